@@ -31,6 +31,7 @@ ROOMS = (
     {"search"},
     {"gpu"},
     {"wfst", "trie"},
+    {"autoregressive"},
     {"greedy", "transducer", "attention", "align"},
     {"io", "metrics", "audio", "models"},
     {"batch", "recipes", "doctor", "warm_up"},
@@ -41,7 +42,7 @@ ROOMS = (
 """The import order: a room imports from its own row and from rows above."""
 
 DECODING = {*"jit graph lm boost fst lattice search gpu wfst trie greedy".split()} | {
-    *"transducer attention align io metrics".split()
+    *"autoregressive transducer attention align io metrics".split()
 }
 """All that makes a decoder: an encoder knows none of it."""
 
@@ -57,10 +58,11 @@ STRANGERS = {
     "lattice": {"boost", "fst"},
     "trie": {"wfst", "graph"},
     "wfst": {"trie", "fst"},
-    "greedy": {"wfst", "trie", "graph", "transducer", "attention"},
-    "align": {"trie", "greedy", "transducer", "attention"},
+    "autoregressive": {"wfst", "trie", "graph", "fst", "gpu"},
+    "greedy": {"wfst", "trie", "graph", "autoregressive", "transducer", "attention"},
+    "align": {"trie", "greedy", "autoregressive", "transducer", "attention"},
     "adapters": {"wfst", "graph", "fst", "gpu", "greedy", "align"}
-    | {"transducer", "attention"},
+    | {"autoregressive", "transducer", "attention"},
     "transducer": {"wfst", "trie", "graph", "fst", "gpu", "greedy", "attention"},
     "attention": {"wfst", "trie", "graph", "fst", "gpu", "greedy", "align"},
     "audio": {*DECODING, "text", "models"},
@@ -85,7 +87,7 @@ THIRD_PARTY = {
     "pynini": "fst/engine.py",
     "sentencepiece": "",
     "cupy": "gpu/cupy_device.py",
-    "torch": ("transducer/", "attention/", "models/"),
+    "torch": ("autoregressive/", "transducer/", "attention/", "models/"),
     "onnxruntime": ("transducer/onnx_model.py", "models/"),
     "huggingface_hub": "adapters/pyctcdecode/folder.py",
     "soundfile": "audio/sources.py",

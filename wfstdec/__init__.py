@@ -42,9 +42,12 @@ if TYPE_CHECKING:
     from wfstdec.align.alignment import Alignment as Alignment
     from wfstdec.align.options import AlignOptions as AlignOptions
     from wfstdec.attention.decoder import AttentionDecoder as AttentionDecoder
+    from wfstdec.attention.joint_net import load_attention as load_attention
     from wfstdec.attention.model import AttentionModel as AttentionModel
     from wfstdec.attention.options import AttentionOptions as AttentionOptions
     from wfstdec.attention.rescoring import rescore as rescore
+    from wfstdec.attention.rescoring import reweighed as reweighed
+    from wfstdec.attention.rescoring import text_log_probs as text_log_probs
     from wfstdec.boost.compile import PhraseCompiler as PhraseCompiler
     from wfstdec.boost.compiled import CompiledBoosts as CompiledBoosts
     from wfstdec.boost.g2p import G2p as G2p
@@ -149,6 +152,7 @@ _HOMES = {
     "build_lm": "wfstdec.lm.loading",
     "from_openfst": "wfstdec.fst.openfst_io",
     "lattice_hypotheses": "wfstdec.search.paths.lattice",
+    "load_attention": "wfstdec.attention.joint_net",
     "load_graph": "wfstdec.graph.packed",
     "load_lm": "wfstdec.lm.ngram",
     "load_model": "wfstdec.models.loading",
@@ -159,7 +163,9 @@ _HOMES = {
     "read_tokens": "wfstdec.text.symbols",
     "rescore": "wfstdec.attention.rescoring",
     "rescore_texts": "wfstdec.search.text_rescoring",
+    "reweighed": "wfstdec.attention.rescoring",
     "spelling_lexicon": "wfstdec.text.lexicon",
+    "text_log_probs": "wfstdec.attention.rescoring",
     "to_openfst": "wfstdec.fst.openfst_io",
     "token_table": "wfstdec.text.symbols",
 }

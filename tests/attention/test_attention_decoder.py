@@ -177,7 +177,9 @@ def test_what_does_not_fit_is_refused():
         decoder.sessions().open()
     with pytest.raises(BoostError, match="this decoder has no words"):
         decoder.decode([model.frames()], boosts=["a"])
-    with pytest.raises(ShapeError, match="expected .T, D. of the encoder"):
+    with pytest.raises(
+        ShapeError, match="expected floating-point .T, D. of the encoder"
+    ):
         decoder.decode([torch.zeros(3)])
     with pytest.raises(ShapeError, match="length 9, expected 0 to 3"):
         decoder.decode([model.frames()], [9])

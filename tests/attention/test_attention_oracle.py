@@ -1,111 +1,13 @@
 """Nothing pruned, the search equals the enumeration of texts; pruned, a plain beam."""
 
-import io
-
 import naive_attention
-import naive_cases
-import naive_lm
-import naive_phrases
 import numpy as np
 import pytest
 import torch
-from table_attention import random_model
-
-from wfstdec.attention.decoder import AttentionDecoder
-from wfstdec.attention.options import AttentionOptions
-from wfstdec.text.arpa import read_arpa
+from attention_cases import Case
 
 WIDE = 400
 """More than there are texts."""
-UNK_COST = 2.5
-RULES = ("closed", "compensated", "none")
-
-
-class Case:
-    """A random model with random language models, phrases and options."""
-
-    def __init__(self, seed, **sizes):
-        rng = np.random.default_rng(seed)
-        self.model = random_model(rng, **sizes)
-        model = self.model
-        self.letters = dict(enumerate(model.tokens[: model.eos]))
-        names = list(self.letters.values())
-        self.weights = [float(w) for w in rng.choice([0.3, 1.0, -0.4], 2)]
-        self.weights = self.weights[: rng.integers(3)]
-        self.arpas = [naive_cases.random_arpa(rng, names)[0] for _ in self.weights]
-        lengths = rng.integers(1, 4, size=rng.integers(4))
-        self.phrases = {
-            "".join(rng.choice(names, length)): float(rng.uniform(-0.5, 2))
-            for length in lengths
-        }
-        self.options = {
-            "end_rule": RULES[rng.integers(3)],
-            "token_insertion": float(rng.choice([0.0, 0.5, -0.25])),
-            "length_norm": ("none", "mean", "gnmt")[rng.integers(3)],
-            "boost_scale": float(rng.choice([1.0, 0.5])),
-            "lm_scale": float(rng.choice([1.0, 0.7])),
-        }
-
-    def decoder(self, more=None, **options):
-        lms = [read_arpa(io.StringIO(text)) for text in self.arpas]
-        decoder = AttentionDecoder(
-            self.model,
-            lm=list(zip(lms, self.weights, strict=True)),
-            unk_cost=UNK_COST,
-            options=AttentionOptions(**self.options | options),
-            frame_shift_s=0.1,
-            **more or {},
-        )
-        boosts = decoder.phrase_compiler().compile(self.phrases)
-        return decoder, boosts if self.phrases else None
-
-    def definition(self, utterance=0, longest=None):
-        options = self.options
-        scale = options["boost_scale"]
-        scaled = {text: weight * scale for text, weight in self.phrases.items()}
-        spelt = {text: [tuple(text)] for text in scaled}
-        phrases = naive_phrases.Phrases(scaled, "token", spellings=spelt)
-        costs = []
-        for text, weight in zip(self.arpas, self.weights, strict=True):
-            coster = naive_lm.exact_word_coster(naive_lm.parse_arpa(text), UNK_COST)
-            costs.append((weight * options["lm_scale"], self.cost_by(coster)))
-        longest = self.model.longest if longest is None else longest
-        return {
-            "rows": self.model.rows(utterance, longest),
-            "ends": [self.model.eos],
-            "longest": longest + 1,
-            "rule": options["end_rule"],
-            "credits": naive_attention.Credits(phrases, self.letters),
-            "costs": costs,
-            "insertion": options["token_insertion"],
-            "marks": self.model.neutral,
-        }
-
-    def cost_by(self, coster):
-        def cost(text, token):
-            said = [t for t in text if t in self.letters]
-            history = ("<s>", *(self.letters[t] for t in said))
-            return coster(history, "</s>" if token is None else self.letters[token])
-
-        return cost
-
-    def rank(self, total, count):
-        """Of a total and all tokens, the end included."""
-        if self.options["length_norm"] == "mean":
-            return total / count
-        if self.options["length_norm"] == "gnmt":
-            return total / ((5 + count - 1) / 6) ** 0.6
-        return total
-
-    def found(self, utterances=(0,), more=None, **options):
-        """Of each utterance {text with its end: total}, in the order of the list."""
-        decoder, boosts = self.decoder(more, **options)
-        frames = [self.model.frames(one, self.model.longest + 2) for one in utterances]
-        end = (self.model.eos,)
-        return [
-            {(*one.token_ids, *end): -one.total_cost for one in texts}
-            for texts in decoder.texts(frames, boosts=boosts)
-        ]
 
 
 @pytest.mark.parametrize("seed", range(200))

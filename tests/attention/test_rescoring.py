@@ -1,7 +1,9 @@
 """A second pass: the totals are the oracle's for given texts."""
 
+import itertools
 import math
 
+import naive_joint
 import numpy as np
 import pytest
 import torch
@@ -10,10 +12,24 @@ from table_transducers import TableTransducer
 
 from wfstdec.attention.decoder import AttentionDecoder
 from wfstdec.attention.options import AttentionOptions
-from wfstdec.attention.rescoring import rescore, text_costs
+from wfstdec.attention.rescoring import (
+    rescore,
+    reweighed,
+    text_costs,
+    text_log_probs,
+)
 from wfstdec.attention.torch_model import AttentionNet, AttentionSizes, TorchAttention
+from wfstdec.compare.points import Outcome
+from wfstdec.compare.speech import Speech
+from wfstdec.compare.tuning import tune
 from wfstdec.errors import OptionError, ShapeError
+from wfstdec.search.paths.lattice import lattice_hypotheses
+from wfstdec.search.text_rescoring import rescore_texts
+from wfstdec.text.normalize import Normalizer
+from wfstdec.text.symbols import token_table
 from wfstdec.transducer.decoder import TransducerDecoder
+from wfstdec.trie.decoder import TrieDecoder
+from wfstdec.trie.options import TrieOptions
 
 
 def spell(text):
@@ -89,6 +105,95 @@ def test_the_search_rescored_by_its_own_model_says_the_same():
     model.score = None
     assert text_costs(model, frames, spelt) == expected
     assert len({len(text) for text in spelt}) > 1
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_ctc_counts_in_place_of_attention(seed):
+    lists = first_pass(seed)
+    model = TableAttention(np.random.default_rng(seed), 2, num_utterances=2)
+    frames = [model.frames(i, 4) for i in range(2)]
+    rng = np.random.default_rng(seed)
+    ctc = torch.from_numpy(rng.normal(size=(2, 4, 3))).log_softmax(-1)
+    given = {"spell": spell, "ctc": ctc, "first_weight": 0.5}
+    found = rescore(model, frames, lists, weight=0.7, ctc_weight=0.4, **given)
+    for i, after in enumerate(found):
+        naive = naive_joint.Joint(ctc[i].numpy(), 2, 0.4)
+        for one in after:
+            cost = -naive.whole(spell(one.hypothesis.text))
+            assert one.ctc_cost == pytest.approx(cost, abs=1e-4)
+            heard = 0.6 * one.attention_cost + 0.4 * cost
+            total = 0.5 * one.hypothesis.total_cost + 0.7 * heard
+            assert one.total_cost == pytest.approx(total, abs=1e-4)
+    again = rescore(model, frames, lists, weight=0.2, ctc_weight=0.9, **given)
+    other = reweighed(found, weight=0.2, ctc_weight=0.9, first_weight=0.5)
+    assert other == again and other != found
+    with pytest.raises(OptionError, match="without CTC log-probs"):
+        rescore(model, frames, lists, weight=0.7, ctc_weight=0.4, spell=spell)
+    with pytest.raises(OptionError, match="ctc_weight=1.5, expected 0 to 1"):
+        rescore(model, frames, lists, weight=0.7, ctc_weight=1.5, **given)
+    with pytest.raises(ShapeError, match="of 1 utterances, expected 2 as lists"):
+        given["ctc"] = ctc[:1]
+        rescore(model, frames, lists, weight=0.7, ctc_weight=0.4, **given)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_a_lattice_rescored_is_the_best_of_all_texts(seed):
+    """By enumeration: the best alignment of each text, and what attention gives it."""
+    rng = np.random.default_rng(seed)
+    table = token_table(["a", "b", "<blank>"], 2)
+    rows = torch.from_numpy(rng.normal(size=(4, 3))).log_softmax(-1).numpy()
+    options = TrieOptions(beam=50, lattice_beam=50, beam_size=1000)
+    decoder = TrieDecoder(tokens=table, options=options)
+    (lattice,) = decoder.decode_lattice([rows.astype(np.float32)])
+    hyps = lattice_hypotheses(lattice, 100)
+    assert hyps.is_exact
+    model = TableAttention(np.random.default_rng(seed), 2, longest=4)
+    frames, weight = model.frames(0, 6), 0.8
+    first = {}
+    for alignment in itertools.product(range(3), repeat=4):
+        text = tuple(t for t, _ in itertools.groupby(alignment) if t != 2)
+        cost = -sum(rows[t, token] for t, token in enumerate(alignment))
+        first[text] = min(cost, first.get(text, math.inf))
+    attention = model.rows(0)
+    totals = {}
+    for text, cost in first.items():
+        ends = (*text, model.eos)
+        heard = -sum(attention[ends[:n]][token] for n, token in enumerate(ends))
+        totals[text] = cost + weight * heard
+    order = sorted(totals, key=totals.get)
+
+    def letters(text):
+        return [ord(letter) - ord("a") for letter in text.replace(" ", "")]
+
+    (again,) = rescore(model, [frames], [hyps], weight=weight, spell=letters)
+    assert [tuple(letters(one.hypothesis.text)) for one in again] == order
+    expected = pytest.approx([totals[text] for text in order], abs=1e-4)
+    assert [one.total_cost for one in again] == expected
+    log_probs = text_log_probs(model, frames, letters)
+    (texts,) = rescore_texts([hyps], log_probs, lm_scale=weight)
+    assert [tuple(letters(hyp.text)) for hyp in texts] == order
+    assert [hyp.total_cost for hyp in texts] == expected
+    assert text_log_probs(model, frames, lambda text: None)(["a"]) == [-math.inf]
+
+
+def test_weights_are_tuned_on_lists_that_were_rescored_once():
+    """`wfstdec.compare.tune` takes any function of a setting."""
+    model = TableAttention(np.random.default_rng(2), 2, num_utterances=2)
+    frames = [model.frames(i, 5) for i in range(2)]
+    lists = first_pass(2)
+    rescored = rescore(model, frames, lists, weight=1.0, spell=spell)
+    wanted = [reweighed(rescored, weight=3.0)[i][0].hypothesis.text for i in range(2)]
+    assert wanted != [hyps[0].text for hyps in lists]
+    references = {str(i): tuple(text.split()) for i, text in enumerate(wanted)}
+    logprobs = {str(i): np.zeros((2, 2), np.float32) for i in range(2)}
+    speech = Speech(logprobs, references, 0.02, Normalizer())
+
+    def prepare(setting):
+        best = [one[0].hypothesis for one in reweighed(rescored, **setting)]
+        return lambda utterances, boosts: [Outcome.of(hyp) for hyp in best]
+
+    found = tune(prepare, speech, {"weight": (0.0, 4.0)})
+    assert found.best.errors.total == 0 and found.default.errors.total > 0
 
 
 def test_what_does_not_fit_is_refused():

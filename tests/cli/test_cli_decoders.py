@@ -200,6 +200,7 @@ INPUTS = {
     "trie": ["--tokens", "t"],
     "greedy": ["--tokens", "t"],
     "transducer": ["--model", "m"],
+    "attention": ["--model", "m"],
 }
 CHANGES = {
     "wfst": ("--max-active none --beam-delta 2", {"max_active": None, "beam_delta": 2}),
@@ -208,6 +209,10 @@ CHANGES = {
     "transducer": (
         "--strategy aes --no-prefix-search --nbest 3",
         {"strategy": "aes", "prefix_search": False, "nbest": 3},
+    ),
+    "attention": (
+        "--length-norm gnmt --max-tokens-per-s 7.5 --end-rule none",
+        {"length_norm": "gnmt", "max_tokens_per_s": 7.5, "end_rule": "none"},
     ),
 }
 
@@ -239,6 +244,7 @@ def test_the_help_says_whose_flags_and_defaults_they_are(capsys):
 
 
 CHOICES = {"merge": "max", "lookahead": "none", "strategy": "aes", "fusion": "late"}
+CHOICES |= {"end_rule": "none", "stop": "full"}
 SWITCHES = ("blank_scored", "length_norm", "prefix_search")
 
 

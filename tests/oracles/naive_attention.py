@@ -107,13 +107,14 @@ def totals(rows, ends, *, longest, rule="none", credits=None, costs=(), **more):
         rule: For the end.
         credits: Phrases.
         costs: Pairs of a weight and a function (text, token or None) -> cost.
-        more: `insertion`: nats a token costs; `marks`: tokens that say nothing, whose
-            costs are not asked either; `final_eos_score`.
+        more: `ctc`: a `naive_joint.Joint`, and `pre_beam` for a beam; `insertion`:
+            nats a token costs; `marks`: tokens that say nothing, whose costs are not
+            asked either; `final_eos_score`.
     """
     found = {}
     for text in texts_of(rows, longest, ends):
         whole = text[:-1] if text and text[-1] in ends else text
-        total = sum(rows[text[:i]][token] for i, token in enumerate(text))
+        total = heard(rows, text, whole, more, is_whole=True)
         total -= more.get("insertion", 0.0) * said_in(whole, more)
         for weight, cost in costs:
             steps = steps_of(whole, more)
@@ -128,6 +129,16 @@ def totals(rows, ends, *, longest, rule="none", credits=None, costs=(), **more):
         if total > -math.inf:
             found[text] = total
     return found
+
+
+def heard(rows, text, whole, more, *, is_whole):
+    """What the model gives a text, and CTC in its place by its weight."""
+    total = sum(rows[text[:i]][token] for i, token in enumerate(text))
+    ctc = more.get("ctc")
+    if ctc is None or total == -math.inf:
+        return total
+    beside = ctc.whole(whole) if is_whole else ctc.prefix(whole)
+    return (1 - ctc.weight) * total + ctc.weight * beside
 
 
 def said_in(text, more):
@@ -152,7 +163,7 @@ def texts_of(rows, longest, ends):
 
 def live_total(rows, text, ends, *, rule="none", credits=None, costs=(), **more):
     """What a text has before its end: credit paid ahead is in it."""
-    total = sum(rows[text[:i]][token] for i, token in enumerate(text))
+    total = heard(rows, text, text, more, is_whole=False)
     total -= more.get("insertion", 0.0) * said_in(text, more)
     for weight, cost in costs:
         total -= weight * sum(cost(*step) for step in steps_of(text, more))
@@ -187,8 +198,11 @@ def beam(rows, ends, *, width, longest, stop="never", rank=None, cut=True, **mor
             break
         found = []
         for parent, text in enumerate(live):
+            asked = asked_of(rows, text, ends, more)
             for token in range(len(rows[()])):
                 longer = (*text, token)
+                if asked is not None and token not in asked:
+                    continue
                 if token in ends or length == longest:  # cut off: all paid back
                     score = final.get(longer, -math.inf)
                 else:
@@ -202,6 +216,27 @@ def beam(rows, ends, *, width, longest, stop="never", rank=None, cut=True, **mor
         if (stop == "full" and len(finished) == width) or not live:
             break
     return best_of(finished, width, rank)
+
+
+def asked_of(rows, text, ends, more):
+    """The tokens that CTC is asked for behind a text; None for all, without it.
+
+    Ends and marks, and of the others the best `pre_beam` by all else.
+    """
+    if more.get("ctc") is None:
+        return None
+    silent = {*ends, *more.get("marks", ())}
+    taken_off = more["ctc"].weight
+    others = {name: one for name, one in more.items() if name != "ctc"}
+    rule = others.pop("rule", "none")
+    found = []
+    for token in range(len(rows[()])):
+        if token not in silent and rows[text][token] > -math.inf:
+            longer = (*text, token)
+            score = live_total(rows, longer, ends, rule=rule, **others)
+            score -= taken_off * sum(rows[longer[:i]][t] for i, t in enumerate(longer))
+            found.append((-score, token))
+    return silent | {token for _, token in sorted(found)[: more["pre_beam"]]}
 
 
 def best_of(finished, width, rank):

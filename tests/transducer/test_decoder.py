@@ -12,6 +12,7 @@ from table_transducers import TableTransducer, transducer_of
 from torch._subclasses import FakeTensorMode
 
 from wfstdec import TransducerDecoder, TransducerOptions
+from wfstdec.autoregressive.model import EncoderModel
 from wfstdec.errors import (
     BoostError,
     LogprobError,
@@ -25,7 +26,7 @@ from wfstdec.text.symbols import token_table
 from wfstdec.transducer.automata import TorchNgramLM
 from wfstdec.transducer.beam import with_room
 from wfstdec.transducer.fusion import Fusion, Term
-from wfstdec.transducer.model import EncoderModel, TransducerModel, tree_map
+from wfstdec.transducer.model import TransducerModel, tree_map
 from wfstdec.transducer.source import Source
 from wfstdec.transducer.steps import Searcher
 from wfstdec.transducer.torch_model import (
@@ -397,9 +398,10 @@ def test_a_joiner_of_another_size_is_named_with_both():
 class Wrapped:
     """A net whose outputs are changed on their way."""
 
-    def __init__(self, dtype=torch.float32, **changes):
-        model = TorchTransducer(small_net(dtype=dtype))
-        self.tokens, self.blank, self.durations = model.tokens, model.blank, ()
+    def __init__(self, dtype=torch.float32, head="rnnt", **changes):
+        model = TorchTransducer(small_net(dtype=dtype), head)
+        self.tokens, self.blank = model.tokens, model.blank
+        self.durations = model.durations
         for name in ("start", "predict", "join"):
             change = changes.get(name, lambda found: found)
             setattr(self, name, changed(getattr(model, name), change))
@@ -470,6 +472,21 @@ def test_what_a_joiner_gives_is_looked_at(strategy, change, error, message):
     one = sessions.open()
     with pytest.raises(error, match=message):
         sessions.advance({one: torch.randn(3, 16)})
+
+
+@pytest.mark.parametrize("strategy", STRATEGIES)
+def test_what_a_joiner_gives_of_durations_is_looked_at(strategy):
+    def logits(found):
+        return found[0], found[1] - 2
+
+    model = Wrapped(head="tdt", join=logits)
+    decoder = TransducerDecoder(model, options=TransducerOptions(strategy=strategy))
+    with pytest.raises(LogprobError, match="of -2 over its 4 outputs, expected 0"):
+        decoder.decode([torch.randn(3, 16)])
+    one = Wrapped(head="tdt", join=lambda found: found[0])
+    decoder = TransducerDecoder(one, options=TransducerOptions(strategy=strategy))
+    with pytest.raises(ShapeError, match="1 outputs apart, expected 2: .* durations"):
+        decoder.decode([torch.randn(3, 16)])
 
 
 def test_frames_that_a_joiner_cannot_take():

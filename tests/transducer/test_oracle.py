@@ -198,3 +198,30 @@ def test_narrow_beams_equal_the_plain_reading(seed, beam_size):
     assert found == pytest.approx(
         {"".join(names[p] for p in text): t for text, t in expected.items()}
     )
+
+
+@pytest.mark.parametrize("dense", [False, True])
+@pytest.mark.parametrize("beam_size", [1, 2, 3, 4])
+def test_durations_behind_the_end_are_one_hypothesis_at_any_width(beam_size, dense):
+    """A hundred models of one or two frames; up to four durations end all of them."""
+    cut = 0
+    for seed in range(100):
+        rng = np.random.default_rng(seed)
+        durations = tuple(int(d) for d in rng.permutation(5))
+        model = random_transducer(rng, durations, num_frames=1 + seed % 2)
+        options = {"beam_size": beam_size, "merge": ("sum", "max")[seed // 2 % 2]}
+        given = model.joint(), model.num_frames
+        expected = naive_transducer_beam.alsd(
+            *given, durations=durations, max_symbols=2, **options
+        )
+        decoder = TransducerDecoder(
+            model, options=TransducerOptions(max_symbols=2, **options)
+        )
+        decoder._backend.dense = dense
+        (hyps,) = decoder.decode_nbest([model.frames()])
+        names = model.tokens
+        assert texts_of(hyps) == pytest.approx(
+            {"".join(names[p] for p in text): t for text, t in expected.items()}
+        )
+        cut += any(token.end_frame == model.num_frames for token in hyps[0].tokens)
+    assert cut > 20

@@ -10,9 +10,10 @@ import pytest
 from table_transducers import transducer_of
 
 from wfstdec import TransducerDecoder
+from wfstdec.autoregressive.model import TimedModel
+from wfstdec.autoregressive.tokenizers import SentencePieceFile
 from wfstdec.errors import FormatError, OptionError
-from wfstdec.transducer.loading import TimedModel, open_model
-from wfstdec.transducer.tokenizers import SentencePieceFile
+from wfstdec.transducer.loading import open_model
 
 sentencepiece = pytest.importorskip("sentencepiece")
 DEMO = Path(__file__).parents[2] / "graphs" / "transducer_demo"

@@ -36,13 +36,14 @@ from tools.bench.report import word_errors as errors_row
 from tools.bench.timing import Turns
 from tools.peers.nemo_transducer import NemoTransducer
 from wfstdec import TransducerDecoder, TransducerOptions
+from wfstdec.autoregressive.model import TimedModel
 from wfstdec.boost.phrases import PhraseOptions
 from wfstdec.compare.speech import Speech, read_speech
 from wfstdec.errors import BackendError, FormatError, OptionError
 from wfstdec.io.boost_files import read_phrase_weights
 from wfstdec.text.lexicon import WORD_START
 from wfstdec.transducer.fusion import Fusion
-from wfstdec.transducer.loading import TimedModel, open_model
+from wfstdec.transducer.loading import open_model
 from wfstdec.transducer.source import Source
 from wfstdec.transducer.steps import Searcher
 

@@ -15,9 +15,10 @@ and "TurboBias" (phrases; arXiv 2508.07014), in small:
 The speech is that of some speakers, in two parts: every second utterance is for
 choosing (`tune`), the others are for telling (`test`). Seconds are of one thread's CPU
 time, the fastest of all turns, the encoder left out; they are noisy where others run.
-A list of phrases is the words of `--letters` letters or more that the references of the
-part have once, and as many more as make its size, words of the text that no reference
-has. P, R and F are of those that are said.
+`tools.bench.transducer_plots` draws kept runs. A list of phrases is the words of
+`--letters` letters or more that the references of the part have once, and as many more
+as make its size, words of the text that no reference has. P, R and F are of those that
+are said.
 """
 
 from __future__ import annotations
@@ -35,7 +36,6 @@ import torch
 
 from tools.bench.command import Run, bare_parser, exit_with, parse
 from tools.bench.data import DATA
-from tools.bench.experiments import draw
 from tools.bench.report import Row, figure, format_table, text_figure, word_errors
 from wfstdec import TransducerDecoder, TransducerOptions
 from wfstdec.boost.phrases import PhraseOptions
@@ -100,7 +100,6 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     add("--text", type=Path, default=DATA / "text/standardebooks_9.1Mwords.txt.gz")
     add("--seed", type=int, default=1)
     add("--repeats", type=int, default=1)
-    add("--plot", type=Path, help="of expansions")
     add("--output", type=Path, help="write all figures as JSON, row by row")
     return parse(parser, argv, PROFILES)
 
@@ -268,20 +267,6 @@ TABLES = {
 }
 
 
-def plot_expansions(path: Path | None, rows: Sequence[Row]) -> None:
-    """WER against CPU seconds of the test part, a curve for each of the rounds."""
-    panels = []
-    told = [row for row in rows if row["part"] == "test"]
-    for head, lm in dict.fromkeys((row["head"], row["lm"]) for row in told):
-        curves: dict[str, list[tuple[float, float]]] = {}
-        for row in told:
-            if (row["head"], row["lm"]) == (head, lm):
-                name = f"{row['expansion_rounds']} rounds"
-                curves.setdefault(name, []).append((row["cpu_s"], row["wer"]))
-        panels.append((f"{head}, LM {lm}", "WER %", curves))
-    draw(path, panels, "CPU s; gamma grows along a curve")
-
-
 @torch.no_grad()
 def main(argv: Sequence[str] | None = None) -> int:
     args = parse_arguments(argv)
@@ -293,8 +278,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         rows.append(tables.row(setting))
         run.write(rows)
     print(format_table(COLUMNS, rows))
-    if args.table == "expansions":
-        plot_expansions(args.plot, rows)
     print(run.footer())
     return 0
 

@@ -21,6 +21,7 @@ import copy
 import json
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -48,8 +49,9 @@ from tools.data.transducer_data import (
 )
 from tools.data.transducer_greedy import words_of
 from wfstdec.attention.decoder import AttentionDecoder
+from wfstdec.attention.joint_net import JointAttention, JointNet
 from wfstdec.attention.options import AttentionOptions
-from wfstdec.attention.torch_model import AttentionNet, AttentionSizes, TorchAttention
+from wfstdec.attention.torch_model import AttentionSizes
 from wfstdec.compare.speech import evenly_spaced
 from wfstdec.metrics import score_texts
 from wfstdec.text.files import atomic_write, read_lines
@@ -63,7 +65,7 @@ LONGEST = 90
 """Words of a simulated utterance at most."""
 ENCODER_RATE = 0.3
 """The encoder's learning rate in those of the heads: it is trained already."""
-ENCODER_FROM = 0.3
+ENCODER_FROM = 0.45
 """The share of the time before which the encoder stays as it is: what heads that know
 nothing yet would teach it is worth nothing, and a step takes a third of the time."""
 
@@ -88,82 +90,58 @@ def rate_by(step: int, done: float) -> float:
     return PEAK_RATE * min(1.0, (step + 1) / WARM_UP) * float(falling)
 
 
-class TwoHeads(nn.Module):
-    """An encoder with both heads; the end of a text is the token behind the pieces.
-
-    Args:
-        demo: A transducer, whose encoder is trained on.
-        pieces: How many there are.
-    """
-
-    def __init__(self, demo: TransducerNet, pieces: int) -> None:
-        super().__init__()
-        encoder, dim, self.stride = demo.encoder, demo.config.dim, demo.config.stride
-        sizes = AttentionSizes(pieces + 1, dim, dim, layers=LAYERS, positions=448)
-        self.encoder, self.attention = encoder, AttentionNet(sizes, dropout=0.1)
-        self.ctc = nn.Linear(dim, pieces + 1)
-
-    def losses(self, batch: Batch) -> dict[str, Tensor]:
-        """Nats per token of each head."""
-        frames, lengths = self.encoder(batch.features, batch.lengths)
-        sizes, targets = batch.lattice.sizes, batch.targets
-        eos = self.ctc.out_features - 1
-        inside = torch.arange(targets.shape[1]) < sizes[:, None]
-        labels = torch.where(inside, targets, eos)
-        end = torch.full((len(labels), 1), eos)
-        logits = self.attention(frames, lengths, torch.cat([end, labels], 1))
-        wanted = torch.cat([labels, end], 1)
-        counts = torch.arange(wanted.shape[1]) <= sizes[:, None]
-        wanted = torch.where(counts, wanted, -100)
-        attention = nn.functional.cross_entropy(
-            logits.float().flatten(0, 1), wanted.flatten(), label_smoothing=SMOOTHING
-        )
-        logprobs = self.ctc(frames).log_softmax(-1, dtype=torch.float32)
-        ctc = nn.functional.ctc_loss(
-            *(logprobs.transpose(0, 1), labels, lengths, sizes),
-            blank=eos,
-            reduction="sum",
-            zero_infinity=True,
-        )
-        return {"attention": attention, "ctc": ctc / sizes.sum()}
+def net_from(demo: TransducerNet) -> JointNet:
+    """Both heads on a transducer's encoder, which is trained on."""
+    config = replace(demo.config, heads=())
+    sizes = AttentionSizes(
+        *(len(config.tokens) + 1, config.dim, config.dim), layers=LAYERS
+    )
+    net = JointNet(config, sizes)
+    net.encoder.load_state_dict(demo.encoder.state_dict())
+    return net
 
 
-def save(net: TwoHeads, names: Sequence[str], path: Path) -> None:
-    """Write the weights as float16, and what they are, as `.npz`."""
-    header = {"format": "wfstdec.attention", "tokens": list(names)}
-    header |= {"sizes": net.attention.sizes._asdict()}
-    arrays = {n: t.half().numpy() for n, t in net.state_dict().items()}
-    text = np.frombuffer(json.dumps(header).encode(), np.uint8)
-    with atomic_write(path) as file:
-        np.savez_compressed(file, header=text, **arrays)
+def losses(net: JointNet, batch: Batch) -> dict[str, Tensor]:
+    """Nats per token of each head."""
+    frames, lengths = net.encoder(batch.features, batch.lengths)
+    sizes, targets = batch.lattice.sizes, batch.targets
+    eos = net.ctc.out_features - 1
+    inside = torch.arange(targets.shape[1]) < sizes[:, None]
+    labels = torch.where(inside, targets, eos)
+    end = torch.full((len(labels), 1), eos)
+    logits = net.attention(frames, lengths, torch.cat([end, labels], 1))
+    wanted = torch.cat([labels, end], 1)
+    counts = torch.arange(wanted.shape[1]) <= sizes[:, None]
+    wanted = torch.where(counts, wanted, -100)
+    attention = nn.functional.cross_entropy(
+        logits.float().flatten(0, 1), wanted.flatten(), label_smoothing=SMOOTHING
+    )
+    logprobs = net.ctc(frames).log_softmax(-1, dtype=torch.float32)
+    ctc = nn.functional.ctc_loss(
+        *(logprobs.transpose(0, 1), labels, lengths, sizes),
+        blank=eos,
+        reduction="sum",
+        zero_infinity=True,
+    )
+    return {"attention": attention, "ctc": ctc / sizes.sum()}
 
 
-@torch.no_grad()
-def greedy_errors(
-    net: TwoHeads, names: Sequence[str], speech: Speech, count: int
-) -> float:
+def greedy_errors(net: JointNet, speech: Speech, count: int) -> float:
     """WER % of the attention head, greedy, no more than 8 tokens a second."""
-    net.eval()
     kept = evenly_spaced(list(speech.held_out), count)
     options = AttentionOptions(beam_size=1, max_tokens_per_s=8.0)
-    model = TorchAttention(net.attention, [*names, "</s>"], len(names))
-    decoder = AttentionDecoder(model, options=options, frame_shift_s=0.08)
-    frames = []
+    decoder = AttentionDecoder(
+        JointAttention(net), options=options, input="features", frame_shift_s=0.08
+    )
+    names = net.config.tokens
+    said = {}
     for name in kept:
-        features = torch.from_numpy(speech.logprobs[name].astype(np.float32))
-        found, _ = net.encoder(features[None], torch.tensor([len(features)]))
-        frames.append(found[0])
-    hyps = decoder.decode(frames)
-    said = {
-        name: words_of([names[token] for token in hyp.token_ids])
-        for name, hyp in zip(kept, hyps, strict=True)
-    }
+        (hyp,) = decoder.decode([speech.logprobs[name].astype(np.float32)])
+        said[name] = words_of([names[token] for token in hyp.token_ids])
     return score_texts({name: speech.references[name] for name in kept}, said).wer
 
 
-def train(
-    net: TwoHeads, source: Source, names: Sequence[str], args: argparse.Namespace
-) -> int:
+def train(net: JointNet, source: Source, args: argparse.Namespace) -> int:
     """Train for so many minutes, going on from what was kept; the steps done.
 
     Leaves the average of the weights in `net`.
@@ -184,7 +162,7 @@ def train(
         whole = {name: one.state_dict() for name, one in parts.items()}
         with atomic_write(state) as file:
             torch.save(whole | {"step": step, "seconds": seconds}, file)
-        save(average, names, args.out / "model.npz")
+        average.save(args.out / "model.npz")
 
     halves = torch.backends.cpu.get_cpu_capability().startswith("AVX512")
     began, seconds, told = time.perf_counter(), before, {}
@@ -193,13 +171,13 @@ def train(
         if seconds > 60 * args.minutes:
             break
         net.train()
-        batch = collate(examples, net.stride)
+        batch = collate(examples, net.config.stride)
         done = seconds / (60 * args.minutes)
         net.encoder.requires_grad_(done >= ENCODER_FROM)
         for group in optimizer.param_groups:
             group["lr"] = group["share"] * rate_by(step, done)
         with torch.autocast("cpu", torch.bfloat16, enabled=halves):
-            found = net.losses(batch)
+            found = losses(net, batch)
         loss = (1 - CTC_WEIGHT) * found["attention"] + CTC_WEIGHT * found["ctc"]
         optimizer.zero_grad()
         loss.backward()
@@ -214,14 +192,14 @@ def train(
             print(f"{step} {seconds:.0f} s {shown}", flush=True)
         if step % args.check == 0:
             keep(step)
-            wer = greedy_errors(average, names, source.speech, 24)
+            wer = greedy_errors(average, source.speech, 24)
             print(f"WER {wer:.1f} %", flush=True)
     keep(step)
     net.load_state_dict(average.state_dict())
     return step
 
 
-def groups_of(net: TwoHeads) -> list[dict[str, Any]]:
+def groups_of(net: JointNet) -> list[dict[str, Any]]:
     """Weights by their rate and whether they decay."""
     groups = []
     for part, share in ((net.encoder, ENCODER_RATE), (net.attention, 1), (net.ctc, 1)):
@@ -262,15 +240,15 @@ def main(argv: Sequence[str] | None = None) -> None:
     # Once more: six words in a row may go from one sentence into the next.
     texts = (" ".join(words) for words in longer)
     sentences = training_sentences(texts, speech, LONGEST)
-    names, spell = speller((DEMO / "bpe.model").read_bytes())
-    net = TwoHeads(load_net(DEMO / "model.npz"), len(names)).float()
+    _, spell = speller((DEMO / "bpe.model").read_bytes())
+    net = net_from(load_net(DEMO / "model.npz")).float()
     state, done = args.out / "state.pt", 0
     if state.is_file():  # a run that goes on draws other examples than the one before
         done = int(torch.load(state, weights_only=True)["step"])
     source = Source(speech, sentences, spell, seed=args.seed + 1000 * done)
     print(f"{sum(p.numel() for p in net.parameters())} weights", flush=True)
-    step = train(net, source, names, args)
-    found = greedy_errors(net, names, speech, len(speech.held_out))
+    step = train(net, source, args)
+    found = greedy_errors(net, speech, len(speech.held_out))
     notes = {"steps": step, "greedy WER % of the attention head": round(found, 2)}
     with atomic_write(args.out / "training.json", "w") as file:
         file.write(json.dumps(notes, indent=2) + "\n")

@@ -192,13 +192,11 @@ class _Decoder:
     ) -> tuple[Any, list[Any]]:
         labels = y[:, 0]
         blank = len(self._model.tokens)
-        begun, first = self._model.start(len(labels))
-        if state is None:
+        if state is None or (labels == blank).all():  # the mark before the first token
+            begun, first = self._model.start(len(labels))
             return first[:, None], _leaves(begun)
         tokens = labels.clamp(max=blank - 1)
         g, new = self._model.predict(tokens, _tree(self._form, list(state)))
-        if (labels == blank).all():  # the mark before the first token
-            return first[:, None], _leaves(begun)
         return g[:, None], _leaves(new)
 
     def batch_replace_states_mask(

@@ -7,31 +7,36 @@ paths = backend.decode(backend.inputs(frames, lengths), options, boosts)
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from wfstdec.attention.ctc import CtcPrefixes, CtcUnits, width_of
 from wfstdec.attention.fusion import Fusion
 from wfstdec.attention.model import AttentionModel
 from wfstdec.attention.options import AttentionOptions
 from wfstdec.attention.search import FoundText, Searcher
+from wfstdec.attention.times import token_spans
+from wfstdec.autoregressive.backend import ModelBackend, phrases_of
 from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.errors import InputError, OptionError, ShapeError
 from wfstdec.lm.ngram import NgramLM
 from wfstdec.search.contract import Read
-from wfstdec.search.logprobs import check_lengths, split_batch
+from wfstdec.search.logprobs import as_numpy, split_batch
 from wfstdec.search.paths.token_path import NO_PRON, TokenRows
 from wfstdec.search.scheduling import ALONE, Workers
-from wfstdec.transducer.phrases import phrases_of
+from wfstdec.text.symbols import TokenTable
 
 
 class AttentionPath(NamedTuple):
-    """A text as readers of paths have it; its tokens have no times.
+    """A text as readers of paths have it.
 
     Attributes:
-        said: The tokens that say something, each over all frames.
+        said: The tokens that say something, with the times of CTC, or without it each
+            over all frames.
         text: What the search found.
         boost: Nats credited, those of the end included.
         end_credit: The latter.
@@ -57,7 +62,37 @@ class AttentionPath(NamedTuple):
         return self.said.token
 
 
-class AttentionBackend:
+class WithCtc(NamedTuple):
+    """Frames of utterances, and CTC log-probs beside them."""
+
+    frames: Any
+    ctc: Any
+
+
+@dataclass(frozen=True, eq=False)
+class Utterance:
+    """What the model is given of an utterance.
+
+    Attributes:
+        frames: [T, D].
+        ctc: Log-probs float32 [T, columns]; None where nobody gave any.
+    """
+
+    frames: Tensor
+    ctc: np.ndarray | None = None
+
+    def __len__(self) -> int:
+        """T."""
+        return len(self.frames)
+
+
+class AttentionResult(NamedTuple):
+    """The texts of an utterance, best first; at least one."""
+
+    paths: tuple[AttentionPath, ...]
+
+
+class AttentionBackend(ModelBackend):
     """A model with its language models, on one device; searches on the host.
 
     Args:
@@ -66,10 +101,10 @@ class AttentionBackend:
         frame_shift_s: Seconds per frame.
         batch_size: Utterances decoded side by side.
         device: Where the model is.
+        encodes: Whether features come, and the model's encoder goes first.
+        ctc_tokens: As of `AttentionDecoder`.
         dense: As of `Searcher`.
     """
-
-    can: frozenset[str] = frozenset()
 
     def __init__(
         self,
@@ -79,39 +114,61 @@ class AttentionBackend:
         frame_shift_s: float,
         batch_size: int,
         device: torch.device | str = "cpu",
+        encodes: bool = False,
+        ctc_tokens: TokenTable | None = None,
         dense: bool = False,
     ) -> None:
-        self.model, self.device = model, torch.device(device)
-        self.batch_size, self.dense = batch_size, dense
+        super().__init__(model, device, batch_size, encodes)
+        self.dense = dense
         self._lms, self._frame_shift_s = lms, frame_shift_s
         silent = {int(model.eos), *model.neutral}
         self._silent = np.array(sorted(silent), np.int64)
+        eos = int(model.eos)
+        self._units = CtcUnits.of(model.tokens, ctc_tokens, self._silent, eos)
 
-    def inputs(self, frames: Any, lengths: Any) -> list[Tensor]:
-        """Check the encoder's frames: [T, D] for each utterance, on the device.
+    def inputs(self, frames: Any, lengths: Any) -> list[Utterance]:
+        """Check frames, or encode features: `ModelBackend.frames`.
+
+        Args:
+            frames: As there; or `WithCtc` of such.
+            lengths: As there.
 
         Raises:
-            ShapeError: Axes, D or lengths are wrong.
+            ShapeError: As there; or CTC log-probs do not fit.
+            LogprobError: CTC log-probs with NaN.
+            OptionError: CTC log-probs beside features.
         """
-        arrays = split_batch(frames, lambda one: torch.as_tensor(np.asarray(one)))
-        counts = check_lengths(lengths, len(arrays))
-        found = []
-        for i, (array, count) in enumerate(zip(arrays, counts, strict=True)):
-            size = arrays[0].shape[-1] if arrays[0].ndim == 2 else 0
-            if array.ndim != 2 or array.shape[1] != size:
-                raise ShapeError(
-                    f"frames are {tuple(array.shape)}, expected [T, D] of the encoder, "
-                    f"D={size} as of the first utterance",
-                    i,
+        ctc: Any = None
+        if isinstance(frames, WithCtc):
+            frames, ctc = frames
+            if self.encodes:
+                raise OptionError(
+                    "ctc= with input='features', expected frames: the model's own CTC "
+                    "head is asked for features"
                 )
-            if count is not None and not 0 <= count <= len(array):
-                raise ShapeError(f"length {count}, expected 0 to {len(array)}", i)
-            found.append(array[:count].to(self.device))
-        return found
+        found = self.frames(frames, lengths)
+        if ctc is None:
+            return [Utterance(one) for one in found]
+        rows = split_batch(ctc, as_numpy)
+        if len(rows) != len(found):
+            raise ShapeError(
+                f"CTC log-probs of {len(rows)} utterances, expected {len(found)}"
+            )
+        return [
+            Utterance(one, self._checked_ctc(given, len(one), i))
+            for i, (one, given) in enumerate(zip(found, rows, strict=True))
+        ]
+
+    def _checked_ctc(self, logprobs: np.ndarray, num_frames: int, i: int) -> np.ndarray:
+        try:
+            return self._units.check(logprobs, num_frames)
+        except InputError as error:
+            error.utterance = i
+            raise
 
     def decode(
         self,
-        utterances: Sequence[Tensor],
+        utterances: Sequence[Utterance],
         options: AttentionOptions,
         boosts: Sequence[CompiledBoosts],
         *,
@@ -127,23 +184,25 @@ class AttentionBackend:
     @torch.no_grad()
     def found(
         self,
-        utterances: Sequence[Tensor],
+        utterances: Sequence[Utterance],
         options: AttentionOptions,
         boosts: Sequence[CompiledBoosts],
         prompts: Sequence[Sequence[int]] | None,
-    ) -> list[list[AttentionPath]]:
+    ) -> list[AttentionResult]:
         """The texts of each utterance, best first; at least one."""
         given = self._prompts(prompts, len(utterances))
         lists = phrases_of(boosts)
         found = {
-            i: [self._silence(options)]
+            i: AttentionResult((self._silence(options),))
             for i, one in enumerate(utterances)
             if not len(one)
         }
         for group in self._groups(utterances, given):
-            some = [utterances[i] for i in group]
+            some = [utterances[i].frames for i in group]
             fusion = self._fusion(options, [lists[i] for i in group])
-            searcher = Searcher(self.model, options, fusion, dense=self.dense)
+            logprobs = [self._logprobs_of(utterances[i], i) for i in group]
+            ctc = self._ctc(options, logprobs)
+            searcher = Searcher(self.model, options, fusion, ctc=ctc, dense=self.dense)
             sizes = [len(one) for one in some]
             limits = [self._limit(options, size) for size in sizes]
             batch = (
@@ -157,8 +216,11 @@ class AttentionBackend:
                 if isinstance(error.utterance, int):
                     error.utterance = group[error.utterance]
                 raise
-            for i, size, one in zip(group, sizes, texts, strict=True):
-                found[i] = [self._path(text, lists[i], options, size) for text in one]
+            for i, rows, size, one in zip(group, logprobs, sizes, texts, strict=True):
+                paths = [
+                    self._path(text, lists[i], options, size, rows) for text in one
+                ]
+                found[i] = AttentionResult(tuple(paths))
         return [found[i] for i in range(len(utterances))]
 
     def prepare(self, options: Any, boosts: CompiledBoosts) -> None:
@@ -187,8 +249,31 @@ class AttentionBackend:
             raise ShapeError(f"{len(prompts)} prompts, expected {num}, one each")
         return [tuple(int(token) for token in one) for one in prompts]
 
+    def _logprobs_of(self, one: Utterance, i: int) -> np.ndarray | None:
+        """CTC log-probs, given or by the model's own head; None without either."""
+        own = getattr(self.model, "ctc", None)
+        if one.ctc is not None or own is None:
+            return one.ctc
+        logprobs = own(one.frames).float().cpu().numpy()
+        return self._checked_ctc(logprobs, len(one), i)
+
+    def _ctc(
+        self, options: AttentionOptions, logprobs: Sequence[np.ndarray | None]
+    ) -> CtcPrefixes | None:
+        """CTC of a batch, where it counts."""
+        if not options.ctc_weight:
+            return None
+        rows = [one for one in logprobs if one is not None]
+        if len(rows) < len(logprobs):
+            raise OptionError(
+                f"ctc_weight={options.ctc_weight!r} without CTC log-probs, expected "
+                "ctc=, or a model with a method `ctc`"
+            )
+        width = width_of(options.pre_beam, options.beam_size)
+        return CtcPrefixes(rows, self._units, weight=options.ctc_weight, width=width)
+
     def _groups(
-        self, utterances: Sequence[Tensor], prompts: Sequence[Sequence[int]]
+        self, utterances: Sequence[Utterance], prompts: Sequence[Sequence[int]]
     ) -> Iterator[list[int]]:
         """Utterances decoded together: prompts of one length, frames of like length."""
         order = sorted(
@@ -216,13 +301,18 @@ class AttentionBackend:
     def _silence(self, options: AttentionOptions) -> AttentionPath:
         """An utterance without frames: no tokens, and no model is asked."""
         total = -sum(w * options.lm_scale * lm.final(lm.start) for lm, w in self._lms)
-        text = FoundText((), total, 0.0, options.rank(total, 0), -1, True)
+        text = FoundText((), total, 0.0, 0.0, options.rank(total, 0), -1, True)
         return AttentionPath(TokenRows(np.zeros((0, 4), np.int32)), text, 0.0, 0.0, 0)
 
     def _path(
-        self, text: FoundText, phrases: Any, options: AttentionOptions, num_frames: int
+        self,
+        text: FoundText,
+        phrases: Any,
+        options: AttentionOptions,
+        num_frames: int,
+        ctc: np.ndarray | None,
     ) -> AttentionPath:
-        """A text with what it was credited."""
+        """A text with what it was credited, and its times by CTC."""
         silent = set(self._silent.tolist())
         said = [token for token in text.tokens if token not in silent]
         kept = text.tokens[: None if text.closed_at < 0 else text.closed_at]
@@ -233,6 +323,10 @@ class AttentionBackend:
                 credit = _end_credit(phrases, said, options.final_eos_score)
         rows = np.full((len(said), 4), NO_PRON, np.int32)
         rows[:, 0], rows[:, 1], rows[:, 2] = said, 0, num_frames
+        if ctc is not None:
+            spans = token_spans(ctc, self._units.column[said], self._units.blank)
+            if spans is not None:
+                rows[:, 1:3] = spans
         path = TokenRows(rows)
         return AttentionPath(path, text, boost + credit, credit, num_frames)
 

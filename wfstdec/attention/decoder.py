@@ -8,32 +8,41 @@ details = decoder.texts(frames, lengths)           # every text with its rank
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import math
+import os
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor
 
-from wfstdec.attention.backend import AttentionBackend, AttentionPath
+from wfstdec.attention.backend import (
+    AttentionBackend,
+    AttentionPath,
+    AttentionResult,
+    WithCtc,
+)
+from wfstdec.attention.joint_net import load_attention
 from wfstdec.attention.model import AttentionModel, checked_table
 from wfstdec.attention.options import AttentionOptions
 from wfstdec.attention.search import is_looped
-from wfstdec.boost.compile import BoostCompiler
+from wfstdec.autoregressive.decoder import (
+    Input,
+    ModelDecoder,
+    PathsReader,
+    check_input,
+    torch_device,
+    weighted_lms,
+)
 from wfstdec.boost.compiled import CompiledBoosts
-from wfstdec.checks.looking import Pairs
-from wfstdec.errors import OptionError
-from wfstdec.lm.loading import AnyLM, lm_over, read_lm
+from wfstdec.boost.lists import BoostsLike
+from wfstdec.lm.loading import AnyLM
 from wfstdec.lm.ngram import NgramLM
 from wfstdec.search.costs import CostAccount, insertion_cost
-from wfstdec.search.decoder import Decoder
 from wfstdec.search.hypothesis import Hypothesis
-from wfstdec.search.paths.found import FoundReader
 from wfstdec.search.paths.hypotheses import PathReader
-from wfstdec.search.paths.words import BareTokens, Counted
-from wfstdec.text.loading import separator_of
+from wfstdec.search.paths.words import Counted
 from wfstdec.text.symbols import TokenTable
-from wfstdec.text.vocabulary import Vocabulary
 
 
 class AttentionText(NamedTuple):
@@ -44,6 +53,7 @@ class AttentionText(NamedTuple):
         total_cost: As of `Hypothesis`: it is not divided by anything.
         rank: What the list is ordered by; more is better.
         attention_cost: What the model itself gives, the end included.
+        ctc_cost: What CTC gives, 0 without it.
         boost_cost: Minus what its phrases are credited.
         end_credit: What `end_rule="compensated"` gave its end, nats.
         looped: Whether it ends in four times the same.
@@ -54,13 +64,14 @@ class AttentionText(NamedTuple):
     total_cost: float
     rank: float
     attention_cost: float
+    ctc_cost: float
     boost_cost: float
     end_credit: float
     looped: bool
     reached_final: bool
 
 
-class AttentionDecoder(Decoder[Tensor, Any]):
+class AttentionDecoder(ModelDecoder[AttentionResult]):
     """A beam search on an attention decoder; `AttentionOptions` says what is best.
 
     The result for an utterance depends on its frames, the model, the options and its
@@ -68,19 +79,23 @@ class AttentionDecoder(Decoder[Tensor, Any]):
     does not (a library may round products of other sizes otherwise).
 
     Language models and phrases are over the model's tokens, with a blank behind them
-    that it does not have (`decoder.tokens`). Words have no times: all begin with the
-    utterance and end with it.
+    that it does not have (`decoder.tokens`). Words have the times of the best alignment
+    of CTC over the same tokens, where its log-probs are given or the model has a method
+    `ctc`; else none: all begin with the utterance and end with it.
 
     Args:
-        model: An `AttentionModel`.
+        model: An `AttentionModel`; for `input="features"` an `EncoderModel` too.
         lm: A language model over tokens, or a sequence of pairs of such and a weight,
             which may be below 0; None for none.
         options: Of the search.
         separator: The token between words. None takes the mark U+2581 of word pieces.
         unk_cost: As of `GreedyDecoder`.
+        input: What is decoded: `"frames"` of the encoder, or `"features"`.
         frame_shift_s: Seconds per frame of the encoder.
-        batch_size: Utterances decoded side by side.
+        batch_size: Utterances decoded side by side, and encoded.
         device: Where the model is.
+        ctc_tokens: The tokens of CTC log-probs, with their blank; None where they are
+            the model's, the blank in the place of the end.
         dense: The model always sees K rows for each utterance, needed or not.
 
     Attributes:
@@ -92,7 +107,6 @@ class AttentionDecoder(Decoder[Tensor, Any]):
 
     options: AttentionOptions
     _backend: AttentionBackend
-    _nbest_from = "search"
 
     def __init__(
         self,
@@ -102,53 +116,85 @@ class AttentionDecoder(Decoder[Tensor, Any]):
         options: AttentionOptions | None = None,
         separator: str | None = None,
         unk_cost: float | None = None,
+        input: Input = "frames",
         frame_shift_s: float = 0.02,
         batch_size: int = 24,
         device: str | torch.device = "cpu",
+        ctc_tokens: TokenTable | None = None,
         dense: bool = False,
     ) -> None:
-        if batch_size < 1:
-            raise OptionError(f"batch_size={batch_size!r}, expected 1 or more")
+        check_input(model, input, batch_size)
         table = checked_table(model)
-        self.model = model
-        between = separator_of(separator, table)
-        self._vocabulary = Vocabulary.of(table, separator=between)
-        self.lms = _models(lm, table, unk_cost)
+        lms = weighted_lms(lm, table, unk_cost, least=-math.inf)
         backend = AttentionBackend(
             model,
-            self.lms,
+            lms,
             frame_shift_s=frame_shift_s,
             batch_size=batch_size,
             device=device,
+            encodes=input == "features",
+            ctc_tokens=ctc_tokens,
             dense=dense,
         )
         super().__init__(
-            options or AttentionOptions(),
-            backend,
-            BoostCompiler((), {}, len(table)),
-            num_tokens=len(table),
+            *(model, backend, options or AttentionOptions()),
+            table=table,
+            lms=lms,
+            separator=separator,
+            input=input,
             frame_shift_s=frame_shift_s,
-            threads=1,
         )
-        self._cutter = BareTokens(table, between)
 
-    def looked_at(self, logprobs: Pairs) -> Iterator[tuple[str, Any]]:
-        """Pass utterances on: frames are no log-probs."""
-        return iter(logprobs)
+    def decode(
+        self,
+        logprobs: Any,
+        lengths: Any = None,
+        boosts: BoostsLike | Sequence = None,
+        *,
+        confidence: bool = False,
+        posterior_scale: float = 1.0,
+        ctc: Any = None,
+    ) -> list[Hypothesis]:
+        """Decode whole utterances, as `Decoder.decode`.
 
-    def _inputs(self, backend: Any, logprobs: Any, lengths: Any) -> Any:
-        """Check frames."""
-        return backend.inputs(logprobs, lengths)
+        Args:
+            logprobs: [B, T, D] or a sequence of [T, D], of the encoder, or its
+                features.
+            lengths: As there.
+            boosts: As there.
+            confidence: As there; there are none.
+            posterior_scale: As there.
+            ctc: Log-probs of CTC for every frame of the encoder, [B, T, C] or a
+                sequence of [T, C], for `ctc_weight`; None asks the model's own head.
 
-    @property
-    def vocabulary(self) -> Vocabulary:
-        """Its tokens, and the separator."""
-        return self._vocabulary
+        Raises:
+            InputError: As there; or CTC log-probs that do not fit.
+        """
+        return super().decode(
+            logprobs if ctc is None else WithCtc(logprobs, ctc),
+            *(lengths, boosts),
+            confidence=confidence,
+            posterior_scale=posterior_scale,
+        )
 
-    @property
-    def tokens(self) -> TokenTable:
-        """The model's tokens, and a blank behind them."""
-        return self._vocabulary.tokens
+    def decode_nbest(
+        self,
+        logprobs: Any,
+        lengths: Any = None,
+        boosts: BoostsLike | Sequence = None,
+        *,
+        ctc: Any = None,
+    ) -> list[list[Hypothesis]]:
+        """Several hypotheses of each utterance, best first; as `decode`.
+
+        Args:
+            logprobs: As of `decode`.
+            lengths: As of `decode`.
+            boosts: As of `decode`.
+            ctc: As of `decode`.
+        """
+        given = logprobs if ctc is None else WithCtc(logprobs, ctc)
+        return super().decode_nbest(given, lengths, boosts)
 
     def texts(
         self,
@@ -156,6 +202,7 @@ class AttentionDecoder(Decoder[Tensor, Any]):
         lengths: Any = None,
         boosts: Any = None,
         *,
+        ctc: Any = None,
         prompts: Sequence[Sequence[int]] | None = None,
     ) -> list[list[AttentionText]]:
         """The n-best list of each utterance, with ranks and all tokens.
@@ -164,41 +211,27 @@ class AttentionDecoder(Decoder[Tensor, Any]):
             frames: [B, T, D] or a sequence of [T, D], of the encoder.
             lengths: [B] frames of each; None for all.
             boosts: As of `decode`.
+            ctc: As of `decode`.
             prompts: What the decoder is given first, for each utterance; None takes
                 the model's.
 
         Raises:
             InputError: As of `decode`; or not one prompt for each utterance.
         """
-        utterances = self._backend.inputs(frames, lengths)
+        given = frames if ctc is None else WithCtc(frames, ctc)
+        utterances = self._backend.inputs(given, lengths)
         compiled = self._boosts.compile(
             boosts, len(utterances), self.options.boost_scale
         )
         found = self._backend.found(utterances, self.options, compiled, prompts)
         num = self.options.nbest
-        return [[_as_text(path) for path in paths[:num]] for paths in found]
+        return [[_as_text(path) for path in one.paths[:num]] for one in found]
 
-    def _models(self) -> tuple[str, ...]:
-        return tuple(lm.fingerprint for lm, _ in self.lms)
-
-    def _reader(self, boosts: CompiledBoosts) -> AttentionReader:
+    def _reader(self, boosts: CompiledBoosts) -> PathsReader:
         account = AttentionAccount(self.options, self.lms)
         names = self.tokens.names
         paths = PathReader(self._cutter, account, names, self.frame_shift_s)
-        return AttentionReader(paths, boosts)
-
-
-class AttentionReader(FoundReader[Any]):
-    """Reads what searches of an attention model found; see `FoundReader`."""
-
-    def hypothesis(self, found: list[AttentionPath]) -> Hypothesis:
-        """Read the best text."""
-        return self._paths.hypothesis(found[0], self._boosts)
-
-    def nbest(self, found: list[AttentionPath], num: int | None) -> list[Hypothesis]:
-        """Read the texts, at most so many."""
-        paths = found[:num]
-        return self._paths.hypotheses(paths, [self._boosts] * len(paths))
+        return PathsReader(paths, boosts)
 
 
 class AttentionAccount(NamedTuple):
@@ -245,6 +278,7 @@ def _as_text(path: AttentionPath) -> AttentionText:
         total_cost=-text.total + 0.0,
         rank=text.rank,
         attention_cost=-text.attention + 0.0,
+        ctc_cost=-text.ctc + 0.0,
         boost_cost=path.end_credit - path.boost + 0.0,
         end_credit=path.end_credit,
         looped=is_looped(text.tokens),
@@ -252,16 +286,36 @@ def _as_text(path: AttentionPath) -> AttentionText:
     )
 
 
-def _models(
-    lm: Any, tokens: TokenTable, unk_cost: float | None
-) -> list[tuple[NgramLM, float]]:
-    """Language models over the tokens, with their weights."""
-    if lm is None:
-        return []
-    pairs = lm if isinstance(lm, list | tuple) else [(lm, 1.0)]
-    found = []
-    for one, weight in pairs:
-        if not abs(weight) < float("inf"):
-            raise OptionError(f"a language model's weight {weight!r}, expected nats")
-        found.append((lm_over(read_lm(one), tokens, unk_cost), float(weight)))
-    return found
+def open_decoder(
+    model: str | os.PathLike[str],
+    *,
+    lm: AnyLM | None = None,
+    backend: str = "auto",
+    frame_shift_s: float = 0.02,
+    threads: int | None = None,
+    **more: Any,
+) -> AttentionDecoder:
+    """A decoder of features, with its encoder.
+
+    Args:
+        model: As of `load_attention`.
+        lm: Over the model's tokens.
+        backend: `"auto"` (the CPU), or a device of torch: `"cpu"`, `"cuda"`.
+        frame_shift_s: Seconds per frame of features.
+        threads: Of torch; None leaves them as they are.
+        **more: Other arguments of `AttentionDecoder`.
+
+    Raises:
+        BackendError: There is no such device.
+        InputError: As of `load_attention` and `AttentionDecoder`.
+    """
+    device = torch_device(backend, threads)
+    loaded = load_attention(model, device=device)
+    return AttentionDecoder(
+        loaded,
+        lm=lm,
+        input="features",
+        frame_shift_s=frame_shift_s * loaded.stride,
+        device=device,
+        **more,
+    )

@@ -85,7 +85,7 @@ class Fusion:
     def fused(
         self, logprobs: np.ndarray, at: States, utterance: np.ndarray
     ) -> tuple[np.ndarray, States]:
-        """Log-probs with all that is added, and the states with `will_close`.
+        """Log-probs with all that is added but CTC, and the states with `will_close`.
 
         Args:
             logprobs: float32 [N, V].
@@ -95,10 +95,11 @@ class Fusion:
         Returns:
             float32 [N, V], in place of what may be the same array; and the states.
         """
-        fused = logprobs
+        fused = _weighed(logprobs, self.options.ctc_weight)
         if self.options.token_insertion:
-            fused = logprobs - np.float32(self.options.token_insertion)
-            fused[:, self.silent] = logprobs[:, self.silent]
+            paid = fused - np.float32(self.options.token_insertion)
+            paid[:, self.silent] = fused[:, self.silent]
+            fused = paid
         for (lm, weight), states in zip(self.lms, at.lm, strict=True):
             fused = fused + self._lm_gains(lm, weight, states, logprobs.shape[1])
         if len(self.lists) == 1:
@@ -188,6 +189,15 @@ class Fusion:
         if self.options.end_rule == "compensated" and self._end_score >= 0:
             dearest += most + float(self._end_score)
         return dearest
+
+
+def _weighed(logprobs: np.ndarray, ctc_weight: float) -> np.ndarray:
+    """The model's part beside CTC; what it thinks impossible stays so."""
+    if not ctc_weight:
+        return logprobs
+    part = np.float32(1 - ctc_weight)
+    weighed = np.where(logprobs > -np.inf, logprobs, 0) * part
+    return np.where(logprobs > -np.inf, weighed, logprobs)
 
 
 def _steps(

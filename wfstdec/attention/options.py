@@ -18,8 +18,8 @@ Stop = Literal["bound", "full", "never"]
 class AttentionOptions(CheckedOptions):
     """Options of `AttentionDecoder`.
 
-        total = attention + lm_scale * graph + token_insertion * tokens
-                - boost_scale * boosts - end credit
+        total = attention + ctc_weight * (ctc - attention) + lm_scale * graph
+                + token_insertion * tokens - boost_scale * boosts - end credit
 
     Attributes:
         beam_size: Texts that go on, K; 1 is greedy: the first end that wins ends.
@@ -29,6 +29,11 @@ class AttentionOptions(CheckedOptions):
             `"compensated"`: an end gains the most that a token would, and
             `final_eos_score` behind a phrase. `"none"`.
         final_eos_score: Nats, of `"compensated"`.
+        ctc_weight: 0 to 1, how much CTC counts in place of attention: of live texts
+            the probability that one begins so, of finished ones their own. Above 0
+            there must be CTC log-probs: `decode(frames, ctc=...)`, or the model's.
+        pre_beam: Tokens of a live text that CTC scores, the best by all else; None for
+            1.5 K.
         lm_scale: Multiplies the costs, and weights, of all language models.
         boost_scale: Multiplies all boosts.
         token_insertion: Nats added to the cost of every token that says something.
@@ -52,6 +57,8 @@ class AttentionOptions(CheckedOptions):
     beam_size: int = 8
     end_rule: EndRule = "closed"
     final_eos_score: float = 1.0
+    ctc_weight: float = 0.0
+    pre_beam: int | None = None
     lm_scale: float = 1.0
     boost_scale: float = 1.0
     token_insertion: float = 0.0
@@ -73,6 +80,8 @@ class AttentionOptions(CheckedOptions):
         self.check_nats("token_insertion")
         self.check_count("beam_size")
         self.check_count("nbest", optional=True)
+        self.check_count("pre_beam", optional=True)
+        self.check("ctc_weight", lambda x: 0 <= x <= 1, "0 to 1")
         positive = "tokens a second, above 0, or None"
         self.check("max_tokens_per_s", lambda x: x > 0, positive, optional=True)
         self.check("no_repeat_ngram", lambda x: x >= 0 and x == int(x), "0 or more")

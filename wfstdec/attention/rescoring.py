@@ -3,6 +3,11 @@
 lists = WfstDecoder(graph, options).decode_nbest(logprobs)
 better = rescore(model, frames, lists, weight=0.5, spell=tokenizer.encode)
 better[0][0].hypothesis.text, better[0][0].attention_cost
+other = reweighed(better, weight=0.3)              # no model is asked again
+
+lists = [lattice_hypotheses(lattice, 16) for lattice in lattices]      # or of these
+log_probs = text_log_probs(model, frames[0], tokenizer.encode)
+rescore_texts(lists[:1], log_probs, lm_scale=0.5)
 """
 
 from __future__ import annotations
@@ -15,9 +20,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from wfstdec.attention.ctc import CtcPrefixes, CtcUnits
 from wfstdec.attention.model import AttentionModel, checked_rows, checked_table
 from wfstdec.errors import OptionError, ShapeError
 from wfstdec.search.hypothesis import Hypothesis
+from wfstdec.search.logprobs import as_numpy
+from wfstdec.text.symbols import TokenTable
 
 Spell = Callable[[str], Sequence[int] | None]
 """The tokens of a text; None where it has none."""
@@ -30,11 +38,13 @@ class Rescored(NamedTuple):
         hypothesis: Of the first pass, as it was.
         attention_cost: What the model gives for its text and the end, nats; infinite
             where the text cannot be spelt.
+        ctc_cost: What CTC gives for its text, nats; 0 where it was not asked.
         total_cost: What the list is ordered by.
     """
 
     hypothesis: Hypothesis
     attention_cost: float
+    ctc_cost: float
     total_cost: float
 
 
@@ -46,36 +56,46 @@ def rescore(
     weight: float,
     spell: Spell,
     first_weight: float = 1.0,
+    ctc_weight: float = 0.0,
+    ctc: Sequence[Any] | None = None,
+    ctc_tokens: TokenTable | None = None,
     reverse: bool = False,
 ) -> list[list[Rescored]]:
     """Order hypotheses anew; of equal ones the first stays first.
 
-        total = first_weight * total_cost of the first pass + weight * attention_cost
+        total = first_weight * total_cost of the first pass
+                + weight * (attention_cost + ctc_weight * (ctc_cost - attention_cost))
 
     Args:
         model: A decoder; where it has a method `score(frames, lengths, prompts, labels,
             sizes)`, with a row for each text, that is asked in place of steps.
         frames: [T, D] of each utterance, of the encoder.
-        lists: Hypotheses of each, such as `decode_nbest` gives.
+        lists: Hypotheses of each, as `decode_nbest` or `lattice_hypotheses` gives them.
         weight: Of the model.
         spell: Makes tokens of a text, in the case and with the signs that the model
             writes.
         first_weight: Of the first pass.
+        ctc_weight: 0 to 1, how much CTC counts in place of attention.
+        ctc: CTC log-probs of each utterance, [T, C]; None asks the model's own head.
+        ctc_tokens: As of `AttentionDecoder`.
         reverse: The model is one that reads from right to left.
 
     Raises:
-        OptionError: A weight is no finite number.
+        OptionError: A weight is no finite number, or CTC counts and there is none.
         ShapeError: Not as many utterances as lists, or the model gives other rows.
         LogprobError: The model gives no log-probs.
     """
-    for name, value in (("weight", weight), ("first_weight", first_weight)):
-        if not math.isfinite(value):
-            raise OptionError(f"{name}={value!r}, expected a finite number")
+    weights = {"weight": weight, "first_weight": first_weight, "ctc_weight": ctc_weight}
+    _check_weights(**weights)
     if len(frames) != len(lists):
         raise ShapeError(f"{len(frames)} utterances, expected {len(lists)} as lists")
+    if ctc is not None and len(ctc) != len(lists):
+        raise ShapeError(
+            f"CTC log-probs of {len(ctc)} utterances, expected {len(lists)} as lists"
+        )
     checked_table(model)
     found = []
-    for one, hyps in zip(frames, lists, strict=True):
+    for i, (one, hyps) in enumerate(zip(frames, lists, strict=True)):
         texts = list(dict.fromkeys(hyp.text for hyp in hyps))
         spelt = {text: spell(text) for text in texts}
         known = {
@@ -84,13 +104,125 @@ def rescore(
             if tokens is not None
         }
         costs = dict(zip(known, text_costs(model, one, [*known.values()]), strict=True))
-        again = [
-            Rescored(hyp, cost, first_weight * hyp.total_cost + weight * cost)
-            for hyp in hyps
-            for cost in [costs.get(hyp.text, math.inf)]
-        ]
-        found.append(sorted(again, key=lambda one: one.total_cost))
-    return found
+        beside = dict.fromkeys(known, 0.0)
+        if ctc_weight:
+            given = None if ctc is None else ctc[i]
+            in_order = [tuple(spelt[text] or ()) for text in known]
+            priced = ctc_costs(model, one, in_order, logprobs=given, tokens=ctc_tokens)
+            beside = dict(zip(known, priced, strict=True))
+        found.append(
+            [
+                Rescored(
+                    hyp,
+                    costs.get(hyp.text, math.inf),
+                    beside.get(hyp.text, math.inf if ctc_weight else 0.0),
+                    hyp.total_cost,
+                )
+                for hyp in hyps
+            ]
+        )
+    return reweighed(found, **weights)
+
+
+def reweighed(
+    lists: Sequence[Sequence[Rescored]],
+    *,
+    weight: float,
+    first_weight: float = 1.0,
+    ctc_weight: float = 0.0,
+) -> list[list[Rescored]]:
+    """Order lists of a second pass by other weights; nothing is asked again.
+
+    Args:
+        lists: From `rescore`; for a `ctc_weight`, with one above 0.
+        weight: As there.
+        first_weight: As there.
+        ctc_weight: As there.
+
+    Raises:
+        OptionError: A weight is no finite number.
+    """
+    _check_weights(weight=weight, first_weight=first_weight, ctc_weight=ctc_weight)
+
+    def priced(one: Rescored) -> Rescored:
+        total = first_weight * one.hypothesis.total_cost
+        parts = ((1 - ctc_weight, one.attention_cost), (ctc_weight, one.ctc_cost))
+        total += weight * sum(share * cost for share, cost in parts if share)
+        return one._replace(total_cost=math.inf if math.isnan(total) else total)
+
+    return [sorted(map(priced, one), key=lambda one: one.total_cost) for one in lists]
+
+
+def _check_weights(**weights: float) -> None:
+    for name, value in weights.items():
+        if not math.isfinite(value):
+            raise OptionError(f"{name}={value!r}, expected a finite number")
+    if not 0 <= weights["ctc_weight"] <= 1:
+        raise OptionError(f"ctc_weight={weights['ctc_weight']!r}, expected 0 to 1")
+
+
+def text_log_probs(
+    model: AttentionModel, frames: Tensor, spell: Spell
+) -> Callable[[list[str]], list[float]]:
+    """Make a function of texts of one utterance, as `rescore_texts` takes it.
+
+    Args:
+        model: As of `rescore`.
+        frames: [T, D] of the utterance.
+        spell: As of `rescore`.
+
+    Returns:
+        Given texts, what the model gives for them and their ends, natural logs; -inf
+        for those that cannot be spelt.
+    """
+
+    def log_probs(texts: list[str]) -> list[float]:
+        spelt = {text: spell(text) for text in texts}
+        known = {t: tuple(s) for t, s in spelt.items() if s is not None}
+        costs = dict(
+            zip(known, text_costs(model, frames, [*known.values()]), strict=True)
+        )
+        return [-costs.get(text, math.inf) for text in texts]
+
+    return log_probs
+
+
+@torch.no_grad()
+def ctc_costs(
+    model: AttentionModel,
+    frames: Tensor,
+    texts: Sequence[Sequence[int]],
+    *,
+    logprobs: Any = None,
+    tokens: TokenTable | None = None,
+) -> list[float]:
+    """What CTC gives for texts of an utterance, nats, over all their alignments.
+
+    Args:
+        model: Whose tokens the texts are of; has a method `ctc` where no log-probs are
+            given.
+        frames: [T, D].
+        texts: Tokens of each.
+        logprobs: [T, C]; None asks the model.
+        tokens: As of `AttentionDecoder`'s `ctc_tokens`.
+
+    Raises:
+        OptionError: There is no CTC, or it is of other units.
+        ShapeError: The log-probs do not fit.
+    """
+    eos = int(model.eos)
+    silent = np.array(sorted({eos, *model.neutral}), np.int64)
+    units = CtcUnits.of(model.tokens, tokens, silent, eos)
+    head: Any = getattr(model, "ctc", None)
+    if logprobs is None and head is None:
+        raise OptionError(
+            "ctc_weight without CTC log-probs, expected ctc=, or a model with a "
+            "method `ctc`"
+        )
+    given = head(frames).float() if logprobs is None else logprobs
+    rows = units.check(as_numpy(given), len(frames))
+    prefixes = CtcPrefixes([rows], units, weight=1.0, width=1)
+    return (-prefixes.texts(texts) + 0.0).tolist()
 
 
 @torch.no_grad()

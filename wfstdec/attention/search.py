@@ -17,6 +17,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from wfstdec.attention.ctc import CtcPrefixes, CtcRows
 from wfstdec.attention.fusion import Fusion, States
 from wfstdec.attention.kernels import best_labels, no_choice, select
 from wfstdec.attention.model import AttentionModel, checked_rows
@@ -32,6 +33,7 @@ class FoundText(NamedTuple):
         tokens: All of them, marks too, the end not.
         total: Nats, higher is better.
         attention: What the model gives for it, the end included where there is one.
+        ctc: What CTC gives for it; where it is cut off, for all that begins so.
         rank: What texts are ordered by.
         closed_at: How many tokens there were when its phrases closed, -1 for never.
         reached_final: Whether it ends as a text should; False where it could not.
@@ -40,6 +42,7 @@ class FoundText(NamedTuple):
     tokens: tuple[int, ...]
     total: float
     attention: float
+    ctc: float
     rank: float
     closed_at: int
     reached_final: bool
@@ -56,6 +59,7 @@ class Live(NamedTuple):
         closed_at: int64 [N].
         at: States of the fusion.
         row: int64 [N], which rows of the model they are.
+        ctc: How far CTC is with them; None without it.
     """
 
     utterance: np.ndarray
@@ -65,6 +69,7 @@ class Live(NamedTuple):
     closed_at: np.ndarray
     at: States
     row: np.ndarray
+    ctc: CtcRows | None
 
     def taken(self, rows: np.ndarray) -> Live:
         """Some of them."""
@@ -76,6 +81,7 @@ class Live(NamedTuple):
             self.closed_at[rows],
             self.at.taken(rows),
             self.row[rows],
+            None if self.ctc is None else self.ctc.taken(rows),
         )
 
 
@@ -86,6 +92,7 @@ class Searcher:
         model: The decoder.
         options: Of the search.
         fusion: Of the batch.
+        ctc: Of the batch, where CTC counts.
         dense: The model always sees K rows for each utterance, needed or not.
     """
 
@@ -95,9 +102,11 @@ class Searcher:
         options: AttentionOptions,
         fusion: Fusion,
         *,
+        ctc: CtcPrefixes | None = None,
         dense: bool = False,
     ) -> None:
         self.model, self.options, self.fusion = model, options, fusion
+        self.ctc = ctc
         self.dense, self._eos = dense, int(model.eos)
         self._num_tokens = len(model.tokens)
         self._neutral = frozenset(model.neutral)
@@ -130,6 +139,7 @@ class Searcher:
             none - 1,
             self.fusion.start(num),
             np.arange(num),
+            None if self.ctc is None else self.ctc.start(),
         )
         rows = self._checked(logprobs, num, live, is_first=True)
         while True:
@@ -166,6 +176,9 @@ class Searcher:
             fused = _without_repeats(
                 fused, live.tokens, self.options.no_repeat_ngram, self._eos
             )
+        tried = None
+        if self.ctc is not None and live.ctc is not None:
+            fused, tried = self.ctc.fused(fused, live.ctc, live.utterance)
         length = live.tokens.shape[1]
         is_last = length >= self._limits[live.utterance]
         self._end_all(live, fused, rows, np.flatnonzero(is_last))
@@ -174,6 +187,7 @@ class Searcher:
             return live, goes_on, goes_on
         if len(goes_on) < len(is_last):  # copies of rows are what takes time here
             live, fused, rows = live.taken(goes_on), fused[goes_on], rows[goes_on]
+            tried = None if tried is None else tried.taken(goes_on)
         parent, label, total = self._chosen(live, fused, rows)
         after = live.taken(parent)
         newly = after.at.will_close & ~after.at.is_closed
@@ -184,6 +198,9 @@ class Searcher:
             closed_at=np.where(newly, length, after.closed_at),
             at=self.fusion.stepped(after.at, label, after.utterance),
         )
+        if self.ctc is not None and after.ctc is not None and tried is not None:
+            given = after.ctc, tried.taken(parent), label, after.utterance
+            after = after._replace(ctc=self.ctc.stepped(*given))
         kept = np.flatnonzero(~self._is_over(after)[after.utterance])
         return after.taken(kept), label[kept], after.row[kept]
 
@@ -226,6 +243,8 @@ class Searcher:
                 text = text._replace(
                     total=float(total), attention=float(attention), reached_final=False
                 )
+                if live.ctc is not None:
+                    text = text._replace(ctc=float(live.ctc.prefix[row]))
             self._finish([text], int(live.utterance[row]))
 
     def _text(self, live: Live, row: int, total: float, rows: np.ndarray) -> FoundText:
@@ -233,7 +252,10 @@ class Searcher:
         attention = live.attention[row] + rows[row, self._eos]
         rank = self.options.rank(float(total), len(tokens))
         closed_at = int(live.closed_at[row])
-        return FoundText(tokens, float(total), float(attention), rank, closed_at, True)
+        ctc = 0.0 if live.ctc is None else float(live.ctc.whole[row])
+        return FoundText(
+            *(tokens, float(total), float(attention), ctc, rank, closed_at, True)
+        )
 
     def _finish(self, texts: list[FoundText], utterance: int) -> None:
         """Put texts on the list of an utterance: K by rank, the rest is gone."""

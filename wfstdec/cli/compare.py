@@ -1,8 +1,9 @@
 """Compare searches on your own data: WER against speed, at several beams.
 
 With --graph the WFST decoder takes part, with --tokens (and --lexicon, --lm)
-the trie decoder, with --greedy the greedy one, with --model a transducer, and other
-people's decoders where they are installed. A grid is the product of its options;
+the trie decoder, with --greedy the greedy one, with --model a transducer, with
+--attention-model an attention decoder, and other people's decoders where they are
+installed. A grid is the product of its options;
 options joined by colons go together, value by value. Those that are no widths (beam,
 max_active, beam_size, ...) make searches of their own, but for greedy decoding, which
 has no widths:
@@ -12,9 +13,9 @@ has no widths:
     --trie beam=8 beam_size=32,128 merge=max,sum
     --greedy lm_scale=0.2,0.4
 
-A transducer's encoder takes the log-probs; its time is part of the speed, and told
-apart as that of the model. It has tokens and a language model (--transducer-lm) of its
-own.
+The encoder of a transducer or an attention decoder takes the log-probs; the time of
+such a model is part of the speed, and told apart. It has tokens and a language model
+(--transducer-lm, --attention-lm) of its own.
 
 The language model is over words with a lexicon, else over tokens. Greedy decoding is of
 bare tokens: beside a lexicon it goes without the language model.
@@ -57,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Give the command its flags."""
     compare_flags.add_speech_flags(parser)
     compare_flags.add_model_flags(parser)
-    add_flags(parser, "--wfst", "--trie", "--greedy", "--transducer")
+    add_flags(parser, "--wfst", "--trie", "--greedy", "--transducer", "--attention")
     add_flags(parser, "--lm-scale", "--word-insertion")
     add_flags(parser, "--boost", nargs="+", default=[])
     add_flags(parser, "--phrase-unit", "--phrase-boundary", "--sentencepiece-model")
@@ -116,6 +117,12 @@ def _searches(args: argparse.Namespace, models: Models) -> list[Search]:
         searches += models.transducer_searches(transducer, grid)
     elif args.transducer is not None:
         raise OptionError("--transducer without --model, expected both")
+    if args.attention_model is not None:
+        attention = wfstdec.AttentionOptions(lm_scale=args.lm_scale)
+        grid = grid_of(args.attention or (), attention)
+        searches += models.attention_searches(attention, grid)
+    elif args.attention is not None:
+        raise OptionError("--attention without --attention-model, expected both")
     if not searches:
         raise OptionError(
             "neither --graph nor --tokens, expected one for the WFST decoder, or the "

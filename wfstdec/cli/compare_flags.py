@@ -30,6 +30,7 @@ def add_model_flags(parser: argparse.ArgumentParser) -> None:
     add_flags(parser, "--separator", "--separator-optional", "--unk-cost")
     add_flags(parser, "--open-vocabulary")
     add_flags(parser, "--model", "--head", "--transducer-lm")
+    add_flags(parser, "--attention-model", "--attention-lm")
 
 
 def speech_of(args: argparse.Namespace) -> Speech:
@@ -65,10 +66,26 @@ def models_of(args: argparse.Namespace, **phrases: Any) -> Models:
         transducer=args.model,
         head=args.head,
         transducer_lm=args.transducer_lm,
+        attention=args.attention_model,
+        attention_lm=args.attention_lm,
         **phrases,
     )
 
 
 def grid_of(texts: Iterable[str], options: Any) -> Grid:
-    """A grid of these options, a dataclass; errors as of `parse_grid`."""
-    return parse_grid(texts, [field.name for field in fields(options)])
+    """A grid of these options, a dataclass; errors as of `parse_grid`.
+
+    Where an option is a word, `none` is one too: `end_rule=closed,none`.
+    """
+    grid = parse_grid(texts, [field.name for field in fields(options)])
+    words = {f.name for f in fields(options) if isinstance(f.default, str)}
+
+    def meant(name: str, value: Any) -> Any:
+        return "none" if value is None and name in words else value
+
+    return {
+        names: [meant(names, value) for value in values]
+        if isinstance(names, str)
+        else [tuple(map(meant, names, value)) for value in values]
+        for names, values in grid.items()
+    }

@@ -1,13 +1,14 @@
 """Decode log-probs: words, times and costs of each utterance.
 
-Four decoders: on a graph; on the trie of a lexicon, or on bare tokens; greedy on bare
-tokens, one at a time; and on a transducer, whose encoder takes the log-probs, or other
-features:
+Five decoders: on a graph; on the trie of a lexicon, or on bare tokens; greedy on bare
+tokens, one at a time; on a transducer, and on an attention decoder, whose encoders take
+the log-probs, or other features:
 
     wfstdec decode --graph graph.npz --logprobs x.npz
     wfstdec decode --decoder trie --tokens ... --lexicon ... --lm ... --logprobs x.npz
     wfstdec decode --decoder greedy --tokens ... --lm bpe.arpa --logprobs x.npz
     wfstdec decode --decoder transducer --model model.npz --logprobs x.npz
+    wfstdec decode --decoder attention --model model.npz --logprobs x.npz
 
 Results come in the order of the log-probs; without --output, on standard output. An
 utterance with a fault is named and left out, and the exit code is 1. What is done when
@@ -52,7 +53,8 @@ from wfstdec.wfst.options import WfstOptions
 COMMON_FLAGS = {
     "--logprobs PATH": ".npz, Kaldi .ark or .scp, or a folder of .npy: [T, V] each",
     "--graph FILE": "what `wfstdec build` wrote",
-    "--decoder NAME": "wfst (on a graph, the default), trie, greedy or transducer",
+    "--decoder NAME": "wfst (on a graph, the default), trie, greedy, transducer "
+    "or attention",
     "--output FILE": "what to write: .txt, .jsonl, .ctm, .srt, .vtt or .TextGrid",
     "--lm-scale X": "weight of the language model; `wfstdec tune` finds it",
     "--beam NATS": "wider is slower and misses less (default: "

@@ -14,11 +14,11 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 import wfstdec
+from wfstdec.autoregressive import need_torch
 from wfstdec.cli.flags import DECODERS, add_flags
 from wfstdec.cli.result_flags import g2p_of
 from wfstdec.errors import OptionError
 from wfstdec.search.decoder import Decoder
-from wfstdec.transducer import need_torch
 
 
 @dataclass(frozen=True)
@@ -58,6 +58,13 @@ def _transducer(*, model: str, **more: Any) -> Decoder:
     return open_decoder(model, **more)
 
 
+def _attention(*, model: str, **more: Any) -> Decoder:
+    need_torch("attention decoders")
+    from wfstdec.attention.decoder import open_decoder
+
+    return open_decoder(model, **more)
+
+
 _TOKENS = ("tokens", "blank", "separator", "lm", "unk_cost")
 _G2P = ("g2p", "g2p_phones")
 KINDS = {
@@ -67,6 +74,7 @@ KINDS = {
     ),
     "greedy": Kind(_TOKENS, _greedy),
     "transducer": Kind(("model", "head", "lm", "separator", "unk_cost"), _transducer),
+    "attention": Kind(("model", "lm", "separator", "unk_cost"), _attention),
 }
 """By the name in `--decoder`."""
 CTC_DECODERS = ("wfst", "trie", "greedy")
@@ -76,6 +84,7 @@ _SEARCHES = {
     "trie": "trie on a lexicon, or on bare tokens",
     "greedy": "greedy on bare tokens, without a beam",
     "transducer": "transducer on --model",
+    "attention": "attention on --model",
 }
 _OF_THE_MODEL = {
     "tokens": "the model's token table, where it does not say",
@@ -94,7 +103,7 @@ def add_decoder_flags(
     Args:
         parser: Of the command.
         of_audio: Whether it has a CTC model: tokens, blank and frame shift are then
-            the model's, and there is no transducer.
+            the model's, and there are neither transducers nor attention.
     """
     decoders = CTC_DECODERS if of_audio else tuple(KINDS)
     text = f"the search: {'; '.join(_SEARCHES[one] for one in decoders)}"

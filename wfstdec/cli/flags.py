@@ -9,7 +9,12 @@ from dataclasses import fields
 from itertools import pairwise
 from typing import Any, get_args
 
+from wfstdec.attention.options import AttentionOptions
 from wfstdec.checks.frame_shift import check_frame_shift
+from wfstdec.cli.attention_flags import (
+    ATTENTION_MODEL_FLAGS,
+    ATTENTION_SEARCH_FLAGS,
+)
 from wfstdec.cli.audio_flags import AUDIO_FLAGS
 from wfstdec.cli.lattice_flags import LATTICE_FLAGS
 from wfstdec.cli.ray_flags import RAY_FLAGS
@@ -38,6 +43,7 @@ DECODERS: dict[str, Any] = {
     "trie": TrieOptions,
     "greedy": GreedyOptions,
     "transducer": TransducerOptions,
+    "attention": AttentionOptions,
 }
 """The options of each decoder; the search flags and their defaults are made of them."""
 
@@ -427,6 +433,7 @@ FLAGS: dict[str, dict[str, Any]] = {
     },
     "--quiet": {"action": "store_true", "help": "say nothing but results and errors"},
     **MODEL_FLAGS,
+    **ATTENTION_MODEL_FLAGS,
     **LATTICE_FLAGS,
     **RESULT_FLAGS,
     **RAY_FLAGS,
@@ -436,7 +443,7 @@ FLAGS: dict[str, dict[str, Any]] = {
     **ALIGN_FLAGS,
     **{
         flag: _search(name, text, **how)
-        for flag, (name, text, how) in SEARCH_FLAGS.items()
+        for flag, (name, text, how) in (SEARCH_FLAGS | ATTENTION_SEARCH_FLAGS).items()
     },
 }
 

@@ -21,7 +21,6 @@ SEARCH_FLAGS: dict[str, tuple[str, str, dict[str, Any]]] = {
     ),
     "--blank-scored": ("blank_scored", "language models weigh the blank too", _SWITCH),
     "--max-symbols": ("max_symbols", "tokens said in one frame at most", _COUNT),
-    "--length-norm": ("length_norm", "rank by the cost of a token", _SWITCH),
     "--expansion-rounds": ("expansion_rounds", "AES++: tokens in a frame", _COUNT),
     "--expansion-beta": (
         "expansion_beta",
@@ -45,8 +44,9 @@ MODEL_FLAGS: dict[str, dict[str, Any]] = {
     "--model": {
         "metavar": "PATH",
         "help": "a transducer: what TransducerNet.save wrote, or a folder with "
-        "encoder.onnx, decoder.onnx, joiner.onnx and tokens.txt; the log-probs are "
-        "the features of its encoder",
+        "encoder.onnx, decoder.onnx, joiner.onnx and tokens.txt; for `decode "
+        "--decoder attention`, what JointNet.save wrote; the log-probs are the "
+        "features of its encoder",
     },
     "--head": {"help": "which of its heads, where it has several (default: the first)"},
     "--transducer": {

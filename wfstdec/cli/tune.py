@@ -4,8 +4,9 @@ With --boost also the scale of these boosts.
 
 For the WFST decoder (--graph, and --wfst where options of it are given), the trie
 decoder (--trie with its options, --tokens, --lexicon, --lm), the greedy decoder
-(--greedy with its options, --tokens, --lm), or the transducer decoder (--transducer
-with its options, --model, --transducer-lm). The default setting first, then a grid over
+(--greedy with its options, --tokens, --lm), the transducer decoder (--transducer with
+its options, --model, --transducer-lm), or the attention decoder (--attention with its
+options, --attention-model, --attention-lm). The default setting first, then a grid over
 both ranges, then ever smaller steps around the best; of equally good ones the one with
 the smaller insertion. Without a lexicon, what is tuned is the insertion of tokens; of
 the greedy decoder, that no insertion can change, the blank penalty (above 0: more
@@ -24,6 +25,7 @@ is what stands in an id before the first '-'); or on all, tested on --test-latti
     wfstdec tune --tokens ... --lexicon ... --lm ... --trie beam_size=64 ...
     wfstdec tune --tokens ... --lm bpe_lm --greedy ...
     wfstdec tune --model model.npz --transducer-lm pieces.arpa --transducer ...
+    wfstdec tune --attention-model model.npz --attention-lm pieces.arpa --attention ...
     wfstdec tune --posterior-scale --lattices dev.lat --ref dev.txt
 """
 
@@ -56,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     compare_flags.add_speech_flags(parser, needs_logprobs=False)
     compare_flags.add_model_flags(parser)
     which = parser.add_mutually_exclusive_group()
-    for name in ("--wfst", "--trie", "--greedy", "--transducer"):
+    for name in ("--wfst", "--trie", "--greedy", "--transducer", "--attention"):
         add_flags(which, name, default=None, nargs="*")
     tried = "tune the scale of posteriors of --lattices; scales to try first, if any"
     add_flags(which, "--posterior-scale", default=None, nargs="*", help=tried)
@@ -144,8 +146,11 @@ def decode_command(
     kind = next(name for name, known in DECODERS.items() if type(options) is known)
     flags: list[tuple[str, Any]] = [("decoder", kind)] if kind != "wfst" else []
     flags += [(name, getattr(args, name, None)) for name in KINDS[kind].inputs]
-    if kind == "transducer":
-        flags = [(n, args.transducer_lm if n == "lm" else x) for n, x in flags]
+    own = {
+        "transducer": {"lm": args.transducer_lm},
+        "attention": {"lm": args.attention_lm, "model": args.attention_model},
+    }
+    flags = [(n, own.get(kind, {}).get(n, x)) for n, x in flags]
     between = {AUTO: None, None: "none"}
     flags = [(n, between.get(x, x) if n == "separator" else x) for n, x in flags]
     flags = [(name, x) for name, x in flags if x is not None and x is not False]
@@ -216,6 +221,10 @@ def _searches(args: argparse.Namespace) -> list[DecoderSearch]:
         transducer = wfstdec.TransducerOptions()
         grid = grid_of(args.transducer, transducer)
         return models.transducer_searches(transducer, grid)
+    if args.attention is not None:
+        attention = wfstdec.AttentionOptions()
+        grid = grid_of(args.attention, attention)
+        return models.attention_searches(attention, grid)
     if args.lexicon is not None:
         raise OptionError("--greedy with --lexicon, expected tokens alone")
     greedy = wfstdec.GreedyOptions()

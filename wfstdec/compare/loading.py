@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from wfstdec.autoregressive import need_torch
 from wfstdec.compare.memory import resident_mb
 from wfstdec.greedy.decoder import GreedyDecoder
 from wfstdec.greedy.options import GreedyOptions
@@ -21,8 +22,6 @@ from wfstdec.lm.loading import AnyLM
 from wfstdec.search.decoder import Decoder
 from wfstdec.text.lexicon import Lexicon
 from wfstdec.text.symbols import TokenTable
-from wfstdec.transducer import need_torch
-from wfstdec.transducer.options import TransducerOptions
 from wfstdec.trie.decoder import TrieDecoder
 from wfstdec.trie.options import TrieOptions
 
@@ -166,17 +165,52 @@ def transducer_factory(
     """
     need_torch()
     from wfstdec.transducer.decoder import TransducerDecoder
-    from wfstdec.transducer.loading import TimedModel, open_decoder
+    from wfstdec.transducer.loading import open_decoder
 
     first = open_decoder(
         *(model,), head=head, lm=lm, frame_shift_s=frame_shift_s, threads=1, **others
     )
+    return _timed_factory(TransducerDecoder, first)
+
+
+def attention_factory(
+    *,
+    model: str | os.PathLike[str],
+    lm: AnyLM | None = None,
+    frame_shift_s: float = 0.02,
+    **others: Any,
+) -> tuple[DecoderFactory, Callable[[], float]]:
+    """Load an attention decoder, once; makes others, and tells its model's CPU seconds.
+
+    Args:
+        model: As of `load_attention`.
+        lm: An n-gram model of its tokens.
+        frame_shift_s: Seconds per frame of features.
+        **others: Other arguments of `AttentionDecoder`.
+
+    Raises:
+        BackendError: torch is not installed.
+        InputError: As `AttentionDecoder`'s.
+    """
+    need_torch("attention decoders")
+    from wfstdec.attention.decoder import AttentionDecoder, open_decoder
+
+    first = open_decoder(model, lm=lm, frame_shift_s=frame_shift_s, threads=1, **others)
+    return _timed_factory(AttentionDecoder, first)
+
+
+def _timed_factory(
+    kind: Callable[..., Decoder], first: Any
+) -> tuple[DecoderFactory, Callable[[], float]]:
+    """Decoders of features like the first, whose models measure themselves."""
+    from wfstdec.autoregressive.model import TimedModel
+
     timed: Any = TimedModel(first.model)
     separator = first.separator
     name = None if separator is None else first.tokens.names[separator]
 
-    def make(options: TransducerOptions) -> TransducerDecoder:
-        return TransducerDecoder(
+    def make(options: Any) -> Decoder:
+        return kind(
             timed,
             lm=list(first.lms),
             options=options,

@@ -18,12 +18,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from wfstdec.attention.options import AttentionOptions
 from wfstdec.boost.compile import PhraseCompiler
 from wfstdec.boost.lists import BoostList, BoostsLike, Numbers
 from wfstdec.boost.phrases import PhraseOptions
 from wfstdec.compare.grids import Grid
 from wfstdec.compare.loading import (
+    DecoderFactory,
     Loaded,
+    attention_factory,
     greedy_factory,
     measure_load,
     transducer_factory,
@@ -36,7 +39,7 @@ from wfstdec.compare.searches import (
     DecoderSearch,
     PeerSearch,
     greedy_searches,
-    transducer_searches,
+    model_searches,
     trie_searches,
     wfst_searches,
 )
@@ -84,6 +87,8 @@ class Models:
         transducer: A saved net, or a folder of an ONNX export.
         head: Of a net with several; None for the first.
         transducer_lm: A language model over its tokens.
+        attention: An attention decoder with its encoder, as of `load_attention`.
+        attention_lm: A language model over its tokens.
     """
 
     graph: _Path | None = None
@@ -102,6 +107,8 @@ class Models:
     transducer: _Path | None = None
     head: str | None = None
     transducer_lm: _Path | None = None
+    attention: _Path | None = None
+    attention_lm: _Path | None = None
 
     @cached_property
     def loaded_graph(self) -> Loaded[PackedGraph]:
@@ -224,11 +231,53 @@ class Models:
                 unk_cost=None if lm is None else self.unk_cost,
             )
         )
+        inputs = _fingerprints(transducer=model, lm=lm)
+        return self._model_searches("transducer", measured, base, grid, inputs=inputs)
+
+    def attention_searches(
+        self, base: AttentionOptions, grid: Grid
+    ) -> list[DecoderSearch]:
+        """The attention decoder; its tokens, and language model, are its own.
+
+        Args:
+            base: Options that the grid changes.
+            grid: Values of options by name.
+
+        Raises:
+            OptionError: There is no model, or a value of the grid is out of range.
+            BackendError: torch is not installed.
+            InputError: As `AttentionDecoder`'s.
+        """
+        model, lm = self.attention, self.attention_lm
+        if model is None:
+            raise OptionError("the attention decoder without a model, expected one")
+        measured = measure_load(
+            lambda: attention_factory(
+                model=model,
+                lm=lm,
+                frame_shift_s=self.frame_shift_s,
+                unk_cost=None if lm is None else self.unk_cost,
+            )
+        )
+        inputs = _fingerprints(attention=model, lm=lm)
+        return self._model_searches("attention", measured, base, grid, inputs=inputs)
+
+    def _model_searches(
+        self,
+        name: str,
+        measured: Loaded[tuple[DecoderFactory, Callable[[], float]]],
+        base: TransducerOptions | AttentionOptions,
+        grid: Grid,
+        *,
+        inputs: dict[str, str],
+    ) -> list[DecoderSearch]:
+        """A decoder that runs its model itself."""
         make, clock = measured.item
         factory = Loaded(make, measured.load_s, measured.load_mb)
-        inputs = _fingerprints(transducer=model, lm=lm)
-        searches = transducer_searches(factory, base, grid, clock=clock, inputs=inputs)
-        searches = _tuned_by(searches, "token_insertion", has_lm=lm is not None)
+        searches = model_searches(
+            *(name, factory, base, grid), clock=clock, inputs=inputs
+        )
+        searches = _tuned_by(searches, "token_insertion", has_lm="lm" in inputs)
         return self._taking_lists(searches, has_words=False)
 
     def peer_searches(

@@ -15,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from wfstdec.attention.options import AttentionOptions
 from wfstdec.checks.looking import UTTERANCES
 from wfstdec.compare.grids import Grid, combinations, split_grid
 from wfstdec.compare.loading import DecoderFactory, Loaded
@@ -224,28 +225,30 @@ def greedy_searches(
     return [DecoderSearch("greedy", settings, base, factory, facts, has_widths=False)]
 
 
-def transducer_searches(
+def model_searches(
+    name: str,
     make: DecoderFactory | Loaded[DecoderFactory],
-    base: TransducerOptions,
+    base: TransducerOptions | AttentionOptions,
     grid: Grid,
     *,
     clock: Callable[[], float] | None = None,
     inputs: Mapping[str, str] | None = None,
 ) -> list[DecoderSearch]:
-    """The transducer decoder, over a grid of `TransducerOptions`.
+    """A decoder that runs its model itself, over a grid of its options.
 
     Args:
-        make: From `transducer_factory`, alone or measured.
+        name: `"transducer"` or `"attention"`.
+        make: From `transducer_factory` or `attention_factory`, alone or measured.
         base: Options that the grid changes.
         grid: Values of options by name.
-        clock: From `transducer_factory`.
+        clock: From the same.
         inputs: Fingerprints of what was loaded, by name.
 
     Raises:
         OptionError: A value of the grid is out of range.
     """
     factory, facts = _facts_of(make, base, inputs)
-    searches = grid_searches("transducer", base, grid, factory, facts)
+    searches = grid_searches(name, base, grid, factory, facts)
     return [replace(search, clock=clock) for search in searches]
 
 

@@ -13,16 +13,15 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor
 
+from wfstdec.autoregressive.backend import ModelBackend, phrases_of
 from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.boost.phrases import PhraseBoosts
-from wfstdec.errors import OptionError, ShapeError
+from wfstdec.errors import OptionError
 from wfstdec.jit.pool import Once
 from wfstdec.search.contract import Read
-from wfstdec.search.logprobs import check_lengths, split_batch
 from wfstdec.search.scheduling import ALONE, Workers
 from wfstdec.transducer.automata import TorchNgramLM
 from wfstdec.transducer.fusion import Fusion, Term
@@ -30,7 +29,7 @@ from wfstdec.transducer.hypotheses import TransducerResult
 from wfstdec.transducer.model import TransducerModel
 from wfstdec.transducer.model_checks import CheckedModel
 from wfstdec.transducer.options import TransducerOptions
-from wfstdec.transducer.phrases import TorchPhrases, phrases_of
+from wfstdec.transducer.phrases import TorchPhrases
 from wfstdec.transducer.sessions import (
     TransducerSearch,
     advance_together,
@@ -41,7 +40,7 @@ from wfstdec.transducer.source import Source
 from wfstdec.transducer.steps import Searcher
 
 
-class TransducerBackend:
+class TransducerBackend(ModelBackend):
     """A model with its language models, on one device.
 
     Args:
@@ -53,8 +52,6 @@ class TransducerBackend:
         dense: As of `Searcher`.
     """
 
-    can: frozenset[str] = frozenset()
-
     def __init__(
         self,
         model: TransducerModel,
@@ -65,9 +62,8 @@ class TransducerBackend:
         encodes: bool = False,
         dense: bool | None = None,
     ) -> None:
-        self.model, self.device = model, torch.device(device)
-        self._checked = CheckedModel(model)
-        self.batch_size, self.encodes, self.dense = batch_size, encodes, dense
+        super().__init__(model, device, batch_size, encodes)
+        self._checked, self.dense = CheckedModel(model), dense
         self._lms = [(lm.to(self.device), weight) for lm, weight in lms]
         self._made_of = model, lms
         self._alone: Once[PhraseBoosts, TorchPhrases] = Once(
@@ -108,53 +104,8 @@ class TransducerBackend:
             self._alone.of(phrases)
 
     def inputs(self, frames: Any, lengths: Any) -> list[Tensor]:
-        """Check the encoder's frames: [T, D] for each utterance, on the device.
-
-        Args:
-            frames: [B, T, D] or a sequence of [T, D], torch or NumPy; of features,
-                which are encoded, where that is what is decoded.
-            lengths: [B] frames of each; None for all.
-
-        Raises:
-            ShapeError: Axes, D or lengths are wrong.
-        """
-        if self.encodes:
-            return self.encode(frames, lengths)
-        given = self._tensors(frames, lengths)
-        size = getattr(self.model, "frame_dim", None)
-        for i, one in enumerate(given):
-            if size is not None and one.shape[1] != size:
-                raise ShapeError(
-                    f"frames have D={one.shape[1]}, expected D={size} as the model's "
-                    "encoder gives them",
-                    i,
-                )
-        return given
-
-    @torch.no_grad()
-    def encode(self, features: Any, lengths: Any) -> list[Tensor]:
-        """Frames of the model's encoder; see `TransducerDecoder.encode`."""
-        given = self._tensors(features, lengths)
-        model: Any = self.model
-        for i, one in enumerate(given):
-            if one.shape[1] != model.input_dim:
-                raise ShapeError(
-                    f"features have F={one.shape[1]} numbers a frame, the model "
-                    f"expects F={model.input_dim}",
-                    i,
-                )
-        order = sorted(range(len(given)), key=lambda i: len(given[i]))
-        found: list[Tensor] = [torch.empty(0)] * len(given)
-        for first in range(0, len(order), self.batch_size):
-            group = order[first : first + self.batch_size]
-            sizes = torch.tensor([len(given[i]) for i in group])
-            batch = torch.nn.utils.rnn.pad_sequence(
-                [given[i].float() for i in group], batch_first=True
-            )
-            frames, counts = model.encode(batch, sizes.to(batch.device))
-            for i, row, count in zip(group, frames, counts.tolist(), strict=True):
-                found[i] = row[:count]
-        return found
+        """Check frames, or encode features: `ModelBackend.frames`."""
+        return self.frames(frames, lengths)
 
     @torch.no_grad()
     def decode(
@@ -241,34 +192,6 @@ class TransducerBackend:
 
     def _laid_out(self, lists: Sequence[PhraseBoosts | None]) -> TorchPhrases:
         return TorchPhrases(lists, self.device.type != "cpu").to(self.device)
-
-    def _tensors(self, frames: Any, lengths: Any) -> list[Tensor]:
-        arrays = split_batch(frames, self._as_tensor)
-        counts = check_lengths(lengths, len(arrays))
-        found = []
-        for i, (array, count) in enumerate(zip(arrays, counts, strict=True)):
-            if array.ndim != 2 or not array.is_floating_point():
-                raise ShapeError(
-                    f"frames are {array.dtype} {tuple(array.shape)}, expected "
-                    "floating-point [T, D] of the encoder",
-                    i,
-                )
-            if count is not None and not 0 <= count <= len(array):
-                raise ShapeError(f"length {count}, expected 0 to {len(array)}", i)
-            if array.shape[1] != arrays[0].shape[1]:
-                expected = arrays[0].shape[1]
-                raise ShapeError(
-                    f"frames have D={array.shape[1]}, expected D={expected} as of "
-                    "the first utterance",
-                    i,
-                )
-            found.append(array[:count])
-        return found
-
-    def _as_tensor(self, array: Any) -> Tensor:
-        if isinstance(array, Tensor):
-            return array.detach().to(self.device)
-        return torch.from_numpy(np.array(array)).to(self.device)
 
 
 def _padded(utterances: Sequence[Tensor], device: torch.device) -> Source:

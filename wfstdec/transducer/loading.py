@@ -8,14 +8,13 @@ decoder = open_decoder("model.npz", lm="pieces.arpa")       # of features
 from __future__ import annotations
 
 import os
-import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from wfstdec.errors import BackendError, OptionError
+from wfstdec.autoregressive.decoder import torch_device
+from wfstdec.errors import OptionError
 from wfstdec.lm.loading import AnyLM
 from wfstdec.transducer.decoder import TransducerDecoder
 from wfstdec.transducer.model import TransducerModel
@@ -75,15 +74,7 @@ def open_decoder(
         BackendError: There is no such device.
         InputError: As of `open_model` and `TransducerDecoder`.
     """
-    if threads is not None:
-        torch.set_num_threads(threads)
-    try:
-        device = torch.device("cpu" if backend == "auto" else backend)
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:
-        raise BackendError(
-            f"backend {backend!r}, expected 'auto' or a device of torch ({error})"
-        ) from error
+    device = torch_device(backend, threads)
     loaded: Any = open_model(model, head, device=device)
     return TransducerDecoder(
         loaded,
@@ -93,36 +84,3 @@ def open_decoder(
         device=device,
         **more,
     )
-
-
-class TimedModel:
-    """A model that measures itself: CPU seconds of this process in its methods.
-
-    Args:
-        model: With an encoder; all else is asked of it.
-
-    Attributes:
-        cpu_s: Seconds so far.
-    """
-
-    def __init__(self, model: Any) -> None:
-        self.model = model
-        self.cpu_s = 0.0
-        self.tokens, self.blank = model.tokens, model.blank
-        self.durations = model.durations
-        self.input_dim, self.stride = model.input_dim, model.stride
-        self.tokenizer = getattr(model, "tokenizer", None)
-        self.frame_dim = getattr(model, "frame_dim", None)
-        self.encode = self._timed(model.encode)
-        self.start = self._timed(model.start)
-        self.predict = self._timed(model.predict)
-        self.join = self._timed(model.join)
-
-    def _timed(self, method: Callable[..., Any]) -> Callable[..., Any]:
-        def run(*given: Any) -> Any:
-            begin = time.process_time()
-            found = method(*given)
-            self.cpu_s += time.process_time() - begin
-            return found
-
-        return run

@@ -34,7 +34,7 @@ class TransducerModel(Protocol):
 
     A model may have two attributes more: `frame_dim`, D of the frames that it joins,
     and `tokenizer`, what cuts text into the names of its tokens, so that phrases are
-    cut as it was trained (see `wfstdec.transducer.tokenizers`).
+    cut as it was trained (see `wfstdec.autoregressive.tokenizers`).
     """
 
     tokens: Sequence[str]
@@ -72,30 +72,6 @@ class TransducerModel(Protocol):
         Returns:
             Natural log-probs [N, V + 1], each row a distribution; for TDT also those
             of the durations, [N, len(durations)].
-        """
-
-
-@runtime_checkable
-class EncoderModel(Protocol):
-    """A model that has its encoder too.
-
-    Attributes:
-        input_dim: Numbers per frame of features.
-        stride: Frames of features to one of the encoder.
-    """
-
-    input_dim: int
-    stride: int
-
-    def encode(self, features: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-        """Features to frames.
-
-        Args:
-            features: [B, T, input_dim].
-            lengths: int64 [B].
-
-        Returns:
-            Frames [B, T', D], and how many of them each utterance has, int64 [B].
         """
 
 

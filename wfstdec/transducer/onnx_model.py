@@ -25,10 +25,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from wfstdec.autoregressive.tokenizers import tokenizer_beside
 from wfstdec.errors import BackendError, FormatError, OptionError, ShapeError
 from wfstdec.text.loading import load_tokens
 from wfstdec.text.symbols import TokenTable
-from wfstdec.transducer.tokenizers import tokenizer_beside
 
 _INSTALL = "pip install onnxruntime"
 _Path = str | os.PathLike[str]

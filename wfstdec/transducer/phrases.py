@@ -18,9 +18,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.boost.phrases import PhraseBoosts
-from wfstdec.errors import BoostError
 from wfstdec.jit import jit
 from wfstdec.lm.automaton import frozen
 from wfstdec.transducer.automata import TorchBackoff
@@ -51,18 +49,6 @@ class TorchPhrases(TorchBackoff):
         number = {key: i for i, key in enumerate(different)}
         of_list = [number.get(id(one), len(number)) for one in lists]
         self.register_buffer("model_of_list", torch.tensor(of_list))
-
-
-def phrases_of(boosts: Sequence[CompiledBoosts]) -> list[PhraseBoosts | None]:
-    """The phrases of each utterance.
-
-    Raises:
-        BoostError: Boosts of words, which a search over tokens cannot follow.
-    """
-    for i, one in enumerate(boosts):
-        if one.words or (one.phrases is not None and not one.of_tokens):
-            raise BoostError("boosts of words, expected phrases of tokens", i)
-    return [one.phrases for one in boosts]
 
 
 def flattened(phrases: PhraseBoosts) -> PhraseBoosts:

@@ -4,6 +4,7 @@ Needs `pip install --no-deps nemo-toolkit==3.0.0`. Where they differ, a test say
 """
 
 import math
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,6 +17,9 @@ from table_transducers import TableTransducer, texts_of, transducer_of  # noqa: 
 from tools.peers.nemo_transducer import NemoTransducer  # noqa: E402
 from wfstdec import TransducerDecoder, TransducerOptions  # noqa: E402
 from wfstdec.errors import OptionError  # noqa: E402
+from wfstdec.transducer.torch_model import load_transducer  # noqa: E402
+
+RECIPE = Path(__file__).parents[3] / "graphs" / "transducer_demo"
 
 # `</s>` for nothing, back-off too: their scores have no end of the utterance.
 ARPA = """\\data\\
@@ -84,6 +88,24 @@ def test_greedy_label_looping_says_the_same(seed, durations, arpa):
             ours(model, setting, arpa=lm), theirs(model, setting, arpa=lm), strict=True
         ):
             assert list(mine) == [peer[0][0]]
+
+
+@pytest.mark.parametrize("head", ["rnnt", "tdt"])
+def test_greedy_says_the_same_tokens_on_the_test_bed(head):
+    """All 24 utterances of held-out speakers."""
+    features = np.load(RECIPE / "logprobs.npz")
+    model = load_transducer(RECIPE / "model.npz", head)
+    options = TransducerOptions(strategy="greedy")
+    decoder = TransducerDecoder(model, options=options)
+    encoder = TransducerDecoder(model, input="features")
+    frames = encoder.encode([features[name] for name in features.files])
+    mine = [hyp.token_ids for hyp in decoder.decode(frames)]
+    padded = torch.nn.utils.rnn.pad_sequence(frames, batch_first=True)
+    lengths = torch.tensor([len(one) for one in frames])
+    found = NemoTransducer(model).decode(padded, lengths, {"strategy": "greedy"})
+    assert len(mine) == 24
+    assert sum(map(len, mine)) > 1000
+    assert mine == [texts[0].tokens for texts in found]
 
 
 def only_one_token(seed, durations=()):

@@ -4,14 +4,15 @@
     beam = search.run(source)
 
     until no utterance has frames:
-        join the next J frames of each with what its predictor gave last
+        join the next frames of each with what its predictor gave last
         go through them to the first token, blanks by the way
         the predictor, and models of fusion, one token further where there was one
 
-An utterance of few tokens waits for none of many: each goes on by a token or by J
-frames. Frames behind a token are joined in vain, which costs less than a call of the
-joiner for each: calls, not products, take the time. Models of fusion are asked where
-there is a token alone, for blanks are judged without them.
+An utterance of few tokens waits for none of many: each goes on by a token or by the
+frames that are joined. Frames behind a token are joined in vain, which costs less than
+a call of the joiner for each. The longest utterance says how many calls there are, so
+it has most frames at once, and those that are near their end few. Models of fusion are
+asked where there is a token alone, for blanks are judged without them.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ from wfstdec.transducer.cpu.rows import Rows
 from wfstdec.transducer.options import TransducerOptions
 from wfstdec.transducer.source import LEAST_ROWS, Source
 
-AT_ONCE = 4
-"""Frames of an utterance that are joined at once; more where there are few rows."""
+AT_ONCE = 6
+"""Frames joined at once of the utterance that has most left; see `plan`."""
 _ROOM = 32
 """Room for tokens is made in steps of this many."""
 _INF = np.inf
@@ -69,12 +70,14 @@ class Turn(NamedTuple):
         goes_on: int64 [B], utterances that have frames.
         said: int64 [B or more], those of them that say a token.
         label: int64 [B or more], which; before models of fusion are asked, its row.
-        counts: int64, how many of the two there are.
+        begin: int64 [B + 1 or more], the row of each one's first frame, and the end.
+        counts: int64, how many go on, and how many say a token.
     """
 
     goes_on: np.ndarray
     said: np.ndarray
     label: np.ndarray
+    begin: np.ndarray
     counts: np.ndarray
 
 
@@ -104,11 +107,11 @@ class GreedySearch:
         frames, num_frames = source.frames.flatten(0, 1), source.frames.shape[1]
         first, num = as_array(source.first), len(walk.score)
         at, given = np.empty((2, max(AT_ONCE * num, LEAST_ROWS + num)), np.int64)
-        turn = Turn(*(np.empty(max(num, LEAST_ROWS), np.int64) for _ in range(4)))
+        turn = Turn(*(np.empty(num + LEAST_ROWS, np.int64) for _ in range(5)))
         most, most_tokens = self._options.max_symbols, int(walk.length.max(initial=0))
         while True:
-            window = plan(walk, first, num_frames, AT_ONCE, LEAST_ROWS, turn, at, given)
-            if not window:
+            size = plan(walk, first, num_frames, AT_ONCE, LEAST_ROWS, turn, at, given)
+            if not size:
                 return self._beam(walk)
             check()
             self.num_steps += 1
@@ -116,14 +119,13 @@ class GreedySearch:
                 more = np.zeros((num, _ROOM, 3), np.int32)
                 walk = walk._replace(rows=np.concatenate([walk.rows, more], 1))
             most_tokens += 1
-            size = window * int(turn.counts[0])
             prices = joiner.prices(
                 frames.index_select(0, torch.from_numpy(at[:size])),
                 self._given.g_at(given[:size]),
                 None,
             )
             fused = bool(self._fusion)
-            walk_frames(prices, joiner.steps, window, most, fused, walk, turn)
+            walk_frames(prices, joiner.steps, most, fused, walk, turn)
             if fused:
                 self._fuse(prices, walk, turn)
             self._predict(turn)
@@ -261,41 +263,51 @@ def plan(walk, first, num_frames, at_once, least, turn, at, given):
         walk: Where utterances are.
         first: int64 [B], the number of the first frame at hand.
         num_frames: Frames of an utterance at hand, padding included.
-        at_once: Frames of each, more where this makes less than `least` rows.
+        at_once: Frames of the utterance that has most left. Of others as many less as
+            the square of what they have left, for these can catch up; more of all
+            where rows would be fewer than `least`.
         least: Rows.
-        turn: The utterances that go on are written.
+        turn: The utterances that go on, and their rows, are written.
         at: int64, written: rows of [B * num_frames].
         given: int64, written: rows of [B].
 
     Returns:
-        Frames of each utterance; 0 where none goes on.
+        Rows, `least` or more; 0 where no utterance goes on.
     """
-    num = 0
+    num, most = 0, 0
     for b in range(len(walk.score)):
         if walk.frame[b] < walk.stop[b] and walk.score[b] > -_INF and not walk.bad[b]:
             turn.goes_on[num] = b
             num += 1
+            most = max(most, walk.stop[b] - walk.frame[b])
     turn.counts[0], turn.counts[1] = num, 0
     if num == 0:
         return 0
-    window = max(at_once, (least + num - 1) // num)
+    few, size = (least + num - 1) // num, 0
     for i in range(num):
         b = turn.goes_on[i]
-        for j in range(window):
+        left = walk.stop[b] - walk.frame[b]
+        window = max((2 * at_once * left * left + most * most) // (2 * most * most), 1)
+        turn.begin[i] = size
+        for j in range(min(max(window, few), left)):
             frame = min(walk.frame[b] - first[b] + j, num_frames - 1)
-            at[i * window + j] = b * num_frames + frame
-            given[i * window + j] = b
-    return window
+            at[size] = b * num_frames + frame
+            given[size] = b
+            size += 1
+    turn.begin[num] = size
+    while size < least:  # products of fewer rows may be rounded otherwise
+        at[size], given[size] = at[size - 1], given[size - 1]
+        size += 1
+    return size
 
 
 @kernel
-def walk_frames(prices, steps, window, most, fused, walk, turn):
+def walk_frames(prices, steps, most, fused, walk, turn):
     """Go through the frames that were joined, to the first token of each utterance.
 
     Args:
-        prices: Of `window` frames of each utterance, one after the other.
+        prices: Of frames of each utterance, one after the other.
         steps: What symbols are.
-        window: Frames.
         most: Tokens in a frame.
         fused: Models of fusion have still to be asked: tokens are not said.
         walk: Where they are; written.
@@ -304,9 +316,9 @@ def walk_frames(prices, steps, window, most, fused, walk, turn):
     blank, num = steps.blank[0], 0
     for i in range(turn.counts[0]):
         b = turn.goes_on[i]
-        begin = walk.frame[b]
-        while walk.frame[b] < min(begin + window, walk.stop[b]):
-            row = i * window + walk.frame[b] - begin
+        begin = turn.begin[i] - walk.frame[b]
+        while begin + walk.frame[b] < turn.begin[i + 1]:
+            row = begin + walk.frame[b]
             if not is_good(prices, row):
                 walk.bad[b] = True
                 break

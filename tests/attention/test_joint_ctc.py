@@ -1,0 +1,200 @@
+"""CTC beside attention equals the enumeration of all alignments of all texts."""
+
+import itertools
+import math
+
+import naive_attention
+import naive_joint
+import numpy as np
+import pytest
+import torch
+from attention_cases import JointCase
+from table_attention import TableAttention
+
+from wfstdec.attention.ctc import CtcPrefixes, CtcUnits
+from wfstdec.attention.decoder import AttentionDecoder
+from wfstdec.attention.joint_net import JointAttention, JointNet
+from wfstdec.attention.options import AttentionOptions
+from wfstdec.errors import LogprobError, OptionError, ShapeError
+from wfstdec.text.symbols import token_table
+from wfstdec.transducer.torch_model import TransducerConfig
+
+WIDE = 400
+"""More than there are texts."""
+UNITS = CtcUnits.of(["a", "b", "</s>"], None, np.array([2]), 2)
+
+
+def random_logprobs(seed, num_frames, num_columns=3):
+    rows = np.random.default_rng(seed).normal(size=(num_frames, num_columns)) * 2
+    rows = rows - np.logaddexp.reduce(rows, axis=1, keepdims=True)
+    return rows.astype(np.float32)
+
+
+def psi_of(prefixes, text):
+    """Psi of a text and its own log-probability, token by token."""
+    rows, none = prefixes.start(), np.zeros(1, np.int64)
+    for token in text:
+        _, tried = prefixes.fused(np.zeros((1, 3), np.float32), rows, none)
+        rows = prefixes.stepped(rows.taken(none), tried, np.array([token]), none)
+    return float(rows.prefix[0]), float(rows.whole[0])
+
+
+@pytest.mark.parametrize("num_frames", [1, 2, 5])
+@pytest.mark.parametrize("seed", range(5))
+def test_prefixes_are_those_of_all_alignments(seed, num_frames):
+    logprobs = random_logprobs(seed, num_frames)
+    prefixes = CtcPrefixes([logprobs], UNITS, weight=0.3, width=3)
+    naive = naive_joint.Joint(logprobs.astype(np.float64), 2, 0.3)
+    for size in range(4):
+        for text in itertools.product(range(2), repeat=size):
+            if naive.prefix(text) == -math.inf:
+                continue
+            expected = naive.prefix(text), naive.whole(text)
+            assert psi_of(prefixes, text) == pytest.approx(expected, abs=1e-5)
+            (alone,) = prefixes.texts([text])
+            assert alone == pytest.approx(naive.whole(text), abs=1e-5)
+
+
+def test_between_equal_tokens_there_must_be_a_blank():
+    """By hand: 'aa' in three frames is said in one way, 'ab' in five."""
+    logprobs = np.full((3, 3), -math.log(3), np.float32)
+    prefixes = CtcPrefixes([logprobs], UNITS, weight=0.3, width=3)
+    assert psi_of(prefixes, (0, 0)) == pytest.approx([-math.log(27)] * 2)
+    # ab, and behind two frames of it anything: aab abb ab_ _ab a_b, and aba.
+    found = psi_of(prefixes, (0, 1))
+    assert found == pytest.approx([math.log(6 / 27), math.log(5 / 27)])
+
+
+@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.share(keep=20)
+def test_all_texts_have_the_totals_of_the_enumeration(seed):
+    case = JointCase(seed)
+    stop = ("bound", "full", "never")[seed % 3]
+    [found] = case.found(beam_size=WIDE, stop=stop)
+    expected = naive_attention.totals(**case.definition())
+    assert found == pytest.approx(expected, abs=1e-3)
+    ranks = [case.rank(total, len(text)) for text, total in found.items()]
+    assert ranks == sorted(ranks, reverse=True)
+
+
+@pytest.mark.parametrize("seed", range(1000, 1060))
+@pytest.mark.share(keep=20)
+def test_a_narrow_beam_is_the_plain_one(seed):
+    """Of each text the best `pre_beam` tokens by all else are asked, and no others."""
+    case = JointCase(seed)
+    width = 1 + seed % 4
+    given = {"beam_size": width, "pre_beam": case.pre_beam}
+    for stop in ("full", "never"):
+        plain = "full" if width == 1 else stop
+        [found] = case.found(**given, stop=stop)
+        expected = naive_attention.beam(
+            **case.definition(), width=width, stop=plain, rank=case.rank, cut=False
+        )
+        assert list(found) == list(expected)
+        assert found == pytest.approx(expected, abs=1e-3)
+
+
+@pytest.mark.parametrize("seed", range(2000, 2020))
+@pytest.mark.share(keep=10)
+def test_the_bound_loses_nothing(seed):
+    """Psi falls with every token, so what a live text has bounds what it ends with."""
+    case = JointCase(seed)
+    case.phrases, case.options["end_rule"] = {}, "none"
+    for width in (2, 3):
+        given = {"beam_size": width, "pre_beam": 9}
+        [found] = case.found(**given, stop="bound")
+        [never] = case.found(**given, stop="never")
+        assert found == never
+
+
+@pytest.mark.parametrize("seed", range(3000, 3010))
+@pytest.mark.share(keep=4)
+def test_a_batch_is_what_each_utterance_is_alone(seed):
+    case = JointCase(seed, num_utterances=4)
+    lengths = [0, 2, case.model.longest + 2, 3]
+    frames = [case.model.frames(i, n) for i, n in enumerate(lengths)]
+    decoder, boosts = case.decoder(beam_size=3)
+    alone = [
+        decoder.texts([one], boosts=boosts, ctc=[ctc])[0]
+        for one, ctc in zip(frames, case.ctc, strict=True)
+    ]
+    for more in ({}, {"dense": True}, {"batch_size": 2}):
+        other, boosts = case.decoder(more, beam_size=3)
+        assert other.texts(frames, boosts=boosts, ctc=case.ctc) == alone
+    padded = np.full((4, max(lengths), 2), np.nan)
+    for i, one in enumerate(frames):
+        padded[i, : len(one)] = one.numpy()
+    ctc = np.stack(case.ctc)
+    assert decoder.texts(padded, lengths, boosts=boosts, ctc=ctc) == alone
+
+
+@pytest.mark.parametrize("seed", range(4000, 4010))
+def test_costs_are_kept_apart(seed):
+    case = JointCase(seed)
+    decoder, boosts = case.decoder(beam_size=5)
+    frames = [case.model.frames(0, case.model.longest + 2)]
+    (hyps,) = decoder.decode_nbest(frames, boosts=boosts, ctc=case.ctc)
+    (texts,) = decoder.texts(frames, boosts=boosts, ctc=case.ctc)
+    (best,) = decoder.decode(frames, boosts=boosts, ctc=case.ctc)
+    joint, weight = case.definition()["ctc"], case.options["ctc_weight"]
+    assert best.total_cost == hyps[0].total_cost
+    for hyp, text in zip(hyps, texts, strict=True):
+        if not text.reached_final:
+            continue
+        assert text.ctc_cost == pytest.approx(-joint.whole(text.token_ids), abs=1e-4)
+        heard = (1 - weight) * text.attention_cost + weight * text.ctc_cost
+        assert hyp.acoustic_cost == pytest.approx(heard, abs=2e-3)
+        parts = hyp.acoustic_cost + decoder.options.lm_scale * hyp.graph_cost
+        parts += hyp.insertion_cost + hyp.boost_cost
+        assert hyp.total_cost == pytest.approx(parts, abs=1e-6)
+
+
+def joint_model():
+    torch.manual_seed(0)
+    sizes = {"input_dim": 5, "width": 8, "dim": 12, "layers": 1}
+    return JointAttention(JointNet(TransducerConfig(("a", "b", "c"), (), **sizes)))
+
+
+def test_the_head_of_the_model_is_asked_where_nothing_is_given():
+    model = joint_model()
+    rows = [torch.randn(n, 5).log_softmax(-1) for n in (9, 30, 17)]
+    options = AttentionOptions(beam_size=3, ctc_weight=0.4, token_insertion=-3.0)
+    given = {"options": options, "frame_shift_s": 0.08}
+    of_features = AttentionDecoder(model, input="features", **given)
+    frames = of_features.encode(rows)
+    ctc = [model.ctc(one) for one in frames]
+    of_frames = AttentionDecoder(model, **given)
+    found = of_features.texts(rows)
+    assert found == of_frames.texts(frames) == of_frames.texts(frames, ctc=ctc)
+    assert any(texts[0].token_ids for texts in found)
+    with pytest.raises(OptionError, match="ctc= with input='features'"):
+        of_features.decode(rows, ctc=ctc)
+
+
+def test_ctc_that_does_not_fit_is_refused():
+    model = TableAttention(np.random.default_rng(0), 2)
+    options = AttentionOptions(ctc_weight=0.3)
+    decoder, frames = AttentionDecoder(model, options=options), [model.frames(0, 3)]
+    with pytest.raises(OptionError, match="ctc_weight=0.3 without CTC log-probs"):
+        decoder.decode(frames)
+    with pytest.raises(ShapeError, match=r"\(3, 4\), expected .T, 3."):
+        decoder.decode(frames, ctc=[np.zeros((3, 4))])
+    with pytest.raises(ShapeError, match="of 2 frames, expected 3 as of the encoder"):
+        decoder.decode(frames, ctc=[np.zeros((2, 3))])
+    with pytest.raises(ShapeError, match="of 2 utterances, expected 1"):
+        decoder.decode(frames, ctc=[np.zeros((3, 3))] * 2)
+    bad = np.zeros((3, 3))
+    bad[1, 1] = np.nan
+    with pytest.raises(LogprobError, match="NaN") as caught:
+        decoder.decode(frames * 2, ctc=[np.zeros((3, 3)), bad])
+    assert caught.value.utterance == 1
+    phones = token_table(["a", "aa", "<blk>"], 2)
+    with pytest.raises(OptionError, match="without the token 'b', expected all"):
+        AttentionDecoder(model, ctc_tokens=phones)
+
+
+@pytest.mark.parametrize("options", [{"ctc_weight": 1.5}, {"pre_beam": 0}])
+def test_options_are_checked(options):
+    (name,) = options
+    with pytest.raises(OptionError, match=f"{name}="):
+        AttentionOptions(**options)

@@ -1,0 +1,348 @@
+"""CTC beside attention: the probability that a text begins, or is, what a row says.
+
+    prefixes = CtcPrefixes(logprobs, units, weight=0.3, width=12)
+    rows = prefixes.start()                            # an utterance each
+    fused, tried = prefixes.fused(fused, rows, utterance)
+    rows = prefixes.stepped(rows.taken(parents), tried, parents, labels, utterance)
+
+A live text h counts by psi(h), the probability of all texts that begin with it, a
+finished one by its own (Watanabe et al. 2017, algorithm 2). For a token c behind h,
+
+    phi[t] = blank[t] + (nonblank[t] unless c is the last token of h)
+    psi(hc) = sum over t of phi[t] * p[t, c]
+
+where blank[t] and nonblank[t] are the alignments of the first t frames to h that end in
+a blank, or in its last token: between equal tokens there must be a blank.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+
+from wfstdec.attention.kernels import best_labels
+from wfstdec.errors import LogprobError, OptionError, ShapeError
+from wfstdec.jit import inlined, kernel
+from wfstdec.text.symbols import TokenTable
+
+_NEVER = np.float32(-np.inf)
+
+
+class CtcUnits(NamedTuple):
+    """Where CTC has the tokens of an attention decoder.
+
+    Attributes:
+        column: int64 [V], the column of each token; -1 for those that say nothing.
+        blank: The column of the blank.
+        num_columns: Of the log-probs.
+        silent: int64 [M], tokens that say nothing, the end among them.
+        eos: The end.
+    """
+
+    column: np.ndarray
+    blank: int
+    num_columns: int
+    silent: np.ndarray
+    eos: int
+
+    @classmethod
+    def of(
+        cls,
+        names: Sequence[str],
+        table: TokenTable | None,
+        silent: np.ndarray,
+        eos: int,
+    ) -> CtcUnits:
+        """The columns by name.
+
+        Args:
+            names: The V tokens of the attention decoder.
+            table: The tokens of CTC, with its blank; None where they are the same, and
+                the blank has the place of the end.
+            silent: See above.
+            eos: See above.
+
+        Raises:
+            OptionError: CTC is of other units.
+        """
+        if table is None:
+            column = np.arange(len(names))
+            column[silent] = -1
+            return cls(column, eos, len(names), silent, eos)
+        places = {name: i for i, name in enumerate(table.names) if i != table.blank}
+        column = np.array([places.get(name, -1) for name in names], np.int64)
+        column[silent] = -1
+        lacking = np.setdiff1d(np.flatnonzero(column < 0), silent)
+        if len(lacking):
+            raise OptionError(
+                f"CTC log-probs without the token {names[lacking[0]]!r}, expected all "
+                "of the attention decoder's: rescore n-best lists where units differ"
+            )
+        return cls(column, table.blank, len(table), silent, eos)
+
+    def check(self, logprobs: np.ndarray, num_frames: int) -> np.ndarray:
+        """The log-probs of an utterance, float32 [T, num_columns], as many as frames.
+
+        Raises:
+            ShapeError: Other columns, or fewer rows than the encoder has frames.
+            LogprobError: NaN or plus infinity.
+        """
+        if logprobs.ndim != 2 or logprobs.shape[1] != self.num_columns:
+            raise ShapeError(
+                f"CTC log-probs {logprobs.shape}, expected [T, {self.num_columns}]: "
+                "the tokens of the attention decoder, and a blank"
+            )
+        if len(logprobs) < num_frames:
+            raise ShapeError(
+                f"CTC log-probs of {len(logprobs)} frames, expected {num_frames} as "
+                "of the encoder"
+            )
+        rows = np.ascontiguousarray(logprobs[:num_frames], np.float32)
+        if not (rows < np.inf).all():
+            raise LogprobError(
+                "CTC log-probs with NaN or +inf, expected natural logs of probabilities"
+            )
+        return rows
+
+
+class CtcRows(NamedTuple):
+    """How far CTC is with the texts of N rows; natural logs.
+
+    Attributes:
+        nonblank: float32 [N, T + 1], of alignments of the first t frames to the text
+            that end in its last token.
+        blank: float32 [N, T + 1], of those that end in a blank, or of no frame.
+        prefix: float64 [N], psi: that a text begins so.
+        whole: float64 [N], that the text is this.
+        last: int64 [N], the last token that says something; -1 for none.
+    """
+
+    nonblank: np.ndarray
+    blank: np.ndarray
+    prefix: np.ndarray
+    whole: np.ndarray
+    last: np.ndarray
+
+    def taken(self, rows: np.ndarray) -> CtcRows:
+        """Some of them, int64 [M]."""
+        return CtcRows(*(one[rows] for one in self))
+
+
+class Tried(NamedTuple):
+    """The tokens that were scored.
+
+    Attributes:
+        labels: int64 [N, C].
+        prefix: float32 [N, C], psi with each.
+    """
+
+    labels: np.ndarray
+    prefix: np.ndarray
+
+    def taken(self, rows: np.ndarray) -> Tried:
+        """Those of some rows, int64 [M]."""
+        return Tried(self.labels[rows], self.prefix[rows])
+
+
+class CtcPrefixes:
+    """The CTC log-probs of a batch.
+
+    Args:
+        logprobs: float32 [T, columns] of each utterance.
+        units: What the columns are.
+        weight: Of CTC.
+        width: C, tokens of a row that are scored: the best by all but CTC.
+    """
+
+    def __init__(
+        self,
+        logprobs: Sequence[np.ndarray],
+        units: CtcUnits,
+        *,
+        weight: float,
+        width: int,
+    ) -> None:
+        self._units, self._weight = units, np.float32(weight)
+        self._width = min(width, len(units.column))
+        self._lengths = np.array([len(one) for one in logprobs], np.int64)
+        shape = len(logprobs), units.num_columns, max(map(len, logprobs))
+        self._logprobs = np.full(shape, _NEVER)  # by columns: the sums go over frames
+        for rows, one in zip(self._logprobs, logprobs, strict=True):
+            rows[:, : len(one)] = one.T
+        self._scratch = np.empty((2, shape[2]), np.float32)
+
+    def start(self) -> CtcRows:
+        """Nothing said, in every utterance."""
+        num, _, most = self._logprobs.shape
+        blank: np.ndarray = np.zeros((num, most + 1), np.float32)
+        blank[:, 1:] = np.cumsum(self._logprobs[:, self._units.blank], 1)
+        nonblank = np.full_like(blank, _NEVER)
+        whole = blank[np.arange(num), self._lengths].astype(np.float64)
+        return CtcRows(nonblank, blank, np.zeros(num), whole, np.full(num, -1))
+
+    def fused(
+        self, fused: np.ndarray, rows: CtcRows, utterance: np.ndarray
+    ) -> tuple[np.ndarray, Tried]:
+        """Scores with CTC; only the best tokens by all else, ends and marks stay.
+
+        Args:
+            fused: float32 [N, V], all else.
+            rows: Of the same texts.
+            utterance: int64 [N].
+
+        Returns:
+            float32 [N, V], -inf where CTC was not asked; and what was.
+        """
+        units = self._units
+        others = fused.copy()
+        others[:, units.silent] = _NEVER
+        labels = np.empty((len(fused), self._width), np.int64)
+        gains = np.empty(labels.shape, np.float32)
+        best_labels(others, labels, gains)
+        asked = gains > _NEVER
+        prefix = np.where(asked, _NEVER, np.float32(0))
+        _prefixes(
+            *(self._logprobs, self._lengths, utterance, units.column),
+            *(rows, labels, prefix, self._scratch),
+        )
+        out = np.full_like(fused, _NEVER)
+        out[:, units.silent] = fused[:, units.silent]
+        out[:, units.eos] += self._weight * (rows.whole - rows.prefix)
+        more = self._weight * (prefix - rows.prefix[:, None])
+        # Places without a token are of token 0, which may be another's: leave it.
+        row, place = np.nonzero(asked)
+        out[row, labels[row, place]] = gains[row, place] + more[row, place]
+        return out, Tried(labels, prefix)
+
+    def stepped(
+        self,
+        rows: CtcRows,
+        tried: Tried,
+        labels: np.ndarray,
+        utterance: np.ndarray,
+    ) -> CtcRows:
+        """The rows one token further; those of the parents are overwritten.
+
+        Args:
+            rows: Of the parents, a row for each child, theirs alone.
+            tried: What was scored, of the parents too.
+            labels: int64 [M], the tokens.
+            utterance: int64 [M].
+        """
+        units = self._units
+        says = units.column[labels] >= 0
+        chosen = (tried.labels == labels[:, None]) & says[:, None]
+        psi = np.where(chosen, tried.prefix, 0.0).sum(1, dtype=np.float64)
+        rows.prefix[:] = np.where(says, psi, rows.prefix)
+        _step(
+            *(self._logprobs, self._lengths, utterance, units.column, units.blank),
+            *(rows, labels),
+        )
+        return rows
+
+    def texts(self, texts: Sequence[Sequence[int]]) -> np.ndarray:
+        """Log-probabilities of whole texts of the only utterance, float64 [N]."""
+        none = np.zeros(len(texts), np.int64)
+        rows = self.start().taken(none)
+        longest = max((len(text) for text in texts), default=0)
+        labels = np.full((len(texts), longest), self._units.eos)
+        for row, text in zip(labels, texts, strict=True):
+            row[: len(text)] = text
+        for place in range(longest):
+            _step(
+                *(self._logprobs, self._lengths, none),
+                *(self._units.column, self._units.blank),
+                *(rows, np.ascontiguousarray(labels[:, place])),
+            )
+        return rows.whole
+
+
+@inlined
+def _added(one, other):
+    """The log of the sum of two, of their logs."""
+    high, low = max(one, other), min(one, other)
+    if low == -np.inf:
+        return high
+    return high + np.log1p(np.exp(low - high))
+
+
+@kernel
+def _prefixes(logprobs, lengths, utterance, column, rows, labels, prefix, scratch):
+    """Fill in psi of each row with each of its labels, float32 [N, C].
+
+    Args:
+        logprobs: float32 [B, columns, T].
+        lengths: int64 [B].
+        utterance: int64 [N].
+        column: int64 [V].
+        rows: `CtcRows`.
+        labels: int64 [N, C].
+        prefix: float32 [N, C], where -inf is to be filled in.
+        scratch: float32 [2, T].
+    """
+    nonblank, blank, last = rows.nonblank, rows.blank, rows.last
+    both, terms = scratch[0], scratch[1]
+    for row in range(len(labels)):
+        u = utterance[row]
+        size = lengths[u]
+        for t in range(size):
+            both[t] = _added(nonblank[row, t], blank[row, t])
+        for place in range(labels.shape[1]):
+            label = labels[row, place]
+            if prefix[row, place] > -np.inf:  # nothing is asked
+                continue
+            before = blank[row] if label == last[row] else both
+            at = column[label]
+            top = np.float32(-np.inf)
+            for t in range(size):
+                terms[t] = before[t] + logprobs[u, at, t]
+                top = max(top, terms[t])
+            if top == -np.inf:
+                continue
+            total = np.float32(0)
+            for t in range(size):
+                total += np.exp(terms[t] - top)
+            prefix[row, place] = top + np.log(total)
+
+
+@kernel
+def _step(logprobs, lengths, utterance, column, blank_at, rows, labels):
+    """Bring rows one token further, in place; tokens that say nothing change nothing.
+
+    Args:
+        logprobs: float32 [B, columns, T].
+        lengths: int64 [B].
+        utterance: int64 [N].
+        column: int64 [V].
+        blank_at: The column of the blank.
+        rows: `CtcRows`, overwritten but for `prefix`.
+        labels: int64 [N].
+    """
+    nonblank, blank, none = rows.nonblank, rows.blank, np.float32(-np.inf)
+    for row in range(len(labels)):
+        label = labels[row]
+        at = column[label]
+        if at < 0:
+            continue
+        u = utterance[row]
+        said, silent = none, none  # the new text, by how its alignments end
+        for t in range(lengths[u]):
+            phi = blank[row, t]
+            if label != rows.last[row]:
+                phi = _added(phi, nonblank[row, t])
+            next_said = _added(said, phi) + logprobs[u, at, t]
+            next_silent = _added(silent, said) + logprobs[u, blank_at, t]
+            nonblank[row, t], blank[row, t] = said, silent
+            said, silent = next_said, next_silent
+        end = lengths[u]
+        nonblank[row, end], blank[row, end] = said, silent
+        rows.whole[row] = _added(said, silent)
+        rows.last[row] = label
+
+
+def width_of(pre_beam: int | None, beam_size: int) -> int:
+    """How many tokens of a row CTC scores: one and a half beams, if nobody says."""
+    return math.ceil(1.5 * beam_size) if pre_beam is None else pre_beam

@@ -1,0 +1,168 @@
+"""An encoder with an attention head and a CTC head, in torch, and its file.
+
+    net = JointNet(TransducerConfig(tokens=pieces, heads=()))          # to train
+    net.save("model.npz")
+    model = load_attention("model.npz")                # an `AttentionModel`
+    frames, lengths = model.encode(features, lengths)
+    logprobs = model.ctc(frames)                       # [B, T', V + 1], of the pieces
+
+Both heads have the V pieces, and one output behind them: the end of a text for
+attention, the blank for CTC. The encoder is that of `TransducerNet`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import asdict
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from wfstdec.attention.torch_model import AttentionNet, AttentionSizes, TorchAttention
+from wfstdec.autoregressive.tokenizers import tokenizer_beside
+from wfstdec.errors import FormatError
+from wfstdec.text.files import atomic_write
+from wfstdec.transducer.torch_model import Encoder, TransducerConfig
+
+FORMAT_VERSION = 1
+_FORMAT = "wfstdec.attention"
+END = "</s>"
+"""What the output behind the pieces is called."""
+
+
+class JointNet(nn.Module):
+    """An encoder with both heads.
+
+    Args:
+        config: Of the encoder; its tokens are the pieces, its heads none.
+        sizes: Of the attention head; None takes those of `AttentionSizes` that fit.
+        dropout: Of the attention head, while it is trained.
+    """
+
+    def __init__(
+        self,
+        config: TransducerConfig,
+        sizes: AttentionSizes | None = None,
+        dropout: float = 0.1,
+    ) -> None:
+        super().__init__()
+        size = len(config.tokens) + 1
+        self.config = config
+        self.encoder = Encoder(config)
+        fitting = AttentionSizes(size, config.dim, config.dim)
+        self.attention = AttentionNet(sizes or fitting, dropout)
+        self.ctc = nn.Linear(config.dim, size)
+
+    def save(
+        self, path: str | os.PathLike[str], dtype: torch.dtype = torch.float16
+    ) -> None:
+        """Write configuration and weights as `.npz`, whole or not at all.
+
+        Raises:
+            FormatError: The file cannot be written.
+        """
+        header: dict[str, Any] = {"format": _FORMAT, "version": FORMAT_VERSION}
+        header |= {"config": asdict(self.config)}
+        header |= {"sizes": self.attention.sizes._asdict()}
+        text = np.frombuffer(json.dumps(header).encode(), np.uint8)
+        arrays = {
+            name: tensor.detach().to("cpu", dtype).numpy()
+            for name, tensor in self.state_dict().items()
+        }
+        with atomic_write(path) as file:
+            np.savez_compressed(file, header=text, **arrays)
+
+
+class JointAttention(TorchAttention):
+    """A `JointNet` as an `AttentionModel` with its encoder and its CTC head.
+
+    Args:
+        net: The net; used as it is, in `eval` mode.
+        tokenizer: What cuts text into its pieces, if anything does.
+    """
+
+    def __init__(self, net: JointNet, tokenizer: Any = None) -> None:
+        pieces = net.config.tokens
+        super().__init__(net.eval().attention, [*pieces, END], len(pieces))
+        self.joint_net = net
+        self.input_dim, self.stride = net.config.input_dim, net.config.stride
+        self.frame_dim = net.config.dim
+        self.tokenizer = tokenizer
+
+    @torch.no_grad()
+    def encode(self, features: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        """As `EncoderModel.encode`."""
+        weight = self.joint_net.ctc.weight
+        features = features.to(weight.device, weight.dtype)
+        return self.joint_net.encoder(features, lengths.to(weight.device))
+
+    @torch.no_grad()
+    def ctc(self, frames: Tensor) -> Tensor:
+        """Log-probs of the pieces by CTC, the blank behind them.
+
+        Args:
+            frames: [..., D], of the encoder.
+
+        Returns:
+            Natural log-probs, float32 [..., V + 1].
+        """
+        logits = self.joint_net.ctc(frames.to(self.joint_net.ctc.weight.dtype))
+        return torch.log_softmax(logits, -1, dtype=torch.float32)
+
+
+def load_joint_net(path: str | os.PathLike[str]) -> JointNet:
+    """Read what `JointNet.save` wrote; weights in float32.
+
+    Raises:
+        FormatError: The file cannot be read, or is no such model.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files}
+        header = json.loads(arrays.pop("header").tobytes())
+        if (header["format"], header.get("version")) != (_FORMAT, FORMAT_VERSION):
+            version = header.get("version")
+            raise ValueError(f"format {header['format']}, version {version}")
+        fields = header["config"]
+        fields |= {"tokens": tuple(fields["tokens"]), "heads": ()}
+        sizes = AttentionSizes(**header["sizes"])
+        net = JointNet(TransducerConfig(**fields), sizes)
+        weights = {name: torch.from_numpy(a).float() for name, a in arrays.items()}
+        net.load_state_dict(weights)
+    except Exception as error:  # whatever np.load, json and torch find wrong
+        raise FormatError(
+            f"{path}: not a readable attention model ({error}), expected what "
+            "`JointNet.save` writes"
+        ) from error
+    return net.eval()
+
+
+def load_attention(
+    path: str | os.PathLike[str],
+    *,
+    device: str | torch.device = "cpu",
+    dtype: torch.dtype = torch.float32,
+) -> JointAttention:
+    """Load an encoder with an attention head and a CTC head, to decode with.
+
+    A SentencePiece model beside the file (`bpe.model`, `tokenizer.model`) cuts
+    phrases.
+
+    Args:
+        path: What `JointNet.save` wrote.
+        device: Where it runs.
+        dtype: float32 or bfloat16.
+
+    Returns:
+        An `AttentionModel` with `encode(features, lengths)`, for
+        `AttentionDecoder(model, input="features")`, and `ctc(frames)`, log-probs
+        [..., V + 1] of the same V pieces with the blank behind them.
+
+    Raises:
+        FormatError: The file cannot be read, or is no such model.
+    """
+    net = load_joint_net(path).to(device, dtype)
+    return JointAttention(net, tokenizer_beside(path))

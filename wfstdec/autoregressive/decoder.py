@@ -1,0 +1,263 @@
+"""What decoders of models are to users: a model, language models, options.
+
+class AttentionDecoder(ModelDecoder[Any]):         # adds its search and its options
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from typing import Any, Literal, Protocol, TypeVar
+
+import torch
+from torch import Tensor
+
+from wfstdec.autoregressive.backend import ModelBackend
+from wfstdec.autoregressive.model import EncoderModel
+from wfstdec.autoregressive.tokenizers import cutter
+from wfstdec.boost.compile import BoostCompiler, PhraseCompiler
+from wfstdec.boost.phrase_compilers import phrase_compiler
+from wfstdec.boost.phrases import PhraseOptions
+from wfstdec.checks.looking import Pairs
+from wfstdec.errors import BackendError, OptionError
+from wfstdec.lm.automaton import Unit
+from wfstdec.lm.loading import AnyLM, lm_over, read_lm
+from wfstdec.lm.ngram import NgramLM
+from wfstdec.search.decoder import Decoder
+from wfstdec.search.hypothesis import Hypothesis
+from wfstdec.search.paths.found import FoundReader
+from wfstdec.search.paths.words import BareTokens
+from wfstdec.text.loading import separator_of
+from wfstdec.text.symbols import TokenTable
+from wfstdec.text.vocabulary import Vocabulary
+
+Input = Literal["frames", "features"]
+"""What is decoded: frames of the encoder, or what goes into it."""
+Weighted = list[tuple[NgramLM, float]]
+"""Language models and their weights."""
+
+
+class HasPaths(Protocol):
+    """What a search found: the paths of an utterance, best first; at least one."""
+
+    @property
+    def paths(self) -> Sequence[Any]:
+        """See above."""
+
+
+_Found = TypeVar("_Found", bound=HasPaths)
+
+
+class ModelDecoder(Decoder[Any, _Found]):
+    """A search on a model that hears its own tokens; see `TransducerDecoder`.
+
+    Args:
+        model: What the backend asks; for `input="features"` an `EncoderModel` too.
+        backend: The search.
+        options: Of the search.
+        table: The model's tokens, a blank among them.
+        lms: From `weighted_lms`.
+        separator: The token between words. None takes the mark U+2581 of word pieces.
+        input: What is decoded.
+        frame_shift_s: Seconds per frame of the encoder.
+
+    Attributes:
+        lms: Language models and their weights.
+    """
+
+    _backend: Any
+    _nbest_from = "search"
+
+    def __init__(
+        self,
+        model: Any,
+        backend: ModelBackend,
+        options: Any,
+        *,
+        table: TokenTable,
+        lms: Weighted,
+        separator: str | None,
+        input: Input,
+        frame_shift_s: float,
+    ) -> None:
+        self.model, self.input, self.lms = model, input, lms
+        between = separator_of(separator, table)
+        self._vocabulary = Vocabulary.of(table, separator=between)
+        given: Any = backend
+        super().__init__(
+            options,
+            given,
+            BoostCompiler((), {}, len(table)),
+            num_tokens=len(table),
+            frame_shift_s=frame_shift_s,
+            threads=1,
+        )
+        self._cutter = BareTokens(table, between)
+
+    @property
+    def num_tokens(self) -> int:
+        """V, the blank included; of features, how many numbers a frame has."""
+        return self.model.input_dim if self.input == "features" else self._num_tokens
+
+    def looked_at(self, logprobs: Pairs) -> Iterator[tuple[str, Any]]:
+        """Pass utterances on: frames and features are no log-probs."""
+        return iter(logprobs)
+
+    def _inputs(self, backend: Any, logprobs: Any, lengths: Any) -> Any:
+        """Check frames."""
+        return backend.inputs(logprobs, lengths)
+
+    @property
+    def input_frame_shift_s(self) -> float:
+        """Seconds per frame of what is given to `decode`: features are shorter."""
+        shorter = self.model.stride if self.input == "features" else 1
+        return self.frame_shift_s / shorter
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """Its tokens, and the separator."""
+        return self._vocabulary
+
+    @property
+    def tokens(self) -> TokenTable:
+        """The token table, the blank included."""
+        return self._vocabulary.tokens
+
+    @property
+    def separator(self) -> int | None:
+        """The token between words, or None."""
+        return self._vocabulary.separator
+
+    def phrase_compiler(
+        self,
+        options: PhraseOptions | None = None,
+        *,
+        unit: Unit | None = None,
+        boundary: str | None = None,
+        sentencepiece_model: str | os.PathLike[str] | None = None,
+    ) -> PhraseCompiler:
+        """Make a compiler of phrases, as `Decoder.phrase_compiler`.
+
+        Phrases are cut as the model cuts text: by its `tokenizer`, if it has one, such
+        as the SentencePiece model that was found beside its file.
+
+        Args:
+            options: As there.
+            unit: As there.
+            boundary: As there.
+            sentencepiece_model: Cuts phrases in place of the model's tokenizer.
+
+        Raises:
+            InputError: As there; a tokenizer that cuts no text.
+        """
+        tokenizer = getattr(self.model, "tokenizer", None)
+        if tokenizer is not None and sentencepiece_model is None:
+            tokenizer = cutter(tokenizer, self.tokens)
+        return phrase_compiler(
+            *(self.vocabulary, options),
+            unit=unit,
+            boundary=boundary,
+            sentencepiece_model=sentencepiece_model,
+            tokenizer=tokenizer,
+        )
+
+    @torch.no_grad()
+    def encode(self, features: Any, lengths: Any = None) -> list[Tensor]:
+        """Frames of the model's encoder, [T', D] for each utterance.
+
+        Args:
+            features: [B, T, F] or a sequence of [T, F].
+            lengths: [B] frames of features; None for all.
+
+        Raises:
+            ShapeError: Axes, F or lengths are wrong.
+        """
+        return self._backend.encode(features, lengths)
+
+    def _models(self) -> tuple[str, ...]:
+        return tuple(lm.fingerprint for lm, _ in self.lms)
+
+
+class PathsReader(FoundReader[HasPaths]):
+    """Reads what searches of models found; see `FoundReader`."""
+
+    def hypothesis(self, found: HasPaths) -> Hypothesis:
+        """Read the best path."""
+        return self._paths.hypothesis(found.paths[0], self._boosts)
+
+    def nbest(self, found: HasPaths, num: int | None) -> list[Hypothesis]:
+        """Read the paths, at most so many; a greedy search finds one."""
+        paths = found.paths[:num]
+        return self._paths.hypotheses(paths, [self._boosts] * len(paths))
+
+
+def check_input(model: Any, input: str, batch_size: int) -> None:
+    """Raise where a model cannot be decoded so.
+
+    Raises:
+        OptionError: An unknown input, features without an encoder, or no batch.
+    """
+    if input not in ("frames", "features"):
+        raise OptionError(f"input={input!r}, expected 'frames' or 'features'")
+    if input == "features" and not isinstance(model, EncoderModel):
+        raise OptionError(
+            "input='features' with a model that has no encoder, expected "
+            "input='frames', or a model with `encode`, `input_dim` and `stride`"
+        )
+    if batch_size < 1:
+        raise OptionError(f"batch_size={batch_size!r}, expected 1 or more")
+
+
+def weighted_lms(
+    lm: AnyLM | Sequence[tuple[AnyLM, float]] | None,
+    tokens: TokenTable,
+    unk_cost: float | None,
+    *,
+    least: float = 0.0,
+) -> Weighted:
+    """Language models over a model's tokens, with their weights.
+
+    Args:
+        lm: One, pairs of one and its weight, or None.
+        tokens: Of the model.
+        unk_cost: As of `GreedyDecoder`.
+        least: No weight is below.
+
+    Raises:
+        OptionError: A weight is out of range.
+        InputError: As of `read_lm` and `lm_over`.
+    """
+    if lm is None:
+        return []
+    pairs: Any = lm if isinstance(lm, list | tuple) else [(lm, 1.0)]
+    found = []
+    for one, weight in pairs:
+        if not (least <= weight < float("inf") and weight > -float("inf")):
+            expected = "0 or up" if least == 0 else "nats"
+            raise OptionError(
+                f"a language model's weight {weight!r}, expected {expected}"
+            )
+        found.append((lm_over(read_lm(one), tokens, unk_cost), float(weight)))
+    return found
+
+
+def torch_device(backend: str, threads: int | None = None) -> torch.device:
+    """The device of torch that a backend's name stands for.
+
+    Args:
+        backend: `"auto"` (the CPU), or a device of torch: `"cpu"`, `"cuda"`.
+        threads: Of torch; None leaves them as they are.
+
+    Raises:
+        BackendError: There is no such device.
+    """
+    if threads is not None:
+        torch.set_num_threads(threads)
+    try:
+        device = torch.device("cpu" if backend == "auto" else backend)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise BackendError(
+            f"backend {backend!r}, expected 'auto' or a device of torch ({error})"
+        ) from error
+    return device
