@@ -111,7 +111,7 @@ class Alignment:
         }
 
     def __repr__(self) -> str:
-        """Its text, cut where it is long, and whether it fits."""
+        """Show its text, cut where it is long, and whether it fits."""
         fits = f"{len(self.misfits)} misfits" if self.misfits else "fits"
         duration = seconds(self.num_frames, self.frame_shift_s)
         return (

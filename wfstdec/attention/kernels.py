@@ -16,7 +16,7 @@ _LEAST = np.float32(-np.inf)
 
 
 class Chosen(NamedTuple):
-    """What becomes of B beams; K places each, of which the first are taken.
+    """Choice of what goes on of B beams; K places each, the first ones taken.
 
     Attributes:
         parent: int64 [B, K], rows that go on, best first.

@@ -196,7 +196,7 @@ def ctc_costs(
     logprobs: Any = None,
     tokens: TokenTable | None = None,
 ) -> list[float]:
-    """What CTC gives for texts of an utterance, nats, over all their alignments.
+    """Costs of an utterance's texts by CTC, nats, over all their alignments.
 
     Args:
         model: Whose tokens the texts are of; has a method `ctc` where no log-probs are
@@ -229,7 +229,7 @@ def ctc_costs(
 def text_costs(
     model: AttentionModel, frames: Tensor, texts: Sequence[Sequence[int]]
 ) -> list[float]:
-    """What a model gives for texts of an utterance and their ends, nats.
+    """Costs of an utterance's texts and their ends by a model, nats.
 
     Args:
         model: The decoder.
@@ -283,7 +283,7 @@ def _by_steps(
 def _by_score(
     model: Any, frames: Tensor, labels: np.ndarray, sizes: np.ndarray
 ) -> np.ndarray:
-    """The same by one call: teacher forcing."""
+    """Score texts by one call: teacher forcing."""
     num, device = len(labels), frames.device
     logprobs = model.score(
         frames[None].expand(num, -1, -1),

@@ -86,7 +86,7 @@ class Live(NamedTuple):
 
 
 class Searcher:
-    """One set of options on one batch.
+    """Searcher with one set of options on one batch.
 
     Args:
         model: The decoder.
@@ -264,7 +264,7 @@ class Searcher:
         self._finished[utterance] = found[: self.options.beam_size]
 
     def _is_over(self, live: Live) -> np.ndarray:
-        """Which utterances need not go on, bool [B]."""
+        """Mask of utterances that need not go on, bool [B]."""
         options, width = self.options, self.options.beam_size
         full = np.array(
             [sum(t.reached_final for t in f) >= width for f in self._finished]
@@ -314,7 +314,7 @@ class Searcher:
 def _without_repeats(
     fused: np.ndarray, tokens: np.ndarray, size: int, eos: int
 ) -> np.ndarray:
-    """The same without tokens that make an n-gram come a second time."""
+    """Drop tokens that make an n-gram come a second time."""
     fused = fused.copy()
     for i, text in enumerate(tokens.tolist()):
         start = len(text) - size + 1
@@ -330,7 +330,7 @@ def _without_repeats(
 
 
 def is_looped(tokens: Sequence[int]) -> bool:
-    """Whether a text ends in four times the same, of one token or more."""
+    """Tell whether a text ends in four times the same, of one token or more."""
     for size in range(1, len(tokens) // 4 + 1):
         last = tuple(tokens[-size:])
         if tuple(tokens[-4 * size :]) == last * 4:

@@ -1,4 +1,4 @@
-"""What backends of models do alike: frames checked, features encoded, boosts read."""
+"""Backends of models alike: frames checked, features encoded, boosts read."""
 
 from __future__ import annotations
 

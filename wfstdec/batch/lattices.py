@@ -38,7 +38,7 @@ from wfstdec.text.files import digest
 
 @dataclass(frozen=True)
 class LatticeReading:
-    """What becomes of a lattice.
+    """Readings of a lattice: hypotheses, confidences, other scales or models.
 
     Attributes:
         nbest: How many different texts are wanted.

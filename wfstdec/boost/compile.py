@@ -235,7 +235,7 @@ class BoostCompiler:
         return [done[id(one)].boosts for one in each]
 
     def _compile_one(self, given: BoostsLike, scale: float) -> _Compiled:
-        """What a search takes, and the words that the decoder does not have."""
+        """Compile a list for searches; also the words that the decoder lacks."""
         if isinstance(given, CompiledBoosts):
             return _Compiled(given, [], {}, None)
         listed = BoostList.of(given)

@@ -81,7 +81,7 @@ class G2p:
         self._phones = {one: names.split() for one, names in (phones or {}).items()}
 
     def __repr__(self) -> str:
-        """Its source."""
+        """Name its source."""
         source, phones = self._given
         more = "" if phones is None else ", phones given"
         return f"G2p({source!r}{more})"

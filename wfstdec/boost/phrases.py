@@ -99,7 +99,7 @@ class PhraseOptions:
             raise OptionError(f"outside_cost={self.outside_cost!r}, expected nats")
 
     def base(self, length: int) -> np.ndarray:
-        """What 0, 1, ..., `length` labels are worth, float64 [length + 1]."""
+        """Worth of 0, 1, ..., `length` labels, float64 [length + 1]."""
         credit = np.full(length + 1, self.c0)
         credit[0] = 0
         if not self.uniform:
@@ -201,7 +201,7 @@ def _between_boundaries(spelling: Spelling, boundary: int | None) -> Spelling:
 
 
 def _bounded(automaton: Automaton, boundary: int) -> Automaton:
-    """The same between two boundaries that are not said; runs of them as one."""
+    """Put a spelling between two boundaries that are not said; runs of them as one."""
     if not len(automaton.arc_label):
         return automaton
     automaton = _with_loops(automaton, boundary)

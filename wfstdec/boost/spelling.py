@@ -197,6 +197,6 @@ def _encoded_by(
 
 
 def case_variants(text: str) -> list[str]:
-    """As it is, in small letters, in capitals, and with a capital on each word."""
+    """Write a text as it is, in small letters, in capitals, with capitals on words."""
     ways = (text, text.lower(), text.upper(), text.title())
     return list(dict.fromkeys(ways))

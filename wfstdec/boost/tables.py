@@ -235,7 +235,7 @@ def _largest_backoff(backoff_state, backoff_cost):
 def _dense_rows(
     phrases: PhraseBoosts, states: np.ndarray, first_label: int
 ) -> np.ndarray:
-    """What the labels do in these states, STEP [D, L]."""
+    """Steps of all labels in some states, STEP [D, L]."""
     shape = len(states), phrases.num_labels
     costs, nextstates = np.empty(shape, np.float32), np.empty(shape, np.int32)
     kernels.rows(phrases.automaton, np.zeros_like(states), states, costs, nextstates)
@@ -347,7 +347,7 @@ class BoostTables:
         return phrase_rows(phrases, first)
 
     def _bits(self, words: np.ndarray) -> tuple[Any, Any, Any, Any]:
-        """What `ListedWords` has of rows and positions, of some word ids, int64 [N]."""
+        """Bits of `ListedWords` for some word ids, int64 [N]: rows and positions."""
         splits, rows, positions = self._by_word
         words = words[words < len(splits) - 1]
         found = int((splits[words + 1] - splits[words]).sum())

@@ -179,7 +179,7 @@ def _boost_flags(path: str, *, by_tokens: bool) -> list[tuple[str, Any]]:
 
 
 def _is_no_phrase_list(path: str) -> bool:
-    """Whether `--phrases` cannot take a boost list: JSON lines, or numbers for some."""
+    """Tell whether `--phrases` cannot take a list: JSON lines, or numbers for some."""
     lists = read_boosts(path)
     numbers = list(lists.common.values())
     is_mixed = None in numbers and any(one is not None for one in numbers)

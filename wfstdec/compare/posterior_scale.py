@@ -66,7 +66,7 @@ class ScaleTuning:
 
 
 def speaker_of(utterance: str) -> str:
-    """Whose utterance it is: its id up to the first `-`, as in LibriSpeech."""
+    """Speaker of an utterance: its id up to the first `-`, as in LibriSpeech."""
     return utterance.split("-")[0]
 
 

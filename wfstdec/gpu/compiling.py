@@ -162,7 +162,7 @@ class _Function:
 
 
 def target_of(capability: int, supported: Iterable[int]) -> str:
-    """What to compile for: the device, or PTX for one that is newer than the compiler.
+    """Choose the target: the device, or PTX for one that is newer than the compiler.
 
     Args:
         capability: Of the device, 90 for 9.0.

@@ -32,7 +32,7 @@ _LOCK = threading.Lock()
 
 
 def is_available() -> bool:
-    """Whether CuPy is installed and finds a GPU."""
+    """Tell whether CuPy is installed and finds a GPU."""
     try:
         load_cupy()
     except BackendError:
@@ -142,7 +142,7 @@ class CupyDevice:
             return self._kernels[macros]
 
     def _free_memory(self) -> int:
-        """What CUDA has left and what CuPy's pool keeps, within the pool's limit."""
+        """Bytes that CUDA has left and CuPy's pool keeps, within the pool's limit."""
         cupy = self.cupy
         pool = cupy.get_default_memory_pool()
         free = cupy.cuda.runtime.memGetInfo()[0] + pool.free_bytes()

@@ -1,4 +1,4 @@
-"""Whether the kernels have passed the tests on the GPU of this machine.
+"""Tell whether the kernels have passed the tests on the GPU of this machine.
 
     why = why_not(PROGRAM)                  # None where they have
     record_pass(PROGRAM)                    # `pytest -m gpu` does, when nothing failed

@@ -34,7 +34,7 @@ class Whole(NamedTuple):
 
 
 def concatenate(graph: PackedGraph, overlay: Overlay, vocabulary: Vocabulary) -> Whole:
-    """One graph of two parts.
+    """Join two parts into one graph.
 
     Args:
         graph: The graph.

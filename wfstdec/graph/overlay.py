@@ -352,7 +352,7 @@ def _shape_of(graph: PackedGraph, exits: OovExits) -> Shape:
 
 
 def _sorted(said: SaidWords) -> SaidWords:
-    """The same by tokens, then by words."""
+    """Sort pronunciations by tokens, then by words."""
     lengths = np.diff(said.splits)
     width = int(lengths.max(initial=0))
     table = np.full((len(lengths), width), -1, np.int32)

@@ -204,7 +204,7 @@ class PackedGraph:
         packed_file.write_arrays(path, self._arrays(), self.fingerprint)
 
     def _arrays(self) -> dict[str, np.ndarray]:
-        """What a file holds, by name; what can be derived is left out."""
+        """Arrays of a file by name; what can be derived is left out."""
         return {
             "arcs": self.arcs,
             "state_arc_splits": self.state_arc_splits,

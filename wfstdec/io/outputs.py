@@ -55,7 +55,7 @@ class Beside(Protocol):
 
     @property
     def note(self) -> Any:
-        """What `begin` must know of what was written last, as JSON."""
+        """Note for `begin` on what was written last, as JSON."""
 
     def begin(self, file: IO[bytes], notes: Sequence[Any] = ()) -> None:
         """Write to an open file, behind what it holds, of which these are the notes."""

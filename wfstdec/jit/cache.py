@@ -139,7 +139,7 @@ class KernelCache(NullCache):
         return places_of(Path(self._function.__code__.co_filename).parent)
 
     def _rebuild(self, target: Any, reduced: tuple[Any, ...]) -> CompileResult:
-        """As `CompileResult._rebuild`, for libraries of our own."""
+        """Implement `CompileResult._rebuild`, for libraries of our own."""
         state, fndesc, env, signature, objectmode, lifted, note, init, envs = reduced
         for run in init:
             run()
@@ -178,14 +178,14 @@ def compile_for_a_package() -> None:
 
 
 def may_use_level() -> bool:
-    """Whether this machine runs code made ahead, and nobody asked for another."""
+    """Tell whether this machine runs code made ahead, and nobody asked for another."""
     asked = config.CPU_NAME, config.CPU_FEATURES
     return asked in ((None, None), (LEVEL, "")) and has_level()
 
 
 @functools.cache
 def has_level() -> bool:
-    """Whether the processor is of `LEVEL` or above."""
+    """Tell whether the processor is of `LEVEL` or above."""
     if platform.machine() not in ("x86_64", "AMD64"):
         return False
     features = binding.get_host_cpu_features()

@@ -48,7 +48,7 @@ class _Lower(Lower):
     """numba's, with fewer variables in memory."""
 
     def setup_function(self, fndesc: Any) -> None:
-        """As numba does it, with a builder of our own."""
+        """Set up a function with a builder of our own."""
         super().setup_function(fndesc)
         self.builder.__class__ = _Builder
 
@@ -114,7 +114,7 @@ class Lowering(typed_passes.BaseNativeLowering):
 
     @property
     def lowering_class(self) -> type[Lower]:
-        """What lowers a function."""
+        """Class that lowers a function."""
         return _Lower
 
 

@@ -58,7 +58,7 @@ and acoustics before scales; its excess."""
 
 @dataclass(frozen=True)
 class LatticeScales:
-    """What the costs of a lattice are added up by; as in `WfstOptions`.
+    """Scales that costs of a lattice are added up by; as in `WfstOptions`.
 
     Attributes:
         acoustic_scale: Multiplies acoustic costs.
@@ -160,7 +160,7 @@ class Lattice:
 
     @cached_property
     def is_epsilon(self) -> np.ndarray:
-        """Which arcs take no frame, bool [A]."""
+        """Mask of arcs that take no frame, bool [A]."""
         return self.arcs["ilabel"] & LABEL_MASK == EPSILON
 
     @cached_property
@@ -222,7 +222,7 @@ class Lattice:
         return " ".join(self.words[word] for word in word_ids)
 
     def arc_costs(self) -> np.ndarray:
-        """What each arc costs, scaled and added up, float64 [A]."""
+        """Cost of each arc, scaled and added up, float64 [A]."""
         arcs, scales = self.arcs, self.scales
         total = scales.lm_scale * arcs["graph_cost"].astype(np.float64)
         total += arcs["insertion_cost"]
@@ -230,7 +230,7 @@ class Lattice:
         return total + scales.acoustic_scale * arcs["acoustic_cost"].astype(np.float64)
 
     def final_costs(self) -> np.ndarray:
-        """What it costs to end in each state, the same way, float64 [S]; `inf`."""
+        """Cost of ending in each state, scaled and added up, float64 [S]; `inf`."""
         total = np.full(self.num_states, np.inf)
         may_end = self.states["final_excess"] < np.inf
         ends = self.states[may_end]

@@ -112,7 +112,7 @@ def compact_lattice(
 
 
 class _Owed(NamedTuple):
-    """What is owed in a state of the lattice."""
+    """Labels owed in a state of the lattice."""
 
     state: int
     costs: tuple[float, float, float]
@@ -220,7 +220,7 @@ class _Strings:
         self._known: dict[int, tuple[int, ...]] = {}
 
     def of(self, state: int) -> tuple[int, ...]:
-        """What is owed in a state: the labels of its way."""
+        """Find the labels owed in a state: those of its way."""
         way = []
         while state not in self._known and self._before[state][0] >= 0:
             way.append(state)
@@ -234,7 +234,7 @@ class _Strings:
         return labels
 
     def behind(self, arc: int) -> tuple[int, ...]:
-        """The same with an arc."""
+        """Add an arc to what is owed."""
         splits = self._lattice.splits
         source = int(np.searchsorted(splits, arc, "right")) - 1
         return self._and(self.of(source), arc)

@@ -68,7 +68,7 @@ def _least(splits, to, total):
 
 
 def scratch_for(num_states: int) -> tuple[np.ndarray, np.ndarray]:
-    """What `reach` works on: costs so far, and how they came to be."""
+    """Make scratch for `reach`: costs so far, and how they came to be."""
     return np.full((num_states, 3), np.inf), np.full((num_states, 2), -1, np.int64)
 
 

@@ -110,7 +110,7 @@ class LatticeWriter:
 
     @property
     def note(self) -> Any:
-        """What `begin` must know of the lattice that was written last, as JSON."""
+        """Note for `begin` on the lattice that was written last, as JSON."""
         return self._header[-1]
 
     def finish(self) -> None:
@@ -281,7 +281,7 @@ def open_lattices(path: str | os.PathLike[str]) -> LatticeFile:
 
 
 def _members(file: IO[bytes]) -> Iterator[zipfile.ZipInfo]:
-    """What an archive holds up to where it is open, as its writer knew it.
+    """Members of an archive up to where it is open, as its writer knew it.
 
     Its directory, which readers go by, is written at the very end.
     """

@@ -261,7 +261,7 @@ def _spread(mass, one, ways, label, before, state, text, low, share):
 
 
 class Posteriors(NamedTuple):
-    """What is probable in a lattice.
+    """Posteriors of states and arcs in a lattice.
 
     Attributes:
         arc: float64 [A], the probability that the path takes an arc.
@@ -330,7 +330,7 @@ def _forward(order, splits, into, source, excess):
 
 @jit
 def _backward(order, splits, into, source, excess, ends):
-    """The same over all ways from each state to an end."""
+    """Sum the probabilities of all ways from each state to an end."""
     logs = -ends
     for state in order[::-1]:
         for q in range(splits[state], splits[state + 1]):

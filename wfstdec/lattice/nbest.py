@@ -157,7 +157,7 @@ def _enter(table, count, first, second):
 
 @jit
 def _room(steps, cost, heap, made):
-    """The same arrays, or longer ones, for one more."""
+    """Make room for one more: the arrays given, or longer ones."""
     if made < len(steps):
         return steps, cost, heap
     more_steps, more_cost = np.empty(2 * made, _STEP), np.empty(2 * made, np.float64)

@@ -1,4 +1,4 @@
-"""What pronunciations and silences cost on a lattice: on its arcs, for each path.
+"""Costs of pronunciations and silences on a lattice: on its arcs, for each path.
 
     said = pronounced(lattice)
     said.cost[arc], said.final_cost[state]          # beside the language model's
@@ -85,7 +85,7 @@ def pronounced(lattice: Lattice) -> Pronounced:
 
 
 class _Known:
-    """What is known of one graph's pronunciations.
+    """Knowledge of one graph's pronunciations.
 
     Args:
         lattice: One of the graph.
@@ -211,11 +211,11 @@ class Steps:
 
     @property
     def arrays(self) -> tuple[np.ndarray, ...]:
-        """As `_pass` takes them."""
+        """Implement `_pass` takes them."""
         return self._keys, self._slots, self._to, self._cost
 
     def add(self, cut: int, event: int, to: int, cost: float) -> None:
-        """One that is new."""
+        """Add a state that is new."""
         if self._count == len(self._keys):
             self._keys = np.concatenate([self._keys, np.full_like(self._keys, -1)])
             self._to = np.concatenate([self._to, self._to])
@@ -258,7 +258,7 @@ class _Work(NamedTuple):
 
 @jit
 def _follows(order, splits, to, word, opened):
-    """Which words may come next in each state, int64 [S]."""
+    """Words that may come next in each state, int64 [S]."""
     listed, is_open = np.zeros(len(order), np.bool_), np.zeros(len(order), np.bool_)
     for state in order[::-1]:
         for a in range(splits[state], splits[state + 1]):

@@ -125,7 +125,7 @@ class Cuts:
         return number, least
 
     def final(self, state: int, complete: bool) -> float:
-        """What it costs to end in a state.
+        """Cost of ending in a state.
 
         Args:
             state: Of the whole path.
@@ -210,7 +210,7 @@ class Cuts:
             yield Cut((), (), _OPEN), self._token_cost * len(heard)
 
     def _may_begin(self, token: int) -> bool:
-        """Whether a token may be the first of a word, fillers left alone."""
+        """Tell whether a token may be the first of a word, fillers left alone."""
         return token not in self._fillers or token in self._begins
 
     def _spells(self, heard: tuple[int, ...]) -> bool:
@@ -225,7 +225,7 @@ class Cuts:
 def _least(
     ways: dict[Cut, float], passed: Callable[[Cut, int], _Ways], label: int
 ) -> dict[Cut, float]:
-    """What becomes of ways; of equal ones the least."""
+    """Advance every way by a label; keep the cheapest of equal ones."""
     found: dict[Cut, float] = {}
     for cut, cost in ways.items():
         for other, more in passed(cut, label):

@@ -120,7 +120,7 @@ class BatchEncoder:
         self._logits = logits
 
     def encode(self, waveforms: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """As `Encoder.encode`.
+        """Implement `Encoder.encode`.
 
         Raises:
             ShapeError: A waveform is not [N].

@@ -98,7 +98,7 @@ class Held:
 
     @property
     def _overdue(self) -> bool:
-        """Whether something should have stopped long ago."""
+        """Tell whether something should have stopped long ago."""
         waited = time.monotonic() - self._since
         return self._raised is not None and waited > PATIENCE_S
 
@@ -169,7 +169,7 @@ def pass_through(search: Any, chunk: Any, pace: Pace) -> None:
 
 
 def _compiles(frame: FrameType | None) -> bool:
-    """Whether the main thread compiles a kernel, which takes long and may be left."""
+    """Tell whether the main thread compiles a kernel, which is long and may be left."""
     while frame is not None:
         if frame.f_code.co_name == "_compile_for_args":
             return True

@@ -50,7 +50,7 @@ where nobody asks for them."""
 
 
 class Means(NamedTuple):
-    """What all courses share.
+    """Means that all courses share.
 
     Attributes:
         encoder: Of chunks; windows, where the model does not stream.
@@ -91,12 +91,12 @@ class Final:
 
     @property
     def is_ready(self) -> bool:
-        """Whether it can go out."""
+        """Tell whether it can go out."""
         return self.found is not None or self.error is not None
 
 
 class Course:
-    """One stream, as the engine's thread has it.
+    """Course of a stream, as the engine's thread has it.
 
     Args:
         stream: As its handler has it.
@@ -173,7 +173,7 @@ class Course:
 
     @property
     def wants_to_hear(self) -> bool:
-        """Whether there is audio to be encoded, or the end of a segment."""
+        """Tell whether there is audio to be encoded, or the end of a segment."""
         audio = self.stream.audio
         return audio.is_ready or (self._end is not None and audio.is_through)
 
@@ -184,7 +184,7 @@ class Course:
 
     @property
     def has_more(self) -> bool:
-        """Whether there is something for the next round already."""
+        """Tell whether there is something for the next round already."""
         if self.is_over or self.boosts is None:
             return False
         is_held = self._end is not None or bool(self.compiling)

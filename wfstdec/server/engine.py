@@ -77,7 +77,7 @@ Post = Callable[[Sequence[tuple[Stream, Event]]], None]
 
 
 class EngineMeasures(Protocol):
-    """What the engine tells of its work; called by its thread, but for `refused`."""
+    """Measures of the engine's work; called by its thread, but for `refused`."""
 
     def round_done(self, streams: int, encoder_s: float, decoder_s: float) -> None:
         """A round with so many streams took so long in both."""

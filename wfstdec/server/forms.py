@@ -33,7 +33,7 @@ _OTHER_FIELDS = 200
 
 @dataclass
 class Form:
-    """What a request sent.
+    """Fields and file that a request sent.
 
     Attributes:
         file: The file.

@@ -102,7 +102,7 @@ def read_message(text: str) -> Plain | Configure:
 
 @dataclass(frozen=True)
 class Answers:
-    """What a stream's client is sent.
+    """Messages to a stream's client.
 
     Attributes:
         model: The name of the model.

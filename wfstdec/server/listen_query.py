@@ -56,7 +56,7 @@ _NAMED, _NAME_CHARS = 50, 60
 
 @dataclass(frozen=True)
 class Query:
-    """What a client asked for.
+    """Parameters that a client asked for.
 
     Attributes:
         settings: Of its stream.

@@ -36,7 +36,7 @@ _ACCEPTED = ("model", "prompt", "chunking_strategy", *_LISTS)
 
 @dataclass(frozen=True)
 class TranscriptionRequest:
-    """What a client asks to be made of its file.
+    """Request of a client on what to make of its file.
 
     Attributes:
         format: One of `FORMATS`.
@@ -151,7 +151,7 @@ class _Fields:
         return values[0] if values and values[0] else None
 
     def choice(self, name: str, choices: Sequence[str], default: str) -> str:
-        """One of some names."""
+        """Check that a value is one of some names."""
         value = self.one(name)
         if value is not None and value not in choices:
             raise _problem(name, value, choices)

@@ -153,7 +153,7 @@ class _Reader:
         return tuple(words)
 
     def fault(self, status: int, order: int, field: int, count: int) -> str:
-        """What `scan_section` found wrong in the current line."""
+        """Fault that `scan_section` found in the current line."""
         fields = re.split("[ \t]+", self.text())
         what = "probability" if field == 0 else "back-off weight"
         faults = {

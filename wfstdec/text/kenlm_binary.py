@@ -34,7 +34,7 @@ REBUILD = "; build it again with KenLM's build_binary"
 
 
 class KenlmHeader(NamedTuple):
-    """What a file says of itself.
+    """Header of a KenLM file.
 
     Attributes:
         kind: One of `KINDS`.
@@ -50,7 +50,7 @@ class KenlmHeader(NamedTuple):
 
     @property
     def is_trie(self) -> bool:
-        """Whether its n-grams can be listed."""
+        """Tell whether its n-grams can be listed."""
         return self.kind.endswith("trie")
 
 

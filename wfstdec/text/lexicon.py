@@ -173,7 +173,7 @@ def spellable_words(
     separator: str | int | None = None,
     sentencepiece_model: str | os.PathLike[str] | None = None,
 ) -> tuple[Lexicon, list[str]]:
-    """As `spelling_lexicon`, of the words that can be spelt; and those that cannot."""
+    """Make a `spelling_lexicon` of words that can be spelt; and name the others."""
     pieces = _spelling_pieces(tokens, _separator(separator, tokens))
     if sentencepiece_model is not None:
         spell = _sentencepiece_speller(sentencepiece_model, pieces)
@@ -201,7 +201,7 @@ def _spelling_pieces(tokens: TokenTable, between: int | None) -> dict[str, int]:
 
 
 def is_mark(name: str) -> bool:
-    """Whether a token is a mark that spells nothing, such as `<unk>` or `[PAD]`."""
+    """Tell whether a token is a mark that spells nothing, as `<unk>` or `[PAD]`."""
     return _SPECIAL.fullmatch(name) is not None
 
 

@@ -69,7 +69,7 @@ class TokenTable:
         return len(self.names)
 
     def __repr__(self) -> str:
-        """Its size, its blank, and the first few names."""
+        """Show its size, its blank, and the first few names."""
         blank = f"blank {self.names[self.blank]!r} = {self.blank}"
         return f"TokenTable({len(self)} tokens, {blank}: {few(self.names)})"
 

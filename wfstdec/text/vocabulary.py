@@ -155,7 +155,7 @@ class Vocabulary:
 
     @property
     def separator_optional(self) -> bool:
-        """Whether there is such a token, and words may follow each other without it."""
+        """Tell whether there is such a token and words may follow without it."""
         return self.separator is not None and not self.separated
 
     @cached_property

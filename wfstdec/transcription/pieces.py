@@ -140,7 +140,7 @@ class Piece:
 
     @property
     def is_whole(self) -> bool:
-        """Whether it is all of the audio."""
+        """Tell whether it is all of the audio."""
         return self.rule is None and not self.start_frame
 
 
@@ -217,7 +217,7 @@ class Track:
 
     @property
     def has_begun(self) -> bool:
-        """Whether a word of the piece under way has begun."""
+        """Tell whether a word of the piece under way has begun."""
         partial = self.partial
         return bool(partial.words) or partial.silent_frames < partial.num_frames
 

@@ -1,4 +1,4 @@
-"""What a model gives, looked at before a search trusts it: errors in our words.
+"""Checks of what a model gives before a search trusts it: errors in our words.
 
 table = check_model(model)                # once: tokens, blank, durations, predictor
 checked = CheckedModel(model)             # whatever it gives is looked at
@@ -99,11 +99,11 @@ class CheckedModel:
         self._is_known = False
 
     def start(self, num: int) -> tuple[Any, Tensor]:
-        """As `TransducerModel.start`."""
+        """Implement `TransducerModel.start`."""
         return self._model.start(num)
 
     def predict(self, labels: Tensor, state: Any) -> tuple[Tensor, Any]:
-        """As `TransducerModel.predict`.
+        """Implement `TransducerModel.predict`.
 
         Raises:
             ShapeError: It gives no tensor, or other rows than it was given.
@@ -113,7 +113,7 @@ class CheckedModel:
         return g, state
 
     def join(self, frames: Tensor, g: Tensor) -> Joined:
-        """As `TransducerModel.join`.
+        """Implement `TransducerModel.join`.
 
         Raises:
             ShapeError: It cannot take these, or does not give [N, outputs].
@@ -162,7 +162,7 @@ def _check_rows(who: str, part: Any, num: int) -> None:
 
 
 def _are_logprobs(part: Tensor) -> bool:
-    """Whether some rows tell; those with NaN or nothing possible do not.
+    """Tell whether some rows tell; those with NaN or nothing possible do not.
 
     Raises:
         LogprobError: They do, and it is no.

@@ -52,7 +52,7 @@ class TorchPhrases(TorchBackoff):
 
 
 def flattened(phrases: PhraseBoosts) -> PhraseBoosts:
-    """The same with one link at most from any state to the root; costs bit for bit."""
+    """Flatten links, at most one from any state to the root; costs bit for bit."""
     automaton = phrases.automaton
     arrays = (
         *(automaton.state_arc_splits, automaton.arc_label, automaton.arc_next),

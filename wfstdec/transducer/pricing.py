@@ -1,4 +1,4 @@
-"""What a hypothesis may say next, and what it gains by it: the model with its fusion.
+"""Choices of a hypothesis and what it gains by them: the model with its fusion.
 
 L is the sum of the weights of the language models, boosts not counted; lp are the
 joiner's log-probs, p_blank = exp(lp_blank).
@@ -110,7 +110,7 @@ class Pricer:
         self.is_blank = labels == self.blank
 
     def price(self, joined: Joined, states: States) -> Priced:
-        """What the joiner gave, with what is added to it.
+        """Price what the joiner gave, with what is added to it.
 
         Raises:
             ShapeError: The joiner's outputs are not as many as the model says.
@@ -239,7 +239,7 @@ class Pricer:
         return Choices(gain, label, step), before
 
     def _step_gains(self, states: States, labels: Tensor) -> Tensor:
-        """What fusion gives for some labels of each, float32 [N, M]."""
+        """Gains by fusion for some labels of each, float32 [N, M]."""
         width = labels.shape[1]
         wide = tuple(at.repeat_interleave(width) for at in states)
         return self.fusion.step(wide, labels.flatten())[0].view(labels.shape)

@@ -49,7 +49,7 @@ class Coming(NamedTuple):
 
 
 class TransducerSearch:
-    """One utterance under way, frame by frame as they come.
+    """Search of an utterance under way, frame by frame as they come.
 
     Args:
         searcher: Of this utterance alone.
@@ -72,7 +72,7 @@ class TransducerSearch:
 
     @property
     def searcher(self) -> Searcher:
-        """What searches, for all of the company."""
+        """Searcher of all the company."""
         return self._searcher
 
     @property
@@ -85,7 +85,7 @@ class TransducerSearch:
         advance_together([(self, chunk, 0)], 1)
 
     def coming(self, chunk: Tensor) -> Coming:
-        """What a chunk makes of the frames at hand.
+        """Join a chunk to the frames at hand.
 
         Raises:
             ShapeError: D is another.

@@ -62,7 +62,7 @@ _ROOM = 32
 
 
 class Searcher:
-    """One set of options on one batch.
+    """Searcher with one set of options on one batch.
 
     Args:
         model: The predictor and joiner.
@@ -131,7 +131,7 @@ class Searcher:
         return after
 
     def is_open(self, beam: Beam, source: Source) -> Tensor:
-        """Which hypotheses may take a step now, bool [B, K]."""
+        """Mask of hypotheses that may take a step now, bool [B, K]."""
         alive = beam.live & (beam.frame < source.come[:, None])
         latest = torch.where(beam.live, beam.frame, 0).amax(1)
         # While frames may still come, none is left before the longest duration from it
@@ -140,7 +140,7 @@ class Searcher:
         return alive & may[:, None]
 
     def step(self, beam: Beam, source: Source) -> Beam:
-        """One symbol for each hypothesis: of ALSD++, or the greedy search."""
+        """Step each hypothesis by a symbol: of ALSD++, or the greedy search."""
         return self._expand(beam, source, self.is_open(beam, source), "step")
 
     def _expand(self, beam: Beam, source: Source, is_open: Tensor, kind: str) -> Beam:
@@ -218,7 +218,7 @@ class Searcher:
     def _candidates(
         self, beam: Beam, source: Source, is_open: Tensor, choices: Choices
     ) -> Candidates:
-        """What all hypotheses may become: symbols of open ones, others as they are."""
+        """Make candidates of all: symbols of open hypotheses, others as they are."""
         shape = (*beam.score.shape, choices.gain.shape[1])
         num = shape[0] * shape[1]
         gain, label, step = (part[:num].reshape(shape) for part in choices)
@@ -318,7 +318,7 @@ class Searcher:
 
 
 def _without_seen(beam: Beam, found: Candidates, is_open: Tensor) -> Candidates:
-    """The same without tokens, taking no frame, to texts that the prefix search saw."""
+    """Drop tokens that take no frame and lead to texts which the prefix search saw."""
     longer = one_longer(beam) & is_open[:, :, None] & is_open[:, None, :]
     label = found.label[:, :, :, None]
     said = (label == beam.last[:, None, None, :]) & (label >= 0)

@@ -164,7 +164,7 @@ def added_lookahead(added, unk_lookahead, node):
 
 @inlined
 def advance_credit(added, cap, node):
-    """What is credited in advance at a node of the second trie, float32."""
+    """Bonus credited in advance at a node of the second trie, float32."""
     return min(added.best_bonus[node], cap)
 
 

@@ -310,7 +310,7 @@ class ReferenceSearch:
         return total
 
     def _kept(self, order: list[Key], reached: dict[Key, ByPhase]) -> list[Key]:
-        """What goes on: of `beam_size` places, the texts that may still matter."""
+        """Choose what goes on: of `beam_size` places the texts that may matter."""
         size, nbest = self._options.beam_size, self._options.nbest
         drops_texts = self._by_text and (not self._sums or len(order) > size)
         kept: list[Key] = []

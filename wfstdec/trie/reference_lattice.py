@@ -50,7 +50,7 @@ class _Arc(NamedTuple):
 
 
 class _Step(NamedTuple):
-    """What a step adds beside acoustics: the word that ends, graph and boost costs."""
+    """Step without acoustics: the word that ends, graph and boost costs."""
 
     end: WordEnd
     graph: np.float32

@@ -49,7 +49,7 @@ _ZERO = F(0)
 
 
 class Key(NamedTuple):
-    """What tells entries apart.
+    """Key that tells entries apart.
 
     Attributes:
         state: Of the language model.
@@ -171,7 +171,7 @@ class Steps:
         return F(spelling_cost(space.open, unk_cost, length))
 
     def advance_credit(self, node: int) -> np.float32:
-        """What of a bonus was credited in advance at a node, float32."""
+        """Part of a bonus that was credited in advance at a node, float32."""
         if not self._first_added <= node < self._first_open:
             return F(0)
         return F(advance_credit(self._added, self._cap, node - self._first_added))
@@ -350,7 +350,7 @@ class Steps:
         return F(F(total + insertion) + boost_cost)
 
     def rest(self, boost: int, node: int = 0) -> np.float32:
-        """What it costs to end in a boost state, and inside a word at a node."""
+        """Cost of ending in a boost state, and inside a word at a node."""
         return F(self._account.rest(boost) + self.advance_credit(node))
 
 

@@ -290,7 +290,7 @@ class ReferenceSearch:
             reached[key] = entry
 
     def _read(self, node: Node) -> Path:
-        """What the path to a node has said."""
+        """Read what the path to a node has said."""
         arcs, acoustic = [], []
         while node.previous is not None:
             arcs.append(node.arc)

@@ -162,7 +162,7 @@ def _explained(folder: JobFolder, restart: Restart) -> Iterator[None]:
 
 
 def _all_done(ids: pyarrow.Array | None, folder: JobFolder) -> bool:
-    """Whether nothing is left to do: no cluster is then asked for."""
+    """Tell whether nothing is left to do: no cluster is then asked for."""
     import pyarrow as pa
     import pyarrow.compute
     import pyarrow.parquet
@@ -227,7 +227,7 @@ def _console(*, quiet: bool) -> Iterator[None]:
 
 
 class _Actor:
-    """What Ray makes once in each actor: a class, as it wants one."""
+    """The class that Ray makes once in each actor."""
 
     def __init__(self, make: Callable[[], RowWorker]) -> None:
         self._work = make()
@@ -391,7 +391,7 @@ def _tell(summary: RowsSummary) -> None:
 
 
 def _cause(error: BaseException | None) -> str:
-    """What other people's errors say, in a line: the innermost that says anything."""
+    """Put other people's errors into a line: the innermost that says anything."""
     said = "no reason given"
     while error is not None:
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]

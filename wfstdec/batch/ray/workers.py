@@ -1,4 +1,4 @@
-"""What an actor does with the rows of a batch: one model, one decoder, made once.
+"""Work of an actor on the rows of a batch: one model, one decoder, made once.
 
     rows.map_batches(DecodeRows, fn_constructor_args=(decoder,), batch_format="pyarrow",
                      batch_size=64, compute=ActorPoolStrategy(size=2), num_cpus=1)
@@ -79,7 +79,7 @@ class RowWorker(ABC):
 
     @abstractmethod
     def _read(self, row: Row) -> Any:
-        """What a row holds."""
+        """Read the contents of a row."""
 
     @abstractmethod
     def _work(

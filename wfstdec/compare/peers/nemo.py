@@ -216,7 +216,7 @@ def _register(name: str, root: Path, **content: Any) -> None:
 
 
 def _placeholders(torch: Any) -> dict[str, dict[str, Any]]:
-    """What the four modules import from elsewhere, by module."""
+    """Stand-ins for what the four modules import from elsewhere, by module."""
 
     class Model(torch.nn.Module):
         def __init__(self, cfg: Any = None, trainer: Any = None) -> None:

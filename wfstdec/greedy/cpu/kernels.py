@@ -26,7 +26,7 @@ ACOUSTIC, COST = range(2)
 
 
 class Search(NamedTuple):
-    """What an utterance is searched with; nothing in it changes."""
+    """Tables and options that an utterance is searched with; nothing in it changes."""
 
     blank: int
     lm: Automaton

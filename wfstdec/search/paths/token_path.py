@@ -68,7 +68,7 @@ class TokenPath(NamedTuple):
 
     @property
     def said(self) -> TokenRows:
-        """Its tokens and pronunciations."""
+        """Tokens of the path and its pronunciations."""
         return TokenRows(self.rows, self.last_pron)
 
     @property

@@ -293,7 +293,7 @@ def read_all(state, steps, first, count):
 
 @jit
 def _as_arrays(chain, count, last_end):
-    """What events say: the arrays of `PathTokens`, and where the token before ends."""
+    """Make the arrays of `PathTokens` of events; also where the token before ends."""
     num_tokens, num_words = 0, 0
     for i in range(count):
         num_tokens += np.int64(chain[i].ilabel != uint32(0))

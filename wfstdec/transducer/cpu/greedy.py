@@ -64,7 +64,7 @@ class Walk(NamedTuple):
 
 
 class Turn(NamedTuple):
-    """What comes of frames that are joined at once.
+    """Outcome of frames that are joined at once.
 
     Attributes:
         goes_on: int64 [B], utterances that have frames.
@@ -173,7 +173,7 @@ class GreedySearch:
         self._given.put(turn.said[:num], g, state, num)
 
     def _beam(self, walk: Walk) -> Beam:
-        """What other parts of the library take a search for."""
+        """Make the beam that other parts of the library take a search for."""
         last = np.full(len(walk.score), NONE)
         some = np.flatnonzero(walk.length)
         last[some] = walk.rows[some, walk.length[some] - 1, 0]
@@ -257,7 +257,7 @@ def _speak(prices, steps, row, gains, i, walk, b):
 
 @kernel
 def plan(walk, first, num_frames, at_once, least, turn, at, given):
-    """Which frames are joined next with which predictor outputs.
+    """Plan which frames are joined next with which predictor outputs.
 
     Args:
         walk: Where utterances are.

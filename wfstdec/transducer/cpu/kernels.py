@@ -124,7 +124,7 @@ def find(lanes, tree, reach, num_frames, rows, num, frames, slots):
 # ------------------------------------------------------------------ prefixes of AES++
 @kernel
 def find_prefixes(lanes, tree, rows, num, parents):
-    """Which of the open rows is each one's text without its last token, -1 for none."""
+    """Find the open row that is each one's text less its last token, -1 for none."""
     width = lanes.score.shape[1]
     begin = 0
     for i in range(num):
@@ -272,7 +272,7 @@ def _drop_seen(lanes, b, rows, at, end, scratch, wide):
 
 @inlined
 def _merge(scratch, num, is_sum):
-    """One of each text and frame: the best keeps its place and gets all the score."""
+    """Merge equal texts and frames: the best keeps its place and gets all the score."""
     size = 4
     while size < 2 * num:
         size *= 2

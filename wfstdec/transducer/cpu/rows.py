@@ -1,4 +1,4 @@
-"""What a predictor gave, row by row: g and its state, moved by NumPy.
+"""Rows of a predictor's output: g and its state, moved by NumPy.
 
     rows = Rows(g, state)
     g, state = rows.g_at(at), rows.state_at(at)
@@ -70,5 +70,5 @@ def _wide(part: Tensor, size: int) -> Tensor:
 
 
 def _numbers(part: Tensor) -> np.ndarray:
-    """The same memory as integers."""
+    """View memory as integers."""
     return part.contiguous().view(_SAME_SIZE[part.element_size()]).numpy()

@@ -203,7 +203,7 @@ class CpuSearch:
         kernels.advance(self._lanes, tree, self._reach, *given)
 
     def _beam(self) -> Beam:
-        """What other parts of the library take a search for."""
+        """Make the beam that other parts of the library take a search for."""
         lanes, tree = self._lanes, self._trees.arrays
         num, width = lanes.score.shape
         alive = lanes.score > -np.inf
@@ -273,7 +273,7 @@ class Trees:
 
 
 class Slots:
-    """What the predictor gave, and where models of fusion are, by text.
+    """Slots of texts: the predictor's output and states of fusion.
 
     Args:
         lanes: The hypotheses.

@@ -67,7 +67,7 @@ def add_text(tree, parent, token):
 
 @inlined
 def add_trace(tree, parent, token, frame, after):
-    """One more token behind a trace."""
+    """Add a token behind a trace."""
     node = tree.used[1]
     tree.used[1] += 1
     tree.trace_parent[node] = parent

@@ -53,7 +53,7 @@ _NOWHERE = int64(-1)
 
 
 class Beside(NamedTuple):
-    """What added and open words may credit in a step of an entry, at most.
+    """Most that added and open words credit in a step of an entry.
 
     Attributes:
         inside, at_end: Bonuses, where no word ends, where one does.
@@ -325,7 +325,7 @@ def _begin_after(search, scratch, source, following, place, emitted):
 
 @inlined
 def most_beside(search, entry):
-    """What added and open words may credit in a step of an entry, at most."""
+    """Most that added and open words credit in a step of an entry."""
     space, added, params = search.space, search.added, search.params
     rise, fall, at_end, gain = _NO_COST, _NO_COST, _NO_COST, _NO_COST
     if added.num_nodes > 0:
@@ -350,7 +350,7 @@ def most_beside(search, entry):
 
 @inlined
 def _is_spelled_word(search, entry):
-    """Whether an open word that ends at an entry is a word of the table."""
+    """Tell whether an open word that ends at an entry is a word of the table."""
     opened, node = search.space.open, int64(entry.node)
     if node < search.first_added:
         splits = search.space.trie.node_pron_splits
@@ -388,7 +388,7 @@ def most_at_end(search, entry, bonus):
 
 @inlined
 def _is_cold(search, node):
-    """Whether no word that ends at a node is boosted, or begins a phrase."""
+    """Tell whether no word that ends at a node is boosted, or begins a phrase."""
     if search.beside:  # any word may be spelled where none of the lexicon ends
         if node >= search.first_added:
             return False
@@ -436,7 +436,7 @@ def walk_beside(search, scratch, source, num_next, emitted):
 
 @inlined
 def _leaves(search, scratch, source, token):
-    """Whether a token leads from a node of the trie to none."""
+    """Tell whether a token leads from a node of the trie to none."""
     return find_child(search.space.trie, int64(source.entry.node), token) < 0
 
 

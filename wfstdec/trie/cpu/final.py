@@ -32,7 +32,7 @@ _NO_COST = float32(0)
 
 
 class LastWord(NamedTuple):
-    """What the end adds to an entry: a last word or none, `</s>`, what boosts owe.
+    """Costs at the end of an entry: a last word or none, `</s>`, what boosts owe.
 
     Attributes:
         pron, label: The pronunciation that ends, and what the text grows by; -1 for
@@ -131,7 +131,7 @@ def _add_endings(params, utterance, i, last, endings, at):
 
 @inlined
 def _fill_ending(ending, utterance, i, phase):
-    """What an ending takes over from a phase of entry `i`."""
+    """Fill in what an ending takes over from a phase of entry `i`."""
     entry, nonblank = utterance.frontier[i], phase == 1
     ending.entry, ending.phase = i, phase
     ending.text = entry.text
@@ -170,7 +170,7 @@ def _fill_unfinished(search, utterance, endings):
 
 @jit
 def trace_back(trace, at, token_end):
-    """As `endings.trace_back`, from a position in the trace.
+    """Implement `endings.trace_back`, from a position in the trace.
 
     Returns:
         (int32 [N, 4], where the token before them ends: `token_end` if there are none).

@@ -469,7 +469,7 @@ def _quicksort(scratch, count):
 
 @inlined
 def _rank_sort(scratch, count):
-    """The same for a few: a token's place is the number of those before it.
+    """Sort a few found tokens: a token's place is the number of those before it.
 
     No branch depends on the costs, so that none is mispredicted.
     """

@@ -49,7 +49,7 @@ _NO_COST = float32(0)
 
 
 class Step(NamedTuple):
-    """What a token that begins adds beside acoustics.
+    """Costs of a token that begins, beside acoustics.
 
     Attributes:
         olabel: The word that ends; without a lexicon the token's ilabel.

@@ -117,7 +117,7 @@ def _enter(search, scratch, frontier, i, q):
 
 @inlined
 def _goes_before(lm, scratch, frontier, q, other):
-    """Whether a later candidate wins: by cost, then by the order of the sources."""
+    """Tell whether a later candidate wins: by cost, then by order of the sources."""
     a, b = scratch.candidates[q], scratch.candidates[other]
     if a.cost != b.cost:
         return a.cost < b.cost
@@ -195,7 +195,7 @@ def settle(search, scratch, utterance, num_entries):
 
 @inlined
 def _less(lm, a, b):
-    """Whether entry `a` stands before `b` where their costs are equal."""
+    """Tell whether entry `a` stands before `b` where their costs are equal."""
     if a.state != b.state:
         return state_order(lm, a.state) < state_order(lm, b.state)
     if a.node != b.node:
@@ -278,7 +278,7 @@ def _place_of(scratch, stamp, entry):
 
 @inlined
 def _token_end(scratch, utterance, c):
-    """One behind the last frame of the token before a candidate, where that is over."""
+    """Frame behind the token before a candidate, where that is over."""
     if c.from_nonblank:
         return int64(utterance.counts[k.FRAMES])
     return int64(scratch.sources[c.source].token_end)

@@ -17,7 +17,7 @@ from wfstdec.search.costs import NO_CUTOFF
 
 @inlined
 def running_bound(params, least):
-    """What costs more than this is dropped."""
+    """Bound of a frame so far: what costs more is dropped."""
     return min(float32(least + params.beam), NO_CUTOFF)
 
 
@@ -33,7 +33,7 @@ def loosened(bound, credit):
 
 @inlined
 def exceeds(params, cost, credit, least):
-    """Whether a cost is over the running bound, even with a credit deducted."""
+    """Tell whether a cost is over the running bound, even with a credit deducted."""
     return cost > loosened(running_bound(params, least), credit)
 
 
@@ -60,7 +60,7 @@ def least_cost(entry):
 
 @inlined
 def is_over(search, scratch, source, token, least):
-    """Whether a token that begins is over the bound, wherever it leads."""
+    """Tell whether a token that begins is over the bound, wherever it leads."""
     params = search.params
     cost = float32(least_cost(source.entry) + scratch.costs[token])
     most = max(source.most_inside, source.most_at_end)

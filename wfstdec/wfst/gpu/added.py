@@ -112,7 +112,7 @@ class BatchOverlays:
 
     @property
     def any(self) -> bool:
-        """Whether any utterance adds words."""
+        """Tell whether any utterance adds words."""
         return any(one is not None for one in self.overlays)
 
     def rule(self, i: int) -> Rule:

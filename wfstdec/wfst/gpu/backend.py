@@ -139,7 +139,7 @@ class DeviceBackend:
     def memory_plan(
         self, num_utterances: int, num_frames: int | None = None
     ) -> dict[str, int]:
-        """What a batch takes on the device, in bytes; see `WfstDecoder.memory_plan`."""
+        """Plan the memory of a batch, bytes; see `WfstDecoder.memory_plan`."""
         blocks = min(num_utterances, self.device.num_blocks)
         entries = self.device_graph.scratch.entries
         frame = len(self.graph.tokens) * _LOGPROB_BYTES
@@ -179,7 +179,7 @@ def _each_read(found: dict[int, Any], read: Read) -> dict[int, Any]:
 
 
 def _failed(error: Exception, missing: set[int]) -> str:
-    """What a device's failure left undone."""
+    """Make the error that says what a device's failure left undone."""
     named = ", ".join(map(str, sorted(missing)[:_MOST_NAMED]))
     more = ", ..." if len(missing) > _MOST_NAMED else ""
     return (

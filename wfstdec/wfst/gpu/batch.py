@@ -151,7 +151,7 @@ class DeviceBatch:
 
     @property
     def takes_times(self) -> bool:
-        """Whether launches take the times of phases."""
+        """Tell whether launches take the times of phases."""
         return self._variant.times
 
     @takes_times.setter
@@ -214,7 +214,7 @@ class DeviceBatch:
         self._run(self._unfinished())
 
     def _said(self, which: np.ndarray, capacity: np.ndarray) -> list[PathTokens]:
-        """What some utterances say; nothing where `capacity` is too small."""
+        """Read what some utterances say; nothing where `capacity` is too small."""
         if len(which) == 0:
             return []
         steps, first = self._find_paths(which, capacity)
