@@ -74,9 +74,10 @@ def _files(folder: str) -> dict[str, Path]:
     return paths
 
 
-def _graph() -> Any:
+def _graph(**options: Any) -> Any:
     with tempfile.TemporaryDirectory() as folder:
-        return wfstdec.build_graph(**_files(folder), separator="<wb>")  # type: ignore[arg-type]
+        files: Any = _files(folder)
+        return wfstdec.build_graph(**files, separator="<wb>", **options)
 
 
 def _wfst() -> Any:
@@ -121,7 +122,7 @@ def _wfst_lattices() -> None:
     assert _wfst().decode([_logprobs()], confidence=True)[0].words
     decoder = _wfst().with_options(nbest=3)
     assert decoder.decode_nbest([_logprobs()])[0][0].words
-    on_packed_graph = _wfst().with_options(min_active=1)  # as other topologies are
+    on_packed_graph = wfstdec.WfstDecoder(_graph(topology="compact"))
     assert on_packed_graph.decode([_logprobs()])[0].words
 
 

@@ -9,6 +9,7 @@ from table_attention import TableAttention
 
 from wfstdec.attention.decoder import AttentionDecoder
 from wfstdec.attention.options import AttentionOptions
+from wfstdec.attention.torch_model import AttentionNet, AttentionSizes, TorchAttention
 
 SECOND = 2 + math.log(2)
 
@@ -100,6 +101,58 @@ def test_norms_count_a_text_by_its_own_length():
     ranks = {text: total / (len(text) + 1) for text, total in found.items()}
     assert list(found) == sorted(ranks, key=ranks.get, reverse=True)
     assert found[""] == pytest.approx(math.log(0.1))
+
+
+@pytest.mark.parametrize("width", [1, 2, 5])
+def test_the_best_text_has_its_score(width):
+    """NeMo tells none of the 1-best."""
+    model = table({"": {"a": 0.6, "b": 0.4}, "a": {"b": 0.3, "": 0.7}, "b": {"": 1.0}})
+    options = AttentionOptions(beam_size=width, length_norm="mean")
+    (hyp,) = AttentionDecoder(model, options=options).decode([model.frames(0, 9)])
+    assert hyp.token_ids == (0,)
+    assert hyp.total_cost == pytest.approx(-math.log(0.6 * 0.7), abs=1e-6)
+
+
+def test_a_model_in_training_mode_is_decoded_without_dropout_and_stays_so():
+    """NeMo's generator leaves models in training mode, whatever they were in."""
+    torch.manual_seed(0)
+    net = AttentionNet(AttentionSizes(4, 16, 5, heads=2, layers=1), dropout=0.5)
+    model = TorchAttention(net.train(), [*"abc", "</s>"], 3)
+    decoder = AttentionDecoder(model, options=AttentionOptions(token_insertion=-2.0))
+    frames = [torch.randn(6, 5)]
+    found = decoder.texts(frames)
+    assert decoder.texts(frames) == found and found[0][0].token_ids
+    assert not any(part.training for part in net.modules())
+
+
+@pytest.mark.parametrize("rule", ["closed", "none"])
+def test_an_end_gains_nothing_where_phrases_may_begin(rule):
+    """In NeMo `eos` gains c0 wherever the root has phrases: everywhere."""
+    model = table({"": {"a": 0.5, "": 0.5}, "a": {"": 1.0}})
+    found = texts(model, {"ab": 4.0, "b": 3.0}, beam_size=8, end_rule=rule)
+    assert found[""] == pytest.approx(math.log(0.5), abs=1e-6)
+    paper = texts(model, {"ab": 4.0, "b": 3.0}, beam_size=8, end_rule="compensated")
+    assert paper[""] == pytest.approx(math.log(0.5) + 4.0, abs=1e-4)
+
+
+@pytest.mark.parametrize("width", [1, 2, 3, 8])
+def test_beams_take_boosts_as_greedy_search_does(width):
+    """vLLM's beam search ignores processors (vllm#21546)."""
+    model = table({"": {"a": 0.8, "b": 0.2}, "b": {"": 0.9, "a": 0.1}})
+    assert next(iter(texts(model, beam_size=width))) == "a"
+    assert next(iter(texts(model, {"b": 3.0}, beam_size=width))) == "b"
+
+
+@pytest.mark.parametrize("width", [1, 4])
+def test_a_prefix_earns_credit_so_that_a_phrase_is_reached(width):
+    """`sequence_bias` favours the last token alone (transformers#28805)."""
+    row = {"a": 0.6, "b": 0.4}
+    model = table({"": row, "b": row, "bb": {"b": 0.3, "a": 0.7}})
+    assert next(iter(texts(model, beam_size=width))) == "a"
+    found = texts(model, {"bbb": 1.0}, beam_size=width)
+    assert next(iter(found)) == "bbb"
+    credit = 1 + SECOND + 2 + math.log(3)
+    assert found["bbb"] == pytest.approx(credit + math.log(0.4 * 0.4 * 0.3), abs=1e-3)
 
 
 @pytest.mark.parametrize("rule", ["closed", "compensated", "none"])

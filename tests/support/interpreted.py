@@ -8,7 +8,6 @@ attributes.
 """
 
 # ruff: noqa: E402 (what is imported late is changed or chosen before)
-import dataclasses
 import functools
 import io
 import logging
@@ -211,7 +210,7 @@ def check_added(rng):
 def check_rows(rng):
     """A search on rows without the JIT, in arrays that are too small at first."""
     graph = random_product(rng)
-    options = dataclasses.replace(random_options(rng), min_active=0)
+    options = random_options(rng)
     batch = [random_logprobs(rng, t, len(graph.tokens)) for t in (0, 2, 5)]
     boosts = random_words(rng, graph, options)
     backend = CpuBackend(graph, first_capacity=1)
@@ -219,6 +218,12 @@ def check_rows(rng):
     found = backend.decode_group(batch, options, boosts, Pace())
     expected = decoded(ReferenceBackend(graph), options, batch, [boosts] * 3)
     assert list(map(bits, found)) == expected
+    under_way = [backend.start(options, boosts) for _ in batch]
+    for half in range(2):
+        for search, x in zip(under_way, batch, strict=True):
+            search.advance(x[:2] if half == 0 else x[2:])
+            search.look()
+    assert [bits(search.finish()) for search in under_way] == expected
 
 
 def few(graph):

@@ -1,7 +1,5 @@
 """The search on rows of LG finds what the specification finds on the packed graph."""
 
-import dataclasses
-
 import numpy as np
 import pytest
 from random_graphs import (
@@ -11,14 +9,15 @@ from random_graphs import (
     random_words,
 )
 from text_graphs import text_graph
-from wfst_searches import NO_BOOSTS, bits, search
+from wfst_searches import NO_BOOSTS, bits, random_splits, search
 
 from wfstdec.search.interrupts import Pace
-from wfstdec.wfst.cpu import row_groups
+from wfstdec.wfst.cpu import row_arrays, row_chunks, row_memory
 from wfstdec.wfst.cpu.backend import CpuBackend
 from wfstdec.wfst.cpu.row_entries import drop_nodes
 from wfstdec.wfst.cpu.row_groups import goes_on_rows
 from wfstdec.wfst.cpu.rows import EPSILONS, RECORDS, WORD, take_apart
+from wfstdec.wfst.cpu.search import CpuSearch
 from wfstdec.wfst.options import WfstOptions, search_params
 from wfstdec.wfst.reference_backend import ReferenceBackend
 
@@ -35,7 +34,7 @@ def test_rows_are_the_specification(seed):
     for i in range(40):
         rng = np.random.default_rng([seed, i])
         graph = random_product(rng)
-        options = dataclasses.replace(random_options(rng), min_active=0)
+        options = random_options(rng)
         lengths = rng.integers(0, 12, 3)
         batch = [random_logprobs(rng, n, len(graph.tokens)) for n in lengths]
         batch = few_kinds(rng, batch) if rng.random() < 0.5 else batch
@@ -51,6 +50,62 @@ def test_rows_are_the_specification(seed):
                 found = backend.decode_group(batch, options, boosts, Pace())
                 assert list(map(bits, found)) == expected, (seed, i)
     assert boosted > 8
+
+
+def look_bits(look):
+    """All of a `PathSoFar`, with times as they are settled and costs of the best."""
+    settled = look.settled
+    counts = settled.num_tokens, settled.num_words
+    said = [*settled.whole_since(0, 0)[:6], *look.said_since(0, 0)]
+    said += look.said_since(*counts)[:6]
+    values = [*counts, look.num_frames, look.final_cost, *said]
+    return [np.asarray(x, np.float64).tobytes() for x in values]
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_chunks_are_the_specification(seed):
+    """Two sessions by turns in the same scratch, looked at now and then."""
+    looks = 0
+    for i in range(40):
+        rng = np.random.default_rng([seed, i, 1])
+        graph, options = random_product(rng), random_options(rng)
+        boosts = random_words(rng, graph, options)
+        if not goes_on_rows(search_params(options, True), boosts):
+            continue
+        backends = ReferenceBackend(graph), CpuBackend(graph, int(rng.choice([1, 64])))
+        batch = [random_logprobs(rng, n, len(graph.tokens)) for n in (9, 14)]
+        batch = few_kinds(rng, batch) if rng.random() < 0.5 else batch
+        both = [[b.start(options, boosts) for _ in batch] for b in backends]
+        assert isinstance(both[1][0], row_chunks.ChunkedRowSearch)
+        for parts in zip(*[random_splits(rng, x, 5) for x in batch], strict=True):
+            looked = rng.random(2) < 0.5
+            for expected, found, part, look in zip(*both, parts, looked, strict=True):
+                expected.advance(part)
+                found.advance(part)
+                if look:
+                    assert look_bits(found.look()) == look_bits(expected.look())
+                    looks += 1
+        packed = CpuSearch(backends[1].memory, *backends[1].inputs_of(options, boosts))
+        packed.advance(batch[0])
+        for name, count in both[1][0].counts.items():
+            assert packed.counts[name] == count
+        for expected, found in zip(*both, strict=True):
+            assert bits(found.finish()) == bits(expected.finish()), (seed, i)
+    assert looks > 40
+
+
+def test_a_long_session_keeps_few_nodes_and_frames():
+    """The trace is folded although nobody looks, before the log-probs are many."""
+    rng = np.random.default_rng(9)
+    graph, options = random_product(rng, 6), WfstOptions(beam=8.0)
+    x = np.log(rng.dirichlet([0.3] * 6, 3000)).astype(np.float32)
+    search_in_chunks = CpuBackend(graph, first_capacity=64).start(options, NO_BOOSTS)
+    for part in np.split(x, [5, 700, 701]):
+        search_in_chunks.advance(part)
+    assert len(search_in_chunks._kept) == row_chunks.KEPT
+    assert len(search_in_chunks._state.nodes) < 3000
+    expected = search(ReferenceBackend(graph), options, x)
+    assert bits(search_in_chunks.finish()) == bits(expected)
 
 
 PRODUCT = """
@@ -115,7 +170,7 @@ def test_a_graph_that_is_no_product_is_searched_as_it_is(line, instead):
 def test_an_utterance_of_many_nodes_drops_those_that_nobody_comes_from(monkeypatch):
     dropped = []
     monkeypatch.setattr(
-        row_groups,
+        row_memory,
         "drop_nodes",
         lambda state: dropped.append(drop_nodes(state)),
     )
@@ -126,3 +181,17 @@ def test_an_utterance_of_many_nodes_drops_those_that_nobody_comes_from(monkeypat
     (found,) = backend.decode_group([x], options, NO_BOOSTS, Pace())
     assert len(dropped) > 3 and backend.on_rows is not None
     assert bits(found) == bits(search(ReferenceBackend(graph), options, x))
+
+
+def test_a_state_that_grew_gets_scratch_that_is_as_large():
+    """Threads give both back one by one: they may meet others than they left with."""
+    rng = np.random.default_rng(8)
+    graph = random_product(rng, 6)
+    x = np.log(rng.dirichlet([1] * 6, 20)).astype(np.float32)
+    backend, options = CpuBackend(graph, first_capacity=1), WfstOptions(beam=20.0)
+    memory = backend.on_rows._memory
+    memory.states.give(row_arrays.new_state(4096, 64))
+    memory.scratches.give(memory.scratches._make(1))
+    (found,) = backend.decode_group([x], options, NO_BOOSTS, Pace())
+    assert bits(found) == bits(search(ReferenceBackend(graph), options, x))
+    assert len(memory.scratches.take(0).waiting) >= 4096

@@ -4,7 +4,8 @@
         --output run.json
 
     searches   greedy and beams x language model x CTC weight; beside them the CTC head,
-               the transducer demo and CTC-WFST on the same utterances
+               the transducer demo and CTC-WFST on the same utterances, and NeMo's beam
+               search on the same net, where it is installed
     phrases    "TurboBias" (arXiv 2508.07014) in small: CTC, RNN-T, attention x greedy
                and beam x lists and their weight; attention by its rule for the end
     rescoring  n-best lists of CTC-WFST and of the transducer in the order of the
@@ -22,6 +23,7 @@ references of a part have once, and so many words of a text that nobody says.
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import itertools
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -31,7 +33,6 @@ from typing import Any
 import numpy as np
 import sentencepiece
 import torch
-from wfstdec.attention.joint_net import load_attention
 
 import wfstdec
 from tools.bench.command import Run, bare_parser, exit_with, parse
@@ -39,7 +40,11 @@ from tools.bench.data import DATA
 from tools.bench.phrase_lists import phrase_figures, rare_words, unsaid_words
 from tools.bench.report import Row, figure, format_table, text_figure, word_errors
 from tools.bench.transducer_tables import SPEAKERS
+from tools.data.transducer_greedy import words_of
+from tools.peers.nemo_attention import NemoAttention
 from wfstdec import AttentionOptions, TransducerOptions
+from wfstdec.attention.joint_net import load_attention
+from wfstdec.attention.rescoring import reweighed
 from wfstdec.boost.phrases import PhraseOptions
 from wfstdec.compare.speech import Speech, evenly_spaced, read_speech
 from wfstdec.lm.ngram import NgramLM
@@ -55,6 +60,7 @@ PROFILES: dict[str, Row] = {
     },
 }
 DEMO, CTC = Path("graphs/attention_demo"), Path("graphs/librispeech_demo")
+BATCH = 24
 LM_SCALE = 0.8
 """Of CTC-WFST's language model over words."""
 COLUMNS = {
@@ -68,6 +74,7 @@ COLUMNS = {
     "end": lambda row: row.get("end_rule", "-"),
     "weight": figure("weight", "g"),
     "unsaid": figure("unsaid", "d"),
+    "batch": figure("batch_size", "d"),
     "n": figure("nbest", "d"),
     "WER %": figure("wer", ".2f"),
     "best %": figure("oracle_wer", ".2f"),
@@ -203,26 +210,55 @@ class Tables:
         self.lms = {"-": None} if lm is None else {"-": None, "pieces": lm}
         self._lists: dict[Any, Any] = {}
 
-    def attended(self, part: str, lm: str, boosts: Any = None, **options: Any) -> Row:
+    def attended(
+        self,
+        part: str,
+        lm: str,
+        boosts: Any = None,
+        batch_size: int = BATCH,
+        **options: Any,
+    ) -> Row:
         """Decode a part with the attention head."""
         own, scale = self.parts[part], self.args.lm_scale
-        decoder = self.attention_decoder(
-            lm, AttentionOptions(lm_scale=scale, **options)
+        decoder = wfstdec.AttentionDecoder(
+            self.attention,
+            lm=self.lms[lm],
+            options=AttentionOptions(lm_scale=scale, **options),
+            input="features",
+            frame_shift_s=self.frame_shift_s * self.attention.stride,
+            batch_size=batch_size,
         )
         given = boosts and boosts(decoder)
         found = self.clock.measure(lambda: decoder.decode(own.features, boosts=given))
         row = {"model": "attention", "search": "beam", "lm": lm}
+        row["batch_size"] = batch_size
         return self._row(row | options, part, *found)
 
-    def attention_decoder(self, lm: str, options: AttentionOptions) -> Any:
-        """A decoder of features."""
-        return wfstdec.AttentionDecoder(
-            self.attention,
-            lm=self.lms[lm],
-            options=options,
-            input="features",
-            frame_shift_s=self.frame_shift_s * self.attention.stride,
-        )
+    def by_nemo(self, part: str, beam_size: int, batch_size: int) -> Row:
+        """Decode a part with NeMo's beam search on the same net, no LM."""
+        own = self.parts[part]
+        peer = NemoAttention(self.attention, beam_size)
+
+        def decode() -> list[str]:
+            found: dict[int, tuple[int, ...]] = {}
+            order = sorted(range(len(own.ids)), key=lambda i: len(own.features[i]))
+            for first in range(0, len(order), batch_size):
+                rows = order[first : first + batch_size]
+                chosen = [own.features[i].float() for i in rows]
+                lengths = torch.tensor([len(one) for one in chosen])
+                padded = torch.nn.utils.rnn.pad_sequence(chosen, batch_first=True)
+                texts = peer.decode(*self.attention.encode(padded, lengths))
+                found |= zip(rows, texts, strict=True)
+            names = self.attention.tokens
+            return [
+                words_of([names[token] for token in found[i]])
+                for i in range(len(order))
+            ]
+
+        texts, seconds = self.clock.measure(decode)
+        row = {"model": "attention", "search": "NeMo", "beam_size": beam_size}
+        row |= {"part": part, "batch_size": batch_size}
+        return row | own.figures([" ".join(words) for words in texts]) | seconds
 
     def by_ctc(
         self, part: str, lm: str, search: str, boosts: Any = None, **options: Any
@@ -318,6 +354,7 @@ def searches(tables: Tables) -> Iterator[Row]:
     """Every family on all utterances, model and search apart."""
     args = tables.args
     part = tables.parts["all"]
+    nemo_is_there = importlib.util.find_spec("nemo") is not None
     decoder = tables.wfst(lm_scale=LM_SCALE)
     begin = time.process_time()
     hyps = decoder.decode(part.logprobs)
@@ -331,6 +368,11 @@ def searches(tables: Tables) -> Iterator[Row]:
         yield tables.transduced("all", lm, strategy="alsd", beam_size=6)
         for beam, ctc in itertools.product(args.beams, args.ctc_weights):
             yield tables.attended("all", lm, beam_size=beam, ctc_weight=ctc)
+        if lm == "-":
+            for beam, size in itertools.product(args.beams, (1, BATCH)):
+                yield tables.attended("all", lm, beam_size=beam, batch_size=size)
+                if nemo_is_there:
+                    yield tables.by_nemo("all", beam, size)
         longest = {"beam_size": max(args.beams), "length_norm": "mean"}
         yield tables.attended("all", lm, **longest)
 
@@ -400,9 +442,15 @@ def _passes(
 ) -> Iterator[Row]:
     """Rows of a size, by weight; the texts are scored once."""
     own, cut = tables.parts[part], [hyps[:size] for hyps in lists]
+    ctc = max(tables.args.ctc_weights)
     again, seconds = tables.clock.measure(
         lambda: wfstdec.rescore(
-            tables.attention, frames, cut, weight=1.0, spell=tables.spell
+            tables.attention,
+            frames,
+            cut,
+            weight=1.0,
+            spell=tables.spell,
+            ctc_weight=ctc,
         )
     )
     best = [
@@ -416,21 +464,15 @@ def _passes(
         for one, hyps in zip(own.ids, cut, strict=True)
     ]
     oracle = own.figures(best)["wer"]
-    for share in (0.0, *tables.args.shares) if size > 1 else (0.0,):
-        texts = [_best(found, share) for found in again]
+    settings = [(0.0, 0.0)]
+    if size > 1:
+        settings += itertools.product(tables.args.shares, tables.args.ctc_weights)
+    for weight, ctc_weight in settings:
+        found = reweighed(again, weight=weight, ctc_weight=ctc_weight)
+        texts = [one[0].hypothesis.text if one else "" for one in found]
         row = {"model": name, "search": "rescored", "part": part, "nbest": size}
-        row |= {"weight": share, "oracle_wer": oracle, "first_s": first_s, **seconds}
-        yield row | own.figures(texts)
-
-
-def _best(found: Sequence[Any], share: float) -> str:
-    """The text with the lowest cost of both passes."""
-
-    def total(one: Any) -> float:
-        attention = one.attention_cost if share else 0.0
-        return one.hypothesis.total_cost + share * attention
-
-    return min(found, key=total).hypothesis.text if found else ""
+        row |= {"weight": weight, "ctc_weight": ctc_weight, "oracle_wer": oracle}
+        yield row | {"first_s": first_s, **seconds} | own.figures(texts)
 
 
 TABLES = {"searches": searches, "phrases": phrases, "rescoring": rescoring}

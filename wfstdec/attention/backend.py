@@ -19,6 +19,7 @@ from wfstdec.attention.fusion import Fusion
 from wfstdec.attention.model import AttentionModel
 from wfstdec.attention.options import AttentionOptions
 from wfstdec.attention.search import FoundText, Searcher
+from wfstdec.attention.times import token_spans
 from wfstdec.autoregressive.backend import ModelBackend, phrases_of
 from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.errors import InputError, OptionError, ShapeError
@@ -31,10 +32,11 @@ from wfstdec.text.symbols import TokenTable
 
 
 class AttentionPath(NamedTuple):
-    """A text as readers of paths have it; its tokens have no times.
+    """A text as readers of paths have it.
 
     Attributes:
-        said: The tokens that say something, each over all frames.
+        said: The tokens that say something, with the times of CTC, or without it each
+            over all frames.
         text: What the search found.
         boost: Nats credited, those of the end included.
         end_credit: The latter.
@@ -198,7 +200,8 @@ class AttentionBackend(ModelBackend):
         for group in self._groups(utterances, given):
             some = [utterances[i].frames for i in group]
             fusion = self._fusion(options, [lists[i] for i in group])
-            ctc = self._ctc(options, [utterances[i] for i in group])
+            logprobs = [self._logprobs_of(utterances[i], i) for i in group]
+            ctc = self._ctc(options, logprobs)
             searcher = Searcher(self.model, options, fusion, ctc=ctc, dense=self.dense)
             sizes = [len(one) for one in some]
             limits = [self._limit(options, size) for size in sizes]
@@ -213,8 +216,10 @@ class AttentionBackend(ModelBackend):
                 if isinstance(error.utterance, int):
                     error.utterance = group[error.utterance]
                 raise
-            for i, size, one in zip(group, sizes, texts, strict=True):
-                paths = [self._path(text, lists[i], options, size) for text in one]
+            for i, rows, size, one in zip(group, logprobs, sizes, texts, strict=True):
+                paths = [
+                    self._path(text, lists[i], options, size, rows) for text in one
+                ]
                 found[i] = AttentionResult(tuple(paths))
         return [found[i] for i in range(len(utterances))]
 
@@ -244,25 +249,26 @@ class AttentionBackend(ModelBackend):
             raise ShapeError(f"{len(prompts)} prompts, expected {num}, one each")
         return [tuple(int(token) for token in one) for one in prompts]
 
+    def _logprobs_of(self, one: Utterance, i: int) -> np.ndarray | None:
+        """CTC log-probs, given or by the model's own head; None without either."""
+        own = getattr(self.model, "ctc", None)
+        if one.ctc is not None or own is None:
+            return one.ctc
+        logprobs = own(one.frames).float().cpu().numpy()
+        return self._checked_ctc(logprobs, len(one), i)
+
     def _ctc(
-        self, options: AttentionOptions, utterances: Sequence[Utterance]
+        self, options: AttentionOptions, logprobs: Sequence[np.ndarray | None]
     ) -> CtcPrefixes | None:
-        """CTC of a batch, by what was given or by the model's own head."""
+        """CTC of a batch, where it counts."""
         if not options.ctc_weight:
             return None
-        own = getattr(self.model, "ctc", None)
-        rows = []
-        for i, one in enumerate(utterances):
-            given = one.ctc
-            if given is None and own is not None:
-                logprobs = own(one.frames).float().cpu().numpy()
-                given = self._checked_ctc(logprobs, len(one), i)
-            if given is None:
-                raise OptionError(
-                    f"ctc_weight={options.ctc_weight!r} without CTC log-probs, "
-                    "expected ctc=, or a model with a method `ctc`"
-                )
-            rows.append(given)
+        rows = [one for one in logprobs if one is not None]
+        if len(rows) < len(logprobs):
+            raise OptionError(
+                f"ctc_weight={options.ctc_weight!r} without CTC log-probs, expected "
+                "ctc=, or a model with a method `ctc`"
+            )
         width = width_of(options.pre_beam, options.beam_size)
         return CtcPrefixes(rows, self._units, weight=options.ctc_weight, width=width)
 
@@ -299,9 +305,14 @@ class AttentionBackend(ModelBackend):
         return AttentionPath(TokenRows(np.zeros((0, 4), np.int32)), text, 0.0, 0.0, 0)
 
     def _path(
-        self, text: FoundText, phrases: Any, options: AttentionOptions, num_frames: int
+        self,
+        text: FoundText,
+        phrases: Any,
+        options: AttentionOptions,
+        num_frames: int,
+        ctc: np.ndarray | None,
     ) -> AttentionPath:
-        """A text with what it was credited."""
+        """A text with what it was credited, and its times by CTC."""
         silent = set(self._silent.tolist())
         said = [token for token in text.tokens if token not in silent]
         kept = text.tokens[: None if text.closed_at < 0 else text.closed_at]
@@ -312,6 +323,10 @@ class AttentionBackend(ModelBackend):
                 credit = _end_credit(phrases, said, options.final_eos_score)
         rows = np.full((len(said), 4), NO_PRON, np.int32)
         rows[:, 0], rows[:, 1], rows[:, 2] = said, 0, num_frames
+        if ctc is not None:
+            spans = token_spans(ctc, self._units.column[said], self._units.blank)
+            if spans is not None:
+                rows[:, 1:3] = spans
         path = TokenRows(rows)
         return AttentionPath(path, text, boost + credit, credit, num_frames)
 

@@ -79,8 +79,9 @@ class AttentionDecoder(ModelDecoder[AttentionResult]):
     does not (a library may round products of other sizes otherwise).
 
     Language models and phrases are over the model's tokens, with a blank behind them
-    that it does not have (`decoder.tokens`). Words have no times: all begin with the
-    utterance and end with it.
+    that it does not have (`decoder.tokens`). Words have the times of the best alignment
+    of CTC over the same tokens, where its log-probs are given or the model has a method
+    `ctc`; else none: all begin with the utterance and end with it.
 
     Args:
         model: An `AttentionModel`; for `input="features"` an `EncoderModel` too.

@@ -180,7 +180,8 @@ class TorchAttention:
         neutral: Sequence[int] = (),
         tokens_per_frame: float = 1.0,
     ) -> None:
-        self.net, self.tokens, self.eos = net.eval(), tuple(tokens), eos
+        self.net, self.eos = net.eval(), eos
+        self.tokens: Sequence[str] = tuple(tokens)
         self.prompt = (eos,) if prompt is None else tuple(prompt)
         self.neutral = frozenset(neutral)
         self._tokens_per_frame = tokens_per_frame

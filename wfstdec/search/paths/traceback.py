@@ -97,14 +97,24 @@ class History:
             trace: [N], nodes with `previous`, `arc`, `acoustic`; written anew.
             count: Nodes of the trace.
         """
-        self._tips, events = kernels.fold(
+        folded = kernels.fold(
             self._rule, frontier, trace, count, self._tips, self._events
         )
-        settled, self._events, end = kernels.settle(self._tips, events)
+        self.go_on_from(*folded)
+        return len(frontier)
+
+    def go_on_from(self, tips: np.ndarray, events: np.ndarray) -> None:
+        """Take the tips of a trace that a search has folded itself.
+
+        Args:
+            tips: TIP [F], of the roots that the trace has from now on.
+            events: EVENT, those so far and those that followed.
+        """
+        self._tips = tips
+        settled, self._events, end = kernels.settle(tips, events)
         if len(settled):
             self._settled.add(settled)
         self._settled.set_end(end)
-        return len(frontier)
 
     def read(
         self,

@@ -52,13 +52,13 @@ class Rule(NamedTuple):
 
 
 @jit
-def _events(count):
+def new_events(count):
     """EVENT [count], to be filled."""
     return np.empty(count, EVENT)
 
 
 @jit
-def _tips(count):
+def new_tips(count):
     """TIP [count], to be filled."""
     return np.empty(count, TIP)
 
@@ -72,7 +72,7 @@ def _arc_at(rule, arc):
 
 
 @inlined
-def _pass(rule, arc, label, tokens, frame, end):
+def pass_arc(rule, arc, label, tokens, frame, end):
     """Pass through an arc.
 
     Returns:
@@ -99,7 +99,7 @@ def _pass(rule, arc, label, tokens, frame, end):
 
 
 @inlined
-def _write(event, previous, begins, word, frame, end):
+def write_event(event, previous, begins, word, frame, end):
     """Fill in an event."""
     event.previous, event.ilabel, event.olabel = previous, begins, word
     event.frame, event.end = frame, end
@@ -115,9 +115,9 @@ def fold(rule, frontier, trace, count, tips, events):
     none = uint32(NONE)
     number = np.full(count, -1, np.int32)  # where `states` has a node
     waiting = np.empty(count, np.int32)
-    states, num_states = _tips(1024), 0
+    states, num_states = new_tips(1024), 0
     num_events = len(events)
-    room = _events(num_events + 256)
+    room = new_events(num_events + 256)
     copy_rows(events, room)
     for i in range(len(frontier)):
         at, depth = np.int64(frontier[i].node), 0
@@ -126,7 +126,7 @@ def fold(rule, frontier, trace, count, tips, events):
             depth += 1
             at = np.int64(trace[at].previous)
         if num_states + depth + 1 > len(states):
-            states = _longer(states, num_states + depth + 1)
+            states = longer(states, num_states + depth + 1)
         if number[at] < 0:
             states[num_states] = tips[np.int64(trace[at].acoustic)]
             number[at] = num_states
@@ -139,20 +139,22 @@ def fold(rule, frontier, trace, count, tips, events):
             one, arc = states[num_states], _arc_at(rule, np.int64(trace[at].arc))
             tokens, frame = np.int64(one.tokens), np.int64(one.frame)
             old_end = np.int64(one.end)
-            begins, word, one.label, one.tokens, one.frame, one.end = _pass(
+            begins, word, one.label, one.tokens, one.frame, one.end = pass_arc(
                 rule, arc, uint32(one.label), tokens, frame, old_end
             )
             one.graph += np.float64(arc.cost)
             one.acoustic += np.float64(trace[at].acoustic)
             if begins != uint32(0) or word != uint32(0):
                 if num_events == len(room):
-                    room = _longer(room, num_events + 1)
-                _write(room[num_events], one.event, begins, word, one.frame, old_end)
+                    room = longer(room, num_events + 1)
+                write_event(
+                    room[num_events], one.event, begins, word, one.frame, old_end
+                )
                 one.event = num_events
                 num_events += 1
             number[at] = before = num_states
             num_states += 1
-    folded = _tips(len(frontier))
+    folded = new_tips(len(frontier))
     for i in range(len(frontier)):
         folded[i] = states[np.int64(number[np.int64(frontier[i].node)])]
     for i in range(len(frontier)):
@@ -163,7 +165,7 @@ def fold(rule, frontier, trace, count, tips, events):
 
 
 @jit
-def _longer(rows, needed):
+def longer(rows, needed):
     """Twice as many rows, or as many as are needed."""
     longer = np.empty(max(2 * len(rows), needed), rows.dtype)
     copy_rows(rows, longer)
@@ -200,7 +202,7 @@ def settle(tips, events):
         elif through[e] > 0:
             number[e] = kept
             kept += 1
-    settled, others = _events(num_settled), _events(kept)
+    settled, others = new_events(num_settled), new_events(kept)
     num_settled = 0
     for e in range(len(events)):
         if through[e] == len(tips):
@@ -229,7 +231,7 @@ def read(rule, events, tips, root, arcs, acoustic):
     while e >= 0:
         length += 1
         e = np.int64(events[e].previous)
-    chain = _events(length + len(arcs))
+    chain = new_events(length + len(arcs))
     e = np.int64(tip.event)
     for i in range(length):
         chain[length - 1 - i] = events[e]
@@ -241,11 +243,11 @@ def read(rule, events, tips, root, arcs, acoustic):
         arc, old_end = _arc_at(rule, arcs[i]), last_end
         graph += np.float64(arc.cost)
         acoustic_sum += np.float64(acoustic[i])
-        begins, word, label, tokens, frame, last_end = _pass(
+        begins, word, label, tokens, frame, last_end = pass_arc(
             rule, arc, label, tokens, frame, last_end
         )
         if begins != uint32(0) or word != uint32(0):
-            _write(chain[count], -1, begins, word, frame, old_end)
+            write_event(chain[count], -1, begins, word, frame, old_end)
             count += 1
     said, before = _as_arrays(chain, count, last_end)
     return said, before, (graph, acoustic_sum)

@@ -35,6 +35,7 @@ from wfstdec.wfst.cpu.emitting import MAX_LABELS
 from wfstdec.wfst.cpu.groups import GroupSearch
 from wfstdec.wfst.cpu.memory import SearchMemory
 from wfstdec.wfst.cpu.oov import AddedArrays, added_arrays, with_scratch
+from wfstdec.wfst.cpu.row_chunks import ChunkedRowSearch
 from wfstdec.wfst.cpu.row_groups import RowSearch, goes_on_rows
 from wfstdec.wfst.cpu.rows import take_apart
 from wfstdec.wfst.cpu.search import CpuSearch, RecordingSearch, SearchInputs
@@ -69,12 +70,20 @@ class CpuBackend(HostBackend):
 
     def prepare(self, options: WfstOptions, boosts: CompiledBoosts) -> None:
         """Lay out boosts; they are kept while they live."""
-        self.inputs_of(options, boosts)
+        on_rows = self._on_rows_with(options, boosts)
+        if on_rows is None:
+            self.inputs_of(options, boosts)
+        else:
+            on_rows.prepare(boosts)
 
     def start(
         self, options: WfstOptions, boosts: CompiledBoosts, *, record: bool = False
-    ) -> CpuSearch:
+    ) -> CpuSearch | ChunkedRowSearch:
         """Begin an utterance."""
+        on_rows = None if record else self._on_rows_with(options, boosts)
+        if on_rows is not None:
+            params = search_params(options, bool(boosts.words))
+            return on_rows.start(params, boosts)
         inputs = self.inputs_of(options, boosts)
         if record:
             return RecordingSearch(self.memory, *inputs, options)
@@ -110,9 +119,9 @@ class CpuBackend(HostBackend):
     ) -> list[BestPath]:
         """Decode whole utterances with the same boosts, at most `GROUP`."""
         if boosts.added is None:
-            params = search_params(options, bool(boosts.words))
-            on_rows = self.on_rows if goes_on_rows(params, boosts) else None
+            on_rows = self._on_rows_with(options, boosts)
             if on_rows is not None:
+                params = search_params(options, bool(boosts.words))
                 return on_rows.decode(utterances, params, boosts, pace)
             inputs = self.inputs_of(options, boosts)
             return GroupSearch(self.memory, *inputs).decode(utterances, pace)
@@ -142,6 +151,13 @@ class CpuBackend(HostBackend):
                     capacity = self._first_capacity
                     self._on_rows = RowSearch(rows, self.memory.rule, capacity)
             return self._on_rows
+
+    def _on_rows_with(
+        self, options: WfstOptions, boosts: CompiledBoosts
+    ) -> RowSearch | None:
+        """The search on rows, None where a search is none for it."""
+        params = search_params(options, bool(boosts.words))
+        return self.on_rows if goes_on_rows(params, boosts) else None
 
     def inputs_of(
         self, options: WfstOptions, boosts: CompiledBoosts

@@ -31,7 +31,7 @@ before; the first frame behind the token before; the entry that it leaves."""
 NODE = np.dtype([("before", "<u4"), ("arc", "<u4"), ("frame", "<u4"), ("ended", "<u4")])
 """A trace node: that of the token or epsilon arc before; an arc of `RowArrays`; frames
 passed with it; of a token, frames passed with the first that is not the token before.
-"""
+A root has no arc, and the number of its tip in the place of the node before."""
 EPSILON_ARC = 1 << 31
 """Set in the arc of a node that an epsilon arc made."""
 FROM_TOKEN = 1 << 31
@@ -41,14 +41,13 @@ NONE = 0xFFFFFFFF
 LEVELS = 16
 """Cost levels up to the beam, each with its own set of live tokens."""
 
-(ENTRIES, NODES, CHAINED, FRAMES, DIED, PHASE, PASSES, WAITING, AT, FRESH, ALIVE) = (
-    range(11)
-)
+(ENTRIES, NODES, CHAINED, FRAMES, DIED, PHASE) = range(6)
+(PASSES, WAITING, AT, FRESH, ALIVE, ACTIVE) = range(6, 12)
 """Positions in `RowState.counts`: entries; nodes; entries that are not the first of
 their row; frames done; the frame that nothing survived or -1; see below; frames done
 once epsilon arcs are followed, 0 at the beginning; the entries that wait for that; how
 many of them were passed, or the rank; the first node of the frame; entries that went on
-in place."""
+in place; the sum of states that frames went on from."""
 NEW, PASSING, RANKS, BETWEEN = range(4)
 """`PHASE`: nothing is there yet; epsilon arcs are followed, those of entries that wait,
 and those of higher ranks; a frame is done."""
@@ -75,7 +74,7 @@ class RowState(NamedTuple):
     ended: np.ndarray  # uint32 [F]: as of a node, of the token before the blank
     chain: np.ndarray  # uint32 [F]: the row's next entry
     nodes: np.ndarray  # NODE [N]
-    counts: np.ndarray  # int64 [11]
+    counts: np.ndarray  # int64 [12]
     costs: np.ndarray  # float32 [4]
     base: np.ndarray  # float64 [1]: what re-basing took off
 
@@ -89,6 +88,7 @@ class RowScratch(NamedTuple):
     heads: np.ndarray  # uint32 [ranks]
     winner: np.ndarray  # uint32 [F]: the candidate that made an entry in this frame
     repeats: np.ndarray  # float32 [F]: the cost after the token, said again
+    reached: np.ndarray  # float32 [F]: the least cost after the token; `min_active`
     listed: np.ndarray  # uint32 [F]: entries that may lead on
     live: np.ndarray  # uint64 [F]: the tokens by which they do
     candidates: np.ndarray  # CANDIDATE [C]
@@ -113,7 +113,7 @@ def new_state(entries: int, nodes: int) -> RowState:
     return RowState(
         **arrays,
         nodes=some.zeros(nodes, NODE),
-        counts=np.zeros(11, np.int64),
+        counts=np.zeros(12, np.int64),
         costs=np.zeros(4, f),
         base=np.zeros(1),
     )
@@ -130,6 +130,7 @@ def new_scratch(rows: RowArrays, entries: int, candidates: int) -> RowScratch:
         heads=np.zeros(int(rows.num_ranks), np.uint32),
         winner=some.zeros(entries, np.uint32),
         repeats=some.zeros(entries, np.float32),
+        reached=some.zeros(entries, np.float32),
         listed=some.zeros(entries, np.uint32),
         live=some.zeros(entries, np.uint64),
         candidates=some.zeros(candidates, CANDIDATE),
@@ -146,7 +147,9 @@ def new_scratch(rows: RowArrays, entries: int, candidates: int) -> RowScratch:
 
 
 OF_STATE_ENTRIES = RowState._fields[: RowState._fields.index("nodes")]
-OF_SCRATCH_ENTRIES = tuple("waiting links winner repeats listed live ends keys".split())
+OF_SCRATCH_ENTRIES = tuple(
+    "waiting links winner repeats reached listed live ends keys".split()
+)
 OF_CANDIDATES = "candidates", "at", "of", "by"
 """What has the length of entries, in a state and in scratch, and that of candidates."""
 

@@ -8,10 +8,10 @@ share are a chain, in the order in which they were made.
 from __future__ import annotations
 
 import numpy as np
-from numpy import float32, int64, uint32, uint64
+from numpy import float32, int64, uint16, uint32, uint64
 
 from wfstdec.jit import inlined, jit, part
-from wfstdec.jit.vectors import STEP
+from wfstdec.jit.vectors import STEP, load, select, splat, store
 from wfstdec.wfst.cpu import row_arrays as k
 from wfstdec.wfst.cpu.rows import RECORDS, SHARED
 
@@ -20,6 +20,7 @@ _FROM_TOKEN, _NONE = uint32(k.FROM_TOKEN), uint32(k.NONE)
 NO_ENTRY = uint64(k.NONE)
 """In the place of an entry's position: there is none."""
 _INF = float32(np.inf)
+_ALL = uint32(0xFFFF)
 _ZERO, _ONE = uint64(0), uint64(1)
 
 
@@ -92,6 +93,16 @@ def register(rows, scratch, state, n, record, after):
 
 
 @inlined
+def clear_behind(state, n):
+    """Make what stands in the last vector behind the last of `n` entries infinite."""
+    behind = n & ~(STEP - _ONE)
+    if behind < n:
+        rest = uint16((_ALL << uint32(n - behind)) & _ALL)
+        store(state.blank, behind, select(rest, splat(_INF), load(state.blank, behind)))
+        store(state.token, behind, select(rest, splat(_INF), load(state.token, behind)))
+
+
+@inlined
 def compact(rows, scratch, state, n):
     """Leave out entries that have died; how many are left."""
     kept = _ZERO
@@ -158,7 +169,8 @@ def drop_nodes(state):
             at = int64(node)
             while not comes[at]:
                 comes[at] = True
-                at = int64(nodes[at].before)
+                if nodes[at].arc != _NONE:
+                    at = int64(nodes[at].before)
     kept, fresh = 0, 0
     for at in range(count):
         if comes[at]:
@@ -166,8 +178,9 @@ def drop_nodes(state):
             kept += 1
             if at < counts[k.FRESH]:
                 fresh = kept
-    for at in range(1, kept):
-        nodes[at].before = number[int64(nodes[at].before)]
+    for at in range(kept):
+        if nodes[at].arc != _NONE:
+            nodes[at].before = number[int64(nodes[at].before)]
     for i in range(counts[k.ENTRIES]):
         state.token_node[i] = number[int64(state.token_node[i])]
         state.blank_node[i] = number[int64(state.blank_node[i])]

@@ -2,7 +2,7 @@
 
 The specification is `reference.py`, on the packed graph; this computes the same bits.
 
-    for each frame:   keep       prune by beam and max_active, re-base
+    for each frame:   keep       prune by beam, max_active and min_active, re-base
                       expand     candidates: arcs of rows that may survive
                       go on      blanks and repeats, sixteen entries at a time, in place
                       recombine  candidates to entries
@@ -25,9 +25,8 @@ import numpy as np
 from numpy import float32, int32, int64, uint8, uint16, uint32, uint64
 
 from wfstdec.boost.kernels import hot_window, is_hot
-from wfstdec.jit import inlined, kernel, part
+from wfstdec.jit import inlined, kernel
 from wfstdec.jit.intrinsics import count_bits, lowest_bit, prefetch
-from wfstdec.jit.sorting import cost_of, key_of
 from wfstdec.jit.vectors import (
     STEP,
     add,
@@ -51,15 +50,15 @@ from wfstdec.search.acoustics import penalised, scaled
 from wfstdec.search.costs import NO_CUTOFF
 from wfstdec.wfst.cpu import row_arrays as k
 from wfstdec.wfst.cpu.arc_costs import max_insertion_credit, top_bonus
-from wfstdec.wfst.cpu.frame import nth_least
 from wfstdec.wfst.cpu.row_entries import (
     NO_ENTRY,
+    clear_behind,
     compact,
     insert,
     room_in,
     row_of,
-    spread,
 )
+from wfstdec.wfst.cpu.row_fewest import keep_fewest, keep_least, reach_fewest
 from wfstdec.wfst.cpu.row_recombination import bonus_at, close, recombine
 from wfstdec.wfst.cpu.rows import (
     EPSILONS,
@@ -74,9 +73,9 @@ _EPSILONS, _SHARED, _NO_BLANK = uint32(EPSILONS), uint32(SHARED), uint32(NO_BLAN
 _TOKEN_FIRST, _WORD, _RECORDS = uint32(TOKEN_FIRST), uint32(WORD), uint32(RECORDS)
 _NO_FLAG = uint32(0)
 _EPSILON_ARC, _FROM_TOKEN = uint32(k.EPSILON_ARC), uint32(k.FROM_TOKEN)
-_NONE = uint32(k.NONE)
+_NONE, _TIP = uint32(k.NONE), uint32(0)
 _INF = float32(np.inf)
-_NOBODY, _ALL = uint16(0), uint32(0xFFFF)
+_NOBODY = uint16(0)
 _ZERO, _ONE, _CLASSES = uint64(0), uint64(1), uint64(64)
 _ROUNDING = float32(4e-6)
 _FEW_DEAD = uint64(24)
@@ -109,9 +108,17 @@ def advance(rows, params, words, scratch, state, logprobs, first):
             frame += counts[k.PASSES]
         if frame == logprobs.shape[0] or counts[k.DIED] >= 0:
             return k.OK, int64(logprobs.shape[0])
-        status, made, of_blank = _expand(
-            rows, params, words, scratch, state, logprobs[frame]
-        )
+        of_blank = _price(rows, params, scratch.costs, logprobs[frame])
+        within, lowest = _keep(rows, params, scratch, state, of_blank)
+        beam, few = state.costs[k.BEAM], True
+        while few:
+            status, made = _emit(rows, params, words, scratch, state, lowest, beam)
+            few = False
+            if status == k.OK and params.min_active > _ZERO:
+                status, few = reach_fewest(
+                    rows, params, scratch, state, made, of_blank, beam
+                )
+                beam = NO_CUTOFF
         if status != k.OK:
             return status, frame
         if not state.costs[k.LOWEST] < _INF:
@@ -121,6 +128,7 @@ def advance(rows, params, words, scratch, state, logprobs, first):
             return k.GROW_ENTRIES, frame
         if uint64(counts[k.NODES]) + made > room_in(state.nodes):
             return k.GROW_NODES, frame
+        counts[k.ACTIVE] += int64(within)
         waiting = _go_on(rows, scratch, state, of_blank)
         recombine(rows, params, scratch, state, made, waiting)
 
@@ -129,7 +137,7 @@ def advance(rows, params, words, scratch, state, logprobs, first):
 def _begin(rows, params, scratch, state):
     """Make the entry of the start; its epsilon arcs wait."""
     counts, root = state.counts, state.nodes[0]
-    root.before, root.arc, root.frame, root.ended = _NONE, _NONE, uint32(0), uint32(0)
+    root.before, root.arc, root.frame, root.ended = _TIP, _NONE, uint32(0), uint32(0)
     counts[k.NODES] = counts[k.FRESH] = 1
     counts[k.CHAINED] = counts[k.PASSES] = counts[k.AT] = counts[k.ALIVE] = 0
     insert(rows, params, scratch, state, _ZERO, rows.start, NO_ENTRY)
@@ -176,22 +184,6 @@ def _rebase(state, n, of_blank, costs, repeats, beam):
     return within, least_of(lowest)
 
 
-@part
-def _keep_least(rows, params, scratch, state, n):
-    """Keep the `max_active` states with the least (cost, state); the worst cost."""
-    count = spread(rows, scratch, state)
-    last = nth_least(scratch.ends, count, params.max_active, params.beam, scratch)
-    for i in range(n):
-        record = state.record[i]
-        of_row = rows.state_of_row[row_of(rows, record)]
-        of_record = rows.state_of_record[uint64(record & _RECORDS)]
-        if state.blank[i] < _INF and key_of(state.blank[i], of_row) > last:
-            state.blank[i] = _INF
-        if state.token[i] < _INF and key_of(state.token[i], of_record) > last:
-            state.token[i] = _INF
-    return cost_of(last)
-
-
 @inlined
 def _price(rows, params, costs, logprobs):
     """Price the tokens; the cost of the blank, which itself becomes infinite."""
@@ -216,33 +208,36 @@ def _price(rows, params, costs, logprobs):
 
 
 @inlined
-def _expand(rows, params, words, scratch, state, logprobs):
-    """Prune, re-base, and write the arcs that may survive to `scratch.candidates`.
-
-    Leaves the least cost and the cutoff in `state.costs`.
-
-    Returns:
-        (OK or what must grow, candidates, the cost of the blank).
-    """
-    n, costs = uint64(state.counts[k.ENTRIES]), scratch.costs
-    of_blank = _price(rows, params, costs, logprobs)
-    behind = n & ~(STEP - _ONE)
-    if behind < n:  # what stands in the last vector behind the last entry
-        rest = uint16((_ALL << uint32(n - behind)) & _ALL)
-        store(state.blank, behind, select(rest, splat(_INF), load(state.blank, behind)))
-        store(state.token, behind, select(rest, splat(_INF), load(state.token, behind)))
+def _keep(rows, params, scratch, state, of_blank):
+    """Prune and re-base; as `_rebase`."""
+    n = uint64(state.counts[k.ENTRIES])
+    clear_behind(state, n)
+    beam = params.beam
+    if params.min_active > _ZERO:
+        beam = keep_fewest(rows, params, scratch, state, n)
     while True:
         within, lowest = _rebase(
-            state, n, of_blank, costs, scratch.repeats, params.beam
+            state, n, of_blank, scratch.costs, scratch.repeats, beam
         )
         if within <= params.max_active:
-            break
-        worst = _keep_least(rows, params, scratch, state, n)
+            return within, lowest
+        worst = keep_least(rows, scratch, state, n, params.max_active, beam)
         if params.beam_delta >= float32(0):
             delta = float32(worst + params.beam_delta)
             state.costs[k.BEAM] = min(params.beam, delta)
-    beam = state.costs[k.BEAM]
 
+
+@inlined
+def _emit(rows, params, words, scratch, state, lowest, beam):
+    """Write the arcs that may survive to `scratch.candidates`.
+
+    Leaves the least cost and the cutoff in `state.costs`. `lowest` is the least cost of
+    what goes on in place, `beam` how much more than the least a candidate may cost.
+
+    Returns:
+        (OK or what must grow, candidates).
+    """
+    n, costs = uint64(state.counts[k.ENTRIES]), scratch.costs
     # The least cost of each class of tokens: of each token where there are few.
     c0, c1 = load(costs, _ZERO), load(costs, STEP)
     c2, c3 = load(costs, uint64(2) * STEP), load(costs, uint64(3) * STEP)
@@ -286,7 +281,7 @@ def _expand(rows, params, words, scratch, state, logprobs):
             )
     state.costs[k.LOWEST] = lowest
     state.costs[k.CUTOFF] = min(float32(lowest + beam), NO_CUTOFF)
-    return status, made, of_blank
+    return status, made
 
 
 @inlined

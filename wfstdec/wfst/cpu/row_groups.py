@@ -12,7 +12,7 @@ long.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property, partial
+from functools import cached_property
 
 import numpy as np
 from numpy import int64, uint32, uint64
@@ -20,21 +20,20 @@ from numpy import int64, uint32, uint64
 from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.boost.tables import BoostTables
 from wfstdec.jit import inlined, kernel
-from wfstdec.jit.pool import Pool
 from wfstdec.search.acoustics import penalised
 from wfstdec.search.interrupts import Pace
 from wfstdec.search.paths.label_path import BestPath
 from wfstdec.search.paths.traceback_kernels import Rule
 from wfstdec.wfst.cpu import row_arrays as k
 from wfstdec.wfst.cpu.groups import GROW_STEPS, decode_whole
-from wfstdec.wfst.cpu.row_entries import drop_nodes, spread
+from wfstdec.wfst.cpu.row_chunks import ChunkedRowSearch
+from wfstdec.wfst.cpu.row_entries import spread
 from wfstdec.wfst.cpu.row_frame import advance, restart
+from wfstdec.wfst.cpu.row_memory import RowMemory, grown
 from wfstdec.wfst.cpu.rows import RowArrays, words_by_row
 from wfstdec.wfst.final import best_end
 from wfstdec.wfst.options import SearchParams
 
-CANDIDATES_PER_ENTRY, NODES_PER_ENTRY = 4, 16
-"""Room for candidates and nodes at first."""
 _NONE = uint32(k.NONE)
 _ZERO = uint64(0)
 _EPSILON_ARC, _FROM_TOKEN = uint32(k.EPSILON_ARC), uint32(k.FROM_TOKEN)
@@ -131,10 +130,9 @@ def _label_of(rows, state, node):
 
 
 def goes_on_rows(params: SearchParams, boosts: CompiledBoosts) -> bool:
-    """Whether a search is one for rows: boosts have no states, there is no fewest."""
+    """Whether a search is one for rows: boosts have no states."""
     plain = boosts.phrases is None and boosts.added is None
-    paid_at_once = not boosts.words.top_bonus > params.instalment
-    return plain and paid_at_once and params.min_active == 0
+    return plain and not boosts.words.top_bonus > params.instalment
 
 
 class RowSearch:
@@ -148,17 +146,20 @@ class RowSearch:
 
     def __init__(self, rows: RowArrays, rule: Rule, first_capacity: int) -> None:
         self._rows, self._rule = rows, rule
-        entries = first_capacity
-        self._scratches: Pool[k.RowScratch] = Pool(
-            partial(k.new_scratch, rows, entries, CANDIDATES_PER_ENTRY * entries)
-        )
-        self._states: Pool[k.RowState] = Pool(
-            partial(k.new_state, entries, NODES_PER_ENTRY * entries)
-        )
+        self._memory = RowMemory(rows, first_capacity)
 
     @cached_property
     def _tables(self) -> BoostTables:
         return BoostTables(*words_by_row(self._rows))
+
+    def prepare(self, boosts: CompiledBoosts) -> None:
+        """Lay out boosts; they are kept while they live."""
+        self._tables.words(boosts)
+
+    def start(self, params: SearchParams, boosts: CompiledBoosts) -> ChunkedRowSearch:
+        """Begin an utterance that comes in chunks."""
+        words = self._tables.words(boosts)
+        return ChunkedRowSearch(self._rows, self._rule, params, words, self._memory)
 
     def decode(
         self,
@@ -169,7 +170,8 @@ class RowSearch:
     ) -> list[BestPath]:
         """Their paths; log-probs float32 [T, V], C order, at most `GROUP`."""
         words = self._tables.words(boosts)
-        scratch, state = self._scratches.take(), self._states.take()
+        state = self._memory.states.take()
+        scratch = self._memory.scratches.take(len(state.record))
 
         def search(*given: np.ndarray) -> int:
             return search_rows(self._rows, params, words, scratch, state, *given)
@@ -180,26 +182,6 @@ class RowSearch:
             return True
 
         paths = decode_whole(utterances, search, grow, self._rule, pace)
-        self._scratches.give(scratch)
-        self._states.give(state)
+        self._memory.scratches.give(scratch)
+        self._memory.states.give(state)
         return paths
-
-
-def grown(
-    status: int, scratch: k.RowScratch, state: k.RowState
-) -> tuple[k.RowScratch, k.RowState]:
-    """Make room for what the kernel found too small."""
-    if status == k.GROW_NODES:
-        drop_nodes(state)
-        # A frame makes one for each entry at most.
-        while len(state.nodes) < 2 * (state.counts[k.NODES] + len(state.record)):
-            state = state._replace(nodes=k.twice(state.nodes))
-        return scratch, state
-    names: tuple[str, ...] = k.OF_CANDIDATES
-    if status == k.GROW_ENTRIES:
-        names = k.OF_SCRATCH_ENTRIES
-        state = state._replace(
-            **{name: k.twice(getattr(state, name)) for name in k.OF_STATE_ENTRIES}
-        )
-    larger = {name: k.twice(getattr(scratch, name)) for name in names}
-    return scratch._replace(**larger), state

@@ -1,0 +1,150 @@
+"""The fewest states of a search on rows: what `min_active` keeps above the beam.
+
+    before a frame    the `min_active` least states stay where the beam has fewer
+    after its arcs    the cutoff is raised to the `min_active`-th least state reached
+
+What is reached is told before anything is changed: entries go on in place, and cannot
+be had back once the cutoff was too low.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy import float32, int64, uint32, uint64
+
+from wfstdec.jit import inlined, part
+from wfstdec.jit.sorting import cost_of, key_of
+from wfstdec.search.costs import NO_CUTOFF
+from wfstdec.wfst.cpu import row_arrays as k
+from wfstdec.wfst.cpu.frame import nth_least
+from wfstdec.wfst.cpu.row_entries import (
+    clear_behind,
+    find,
+    insert,
+    room_in,
+    row_of,
+    spread,
+)
+from wfstdec.wfst.cpu.rows import NO_BLANK, RECORDS, SHARED
+
+_RECORDS, _SHARED, _NO_BLANK = uint32(RECORDS), uint32(SHARED), uint32(NO_BLANK)
+_NO_FLAG, _NONE = uint32(0), uint32(k.NONE)
+_INF = float32(np.inf)
+_ZERO, _ONE = uint64(0), uint64(1)
+
+
+@part
+def keep_least(rows, scratch, state, n, keep, limit):
+    """Keep the states with the least (cost, state), re-based; the cost of the worst.
+
+    At most `keep` of those that cost no more than `limit` stay.
+    """
+    best = state.costs[k.BEST]
+    count = spread(rows, scratch, state)
+    last = nth_least(scratch.ends, count, keep, limit, scratch)
+    for i in range(n):
+        record = state.record[i]
+        of_row = rows.state_of_row[row_of(rows, record)]
+        of_record = rows.state_of_record[uint64(record & _RECORDS)]
+        state.blank[i] = float32(state.blank[i] - best)
+        if state.blank[i] < _INF and key_of(state.blank[i], of_row) > last:
+            state.blank[i] = _INF
+        state.token[i] = float32(state.token[i] - best)
+        if state.token[i] < _INF and key_of(state.token[i], of_record) > last:
+            state.token[i] = _INF
+    state.costs[k.BEST] = float32(0)
+    return cost_of(last)
+
+
+@part
+def keep_fewest(rows, params, scratch, state, n):
+    """Keep the `min_active` least states where the beam has fewer of them.
+
+    Returns:
+        The beam of those to go on from: none where they are the fewest.
+    """
+    best, within = state.costs[k.BEST], _ZERO
+    for i in range(n):
+        within += uint64(float32(state.blank[i] - best) <= params.beam)
+        within += uint64(float32(state.token[i] - best) <= params.beam)
+    if within >= params.min_active:
+        return params.beam
+    keep_least(rows, scratch, state, n, params.min_active, NO_CUTOFF)
+    return NO_CUTOFF
+
+
+@part
+def reach_fewest(rows, params, scratch, state, made, of_blank, beam):
+    """Raise the cutoff to the `min_active`-th least state where fewer survive it.
+
+    `beam`: that of the candidates. To tell which is the one, they must be all.
+
+    Returns:
+        (OK or what must grow, whether all candidates are to be made).
+    """
+    lowest = state.costs[k.LOWEST]
+    cutoff = min(float32(lowest + state.costs[k.BEAM]), NO_CUTOFF)
+    if not lowest < _INF:
+        return k.OK, False
+    if uint64(state.counts[k.ENTRIES]) + made > room_in(state.record):
+        return k.GROW_ENTRIES, False
+    count, within = _survivors(rows, params, scratch, state, made, of_blank, cutoff)
+    few = within < params.min_active and cutoff < NO_CUTOFF
+    if few and beam == NO_CUTOFF:
+        last = nth_least(scratch.ends, count, params.min_active, NO_CUTOFF, scratch)
+        cutoff, few = max(cutoff, cost_of(last)), False
+    state.costs[k.CUTOFF] = cutoff
+    return k.OK, few
+
+
+@inlined
+def _survivors(rows, params, scratch, state, made, of_blank, cutoff):
+    """Fill `scratch.ends` with the states that a frame reaches, each with its least.
+
+    Records that candidates lead to get entries without a cost.
+
+    Returns:
+        (how many there are, how many of them survive the cutoff).
+    """
+    n, reached = uint64(state.counts[k.ENTRIES]), scratch.reached
+    for i in range(n):
+        reached[i] = scratch.repeats[i] if state.token[i] < _INF else _INF
+    for q in range(made):
+        candidate = scratch.candidates[q]
+        i, after = find(rows, scratch, state, n, candidate.record)
+        if i == n:
+            n = insert(rows, params, scratch, state, n, candidate.record, after)
+            reached[i] = scratch.repeats[i] = _INF
+        reached[i] = min(reached[i], candidate.cost)
+    state.counts[k.ENTRIES] = int64(n)
+    clear_behind(state, n)
+    count, within = _ZERO, _ZERO
+    for i in range(n):
+        record = state.record[i]
+        stays = _blank_of_row(rows, scratch, state, i, of_blank)
+        if stays <= NO_CUTOFF:
+            end = scratch.ends[count]
+            end.cost, end.state = stays, rows.state_of_row[row_of(rows, record)]
+            count, within = count + _ONE, within + uint64(stays <= cutoff)
+        if reached[i] <= NO_CUTOFF:
+            end = scratch.ends[count]
+            end.cost = reached[i]
+            end.state = rows.state_of_record[uint64(record & _RECORDS)]
+            count, within = count + _ONE, within + uint64(reached[i] <= cutoff)
+    return count, within
+
+
+@inlined
+def _blank_of_row(rows, scratch, state, i, of_blank):
+    """The cost after a blank in the row whose first entry is number `i`, or `inf`."""
+    record = state.record[i]
+    cost = min(state.blank[i], state.token[i])
+    if record & _NO_BLANK != _NO_FLAG:
+        return _INF
+    if record & _SHARED != _NO_FLAG:
+        if uint64(scratch.slots[row_of(rows, record)]) != uint64(i):
+            return _INF
+        j = state.chain[i]
+        while j != _NONE:
+            cost, j = min(cost, state.token[uint64(j)]), state.chain[uint64(j)]
+    return float32(cost + of_blank)

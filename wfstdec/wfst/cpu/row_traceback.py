@@ -1,0 +1,165 @@
+"""What the paths of a search on rows have said: nodes of its trace folded to tips.
+
+A trace on rows has nodes for tokens and epsilon arcs alone. Between two of them a path
+repeats the token before, up to the frame that the node after has in `ended`, and then
+takes blanks; neither says anything, so that of these frames a tip gets the acoustic
+costs, one after the other as on the packed graph: float64 sums have the same bits.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy import float64, int64, uint32
+
+from wfstdec.jit import inlined, jit
+from wfstdec.jit.copying import copy_rows
+from wfstdec.search.acoustics import penalised
+from wfstdec.search.paths.traceback_kernels import (
+    longer,
+    new_events,
+    new_tips,
+    pass_arc,
+    write_event,
+)
+from wfstdec.text.symbols import ilabel_of
+from wfstdec.wfst.cpu import row_arrays as k
+from wfstdec.wfst.cpu.row_entries import spread
+from wfstdec.wfst.final import best_end, best_so_far
+
+_EPSILON_ARC, _FROM_TOKEN = uint32(k.EPSILON_ARC), uint32(k.FROM_TOKEN)
+_NONE, _NOTHING = uint32(k.NONE), uint32(0)
+_FIRST_TOKEN = int64(ilabel_of(0))
+_MANY = 1024
+
+
+@jit
+def fold_all(rows, rule, params, scratch, state, said, tips, events):
+    """Fold the paths of all entries; the nodes of the trace are then roots alone.
+
+    The rest of the arguments, and of what is returned, is that of `_fold`.
+
+    Returns:
+        (position of the best entry's tip, its cost, that of ending; tips, events).
+    """
+    ends = scratch.ends[: spread(rows, scratch, state)]
+    survived, counts = state.counts[k.DIED] < 0, state.counts
+    best = best_so_far(ends, rows.final_cost, params.lm_scale, survived, None)
+    folded, events = _fold(rows, rule, params, state, ends, said, tips, events)
+    now = uint32(counts[k.FRAMES])
+    for i in range(counts[k.ENTRIES]):
+        state.token_node[i] = state.blank_node[i] = uint32(0)
+    for e in range(len(ends)):
+        root, i = state.nodes[e], int64(ends[e].arc & ~_FROM_TOKEN)
+        root.before, root.arc, root.frame, root.ended = uint32(e), _NONE, now, now
+        if ends[e].arc & _FROM_TOKEN:
+            state.token_node[i] = uint32(e)
+        else:
+            state.blank_node[i] = uint32(e)
+    counts[k.NODES] = counts[k.FRESH] = len(ends)
+    return best, folded, events
+
+
+@jit
+def fold_best(rows, rule, params, scratch, state, said, tips, events):
+    """Fold the path that the utterance ends with; arguments as of `fold_all`.
+
+    Returns:
+        (its cost, whether it is final, the final cost of its state; its tip, events).
+    """
+    ends = scratch.ends[: spread(rows, scratch, state)]
+    survived = state.counts[k.DIED] < 0
+    at, cost, final = best_end(ends, rows.final_cost, params.lm_scale, survived, None)
+    one = ends[at : at + 1]
+    tip, events = _fold(rows, rule, params, state, one, said, tips, events)
+    return float64(cost), final, rows.final_cost[ends[at].state], tip, events
+
+
+@jit
+def _fold(rows, rule, params, state, ends, said, tips, events):
+    """Fold the paths that end as `ends` say, from `spread`.
+
+    Args:
+        rows: The graph.
+        rule: How its arcs are read.
+        params: The options.
+        state: Of the utterance.
+        ends: ENTRY [E].
+        said: Log-probs since the last fold, float32 [T, V], and the frames before.
+        tips: TIP, of the trace's roots, which have their numbers in `before`.
+        events: EVENT, of the tips.
+
+    Returns:
+        (TIP [E], all events).
+    """
+    nodes, now = state.nodes, int64(state.counts[k.FRAMES])
+    number = np.full(state.counts[k.NODES], -1, np.int32)  # where `found` has a node
+    waiting = np.empty(state.counts[k.NODES], np.int32)
+    found, num = new_tips(_MANY), 0
+    folded, num_events = new_tips(len(ends)), len(events)
+    room = new_events(num_events + _MANY)
+    copy_rows(events, room)
+    for e in range(len(ends)):
+        at, depth = int64(ends[e].node), 0
+        while number[at] < 0 and nodes[at].arc != _NONE:
+            waiting[depth] = at
+            depth += 1
+            at = int64(nodes[at].before)
+        if num + depth + 1 > len(found):
+            found = longer(found, num + depth + 1)
+        if number[at] < 0:
+            found[num] = tips[int64(nodes[at].before)]
+            number[at] = num
+            num += 1
+        before = int64(number[at])
+        while depth > 0:
+            depth -= 1
+            at = int64(waiting[depth])
+            found[num] = found[before]
+            one, node = found[num], nodes[at]
+            frame = int64(node.frame)
+            if node.arc & _EPSILON_ARC:  # no blank is between it and its token
+                _stay(one, rule, rows.blank, params, said, frame + 1, frame)
+                arc = rule.arcs[int64(rows.epsilon_arc[int64(node.arc ^ _EPSILON_ARC)])]
+            else:
+                _stay(one, rule, rows.blank, params, said, int64(node.ended), frame - 1)
+                arc = rule.arcs[int64(rows.arc[int64(node.arc)])]
+                token = int64(rows.tokens[int64(node.arc)])
+                one.acoustic += float64(-said[0][frame - 1 - said[1], token])
+            tokens, passed, end = int64(one.tokens), int64(one.frame), int64(one.end)
+            begins, word, one.label, one.tokens, one.frame, one.end = pass_arc(
+                rule, arc, uint32(one.label), tokens, passed, end
+            )
+            one.graph += float64(arc.cost)
+            if begins != _NOTHING or word != _NOTHING:
+                if num_events == len(room):
+                    room = longer(room, num_events + 1)
+                write_event(room[num_events], one.event, begins, word, one.frame, end)
+                one.event = num_events
+                num_events += 1
+            number[at] = before = num
+            num += 1
+        folded[e] = found[before]
+        behind = now + 1
+        if not ends[e].arc & _FROM_TOKEN:
+            behind = int64(state.ended[int64(ends[e].arc)])
+        _stay(folded[e], rule, rows.blank, params, said, behind, now)
+    return folded, room[:num_events]
+
+
+@inlined
+def _stay(tip, rule, blank, params, said, behind, last):
+    """Pass a tip through repeats and, from frame `behind` on, blanks, up to `last`."""
+    logprobs, first = said
+    acoustic, frame = float64(tip.acoustic), int64(tip.frame)
+    token = int64(tip.label) - _FIRST_TOKEN
+    while frame < last and frame + 1 < behind:
+        acoustic += float64(-logprobs[frame - first, token])
+        frame += 1
+        tip.end = frame
+    if frame < last:
+        tip.label = rule.blank
+    while frame < last:
+        logprob = penalised(params.pricing, logprobs[frame - first, int64(blank)])
+        acoustic += float64(-logprob)
+        frame += 1
+    tip.acoustic, tip.frame = acoustic, frame
