@@ -83,6 +83,7 @@ SMALL = {
     "adapters.transformers.spelling": "how phrases are cut, apart from their credit",
     "boost.phrase_kernels": "kernels, apart from the compiler of phrases",
     "cli.posterior_scale": "a module for each command: a way to tune",
+    "attention.times": "one idea: the alignment of a text that is known",
     "cli.attention_flags": "flags of one decoder, as those of lattices and results",
     "cli.transducer_flags": "flags of one decoder, as those of lattices and results",
     "server.finals": "what finals are, apart from when they are due",

@@ -207,6 +207,37 @@ def test_greedy_search_never_passes_an_end_that_the_model_prefers(rule):
     assert ended > 5
 
 
+@pytest.mark.parametrize("num_beams", [1, 3])
+def test_boosts_on_silence_say_nothing(num_beams):
+    """100 phrases, noise, and a model that would say nothing: no token more.
+
+    Elsewhere a listed word comes again and again in speechless audio.
+    """
+    rng = np.random.default_rng(0)
+    phrases = {"".join(rng.choice(list(LETTERS), 4)): 3.0 for _ in range(150)}
+    assert len(phrases) > 100
+    more = {"max_new_tokens": LONGEST, "num_beams": num_beams}
+    more |= EXACT if num_beams > 1 else {}
+    silent = loud = 0
+    for seed in range(30):
+        model, frames = tiny_whisper(seed), features(1, seed)
+        rows = log_probs(model, frames[0], 1, prompt=(SOT, MARK))
+        if int(np.argmax(rows[()])) != EOS:
+            continue
+        plain = model.generate(frames, **more)
+        for rule in ("closed", "none"):
+            boosts = PhraseBoostLogitsProcessor(
+                phrases, letter_tokenizer(), end_rule=rule
+            )
+            found = model.generate(frames, logits_processor=[boosts], **more)
+            if rule == "none":
+                loud += not torch.equal(found, plain)
+            else:
+                assert torch.equal(found, plain)
+        silent += 1
+    assert silent > 3 and loud > 0
+
+
 def test_defaults_of_generate_lose_better_texts():
     """Totals divided by length, and a bound that takes all gains to be below 0."""
     worse = 0

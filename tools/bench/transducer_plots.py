@@ -110,7 +110,10 @@ def plot(run: Row, path: Path) -> None:
             axes.set_ylim(bottom=0)
         handles, names = grid.reshape(2, -1)[0, 0].get_legend_handles_labels()
         figure.legend(
-            *(handles, names), loc="outside lower center", ncols=6, frameon=False
+            *(handles, names),
+            loc="outside lower center",
+            ncols=len(columns),
+            frameon=False,
         )
         told = {"metadata": {"Date": None}} if path.suffix == ".svg" else {}
         figure.savefig(path, dpi=150, **told)

@@ -25,7 +25,7 @@ from wfstdec.attention.torch_model import AttentionNet, AttentionSizes, TorchAtt
 from wfstdec.autoregressive.tokenizers import tokenizer_beside
 from wfstdec.errors import FormatError
 from wfstdec.text.files import atomic_write
-from wfstdec.transducer.torch_model import Encoder, TransducerConfig
+from wfstdec.transducer.encoder import Encoder, TransducerConfig
 
 FORMAT_VERSION = 1
 _FORMAT = "wfstdec.attention"

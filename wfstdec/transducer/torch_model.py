@@ -19,8 +19,8 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
-from typing import Any, Literal
+from dataclasses import asdict
+from typing import Any
 
 import numpy as np
 import torch
@@ -30,147 +30,12 @@ from torch.nn import functional as F
 from wfstdec.autoregressive.tokenizers import tokenizer_beside
 from wfstdec.errors import FormatError, OptionError
 from wfstdec.text.files import atomic_write
+from wfstdec.transducer.encoder import Encoder, HeadConfig, TransducerConfig
 
 FORMAT_VERSION = 1
 _FORMAT = "wfstdec.transducer"
 _CONTEXT = 2
 """Tokens that a stateless predictor sees."""
-
-
-@dataclass(frozen=True)
-class HeadConfig:
-    """A predictor and a joiner.
-
-    Attributes:
-        name: What the head is asked for by.
-        predictor: `"lstm"`, or `"stateless"`: the last two tokens.
-        durations: For TDT, frames per output of the duration head; empty for RNN-T.
-    """
-
-    name: str = "rnnt"
-    predictor: Literal["lstm", "stateless"] = "stateless"
-    durations: tuple[int, ...] = ()
-
-
-@dataclass(frozen=True)
-class TransducerConfig:
-    """All that the weights do not say.
-
-    Attributes:
-        tokens: The V output tokens, the blank not among them.
-        heads: Predictors and joiners.
-        input_dim: Numbers per frame of features.
-        input_is_log: Features are log-probs: the encoder takes their exp.
-        encoder: `"gru"`, bidirectional, or `"conv"`, residual blocks.
-        width: Channels in the encoder.
-        layers: GRU layers or blocks.
-        kernel: Frames that a block sees.
-        dim: D, of frames, g and embeddings.
-        dropout: While training.
-    """
-
-    tokens: tuple[str, ...]
-    heads: tuple[HeadConfig, ...] = (HeadConfig(),)
-    input_dim: int = 43
-    input_is_log: bool = True
-    encoder: Literal["gru", "conv"] = "gru"
-    width: int = 192
-    layers: int = 2
-    kernel: int = 9
-    dim: int = 256
-    dropout: float = 0.1
-
-    @property
-    def stride(self) -> int:
-        """Frames of features to one of the encoder."""
-        return 4
-
-
-class ConvBlock(nn.Module):
-    """Two residual steps: a depthwise convolution with a gate, a feed-forward layer."""
-
-    def __init__(self, width: int, kernel: int, dropout: float) -> None:
-        super().__init__()
-        self.norm = nn.LayerNorm(width)
-        self.gate = nn.Linear(width, 2 * width)
-        self.depthwise = nn.Conv1d(width, width, kernel, padding="same", groups=width)
-        self.mix = nn.Linear(width, width)
-        self.feed = nn.Sequential(
-            *(nn.LayerNorm(width), nn.Linear(width, 2 * width), nn.SiLU()),
-            *(nn.Dropout(dropout), nn.Linear(2 * width, width), nn.Dropout(dropout)),
-        )
-
-    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
-        """Activations [B, T, width] to the same; the mask is bool [B, T, 1]."""
-        inner = F.glu(self.gate(self.norm(x)), dim=-1) * mask
-        inner = self.depthwise(inner.transpose(1, 2)).transpose(1, 2)
-        x = x + self.mix(F.silu(inner))
-        return x + self.feed(x)
-
-
-class Encoder(nn.Module):
-    """Features to frames; nothing behind an utterance's length reaches its frames."""
-
-    def __init__(self, config: TransducerConfig) -> None:
-        super().__init__()
-        self.config = config
-        width = config.width
-        self.convs = nn.ModuleList(
-            nn.Conv1d(size, width, 3, stride=2, padding=1)
-            for size in (config.input_dim, width)
-        )
-        self.dropout = nn.Dropout(config.dropout)
-        if config.encoder == "gru":
-            self.gru = nn.GRU(
-                *(width, width, config.layers),
-                batch_first=True,
-                bidirectional=True,
-                dropout=config.dropout if config.layers > 1 else 0.0,
-            )
-            self.project = nn.Linear(2 * width, config.dim)
-        else:
-            self.blocks = nn.ModuleList(
-                ConvBlock(width, config.kernel, config.dropout)
-                for _ in range(config.layers)
-            )
-            self.norm = nn.LayerNorm(width)
-            self.project = nn.Linear(width, config.dim)
-
-    def forward(self, features: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-        """Features [B, T, F] and int64 [B] to frames [B, ceil(T / 4), D] and [B]."""
-        x = torch.exp(features) if self.config.input_is_log else features
-        if x.shape[1] == 0 or x.shape[0] == 0:
-            return x.new_zeros(x.shape[0], 0, self.config.dim), torch.zeros_like(
-                lengths
-            )
-        x = torch.where(_mask(lengths, x.shape[1]), x, torch.zeros_like(x))
-        for conv in self.convs:
-            x = F.silu(conv(x.transpose(1, 2)).transpose(1, 2))
-            lengths = (lengths + 1) // 2
-            x = torch.where(_mask(lengths, x.shape[1]), x, torch.zeros_like(x))
-        x = self.dropout(x)
-        if self.config.encoder == "gru":
-            return self.project(self._recur(x, lengths)), lengths
-        mask = _mask(lengths, x.shape[1])
-        for block in self.blocks:
-            x = block(x, mask)
-        return self.project(self.norm(x)), lengths
-
-    def _recur(self, x: Tensor, lengths: Tensor) -> Tensor:
-        """Packed, since the backward half would else begin in the padding."""
-        packed = nn.utils.rnn.pack_padded_sequence(
-            x, lengths.clamp(min=1).cpu(), batch_first=True, enforce_sorted=False
-        )
-        x, _ = nn.utils.rnn.pad_packed_sequence(
-            self.gru(packed)[0], batch_first=True, total_length=x.shape[1]
-        )
-        return x
-
-
-def _mask(lengths: Tensor, num_frames: int) -> Tensor:
-    """Mask of frames that there are, bool [B, T, 1]."""
-    frames = torch.arange(num_frames, device=lengths.device)
-    return (frames < lengths[:, None])[..., None]
 
 
 class Predictor(nn.Module):
@@ -191,7 +56,7 @@ class Predictor(nn.Module):
         self.project = nn.Linear(dim, dim)
 
     def start(self, num: int) -> tuple[Any, Tensor]:
-        """Implement `TransducerModel.start`."""
+        """As `TransducerModel.start`."""
         weight = self.embedding.weight
         marks = torch.full((num,), self.num_tokens, device=weight.device)
         if self.stateless:
@@ -201,12 +66,12 @@ class Predictor(nn.Module):
         return self.predict(marks, (zeros, zeros))[::-1]
 
     def predict(self, labels: Tensor, state: Any) -> tuple[Tensor, Any]:
-        """Implement `TransducerModel.predict`."""
+        """As `TransducerModel.predict`."""
         if self.stateless:
             context = torch.cat([state[:, 1:], labels[:, None]], 1)
             return self._of_context(context), context
         # One step of `nn.LSTM` takes two thirds longer: it is made for sequences.
-        lstm = self.lstm
+        lstm: Any = self.lstm
         weights = lstm.weight_ih_l0, lstm.weight_hh_l0, lstm.bias_ih_l0, lstm.bias_hh_l0
         hidden, cell = torch.lstm_cell(self.embedding(labels), state, *weights)
         return self.project(hidden), (hidden, cell)
@@ -241,7 +106,7 @@ class Joiner(nn.Module):
         return self.tokens(inner), durations
 
     def forward(self, frames: Tensor, g: Tensor) -> Tensor | tuple[Tensor, Tensor]:
-        """Implement `TransducerModel.join`; the softmax is taken in float32."""
+        """As `TransducerModel.join`; the softmax is taken in float32."""
         tokens, durations = self.logits(frames, g)
         logprobs = F.log_softmax(tokens, -1, dtype=torch.float32)
         if durations is None:
@@ -299,7 +164,7 @@ class TransducerNet(nn.Module):
 
 
 class TorchTransducer:
-    """Head of a net, as a `TransducerModel`; nothing of it has gradients.
+    """One head of a net, as a `TransducerModel`; nothing of it has gradients.
 
     Args:
         net: The net; used as it is, in `eval` mode.
@@ -330,24 +195,24 @@ class TorchTransducer:
 
     @torch.no_grad()
     def encode(self, features: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-        """Implement `EncoderModel.encode`."""
+        """As `EncoderModel.encode`."""
         weight = self._joiner.tokens.weight
         features = features.to(weight.device, weight.dtype)
         return self.net.encoder(features, lengths.to(weight.device))
 
     @torch.no_grad()
     def start(self, num: int) -> tuple[Any, Tensor]:
-        """Implement `TransducerModel.start`."""
+        """As `TransducerModel.start`."""
         return self._predictor.start(num)
 
     @torch.no_grad()
     def predict(self, labels: Tensor, state: Any) -> tuple[Tensor, Any]:
-        """Implement `TransducerModel.predict`."""
+        """As `TransducerModel.predict`."""
         return self._predictor.predict(labels, state)
 
     @torch.no_grad()
     def join(self, frames: Tensor, g: Tensor) -> Tensor | tuple[Tensor, Tensor]:
-        """Implement `TransducerModel.join`."""
+        """As `TransducerModel.join`."""
         return self._joiner(frames, g)
 
 

@@ -1,0 +1,152 @@
+"""The encoder of our nets, and all that their weights do not say.
+
+    features [B, T, F]  -> exp (log-probs) -> two convolutions, stride 2 each
+                        -> bidirectional GRU, or convolution blocks -> [B, T', D]
+
+Transducers and attention decoders have the same one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+
+@dataclass(frozen=True)
+class HeadConfig:
+    """A predictor and a joiner.
+
+    Attributes:
+        name: What the head is asked for by.
+        predictor: `"lstm"`, or `"stateless"`: the last two tokens.
+        durations: For TDT, frames per output of the duration head; empty for RNN-T.
+    """
+
+    name: str = "rnnt"
+    predictor: Literal["lstm", "stateless"] = "stateless"
+    durations: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
+class TransducerConfig:
+    """All that the weights do not say.
+
+    Attributes:
+        tokens: The V output tokens, the blank not among them.
+        heads: Predictors and joiners.
+        input_dim: Numbers per frame of features.
+        input_is_log: Features are log-probs: the encoder takes their exp.
+        encoder: `"gru"`, bidirectional, or `"conv"`, residual blocks.
+        width: Channels in the encoder.
+        layers: GRU layers or blocks.
+        kernel: Frames that a block sees.
+        dim: D, of frames, g and embeddings.
+        dropout: While training.
+    """
+
+    tokens: tuple[str, ...]
+    heads: tuple[HeadConfig, ...] = (HeadConfig(),)
+    input_dim: int = 43
+    input_is_log: bool = True
+    encoder: Literal["gru", "conv"] = "gru"
+    width: int = 192
+    layers: int = 2
+    kernel: int = 9
+    dim: int = 256
+    dropout: float = 0.1
+
+    @property
+    def stride(self) -> int:
+        """Frames of features to one of the encoder."""
+        return 4
+
+
+class ConvBlock(nn.Module):
+    """Two residual steps: a depthwise convolution with a gate, a feed-forward layer."""
+
+    def __init__(self, width: int, kernel: int, dropout: float) -> None:
+        super().__init__()
+        self.norm = nn.LayerNorm(width)
+        self.gate = nn.Linear(width, 2 * width)
+        self.depthwise = nn.Conv1d(width, width, kernel, padding="same", groups=width)
+        self.mix = nn.Linear(width, width)
+        self.feed = nn.Sequential(
+            *(nn.LayerNorm(width), nn.Linear(width, 2 * width), nn.SiLU()),
+            *(nn.Dropout(dropout), nn.Linear(2 * width, width), nn.Dropout(dropout)),
+        )
+
+    def forward(self, x: Tensor, mask: Tensor) -> Tensor:
+        """Activations [B, T, width] to the same; the mask is bool [B, T, 1]."""
+        inner = F.glu(self.gate(self.norm(x)), dim=-1) * mask
+        inner = self.depthwise(inner.transpose(1, 2)).transpose(1, 2)
+        x = x + self.mix(F.silu(inner))
+        return x + self.feed(x)
+
+
+class Encoder(nn.Module):
+    """Features to frames; nothing behind an utterance's length reaches its frames."""
+
+    def __init__(self, config: TransducerConfig) -> None:
+        super().__init__()
+        self.config = config
+        width = config.width
+        self.convs = nn.ModuleList(
+            nn.Conv1d(size, width, 3, stride=2, padding=1)
+            for size in (config.input_dim, width)
+        )
+        self.dropout = nn.Dropout(config.dropout)
+        if config.encoder == "gru":
+            self.gru = nn.GRU(
+                *(width, width, config.layers),
+                batch_first=True,
+                bidirectional=True,
+                dropout=config.dropout if config.layers > 1 else 0.0,
+            )
+            self.project = nn.Linear(2 * width, config.dim)
+        else:
+            self.blocks = nn.ModuleList(
+                ConvBlock(width, config.kernel, config.dropout)
+                for _ in range(config.layers)
+            )
+            self.norm = nn.LayerNorm(width)
+            self.project = nn.Linear(width, config.dim)
+
+    def forward(self, features: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        """Features [B, T, F] and int64 [B] to frames [B, ceil(T / 4), D] and [B]."""
+        x = torch.exp(features) if self.config.input_is_log else features
+        if x.shape[1] == 0 or x.shape[0] == 0:
+            return x.new_zeros(x.shape[0], 0, self.config.dim), torch.zeros_like(
+                lengths
+            )
+        x = torch.where(_mask(lengths, x.shape[1]), x, torch.zeros_like(x))
+        for conv in self.convs:
+            x = F.silu(conv(x.transpose(1, 2)).transpose(1, 2))
+            lengths = (lengths + 1) // 2
+            x = torch.where(_mask(lengths, x.shape[1]), x, torch.zeros_like(x))
+        x = self.dropout(x)
+        if self.config.encoder == "gru":
+            return self.project(self._recur(x, lengths)), lengths
+        mask = _mask(lengths, x.shape[1])
+        for block in self.blocks:
+            x = block(x, mask)
+        return self.project(self.norm(x)), lengths
+
+    def _recur(self, x: Tensor, lengths: Tensor) -> Tensor:
+        """Packed, since the backward half would else begin in the padding."""
+        packed = nn.utils.rnn.pack_padded_sequence(
+            x, lengths.clamp(min=1).cpu(), batch_first=True, enforce_sorted=False
+        )
+        x, _ = nn.utils.rnn.pad_packed_sequence(
+            self.gru(packed)[0], batch_first=True, total_length=x.shape[1]
+        )
+        return x
+
+
+def _mask(lengths: Tensor, num_frames: int) -> Tensor:
+    """Which frames there are, bool [B, T, 1]."""
+    frames = torch.arange(num_frames, device=lengths.device)
+    return (frames < lengths[:, None])[..., None]
