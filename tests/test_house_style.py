@@ -316,6 +316,27 @@ def test_public_things_have_docstrings(path):
         assert ast.get_docstring(node), name
 
 
+PRONOUNS = re.compile(
+    r"(What|Which|Who|Whose|Those|These|This|That|It|Its|They|Their|One|As|Whether"
+    r"|The same)\b"
+)
+"""How the first line of a docstring begins that needs the line above it."""
+MOST_PRONOUNS = 60
+DOCUMENTED = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+
+
+def test_first_lines_of_docstrings_are_understood_alone():
+    """A verb or a noun of the field first; a few others are left, none may come."""
+    found = [
+        f"{name_of(path)}: {said.splitlines()[0]}"
+        for path in LIBRARY
+        for node in [parse(path), *statements(parse(path))]
+        if isinstance(node, DOCUMENTED)
+        and PRONOUNS.match(said := ast.get_docstring(node) or "")
+    ]
+    assert len(found) <= MOST_PRONOUNS, "\n".join(found)
+
+
 @of_all(LIBRARY)
 def test_only_the_command_line_prints(path):
     calls = [node for node in ast.walk(parse(path)) if isinstance(node, ast.Call)]

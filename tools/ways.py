@@ -68,6 +68,7 @@ LONG = {
     "adapters.pyctcdecode.decoder": "a public class: all calls of pyctcdecode's",
     "trie.decoder": "a public class, with what makes it of files and what reads it",
     "trie.reference": "one search, read top to bottom, with comments at its steps",
+    "transducer.torch_model": "one net, from its configuration to what the search asks",
     "server.audio_bytes": "one idea: bytes cut anywhere, to samples, for each encoding",
     "server.course": "one idea: what becomes of a stream, step by step",
     "server.engine": "one loop: a round, its stages in order",

@@ -13,14 +13,13 @@ import naive_phrases
 import numpy as np
 import pytest
 
+from wfstdec import NgramLM, PhraseOptions
 from wfstdec.adapters.transformers import (
     NgramLogitsProcessor,
     PhraseBoostLogitsProcessor,
     token_table_of,
 )
-from wfstdec.boost.phrases import PhraseOptions
 from wfstdec.errors import OptionError, ShapeError
-from wfstdec.lm.ngram import NgramLM
 
 if any(importlib.util.find_spec(name) is None for name in ("torch", "transformers")):
     pytest.skip("needs transformers and torch", allow_module_level=True)

@@ -8,9 +8,9 @@ import naive_phrases
 import numpy as np
 import pytest
 
+from wfstdec import PhraseOptions
 from wfstdec.adapters.transformers import PhraseBoostLogitsProcessor, token_table_of
 from wfstdec.adapters.transformers.spelling import written_ways
-from wfstdec.boost.phrases import PhraseOptions
 from wfstdec.errors import (
     BoostWarning,
     OptionError,

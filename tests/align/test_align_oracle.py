@@ -5,11 +5,8 @@ import naive_cases
 import numpy as np
 import pytest
 
-from wfstdec.align.aligner import ForcedAligner
+from wfstdec import AlignOptions, ForcedAligner, Lexicon, token_table
 from wfstdec.align.linear_graph import STAR
-from wfstdec.align.options import AlignOptions
-from wfstdec.text.lexicon import Lexicon
-from wfstdec.text.symbols import token_table
 
 CASES = 60
 

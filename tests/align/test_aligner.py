@@ -9,15 +9,11 @@ from real_speech import RECIPE, speech_graph
 from viterbi import forced_align
 
 import wfstdec
-from wfstdec import WfstDecoder
-from wfstdec.align.aligner import ForcedAligner
-from wfstdec.align.options import AlignOptions
+from wfstdec import AlignOptions, ForcedAligner, Lexicon, WfstDecoder, token_table
 from wfstdec.align.search import CHUNK
 from wfstdec.errors import LexiconError, LogprobError, OptionError, ShapeError
-from wfstdec.io.text import read_text
+from wfstdec.io import read_text
 from wfstdec.recipes import OPTIONS
-from wfstdec.text.lexicon import Lexicon
-from wfstdec.text.symbols import token_table
 
 LETTERS = token_table(["<blank>", "a", "b", "c", "|"])
 

@@ -4,8 +4,8 @@ from types import SimpleNamespace
 
 import numpy as np
 
+from wfstdec import AlignOptions
 from wfstdec.align.confidence import Nearness
-from wfstdec.align.options import AlignOptions
 from wfstdec.align.reading import _Places
 
 

@@ -6,11 +6,9 @@ import sys
 import numpy as np
 import pytest
 
-from wfstdec.boost.g2p import G2p
+from wfstdec import G2p, Lexicon, token_table
 from wfstdec.boost.pronouncer import Pronouncer
 from wfstdec.errors import BackendError, BoostError, FormatError, OptionError
-from wfstdec.text.lexicon import Lexicon
-from wfstdec.text.symbols import token_table
 
 IPA = token_table(["<blank>", "|", "f", "j", "u", "k", "s", "t͡ʃ", "g", "ə", "ʌ", "ɝ"])
 NO_WORDS = Lexicon((), (), np.zeros(0, np.float32))

@@ -12,8 +12,8 @@ import pytest
 from arpa_texts import TRIGRAMS
 from packed_models import pack_models
 
-from wfstdec.boost.compile import PhraseCompiler
-from wfstdec.boost.phrases import GRAIN, PhraseOptions, compile_spellings
+from wfstdec import Lexicon, NgramLM, PhraseCompiler, PhraseOptions, token_table
+from wfstdec.boost.phrases import GRAIN, compile_spellings
 from wfstdec.boost.spelling import (
     MAX_SPELLINGS,
     by_lexicon,
@@ -24,9 +24,7 @@ from wfstdec.boost.spelling import (
 )
 from wfstdec.errors import BoostError, BoostWarning, OptionError
 from wfstdec.lm import reference
-from wfstdec.lm.ngram import NgramLM
-from wfstdec.text.lexicon import Lexicon
-from wfstdec.text.symbols import EPSILON_WORD, token_table
+from wfstdec.text.symbols import EPSILON_WORD
 
 LETTERS = token_table(["-", *"ABCDEFGHIJKLMNOPQRSTUVWXYZ"])
 UNIFORM = PhraseOptions(uniform=True)

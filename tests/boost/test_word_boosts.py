@@ -12,13 +12,12 @@ from random_graphs import random_boosts, random_graph, random_logprobs, random_o
 from searches import Lockstep
 from text_graphs import text_graph
 
+from wfstdec import WfstDecoder, WfstOptions
 from wfstdec.boost.compile import collected_warnings
 from wfstdec.boost.lists import BoostList
 from wfstdec.boost.words import compile_word_boosts, find_bonus, mix
 from wfstdec.errors import BoostError, BoostWarning, ShapeError
 from wfstdec.wfst.backend_choice import BACKENDS
-from wfstdec.wfst.decoder import WfstDecoder
-from wfstdec.wfst.options import WfstOptions
 
 MASK = 0xFFFFFFFF
 

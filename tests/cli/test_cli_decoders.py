@@ -14,7 +14,7 @@ from wfstdec.cli import decoders, flags
 from wfstdec.cli.main import main, make_parser
 from wfstdec.errors import OptionError
 from wfstdec.greedy.options import BACKENDS as GREEDY_BACKENDS
-from wfstdec.io.text import read_text
+from wfstdec.io import read_text
 from wfstdec.metrics import score_texts
 from wfstdec.trie.options import BACKENDS as TRIE_BACKENDS
 from wfstdec.wfst.backend_choice import BACKENDS as WFST_BACKENDS

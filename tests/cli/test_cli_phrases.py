@@ -8,7 +8,7 @@ from cli_files import TOKENS, logprobs_of, wfstdec, write_files
 
 import wfstdec as library
 from wfstdec.errors import BoostError
-from wfstdec.io.boost_files import read_phrase_weights
+from wfstdec.io import read_phrase_weights
 
 WFST = ["--graph", "graph.npz"]
 TRIE = ["--decoder", "trie", "--tokens", "tokens.txt", "--separator", "<wb>"]

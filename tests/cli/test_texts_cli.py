@@ -11,8 +11,8 @@ import pytest
 from cli_files import wfstdec
 from noisy_files import BARE, SPEECH, TRIE, decoded, word_errors, write_noisy
 
-from wfstdec.compare.comparison import load_comparison
-from wfstdec.io.text import read_text, write_text
+from wfstdec.compare import load_comparison
+from wfstdec.io import read_text, write_text
 from wfstdec.metrics import score_texts
 
 WFST = ["--graph", "graph.npz", "--wfst", "beam=20"]

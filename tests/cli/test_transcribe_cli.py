@@ -16,7 +16,7 @@ from spoken import RATE, speech, write_wav
 
 from wfstdec.cli.main import main
 from wfstdec.errors import ModelError
-from wfstdec.lattice.file import open_lattices
+from wfstdec.lattice import open_lattices
 from wfstdec.models import load_model
 
 soundfile = pytest.importorskip("soundfile")

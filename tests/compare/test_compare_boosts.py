@@ -11,13 +11,12 @@ from cli_files import wfstdec
 from noisy_files import BARE, SPEECH, TRIE, decoded, word_errors, write_noisy
 
 import wfstdec as library
-from wfstdec.boost.phrases import PhraseOptions
+from wfstdec import PhraseOptions
 from wfstdec.boost.spelling import by_lexicon, by_table
-from wfstdec.compare.comparison import load_comparison
+from wfstdec.compare import load_comparison
 from wfstdec.compare.phrase_scores import PhraseScore
 from wfstdec.errors import BoostWarning
-from wfstdec.io.boost_files import read_phrases
-from wfstdec.io.text import read_text
+from wfstdec.io import read_phrases, read_text
 
 LINES = [
     {"boosts": {"ab c": 3.0, "cab": 0.5, "zebra": 1.0}},

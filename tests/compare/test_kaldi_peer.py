@@ -8,7 +8,7 @@ from random_graphs import random_graph, random_logprobs
 from real_speech import speech_graph, utterances
 
 import wfstdec
-from wfstdec.fst.openfst_io import from_openfst, to_openfst
+from wfstdec import from_openfst, to_openfst
 
 kaldi_decoder = pytest.importorskip("kaldi_decoder")
 kaldifst = pytest.importorskip("kaldifst")

@@ -20,9 +20,9 @@ import numpy as np
 import pytest
 from naive_search_cases import LEXICON, hand
 
-from wfstdec.compare.points import PeerInputs
-from wfstdec.trie.decoder import TrieDecoder
-from wfstdec.trie.options import BACKENDS, TrieOptions
+from wfstdec import TrieDecoder, TrieOptions
+from wfstdec.compare import PeerInputs
+from wfstdec.trie.options import BACKENDS
 
 WIDE = {"beam_size": 2000, "beam_threshold": 1e4, "beam_size_token": None}
 LETTERS = "-|abc"

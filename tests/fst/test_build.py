@@ -14,6 +14,7 @@ from fst_tools import ENGINE_NAMES, least_cost
 from oracle_cases import graph_of
 
 import wfstdec
+from wfstdec import Lexicon, read_arpa, token_table
 from wfstdec.errors import (
     ArpaError,
     BackendError,
@@ -25,9 +26,7 @@ from wfstdec.errors import (
 from wfstdec.fst import grammar_user
 from wfstdec.fst.topology import TOPOLOGIES
 from wfstdec.graph.arcs import REPEAT
-from wfstdec.text.arpa import read_arpa
-from wfstdec.text.lexicon import Lexicon
-from wfstdec.text.symbols import EPSILON, token_table
+from wfstdec.text.symbols import EPSILON
 
 LN10 = np.log(10)
 TOKENS = "<blank>\n|\ne\nh\nl\no\ny\ns\n"

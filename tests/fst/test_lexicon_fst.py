@@ -7,11 +7,10 @@ import numpy as np
 import pytest
 from fst_tools import outputs_of, rows_of, without, without_arcs
 
+from wfstdec import Lexicon, token_table
 from wfstdec.errors import LexiconError, OptionError
 from wfstdec.fst.labels import LabelSpace
 from wfstdec.fst.lexicon_fst import Fillers, build_lexicon_fst, mark_lexicon
-from wfstdec.text.lexicon import Lexicon
-from wfstdec.text.symbols import token_table
 
 TOKENS = token_table(["_", "s", "a", "b", "c"])
 SEPARATOR, A, B, C = 1, 2, 3, 4

@@ -14,15 +14,18 @@ from added_cases import boosts_of
 from naive_added import random_added_case, solve_added
 from oracle_cases import graph_by_files, quiet  # noqa: F401 (a fixture)
 
-from wfstdec import BoostEntry, WfstDecoder, WfstOptions
-from wfstdec.boost.compile import PhraseCompiler
-from wfstdec.boost.lists import Boosts
-from wfstdec.boost.phrases import PhraseOptions
+from wfstdec import (
+    BoostEntry,
+    Boosts,
+    PhraseCompiler,
+    PhraseOptions,
+    WfstDecoder,
+    WfstOptions,
+    read_lexicon,
+)
 from wfstdec.boost.spelling import by_lexicon, by_words
+from wfstdec.lattice import nbest_paths, posteriors
 from wfstdec.lattice.arrays import check_lattice
-from wfstdec.lattice.mbr import posteriors
-from wfstdec.lattice.nbest import nbest_paths
-from wfstdec.text.lexicon import read_lexicon
 
 pytestmark = pytest.mark.usefixtures("quiet")
 WIDTHS = (0.5, 1.5, 4.0)

@@ -9,15 +9,13 @@ from added_cases import frames, small_graph
 from lattice_cases import logprobs_of, random_lattice_case
 from text_graphs import text_graph
 
-from wfstdec import BoostEntry
+from wfstdec import BoostEntry, WfstDecoder
 from wfstdec.cli.main import main
 from wfstdec.errors import FormatError, LatticeError
-from wfstdec.io.kaldi_lattices import read_kaldi_lattices
+from wfstdec.io import read_kaldi_lattices
+from wfstdec.lattice import LatticeWriter, nbest_paths, open_lattices, save_lattices
 from wfstdec.lattice.arrays import check_lattice
-from wfstdec.lattice.file import LatticeWriter, open_lattices, save_lattices
-from wfstdec.lattice.nbest import nbest_paths
 from wfstdec.search.paths.lattice import hypotheses_of
-from wfstdec.wfst.decoder import WfstDecoder
 
 
 def lattice_of_seed(seed):

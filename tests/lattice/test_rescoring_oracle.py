@@ -15,20 +15,21 @@ from naive_rescoring import OPEN, solve_rescored, table_of
 from oracle_cases import graph_by_files, quiet  # noqa: F401 (a fixture)
 
 import wfstdec
-from wfstdec import OpenVocabulary, WfstDecoder
-from wfstdec.boost.compile import PhraseCompiler
-from wfstdec.boost.lists import Boosts
-from wfstdec.boost.phrases import PhraseOptions
+from wfstdec import (
+    Boosts,
+    NgramLM,
+    OpenVocabulary,
+    PhraseCompiler,
+    PhraseOptions,
+    TrieDecoder,
+    TrieOptions,
+    WfstDecoder,
+    read_arpa,
+    read_lexicon,
+)
 from wfstdec.boost.spelling import by_lexicon, by_words
+from wfstdec.lattice import nbest_paths, open_lattices, rescored, save_lattices
 from wfstdec.lattice.arrays import check_lattice
-from wfstdec.lattice.file import open_lattices, save_lattices
-from wfstdec.lattice.nbest import nbest_paths
-from wfstdec.lattice.rescoring import rescored
-from wfstdec.lm.ngram import NgramLM
-from wfstdec.text.arpa import read_arpa
-from wfstdec.text.lexicon import read_lexicon
-from wfstdec.trie.decoder import TrieDecoder
-from wfstdec.trie.options import TrieOptions
 
 pytestmark = pytest.mark.usefixtures("quiet")
 ALL = {"beam": np.inf, "max_active": None, "lattice_beam": 1e6}

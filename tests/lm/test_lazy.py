@@ -10,13 +10,13 @@ import pytest
 from compiled import compiled
 from own_models import ById, WholeText
 
+from wfstdec import NgramLM, UserLM
 from wfstdec.errors import LanguageModelError
 from wfstdec.jit import kernel
 from wfstdec.lm.kernels import final, state_order, step, unanswered
-from wfstdec.lm.ngram import NgramLM
 from wfstdec.lm.on_demand import FIRST_SLOTS, LazyLM, LmArrays, LmQueries
 from wfstdec.lm.on_demand_table import UNKNOWN
-from wfstdec.lm.user import UserLM, digest
+from wfstdec.lm.user import digest
 
 final, state_order = compiled(final), compiled(state_order)
 step, unanswered = compiled(step), compiled(unanswered)

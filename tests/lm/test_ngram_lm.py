@@ -15,11 +15,10 @@ from compiled import compiled
 from fst_tools import grammar_of, sentence_cost
 from packed_models import pack_models
 
+from wfstdec import NgramLM, load_lm, read_arpa, token_table
 from wfstdec.errors import ArpaError, FormatError, InputError, OptionError, ShapeError
 from wfstdec.lm import kernels, reference
-from wfstdec.lm.ngram import NgramLM, load_lm
-from wfstdec.text.arpa import read_arpa
-from wfstdec.text.symbols import EPSILON_WORD, token_table
+from wfstdec.text.symbols import EPSILON_WORD
 
 LN10 = np.log(10)
 DEMO = Path(__file__).parents[2] / "graphs/librispeech_demo"

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import tiny_models as tiny
 
+from wfstdec import read_tokens
 from wfstdec.audio import read_audio
 from wfstdec.errors import (
     BackendError,
@@ -25,7 +26,6 @@ from wfstdec.models import (
 from wfstdec.models.encoder import log_softmax
 from wfstdec.models.features import KaldiFbank, NemoFbank
 from wfstdec.models.streaming_onnx import StreamingOnnx
-from wfstdec.text.symbols import read_tokens
 
 pytest.importorskip("onnx")
 onnxruntime = pytest.importorskip("onnxruntime")

@@ -21,8 +21,7 @@ import naive_search_cases
 import numpy as np
 from naive_search import PIECE_START, Case, Options, Parts, Reading, Text
 
-from wfstdec.boost.lists import BoostEntry, Boosts
-from wfstdec.search.open_vocabulary import OpenVocabulary
+from wfstdec import BoostEntry, Boosts, OpenVocabulary
 
 TOKENS = ("letters", "pieces", "phones", "joined_phones")
 """What tokens are; `joined_phones` stand without anything between words."""

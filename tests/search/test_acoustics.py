@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
-from wfstdec.greedy.options import GreedyOptions
+from wfstdec import GreedyOptions, WfstOptions
 from wfstdec.search.acoustics import price, price_frame, pricing_of
-from wfstdec.wfst.options import WfstOptions
 
 INF = np.inf
 

@@ -14,12 +14,11 @@ import pytest
 from random_graphs import dense_graph
 from wfst_searches import NO_BOOSTS, bits
 
+from wfstdec import WfstDecoder, WfstOptions
 from wfstdec.search import interrupts
 from wfstdec.search.interrupts import Held, Pace, Stopped, check, pass_through
 from wfstdec.search.scheduling import Workers
 from wfstdec.wfst.cpu.backend import CpuBackend
-from wfstdec.wfst.decoder import WfstDecoder
-from wfstdec.wfst.options import WfstOptions
 
 ROOT = Path(__file__).parents[2]
 

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from text_graphs import text_graph
 
+from wfstdec import WfstDecoder
 from wfstdec.errors import InputError, LogprobError, LogprobWarning, ShapeError
 from wfstdec.search.logprobs import as_utterances
-from wfstdec.wfst.decoder import WfstDecoder
 
 INF = np.inf
 EXACT = np.array([[-0.5, -1.25, -INF], [-2.0, -0.25, 0.0]])

@@ -17,7 +17,7 @@ from row_streams import (
 )
 
 from tools.bench.row_encoder import RowEncoder, StreamingRowEncoder
-from wfstdec.batch.lattices import LatticeReading
+from wfstdec.batch import LatticeReading
 from wfstdec.errors import AudioError, BoostError, LimitError, LogprobError
 from wfstdec.server.engine import Engine
 from wfstdec.server.events import BoostsChanged, SpeechStarted, UtteranceEnd, Words

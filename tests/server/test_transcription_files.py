@@ -15,7 +15,7 @@ from wav_files import wav_bytes
 
 from tools.bench.row_encoder import RowEncoder
 from wfstdec import GreedyDecoder, Transcriber
-from wfstdec.batch.lattices import LatticeReading
+from wfstdec.batch import LatticeReading
 from wfstdec.io.subtitles import srt_text, vtt_text
 from wfstdec.models import MappedTokens, load_model
 from wfstdec.recipes import find_recipe

@@ -8,9 +8,7 @@ import numpy as np
 import pytest
 
 import wfstdec
-from wfstdec.text.arpa import read_arpa
-from wfstdec.text.lexicon import Lexicon
-from wfstdec.text.symbols import token_table
+from wfstdec import Lexicon, read_arpa, token_table
 
 
 @pytest.fixture(autouse=True)

@@ -17,21 +17,24 @@ import itertools
 import numpy as np
 from text_graphs import text_graph
 
-from wfstdec.boost.compile import PhraseCompiler
-from wfstdec.boost.compiled import CompiledBoosts
+from wfstdec import (
+    CompiledBoosts,
+    PackedGraph,
+    PhraseCompiler,
+    PhraseOptions,
+    WfstOptions,
+    token_table,
+)
 from wfstdec.boost.kernels import instalment_size
-from wfstdec.boost.phrases import PhraseOptions
 from wfstdec.boost.words import compile_word_boosts
 from wfstdec.errors import GraphError
 from wfstdec.fst.labels import LabelSpace
 from wfstdec.fst.topology import compose_topology
 from wfstdec.graph.arcs import FstArrays
 from wfstdec.graph.info import GraphInfo
-from wfstdec.graph.packed import PackedGraph
 from wfstdec.text.pronunciations import Pronunciations
-from wfstdec.text.symbols import EPSILON, ilabel_of, token_table
+from wfstdec.text.symbols import EPSILON, ilabel_of
 from wfstdec.text.vocabulary import Vocabulary
-from wfstdec.wfst.options import WfstOptions
 
 SMALL, SET_FULL, OVER_SET, LARGE = range(2, 6), 63, 64, 70
 """Numbers of tokens: few; the most that a set of 64 bits holds; one more; more."""

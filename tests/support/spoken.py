@@ -10,8 +10,8 @@ import numpy as np
 from cli_files import TOKENS
 from wav_files import wav_bytes
 
+from wfstdec import token_table
 from wfstdec.models import FunctionEncoder
-from wfstdec.text.symbols import token_table
 
 FRAME = 320
 RATE = 16000

@@ -2,13 +2,11 @@
 
 import numpy as np
 
-from wfstdec.boost.compiled import CompiledBoosts
+from wfstdec import CompiledBoosts, WfstDecoder, WfstOptions
 from wfstdec.boost.words import compile_word_boosts
 from wfstdec.wfst.cpu import arrays as records
 from wfstdec.wfst.cpu.search import walk_back as walk_through
-from wfstdec.wfst.decoder import WfstDecoder
 from wfstdec.wfst.final import best_end
-from wfstdec.wfst.options import WfstOptions
 from wfstdec.wfst.reference import ReferenceSearch
 
 NO_BOOSTS = CompiledBoosts(compile_word_boosts(None, {})[0])

@@ -8,11 +8,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from wfstdec import Lexicon, token_table
 from wfstdec.boost import oov
-from wfstdec.text.lexicon import Lexicon
 from wfstdec.text.loading import word_ids
 from wfstdec.text.pronunciations import Pronunciations
-from wfstdec.text.symbols import token_table
 from wfstdec.text.vocabulary import OPEN_WORD, Vocabulary
 
 TABLE = token_table(["<blank>", "|", "a", "b"])

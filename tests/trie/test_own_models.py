@@ -14,12 +14,15 @@ from lattice_searches import bits
 from own_models import Batched, ById, WholeText, Wrapped
 from searches import Lockstep
 
+from wfstdec import (
+    OpenVocabulary,
+    TrieDecoder,
+    TrieOptions,
+    spelling_lexicon,
+    token_table,
+)
 from wfstdec.errors import LanguageModelError, OptionError
-from wfstdec.search.open_vocabulary import OpenVocabulary
-from wfstdec.text.lexicon import spelling_lexicon
-from wfstdec.text.symbols import token_table
-from wfstdec.trie.decoder import TrieDecoder
-from wfstdec.trie.options import BACKENDS, TrieOptions
+from wfstdec.trie.options import BACKENDS
 
 pytestmark = pytest.mark.filterwarnings("ignore::wfstdec.errors.BoostWarning")
 EVERYTHING = {"beam": math.inf, "beam_size": 100_000, "nbest": 1000}

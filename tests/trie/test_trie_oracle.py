@@ -13,11 +13,8 @@ import numpy as np
 import pytest
 from naive_search_cases import LEXICON, hand
 
-from wfstdec.text.arpa import read_arpa
-from wfstdec.text.lexicon import Lexicon
-from wfstdec.text.symbols import token_table
-from wfstdec.trie.decoder import TrieDecoder
-from wfstdec.trie.options import BACKENDS, TrieOptions
+from wfstdec import Lexicon, TrieDecoder, TrieOptions, read_arpa, token_table
+from wfstdec.trie.options import BACKENDS
 
 pytestmark = pytest.mark.filterwarnings("ignore::wfstdec.errors.BoostWarning")
 

@@ -9,8 +9,8 @@ import naive_words
 import numpy as np
 import pytest
 
-from wfstdec.trie.decoder import TrieDecoder
-from wfstdec.trie.options import BACKENDS, TrieOptions
+from wfstdec import TrieDecoder, TrieOptions
+from wfstdec.trie.options import BACKENDS
 
 UNBOUNDED = {"beam": math.inf, "beam_size": 50_000, "token_top_k": None}
 LOOKAHEADS = ("ngram", "unigram", "none")

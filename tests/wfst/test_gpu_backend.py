@@ -29,9 +29,14 @@ from searches import Lockstep
 from text_graphs import text_graph
 from wfst_searches import NO_BOOSTS, bits, decoded, random_splits, search
 
-from wfstdec.boost.compile import PhraseCompiler
-from wfstdec.boost.compiled import CompiledBoosts
-from wfstdec.boost.phrases import PhraseOptions
+from wfstdec import (
+    CompiledBoosts,
+    PhraseCompiler,
+    PhraseOptions,
+    WfstDecoder,
+    WfstOptions,
+    read_lexicon,
+)
 from wfstdec.boost.spelling import by_lexicon, by_words
 from wfstdec.boost.words import compile_word_boosts
 from wfstdec.errors import BackendError, LogprobError
@@ -40,14 +45,11 @@ from wfstdec.gpu.budget import Budget
 from wfstdec.gpu.logprobs import BFLOAT16, FLOAT16
 from wfstdec.gpu.records import KERNELS as SHARED_KERNELS
 from wfstdec.search.backends import make_backend
-from wfstdec.text.lexicon import read_lexicon
 from wfstdec.wfst.backend_choice import BACKENDS
-from wfstdec.wfst.decoder import WfstDecoder
 from wfstdec.wfst.gpu.backend import DeviceBackend
 from wfstdec.wfst.gpu.batch import DeviceBatch
 from wfstdec.wfst.gpu.layout import KERNELS, NODE, PHASES, PLAIN
 from wfstdec.wfst.gpu.memory import TRACE_BYTES, trace_nodes
-from wfstdec.wfst.options import WfstOptions
 
 pytestmark = pytest.mark.skipif(not shutil.which("g++"), reason="needs g++")
 TOTALS = PhraseOptions(weights_are_totals=True)

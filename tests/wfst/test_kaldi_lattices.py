@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 from lattice_cases import paths_of, random_small_graph
 
+from wfstdec import WfstDecoder, WfstOptions
 from wfstdec.compare.peers.kaldi import scaled_fst
-from wfstdec.wfst.decoder import WfstDecoder
-from wfstdec.wfst.options import WfstOptions
 
 BEAM, LATTICE_BEAM = 60.0, 4.0
 

@@ -16,18 +16,15 @@ from searches import Lockstep
 from text_graphs import text_graph
 from wfst_searches import bits, random_splits
 
-from wfstdec import build_graph
-from wfstdec.boost.compiled import CompiledBoosts
+from wfstdec import CompiledBoosts, WfstDecoder, WfstOptions, build_graph
 from wfstdec.boost.words import compile_word_boosts
 from wfstdec.errors import LogprobError
 from wfstdec.gpu import cupy_device as cuda
 from wfstdec.search.backends import make_backend
 from wfstdec.wfst.backend_choice import BACKENDS
-from wfstdec.wfst.decoder import WfstDecoder
 from wfstdec.wfst.gpu.backend import DeviceBackend
 from wfstdec.wfst.gpu.batch import DeviceBatch
 from wfstdec.wfst.gpu.layout import PROGRAM, SLOT_BYTES
-from wfstdec.wfst.options import WfstOptions
 
 pytestmark = pytest.mark.gpu
 RECIPE = Path(__file__).parents[2] / "graphs" / "librispeech_demo"

@@ -147,6 +147,6 @@ class Encoder(nn.Module):
 
 
 def _mask(lengths: Tensor, num_frames: int) -> Tensor:
-    """Which frames there are, bool [B, T, 1]."""
+    """Mask of frames that there are, bool [B, T, 1]."""
     frames = torch.arange(num_frames, device=lengths.device)
     return (frames < lengths[:, None])[..., None]

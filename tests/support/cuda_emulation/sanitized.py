@@ -28,7 +28,7 @@ from random_graphs import (
 from wfst_searches import bits
 
 from cuda_emulation.device import EmulatedDevice, as_given, in_16_bits
-from wfstdec.boost.compiled import CompiledBoosts
+from wfstdec import CompiledBoosts
 from wfstdec.boost.words import compile_word_boosts
 from wfstdec.gpu.cupy_device import CupyDevice
 from wfstdec.wfst.gpu.backend import DeviceBackend
