@@ -181,7 +181,7 @@ LISTED = ["<pad>", "|", "a", "b"]
 
 
 class Tokenizer:
-    """As those of Transformers."""
+    """Tokenizer like those of Transformers."""
 
     pad_token = "<pad>"
 
@@ -190,7 +190,7 @@ class Tokenizer:
 
 
 class Pieces:
-    """As a SentencePieceProcessor."""
+    """Stand-in for a SentencePieceProcessor."""
 
     def get_piece_size(self):
         return 3

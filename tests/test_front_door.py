@@ -1,4 +1,4 @@
-"""What is public: all of it is there, documented, and enough for what we show."""
+"""Public names: all are there, documented, and enough for what we show."""
 
 import ast
 import importlib

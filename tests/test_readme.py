@@ -1,4 +1,4 @@
-"""What the README and the pages under docs/ show does work, and is there."""
+"""README and the pages under docs/: what they show works, and is there."""
 
 import importlib.util
 import re
@@ -32,7 +32,7 @@ def test_the_code_runs(monkeypatch, capsys):
 
 
 def test_it_is_for_a_first_visit():
-    """What to run comes first, every page is linked, and it stays short."""
+    """README: what to run comes first, every page is linked, and it stays short."""
     lines = README.splitlines()
     assert len(lines) <= README_LINES
     assert README.index("bash tools/demo.sh") < len("\n".join(lines[:40]))

@@ -151,7 +151,7 @@ class Module:
 
     @property
     def is_of_kernels(self) -> bool:
-        """Whether most lines of its definitions are of kernels."""
+        """Tell whether most lines of a module's definitions are of kernels."""
         lines = {True: 0, False: 0}
         for node in self.tree.body:
             if isinstance(node, ast.FunctionDef | ast.ClassDef):
@@ -160,7 +160,7 @@ class Module:
 
 
 def is_kernel(node: ast.AST) -> bool:
-    """Whether something is a function that numba compiles."""
+    """Tell whether something is a function that numba compiles."""
     return isinstance(node, ast.FunctionDef) and any(
         KERNEL.search(ast.unparse(d)) for d in node.decorator_list
     )
@@ -192,7 +192,7 @@ class Library:
             yield from self.find(*here.imported[name])
 
     def named_in(self, here: Module, node: ast.AST) -> Iterator[tuple[Module, ast.AST]]:
-        """What a function or constant names: `name`, or `module.name`."""
+        """Definitions that a function or constant names: `name`, or `module.name`."""
         for part in ast.walk(node):
             if isinstance(part, ast.Name):
                 yield from self.find(here.name, part.id)

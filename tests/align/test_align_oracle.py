@@ -45,7 +45,7 @@ def aligner_of(case, entries, options=None, **how):
 
 
 def cost_of_text(text, skip_cost):
-    """What it costs to say some words for a text: left out words cost, others may
+    """Cost of saying some words for a text: left out words cost, others may
     only be the star."""
 
     def cost(said):

@@ -1,4 +1,4 @@
-"""What users hold: prompts, limits, repetition, types, errors."""
+"""Attention decoders as users hold them: prompts, limits, types, errors."""
 
 import math
 

@@ -345,7 +345,7 @@ def test_help_names_flags_that_the_command_has(name):
 
 @pytest.mark.parametrize("name", ["transcribe", "serve"])
 def test_commands_of_audio_list_no_transducer(name, capsys):
-    """They refuse one; tokens and blank are the model's, whatever the decoder."""
+    """Commands of audio refuse one; tokens and blank are the model's."""
     with pytest.raises(SystemExit):
         main([name, "--help-all"])
     text = capsys.readouterr().out

@@ -202,7 +202,7 @@ def test_peers_say_that_they_take_no_boosts(files, capsys):
 
 
 def _below(lines, head):
-    """What a table has under a heading, in one text; empty where there is none."""
+    """Join a table's lines under a heading; empty where there is none."""
     begins = [i for i, line in enumerate(lines) if line.startswith(head)]
     rows = lines[begins[0] + 1 :] if begins else []
     ends = [i for i, line in enumerate(rows) if not line.startswith("  ")]

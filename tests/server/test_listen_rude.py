@@ -82,7 +82,7 @@ def raw_client(server, receive_bytes=None):
 
 
 def frame(payload, opcode=1):
-    """One masked frame, with a mask of zeros."""
+    """Make a masked frame, with a mask of zeros."""
     size = len(payload)
     length = struct.pack(">B", 128 | size) if size < 126 else b"\xfe"
     length += b"" if size < 126 else struct.pack(">H", size)
@@ -90,7 +90,7 @@ def frame(payload, opcode=1):
 
 
 def rest_of(raw):
-    """What still comes, up to the end of the connection."""
+    """Read what still comes, up to the end of the connection."""
     found = b""
     with contextlib.suppress(ConnectionError):
         while part := raw.recv(1 << 16):

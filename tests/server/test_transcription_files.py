@@ -429,7 +429,7 @@ def test_a_fault_of_the_server_says_no_more_than_that(decoder, encoder, speech, 
 def test_requests_stop_with_the_app(
     decoder, encoder, speech, caplog, seconds, is_stream
 ):
-    """One under way is given up at its next piece; its thread does not stay.
+    """A request under way is given up at its next piece; its thread does not stay.
 
     A piece that takes longer than the server waits for requests is 503, not a fault.
     """

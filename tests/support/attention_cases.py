@@ -107,7 +107,7 @@ class Case:
 
 
 class JointCase(Case):
-    """The same with CTC log-probs, of the letters in any order, some of them -inf."""
+    """Case with CTC log-probs, of the letters in any order, some of them -inf."""
 
     def __init__(self, seed, **sizes):
         super().__init__(seed, **sizes)
@@ -141,7 +141,7 @@ class JointCase(Case):
         return super().definition(utterance, longest) | known
 
     def found(self, utterances=(0,), more=None, **options):
-        """As of `Case`, of those that end."""
+        """Texts found that end, like `Case.found`."""
         decoder, boosts = self.decoder(more, **options)
         frames = [self.model.frames(one, self.model.longest + 2) for one in utterances]
         ctc = [self.ctc[one] for one in utterances]

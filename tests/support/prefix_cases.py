@@ -27,7 +27,7 @@ PEER = pytest.mark.skipif(
 
 
 class PrefixCase(NamedTuple):
-    """What a decoder is built of and given; `arpa` is a path or None."""
+    """Arguments and input of a decoder; `arpa` is a path or None."""
 
     labels: list
     arpa: str | None

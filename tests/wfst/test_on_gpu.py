@@ -1,4 +1,4 @@
-"""What only a GPU can show: `pytest -m gpu`, with all tests over backends."""
+"""Tests that need a GPU: `pytest -m gpu`, with all tests over backends."""
 
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path

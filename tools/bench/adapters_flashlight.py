@@ -91,7 +91,7 @@ Answers = list[list[Any]]
 
 
 class AdapterCase(NamedTuple):
-    """What both are made of.
+    """Speech and arguments that both decoders are made of.
 
     Attributes:
         name: The set and the language model.

@@ -88,7 +88,7 @@ PROFILES: dict[str, Row] = {
 
 
 class Made(NamedTuple):
-    """What both decoders are made of, and given."""
+    """Speech and arguments that both decoders are made of, and given."""
 
     name: str
     speech: SpeechSet
@@ -170,7 +170,7 @@ def make_decoders(case: Made) -> Decoders:
 
 
 def first_ms(decoder: Any, case: Made) -> float:
-    """What the first utterance takes."""
+    """Time the first utterance, ms."""
     begin = time.process_time()
     decoder.decode(case.utterances[0])
     return 1000 * (time.process_time() - begin)
@@ -225,7 +225,7 @@ def compare(
 def check(
     case: Made, decoders: Decoders, texts: dict[str, list[str]], options: Row
 ) -> tuple[Row, list[str]]:
-    """Which texts are the same, and the word error rates; what is wrong."""
+    """Compare texts and word error rates; what is wrong, in lines."""
     faults, same = [], 0
     names = list(case.speech.logprobs)
     for i, (theirs, ours) in enumerate(

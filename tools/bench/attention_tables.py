@@ -141,7 +141,7 @@ class Clock:
         return run
 
     def measure(self, call: Callable[[], Any]) -> tuple[Any, Row]:
-        """What a call gives, and its seconds."""
+        """Call a function: its result, and its seconds."""
         self.seconds, begin = 0.0, time.process_time()
         found = call()
         whole = time.process_time() - begin

@@ -61,7 +61,7 @@ class Inputs:
 
     @classmethod
     def of(cls, args: argparse.Namespace) -> Inputs:
-        """As flags say; see `command.make_parser`."""
+        """Make inputs of flags; see `command.make_parser`."""
         found, scale = data.find_data(args.data), args.lm_scale
         token_scale = getattr(args, "token_lm_scale", cls.token_lm_scale)
         return cls(found, args.cache, args.utterances, scale, token_scale)
@@ -139,7 +139,7 @@ class Case:
         )
 
     def peer_inputs(self) -> PeerInputs:
-        """What peers are made of."""
+        """Inputs that peers are made of."""
         return PeerInputs(
             tokens=self.tokens,
             graph=self.graph,

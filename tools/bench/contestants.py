@@ -1,4 +1,4 @@
-"""Who takes part in `tools.bench.trie`: our decoders and the peers, at settings.
+"""Contestants of `tools.bench.trie`: our decoders and the peers, at settings.
 
 for one in contestants(case, ["flashlight", "nemo"]):
     answers = one.run(case.utterances)

@@ -1,4 +1,4 @@
-"""What benchmarks run on: sets of posteriors, language models, graphs.
+"""Data of benchmarks: sets of posteriors, language models, graphs.
 
 data = find_data(None)                       # ../shared/data, or the demo's recipe
 speech = load_set("dev", data, limit=40)
@@ -33,7 +33,7 @@ _DIGEST_CHARACTERS = 12
 
 @dataclass(frozen=True)
 class Recipe:
-    """What a graph is built from, but for its language model."""
+    """Files that a graph is built from, but for its language model."""
 
     name: str
     tokens: Path
@@ -68,7 +68,7 @@ def find_data(folder: Path | None) -> Path:
 
 
 def is_recipe(data: Path) -> bool:
-    """Whether a folder is a recipe of `graphs/` rather than the project's data."""
+    """Tell whether a folder is a recipe of `graphs/` rather than the project's data."""
     return (data / "logprobs.npz").is_file()
 
 
@@ -174,7 +174,7 @@ def find_lm(name: str, data: Path) -> Path:
 
 
 def name_of_lm(arpa: Path) -> str:
-    """What reports call a language model."""
+    """Name a language model as reports call it."""
     return arpa.name.split(".arpa")[0]
 
 

@@ -123,7 +123,7 @@ class WordCase:
 
     @property
     def inputs(self) -> PeerInputs:
-        """What peers are made of."""
+        """Inputs that peers are made of."""
         return PeerInputs(
             tokens=self.tokens,
             lexicon=self.lexicon,

@@ -122,7 +122,7 @@ def check_answers(
     one: Contestant,
     answers: Sequence[Answer],
 ) -> list[str]:
-    """What is wrong with the costs of ours, in lines."""
+    """Check the costs of our answers; what is wrong, in lines."""
     hypotheses = dict(zip(case.speech.logprobs, answers, strict=True))
     best = one.setting.get("merge", "max") == "max"
     faults = trie_checks.check_hypotheses(case, costs, hypotheses, best=best)

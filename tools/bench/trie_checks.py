@@ -78,7 +78,7 @@ class NgramScorer:
 
 
 class TextCosts:
-    """What texts cost by their best alignment and pronunciations, nats.
+    """Costs of texts by their best alignment and pronunciations, nats.
 
     Args:
         case: The log-probs, lexicon, language model and scale.
@@ -183,7 +183,7 @@ def alignment_cost(logprobs: np.ndarray, found: Hypothesis, case: Case) -> float
 
 
 def sentence_of(case: Case, found: Hypothesis) -> Words:
-    """What the language model scores: the words, or the tokens without a lexicon."""
+    """Labels that the language model scores: words, or tokens without a lexicon."""
     if case.lexicon is not None:
         return tuple(word.text for word in found.words)
     return tuple(case.tokens.names[token] for token in found.token_ids)

@@ -1,4 +1,4 @@
-"""What `tools.bench.wfst` measures: costs, work and seconds of two decoders on a graph.
+"""Costs, work and seconds of two decoders on a graph, for `tools.bench.wfst`.
 
 duel = Duel(case)
 agreement, texts = duel.compare(options)             # first

@@ -1,4 +1,4 @@
-"""What a small transducer is trained on: real utterances, and simulated ones of text.
+"""Training data of a small transducer: real utterances, simulated ones of text.
 
     speech = load_speech(data)                     # aligned, by speaker
     source = Source(speech, sentences, pieces, seed=1)

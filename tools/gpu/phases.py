@@ -152,7 +152,7 @@ class Profile:
 
 
 def points(args: argparse.Namespace) -> Iterator[tuple[str, int, int]]:
-    """What is measured: the settings most asked for first."""
+    """Points to measure: the settings most asked for first."""
     for size in args.batches:
         yield "cpu", size, 0
     for threads, size in product(sorted(args.threads, reverse=True), args.batches):

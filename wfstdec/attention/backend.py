@@ -71,7 +71,7 @@ class WithCtc(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Utterance:
-    """What the model is given of an utterance.
+    """Input of the model for an utterance.
 
     Attributes:
         frames: [T, D].
@@ -332,7 +332,7 @@ class AttentionBackend(ModelBackend):
 
 
 def _end_credit(phrases: Any, said: Sequence[int], final_eos_score: float) -> float:
-    """What the rule `"compensated"` gives an end behind some tokens."""
+    """Credit of an end behind some tokens by the rule `"compensated"`."""
     state, ended = phrases.start, False
     paid = phrases.automaton.final_cost
     for token in said:

@@ -143,7 +143,7 @@ class Tried(NamedTuple):
     prefix: np.ndarray
 
     def taken(self, rows: np.ndarray) -> Tried:
-        """Those of some rows, int64 [M]."""
+        """Take the tokens of some rows, int64 [M]."""
         return Tried(self.labels[rows], self.prefix[rows])
 
 

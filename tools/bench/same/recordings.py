@@ -1,4 +1,4 @@
-"""What decoders answer, written down to the last bit.
+"""Recordings of decoders' answers, to the last bit.
 
     recording = Recording(threads=1)
     with recording.section("wfst"):

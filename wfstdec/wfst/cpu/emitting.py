@@ -1,4 +1,4 @@
-"""Which emitting arcs may survive a frame: the inner loop of the search.
+"""Selection of emitting arcs that may survive a frame: the search's inner loop.
 
 Two ways to find them, with the same result after recombination:
 
@@ -260,7 +260,7 @@ def emit_boosted_by_label(
 
 @inlined
 def _reached(graph, params, scratch, entry, a):
-    """What an arc reaches on which boosts do not step."""
+    """Cost behind an arc on which boosts do not step."""
     arc = graph.arcs[a]
     reached = add_graph_and_insertion(params, entry.cost, arc)
     return float32(reached + scratch.token_costs[arc.ilabel & LABEL])
@@ -451,7 +451,7 @@ def list_arcs(graph, row, live, i, listed, count):
 
 @inlined
 def hot_labels(words, row, among):
-    """Those of some of a state's labels whose arcs are hot, uint64."""
+    """Select the labels, of some of a state's, whose arcs are hot; uint64."""
     hot, labels = hot_window(words, row.emit), _ZERO
     if hot != _ZERO:
         while among != _ZERO:

@@ -117,7 +117,7 @@ class GroupSearch(CpuSearch):
     """The searches of a few whole utterances, without added words."""
 
     def decode(self, utterances: Sequence[np.ndarray], pace: Pace) -> list[BestPath]:
-        """Their paths; log-probs float32 [T, V], C order, at most `k.GROUP`."""
+        """Find the best paths; log-probs float32 [T, V], C order, at most `k.GROUP`."""
         scratches = self._memory.scratches[self._boosted]
         scratch = scratches.take(0)
 

@@ -179,7 +179,7 @@ def _spread(frontier, end_excess, trace, record):
 
 @inlined
 def is_emitted(trace, node, first):
-    """Whether an emitting arc made a node; `first`: the first node of its frame."""
+    """Tell whether an emitting arc made a node; `first`: the first of its frame."""
     return trace[node].arc != _NO_NODE and np.int64(trace[node].previous) < first
 
 
@@ -223,7 +223,7 @@ def forget(frontier, trace, record, row):
 
 @jit
 def gather_last(inputs, frontier, ending, kept, start):
-    """The same to the end of the utterance.
+    """Gather arcs from the last cut to the end of the utterance.
 
     Args:
         inputs: As of `gather`.
@@ -252,7 +252,7 @@ def gather_last(inputs, frontier, ending, kept, start):
 
 @jit
 def gather(inputs, trace, record, start, rows):
-    """What is left between two rows of `record.frames`.
+    """Gather the arcs that are left between two rows of `record.frames`.
 
     Args:
         inputs: (graph, params, words, phrases, added).
@@ -406,7 +406,7 @@ def _arcs(inputs, trace, record, sorted_arcs, states, word_insertion):
 
 @inlined
 def _paid(graph, params, words, phrases, added, arc, boost):
-    """What boosts pay on an arc of the graph or the overlay."""
+    """Pay boosts on an arc of the graph or the overlay."""
     if added is not None:
         if arc >= added.first_arc:
             a = uint64(arc - added.first_arc)

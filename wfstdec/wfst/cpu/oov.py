@@ -109,7 +109,7 @@ def added_arrays(overlay: Overlay) -> AddedArrays:
 
 
 def with_scratch(arrays: AddedArrays, entries: int = FIRST_ENTRIES) -> AddedArrays:
-    """The same with scratch for so many entries, and four times as many candidates."""
+    """Give the arrays scratch for so many entries, four times as many candidates."""
     return arrays._replace(
         made=np.empty(4 * entries + int(arrays.num_entering), SIDE_ENTRY),
         next=np.empty(entries, SIDE_ENTRY),
@@ -254,7 +254,7 @@ def _limit(params, words, phrases, added, utterance, i, least, beam):
 
 @inlined
 def _follow(graph, params, words, phrases, added, scratch, utterance, i, a):
-    """What arc `a` of the overlay reaches from entry `i`; see `arc_costs.follow`."""
+    """Follow arc `a` of the overlay from entry `i`; see `arc_costs.follow`."""
     arc, source = added.arcs[a], _NO_LABEL
     cost = add_graph_and_insertion(params, utterance.frontier[i].cost, arc)
     if phrases is not None:
@@ -269,7 +269,7 @@ def _follow(graph, params, words, phrases, added, scratch, utterance, i, a):
 
 @inlined
 def _pay(graph, params, words, phrases, added, a, source):
-    """What boosts pay on arc `a` of the overlay, and the next boost state."""
+    """Step the boosts on arc `a` of the overlay: pay, and next state."""
     arc = added.arcs[a]
     if phrases is None:
         paid, boost = float32(bonus_of(params, words, arc) + added.bonus[a]), _NO_LABEL
@@ -282,7 +282,7 @@ def _pay(graph, params, words, phrases, added, a, source):
 
 @inlined
 def paid_added(graph, params, words, phrases, added, a, source):
-    """What boosts pay on arc `a` of the overlay."""
+    """Pay boosts on arc `a` of the overlay."""
     paid, _ = _pay(graph, params, words, phrases, added, a, source)
     return paid
 

@@ -86,7 +86,7 @@ def recombine(graph, phrases, scratch, record, made, side, cutoff):
 
 @inlined
 def _recombine_side(graph, phrases, scratch, record, side, cutoff, count, waiting):
-    """The same with the side candidates."""
+    """Recombine the side candidates with the frontier."""
     room = uint64(len(scratch.next))
     for q in range(side):
         candidate = scratch.side[q]

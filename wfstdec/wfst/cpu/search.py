@@ -137,7 +137,7 @@ class CpuSearch:
         )
 
     def _boosts_at_end(self) -> tuple[np.ndarray, np.ndarray, np.float32] | None:
-        """What `best_end` takes of boosts."""
+        """Boosts as `best_end` takes them."""
         _, params, _, phrases = self._inputs
         if phrases is None:
             return None
