@@ -98,7 +98,7 @@ def test_the_scripts_exist():
 
 
 def test_the_tools_are_listed():
-    """By path or module, or by name beside one; `same` has its own list."""
+    """Tools are listed by path or module, or by name beside one; `same` has a list."""
     tools = ROOT / "tools"
     listed = (tools / "README.md").read_text(encoding="utf-8")
     rows = [line for line in listed.splitlines() if line.startswith("| ")]

@@ -161,7 +161,7 @@ def test_a_narrow_beam_is_widened_until_the_proof_holds():
 
 
 def test_what_is_called_exact_is_exact():
-    """Also with narrow beams, which lose the best path here and there."""
+    """Narrow beams lose the best path here and there, and call nothing exact then."""
     called, lost = 0, 0
     for seed in range(4000, 4000 + 2 * CASES):
         case, entries, text = draw(seed)

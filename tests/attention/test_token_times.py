@@ -20,7 +20,7 @@ def random_logprobs(seed, num_frames, num_columns=3):
 
 
 def best_spans(logprobs, text, blank):
-    """By enumeration of all alignments."""
+    """Best spans by enumeration of all alignments."""
     best, spans = -math.inf, None
     for alignment in itertools.product(range(logprobs.shape[1]), repeat=len(logprobs)):
         runs, start = [], 0

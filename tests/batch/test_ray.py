@@ -185,7 +185,7 @@ def add(tar, name, data):
 def test_a_killed_driver_and_a_killed_worker_lose_no_row_and_double_none(
     files, address, watched, tmp_path
 ):
-    """Also with boosts by row, and rows that fail: as by the plain command."""
+    """Rows with boosts, and rows that fail, come out as by the plain command."""
     manifest = files / "manifest.jsonl"
     assert (
         main(

@@ -51,7 +51,7 @@ def compare(folder, *more, peers=False):
 
 
 def phrase_score(folder, phrases, hypotheses):
-    """By the characters of the texts."""
+    """Score phrases by the characters of the texts."""
     hits = said = heard = 0
     for utterance, words in read_text(folder / "ref.txt").items():
         for phrase in phrases:

@@ -97,7 +97,7 @@ def test_a_word_without_a_bigram_begins_a_sentence(files):
 
 
 def test_the_last_separator_may_be_left_out(files):
-    """Then nothing stands between the last word and the back-off before `</s>`."""
+    """Nothing stands between the last word and the back-off before `</s>`."""
     for topology in TOPOLOGIES:
         graph = wfstdec.build_graph(**files, separator="|", topology=topology)
         for said in ("hel-lo", "hel-lo|", "|hel-lo|-|"):

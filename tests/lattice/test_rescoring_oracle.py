@@ -140,7 +140,7 @@ def compiled_phrases(case, graph, folder):
 
 
 def test_added_words_cost_unk_and_keep_their_bonus(tmp_path):
-    """Also from a file, whose utterances have words of their own."""
+    """Files hold the added words of each utterance too."""
     texts, added = 0, set()
     drawn = {}
     for i in range(60):

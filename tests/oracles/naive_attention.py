@@ -240,6 +240,6 @@ def asked_of(rows, text, ends, more):
 
 
 def best_of(finished, width, rank):
-    """So many texts, the best first."""
+    """Best texts, so many, the best first."""
     kept = sorted(finished, key=lambda text: -rank(finished[text], len(text)))
     return {text: finished[text] for text in kept[:width]}

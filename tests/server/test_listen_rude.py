@@ -334,7 +334,7 @@ def test_many_tiny_messages_hold_up_nobody(server, speech):
 
 
 def test_messages_are_taken_no_faster_than_may_be(server, monkeypatch):
-    """None is lost by that, and others run in between."""
+    """Messages that wait are not lost, and others run in between."""
     from wfstdec.server import listen
 
     monkeypatch.setattr(listen, "_MESSAGES_PER_S", 500)

@@ -92,7 +92,7 @@ def error_of(answer):
 # ----------------------------------------------------------------------- to the bit
 @pytest.mark.parametrize("seconds", [7, 75])
 def test_words_are_those_of_a_transcriber_to_the_bit(server, decoder, speech, seconds):
-    """Of one piece and of several: times, confidences, and costs of the list."""
+    """Pieces, one or several, have times, confidences, and costs of the list."""
     recording = wav_of(speech(seconds, 3))
     reading = LatticeReading(nbest=4, confidence=True)
     transcriber = Transcriber(server.service.model, decoder, lattices=reading)

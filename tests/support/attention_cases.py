@@ -88,7 +88,7 @@ class Case:
         return cost
 
     def rank(self, total, count):
-        """Of a total and all tokens, the end included."""
+        """Rank a total of all tokens, the end included."""
         if self.options["length_norm"] == "mean":
             return total / count
         if self.options["length_norm"] == "gnmt":
@@ -96,7 +96,7 @@ class Case:
         return total
 
     def found(self, utterances=(0,), more=None, **options):
-        """Of each utterance {text with its end: total}, in the order of the list."""
+        """Decode utterances: {text with its end: total}, in the order of the list."""
         decoder, boosts = self.decoder(more, **options)
         frames = [self.model.frames(one, self.model.longest + 2) for one in utterances]
         end = (self.model.eos,)

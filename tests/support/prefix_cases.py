@@ -72,7 +72,7 @@ def random_labels(rng):
 
 
 def random_logits(rng, num_frames, num_tokens):
-    """Of either type, sure or unsure."""
+    """Draw logits of either type, sure or unsure."""
     dtype = rng.choice([np.float32, np.float64])
     scale = rng.choice([1, 3, 6])
     return (rng.normal(size=(num_frames, num_tokens)) * scale).astype(dtype)

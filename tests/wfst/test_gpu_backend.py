@@ -319,7 +319,7 @@ def refused(backend, chunks):
 
 
 def acoustic_costs(backend, chunk):
-    """Of each frame of an utterance with one path."""
+    """Acoustic costs of each frame of an utterance with one path."""
     batch = DeviceBatch(backend.device_graph, WfstOptions(), [NO_BOOSTS])
     batch.advance([chunk])
     steps, _ = batch._find_paths(np.array([0]), np.array([len(chunk)]))

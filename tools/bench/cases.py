@@ -43,7 +43,7 @@ SYNTHETIC = {"bpe": 1024, "chars": 32}
 
 @dataclass(frozen=True)
 class Inputs:
-    """Where cases come from.
+    """Source of cases.
 
     Attributes:
         data: The project's data, or a recipe.

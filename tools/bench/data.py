@@ -56,7 +56,7 @@ class SpeechSet(Speech):
     note: str = ""
 
     def take(self, names: Iterable[str]) -> SpeechSet:
-        """Some of the utterances."""
+        """Take some of the utterances."""
         logprobs = {name: self.logprobs[name] for name in names}
         references = {name: self.references[name] for name in logprobs}
         return replace(self, logprobs=logprobs, references=references)
@@ -205,7 +205,7 @@ def build_or_load(
 
 
 def graph_key(inputs: Sequence[Path]) -> str:
-    """Of the inputs and of all sources that build: a changed search builds nothing."""
+    """Hash the inputs and all sources that build: a changed search builds nothing."""
     package = Path(wfstdec.__file__).parent
     sources = [
         source for room in BUILDERS for source in package.glob(f"{room}/**/*.py")

@@ -166,7 +166,7 @@ def file_of(kind: str, args: argparse.Namespace) -> Path:
 
 
 def size_mb(path: Path) -> float:
-    """Of a file or a folder."""
+    """Size of a file or a folder, MB."""
     files = path.glob("*") if path.is_dir() else [path]
     return sum(file.stat().st_size for file in files) / 1e6
 

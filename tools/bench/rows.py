@@ -75,7 +75,7 @@ def in_chunks(
 
 
 def boosted_words(case: Case) -> dict[str, float] | None:
-    """Some of the words that are said, and others."""
+    """Draw some of the words that are said, and others."""
     assert case.graph is not None
     rng = np.random.default_rng(0)
     picked = rng.permutation(len(case.graph.words) - 1)[:WORDS] + 1

@@ -54,7 +54,7 @@ class Turns:
         return returned
 
     def repeat(self, turns: int, slow: float = math.inf) -> None:
-        """So many turns, of which only the times are kept."""
+        """Repeat turns, of which only the times are kept."""
         for _ in range(turns):
             self.take(slow)
 

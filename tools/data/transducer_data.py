@@ -164,7 +164,7 @@ class Example:
         places: Sequence[tuple[int, int]],
         pieces: Pieces,
     ) -> Example:
-        """Of the first frame of each word, and the one after its last."""
+        """Frames of words: the first of each, and the one after its last."""
         targets: list[int] = []
         ends: list[float] = []
         for word, (start, stop) in zip(words, places, strict=True):

@@ -127,7 +127,7 @@ class CtcRows(NamedTuple):
     last: np.ndarray
 
     def taken(self, rows: np.ndarray) -> CtcRows:
-        """Some of them, int64 [M]."""
+        """Take some rows, int64 [M]."""
         return CtcRows(*(one[rows] for one in self))
 
 

@@ -23,7 +23,7 @@ from wfstdec.lm.ngram import NgramLM
 
 
 class States(NamedTuple):
-    """Where the terms are, in rows.
+    """States of all terms, in rows.
 
     Attributes:
         lm: int32 [M, N], of each language model.

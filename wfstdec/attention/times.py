@@ -1,4 +1,4 @@
-"""When the tokens of a known text were said: the best CTC alignment, exact.
+"""Times of the tokens of a known text: the best CTC alignment, exact.
 
 spans = token_spans(logprobs, columns, blank)      # int32 [N, 2], or None
 

@@ -61,7 +61,7 @@ NEAR_ADDED, SAME_ADDED = 0.4, 0.1
 def likelier_sounds(
     lexicon: Lexicon, word_ids: Mapping[str, int], word_cost: np.ndarray
 ) -> np.ndarray:
-    """How likelier words sound, for each word, uint8 [W].
+    """Tell, for each word, how likelier words sound, uint8 [W].
 
     Args:
         lexicon: The pronunciations.
@@ -128,7 +128,7 @@ class Sounds:
 
 
 def _hashes_of(said: Sequence[Sequence[int]]) -> tuple[np.ndarray, ...]:
-    """How long pronunciations are, int64 [P], and `_hashes` of them."""
+    """Lengths of pronunciations, int64 [P], and their `_hashes`."""
     lengths = np.array([len(one) for one in said], np.int64)
     tokens = np.fromiter(chain.from_iterable(said), np.int64, int(lengths.sum()))
     return lengths, *_hashes(tokens, np.concatenate([[0], np.cumsum(lengths)]))
@@ -259,7 +259,7 @@ class DefaultBonuses:
         return Sounds(self._lexicon, self._ids, self._cost)
 
     def _probability(self, ids: Sequence[int | None], lacking: float) -> float:
-        """Of a phrase, as much as it can be: that of its rarest word."""
+        """Probability of a phrase, as high as can be: that of its rarest word."""
         costs = [lacking if one is None else float(self._cost[one]) for one in ids]
         return math.exp(-max(costs)) if costs else 0.0
 

@@ -128,7 +128,7 @@ class Comparison:
 
     @classmethod
     def from_json(cls, text: str) -> Comparison:
-        """Of what `to_json` wrote.
+        """Read a comparison that `to_json` wrote.
 
         Raises:
             FormatError: Something else.

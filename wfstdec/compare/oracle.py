@@ -164,7 +164,7 @@ def lattice_oracle(
     lattices: Mapping[str, Lattice],
     normalizer: Normalizer = AS_IT_STANDS,
 ) -> Oracle:
-    """Of lattices: the best path of each, whatever it costs; errors as of it."""
+    """Oracle errors of lattices: the best path of each, whatever it costs."""
 
     def fewest(lattice: Lattice, reference: Sequence[str]) -> int:
         return lattice_errors(lattice, reference, normalizer)
@@ -177,7 +177,7 @@ def list_oracle(
     lists: Mapping[str, Sequence[Sequence[str]]],
     normalizer: Normalizer = AS_IT_STANDS,
 ) -> Oracle:
-    """Of n-best lists, each of texts in words."""
+    """Oracle errors of n-best lists, each of texts in words."""
 
     def fewest(texts: Sequence[Sequence[str]], reference: Sequence[str]) -> int:
         told = map(normalizer.words, texts)

@@ -44,7 +44,7 @@ class OovExits:
         return len(self.state)
 
     def __repr__(self) -> str:
-        """In how many states they are, and what they cost."""
+        """Show the number of states with OOV exits, and their costs."""
         return f"OovExits(in {len(self):,} states, word_cost={self.word_cost:g})"
 
     def check(self, num_states: int, num_tokens: int) -> None:

@@ -65,7 +65,7 @@ def by_class(ways: Mapping[type, Callable[..., Any]]) -> Callable[..., Any]:
 
 
 def read_only(array: np.ndarray) -> np.ndarray:
-    """In C order and read-only: this is part of the type that kernels are compiled for.
+    """Make an array C-ordered and read-only, as the types of kernels have it.
 
     Arrays that threads share are, wherever they come from, so that kernels are compiled
     once.

@@ -285,7 +285,7 @@ def _parts_inside(codegen: Any, target: Any) -> Iterator[None]:
 
 
 def _no_wrapper(*arguments: Any) -> None:
-    """In place of a way in from C, which nobody takes."""
+    """Leave out the way in from C, which nobody takes."""
 
 
 def compiled_by(kind: type[_Kernel], options: Mapping[str, Any]) -> Any:

@@ -125,7 +125,7 @@ class Lattice:
     words_are_tokens: bool = False
 
     def __repr__(self) -> str:
-        """How large it is, and what its best path costs."""
+        """Show the size of the lattice, and the cost of its best path."""
         ended = "" if self.reached_final else ", reached_final=False"
         return (
             f"Lattice({self.num_states:,} states, {self.num_arcs:,} arcs, "

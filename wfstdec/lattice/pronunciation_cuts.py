@@ -95,7 +95,7 @@ class Cuts:
     def step(
         self, state: int, ilabel: int, word: int, follows: int
     ) -> tuple[int, float]:
-        """Where an arc leads, and what it costs.
+        """Step along an arc: the next state, and the cost.
 
         Args:
             state: Of the path so far.

@@ -139,7 +139,7 @@ def unknown_label(lm):
 
 @inlined
 def state_order(lm, state):
-    """By which states stand where costs are equal, uint64."""
+    """Order of a state among those of equal cost, uint64."""
     return _order(lm, state)
 
 

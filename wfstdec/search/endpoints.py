@@ -114,7 +114,7 @@ class Endpointer:
 
     @cached_property
     def _in_frames(self) -> list[tuple[int, int, bool]]:
-        """Of each rule the frames of its length and silence, and `needs_speech`."""
+        """Convert rules to frames: length, silence, and `needs_speech` of each."""
         return [
             (self._frames(one.length_s), self._frames(one.silence_s), one.needs_speech)
             for one in self.rules

@@ -89,7 +89,7 @@ class EngineMeasures(Protocol):
         """A final went out so long after the last of its words came in."""
 
     def heard(self, seconds: float) -> None:
-        """So much audio was searched."""
+        """Note that so much audio was searched."""
 
     def failed(self, kind: str) -> None:
         """A stream ended with an error of this class."""

@@ -54,7 +54,7 @@ class Lexicon:
         return len(self.words)
 
     def __repr__(self) -> str:
-        """How many entries and words it has, and the first few words."""
+        """Show the number of entries and words, and the first few words."""
         words = list(dict.fromkeys(self.words))
         return (
             f"Lexicon({len(self):,} pronunciations of {len(words):,} words: "

@@ -90,7 +90,7 @@ class Pairing:
 
     @property
     def message(self) -> str:
-        """How many ids are on one side only, some of them, and the remedy; or empty."""
+        """Message about ids that are on one side only, with a remedy; or empty."""
         parts = [
             f"{len(ids)} utterances of {name} are not in {other}: {_named(ids)}"
             for ids, name, other in (

@@ -55,7 +55,7 @@ class Priced(NamedTuple):
 
     @property
     def total(self) -> Tensor:
-        """Of tokens, [N, V + 1], durations left out; late fusion only."""
+        """Total of tokens, [N, V + 1], durations left out; late fusion only."""
         return self.own if self.gains is None else self.own + self.gains
 
 

@@ -77,7 +77,7 @@ class TransducerSearch:
 
     @property
     def beam(self) -> Beam:
-        """Where it stands."""
+        """Beam of the session."""
         return self._beam
 
     def advance(self, chunk: Tensor) -> None:

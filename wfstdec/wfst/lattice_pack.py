@@ -354,7 +354,7 @@ def segment_lattice(
 
 
 def _with_own_cost(lattice: Lattice) -> Lattice:
-    """Of a part of an utterance: what its best path costs from its first state on."""
+    """Give a part of an utterance the cost of its best path from its first state."""
     costs = lattice.arc_costs()[lattice.best_arcs()]
     end = lattice.final_costs()[lattice.best_end]
     found = replace(lattice, search_cost=float(costs.sum() + end))

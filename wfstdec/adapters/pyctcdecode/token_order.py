@@ -1,4 +1,4 @@
-"""In which order the tokens of a frame are visited: that of pyctcdecode.
+"""Order in which the tokens of a frame are visited: that of pyctcdecode.
 
 It puts the tokens above its threshold, and the best one, into a set of Python, and goes
 through that: in the order of CPython's table, which is not that of the tokens. Whose
