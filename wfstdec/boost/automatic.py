@@ -77,10 +77,13 @@ def likelier_sounds(
     lengths, whole, without, at_place = _hashes_of([said for _, said in known])
     own = np.asarray(word_cost, np.float64)[word]
     owner = np.repeat(np.arange(len(word)), lengths)
+    # Hashes in place of pairs: lexicons have 200,000 pronunciations. A neighbour
+    # differs by one token more, less, or another one: then both are equal without it.
     homophone = _least_of(whole, own, whole) < own
     neighbour = _least_of(without, own[owner], whole) < own
     shorter = _least_of(whole, own, without) < own[owner]
     other = _least_of(at_place, own[owner], at_place) < own[owner]
+    # `at`, since a pronunciation has an entry for each token left out.
     np.logical_or.at(neighbour, owner, shorter | other)
     np.maximum.at(found, word[neighbour], NEIGHBOUR)
     np.maximum.at(found, word[homophone], HOMOPHONE)
@@ -176,6 +179,8 @@ def _hashes(tokens, splits):
                 if skipped != t:
                     without[skipped] = _longer(without[skipped], tokens[t])
         for skipped in range(first, last):
+            # Without the place, any two neighbours by a missing token would count as
+            # replaced.
             place = np.uint64(skipped - first + 1) * _PLACE
             at_place[skipped] = (without[skipped] ^ place) * _FACTOR
     return whole, without, at_place

@@ -128,6 +128,7 @@ def _spelt_by_table(
     sentencepiece_model: str | os.PathLike[str] | None,
     phrases: Sequence[str],
 ) -> Sequence[Sequence[Spelling]]:
+    # All words at once: SentencePiece is asked once for a list.
     words = list(dict.fromkeys(w for phrase in phrases for w in phrase.split()))
     spell = partial(
         spelling_lexicon,

@@ -53,6 +53,7 @@ class OovExits:
         Raises:
             GraphError: A state, label or cost is out of range, or out of order.
         """
+        # Kernels find the exit of a state by bisection.
         if not (np.diff(self.state) > 0).all():
             raise GraphError("states with calls are out of order, expected them sorted")
         sizes = len(self.last), len(self.cost), len(self.returns)

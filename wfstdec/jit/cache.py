@@ -141,6 +141,7 @@ class KernelCache(NullCache):
     def _rebuild(self, target: Any, reduced: tuple[Any, ...]) -> CompileResult:
         """Implement `CompileResult._rebuild`, for libraries of our own."""
         state, fndesc, env, signature, objectmode, lifted, note, init, envs = reduced
+        # Numba's modules register what the code needs, as when it was compiled.
         for run in init:
             run()
         library = self._library.unserialize(target.codegen(), state)

@@ -93,6 +93,7 @@ def _drop_unused(function: Any) -> None:
                 waiting += [value for value, _ in one.incomings]
             elif not isinstance(one, kinds):
                 waiting += one.operands
+    # Not one pass: a member may be used by another that nobody uses.
     while waiting:
         value = waiting.pop()
         if isinstance(value, kinds) and id(value) not in used:
