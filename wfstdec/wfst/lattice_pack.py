@@ -188,6 +188,7 @@ def ends(entries, boosts, final_cost, lm_scale, best, is_final):
         if boosts is not None:
             states, refund, size = boosts
             rest[i] = cost_at_end(refund, states[i], size)
+        # Rounded as `best_end` rounds: the best end has 0 exactly.
         excess[i] = float32(float32(cost + rest[i]) - best)
     return excess, rest
 
@@ -350,6 +351,8 @@ def segment_lattice(
         frame_shift_s=frame_shift_s,
         info=graph.info,
     )
+    # A segment costs what its part of the path does, not what the session had cost
+    # before.
     return _with_own_cost(lattice)
 
 

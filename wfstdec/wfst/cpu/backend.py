@@ -194,6 +194,7 @@ def graph_arrays(graph: PackedGraph) -> k.GraphArrays:
     rows["emit"] = splits
     rows["emit"][:num_states] += graph.state_num_epsilons
     labels = graph.arcs["ilabel"] & np.uint32(LABEL_MASK)
+    # A set of labels is one word of 64 bits: larger tables are searched by rows.
     by_label = len(graph.tokens) <= MAX_LABELS and _fill_label_sets(rows, labels)
     rows["rank"][:num_states] = graph.epsilon_rank
     _fill_least_epsilons(rows, graph.arcs["cost"])

@@ -73,6 +73,7 @@ def recombine(graph, phrases, scratch, record, made, side, cutoff):
             return count, waiting, False
         prefetch(graph.rows, uint64(candidates[q].state))
         scratch.waiting[waiting] = uint32(count)
+        # Written always, counted where the flag is set: no branch.
         waiting += uint64(candidates[q].arc & _HAS_EPSILONS)
         insert_alone(phrases, scratch, count, candidates[q])
         count += _ONE
@@ -332,6 +333,8 @@ def relax(graph, params, words, phrases, scratch, made, side, cutoff, i):
                 float32(0),
                 cutoff,
             )
+            # What boosts touch goes through a hash table, all else by the graph state
+            # alone.
             if boost != phrases.quiet or source != phrases.quiet:
                 candidate = scratch.side[side]
                 candidate.cost, candidate.state = reached, arc.nextstate

@@ -102,6 +102,8 @@ class CpuSearch:
             *(graph.final_cost, params.lm_scale),
             self._boosts_at_end(),
         )
+        # The history has what was folded away; what was said since is read from the
+        # trace.
         state = utterance.frontier[at]["state"]
         path = BestPath(
             said=self._history.after_settled(*said),
@@ -309,6 +311,8 @@ class RecordingSearch(CpuSearch):
         utterance, record = self._utterance, self._record
         counts = utterance.counts
         frontier = utterance.frontier[: counts[k.FRONTIER]]
+        # Pruned first: usually that makes room enough, and memory follows what is kept,
+        # not what was looked at.
         if len(frontier):
             none = np.zeros(len(frontier), np.float32)  # the least it can come to
             counts[k.TRACE], record.counts[0] = recording.keep(

@@ -185,6 +185,7 @@ def _boost_costs(
     begun = np.where(stays, EPSILON, label)
     word = np.where(arcs["ilabel"] & CARRIES_WORD, arcs["olabel"], EPSILON)
     steps = np.stack([boost_state, begun, word, bonus.view(np.uint32)], axis=1)
+    # The account is plain Python: few steps differ, though arcs are many.
     different, first, which = np.unique(
         steps, axis=0, return_index=True, return_inverse=True
     )
