@@ -96,6 +96,7 @@ def rescore(
     checked_table(model)
     found = []
     for i, (one, hyps) in enumerate(zip(frames, lists, strict=True)):
+        # Hypotheses may differ in times alone: each text is asked once.
         texts = list(dict.fromkeys(hyp.text for hyp in hyps))
         spelt = {text: spell(text) for text in texts}
         known = {
@@ -269,6 +270,7 @@ def _by_steps(
     length = torch.tensor([len(frames)], device=device)
     state, first = model.start(frames[None], length, prompt)
     rows = checked_rows(first, 1, num_tokens, is_first=True).repeat(num, 0)
+    # The encoder's frames once: all texts are of one utterance.
     state = model.take(state, torch.zeros(num, dtype=torch.int64, device=device))
     found = np.zeros(labels.shape)
     for place in range(labels.shape[1]):

@@ -209,6 +209,7 @@ class TorchAttention:
             *(mask, torch.arange(num, device=frames.device)),
         )
         logprobs = frames.new_zeros(0)
+        # One by one: what `step` keeps is then the same as for tokens of a text.
         for place in range(prompts.shape[1]):
             logprobs, state = self.step(prompts[:, place], state)
         return state, logprobs

@@ -126,6 +126,7 @@ def rescore_file(
     format = format_named(format, output)
     write = result_writer(format, nbest=reading.nbest)
     model = None
+    # An empty file has no words, and asks for no model.
     if file.vocabulary is not None:
         words = file.vocabulary.words
         model = None if lm is None else lm_over(read_lm(lm), words, unk_cost)

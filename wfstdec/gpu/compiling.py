@@ -219,6 +219,7 @@ def _compiled(
     """The file with the compiled kernels: beside CuPy's, or one that is not kept."""
     source = program.source(macros)
     version = cupy.cuda.nvrtc.getVersion()
+    # All that the machine code depends on: other sources or options are another file.
     what = repr((FORMAT, source, target, COMPILE_OPTIONS, version)).encode()
     digest = hashlib.blake2b(what, digest_size=_DIGEST_BYTES).hexdigest()
     name = f"wfstdec-{digest}.{'cubin' if target.startswith('sm_') else 'ptx'}"

@@ -55,6 +55,7 @@ def load_cupy() -> Any:
             "cupy-cuda13x, the driver's CUDA version); or use backend='cpu'"
         ) from None
     try:
+        # CuPy can be imported where there is no GPU, or no driver.
         count = cupy.cuda.runtime.getDeviceCount()
     except cupy.cuda.runtime.CUDARuntimeError as error:
         raise BackendError(

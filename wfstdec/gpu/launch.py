@@ -59,6 +59,7 @@ def launch(
         The arrays as the kernel left them.
     """
     parts = list(arrays.values())
+    # One copy there and one back, whatever the number of arrays.
     sizes = [-(-part.nbytes // _ALIGNMENT) * _ALIGNMENT for part in parts]
     starts = np.cumsum([0, *sizes]).tolist()
     packet = device.empty(starts[-1], _BYTE)

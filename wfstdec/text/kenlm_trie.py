@@ -155,6 +155,8 @@ class _TrieReader:
         word_bits = self.counts[0].bit_length()
         sizes = self.value_bits(is_longest, quantised)
         stride = word_bits + sum(sizes) + next_bits
+        # One record more, whose pointer ends the last one's children, and room for a
+        # read of 64 bits.
         bits = self.take(((1 + count) * stride + 7) // 8 + 8)
 
         def field(first: int, length: int, number: int = count) -> np.ndarray:
