@@ -73,6 +73,7 @@ LONG = {
     "server.course": "one idea: what becomes of a stream, step by step",
     "server.engine": "one loop: a round, its stages in order",
     "server.listen": "one protocol: both ways of a socket, and how it ends",
+    "batch.ray.jobs": "one job, from the cluster to the count of what is done",
     "lm.on_demand": "one thing: what kernels ask of a model, answered between tries",
 }
 """Modules over the limits, with the reason."""

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from wfstdec.attention.decoder import AttentionDecoder
-from wfstdec.attention.options import AttentionOptions
+from wfstdec import AttentionDecoder, AttentionOptions
 from wfstdec.attention.torch_model import (
     AttentionNet,
     AttentionSizes,

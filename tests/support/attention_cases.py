@@ -10,10 +10,7 @@ import naive_phrases
 import numpy as np
 from table_attention import random_model
 
-from wfstdec.attention.decoder import AttentionDecoder
-from wfstdec.attention.options import AttentionOptions
-from wfstdec.text.arpa import read_arpa
-from wfstdec.text.symbols import token_table
+from wfstdec import AttentionDecoder, AttentionOptions, read_arpa, token_table
 
 UNK_COST = 2.5
 RULES = ("closed", "compensated", "none")

@@ -9,10 +9,8 @@ import pytest
 import torch
 from table_transducers import TableTransducer, texts_of, transducer_of
 
-from wfstdec.text.arpa import read_arpa
+from wfstdec import TransducerDecoder, TransducerOptions, read_arpa
 from wfstdec.transducer.beam import Candidates, merge, start_beam
-from wfstdec.transducer.decoder import TransducerDecoder
-from wfstdec.transducer.options import TransducerOptions
 
 INF = math.inf
 LN10 = math.log(10)

@@ -125,14 +125,15 @@ class Case:
         )
 
     def trie_decoder(
-        self, options: TrieOptions, threads: int | None = 1
+        self, options: TrieOptions, threads: int | None = 1, backend: str = "cpu"
     ) -> TrieDecoder:
-        """Ours on the lexicon's trie, or on bare tokens, on the CPU."""
+        """Ours on the lexicon's trie, or on bare tokens."""
         return TrieDecoder(
             tokens=self.tokens,
             lexicon=self.lexicon,
             lm=self.arpa,
             options=options,
+            backend=backend,
             separator=self.separator,
             frame_shift_s=self.speech.frame_shift_s,
             threads=threads,

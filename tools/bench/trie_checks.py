@@ -18,12 +18,12 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from tools.bench.cases import Case
-from tools.bench.contestants import trie_decoder
 from tools.bench.costs import TOLERANCE
 from tools.data.forced_alignment import Pronunciations, force_align, sausage
 from wfstdec.compare.points import Setting
 from wfstdec.search.hypothesis import Hypothesis
 from wfstdec.text.files import read_lines
+from wfstdec.trie.options import TrieOptions
 
 SHORT, FEW = 40, 3
 """Frames and utterances that the reference, plain Python, is given."""
@@ -125,7 +125,10 @@ class TextCosts:
 
 def compare_backends(case: Case, settings: Sequence[Setting]) -> list[str]:
     """Where the CPU backend and the reference differ, in lines; of short utterances."""
-    fast, plain = trie_decoder(case), trie_decoder(case, "reference")
+    options = TrieOptions(lm_scale=case.lm_scale)
+    fast, plain = (
+        case.trie_decoder(options, backend=name) for name in ("cpu", "reference")
+    )
     step = max(1, len(case.utterances) // FEW)
     utterances = [
         np.ascontiguousarray(rows[:SHORT]) for rows in case.utterances[::step]
