@@ -54,10 +54,11 @@ class LatticeReading:
 
     def __call__(self, utterance: str, lattice: Lattice) -> list[Hypothesis]:
         """The hypotheses of a lattice, best first."""
-        found = nbest_texts(lattice, self.nbest)
         if self.mbr:
             least = minimum_bayes_risk(lattice, self.posterior_scale)
             found = NbestPaths([least.arcs], [least.excess], True)
+        else:
+            found = nbest_texts(lattice, self.nbest)
         hypotheses = hypotheses_of(lattice, found)
         if self.confidence:
             sure = confidences_of(lattice, found.arcs[0], self.posterior_scale)

@@ -220,6 +220,7 @@ def _walk(steps, at):
         length += 1
         step = np.int64(steps[step].parent)
     arcs = np.empty(length, np.int64)
+    # Paths were found from their ends backwards, so that parents lead to the end.
     for i in range(length):
         arcs[i] = steps[at].arc
         at = np.int64(steps[at].parent)

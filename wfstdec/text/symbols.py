@@ -193,7 +193,9 @@ def _match_all(form: re.Pattern[str], lines: list[str]) -> list[tuple[str, str]]
 
 
 def _json_names(lines: list[str], place: str) -> tuple[str, ...]:
+    """Names in the order of their ids, of a JSON object or list."""
     try:
+        # Objects as pairs: a dict would lose a name that stands there twice.
         pairs = json.loads("\n".join(lines), object_pairs_hook=list)
     except json.JSONDecodeError as error:
         raise TokenTableError(

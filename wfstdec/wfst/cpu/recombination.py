@@ -373,6 +373,7 @@ def _epsilon_credit(params, words, phrases, scratch, i):
 def _reach(graph, phrases, scratch, record, count, made, side):
     """Make or improve the entries that epsilon arcs lead to; (entries, fits)."""
     room = uint64(len(scratch.next))
+    # First those that boosts do not touch, found by the graph state alone.
     for q in range(made):
         candidate = scratch.candidates[q]
         i = find_quiet(phrases, scratch, count, candidate.state)
