@@ -286,7 +286,7 @@ class RecordingSearch(CpuSearch):
         """How far the search has come; it goes on as if nobody had looked."""
         self._begin()
         utterance, counts = self._utterance, self._utterance.counts
-        # Looking folds the trace, whose nodes the lattice still needs: a copy is folded.
+        # Looking folds the trace, whose nodes the lattice needs: a copy is folded.
         other = copy.copy(self)
         other._utterance = utterance._replace(
             frontier=utterance.frontier[: counts[k.FRONTIER]].copy(),
