@@ -242,6 +242,7 @@ def _least_errors(order, splits, into, source, olabel, may_end, text):
                 row[q] = min(row[q], before[q] + 1)
                 if q > 0:
                     row[q] = min(row[q], before[q - 1] + int(word != text[q - 1]))
+        # Deletions, once all arcs into the state have been looked at.
         for q in range(size):
             row[q + 1] = min(row[q + 1], row[q] + 1)
         if may_end[state]:
