@@ -325,6 +325,7 @@ def _keep(lanes, tree, b, scratch, wide):
     for k in range(width):
         best = 0
         for i in range(1, width * wide):
+            # Strictly more: of equal ones the first, as `torch.sort` keeps them.
             if merged[i] > merged[best]:
                 best = i
         score, parent = merged[best], best // wide
@@ -339,6 +340,7 @@ def _keep(lanes, tree, b, scratch, wide):
         lane.score[0, k], lane.frame[0, k] = score, frame
         lane.run[0, k] = 0 if frame > before else run
         lane.text[0, k], lane.trace[0, k] = text, trace
+    # Written only now: parents were read from the same arrays.
     for k in range(width):
         lanes.score[b, k], lanes.frame[b, k] = lane.score[0, k], lane.frame[0, k]
         lanes.run[b, k], lanes.text[b, k] = lane.run[0, k], lane.text[0, k]
