@@ -218,6 +218,8 @@ class _TrieReader:
         begins = self.data[start : start + 8 * size].view("<u8").astype(np.int64)
         if begins[0] or (np.diff(begins) < 0).any():
             raise damaged(self.place, f"compressed pointers of {order}-grams")
+        # For each value of the upper bits the file says where it begins: the bits of a
+        # record follow from its place.
         upper = np.searchsorted(begins, np.arange(count + 1), side="right") - 1
         inline = required - chopped
         return inline, upper.astype(np.uint64) << np.uint64(inline)
