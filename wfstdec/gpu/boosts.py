@@ -95,6 +95,7 @@ class BatchBoosts:
             record["keys"] = self._device.address(keys)
             record["bonuses"] = self._device.address(bonuses)
             record["mask"] = len(words.keys) - 1
+            # `words` stays with it, so that no other object can get its id.
             self._words[id(words)] = words, record, keys, bonuses
         return self._words[id(words)][1]
 

@@ -67,6 +67,7 @@ def load_kernels(cupy: Any, program: Program, macros: Macros = ()) -> Loaded:
             kernels in none of `WAYS`.
     """
     refused = []
+    # Drivers differ in what they load: the quickest way first, PTX last.
     for way in WAYS:
         try:
             return Loaded(load_by(cupy, program, way, macros), way)

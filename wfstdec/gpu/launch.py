@@ -39,6 +39,7 @@ def upload_joined(device: Device, arrays: Sequence[np.ndarray]) -> Any:
             joined[first : first + array.size] = array.reshape(-1)
             first += array.size
         device.write(buffer, joined)
+        # The staging memory is somebody else's from here on.
         device.wait()
     return buffer
 

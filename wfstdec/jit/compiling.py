@@ -56,6 +56,7 @@ def by_class(ways: Mapping[type, Callable[..., Any]]) -> Callable[..., Any]:
         return ways[type(arguments[0])](*arguments)
 
     def choose(*types: Any) -> Callable[..., Any] | None:
+        # Types are known when a kernel is compiled, so that only one way is in it.
         way = ways.get(getattr(types[0], "instance_class", object))
         return getattr(way, "py_func", way)
 

@@ -87,6 +87,7 @@ class Endpointer:
         """The first rule that holds; None where the utterance goes on."""
         silence_s = self._seconds(partial.silent_frames)
         length_s = self._seconds(partial.num_frames)
+        # In the order that users gave: the first says why.
         for rule in self.rules:
             if (
                 silence_s >= rule.silence_s

@@ -325,6 +325,7 @@ def lattice_of(
         frame_shift_s=frame_shift_s,
         info=graph.info,
     )
+    # A lattice that begins later is the last segment of a session.
     return _with_own_cost(lattice) if first else lattice
 
 

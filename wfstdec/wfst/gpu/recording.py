@@ -121,6 +121,8 @@ def _recorded(searched: _Searched, found: _Noted, best: BestPath) -> Recorded:
         limit=np.float32(searched.options.beam_of_lattice),
         extra=np.empty(len(trace), np.float32),
     )
+    # The CPU's rule, over what the device noted: which arcs stay must not depend on the
+    # backend.
     noted.spread(frontier, excess, len(trace), record)
     links, nodes = links[links["arc"] != NONE], np.flatnonzero(record.extra < np.inf)
     number = np.zeros(len(trace), np.int64)
