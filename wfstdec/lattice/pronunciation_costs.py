@@ -215,7 +215,7 @@ class Steps:
 
     @property
     def arrays(self) -> tuple[np.ndarray, ...]:
-        """Implement `_pass` takes them."""
+        """Arrays as `_pass` takes them."""
         return self._keys, self._slots, self._to, self._cost
 
     def add(self, cut: int, event: int, to: int, cost: float) -> None:

@@ -58,7 +58,7 @@ class _Noted(NamedTuple):
 
 
 class _Record(NamedTuple):
-    """Implement `noted.spread` takes it."""
+    """Notes of an utterance, as `noted.spread` takes them."""
 
     arcs: np.ndarray
     counts: np.ndarray
