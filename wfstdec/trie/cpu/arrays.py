@@ -226,6 +226,8 @@ class Scratch(NamedTuple):
         found_costs: float32 [V], their unscaled costs.
         next_tokens: int32 [V], tokens that may begin, the least cost first.
         next_costs: float32 [V], the costs of these by token, inf for others.
+        ranked_costs: float32 [V], the costs of `next_tokens`.
+        ranked_bits: uint64 [V + 1], the first so many of these as bits modulo 64.
         inside_tokens, inside_nodes: int32 [V + 1], tokens that may follow at a node
             without the end of a word, and where they lead.
         lookahead_cache: CACHED_LOOKAHEAD [2 ** CACHE_BITS], by the hash of the key.
@@ -252,6 +254,8 @@ class Scratch(NamedTuple):
     found_costs: np.ndarray
     next_tokens: np.ndarray
     next_costs: np.ndarray
+    ranked_costs: np.ndarray
+    ranked_bits: np.ndarray
     inside_tokens: np.ndarray
     inside_nodes: np.ndarray
     lookahead_cache: np.ndarray

@@ -62,6 +62,8 @@ def new_scratch(
         found_costs=np.zeros(num_tokens, np.float32),
         next_tokens=np.zeros(num_tokens, np.int32),
         next_costs=np.full(num_tokens, np.inf, np.float32),
+        ranked_costs=np.zeros(num_tokens, np.float32),
+        ranked_bits=np.zeros(num_tokens + 1, np.uint64),
         inside_tokens=np.empty(num_tokens + 1, np.int32),
         inside_nodes=np.empty(num_tokens + 1, np.int32),
         lookahead_cache=np.zeros(1 << k.CACHE_BITS, k.CACHED_LOOKAHEAD),
