@@ -130,8 +130,11 @@ PLACE = np.dtype(
 on from its nonblank phase."""
 CACHED_LOOKAHEAD = np.dtype([("key", "<u8"), ("cost", "<f4"), ("unused", "<u4")])
 """The look-ahead in a state (the upper half of the key) at a node (the lower)."""
-CACHE_BITS = 13
-"""The cache has so many look-aheads, as a power of two."""
+CACHED_STEP = np.dtype([("key", "<u8"), ("cost", "<f4"), ("nextstate", "<i4")])
+"""The cost of a word (the lower half of the key) in a state (the upper half, and the
+highest bit), and where it leads."""
+CACHE_BITS, STEP_CACHE_BITS = 13, 11
+"""The caches have so many look-aheads and steps, as powers of two."""
 OK, GROW_CANDIDATES, GROW_FRONTIER, GROW_TRACE, GROW_NOTED, ASK_MODEL = range(6)
 """What a kernel returns: done, which arrays are too small for the next frame, or that
 the language model must be asked before it."""
@@ -211,7 +214,7 @@ class Record(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """Scratch of one thread; only the cache stays valid from frame to frame.
+    """Scratch of one thread; only the caches stay valid from frame to frame.
 
     Attributes:
         candidates: CANDIDATE [C].
@@ -231,6 +234,7 @@ class Scratch(NamedTuple):
         inside_tokens, inside_nodes: int32 [V + 1], tokens that may follow at a node
             without the end of a word, and where they lead.
         lookahead_cache: CACHED_LOOKAHEAD [2 ** CACHE_BITS], by the hash of the key.
+        step_cache: CACHED_STEP [2 ** STEP_CACHE_BITS], likewise.
         word_costs, word_states: float32, int32 [most words of a node], of the words
             that end at a node: costs and the next states of the language model.
         word_credits, word_boosts: float32, int32 [most words of a node], of the same:
@@ -259,6 +263,7 @@ class Scratch(NamedTuple):
     inside_tokens: np.ndarray
     inside_nodes: np.ndarray
     lookahead_cache: np.ndarray
+    step_cache: np.ndarray
     word_costs: np.ndarray
     word_states: np.ndarray
     word_credits: np.ndarray

@@ -150,7 +150,7 @@ def _find_next_tokens(search, scratch, utterance):
     """
     space, params, frontier = search.space, search.params, utterance.frontier
     num_entries = utterance.counts[k.FRONTIER]
-    credit = float32(params.begin_credit + _top_credit(search, utterance))
+    credit = float32(params.begin_credit + _top_credit(search, scratch, utterance))
     least = least_stay_cost(search, scratch, frontier, num_entries)
     bound = loosened(running_bound(params, least), credit)
     count = find_tokens(space.blank, bound, scratch)
@@ -166,24 +166,24 @@ def _find_next_tokens(search, scratch, utterance):
 
 
 @inlined
-def _top_credit(search, utterance):
+def _top_credit(search, scratch, utterance):
     """The most that boosts pay in the next step of any entry."""
     top = _NO_COST
     # Most utterances have no list: nothing of this is then in the loop.
     if search.params.boosted or search.beside:
         for i in range(utterance.counts[k.FRONTIER]):
-            inside, at_end, _ = _most_paid(search, utterance.frontier[i])
+            inside, at_end, _ = _most_paid(search, scratch, utterance.frontier[i])
             top = max(top, max(inside, at_end))
     return top
 
 
 @inlined
-def _most_paid(search, entry):
+def _most_paid(search, scratch, entry):
     """No less than a step that ends no word pays, and one that does; part of them."""
     inside, at_end = _NO_COST, _NO_COST
     beside = Beside(_NO_COST, _NO_COST, _NO_COST, _NO_COST)
     if search.beside:
-        beside = most_beside(search, entry)
+        beside = most_beside(search, scratch, entry)
     if search.params.boosted:
         inside = most_inside(search, entry, beside.inside)
         if search.space.has_lexicon:
@@ -201,7 +201,7 @@ def _emit(search, scratch, frontier, num_next, least):
         # A blank after either phase, and the token again.
         if emitted.num_candidates + 3 > len(scratch.candidates):
             return Emitted(int64(-1), emitted.least_cost)
-        inside, at_end, beside = _most_paid(search, frontier[i])
+        inside, at_end, beside = _most_paid(search, scratch, frontier[i])
         source = Source(frontier[i], i, inside, at_end, beside)
         emitted = _stay(search, scratch, source, emitted)
         if num_next == 0:

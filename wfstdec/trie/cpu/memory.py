@@ -67,6 +67,7 @@ def new_scratch(
         inside_tokens=np.empty(num_tokens + 1, np.int32),
         inside_nodes=np.empty(num_tokens + 1, np.int32),
         lookahead_cache=np.zeros(1 << k.CACHE_BITS, k.CACHED_LOOKAHEAD),
+        step_cache=np.zeros(1 << k.STEP_CACHE_BITS, k.CACHED_STEP),
         word_costs=np.empty(most_words, np.float32),
         word_states=np.empty(most_words, np.int32),
         word_credits=np.empty(most_words, np.float32),
