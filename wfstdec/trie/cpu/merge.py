@@ -15,11 +15,13 @@ from numpy import float32, int64, uint64
 from wfstdec.boost.kernels import state_of
 from wfstdec.jit import inlined, kernel, part
 from wfstdec.jit.intrinsics import prefetch
-from wfstdec.jit.sorting import index_of, key_of, sort_keys
+from wfstdec.jit.sorting import index_of, key_of, sort_few_keys, sort_keys
 from wfstdec.lm.kernels import state_order
 from wfstdec.trie.cpu import arrays as k
 from wfstdec.trie.cpu.nodes import token_of
 
+FEW_KEYS = 128
+"""So many are sorted by counting."""
 _INF = float32(np.inf)
 
 
@@ -70,10 +72,14 @@ def merge(search, scratch, frontier, num_candidates, cutoff):
     # cleared.
     scratch.counts[k.STAMP] += 1
     stamp = scratch.counts[k.STAMP]
-    count = 0
+    count, staying, stayed = int64(0), int64(-1), int64(-1)
     for q in range(num_candidates):
         c = candidates[q]
         if c.cost > cutoff:
+            continue
+        # A blank and the same token again come one after the other, to one entry.
+        if c.token < 0 and c.source == staying:
+            _enter(search, scratch, frontier, stayed, q)
             continue
         slot, i = slot_of(scratch, stamp, c)
         if i < 0:
@@ -89,6 +95,8 @@ def merge(search, scratch, frontier, num_candidates, cutoff):
         # In the order of candidates, which is that of sources: sums of float32 depend
         # on it.
         _enter(search, scratch, frontier, i, q)
+        if c.token < 0:
+            staying, stayed = int64(c.source), i
     for i in range(count):
         e = entries[i]
         if params.sums:
@@ -150,7 +158,10 @@ def choose(search, scratch, count):
         return count
     for i in range(count):
         keys[i] = key_of(float32(entries[i].cost - entries[best].cost), i)
-    sort_keys(keys, count, scratch.stack)
+    if count <= FEW_KEYS and 2 * count <= len(keys):
+        sort_few_keys(keys, count)
+    else:
+        sort_keys(keys, count, scratch.stack)
     # Sorting was by cost, then by the order in which entries came up: what they are
     # decides instead, as in the reference.
     _order_ties(lm, keys, entries, count)
