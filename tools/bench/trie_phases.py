@@ -90,7 +90,7 @@ COLUMNS: Columns = {
     "frame": figure("frame", ".0f"),
     "host": figure("host", ".0f"),
     **{name: figure(name, ".0f") for name in (*STEPS, *PARTS)},
-    **{f"2x {name}": figure(f"2x {name}", ".0f") for name in TWICE},
+    **{f"2x {name}": figure(f"2x {name}", ".0f") for name in TWICE},  # what it adds
 }
 
 
@@ -168,16 +168,20 @@ def change(names: Sequence[str], make: Callable[[Any], Any]) -> None:
 
 def change_kernels(variant: str) -> dict[str, int]:
     """Change kernels as a variant says, before any is compiled; phases by name."""
-    phases = {name: i for i, name in enumerate((*STEPS, *PARTS))}
-    if variant.startswith("2x "):
-        change(STEPS[variant.removeprefix("2x ")], twice)
-    for clocks in {"steps": STEPS, "parts": PARTS}.get(variant, {}).items():
-        change(clocks[1], lambda one, at=phases[clocks[0]]: clocked(one, at))
-    # What is changed here has the sources of what is not.
+    if variant == PLAIN:
+        return {}
+    # What is changed here has the sources of what is not: none of it is kept.
     KernelCache.load_overload = lambda *_: None  # type: ignore[method-assign]
     KernelCache.save_overload = lambda *_: None  # type: ignore[method-assign]
-    timed = {"steps": STEPS, "parts": PARTS}.get(variant, {})
-    return {name: phases[name] for name in timed}
+    if variant.startswith("2x "):
+        change(STEPS[variant.removeprefix("2x ")], twice)
+        return {}
+    first, clocks = (0, STEPS) if variant == "steps" else (len(STEPS), PARTS)
+    phases = {name: first + i for i, name in enumerate(clocks)}
+    for name, functions in clocks.items():
+        change(functions, lambda one, at=phases[name]: clocked(one, at))
+    empty_clocks(len(TICKS) - 1, 1000)
+    return phases
 
 
 class KernelTime:
@@ -198,7 +202,6 @@ def run_variant(args: argparse.Namespace) -> list[Row]:
     phases = change_kernels(args.variant)
     timer = KernelTime()
     host.kernels = argparse.Namespace(advance=timer)
-    empty_clocks(len(TICKS) - 1, 1000)
     rows = []
     for case in make_cases(args.cases, Inputs.of(args)):
         for costs in (None, args.open):
@@ -249,7 +252,7 @@ def time_setting(
         whole, lasted = time.process_time() - began, ticks_now() - first
         if timer.seconds * 1e9 / frames >= best["frame"]:
             continue
-        empty = TICKS[-1, 0] / TICKS[-1, 1]
+        empty = TICKS[-1, 0] / max(1, TICKS[-1, 1])
         ns = 1e9 * whole / lasted / frames
         best = {"frame": 1e9 * timer.seconds / frames}
         best["host"] = 1e9 * (whole - timer.seconds) / frames
@@ -296,6 +299,7 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     add("--cases", nargs="+", default=CASES, help="set:language model")
     add("--settings", nargs="+", default=SETTINGS, help="beam:beam_size:merge")
     add("--open", default="8:1", help="word_cost:token_cost of open words")
+    add("--twice", nargs="*", choices=TWICE, default=TWICE, help="what-if runs")
     add("--variant", help="run it alone, and print its figures as JSON")
     return parse(parser, argv, PROFILES)
 
@@ -309,7 +313,7 @@ def main(argv: list[str] | None = None) -> int:
     run = Run("tools.bench.trie_phases", args)
     given = list(argv if argv is not None else sys.argv[1:])
     rows = start_variant(PLAIN, given)
-    for variant in ("steps", "parts", *(f"2x {name}" for name in TWICE)):
+    for variant in ("steps", "parts", *(f"2x {name}" for name in args.twice)):
         for row, other in zip(rows, start_variant(variant, given), strict=True):
             if other["answers"] != row["answers"]:
                 print(f"ANSWERS DIFFER, nothing is told: {row['case']}, {variant}")
