@@ -133,15 +133,16 @@ CACHED_LOOKAHEAD = np.dtype([("key", "<u8"), ("cost", "<f4"), ("unused", "<u4")]
 CACHED_STEP = np.dtype([("key", "<u8"), ("cost", "<f4"), ("nextstate", "<i4")])
 """The cost of a word (the lower half of the key) in a state (the upper half, and the
 highest bit), and where it leads."""
-CACHE_BITS, STEP_CACHE_BITS = 13, 11
-"""The caches have so many look-aheads and steps, as powers of two."""
+CACHE_BITS, STEP_CACHE_BITS = 11, 9
+"""The caches have so many look-aheads and steps, as powers of two: what some tens of
+frames need, so that they stay in the processor's first caches."""
 OK, GROW_CANDIDATES, GROW_FRONTIER, GROW_TRACE, GROW_NOTED, ASK_MODEL = range(6)
 """What a kernel returns: done, which arrays are too small for the next frame, or that
 the language model must be asked before it."""
-FRONTIER, TRACE, FRAMES, DIED, ACTIVE, CANDIDATES, STAMP = range(7)
+FRONTIER, TRACE, FRAMES, DIED, ACTIVE, CANDIDATES, STAMP, SLOT_MASK = range(8)
 """Positions in counts: entries, trace nodes, frames done, the frame that no entry
-survived or -1, sums of entries and of candidates, and the last stamp of the table (in
-`Scratch`)."""
+survived or -1, sums of entries and of candidates; in `Scratch` the last stamp of the
+table, and its length in this frame less one."""
 NUM_ARCS, NUM_PLACES, FIRST = range(3)
 """Positions in the counts of `Record`: arcs, places, and the first of the frontier."""
 NO_LIMIT = 1 << 40

@@ -21,7 +21,7 @@ import numpy as np
 from numpy import float32, int32, int64, uint32, uint64
 
 from wfstdec.jit import inlined, kernel, part
-from wfstdec.jit.intrinsics import bits_below, lowest_bit
+from wfstdec.jit.intrinsics import bits_below, count_bits, lowest_bit
 from wfstdec.jit.sorting import index_of, key_of, sort_keys
 from wfstdec.lm.kernels import step, unanswered
 from wfstdec.search.acoustics import price
@@ -334,9 +334,12 @@ def _find_inside(space, scratch, entry, limit, num_next):
         while bits != _NO_BIT:
             bit = lowest_bit(bits)
             bits ^= bit
-            at = first + int64(bits_below(children, bit))
-            scratch.inside_tokens[count] = trie.child_token[at]
-            scratch.inside_nodes[count] = trie.child_node[at]
+            # The first child follows its parent: one read less from a large array.
+            at, child = first + int64(bits_below(children, bit)), node + 1
+            if at > first:
+                child = int64(trie.child_node[at])
+            scratch.inside_tokens[count] = count_bits(bit - _ONE)
+            scratch.inside_nodes[count] = child
             count += 1
     elif bits != _NO_BIT:
         # Tokens share bits: either the children are gone through, or, where these are

@@ -20,6 +20,8 @@ from wfstdec.lm.kernels import state_order
 from wfstdec.trie.cpu import arrays as k
 from wfstdec.trie.cpu.nodes import token_of
 
+LEAST_SLOTS = 64
+"""The table has no fewer slots, if it has been made so large."""
 FEW_KEYS = 128
 """So many are sorted by counting."""
 _INF = float32(np.inf)
@@ -51,7 +53,7 @@ def _hash(state, node, boost, text):
 def slot_of(scratch, stamp, c):
     """The slot of a candidate's entry, taken or free, and the entry there or -1."""
     slots, entries = scratch.slots, scratch.new_entries
-    mask = uint64(len(slots) - 1)
+    mask = uint64(scratch.counts[k.SLOT_MASK])
     slot = _hash(c.state, c.node, c.boost, c.text ^ c.spelling) & mask
     while slots[slot] >> 32 == stamp:
         i = slots[slot] & int64(0xFFFFFFFF)
@@ -72,6 +74,11 @@ def merge(search, scratch, frontier, num_candidates, cutoff):
     # cleared.
     scratch.counts[k.STAMP] += 1
     stamp = scratch.counts[k.STAMP]
+    # No more of the table than these need: the whole of it would not stay in the cache.
+    num_slots = int64(LEAST_SLOTS)
+    while num_slots < 2 * num_candidates:
+        num_slots <<= 1
+    scratch.counts[k.SLOT_MASK] = min(num_slots, len(scratch.slots)) - 1
     count, staying, stayed = int64(0), int64(-1), int64(-1)
     for q in range(num_candidates):
         c = candidates[q]
@@ -175,6 +182,7 @@ def choose(search, scratch, count):
 @kernel
 def settle(search, scratch, utterance, num_entries):
     """Make the trace of what goes on, re-base; the next frontier."""
+    trie = search.space.trie
     keys, entries, frontier = scratch.keys, scratch.new_entries, utterance.frontier
     # Candidates name their sources by position, and the frontier is written over.
     for i in range(utterance.counts[k.FRONTIER]):
@@ -183,9 +191,12 @@ def settle(search, scratch, utterance, num_entries):
     for r in range(num_entries):
         new, entry = entries[index_of(keys[r])], frontier[r]
         entry.state, entry.node, entry.boost = new.state, new.node, new.boost
-        # Read in the next frame, from somewhere in a large array: it may come
-        # meanwhile.
+        # Read in the next frame, from somewhere in large arrays: they may come
+        # meanwhile. Nodes that no array has do no harm.
         prefetch(search.phrases.rows, uint64(state_of(new.boost)))
+        prefetch(trie.node_child_bits, uint64(new.node))
+        prefetch(trie.node_child_splits, uint64(new.node))
+        prefetch(trie.node_pron_splits, uint64(new.node))
         entry.text, entry.lookahead_cost = new.text, new.lookahead_cost
         entry.spelling = new.spelling
         entry.cost = float32(new.cost - best)
@@ -274,7 +285,7 @@ def _choose_texts(params, scratch, count):
 def _place_of(scratch, stamp, entry):
     """The slot of an entry's place, and the last entry that was kept there or -1."""
     slots, entries = scratch.slots, scratch.new_entries
-    mask = uint64(len(slots) - 1)
+    mask = uint64(scratch.counts[k.SLOT_MASK])
     slot = _hash(entry.state, entry.node, entry.boost, entry.spelling) & mask
     while slots[slot] >> 32 == stamp:
         i = slots[slot] & int64(0xFFFFFFFF)

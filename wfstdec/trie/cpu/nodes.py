@@ -19,7 +19,7 @@ import numpy as np
 from numpy import float32, int32, int64, uint32, uint64
 
 from wfstdec.boost.kernels import cost_at_end, credit, pay, state_of, word_bonus
-from wfstdec.jit import by_class, inlined
+from wfstdec.jit import by_class, inlined, part
 from wfstdec.lattice.labels import OPEN
 from wfstdec.lm.automaton_arrays import Automaton
 from wfstdec.lm.kernels import row_of_state, step, unknown_label
@@ -203,20 +203,26 @@ def _num_beside(search, node):
     return int64(splits[at + 1]) - int64(splits[at])
 
 
-@inlined
-def _step_kept(automaton, scratch, state, word):
+@part
+def _kept_step(automaton, scratch, state, word):
     """Take a step of the model, as it was kept if it was.
 
     A word ends for as many frames as its last token is heard.
     """
-    if scratch is None:
-        return step(automaton, 0, state, word)
     key = _TAKEN | (uint64(state) << uint64(32)) | uint64(word)
     cached = scratch.step_cache[(key * _CACHE_FACTOR) >> _STEP_SHIFT]
     if cached.key != key:
         cached.key = key
         cached.cost, cached.nextstate = step(automaton, 0, state, word)
     return cached.cost, cached.nextstate
+
+
+@inlined
+def _step_kept(automaton, scratch, state, word):
+    """Take a step of a model whose states are the same for all utterances."""
+    if scratch is None:
+        return step(automaton, 0, state, word)
+    return _kept_step(automaton, scratch, state, word)
 
 
 @inlined
