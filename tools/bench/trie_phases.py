@@ -29,6 +29,8 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -300,6 +302,7 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     add("--settings", nargs="+", default=SETTINGS, help="beam:beam_size:merge")
     add("--open", default="8:1", help="word_cost:token_cost of open words")
     add("--twice", nargs="*", choices=TWICE, default=TWICE, help="what-if runs")
+    add("--together", action="store_true", help="variants at once: sooner, but noisy")
     add("--variant", help="run it alone, and print its figures as JSON")
     return parse(parser, argv, PROFILES)
 
@@ -312,9 +315,12 @@ def main(argv: list[str] | None = None) -> int:
         return 0
     run = Run("tools.bench.trie_phases", args)
     given = list(argv if argv is not None else sys.argv[1:])
-    rows = start_variant(PLAIN, given)
-    for variant in ("steps", "parts", *(f"2x {name}" for name in args.twice)):
-        for row, other in zip(rows, start_variant(variant, given), strict=True):
+    variants = [PLAIN, "steps", "parts", *(f"2x {name}" for name in args.twice)]
+    with ThreadPoolExecutor(len(variants) if args.together else 1) as pool:
+        found = list(pool.map(partial(start_variant, argv=given), variants))
+    rows = found[0]
+    for variant, others in zip(variants[1:], found[1:], strict=True):
+        for row, other in zip(rows, others, strict=True):
             if other["answers"] != row["answers"]:
                 print(f"ANSWERS DIFFER, nothing is told: {row['case']}, {variant}")
                 return 1
