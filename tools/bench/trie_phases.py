@@ -40,8 +40,9 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 from tools.bench import data
-from tools.bench.cases import Case, Inputs, make_cases
+from tools.bench.cases import Inputs
 from tools.bench.command import Run, exit_with, make_parser, parse
+from tools.bench.open_vocabulary import WordCase, decoder_of, make_case
 from tools.bench.report import Columns, Row, figure, format_table, text_figure
 from wfstdec.jit import inlined, kernel
 from wfstdec.jit.cache import KernelCache
@@ -49,7 +50,6 @@ from wfstdec.search.hypothesis import Hypothesis
 from wfstdec.search.open_vocabulary import OpenVocabulary
 from wfstdec.trie.cpu import search as host
 from wfstdec.trie.decoder import TrieDecoder
-from wfstdec.trie.options import TrieOptions
 
 CASES = ["dev:lm_books.3g_pruned", "bpe-mild:lm_books.3g_pruned"]
 SETTINGS = ["8:32:max", "12:128:max", "14:256:max"]
@@ -205,9 +205,11 @@ def run_variant(args: argparse.Namespace) -> list[Row]:
     timer = KernelTime()
     host.kernels = argparse.Namespace(advance=timer)
     rows = []
-    for case in make_cases(args.cases, Inputs.of(args)):
+    for name in args.cases:
+        case = make_case(name, Inputs.of(args))
         for costs in (None, args.open):
-            decoder = decoder_of(case, costs)
+            opened = costs and OpenVocabulary(*map(float, costs.split(":")))
+            decoder = decoder_of(case, opened or None)
             for setting in args.settings:
                 row = time_setting(case, decoder, setting, args, timer, phases)
                 row["case"] += "" if costs is None else ", open words"
@@ -215,24 +217,8 @@ def run_variant(args: argparse.Namespace) -> list[Row]:
     return rows
 
 
-def decoder_of(case: Case, costs: str | None) -> TrieDecoder:
-    """The trie, with open words or without."""
-    opened = None
-    if costs is not None:
-        opened = OpenVocabulary(*map(float, costs.split(":")))
-    return TrieDecoder(
-        tokens=case.tokens,
-        lexicon=case.lexicon,
-        lm=case.arpa,
-        options=TrieOptions(lm_scale=case.lm_scale),
-        separator=case.separator,
-        open_vocabulary=opened,
-        threads=1,
-    )
-
-
 def time_setting(
-    case: Case,
+    case: WordCase,
     decoder: TrieDecoder,
     setting: str,
     args: argparse.Namespace,
