@@ -192,7 +192,7 @@ def test_agrees_with_the_decoder_where_its_words_are_right():
 
 
 def test_the_graph_is_that_of_a_grammar_of_one_sentence():
-    """The same costs by way of `build_graph`, which determinizes."""
+    """`build_graph`, which determinizes, gives the same costs."""
     pynini = pytest.importorskip("pynini")
     given = speech()
     for utterance in sorted(given["known"])[:4]:

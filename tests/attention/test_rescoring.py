@@ -10,26 +10,25 @@ import torch
 from table_attention import TableAttention
 from table_transducers import TableTransducer
 
-from wfstdec.attention.decoder import AttentionDecoder
-from wfstdec.attention.options import AttentionOptions
-from wfstdec.attention.rescoring import (
+from wfstdec import (
+    AttentionDecoder,
+    AttentionOptions,
+    Normalizer,
+    TransducerDecoder,
+    TrieDecoder,
+    TrieOptions,
+    lattice_hypotheses,
     rescore,
+    rescore_texts,
     reweighed,
-    text_costs,
     text_log_probs,
+    token_table,
 )
+from wfstdec.attention.rescoring import text_costs
 from wfstdec.attention.torch_model import AttentionNet, AttentionSizes, TorchAttention
+from wfstdec.compare import Speech, tune
 from wfstdec.compare.points import Outcome
-from wfstdec.compare.speech import Speech
-from wfstdec.compare.tuning import tune
 from wfstdec.errors import OptionError, ShapeError
-from wfstdec.search.paths.lattice import lattice_hypotheses
-from wfstdec.search.text_rescoring import rescore_texts
-from wfstdec.text.normalize import Normalizer
-from wfstdec.text.symbols import token_table
-from wfstdec.transducer.decoder import TransducerDecoder
-from wfstdec.trie.decoder import TrieDecoder
-from wfstdec.trie.options import TrieOptions
 
 
 def spell(text):
@@ -60,6 +59,25 @@ def test_totals_are_those_of_the_definition(seed):
             assert one.total_cost == pytest.approx(total, abs=1e-5)
         totals = [one.total_cost for one in after]
         assert totals == sorted(totals)
+
+
+def test_without_spell_texts_are_cut_by_the_models_tokenizer():
+    lists = first_pass(1)
+    model = TableAttention(np.random.default_rng(1), 2, num_utterances=2)
+    frames = [model.frames(i, 5) for i in range(2)]
+    with pytest.raises(OptionError, match="no tokenizer that cuts text.*spell="):
+        rescore(model, frames, lists, weight=0.7)
+    with pytest.raises(OptionError, match="no tokenizer that cuts text.*spell="):
+        text_log_probs(model, frames[0])
+    texts = [hyp.text for hyp in lists[0]]
+    model.tokenizer = lambda text: [model.tokens[token] for token in spell(text)]
+    found = rescore(model, frames, lists, weight=0.7)
+    assert found == rescore(model, frames, lists, weight=0.7, spell=spell)
+    known = text_log_probs(model, frames[0], spell)(texts)
+    assert text_log_probs(model, frames[0])(texts) == known
+    model.tokenizer = lambda text: [*text.split(), "none of the model's"]
+    (last, *_), _ = rescore(model, frames, lists, weight=0.7)
+    assert last.attention_cost == math.inf
 
 
 def test_with_weight_0_the_order_stays_and_without_a_spelling_a_text_is_last():

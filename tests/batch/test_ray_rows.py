@@ -57,7 +57,7 @@ def npy(array):
 
 
 def work(worker, *rows):
-    """What a worker makes of rows, by id; in their order."""
+    """Work off rows as an actor does; answers by id, in order."""
     names = dict.fromkeys(name for row in rows for name in row)
     given = {name: [row.get(name) for row in rows] for name in names}
     found = worker(pa.table(given))

@@ -43,7 +43,7 @@ LEXICON = Lexicon(
 
 
 def sounds(words, lexicon, cost):
-    """By comparing every pair of pronunciations."""
+    """Tell sounds by comparing every pair of pronunciations."""
     ids, found = word_ids(words), np.zeros(len(words), np.uint8)
     said = list(zip(lexicon.words, lexicon.pronunciations, strict=True))
     for word, one in said:

@@ -124,7 +124,7 @@ def test_a_lexicon_without_entries(tmp_path):
 
 @pytest.mark.parametrize("cut", [False, True])
 def test_letters_and_pieces_need_no_flag(cut):
-    """Also where a model has cut the lexicon otherwise than into the fewest pieces."""
+    """Models may have cut the lexicon otherwise than into the fewest pieces."""
     pieces = token_table(["<blank>", "▁a", "▁ab", "b", "c", "bc", "▁c"])
     spelt = ((1, 5), (1, 3)) if cut else ((2, 4), (2,))
     lexicon = Lexicon(("abc", "ab"), spelt, np.zeros(2, np.float32))

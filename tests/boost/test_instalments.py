@@ -41,7 +41,7 @@ WORDS = ("<eps>", "new", "york", "art")
 
 
 def paid_in_all(credit, size):
-    """What is paid until nothing is owed."""
+    """Sum of payments until nothing is owed."""
     parts, boost, credit = [], 0, np.float32(credit)
     while True:
         paid, boost = pay(boost, 7, credit, size)

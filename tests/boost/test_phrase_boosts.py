@@ -39,12 +39,12 @@ def boosts_of(phrases, options=None):
 
 
 def credited(boosts, text):
-    """What an utterance is credited in all: a bonus, above 0."""
+    """Credit of an utterance in all: a bonus, above 0."""
     return 0.0 - boosts.total([LETTERS.ids[c] for c in text])
 
 
 def credits(boosts, text):
-    """What each letter is credited, then the end."""
+    """Credits of each letter, then of the end."""
     state, found = boosts.start, []
     for c in text:
         cost, state = boosts.step(state, LETTERS.ids[c])
@@ -162,7 +162,7 @@ def base(length, options):
 
 
 def without_containing(spelt):
-    """What is said once counts once, by the spellings that contain no other."""
+    """Keep spellings that contain no other: what is said once counts once."""
     return {s for s in spelt if not any(o != s and occurs(s, o) for o in spelt)}
 
 
@@ -451,7 +451,7 @@ def test_spellings_by_table_and_tokenizer():
 
 
 def test_a_tokenizer_that_gives_names():
-    """Its own numbers, which know no blank, are of no consequence."""
+    """A tokenizer's own numbers, which know no blank, are of no consequence."""
     tokens = token_table(["<blank>", "<unk>", "a", "b"])
     pieces = {"ab": ["a", "b"], "AB": ["<unk>"], "az": ["a", "z"], "-": ["<blank>"]}
     speller = by_tokenizer(pieces.__getitem__, tokens=tokens)

@@ -231,7 +231,7 @@ def test_unknown_words_are_named():
 
 
 def test_a_thread_collects_its_own_warnings():
-    """Those of other threads are warned of, or are in their own lists."""
+    """Warnings of other threads are given there, or are in their own lists."""
     decoder = WfstDecoder(text_graph(HOMOPHONES))
     both = threading.Barrier(2)
 

@@ -1,4 +1,4 @@
-"""What is taken for log-probs: told apart on real rows, or let pass where right."""
+"""Checks of rows: what are log-probs, told apart on real rows."""
 
 import warnings
 

@@ -67,7 +67,7 @@ def test_the_trie_of_the_lexicon(files, capsys):
 
 @pytest.mark.parametrize("lexicon", [LEXICAL, LEXICAL[2:]])
 def test_open_words(lexicon, files, capsys):
-    """They are spelled where they cost nothing, and left out where they cost much."""
+    """Open words are spelled where they cost nothing, left out where they cost much."""
     texts = {}
     for cost in ("-9", "900"):
         given = ["--open-vocabulary", cost, "0", "--unk-cost", "5"]

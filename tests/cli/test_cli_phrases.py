@@ -85,7 +85,7 @@ def test_phrases_of_tokens_without_words(decoder, files, capsys):
 
 
 def test_lists_by_utterance_words_besides_and_costs(files, capsys):
-    """As the library has them."""
+    """Command and library give the same costs with lists."""
     lines = [
         {"id": "ab", "phrases": {"ab c": 2.0}},
         {"phrases": ["c c", "cab ab"]},

@@ -252,7 +252,7 @@ def test_build_spell_leaves_out_and_counts_words_that_cannot_be_spelt(files, cap
 
 
 def tuned(folder, capsys, *which, boost=()):
-    """What `tune` printed, and the errors of the command that it ends with."""
+    """Run `tune`: its output, and the errors of the command that it ends with."""
     capsys.readouterr()
     speech = ["--max-trials", "8", *SPEECH, *boost]
     assert wfstdec(folder, "tune", *which, *speech, "--quiet") == 0

@@ -51,7 +51,7 @@ def compare(folder, *more, peers=False):
 
 
 def phrase_score(folder, phrases, hypotheses):
-    """By the characters of the texts."""
+    """Score phrases by the characters of the texts."""
     hits = said = heard = 0
     for utterance, words in read_text(folder / "ref.txt").items():
         for phrase in phrases:
@@ -202,7 +202,7 @@ def test_peers_say_that_they_take_no_boosts(files, capsys):
 
 
 def _below(lines, head):
-    """What a table has under a heading, in one text; empty where there is none."""
+    """Join a table's lines under a heading; empty where there is none."""
     begins = [i for i, line in enumerate(lines) if line.startswith(head)]
     rows = lines[begins[0] + 1 :] if begins else []
     ends = [i for i, line in enumerate(rows) if not line.startswith("  ")]

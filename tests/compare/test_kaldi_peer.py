@@ -31,7 +31,7 @@ def kaldi(fst, logprobs, beam=NO_BEAM):
 
 
 def ours(graph, logprobs, beam=np.inf):
-    """The same of our search."""
+    """Paths of our search as Kaldi tells its own."""
     options = wfstdec.WfstOptions(beam=beam, max_active=None)
     (hyp,) = wfstdec.WfstDecoder(graph, options, threads=1).decode([logprobs])
     if not hyp.reached_final:

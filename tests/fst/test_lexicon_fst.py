@@ -64,7 +64,7 @@ def test_a_word_that_another_begins_with_gets_a_symbol():
 
 
 def test_a_separator_spares_symbols():
-    """It ends words itself, so that `a s` is no prefix of `a b s`."""
+    """A separator ends words itself, so that `a s` is no prefix of `a b s`."""
     assert symbols_of(SEPARATED, "x ab", "y ab", "z a", "w ab") == [0, 1, 0, 2]
     assert symbols_of(OPTIONAL, "x ab", "y ab", "z a", "w ab") == [1, 2, 1, 3]
 

@@ -312,7 +312,7 @@ def test_bad_boosts(text, message, tmp_path):
 
 
 def hypothesis(**fields):
-    """What the writers use of a hypothesis."""
+    """Hypothesis with all that the writers use."""
     words = (
         Word("hello", 0.1, 0.30000000000000004, 5, 15),
         Word("wörld", 0.5, 1.0, 25, 50),

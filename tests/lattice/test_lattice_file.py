@@ -93,7 +93,7 @@ def test_another_version_is_named(path):
 
 
 def test_files_of_version_1_are_read(path):
-    """They say nothing of words of utterances."""
+    """Files of version 1 say nothing of words of utterances."""
     _, lattice = lattice_of_seed(4)
     save_lattices(path, {"one": lattice})
     with zipfile.ZipFile(path) as file:

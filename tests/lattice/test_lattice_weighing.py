@@ -159,7 +159,7 @@ def test_rescoring_prices_words_anew():
 
 
 def begun_in(lattice, arcs):
-    """Of each arc the token that begins, and the word, or None."""
+    """List the token and the word that begin on each arc, or None."""
     blank = lattice.tokens.blank
     for arc in arcs:
         token = token_of(int(arc["ilabel"]) & LABEL_MASK)

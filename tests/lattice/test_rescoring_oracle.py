@@ -140,7 +140,7 @@ def compiled_phrases(case, graph, folder):
 
 
 def test_added_words_cost_unk_and_keep_their_bonus(tmp_path):
-    """Also from a file, whose utterances have words of their own."""
+    """Files hold the added words of each utterance too."""
     texts, added = 0, set()
     drawn = {}
     for i in range(60):
@@ -177,7 +177,7 @@ def test_open_words_cost_unk_and_their_spelling(kind, tmp_path):
 @pytest.mark.filterwarnings("ignore::wfstdec.errors.BoostWarning")
 @pytest.mark.parametrize("tokens", naive_words.TOKENS)
 def test_the_same_model_changes_nothing_in_lattices_of_the_trie(tokens):
-    """It is exact there: totals stay as they are, of added and open words too."""
+    """Totals of the trie are exact and stay, with added and open words too."""
     texts = said = 0
     for i in range(60):
         made = naive_words.random_case(np.random.default_rng([7, i]), tokens=tokens)

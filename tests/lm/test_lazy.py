@@ -1,4 +1,4 @@
-"""What a model was asked: tables that grow, labels, states and their order, answers."""
+"""Models on demand: tables that grow, labels, states and their order, answers."""
 
 import subprocess
 import sys
@@ -131,7 +131,7 @@ def test_labels_without_a_table():
 
 
 def test_labels_behind_a_table():
-    """Those of added words, then what is none of the table."""
+    """Labels behind a table: those of added words, then that of unknown words."""
     lm = LazyLM(WholeText(), WORDS)
     with LmArrays(lm, ["new", "york"]) as arrays:
         queries = LmQueries(arrays)

@@ -227,7 +227,7 @@ def test_the_oracle_agrees(seed, unk):
 
 @pytest.mark.parametrize("seed", range(15))
 def test_g_of_a_graph_costs_no_more(seed):
-    """Its back-off is a choice; where that is no cheaper, the costs are equal."""
+    """G's back-off is a choice; where that is no cheaper, the costs are equal."""
     _, words, text = random_lm(100 + seed)
     parsed = naive_lm.parse_arpa(text)
     words = [word for word in words if (word,) in parsed.cost]

@@ -289,7 +289,7 @@ def decoder_arguments(case: Case) -> dict[str, Any]:
 
 
 def graph_arguments(case: Case) -> dict[str, Any]:
-    """The same for `build_graph`; the case has a lexicon and a model."""
+    """Arguments of `build_graph`; the case has a lexicon and a model."""
     arguments = decoder_arguments(case)
     return arguments
 
@@ -311,7 +311,7 @@ def library_lexicon(case: Case, table: TokenTable) -> Lexicon:
 
 
 def decoder_boosts(case: Case, words: Sequence[str]) -> BoostsLike:
-    """What decoders take; `words` is their word table."""
+    """Boosts as decoders take them; `words` is their word table."""
     if case.phrases is None:
         return case.boosts or None
     table = token_table(case.tokens, case.blank)

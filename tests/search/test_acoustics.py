@@ -1,4 +1,4 @@
-"""What the tokens of a frame cost: by hand, and the kernel against plain Python."""
+"""Costs of a frame's tokens: by hand, and the kernel against plain Python."""
 
 import numpy as np
 import pytest

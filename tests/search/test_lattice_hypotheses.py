@@ -32,7 +32,7 @@ def trie_case(seed, kind):
 
 
 def assert_same(found, wanted):
-    """The same words, tokens and times; costs to rounding, as look-ahead cancels."""
+    """Compare words, tokens and times; costs to rounding, as look-ahead cancels."""
     for name in ("words", "token_ids", "token_frames", "reached_final", "num_frames"):
         assert getattr(found, name) == getattr(wanted, name)
     for name in COSTS:

@@ -92,7 +92,7 @@ def test_padding_may_hold_anything(bad):
 
 
 def test_masks_are_impossible_tokens():
-    """What is masked by a large number is as impossible as by `-inf`."""
+    """Masks of large numbers make tokens as impossible as `-inf` does."""
     for dtype in (np.float32, np.float64):
         least = np.finfo(dtype).min
         given = np.array([[least, -1e30, -1e19], [0, -INF, 1e19]], dtype)

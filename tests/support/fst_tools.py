@@ -124,7 +124,7 @@ def least_cost(graph, logprobs, lm_scale=1.0):
 
 
 def size(fst):
-    """Its states and arcs."""
+    """Count the states and arcs of an FST."""
     return fst.num_states, fst.num_arcs
 
 

@@ -240,7 +240,7 @@ def small_scratch(arrays, entries=1):
 
 
 def check_trie_words(i):
-    """The same with added and open words."""
+    """Check the trie's kernels with added and open words."""
     made = naive_words.random_case(np.random.default_rng(i))
     options = TrieOptions(
         **made.case.options, beam=6.0, beam_size=6, merge=("max", "sum")[i % 2]

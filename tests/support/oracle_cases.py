@@ -71,7 +71,7 @@ def close_to(cost):
 
 
 def assert_best(hyp, best):
-    """It is one of the oracle's best, in cost, words and times."""
+    """Check that a hypothesis is one of the oracle's best: cost, words, times."""
     assert hyp.reached_final == (best.cost < np.inf)
     if hyp.reached_final:
         assert hyp.total_cost == close_to(best.cost)

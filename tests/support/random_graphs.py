@@ -53,7 +53,7 @@ def random_graph(rng, num_tokens=None, **kinds):
 def random_fst(
     rng, num_tokens=None, *, num_states=None, unique_labels=None, arcs_per_state=None
 ):
-    """What `PackedGraph.pack` takes: an FST, its repeats, its tables, its facts.
+    """Draw arguments of `PackedGraph.pack`: an FST, its repeats, tables and facts.
 
     Args:
         rng: the only source of chance; it draws what is not given.
@@ -111,7 +111,7 @@ def random_product(rng, num_tokens=None, topology="normal"):
 
 
 def random_tlg(rng, num_tokens=None, topology="normal"):
-    """What `PackedGraph.pack` takes, as `random_fst`, of a random T o LG."""
+    """Draw arguments of `PackedGraph.pack`, as `random_fst`, of a random T o LG."""
     if num_tokens is None:
         few = int(rng.choice([3, 4, 6]))
         num_tokens = int(rng.choice([few, SET_FULL, OVER_SET, LARGE, 130]))
@@ -275,7 +275,7 @@ def random_phrases(rng, graph, unit=None):
 
 
 def phrases_of_graph(rng, graph, unit=None):
-    """What compiles phrases of a graph, each time anew; and such phrases."""
+    """Maker of a graph's phrase compiler, each time anew; and such phrases."""
     if unit is None:
         unit = "token" if graph.info.marks_repeats and rng.random() < 0.5 else "word"
     labels = graph.tokens if unit == "token" else graph.words

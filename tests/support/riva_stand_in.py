@@ -109,7 +109,7 @@ class Decoder:
 
 
 def module():
-    """What the adapter imports; a test may change it."""
+    """Module that the adapter imports; a test may change it."""
     return types.SimpleNamespace(
         BatchedMappedDecoderCudaConfig=Config, BatchedMappedDecoderCuda=Decoder
     )

@@ -79,7 +79,7 @@ class SpokenEncoder(FunctionEncoder):
 
 
 class SpokenStream(SpokenEncoder):
-    """The same as it comes in: frames of what is there."""
+    """Spoken text as it comes in: frames of what is there."""
 
     def __init__(self):
         super().__init__()

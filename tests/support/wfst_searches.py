@@ -19,7 +19,7 @@ def decoder_of(name, graph, options=UNBOUNDED):
 
 
 def search(backend, options, logprobs, boosts=None):
-    """One utterance through a backend."""
+    """Search one utterance with a backend."""
     compiled, unknown = compile_word_boosts(boosts, backend.graph.word_ids)
     assert not unknown
     under_way = backend.start(options, CompiledBoosts(compiled))

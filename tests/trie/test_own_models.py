@@ -53,7 +53,7 @@ def frames(decoder, text):
 
 # ------------------------------------------------------------------------- by hand
 class Bigrams:
-    """What the page of the documentation shows."""
+    """Bigram model that the page of the documentation shows."""
 
     def __init__(self, probs):
         self.probs = probs
@@ -109,7 +109,7 @@ def draw(seed, kind, **changes):
 
 
 def asking(decoder, arguments, make=Wrapped, **others):
-    """The same decoder, but it asks for what the model knows."""
+    """Replace a decoder's model by one that is asked."""
     assert decoder.lm is not None
     arguments = {k: v for k, v in arguments.items() if k not in ("lm", "unk_cost")}
     arguments |= {"options": decoder.options, "lm": make(decoder.lm)} | others

@@ -62,7 +62,7 @@ def bits(paths):
 
 
 def search(backend, decoder, boosts, chunks):
-    """One utterance through a backend."""
+    """Search one utterance with a backend."""
     (compiled,) = decoder._boosts.compile(boosts, 1)
     under_way = backend.start(decoder.options, compiled)
     for chunk in chunks:

@@ -209,7 +209,7 @@ def test_n_best_texts_costs_and_posteriors(kind):
 
 
 def assert_same_hypothesis(one, other):
-    """The same words, tokens and times; costs to rounding."""
+    """Compare words, tokens and times; costs to rounding."""
     for name in ("words", "token_ids", "token_frames", "reached_final", "num_frames"):
         assert getattr(one, name) == getattr(other, name)
     for name in ("total", "graph", "acoustic", "insertion", "boost"):

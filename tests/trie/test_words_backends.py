@@ -55,7 +55,7 @@ def draw(seed, tokens):
 
 
 def search(backend, decoder, compiled, chunks):
-    """One utterance through a backend: all bits of its paths."""
+    """Search one utterance with a backend; all bits of its paths."""
     under_way = backend.start(decoder.options, compiled)
     for chunk in chunks:
         under_way.advance(np.ascontiguousarray(chunk, np.float32))

@@ -90,7 +90,7 @@ def word_frames(reading, hyp):
 
 
 def assert_best(made, hyp, texts, merge):
-    """It is one of the oracle's best."""
+    """Check that a hypothesis is one of the oracle's best."""
     assert hyp.reached_final == bool(texts)
     if texts:
         assert hyp.total_cost == close_to(texts[0].cost)

@@ -141,7 +141,7 @@ def test_frames_that_outgrow_the_table_in_shared_memory():
 
 
 def test_a_table_that_is_full_is_not_looked_through_again_and_again():
-    """What overflows is lost: the rest of its frame must not probe every slot."""
+    """Overflow is lost: the rest of its frame must not probe every slot."""
     count, room = 3000, 128
     fan = [f"0 {1 + s} a W{s} 0" for s in range(count)]
     graph = text_graph("\n".join([*fan, *(f"{1 + s} 0" for s in range(count))]))
@@ -204,7 +204,7 @@ def test_frames_without_a_bound_do_not_try_the_small_table_again_and_again():
 
 
 def test_a_tie_goes_to_the_lower_boost_state_of_a_source():
-    """One arc, from one graph state in two boost states, at one cost to one state."""
+    """Two boost states of a source, by one arc at one cost to one state."""
     graph = text_graph("""
         0 1 a A 0
         0 1 b B 0
@@ -225,7 +225,7 @@ def test_a_tie_goes_to_the_lower_boost_state_of_a_source():
 
 
 def test_phrases_at_the_end_of_a_search_that_died():
-    """What max_active dropped in the frame that nothing survived is no end."""
+    """Entries that max_active dropped in the frame that nothing survived are no end."""
     for i in range(60):
         rng = np.random.default_rng(i)
         graph, options, batch, boosts = draw(rng, num_states=12)
@@ -319,7 +319,7 @@ def refused(backend, chunks):
 
 
 def acoustic_costs(backend, chunk):
-    """Of each frame of an utterance with one path."""
+    """Acoustic costs of each frame of an utterance with one path."""
     batch = DeviceBatch(backend.device_graph, WfstOptions(), [NO_BOOSTS])
     batch.advance([chunk])
     steps, _ = batch._find_paths(np.array([0]), np.array([len(chunk)]))

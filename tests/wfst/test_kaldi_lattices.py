@@ -47,7 +47,7 @@ def read_text_lattice(text):
 
 
 def our_paths(lattice):
-    """The same of ours."""
+    """Paths of our lattices."""
     found = []
     for arcs, excess in paths_of(lattice):
         one = lattice.arcs[list(arcs)]
@@ -59,7 +59,7 @@ def our_paths(lattice):
 
 
 def near(paths):
-    """Those well within the beam, each once."""
+    """Keep the paths well within the beam, each once."""
     best = min(total for *_, total in paths)
     return {path for path in paths if path[-1] <= best + LATTICE_BEAM - 0.01}
 

@@ -188,7 +188,7 @@ def test_added_words_are_in_segments_too(tmp_path):
 
 # ------------------------------------------------------------------------ the oracle
 def frames_with_one_state(case, num_frames, beam):
-    """Which frames all paths go through in one state that may yet be in the lattice.
+    """Frames that all paths that may yet be in the lattice pass in one state.
 
     Those are the ways into any state of the last frame that cost no more than the best
     one into it and the beam: what comes later nobody knows.

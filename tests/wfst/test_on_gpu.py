@@ -1,4 +1,4 @@
-"""What only a GPU can show: `pytest -m gpu`, with all tests over backends."""
+"""Tests that need a GPU: `pytest -m gpu`, with all tests over backends."""
 
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -106,7 +106,7 @@ def test_torch_tensors_on_the_gpu(demo, dtype):
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_every_number_of_16_bits(dtype):
-    """Also those that are not normal: none is taken for 0."""
+    """Numbers that are not normal are read as well: none is taken for 0."""
     torch = pytest.importorskip("torch")
     graph = text_graph("0 0 a A 0\n0 0", tokens="_ a")
     numbers = np.arange(1 << 16, dtype=np.uint16).astype(np.int16)

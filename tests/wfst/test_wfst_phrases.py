@@ -280,7 +280,7 @@ def draw(rng, num_frames=9, **kinds):
 
 
 def search(backend, options, x, boosts):
-    """One utterance through a backend."""
+    """Search one utterance with a backend."""
     under_way = backend.start(options, boosts)
     under_way.advance(x)
     return under_way.finish()

@@ -75,7 +75,7 @@ def in_chunks(
 
 
 def boosted_words(case: Case) -> dict[str, float] | None:
-    """Some of the words that are said, and others."""
+    """Draw some of the words that are said, and others."""
     assert case.graph is not None
     rng = np.random.default_rng(0)
     picked = rng.permutation(len(case.graph.words) - 1)[:WORDS] + 1
@@ -85,7 +85,7 @@ def boosted_words(case: Case) -> dict[str, float] | None:
 def task_of(
     kind: str, decoder: WfstDecoder, case: Case, args: argparse.Namespace
 ) -> Callable[[], Any]:
-    """What is timed."""
+    """Make the call that is timed."""
     arrays = [np.ascontiguousarray(x, np.float32) for x in case.utterances]
     if kind in ("chunks", "looks"):
         return partial(in_chunks, decoder, arrays, args.chunk, kind == "looks")

@@ -58,7 +58,7 @@ class Misfit(NamedTuple):
 
 @dataclass(frozen=True)
 class Alignment:
-    """When the words of a known text were said.
+    """Times of the words of a known text.
 
     A confidence says how near the alignment is to what the model would have said by
     itself: the geometric mean, over the frames in which either says a token, of

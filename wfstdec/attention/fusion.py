@@ -23,7 +23,7 @@ from wfstdec.lm.ngram import NgramLM
 
 
 class States(NamedTuple):
-    """Where the terms are, in rows.
+    """States of all terms, in rows.
 
     Attributes:
         lm: int32 [M, N], of each language model.
@@ -164,6 +164,8 @@ class Fusion:
                 before = phrase[rows]
                 costs, after = _steps(boosts, before, labels[rows])
                 phrase[rows] = after
+                # What a step pays beyond the change of credit is a phrase that is
+                # complete.
                 ended[rows] = paid[before] - paid[after] - costs > 0
         closed = at.is_closed | at.will_close
         return States(lm, phrase, closed, np.zeros_like(closed), ended)

@@ -104,7 +104,7 @@ class AttentionOptions(CheckedOptions):
         return 1.0
 
     def token_limit(self, limit: int, seconds: float) -> int:
-        """How many tokens a text may have.
+        """Bound the number of a text's tokens.
 
         Args:
             limit: Of the model.

@@ -190,6 +190,8 @@ class Searcher:
             tried = None if tried is None else tried.taken(goes_on)
         parent, label, total = self._chosen(live, fused, rows)
         after = live.taken(parent)
+        # Where a list's phrases close is known before the step, and takes effect behind
+        # it.
         newly = after.at.will_close & ~after.at.is_closed
         after = after._replace(
             tokens=np.concatenate([after.tokens, label[:, None]], 1),
@@ -238,6 +240,7 @@ class Searcher:
         ahead = self.fusion.paid_ahead(live.at, live.utterance)
         for row in which.tolist():
             text = self._text(live, row, totals[row], rows)
+            # Cut off without an end: what phrases paid ahead is taken back.
             if totals[row] == -np.inf:
                 total, attention = live.score[row] - ahead[row], live.attention[row]
                 text = text._replace(
@@ -269,6 +272,7 @@ class Searcher:
         full = np.array(
             [sum(t.reached_final for t in f) >= width for f in self._finished]
         )
+        # Greedy search stops at its first end.
         if width == 1 or options.stop == "full":
             return full
         if options.stop == "never" or not full.any():
@@ -277,6 +281,7 @@ class Searcher:
         over = full.copy()
         for i in np.flatnonzero(full).tolist():
             mine = earned[live.utterance == i]
+            # Only where no live text can still come before the worst finished one.
             over[i] = not len(mine) or self._bound(
                 mine.max(), i, live.tokens.shape[1]
             ) <= min(text.rank for text in self._finished[i])
@@ -296,6 +301,7 @@ class Searcher:
     ) -> tuple[Any, Any]:
         """The model one token further; `live.row` is set to its new rows."""
         rows = np.arange(len(labels))
+        # As many rows in each step, whoever lives: a captured model asks for it.
         if self.dense:
             size = len(self._limits) * self.options.beam_size
             _, first, count = np.unique(

@@ -176,6 +176,7 @@ class BoostList:
             text = _checked_text(given, what)
             if number is not None or name == "weight":
                 _check_number(number, text, name)
+        # Told twice with one number is no contradiction, and counts once.
         known = self.numbers.setdefault(text, None if number is None else float(number))  # type: ignore[arg-type]
         if known != number:
             names = "bonuses" if name == "bonus" else "weights"

@@ -78,6 +78,7 @@ class Share:
             DeviceMemoryError: There are not so many.
         """
         mine, budget = self.num_bytes + num_bytes, self._budget
+        # Taken under the budget's lock: looking first and taking then would let two in.
         if not budget._take(num_bytes):
             others = budget.limit - budget.left - self.num_bytes
             raise DeviceMemoryError(

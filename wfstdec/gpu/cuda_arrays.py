@@ -68,6 +68,7 @@ def _split(
     stream = cupy.cuda.get_current_stream()
     chunks = []
     for i, (array, count) in enumerate(zip(arrays, counts, strict=True)):
+        # The graph is in the memory of one GPU, and kernels run there.
         number = array.owner.device.id
         if number != device.number:
             raise BackendError(

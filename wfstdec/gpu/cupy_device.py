@@ -55,6 +55,7 @@ def load_cupy() -> Any:
             "cupy-cuda13x, the driver's CUDA version); or use backend='cpu'"
         ) from None
     try:
+        # CuPy can be imported where there is no GPU, or no driver.
         count = cupy.cuda.runtime.getDeviceCount()
     except cupy.cuda.runtime.CUDARuntimeError as error:
         raise BackendError(
@@ -180,6 +181,8 @@ class CupyDevice:
     def staging(self, num_bytes: int) -> Iterator[np.ndarray]:
         """See `Device`; pinned, and kept: copies from it need no other."""
         with self._loading:
+            # Taken out for as long as it is in use: copies of two threads must not
+            # share it.
             memory = self._staging.pop() if self._staging else np.zeros(0, np.uint8)
         if len(memory) < num_bytes:
             pinned = self.cupy.cuda.alloc_pinned_memory(num_bytes)

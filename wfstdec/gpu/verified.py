@@ -38,6 +38,7 @@ def why_not(program: Program) -> str | None:
             "backend 'cuda' has to be asked for by name"
         )
     try:
+        # A key of kernels, GPU and driver: with another of these the tests say nothing.
         key = _key(program)
     except BackendError as error:
         return str(error)

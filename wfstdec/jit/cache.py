@@ -90,6 +90,7 @@ class KernelCache(NullCache):
             if payload is not None:
                 try:
                     stored, parts = pickle.loads(payload)
+                    # Names are digests of texts: two signatures may look alike.
                     if stored == signature:
                         return self._rebuild(target, parts)
                 except Exception:  # written by what looks the same and is not
@@ -109,6 +110,7 @@ class KernelCache(NullCache):
 
     def _candidates(self, signature: Any, target: Any) -> Iterator[tuple[Path, str]]:
         machine = target.codegen().magic_tuple()
+        # Code that came with the package first: it needs no compiling at all.
         if may_use_level():
             name, made_of = self._name(signature, (machine[0], LEVEL, ""))
             if made_of is not None:
@@ -141,6 +143,7 @@ class KernelCache(NullCache):
     def _rebuild(self, target: Any, reduced: tuple[Any, ...]) -> CompileResult:
         """Implement `CompileResult._rebuild`, for libraries of our own."""
         state, fndesc, env, signature, objectmode, lifted, note, init, envs = reduced
+        # Numba's modules register what the code needs, as when it was compiled.
         for run in init:
             run()
         library = self._library.unserialize(target.codegen(), state)
@@ -215,6 +218,7 @@ def _read(path: Path, made_of: str) -> bytes | None:
     if not content.startswith(head):
         return None
     payload = content[begin:]
+    # Loading machine code that was cut off would crash the process.
     return payload if content[len(head) : begin] == _digest(payload) else None
 
 
@@ -224,6 +228,7 @@ def _write(path: Path, made_of: str, payload: bytes) -> bool:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary.write_bytes(_head(made_of) + _digest(payload) + payload)
+        # Other processes compile the same: the last one wins, and no one reads a half.
         temporary.replace(path)
     except OSError:
         return False

@@ -188,6 +188,7 @@ class _Kernel(CPUDispatcher):
         """
         with global_compiler_lock, self._compiling_counter:
             args, return_type = sigutils.normalize_signature(signature)
+            # Another thread may have compiled it while this one waited for the lock.
             known = self.overloads.get(tuple(args))
             if known is not None:
                 return known.entry_point
@@ -285,7 +286,7 @@ def _parts_inside(codegen: Any, target: Any) -> Iterator[None]:
 
 
 def _no_wrapper(*arguments: Any) -> None:
-    """In place of a way in from C, which nobody takes."""
+    """Leave out the way in from C, which nobody takes."""
 
 
 def compiled_by(kind: type[_Kernel], options: Mapping[str, Any]) -> Any:
@@ -301,6 +302,8 @@ def compiled_by(kind: type[_Kernel], options: Mapping[str, Any]) -> Any:
 
     def decorate(function: Callable[..., Any]) -> Any:
         dispatcher = numba.njit(**own, pipeline_class=pipeline)(function)
+        # Numba offers no way to name a class for dispatchers, and its decorator does
+        # more than make one.
         if isinstance(dispatcher, CPUDispatcher):  # not where the JIT is off
             dispatcher.__class__ = kind
             dispatcher._cache = KernelCache(

@@ -33,6 +33,8 @@ class _Builder(llvm.IRBuilder):
         path = tuple(idx) if isinstance(idx, (tuple, list)) else (idx,)
         while isinstance(agg, llvm.instructions.InsertValue):
             here = tuple(agg.indices)
+            # Followed back to the value itself: LLVM would do so too, but has to read
+            # all of it first.
             if here == path[: len(here)]:
                 agg, path = agg.value, path[len(here) :]
                 if not path:
@@ -77,6 +79,7 @@ def _set_before_use(blocks: dict[int, Any]) -> set[str]:
     for label, names in used.items():
         for name in found & names:
             begin = assigned[name][0]  # numba lowers blocks in the order of labels
+            # Else a use could come before the assignment.
             if begin >= label or begin not in dominators[label]:
                 found.discard(name)
     return found
@@ -93,6 +96,7 @@ def _drop_unused(function: Any) -> None:
                 waiting += [value for value, _ in one.incomings]
             elif not isinstance(one, kinds):
                 waiting += one.operands
+    # Not one pass: a member may be used by another that nobody uses.
     while waiting:
         value = waiting.pop()
         if isinstance(value, kinds) and id(value) not in used:

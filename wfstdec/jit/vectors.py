@@ -96,6 +96,7 @@ def load(typing_context: Any, array: Any, index: Any) -> Any:
         element = _element(vector)
         at = _address(context, builder, signature.args[0], args, element)
         value = builder.load(at)
+        # Rows begin anywhere: an aligned read would crash.
         value.align = 4
         return value
 

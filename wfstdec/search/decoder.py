@@ -208,6 +208,8 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
         def read(i: int, found: Any) -> Hypothesis:
             reader = self._reader(compiled[i])
             best, lattice = reader.hypothesis(found), reader.lattice(found)
+            # Read as soon as it is found, so that lattices of a large batch are not in
+            # memory all together.
             sure = confidences_of(lattice, scale=posterior_scale)
             return best.with_confidences(sure)
 

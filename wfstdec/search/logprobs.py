@@ -146,7 +146,7 @@ def _check(array: np.ndarray, i: int, count: int | None, num_tokens: int) -> np.
 
 @jit
 def _count(rows):
-    """How many numbers may be log-probs, and how many are to become impossible."""
+    """Count the numbers that may be log-probs, and those to become impossible."""
     good, masked = 0, 0
     for t in range(rows.shape[0]):
         row, good_here, masked_here = rows[t], np.int32(0), np.int32(0)

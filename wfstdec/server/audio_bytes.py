@@ -358,9 +358,11 @@ def _wav_header(head: bytes) -> tuple[Coding, int, int, int, float] | None:
                 f"at most {_MAX_CHUNK}"
             )
         if name == b"fmt ":
+            # More is to come: the head is looked at again from its begin.
             if len(head) < at + size:
                 return None
             found = _wav_form(head[at : at + size])
+        # Chunks are padded to an even size, which their sizes do not count.
         at += size + size % 2
     return None
 

@@ -268,6 +268,7 @@ class Course:
         piece = None if track is None else track.end()
         if piece is not None and not piece.num_frames and self._means.one_pass:
             self._means.sessions.close(piece.first_pass)  # nobody will read it
+        # A flush is answered even where nothing was said since: clients wait for it.
         if piece is not None and piece.num_frames:
             self._put_final(piece, is_answer=end is End.FLUSH)
         elif end is End.FLUSH:
@@ -275,6 +276,7 @@ class Course:
             self._outbox.append(
                 Words((), at_s, at_s, True, ends_utterance=True, is_answer=True)
             )
+        # Audio counts from here on, whether the encoder made frames of its end or not.
         behind = math.ceil(self._num_samples / self._rate / self._shift_s - 1e-6)
         self._base = self._last_frame = max(behind, self._last_frame)
         if end is End.FINISH:
@@ -332,6 +334,7 @@ class Course:
         """Say what is new about the utterance under way."""
         self._note_utterance_end()
         track = self._track
+        # Looking at a session costs time: not after every chunk.
         if track is None or track.num_frames < self._noticed + self._notice_frames:
             return
         self._noticed = track.num_frames
@@ -373,6 +376,7 @@ class Course:
         if asks.interims:
             rest = partial.words[self._said :]
             texts = tuple(word.text for word in rest)
+            # Interims that say the same again would only fill the client's queue.
             if texts != self._shown:
                 self._put_words(rest, start, end, end, is_final=False)
                 self._shown = texts

@@ -209,6 +209,7 @@ class _Talk:
         if isinstance(event, Words):
             if event.is_final:
                 self._unanswered -= event.is_answer
+                # A final says more than the interim that still waits.
                 outbox.drop_interim()
                 outbox.put(event)
             else:

@@ -102,6 +102,7 @@ def read_request(
     """
     given: dict[str, list[str]] = {}
     for name, value in fields:
+        # Clients write `name[]`, `name[0]` or the bare name for lists.
         given.setdefault(name.partition("[")[0], []).append(value)
     known = _Fields(given)
     known.choices("timestamp_granularities", ("word", "segment"))

@@ -88,6 +88,7 @@ class _Reader:
 
     def read_header(self) -> list[int]:
         r"""The counts of all orders; stops at the first line `\...` behind them."""
+        # Read as text, a binary would be reported as lacking `\data\`.
         if self.data.startswith(b"mmap lm"):
             raise ArpaError(
                 f"{self.place}: a KenLM binary, expected its path or ARPA text"

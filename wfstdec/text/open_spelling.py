@@ -93,6 +93,7 @@ def spelling_of(
     if kind == "phones":
         return OpenSpelling(kind, tuple(f"{name} " for name in names), usable, usable)
     marked = np.array([name.startswith(WORD_START) for name in names])
+    # A piece with the mark inside goes over the end of a word.
     whole = usable & np.array([WORD_START not in name[1:] for name in names])
     texts = tuple(name.removeprefix(WORD_START) for name in names)
     return OpenSpelling(kind, texts, whole & marked, whole & ~marked)

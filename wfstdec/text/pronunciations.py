@@ -31,7 +31,7 @@ class Pronunciations:
     cost: np.ndarray
 
     def __repr__(self) -> str:
-        """How many there are."""
+        """Show the number of pronunciations."""
         num_words = len(np.unique(self.word))
         return f"Pronunciations({len(self):,} of {num_words:,} words)"
 

@@ -187,6 +187,7 @@ class BackoffTables(nn.Module):
         states = states.long()
         chain, root = self._chain(states)
         total = self.link_cost[states] * 0
+        # The root is reached by the whole chain, at all its back-off costs.
         if chain:
             last, before = chain[-1]
             total = before + self.link_cost[last]
@@ -194,6 +195,7 @@ class BackoffTables(nn.Module):
         costs = torch.cat([total[:, None] + self.root_cost[root], spare], 1)
         nextstates = torch.cat([self.root_next[root], spare.int()], 1)
         arange = torch.arange(self.width, device=states.device)
+        # The root's row first, longer histories over it.
         for at, paid in reversed(chain):
             inside = arange < self.count[at][:, None]
             arcs = torch.where(inside, self.begin[at][:, None] + arange, -1)
@@ -250,6 +252,7 @@ def combined(automata: Sequence[Automaton]) -> tuple[Automaton, np.ndarray]:
             arc_label=joined("arc_label"),
             arc_next=joined("arc_next", states),
             arc_cost=joined("arc_cost"),
+            # A root has -1, which no offset may move.
             backoff_state=np.where(joined("backoff_state") < 0, -1, backoff),
             backoff_cost=joined("backoff_cost"),
             final_cost=joined("final_cost"),

@@ -205,6 +205,7 @@ def merge(
     score = found.score.flatten(1)
     text = text_keys(beam, found.label, num_labels)
     key = (text * (1 << 32) + found.frame).flatten(1)
+    # What is impossible gets a key of its own, or it would be merged with what is not.
     key = torch.where(score > -_INF, key, -1)
     key, order = torch.sort(key, dim=1, stable=True)
     score = score.gather(1, order)
@@ -214,9 +215,11 @@ def merge(
     none = torch.full_like(score, -_INF)
     best = none.scatter_reduce(1, group, score, "amax").gather(1, group)
     nowhere = torch.full_like(order, order.shape[1])
+    # Sorting has moved candidates: ties go by where they stood before.
     place = torch.where(score == best, order, nowhere)
     place = nowhere.scatter_reduce(1, group, place, "amin").gather(1, group)
     if how == "sum":
+        # Infinity less infinity would be NaN.
         share = torch.where(score > -_INF, torch.exp(score - best), 0.0)
         share = torch.zeros_like(score).scatter_add(1, group, share).gather(1, group)
         best = torch.where(best > -_INF, best + torch.log(share), -_INF)

@@ -43,6 +43,7 @@ def check_model(model: TransducerModel) -> TokenTable:
             f"the model's durations are {durations!r}, expected different frame "
             "counts, 0 or more"
         )
+    # Without a duration above 0 no search would ever leave a frame.
     if durations and not any(durations):
         raise OptionError(
             f"the model's durations are {durations!r}, expected one above 0"
@@ -121,6 +122,7 @@ class CheckedModel:
         """
         try:
             joined = self._model.join(frames, g)
+        # An out-of-memory error is a RuntimeError too, and says nothing of shapes.
         except (WfstdecError, torch.OutOfMemoryError):
             raise
         except (RuntimeError, ValueError, TypeError, IndexError) as error:
@@ -140,6 +142,7 @@ class CheckedModel:
                     f"[{len(frames)}, outputs] for {len(frames)} rows; "
                     "leave out axes of 1: join(...).flatten(1)"
                 )
+        # Once: a joiner that gives log-probs gives them always.
         if not self._is_known:
             sizes = [len(self.tokens) + 1, len(self.durations)][:expected]
             if [part.shape[1] for part in parts] == sizes:  # or another error comes

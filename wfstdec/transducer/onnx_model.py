@@ -72,6 +72,7 @@ class OnnxTransducer:
         self.durations: tuple[int, ...] = tuple(int(d) for d in durations)
         self.stride = stride
         self._context = _check_inputs(decoder, "decoder", 1)[0][1]
+        # Axes of free size have names: then the metadata tell.
         if not isinstance(self._context, int):
             self._context = int(_metadata(decoder).get("context_size", 2))
         size = _check_inputs(joiner, "joiner", 2)[0][-1]

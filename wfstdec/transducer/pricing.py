@@ -55,7 +55,7 @@ class Priced(NamedTuple):
 
     @property
     def total(self) -> Tensor:
-        """Of tokens, [N, V + 1], durations left out; late fusion only."""
+        """Total of tokens, [N, V + 1], durations left out; late fusion only."""
         return self.own if self.gains is None else self.own + self.gains
 
 
@@ -93,6 +93,7 @@ class Pricer:
         self.options, self.fusion = options, fusion
         self.blank, self.num_labels = model.blank, len(model.tokens) + 1
         durations = tuple(model.durations)
+        # A blank always leaves its frame.
         blank_durations = [d for d in durations if d > 0] or [1]
         moving = [i for i, d in enumerate(durations) if d > 0]
         self.takes_time: Any = moving
@@ -125,6 +126,7 @@ class Pricer:
         if self.options.token_insertion:
             own = own - self.options.token_insertion
         blank_model, scored = blank[:, None], (1 + self.blank_weight) * blank[:, None]
+        # NaN is not less than anything: it is found too.
         is_good = (logprobs < _INF).all(1)
         if durations is not None:
             extra = torch.log_softmax(durations[:, self.takes_time], 1)
@@ -226,6 +228,8 @@ class Pricer:
         if priced.durations is not None:
             lasts = priced.durations.double()[:, None, :].expand(*label.shape, -1)
             both = (before[:, :, None] + lasts).flatten(1)
+            # Stable: of equal pairs the better token, then the shorter place in the
+            # list of durations.
             order = torch.sort(both, dim=1, descending=True, stable=True)[1][:, :num]
             which = order // self._num_durations
             before, label = both.gather(1, order), label.gather(1, which)

@@ -77,7 +77,7 @@ class TransducerSearch:
 
     @property
     def beam(self) -> Beam:
-        """Where it stands."""
+        """Beam of the session."""
         return self._beam
 
     def advance(self, chunk: Tensor) -> None:
@@ -166,6 +166,8 @@ def advance_together(given: Sequence[Given], batch_size: int) -> None:
     companies: dict[object, list[tuple[TransducerSearch, Coming, int | str]]] = {}
     for search, chunk, name in given:
         if len(chunk):
+            # Everything is checked first: an error must leave all searches as they
+            # were.
             with naming(name):
                 one = search, search.coming(chunk), name
             companies.setdefault(search.company, []).append(one)
@@ -178,6 +180,7 @@ def advance_together(given: Sequence[Given], batch_size: int) -> None:
                 (search, coming, beam)
                 for (search, coming, _), beam in zip(group, beams, strict=True)
             ]
+    # Only now: no member of any company can fail any more.
     for search, coming, beam in moves:
         search.move(coming, beam)
 

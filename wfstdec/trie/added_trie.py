@@ -175,7 +175,7 @@ def credit_cap(space: SearchSpace, lm_scale: float) -> np.float32:
 
 
 def _fall(space: SearchSpace, has_new: bool, least_cost: np.float32) -> np.float32:
-    """By how much the look-ahead falls at most where an added word begins."""
+    """Bound the fall of the look-ahead where an added word begins."""
     before = space.lookahead.state_cost
     after = np.minimum(space.unk_lookahead if has_new else _INF, least_cost)
     fall = np.where(np.isfinite(before), before, 0) - after

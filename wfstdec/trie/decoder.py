@@ -338,7 +338,7 @@ class TrieDecoder(Decoder[np.ndarray, list[TokenPath] | Recorded]):
         return TrieReader(paths, boosts, self._lattice_vocabulary, options)
 
     def _check_boosts(self, boosts: list[CompiledBoosts]) -> None:
-        """Words need a lexicon; the compiler has refused phrases of other tables."""
+        """Refuse added words where the language model says no cost of unknown ones."""
         for number, one in enumerate(boosts):
             if one.added is not None and one.added.words:
                 try:

@@ -157,7 +157,7 @@ class OpenWords(NamedTuple):
 
 
 def no_open_words(num_nodes: int = 1) -> OpenWords:
-    """There are none."""
+    """Stand-in for the arrays of open words where there are none."""
     nothing = read_only(np.zeros(0, np.bool_))
     return OpenWords(
         is_open=False,

@@ -95,7 +95,7 @@ class WordEnd(NamedTuple):
 
 
 class Successor(NamedTuple):
-    """Where a token leads.
+    """Place that a token leads to.
 
     Attributes:
         place: The next node.
@@ -144,7 +144,7 @@ class Steps:
         self._first_open = self._first_added + self._added.num_nodes
 
     def place_of(self, key: Key) -> tuple:
-        """By what entries stand where costs are equal."""
+        """Order of an entry among those of equal cost."""
         return self.lm.order(key.state), *key[1:]
 
     def token_of(self, node: int) -> int:

@@ -188,6 +188,7 @@ def ends(entries, boosts, final_cost, lm_scale, best, is_final):
         if boosts is not None:
             states, refund, size = boosts
             rest[i] = cost_at_end(refund, states[i], size)
+        # Rounded as `best_end` rounds: the best end has 0 exactly.
         excess[i] = float32(float32(cost + rest[i]) - best)
     return excess, rest
 
@@ -324,6 +325,7 @@ def lattice_of(
         frame_shift_s=frame_shift_s,
         info=graph.info,
     )
+    # A lattice that begins later is the last segment of a session.
     return _with_own_cost(lattice) if first else lattice
 
 
@@ -350,11 +352,13 @@ def segment_lattice(
         frame_shift_s=frame_shift_s,
         info=graph.info,
     )
+    # A segment costs what its part of the path does, not what the session had cost
+    # before.
     return _with_own_cost(lattice)
 
 
 def _with_own_cost(lattice: Lattice) -> Lattice:
-    """Of a part of an utterance: what its best path costs from its first state on."""
+    """Give a part of an utterance the cost of its best path from its first state."""
     costs = lattice.arc_costs()[lattice.best_arcs()]
     end = lattice.final_costs()[lattice.best_end]
     found = replace(lattice, search_cost=float(costs.sum() + end))

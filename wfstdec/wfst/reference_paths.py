@@ -67,6 +67,7 @@ def read_path(
         label = int(arc["ilabel"]) & LABEL_MASK
         if label != EPSILON:
             path.frame += 1
+            # Without marks the same token in the next frame is taken for a repeat.
             repeats = label == path.label
             if graph.info.marks_repeats:
                 repeats = bool(int(arc["ilabel"]) & REPEAT)

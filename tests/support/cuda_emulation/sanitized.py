@@ -54,7 +54,7 @@ class Emulated:
         )
 
     def place(self, chunk):
-        """This `DeviceLogprobs` where the kernels can read it."""
+        """Place a `DeviceLogprobs` where the kernels can read it."""
         return chunk
 
 
@@ -73,7 +73,7 @@ class Gpu:
         return CupyDevice(PROGRAM, threads, shared_slots * SLOT_BYTES)
 
     def place(self, chunk):
-        """This `DeviceLogprobs` on the device."""
+        """Place a `DeviceLogprobs` on the device."""
         buffer = self._cupy.asarray(chunk.buffer)
         self._cupy.cuda.get_current_stream().synchronize()
         return replace(chunk, buffer=buffer, address=buffer.data.ptr)

@@ -317,6 +317,8 @@ def _actors(options: RayOptions) -> int:
 
     resources = ray.cluster_resources()
     cpus, gpus = resources.get("CPU", 0.0), resources.get("GPU", 0.0)
+    # Reading and writing need CPUs of their own: with none left, Ray would wait for
+    # ever and say nothing.
     fits = int((cpus - _BESIDE_CPUS) // options.threads)
     if options.gpus:
         fits = min(fits, int(gpus / options.gpus))
@@ -357,6 +359,8 @@ def _summary(
         else:
             summary.num_utterances += num
             summary.audio_s += pa.compute.sum(table["audio_s"]).as_py() or 0.0
+    # A block may have been written, and its worker died before it was noted: ids would
+    # be there twice.
     done = pa.concat_tables(tables)["id"] if tables else pa.array([], pa.string())
     twice = twice_in(done)
     if twice:

@@ -60,6 +60,8 @@ class RowWorker(ABC):
 
         rows = batch.to_pylist()
         names = [row.get("id") for row in rows]
+        # Every row gets an answer, if only an error: rows of a batch must not fail
+        # together.
         done: list[dict[str, Any] | None] = [_refused(row) for row in rows]
         todo: dict[str, tuple[int, Any, Numbers | None]] = {}
         for i, row in enumerate(rows):

@@ -183,6 +183,7 @@ def _load_nemo(torch: Any) -> tuple[Any, Any]:
     if spec is None or not spec.submodule_search_locations:
         raise BackendError(f"nemo cannot be imported; {_INSTALL}")
     root = Path(next(iter(spec.submodule_search_locations)))
+    # Packages whose own imports ask for much that the search never calls.
     for name in _EMPTY:
         _register(name, root)
     content = _placeholders(torch)

@@ -154,6 +154,8 @@ class HypothesisBatch:
     def _fields(self, i: int, name: str) -> dict[str, Any]:
         """Field `name` of hypothesis `i`, and those that are made with it."""
         path = self._paths[i]
+        # Tokens need no cutting into words: who asks for them alone does not wait for
+        # it.
         if name in _TOKENS:
             said = path.said
             return {
@@ -161,6 +163,7 @@ class HypothesisBatch:
                 "token_frames": (tuple(said.start.tolist()), tuple(said.end.tolist())),
             }
         with self._lock, Held():
+            # For all of a batch, when somebody first looks: one call of a kernel.
             if self._made is None:
                 self._made = self._make()
         made = self._made

@@ -151,6 +151,7 @@ def tokens_on(lattice: Lattice, arcs: np.ndarray) -> PathTokens:
     start = frames[begins] - 1
     end = start + 1
     goes_on = ilabel & REPEATED != 0
+    # `at`, since a token may go on for many frames: the last one counts.
     np.maximum.at(end, before[goes_on] - 1, frames[goes_on])
     labelled = on_path["olabel"] != EPSILON
     return PathTokens(

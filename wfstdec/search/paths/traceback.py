@@ -211,6 +211,7 @@ class Settled:
         self._token = _with_room(self._token, self.num_tokens)
         new = self._token[:, first : self.num_tokens]
         new[0], new[1] = tokens["ilabel"], tokens["frame"] - 1
+        # An event has the end of the token before it.
         new[2, :-1] = tokens["end"][1:]
         if first and len(tokens):
             self._token[2, first - 1] = tokens["end"][0]
@@ -218,6 +219,7 @@ class Settled:
         self._word = _with_room(self._word, self.num_words)
         new = self._word[:, before : self.num_words]
         new[0], new[2] = words["olabel"], words["frame"]
+        # A token and a label on one arc: the token is counted before the label.
         new[1] = first + np.cumsum(begins)[labelled]
 
     def set_end(self, end: int) -> None:

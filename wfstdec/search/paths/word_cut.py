@@ -46,7 +46,7 @@ class WordTexts:
         self._open = vocabulary.open_word.word if vocabulary.open_word else -1
 
     def of(self, path: PathTokens, frames: np.ndarray) -> list[str]:
-        """Of the first words of a path.
+        """Texts of the first words of a path.
 
         Args:
             path: The path.
@@ -59,7 +59,7 @@ class WordTexts:
         return texts
 
     def of_all(self, joined: JoinedPaths, frames: np.ndarray) -> list[str]:
-        """Of all words of whole paths.
+        """Texts of all words of whole paths.
 
         Args:
             joined: The paths.

@@ -74,6 +74,8 @@ class Joiner:
         numbers = logprobs.numpy()
         none, weights = self._constants(numbers.dtype)
         spoke = none.ravel()
+        # Asked for only where fusion weighs blanks: the log-prob of all tokens
+        # together.
         if pricer.blank_weight:
             tokens = logprobs.masked_fill(pricer.is_blank, -torch.inf)
             spoke = torch.logsumexp(tokens, 1).numpy()

@@ -54,7 +54,7 @@ class Rows:
             to[at] = _numbers(part.to(kept.dtype))[:num]
 
     def widened(self, at: np.ndarray, size: int) -> Rows:
-        """Some of the rows, with room for so many."""
+        """Take some of the rows, with room for so many."""
         return Rows(self.g_at(at), self.state_at(at), size)
 
     def _taken(self, place: int, at: np.ndarray) -> Tensor:

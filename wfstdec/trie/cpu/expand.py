@@ -240,7 +240,7 @@ def end_word(search, scratch, source, num_next, emitted):
 
 @inlined
 def _most_without_price(search, source):
-    """By how much the end of a word can lower the cost, whatever the word is."""
+    """Bound what the end of a word can lower the cost by, whatever the word."""
     params, entry = search.params, source.entry
     gain = float32(entry.lookahead_cost - search.space.word_floor)
     gain = float32(params.lm_scale * max(_NO_COST, gain))

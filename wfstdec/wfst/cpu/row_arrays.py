@@ -60,7 +60,7 @@ OK, GROW_ENTRIES, GROW_CANDIDATES, GROW_NODES = range(4)
 
 
 class RowState(NamedTuple):
-    """What one utterance keeps between frames; F entries, and room for a vector."""
+    """Arrays of an utterance between frames; F entries, and room for a vector."""
 
     blank: np.ndarray  # float32 [F]: the cost after a blank
     token: np.ndarray  # float32 [F]: the cost after the token
@@ -80,7 +80,7 @@ class RowState(NamedTuple):
 
 
 class RowScratch(NamedTuple):
-    """What a thread lends to a search; between frames `slots` alone means anything."""
+    """Scratch of a thread; between frames `slots` alone means anything."""
 
     slots: np.ndarray  # uint32 [R]: where a record, or a row's first entry, may stand
     waiting: np.ndarray  # uint32 [F]: entries whose epsilon arcs are to be followed

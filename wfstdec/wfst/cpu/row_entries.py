@@ -26,7 +26,7 @@ _ZERO, _ONE = uint64(0), uint64(1)
 
 @inlined
 def room_in(array):
-    """How many fit, a vector behind them left free."""
+    """Number of entries that fit, a vector behind them left free."""
     return uint64(len(array)) - STEP
 
 
@@ -52,7 +52,7 @@ def find(rows, scratch, state, n, record):
 
 @inlined
 def _find_shared(rows, scratch, state, n, record):
-    """The same where records share the row: its entries are a chain."""
+    """Find an entry where records share the row: its entries are a chain."""
     row = row_of(rows, record)
     i = uint64(scratch.slots[row])
     if i >= n or state.record[i] & _SHARED == _NO_FLAG:

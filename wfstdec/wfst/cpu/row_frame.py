@@ -355,7 +355,7 @@ def _level_of(cost, least_of_row, least_arc, per_nat):
 
 @inlined
 def _hot_tokens(words, labels, first, among):
-    """Those of some of a row's tokens whose arcs are hot."""
+    """Select the tokens, of some of a row's, whose arcs are hot."""
     hot, tokens = hot_window(words, first), _ZERO
     if hot != _ZERO:
         while among != _ZERO:

@@ -130,7 +130,7 @@ def _label_of(rows, state, node):
 
 
 def goes_on_rows(params: SearchParams, boosts: CompiledBoosts) -> bool:
-    """Whether a search is one for rows: boosts have no states."""
+    """Tell whether a search is one for rows: boosts have no states."""
     plain = boosts.phrases is None and boosts.added is None
     return plain and not boosts.words.top_bonus > params.instalment
 
@@ -168,7 +168,7 @@ class RowSearch:
         boosts: CompiledBoosts,
         pace: Pace,
     ) -> list[BestPath]:
-        """Their paths; log-probs float32 [T, V], C order, at most `GROUP`."""
+        """Find the best paths; log-probs float32 [T, V], C order, at most `GROUP`."""
         words = self._tables.words(boosts)
         state = self._memory.states.take()
         scratch = self._memory.scratches.take(len(state.record))

@@ -68,7 +68,7 @@ def _node_of(state, i, fresh):
 
 @part
 def _comes_first(rows, scratch, state, q, i, fresh):
-    """Whether the arc of candidate `q` is before the one by which entry `i` is there.
+    """Tell whether candidate `q`'s arc is before the one that made entry `i`.
 
     Before in the packed graph: it leaves a lower state, or the same one earlier. An arc
     that repeats the token leaves the entry's own state.

@@ -109,6 +109,7 @@ class DeviceBackend:
         found: dict[int, Any] = {}
         bad: list[LogprobError] = []
         kind = RecordingBatch if record else DeviceBatch
+        # The plan is an estimate: what does not fit after all is halved.
         parts = list(self._parts([len(one) for one in utterances], record))[::-1]
         while parts:
             part = sorted(parts.pop())
@@ -161,6 +162,7 @@ class DeviceBackend:
         block = scratch_bytes(1, pool.entries)
         part: list[int] = []
         taken = 0
+        # Of like length together: a launch takes as long as its longest utterance.
         for i in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
             one = utterance_bytes(pool.entries, lengths[i], records)
             one += lengths[i] * frame

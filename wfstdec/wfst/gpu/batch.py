@@ -279,6 +279,8 @@ class DeviceBatch:
         try:
             while len(queue):
                 queue = self._launch_search(queue, scratch)
+                # Every frame was looked at in the first launch, whatever the search got
+                # to.
                 if (self.utterances["logprobs"]["bad_frame"] != NONE).any():
                     break
                 self._task["checked"] = True

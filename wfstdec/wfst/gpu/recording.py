@@ -58,7 +58,7 @@ class _Noted(NamedTuple):
 
 
 class _Record(NamedTuple):
-    """Implement `noted.spread` takes it."""
+    """Notes of an utterance, as `noted.spread` takes them."""
 
     arcs: np.ndarray
     counts: np.ndarray
@@ -121,6 +121,8 @@ def _recorded(searched: _Searched, found: _Noted, best: BestPath) -> Recorded:
         limit=np.float32(searched.options.beam_of_lattice),
         extra=np.empty(len(trace), np.float32),
     )
+    # The CPU's rule, over what the device noted: which arcs stay must not depend on the
+    # backend.
     noted.spread(frontier, excess, len(trace), record)
     links, nodes = links[links["arc"] != NONE], np.flatnonzero(record.extra < np.inf)
     number = np.zeros(len(trace), np.int64)
@@ -185,6 +187,7 @@ def _boost_costs(
     begun = np.where(stays, EPSILON, label)
     word = np.where(arcs["ilabel"] & CARRIES_WORD, arcs["olabel"], EPSILON)
     steps = np.stack([boost_state, begun, word, bonus.view(np.uint32)], axis=1)
+    # The account is plain Python: few steps differ, though arcs are many.
     different, first, which = np.unique(
         steps, axis=0, return_index=True, return_inverse=True
     )

@@ -76,6 +76,7 @@ class DeviceSession(DeviceBatch):
         at, cost, final = best_end(
             frontier, final_costs, self._lm_scale, survived, boosts
         )
+        # Memory first: whoever waits for it need not wait until the path is read.
         self._share.close()
         self._buffers, self._newest = [], {}
         return BestPath(
