@@ -44,14 +44,12 @@ def canonical(automaton, model, label):
 @inlined
 def find_arc(arc_label, begin, end, label):
     """The first arc of a row whose label is not below `label`; `end` if none is."""
-    size = end - begin
-    # No branch depends on the labels: where one goes cannot be foreseen.
-    while size > 1:
-        half = size >> 1
-        begin += half & -np.int64(arc_label[begin + half - 1] < label)
-        size -= half
-    if size == 1:
-        begin += np.int64(arc_label[begin] < label)
+    while begin < end:
+        middle = (begin + end) >> 1
+        if arc_label[middle] < label:
+            begin = middle + 1
+        else:
+            end = middle
     return begin
 
 
