@@ -9,7 +9,7 @@ and taken off. Clocks keep a phase from overlapping with what stands beside it, 
 one of short calls is told too large. Beside them are what-if runs: a phase that changes
 nothing when it is repeated runs twice, and the time that this adds is told. Clocks
 are compiled into the kernels, so that each variant has a process of its own.
-Hypotheses must be the same in all, or nothing is told and the exit status is 1. Ticks go
+Hypotheses must be the same in all, or nothing is told, exit status 1. Ticks go
 on while others have the processor: with a load above the cores they mean nothing.
 
     frame   all that the kernel does; `price` to `settle` are its steps, `find` is
