@@ -11,6 +11,7 @@ import pytest
 from wfstdec import TrieDecoder, TrieOptions, token_table
 from wfstdec.errors import BackendError, BoostError, OptionError
 from wfstdec.search.backends import make_backend
+from wfstdec.text.lexicon import Lexicon
 from wfstdec.trie.options import BACKENDS
 
 pytestmark = pytest.mark.filterwarnings("ignore::wfstdec.errors.BoostWarning")
@@ -83,6 +84,34 @@ def test_the_bits_of_the_reference(name, kind):
         cuts = np.sort(rng.integers(0, len(case.logprobs) + 1, 3))
         chunks = np.split(case.logprobs, cuts)
         assert search(backend, decoder, boosts, chunks) == want, seed
+
+
+@pytest.mark.parametrize("num_tokens", [64, 65, 150])
+@pytest.mark.parametrize("name", OTHERS)
+def test_tokens_that_share_bits(name, num_tokens):
+    """Children of a node as bits: one for each of 64 tokens, shared where V is more."""
+    names = ["<blank>", *map(chr, range(0x4E00, 0x4E00 + num_tokens - 1))]
+    near = [v for v in range(1, num_tokens) if v % 64 in (0, 1, 7, 63)]
+    for seed in range(6):
+        rng = np.random.default_rng([seed, num_tokens])
+        said = {tuple(rng.choice(near, rng.integers(1, 4)).tolist()) for _ in range(60)}
+        if seed % 2:  # the root has more children than tokens are near
+            said |= {(v,) for v in range(1, num_tokens)}
+        prons = tuple(sorted(said))
+        words = tuple("".join(names[v] for v in pron) for pron in prons)
+        decoder = TrieDecoder(
+            tokens=token_table(names),
+            lexicon=Lexicon(words, prons, np.zeros(len(words), np.float32)),
+            options=TrieOptions(beam=5.0, beam_size=9, merge=["max", "sum"][seed // 3]),
+        )
+        logits = rng.normal(0, 1, (9, num_tokens))
+        logits[:, near] += 3
+        logprobs = logits - np.logaddexp.reduce(logits, axis=1, keepdims=True)
+        backends = [
+            make_backend(BACKENDS, n, decoder._space) for n in (name, "reference")
+        ]
+        found, want = (search(one, decoder, None, [logprobs]) for one in backends)
+        assert found == want, seed
 
 
 @pytest.mark.parametrize("merge", ["max", "sum"])

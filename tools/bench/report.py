@@ -74,3 +74,23 @@ def speed(audio_s: float, seconds: Sequence[float]) -> Row:
 def range_percent(seconds: Sequence[float]) -> float:
     """How much longer the slowest turn took than the fastest, per cent."""
     return 100 * (max(seconds) / min(seconds) - 1)
+
+
+def on_front(rows: Sequence[Row], measure: str) -> list[Row]:
+    """Rows of one decoder that none of the others beats.
+
+    Beaten is what another one is faster than, with the measure no higher: a comparison
+    with it would flatter whoever is compared.
+
+    Args:
+        rows: With `cpu_s`, of the same utterances.
+        measure: What is to be low, such as `"wer"`.
+    """
+    return [
+        row
+        for row in rows
+        if not any(
+            other[measure] <= row[measure] and min(other["cpu_s"]) < min(row["cpu_s"])
+            for other in rows
+        )
+    ]

@@ -6,11 +6,19 @@ print("\\n".join(verdict_lines(verdicts(rows))))
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable
 
 from tools.bench.contestants import TRIE, WFST
 from tools.bench.costs import TOLERANCE
-from tools.bench.report import Columns, Row, figure, range_percent, text_figure
+from tools.bench.report import (
+    Columns,
+    Row,
+    figure,
+    on_front,
+    range_percent,
+    text_figure,
+)
 
 COLUMNS: Columns = {
     "decoder": text_figure("decoder"),
@@ -54,7 +62,7 @@ MEASURES = {
 
 
 def verdicts(rows: Iterable[Row]) -> list[Row]:
-    """For each point of each peer the fastest point of the trie that is no worse.
+    """For each point on each peer's front the fastest one of the trie that is no worse.
 
     By each of `MEASURES`: chance decides which texts of like cost have fewer errors,
     so that few utterances say more by costs than by the WER. The totals that decoders
@@ -66,14 +74,15 @@ def verdicts(rows: Iterable[Row]) -> list[Row]:
         by_case.setdefault(row["case"], []).append(row)
     for own in by_case.values():
         tries = [row for row in own if row["decoder"] == TRIE]
-        for peer in own:
-            if peer["decoder"] not in (TRIE, WFST):
-                found += [
-                    _verdict(peer, tries, measure)
-                    for measure in MEASURES
-                    if peer[measure] is not None
-                    and (measure != "own_cost" or peer["wer_known"] is None)
-                ]
+        peers: dict[str, list[Row]] = {}
+        for row in own:
+            if row["decoder"] not in (TRIE, WFST):
+                peers.setdefault(row["decoder"], []).append(row)
+        for points, measure in itertools.product(peers.values(), MEASURES):
+            told = [row for row in points if row[measure] is not None]
+            if measure == "own_cost":
+                told = [row for row in told if row["wer_known"] is None]
+            found += [_verdict(row, tries, measure) for row in on_front(told, measure)]
     return found
 
 

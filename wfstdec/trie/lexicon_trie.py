@@ -31,6 +31,7 @@ class LexiconTrie(NamedTuple):
         node_child_splits: int32 [N + 1], the row of each node's children.
         child_token: int32 [N - 1], increasing in each row.
         child_node: int32 [N - 1].
+        node_child_bits: uint64 [N], the tokens of each node's children, modulo 64.
         node_token: int32 [N], the token that leads there; -1 at the root.
         node_end: int32 [N], one past the last node below.
         node_pron_splits: int32 [N + 1], which pronunciations end at each node.
@@ -41,6 +42,7 @@ class LexiconTrie(NamedTuple):
     node_child_splits: np.ndarray
     child_token: np.ndarray
     child_node: np.ndarray
+    node_child_bits: np.ndarray
     node_token: np.ndarray
     node_end: np.ndarray
     node_pron_splits: np.ndarray
@@ -60,6 +62,7 @@ def empty_trie() -> LexiconTrie:
         node_child_splits=no_rows,
         child_token=none,
         child_node=none,
+        node_child_bits=np.zeros(1, np.uint64),
         node_token=np.full(1, -1, np.int32),
         node_end=np.ones(1, np.int32),
         node_pron_splits=no_rows,
@@ -95,10 +98,14 @@ def trie_of(entries: Sequence[tuple[Pronunciation, int, float]]) -> LexiconTrie:
     pron_node = np.repeat(np.flatnonzero(ending >= 0), list(counts.values()))
     num_nodes = len(parent)
     children = 1 + np.argsort(parent[1:], kind="stable")
+    child_bits = np.zeros(num_nodes, np.uint64)
+    bits = np.uint64(1) << (node_token[1:] % 64).astype(np.uint64)
+    np.bitwise_or.at(child_bits, parent[1:], bits)
     return LexiconTrie(
         node_child_splits=_splits_of(parent[1:], num_nodes),
         child_token=read_only(np.array(node_token[children], np.int32)),
         child_node=read_only(np.array(children, np.int32)),
+        node_child_bits=read_only(child_bits),
         node_token=read_only(np.array(node_token, np.int32)),
         node_end=read_only(np.array(_ends(parent), np.int32)),
         node_pron_splits=_splits_of(pron_node, num_nodes),

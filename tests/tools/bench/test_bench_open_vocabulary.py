@@ -65,6 +65,7 @@ def test_a_ratio_is_of_the_fastest_point_that_is_no_worse():
         row(bench.OPEN, 7.0, 0.2, beam=3.0),
         row(bench.SPELLED, 6.0, 0.4, beam=4.0),
         row("theirs", 7.0, 1.0, width=25),
+        row("theirs", 7.0, 9.0, width=500),  # no better than 25, and slower
         row("theirs", 5.0, 3.0, width=50),
     ]
     good, none = bench.verdicts(rows)

@@ -163,7 +163,7 @@ def test_unknown_cases_are_named(tmp_path):
 # ------------------------------------------------------------------------- verdicts
 def row(decoder, wer, rtfx, **fields):
     values = {"case": "x", "decoder": decoder, "setting": {"beam": rtfx}, "wer": wer}
-    speed = {"rtfx": rtfx, "rtfx_median": rtfx / 2}
+    speed = {"rtfx": rtfx, "rtfx_median": rtfx / 2, "cpu_s": [1 / rtfx, 2 / rtfx]}
     none = dict.fromkeys(("wer_known", "gap", "own_cost"))
     return values | speed | none | fields
 
@@ -179,6 +179,16 @@ def test_the_fastest_point_that_is_no_worse_is_taken():
     found = trie_report.verdicts([*tries, *peers, row(name, 8.0, 1.0)])
     (line,) = trie_report.verdict_lines(found)
     assert line.endswith("; 1 of 3 points NOT matched, 8.000 by 9.000")
+
+
+def test_points_that_a_peer_s_own_one_beats_are_left_out():
+    tries = [row("trie", 9.0, 300.0)]
+    slow = [row("peer 1", 9.0, 1.0), row("peer 1", 9.5, 50.0), row("peer 2", 9.5, 2.0)]
+    found = trie_report.verdicts([*tries, *slow, row("peer 1", 9.0, 100.0)])
+    assert [(one["peer"], one["ratio"]) for one in found] == [
+        ("peer 1", 3.0),
+        ("peer 2", 150.0),
+    ]
 
 
 def test_costs_decide_where_errors_do_by_chance():

@@ -130,15 +130,19 @@ PLACE = np.dtype(
 on from its nonblank phase."""
 CACHED_LOOKAHEAD = np.dtype([("key", "<u8"), ("cost", "<f4"), ("unused", "<u4")])
 """The look-ahead in a state (the upper half of the key) at a node (the lower)."""
-CACHE_BITS = 13
-"""The cache has so many look-aheads, as a power of two."""
+CACHED_STEP = np.dtype([("key", "<u8"), ("cost", "<f4"), ("nextstate", "<i4")])
+"""The cost of a word (the lower half of the key) in a state (the upper half, and the
+highest bit), and where it leads."""
+CACHE_BITS, STEP_CACHE_BITS = 11, 9
+"""The caches have so many look-aheads and steps, as powers of two: what some tens of
+frames need, so that they stay in the processor's first caches."""
 OK, GROW_CANDIDATES, GROW_FRONTIER, GROW_TRACE, GROW_NOTED, ASK_MODEL = range(6)
 """What a kernel returns: done, which arrays are too small for the next frame, or that
 the language model must be asked before it."""
-FRONTIER, TRACE, FRAMES, DIED, ACTIVE, CANDIDATES, STAMP = range(7)
+FRONTIER, TRACE, FRAMES, DIED, ACTIVE, CANDIDATES, STAMP, SLOT_MASK = range(8)
 """Positions in counts: entries, trace nodes, frames done, the frame that no entry
-survived or -1, sums of entries and of candidates, and the last stamp of the table (in
-`Scratch`)."""
+survived or -1, sums of entries and of candidates; in `Scratch` the last stamp of the
+table, and its length in this frame less one."""
 NUM_ARCS, NUM_PLACES, FIRST = range(3)
 """Positions in the counts of `Record`: arcs, places, and the first of the frontier."""
 NO_LIMIT = 1 << 40
@@ -211,7 +215,7 @@ class Record(NamedTuple):
 
 
 class Scratch(NamedTuple):
-    """Scratch of one thread; only the cache stays valid from frame to frame.
+    """Scratch of one thread; only the caches stay valid from frame to frame.
 
     Attributes:
         candidates: CANDIDATE [C].
@@ -226,9 +230,12 @@ class Scratch(NamedTuple):
         found_costs: float32 [V], their unscaled costs.
         next_tokens: int32 [V], tokens that may begin, the least cost first.
         next_costs: float32 [V], the costs of these by token, inf for others.
+        ranked_costs: float32 [V], the costs of `next_tokens`.
+        ranked_bits: uint64 [V + 1], the first so many of these as bits modulo 64.
         inside_tokens, inside_nodes: int32 [V + 1], tokens that may follow at a node
             without the end of a word, and where they lead.
         lookahead_cache: CACHED_LOOKAHEAD [2 ** CACHE_BITS], by the hash of the key.
+        step_cache: CACHED_STEP [2 ** STEP_CACHE_BITS], likewise.
         word_costs, word_states: float32, int32 [most words of a node], of the words
             that end at a node: costs and the next states of the language model.
         word_credits, word_boosts: float32, int32 [most words of a node], of the same:
@@ -252,9 +259,12 @@ class Scratch(NamedTuple):
     found_costs: np.ndarray
     next_tokens: np.ndarray
     next_costs: np.ndarray
+    ranked_costs: np.ndarray
+    ranked_bits: np.ndarray
     inside_tokens: np.ndarray
     inside_nodes: np.ndarray
     lookahead_cache: np.ndarray
+    step_cache: np.ndarray
     word_costs: np.ndarray
     word_states: np.ndarray
     word_credits: np.ndarray

@@ -48,6 +48,8 @@ class CpuBackend(HostBackend):
         self.memory = SearchMemory(space, first_capacity)
         self.tables = BoostTables(space.trie.pron_word, space.trie.node_pron_splits)
         self._added = Once(_AddedTries(self.memory).lay_out)
+        self._searches: Once[CompiledBoosts, dict[TrieOptions, k.Search]]
+        self._searches = Once(lambda _: {})
 
     def prepare(self, options: TrieOptions, boosts: CompiledBoosts) -> None:
         """Lay out boosts; they are kept while they live."""
@@ -65,13 +67,23 @@ class CpuBackend(HostBackend):
     def inputs_of(
         self, options: TrieOptions, boosts: CompiledBoosts
     ) -> tuple[k.Search, LmArrays]:
-        """Lay out what a search goes by."""
-        space, added = self.space, self.added_trie(boosts.added)
+        """Lay out what a search goes by; for the last options of each list, once."""
+        known = self._searches.of(boosts)
+        search = known.get(options)
+        if search is None:
+            known.clear()
+            search = known[options] = self._lay_out(options, boosts)
         new_words = boosts.added.words if boosts.added is not None else ()
-        lm = LmArrays(space.automaton, new_words)
+        lm = LmArrays(self.space.automaton, new_words)
+        if lm.now is not search.space.automaton:  # a table that changes as it is asked
+            search = search._replace(space=search.space._replace(automaton=lm.now))
+        return search, lm
+
+    def _lay_out(self, options: TrieOptions, boosts: CompiledBoosts) -> k.Search:
+        space, added = self.space, self.added_trie(boosts.added)
         first_added = space.trie.num_nodes
-        search = k.Search(
-            space=space._replace(automaton=lm.now),
+        return k.Search(
+            space=space,
             params=search_params(options, space, boosts),
             words=self.tables.words(boosts),
             phrases=self.tables.phrases(boosts),
@@ -80,7 +92,6 @@ class CpuBackend(HostBackend):
             first_added=first_added,
             first_open=first_added + added.num_nodes,
         )
-        return search, lm
 
     def added_trie(self, added: OovWords | None) -> AddedTrie:
         """The second trie of a list; made once."""

@@ -256,7 +256,7 @@ def _price_words(search, scratch, entry, num_words):
     """
     cheapest = _INF
     for at in range(num_words):
-        end = word_end(search, entry, at)
+        end = word_end(search, scratch, entry, at)
         scratch.word_costs[at], scratch.word_states[at] = end.cost, end.state
         scratch.word_prons[at], scratch.word_labels[at] = end.pron, end.label
         scratch.word_bonuses[at] = end.bonus
@@ -324,7 +324,7 @@ def _begin_after(search, scratch, source, following, place, emitted):
 
 
 @inlined
-def most_beside(search, entry):
+def most_beside(search, scratch, entry):
     """Most that added and open words credit in a step of an entry."""
     space, added, params = search.space, search.added, search.params
     rise, fall, at_end, gain = _NO_COST, _NO_COST, _NO_COST, _NO_COST
@@ -341,7 +341,7 @@ def most_beside(search, entry):
     if space.separator_optional:
         at_end, gain = float32(at_end + rise), fall
     if space.open.is_open and _is_spelled_word(search, entry):
-        end = word_end(search, entry, int64(0))
+        end = word_end(search, scratch, entry, int64(0))
         lower = float32(entry.lookahead_cost - end.cost)
         if lower > _NO_COST:
             gain = float32(gain + float32(params.lm_scale * lower))

@@ -91,7 +91,7 @@ def _fill_accepted(search, utterance, endings):
             at = _add_endings(params, utterance, i, last, endings, at)
             continue
         for number in range(num_word_ends(search, entry.node)):
-            end = word_end(search, entry, number)
+            end = word_end(search, None, entry, number)
             end_cost = final(space.automaton, 0, end.state)
             credit, after = credit_word(search, entry.boost, end.word)
             bonus = float32(end.bonus - advance_of(search, entry.node))

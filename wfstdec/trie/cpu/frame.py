@@ -21,6 +21,7 @@ import numpy as np
 from numpy import float32, int32, int64, uint32, uint64
 
 from wfstdec.jit import inlined, kernel, part
+from wfstdec.jit.intrinsics import bits_below, count_bits, lowest_bit
 from wfstdec.jit.sorting import index_of, key_of, sort_keys
 from wfstdec.lm.kernels import step, unanswered
 from wfstdec.search.acoustics import price
@@ -63,6 +64,7 @@ MAX_RANK_SORT = 128
 _INF = float32(np.inf)
 _ONE = uint64(1)
 _NO_BIT = uint64(0)
+_LOW_BITS = uint64(63)
 TRY_BEST_ABOVE = 12
 """Of more tokens than these the best one is followed first, for a better bound."""
 _NO_COST = float32(0)
@@ -148,7 +150,7 @@ def _find_next_tokens(search, scratch, utterance):
     """
     space, params, frontier = search.space, search.params, utterance.frontier
     num_entries = utterance.counts[k.FRONTIER]
-    credit = float32(params.begin_credit + _top_credit(search, utterance))
+    credit = float32(params.begin_credit + _top_credit(search, scratch, utterance))
     least = least_stay_cost(search, scratch, frontier, num_entries)
     bound = loosened(running_bound(params, least), credit)
     count = find_tokens(space.blank, bound, scratch)
@@ -164,24 +166,24 @@ def _find_next_tokens(search, scratch, utterance):
 
 
 @inlined
-def _top_credit(search, utterance):
+def _top_credit(search, scratch, utterance):
     """The most that boosts pay in the next step of any entry."""
     top = _NO_COST
     # Most utterances have no list: nothing of this is then in the loop.
     if search.params.boosted or search.beside:
         for i in range(utterance.counts[k.FRONTIER]):
-            inside, at_end, _ = _most_paid(search, utterance.frontier[i])
+            inside, at_end, _ = _most_paid(search, scratch, utterance.frontier[i])
             top = max(top, max(inside, at_end))
     return top
 
 
 @inlined
-def _most_paid(search, entry):
+def _most_paid(search, scratch, entry):
     """No less than a step that ends no word pays, and one that does; part of them."""
     inside, at_end = _NO_COST, _NO_COST
     beside = Beside(_NO_COST, _NO_COST, _NO_COST, _NO_COST)
     if search.beside:
-        beside = most_beside(search, entry)
+        beside = most_beside(search, scratch, entry)
     if search.params.boosted:
         inside = most_inside(search, entry, beside.inside)
         if search.space.has_lexicon:
@@ -199,7 +201,7 @@ def _emit(search, scratch, frontier, num_next, least):
         # A blank after either phase, and the token again.
         if emitted.num_candidates + 3 > len(scratch.candidates):
             return Emitted(int64(-1), emitted.least_cost)
-        inside, at_end, beside = _most_paid(search, frontier[i])
+        inside, at_end, beside = _most_paid(search, scratch, frontier[i])
         source = Source(frontier[i], i, inside, at_end, beside)
         emitted = _stay(search, scratch, source, emitted)
         if num_next == 0:
@@ -318,36 +320,49 @@ def _walk_trie(search, scratch, source, num_next, emitted):
 
 @inlined
 def _find_inside(space, scratch, entry, limit, num_next):
-    """Fill `inside_tokens` and `inside_nodes` with what is within a limit; how many.
-
-    Either the children of the node are gone through, or, where these are many, the
-    tokens that may begin.
-    """
+    """Fill `inside_tokens` and `inside_nodes` with what is within a limit; how many."""
     trie, node, separator = space.trie, int64(entry.node), space.separator
     first = int64(trie.node_child_splits[node])
-    last = int64(trie.node_child_splits[node + 1])
-    base, count = least_cost(entry), 0
-    if last - first <= 2 * num_next:
-        # No branch here either: written always, counted where it is within the limit.
-        for at in range(first, last):
-            token = trie.child_token[at]
-            cost = float32(base + scratch.next_costs[token])
-            scratch.inside_tokens[count] = token
-            scratch.inside_nodes[count] = trie.child_node[at]
-            count += int64(cost <= limit and cost < _INF)
-    else:
-        for n in range(num_next):
-            token = scratch.next_tokens[n]
-            # Tokens are sorted by cost, so that the rest is over the limit too.
-            if float32(base + scratch.costs[token]) > limit:
-                break
-            if node == 0:
-                child = int64(space.root_child[token])
-            else:
-                child = find_child(trie, node, token)
-            scratch.inside_tokens[count] = token
+    base, near, count = least_cost(entry), int64(0), int64(0)
+    # Tokens are sorted by cost: those that this entry can pay for are the first ones.
+    while near < num_next and float32(base + scratch.ranked_costs[near]) <= limit:
+        near += 1
+    children = trie.node_child_bits[node]
+    bits = children & scratch.ranked_bits[near]
+    # Most entries have no child by any of these: then nothing of it is read.
+    if space.num_tokens <= 64:
+        while bits != _NO_BIT:
+            bit = lowest_bit(bits)
+            bits ^= bit
+            # The first child follows its parent: one read less from a large array.
+            at, child = first + int64(bits_below(children, bit)), node + 1
+            if at > first:
+                child = int64(trie.child_node[at])
+            scratch.inside_tokens[count] = count_bits(bit - _ONE)
             scratch.inside_nodes[count] = child
-            count += int64(child >= 0)
+            count += 1
+    elif bits != _NO_BIT:
+        # Tokens share bits: either the children are gone through, or, where these are
+        # many, the tokens.
+        last = int64(trie.node_child_splits[node + 1])
+        if last - first <= 2 * near:
+            # No branch here: written always, counted where it is within the limit.
+            for at in range(first, last):
+                token = trie.child_token[at]
+                cost = float32(base + scratch.next_costs[token])
+                scratch.inside_tokens[count] = token
+                scratch.inside_nodes[count] = trie.child_node[at]
+                count += int64(cost <= limit and cost < _INF)
+        else:
+            for n in range(near):
+                token = scratch.next_tokens[n]
+                if node == 0:
+                    child = int64(space.root_child[token])
+                else:
+                    child = find_child(trie, node, token)
+                scratch.inside_tokens[count] = token
+                scratch.inside_nodes[count] = child
+                count += int64(child >= 0)
     # A separator between words stays at the root, which is no child of its own.
     if node == 0 and separator >= 0 and scratch.next_costs[separator] < _INF:
         scratch.inside_tokens[count] = separator
@@ -437,24 +452,32 @@ def take_best_token(count, scratch):
     for i in range(_ONE, count):
         if scratch.found_costs[i] < scratch.found_costs[best]:
             best = i
-    token = scratch.found_tokens[best]
-    scratch.next_tokens[0] = token
-    scratch.next_costs[token] = scratch.costs[token]
+    scratch.next_tokens[0] = scratch.found_tokens[best]
+    _lay_out_ranked(scratch, int64(1))
 
 
 @part
 def rank_tokens(params, count, scratch):
-    """Fill `next_tokens` and `next_costs` with the best of those found; how many."""
+    """Fill in the best of the found tokens, in order; how many."""
     if count > uint64(MAX_RANK_SORT):
         _quicksort(scratch, count)
     else:
         _rank_sort(scratch, count)
     num_next = min(int64(count), params.token_top_k)
-    for i in range(num_next):
-        scratch.next_costs[scratch.next_tokens[i]] = scratch.costs[
-            scratch.next_tokens[i]
-        ]
+    _lay_out_ranked(scratch, num_next)
     return num_next
+
+
+@inlined
+def _lay_out_ranked(scratch, num_next):
+    """Fill in costs by token and by rank, and the tokens of the first ranks as bits."""
+    bits = _NO_BIT
+    for i in range(num_next):
+        token = scratch.next_tokens[i]
+        cost = scratch.costs[token]
+        scratch.next_costs[token], scratch.ranked_costs[i] = cost, cost
+        bits |= _ONE << (uint64(token) & _LOW_BITS)
+        scratch.ranked_bits[i + 1] = bits
 
 
 @inlined

@@ -208,10 +208,10 @@ def _end_of(search, source, pron):
     trie, number = search.space.trie, int64(0)
     if pron < len(trie.pron_word):
         number = int64(pron) - int64(trie.node_pron_splits[source.node])
-    end = word_end(search, source, number)
+    end = word_end(search, None, source, number)
     while end.pron != pron and number + 1 < num_word_ends(search, source.node):
         number += 1
-        end = word_end(search, source, number)
+        end = word_end(search, None, source, number)
     return end
 
 

@@ -15,11 +15,15 @@ from numpy import float32, int64, uint64
 from wfstdec.boost.kernels import state_of
 from wfstdec.jit import inlined, kernel, part
 from wfstdec.jit.intrinsics import prefetch
-from wfstdec.jit.sorting import index_of, key_of, sort_keys
+from wfstdec.jit.sorting import index_of, key_of, sort_few_keys, sort_keys
 from wfstdec.lm.kernels import state_order
 from wfstdec.trie.cpu import arrays as k
 from wfstdec.trie.cpu.nodes import token_of
 
+LEAST_SLOTS = 64
+"""The table has no fewer slots, if it has been made so large."""
+FEW_KEYS = 128
+"""So many are sorted by counting."""
 _INF = float32(np.inf)
 
 
@@ -49,7 +53,7 @@ def _hash(state, node, boost, text):
 def slot_of(scratch, stamp, c):
     """The slot of a candidate's entry, taken or free, and the entry there or -1."""
     slots, entries = scratch.slots, scratch.new_entries
-    mask = uint64(len(slots) - 1)
+    mask = uint64(scratch.counts[k.SLOT_MASK])
     slot = _hash(c.state, c.node, c.boost, c.text ^ c.spelling) & mask
     while slots[slot] >> 32 == stamp:
         i = slots[slot] & int64(0xFFFFFFFF)
@@ -70,10 +74,19 @@ def merge(search, scratch, frontier, num_candidates, cutoff):
     # cleared.
     scratch.counts[k.STAMP] += 1
     stamp = scratch.counts[k.STAMP]
-    count = 0
+    # No more of the table than these need: the whole of it would not stay in the cache.
+    num_slots = int64(LEAST_SLOTS)
+    while num_slots < 2 * num_candidates:
+        num_slots <<= 1
+    scratch.counts[k.SLOT_MASK] = min(num_slots, len(scratch.slots)) - 1
+    count, staying, stayed = int64(0), int64(-1), int64(-1)
     for q in range(num_candidates):
         c = candidates[q]
         if c.cost > cutoff:
+            continue
+        # A blank and the same token again come one after the other, to one entry.
+        if c.token < 0 and c.source == staying:
+            _enter(search, scratch, frontier, stayed, q)
             continue
         slot, i = slot_of(scratch, stamp, c)
         if i < 0:
@@ -89,6 +102,8 @@ def merge(search, scratch, frontier, num_candidates, cutoff):
         # In the order of candidates, which is that of sources: sums of float32 depend
         # on it.
         _enter(search, scratch, frontier, i, q)
+        if c.token < 0:
+            staying, stayed = int64(c.source), i
     for i in range(count):
         e = entries[i]
         if params.sums:
@@ -150,7 +165,10 @@ def choose(search, scratch, count):
         return count
     for i in range(count):
         keys[i] = key_of(float32(entries[i].cost - entries[best].cost), i)
-    sort_keys(keys, count, scratch.stack)
+    if count <= FEW_KEYS and 2 * count <= len(keys):
+        sort_few_keys(keys, count)
+    else:
+        sort_keys(keys, count, scratch.stack)
     # Sorting was by cost, then by the order in which entries came up: what they are
     # decides instead, as in the reference.
     _order_ties(lm, keys, entries, count)
@@ -164,6 +182,7 @@ def choose(search, scratch, count):
 @kernel
 def settle(search, scratch, utterance, num_entries):
     """Make the trace of what goes on, re-base; the next frontier."""
+    trie = search.space.trie
     keys, entries, frontier = scratch.keys, scratch.new_entries, utterance.frontier
     # Candidates name their sources by position, and the frontier is written over.
     for i in range(utterance.counts[k.FRONTIER]):
@@ -172,9 +191,12 @@ def settle(search, scratch, utterance, num_entries):
     for r in range(num_entries):
         new, entry = entries[index_of(keys[r])], frontier[r]
         entry.state, entry.node, entry.boost = new.state, new.node, new.boost
-        # Read in the next frame, from somewhere in a large array: it may come
-        # meanwhile.
+        # Read in the next frame, from somewhere in large arrays: they may come
+        # meanwhile. Nodes that no array has do no harm.
         prefetch(search.phrases.rows, uint64(state_of(new.boost)))
+        prefetch(trie.node_child_bits, uint64(new.node))
+        prefetch(trie.node_child_splits, uint64(new.node))
+        prefetch(trie.node_pron_splits, uint64(new.node))
         entry.text, entry.lookahead_cost = new.text, new.lookahead_cost
         entry.spelling = new.spelling
         entry.cost = float32(new.cost - best)
@@ -263,7 +285,7 @@ def _choose_texts(params, scratch, count):
 def _place_of(scratch, stamp, entry):
     """The slot of an entry's place, and the last entry that was kept there or -1."""
     slots, entries = scratch.slots, scratch.new_entries
-    mask = uint64(len(slots) - 1)
+    mask = uint64(scratch.counts[k.SLOT_MASK])
     slot = _hash(entry.state, entry.node, entry.boost, entry.spelling) & mask
     while slots[slot] >> 32 == stamp:
         i = slots[slot] & int64(0xFFFFFFFF)

@@ -3,7 +3,7 @@
     token = token_of(search, node)
     cost = lookahead_of(search, scratch, state, node)
     for i in range(num_word_ends(search, node)):
-        end = word_end(search, entry, i)                    # words that end there
+        end = word_end(search, scratch, entry, i)           # words that end there
     credit, state = credit_word(search, boost, end.word)    # and what boosts make of it
     cost, boost = pay_step(search, boost, credit, state)
 
@@ -19,9 +19,11 @@ import numpy as np
 from numpy import float32, int32, int64, uint32, uint64
 
 from wfstdec.boost.kernels import cost_at_end, credit, pay, state_of, word_bonus
-from wfstdec.jit import inlined
+from wfstdec.jit import by_class, inlined, part
 from wfstdec.lattice.labels import OPEN
+from wfstdec.lm.automaton_arrays import Automaton
 from wfstdec.lm.kernels import row_of_state, step, unknown_label
+from wfstdec.lm.on_demand_table import LazyTable
 from wfstdec.search.open_vocabulary import MAX_OPEN_TOKENS
 from wfstdec.search.paths.token_path import OPEN_PRON
 from wfstdec.trie.added_trie import added_lookahead, advance_credit
@@ -40,6 +42,8 @@ from wfstdec.trie.open_words import (
 
 _CACHE_FACTOR = np.uint64(0x9E3779B97F4A7C15)
 _CACHE_SHIFT = np.uint64(64 - k.CACHE_BITS)
+_STEP_SHIFT = np.uint64(64 - k.STEP_CACHE_BITS)
+_TAKEN = np.uint64(1 << 63)
 _EMPTY = np.uint64(EMPTY_TEXT)
 _INF = float32(np.inf)
 _NO_SPELLING = uint64(0)
@@ -199,25 +203,56 @@ def _num_beside(search, node):
     return int64(splits[at + 1]) - int64(splits[at])
 
 
+@part
+def _kept_step(automaton, scratch, state, word):
+    """Take a step of the model, as it was kept if it was.
+
+    A word ends for as many frames as its last token is heard.
+    """
+    key = _TAKEN | (uint64(state) << uint64(32)) | uint64(word)
+    cached = scratch.step_cache[(key * _CACHE_FACTOR) >> _STEP_SHIFT]
+    if cached.key != key:
+        cached.key = key
+        cached.cost, cached.nextstate = step(automaton, 0, state, word)
+    return cached.cost, cached.nextstate
+
+
 @inlined
-def word_end(search, entry, number):
-    """Find a word that ends at the node of an entry."""
+def _step_kept(automaton, scratch, state, word):
+    """Take a step of a model whose states are the same for all utterances."""
+    if scratch is None:
+        return step(automaton, 0, state, word)
+    return _kept_step(automaton, scratch, state, word)
+
+
+@inlined
+def _step_asked(table, scratch, state, word):
+    """Take a step of a user's model, whose states are those of one table."""
+    return step(table, 0, state, word)
+
+
+_step_word = by_class({Automaton: _step_kept, LazyTable: _step_asked})
+
+
+@inlined
+def word_end(search, scratch, entry, number):
+    """Find a word that ends at the node of an entry; `scratch` may be None."""
     trie, node = search.space.trie, int64(entry.node)
     if search.beside:
         first = int64(0)
         if node < search.first_added:
             first = int64(trie.node_pron_splits[node])
         if node >= search.first_added or first == trie.node_pron_splits[node + 1]:
-            return _end_beside(search, entry, number)
+            return _end_beside(search, scratch, entry, number)
     pron = int64(trie.node_pron_splits[node]) + number
     word = int64(trie.pron_word[pron])
-    cost, state = step(search.space.automaton, 0, entry.state, word)
+    cost, state = _step_word(search.space.automaton, scratch, entry.state, word)
     cost = float32(cost + trie.pron_cost[pron])
     return WordEnd(pron, word, word, cost, state, _NO_COST)
 
 
 @inlined
-def _end_beside(search, entry, number):
+def _end_beside(search, scratch, entry, number):
     """An added word ends, or an open one."""
     space, added, node = search.space, search.added, int64(entry.node)
     automaton = space.automaton
@@ -225,17 +260,17 @@ def _end_beside(search, entry, number):
         at = int64(added.trie.node_pron_splits[node - search.first_added]) + number
         label = int64(added.trie.pron_word[at])
         pron = len(space.trie.pron_word) + int64(added.pron[at])
-        cost, state = step(automaton, 0, entry.state, label)
+        cost, state = _step_word(automaton, scratch, entry.state, label)
         word = label if label < search.params.num_labels else int64(0)
         return WordEnd(pron, word, label, cost, state, added.bonus[at])
     pron, bonus = int64(OPEN_PRON), _NO_COST
     length, text = open_beginning(search, entry)
     word = find_text(space.open.words, text)
     if word >= 0:
-        cost, state = step(automaton, 0, entry.state, word)
+        cost, state = _step_word(automaton, scratch, entry.state, word)
         return WordEnd(pron, word, word, cost, state, bonus)
     label, unknown = int64(label_of(text)), unknown_label(automaton)
-    unk_cost, state = step(automaton, 0, entry.state, unknown)
+    unk_cost, state = _step_word(automaton, scratch, entry.state, unknown)
     cost = spelling_cost(space.open, unk_cost, length)
     if text == _EMPTY or find_text(added.texts, text) >= 0:
         cost = _INF

@@ -96,8 +96,9 @@ class CpuSearch:
 
     def _take_model(self) -> None:
         """Let kernels have the language model's arrays as they are now."""
-        space = self._search.space._replace(automaton=self._lm.now)
-        self._search = self._search._replace(space=space)
+        if self._search.space.automaton is not self._lm.now:
+            space = self._search.space._replace(automaton=self._lm.now)
+            self._search = self._search._replace(space=space)
 
     def _answered(self, find: Callable[[k.Search], _Found]) -> _Found:
         """Call kernels until the language model has answered what they ask."""
@@ -111,13 +112,15 @@ class CpuSearch:
 
     def finish(self) -> list[TokenPath]:
         """End the utterance; the search cannot be used afterwards."""
-        counts, utterance = self._utterance.counts, self._in_order()
-        complete = False
-        if counts[k.DIED] < 0:
-            endings = self._answered(lambda search: accepted_endings(search, utterance))
-            complete = bool((endings["cost"] < np.inf).any())
-        if not complete:
-            endings = unfinished_endings(self._search, utterance)
+        counts, utterance = self._utterance.counts, self._utterance
+        if self._search.params.by_text:  # sums are added up in this order
+            utterance = self._in_order()
+        endings, complete = self._endings(utterance)
+        if not self._search.params.by_text:
+            # Entries have no order of their own; only equal endings ask for one.
+            costs = endings["cost"]
+            if np.count_nonzero(costs == costs.min()) > 1:
+                endings, complete = self._endings(self._in_order())
         outcome = Outcome(
             float(utterance.base[0]),
             complete,
@@ -128,6 +131,14 @@ class CpuSearch:
             path_of(self._tokens(ending), ending, outcome, self._options)
             for ending in self._best_of(endings)
         ]
+
+    def _endings(self, utterance: k.UtteranceState) -> tuple[np.ndarray, bool]:
+        """The ways to end, ENDING [N], and whether any is a whole sentence."""
+        if utterance.counts[k.DIED] < 0:
+            endings = self._answered(lambda search: accepted_endings(search, utterance))
+            if (endings["cost"] < np.inf).any():
+                return endings, True
+        return unfinished_endings(self._search, utterance), False
 
     def look(self) -> PathSoFar[TokenRows]:
         """How far the search has come; it goes on as if nobody had looked."""

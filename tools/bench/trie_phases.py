@@ -1,0 +1,325 @@
+"""Where a frame of the trie search goes: time-stamp ticks by phase, and what-if runs.
+
+    python -m tools.bench.trie_phases --utterances 40
+    python -m tools.bench.trie_phases --cases bpe-mild:lm_books.3g_pruned --open 4:3
+    python -m tools.bench.trie_phases --profile small                # a smoke test
+
+A phase is timed by a clock around its calls; what the clock itself takes is measured
+and taken off. Clocks keep a phase from overlapping with what stands beside it, so that
+one of short calls is told too large. Beside them are what-if runs: a phase that changes
+nothing when it is repeated runs twice, and the time that this adds is told. Clocks
+are compiled into the kernels, so that each variant has a process of its own.
+Hypotheses must be the same in all, or nothing is told, exit status 1. Ticks go
+on while others have the processor: with a load above the cores they mean nothing.
+
+    frame   all that the kernel does; `price` to `settle` are its steps, `find` is
+            finding the tokens that may begin
+    model   asking the language model, look-ahead (what is not in the cache) and tokens
+            inside a word: in `find` and `expand`
+    log_add in `merge`; sort in `choose`; trace in `settle`
+    host    what `decode` takes beside the kernel: preparing, reading the path
+"""
+
+from __future__ import annotations
+
+import argparse
+import hashlib
+import importlib
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from tools.bench import data
+from tools.bench.cases import Inputs
+from tools.bench.command import Run, exit_with, make_parser, parse
+from tools.bench.open_vocabulary import WordCase, decoder_of, make_case
+from tools.bench.report import Columns, Row, figure, format_table, text_figure
+from wfstdec.jit import inlined, kernel
+from wfstdec.jit.cache import KernelCache
+from wfstdec.search.hypothesis import Hypothesis
+from wfstdec.search.open_vocabulary import OpenVocabulary
+from wfstdec.trie.cpu import search as host
+from wfstdec.trie.decoder import TrieDecoder
+
+CASES = ["dev:lm_books.3g_pruned", "bpe-mild:lm_books.3g_pruned"]
+SETTINGS = ["8:32:max", "12:128:max", "14:256:max"]
+SETTINGS += [setting.replace("max", "sum") for setting in SETTINGS]
+STEPS = {
+    "price": ["frame.price"],
+    "find": ["frame._find_next_tokens"],
+    "expand": ["frame._emit"],
+    "merge": ["frame.merge"],
+    "choose": ["frame.choose"],
+    "settle": ["frame.settle"],
+}
+"""Functions of `wfstdec.trie.cpu` by phase: where they are called, under which name."""
+PARTS = {
+    "model": ["nodes.step", "frame.step"],
+    "look-ahead": ["nodes.potential_of"],
+    "inside": ["frame._find_inside"],
+    "log_add": ["merge.log_add"],
+    "sort": ["merge.sort_keys"],
+    "trace": ["merge._extend_trace"],
+}
+TWICE = ["price", "merge", "choose"]
+"""Steps that only fill scratch, which they begin anew."""
+PLAIN = "plain"
+TICKS = np.zeros((len(STEPS) + len(PARTS) + 1, 2), np.int64)
+"""Ticks and calls of each phase; the last is a clock around nothing."""
+PROFILES: dict[str, Row] = {
+    "full": {},
+    "small": {
+        "data": data.RECIPE,
+        "cases": ["dev:lm"],
+        "settings": ["8:32:max"],
+        "utterances": 4,
+        "repeats": 1,
+    },
+}
+COLUMNS: Columns = {
+    "case": text_figure("case"),
+    "setting": text_figure("setting"),
+    "frame": figure("frame", ".0f"),
+    "host": figure("host", ".0f"),
+    **{name: figure(name, ".0f") for name in (*STEPS, *PARTS)},
+    **{f"2x {name}": figure(f"2x {name}", ".0f") for name in TWICE},  # what it adds
+}
+
+
+@intrinsic
+def ticks(typing_context: Any) -> Any:
+    """The time-stamp counter of an x86 processor; memory is not moved across it."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        kind = ir.FunctionType(ir.IntType(64), [])
+        name = "llvm.readcyclecounter"
+        read = cgutils.get_or_insert_function(builder.module, kind, name)
+        builder.fence("seq_cst", "singlethread")
+        found = builder.call(read, [])
+        builder.fence("seq_cst", "singlethread")
+        return found
+
+    return types.int64(), generate
+
+
+@intrinsic
+def count(typing_context: Any, phase: Any, taken: Any) -> Any:
+    """Add ticks, and a call, to a phase."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        i64 = ir.IntType(64)
+        address = builder.mul(args[0], i64(TICKS.strides[0]))
+        address = builder.add(address, i64(TICKS.ctypes.data))
+        row = builder.inttoptr(address, i64.as_pointer())
+        for at, added in enumerate((args[1], i64(1))):
+            cell = builder.gep(row, [i64(at)])
+            builder.store(builder.add(builder.load(cell), added), cell)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64), generate
+
+
+def clocked(function: Any, phase: int) -> Any:
+    """The function with a clock around it."""
+
+    def call(*arguments):
+        begin = ticks()
+        found = function(*arguments)
+        count(phase, ticks() - begin)
+        return found
+
+    return inlined(call)
+
+
+def twice(function: Any) -> Any:
+    """The function, called twice."""
+
+    def call(*arguments):
+        function(*arguments)
+        return function(*arguments)
+
+    return inlined(call)
+
+
+@kernel
+def empty_clocks(phase, calls):
+    """What a clock around nothing takes."""
+    for _ in range(calls):
+        begin = ticks()
+        count(phase, ticks() - begin)
+
+
+def change(names: Sequence[str], make: Callable[[Any], Any]) -> None:
+    """Put something in the place of functions where `wfstdec.trie.cpu` calls them."""
+    for name in names:
+        module, _, function = name.partition(".")
+        found = importlib.import_module(f"wfstdec.trie.cpu.{module}")
+        if hasattr(found, function):
+            setattr(found, function, make(getattr(found, function)))
+
+
+def change_kernels(variant: str) -> dict[str, int]:
+    """Change kernels as a variant says, before any is compiled; phases by name."""
+    if variant == PLAIN:
+        return {}
+    # What is changed here has the sources of what is not: none of it is kept.
+    KernelCache.load_overload = lambda *_: None  # type: ignore[method-assign]
+    KernelCache.save_overload = lambda *_: None  # type: ignore[method-assign]
+    if variant.startswith("2x "):
+        change(STEPS[variant.removeprefix("2x ")], twice)
+        return {}
+    first, clocks = (0, STEPS) if variant == "steps" else (len(STEPS), PARTS)
+    phases = {name: first + i for i, name in enumerate(clocks)}
+    for name, functions in clocks.items():
+        change(functions, lambda one, at=phases[name]: clocked(one, at))
+    empty_clocks(len(TICKS) - 1, 1000)
+    return phases
+
+
+class KernelTime:
+    """CPU seconds in `kernels.advance`, as the search calls it."""
+
+    def __init__(self) -> None:
+        self.seconds, self._advance = 0.0, host.kernels.advance
+
+    def __call__(self, *arguments: Any) -> Any:
+        begin = time.process_time()
+        found = self._advance(*arguments)
+        self.seconds += time.process_time() - begin
+        return found
+
+
+def run_variant(args: argparse.Namespace) -> list[Row]:
+    """Decode everything with kernels of a variant; ns per frame."""
+    phases = change_kernels(args.variant)
+    timer = KernelTime()
+    host.kernels = argparse.Namespace(advance=timer)
+    rows = []
+    for name in args.cases:
+        case = make_case(name, Inputs.of(args))
+        for costs in (None, args.open):
+            opened = costs and OpenVocabulary(*map(float, costs.split(":")))
+            decoder = decoder_of(case, opened or None)
+            for setting in args.settings:
+                row = time_setting(case, decoder, setting, args, timer, phases)
+                row["case"] += "" if costs is None else ", open words"
+                rows.append(row)
+    return rows
+
+
+def time_setting(
+    case: WordCase,
+    decoder: TrieDecoder,
+    setting: str,
+    args: argparse.Namespace,
+    timer: KernelTime,
+    phases: dict[str, int],
+) -> Row:
+    """Nanoseconds of a frame, in all and by phase: of the fastest of the turns."""
+    beam, size, merge = setting.split(":")
+    options = {"beam": float(beam), "beam_size": int(size), "merge": merge}
+    decoder = decoder.with_options(**options)
+    utterances = case.utterances
+    frames = sum(map(len, utterances))
+    answers = digest_of(decoder.decode(utterances))
+    best: Row = {"frame": np.inf}
+    for _ in range(args.repeats):
+        TICKS[:-1], timer.seconds = 0, 0.0
+        began, first = time.process_time(), ticks_now()
+        decoder.decode(utterances)
+        whole, lasted = time.process_time() - began, ticks_now() - first
+        if timer.seconds * 1e9 / frames >= best["frame"]:
+            continue
+        empty = TICKS[-1, 0] / max(1, TICKS[-1, 1])
+        ns = 1e9 * whole / lasted / frames
+        best = {"frame": 1e9 * timer.seconds / frames}
+        best["host"] = 1e9 * (whole - timer.seconds) / frames
+        for name, phase in phases.items():
+            taken, calls = TICKS[phase]
+            best[name] = float(taken - calls * empty) * ns
+            best[f"{name} calls"] = float(calls / frames)
+    row = {"case": case.name, "setting": setting, "answers": answers}
+    return row | {key: round(value, 2) for key, value in best.items()}
+
+
+@kernel
+def ticks_now():
+    """Read the time-stamp counter."""
+    return ticks()
+
+
+def digest_of(hypotheses: Sequence[Hypothesis]) -> str:
+    """Hex digits of texts, times and costs."""
+    said = [
+        (one.text, one.total_cost, [(w.start_s, w.end_s) for w in one.words])
+        for one in hypotheses
+    ]
+    return hashlib.blake2b(repr(said).encode(), digest_size=8).hexdigest()
+
+
+def start_variant(variant: str, argv: Sequence[str]) -> list[Row]:
+    """Run a variant in a process of its own.
+
+    Raises:
+        subprocess.CalledProcessError: It fails.
+    """
+    command = [sys.executable, "-m", "tools.bench.trie_phases", *argv]
+    done = subprocess.run(
+        [*command, "--variant", variant], stdout=subprocess.PIPE, check=True
+    )
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
+    """The command line."""
+    parser = make_parser(__doc__)
+    add = parser.add_argument
+    add("--cases", nargs="+", default=CASES, help="set:language model")
+    add("--settings", nargs="+", default=SETTINGS, help="beam:beam_size:merge")
+    add("--open", default="8:1", help="word_cost:token_cost of open words")
+    add("--twice", nargs="*", choices=TWICE, default=TWICE, help="what-if runs")
+    add("--together", action="store_true", help="variants at once: sooner, but noisy")
+    add("--variant", help="run it alone, and print its figures as JSON")
+    return parse(parser, argv, PROFILES)
+
+
+def main(argv: list[str] | None = None) -> int:
+    """Run all variants; join and compare what they say."""
+    args = parse_arguments(argv)
+    if args.variant is not None:
+        print(json.dumps(run_variant(args)))
+        return 0
+    run = Run("tools.bench.trie_phases", args)
+    given = list(argv if argv is not None else sys.argv[1:])
+    variants = [PLAIN, "steps", "parts", *(f"2x {name}" for name in args.twice)]
+    with ThreadPoolExecutor(len(variants) if args.together else 1) as pool:
+        found = list(pool.map(partial(start_variant, argv=given), variants))
+    rows = found[0]
+    for variant, others in zip(variants[1:], found[1:], strict=True):
+        for row, other in zip(rows, others, strict=True):
+            if other["answers"] != row["answers"]:
+                print(f"ANSWERS DIFFER, nothing is told: {row['case']}, {variant}")
+                return 1
+            timed = {key: other[key] for key in other if key not in row}
+            if variant.startswith("2x "):
+                timed = {variant: round(other["frame"] - row["frame"], 2)}
+            row |= timed
+    print("ns for a frame, the fastest of the turns")
+    print(f"{format_table(COLUMNS, rows)}\n{run.footer()}")
+    run.write(rows)
+    return 0
+
+
+if __name__ == "__main__":
+    exit_with(main)
