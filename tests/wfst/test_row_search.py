@@ -1,5 +1,7 @@
 """The search on rows of LG finds what the specification finds on the packed graph."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 from random_graphs import (
@@ -181,6 +183,47 @@ def test_an_utterance_of_many_nodes_drops_those_that_nobody_comes_from(monkeypat
     (found,) = backend.decode_group([x], options, NO_BOOSTS, Pace())
     assert len(dropped) > 3 and backend.on_rows is not None
     assert bits(found) == bits(search(ReferenceBackend(graph), options, x))
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_the_fewest_states_are_the_specification(seed):
+    """Narrow beams, where `min_active` raises the cutoff in most frames; few values."""
+    raised = 0
+    for i in range(60):
+        rng = np.random.default_rng([seed, i, 2])
+        graph = random_product(rng)
+        few = int(rng.integers(1, 12))
+        options = dataclasses.replace(
+            random_options(rng), beam=float(rng.choice([0, 0.25, 1])), beam_delta=None
+        )
+        options = dataclasses.replace(options, max_active=100, min_active=few)
+        batch = [random_logprobs(rng, n, len(graph.tokens)) for n in (7, 12)]
+        batch = few_kinds(rng, batch) if rng.random() < 0.5 else batch
+        reference = ReferenceBackend(graph)
+        expected = [bits(search(reference, options, x)) for x in batch]
+        backend = CpuBackend(graph, first_capacity=int(rng.choice([1, 64])))
+        found = backend.decode_group(batch, options, NO_BOOSTS, Pace())
+        assert list(map(bits, found)) == expected, (seed, i)
+        without = dataclasses.replace(options, min_active=0)
+        raised += expected != [bits(search(reference, without, x)) for x in batch]
+    assert raised > 20
+
+
+def test_chunks_leave_memory_that_is_large_enough_as_it_is():
+    rng = np.random.default_rng(3)
+    graph = random_product(rng, 6)
+    x = np.log(rng.dirichlet([0.3] * 6, 90)).astype(np.float32)
+    backend = CpuBackend(graph, first_capacity=4096)
+    search_in_chunks = backend.start(WfstOptions(beam=8.0), NO_BOOSTS)
+    for part in np.split(x, 30):
+        search_in_chunks.advance(part)
+    memory = backend.on_rows._memory
+    memory.states.take()
+    memory.states.give(row_arrays.new_state(1, 16))  # grows alone
+    backend.decode_group([x], WfstOptions(beam=8.0), NO_BOOSTS, Pace())
+    scratch = memory.scratches.take(0)
+    assert len(scratch.waiting) < 2 * 4096
+    assert len(scratch.candidates) < 2 * row_memory.CANDIDATES_PER_ENTRY * 4096
 
 
 def test_a_state_that_grew_gets_scratch_that_is_as_large():

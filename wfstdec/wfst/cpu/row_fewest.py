@@ -77,24 +77,33 @@ def keep_fewest(rows, params, scratch, state, n):
 def reach_fewest(rows, params, scratch, state, made, of_blank, beam):
     """Raise the cutoff to the `min_active`-th least state where fewer survive it.
 
-    `beam`: that of the candidates. To tell which is the one, they must be all.
+    `beam`: that of the candidates. The states that are known bound what the cutoff can
+    become, so that the others are looked for up to there: without a bound all arcs of
+    all entries would be followed.
 
     Returns:
-        (OK or what must grow, whether all candidates are to be made).
+        (OK or what must grow, the beam for further candidates, 0 where none are due).
     """
-    lowest = state.costs[k.LOWEST]
-    cutoff = min(float32(lowest + state.costs[k.BEAM]), NO_CUTOFF)
+    lowest, own = state.costs[k.LOWEST], state.costs[k.BEAM]
+    cutoff, none = min(float32(lowest + own), NO_CUTOFF), float32(0)
     if not lowest < _INF:
-        return k.OK, False
+        return k.OK, none
     if uint64(state.counts[k.ENTRIES]) + made > room_in(state.record):
-        return k.GROW_ENTRIES, False
+        return k.GROW_ENTRIES, none
     count, within = _survivors(rows, params, scratch, state, made, of_blank, cutoff)
-    few = within < params.min_active and cutoff < NO_CUTOFF
-    if few and beam == NO_CUTOFF:
-        last = nth_least(scratch.ends, count, params.min_active, NO_CUTOFF, scratch)
-        cutoff, few = max(cutoff, cost_of(last)), False
+    if within < params.min_active and cutoff < NO_CUTOFF:
+        few, first = params.min_active, beam == own and own < NO_CUTOFF
+        if first and count < few:
+            return k.OK, NO_CUTOFF
+        last = cost_of(nth_least(scratch.ends, count, few, NO_CUTOFF, scratch))
+        if first and last > cutoff:
+            wider = max(float32(last - lowest), own)
+            while float32(lowest + wider) < last:  # the difference was rounded
+                wider = float32(float32(2) * wider + float32(1e-6))
+            return k.OK, min(wider, NO_CUTOFF)
+        cutoff = max(cutoff, last)
     state.costs[k.CUTOFF] = cutoff
-    return k.OK, few
+    return k.OK, none
 
 
 @inlined

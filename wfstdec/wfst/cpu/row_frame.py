@@ -110,15 +110,15 @@ def advance(rows, params, words, scratch, state, logprobs, first):
             return k.OK, int64(logprobs.shape[0])
         of_blank = _price(rows, params, scratch.costs, logprobs[frame])
         within, lowest = _keep(rows, params, scratch, state, of_blank)
-        beam, few = state.costs[k.BEAM], True
-        while few:
+        beam, more = state.costs[k.BEAM], True
+        while more:
             status, made = _emit(rows, params, words, scratch, state, lowest, beam)
-            few = False
+            more = False
             if status == k.OK and params.min_active > _ZERO:
-                status, few = reach_fewest(
+                status, wider = reach_fewest(
                     rows, params, scratch, state, made, of_blank, beam
                 )
-                beam = NO_CUTOFF
+                beam, more = wider, wider > float32(0)
         if status != k.OK:
             return status, frame
         if not state.costs[k.LOWEST] < _INF:
