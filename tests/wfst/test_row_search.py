@@ -5,10 +5,10 @@ import dataclasses
 import numpy as np
 import pytest
 from random_graphs import (
+    random_compiled,
     random_logprobs,
     random_options,
     random_product,
-    random_words,
 )
 from text_graphs import text_graph
 from wfst_searches import NO_BOOSTS, bits, random_splits, search
@@ -17,10 +17,9 @@ from wfstdec.search.interrupts import Pace
 from wfstdec.wfst.cpu import row_arrays, row_chunks, row_memory
 from wfstdec.wfst.cpu.backend import CpuBackend
 from wfstdec.wfst.cpu.row_entries import drop_nodes
-from wfstdec.wfst.cpu.row_groups import goes_on_rows
 from wfstdec.wfst.cpu.rows import EPSILONS, RECORDS, WORD, take_apart
 from wfstdec.wfst.cpu.search import CpuSearch
-from wfstdec.wfst.options import WfstOptions, search_params
+from wfstdec.wfst.options import WfstOptions
 from wfstdec.wfst.reference_backend import ReferenceBackend
 
 
@@ -40,18 +39,18 @@ def test_rows_are_the_specification(seed):
         lengths = rng.integers(0, 12, 3)
         batch = [random_logprobs(rng, n, len(graph.tokens)) for n in lengths]
         batch = few_kinds(rng, batch) if rng.random() < 0.5 else batch
-        boosts = random_words(rng, graph, options)
+        boosts = random_compiled(rng, graph, options)
         given = batch, options, [boosts] * len(batch)
         expected = list(map(bits, ReferenceBackend(graph).decode(*given)))
-        on_rows = goes_on_rows(search_params(options, True), boosts)
-        boosted += on_rows and bool(boosts.words)
+        without = ReferenceBackend(graph).decode(batch, options, [NO_BOOSTS] * 3)
+        boosted += expected != list(map(bits, without))
         for capacity in (1, 64):
             backend = CpuBackend(graph, first_capacity=capacity)
             assert backend.on_rows is not None
             for _ in range(2):  # the second time in arrays that were used
                 found = backend.decode_group(batch, options, boosts, Pace())
                 assert list(map(bits, found)) == expected, (seed, i)
-    assert boosted > 8
+    assert boosted > 12
 
 
 def look_bits(look):
@@ -71,9 +70,7 @@ def test_chunks_are_the_specification(seed):
     for i in range(40):
         rng = np.random.default_rng([seed, i, 1])
         graph, options = random_product(rng), random_options(rng)
-        boosts = random_words(rng, graph, options)
-        if not goes_on_rows(search_params(options, True), boosts):
-            continue
+        boosts = random_compiled(rng, graph, options)
         backends = ReferenceBackend(graph), CpuBackend(graph, int(rng.choice([1, 64])))
         batch = [random_logprobs(rng, n, len(graph.tokens)) for n in (9, 14)]
         batch = few_kinds(rng, batch) if rng.random() < 0.5 else batch
