@@ -113,7 +113,8 @@ class RowScratch(NamedTuple):
     costs: np.ndarray  # float32 [V and more]: of tokens, infinite from V on
     begun: np.ndarray  # float32 [V and more]: less what beginning a phrase is paid
     classes: np.ndarray  # float32 [64]: the least of tokens, modulo 64
-    live_sets: np.ndarray  # uint64 [2 LEVELS]: tokens, modulo 64, that can survive
+    begun_classes: np.ndarray  # float32 [64]: that of `begun`
+    live_sets: np.ndarray  # uint64 [3 LEVELS]: tokens, modulo 64, that can survive
 
 
 def new_state(entries: int, nodes: int) -> RowState:
@@ -159,7 +160,8 @@ def new_scratch(rows: RowArrays, entries: int, candidates: int) -> RowScratch:
         costs=costs,
         begun=costs.copy(),
         classes=np.zeros(64, np.float32),
-        live_sets=np.zeros(2 * LEVELS, np.uint64),
+        begun_classes=np.zeros(64, np.float32),
+        live_sets=np.zeros(3 * LEVELS, np.uint64),
     )
 
 

@@ -6,10 +6,10 @@
     by cost    tokens share bits modulo 64; the arcs of rows with a bit in common are
                looked at in the order of cost, until one is too dear with the best token
 
-A second half of the levels is for arcs that boosts pay. Where boosts have states, their
-levels are of the cost less what an entry is paid at most; from the quiet boost state
-only arcs on which something may happen are taken by them, and by cost what beginning a
-phrase is paid is taken off the tokens' costs, so that no arc is looked at twice.
+A second set of levels is for arcs that boosts pay. Where boosts have states, these
+levels are of the cost less what an entry is paid at most, and in the quiet boost state
+they are for words alone. What beginning a phrase is paid there is taken off the tokens'
+costs, which have a third set.
 """
 
 from __future__ import annotations
@@ -56,16 +56,8 @@ def emit(rows, params, words, phrases, scratch, state, lowest, beam):
     Returns:
         (OK or what must grow, candidates).
     """
-    n, costs = uint64(state.counts[k.ENTRIES]), scratch.costs
-    # The least cost of each class of tokens: of each token where there are few.
-    c0, c1 = load(costs, _ZERO), load(costs, STEP)
-    c2, c3 = load(costs, uint64(2) * STEP), load(costs, uint64(3) * STEP)
-    v = _CLASSES
-    while v < uint64(len(costs)):
-        c0, c1 = least(c0, load(costs, v)), least(c1, load(costs, v + STEP))
-        c2 = least(c2, load(costs, v + uint64(2) * STEP))
-        c3 = least(c3, load(costs, v + uint64(3) * STEP))
-        v += _CLASSES
+    n = uint64(state.counts[k.ENTRIES])
+    c0, c1, c2, c3 = _least_of_classes(scratch.costs)
     cheapest = least_of(least(least(c0, c1), least(c2, c3)))
 
     # More than `cost of an entry + cost of a token` can be where an arc survives: every
@@ -83,19 +75,25 @@ def emit(rows, params, words, phrases, scratch, state, lowest, beam):
     bits = _at_most(c0, c1, c2, c3, min(float32(limit + bonus), NO_CUTOFF))
     status, made = k.OK, _ZERO
     if bits != _ZERO:
-        classes = scratch.classes
-        store(classes, _ZERO, c0)
-        store(classes, STEP, c1)
-        store(classes, uint64(2) * STEP, c2)
-        store(classes, uint64(3) * STEP, c3)
+        classes, begins = scratch.classes, cheapest
+        _store_classes(classes, c0, c1, c2, c3)
         if phrases is not None:
             width = min(float32(beam + bonus), NO_CUTOFF)
-            _fill_live_sets(scratch, bits, float32(limit + bonus), width, k.LEVELS)
+            above = float32(limit + bonus)
+            _fill_live_sets(scratch, classes, bits, above, width, k.LEVELS)
             bits &= _at_most(c0, c1, c2, c3, limit)
+            _price_begun(phrases, scratch)
+            c0, c1, c2, c3 = _least_of_classes(scratch.begun)
+            begins = least_of(least(least(c0, c1), least(c2, c3)))
+            begun = scratch.begun_classes
+            _store_classes(begun, c0, c1, c2, c3)
+            more = _at_most(c0, c1, c2, c3, limit)
+            _fill_live_sets(scratch, begun, more, limit, beam, 2 * k.LEVELS)
         elif params.has_words:
-            _fill_live_sets(scratch, bits, float32(limit + bonus), beam, k.LEVELS)
+            above = float32(limit + bonus)
+            _fill_live_sets(scratch, classes, bits, above, beam, k.LEVELS)
             bits &= _at_most(c0, c1, c2, c3, limit)
-        _fill_live_sets(scratch, bits, limit, beam, 0)
+        _fill_live_sets(scratch, classes, bits, limit, beam, 0)
         if phrases is None:
             listed = _list_entries(
                 rows, params, words, scratch, state, n, least_arc, beam
@@ -109,10 +107,10 @@ def emit(rows, params, words, phrases, scratch, state, lowest, beam):
                 rows, params, words, phrases, scratch, state, listed, lowest, beam
             )
         else:
-            above = slack + credit, bonus
+            beyond = slack + credit, bonus
             status, made, lowest = _follow_by_cost(
                 *(rows, params, words, phrases, scratch, state),
-                *(listed, lowest, beam, above),
+                *(listed, lowest, beam, beyond, cheapest, begins),
             )
     state.costs[k.LOWEST] = lowest
     state.costs[k.CUTOFF] = min(float32(lowest + beam), NO_CUTOFF)
@@ -129,8 +127,33 @@ def _at_most(c0, c1, c2, c3, limit):
 
 
 @inlined
-def _fill_live_sets(scratch, bits, limit, beam, first):
+def _least_of_classes(costs):
+    """The least cost of each class of tokens: of each token where there are few."""
+    c0, c1 = load(costs, _ZERO), load(costs, STEP)
+    c2, c3 = load(costs, uint64(2) * STEP), load(costs, uint64(3) * STEP)
+    v = _CLASSES
+    while v < uint64(len(costs)):
+        c0, c1 = least(c0, load(costs, v)), least(c1, load(costs, v + STEP))
+        c2 = least(c2, load(costs, v + uint64(2) * STEP))
+        c3 = least(c3, load(costs, v + uint64(3) * STEP))
+        v += _CLASSES
+    return c0, c1, c2, c3
+
+
+@inlined
+def _store_classes(classes, c0, c1, c2, c3):
+    """Fill `classes`, float32 [64]."""
+    store(classes, _ZERO, c0)
+    store(classes, STEP, c1)
+    store(classes, uint64(2) * STEP, c2)
+    store(classes, uint64(3) * STEP, c3)
+
+
+@inlined
+def _fill_live_sets(scratch, classes, bits, limit, beam, first):
     """Fill `scratch.live_sets` from `first` on, of some tokens modulo 64.
+
+    `classes`: their costs.
 
     A token is live for an entry if an arc with it may end within the cutoff, so far as
     their costs and the least one of the row can tell. Costs of entries are put into
@@ -143,7 +166,7 @@ def _fill_live_sets(scratch, bits, limit, beam, first):
     while bits != _ZERO:
         v = trailing(bits)
         bits &= bits - _ONE
-        level = float32(float32(limit - scratch.classes[v]) * per_nat)
+        level = float32(float32(limit - classes[v]) * per_nat)
         level = uint64(int32(min(max(level, float32(0)), top)))
         sets[uint64(first) + level] |= _ONE << v
     for q in range(uint64(k.LEVELS - 1)):
@@ -188,38 +211,31 @@ def _list_boosted(rows, words, phrases, scratch, state, n, least_arc, beam):
     per_nat = _levels_per_nat(beam)
     paid_per_nat = _levels_per_nat(min(float32(beam + top), NO_CUTOFF))
     for i in range(n):
-        cost = min(state.blank[i], state.token[i])
+        cost, boost = min(state.blank[i], state.token[i]), state.boost[i]
         labels, least_of_row = state.labels[i], state.least[i]
-        live = labels & sets[_level_of(cost, least_of_row, least_arc, per_nat)]
-        paid = float32(float32(cost - state.credit[i]) + top)
-        level = _level_of(paid, least_of_row, least_arc, paid_per_nat)
-        among = labels & sets[uint64(k.LEVELS) + level] & ~live
-        if among != _ZERO:
-            live |= among & _paid_tokens(rows, words, phrases, state, i, among)
+        level = _level_of(cost, least_of_row, least_arc, per_nat)
+        quiet, hot = (
+            boost == phrases.quiet,
+            is_hot(words, row_of(rows, state.record[i])),
+        )
+        live = labels & sets[level + uint64(2 * k.LEVELS) * uint64(quiet)]
+        if hot or not quiet:
+            paid = float32(float32(cost - state.credit[i]) + top)
+            level = _level_of(paid, least_of_row, least_arc, paid_per_nat)
+            among = labels & sets[uint64(k.LEVELS) + level] & ~live
+            if not quiet:
+                among &= _credited_tokens(phrases, boost, hot)
+            elif rows.by_token:
+                among = _hot_tokens(words, labels, state.first[i], among)
+            live |= among
         scratch.listed[listed], scratch.live[listed] = uint32(i), live
         listed += uint64((live != _ZERO) & (cost < _INF))
     return listed
 
 
 @inlined
-def _paid_tokens(rows, words, phrases, state, i, among):
-    """Tokens, modulo 64, by which boosts may pay; those not in `among` mean nothing."""
-    boost, hot = state.boost[i], is_hot(words, row_of(rows, state.record[i]))
-    if boost == phrases.quiet:
-        tokens = tokens_of(phrases.begun) if phrases.of_tokens else _ZERO
-        if hot:
-            if rows.by_token:
-                rest = among & ~tokens
-                tokens |= _hot_tokens(words, state.labels[i], state.first[i], rest)
-            else:
-                tokens = ~_ZERO
-        return tokens
-    return _credited_tokens(phrases, boost, hot)
-
-
-@inlined
 def _credited_tokens(phrases, boost, hot):
-    """The same of an entry that is not quiet."""
+    """Tokens, modulo 64, by which an entry may be paid that is not quiet."""
     if phrases.of_tokens and owed_of(boost) == uint32(0) and not hot:
         return tokens_of(phrases.credited[uint64(state_of(boost))])
     return ~_ZERO
@@ -283,24 +299,30 @@ def _follow_by_token(
 
 @inlined
 def _follow_by_cost(
-    rows, params, words, phrases, scratch, state, listed, lowest, beam, above
+    rows,
+    params,
+    words,
+    phrases,
+    scratch,
+    state,
+    listed,
+    lowest,
+    beam,
+    above,
+    cheapest,
+    begins,
 ):
     """Candidates of rows in the order of cost; entries near the best one first.
 
     `above`: by how much a sum of costs may come to more than the cutoff, and by how
-    much more where words are boosted.
+    much more where words are boosted. `cheapest`, `begins`: the least cost of a token,
+    and the same less what beginning a phrase is paid.
 
     Returns:
         (OK or what must grow, candidates, the least cost).
     """
     made, left, room = _ZERO, _ZERO, uint64(len(scratch.at))
     frame = uint32(state.counts[k.FRAMES] + 1)
-    cheapest = _INF
-    for v in range(_CLASSES):
-        cheapest = min(cheapest, scratch.classes[v])
-    begins = cheapest
-    if phrases is not None:
-        begins = _price_begun(phrases, scratch)
     for q in range(listed):
         a = uint64(state.first[uint64(scratch.listed[q])])
         prefetch(rows.tokens, a)
@@ -352,13 +374,12 @@ def _follow_by_cost(
 
 @inlined
 def _price_begun(phrases, scratch):
-    """Fill `scratch.begun`; the least of it."""
-    lowest, v = splat(_INF), _ZERO
+    """Fill `scratch.begun`: tokens' costs less what beginning a phrase is paid."""
+    v = _ZERO
     while v < uint64(len(scratch.begun)):
         price = subtract(load(scratch.costs, v), load(phrases.begins, v))
         store(scratch.begun, v, price)
-        lowest, v = least(lowest, price), v + STEP
-    return least_of(lowest)
+        v += STEP
 
 
 @inlined
@@ -368,8 +389,7 @@ def _list_arcs(
     """Fill `scratch.at` with a row's arcs that may survive; how many there are.
 
     `one`: the entry's record. `limit`: of an arc's cost and its token's, unless boosts
-    pay. `cheapest`, `begins`: the least cost of a token, and the same less what
-    beginning a phrase is paid.
+    pay.
     """
     boost, hot = state.boost[i], is_hot(words, uint64(one.row))
     quiet, more, found = boost == phrases.quiet, limit, _ZERO
@@ -419,8 +439,11 @@ def _follow(
         boost, label = state.boost[i], token + _TOKENS
         has_word = arc.next & _WORD != _NO_FLAG
         if may_step(words, phrases, boost, label, a, has_word):
-            most = float32(min(after_blank, after_token) - state.credit[i])
-            if float32(most + scratch.costs[uint64(token)]) > cutoff:
+            most = state.credit[i]
+            if boost == phrases.quiet and not has_word:
+                most = phrases.begins[uint64(token)]
+            bound = float32(min(after_blank, after_token) - most)
+            if float32(bound + scratch.costs[uint64(token)]) > cutoff:
                 return _INF
             paid, boost = step(
                 *(rows, params, words, phrases, boost),
