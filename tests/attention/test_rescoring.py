@@ -62,6 +62,25 @@ def test_totals_are_those_of_the_definition(seed):
         assert totals == sorted(totals)
 
 
+def test_without_spell_texts_are_cut_by_the_models_tokenizer():
+    lists = first_pass(1)
+    model = TableAttention(np.random.default_rng(1), 2, num_utterances=2)
+    frames = [model.frames(i, 5) for i in range(2)]
+    with pytest.raises(OptionError, match="no tokenizer that cuts text.*spell="):
+        rescore(model, frames, lists, weight=0.7)
+    with pytest.raises(OptionError, match="no tokenizer that cuts text.*spell="):
+        text_log_probs(model, frames[0])
+    texts = [hyp.text for hyp in lists[0]]
+    model.tokenizer = lambda text: [model.tokens[token] for token in spell(text)]
+    found = rescore(model, frames, lists, weight=0.7)
+    assert found == rescore(model, frames, lists, weight=0.7, spell=spell)
+    known = text_log_probs(model, frames[0], spell)(texts)
+    assert text_log_probs(model, frames[0])(texts) == known
+    model.tokenizer = lambda text: [*text.split(), "none of the model's"]
+    (last, *_), _ = rescore(model, frames, lists, weight=0.7)
+    assert last.attention_cost == math.inf
+
+
 def test_with_weight_0_the_order_stays_and_without_a_spelling_a_text_is_last():
     lists = first_pass(0)
     model = TableAttention(np.random.default_rng(0), 2, num_utterances=2)

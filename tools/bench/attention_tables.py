@@ -140,10 +140,11 @@ class Clock:
 
         return run
 
-    def measure(self, call: Callable[[], Any]) -> tuple[Any, Row]:
-        """What a call gives, and its seconds."""
+    def measure(self, call: Callable[[Any], Any], given: Any) -> tuple[Any, Row]:
+        """Result of a call, and its seconds; its first row goes through before."""
+        call(given[:1])
         self.seconds, begin = 0.0, time.process_time()
-        found = call()
+        found = call(given)
         whole = time.process_time() - begin
         return found, {"model_s": self.seconds, "search_s": whole - self.seconds}
 
@@ -204,10 +205,14 @@ class Tables:
         self.transducer_clock = Clock(self.transducer, methods)
         names = [*self.attention.tokens[: self.attention.eos], "<blank>"]
         self.tokens = wfstdec.token_table(names)
-        lm = args.lm and NgramLM.from_arpa(args.lm, self.tokens)
+        self.lms: dict[str, NgramLM | None] = {"-": None}
+        self._attention_lms = dict(self.lms)
+        if args.lm:
+            tokens = wfstdec.AttentionDecoder(self.attention).tokens
+            self.lms["pieces"] = NgramLM.from_arpa(args.lm, self.tokens)
+            self._attention_lms["pieces"] = NgramLM.from_arpa(args.lm, tokens)
         file = str(args.model.parent / "bpe.model")
         self._pieces = sentencepiece.SentencePieceProcessor(model_file=file)
-        self.lms = {"-": None} if lm is None else {"-": None, "pieces": lm}
         self._lists: dict[Any, Any] = {}
 
     def attended(
@@ -222,14 +227,16 @@ class Tables:
         own, scale = self.parts[part], self.args.lm_scale
         decoder = wfstdec.AttentionDecoder(
             self.attention,
-            lm=self.lms[lm],
+            lm=self._attention_lms[lm],
             options=AttentionOptions(lm_scale=scale, **options),
             input="features",
             frame_shift_s=self.frame_shift_s * self.attention.stride,
             batch_size=batch_size,
         )
         given = boosts and boosts(decoder)
-        found = self.clock.measure(lambda: decoder.decode(own.features, boosts=given))
+        found = self.clock.measure(
+            lambda rows: decoder.decode(rows, boosts=given), own.features
+        )
         row = {"model": "attention", "search": "beam", "lm": lm}
         row["batch_size"] = batch_size
         return self._row(row | options, part, *found)
@@ -239,12 +246,12 @@ class Tables:
         own = self.parts[part]
         peer = NemoAttention(self.attention, beam_size)
 
-        def decode() -> list[str]:
+        def decode(features: Any) -> list[list[str]]:
             found: dict[int, tuple[int, ...]] = {}
-            order = sorted(range(len(own.ids)), key=lambda i: len(own.features[i]))
+            order = sorted(range(len(features)), key=lambda i: len(features[i]))
             for first in range(0, len(order), batch_size):
                 rows = order[first : first + batch_size]
-                chosen = [own.features[i].float() for i in rows]
+                chosen = [features[i].float() for i in rows]
                 lengths = torch.tensor([len(one) for one in chosen])
                 padded = torch.nn.utils.rnn.pad_sequence(chosen, batch_first=True)
                 texts = peer.decode(*self.attention.encode(padded, lengths))
@@ -255,7 +262,7 @@ class Tables:
                 for i in range(len(order))
             ]
 
-        texts, seconds = self.clock.measure(decode)
+        texts, seconds = self.clock.measure(decode, own.features)
         row = {"model": "attention", "search": "NeMo", "beam_size": beam_size}
         row |= {"part": part, "batch_size": batch_size}
         return row | own.figures([" ".join(words) for words in texts]) | seconds
@@ -279,9 +286,9 @@ class Tables:
         )
         given = boosts and boosts(decoder)
 
-        def decode() -> Any:
+        def decode(features: Any) -> Any:
             rows = []
-            for one in own.features:
+            for one in features:
                 frames, _ = self.attention.encode(
                     one[None].float(), torch.tensor([len(one)])
                 )
@@ -289,7 +296,7 @@ class Tables:
             return decoder.decode(rows, boosts=given)
 
         row = {"model": "CTC head", "search": search, "lm": lm}
-        return self._row(row | options, part, *self.clock.measure(decode))
+        return self._row(row | options, part, *self.clock.measure(decode, own.features))
 
     def transduced(self, part: str, lm: str, boosts: Any = None, **options: Any) -> Row:
         """Decode a part with the transducer demo."""
@@ -299,7 +306,7 @@ class Tables:
         )
         given = boosts and boosts(decoder)
         found = self.transducer_clock.measure(
-            lambda: decoder.decode(own.features, boosts=given)
+            lambda rows: decoder.decode(rows, boosts=given), own.features
         )
         row = {"model": "RNN-T", "search": options["strategy"], "lm": lm}
         return self._row(row | options, part, *found)
@@ -317,8 +324,11 @@ class Tables:
     def wfst(self, **options: Any) -> Any:
         """CTC-WFST on the phones' log-probs, with the demo's lexicon and trigram."""
         if "graph" not in self._lists:
-            files = {"tokens": CTC / "tokens.txt", "lexicon": CTC / "lexicon.txt.gz"}
-            self._lists["graph"] = wfstdec.build_graph(**files, lm=CTC / "lm.arpa.gz")
+            self._lists["graph"] = wfstdec.build_graph(
+                tokens=CTC / "tokens.txt",
+                lexicon=CTC / "lexicon.txt.gz",
+                lm=CTC / "lm.arpa.gz",
+            )
         settings = wfstdec.WfstOptions(**options)
         return wfstdec.WfstDecoder(self._lists["graph"], settings, threads=1)
 
@@ -356,11 +366,10 @@ def searches(tables: Tables) -> Iterator[Row]:
     part = tables.parts["all"]
     nemo_is_there = importlib.util.find_spec("nemo") is not None
     decoder = tables.wfst(lm_scale=LM_SCALE)
-    begin = time.process_time()
-    hyps = decoder.decode(part.logprobs)
+    hyps, seconds = tables.clock.measure(decoder.decode, part.logprobs)
     row = {"model": "CTC phones", "search": "WFST", "lm": "words", "part": "all"}
-    row |= {"search_s": time.process_time() - begin, "model_s": None}
-    yield row | part.figures([hyp.text for hyp in hyps])
+    row |= part.figures([hyp.text for hyp in hyps]) | seconds
+    yield row | {"model_s": None}
     for lm in tables.lms:
         yield tables.by_ctc("all", lm, "greedy")
         yield tables.by_ctc("all", lm, "trie")
@@ -424,9 +433,8 @@ def rescoring(tables: Tables) -> Iterator[Row]:
         rnnt = tables.transducer_decoder("-", options)
         first = {"WFST": (wfst, own.logprobs), "RNN-T": (rnnt, own.features)}
         for name, (decoder, given) in first.items():
-            begin = time.process_time()
-            lists = decoder.decode_nbest(given)
-            first_s = time.process_time() - begin
+            lists, seconds = tables.clock.measure(decoder.decode_nbest, given)
+            first_s = sum(seconds.values())
             for size in args.sizes:
                 yield from _passes(tables, part, name, frames, lists, size, first_s)
 
@@ -444,14 +452,15 @@ def _passes(
     own, cut = tables.parts[part], [hyps[:size] for hyps in lists]
     ctc = max(tables.args.ctc_weights)
     again, seconds = tables.clock.measure(
-        lambda: wfstdec.rescore(
+        lambda lists: wfstdec.rescore(
             tables.attention,
-            frames,
-            cut,
+            frames[: len(lists)],
+            lists,
             weight=1.0,
             spell=tables.spell,
             ctc_weight=ctc,
-        )
+        ),
+        cut,
     )
     best = [
         min(

@@ -25,9 +25,7 @@ from __future__ import annotations
 
 import argparse
 import itertools
-import random
 import time
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -36,10 +34,10 @@ import torch
 
 from tools.bench.command import Run, bare_parser, exit_with, parse
 from tools.bench.data import DATA
+from tools.bench.phrase_lists import phrase_figures, rare_words, unsaid_words
 from tools.bench.report import Row, figure, format_table, text_figure, word_errors
 from wfstdec import TransducerDecoder, TransducerOptions
 from wfstdec.boost.phrases import PhraseOptions
-from wfstdec.compare.phrase_scores import PhraseCounter
 from wfstdec.compare.speech import evenly_spaced, read_speech
 from wfstdec.lm.ngram import NgramLM
 from wfstdec.text.files import read_lines
@@ -174,15 +172,8 @@ class Tables:
         row = {"part": part.name, **options, **given, "cpu_s": seconds}
         row |= {"audio_s": part.audio_s, **word_errors(part.references, texts)}
         if said:
-            row |= self._phrase_scores(part, texts, said)
+            row |= phrase_figures(said, part.references, texts)
         return row
-
-    def _phrase_scores(self, part: Part, texts: dict[str, str], said: list[str]) -> Row:
-        heard = {name: text.split() for name, text in texts.items()}
-        score = PhraseCounter(said).score(part.references, heard)
-        found = {"precision": score.precision, "recall": score.recall}
-        found["f_score"] = score.f_score
-        return {name: 100 * (value or 0.0) for name, value in found.items()}
 
     def _list(
         self, decoder: TransducerDecoder, part: Part, given: Row
@@ -201,17 +192,11 @@ class Tables:
     def _words(self, part: Part) -> tuple[list[str], list[str]]:
         """Rare words that are said, and words of the text that nobody says."""
         if "words" not in self._boosts:
-            args = self.args
-            counts = Counter(w for words in part.references.values() for w in words)
-            said = sorted(
-                w for w, n in counts.items() if n == 1 and len(w) >= args.letters
-            )
-            of_text = {w for line in read_lines(args.text) for w in line.split()}
-            others = sorted(
-                w for w in of_text if len(w) >= args.letters and w not in counts
-            )
-            random.Random(args.seed).shuffle(others)
-            self._boosts["words"] = said[: min(args.sizes)], others
+            args, references = self.args, part.references
+            said = rare_words(references, args.letters)[: min(args.sizes)]
+            lines = read_lines(args.text)
+            others = unsaid_words(lines, references, args.letters, args.seed)
+            self._boosts["words"] = said, others
         return self._boosts["words"]
 
 

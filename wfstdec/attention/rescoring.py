@@ -1,12 +1,12 @@
 """A second pass: n-best lists of any decoder in the order of an attention model.
 
 lists = WfstDecoder(graph, options).decode_nbest(logprobs)
-better = rescore(model, frames, lists, weight=0.5, spell=tokenizer.encode)
+better = rescore(model, frames, lists, weight=0.5)
 better[0][0].hypothesis.text, better[0][0].attention_cost
 other = reweighed(better, weight=0.3)              # no model is asked again
 
 lists = [lattice_hypotheses(lattice, 16) for lattice in lattices]      # or of these
-log_probs = text_log_probs(model, frames[0], tokenizer.encode)
+log_probs = text_log_probs(model, frames[0])
 rescore_texts(lists[:1], log_probs, lm_scale=0.5)
 """
 
@@ -22,6 +22,7 @@ from torch import Tensor
 
 from wfstdec.attention.ctc import CtcPrefixes, CtcUnits
 from wfstdec.attention.model import AttentionModel, checked_rows, checked_table
+from wfstdec.autoregressive.tokenizers import cutter
 from wfstdec.errors import OptionError, ShapeError
 from wfstdec.search.hypothesis import Hypothesis
 from wfstdec.search.logprobs import as_numpy
@@ -54,7 +55,7 @@ def rescore(
     lists: Sequence[Sequence[Hypothesis]],
     *,
     weight: float,
-    spell: Spell,
+    spell: Spell | None = None,
     first_weight: float = 1.0,
     ctc_weight: float = 0.0,
     ctc: Sequence[Any] | None = None,
@@ -73,7 +74,7 @@ def rescore(
         lists: Hypotheses of each, as `decode_nbest` or `lattice_hypotheses` gives them.
         weight: Of the model.
         spell: Makes tokens of a text, in the case and with the signs that the model
-            writes.
+            writes; None takes the model's `tokenizer`, and the text as it is.
         first_weight: Of the first pass.
         ctc_weight: 0 to 1, how much CTC counts in place of attention.
         ctc: CTC log-probs of each utterance, [T, C]; None asks the model's own head.
@@ -81,7 +82,9 @@ def rescore(
         reverse: The model is one that reads from right to left.
 
     Raises:
-        OptionError: A weight is no finite number, or CTC counts and there is none.
+        OptionError: A weight is no finite number, CTC counts and there is none, or
+            nothing spells.
+        FormatError: The model's tokenizer is a file that is no SentencePiece model.
         ShapeError: Not as many utterances as lists, or the model gives other rows.
         LogprobError: The model gives no log-probs.
     """
@@ -93,7 +96,7 @@ def rescore(
         raise ShapeError(
             f"CTC log-probs of {len(ctc)} utterances, expected {len(lists)} as lists"
         )
-    checked_table(model)
+    spell = spell or spelling_of(model)
     found = []
     for i, (one, hyps) in enumerate(zip(frames, lists, strict=True)):
         texts = list(dict.fromkeys(hyp.text for hyp in hyps))
@@ -162,7 +165,7 @@ def _check_weights(**weights: float) -> None:
 
 
 def text_log_probs(
-    model: AttentionModel, frames: Tensor, spell: Spell
+    model: AttentionModel, frames: Tensor, spell: Spell | None = None
 ) -> Callable[[list[str]], list[float]]:
     """Make a function of texts of one utterance, as `rescore_texts` takes it.
 
@@ -174,10 +177,15 @@ def text_log_probs(
     Returns:
         Given texts, what the model gives for them and their ends, natural logs; -inf
         for those that cannot be spelt.
+
+    Raises:
+        OptionError: Nothing spells.
+        FormatError: As of `rescore`.
     """
+    spelled = spell or spelling_of(model)
 
     def log_probs(texts: list[str]) -> list[float]:
-        spelt = {text: spell(text) for text in texts}
+        spelt = {text: spelled(text) for text in texts}
         known = {t: tuple(s) for t, s in spelt.items() if s is not None}
         costs = dict(
             zip(known, text_costs(model, frames, [*known.values()]), strict=True)
@@ -185,6 +193,34 @@ def text_log_probs(
         return [-costs.get(text, math.inf) for text in texts]
 
     return log_probs
+
+
+def spelling_of(model: AttentionModel) -> Spell:
+    """Make the function from text to tokens that a model's own tokenizer gives.
+
+    Args:
+        model: Has an attribute `tokenizer`: a function from text to names of tokens, or
+            an object of SentencePiece, Transformers or NeMo.
+
+    Raises:
+        OptionError: It has none, or one that is of no use here.
+        FormatError: It is a file that is no SentencePiece model.
+    """
+    table = checked_table(model)
+    tokenizer = getattr(model, "tokenizer", None)
+    cut = None if tokenizer is None else cutter(tokenizer, table)
+    if cut is None:
+        raise OptionError(
+            "the model has no tokenizer that cuts text into its tokens, expected "
+            "spell=, a function from text to token ids"
+        )
+
+    def spell(text: str) -> list[int] | None:
+        names = cut(text)
+        known = [table.ids[name] for name in names if name in table.ids]
+        return known if len(known) == len(names) else None
+
+    return spell
 
 
 @torch.no_grad()
