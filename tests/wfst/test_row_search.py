@@ -13,6 +13,8 @@ from random_graphs import (
 from text_graphs import text_graph
 from wfst_searches import NO_BOOSTS, bits, random_splits, search
 
+from wfstdec.boost.compile import PhraseCompiler
+from wfstdec.boost.phrases import PhraseOptions
 from wfstdec.search.interrupts import Pace
 from wfstdec.wfst.cpu import row_arrays, row_chunks, row_memory
 from wfstdec.wfst.cpu.backend import CpuBackend
@@ -164,6 +166,23 @@ def test_a_graph_that_is_no_product_is_searched_as_it_is(line, instead):
     (found,) = backend.decode_group([x], options, NO_BOOSTS, Pace())
     expected = search(ReferenceBackend(graph), options, x)
     assert bits(found) == bits(expected)
+
+
+def test_an_epsilon_arc_from_two_boost_states_is_that_from_the_lower_one():
+    """`A` is paid for `A A` and charged again with `B`: it then ties with `C`."""
+    more = "    0 1 a C 0.5\n    3 1 a C 0.5\n    1 3 _ "
+    graph = text_graph(PRODUCT.replace("    1 3 _ ", more, 1))
+    options = PhraseOptions(uniform=True)
+    compiler = PhraseCompiler(lambda _: [[(1, 1)]], graph.words, options)
+    boosts = dataclasses.replace(NO_BOOSTS, phrases=compiler.compile({"A A": 2.0}))
+    x = np.array([[-2, -0.25, -4], [-4, -4, -0.25]], np.float32)
+    options = WfstOptions(beam=20.0)
+    expected = ReferenceBackend(graph).decode([x], options, [boosts])
+    backend = CpuBackend(graph)
+    assert backend.on_rows is not None
+    found = backend.decode_group([x], options, boosts, Pace())
+    assert list(map(bits, found)) == list(map(bits, expected))
+    assert [graph.words[i] for i in found[0].said.word] == ["C", "B"]
 
 
 def test_an_utterance_of_many_nodes_drops_those_that_nobody_comes_from(monkeypatch):

@@ -64,7 +64,7 @@ def row_phrases(phrases: PhraseRows, num_tokens: int) -> RowPhrases:
         root = int(phrases.rows["dense"][0]) + FIRST_TOKEN
         costs = phrases.dense["cost"][root : root + num_tokens]
         begins[:num_tokens] = np.maximum(-costs, 0)
-    return RowPhrases(*phrases, begins=read_only(begins))
+    return RowPhrases(*phrases, read_only(begins))
 
 
 @inlined
