@@ -181,7 +181,7 @@ LISTED = ["<pad>", "|", "a", "b"]
 
 
 class Tokenizer:
-    """As those of Transformers."""
+    """Tokenizer like those of Transformers."""
 
     pad_token = "<pad>"
 
@@ -190,7 +190,7 @@ class Tokenizer:
 
 
 class Pieces:
-    """As a SentencePieceProcessor."""
+    """Stand-in for a SentencePieceProcessor."""
 
     def get_piece_size(self):
         return 3
@@ -271,7 +271,7 @@ def test_one_array_is_one_utterance(kind, decoders):
 
 @pytest.mark.parametrize("kind", ["wfst", "trie", "reference"])
 def test_confidences_by_an_argument(kind, decoders):
-    """Of the words of the lattice; all else is as without."""
+    """Confidences are those of the words of the lattice; all else is as without."""
     decoder = decoders[kind]
     if kind == "reference":
         decoder = decoder.with_options(beam=8.0)
@@ -352,7 +352,7 @@ def test_old_names_work_and_warn(files):
 
 
 def test_old_names_of_texts_work_and_warn(files, tmp_path):
-    """By name, and in its place as before."""
+    """Old names work, and stand in their place as before."""
     aligner = wfstdec.ForcedAligner(
         files / "tokens.txt", files / "lexicon.txt", separator="<wb>"
     )

@@ -1,4 +1,4 @@
-"""What is public: all of it is there, documented, and enough for what we show."""
+"""Public names: all are there, documented, and enough for what we show."""
 
 import ast
 import importlib
@@ -95,7 +95,7 @@ def test_the_notebook_uses_public_modules_alone():
 
 
 def test_messages_name_packages_that_are_on_the_index():
-    """There is no wfstdec there, so none of its extras; versions are those of setup."""
+    """The index has no wfstdec, so none of its extras; versions are setup's."""
     setup = (ROOT / "setup.cfg").read_text("utf-8")
     found = set()
     for path in (ROOT / "wfstdec").rglob("*.py"):

@@ -1,4 +1,4 @@
-"""What a program can check of the rules of the house."""
+"""Rules of the house that a program can check."""
 
 import ast
 import functools
@@ -14,6 +14,7 @@ from tools import ways
 ROOT = Path(__file__).parent.parent
 LIBRARY = sorted(ROOT.glob("wfstdec/**/*.py"))
 TESTS = sorted(ROOT.glob("tests/**/*.py"))
+TOOLS = sorted(ROOT.glob("tools/**/*.py"))
 
 POSITIONAL = 5
 FOREIGN = "adapters"
@@ -271,7 +272,7 @@ def library():
 
 
 def test_no_small_module_is_for_one_neighbour_alone():
-    """It joins its importer, or `tools/ways.py` says why not."""
+    """Small modules join their importer, or `tools/ways.py` says why not."""
     assert library().small().keys() <= ways.SMALL.keys()
 
 
@@ -316,6 +317,24 @@ def test_public_things_have_docstrings(path):
         assert ast.get_docstring(node), name
 
 
+PRONOUNS = re.compile(
+    r"(What|Which|Who|Whose|Those|These|This|That|It|Its|They|Their|One|As|Whether|Such"
+    r"|The same)\b"
+)
+"""How the first line of a docstring begins that needs the line above it."""
+DOCUMENTED = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
+
+
+@of_all(LIBRARY + TOOLS + TESTS)
+def test_first_lines_of_docstrings_are_understood_alone(path):
+    """A verb or a noun of the field comes first."""
+    for node in [parse(path), *statements(parse(path))]:
+        said = ast.get_docstring(node) if isinstance(node, DOCUMENTED) else None
+        if said:
+            first = said.splitlines()[0]
+            assert not PRONOUNS.match(first), first
+
+
 @of_all(LIBRARY)
 def test_only_the_command_line_prints(path):
     calls = [node for node in ast.walk(parse(path)) if isinstance(node, ast.Call)]
@@ -323,9 +342,15 @@ def test_only_the_command_line_prints(path):
     assert not prints or room_of(path) == "cli"
 
 
+def test_test_modules_have_names_of_their_own():
+    """Without packages pytest knows a module by its base name alone."""
+    names = [path.name for path in TESTS if path.name.startswith("test_")]
+    assert sorted(names) == sorted(set(names))
+
+
 @of_all(TESTS)
 def test_no_test_module_imports_another(path):
-    """What several of them need is in tests/support or tests/oracles."""
+    """Code that several tests need is in tests/support or tests/oracles."""
     for module in imports(parse(path)):
         assert not module.split(".")[-1].startswith("test_"), f"imports {module}"
 

@@ -1,4 +1,4 @@
-"""What the pages under docs/ show runs, in the order in which it stands there.
+"""Code of the pages under docs/ runs, in the order in which it stands there.
 
     ```python     runs; a page's blocks share their names
     ```sh         commands of wfstdec, run one after the other
@@ -116,7 +116,7 @@ def test_blocks_run_or_say_why_not(page):
 
 @pytest.mark.parametrize("page", [ROOT / "README.md", *PAGES], ids=lambda p: p.name)
 def test_code_stands_between_fences(page):
-    """What is indented would be shown as code, and no test would see it."""
+    """Indented text would be shown as code, and no test would see it."""
     prose = re.sub(r"^```.*?^```$", "", page.read_text("utf-8"), flags=re.M | re.S)
     indented = re.findall(r"\n\n {4,}\S.*", prose)
     assert not indented, indented

@@ -89,7 +89,7 @@ def run_lines(dockerfile: str) -> list[str]:
 
 
 def copied_paths() -> Iterator[Path]:
-    """What COPY takes, by .dockerignore: the lines that begin with `!`."""
+    """Paths that COPY takes by .dockerignore: the lines that begin with `!`."""
     for line in (ROOT / ".dockerignore").read_text("utf-8").splitlines():
         if line.startswith("!") and line.count("/") == 0:
             yield ROOT / line[1:]
@@ -168,7 +168,7 @@ def serving(data: Path, python: Path) -> Iterator[tuple[str, subprocess.Popen[st
 
 
 def readable_by_all(path: Path) -> bool:
-    """Whether a path leads through no folder that its owner keeps closed."""
+    """Tell whether a path leads through no folder that its owner keeps closed."""
     return all(part.stat().st_mode & 0o005 == 0o005 for part in path.parents)
 
 

@@ -139,7 +139,7 @@ def version_of(python: Path) -> str:
 
 
 def tracked_files() -> list[str]:
-    """What git tracks, in the state in which it lies there."""
+    """Files that git tracks, as they lie in the checkout."""
     listed = run(["git", "-C", ROOT, "ls-files", "-z"]).split("\0")
     return sorted(name for name in listed if (ROOT / name).is_file())
 
@@ -166,7 +166,7 @@ def make_wheel(python: Path, sdist: Path, folder: Path) -> Path:
 
 # ------------------------------------------------------------------ looking
 def check_sdist(sdist: Path, files: Iterable[str]) -> None:
-    """It has all that wheels are made of, and nothing that works in a checkout alone.
+    """Check that an sdist has all of wheels, and nothing that needs a checkout.
 
     Raises:
         ReleaseError: It has not, or has.
@@ -182,7 +182,7 @@ def check_sdist(sdist: Path, files: Iterable[str]) -> None:
 
 
 def check_wheel(wheel: Path, files: Iterable[str]) -> None:
-    """It has the package, the recipe and what it says of itself, and nothing else.
+    """Check that a wheel has package, recipe and metadata, and nothing else.
 
     Raises:
         ReleaseError: It has not, or has.
@@ -208,7 +208,7 @@ def check_wheel(wheel: Path, files: Iterable[str]) -> None:
 
 
 def check_metadata(place: str, metadata: str) -> None:
-    """It says what setup.cfg and the package say.
+    """Check that metadata say what setup.cfg and the package say.
 
     Raises:
         ReleaseError: It says something else.
@@ -251,7 +251,7 @@ def check_metadata(place: str, metadata: str) -> None:
 
 
 def packaged(files: Iterable[str]) -> Iterator[str]:
-    """Those of the checkout's files that users get."""
+    """Select the checkout's files that users get."""
     for name in files:
         if name.startswith(("wfstdec/", "graphs/librispeech_demo/")):
             yield name
@@ -305,7 +305,7 @@ def try_wheel(python: Path, wheel: Path, folder: Path, *, quick: bool = False) -
 
 
 def readable_by_all(path: Path) -> bool:
-    """Whether a path leads through no folder that its owner keeps closed."""
+    """Tell whether a path leads through no folder that its owner keeps closed."""
     return all(part.stat().st_mode & 0o005 == 0o005 for part in path.parents)
 
 

@@ -67,10 +67,13 @@ LONG = {
     "search.decoder": "a public class: what users call of every decoder",
     "adapters.pyctcdecode.decoder": "a public class: all calls of pyctcdecode's",
     "trie.decoder": "a public class, with what makes it of files and what reads it",
+    "trie.reference": "one search, read top to bottom, with comments at its steps",
+    "transducer.torch_model": "one net, from its configuration to what the search asks",
     "server.audio_bytes": "one idea: bytes cut anywhere, to samples, for each encoding",
     "server.course": "one idea: what becomes of a stream, step by step",
     "server.engine": "one loop: a round, its stages in order",
     "server.listen": "one protocol: both ways of a socket, and how it ends",
+    "batch.ray.jobs": "one job, from the cluster to the count of what is done",
     "lm.on_demand": "one thing: what kernels ask of a model, answered between tries",
 }
 """Modules over the limits, with the reason."""
@@ -149,7 +152,7 @@ class Module:
 
     @property
     def is_of_kernels(self) -> bool:
-        """Whether most lines of its definitions are of kernels."""
+        """Tell whether most lines of a module's definitions are of kernels."""
         lines = {True: 0, False: 0}
         for node in self.tree.body:
             if isinstance(node, ast.FunctionDef | ast.ClassDef):
@@ -158,7 +161,7 @@ class Module:
 
 
 def is_kernel(node: ast.AST) -> bool:
-    """Whether something is a function that numba compiles."""
+    """Tell whether something is a function that numba compiles."""
     return isinstance(node, ast.FunctionDef) and any(
         KERNEL.search(ast.unparse(d)) for d in node.decorator_list
     )
@@ -190,7 +193,7 @@ class Library:
             yield from self.find(*here.imported[name])
 
     def named_in(self, here: Module, node: ast.AST) -> Iterator[tuple[Module, ast.AST]]:
-        """What a function or constant names: `name`, or `module.name`."""
+        """Definitions that a function or constant names: `name`, or `module.name`."""
         for part in ast.walk(node):
             if isinstance(part, ast.Name):
                 yield from self.find(here.name, part.id)

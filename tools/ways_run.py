@@ -186,7 +186,7 @@ def _is_ours(code: CodeType) -> bool:
 
 
 def is_logprobs(value: Any) -> bool:
-    """Whether something is log-probs of an utterance, a frame of them, or several."""
+    """Tell whether something is log-probs of an utterance, a frame, or several."""
     if isinstance(value, np.ndarray):
         frames = value.ndim in (1, 2) and value.shape[-1] == len(TOKENS)
         return frames and value.dtype == np.float32 and bool((value < -1e-3).all())

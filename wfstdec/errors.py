@@ -48,7 +48,7 @@ class InputError(WfstdecError, ValueError):
 
 @contextlib.contextmanager
 def naming(utterance: int | str) -> Iterator[None]:
-    """What is raised within names the utterance; other people's errors by a note."""
+    """Name the utterance in errors raised within; in other people's by a note."""
     try:
         yield
     except InputError as error:

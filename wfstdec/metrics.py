@@ -61,7 +61,7 @@ class WerGain(NamedTuple):
 
     @property
     def above_chance(self) -> bool:
-        """Whether the interval does not hold 0."""
+        """Tell whether the interval does not hold 0."""
         return self.interval.low > 0 or self.interval.high < 0
 
     def __str__(self) -> str:

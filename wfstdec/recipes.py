@@ -91,7 +91,7 @@ def build_or_load(
 
 
 def _digest(inputs: list[Path]) -> str:
-    """Of the inputs and of all our sources, with their places in the package."""
+    """Hash the inputs and all our sources, with their places in the package."""
     digest = hashlib.blake2b(digest_size=6)
     for path in inputs:
         digest.update(path.read_bytes())

@@ -208,7 +208,7 @@ def test_real_utterances_have_the_same_texts(speech, options):
 
 
 def test_real_utterances_have_the_same_scores_without_a_lexicon(speech):
-    """Their log-probs are rounded: many alignments have one score."""
+    """Log-probs of real speech are rounded: many alignments have one score."""
     arguments = speech | {"lexicon": None, "lm": None}
     ours, theirs = ctc_decoder(**arguments), Flashlight(**arguments)
     for emissions in utterances(10):
@@ -256,7 +256,7 @@ def test_more_than_six_words_may_be_spelt_alike(tmp_path):
 
 # --------------------------------------------------------- what they do, and so do ours
 def best_words(lexicon, heard, folder, **options):
-    """What both hear where the tokens are beyond doubt."""
+    """Words that both hear where the tokens are beyond doubt."""
     path, tokens = folder / "lexicon.txt", list("-|abc")
     path.write_text(lexicon, "utf-8")
     emissions = np.full((len(heard), len(tokens)), -20.0, np.float32)
@@ -282,7 +282,7 @@ def test_rules_of_theirs_are_kept(lexicon, heard, words, score, tmp_path):
 
 
 def test_their_sums_of_homophones_are_kept(tmp_path):
-    """What is hoped for at a node adds up log10 as if they were natural logarithms."""
+    """Hopes at a node add up log10 as if they were natural logarithms."""
     path, arpa = tmp_path / "lexicon.txt", tmp_path / "lm.arpa"
     path.write_text("a a |\nb a |\n", "utf-8")
     arpa.write_text(ARPA, "utf-8")

@@ -52,7 +52,7 @@ print(one.text, one.word_offsets[0])
 
 
 class Tokenizer:
-    """What `labels_of` asks of a tokenizer."""
+    """Tokenizer with the methods that `labels_of` asks for."""
 
     pad_token, word_delimiter_token = "[blank]", "/"
 

@@ -13,14 +13,13 @@ import naive_phrases
 import numpy as np
 import pytest
 
+from wfstdec import NgramLM, PhraseOptions
 from wfstdec.adapters.transformers import (
     NgramLogitsProcessor,
     PhraseBoostLogitsProcessor,
     token_table_of,
 )
-from wfstdec.boost.phrases import PhraseOptions
 from wfstdec.errors import OptionError, ShapeError
-from wfstdec.lm.ngram import NgramLM
 
 if any(importlib.util.find_spec(name) is None for name in ("torch", "transformers")):
     pytest.skip("needs transformers and torch", allow_module_level=True)
@@ -99,7 +98,7 @@ class Case:
         return naive_attention.totals(ends=[EOS], longest=longest, **definition)
 
     def beam(self, rule, *, width, longest):
-        """What a plain beam finds."""
+        """Texts of a plain beam."""
         definition = self.definition(rule, longest)
         return naive_attention.beam(
             ends=[EOS], longest=longest, width=width, **definition
@@ -127,7 +126,7 @@ def cost_of(coster, text, token):
 
 
 def nbest(model, frames, processors, **flags):
-    """What `generate` finds: {text with its end: total}."""
+    """List of `generate`: {text with its end: total}."""
     num = flags.get("num_return_sequences", 1)
     out = GenerationMixin.generate(
         model,
@@ -255,7 +254,7 @@ def test_defaults_of_generate_lose_better_texts():
 
 
 def test_the_bound_of_generate_takes_gains_to_be_below_zero():
-    """It stops when the best live text is below the worst finished one.
+    """`generate` stops when the best live text is below the worst finished one.
 
     Here a phrase would lift that by 13.6 nats later. So even the right settings are no
     guarantee; `stop="bound"` of our own decoder is one.
@@ -390,7 +389,7 @@ def test_rows_that_vanish_are_an_error_where_each_utterance_has_a_list():
 
 
 def test_temperature_fallback_samples():
-    """What falls back is drawn, beams or not: `temperature=0.0` is what to give."""
+    """Fallbacks are drawn, beams or not: `temperature=0.0` is what to give."""
     model, frames = tiny_whisper(5, temperature=0.3), features(1, 5)
     boosts = PhraseBoostLogitsProcessor(["ab"], letter_tokenizer())
 
@@ -460,7 +459,7 @@ def speech_to_text():
 @pytest.mark.parametrize("make", [moonshine, speech_to_text])
 @pytest.mark.parametrize("num_beams", [1, 4])
 def test_models_of_other_kinds_take_it(make, num_beams):
-    """They tell no `begin_index`: the beginning is a mark, and says nothing."""
+    """Other models tell no `begin_index`: the beginning is a mark, and says nothing."""
     torch.manual_seed(0)
     model, inputs = make()
     flags = {"max_new_tokens": 6, "num_beams": num_beams}

@@ -8,9 +8,9 @@ import naive_lm
 import numpy as np
 import pytest
 
+from wfstdec import NgramLM
 from wfstdec.adapters.transformers import NgramLogitsProcessor, token_table_of
 from wfstdec.errors import OptionError
-from wfstdec.lm.ngram import NgramLM
 
 if any(importlib.util.find_spec(name) is None for name in ("torch", "transformers")):
     pytest.skip("needs transformers and torch", allow_module_level=True)

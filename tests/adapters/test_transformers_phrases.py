@@ -8,9 +8,9 @@ import naive_phrases
 import numpy as np
 import pytest
 
+from wfstdec import PhraseOptions
 from wfstdec.adapters.transformers import PhraseBoostLogitsProcessor, token_table_of
 from wfstdec.adapters.transformers.spelling import written_ways
-from wfstdec.boost.phrases import PhraseOptions
 from wfstdec.errors import (
     BoostWarning,
     OptionError,
@@ -46,7 +46,7 @@ def plain(num, size=SIZE):
 
 
 def gains(boosts, *texts, scores=None):
-    """What is added to rows after these texts; by default no end is the best."""
+    """Gains of rows after these texts; by default no end is the best."""
     scores = plain(len(texts)) if scores is None else scores
     return (boosts(ids_of(*texts), scores) - scores).numpy()
 
@@ -149,7 +149,7 @@ def test_every_step_is_that_of_the_definition(seed, rule):
 
 @pytest.mark.parametrize("rule", RULES)
 def test_rows_may_be_reordered_repeated_and_dropped(rule):
-    """What is known is found by tokens: in any order the same as along each text."""
+    """States are found by tokens: in any order the same as along each text."""
     rng = np.random.default_rng(3)
     phrases = {"ab": 1.0, "bcd": 0.7, "da": -1.0}
 

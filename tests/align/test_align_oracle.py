@@ -5,11 +5,8 @@ import naive_cases
 import numpy as np
 import pytest
 
-from wfstdec.align.aligner import ForcedAligner
+from wfstdec import AlignOptions, ForcedAligner, Lexicon, token_table
 from wfstdec.align.linear_graph import STAR
-from wfstdec.align.options import AlignOptions
-from wfstdec.text.lexicon import Lexicon
-from wfstdec.text.symbols import token_table
 
 CASES = 60
 
@@ -48,7 +45,7 @@ def aligner_of(case, entries, options=None, **how):
 
 
 def cost_of_text(text, skip_cost):
-    """What it costs to say some words for a text: left out words cost, others may
+    """Cost of saying some words for a text: left out words cost, others may
     only be the star."""
 
     def cost(said):
@@ -164,7 +161,7 @@ def test_a_narrow_beam_is_widened_until_the_proof_holds():
 
 
 def test_what_is_called_exact_is_exact():
-    """Also with narrow beams, which lose the best path here and there."""
+    """Narrow beams lose the best path here and there, and call nothing exact then."""
     called, lost = 0, 0
     for seed in range(4000, 4000 + 2 * CASES):
         case, entries, text = draw(seed)

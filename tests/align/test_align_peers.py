@@ -6,8 +6,7 @@ Log-probs are continuous: with ties torchaudio 2.11 was seen to find worse paths
 import numpy as np
 import pytest
 
-from wfstdec.align.aligner import ForcedAligner
-from wfstdec.text.symbols import token_table
+from wfstdec import ForcedAligner, token_table
 
 TOKENS = token_table(["<blank>", "a", "b", "c", "d"])
 

@@ -9,15 +9,11 @@ from real_speech import RECIPE, speech_graph
 from viterbi import forced_align
 
 import wfstdec
-from wfstdec import WfstDecoder
-from wfstdec.align.aligner import ForcedAligner
-from wfstdec.align.options import AlignOptions
+from wfstdec import AlignOptions, ForcedAligner, Lexicon, WfstDecoder, token_table
 from wfstdec.align.search import CHUNK
 from wfstdec.errors import LexiconError, LogprobError, OptionError, ShapeError
-from wfstdec.io.text import read_text
+from wfstdec.io import read_text
 from wfstdec.recipes import OPTIONS
-from wfstdec.text.lexicon import Lexicon
-from wfstdec.text.symbols import token_table
 
 LETTERS = token_table(["<blank>", "a", "b", "c", "|"])
 
@@ -196,7 +192,7 @@ def test_agrees_with_the_decoder_where_its_words_are_right():
 
 
 def test_the_graph_is_that_of_a_grammar_of_one_sentence():
-    """The same costs by way of `build_graph`, which determinizes."""
+    """`build_graph`, which determinizes, gives the same costs."""
     pynini = pytest.importorskip("pynini")
     given = speech()
     for utterance in sorted(given["known"])[:4]:

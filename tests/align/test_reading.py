@@ -4,13 +4,13 @@ from types import SimpleNamespace
 
 import numpy as np
 
+from wfstdec import AlignOptions
 from wfstdec.align.confidence import Nearness
-from wfstdec.align.options import AlignOptions
 from wfstdec.align.reading import _Places
 
 
 def misfits(below):
-    """Of words of two frames each, that cost so much more a frame than their best."""
+    """Misfits of words of two frames that cost so much more than their best."""
     frames = np.repeat(np.array(below, float), 2)
     near = Nearness(
         np.concatenate([[0.0], -np.cumsum(frames)]), np.arange(len(frames) + 1)

@@ -1,4 +1,4 @@
-"""What users hold: prompts, limits, repetition, types, errors."""
+"""Attention decoders as users hold them: prompts, limits, types, errors."""
 
 import math
 
@@ -7,8 +7,7 @@ import pytest
 import torch
 from table_attention import TableAttention
 
-from wfstdec.attention.decoder import AttentionDecoder
-from wfstdec.attention.options import AttentionOptions
+from wfstdec import AttentionDecoder, AttentionOptions
 from wfstdec.attention.search import is_looped
 from wfstdec.errors import (
     BoostError,

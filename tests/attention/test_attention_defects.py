@@ -7,8 +7,7 @@ import pytest
 import torch
 from table_attention import TableAttention
 
-from wfstdec.attention.decoder import AttentionDecoder
-from wfstdec.attention.options import AttentionOptions
+from wfstdec import AttentionDecoder, AttentionOptions
 from wfstdec.attention.torch_model import AttentionNet, AttentionSizes, TorchAttention
 
 SECOND = 2 + math.log(2)

@@ -100,7 +100,7 @@ def test_a_batch_is_what_each_utterance_is_alone(seed):
 @pytest.mark.parametrize("seed", range(4000, 4030))
 @pytest.mark.share(keep=10)
 def test_costs_are_kept_apart(seed):
-    """Of hypotheses: each by its definition, and they add up."""
+    """Costs of hypotheses are each as defined, and add up."""
     case = Case(seed)
     decoder, boosts = case.decoder(beam_size=5)
     frames = [case.model.frames(0, case.model.longest + 2)]

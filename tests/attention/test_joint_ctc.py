@@ -11,12 +11,10 @@ import torch
 from attention_cases import JointCase
 from table_attention import TableAttention
 
+from wfstdec import AttentionDecoder, AttentionOptions, token_table
 from wfstdec.attention.ctc import CtcPrefixes, CtcUnits
-from wfstdec.attention.decoder import AttentionDecoder
 from wfstdec.attention.joint_net import JointAttention, JointNet
-from wfstdec.attention.options import AttentionOptions
 from wfstdec.errors import LogprobError, OptionError, ShapeError
-from wfstdec.text.symbols import token_table
 from wfstdec.transducer.torch_model import TransducerConfig
 
 WIDE = 400

@@ -4,10 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from wfstdec import load_attention
-from wfstdec.attention.decoder import AttentionDecoder
+from wfstdec import AttentionDecoder, AttentionOptions, load_attention
 from wfstdec.attention.joint_net import JointAttention, JointNet
-from wfstdec.attention.options import AttentionOptions
 from wfstdec.attention.torch_model import AttentionSizes
 from wfstdec.errors import FormatError, OptionError, ShapeError
 from wfstdec.transducer.torch_model import TransducerConfig, TransducerNet

@@ -10,26 +10,25 @@ import torch
 from table_attention import TableAttention
 from table_transducers import TableTransducer
 
-from wfstdec.attention.decoder import AttentionDecoder
-from wfstdec.attention.options import AttentionOptions
-from wfstdec.attention.rescoring import (
+from wfstdec import (
+    AttentionDecoder,
+    AttentionOptions,
+    Normalizer,
+    TransducerDecoder,
+    TrieDecoder,
+    TrieOptions,
+    lattice_hypotheses,
     rescore,
+    rescore_texts,
     reweighed,
-    text_costs,
     text_log_probs,
+    token_table,
 )
+from wfstdec.attention.rescoring import text_costs
 from wfstdec.attention.torch_model import AttentionNet, AttentionSizes, TorchAttention
+from wfstdec.compare import Speech, tune
 from wfstdec.compare.points import Outcome
-from wfstdec.compare.speech import Speech
-from wfstdec.compare.tuning import tune
 from wfstdec.errors import OptionError, ShapeError
-from wfstdec.search.paths.lattice import lattice_hypotheses
-from wfstdec.search.text_rescoring import rescore_texts
-from wfstdec.text.normalize import Normalizer
-from wfstdec.text.symbols import token_table
-from wfstdec.transducer.decoder import TransducerDecoder
-from wfstdec.trie.decoder import TrieDecoder
-from wfstdec.trie.options import TrieOptions
 
 
 def spell(text):

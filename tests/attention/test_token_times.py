@@ -8,8 +8,7 @@ import pytest
 import torch
 from table_attention import TableAttention
 
-from wfstdec.attention.decoder import AttentionDecoder
-from wfstdec.attention.options import AttentionOptions
+from wfstdec import AttentionDecoder, AttentionOptions
 from wfstdec.attention.times import token_spans
 
 
@@ -20,7 +19,7 @@ def random_logprobs(seed, num_frames, num_columns=3):
 
 
 def best_spans(logprobs, text, blank):
-    """By enumeration of all alignments."""
+    """Best spans by enumeration of all alignments."""
     best, spans = -math.inf, None
     for alignment in itertools.product(range(logprobs.shape[1]), repeat=len(logprobs)):
         runs, start = [], 0

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from wfstdec.attention.decoder import AttentionDecoder
-from wfstdec.attention.options import AttentionOptions
+from wfstdec import AttentionDecoder, AttentionOptions
 from wfstdec.attention.torch_model import (
     AttentionNet,
     AttentionSizes,
@@ -45,7 +44,7 @@ def test_steps_equal_the_whole_text_at_once(model):
 
 @pytest.mark.parametrize("rows", list(itertools.permutations(range(3))))
 def test_rows_are_taken_in_any_order(model, rows):
-    """Also an uneven number of each utterance's."""
+    """Rows are taken in uneven numbers of each utterance's too."""
     frames = frames_of(7, 4, 6)
     batch = torch.nn.utils.rnn.pad_sequence(frames, batch_first=True)
     prompts = torch.full((3, 1), 5)
@@ -84,7 +83,7 @@ def test_a_batch_decodes_as_each_utterance_does(model, dense):
 
 
 def test_a_wide_search_finds_the_best_of_all_texts(model):
-    """By the net itself, every text at once."""
+    """All texts are scored at once by the net itself."""
     (frames,) = frames_of(3)
     decoder = AttentionDecoder(model, options=AttentionOptions(beam_size=300))
     (best, *_) = decoder.texts([frames])[0]

@@ -189,7 +189,7 @@ def test_no_samples_and_no_file(tmp_path):
 
 @pytest.mark.parametrize("form", AV_FORMS)
 def test_a_file_that_is_open_for_writing_too_is_read(av_sounds, form):
-    """As servers keep uploads: PyAV took such a file for one to be written."""
+    """Servers keep uploads so: PyAV took such a file for one to be written."""
     with tempfile.SpooledTemporaryFile() as file:
         file.write((av_sounds / f"sound.{form}").read_bytes())
         file.seek(0)

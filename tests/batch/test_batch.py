@@ -116,7 +116,7 @@ def test_a_file_to_a_file(decoder, files, tmp_path):
 
 
 def test_nbest_lists(decoder, files, tmp_path):
-    """Those of the decoder; only where they are asked for."""
+    """N-best lists are the decoder's; only where they are asked for."""
     [(_, several), *_] = batch.decode_all(decoder, pairs(), nbest=True)
     assert several == decoder.decode_nbest([pairs()[0][1]])[0]
     assert len(several) == 3
@@ -260,7 +260,7 @@ def test_faulty_boosts_are_of_the_utterance_that_has_them(decoder):
 
 
 def test_lists_of_utterances_words_and_phrases(decoder):
-    """As if each were given to the decoder alone."""
+    """Lists of a batch do what each does alone, given to the decoder."""
     words = BoostFile({"ab": 0.5}, {"two": {"c": 2.0}, "three": {}})
     phrases = BoostFile({}, {"one": {"c c": 2.0}, "two": {"cab ab": 1.0}})
     compiler = decoder.phrase_compiler()

@@ -143,7 +143,7 @@ def test_logprobs_are_decoded_as_by_the_plain_command(files, address, tmp_path, 
 
 
 def test_shards_with_boosts_and_a_damaged_one(files, address, tmp_path, capsys):
-    """What cannot be read is a row; the rows before it are done."""
+    """Unreadable rows are told as rows; those before them are done."""
     paths = sorted((files / "in").iterdir())[:12]
     (tmp_path / "shards").mkdir()
     boosts = {"cab": 3.0}
@@ -185,7 +185,7 @@ def add(tar, name, data):
 def test_a_killed_driver_and_a_killed_worker_lose_no_row_and_double_none(
     files, address, watched, tmp_path
 ):
-    """Also with boosts by row, and rows that fail: as by the plain command."""
+    """Rows with boosts, and rows that fail, come out as by the plain command."""
     manifest = files / "manifest.jsonl"
     assert (
         main(
@@ -264,7 +264,7 @@ def ids_in(folder):
 
 
 def still_heard(watched):
-    """Whether workers of a dead driver still work."""
+    """Tell whether workers of a dead driver still work."""
     size = (watched / "heard").stat().st_size
     time.sleep(1)
     return (watched / "heard").stat().st_size != size

@@ -10,6 +10,7 @@ from cli_files import SENTENCES, logprobs_of, write_files
 from spoken import SpokenEncoder, speech, spoken, write_wav
 
 import wfstdec
+from wfstdec import BoostEntry
 from wfstdec.batch import BoostLists, LatticeReading
 from wfstdec.batch.ray import (
     DecodeRows,
@@ -21,11 +22,10 @@ from wfstdec.batch.ray import (
 from wfstdec.batch.ray.folder import JobFolder
 from wfstdec.batch.ray.manifests import are_rows, ids_of, write_rows
 from wfstdec.batch.ray.rows import row_boosts, row_recording
-from wfstdec.boost.lists import BoostEntry
 from wfstdec.errors import AudioError, FormatError, OptionError
-from wfstdec.io import Restart
-from wfstdec.io.boost_files import BoostFile, boosts_of, dump_boosts
-from wfstdec.lattice.file import open_lattices
+from wfstdec.io import BoostFile, Restart
+from wfstdec.io.boost_files import boosts_of, dump_boosts
+from wfstdec.lattice import open_lattices
 from wfstdec.transcription import find_recordings
 
 pa = pytest.importorskip("pyarrow", reason="needs the extra ray, of which pyarrow is")
@@ -57,7 +57,7 @@ def npy(array):
 
 
 def work(worker, *rows):
-    """What a worker makes of rows, by id; in their order."""
+    """Work off rows as an actor does; answers by id, in order."""
     names = dict.fromkeys(name for row in rows for name in row)
     given = {name: [row.get(name) for row in rows] for name in names}
     found = worker(pa.table(given))

@@ -4,14 +4,12 @@ import numpy as np
 import pytest
 
 import wfstdec
-from wfstdec import BoostEntry, Boosts
+from wfstdec import BoostEntry, Boosts, Lexicon, token_table
 from wfstdec.boost.automatic import ADDED, NEAR_ADDED, SAME_ADDED, DefaultBonuses
 from wfstdec.boost.compile import BoostCompiler
 from wfstdec.boost.pronouncer import Pronouncer
 from wfstdec.errors import BoostError, BoostWarning, OptionError
-from wfstdec.text.lexicon import Lexicon
 from wfstdec.text.loading import word_ids
-from wfstdec.text.symbols import token_table
 
 TOKENS = token_table(["<blank>", "|", "a", "b", "c"])
 WORDS = ("<eps>", "ab", "ba")

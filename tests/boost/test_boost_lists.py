@@ -10,22 +10,24 @@ import pytest
 from cuda_emulation.device import EmulatedDevice
 from random_graphs import random_logprobs
 
-from wfstdec.boost.compile import PhraseCompiler
-from wfstdec.boost.lists import Boosts
+from wfstdec import (
+    Boosts,
+    GreedyDecoder,
+    GreedyOptions,
+    Lexicon,
+    PhraseCompiler,
+    TrieDecoder,
+    TrieOptions,
+    WfstDecoder,
+    WfstOptions,
+    build_graph,
+    token_table,
+)
 from wfstdec.boost.spelling import by_words
 from wfstdec.errors import BoostError, BoostWarning
-from wfstdec.fst.tlg import build_graph
-from wfstdec.greedy.decoder import GreedyDecoder
-from wfstdec.greedy.options import GreedyOptions
-from wfstdec.io.boost_files import read_boosts
+from wfstdec.io import read_boosts
 from wfstdec.text.arpa import ArpaModel, NgramTable
-from wfstdec.text.lexicon import Lexicon
-from wfstdec.text.symbols import token_table
-from wfstdec.trie.decoder import TrieDecoder
-from wfstdec.trie.options import TrieOptions
-from wfstdec.wfst.decoder import WfstDecoder
 from wfstdec.wfst.gpu.backend import DeviceBackend
-from wfstdec.wfst.options import WfstOptions
 
 TOKENS = token_table(["<blank>", "|", "a", "b", "c"])
 SAID = {

@@ -6,6 +6,7 @@ import warnings
 import numpy as np
 import pytest
 
+from wfstdec import Boosts, Lexicon, PhraseCompiler, PhraseOptions, token_table
 from wfstdec.boost.automatic import (
     DISTINCT,
     HOMOPHONE,
@@ -16,16 +17,12 @@ from wfstdec.boost.automatic import (
     DefaultBonuses,
     likelier_sounds,
 )
-from wfstdec.boost.compile import BoostCompiler, PhraseCompiler
+from wfstdec.boost.compile import BoostCompiler
 from wfstdec.boost.compiled import scaled_phrases, scaled_words
 from wfstdec.boost.kernels import STATE_BITS
-from wfstdec.boost.lists import Boosts
-from wfstdec.boost.phrases import PhraseOptions
 from wfstdec.boost.words import compile_word_boosts
 from wfstdec.errors import BoostError, BoostWarning, ShapeError
-from wfstdec.text.lexicon import Lexicon
 from wfstdec.text.loading import word_ids
-from wfstdec.text.symbols import token_table
 
 WORDS = ("<eps>", "the", "matter", "mater", "wither", "whether", "fuchs", "withers")
 SAID = {
@@ -46,7 +43,7 @@ LEXICON = Lexicon(
 
 
 def sounds(words, lexicon, cost):
-    """By comparing every pair of pronunciations."""
+    """Tell sounds by comparing every pair of pronunciations."""
     ids, found = word_ids(words), np.zeros(len(words), np.uint8)
     said = list(zip(lexicon.words, lexicon.pronunciations, strict=True))
     for word, one in said:

@@ -6,11 +6,9 @@ import sys
 import numpy as np
 import pytest
 
-from wfstdec.boost.g2p import G2p
+from wfstdec import G2p, Lexicon, token_table
 from wfstdec.boost.pronouncer import Pronouncer
 from wfstdec.errors import BackendError, BoostError, FormatError, OptionError
-from wfstdec.text.lexicon import Lexicon
-from wfstdec.text.symbols import token_table
 
 IPA = token_table(["<blank>", "|", "f", "j", "u", "k", "s", "t͡ʃ", "g", "ə", "ʌ", "ɝ"])
 NO_WORDS = Lexicon((), (), np.zeros(0, np.float32))
@@ -126,7 +124,7 @@ def test_a_lexicon_without_entries(tmp_path):
 
 @pytest.mark.parametrize("cut", [False, True])
 def test_letters_and_pieces_need_no_flag(cut):
-    """Also where a model has cut the lexicon otherwise than into the fewest pieces."""
+    """Models may have cut the lexicon otherwise than into the fewest pieces."""
     pieces = token_table(["<blank>", "▁a", "▁ab", "b", "c", "bc", "▁c"])
     spelt = ((1, 5), (1, 3)) if cut else ((2, 4), (2,))
     lexicon = Lexicon(("abc", "ab"), spelt, np.zeros(2, np.float32))

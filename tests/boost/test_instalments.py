@@ -8,7 +8,18 @@ import pytest
 from compiled import compiled
 from text_graphs import text_graph
 
-from wfstdec.boost.compile import BoostCompiler, PhraseCompiler
+from wfstdec import (
+    Boosts,
+    Lexicon,
+    PhraseCompiler,
+    PhraseOptions,
+    TrieDecoder,
+    TrieOptions,
+    WfstDecoder,
+    WfstOptions,
+    token_table,
+)
+from wfstdec.boost.compile import BoostCompiler
 from wfstdec.boost.kernels import (
     MAX_OWED,
     STATE_BITS,
@@ -21,16 +32,8 @@ from wfstdec.boost.kernels import (
     rest_of,
     state_of,
 )
-from wfstdec.boost.lists import Boosts
-from wfstdec.boost.phrases import PhraseOptions
 from wfstdec.boost.reference import BoostAccount
 from wfstdec.errors import BoostError
-from wfstdec.text.lexicon import Lexicon
-from wfstdec.text.symbols import token_table
-from wfstdec.trie.decoder import TrieDecoder
-from wfstdec.trie.options import TrieOptions
-from wfstdec.wfst.decoder import WfstDecoder
-from wfstdec.wfst.options import WfstOptions
 
 join, most_paid, owed_of = map(compiled, (join, most_paid, owed_of))
 pay, rest_of, state_of = map(compiled, (pay, rest_of, state_of))
@@ -38,7 +41,7 @@ WORDS = ("<eps>", "new", "york", "art")
 
 
 def paid_in_all(credit, size):
-    """What is paid until nothing is owed."""
+    """Sum of payments until nothing is owed."""
     parts, boost, credit = [], 0, np.float32(credit)
     while True:
         paid, boost = pay(boost, 7, credit, size)

@@ -12,8 +12,8 @@ import pytest
 from arpa_texts import TRIGRAMS
 from packed_models import pack_models
 
-from wfstdec.boost.compile import PhraseCompiler
-from wfstdec.boost.phrases import GRAIN, PhraseOptions, compile_spellings
+from wfstdec import Lexicon, NgramLM, PhraseCompiler, PhraseOptions, token_table
+from wfstdec.boost.phrases import GRAIN, compile_spellings
 from wfstdec.boost.spelling import (
     MAX_SPELLINGS,
     by_lexicon,
@@ -24,9 +24,7 @@ from wfstdec.boost.spelling import (
 )
 from wfstdec.errors import BoostError, BoostWarning, OptionError
 from wfstdec.lm import reference
-from wfstdec.lm.ngram import NgramLM
-from wfstdec.text.lexicon import Lexicon
-from wfstdec.text.symbols import EPSILON_WORD, token_table
+from wfstdec.text.symbols import EPSILON_WORD
 
 LETTERS = token_table(["-", *"ABCDEFGHIJKLMNOPQRSTUVWXYZ"])
 UNIFORM = PhraseOptions(uniform=True)
@@ -41,12 +39,12 @@ def boosts_of(phrases, options=None):
 
 
 def credited(boosts, text):
-    """What an utterance is credited in all: a bonus, above 0."""
+    """Credit of an utterance in all: a bonus, above 0."""
     return 0.0 - boosts.total([LETTERS.ids[c] for c in text])
 
 
 def credits(boosts, text):
-    """What each letter is credited, then the end."""
+    """Credits of each letter, then of the end."""
     state, found = boosts.start, []
     for c in text:
         cost, state = boosts.step(state, LETTERS.ids[c])
@@ -164,7 +162,7 @@ def base(length, options):
 
 
 def without_containing(spelt):
-    """What is said once counts once, by the spellings that contain no other."""
+    """Keep spellings that contain no other: what is said once counts once."""
     return {s for s in spelt if not any(o != s and occurs(s, o) for o in spelt)}
 
 
@@ -453,7 +451,7 @@ def test_spellings_by_table_and_tokenizer():
 
 
 def test_a_tokenizer_that_gives_names():
-    """Its own numbers, which know no blank, are of no consequence."""
+    """A tokenizer's own numbers, which know no blank, are of no consequence."""
     tokens = token_table(["<blank>", "<unk>", "a", "b"])
     pieces = {"ab": ["a", "b"], "AB": ["<unk>"], "az": ["a", "z"], "-": ["<blank>"]}
     speller = by_tokenizer(pieces.__getitem__, tokens=tokens)

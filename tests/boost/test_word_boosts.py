@@ -12,13 +12,12 @@ from random_graphs import random_boosts, random_graph, random_logprobs, random_o
 from searches import Lockstep
 from text_graphs import text_graph
 
+from wfstdec import WfstDecoder, WfstOptions
 from wfstdec.boost.compile import collected_warnings
 from wfstdec.boost.lists import BoostList
 from wfstdec.boost.words import compile_word_boosts, find_bonus, mix
 from wfstdec.errors import BoostError, BoostWarning, ShapeError
 from wfstdec.wfst.backend_choice import BACKENDS
-from wfstdec.wfst.decoder import WfstDecoder
-from wfstdec.wfst.options import WfstOptions
 
 MASK = 0xFFFFFFFF
 
@@ -232,7 +231,7 @@ def test_unknown_words_are_named():
 
 
 def test_a_thread_collects_its_own_warnings():
-    """Those of other threads are warned of, or are in their own lists."""
+    """Warnings of other threads are given there, or are in their own lists."""
     decoder = WfstDecoder(text_graph(HOMOPHONES))
     both = threading.Barrier(2)
 

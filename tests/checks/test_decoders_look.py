@@ -9,7 +9,7 @@ from text_graphs import text_graph
 
 import wfstdec
 from wfstdec import batch
-from wfstdec.compare.searches import wfst_searches
+from wfstdec.compare import wfst_searches
 from wfstdec.errors import LogprobWarning, ShapeError
 from wfstdec.io import read_text
 from wfstdec.search.logprobs import as_utterances

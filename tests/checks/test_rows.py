@@ -1,4 +1,4 @@
-"""What is taken for log-probs: told apart on real rows, or let pass where right."""
+"""Checks of rows: what are log-probs, told apart on real rows."""
 
 import warnings
 
@@ -6,12 +6,12 @@ import numpy as np
 import pytest
 from real_speech import RECIPE, utterances
 
+from wfstdec import read_tokens, token_table
 from wfstdec.checks.frame_shift import check_frame_shift
 from wfstdec.checks.looking import FirstLook, Heard, doubts, looked_at
 from wfstdec.checks.rows import RowKind, kind_of, row_sums
 from wfstdec.checks.said import Said
 from wfstdec.errors import LogprobWarning, OptionError
-from wfstdec.text.symbols import read_tokens, token_table
 
 LN10 = np.float32(np.log(10))
 TOKENS = read_tokens(RECIPE / "tokens.txt")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from cli_files import SENTENCES, logprobs_of, wfstdec, write_files
 
-from wfstdec.compare.comparison import load_comparison
+from wfstdec.compare import load_comparison
 
 torch = pytest.importorskip("torch")
 

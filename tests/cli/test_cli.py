@@ -332,7 +332,7 @@ def test_help_of_long_commands_is_short(name, rare, capsys):
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_help_names_flags_that_the_command_has(name):
-    """But for those of other commands, quoted with them."""
+    """Flags are the command's own, or quoted with the command that has them."""
     parser = command_parser(make_parser(name), name)
     known = parser._option_string_actions
     texts = {"/".join(a.option_strings) or a.dest: a.help for a in parser._actions}
@@ -345,7 +345,7 @@ def test_help_names_flags_that_the_command_has(name):
 
 @pytest.mark.parametrize("name", ["transcribe", "serve"])
 def test_commands_of_audio_list_no_transducer(name, capsys):
-    """They refuse one; tokens and blank are the model's, whatever the decoder."""
+    """Commands of audio refuse one; tokens and blank are the model's."""
     with pytest.raises(SystemExit):
         main([name, "--help-all"])
     text = capsys.readouterr().out

@@ -14,7 +14,7 @@ from wfstdec.cli import decoders, flags
 from wfstdec.cli.main import main, make_parser
 from wfstdec.errors import OptionError
 from wfstdec.greedy.options import BACKENDS as GREEDY_BACKENDS
-from wfstdec.io.text import read_text
+from wfstdec.io import read_text
 from wfstdec.metrics import score_texts
 from wfstdec.trie.options import BACKENDS as TRIE_BACKENDS
 from wfstdec.wfst.backend_choice import BACKENDS as WFST_BACKENDS
@@ -67,7 +67,7 @@ def test_the_trie_of_the_lexicon(files, capsys):
 
 @pytest.mark.parametrize("lexicon", [LEXICAL, LEXICAL[2:]])
 def test_open_words(lexicon, files, capsys):
-    """They are spelled where they cost nothing, and left out where they cost much."""
+    """Open words are spelled where they cost nothing, left out where they cost much."""
     texts = {}
     for cost in ("-9", "900"):
         given = ["--open-vocabulary", cost, "0", "--unk-cost", "5"]

@@ -8,7 +8,7 @@ from cli_files import TOKENS, logprobs_of, wfstdec, write_files
 
 import wfstdec as library
 from wfstdec.errors import BoostError
-from wfstdec.io.boost_files import read_phrase_weights
+from wfstdec.io import read_phrase_weights
 
 WFST = ["--graph", "graph.npz"]
 TRIE = ["--decoder", "trie", "--tokens", "tokens.txt", "--separator", "<wb>"]
@@ -85,7 +85,7 @@ def test_phrases_of_tokens_without_words(decoder, files, capsys):
 
 
 def test_lists_by_utterance_words_besides_and_costs(files, capsys):
-    """As the library has them."""
+    """Command and library give the same costs with lists."""
     lines = [
         {"id": "ab", "phrases": {"ab c": 2.0}},
         {"phrases": ["c c", "cab ab"]},

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from cli_files import ARPA, LEXICON, SENTENCES, TOKENS, build, logprobs_of, wfstdec
 
-from wfstdec.compare.comparison import load_comparison
+from wfstdec.compare import load_comparison
 
 TRIE = ["--tokens", "tokens.txt", "--lexicon", "lexicon.txt", "--lm", "lm.arpa"]
 TRIE += ["--separator", "<wb>"]

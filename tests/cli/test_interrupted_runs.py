@@ -34,7 +34,7 @@ def small(tmp_path_factory):
 
 @pytest.fixture
 def files(small, tmp_path):
-    """The same in a folder of the test's own."""
+    """Copy the files into a folder of the test's own."""
     (tmp_path / "logprobs").mkdir()
     for file in small.rglob("*.*"):
         os.link(file, tmp_path / file.relative_to(small))
@@ -133,7 +133,7 @@ def _same_dates(files):
 
 
 def test_only_the_same_run_is_resumed(files, capsys):
-    """What differs is named; --strict is no setting of results."""
+    """Differences are named; --strict is no setting of results."""
     (files / "text.txt").unlink()
     lines = [f"utt{i} {words}\n" for i, words in enumerate(WORDS)]
     (files / "text.txt").write_text("".join([*lines[:3], "utt3 zebra\n", lines[4]]))
@@ -266,7 +266,7 @@ def test_what_is_no_regular_file_is_written_in_place(files, capfd):
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root makes devices")
 @pytest.mark.parametrize("minor", [3, 7], ids=["null", "full"])
 def test_a_device_stays_a_device(minor, files, capfd):
-    """As with /dev/null, which root once replaced by a file, and /dev/full."""
+    """/dev/null, which root once replaced by a file, and /dev/full stay."""
     device = files / "device"
     try:
         os.mknod(device, stat.S_IFCHR | 0o666, os.makedev(1, minor))

@@ -5,8 +5,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from wfstdec import load_lm
 from wfstdec.cli.main import main
-from wfstdec.lm.ngram import load_lm
 
 FILES = Path(__file__).parents[1] / "data/kenlm"
 WORDS = ["the", "cat", "sat", "on", "mat", "dog", "café"]

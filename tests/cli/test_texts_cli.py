@@ -11,8 +11,8 @@ import pytest
 from cli_files import wfstdec
 from noisy_files import BARE, SPEECH, TRIE, decoded, word_errors, write_noisy
 
-from wfstdec.compare.comparison import load_comparison
-from wfstdec.io.text import read_text, write_text
+from wfstdec.compare import load_comparison
+from wfstdec.io import read_text, write_text
 from wfstdec.metrics import score_texts
 
 WFST = ["--graph", "graph.npz", "--wfst", "beam=20"]
@@ -252,7 +252,7 @@ def test_build_spell_leaves_out_and_counts_words_that_cannot_be_spelt(files, cap
 
 
 def tuned(folder, capsys, *which, boost=()):
-    """What `tune` printed, and the errors of the command that it ends with."""
+    """Run `tune`: its output, and the errors of the command that it ends with."""
     capsys.readouterr()
     speech = ["--max-trials", "8", *SPEECH, *boost]
     assert wfstdec(folder, "tune", *which, *speech, "--quiet") == 0

@@ -16,7 +16,7 @@ from spoken import RATE, speech, write_wav
 
 from wfstdec.cli.main import main
 from wfstdec.errors import ModelError
-from wfstdec.lattice.file import open_lattices
+from wfstdec.lattice import open_lattices
 from wfstdec.models import load_model
 
 soundfile = pytest.importorskip("soundfile")
@@ -76,7 +76,7 @@ def test_each_format_has_the_times_of_the_recording(files, ending, tmp_path):
 
 
 def test_boosts_lists_lattices_and_a_manifest(files, tmp_path):
-    """Of pieces: each lattice under its piece's own name."""
+    """Lattices of pieces have the pieces' own names."""
     (tmp_path / "boost.txt").write_text("zebra\t2\ncab\t1\n")
     entries = [
         {"audio_filepath": str(files / "in/utt2.wav"), "id": "long"},

@@ -5,7 +5,7 @@ import json
 import pytest
 from cli_files import ARPA, wfstdec, write_files
 
-from wfstdec.lattice.file import open_lattices
+from wfstdec.lattice import open_lattices
 
 TRIE = ["--decoder", "trie", "--tokens", "tokens.txt", "--separator", "<wb>"]
 LEXICAL = [*TRIE, "--lexicon", "lexicon.txt", "--lm", "lm.arpa"]

@@ -14,32 +14,33 @@ import pytest
 from real_speech import RECIPE, speech_graph
 
 import wfstdec
-from wfstdec import compare
-from wfstdec.compare import memory
-from wfstdec.compare.comparison import Comparison, Point, load_comparison, pareto
-from wfstdec.compare.grids import (
-    TRIE_GRID,
-    WFST_GRID,
-    WIDTHS,
-    label,
+from wfstdec import compare, read_lexicon, read_tokens
+from wfstdec.compare import (
+    Comparison,
+    PeerSearch,
+    Point,
+    Speech,
+    load_comparison,
+    measure_load,
+    memory,
     parse_grid,
-    split_grid,
+    plot,
+    read_speech,
+    run,
+    table,
+    trie_factory,
+    trie_searches,
+    wfst_searches,
 )
-from wfstdec.compare.loading import measure_load, trie_factory
+from wfstdec.compare.comparison import pareto
+from wfstdec.compare.grids import TRIE_GRID, WFST_GRID, WIDTHS, label, split_grid
 from wfstdec.compare.machine import describe_machine
 from wfstdec.compare.phrase_scores import PhraseCounter, PhraseScore
-from wfstdec.compare.plotting import plot
 from wfstdec.compare.points import Outcome, SearchFacts
-from wfstdec.compare.report import table
-from wfstdec.compare.running import TOLERANCE, run, search_errors, unfinished
-from wfstdec.compare.searches import PeerSearch, trie_searches, wfst_searches
-from wfstdec.compare.speech import Speech, read_speech
+from wfstdec.compare.running import TOLERANCE, search_errors, unfinished
 from wfstdec.errors import BackendError, FormatError, OptionError, ShapeError
-from wfstdec.io.boost_files import read_phrases
-from wfstdec.io.text import read_text
+from wfstdec.io import read_phrases, read_text
 from wfstdec.metrics import WordErrors, score_texts
-from wfstdec.text.lexicon import read_lexicon
-from wfstdec.text.symbols import read_tokens
 
 BASE = wfstdec.WfstOptions(lm_scale=0.8)
 

@@ -11,13 +11,12 @@ from cli_files import wfstdec
 from noisy_files import BARE, SPEECH, TRIE, decoded, word_errors, write_noisy
 
 import wfstdec as library
-from wfstdec.boost.phrases import PhraseOptions
+from wfstdec import PhraseOptions
 from wfstdec.boost.spelling import by_lexicon, by_table
-from wfstdec.compare.comparison import load_comparison
+from wfstdec.compare import load_comparison
 from wfstdec.compare.phrase_scores import PhraseScore
 from wfstdec.errors import BoostWarning
-from wfstdec.io.boost_files import read_phrases
-from wfstdec.io.text import read_text
+from wfstdec.io import read_phrases, read_text
 
 LINES = [
     {"boosts": {"ab c": 3.0, "cab": 0.5, "zebra": 1.0}},
@@ -52,7 +51,7 @@ def compare(folder, *more, peers=False):
 
 
 def phrase_score(folder, phrases, hypotheses):
-    """By the characters of the texts."""
+    """Score phrases by the characters of the texts."""
     hits = said = heard = 0
     for utterance, words in read_text(folder / "ref.txt").items():
         for phrase in phrases:
@@ -203,7 +202,7 @@ def test_peers_say_that_they_take_no_boosts(files, capsys):
 
 
 def _below(lines, head):
-    """What a table has under a heading, in one text; empty where there is none."""
+    """Join a table's lines under a heading; empty where there is none."""
     begins = [i for i, line in enumerate(lines) if line.startswith(head)]
     rows = lines[begins[0] + 1 :] if begins else []
     ends = [i for i, line in enumerate(rows) if not line.startswith("  ")]

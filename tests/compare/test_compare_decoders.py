@@ -9,13 +9,11 @@ import pytest
 from cli_files import wfstdec
 from noisy_files import BARE, SPEECH, TRIE, decoded, word_errors, write_noisy
 
-from wfstdec import GreedyOptions
+from wfstdec import GreedyOptions, read_tokens
 from wfstdec import compare as library
-from wfstdec.compare import models
-from wfstdec.compare.comparison import load_comparison
+from wfstdec.compare import load_comparison, models
 from wfstdec.compare.machine import fingerprint
 from wfstdec.errors import FormatError, OptionError
-from wfstdec.text.symbols import read_tokens
 
 
 @pytest.fixture(scope="module")

@@ -6,12 +6,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from wfstdec.compare import peers
+from wfstdec import spelling_lexicon, token_table
+from wfstdec.compare import PeerInputs, peers
 from wfstdec.compare.peers.installed import import_peer, name_with_version
-from wfstdec.compare.points import PeerInputs
 from wfstdec.errors import BackendError, OptionError
-from wfstdec.text.lexicon import spelling_lexicon
-from wfstdec.text.symbols import token_table
 
 TOKENS = token_table(["<blank>", "\u2581a", "b"], "<blank>")
 PHONES = token_table(["<blank>", "AH", "B"], "<blank>")

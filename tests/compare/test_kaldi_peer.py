@@ -8,7 +8,7 @@ from random_graphs import random_graph, random_logprobs
 from real_speech import speech_graph, utterances
 
 import wfstdec
-from wfstdec.fst.openfst_io import from_openfst, to_openfst
+from wfstdec import from_openfst, to_openfst
 
 kaldi_decoder = pytest.importorskip("kaldi_decoder")
 kaldifst = pytest.importorskip("kaldifst")
@@ -31,7 +31,7 @@ def kaldi(fst, logprobs, beam=NO_BEAM):
 
 
 def ours(graph, logprobs, beam=np.inf):
-    """The same of our search."""
+    """Paths of our search as Kaldi tells its own."""
     options = wfstdec.WfstOptions(beam=beam, max_active=None)
     (hyp,) = wfstdec.WfstDecoder(graph, options, threads=1).decode([logprobs])
     if not hyp.reached_final:

@@ -6,19 +6,18 @@ import numpy as np
 import pytest
 from text_graphs import text_graph
 
+from wfstdec import WfstDecoder
 from wfstdec.cli.main import main
-from wfstdec.compare.confidences import score_confidences
-from wfstdec.compare.plotting import plot_reliability
-from wfstdec.compare.posterior_scale import (
-    by_speaker,
+from wfstdec.compare import (
     judge_all,
-    measure,
+    plot_reliability,
+    score_confidences,
     tune_posterior_scale,
 )
+from wfstdec.compare.posterior_scale import by_speaker, measure
 from wfstdec.errors import FormatError, OptionError
-from wfstdec.io.confidences import read_confidences
-from wfstdec.lattice.file import save_lattices
-from wfstdec.wfst.decoder import WfstDecoder
+from wfstdec.io import read_confidences
+from wfstdec.lattice import save_lattices
 
 GRAPH = text_graph("0 1 a A 0\n0 1 b B 0\n1 0")
 

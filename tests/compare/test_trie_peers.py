@@ -1,4 +1,4 @@
-"""What public beam decoders get wrong, and that ours does not.
+"""Defects of public beam decoders, which ours does not have.
 
 Each defect is a case by hand whose right answer is the oracle's. Ours is held to it on
 every backend; that the peer differs is shown beside it, where the peer is installed.
@@ -20,9 +20,9 @@ import numpy as np
 import pytest
 from naive_search_cases import LEXICON, hand
 
-from wfstdec.compare.points import PeerInputs
-from wfstdec.trie.decoder import TrieDecoder
-from wfstdec.trie.options import BACKENDS, TrieOptions
+from wfstdec import TrieDecoder, TrieOptions
+from wfstdec.compare import PeerInputs
+from wfstdec.trie.options import BACKENDS
 
 WIDE = {"beam_size": 2000, "beam_threshold": 1e4, "beam_size_token": None}
 LETTERS = "-|abc"
@@ -88,7 +88,7 @@ def flashlight(tmp_path):
 
 
 def inputs_of(case, folder):
-    """What peers are made of, of a case of the oracle."""
+    """Make inputs of peers of a case of the oracle."""
     arguments = naive_search_cases.decoder_arguments(case)
     path = folder / "lm.arpa"
     path.write_text(case.arpa or flat_arpa(case), "utf-8")
@@ -386,7 +386,7 @@ print(peer.search({"beam_size": 4, "beam_threshold": 9.0})["allow_cuda_graphs"])
 
 @NEMO
 def test_nemo_has_its_own_cuda_calls_where_torch_has_cuda(tmp_path):
-    """As far as it goes without a GPU: the modules are NeMo's, no placeholders."""
+    """Modules are NeMo's, no placeholders: all that can be told without a GPU."""
     for name, text in {"__init__": "jit = lambda f: f", "language": ""}.items():
         (tmp_path / "triton").mkdir(exist_ok=True)
         (tmp_path / "triton" / f"{name}.py").write_text(text)

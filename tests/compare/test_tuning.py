@@ -8,10 +8,9 @@ import pytest
 from real_speech import RECIPE, speech_graph
 
 import wfstdec
+from wfstdec.compare import Speech, read_speech, tune, wfst_searches
 from wfstdec.compare.points import Outcome
-from wfstdec.compare.searches import wfst_searches
-from wfstdec.compare.speech import Speech, read_speech
-from wfstdec.compare.tuning import COARSE, HALVINGS, tune
+from wfstdec.compare.tuning import COARSE, HALVINGS
 from wfstdec.errors import OptionError
 from wfstdec.metrics import score_texts
 

@@ -87,7 +87,7 @@ def test_the_demo_is_in_order(demo):
 
 
 def test_the_commands_that_it_prints_can_be_run(demo, tmp_path, monkeypatch):
-    """One after the other; but the tuning is cut short."""
+    """Commands run one after the other; but the tuning is cut short."""
     monkeypatch.chdir(tmp_path)
     for command in examine(demo).commands:
         program, name, *flags = shlex.split(command)

@@ -14,6 +14,7 @@ from fst_tools import ENGINE_NAMES, least_cost
 from oracle_cases import graph_of
 
 import wfstdec
+from wfstdec import Lexicon, read_arpa, token_table
 from wfstdec.errors import (
     ArpaError,
     BackendError,
@@ -25,9 +26,7 @@ from wfstdec.errors import (
 from wfstdec.fst import grammar_user
 from wfstdec.fst.topology import TOPOLOGIES
 from wfstdec.graph.arcs import REPEAT
-from wfstdec.text.arpa import read_arpa
-from wfstdec.text.lexicon import Lexicon
-from wfstdec.text.symbols import EPSILON, token_table
+from wfstdec.text.symbols import EPSILON
 
 LN10 = np.log(10)
 TOKENS = "<blank>\n|\ne\nh\nl\no\ny\ns\n"
@@ -98,7 +97,7 @@ def test_a_word_without_a_bigram_begins_a_sentence(files):
 
 
 def test_the_last_separator_may_be_left_out(files):
-    """Then nothing stands between the last word and the back-off before `</s>`."""
+    """Nothing stands between the last word and the back-off before `</s>`."""
     for topology in TOPOLOGIES:
         graph = wfstdec.build_graph(**files, separator="|", topology=topology)
         for said in ("hel-lo", "hel-lo|", "|hel-lo|-|"):
@@ -278,7 +277,7 @@ def test_a_grammar_in_text(files, tmp_path):
 
 
 def test_epsilons_of_a_grammar_are_backoffs_or_go(files, tmp_path):
-    """One at a state stays, as `#0`; several are removed; the costs are the same."""
+    """An epsilon alone at a state stays, as `#0`; several are removed; costs stay."""
     backoff = "0 1 hello 0.5\n0 2 <eps> 1\n1 2 <eps> 0.25\n2 2 yes 2\n2 2 low 3\n2 0\n"
     several = backoff + "0 1 <eps> 4\n"
     arguments = {"tokens": files["tokens"], "lexicon": files["lexicon"]}
@@ -303,7 +302,7 @@ def test_two_ways_to_say_a_sentence_cost_the_less(files, tmp_path):
 def test_the_engine_that_was_chosen_determinizes_a_grammar_too(
     files, tmp_path, monkeypatch
 ):
-    """It was kaldifst, whatever `engine=` said."""
+    """The engine was kaldifst once, whatever `engine=` said."""
     pytest.importorskip("pynini")
     path = tmp_path / "g.txt"
     path.write_text("0 1 yes 2\n0 2 yes 1\n1 3 low 0\n2 3 low 3\n3\n")

@@ -7,11 +7,10 @@ import numpy as np
 import pytest
 from fst_tools import outputs_of, rows_of, without, without_arcs
 
+from wfstdec import Lexicon, token_table
 from wfstdec.errors import LexiconError, OptionError
 from wfstdec.fst.labels import LabelSpace
 from wfstdec.fst.lexicon_fst import Fillers, build_lexicon_fst, mark_lexicon
-from wfstdec.text.lexicon import Lexicon
-from wfstdec.text.symbols import token_table
 
 TOKENS = token_table(["_", "s", "a", "b", "c"])
 SEPARATOR, A, B, C = 1, 2, 3, 4
@@ -65,7 +64,7 @@ def test_a_word_that_another_begins_with_gets_a_symbol():
 
 
 def test_a_separator_spares_symbols():
-    """It ends words itself, so that `a s` is no prefix of `a b s`."""
+    """A separator ends words itself, so that `a s` is no prefix of `a b s`."""
     assert symbols_of(SEPARATED, "x ab", "y ab", "z a", "w ab") == [0, 1, 0, 2]
     assert symbols_of(OPTIONAL, "x ab", "y ab", "z a", "w ab") == [1, 2, 1, 3]
 

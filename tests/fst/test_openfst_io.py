@@ -7,17 +7,11 @@ import numpy as np
 import pytest
 from text_graphs import text_graph
 
+from wfstdec import from_openfst, to_openfst
 from wfstdec.errors import FormatError, GraphError, OptionError, TokenTableError
 from wfstdec.fst.arrays import arcs_of, fst_of
 from wfstdec.fst.openfst_binary import FstContent, format_fst, parse_fst
-from wfstdec.fst.openfst_io import (
-    FORMS,
-    from_openfst,
-    read_fst,
-    read_words,
-    to_openfst,
-    write_fst,
-)
+from wfstdec.fst.openfst_io import FORMS, read_fst, read_words, write_fst
 
 INF = np.inf
 FST = fst_of(

@@ -27,15 +27,14 @@ from random_graphs import random_boosts, random_graph, random_logprobs, random_o
 from searches import Lockstep
 from text_graphs import text_graph
 
+from wfstdec import WfstDecoder, WfstOptions
 from wfstdec.errors import BackendError, LogprobError, OptionError, ShapeError
 from wfstdec.gpu import cupy_device as cuda
 from wfstdec.gpu.logprobs import BFLOAT16, FLOAT16, FLOAT32
 from wfstdec.search.backends import make_backend
 from wfstdec.wfst.backend_choice import BACKENDS
-from wfstdec.wfst.decoder import WfstDecoder
 from wfstdec.wfst.gpu.cuda import CudaBackend
 from wfstdec.wfst.gpu.layout import OWN_BYTES, PLAIN, PROGRAM, SLOT_BYTES
-from wfstdec.wfst.options import WfstOptions
 
 needs_compiler = pytest.mark.skipif(not shutil.which("g++"), reason="needs g++")
 

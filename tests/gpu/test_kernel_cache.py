@@ -39,7 +39,7 @@ def test_kernels_are_compiled_once(folder):
 
 
 def test_files_of_another_format_do_not_stay_in_use(folder, monkeypatch):
-    """Those before format 2 lack their last byte."""
+    """Files before format 2 lack their last byte."""
     load_kernels(stand_in(), PROGRAM)
     monkeypatch.setattr(compiling, "FORMAT", compiling.FORMAT + 1)
     load_kernels(stand_in(), PROGRAM)
@@ -126,7 +126,7 @@ def assert_whole(machine_code):
 
 @pytest.mark.nvrtc
 def test_cupy_itself_compiles_without_a_gpu():
-    """What is called is there, and takes the options."""
+    """CuPy has the function that is called, and takes the options."""
     pytest.importorskip("cuda.bindings.nvrtc", reason="needs the extra `nvrtc`")
     cupy = pytest.importorskip("cupy", reason="needs the extra `nvrtc`")
     known = cupy.cuda.nvrtc.getSupportedArchs()

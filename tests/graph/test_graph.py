@@ -12,9 +12,9 @@ import pytest
 from random_graphs import random_fst, random_graph
 from text_graphs import text_fst, text_graph, text_tables
 
+from wfstdec import PackedGraph, load_graph
 from wfstdec.errors import FormatError, GraphError, WfstdecError
 from wfstdec.graph.arcs import ARC, CARRIES_WORD, LABEL_MASK, LEADS_TO_EPSILON, REPEAT
-from wfstdec.graph.packed import PackedGraph, load_graph
 from wfstdec.text.pronunciations import Pronunciations
 
 TEXT = """

@@ -9,15 +9,20 @@ import pytest
 from naive_greedy import random_case, solve
 from searches import Lockstep
 
-from wfstdec import Boosts, GreedyDecoder, GreedyOptions, TrieDecoder
-from wfstdec.boost.compile import PhraseCompiler
-from wfstdec.boost.phrases import PhraseOptions
+from wfstdec import (
+    Boosts,
+    GreedyDecoder,
+    GreedyOptions,
+    NgramLM,
+    PhraseCompiler,
+    PhraseOptions,
+    TrieDecoder,
+    read_arpa,
+    token_table,
+)
 from wfstdec.boost.spelling import by_words
 from wfstdec.errors import BackendError, BoostError, OptionError, TokenTableError
 from wfstdec.greedy.options import BACKENDS as GREEDY_BACKENDS
-from wfstdec.lm.ngram import NgramLM
-from wfstdec.text.arpa import read_arpa
-from wfstdec.text.symbols import token_table
 
 NAMES = ("<blank>", "a", "b", "c")
 BIGRAMS = r"""\data\

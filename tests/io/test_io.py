@@ -6,14 +6,17 @@ import kaldiio
 import numpy as np
 import pytest
 
-from wfstdec.boost.lists import BoostEntry
+from wfstdec import BoostEntry, Hypothesis
 from wfstdec.errors import BoostError, FormatError, ShapeError
-from wfstdec.io.boost_files import read_boosts
-from wfstdec.io.logprobs import open_logprobs
-from wfstdec.io.outputs import open_output
-from wfstdec.io.results import FORMATS
-from wfstdec.io.text import read_text, write_text
-from wfstdec.search.hypothesis import Hypothesis, Word
+from wfstdec.io import (
+    FORMATS,
+    open_logprobs,
+    open_output,
+    read_boosts,
+    read_text,
+    write_text,
+)
+from wfstdec.search.hypothesis import Word
 
 
 @pytest.fixture
@@ -309,7 +312,7 @@ def test_bad_boosts(text, message, tmp_path):
 
 
 def hypothesis(**fields):
-    """What the writers use of a hypothesis."""
+    """Hypothesis with all that the writers use."""
     words = (
         Word("hello", 0.1, 0.30000000000000004, 5, 15),
         Word("wörld", 0.5, 1.0, 25, 50),

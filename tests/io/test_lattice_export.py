@@ -7,14 +7,10 @@ import pytest
 from lattice_cases import logprobs_of, random_lattice_case
 from text_graphs import text_graph
 
+from wfstdec import WfstDecoder
 from wfstdec.errors import OptionError
-from wfstdec.io.lattices import (
-    kaldi_lattice,
-    lattice_dot,
-    lattice_fst,
-    write_lattice_fst,
-)
-from wfstdec.wfst.decoder import WfstDecoder
+from wfstdec.io import kaldi_lattice, lattice_dot, write_lattice_fst
+from wfstdec.io.lattices import lattice_fst
 
 TWO_WAYS = "0 1 a A 1\n0 2 a B 1.5\n1 3 b - 0\n2 3 b' - 0.25\n3 0.5"
 

@@ -7,9 +7,9 @@ import pytest
 from timed_readers import read_srt, read_textgrid, read_vtt
 
 from wfstdec.errors import FormatError, OptionError
-from wfstdec.io.outputs import open_results
-from wfstdec.io.results import ENDINGS, FORMATS, format_named, result_writer
-from wfstdec.io.subtitles import SubtitleOptions, cues, srt_text, vtt_text
+from wfstdec.io import FORMATS, SubtitleOptions, open_results, result_writer
+from wfstdec.io.results import ENDINGS, format_named
+from wfstdec.io.subtitles import cues, srt_text, vtt_text
 from wfstdec.io.textgrid import textgrid_text
 from wfstdec.search.hypothesis import Token, Word
 
@@ -36,7 +36,7 @@ def random_words(rng, count):
 
 
 def timed(words, tokens=(), num_frames=None):
-    """What a TextGrid is made of."""
+    """Stand-in for a hypothesis with what a TextGrid is made of."""
     frames = max((word.end_frame for word in words), default=0)
     return SimpleNamespace(
         words=words,

@@ -43,7 +43,7 @@ def new_kernel(folder, decorate=jit):
 
 
 def call(folder):
-    """What a new kernel gives; whether it was loaded; the warnings it gave."""
+    """Call a new kernel: result, whether it was loaded, warnings."""
     times = new_kernel(folder)
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
@@ -171,7 +171,7 @@ print(call(Path({folder!r}))[1])
 
 @pytest.mark.skipif(not cache.has_level(), reason=f"a processor below {cache.LEVEL}")
 def test_code_of_a_level_is_used_by_processors_of_it_alone(folder, monkeypatch):
-    """What travels with the package is compiled for `LEVEL`, elsewhere perhaps."""
+    """Code that travels with the package is compiled for `LEVEL`, maybe elsewhere."""
     level = {"NUMBA_CPU_NAME": cache.LEVEL, "NUMBA_CPU_FEATURES": ""}
     program = MAKE.format(tests=str(Path(__file__).parent), folder=str(folder))
     made = subprocess.run(
@@ -241,7 +241,7 @@ def test_parts_are_compiled_once_for_all_numbers_that_callers_name(monkeypatch):
 
 
 class Terminal:
-    """What standard error is on a terminal."""
+    """Stand-in for standard error on a terminal."""
 
     def __init__(self):
         self.text = ""

@@ -1,4 +1,4 @@
-"""What is lent to threads, and what is made once for a key."""
+"""Pools, which lend to threads, and things made once for a key."""
 
 import gc
 import pickle

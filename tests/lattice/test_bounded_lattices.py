@@ -14,15 +14,18 @@ from added_cases import boosts_of
 from naive_added import random_added_case, solve_added
 from oracle_cases import graph_by_files, quiet  # noqa: F401 (a fixture)
 
-from wfstdec import BoostEntry, WfstDecoder, WfstOptions
-from wfstdec.boost.compile import PhraseCompiler
-from wfstdec.boost.lists import Boosts
-from wfstdec.boost.phrases import PhraseOptions
+from wfstdec import (
+    BoostEntry,
+    Boosts,
+    PhraseCompiler,
+    PhraseOptions,
+    WfstDecoder,
+    WfstOptions,
+    read_lexicon,
+)
 from wfstdec.boost.spelling import by_lexicon, by_words
+from wfstdec.lattice import nbest_paths, posteriors
 from wfstdec.lattice.arrays import check_lattice
-from wfstdec.lattice.mbr import posteriors
-from wfstdec.lattice.nbest import nbest_paths
-from wfstdec.text.lexicon import read_lexicon
 
 pytestmark = pytest.mark.usefixtures("quiet")
 WIDTHS = (0.5, 1.5, 4.0)
@@ -37,7 +40,7 @@ def with_words(rng, folder):
 
 
 def with_phrases(rng, folder):
-    """The same with phrases of words or of tokens."""
+    """Draw a graph, and a list with phrases of words or of tokens."""
     case = naive_cases.random_case(rng)
     phrases = naive_cases.random_phrases(rng, sorted(case.usable_words))
     case = dataclasses.replace(case, phrases=phrases)
@@ -58,7 +61,7 @@ def with_phrases(rng, folder):
 
 
 def with_added_words(rng, folder):
-    """The same with words that the graph does not have."""
+    """Draw a graph, and a list with words that it does not have."""
     case, listed = random_added_case(rng)
     graph, boosts = graph_by_files(case, folder), boosts_of(case, listed)
     return case, graph, boosts, solve_added(case, listed)
@@ -73,7 +76,7 @@ def texts_of(lattice):
 
 
 def frame_sums(lattice):
-    """What the posteriors of the arcs of each frame come to."""
+    """Sums of the posteriors of the arcs of each frame."""
     emits = ~lattice.is_epsilon
     frame = lattice.states["frame"][lattice.arcs["nextstate"][emits]] - 1
     chances = posteriors(lattice).arc[emits]
@@ -147,7 +150,7 @@ def names_of(lattice):
 
 
 def best_through(lattice):
-    """What the best path through each arc costs more than the best, float64."""
+    """Excess cost of the best path through each arc over the best, float64."""
     arcs = lattice.arcs
     rest = lattice.states["final_excess"].astype(np.float64)
     for _ in range(lattice.num_states):

@@ -8,12 +8,11 @@ from added_cases import frames, small_graph
 from lattice_cases import logprobs_of, paths_of, random_lattice_case
 from text_graphs import text_graph
 
-from wfstdec import BoostEntry
+from wfstdec import BoostEntry, WfstDecoder
 from wfstdec.errors import FormatError, LatticeError, OptionError
 from wfstdec.graph.arcs import LABEL_MASK
-from wfstdec.io.kaldi_lattices import KaldiLatticeWriter, read_kaldi_lattices
+from wfstdec.io import KaldiLatticeWriter, read_kaldi_lattices
 from wfstdec.lattice.compact import compact_lattice
-from wfstdec.wfst.decoder import WfstDecoder
 
 
 def random_lattice(seed, lattice_beam=4.0):

@@ -9,15 +9,13 @@ from added_cases import frames, small_graph
 from lattice_cases import logprobs_of, random_lattice_case
 from text_graphs import text_graph
 
-from wfstdec import BoostEntry
+from wfstdec import BoostEntry, WfstDecoder
 from wfstdec.cli.main import main
 from wfstdec.errors import FormatError, LatticeError
-from wfstdec.io.kaldi_lattices import read_kaldi_lattices
+from wfstdec.io import read_kaldi_lattices
+from wfstdec.lattice import LatticeWriter, nbest_paths, open_lattices, save_lattices
 from wfstdec.lattice.arrays import check_lattice
-from wfstdec.lattice.file import LatticeWriter, open_lattices, save_lattices
-from wfstdec.lattice.nbest import nbest_paths
 from wfstdec.search.paths.lattice import hypotheses_of
-from wfstdec.wfst.decoder import WfstDecoder
 
 
 def lattice_of_seed(seed):
@@ -95,7 +93,7 @@ def test_another_version_is_named(path):
 
 
 def test_files_of_version_1_are_read(path):
-    """They say nothing of words of utterances."""
+    """Files of version 1 say nothing of words of utterances."""
     _, lattice = lattice_of_seed(4)
     save_lattices(path, {"one": lattice})
     with zipfile.ZipFile(path) as file:

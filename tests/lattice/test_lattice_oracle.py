@@ -9,9 +9,9 @@ from lattice_cases import logprobs_of, paths_of, random_lattice_case
 from text_graphs import text_graph
 from wfst_searches import UNBOUNDED, decoder_of, log
 
+from wfstdec import WfstDecoder
+from wfstdec.lattice import nbest_paths
 from wfstdec.lattice.arrays import check_lattice
-from wfstdec.lattice.nbest import nbest_paths
-from wfstdec.wfst.decoder import WfstDecoder
 
 BACKENDS = ("reference", "cpu")
 KINDS = {

@@ -15,20 +15,21 @@ from real_speech import speech_graph, utterances
 from text_graphs import text_graph
 from wfst_searches import UNBOUNDED, decoder_of, log
 
+from wfstdec import NgramLM, WfstDecoder, WfstOptions, read_arpa
 from wfstdec.compare.oracle import lattice_errors
 from wfstdec.errors import LatticeError, OptionError
 from wfstdec.graph.arcs import LABEL_MASK, REPEAT
-from wfstdec.lattice import mbr
+from wfstdec.lattice import (
+    mbr,
+    minimum_bayes_risk,
+    nbest_paths,
+    posteriors,
+    rescored,
+    weighed,
+    word_confidences,
+)
 from wfstdec.lattice.arrays import check_lattice
-from wfstdec.lattice.mbr import minimum_bayes_risk, posteriors, word_confidences
-from wfstdec.lattice.nbest import nbest_paths
-from wfstdec.lattice.rescaling import weighed
-from wfstdec.lattice.rescoring import rescored
-from wfstdec.lm.ngram import NgramLM
-from wfstdec.text.arpa import read_arpa
 from wfstdec.text.symbols import token_of
-from wfstdec.wfst.decoder import WfstDecoder
-from wfstdec.wfst.options import WfstOptions
 
 
 def random_lattice(seed, lattice_beam=4.0):
@@ -158,7 +159,7 @@ def test_rescoring_prices_words_anew():
 
 
 def begun_in(lattice, arcs):
-    """Of each arc the token that begins, and the word, or None."""
+    """List the token and the word that begin on each arc, or None."""
     blank = lattice.tokens.blank
     for arc in arcs:
         token = token_of(int(arc["ilabel"]) & LABEL_MASK)

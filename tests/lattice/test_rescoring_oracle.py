@@ -15,20 +15,21 @@ from naive_rescoring import OPEN, solve_rescored, table_of
 from oracle_cases import graph_by_files, quiet  # noqa: F401 (a fixture)
 
 import wfstdec
-from wfstdec import OpenVocabulary, WfstDecoder
-from wfstdec.boost.compile import PhraseCompiler
-from wfstdec.boost.lists import Boosts
-from wfstdec.boost.phrases import PhraseOptions
+from wfstdec import (
+    Boosts,
+    NgramLM,
+    OpenVocabulary,
+    PhraseCompiler,
+    PhraseOptions,
+    TrieDecoder,
+    TrieOptions,
+    WfstDecoder,
+    read_arpa,
+    read_lexicon,
+)
 from wfstdec.boost.spelling import by_lexicon, by_words
+from wfstdec.lattice import nbest_paths, open_lattices, rescored, save_lattices
 from wfstdec.lattice.arrays import check_lattice
-from wfstdec.lattice.file import open_lattices, save_lattices
-from wfstdec.lattice.nbest import nbest_paths
-from wfstdec.lattice.rescoring import rescored
-from wfstdec.lm.ngram import NgramLM
-from wfstdec.text.arpa import read_arpa
-from wfstdec.text.lexicon import read_lexicon
-from wfstdec.trie.decoder import TrieDecoder
-from wfstdec.trie.options import TrieOptions
 
 pytestmark = pytest.mark.usefixtures("quiet")
 ALL = {"beam": np.inf, "max_active": None, "lattice_beam": 1e6}
@@ -139,7 +140,7 @@ def compiled_phrases(case, graph, folder):
 
 
 def test_added_words_cost_unk_and_keep_their_bonus(tmp_path):
-    """Also from a file, whose utterances have words of their own."""
+    """Files hold the added words of each utterance too."""
     texts, added = 0, set()
     drawn = {}
     for i in range(60):
@@ -176,7 +177,7 @@ def test_open_words_cost_unk_and_their_spelling(kind, tmp_path):
 @pytest.mark.filterwarnings("ignore::wfstdec.errors.BoostWarning")
 @pytest.mark.parametrize("tokens", naive_words.TOKENS)
 def test_the_same_model_changes_nothing_in_lattices_of_the_trie(tokens):
-    """It is exact there: totals stay as they are, of added and open words too."""
+    """Totals of the trie are exact and stay, with added and open words too."""
     texts = said = 0
     for i in range(60):
         made = naive_words.random_case(np.random.default_rng([7, i]), tokens=tokens)

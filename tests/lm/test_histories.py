@@ -6,9 +6,9 @@ import logging
 import numpy as np
 import pytest
 
+from wfstdec import read_arpa
 from wfstdec.errors import ArpaError
 from wfstdec.lm.histories import NO_LABEL, build_histories
-from wfstdec.text.arpa import read_arpa
 
 # `b a` is not listed and begins `b a b`; nothing begins with `a b`.
 ARPA = r"""\data\

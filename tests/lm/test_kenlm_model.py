@@ -5,14 +5,17 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from wfstdec import (
+    KenlmModel,
+    OpenVocabulary,
+    TrieDecoder,
+    TrieOptions,
+    build_lm,
+    spelling_lexicon,
+    token_table,
+)
 from wfstdec.errors import ArpaError, BackendError, FormatError, OptionError
-from wfstdec.lm.kenlm_model import KenlmModel
-from wfstdec.lm.loading import build_lm, read_any_lm, read_lm
-from wfstdec.search.open_vocabulary import OpenVocabulary
-from wfstdec.text.lexicon import spelling_lexicon
-from wfstdec.text.symbols import token_table
-from wfstdec.trie.decoder import TrieDecoder
-from wfstdec.trie.options import TrieOptions
+from wfstdec.lm.loading import read_any_lm, read_lm
 
 FILES = Path(__file__).parents[1] / "data/kenlm"
 WORDS = ["the", "cat", "sat", "on", "mat", "dog", "café", "oov"]

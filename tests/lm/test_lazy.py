@@ -1,4 +1,4 @@
-"""What a model was asked: tables that grow, labels, states and their order, answers."""
+"""Models on demand: tables that grow, labels, states and their order, answers."""
 
 import subprocess
 import sys
@@ -10,13 +10,13 @@ import pytest
 from compiled import compiled
 from own_models import ById, WholeText
 
+from wfstdec import NgramLM, UserLM
 from wfstdec.errors import LanguageModelError
 from wfstdec.jit import kernel
 from wfstdec.lm.kernels import final, state_order, step, unanswered
-from wfstdec.lm.ngram import NgramLM
 from wfstdec.lm.on_demand import FIRST_SLOTS, LazyLM, LmArrays, LmQueries
 from wfstdec.lm.on_demand_table import UNKNOWN
-from wfstdec.lm.user import UserLM, digest
+from wfstdec.lm.user import digest
 
 final, state_order = compiled(final), compiled(state_order)
 step, unanswered = compiled(step), compiled(unanswered)
@@ -131,7 +131,7 @@ def test_labels_without_a_table():
 
 
 def test_labels_behind_a_table():
-    """Those of added words, then what is none of the table."""
+    """Labels behind a table: those of added words, then that of unknown words."""
     lm = LazyLM(WholeText(), WORDS)
     with LmArrays(lm, ["new", "york"]) as arrays:
         queries = LmQueries(arrays)

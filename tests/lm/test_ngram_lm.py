@@ -15,11 +15,10 @@ from compiled import compiled
 from fst_tools import grammar_of, sentence_cost
 from packed_models import pack_models
 
+from wfstdec import NgramLM, load_lm, read_arpa, token_table
 from wfstdec.errors import ArpaError, FormatError, InputError, OptionError, ShapeError
 from wfstdec.lm import kernels, reference
-from wfstdec.lm.ngram import NgramLM, load_lm
-from wfstdec.text.arpa import read_arpa
-from wfstdec.text.symbols import EPSILON_WORD, token_table
+from wfstdec.text.symbols import EPSILON_WORD
 
 LN10 = np.log(10)
 DEMO = Path(__file__).parents[2] / "graphs/librispeech_demo"
@@ -228,7 +227,7 @@ def test_the_oracle_agrees(seed, unk):
 
 @pytest.mark.parametrize("seed", range(15))
 def test_g_of_a_graph_costs_no_more(seed):
-    """Its back-off is a choice; where that is no cheaper, the costs are equal."""
+    """G's back-off is a choice; where that is no cheaper, the costs are equal."""
     _, words, text = random_lm(100 + seed)
     parsed = naive_lm.parse_arpa(text)
     words = [word for word in words if (word,) in parsed.cost]

@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 
+from wfstdec import token_table
 from wfstdec.errors import (
     AudioError,
     FormatError,
@@ -24,7 +25,6 @@ from wfstdec.models import (
     load_model,
 )
 from wfstdec.models.encoder import BatchEncoder, log_softmax
-from wfstdec.text.symbols import token_table
 
 TOKENS = token_table(["<blk>", "a", "b"])
 

@@ -13,8 +13,7 @@ if importlib.util.find_spec("torch") is None:
 
 import torch
 
-from wfstdec.attention.decoder import AttentionDecoder
-from wfstdec.attention.options import AttentionOptions
+from wfstdec import AttentionDecoder, AttentionOptions
 from wfstdec.models.nemo_attention import NemoAttentionModel
 
 NUM_TOKENS, EOS, DIM = 6, 5, 8

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 import tiny_models as tiny
 
+from wfstdec import read_tokens
 from wfstdec.audio import read_audio
 from wfstdec.errors import (
     BackendError,
@@ -25,7 +26,6 @@ from wfstdec.models import (
 from wfstdec.models.encoder import log_softmax
 from wfstdec.models.features import KaldiFbank, NemoFbank
 from wfstdec.models.streaming_onnx import StreamingOnnx
-from wfstdec.text.symbols import read_tokens
 
 pytest.importorskip("onnx")
 onnxruntime = pytest.importorskip("onnxruntime")
@@ -71,7 +71,7 @@ def test_a_batch_at_equal_length_agrees_with_one_by_one(causal, speech):
 
 
 def test_windows_over_a_causal_onnx_are_the_whole(causal, speech):
-    """It sees three frames and 80 samples back: four frames to the left are enough."""
+    """Four frames to the left are enough for three frames and 80 samples back."""
     model = Windowed(load_model(causal), chunk_s=0.1, left_s=0.08, right_s=0)
     (whole,) = model.encode([speech])
     random = np.random.default_rng(4)
@@ -150,7 +150,7 @@ def test_wav2vec2_exported_to_onnx(tmp_path, speech):
     ids=("nemo", "gigaam", "tone"),
 )
 def test_exports_that_onnx_asr_knows(tmp_path, speech, make, shift, rate, blank):
-    """Their own search finds the tokens that ours would, at the same times."""
+    """onnx-asr's own search finds the tokens that ours would, at the same times."""
     pytest.importorskip("onnx_asr")
     model = load_model(make(tmp_path))
     spec = model.spec
@@ -327,7 +327,7 @@ def test_wenet_masks_the_past_that_is_not_there(streaming, speech):
 
 
 def test_nemo_features_are_those_of_nemo(speech):
-    """As onnx-asr computes them for whole utterances, up to normalisation."""
+    """Features are onnx-asr's for whole utterances, up to normalisation."""
     pytest.importorskip("kaldi_native_fbank")
     preprocessors = pytest.importorskip("onnx_asr.preprocessors.numpy_preprocessor")
     features = NemoFbank(80, 0)
@@ -411,7 +411,7 @@ def test_the_real_model_is_that_called_bare(real_model, real_audio):
 
 
 def test_the_package_hama_gives_the_log_probs_that_are_shared(real_audio):
-    """Its 191 tokens summed to 43, as the set's description says."""
+    """191 tokens are summed to 43, as the set's description says."""
     pytest.importorskip("hama")
     model = load_model("hama")
     spec = model.spec

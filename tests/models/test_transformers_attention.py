@@ -14,9 +14,8 @@ import torch
 import transformers
 from tiny_whisper import EOS, SOT, features, letter_tokenizer, log_probs, tiny_whisper
 
-from wfstdec.attention.decoder import AttentionDecoder
-from wfstdec.attention.options import AttentionOptions
-from wfstdec.models.transformers_attention import HfAttentionModel
+from wfstdec import AttentionDecoder, AttentionOptions
+from wfstdec.models import HfAttentionModel
 
 SMALL = {"pad_token_id": EOS, "bos_token_id": EOS, "eos_token_id": EOS}
 SMALL |= {"vocab_size": 10, "decoder_start_token_id": SOT}

@@ -91,7 +91,7 @@ def test_objects_of_any_class(bare, model, speech):
 
 
 def test_the_page_about_hugging_face(bare, speech, tmp_path, monkeypatch, capsys):
-    """Its snippet as it stands, but for the model, which is not fetched."""
+    """The page's snippet runs as it stands, but for the model, which is not fetched."""
     soundfile = pytest.importorskip("soundfile")
     page = (Path(__file__).parents[2] / "docs" / "models.md").read_text("utf-8")
     part = page[page.index("## From Hugging Face") :]
@@ -156,7 +156,7 @@ def test_without_transformers(folder, monkeypatch):
 
 
 class Bundle:
-    """What bundles of torchaudio have: labels, a rate, a model of two outputs."""
+    """Bundle as torchaudio has them: labels, a rate, a model of two outputs."""
 
     sample_rate = 16000
 
@@ -180,7 +180,7 @@ def test_a_bundle_as_torchaudio_has_them(speech):
 
 
 class Nemo(torch.nn.Module):
-    """What `EncDecCTCModel` has and how it is called."""
+    """Stand-in for `EncDecCTCModel`, called like it."""
 
     def __init__(self):
         super().__init__()

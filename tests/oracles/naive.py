@@ -84,7 +84,7 @@ def readings(
 
 # ----------------------------------------------------------------------- lexicon
 class Entry(NamedTuple):
-    """One pronunciation of a word; cost in nats."""
+    """Pronunciation of a word; cost in nats."""
 
     word: str
     tokens: tuple[str, ...]
@@ -92,7 +92,7 @@ class Entry(NamedTuple):
 
 
 class Fillers(NamedTuple):
-    """What may stand between words: a separator, or optional silence, or nothing.
+    """Tokens between words: a separator, or optional silence, or nothing.
 
     With a separator s a sentence is `s* (w s+)* [w]`, or `s* (w s*)*` if it is
     optional. With silence, at the start and after every word there is one silence
@@ -117,7 +117,7 @@ class Segmentation(NamedTuple):
         return tuple(word for word, _ in self.pieces if word is not None)
 
     def after(self, word: str | None, length: int, cost: float) -> "Segmentation":
-        """The same with one more piece in front (length 0: cost only)."""
+        """Put one more piece in front (length 0: cost only)."""
         front = ((word, length),) if length else ()
         return Segmentation(front + self.pieces, cost + self.cost)
 
@@ -198,7 +198,7 @@ WordFrames = tuple[tuple[int, int], ...]
 
 
 class Best(NamedTuple):
-    """What `best` finds.
+    """Result of `best`.
 
     cost: the least total; inf if no sentence is possible.
     ties: every word sequence within the tolerance of the least total -> all word

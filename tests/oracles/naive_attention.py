@@ -16,7 +16,7 @@ import naive_phrases
 
 
 class Credits:
-    """What phrases are worth, and what is paid for them ahead, from their definition.
+    """Worth of phrases, and credit paid ahead, from their definition.
 
     `names` says what a token is called; phrases are spelt by names.
     """
@@ -49,7 +49,7 @@ class Credits:
         )
 
     def base(self, length):
-        """What so many labels of a phrase of weight 1 are worth, without rounding."""
+        """Worth of so many labels of a phrase of weight 1, without rounding."""
         options = self.phrases.options
         c0, beta = options.get("c0", 1.0), options.get("beta", 2.0)
         if options.get("uniform"):
@@ -74,7 +74,7 @@ class Credits:
         return 0.0
 
     def gain(self, text, token):
-        """What a token is credited behind a text."""
+        """Credit of a token behind a text."""
         if token not in self.names:
             return 0.0
         longer = (*text, token)
@@ -132,7 +132,7 @@ def totals(rows, ends, *, longest, rule="none", credits=None, costs=(), **more):
 
 
 def heard(rows, text, whole, more, *, is_whole):
-    """What the model gives a text, and CTC in its place by its weight."""
+    """Log-prob of a text by the model, and by CTC with its weight."""
     total = sum(rows[text[:i]][token] for i, token in enumerate(text))
     ctc = more.get("ctc")
     if ctc is None or total == -math.inf:
@@ -162,7 +162,7 @@ def texts_of(rows, longest, ends):
 
 
 def live_total(rows, text, ends, *, rule="none", credits=None, costs=(), **more):
-    """What a text has before its end: credit paid ahead is in it."""
+    """Total of a text before its end: credit paid ahead is in it."""
     total = heard(rows, text, text, more, is_whole=False)
     total -= more.get("insertion", 0.0) * said_in(text, more)
     for weight, cost in costs:
@@ -240,6 +240,6 @@ def asked_of(rows, text, ends, more):
 
 
 def best_of(finished, width, rank):
-    """So many texts, the best first."""
+    """Best texts, so many, the best first."""
     kept = sorted(finished, key=lambda text: -rank(finished[text], len(text)))
     return {text: finished[text] for text in kept[:width]}

@@ -254,7 +254,7 @@ def random_sentence_frames(
     filler: str | None,
     num_frames: int,
 ) -> list[int]:
-    """One token per frame of a random sentence, perhaps cut off; [] in some cases."""
+    """Draw a sentence as a token per frame, perhaps cut off; [] in some cases."""
     frames: list[int] = []
     if rng.random() < 0.3:
         return frames

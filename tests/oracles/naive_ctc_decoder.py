@@ -20,7 +20,7 @@ import naive_lm
 
 
 class Case(NamedTuple):
-    """What is decoded, and how.
+    """Input of a decoding, and its options.
 
     Attributes:
         emissions: float [T][V].

@@ -24,7 +24,7 @@ BOS, EOS, UNK = naive_lm.BOS, naive_lm.EOS, naive_lm.UNK
 
 @dataclass(frozen=True)
 class Case:
-    """What is decoded: names of tokens, ARPA text or None, phrases of token names.
+    """Input of a decoding: names of tokens, ARPA text or None, phrases of names.
 
     `phrases` are of the unit "word", each token name being a word.
     """
@@ -103,7 +103,7 @@ def texts(labels: Sequence[str], blank: str) -> tuple[str, ...]:
 
 
 class Models:
-    """What the language model and the phrases of a case say."""
+    """Language model and phrases of a case."""
 
     def __init__(self, case: Case) -> None:
         self._case = case
@@ -116,7 +116,7 @@ class Models:
             self._phrase_cost = case.phrases.coster((), None)
 
     def cost(self, text: tuple[str, ...], token: str, of: dict[str, float]) -> float:
-        """What decides whether a token begins after a text."""
+        """Cost by which a token begins after a text, or does not."""
         options = self._case.options
         scale = options.get("acoustic_scale", 1)
         if token == self._case.blank or of[token] == -math.inf:
@@ -146,7 +146,7 @@ class Models:
         return self._word_cost(history, word)
 
     def _paid(self, text: tuple[str, ...]) -> float:
-        """What phrases cost so far: those said, and the credit of one begun."""
+        """Cost of phrases so far: those said, and the credit of one begun."""
         phrases = self._case.phrases
         if phrases is None:
             return 0.0

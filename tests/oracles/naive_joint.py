@@ -30,11 +30,11 @@ class Joint:
         return tuple(self.columns[t] for t in text if t in self.columns)
 
     def whole(self, text):
-        """Of a finished text."""
+        """Log-prob of a finished text."""
         return log(self.probability.get(self.said(text), 0.0))
 
     def prefix(self, text):
-        """Of all texts that begin so."""
+        """Log-prob of all texts that begin so."""
         said = self.said(text)
         parts = (
             p for other, p in self.probability.items() if other[: len(said)] == said

@@ -64,7 +64,7 @@ class Found(NamedTuple):
 
 
 def step_cost(case, arc, frame):
-    """What an arc costs in a frame (of `logprobs`, None for an epsilon arc)."""
+    """Cost of an arc in a frame (of `logprobs`, None for an epsilon arc)."""
     cost = case.lm_scale * arc.cost
     if arc.word is not None:
         cost += case.word_insertion - case.bonus.get(arc.word, 0.0)

@@ -54,7 +54,7 @@ def random_open_case(
 
 
 def _spelled(rng: np.random.Generator, case: Case, kind: str) -> Case:
-    """The same with words that are spelled by their tokens."""
+    """Draw a lexicon of words that are spelled by their tokens."""
     names = _PIECES if kind == "pieces" else {}
     case = replace(case, tokens=[names.get(token, token) for token in case.tokens])
     usable = [t for t in case.tokens if t in _usable(case)]
@@ -96,7 +96,7 @@ def _usable(case: Case) -> set[str]:
 
 
 def _text(tokens: tuple[str, ...], kind: str) -> str | None:
-    """What tokens are called as a word; None where they are none."""
+    """Spell tokens as a word; None where they are none."""
     if kind == "phones":
         return f"<{' '.join(tokens)}>"
     text = "".join(tokens)

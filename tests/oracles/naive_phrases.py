@@ -31,7 +31,7 @@ def occurrences(text: Labels, part: Labels) -> int:
 
 
 def minimal(spellings: set[Labels]) -> set[Labels]:
-    """Those that contain no other one."""
+    """Keep the phrases that contain no other one."""
     return {
         s for s in spellings if not any(o != s and occurrences(s, o) for o in spellings)
     }
@@ -78,7 +78,7 @@ class Phrases:
         strings = set().union(*spelt.values())
 
         def belongs(text: Labels) -> bool:
-            """Whether the last label ends or begins a phrase."""
+            """Tell whether the last label ends or begins a phrase."""
             ends = [text[i:] for i in range(len(text))]
             return any(end == s[: len(end)] for end in ends for s in strings)
 

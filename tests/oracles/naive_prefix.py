@@ -40,7 +40,7 @@ def logprobs_of(logits):
 
 
 def sentence_score(words, arpa, unigrams, lm):
-    """What the language model adds: log-probs times alpha, a reward for each word."""
+    """Score of a sentence: log-probs times alpha, and a reward for each word."""
     model = naive_lm.parse_arpa(arpa)
     has_unk = ("<unk>",) in model.cost
     unk_cost = None if has_unk else 100 * math.log(10)

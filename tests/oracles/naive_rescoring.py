@@ -95,7 +95,7 @@ Said = Mapping[int, Sequence[tuple[tuple[int, ...], float]]]
 def path_cost(
     steps: Sequence[tuple[int | None, int | None]], said: Said, fillers, complete: bool
 ) -> float:
-    """What the pronunciations of a path cost.
+    """Cost of the pronunciations of a path.
 
     Args:
         steps: Of each arc the token that begins, and the word, or None.
@@ -137,7 +137,7 @@ def _whole(tokens, words, said, fillers):
 
 
 def _begun(tokens, words, said, fillers):
-    """The same where more may follow: words without tokens, or tokens without words."""
+    """Cost where more may follow: words without tokens, or tokens without words."""
     if not words:
         while tokens and tokens[0] in fillers:
             yield 0.0
@@ -159,7 +159,7 @@ def _begun(tokens, words, said, fillers):
 
 
 def pronunciations_in(tables) -> dict[int, list[tuple[tuple[int, ...], float]]]:
-    """As `path_cost` takes them, of a graph's tables."""
+    """List a graph's pronunciations as `path_cost` takes them."""
     said, found = tables.pronunciations, {}
     for i, word in enumerate(np.asarray(said.word).tolist()):
         tokens = said.tokens[said.splits[i] : said.splits[i + 1]].tolist()

@@ -63,7 +63,7 @@ class Case:
 
     @property
     def fillers(self) -> naive.Fillers:
-        """What may stand between words."""
+        """Tokens that may stand between words."""
         return naive.Fillers(self.separator, self.separator_optional)
 
 
@@ -85,7 +85,7 @@ def collapse(alignment: Sequence[int], blank: int) -> tuple[int, ...]:
 
 
 def spans(alignment: Sequence[int], blank: int) -> tuple[naive.Span, ...]:
-    """The same with the frames of each token."""
+    """Collapse an alignment to tokens with their frames."""
     found, start = [], 0
     for token, group in itertools.groupby(alignment):
         end = start + len(list(group))
@@ -226,7 +226,7 @@ def joined(case: Case, tokens: Words) -> Words:
 
 # ------------------------------------------------------------------------- all texts
 class Parts(NamedTuple):
-    """What a total is made of; acoustic and graph before their scales."""
+    """Parts of a total; acoustic and graph before their scales."""
 
     acoustic: float
     graph: float

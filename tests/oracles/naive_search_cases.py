@@ -19,14 +19,18 @@ import numpy as np
 from naive_phrases import Phrases
 from naive_search import PIECE_START, Case
 
-from wfstdec.boost.compile import PhraseCompiler
-from wfstdec.boost.lists import Boosts, BoostsLike
-from wfstdec.boost.phrases import PhraseOptions
+from wfstdec import (
+    Boosts,
+    Lexicon,
+    PhraseCompiler,
+    PhraseOptions,
+    TokenTable,
+    read_arpa,
+    token_table,
+)
+from wfstdec.boost.lists import BoostsLike
 from wfstdec.boost.spelling import Speller, by_lexicon, by_words
 from wfstdec.errors import BoostWarning
-from wfstdec.text.arpa import read_arpa
-from wfstdec.text.lexicon import Lexicon
-from wfstdec.text.symbols import TokenTable, token_table
 
 WITH_LEXICON = ("none", "separator", "separator_optional")
 """Kinds of cases by what stands between the words of the lexicon."""
@@ -285,7 +289,7 @@ def decoder_arguments(case: Case) -> dict[str, Any]:
 
 
 def graph_arguments(case: Case) -> dict[str, Any]:
-    """The same for `build_graph`; the case has a lexicon and a model."""
+    """Arguments of `build_graph`; the case has a lexicon and a model."""
     arguments = decoder_arguments(case)
     return arguments
 
@@ -307,7 +311,7 @@ def library_lexicon(case: Case, table: TokenTable) -> Lexicon:
 
 
 def decoder_boosts(case: Case, words: Sequence[str]) -> BoostsLike:
-    """What decoders take; `words` is their word table."""
+    """Boosts as decoders take them; `words` is their word table."""
     if case.phrases is None:
         return case.boosts or None
     table = token_table(case.tokens, case.blank)

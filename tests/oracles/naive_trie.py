@@ -9,10 +9,8 @@ import io
 import naive_cases
 import numpy as np
 
+from wfstdec import Lexicon, NgramLM, read_arpa
 from wfstdec.lm import reference
-from wfstdec.lm.ngram import NgramLM
-from wfstdec.text.arpa import read_arpa
-from wfstdec.text.lexicon import Lexicon
 
 NUM_TOKENS = 4
 F = np.float32

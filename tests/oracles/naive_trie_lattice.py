@@ -47,7 +47,7 @@ def every_path(case, read):
 
 
 def least_of(paths):
-    """One for each alignment and reading: a word may be listed twice."""
+    """Keep one path for each alignment and reading: a word may be listed twice."""
     least = {}
     for path in paths:
         key = path[:2]
@@ -67,7 +67,7 @@ class _Prefix(NamedTuple):
 
 
 class _Step(NamedTuple):
-    """One more frame: a token or blank, whether it goes on, a word that ends before."""
+    """Frame's step: a token or blank, whether it goes on, a word that ends before."""
 
     token: int
     goes_on: bool
@@ -78,7 +78,7 @@ class _Step(NamedTuple):
 
 
 def pruned_paths(case, beam, beam_size):
-    """What a search keeps in view that has a lexicon, and no model and no boosts.
+    """Paths in view of a search with a lexicon, and no model and no boosts.
 
     Returns:
         (paths, whether they are whole sentences, frames that they cover).

@@ -21,8 +21,7 @@ import naive_search_cases
 import numpy as np
 from naive_search import PIECE_START, Case, Options, Parts, Reading, Text
 
-from wfstdec.boost.lists import BoostEntry, Boosts
-from wfstdec.search.open_vocabulary import OpenVocabulary
+from wfstdec import BoostEntry, Boosts, OpenVocabulary
 
 TOKENS = ("letters", "pieces", "phones", "joined_phones")
 """What tokens are; `joined_phones` stand without anything between words."""
@@ -53,13 +52,13 @@ class WordCase:
 
     @property
     def entries(self) -> list[naive.Entry]:
-        """Those of the lexicon that count."""
+        """Entries of the lexicon that count."""
         return [entry for entry in self.case.entries if entry.word in self.table]
 
 
 # --------------------------------------------------------------------------- readings
 def open_text(case: WordCase, tokens: tuple[str, ...]) -> str | None:
-    """What tokens spell; None where they are no open word."""
+    """Spell tokens as text; None where they are no open word."""
     barred = {case.case.blank, case.case.separator}
     if not tokens or barred & set(tokens):
         return None
@@ -153,7 +152,7 @@ def _scorer(case: Case):
 
 
 def best_texts(case: WordCase, merge: str) -> list[Text]:
-    """As `naive_search.best_texts`."""
+    """Best texts, like `naive_search.best_texts`."""
     read, scale = reader(case), Options(**case.case.options).acoustic_scale
     sums: dict[tuple, list[float]] = {}
     least: dict[tuple, Text] = {}
@@ -239,7 +238,7 @@ def _has_unk(case: Case) -> bool:
 def _spelled(
     rng: np.random.Generator, case: Case, names: list[str], tokens: str
 ) -> Case:
-    """The same with words that are spelled by their tokens."""
+    """Draw a lexicon of words that are spelled by their tokens."""
     entries = {}
     for _ in range(int(rng.integers(1, 5))):
         spelt = _random_spelling(rng, names, tokens)
@@ -332,7 +331,7 @@ def boost_list(made: WordCase) -> list[BoostEntry] | None:
 
 
 def decoder_boosts(made: WordCase) -> Boosts:
-    """The same, with compiled phrases."""
+    """Boosts as decoders take them, with compiled phrases."""
     phrases, alone = None, replace(made.case, boosts={})
     if made.case.phrases is not None:
         phrases = naive_search_cases.decoder_boosts(alone, made.table)

@@ -157,7 +157,7 @@ def test_exact_backoff_equals_kenlm_and_epsilon_is_never_dearer(
 
 # -------------------------------------------------------------------- topologies
 def token_strings(topology, alignment):
-    """What an alignment like 'aa-b' stands for, as strings without the frames."""
+    """Strings that an alignment like 'aa-b' stands for, without the frames."""
     ways = naive.readings(topology, alignment, blank="-")
     return {"".join(span.token for span in way) for way in ways}
 

@@ -334,7 +334,7 @@ def test_the_oracle_of_the_wfst_decoder_agrees():
 
 
 def is_easy(case, texts):
-    """Whether back-off as a choice makes none of the texts cheaper."""
+    """Tell whether back-off as a choice makes none of the texts cheaper."""
     ngrams = naive_lm.parse_arpa(case.arpa)
     exact = naive_lm.exact_scorer(ngrams, case.unk_cost)
     epsilon = naive_lm.epsilon_scorer(ngrams, case.unk_cost)

@@ -1,11 +1,10 @@
-"""What the tokens of a frame cost: by hand, and the kernel against plain Python."""
+"""Costs of a frame's tokens: by hand, and the kernel against plain Python."""
 
 import numpy as np
 import pytest
 
-from wfstdec.greedy.options import GreedyOptions
+from wfstdec import GreedyOptions, WfstOptions
 from wfstdec.search.acoustics import price, price_frame, pricing_of
-from wfstdec.wfst.options import WfstOptions
 
 INF = np.inf
 

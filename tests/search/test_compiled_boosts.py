@@ -12,11 +12,10 @@ import pytest
 from added_cases import ARPA, frames, small_graph
 
 import wfstdec
-from wfstdec import BoostEntry, GreedyDecoder, TrieDecoder, WfstDecoder
+from wfstdec import BoostEntry, GreedyDecoder, TrieDecoder, WfstDecoder, read_arpa
 from wfstdec.boost.compile import BoostCompiler
 from wfstdec.boost.tables import BoostTables
 from wfstdec.errors import BoostError, BoostWarning, OptionError
-from wfstdec.text.arpa import read_arpa
 from wfstdec.text.vocabulary import Vocabulary
 
 NAMES = [BoostEntry("nab", ["n a b"]), "an", "ban nab"]

@@ -1,4 +1,4 @@
-"""What all decoders have in common: the same verbs, the same manners."""
+"""Common face of all decoders: the same verbs, the same manners."""
 
 import numpy as np
 import pytest
@@ -41,7 +41,7 @@ def batch():
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_other_options(kind, files):
-    """As if made with them; what was there stays as it was."""
+    """A decoder with other options is as if made with them; the old one stays."""
     decoder = make(kind, files)
     before = decoder.decode(batch())
     found = decoder.with_options(**CHANGES).decode(batch())

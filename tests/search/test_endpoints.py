@@ -6,10 +6,9 @@ import numpy as np
 import pytest
 from real_speech import RECIPE, speech_graph
 
-from wfstdec import Endpointer, EndpointRule, WfstDecoder
+from wfstdec import Endpointer, EndpointRule, Partial, WfstDecoder
 from wfstdec.errors import OptionError
 from wfstdec.recipes import OPTIONS
-from wfstdec.search.sessions import Partial
 
 
 def partial(frames, silent, final_cost=0.0):

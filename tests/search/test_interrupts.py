@@ -14,12 +14,11 @@ import pytest
 from random_graphs import dense_graph
 from wfst_searches import NO_BOOSTS, bits
 
+from wfstdec import WfstDecoder, WfstOptions
 from wfstdec.search import interrupts
 from wfstdec.search.interrupts import Held, Pace, Stopped, check, pass_through
 from wfstdec.search.scheduling import Workers
 from wfstdec.wfst.cpu.backend import CpuBackend
-from wfstdec.wfst.decoder import WfstDecoder
-from wfstdec.wfst.options import WfstOptions
 
 ROOT = Path(__file__).parents[2]
 
@@ -61,7 +60,7 @@ def test_what_a_handler_raises_comes_out_at_the_end_of_work_without_checks():
 
 
 def test_handlers_that_raise_nothing_stop_nothing():
-    """As those of servers, which note that they should end."""
+    """Handlers of servers only note that they should end."""
     heard = []
     before = signal.signal(signal.SIGTERM, lambda *given: heard.append(given[0]))
     try:
@@ -131,7 +130,7 @@ def test_all_threads_stop_and_work_again(threads):
 
 
 def test_a_thread_that_does_not_stop_is_left_alone_and_waited_for_later():
-    """As one that compiles: `KeyboardInterrupt` comes all the same."""
+    """`KeyboardInterrupt` comes although a thread, one that compiles, goes on."""
     began, ended = threading.Event(), []
     main = threading.get_ident()
 

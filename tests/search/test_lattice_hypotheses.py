@@ -7,10 +7,15 @@ import numpy as np
 import pytest
 from lattice_cases import logprobs_of, random_lattice_case
 
-from wfstdec import TrieDecoder, TrieOptions, WfstDecoder, lattice_hypotheses
+from wfstdec import (
+    TrieDecoder,
+    TrieOptions,
+    WfstDecoder,
+    lattice_hypotheses,
+    token_table,
+)
 from wfstdec.errors import OptionError
-from wfstdec.lattice.file import open_lattices, save_lattices
-from wfstdec.text.symbols import token_table
+from wfstdec.lattice import open_lattices, save_lattices
 
 COSTS = ("total_cost", "graph_cost", "acoustic_cost", "insertion_cost", "boost_cost")
 ROUNDING = 1e-3
@@ -27,7 +32,7 @@ def trie_case(seed, kind):
 
 
 def assert_same(found, wanted):
-    """The same words, tokens and times; costs to rounding, as look-ahead cancels."""
+    """Compare words, tokens and times; costs to rounding, as look-ahead cancels."""
     for name in ("words", "token_ids", "token_frames", "reached_final", "num_frames"):
         assert getattr(found, name) == getattr(wanted, name)
     for name in COSTS:

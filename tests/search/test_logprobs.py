@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 from text_graphs import text_graph
 
+from wfstdec import WfstDecoder
 from wfstdec.errors import InputError, LogprobError, LogprobWarning, ShapeError
 from wfstdec.search.logprobs import as_utterances
-from wfstdec.wfst.decoder import WfstDecoder
 
 INF = np.inf
 EXACT = np.array([[-0.5, -1.25, -INF], [-2.0, -0.25, 0.0]])
@@ -92,7 +92,7 @@ def test_padding_may_hold_anything(bad):
 
 
 def test_masks_are_impossible_tokens():
-    """What is masked by a large number is as impossible as by `-inf`."""
+    """Masks of large numbers make tokens as impossible as `-inf` does."""
     for dtype in (np.float32, np.float64):
         least = np.finfo(dtype).min
         given = np.array([[least, -1e30, -1e19], [0, -INF, 1e19]], dtype)

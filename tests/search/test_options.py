@@ -9,12 +9,10 @@ import numpy as np
 import pytest
 from text_graphs import text_graph
 
+from wfstdec import OpenVocabulary, WfstDecoder, WfstOptions
 from wfstdec.errors import BackendError, OptionError
 from wfstdec.search.backends import make_backend
-from wfstdec.search.open_vocabulary import OpenVocabulary
 from wfstdec.wfst.backend_choice import BACKENDS
-from wfstdec.wfst.decoder import WfstDecoder
-from wfstdec.wfst.options import WfstOptions
 
 INF, NAN = math.inf, math.nan
 

@@ -6,12 +6,11 @@ import time
 import numpy as np
 import pytest
 
-from wfstdec.boost.compiled import CompiledBoosts
+from wfstdec import CompiledBoosts, Sessions
 from wfstdec.boost.words import compile_word_boosts
 from wfstdec.errors import InputError
 from wfstdec.search.contract import Reader
 from wfstdec.search.scheduling import HostBackend, Workers
-from wfstdec.search.sessions import Sessions
 
 NO_BOOSTS = CompiledBoosts(compile_word_boosts(None, {})[0])
 

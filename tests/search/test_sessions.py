@@ -6,11 +6,9 @@ import pytest
 from cuda_emulation.device import EmulatedDevice
 from text_graphs import text_graph
 
+from wfstdec import TrieDecoder, TrieOptions, WfstDecoder
 from wfstdec.trie.cpu import arrays as trie_records
-from wfstdec.trie.decoder import TrieDecoder
-from wfstdec.trie.options import TrieOptions
 from wfstdec.wfst.cpu import arrays as records
-from wfstdec.wfst.decoder import WfstDecoder
 from wfstdec.wfst.gpu.backend import DeviceBackend
 
 pytestmark = pytest.mark.filterwarnings("ignore::wfstdec.errors.BoostWarning")

@@ -6,10 +6,8 @@ import numpy as np
 import pytest
 from text_graphs import text_graph
 
+from wfstdec import WfstDecoder, WfstOptions, rescore_texts
 from wfstdec.errors import OptionError, ShapeError
-from wfstdec.search.text_rescoring import rescore_texts
-from wfstdec.wfst.decoder import WfstDecoder
-from wfstdec.wfst.options import WfstOptions
 
 GRAPH = "0 1 a A 1\n0 1 a B 1.5\n0 1 a C 3\n1 0.5"
 LOG_PROBS = {"A": -4.0, "B": -1.0, "C": -1.0}

@@ -318,7 +318,7 @@ def test_long_addresses_are_served(echoing, length):
 
 @pytest.mark.parametrize("length", [140_000, 190_000, 300_000, 3_000_000])
 def test_longer_addresses_are_refused_in_words(echoing, length):
-    """Whether they come by one read or by many: 414 where all of it was read."""
+    """Addresses come by one read or by many: 414 where all of it was read."""
     for path, upgrade in (("/v1/hello", ""), ("/v1/echo", UPGRADE)):
         status, body = raw(
             echoing.port, f"GET {path}?{words_of(length)} HTTP/1.1\r\n{upgrade}"

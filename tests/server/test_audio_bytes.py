@@ -95,7 +95,7 @@ def test_telephone_codes_are_those_of_the_standard(encoding, subtype):
 
 
 def test_a_part_of_a_sample_waits_for_the_rest_of_it():
-    """Also where the client ends an utterance between the two."""
+    """Half a sample waits, even if the client ends an utterance in between."""
     settings = StreamSettings("linear16", RATE, 2)
     audio = open_bytes(settings, RATE, 10.0, lambda: None)
     data = np.arange(8, dtype="<i2").tobytes()
@@ -175,7 +175,7 @@ FORMS = {
 
 @pytest.mark.parametrize("form", FORMS)
 def test_containers_are_heard_whole_as_they_come(form):
-    """None of it is lost: FFmpeg's `nobuffer` lost the first second of an MP3."""
+    """Nothing of containers is lost: FFmpeg's `nobuffer` lost an MP3's first second."""
     data = FORMS[form]()
     found = [heard(container(), data, cuts(len(data), seed)) for seed in range(3)]
     assert all(np.array_equal(one, found[0]) for one in found)

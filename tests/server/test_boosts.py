@@ -2,7 +2,8 @@
 
 import pytest
 
-from wfstdec.boost.lists import BoostEntry, BoostList
+from wfstdec import BoostEntry
+from wfstdec.boost.lists import BoostList
 from wfstdec.errors import BoostError, OptionError
 
 pytest.importorskip("prometheus_client")

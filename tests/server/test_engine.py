@@ -17,7 +17,7 @@ from row_streams import (
 )
 
 from tools.bench.row_encoder import RowEncoder, StreamingRowEncoder
-from wfstdec.batch.lattices import LatticeReading
+from wfstdec.batch import LatticeReading
 from wfstdec.errors import AudioError, BoostError, LimitError, LogprobError
 from wfstdec.server.engine import Engine
 from wfstdec.server.events import BoostsChanged, SpeechStarted, UtteranceEnd, Words
@@ -331,7 +331,7 @@ def test_warming_leaves_no_stream(encoder, make_engine):
 
 
 def test_stopping_ends_all_threads_and_streams(decoder, encoder, speech):
-    """Those of the decoder too, in the midst of a container."""
+    """Threads of the decoder end too, in the midst of a container."""
     before = set(threading.enumerate())
     engine = Engine(encoder, decoder, Limits(), CollectedMeasures(), post=give)
     engine.start()
@@ -354,7 +354,7 @@ def test_stopping_ends_all_threads_and_streams(decoder, encoder, speech):
 
 @pytest.mark.parametrize("form", ["WAV", "FLAC"])
 def test_containers_give_what_decode_gives(form, decoder, encoder, speech, make_engine):
-    """Their bytes cut anywhere; what is sent behind a flush is another utterance."""
+    """Containers are cut anywhere; what comes behind a flush is another utterance."""
     soundfile = pytest.importorskip("soundfile")
     pytest.importorskip("av")
     rows, file, rng = speech(9, 4), io.BytesIO(), np.random.default_rng(5)

@@ -74,7 +74,7 @@ def results(messages, **fields):
 
 
 def seconds(frame):
-    """As times of words are written: to the microsecond."""
+    """Round seconds as times of words are written: to the microsecond."""
     return round(frame * SHIFT_S, 6)
 
 

@@ -60,7 +60,7 @@ def test_a_plug_ins_stream_has_each_word_once(server, speech):
         return found
 
     async def plainly():
-        """What a plain client is told with the plug-in's own endpointing."""
+        """Messages to a plain client with the plug-in's own endpointing."""
         query = "encoding=linear16&sample_rate=16000&endpointing=25&keyterm=bartley"
         url = f"{server.ws}/v1/listen?{query}&keyterm=new%20york"
         headers = {"Authorization": "Token secret"}

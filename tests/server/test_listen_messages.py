@@ -5,9 +5,10 @@ import math
 
 import pytest
 
+from wfstdec import Hypothesis
 from wfstdec.errors import BoostError, OptionError
 from wfstdec.search.endpoints import DEFAULT_RULES
-from wfstdec.search.hypothesis import Hypothesis, Word
+from wfstdec.search.hypothesis import Word
 from wfstdec.server.events import BoostsChanged, SpeechStarted, UtteranceEnd, Words
 from wfstdec.server.limits import Limits
 from wfstdec.server.listen_boosts import StreamBoosts, refusal

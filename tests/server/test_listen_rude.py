@@ -82,7 +82,7 @@ def raw_client(server, receive_bytes=None):
 
 
 def frame(payload, opcode=1):
-    """One masked frame, with a mask of zeros."""
+    """Make a masked frame, with a mask of zeros."""
     size = len(payload)
     length = struct.pack(">B", 128 | size) if size < 126 else b"\xfe"
     length += b"" if size < 126 else struct.pack(">H", size)
@@ -90,7 +90,7 @@ def frame(payload, opcode=1):
 
 
 def rest_of(raw):
-    """What still comes, up to the end of the connection."""
+    """Read what still comes, up to the end of the connection."""
     found = b""
     with contextlib.suppress(ConnectionError):
         while part := raw.recv(1 << 16):
@@ -334,7 +334,7 @@ def test_many_tiny_messages_hold_up_nobody(server, speech):
 
 
 def test_messages_are_taken_no_faster_than_may_be(server, monkeypatch):
-    """None is lost by that, and others run in between."""
+    """Messages that wait are not lost, and others run in between."""
     from wfstdec.server import listen
 
     monkeypatch.setattr(listen, "_MESSAGES_PER_S", 500)

@@ -49,7 +49,7 @@ def client(server, kind="DeepgramClient", key="secret"):
 
 
 def talk(server, say, **query):
-    """What comes back, all of it, while `say(socket)` is said."""
+    """Collect all that comes back while `say(socket)` is said."""
     found = []
     with client(server).listen.v1.connect(**query) as socket:
         thread = threading.Thread(target=lambda: found.extend(socket))

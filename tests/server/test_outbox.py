@@ -7,7 +7,7 @@ from wfstdec.server.outbox import Outbox
 
 
 def taken(outbox):
-    """What is given out now."""
+    """Take all that is given out now."""
 
     async def take():
         found = []

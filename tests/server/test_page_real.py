@@ -50,7 +50,7 @@ def words_of(page):
 
 
 def listen(page):
-    """What the page shows of what the microphone hears, whole or as far as it came."""
+    """Text of the page for what the microphone hears, whole or as far as it came."""
     page.get_by_role("button", name="Listen").click()
     with contextlib.suppress(AssertionError):
         expect(page.locator("#transcript")).to_contain_text("wrong", timeout=LISTENS_MS)

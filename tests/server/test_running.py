@@ -161,7 +161,7 @@ def test_a_second_signal_ends_at_once(second):
 
 
 def test_a_signal_while_kernels_are_compiled_ends_at_once():
-    """They may take half a minute, and a container's patience is 10 s."""
+    """Kernels may take half a minute, and a container's patience is 10 s."""
     service = still_service()
     service.engine.is_warm.clear()
     with serving(service, wait_for_kernels=False) as running:
@@ -266,7 +266,7 @@ def test_it_listens_by_ipv6():
 
 @pytest.mark.skipif(shutil.which("openssl") is None, reason="needs openssl")
 def test_tls_and_the_headers_of_proxies(tmp_path, caplog):
-    """What a proxy on this machine says of its client is believed where asked for."""
+    """Headers of a proxy on this machine are believed where asked for."""
     certificate, key = tmp_path / "certificate.pem", tmp_path / "key.pem"
     command = "openssl req -x509 -newkey rsa:2048 -nodes -days 1 -subj /CN=localhost"
     command += " -addext subjectAltName=IP:127.0.0.1"

@@ -132,7 +132,7 @@ def test_a_signal_drains_streams_and_the_second_ends_at_once(graph, speech):
 
 
 def test_a_job_in_the_background_ignores_ctrl_c(graph):
-    """As `sh -c 'wfstdec serve ... &'` starts it: SIGINT is ignored, SIGTERM is not."""
+    """`sh -c 'wfstdec serve ... &'` starts it so: SIGINT is ignored, SIGTERM not."""
 
     def ignore():
         signal.signal(signal.SIGINT, signal.SIG_IGN)

@@ -15,7 +15,7 @@ from wav_files import wav_bytes
 
 from tools.bench.row_encoder import RowEncoder
 from wfstdec import GreedyDecoder, Transcriber
-from wfstdec.batch.lattices import LatticeReading
+from wfstdec.batch import LatticeReading
 from wfstdec.io.subtitles import srt_text, vtt_text
 from wfstdec.models import MappedTokens, load_model
 from wfstdec.recipes import find_recipe
@@ -92,7 +92,7 @@ def error_of(answer):
 # ----------------------------------------------------------------------- to the bit
 @pytest.mark.parametrize("seconds", [7, 75])
 def test_words_are_those_of_a_transcriber_to_the_bit(server, decoder, speech, seconds):
-    """Of one piece and of several: times, confidences, and costs of the list."""
+    """Pieces, one or several, have times, confidences, and costs of the list."""
     recording = wav_of(speech(seconds, 3))
     reading = LatticeReading(nbest=4, confidence=True)
     transcriber = Transcriber(server.service.model, decoder, lattices=reading)
@@ -429,7 +429,7 @@ def test_a_fault_of_the_server_says_no_more_than_that(decoder, encoder, speech, 
 def test_requests_stop_with_the_app(
     decoder, encoder, speech, caplog, seconds, is_stream
 ):
-    """One under way is given up at its next piece; its thread does not stay.
+    """A request under way is given up at its next piece; its thread does not stay.
 
     A piece that takes longer than the server waits for requests is 503, not a fault.
     """

@@ -15,7 +15,7 @@ from served import serving, wait_until
 
 from tools.bench.row_encoder import RowEncoder
 from wfstdec import Transcriber
-from wfstdec.batch.lattices import LatticeReading
+from wfstdec.batch import LatticeReading
 from wfstdec.server.limits import Limits
 from wfstdec.server.service import Service
 

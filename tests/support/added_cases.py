@@ -15,8 +15,7 @@ from random_graphs import (
 )
 
 import wfstdec
-from wfstdec import BoostEntry, WfstDecoder
-from wfstdec.boost.compiled import CompiledBoosts
+from wfstdec import BoostEntry, CompiledBoosts, WfstDecoder
 from wfstdec.boost.oov import OovWords
 from wfstdec.boost.words import compile_word_boosts
 from wfstdec.graph.oov_exits import OovExits

@@ -10,10 +10,7 @@ import naive_phrases
 import numpy as np
 from table_attention import random_model
 
-from wfstdec.attention.decoder import AttentionDecoder
-from wfstdec.attention.options import AttentionOptions
-from wfstdec.text.arpa import read_arpa
-from wfstdec.text.symbols import token_table
+from wfstdec import AttentionDecoder, AttentionOptions, read_arpa, token_table
 
 UNK_COST = 2.5
 RULES = ("closed", "compensated", "none")
@@ -88,7 +85,7 @@ class Case:
         return cost
 
     def rank(self, total, count):
-        """Of a total and all tokens, the end included."""
+        """Rank a total of all tokens, the end included."""
         if self.options["length_norm"] == "mean":
             return total / count
         if self.options["length_norm"] == "gnmt":
@@ -96,7 +93,7 @@ class Case:
         return total
 
     def found(self, utterances=(0,), more=None, **options):
-        """Of each utterance {text with its end: total}, in the order of the list."""
+        """Decode utterances: {text with its end: total}, in the order of the list."""
         decoder, boosts = self.decoder(more, **options)
         frames = [self.model.frames(one, self.model.longest + 2) for one in utterances]
         end = (self.model.eos,)
@@ -107,7 +104,7 @@ class Case:
 
 
 class JointCase(Case):
-    """The same with CTC log-probs, of the letters in any order, some of them -inf."""
+    """Case with CTC log-probs, of the letters in any order, some of them -inf."""
 
     def __init__(self, seed, **sizes):
         super().__init__(seed, **sizes)
@@ -141,7 +138,7 @@ class JointCase(Case):
         return super().definition(utterance, longest) | known
 
     def found(self, utterances=(0,), more=None, **options):
-        """As of `Case`, of those that end."""
+        """Texts found that end, like `Case.found`."""
         decoder, boosts = self.decoder(more, **options)
         frames = [self.model.frames(one, self.model.longest + 2) for one in utterances]
         ctc = [self.ctc[one] for one in utterances]

@@ -73,7 +73,7 @@ class Cell(NamedTuple):
 
 
 class Drawn(NamedTuple):
-    """What a cell searches.
+    """Decoder's arguments, utterances and boosts of a cell.
 
     Attributes:
         make: Makes the decoder, of `threads`; `tight` gives it as little room at first
@@ -149,7 +149,7 @@ def fields(hypothesis: Any) -> tuple:
 
 
 def read(cell: Cell, decoder: Decoder, *given: Any, **more: Any) -> list:
-    """What a cell asks for, of each utterance, in a form that tells bits apart."""
+    """Read each utterance as a cell asks for it, in a form that tells bits apart."""
     if cell.feature == "lattices":
         return list(map(bits, decoder.decode_lattice(*given, **more)))
     if cell.feature == "nbest":
@@ -334,7 +334,7 @@ def turned_case(case):
 
 
 def turned_words(made):
-    """What `decoder_boosts` gives of a case with words, in another order."""
+    """Turn the words of `decoder_boosts` into another order."""
     case = turned_case(made.case)
     boosts = naive_words.decoder_boosts(dataclasses.replace(made, case=case))
     words = [turned_entry(entry) for entry in boosts.words]
@@ -342,7 +342,7 @@ def turned_words(made):
 
 
 def with_own_model(arguments, kind):
-    """The same decoder's arguments, but it asks for what its model knows."""
+    """Replace a decoder's model by one that is asked."""
     decoder = wfstdec.TrieDecoder(**arguments)
     asking = {k: v for k, v in arguments.items() if k not in ("lm", "unk_cost")}
     if decoder.words:

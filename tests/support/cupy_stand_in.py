@@ -225,7 +225,7 @@ class Nvrtc:
         self.compiled.append(options)
 
     def getCUBIN(self, program):
-        """As CuPy has it: without its last byte."""
+        """Machine code as CuPy has it: without its last byte."""
         return (b"machine code of " + self.programs[program].encode() + b"\0")[:-1]
 
     def getPTX(self, program):
@@ -239,7 +239,7 @@ class Nvrtc:
 
 
 def raw_module(path):
-    """As the driver loads a file: a machine code that is cut off is none."""
+    """Load a file like the driver: machine code that is cut off is none."""
     with open(path, "rb") as file:
         content = file.read()
     if not content.startswith(b"PTX") and not content.endswith(b"\0"):
@@ -257,7 +257,7 @@ class Module:
 
 
 def functions_of(content, kind=Kernel):
-    """What makes kernels by name, of what a compiler made."""
+    """Maker of kernels by name, of what a compiler made."""
     found = content.decode().rstrip("\0")
     assert found.startswith(("machine code of ", "PTX of "))
     if "search_chunk" in found:

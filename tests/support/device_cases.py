@@ -9,7 +9,7 @@ from random_graphs import (
     random_phrases,
 )
 
-from wfstdec.boost.compiled import CompiledBoosts
+from wfstdec import CompiledBoosts
 from wfstdec.boost.words import compile_word_boosts
 
 BLOCK_SIZES = [32, 64, 128, 256]

@@ -5,7 +5,7 @@ import time
 from cuda_emulation.device import EmulatedDevice
 
 from tools.bench.gpu_device import Gpu, Timing, padded
-from wfstdec.wfst.decoder import WfstDecoder
+from wfstdec import WfstDecoder
 from wfstdec.wfst.gpu.backend import DeviceBackend
 
 

@@ -14,14 +14,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from wfstdec import read_arpa, token_table
 from wfstdec.fst.arrays import arcs_of, fst_of
 from wfstdec.fst.att_text import format_text
 from wfstdec.fst.engine import ENGINES
 from wfstdec.fst.grammar_fst import build_grammar
 from wfstdec.fst.labels import LabelSpace
 from wfstdec.fst.openfst_binary import FstContent
-from wfstdec.text.arpa import read_arpa
-from wfstdec.text.symbols import EPSILON, EPSILON_WORD, token_table
+from wfstdec.text.symbols import EPSILON, EPSILON_WORD
 
 ENGINE_NAMES = [
     pytest.param(name, marks=[] if name == "kaldifst" else pytest.mark.peers)
@@ -124,7 +124,7 @@ def least_cost(graph, logprobs, lm_scale=1.0):
 
 
 def size(fst):
-    """Its states and arcs."""
+    """Count the states and arcs of an FST."""
     return fst.num_states, fst.num_arcs
 
 

@@ -88,30 +88,32 @@ from random_graphs import (
 )
 from wfst_searches import bits, decoded
 
+from wfstdec import (
+    Boosts,
+    GreedyDecoder,
+    GreedyOptions,
+    NgramLM,
+    PhraseCompiler,
+    PhraseOptions,
+    TrieDecoder,
+    TrieOptions,
+    WfstDecoder,
+    read_arpa,
+    token_table,
+)
 from wfstdec.adapters.torchaudio import ctc_decoder
 from wfstdec.adapters.torchaudio import search as ctc_search
-from wfstdec.boost.compile import PhraseCompiler
-from wfstdec.boost.lists import Boosts
-from wfstdec.boost.phrases import PhraseOptions
 from wfstdec.errors import BoostWarning, LogprobWarning
-from wfstdec.greedy.decoder import GreedyDecoder
 from wfstdec.greedy.options import BACKENDS as GREEDY_BACKENDS
-from wfstdec.greedy.options import GreedyOptions
 from wfstdec.lm import kernels, reference
-from wfstdec.lm.ngram import NgramLM
 from wfstdec.search.interrupts import Pace
-from wfstdec.text.arpa import read_arpa
-from wfstdec.text.symbols import token_table
 from wfstdec.trie.cpu.backend import CpuBackend as TrieCpuBackend
-from wfstdec.trie.decoder import TrieDecoder
 from wfstdec.trie.lexicon_trie import build_trie, find_child
 from wfstdec.trie.lookahead import build_lookahead, potential
 from wfstdec.trie.options import BACKENDS as TRIE_BACKENDS
-from wfstdec.trie.options import TrieOptions
 from wfstdec.wfst.cpu import backend as cpu_backend
 from wfstdec.wfst.cpu.backend import CpuBackend
 from wfstdec.wfst.cpu.oov import with_scratch
-from wfstdec.wfst.decoder import WfstDecoder
 from wfstdec.wfst.reference_backend import ReferenceBackend
 
 ctc_search.FIRST_CANDIDATES = 1
@@ -238,7 +240,7 @@ def small_scratch(arrays, entries=1):
 
 
 def check_trie_words(i):
-    """The same with added and open words."""
+    """Check the trie's kernels with added and open words."""
     made = naive_words.random_case(np.random.default_rng(i))
     options = TrieOptions(
         **made.case.options, beam=6.0, beam_size=6, merge=("max", "sum")[i % 2]

@@ -84,7 +84,7 @@ def decode(decoder, call, some, long):
 
 
 def advance(decoder, chunk, long, short=1000):
-    """One utterance: of an hour, where it is to be interrupted."""
+    """Advance one utterance: of an hour, where it is to be interrupted."""
     sessions = decoder.sessions()
     one = sessions.open()
     chunk = chunk if long else chunk[:short]

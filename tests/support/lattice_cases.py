@@ -8,11 +8,10 @@ import naive_lattice
 import numpy as np
 from random_graphs import random_tables
 
+from wfstdec import PackedGraph, WfstOptions
 from wfstdec.errors import GraphError
 from wfstdec.graph.arcs import LABEL_MASK, FstArrays
-from wfstdec.graph.packed import PackedGraph
 from wfstdec.text.symbols import EPSILON, ilabel_of, token_of
-from wfstdec.wfst.options import WfstOptions
 
 
 def random_lattice_case(rng, *, bounded=True, boosted=False, num_frames=None):

@@ -17,7 +17,7 @@ from random_graphs import (
     random_phrases,
 )
 
-from wfstdec.boost.compiled import CompiledBoosts
+from wfstdec import CompiledBoosts
 from wfstdec.boost.words import compile_word_boosts
 from wfstdec.wfst.lattice_pack import lattice_of
 

@@ -6,7 +6,7 @@ Which words are found depends on the decoder, its language model, scales and boo
 import numpy as np
 from cli_files import TOKENS, wfstdec, write_files
 
-from wfstdec.io.text import read_text, write_text
+from wfstdec.io import read_text, write_text
 
 SPOKEN = {"ab": "a b", "cab": "c a b", "c": "c"}
 TOKEN_ARPA = """\\data\\

@@ -8,9 +8,7 @@ import numpy as np
 import pytest
 
 import wfstdec
-from wfstdec.text.arpa import read_arpa
-from wfstdec.text.lexicon import Lexicon
-from wfstdec.text.symbols import token_table
+from wfstdec import Lexicon, read_arpa, token_table
 
 
 @pytest.fixture(autouse=True)
@@ -73,7 +71,7 @@ def close_to(cost):
 
 
 def assert_best(hyp, best):
-    """It is one of the oracle's best, in cost, words and times."""
+    """Check that a hypothesis is one of the oracle's best: cost, words, times."""
     assert hyp.reached_final == (best.cost < np.inf)
     if hyp.reached_final:
         assert hyp.total_cost == close_to(best.cost)

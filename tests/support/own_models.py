@@ -41,7 +41,7 @@ class Wrapped:
 
 
 class Batched(Wrapped):
-    """The same, many at a time, with states whose order says nothing."""
+    """Model asked many at a time, with states whose order says nothing."""
 
     def __init__(self, lm):
         super().__init__(lm)
@@ -97,7 +97,7 @@ class WholeText:
 
 
 class ById(WholeText):
-    """The same with states that only identity tells apart."""
+    """Model with states that only identity tells apart."""
 
     class State:
         def __init__(self, words):

@@ -27,7 +27,7 @@ PEER = pytest.mark.skipif(
 
 
 class PrefixCase(NamedTuple):
-    """What a decoder is built of and given; `arpa` is a path or None."""
+    """Arguments and input of a decoder; `arpa` is a path or None."""
 
     labels: list
     arpa: str | None
@@ -72,7 +72,7 @@ def random_labels(rng):
 
 
 def random_logits(rng, num_frames, num_tokens):
-    """Of either type, sure or unsure."""
+    """Draw logits of either type, sure or unsure."""
     dtype = rng.choice([np.float32, np.float64])
     scale = rng.choice([1, 3, 6])
     return (rng.normal(size=(num_frames, num_tokens)) * scale).astype(dtype)

@@ -17,21 +17,24 @@ import itertools
 import numpy as np
 from text_graphs import text_graph
 
-from wfstdec.boost.compile import PhraseCompiler
-from wfstdec.boost.compiled import CompiledBoosts
+from wfstdec import (
+    CompiledBoosts,
+    PackedGraph,
+    PhraseCompiler,
+    PhraseOptions,
+    WfstOptions,
+    token_table,
+)
 from wfstdec.boost.kernels import instalment_size
-from wfstdec.boost.phrases import PhraseOptions
 from wfstdec.boost.words import compile_word_boosts
 from wfstdec.errors import GraphError
 from wfstdec.fst.labels import LabelSpace
 from wfstdec.fst.topology import compose_topology
 from wfstdec.graph.arcs import FstArrays
 from wfstdec.graph.info import GraphInfo
-from wfstdec.graph.packed import PackedGraph
 from wfstdec.text.pronunciations import Pronunciations
-from wfstdec.text.symbols import EPSILON, ilabel_of, token_table
+from wfstdec.text.symbols import EPSILON, ilabel_of
 from wfstdec.text.vocabulary import Vocabulary
-from wfstdec.wfst.options import WfstOptions
 
 SMALL, SET_FULL, OVER_SET, LARGE = range(2, 6), 63, 64, 70
 """Numbers of tokens: few; the most that a set of 64 bits holds; one more; more."""
@@ -50,7 +53,7 @@ def random_graph(rng, num_tokens=None, **kinds):
 def random_fst(
     rng, num_tokens=None, *, num_states=None, unique_labels=None, arcs_per_state=None
 ):
-    """What `PackedGraph.pack` takes: an FST, its repeats, its tables, its facts.
+    """Draw arguments of `PackedGraph.pack`: an FST, its repeats, tables and facts.
 
     Args:
         rng: the only source of chance; it draws what is not given.
@@ -108,7 +111,7 @@ def random_product(rng, num_tokens=None, topology="normal"):
 
 
 def random_tlg(rng, num_tokens=None, topology="normal"):
-    """What `PackedGraph.pack` takes, as `random_fst`, of a random T o LG."""
+    """Draw arguments of `PackedGraph.pack`, as `random_fst`, of a random T o LG."""
     if num_tokens is None:
         few = int(rng.choice([3, 4, 6]))
         num_tokens = int(rng.choice([few, SET_FULL, OVER_SET, LARGE, 130]))
@@ -280,7 +283,7 @@ def random_phrases(rng, graph, unit=None):
 
 
 def phrases_of_graph(rng, graph, unit=None):
-    """What compiles phrases of a graph, each time anew; and such phrases."""
+    """Maker of a graph's phrase compiler, each time anew; and such phrases."""
     if unit is None:
         unit = "token" if graph.info.marks_repeats and rng.random() < 0.5 else "word"
     labels = graph.tokens if unit == "token" else graph.words

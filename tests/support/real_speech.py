@@ -6,8 +6,7 @@ from pathlib import Path
 import numpy as np
 
 import wfstdec
-from wfstdec.text.lexicon import read_lexicon
-from wfstdec.text.symbols import read_tokens
+from wfstdec import read_lexicon, read_tokens
 
 RECIPE = Path(__file__).parents[2] / "graphs" / "librispeech_demo"
 

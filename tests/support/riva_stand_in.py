@@ -10,14 +10,11 @@ import types
 import numpy as np
 from wfst_searches import walk_back
 
-from wfstdec.boost.compiled import CompiledBoosts
+from wfstdec import CompiledBoosts, WfstOptions, from_openfst, token_table
 from wfstdec.boost.words import compile_word_boosts
-from wfstdec.fst.openfst_io import from_openfst
 from wfstdec.graph.arcs import LABEL_MASK
 from wfstdec.search.backends import make_backend
-from wfstdec.text.symbols import token_table
 from wfstdec.wfst.backend_choice import BACKENDS
-from wfstdec.wfst.options import WfstOptions
 
 
 def record(**fields):
@@ -112,7 +109,7 @@ class Decoder:
 
 
 def module():
-    """What the adapter imports; a test may change it."""
+    """Module that the adapter imports; a test may change it."""
     return types.SimpleNamespace(
         BatchedMappedDecoderCudaConfig=Config, BatchedMappedDecoderCuda=Decoder
     )

@@ -22,7 +22,7 @@ def long_rows(utterances, seconds, seed, blank=0, pause_s=0.8):
 
 
 def random_cuts(rng, size, num):
-    """So many sizes, each 0 or more, that add up."""
+    """Draw so many sizes, each 0 or more, that add up."""
     return np.diff([0, *sorted(rng.integers(0, size + 1, num - 1)), size])
 
 

@@ -53,7 +53,7 @@ def _word(text, start, end, confidence):
 
 @dataclass
 class Streamed:
-    """What a stream was sent.
+    """Record of a stream: what it was sent.
 
     Attributes:
         query: Of its handshake.
@@ -78,7 +78,7 @@ class Streamed:
 
 @dataclass
 class Script:
-    """What the server does, and what it was sent.
+    """Script of the server, and what it was sent.
 
     Attributes:
         utterances: Words with times, as `timed` makes them.

@@ -124,7 +124,7 @@ def values(item):
 
 
 def most_different(cases, number):
-    """So many cases, each with as many values as it can that those before lack."""
+    """Choose cases, each with as many values as it can that those before lack."""
     kept, seen, left = [], set(), {item: set(values(item)) for item in cases}
     while left and len(kept) < number:
         best = max(left, key=lambda item: len(left[item] - seen))

@@ -10,8 +10,8 @@ import numpy as np
 from cli_files import TOKENS
 from wav_files import wav_bytes
 
+from wfstdec import token_table
 from wfstdec.models import FunctionEncoder
-from wfstdec.text.symbols import token_table
 
 FRAME = 320
 RATE = 16000
@@ -79,7 +79,7 @@ class SpokenEncoder(FunctionEncoder):
 
 
 class SpokenStream(SpokenEncoder):
-    """The same as it comes in: frames of what is there."""
+    """Spoken text as it comes in: frames of what is there."""
 
     def __init__(self):
         super().__init__()

@@ -35,7 +35,7 @@ class TableTransducer:
         return torch.log_softmax(logits, -1).to(self.dtype)
 
     def frames(self, utterance=0, length=None):
-        """What the search takes for an utterance, float64 [T, 2]."""
+        """Frames that the search takes for an utterance, float64 [T, 2]."""
         length = self.num_frames if length is None else length
         rows = [[utterance, t] for t in range(length)]
         return torch.tensor(rows, dtype=torch.float64).view(length, 2)

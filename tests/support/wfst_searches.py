@@ -2,13 +2,11 @@
 
 import numpy as np
 
-from wfstdec.boost.compiled import CompiledBoosts
+from wfstdec import CompiledBoosts, WfstDecoder, WfstOptions
 from wfstdec.boost.words import compile_word_boosts
 from wfstdec.wfst.cpu import arrays as records
 from wfstdec.wfst.cpu.search import walk_back as walk_through
-from wfstdec.wfst.decoder import WfstDecoder
 from wfstdec.wfst.final import best_end
-from wfstdec.wfst.options import WfstOptions
 from wfstdec.wfst.reference import ReferenceSearch
 
 NO_BOOSTS = CompiledBoosts(compile_word_boosts(None, {})[0])
@@ -21,7 +19,7 @@ def decoder_of(name, graph, options=UNBOUNDED):
 
 
 def search(backend, options, logprobs, boosts=None):
-    """One utterance through a backend."""
+    """Search one utterance with a backend."""
     compiled, unknown = compile_word_boosts(boosts, backend.graph.word_ids)
     assert not unknown
     under_way = backend.start(options, CompiledBoosts(compiled))

@@ -12,8 +12,8 @@ import naive_lm
 import numpy as np
 import pytest
 
+from wfstdec import read_arpa
 from wfstdec.errors import ArpaError, FormatError
-from wfstdec.text.arpa import read_arpa
 from wfstdec.text.arpa_scan import parse_number
 
 LN10 = math.log(10)

@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 from arpa_texts import REFUSED, TRIGRAMS, random_sentences
 
-from wfstdec.text.arpa import ArpaModel, read_arpa
+from wfstdec import read_arpa
+from wfstdec.text.arpa import ArpaModel
 
 LN10 = np.log(10)
 REAL = Path(__file__).parents[3] / "shared/data/lm/lm_books.3g_pruned.arpa.gz"

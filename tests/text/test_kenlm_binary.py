@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 from arpa_texts import random_sentences
 
+from wfstdec import NgramLM, read_arpa
 from wfstdec.errors import ArpaError, FormatError
-from wfstdec.lm.ngram import NgramLM
-from wfstdec.text.arpa import read_arpa
 from wfstdec.text.kenlm_binary import read_kenlm_header, read_kenlm_words
 
 LN10 = np.log(10)

@@ -10,9 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from wfstdec import read_lexicon, read_tokens, spelling_lexicon, token_table
 from wfstdec.errors import BackendError, FormatError, LexiconError, TokenTableError
-from wfstdec.text.lexicon import read_lexicon, spelling_lexicon
-from wfstdec.text.symbols import read_tokens, token_table
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
 TOKENS = token_table(["<blk>", "a", "b", "ey1", "|", "c"])

@@ -5,15 +5,9 @@ import gzip
 import numpy as np
 import pytest
 
+from wfstdec import TokenTable, read_tokens, token_table
 from wfstdec.errors import FormatError, TokenTableError
-from wfstdec.text.symbols import (
-    BLANK_NAMES,
-    TokenTable,
-    ilabel_of,
-    read_tokens,
-    token_of,
-    token_table,
-)
+from wfstdec.text.symbols import BLANK_NAMES, ilabel_of, token_of
 
 
 def write(path, content):

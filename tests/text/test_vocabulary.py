@@ -8,11 +8,10 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from wfstdec import Lexicon, token_table
 from wfstdec.boost import oov
-from wfstdec.text.lexicon import Lexicon
 from wfstdec.text.loading import word_ids
 from wfstdec.text.pronunciations import Pronunciations
-from wfstdec.text.symbols import token_table
 from wfstdec.text.vocabulary import OPEN_WORD, Vocabulary
 
 TABLE = token_table(["<blank>", "|", "a", "b"])
@@ -85,7 +84,7 @@ def test_oov_words_follow_the_others(vocabulary):
 
 
 def test_oov_words_follow_the_label_of_open_words(vocabulary):
-    """Their ids in a search of a trie leave no room for it."""
+    """Ids of OOV words in a search of a trie leave no room for open words."""
     opened = vocabulary.with_open_word("letters", 0.5, 2.0)
     assert opened.words == (*WORDS, OPEN_WORD)
     assert opened.open_word == (3, "letters", 0.5, 2.0)

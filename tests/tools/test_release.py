@@ -1,4 +1,4 @@
-"""What a release is looked at for: each thing that must not go out is found."""
+"""Checks of a release: each thing that must not go out is found."""
 
 import configparser
 import io
@@ -25,7 +25,7 @@ RECIPE = "wfstdec-0.1.0.data/data/share/wfstdec/graphs/librispeech_demo/tokens.t
 
 
 def metadata(**changes):
-    """What setup.cfg says, as a wheel has it."""
+    """Metadata that setup.cfg says, as a wheel has them."""
     declared = configparser.ConfigParser()
     declared.read(release.ROOT / "setup.cfg")
     lines = declared["options"]["install_requires"].splitlines()

@@ -22,13 +22,12 @@ from spoken import (
 from wav_files import wav_bytes
 
 import wfstdec
+from wfstdec import Hypothesis, token_table
 from wfstdec.errors import AudioError, FormatError, ModelError, OptionError
-from wfstdec.search.hypothesis import Hypothesis, Word
-from wfstdec.text.symbols import token_table
-from wfstdec.transcription.encoding import Encoded, Encoding, Recording
+from wfstdec.search.hypothesis import Word
+from wfstdec.transcription import CutOptions, Recording, find_recordings
+from wfstdec.transcription.encoding import Encoded, Encoding
 from wfstdec.transcription.joining import join_nbest
-from wfstdec.transcription.pieces import CutOptions
-from wfstdec.transcription.recordings import find_recordings
 
 needs_soundfile = pytest.mark.skipif(
     importlib.util.find_spec("soundfile") is None, reason="needs soundfile"

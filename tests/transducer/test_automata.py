@@ -8,14 +8,17 @@ import pytest
 import torch
 from torch._subclasses import FakeTensorMode
 
-from wfstdec.boost.compile import PhraseCompiler
-from wfstdec.boost.phrases import PhraseOptions
+from wfstdec import (
+    NgramLM,
+    PhraseCompiler,
+    PhraseOptions,
+    TorchNgramLM,
+    TorchPhrases,
+    token_table,
+)
 from wfstdec.errors import OptionError
 from wfstdec.lm import reference
-from wfstdec.lm.ngram import NgramLM
-from wfstdec.text.symbols import token_table
-from wfstdec.transducer.automata import TorchNgramLM
-from wfstdec.transducer.phrases import TorchPhrases, flattened
+from wfstdec.transducer.phrases import flattened
 
 NAMES = ["a", "b", "c", "d", "e"]
 TOKENS = token_table([*NAMES, "<blank>"], 5)

@@ -7,9 +7,8 @@ import pytest
 import torch
 from table_transducers import TableTransducer, texts_of
 
-from wfstdec import TransducerDecoder, TransducerOptions
+from wfstdec import TransducerDecoder, TransducerOptions, read_arpa
 from wfstdec.errors import LogprobError
-from wfstdec.text.arpa import read_arpa
 from wfstdec.transducer.cpu import greedy, search
 
 ARPA = r"""\data\

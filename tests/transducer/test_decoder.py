@@ -11,7 +11,15 @@ import torch
 from table_transducers import TableTransducer, transducer_of
 from torch._subclasses import FakeTensorMode
 
-from wfstdec import TransducerDecoder, TransducerOptions
+from wfstdec import (
+    NgramLM,
+    TorchNgramLM,
+    TransducerDecoder,
+    TransducerModel,
+    TransducerOptions,
+    read_arpa,
+    token_table,
+)
 from wfstdec.autoregressive.model import EncoderModel
 from wfstdec.errors import (
     BoostError,
@@ -20,13 +28,9 @@ from wfstdec.errors import (
     ShapeError,
     TokenTableError,
 )
-from wfstdec.lm.ngram import NgramLM
-from wfstdec.text.arpa import read_arpa
-from wfstdec.text.symbols import token_table
-from wfstdec.transducer.automata import TorchNgramLM
 from wfstdec.transducer.beam import with_room
 from wfstdec.transducer.fusion import Fusion, Term
-from wfstdec.transducer.model import TransducerModel, tree_map
+from wfstdec.transducer.model import tree_map
 from wfstdec.transducer.source import Source
 from wfstdec.transducer.steps import Searcher
 from wfstdec.transducer.torch_model import (

@@ -9,10 +9,8 @@ import pytest
 import torch
 from table_transducers import TableTransducer, texts_of, transducer_of
 
-from wfstdec.text.arpa import read_arpa
+from wfstdec import TransducerDecoder, TransducerOptions, read_arpa
 from wfstdec.transducer.beam import Candidates, merge, start_beam
-from wfstdec.transducer.decoder import TransducerDecoder
-from wfstdec.transducer.options import TransducerOptions
 
 INF = math.inf
 LN10 = math.log(10)
@@ -260,7 +258,7 @@ def test_texts_are_told_apart_by_their_tokens():
 def test_durations_cut_to_the_end_are_one_hypothesis_at_width_one(
     beam_size, strategy, dense
 ):
-    """One frame, four durations that move: all end here, so p is the blank's."""
+    """All of four durations end in the one frame, so p is the blank's."""
     model = transducer_of(
         [{"": [0.3, 0.1, 0.6]}],
         durations=(0, 1, 2, 3, 4),

@@ -5,8 +5,8 @@ import pytest
 import torch
 from table_transducers import TableTransducer
 
+from wfstdec import TransducerOptions
 from wfstdec.transducer.fusion import Fusion
-from wfstdec.transducer.options import TransducerOptions
 from wfstdec.transducer.pricing import top_labels
 from wfstdec.transducer.source import Source
 from wfstdec.transducer.steps import Searcher

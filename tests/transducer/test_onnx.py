@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from wfstdec import TransducerDecoder, TransducerOptions
+from wfstdec import TransducerDecoder, TransducerOptions, load_onnx_transducer
 from wfstdec.errors import FormatError, OptionError, ShapeError, TokenTableError
-from wfstdec.transducer.onnx_model import load_onnx_transducer
 
 onnx = pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")

@@ -12,9 +12,7 @@ import numpy as np
 import pytest
 from table_transducers import random_transducer, texts_of
 
-from wfstdec.text.arpa import read_arpa
-from wfstdec.transducer.decoder import TransducerDecoder
-from wfstdec.transducer.options import TransducerOptions
+from wfstdec import TransducerDecoder, TransducerOptions, read_arpa
 
 INF = float("inf")
 UNK_COST = 2.5

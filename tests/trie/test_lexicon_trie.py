@@ -5,8 +5,8 @@ import numpy as np
 import pytest
 from compiled import compiled
 
+from wfstdec import Lexicon
 from wfstdec.errors import LexiconError
-from wfstdec.text.lexicon import Lexicon
 from wfstdec.trie.lexicon_trie import build_trie, find_child, parents_of
 
 find_child = compiled(find_child)

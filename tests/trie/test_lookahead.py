@@ -9,9 +9,8 @@ import pytest
 from arpa_texts import TRIGRAMS
 from compiled import compiled
 
+from wfstdec import NgramLM, token_table
 from wfstdec.errors import OptionError
-from wfstdec.lm.ngram import NgramLM
-from wfstdec.text.symbols import token_table
 from wfstdec.trie.lexicon_trie import build_trie, parents_of
 from wfstdec.trie.lookahead import build_lookahead, potential
 

@@ -14,12 +14,15 @@ from lattice_searches import bits
 from own_models import Batched, ById, WholeText, Wrapped
 from searches import Lockstep
 
+from wfstdec import (
+    OpenVocabulary,
+    TrieDecoder,
+    TrieOptions,
+    spelling_lexicon,
+    token_table,
+)
 from wfstdec.errors import LanguageModelError, OptionError
-from wfstdec.search.open_vocabulary import OpenVocabulary
-from wfstdec.text.lexicon import spelling_lexicon
-from wfstdec.text.symbols import token_table
-from wfstdec.trie.decoder import TrieDecoder
-from wfstdec.trie.options import BACKENDS, TrieOptions
+from wfstdec.trie.options import BACKENDS
 
 pytestmark = pytest.mark.filterwarnings("ignore::wfstdec.errors.BoostWarning")
 EVERYTHING = {"beam": math.inf, "beam_size": 100_000, "nbest": 1000}
@@ -50,7 +53,7 @@ def frames(decoder, text):
 
 # ------------------------------------------------------------------------- by hand
 class Bigrams:
-    """What the page of the documentation shows."""
+    """Bigram model that the page of the documentation shows."""
 
     def __init__(self, probs):
         self.probs = probs
@@ -106,7 +109,7 @@ def draw(seed, kind, **changes):
 
 
 def asking(decoder, arguments, make=Wrapped, **others):
-    """The same decoder, but it asks for what the model knows."""
+    """Replace a decoder's model by one that is asked."""
     assert decoder.lm is not None
     arguments = {k: v for k, v in arguments.items() if k not in ("lm", "unk_cost")}
     arguments |= {"options": decoder.options, "lm": make(decoder.lm)} | others

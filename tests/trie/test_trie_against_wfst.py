@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 import wfstdec
-from wfstdec.trie.decoder import TrieDecoder
-from wfstdec.trie.options import BACKENDS, TrieOptions
+from wfstdec import TrieDecoder, TrieOptions
+from wfstdec.trie.options import BACKENDS
 
 pytestmark = pytest.mark.filterwarnings("ignore::wfstdec.errors.BoostWarning")
 

@@ -8,11 +8,10 @@ import naive_search_cases
 import numpy as np
 import pytest
 
+from wfstdec import TrieDecoder, TrieOptions, token_table
 from wfstdec.errors import BackendError, BoostError, OptionError
 from wfstdec.search.backends import make_backend
-from wfstdec.text.symbols import token_table
-from wfstdec.trie.decoder import TrieDecoder
-from wfstdec.trie.options import BACKENDS, TrieOptions
+from wfstdec.trie.options import BACKENDS
 
 pytestmark = pytest.mark.filterwarnings("ignore::wfstdec.errors.BoostWarning")
 OTHERS = [name for name in BACKENDS if name != "reference"]
@@ -62,7 +61,7 @@ def bits(paths):
 
 
 def search(backend, decoder, boosts, chunks):
-    """One utterance through a backend."""
+    """Search one utterance with a backend."""
     (compiled,) = decoder._boosts.compile(boosts, 1)
     under_way = backend.start(decoder.options, compiled)
     for chunk in chunks:

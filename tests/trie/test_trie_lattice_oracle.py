@@ -11,12 +11,11 @@ import numpy as np
 import pytest
 from trie_lattices import alignment_on, near_paths, pieces_on
 
+from wfstdec import TrieDecoder, TrieOptions
+from wfstdec.lattice import nbest_paths, posteriors, word_confidences
 from wfstdec.lattice.arrays import check_lattice
-from wfstdec.lattice.mbr import posteriors, word_confidences
-from wfstdec.lattice.nbest import nbest_paths
 from wfstdec.search.paths.lattice import hypotheses_of, nbest_texts
-from wfstdec.trie.decoder import TrieDecoder
-from wfstdec.trie.options import BACKENDS, TrieOptions
+from wfstdec.trie.options import BACKENDS
 
 pytestmark = pytest.mark.filterwarnings("ignore::wfstdec.errors.BoostWarning")
 FREE = {"beam": math.inf, "beam_size": 50_000}
@@ -210,7 +209,7 @@ def test_n_best_texts_costs_and_posteriors(kind):
 
 
 def assert_same_hypothesis(one, other):
-    """The same words, tokens and times; costs to rounding."""
+    """Compare words, tokens and times; costs to rounding."""
     for name in ("words", "token_ids", "token_frames", "reached_final", "num_frames"):
         assert getattr(one, name) == getattr(other, name)
     for name in ("total", "graph", "acoustic", "insertion", "boost"):

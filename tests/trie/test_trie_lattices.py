@@ -13,23 +13,24 @@ from lattice_searches import bits
 from naive_search_cases import LEXICON, hand, says
 from trie_lattices import lattice_by, tokens_on
 
-from wfstdec.batch.lattices import LatticeReading
+from wfstdec import (
+    Lexicon,
+    NgramLM,
+    OpenVocabulary,
+    TrieDecoder,
+    TrieOptions,
+    read_arpa,
+    token_table,
+)
+from wfstdec.batch import LatticeReading
 from wfstdec.compare.oracle import lattice_errors
 from wfstdec.errors import LatticeError, OptionError
+from wfstdec.lattice import open_lattices, rescored, save_lattices, weighed
 from wfstdec.lattice.arrays import check_lattice
-from wfstdec.lattice.file import open_lattices, save_lattices
-from wfstdec.lattice.rescaling import weighed
-from wfstdec.lattice.rescoring import rescored
-from wfstdec.lm.ngram import NgramLM
 from wfstdec.search.backends import make_backend
-from wfstdec.search.open_vocabulary import OpenVocabulary
-from wfstdec.text.arpa import read_arpa
-from wfstdec.text.lexicon import Lexicon
-from wfstdec.text.symbols import token_table
 from wfstdec.trie.cpu.backend import CpuBackend
 from wfstdec.trie.cpu.search import RecordingSearch
-from wfstdec.trie.decoder import TrieDecoder
-from wfstdec.trie.options import BACKENDS, TrieOptions
+from wfstdec.trie.options import BACKENDS
 
 pytestmark = pytest.mark.filterwarnings("ignore::wfstdec.errors.BoostWarning")
 OTHERS = [name for name in BACKENDS if name != "reference"]

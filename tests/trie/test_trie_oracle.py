@@ -13,11 +13,8 @@ import numpy as np
 import pytest
 from naive_search_cases import LEXICON, hand
 
-from wfstdec.text.arpa import read_arpa
-from wfstdec.text.lexicon import Lexicon
-from wfstdec.text.symbols import token_table
-from wfstdec.trie.decoder import TrieDecoder
-from wfstdec.trie.options import BACKENDS, TrieOptions
+from wfstdec import Lexicon, TrieDecoder, TrieOptions, read_arpa, token_table
+from wfstdec.trie.options import BACKENDS
 
 pytestmark = pytest.mark.filterwarnings("ignore::wfstdec.errors.BoostWarning")
 
@@ -68,7 +65,7 @@ def close_to(cost, most=1e-4):
 
 
 def text_of(case, hyp):
-    """What the oracle calls its text: without a lexicon the tokens."""
+    """Text as the oracle has it: without a lexicon the tokens."""
     if case.lexicon is None:
         return tuple(hyp.token_names[token] for token in hyp.token_ids)
     return tuple(word.text for word in hyp.words)
@@ -123,7 +120,7 @@ def word_frames(reading, spans):
 
 
 def assert_best(case, hyp, texts, merge):
-    """It is one of the oracle's best."""
+    """Check that a hypothesis is one of the oracle's best."""
     assert hyp.reached_final == bool(texts)
     if texts:
         assert hyp.total_cost == close_to(texts[0].cost)

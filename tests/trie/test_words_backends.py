@@ -9,15 +9,19 @@ import naive_words
 import numpy as np
 import pytest
 
-from wfstdec.boost.lists import BoostEntry
+from wfstdec import (
+    BoostEntry,
+    Lexicon,
+    OpenVocabulary,
+    TrieDecoder,
+    TrieOptions,
+    read_arpa,
+    spelling_lexicon,
+    token_table,
+)
 from wfstdec.errors import BoostError, OptionError
 from wfstdec.search.backends import make_backend
-from wfstdec.search.open_vocabulary import OpenVocabulary
-from wfstdec.text.arpa import read_arpa
-from wfstdec.text.lexicon import Lexicon, spelling_lexicon
-from wfstdec.text.symbols import token_table
-from wfstdec.trie.decoder import TrieDecoder
-from wfstdec.trie.options import BACKENDS, TrieOptions
+from wfstdec.trie.options import BACKENDS
 
 OTHERS = [name for name in BACKENDS if name != "reference"]
 
@@ -51,7 +55,7 @@ def draw(seed, tokens):
 
 
 def search(backend, decoder, compiled, chunks):
-    """One utterance through a backend: all bits of its paths."""
+    """Search one utterance with a backend; all bits of its paths."""
     under_way = backend.start(decoder.options, compiled)
     for chunk in chunks:
         under_way.advance(np.ascontiguousarray(chunk, np.float32))

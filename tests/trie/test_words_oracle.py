@@ -9,8 +9,8 @@ import naive_words
 import numpy as np
 import pytest
 
-from wfstdec.trie.decoder import TrieDecoder
-from wfstdec.trie.options import BACKENDS, TrieOptions
+from wfstdec import TrieDecoder, TrieOptions
+from wfstdec.trie.options import BACKENDS
 
 UNBOUNDED = {"beam": math.inf, "beam_size": 50_000, "token_top_k": None}
 LOOKAHEADS = ("ngram", "unigram", "none")
@@ -90,7 +90,7 @@ def word_frames(reading, hyp):
 
 
 def assert_best(made, hyp, texts, merge):
-    """It is one of the oracle's best."""
+    """Check that a hypothesis is one of the oracle's best."""
     assert hyp.reached_final == bool(texts)
     if texts:
         assert hyp.total_cost == close_to(texts[0].cost)

@@ -59,7 +59,7 @@ def test_a_word_by_hand(topology, backend, tmp_path):
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_further_pronunciation_by_hand(backend, tmp_path):
-    """It costs the word's unigram, and comes out as the word."""
+    """A further pronunciation costs the word's unigram, and comes out as the word."""
     decoder = wfstdec.WfstDecoder(small_graph(tmp_path), backend=backend)
     boosts = {"ban": BoostEntry("ban", ["b n"], 1.0)}
     (hyp,) = decoder.decode([frames("bnban")], boosts=boosts)
@@ -158,7 +158,7 @@ def test_all_backends_find_the_same_bits(name, tmp_path):
 
 @pytest.mark.parametrize("first_entries", [1, 512])
 def test_random_graphs_with_random_calls(first_entries, monkeypatch):
-    """The same bits, in whatever order arrays have to grow."""
+    """Random graphs give the same bits, in whatever order arrays have to grow."""
     monkeypatch.setattr(
         cpu_backend,
         "with_scratch",

@@ -8,16 +8,14 @@ from random_graphs import random_graph, random_logprobs, random_options
 from text_graphs import text_fst, text_graph, text_tables
 from wfst_searches import NO_BOOSTS, walk_back
 
+from wfstdec import PackedGraph, WfstDecoder, WfstOptions
 from wfstdec.graph.arcs import LABEL_MASK, REPEAT
-from wfstdec.graph.packed import PackedGraph
 from wfstdec.search.backends import make_backend
 from wfstdec.search.paths.label_path import PathTokens
 from wfstdec.search.paths.word_cut import Aligner
 from wfstdec.search.paths.words import BEGINNING
 from wfstdec.text.symbols import EPSILON, token_of
 from wfstdec.wfst.backend_choice import BACKENDS
-from wfstdec.wfst.decoder import WfstDecoder
-from wfstdec.wfst.options import WfstOptions
 
 UNBOUNDED = WfstOptions(beam=np.inf, max_active=None)
 

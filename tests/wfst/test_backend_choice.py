@@ -10,11 +10,11 @@ from cupy_stand_in import Kernel, array_of, stand_in
 from random_graphs import random_boosts, random_graph, random_logprobs, random_options
 from text_graphs import text_graph
 
+from wfstdec import WfstDecoder
 from wfstdec.errors import BackendError, DeviceError
 from wfstdec.gpu import cupy_device as cuda
 from wfstdec.gpu.verified import record_pass, why_not
 from wfstdec.wfst.backend_choice import Batch, Machine, batch_of, choose, cpu_s, gpu_s
-from wfstdec.wfst.decoder import WfstDecoder
 from wfstdec.wfst.gpu.backend import DeviceBackend
 from wfstdec.wfst.gpu.layout import PROGRAM
 

@@ -127,7 +127,7 @@ def test_lattices_are_those_of_the_specification(capacity, monkeypatch):
 
 # ------------------------------------------------------------------------- decoders
 def on_device(decoder, device, first_capacity=64):
-    """The same decoder on a device."""
+    """Make the same decoder on a device."""
     other = WfstDecoder(decoder.graph, decoder.options, "cpu")
     other._backend = DeviceBackend(decoder.graph, device, first_capacity)
     return other

@@ -29,9 +29,14 @@ from searches import Lockstep
 from text_graphs import text_graph
 from wfst_searches import NO_BOOSTS, bits, decoded, random_splits, search
 
-from wfstdec.boost.compile import PhraseCompiler
-from wfstdec.boost.compiled import CompiledBoosts
-from wfstdec.boost.phrases import PhraseOptions
+from wfstdec import (
+    CompiledBoosts,
+    PhraseCompiler,
+    PhraseOptions,
+    WfstDecoder,
+    WfstOptions,
+    read_lexicon,
+)
 from wfstdec.boost.spelling import by_lexicon, by_words
 from wfstdec.boost.words import compile_word_boosts
 from wfstdec.errors import BackendError, LogprobError
@@ -40,14 +45,11 @@ from wfstdec.gpu.budget import Budget
 from wfstdec.gpu.logprobs import BFLOAT16, FLOAT16
 from wfstdec.gpu.records import KERNELS as SHARED_KERNELS
 from wfstdec.search.backends import make_backend
-from wfstdec.text.lexicon import read_lexicon
 from wfstdec.wfst.backend_choice import BACKENDS
-from wfstdec.wfst.decoder import WfstDecoder
 from wfstdec.wfst.gpu.backend import DeviceBackend
 from wfstdec.wfst.gpu.batch import DeviceBatch
 from wfstdec.wfst.gpu.layout import KERNELS, NODE, PHASES, PLAIN
 from wfstdec.wfst.gpu.memory import TRACE_BYTES, trace_nodes
-from wfstdec.wfst.options import WfstOptions
 
 pytestmark = pytest.mark.skipif(not shutil.which("g++"), reason="needs g++")
 TOTALS = PhraseOptions(weights_are_totals=True)
@@ -139,7 +141,7 @@ def test_frames_that_outgrow_the_table_in_shared_memory():
 
 
 def test_a_table_that_is_full_is_not_looked_through_again_and_again():
-    """What overflows is lost: the rest of its frame must not probe every slot."""
+    """Overflow is lost: the rest of its frame must not probe every slot."""
     count, room = 3000, 128
     fan = [f"0 {1 + s} a W{s} 0" for s in range(count)]
     graph = text_graph("\n".join([*fan, *(f"{1 + s} 0" for s in range(count))]))
@@ -202,7 +204,7 @@ def test_frames_without_a_bound_do_not_try_the_small_table_again_and_again():
 
 
 def test_a_tie_goes_to_the_lower_boost_state_of_a_source():
-    """One arc, from one graph state in two boost states, at one cost to one state."""
+    """Two boost states of a source, by one arc at one cost to one state."""
     graph = text_graph("""
         0 1 a A 0
         0 1 b B 0
@@ -223,7 +225,7 @@ def test_a_tie_goes_to_the_lower_boost_state_of_a_source():
 
 
 def test_phrases_at_the_end_of_a_search_that_died():
-    """What max_active dropped in the frame that nothing survived is no end."""
+    """Entries that max_active dropped in the frame that nothing survived are no end."""
     for i in range(60):
         rng = np.random.default_rng(i)
         graph, options, batch, boosts = draw(rng, num_states=12)
@@ -317,7 +319,7 @@ def refused(backend, chunks):
 
 
 def acoustic_costs(backend, chunk):
-    """Of each frame of an utterance with one path."""
+    """Acoustic costs of each frame of an utterance with one path."""
     batch = DeviceBatch(backend.device_graph, WfstOptions(), [NO_BOOSTS])
     batch.advance([chunk])
     steps, _ = batch._find_paths(np.array([0]), np.array([len(chunk)]))

@@ -10,7 +10,7 @@ from device_cases import BLOCK_SIZES, draw, random_device
 from random_graphs import random_options
 from wfst_searches import bits
 
-from wfstdec.boost.compiled import CompiledBoosts
+from wfstdec import CompiledBoosts
 from wfstdec.boost.words import compile_word_boosts
 from wfstdec.search.backends import make_backend
 from wfstdec.wfst.backend_choice import BACKENDS

@@ -10,17 +10,19 @@ from real_speech import RECIPE
 from wfst_searches import bits, decoded
 
 import wfstdec
-from wfstdec.boost.compile import PhraseCompiler
-from wfstdec.boost.compiled import CompiledBoosts
-from wfstdec.boost.phrases import PhraseOptions
+from wfstdec import (
+    CompiledBoosts,
+    PhraseCompiler,
+    PhraseOptions,
+    WfstOptions,
+    read_lexicon,
+    read_tokens,
+)
 from wfstdec.boost.spelling import by_lexicon
 from wfstdec.boost.words import compile_word_boosts
 from wfstdec.search.backends import make_backend
-from wfstdec.text.lexicon import read_lexicon
-from wfstdec.text.symbols import read_tokens
 from wfstdec.wfst.backend_choice import BACKENDS
 from wfstdec.wfst.gpu.backend import DeviceBackend
-from wfstdec.wfst.options import WfstOptions
 
 pytest.importorskip("sentencepiece")
 

@@ -12,7 +12,7 @@ from random_graphs import (
 )
 from wfst_searches import NO_BOOSTS, bits
 
-from wfstdec.boost.compiled import CompiledBoosts
+from wfstdec import CompiledBoosts, WfstDecoder, WfstOptions
 from wfstdec.boost.words import compile_word_boosts
 from wfstdec.errors import BoostError
 from wfstdec.search.interrupts import Pace
@@ -20,8 +20,6 @@ from wfstdec.search.scheduling import groups_of
 from wfstdec.wfst.cpu import arrays as k
 from wfstdec.wfst.cpu import groups
 from wfstdec.wfst.cpu.backend import CpuBackend
-from wfstdec.wfst.decoder import WfstDecoder
-from wfstdec.wfst.options import WfstOptions
 from wfstdec.wfst.reference_backend import ReferenceBackend
 
 

@@ -10,9 +10,9 @@ import pytest
 from random_graphs import random_boosts, random_graph, random_logprobs, random_options
 from text_graphs import text_graph
 
-from wfstdec.search.hypothesis import Hypothesis, Word
+from wfstdec import Hypothesis, WfstDecoder
+from wfstdec.search.hypothesis import Word
 from wfstdec.search.paths.traceback import History, read_paths, rule_of
-from wfstdec.wfst.decoder import WfstDecoder
 from wfstdec.wfst.gpu.layout import STEP
 
 LOOKS = (

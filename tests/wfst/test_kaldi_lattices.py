@@ -4,9 +4,8 @@ import numpy as np
 import pytest
 from lattice_cases import paths_of, random_small_graph
 
+from wfstdec import WfstDecoder, WfstOptions
 from wfstdec.compare.peers.kaldi import scaled_fst
-from wfstdec.wfst.decoder import WfstDecoder
-from wfstdec.wfst.options import WfstOptions
 
 BEAM, LATTICE_BEAM = 60.0, 4.0
 
@@ -48,7 +47,7 @@ def read_text_lattice(text):
 
 
 def our_paths(lattice):
-    """The same of ours."""
+    """Paths of our lattices."""
     found = []
     for arcs, excess in paths_of(lattice):
         one = lattice.arcs[list(arcs)]
@@ -60,7 +59,7 @@ def our_paths(lattice):
 
 
 def near(paths):
-    """Those well within the beam, each once."""
+    """Keep the paths well within the beam, each once."""
     best = min(total for *_, total in paths)
     return {path for path in paths if path[-1] <= best + LATTICE_BEAM - 0.01}
 

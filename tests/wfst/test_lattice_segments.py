@@ -13,18 +13,21 @@ from lattice_searches import bits, joined, lattice_by, random_search
 from text_graphs import text_graph
 from wfst_searches import UNBOUNDED, decoder_of, log, random_splits
 
-from wfstdec import SegmentReader, WfstDecoder
+from wfstdec import SegmentReader, WfstDecoder, WfstOptions
 from wfstdec.errors import InputError, LatticeError, OptionError
+from wfstdec.lattice import (
+    minimum_bayes_risk,
+    nbest_paths,
+    posteriors,
+    word_confidences,
+)
 from wfstdec.lattice.arrays import check_lattice
-from wfstdec.lattice.mbr import minimum_bayes_risk, posteriors, word_confidences
-from wfstdec.lattice.nbest import nbest_paths
 from wfstdec.search.backends import make_backend
 from wfstdec.search.paths.lattice import hypotheses_of
 from wfstdec.wfst.backend_choice import BACKENDS
 from wfstdec.wfst.cpu.backend import CpuBackend
 from wfstdec.wfst.cpu.search import RecordingSearch
 from wfstdec.wfst.lattice_pack import lattice_of
-from wfstdec.wfst.options import WfstOptions
 
 NAMES = ("reference", "cpu")
 TWO_WORDS = """
@@ -185,7 +188,7 @@ def test_added_words_are_in_segments_too(tmp_path):
 
 # ------------------------------------------------------------------------ the oracle
 def frames_with_one_state(case, num_frames, beam):
-    """Which frames all paths go through in one state that may yet be in the lattice.
+    """Frames that all paths that may yet be in the lattice pass in one state.
 
     Those are the ways into any state of the last frame that cost no more than the best
     one into it and the beam: what comes later nobody knows.

@@ -1,4 +1,4 @@
-"""What only a GPU can show: `pytest -m gpu`, with all tests over backends."""
+"""Tests that need a GPU: `pytest -m gpu`, with all tests over backends."""
 
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -16,18 +16,15 @@ from searches import Lockstep
 from text_graphs import text_graph
 from wfst_searches import bits, random_splits
 
-from wfstdec import build_graph
-from wfstdec.boost.compiled import CompiledBoosts
+from wfstdec import CompiledBoosts, WfstDecoder, WfstOptions, build_graph
 from wfstdec.boost.words import compile_word_boosts
 from wfstdec.errors import LogprobError
 from wfstdec.gpu import cupy_device as cuda
 from wfstdec.search.backends import make_backend
 from wfstdec.wfst.backend_choice import BACKENDS
-from wfstdec.wfst.decoder import WfstDecoder
 from wfstdec.wfst.gpu.backend import DeviceBackend
 from wfstdec.wfst.gpu.batch import DeviceBatch
 from wfstdec.wfst.gpu.layout import PROGRAM, SLOT_BYTES
-from wfstdec.wfst.options import WfstOptions
 
 pytestmark = pytest.mark.gpu
 RECIPE = Path(__file__).parents[2] / "graphs" / "librispeech_demo"
@@ -109,7 +106,7 @@ def test_torch_tensors_on_the_gpu(demo, dtype):
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
 def test_every_number_of_16_bits(dtype):
-    """Also those that are not normal: none is taken for 0."""
+    """Numbers that are not normal are read as well: none is taken for 0."""
     torch = pytest.importorskip("torch")
     graph = text_graph("0 0 a A 0\n0 0", tokens="_ a")
     numbers = np.arange(1 << 16, dtype=np.uint16).astype(np.int16)

@@ -17,13 +17,10 @@ from random_graphs import random_logprobs, random_options
 from wfst_searches import bits, random_splits
 
 import wfstdec
-from wfstdec import BoostEntry, OpenVocabulary, WfstDecoder
+from wfstdec import BoostEntry, NgramLM, OpenVocabulary, WfstDecoder
 from wfstdec.errors import GraphError, LatticeError, LexiconError, OptionError
 from wfstdec.graph.checks import check_vocabulary
-from wfstdec.lattice.file import LatticeFile, LatticeWriter
-from wfstdec.lattice.nbest import nbest_paths
-from wfstdec.lattice.rescoring import rescored
-from wfstdec.lm.ngram import NgramLM
+from wfstdec.lattice import LatticeFile, LatticeWriter, nbest_paths, rescored
 from wfstdec.search.paths.lattice import hypotheses_of
 from wfstdec.wfst.backend_choice import BACKENDS
 

@@ -21,13 +21,13 @@ from real_speech import speech_graph, utterances
 from text_graphs import text_graph
 from wfst_searches import NO_BOOSTS, UNBOUNDED, bits, decoder_of, log, search, walk_back
 
+from wfstdec import WfstOptions
 from wfstdec.errors import BackendError
 from wfstdec.graph.arcs import LABEL_MASK
 from wfstdec.search.backends import make_backend
 from wfstdec.search.hypothesis import Token, Word
 from wfstdec.text.symbols import EPSILON, token_of
 from wfstdec.wfst.backend_choice import BACKENDS
-from wfstdec.wfst.options import WfstOptions
 
 OTHERS = [name for name in BACKENDS if name != "reference"]
 

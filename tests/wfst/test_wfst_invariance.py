@@ -4,8 +4,8 @@ import numpy as np
 from random_graphs import dense_graph
 from wfst_searches import NO_BOOSTS, UNBOUNDED, bits, search
 
+from wfstdec import WfstOptions
 from wfstdec.wfst.cpu.backend import CpuBackend
-from wfstdec.wfst.options import WfstOptions
 
 
 def test_the_trace_stays_small_over_hours():

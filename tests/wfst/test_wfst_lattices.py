@@ -8,15 +8,14 @@ from lattice_searches import bits, lattice_by, random_search
 from text_graphs import text_graph
 from wfst_searches import UNBOUNDED, decoder_of, log, random_splits
 
-from wfstdec.boost.lists import Boosts
+from wfstdec import Boosts, WfstOptions
 from wfstdec.errors import BackendError, OptionError
+from wfstdec.lattice import nbest_paths
 from wfstdec.lattice.arrays import check_lattice
-from wfstdec.lattice.nbest import nbest_paths
 from wfstdec.search.contract import LATTICES, SESSION_LATTICES
 from wfstdec.wfst.cpu.backend import CpuBackend
 from wfstdec.wfst.cpu.search import RecordingSearch
 from wfstdec.wfst.lattice_pack import lattice_of
-from wfstdec.wfst.options import WfstOptions
 from wfstdec.wfst.reference_backend import ReferenceBackend
 
 BACKENDS = ("reference", "cpu")

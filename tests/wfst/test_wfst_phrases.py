@@ -22,21 +22,23 @@ from real_speech import RECIPE, speech_graph, utterances
 from text_graphs import text_graph
 from wfst_searches import UNBOUNDED, bits, decoder_of, log
 
+from wfstdec import (
+    Boosts,
+    CompiledBoosts,
+    PhraseCompiler,
+    PhraseOptions,
+    WfstOptions,
+    read_lexicon,
+)
 from wfstdec.boost import kernels
-from wfstdec.boost.compile import PhraseCompiler
-from wfstdec.boost.compiled import CompiledBoosts
-from wfstdec.boost.lists import Boosts
-from wfstdec.boost.phrases import PhraseOptions
 from wfstdec.boost.spelling import by_lexicon, by_words
 from wfstdec.boost.tables import phrase_rows
 from wfstdec.boost.words import compile_word_boosts
 from wfstdec.errors import BoostError, BoostWarning
 from wfstdec.jit import jit
 from wfstdec.search.backends import make_backend
-from wfstdec.text.lexicon import read_lexicon
 from wfstdec.text.symbols import ilabel_of
 from wfstdec.wfst.backend_choice import BACKENDS
-from wfstdec.wfst.options import WfstOptions
 
 OTHERS = [name for name in BACKENDS if name != "reference"]
 TOTALS = PhraseOptions(weights_are_totals=True)
@@ -278,7 +280,7 @@ def draw(rng, num_frames=9, **kinds):
 
 
 def search(backend, options, x, boosts):
-    """One utterance through a backend."""
+    """Search one utterance with a backend."""
     under_way = backend.start(options, boosts)
     under_way.advance(x)
     return under_way.finish()

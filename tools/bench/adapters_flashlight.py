@@ -38,8 +38,8 @@ from tools.bench import cases, data
 from tools.bench.command import Run, exit_with, make_parser, parse
 from tools.bench.data import SpeechSet
 from tools.bench.flashlight_calls import Flashlight
+from tools.bench.harness import check_and_time, run_cases
 from tools.bench.report import Columns, Row, figure, format_table, speed, text_figure
-from tools.bench.timing import Turns
 from wfstdec.adapters.torchaudio import ctc_decoder
 from wfstdec.compare.peers.installed import name_with_version
 from wfstdec.text.arpa import read_arpa
@@ -91,7 +91,7 @@ Answers = list[list[Any]]
 
 
 class AdapterCase(NamedTuple):
-    """What both are made of.
+    """Speech and arguments that both decoders are made of.
 
     Attributes:
         name: The set and the language model.
@@ -206,21 +206,38 @@ def compile_all() -> None:
     ours_of(lexicon=None, tokens=["-", "|"])(np.zeros((2, 2), np.float32))
 
 
-def run_setting(case: AdapterCase, options: Row, args: argparse.Namespace) -> list[Row]:
-    """Rows of both; empty, and the faults told, where answers differ."""
+def run_case(
+    args: argparse.Namespace, case: AdapterCase
+) -> tuple[list[Row], list[str]]:
+    """Rows of both at all settings, and what is wrong."""
+    hours = case.speech.audio_s / 3600
+    print(f"\n{case.name}: {len(case.speech.logprobs)} utterances, {hours:.3f} h")
+    rows: list[Row] = []
+    faults: list[str] = []
+    for options in SETTINGS[case.arguments["lexicon"] is not None]:
+        found, wrong = run_setting(case, options, args)
+        rows, faults = rows + found, faults + wrong
+    print(format_table(COLUMNS, rows), flush=True)
+    return rows, faults
+
+
+def run_setting(
+    case: AdapterCase, options: Row, args: argparse.Namespace
+) -> tuple[list[Row], list[str]]:
+    """Rows of both, none where answers differ; and what is wrong."""
     utterances = list(case.speech.logprobs.values())
     made = list(contestants(case, options))
-    turns = Turns({name: partial(decode_all, one, utterances) for name, _, one in made})
-    answers = turns.take()
-    faults = faults_of(case, *answers.values())
-    if faults:
-        print("\n".join(["  ANSWERS DIFFER, no speed is given", *faults[:10]]))
-        return []
-    turns.repeat(args.repeats - 1, slow=args.slow)
-    pairs = zip(*answers.values(), strict=True)
+    timed = check_and_time(
+        {name: partial(decode_all, one, utterances) for name, _, one in made},
+        lambda answers: faults_of(case, *answers.values()),
+        args,
+    )
+    if timed.faults:
+        return [], timed.faults
+    pairs = zip(*timed.answers.values(), strict=True)
     same = sum(text_of(case, a[0]) == text_of(case, b[0]) for a, b in pairs)
-    least = [min(seconds) for seconds in turns.seconds.values()]
-    return [
+    least = [min(seconds) for seconds in timed.seconds.values()]
+    rows = [
         {
             "case": case.name,
             "setting": options,
@@ -229,11 +246,12 @@ def run_setting(case: AdapterCase, options: Row, args: argparse.Namespace) -> li
             "audio_s": round(case.speech.audio_s, 2),
             "same_texts": same,
             "ratio": round(least[1] / least[0], 2) if name == "wfstdec" else None,
-            **timed,
-            **speed(case.speech.audio_s, turns.seconds[name]),
+            **figures,
+            **speed(case.speech.audio_s, timed.seconds[name]),
         }
-        for name, timed, _ in made
+        for name, figures, _ in made
     ]
+    return rows, []
 
 
 PEER = name_with_version("flashlight-text")
@@ -241,24 +259,11 @@ PEER = name_with_version("flashlight-text")
 
 def main(argv: Sequence[str] | None = None) -> int:
     args = parse_arguments(argv)
-    run = Run("tools.bench.adapters_flashlight", args)
-    rows: list[Row] = []
-    failed = 0
+    run, inputs = Run("tools.bench.adapters_flashlight", args), cases.Inputs.of(args)
     compile_all()
     with tempfile.TemporaryDirectory() as folder:
-        for name in args.cases:
-            case = make_case(name, cases.Inputs.of(args), Path(folder))
-            hours = case.speech.audio_s / 3600
-            print(f"\n{name}: {len(case.speech.logprobs)} utterances, {hours:.3f} h")
-            for options in SETTINGS[case.arguments["lexicon"] is not None]:
-                found = run_setting(case, options, args)
-                failed += not found
-                rows += found
-            told = [row for row in rows if row["case"] == name]
-            print(format_table(COLUMNS, told), flush=True)
-    print("\n".join([LEGEND, run.footer()]))
-    run.write(rows, faults=failed)
-    return 1 if failed else 0
+        made = (make_case(name, inputs, Path(folder)) for name in args.cases)
+        return run_cases(run, made, partial(run_case, args), lambda _: ([LEGEND], {}))
 
 
 if __name__ == "__main__":

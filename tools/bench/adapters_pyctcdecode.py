@@ -22,7 +22,7 @@ from __future__ import annotations
 import argparse
 import logging
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -33,6 +33,7 @@ from tools.bench import data
 from tools.bench.cases import Inputs, load_set
 from tools.bench.command import Run, exit_with, make_parser, parse
 from tools.bench.data import SpeechSet
+from tools.bench.harness import check_and_time, run_cases
 from tools.bench.report import (
     Columns,
     Row,
@@ -42,7 +43,6 @@ from tools.bench.report import (
     word_errors,
 )
 from tools.bench.spelled_words import spelled_arpa, spelled_words
-from tools.bench.timing import Turns
 from wfstdec.adapters.pyctcdecode import build_ctcdecoder
 from wfstdec.compare.peers.installed import import_peer, name_with_version
 from wfstdec.text.symbols import read_tokens
@@ -88,7 +88,7 @@ PROFILES: dict[str, Row] = {
 
 
 class Made(NamedTuple):
-    """What both decoders are made of, and given."""
+    """Speech and arguments that both decoders are made of, and given."""
 
     name: str
     speech: SpeechSet
@@ -170,14 +170,16 @@ def make_decoders(case: Made) -> Decoders:
 
 
 def first_ms(decoder: Any, case: Made) -> float:
-    """What the first utterance takes."""
+    """Time the first utterance, ms."""
     begin = time.process_time()
     decoder.decode(case.utterances[0])
     return 1000 * (time.process_time() - begin)
 
 
-def run_case(case: Made, args: argparse.Namespace) -> Iterator[tuple[Row, list[str]]]:
-    """A row, and what is wrong, of each call with and without hotwords."""
+def run_case(args: argparse.Namespace, case: Made) -> tuple[list[Row], list[str]]:
+    """A row of each call with and without hotwords; and what is wrong."""
+    rows: list[Row] = []
+    faults: list[str] = []
     decoders = make_decoders(case)
     made = {
         "peer_made_s": decoders.peer_made_s,
@@ -189,8 +191,10 @@ def run_case(case: Made, args: argparse.Namespace) -> Iterator[tuple[Row, list[s
         for hotwords in ([], case.hotwords):
             row = {"case": case.name, "call": call, "hotwords": len(hotwords)}
             options = {"hotwords": hotwords} if hotwords else {}
-            found, faults = compare(case, decoders, call, options, args)
-            yield row | made | found, faults
+            found, wrong = compare(case, decoders, call, options, args)
+            rows, faults = [*rows, row | made | found], faults + wrong
+            print(format_table(COLUMNS, rows[-1:]).splitlines()[-1], flush=True)
+    return rows, faults
 
 
 def compare(
@@ -202,16 +206,20 @@ def compare(
         one = partial(getattr(decoder, call), **options)
         return lambda: [one(x) for x in case.utterances]
 
-    turns = Turns({"peer": all_of(decoders.peer), "ours": all_of(decoders.ours)})
-    answers = turns.take()
-    answers["faithful"] = all_of(decoders.faithful)()
-    texts = {name: list(map(text_of, found)) for name, found in answers.items()}
-    row, faults = check(case, decoders, texts, options)
-    if faults:
-        return row, faults
-    turns.repeat(args.repeats - 1, slow=args.slow)
-    count = len(case.utterances)
-    seconds = turns.seconds
+    row: Row = {}
+
+    def check_texts(answers: Mapping[str, Any]) -> list[str]:
+        found = {**answers, "faithful": all_of(decoders.faithful)()}
+        texts = {name: list(map(text_of, one)) for name, one in found.items()}
+        told, faults = check(case, decoders, texts, options)
+        row.update(told)
+        return faults
+
+    runs = {"peer": all_of(decoders.peer), "ours": all_of(decoders.ours)}
+    timed = check_and_time(runs, check_texts, args)
+    if timed.faults:
+        return row, timed.faults
+    count, seconds = len(case.utterances), timed.seconds
     row |= {
         "cpu_s": [round(one, 6) for one in seconds["ours"]],
         "peer_cpu_s": [round(one, 6) for one in seconds["peer"]],
@@ -225,7 +233,7 @@ def compare(
 def check(
     case: Made, decoders: Decoders, texts: dict[str, list[str]], options: Row
 ) -> tuple[Row, list[str]]:
-    """Which texts are the same, and the word error rates; what is wrong."""
+    """Compare texts and word error rates; what is wrong, in lines."""
     faults, same = [], 0
     names = list(case.speech.logprobs)
     for i, (theirs, ours) in enumerate(
@@ -258,21 +266,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parse_arguments(argv)
     logging.getLogger("pyctcdecode").setLevel(logging.ERROR)
     logging.getLogger("wfstdec").setLevel(logging.ERROR)
-    run = Run("tools.bench.adapters_pyctcdecode", args)
-    rows: list[Row] = []
-    faults: list[str] = []
+    run, inputs = Run("tools.bench.adapters_pyctcdecode", args), Inputs.of(args)
     loaded_s = warm_up()
-    for name in args.cases:
-        for row, wrong in run_case(make_case(name, Inputs.of(args)), args):
-            rows, faults = [*rows, row], faults + wrong
-            print(format_table(COLUMNS, [row]).splitlines()[-1], flush=True)
-    print(format_table(COLUMNS, rows))
-    if faults:
-        print("\n".join(["  ANSWERS ARE WRONG, they have no speed", *faults[:10]]))
-    print("\n".join([LEGEND, run.footer()]))
-    beside = [name_with_version(package) for package in BESIDE]
-    run.write(rows, beside=beside, faults=len(faults), kernels_loaded_s=loaded_s)
-    return 1 if faults else 0
+    made = (make_case(name, inputs) for name in args.cases)
+
+    def report(rows: list[Row]) -> tuple[list[str], Row]:
+        beside = [name_with_version(package) for package in BESIDE]
+        more = {"beside": beside, "kernels_loaded_s": loaded_s}
+        return [format_table(COLUMNS, rows), LEGEND], more
+
+    return run_cases(run, made, partial(run_case, args), report)
 
 
 if __name__ == "__main__":

@@ -171,7 +171,7 @@ def lengthened(case: Case, minutes: float) -> tuple[np.ndarray, list[str]]:
 
 
 def measure_long(case: Case, minutes: float) -> Row:
-    """One recording, its log-probs in a file that is mapped."""
+    """Measure one recording, its log-probs in a file that is mapped."""
     aligner = make_aligner(case)
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "x.npy"
@@ -205,7 +205,7 @@ def measure_long(case: Case, minutes: float) -> Row:
 
 
 def measure_graph(aligner: ForcedAligner, words: Sequence[str]) -> Row:
-    """What the graph of a text takes, once its words have been looked up."""
+    """Measure making the graph of a text, once its words have been looked up."""
     transcript = aligner._transcriber.transcript(words)
     began = time.process_time()
     graph = aligner._graphs().of(transcript)
@@ -239,7 +239,7 @@ def spoil(
 
 
 def is_reported(alignment: Alignment, kind: str, at: int) -> bool:
-    """Whether a misfit names the place."""
+    """Tell whether a misfit names the place."""
     for misfit in alignment.misfits:
         if kind == "left out" and misfit.kind == "speech" and misfit.first_word == at:
             return True

@@ -104,7 +104,7 @@ def compare_builds(lm: str, lexicon: str, topology: str, source: Path) -> Row:
 
 
 def in_own_process(function: Any, *arguments: Any) -> Any:
-    """What the function returns, from a fresh process."""
+    """Call a function in a fresh process."""
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(1, mp_context=context) as pool:
         return pool.submit(function, *arguments).result()
@@ -179,7 +179,7 @@ def build_ours(case: Row, folder: Path) -> Row:
 
 
 def build_bare(folder: Path) -> Row:
-    """The same by kaldifst's own calls, from files to a file."""
+    """Build the graph by kaldifst's own calls, from files to a file."""
     stages: list[Row] = []
     last = time.perf_counter(), time.process_time()
     cpu_seconds = 0.0

@@ -43,7 +43,7 @@ SYNTHETIC = {"bpe": 1024, "chars": 32}
 
 @dataclass(frozen=True)
 class Inputs:
-    """Where cases come from.
+    """Source of cases.
 
     Attributes:
         data: The project's data, or a recipe.
@@ -61,7 +61,7 @@ class Inputs:
 
     @classmethod
     def of(cls, args: argparse.Namespace) -> Inputs:
-        """As flags say; see `command.make_parser`."""
+        """Make inputs of flags; see `command.make_parser`."""
         found, scale = data.find_data(args.data), args.lm_scale
         token_scale = getattr(args, "token_lm_scale", cls.token_lm_scale)
         return cls(found, args.cache, args.utterances, scale, token_scale)
@@ -125,21 +125,22 @@ class Case:
         )
 
     def trie_decoder(
-        self, options: TrieOptions, threads: int | None = 1
+        self, options: TrieOptions, threads: int | None = 1, backend: str = "cpu"
     ) -> TrieDecoder:
-        """Ours on the lexicon's trie, or on bare tokens, on the CPU."""
+        """Ours on the lexicon's trie, or on bare tokens."""
         return TrieDecoder(
             tokens=self.tokens,
             lexicon=self.lexicon,
             lm=self.arpa,
             options=options,
+            backend=backend,
             separator=self.separator,
             frame_shift_s=self.speech.frame_shift_s,
             threads=threads,
         )
 
     def peer_inputs(self) -> PeerInputs:
-        """What peers are made of."""
+        """Inputs that peers are made of."""
         return PeerInputs(
             tokens=self.tokens,
             graph=self.graph,

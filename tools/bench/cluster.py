@@ -219,7 +219,7 @@ class _Took(NamedTuple):
 
 
 def _row(kind: str, name: str, size: int, taken: Sequence[Sequence[_Took]]) -> Row:
-    """What a row costs, and a start, of the shorter and the longer runs."""
+    """Cost of a row, and of a start, of the shorter and the longer runs."""
     row: Row = {"what": name, "kind": kind, "rows": size}
     for clock in ("wall_s", "cpu_s"):
         turns = [[round(getattr(one, clock), 2) for one in some] for some in taken]

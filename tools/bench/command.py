@@ -1,4 +1,4 @@
-"""What benchmarks have in common on the command line: flags, files, exit status.
+"""Common parts of benchmarks' command lines: flags, files, exit status.
 
 args = parse(make_parser(__doc__), argv, PROFILES)
 run = Run("tools.bench.wfst", args)

@@ -1,4 +1,4 @@
-"""Who takes part in `tools.bench.trie`: our decoders and the peers, at settings.
+"""Contestants of `tools.bench.trie`: our decoders and the peers, at settings.
 
 for one in contestants(case, ["flashlight", "nemo"]):
     answers = one.run(case.utterances)
@@ -18,8 +18,6 @@ from wfstdec.compare.peers.scored import ScoredPeer
 from wfstdec.compare.points import Outcome, Peer, Setting
 from wfstdec.errors import BackendError, OptionError
 from wfstdec.search.hypothesis import Hypothesis
-from wfstdec.text.arpa import read_arpa
-from wfstdec.trie.decoder import TrieDecoder
 from wfstdec.trie.options import TrieOptions
 from wfstdec.wfst.options import WfstOptions
 
@@ -102,23 +100,9 @@ def contestants(case: Case, peers: Sequence[str]) -> list[Contestant]:
     return found
 
 
-def trie_decoder(case: Case, backend: str = "cpu") -> TrieDecoder:
-    """Ours, at default options but for the scale."""
-    return TrieDecoder(
-        tokens=case.tokens,
-        lexicon=case.lexicon,
-        lm=read_arpa(case.arpa),
-        options=TrieOptions(lm_scale=case.lm_scale),
-        backend=backend,
-        separator=case.separator,
-        frame_shift_s=case.speech.frame_shift_s,
-        threads=1,
-    )
-
-
 def _ours(case: Case) -> list[Contestant]:
     """The trie at all settings; the WFST too where there is a graph."""
-    trie = trie_decoder(case)
+    trie = case.trie_decoder(TrieOptions(lm_scale=case.lm_scale))
     found = [
         Contestant(TRIE, setting, trie.with_options(**setting).decode)
         for setting in (TRIE_WORDS if case.lexicon else TRIE_TOKENS)

@@ -50,7 +50,7 @@ class Agreement:
 
     @property
     def agrees(self) -> bool:
-        """Whether no utterance differs beyond the tolerance."""
+        """Tell whether no utterance differs beyond the tolerance."""
         return self.ours_lower == self.theirs_lower == 0
 
 

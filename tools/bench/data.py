@@ -1,4 +1,4 @@
-"""What benchmarks run on: sets of posteriors, language models, graphs.
+"""Data of benchmarks: sets of posteriors, language models, graphs.
 
 data = find_data(None)                       # ../shared/data, or the demo's recipe
 speech = load_set("dev", data, limit=40)
@@ -33,7 +33,7 @@ _DIGEST_CHARACTERS = 12
 
 @dataclass(frozen=True)
 class Recipe:
-    """What a graph is built from, but for its language model."""
+    """Files that a graph is built from, but for its language model."""
 
     name: str
     tokens: Path
@@ -56,7 +56,7 @@ class SpeechSet(Speech):
     note: str = ""
 
     def take(self, names: Iterable[str]) -> SpeechSet:
-        """Some of the utterances."""
+        """Take some of the utterances."""
         logprobs = {name: self.logprobs[name] for name in names}
         references = {name: self.references[name] for name in logprobs}
         return replace(self, logprobs=logprobs, references=references)
@@ -68,7 +68,7 @@ def find_data(folder: Path | None) -> Path:
 
 
 def is_recipe(data: Path) -> bool:
-    """Whether a folder is a recipe of `graphs/` rather than the project's data."""
+    """Tell whether a folder is a recipe of `graphs/` rather than the project's data."""
     return (data / "logprobs.npz").is_file()
 
 
@@ -174,7 +174,7 @@ def find_lm(name: str, data: Path) -> Path:
 
 
 def name_of_lm(arpa: Path) -> str:
-    """What reports call a language model."""
+    """Name a language model as reports call it."""
     return arpa.name.split(".arpa")[0]
 
 
@@ -205,7 +205,7 @@ def build_or_load(
 
 
 def graph_key(inputs: Sequence[Path]) -> str:
-    """Of the inputs and of all sources that build: a changed search builds nothing."""
+    """Hash the inputs and all sources that build: a changed search builds nothing."""
     package = Path(wfstdec.__file__).parent
     sources = [
         source for room in BUILDERS for source in package.glob(f"{room}/**/*.py")

@@ -1,4 +1,4 @@
-"""What the papers' experiments on boosts and beams have in common.
+"""Common parts of the papers' experiments on boosts and beams.
 
 args = parse_arguments(__doc__, argv, add_own)
 case = load_case(args)

@@ -110,7 +110,7 @@ class Points:
         self.left_out = 0
 
     def skip(self, row: Row) -> bool:
-        """Whether a point is there already, or comes too late."""
+        """Tell whether a point is there already, or comes too late."""
         if key_of(row) in self._done:
             return True
         late = time.monotonic() - self._begin > 60 * self._args.minutes

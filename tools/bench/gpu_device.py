@@ -64,7 +64,7 @@ class Gpu:
         self._backends: dict[tuple[int, int], CudaBackend] = {}
 
     def describe(self) -> Row:
-        """What the figures depend on, the bandwidth of a copy measured."""
+        """Facts that figures depend on, the bandwidth of a copy measured."""
         runtime = self._cupy.cuda.runtime
         found = runtime.getDeviceProperties(self._cupy.cuda.Device().id)
         return {
@@ -80,7 +80,7 @@ class Gpu:
         }
 
     def cycles_per_us(self) -> float:
-        """What `clock64()` counts in a microsecond, at the highest clock."""
+        """Ticks of `clock64()` in a microsecond, at the highest clock."""
         return self._cupy.cuda.Device().attributes["ClockRate"] / 1e3
 
     def copy_bandwidth(self) -> float:

@@ -1,4 +1,4 @@
-"""What `tools.bench.gpu` measures: no time without the answers of the CPU.
+"""Measurements of `tools.bench.gpu`: no time without the answers of the CPU.
 
 bench = Bench(case, args, Gpu(), skip)
 setting = Setting(max_active=7000, beam=13.0)
@@ -41,7 +41,7 @@ with its row; an arc that may survive, in all passes; an entry made, with its no
 
 
 class Setting(NamedTuple):
-    """What is timed over batches.
+    """Setting of a search that is timed over batches.
 
     Attributes:
         max_active: As in `WfstOptions`.
@@ -97,13 +97,13 @@ class Bench:
         return WfstOptions(setting.beam, setting.max_active, lm_scale=scale)
 
     def row(self, setting: Setting, batch: int, **more: object) -> Row:
-        """What says which point a row is of."""
+        """Row of a report that names its point."""
         speech = self.case.speech
         told = {"set": speech.name, "note": speech.note, "lm": self.case.lm}
         return told | setting._asdict() | {"batch": batch} | more
 
     def expect(self, setting: Setting, dtype: str = "float32") -> dict[str, Hypothesis]:
-        """What the CPU finds in all utterances, their log-probs rounded to a type."""
+        """Decode all utterances on the CPU, their log-probs rounded to a type."""
         arrays = [as_given(rows, dtype) for rows in self.case.utterances]
         decoder = self.case.wfst_decoder(self.options(setting), threads=None)
         found = decoder.decode(arrays, boosts=self.boosts(setting))
@@ -145,7 +145,7 @@ class Bench:
             yield row
 
     def _exact_in(self, dtype: str) -> bool:
-        """Whether no log-prob changes when it is rounded to a type."""
+        """Tell whether no log-prob changes when it is rounded to a type."""
         arrays = self.case.utterances
         return all(np.array_equal(rows, as_given(rows, dtype)) for rows in arrays)
 
@@ -256,14 +256,14 @@ def _search(
 
 
 def _each(batches: list[Padded], decode: Callable[..., list[Any]]) -> list[Any]:
-    """What a decoder finds in batches, one after the other."""
+    """Decode batches one after the other."""
     return [found for batch in batches for found in decode(*batch)]
 
 
 def _count_work(
     decoder: WfstDecoder, batches: list[Padded], boosts: dict[str, float] | None
 ) -> Counter[str]:
-    """What the searches of batches look at and make, in sums over frames."""
+    """Count the work of searches of batches, in sums over frames."""
     counts: Counter[str] = Counter()
     graph = decoder._backend.device_graph  # type: ignore[union-attr]
     for batch in batches:

@@ -111,7 +111,7 @@ def line(row: Row) -> str:
 
 
 def place(row: Row) -> str:
-    """Which point a row is of."""
+    """Name the point that a row is of."""
     more = [f"{row[k]:g} {k}" for k in ("boosted", "batch") if k in row]
     return (
         f"{row['set']}, {row['lm']}, max_active {row['max_active']}, beam "

@@ -1,4 +1,4 @@
-"""What the host does after a search: paths to hypotheses, microseconds each.
+"""Time of the host after a search: paths to hypotheses, microseconds each.
 
     python -m tools.bench.hypotheses --data graphs/librispeech_demo      # no GPU needed
     python -m tools.bench.hypotheses --utterances 400 --output run.json

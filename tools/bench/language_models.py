@@ -1,4 +1,4 @@
-"""What each kind of language model costs the trie decoder: to load, and to search.
+"""Cost of each kind of language model in the trie decoder: to load, to search.
 
     python -m tools.bench.language_models --build-binary kenlm/bin/build_binary
     python -m tools.bench.language_models --profile small --build-binary ...
@@ -109,7 +109,7 @@ class OwnModel:
     def score_batch(
         self, states: list[int], words: list[str]
     ) -> list[tuple[float, int]]:
-        """The same for many."""
+        """Score many words, each after its state."""
         unknown = self._lm.num_labels
         labels = [self._labels.get(word, unknown) for word in words]
         costs, after = self._lm.step_batch(states, labels)
@@ -166,7 +166,7 @@ def file_of(kind: str, args: argparse.Namespace) -> Path:
 
 
 def size_mb(path: Path) -> float:
-    """Of a file or a folder."""
+    """Size of a file or a folder, MB."""
     files = path.glob("*") if path.is_dir() else [path]
     return sum(file.stat().st_size for file in files) / 1e6
 
@@ -197,7 +197,7 @@ def decoder_of(
 
 
 def measure(kind: str, lookahead: str, args: argparse.Namespace) -> Row:
-    """One kind in this process: loaded twice, the first time to compile kernels."""
+    """Measure one kind in this process: loaded twice, at first to compile kernels."""
     speech = load_set(args.set, Inputs.of(args))
     path, utterances = file_of(kind, args), list(speech.logprobs.values())
     make = partial(decoder_of, kind, path, speech.recipe, lookahead, args)

@@ -1,4 +1,4 @@
-"""What lattices cost, how much is in them, and what rescoring gains.
+"""Cost of lattices, how much is in them, and the gain of rescoring.
 
     python -m tools.bench.lattices --output run.json
     python -m tools.bench.lattices --decoder trie --output run.json
@@ -149,7 +149,7 @@ def timed(
 
 
 def with_costs(lattices: list[Lattice]) -> list[Lattice]:
-    """The same where the pronunciations of words differ in cost."""
+    """Give the pronunciations of words in lattices different costs."""
     vocabulary = lattices[0].vocabulary
     said = vocabulary.pronunciations
     place = np.arange(len(said)) - said.word_splits[said.word]

@@ -27,6 +27,7 @@ from tools.bench.cases import Inputs, load_set
 from tools.bench.command import Run, exit_with, make_parser, parse
 from tools.bench.contestants import Answer, Contestant, settings
 from tools.bench.data import SpeechSet
+from tools.bench.harness import check_and_time, run_cases
 from tools.bench.report import (
     Columns,
     Row,
@@ -36,7 +37,6 @@ from tools.bench.report import (
     text_figure,
     word_errors,
 )
-from tools.bench.timing import Turns
 from tools.bench.trie_report import setting_text
 from wfstdec.compare.peers import PEERS
 from wfstdec.compare.points import Outcome, Peer, PeerInputs, Setting
@@ -123,7 +123,7 @@ class WordCase:
 
     @property
     def inputs(self) -> PeerInputs:
-        """What peers are made of."""
+        """Inputs that peers are made of."""
         return PeerInputs(
             tokens=self.tokens,
             lexicon=self.lexicon,
@@ -210,27 +210,28 @@ def faults_of(case: WordCase, costs: OpenVocabulary) -> list[str]:
 
 
 def run_case(
-    name: str, costs: OpenVocabulary, inputs: Inputs, args: argparse.Namespace
+    args: argparse.Namespace, named: tuple[str, str]
 ) -> tuple[list[Row], list[str]]:
-    """Check, then time all by turns; rows, and what is wrong."""
-    case = make_case(name, inputs)
+    """Check, then time all by turns; rows, and what is wrong.
+
+    `named`: a case, and its costs, as flags have them.
+    """
+    case = make_case(named[0], Inputs.of(args))
+    costs = OpenVocabulary(*map(float, named[1].split(":")))
     hours = case.speech.audio_s / 3600
     print(
         f"\n{case.name}: {len(case.utterances)} utterances, {hours:.3f} h", flush=True
     )
-    faults = faults_of(case, costs)
-    if faults:
-        print("\n".join(faults))
-        return [], faults
     everyone = list(contestants(case, costs))
     for one in everyone:
         one.run(case.utterances[:2])
-    turns = Turns({one.name: partial(one.run, case.utterances) for one in everyone})
-    answers = turns.take()
-    turns.repeat(args.repeats - 1, slow=args.slow)
+    runs = {one.name: partial(one.run, case.utterances) for one in everyone}
+    timed = check_and_time(runs, lambda _: faults_of(case, costs), args)
+    if timed.faults:
+        return [], timed.faults
     rows = []
     for one in everyone:
-        texts = [answer.text for answer in answers[one.name]]
+        texts = [answer.text for answer in timed.answers[one.name]]
         row = {
             "case": case.name,
             "decoder": one.decoder,
@@ -239,7 +240,7 @@ def run_case(
             "audio_s": round(case.speech.audio_s, 2),
             **_word_errors(case, texts),
             "new_words": _new_words(case, texts),
-            **speed(case.speech.audio_s, turns.seconds[one.name]),
+            **speed(case.speech.audio_s, timed.seconds[one.name]),
         }
         rows.append(row)
     print(format_table(COLUMNS, rows), flush=True)
@@ -294,19 +295,17 @@ def verdict_line(verdict: Row) -> str:
     return f"  {them}; {ours}: WER {verdict['wer']:.2f}, {verdict['ratio']:.1f} x"
 
 
+def report(rows: list[Row]) -> tuple[list[str], Row]:
+    """Compare pyctcdecode's points with ours."""
+    told = verdicts(rows)
+    return [LEGEND, *map(verdict_line, told)], {"verdicts": told}
+
+
 def main(argv: list[str] | None = None) -> int:
     args = parse_arguments(argv)
+    cases = zip(args.cases, args.costs, strict=True)
     run = Run("tools.bench.open_vocabulary", args)
-    rows: list[Row] = []
-    faults: list[str] = []
-    for name, cost in zip(args.cases, args.costs, strict=True):
-        costs = OpenVocabulary(*map(float, cost.split(":")))
-        found, wrong = run_case(name, costs, Inputs.of(args), args)
-        rows, faults = rows + found, faults + wrong
-    told = verdicts(rows)
-    print("\n".join([LEGEND, *map(verdict_line, told), run.footer()]))
-    run.write(rows, faults=len(faults), verdicts=told)
-    return 1 if faults else 0
+    return run_cases(run, cases, partial(run_case, args), report)
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""What the processors for `generate` of Transformers take of a step.
+"""Share of a step that the processors for `generate` of Transformers take.
 
     python -m tools.bench.processors --output run.json
 
@@ -55,7 +55,7 @@ class PieceTokenizer:
         return {"input_ids": [self.cut(text) for text in texts]}
 
     def cut(self, text: str) -> list[int]:
-        """The same words in the same tokens, with a space or another case in others."""
+        """Cut a text: words in their tokens, with a space or another case in others."""
         ids: list[int] = []
         for i, word in enumerate(text.split()):
             key = word if i or text[0] != " " else f" {word}"

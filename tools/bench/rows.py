@@ -87,7 +87,7 @@ def boosted_words(case: Case, size: int = 1) -> dict[str, float] | None:
 def task_of(
     kind: str, decoder: WfstDecoder, case: Case, args: argparse.Namespace
 ) -> Callable[[], Any]:
-    """What is timed."""
+    """Make the call that is timed."""
     arrays = [np.ascontiguousarray(x, np.float32) for x in case.utterances]
     if kind in ("chunks", "looks"):
         return partial(in_chunks, decoder, arrays, args.chunk, kind == "looks")

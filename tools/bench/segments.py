@@ -56,7 +56,7 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
 
 
 def bytes_of(thing: Any) -> int:
-    """What the arrays of an object's attributes and tuples take."""
+    """Sum the bytes of the arrays in an object's attributes and tuples."""
     if isinstance(thing, np.ndarray):
         return thing.nbytes
     if isinstance(thing, tuple):
@@ -65,7 +65,7 @@ def bytes_of(thing: Any) -> int:
 
 
 def kept_mb(sessions: Sessions, session: Any) -> float:
-    """What the arrays of one session take that are its own."""
+    """Memory of the arrays that are a session's own, MB."""
     search = sessions._find(session).search
     history = search._history
     own = search._utterance, search._record, *vars(history).values()
@@ -76,7 +76,7 @@ def kept_mb(sessions: Sessions, session: Any) -> float:
 
 @dataclass
 class Gone:
-    """What a session gave, and what it cost.
+    """Outcome of a session, and its cost.
 
     Attributes:
         parts: Its lattices.
@@ -130,7 +130,7 @@ def go_through(
 
 
 def row_of(gone: Gone, shift: float) -> Row:
-    """What is told of a session."""
+    """Row of the report for a session."""
     row: Row = {"kept_mb": gone.kept_mb}
     if len(gone.parts) > 1:
         lengths = [part.num_frames * shift for part in gone.parts[:-1]]

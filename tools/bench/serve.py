@@ -267,7 +267,7 @@ class Bench:
         self._serve += ["--max-streams", str(most), *args.serve]
 
     def table(self) -> Iterator[Row]:
-        """One server for each number of streams; a row each."""
+        """Run a server for each number of streams; a row each."""
         for num in self._args.streams:
             server = Server(self._folder, self._serve)
             try:

@@ -73,7 +73,7 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
 
 
 def make_decoder(case: Case, beam: float, args: argparse.Namespace) -> Decoder:
-    """What is measured."""
+    """Make the decoder that is measured."""
     if args.decoder == "wfst":
         options = WfstOptions(beam=beam, lm_scale=case.lm_scale)
         return case.wfst_decoder(options, args.threads)
@@ -92,7 +92,7 @@ def make_decoder(case: Case, beam: float, args: argparse.Namespace) -> Decoder:
 def follow(
     decoder: Decoder, logprobs: np.ndarray, size: int
 ) -> tuple[list[Partial], Hypothesis]:
-    """What a session shows after each chunk, and in the end."""
+    """Collect partials of a session after each chunk, and the end."""
     sessions, seen = decoder.sessions(), []
     session = sessions.open()
     for first in range(0, len(logprobs), size):
@@ -237,7 +237,7 @@ def go_through(
     minutes: float,
     shift: float,
 ) -> Row:
-    """What a session has after 1, 10, 50 and 100 % of so many minutes."""
+    """Measure a session after 1, 10, 50 and 100 % of so many minutes."""
     after, frames, looked = {}, 0, 0
     total = round(60 * minutes / shift)
     marks = [total * part // 100 for part in (1, 10, 50, 100)]

@@ -14,7 +14,7 @@ from wfstdec.text.files import atomic_write, read_lines
 def spelled_words(
     lexicon: Path, labels: list[str], separator: str | None
 ) -> dict[str, str]:
-    """What the first pronunciation of each word spells, where labels can."""
+    """Spell words by their first pronunciation, where labels can."""
     known, found = set(labels), dict[str, str]()
     for line in read_lines(lexicon):
         word, *said = line.split()

@@ -36,7 +36,7 @@ class Turns:
         self.seconds: dict[str, list[float]] = {name: [] for name in functions}
 
     def take(self, slow: float = math.inf) -> dict[str, Any]:
-        """One turn, in the opposite order of the last one; what was returned, by name.
+        """Take a turn, in the last one's opposite order; what was returned, by name.
 
         Args:
             slow: Who took longer than so many seconds takes part in two turns at most.
@@ -54,7 +54,7 @@ class Turns:
         return returned
 
     def repeat(self, turns: int, slow: float = math.inf) -> None:
-        """So many turns, of which only the times are kept."""
+        """Repeat turns, of which only the times are kept."""
         for _ in range(turns):
             self.take(slow)
 

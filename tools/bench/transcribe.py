@@ -109,7 +109,7 @@ class _Bench:
         return row
 
     def windows(self) -> list[Row]:
-        """What windows say, where whole utterances say the bare words."""
+        """Compare windows with whole utterances, which say the bare words."""
         options = WfstOptions(beam=self._args.beam, lm_scale=self._args.lm_scale)
         shift = self._model.spec.frame_shift_s
         decoder = WfstDecoder(
@@ -136,7 +136,7 @@ class _Bench:
         return rows
 
     def long_recording(self) -> Row:
-        """One command over a long recording: its time and memory, and what it says."""
+        """Run a command over a long recording: time, memory, and text."""
         names, audio_s = self._write_long("long.flac")
         began = time.perf_counter()
         usage, told = self._transcribe("long.flac", "--output", "long.srt")

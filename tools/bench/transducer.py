@@ -133,7 +133,7 @@ class Bench:
         return rows
 
     def _settings(self, has_lm: bool) -> list[Row]:
-        """Those that differ: without a language model the blank's score does not."""
+        """Settings that differ: without a language model the blank's score does not."""
         found = []
         for strategy in self.args.strategies:
             beams = [1] if strategy == "greedy" else self.args.beams
@@ -226,7 +226,7 @@ class Bench:
         return True
 
     def _nemo(self, peer: NemoTransducer, setting: Row) -> list[tuple[int, ...]]:
-        """Their best tokens, in batches of like length."""
+        """Decode by NeMo in batches of like length; the best tokens."""
         order = sorted(range(len(self.frames)), key=lambda i: len(self.frames[i]))
         found: dict[int, tuple[int, ...]] = {}
         for first in range(0, len(order), self.args.batch_size):

@@ -26,13 +26,14 @@ import argparse
 import math
 from collections.abc import Mapping, Sequence
 from functools import partial
+from itertools import chain
 
 from tools.bench import data, trie_checks, trie_report
 from tools.bench.cases import Case, Inputs, make_cases
 from tools.bench.command import Run, exit_with, make_parser, parse
 from tools.bench.contestants import TRIE, Answer, Contestant, contestants
+from tools.bench.harness import check_and_time, run_cases
 from tools.bench.report import Row, format_table, speed, word_errors
-from tools.bench.timing import Turns
 from wfstdec.compare.peers import PEERS
 from wfstdec.compare.peers.installed import name_with_version
 from wfstdec.search.hypothesis import Hypothesis
@@ -77,7 +78,7 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     return parse(parser, argv, PROFILES)
 
 
-def run_case(case: Case, args: argparse.Namespace) -> tuple[list[Row], list[str]]:
+def run_case(args: argparse.Namespace, case: Case) -> tuple[list[Row], list[str]]:
     """Check the answers of all, then time them; rows, and what is wrong."""
     known = len(known_utterances(case))
     words = f"; {known} with known words alone" if case.lexicon is not None else ""
@@ -86,23 +87,24 @@ def run_case(case: Case, args: argparse.Namespace) -> tuple[list[Row], list[str]
     everyone = contestants(case, args.peers)
     for one in everyone:
         one.run(case.utterances[:WARM_UP])
-    turns = Turns({one.name: partial(one.run, case.utterances) for one in everyone})
-    answers = turns.take()
-    costs = trie_checks.TextCosts(case, sentences_of(case, answers))
-    for one in everyone:
-        if one.decoder == TRIE:
-            faults += check_answers(case, costs, one, answers[one.name])
-    rows = [row_of(case, one, answers[one.name]) for one in everyone]
-    if case.lexicon is not None:
-        add_gaps(case, costs, rows, answers)
-    if faults:
-        print("\n".join(["  ANSWERS ARE WRONG, no speed is given", *faults[:10]]))
-        return rows, faults
-    turns.repeat(args.repeats - 1, slow=args.slow)
-    for row, seconds in zip(rows, turns.seconds.values(), strict=True):
+    rows: list[Row] = []
+
+    def check(answers: Answers) -> list[str]:
+        costs = trie_checks.TextCosts(case, sentences_of(case, answers))
+        rows.extend(row_of(case, one, answers[one.name]) for one in everyone)
+        if case.lexicon is not None:
+            add_gaps(case, costs, rows, answers)
+        own = [one for one in everyone if one.decoder == TRIE]
+        found = [check_answers(case, costs, one, answers[one.name]) for one in own]
+        return [*faults, *chain.from_iterable(found)]
+
+    runs = {one.name: partial(one.run, case.utterances) for one in everyone}
+    timed = check_and_time(runs, check, args)
+    for row, seconds in zip(rows, timed.seconds.values(), strict=False):
         row |= speed(case.speech.audio_s, seconds)
-    print(format_table(trie_report.COLUMNS, rows), flush=True)
-    return rows, []
+    if not timed.faults:
+        print(format_table(trie_report.COLUMNS, rows), flush=True)
+    return rows, timed.faults
 
 
 def sentences_of(case: Case, answers: Answers) -> set[tuple[str, ...]]:
@@ -122,7 +124,7 @@ def check_answers(
     one: Contestant,
     answers: Sequence[Answer],
 ) -> list[str]:
-    """What is wrong with the costs of ours, in lines."""
+    """Check the costs of our answers; what is wrong, in lines."""
     hypotheses = dict(zip(case.speech.logprobs, answers, strict=True))
     best = one.setting.get("merge", "max") == "max"
     faults = trie_checks.check_hypotheses(case, costs, hypotheses, best=best)
@@ -175,20 +177,20 @@ def add_gaps(
         row["sayable"] = len(gap)
 
 
-def main(argv: list[str] | None = None) -> int:
-    args = parse_arguments(argv)
-    run = Run("tools.bench.trie", args)
-    rows: list[Row] = []
-    faults: list[str] = []
-    for case in make_cases(args.cases, Inputs.of(args)):
-        found, wrong = run_case(case, args)
-        rows, faults = rows + found, faults + wrong
+def report(rows: list[Row]) -> tuple[list[str], Row]:
+    """Compare each peer's points with ours."""
     verdicts = trie_report.verdicts([row for row in rows if "cpu_s" in row])
     lines = [trie_report.LEGEND, "", *trie_report.verdict_lines(verdicts)]
-    print("\n".join([*lines, *trie_report.wfst_lines(rows), run.footer()]))
     beside = [name_with_version(package) for package in BESIDE]
-    run.write(rows, beside=beside, faults=len(faults), verdicts=verdicts)
-    return 1 if faults else 0
+    more = {"beside": beside, "verdicts": verdicts}
+    return [*lines, *trie_report.wfst_lines(rows)], more
+
+
+def main(argv: list[str] | None = None) -> int:
+    args = parse_arguments(argv)
+    cases = make_cases(args.cases, Inputs.of(args))
+    run = Run("tools.bench.trie", args)
+    return run_cases(run, cases, partial(run_case, args), report)
 
 
 if __name__ == "__main__":

@@ -18,12 +18,12 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 
 from tools.bench.cases import Case
-from tools.bench.contestants import trie_decoder
 from tools.bench.costs import TOLERANCE
 from tools.data.forced_alignment import Pronunciations, force_align, sausage
 from wfstdec.compare.points import Setting
 from wfstdec.search.hypothesis import Hypothesis
 from wfstdec.text.files import read_lines
+from wfstdec.trie.options import TrieOptions
 
 SHORT, FEW = 40, 3
 """Frames and utterances that the reference, plain Python, is given."""
@@ -78,7 +78,7 @@ class NgramScorer:
 
 
 class TextCosts:
-    """What texts cost by their best alignment and pronunciations, nats.
+    """Costs of texts by their best alignment and pronunciations, nats.
 
     Args:
         case: The log-probs, lexicon, language model and scale.
@@ -125,7 +125,10 @@ class TextCosts:
 
 def compare_backends(case: Case, settings: Sequence[Setting]) -> list[str]:
     """Where the CPU backend and the reference differ, in lines; of short utterances."""
-    fast, plain = trie_decoder(case), trie_decoder(case, "reference")
+    options = TrieOptions(lm_scale=case.lm_scale)
+    fast, plain = (
+        case.trie_decoder(options, backend=name) for name in ("cpu", "reference")
+    )
     step = max(1, len(case.utterances) // FEW)
     utterances = [
         np.ascontiguousarray(rows[:SHORT]) for rows in case.utterances[::step]
@@ -183,7 +186,7 @@ def alignment_cost(logprobs: np.ndarray, found: Hypothesis, case: Case) -> float
 
 
 def sentence_of(case: Case, found: Hypothesis) -> Words:
-    """What the language model scores: the words, or the tokens without a lexicon."""
+    """Labels that the language model scores: words, or tokens without a lexicon."""
     if case.lexicon is not None:
         return tuple(word.text for word in found.words)
     return tuple(case.tokens.names[token] for token in found.token_ids)

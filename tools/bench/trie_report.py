@@ -106,7 +106,7 @@ def verdict_lines(found: list[Row]) -> list[str]:
 
 
 def _summary(own: list[Row]) -> str:
-    """What the points of a peer say, the least ratio first."""
+    """Summarise the points of a peer, the least ratio first."""
     matched = [one for one in own if one["ours"] is not None]
     parts = []
     if matched:

@@ -23,12 +23,15 @@ over those with two.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict
+from functools import partial
+from typing import Any
 
 from tools.bench import data
 from tools.bench.cases import Inputs, load_set, make_case
 from tools.bench.command import Run, exit_with, make_parser, parse
+from tools.bench.harness import check_and_time, run_cases
 from tools.bench.report import Row, word_errors
 from tools.bench.wfst_measure import Duel, time_loading
 from tools.bench.wfst_report import agreement_lines, speed_table, topology_table
@@ -68,8 +71,8 @@ def duels(args: argparse.Namespace) -> Iterator[Duel]:
                 yield Duel(make_case(speech, lm, inputs, topology))
 
 
-def run_duel(duel: Duel, args: argparse.Namespace) -> list[Row]:
-    """Compare costs at all beams; then time where they agree."""
+def run_duel(args: argparse.Namespace, duel: Duel) -> tuple[list[Row], list[str]]:
+    """Compare costs at all beams, and time where they agree; rows, and faults."""
     case, sizes = duel.case, time_loading(duel.graph)
     print(
         f"\n{case.headline()}, {duel.graph.topology}\n"
@@ -79,45 +82,63 @@ def run_duel(duel: Duel, args: argparse.Namespace) -> list[Row]:
         flush=True,
     )
     rows: list[Row] = []
+    faults: list[str] = []
     for beam in args.beams:
-        setting = {"beam": beam, "max_active": args.max_active}
-        setting["beam_delta"] = args.beam_delta
-        options = WfstOptions(lm_scale=args.lm_scale, **setting)
-        agreement, texts = duel.compare(options)
-        print("\n".join(agreement_lines(beam, agreement)), flush=True)
-        row = {
-            "set": case.speech.name,
-            "note": case.speech.note,
-            "lm": case.lm,
-            "topology": duel.graph.topology,
-            "setting": setting,
-            "audio_s": round(case.speech.audio_s, 2),
-            "graph": sizes,
-            "costs": asdict(agreement) | {"agree": agreement.agrees},
-            **word_errors(case.speech.references, texts),
-        }
-        if agreement.agrees:
-            row |= duel.count_work(options) | duel.time(options, args.repeats)
-            row |= duel.time_threads(options, args.repeats)
-        rows.append(row)
+        row, wrong = run_beam(duel, beam, args)
+        rows.append(row | {"graph": sizes})
+        faults += wrong
     print(speed_table(rows), flush=True)
-    return rows
+    return rows, faults
+
+
+def run_beam(
+    duel: Duel, beam: float, args: argparse.Namespace
+) -> tuple[Row, list[str]]:
+    """Compare costs at a beam, and time where they agree; a row, and faults."""
+    setting = {"beam": beam, "max_active": args.max_active}
+    setting["beam_delta"] = args.beam_delta
+    options = WfstOptions(lm_scale=args.lm_scale, **setting)
+    speech = duel.case.speech
+    row = {
+        "set": speech.name,
+        "note": speech.note,
+        "lm": duel.case.lm,
+        "topology": duel.graph.topology,
+        "setting": setting,
+        "audio_s": round(speech.audio_s, 2),
+    }
+
+    def check(answers: Mapping[str, Any]) -> list[str]:
+        agreement = duel.compare(answers)
+        ours = zip(speech.logprobs, answers["ours"], strict=True)
+        row["costs"] = asdict(agreement) | {"agree": agreement.agrees}
+        row.update(word_errors(speech.references, {u: h.text for u, h in ours}))
+        lines = agreement_lines(beam, agreement)
+        print(lines[0], flush=True)
+        return [] if agreement.agrees else lines[1:]
+
+    timed = check_and_time(duel.searches(options), check, args)
+    if not timed.faults:
+        row |= duel.count_work(options) | duel.figures(timed.seconds)
+        row |= duel.time_threads(options, args.repeats)
+    return row, timed.faults
+
+
+def report(rows: list[Row]) -> tuple[list[str], Row]:
+    """Compare topologies, where there are several; count where costs disagree."""
+    lines = []
+    if len({row["topology"] for row in rows}) > 1:
+        lines += ["", "Topologies", topology_table(rows)]
+    differ = [row for row in rows if not row["costs"]["agree"]]
+    if differ:
+        lines.append(f"costs disagree in {len(differ)} of {len(rows)} comparisons")
+    return [*lines, ""], {}
 
 
 def main(argv: list[str] | None = None) -> int:
     args = parse_arguments(argv)
     run = Run("tools.bench.wfst", args)
-    rows: list[Row] = []
-    for duel in duels(args):
-        rows += run_duel(duel, args)
-    if len(args.topologies) > 1:
-        print(f"\nTopologies\n{topology_table(rows)}")
-    print(f"\n{run.footer()}")
-    run.write(rows)
-    differ = [row for row in rows if not row["costs"]["agree"]]
-    if differ:
-        print(f"costs disagree in {len(differ)} of {len(rows)} comparisons")
-    return 1 if differ else 0
+    return run_cases(run, duels(args), partial(run_duel, args), report)
 
 
 if __name__ == "__main__":

@@ -1,8 +1,9 @@
-"""What `tools.bench.wfst` measures: costs, work and seconds of two decoders on a graph.
+"""Costs, work and seconds of two decoders on a graph, for `tools.bench.wfst`.
 
 duel = Duel(case)
-agreement, texts = duel.compare(options)             # first
-figures = duel.time(options, repeats=5)              # if they agree
+timed = check_and_time(duel.searches(options), check, args)
+agreement = duel.compare(timed.answers)              # what `check` asks first
+figures = duel.figures(timed.seconds)
 """
 
 from __future__ import annotations
@@ -10,6 +11,8 @@ from __future__ import annotations
 import os
 import tempfile
 import time
+from collections import Counter
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from statistics import median
@@ -25,6 +28,7 @@ from wfstdec.compare.peers import kaldi
 from wfstdec.compare.points import Outcome
 from wfstdec.graph.packed import PackedGraph, load_graph
 from wfstdec.search.backends import make_backend
+from wfstdec.search.hypothesis import Hypothesis
 from wfstdec.wfst.backend_choice import BACKENDS
 from wfstdec.wfst.decoder import WfstDecoder
 from wfstdec.wfst.options import WfstOptions
@@ -50,59 +54,52 @@ class Duel:
         self.case, self.graph = case, case.graph
         self._fst = kaldi.scaled_fst(case.graph, case.lm_scale)
 
-    def compare(self, options: WfstOptions) -> tuple[Agreement, dict[str, str]]:
-        """Decode everything once with both; also our texts by utterance."""
-        utterances, peer = self.case.utterances, self._peer(options)
-        theirs = []
-        for logprobs in utterances:
-            words, cost = kaldi.read_path(peer.decode(logprobs), self.graph.words)
-            theirs.append(Outcome(" ".join(words), cost, peer.reached_final))
-        hypotheses = self.case.wfst_decoder(options).decode(utterances)
-        names = list(self.case.speech.logprobs)
-        agreement = compare_costs(names, list(map(found_by_us, hypotheses)), theirs)
-        return agreement, {u: h.text for u, h in zip(names, hypotheses, strict=True)}
+    def searches(self, options: WfstOptions) -> dict[str, Callable[[], Any]]:
+        """Ours with words read, Kaldi's, whose words nobody reads, ours likewise."""
+        utterances = self.case.utterances
+        decoder = self.case.wfst_decoder(options)
+        peer = kaldi.FasterDecoder(self._fst, options)
+        decoder.decode(utterances[:WARM_UP])
+        return {
+            "ours": partial(_words, decoder, utterances),
+            "kaldi": lambda: [(peer.decode(x), peer.reached_final) for x in utterances],
+            "unread": partial(_paths, decoder, utterances),
+        }
 
-    def _peer(self, options: WfstOptions) -> kaldi.FasterDecoder:
-        return kaldi.FasterDecoder(self._fst, options)
+    def compare(self, answers: Mapping[str, Any]) -> Agreement:
+        """Compare the costs of all utterances, as `searches` found them."""
+        theirs = []
+        for path, is_final in answers["kaldi"]:
+            words, cost = kaldi.read_path(path, self.graph.words)
+            theirs.append(Outcome(" ".join(words), cost, is_final))
+        names = list(self.case.speech.logprobs)
+        return compare_costs(names, list(map(found_by_us, answers["ours"])), theirs)
 
     def count_work(self, options: WfstOptions) -> Row:
         """Active states and candidate arcs per frame of our search.
 
-        A candidate is an arc whose cost is within the bound when it is looked at.
+        A candidate is an arc whose cost is within the bound when it is looked at; the
+        search on rows counts none.
         """
         backend = make_backend(BACKENDS, "cpu", self.graph)
         no_boosts = CompiledBoosts(compile_word_boosts(None, {})[0])
-        sums = dict.fromkeys(("frames", "active", "arcs"), 0)
+        sums: Counter[str] = Counter()
         for logprobs in self.case.utterances:
             search: Any = backend.start(options, no_boosts)
             search.advance(logprobs)
-            sums = {name: total + search.counts[name] for name, total in sums.items()}
+            sums.update(search.counts)
             search.finish()
         frames = max(sums["frames"], 1)
+        names = {"active": "active_per_frame", "arcs": "candidates_per_frame"}
         return {
-            "active_per_frame": round(sums["active"] / frames, 1),
-            "candidates_per_frame": round(sums["arcs"] / frames, 1),
+            name: round(sums[count] / frames, 1)
+            for count, name in names.items()
+            if count in sums
         }
 
-    def time(self, options: WfstOptions, repeats: int) -> Row:
-        """CPU seconds of both in one thread, by turns."""
-        utterances = self.case.utterances
-        decoder, peer = self.case.wfst_decoder(options), self._peer(options)
-
-        def run_peer() -> None:
-            for logprobs in utterances:
-                peer.decode(logprobs)
-
-        decoder.decode(utterances[:WARM_UP])
-        turns = Turns(
-            {
-                "ours": lambda: _words(decoder, utterances),
-                "kaldi": run_peer,
-                "unread": lambda: decoder.decode(utterances),
-            }
-        )
-        turns.repeat(repeats)
-        ours, theirs, unread = turns.seconds.values()
+    def figures(self, seconds: Mapping[str, list[float]]) -> Row:
+        """Speed of both, from CPU seconds of turns of `searches`."""
+        ours, theirs, unread = seconds.values()
         return {
             **speed(self.case.speech.audio_s, ours),
             "kaldi": speed(self.case.speech.audio_s, theirs),
@@ -144,10 +141,12 @@ def _paths(decoder: WfstDecoder, utterances: list[Any]) -> None:
     decoder.decode(utterances)
 
 
-def _words(decoder: WfstDecoder, utterances: list[Any]) -> None:
+def _words(decoder: WfstDecoder, utterances: list[Any]) -> list[Hypothesis]:
     """Words and their times are made when they are read."""
-    for hypothesis in decoder.decode(utterances):
+    found = decoder.decode(utterances)
+    for hypothesis in found:
         _ = hypothesis.words
+    return found
 
 
 def time_loading(graph: PackedGraph) -> Row:

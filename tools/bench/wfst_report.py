@@ -53,7 +53,7 @@ TOPOLOGY: Columns = {
 
 
 def agreement_lines(beam: float, found: Agreement) -> list[str]:
-    """What a comparison of costs has shown."""
+    """Report a comparison of costs, in lines."""
     verdict = "costs agree" if found.agrees else "COSTS DISAGREE, no speed is given"
     share = 100 / found.utterances
     lines = [
@@ -78,7 +78,7 @@ def agreement_lines(beam: float, found: Agreement) -> list[str]:
 
 
 def speed_table(rows: Sequence[Row]) -> str:
-    """What was measured where costs agree; "" where they do nowhere."""
+    """Table of speed where costs agree; "" where they do nowhere."""
     return format_table(SPEED, [row for row in rows if row["costs"]["agree"]])
 
 

@@ -42,7 +42,7 @@ CEILING = -5.0
 
 @dataclass(frozen=True)
 class Acoustics:
-    """What the simulated speech and model are like; lengths in frames, odds in nats.
+    """Properties of simulated speech and model; lengths in frames, odds in nats.
 
     Attributes:
         noise: 0 makes no errors; 0.85 about as many as the real set has.
@@ -98,7 +98,7 @@ class Acoustics:
 
 @dataclass(frozen=True)
 class Peak:
-    """One peak of an utterance: see the formula on top."""
+    """Peak of an utterance: see the formula on top."""
 
     token: int
     centre: float

@@ -1,4 +1,4 @@
-"""What a small transducer is trained on: real utterances, and simulated ones of text.
+"""Training data of a small transducer: real utterances, simulated ones of text.
 
     speech = load_speech(data)                     # aligned, by speaker
     source = Source(speech, sentences, pieces, seed=1)
@@ -164,7 +164,7 @@ class Example:
         places: Sequence[tuple[int, int]],
         pieces: Pieces,
     ) -> Example:
-        """Of the first frame of each word, and the one after its last."""
+        """Frames of words: the first of each, and the one after its last."""
         targets: list[int] = []
         ends: list[float] = []
         for word, (start, stop) in zip(words, places, strict=True):

@@ -82,7 +82,7 @@ def evaluate(
 
 
 def table(found: Mapping[str, Mapping[str, float]]) -> str:
-    """One line for each head."""
+    """Format error rates, a line for each head."""
     return "\n".join(
         f"{head}: " + ", ".join(f"{name} {wer:.2f} %" for name, wer in own.items())
         for head, own in found.items()

@@ -35,7 +35,7 @@ NEVER = -float("inf")
 
 @dataclass(frozen=True, eq=False)
 class Lattice:
-    """Where the cells of a batch are.
+    """Layout of the cells of a batch.
 
     Attributes:
         frames: [B] int64, the number of frames T of each utterance, at least 1.

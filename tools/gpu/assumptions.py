@@ -1,4 +1,4 @@
-"""What the kernels take for granted of a GPU: a small kernel each, its answer known.
+"""Assumptions of the kernels about a GPU: a small kernel each, its answer known.
 
 for assumption in ASSUMPTIONS:
     wrong = assumption.check(machine)        # None where it holds, else what was found
@@ -46,7 +46,7 @@ class Assumption:
 
 
 def _differ(found: np.ndarray, expected: np.ndarray) -> str | None:
-    """What differs between two arrays of integers."""
+    """Describe where two arrays of integers differ."""
     at = np.flatnonzero(found != expected)
     if not len(at):
         return None
@@ -70,7 +70,7 @@ def by_value(machine: Machine) -> str | None:
 
 
 def all_shared_memory(machine: Machine) -> str | None:
-    """As much shared memory as a block may ask for, every word of it."""
+    """Write every word of the most shared memory that a block may ask for."""
     count = machine.most_shared // 4
     found = machine.run(
         "fill_shared",
@@ -231,7 +231,7 @@ def sums_of_logs(machine: Machine) -> str | None:
 
 
 def _in_both(find: Callable[[int], np.ndarray], expected: np.ndarray) -> str | None:
-    """What differs in either memory."""
+    """Describe what differs in either memory."""
     for name, place in PLACES.items():
         told = _differ(find(place), expected)
         if told is not None:

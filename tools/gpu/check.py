@@ -1,4 +1,4 @@
-"""Whether a machine can run the CUDA backend: versions, limits, one search.
+"""Check of a machine for the CUDA backend: versions, limits, one search.
 
 python -m tools.gpu.check versions   # and limits, and what kernels take
 python -m tools.gpu.check search     # exit status 1 where a search is not the CPU's
@@ -51,7 +51,7 @@ def describe_device() -> None:
 
 
 def compare_a_search() -> bool:
-    """Whether the demo's first utterances come out as on the CPU.
+    """Compare the demo's first utterances with those of the CPU.
 
     The device is made first: without it there is no graph to be built.
     """

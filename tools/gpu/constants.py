@@ -1,4 +1,4 @@
-"""What a GPU takes for what searches are made of: the constants of `tools.gpu.model`.
+"""Time of a search's parts on a GPU: the constants of `tools.gpu.model`.
 
 for name, measure in MEASURES.items():
     figures = measure(machine, cupy)         # by name; AssertionError: it did not work

@@ -1,4 +1,4 @@
-"""What a person with a GPU runs: three calls, each ten minutes at most.
+"""First runs on a person's GPU: three calls, each ten minutes at most.
 
     python -m tools.gpu.first_contact --out OUT          # 1: probe; search, tests
     python -m tools.gpu.first_contact --out OUT --run times --carried contact.tar.gz

@@ -34,7 +34,7 @@ _KERNEL = re.compile(
 
 
 class Resources(NamedTuple):
-    """What a kernel takes of a multiprocessor."""
+    """Resources of a multiprocessor that a kernel takes."""
 
     registers: int  # per thread
     spilled: int  # bytes per thread, of the stack, stored and loaded

@@ -1,4 +1,4 @@
-"""What a frame is predicted to cost on a GPU: the model to hold measurements against.
+"""Model of a frame's cost on a GPU, to hold measurements against.
 
     predicted(Work(arcs=977, ranks=1.3), threads=512)      # microseconds by phase
 
@@ -17,7 +17,7 @@ LOAD_US, BARRIER_US = 0.14, 0.025
 
 
 class Work(NamedTuple):
-    """What a frame has to do, on average.
+    """Work of a frame, on average.
 
     Attributes:
         arcs: Arcs looked at.

@@ -86,7 +86,7 @@ class Profile:
         self._expected = cpu.decode(self._all)
 
     def batch(self, size: int) -> list[np.ndarray]:
-        """So many utterances, again and again where the set has fewer."""
+        """Take so many utterances, again and again where the set has fewer."""
         return [self._all[i % len(self._all)] for i in range(size)]
 
     def on_cpu(self, size: int) -> Row:
@@ -152,7 +152,7 @@ class Profile:
 
 
 def points(args: argparse.Namespace) -> Iterator[tuple[str, int, int]]:
-    """What is measured: the settings most asked for first."""
+    """Points to measure: the settings most asked for first."""
     for size in args.batches:
         yield "cpu", size, 0
     for threads, size in product(sorted(args.threads, reverse=True), args.batches):

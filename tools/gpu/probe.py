@@ -1,4 +1,4 @@
-"""Whether a GPU does what our kernels take for granted, and what it takes for it: 20 s.
+"""Probe of a GPU in 20 s: does it do what our kernels take for granted, how fast?
 
     python -m tools.gpu.probe --output probe.jsonl       # on the machine
 
@@ -38,7 +38,7 @@ PROGRAMS = {"probe": (PROBE, ()), "search": (SEARCH, PLAIN)}
 
 
 class Lines:
-    """What is found, a line each, brought home as it comes.
+    """Findings, a line each, brought home as they come.
 
     Args:
         output: A file, one JSON record to a line; None: what is printed is all.

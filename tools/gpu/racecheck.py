@@ -1,4 +1,4 @@
-"""What compute-sanitizer's racecheck finds, less the races that are meant.
+"""Findings of compute-sanitizer's racecheck, less the races that are meant.
 
     python -m tools.gpu.racecheck FILE       # exit status 1 where a race is not meant
 
@@ -100,7 +100,7 @@ def _places(text: str) -> Iterator[tuple[str, int]]:
 
 
 def not_meant(log: str) -> list[Hazard]:
-    """Those of which a line is not in `ALLOWED`, or is not known."""
+    """Select races of which a line is not in `ALLOWED`, or is not known."""
     lines = allowed_lines()
     return [
         one

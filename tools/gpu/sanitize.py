@@ -24,7 +24,7 @@ FOUND = 9
 def command(
     tool: str, cases: int, program: str = "compute-sanitizer", *, added: bool = False
 ) -> list[str]:
-    """What runs."""
+    """Command line of the cases under a tool of compute-sanitizer."""
     words = [program, "--tool", tool, "--error-exitcode", str(FOUND)]
     words += ["--print-limit", "10000" if tool == "racecheck" else "20"]
     if tool == "racecheck":

@@ -54,7 +54,7 @@ _PATIENCE_S = 10.0
 
 @dataclass(frozen=True)
 class Step:
-    """What runs.
+    """Step of a chain: a command, its limits and its needs.
 
     Attributes:
         name: What it is called; its log is `NAME.log`.
@@ -79,7 +79,7 @@ class Step:
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a step came to.
+    """Outcome of a step.
 
     Attributes:
         step: Its name.
@@ -148,7 +148,7 @@ class Runner:
 
     @property
     def all_ok(self) -> bool:
-        """Whether every step that could run went well."""
+        """Tell whether every step that could run went well."""
         return all(one.status in (OK, MISSING) for one in self.outcomes.values())
 
     def _run(self, step: Step) -> Outcome:

@@ -130,7 +130,7 @@ def searcher(
 def row_of(
     search: Any, run: Callable[[], list[Any]], batch: int, repeats: int
 ) -> Row | None:
-    """What a batch takes; None where the search is not one CUDA graph."""
+    """Time a batch; None where the search is not one CUDA graph."""
     assert len(run()) == batch  # makes the graph, or falls back
     mode = search.cuda_graphs_mode
     if mode is None or str(getattr(mode, "value", mode)) != WHOLE:

@@ -305,7 +305,7 @@ def _load(torch: Any) -> dict[str, Any]:
 
 
 def _transducer_placeholders(torch: Any) -> dict[str, dict[str, Any]]:
-    """What their modules import from elsewhere and do not call here."""
+    """Stand-ins for what NeMo's modules import from elsewhere and do not call here."""
 
     class Unused:
         def __init__(self, *_: Any, **__: Any) -> None:

@@ -42,7 +42,7 @@ _COPY_THREADS = 4
 
 
 class RivaResult(NamedTuple):
-    """What it found in an utterance; all empty where it found nothing.
+    """Result of Riva for an utterance; all empty where nothing was found.
 
     Attributes:
         words: In order.
@@ -105,7 +105,7 @@ class RivaPeer:
         return texts
 
     def decoder(self, setting: Setting) -> RivaDecoder:
-        """Its own decoder for batches.
+        """Make Riva's own decoder for batches.
 
         Args:
             setting: `beam` and `lattice_beam` in nats, `max_active`, and `batch`: the
@@ -182,7 +182,7 @@ def path_costs(
     *,
     lm_scale: float,
 ) -> list[Outcome]:
-    """What its paths cost: the least over paths of the graph for each alignment.
+    """Costs of Riva's paths: the least over paths of the graph for each alignment.
 
     So no path of its own can be cheaper than what is said here. Where there is no
     path, or it does not cover the frames, the cost is infinite.

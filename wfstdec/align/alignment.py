@@ -58,7 +58,7 @@ class Misfit(NamedTuple):
 
 @dataclass(frozen=True)
 class Alignment:
-    """When the words of a known text were said.
+    """Times of the words of a known text.
 
     A confidence says how near the alignment is to what the model would have said by
     itself: the geometric mean, over the frames in which either says a token, of
@@ -111,7 +111,7 @@ class Alignment:
         }
 
     def __repr__(self) -> str:
-        """Its text, cut where it is long, and whether it fits."""
+        """Show its text, cut where it is long, and whether it fits."""
         fits = f"{len(self.misfits)} misfits" if self.misfits else "fits"
         duration = seconds(self.num_frames, self.frame_shift_s)
         return (

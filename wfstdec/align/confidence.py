@@ -57,7 +57,7 @@ class Nearness:
         return cls(np.cumsum(np.concatenate(ratio)), np.cumsum(np.concatenate(count)))
 
     def confidence(self, start: int, end: int) -> float:
-        """Of frames start..end-1, 0 to 1."""
+        """Confidence in frames start..end-1, 0 to 1."""
         count = int(self.count[end] - self.count[start])
         return math.exp(min(0.0, -self.excess(start, end) / count)) if count else 1.0
 

@@ -119,6 +119,8 @@ class LinearGraph:
         return fst_of(parts, 0, np.where(np.arange(n + 1) == n, 0.0, np.inf))
 
     def _vocabulary(self, transcript: Transcript) -> Vocabulary:
+        # A word that comes twice in the text is two words here: each place has its own
+        # times.
         places = [str(i) for i in range(len(transcript.words))]
         entries = [
             (i + 1, tokens, cost)

@@ -142,6 +142,8 @@ class _Places:
         for kind, at, *frames in self._pieces():
             first, end = frames
             is_weak = self._is_weak(first, end)
+            # Weak words next to each other are one misfit: a wrong sentence is not
+            # twenty.
             if kind is None and is_weak and (not weak or weak[-1][0] + 1 == at):
                 weak.append((at, first, end))
                 continue

@@ -116,11 +116,13 @@ def search(
         frame_shift_s=frame_shift_s,
         threads=1,
     )
+    # No path of any text costs less than the best token of each frame.
     least = math.fsum(-chunk.max(axis=1).sum(dtype=np.float64) for chunk in logprobs)
     beam, hypothesis = options.beam, _one_pass(decoder, logprobs, options.beam)
     for _ in range(WIDENED_AT_MOST):
         if hypothesis.reached_final or beam == math.inf:
             break
+        # Trying wider beams would take longer than looking at all.
         if logprobs.num_frames * graph.num_states <= SMALL:
             beam = math.inf
         else:
@@ -129,6 +131,9 @@ def search(
         hypothesis = _one_pass(decoder, logprobs, beam)
     excess = hypothesis.total_cost - least
     provable = _costs_nothing_negative(graph) and hypothesis.reached_final
+    # A path that was pruned had, somewhere, cost more than the beam above the best one
+    # there. None can be cheaper than what was found once the beam covers its whole
+    # excess.
     if options.exact and provable and excess + _SLACK > beam:
         beam = min(excess + _SLACK, MAX_NATS)
         hypothesis = _one_pass(decoder, logprobs, beam)

@@ -71,7 +71,7 @@ class WithCtc(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Utterance:
-    """What the model is given of an utterance.
+    """Input of the model for an utterance.
 
     Attributes:
         frames: [T, D].
@@ -195,6 +195,7 @@ class AttentionBackend(ModelBackend):
         found = {
             i: AttentionResult((self._silence(options),))
             for i, one in enumerate(utterances)
+            # No frames, no words: the model is not asked.
             if not len(one)
         }
         for group in self._groups(utterances, given):
@@ -214,6 +215,7 @@ class AttentionBackend(ModelBackend):
                 texts = searcher.run(*batch, limits)
             except InputError as error:
                 if isinstance(error.utterance, int):
+                    # The search knows positions in its group alone.
                     error.utterance = group[error.utterance]
                 raise
             for i, rows, size, one in zip(group, logprobs, sizes, texts, strict=True):
@@ -315,6 +317,7 @@ class AttentionBackend(ModelBackend):
         """A text with what it was credited, and its times by CTC."""
         silent = set(self._silent.tolist())
         said = [token for token in text.tokens if token not in silent]
+        # Behind the closing of a list nothing was credited.
         kept = text.tokens[: None if text.closed_at < 0 else text.closed_at]
         boost = credit = 0.0
         if phrases is not None:
@@ -332,7 +335,7 @@ class AttentionBackend(ModelBackend):
 
 
 def _end_credit(phrases: Any, said: Sequence[int], final_eos_score: float) -> float:
-    """What the rule `"compensated"` gives an end behind some tokens."""
+    """Credit of an end behind some tokens by the rule `"compensated"`."""
     state, ended = phrases.start, False
     paid = phrases.automaton.final_cost
     for token in said:

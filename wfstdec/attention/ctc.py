@@ -70,6 +70,7 @@ class CtcUnits(NamedTuple):
         """
         if table is None:
             column = np.arange(len(names))
+            # Timestamps and the like, of which CTC knows nothing.
             column[silent] = -1
             return cls(column, eos, len(names), silent, eos)
         places = {name: i for i, name in enumerate(table.names) if i != table.blank}
@@ -127,7 +128,7 @@ class CtcRows(NamedTuple):
     last: np.ndarray
 
     def taken(self, rows: np.ndarray) -> CtcRows:
-        """Some of them, int64 [M]."""
+        """Take some rows, int64 [M]."""
         return CtcRows(*(one[rows] for one in self))
 
 
@@ -143,7 +144,7 @@ class Tried(NamedTuple):
     prefix: np.ndarray
 
     def taken(self, rows: np.ndarray) -> Tried:
-        """Those of some rows, int64 [M]."""
+        """Take the tokens of some rows, int64 [M]."""
         return Tried(self.labels[rows], self.prefix[rows])
 
 
@@ -294,11 +295,13 @@ def _prefixes(logprobs, lengths, utterance, column, rows, labels, prefix, scratc
             label = labels[row, place]
             if prefix[row, place] > -np.inf:  # nothing is asked
                 continue
+            # The same token again needs a blank in between.
             before = blank[row] if label == last[row] else both
             at = column[label]
             top = np.float32(-np.inf)
             for t in range(size):
                 terms[t] = before[t] + logprobs[u, at, t]
+                # The largest is taken out of the sum, or `exp` would vanish.
                 top = max(top, terms[t])
             if top == -np.inf:
                 continue
@@ -335,6 +338,7 @@ def _step(logprobs, lengths, utterance, column, blank_at, rows, labels):
                 phi = _added(phi, nonblank[row, t])
             next_said = _added(said, phi) + logprobs[u, at, t]
             next_silent = _added(silent, said) + logprobs[u, blank_at, t]
+            # In place: the old values of this frame have been read.
             nonblank[row, t], blank[row, t] = said, silent
             said, silent = next_said, next_silent
         end = lengths[u]

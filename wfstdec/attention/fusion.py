@@ -23,7 +23,7 @@ from wfstdec.lm.ngram import NgramLM
 
 
 class States(NamedTuple):
-    """Where the terms are, in rows.
+    """States of all terms, in rows.
 
     Attributes:
         lm: int32 [M, N], of each language model.
@@ -112,7 +112,7 @@ class Fusion:
     def _lm_gains(
         self, lm: NgramLM, weight: float, states: np.ndarray, size: int
     ) -> np.ndarray:
-        """What a language model adds, float32 [N, size]; `inf` is impossible always."""
+        """Gains by a language model, float32 [N, size]; `inf` is impossible always."""
         costs = np.empty((len(states), size), np.float32)
         nextstates = np.empty((len(states), size), np.int32)
         models = np.zeros_like(states)
@@ -164,6 +164,8 @@ class Fusion:
                 before = phrase[rows]
                 costs, after = _steps(boosts, before, labels[rows])
                 phrase[rows] = after
+                # What a step pays beyond the change of credit is a phrase that is
+                # complete.
                 ended[rows] = paid[before] - paid[after] - costs > 0
         closed = at.is_closed | at.will_close
         return States(lm, phrase, closed, np.zeros_like(closed), ended)
@@ -178,7 +180,7 @@ class Fusion:
         return found
 
     def margin(self, utterance: int) -> float:
-        """What a text may still gain: the dearest phrase, and at the end.
+        """Margin that a text may still gain: the dearest phrase, and at the end.
 
         Infinite where language models may favour tokens.
         """
@@ -212,7 +214,7 @@ def _steps(
 
 
 def _dearest(boosts: PhraseBoosts) -> tuple[float, float]:
-    """What the dearest end of a phrase has been credited, and the dearest step."""
+    """Credit of the dearest end of a phrase, and of the dearest step."""
     a = boosts.automaton
     if not len(a.arc_cost):
         return 0.0, 0.0

@@ -94,7 +94,7 @@ class JointAttention(TorchAttention):
 
     @torch.no_grad()
     def encode(self, features: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-        """As `EncoderModel.encode`."""
+        """Implement `EncoderModel.encode`."""
         weight = self.joint_net.ctc.weight
         features = features.to(weight.device, weight.dtype)
         return self.joint_net.encoder(features, lengths.to(weight.device))

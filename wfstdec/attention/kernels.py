@@ -16,7 +16,7 @@ _LEAST = np.float32(-np.inf)
 
 
 class Chosen(NamedTuple):
-    """What becomes of B beams; K places each, of which the first are taken.
+    """Choice of what goes on of B beams; K places each, the first ones taken.
 
     Attributes:
         parent: int64 [B, K], rows that go on, best first.
@@ -94,6 +94,8 @@ def select(splits, scores, labels, gains, eos, used, chosen):
     width = chosen.parent.shape[1]
     for one in range(len(splits) - 1):
         seen = going = ending = 0
+        # A merge of sorted lists: each row's labels are in order, so that the next best
+        # is at the head of one of them.
         while going < width:
             best, total = -1, -np.inf
             for row in range(splits[one], splits[one + 1]):
@@ -109,6 +111,8 @@ def select(splits, scores, labels, gains, eos, used, chosen):
                 chosen.parent[one, going], chosen.label[one, going] = best, label
                 chosen.total[one, going] = total
                 going += 1
+            # An end among the first K of all that may follow; a later one is worse than
+            # K others.
             elif seen < width:
                 chosen.end_parent[one, ending] = best
                 chosen.end_total[one, ending] = total

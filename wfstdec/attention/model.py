@@ -1,4 +1,4 @@
-"""What the search asks of an attention decoder: one protocol.
+"""Protocol of an attention decoder as the search uses it.
 
     state, logprobs = model.start(frames, lengths, prompts)    # after the prompt
     logprobs, state = model.step(labels, state)                # one token further

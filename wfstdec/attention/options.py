@@ -1,4 +1,4 @@
-"""What a user can set on the search for attention decoders; checked at birth."""
+"""Options of the search for attention decoders; checked at birth."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class AttentionOptions(CheckedOptions):
         self.check("no_repeat_ngram", lambda x: x >= 0 and x == int(x), "0 or more")
 
     def rank(self, total: float, num_tokens: int) -> float:
-        """What finished texts are ordered by; more is better.
+        """Rank of a finished text; more is better.
 
         Args:
             total: Nats, more is better.
@@ -96,7 +96,7 @@ class AttentionOptions(CheckedOptions):
         return float(total / self.divisors(num_tokens))
 
     def divisors(self, num_tokens: int) -> float:
-        """What totals of so many tokens are divided by."""
+        """Divisors of totals of so many tokens."""
         if self.length_norm == "mean":
             return num_tokens + 1
         if self.length_norm == "gnmt":
@@ -104,7 +104,7 @@ class AttentionOptions(CheckedOptions):
         return 1.0
 
     def token_limit(self, limit: int, seconds: float) -> int:
-        """How many tokens a text may have.
+        """Bound the number of a text's tokens.
 
         Args:
             limit: Of the model.

@@ -99,6 +99,7 @@ def rescore(
     spell = spell or spelling_of(model)
     found = []
     for i, (one, hyps) in enumerate(zip(frames, lists, strict=True)):
+        # Hypotheses may differ in times alone: each text is asked once.
         texts = list(dict.fromkeys(hyp.text for hyp in hyps))
         spelt = {text: spell(text) for text in texts}
         known = {
@@ -232,7 +233,7 @@ def ctc_costs(
     logprobs: Any = None,
     tokens: TokenTable | None = None,
 ) -> list[float]:
-    """What CTC gives for texts of an utterance, nats, over all their alignments.
+    """Costs of an utterance's texts by CTC, nats, over all their alignments.
 
     Args:
         model: Whose tokens the texts are of; has a method `ctc` where no log-probs are
@@ -265,7 +266,7 @@ def ctc_costs(
 def text_costs(
     model: AttentionModel, frames: Tensor, texts: Sequence[Sequence[int]]
 ) -> list[float]:
-    """What a model gives for texts of an utterance and their ends, nats.
+    """Costs of an utterance's texts and their ends by a model, nats.
 
     Args:
         model: The decoder.
@@ -305,6 +306,7 @@ def _by_steps(
     length = torch.tensor([len(frames)], device=device)
     state, first = model.start(frames[None], length, prompt)
     rows = checked_rows(first, 1, num_tokens, is_first=True).repeat(num, 0)
+    # The encoder's frames once: all texts are of one utterance.
     state = model.take(state, torch.zeros(num, dtype=torch.int64, device=device))
     found = np.zeros(labels.shape)
     for place in range(labels.shape[1]):
@@ -319,7 +321,7 @@ def _by_steps(
 def _by_score(
     model: Any, frames: Tensor, labels: np.ndarray, sizes: np.ndarray
 ) -> np.ndarray:
-    """The same by one call: teacher forcing."""
+    """Score texts by one call: teacher forcing."""
     num, device = len(labels), frames.device
     logprobs = model.score(
         frames[None].expand(num, -1, -1),

@@ -86,7 +86,7 @@ class Live(NamedTuple):
 
 
 class Searcher:
-    """One set of options on one batch.
+    """Searcher with one set of options on one batch.
 
     Args:
         model: The decoder.
@@ -190,6 +190,8 @@ class Searcher:
             tried = None if tried is None else tried.taken(goes_on)
         parent, label, total = self._chosen(live, fused, rows)
         after = live.taken(parent)
+        # Where a list's phrases close is known before the step, and takes effect behind
+        # it.
         newly = after.at.will_close & ~after.at.is_closed
         after = after._replace(
             tokens=np.concatenate([after.tokens, label[:, None]], 1),
@@ -238,6 +240,7 @@ class Searcher:
         ahead = self.fusion.paid_ahead(live.at, live.utterance)
         for row in which.tolist():
             text = self._text(live, row, totals[row], rows)
+            # Cut off without an end: what phrases paid ahead is taken back.
             if totals[row] == -np.inf:
                 total, attention = live.score[row] - ahead[row], live.attention[row]
                 text = text._replace(
@@ -264,11 +267,12 @@ class Searcher:
         self._finished[utterance] = found[: self.options.beam_size]
 
     def _is_over(self, live: Live) -> np.ndarray:
-        """Which utterances need not go on, bool [B]."""
+        """Mask of utterances that need not go on, bool [B]."""
         options, width = self.options, self.options.beam_size
         full = np.array(
             [sum(t.reached_final for t in f) >= width for f in self._finished]
         )
+        # Greedy search stops at its first end.
         if width == 1 or options.stop == "full":
             return full
         if options.stop == "never" or not full.any():
@@ -277,6 +281,7 @@ class Searcher:
         over = full.copy()
         for i in np.flatnonzero(full).tolist():
             mine = earned[live.utterance == i]
+            # Only where no live text can still come before the worst finished one.
             over[i] = not len(mine) or self._bound(
                 mine.max(), i, live.tokens.shape[1]
             ) <= min(text.rank for text in self._finished[i])
@@ -296,6 +301,7 @@ class Searcher:
     ) -> tuple[Any, Any]:
         """The model one token further; `live.row` is set to its new rows."""
         rows = np.arange(len(labels))
+        # As many rows in each step, whoever lives: a captured model asks for it.
         if self.dense:
             size = len(self._limits) * self.options.beam_size
             _, first, count = np.unique(
@@ -314,7 +320,7 @@ class Searcher:
 def _without_repeats(
     fused: np.ndarray, tokens: np.ndarray, size: int, eos: int
 ) -> np.ndarray:
-    """The same without tokens that make an n-gram come a second time."""
+    """Drop tokens that make an n-gram come a second time."""
     fused = fused.copy()
     for i, text in enumerate(tokens.tolist()):
         start = len(text) - size + 1
@@ -330,7 +336,7 @@ def _without_repeats(
 
 
 def is_looped(tokens: Sequence[int]) -> bool:
-    """Whether a text ends in four times the same, of one token or more."""
+    """Tell whether a text ends in four times the same, of one token or more."""
     for size in range(1, len(tokens) // 4 + 1):
         last = tuple(tokens[-size:])
         if tuple(tokens[-4 * size :]) == last * 4:

@@ -1,4 +1,4 @@
-"""When the tokens of a known text were said: the best CTC alignment, exact.
+"""Times of the tokens of a known text: the best CTC alignment, exact.
 
 spans = token_spans(logprobs, columns, blank)      # int32 [N, 2], or None
 
@@ -55,12 +55,14 @@ def _align(logprobs, columns, blank, scores, step, spans):
     for t in range(num_frames):
         for state in range(num_states):
             at = columns[state // 2] if state % 2 else blank
+            # Ties go to staying, then to the lesser step.
             best, by = now[state], 0
             if t == 0:
                 best = 0.0 if state < 2 else -np.inf
             else:
                 if state > 0 and now[state - 1] > best:
                     best, by = now[state - 1], 1
+                # Past a blank, where two tokens differ.
                 skips = state % 2 == 1 and state > 1
                 if skips and columns[state // 2] != columns[state // 2 - 1]:
                     if now[state - 2] > best:
@@ -70,6 +72,7 @@ def _align(logprobs, columns, blank, scores, step, spans):
         for state in range(num_states):
             now[state] = after[state]
     state = num_states - 1
+    # The last token, or the blank behind it.
     if num_states > 1 and now[state - 1] >= now[state]:
         state -= 1
     if num_frames == 0 or now[state] == -np.inf:

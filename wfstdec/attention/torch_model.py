@@ -96,7 +96,7 @@ class AttentionNet(nn.Module):
 
 
 class _Layer(nn.Module):
-    """One layer; its steps apart, since the search has them otherwise than training."""
+    """Layer whose steps stand apart: the search takes them otherwise than training."""
 
     def __init__(self, sizes: AttentionSizes) -> None:
         super().__init__()
@@ -187,7 +187,7 @@ class TorchAttention:
         self._tokens_per_frame = tokens_per_frame
 
     def limit(self, num_frames: int) -> int:
-        """As of `AttentionModel`: what frames and the net's positions allow."""
+        """Bound the tokens of a text by its frames and by the net's positions."""
         room = self.net.sizes.positions - len(self.prompt)
         return min(room, math.ceil(num_frames * self._tokens_per_frame))
 
@@ -195,7 +195,7 @@ class TorchAttention:
     def start(
         self, frames: Tensor, lengths: Tensor, prompts: Tensor
     ) -> tuple[State, Tensor]:
-        """As of `AttentionModel`."""
+        """Implement `AttentionModel.start`."""
         net = self.net
         frames = frames.to(net.enter.weight.dtype)
         memory, mask = net.memory(frames, lengths)
@@ -209,13 +209,14 @@ class TorchAttention:
             *(mask, torch.arange(num, device=frames.device)),
         )
         logprobs = frames.new_zeros(0)
+        # One by one: what `step` keeps is then the same as for tokens of a text.
         for place in range(prompts.shape[1]):
             logprobs, state = self.step(prompts[:, place], state)
         return state, logprobs
 
     @torch.inference_mode()
     def step(self, labels: Tensor, state: State) -> tuple[Tensor, State]:
-        """As of `AttentionModel`."""
+        """Implement `AttentionModel.step`."""
         net = self.net
         place = state.keys[0].shape[2]
         x = net.embed(labels)[:, None] + net.position[place]
@@ -257,7 +258,7 @@ class TorchAttention:
         return logprobs.gather(2, labels[:, :, None])[:, :, 0]
 
     def take(self, state: State, rows: Tensor) -> State:
-        """As of `AttentionModel`: self-attention is reordered, and nothing else."""
+        """Implement `AttentionModel.take`: self-attention alone is reordered."""
         return state._replace(
             keys=tuple(one[rows] for one in state.keys),
             values=tuple(one[rows] for one in state.values),

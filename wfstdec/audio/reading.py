@@ -115,6 +115,7 @@ class AudioReader:
         rate, heard = self.source.rate, 0
         for block in self._blocks():
             heard += len(block)
+            # Counted as it is decoded: a small file may hold hours.
             if heard > self._max_seconds * rate:
                 raise AudioLengthError(
                     f"longer than {self._max_seconds:g} s, expected at most that; "
@@ -125,6 +126,7 @@ class AudioReader:
                 yield ready
         if heard == 0:
             raise AudioError("no samples in it, expected audio")
+        # Before the last samples go out, so that nobody takes a damaged file for whole.
         self._check_length(heard / rate)
         rest = self._resample.finish()
         if len(rest):

@@ -1,4 +1,4 @@
-"""What transducers and attention decoders share: models that hear their own tokens."""
+"""Parts that transducers and attention decoders share: models that hear tokens."""
 
 from __future__ import annotations
 

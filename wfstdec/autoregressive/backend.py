@@ -1,4 +1,4 @@
-"""What backends of models do alike: frames checked, features encoded, boosts read."""
+"""Backends of models alike: frames checked, features encoded, boosts read."""
 
 from __future__ import annotations
 
@@ -68,6 +68,7 @@ class ModelBackend:
                     f"expects F={self.model.input_dim}",
                     i,
                 )
+        # Of like length together: padding is computed too.
         order = sorted(range(len(given)), key=lambda i: len(given[i]))
         found: list[Tensor] = [torch.empty(0)] * len(given)
         for first in range(0, len(order), self.batch_size):

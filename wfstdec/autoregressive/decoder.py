@@ -1,4 +1,4 @@
-"""What decoders of models are to users: a model, language models, options.
+"""Decoders of models as users hold them: a model, language models, options.
 
 class AttentionDecoder(ModelDecoder[Any]):         # adds its search and its options
 """
@@ -38,7 +38,7 @@ Weighted = list[tuple[NgramLM, float]]
 
 
 class HasPaths(Protocol):
-    """What a search found: the paths of an utterance, best first; at least one."""
+    """Paths of an utterance that a search found, best first; at least one."""
 
     @property
     def paths(self) -> Sequence[Any]:
@@ -115,7 +115,7 @@ class ModelDecoder(Decoder[Any, _Found]):
 
     @property
     def vocabulary(self) -> Vocabulary:
-        """Its tokens, and the separator."""
+        """Tokens of the decoder, and the separator."""
         return self._vocabulary
 
     @property

@@ -69,7 +69,7 @@ def tokenizer_beside(path: str | os.PathLike[str]) -> SentencePieceFile | None:
 
 
 def cutter(tokenizer: Any, tokens: TokenTable) -> Callable[[str], Sequence[str]] | None:
-    """What cuts text into names of tokens; None where a file of pieces is of no use.
+    """Make what cuts text into names of tokens; None where a file of pieces is no use.
 
     Args:
         tokenizer: Any callable, or an object of SentencePiece, Transformers or NeMo.
@@ -93,7 +93,7 @@ def cutter(tokenizer: Any, tokens: TokenTable) -> Callable[[str], Sequence[str]]
 
 
 def _is_usable(file: SentencePieceFile, tokens: TokenTable) -> bool:
-    """Whether it can be read here and has all tokens; warns where not."""
+    """Tell whether it can be read here and has all tokens; warns where not."""
     advice = "phrases are cut into as few pieces as can be, not as the model cuts them"
     if importlib.util.find_spec("sentencepiece") is None:
         how = "pip install sentencepiece"

@@ -124,6 +124,8 @@ def align_file(
         settings["ref"] = digest(said)
         said = read_text(said)
     split = (one.split() if isinstance(one, str) else one for one in said.values())
+    # Before the run: words of another case or form would fail one utterance after the
+    # other.
     aligner.check_words(word for words in split for word in words)
     if not isinstance(logprobs, LogprobReader):
         logprobs = open_logprobs(logprobs)
@@ -138,6 +140,7 @@ def align_file(
         settings=settings,
     ) as results:
         summary.go_on(results)
+        # An earlier run's failures are not tried again: they would fail again.
         known = {*results.done, *(str(one.utterance) for one in results.failures)}
         shown = progress and not results.on_terminal
         for utterance, alignment in align_all(
@@ -210,6 +213,7 @@ def align_all(
             yield utterance, alignment
     failed = {error.utterance for error in summary.failures}
     summary.without_logprobs += [one for one in left if one not in failed]
+    # Told once at the end: ids of one side may all lack a prefix.
     pairing = Pairing.of(texts, (*found, *summary.without_text), _SIDES)
     if not summary.num_kept and not failed:
         pairing.check()

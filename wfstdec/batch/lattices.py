@@ -38,7 +38,7 @@ from wfstdec.text.files import digest
 
 @dataclass(frozen=True)
 class LatticeReading:
-    """What becomes of a lattice.
+    """Readings of a lattice: hypotheses, confidences, other scales or models.
 
     Attributes:
         nbest: How many different texts are wanted.
@@ -54,10 +54,11 @@ class LatticeReading:
 
     def __call__(self, utterance: str, lattice: Lattice) -> list[Hypothesis]:
         """The hypotheses of a lattice, best first."""
-        found = nbest_texts(lattice, self.nbest)
         if self.mbr:
             least = minimum_bayes_risk(lattice, self.posterior_scale)
             found = NbestPaths([least.arcs], [least.excess], True)
+        else:
+            found = nbest_texts(lattice, self.nbest)
         hypotheses = hypotheses_of(lattice, found)
         if self.confidence:
             sure = confidences_of(lattice, found.arcs[0], self.posterior_scale)
@@ -126,6 +127,7 @@ def rescore_file(
     format = format_named(format, output)
     write = result_writer(format, nbest=reading.nbest)
     model = None
+    # An empty file has no words, and asks for no model.
     if file.vocabulary is not None:
         words = file.vocabulary.words
         model = None if lm is None else lm_over(read_lm(lm), words, unk_cost)

@@ -1,4 +1,4 @@
-"""What a run over many utterances comes to: how many, how fast, which did not end."""
+"""Summary of a run over many utterances: how many, how fast, which did not end."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ NEAR_ADDED, SAME_ADDED = 0.4, 0.1
 def likelier_sounds(
     lexicon: Lexicon, word_ids: Mapping[str, int], word_cost: np.ndarray
 ) -> np.ndarray:
-    """How likelier words sound, for each word, uint8 [W].
+    """Tell, for each word, how likelier words sound, uint8 [W].
 
     Args:
         lexicon: The pronunciations.
@@ -77,10 +77,13 @@ def likelier_sounds(
     lengths, whole, without, at_place = _hashes_of([said for _, said in known])
     own = np.asarray(word_cost, np.float64)[word]
     owner = np.repeat(np.arange(len(word)), lengths)
+    # Hashes in place of pairs: lexicons have 200,000 pronunciations. A neighbour
+    # differs by one token more, less, or another one: then both are equal without it.
     homophone = _least_of(whole, own, whole) < own
     neighbour = _least_of(without, own[owner], whole) < own
     shorter = _least_of(whole, own, without) < own[owner]
     other = _least_of(at_place, own[owner], at_place) < own[owner]
+    # `at`, since a pronunciation has an entry for each token left out.
     np.logical_or.at(neighbour, owner, shorter | other)
     np.maximum.at(found, word[neighbour], NEIGHBOUR)
     np.maximum.at(found, word[homophone], HOMOPHONE)
@@ -128,7 +131,7 @@ class Sounds:
 
 
 def _hashes_of(said: Sequence[Sequence[int]]) -> tuple[np.ndarray, ...]:
-    """How long pronunciations are, int64 [P], and `_hashes` of them."""
+    """Lengths of pronunciations, int64 [P], and their `_hashes`."""
     lengths = np.array([len(one) for one in said], np.int64)
     tokens = np.fromiter(chain.from_iterable(said), np.int64, int(lengths.sum()))
     return lengths, *_hashes(tokens, np.concatenate([[0], np.cumsum(lengths)]))
@@ -176,6 +179,8 @@ def _hashes(tokens, splits):
                 if skipped != t:
                     without[skipped] = _longer(without[skipped], tokens[t])
         for skipped in range(first, last):
+            # Without the place, any two neighbours by a missing token would count as
+            # replaced.
             place = np.uint64(skipped - first + 1) * _PLACE
             at_place[skipped] = (without[skipped] ^ place) * _FACTOR
     return whole, without, at_place
@@ -259,7 +264,7 @@ class DefaultBonuses:
         return Sounds(self._lexicon, self._ids, self._cost)
 
     def _probability(self, ids: Sequence[int | None], lacking: float) -> float:
-        """Of a phrase, as much as it can be: that of its rarest word."""
+        """Probability of a phrase, as high as can be: that of its rarest word."""
         costs = [lacking if one is None else float(self._cost[one]) for one in ids]
         return math.exp(-max(costs)) if costs else 0.0
 

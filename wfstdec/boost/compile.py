@@ -226,6 +226,8 @@ class BoostCompiler:
         each = of_each(boosts, n)
         for i, one in enumerate(each):
             try:
+                # By identity: lists are not hashable, and one list for many is one
+                # object.
                 if id(one) not in done:
                     done[id(one)] = self._compile_one(one, scale)
             except BoostError as error:
@@ -235,7 +237,7 @@ class BoostCompiler:
         return [done[id(one)].boosts for one in each]
 
     def _compile_one(self, given: BoostsLike, scale: float) -> _Compiled:
-        """What a search takes, and the words that the decoder does not have."""
+        """Compile a list for searches; also the words that the decoder lacks."""
         if isinstance(given, CompiledBoosts):
             return _Compiled(given, [], {}, None)
         listed = BoostList.of(given)
@@ -250,9 +252,11 @@ class BoostCompiler:
             raise BoostError(f"boosts has words such as {min(words)!r}, {_ONLY_TOKENS}")
         said, lacking = self._said(listed)
         numbers = self._with_defaults(words, said)
+        # Bonuses of several words are phrases whose weight is a total.
         several = {text: bonus for text, bonus in numbers.items() if " " in text}
         single = {text: bonus for text, bonus in numbers.items() if " " not in text}
         added = oov_words(said, single, self._word_ids, len(self._words))
+        # A word that is added gets its bonus where its arcs are, not by its id.
         new = added.words if added else ()
         known = {text: single[text] for text in single.keys() - new}
         compiled, unknown = compile_word_boosts(known, self._word_ids)
@@ -281,6 +285,7 @@ class BoostCompiler:
             ]
             for word, given in pronounced.items()
         }
+        # A dict keeps the order: programs are asked in the same one each time.
         words = dict.fromkeys(word for text in listed.numbers for word in text.split())
         lacking = [w for w in words if w not in self._word_ids and w not in said]
         asked = pronouncer.say(lacking) if lacking else Said({}, {})

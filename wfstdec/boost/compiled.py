@@ -101,6 +101,7 @@ def check_made_for(
     """
     for i, one in enumerate(compiled):
         found = one.made_for
+        # `expected` hashes a graph, so that it is not asked where nothing needs it.
         if found is None or found == expected():
             continue
         told, wanted = found.fingerprint[:8], expected().fingerprint[:8]
@@ -139,6 +140,9 @@ def scaled_words(words: WordBoosts, scale: float) -> WordBoosts:
 def scaled_phrases(phrases: PhraseBoosts, scale: float) -> PhraseBoosts:
     """All amounts and credits times a number, 0 or more."""
     automaton = phrases.automaton
+    # Costs are differences of credits. Each part is scaled and rounded by itself, so
+    # that differences cancel as before: rounded costs would not add up to 0 on a way
+    # back.
     credit = _credits_of(automaton.backoff_state, automaton.backoff_cost)
     source = np.repeat(np.arange(len(credit)), np.diff(automaton.state_arc_splits))
     done = credit[source] - credit[automaton.arc_next] - automaton.arc_cost

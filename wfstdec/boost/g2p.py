@@ -81,7 +81,7 @@ class G2p:
         self._phones = {one: names.split() for one, names in (phones or {}).items()}
 
     def __repr__(self) -> str:
-        """Its source."""
+        """Name its source."""
         source, phones = self._given
         more = "" if phones is None else ", phones given"
         return f"G2p({source!r}{more})"
@@ -130,9 +130,11 @@ class G2p:
                 "or a string: see `G2p`"
             )
         path = Path(source)
+        # A SentencePiece model spells, and so goes another way than programs.
         if path.suffix == ".model" and path.is_file():
             self.spells, self.sentencepiece_model = True, str(path)
             return None
+        # Programs before files: a path with arguments is no file.
         if isinstance(source, str) and (command := _command(source)):
             return lambda words: _asked(command, words)
         if not path.is_file():
@@ -197,12 +199,15 @@ class _LexiconFile:
         exact: dict[str, list[tuple[str, ...]]] = {}
         folded: dict[str, list[tuple[str, ...]]] = {}
         for line in read_lines(self._path):
+            # Comments of CMUdict, old and new.
             if line.startswith((";;;", "# ")):
                 continue
             word, *phones = line.split(" #")[0].split() or [""]
+            # Kaldi's lexiconp.txt has a column of them.
             if phones and _is_probability(phones[0]):
                 del phones[0]
             if phones:
+                # CMUdict numbers further pronunciations: `read(2)`.
                 word = _ALTERNATE.sub("", word)
                 exact.setdefault(word, []).append(tuple(phones))
                 folded.setdefault(word.casefold(), []).append(tuple(phones))
@@ -270,11 +275,13 @@ def _asked(command: list[str], words: Sequence[str]) -> dict[str, list[str]]:
         )
     found: dict[str, list[str]] = {}
     for line in filter(str.strip, lines):
+        # Columns in between are not read: programs put scores there.
         word, *columns = line.split("\t")
         if not columns:
             raise BoostError(
                 f"g2p {shown!r} wrote {line[:_SHOWN]!r}, expected a word, a tab, phones"
             )
+        # An empty column: the program cannot say the word.
         if columns[-1].strip():
             found.setdefault(word, []).append(columns[-1])
     return {word: found[word] for word in words if word in found}

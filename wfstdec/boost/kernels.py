@@ -150,6 +150,7 @@ def _step_down(phrases, state, label):
     """`step` by all states on the way to the dense one."""
     rows, arcs = phrases.rows, phrases.arcs
     total, at = float32(0), uint64(state)
+    # A state without label bits is dense, and so is the root: this ends.
     while rows[at].labels != NO_BITS:
         begin, last = uint64(rows[at].begin), uint64(rows[at + _NEXT].begin)
         end = last

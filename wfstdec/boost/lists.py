@@ -157,7 +157,7 @@ class BoostList:
 
     @property
     def content(self) -> tuple:
-        """The same for equal lists, whatever their order; hashable."""
+        """Content of the list, equal for equal lists in any order; hashable."""
         numbers = sorted(self.numbers.items(), key=itemgetter(0))
         said = sorted(self.pronunciations.items())
         return tuple(numbers), tuple(said), self.phrases and id(self.phrases)
@@ -176,6 +176,7 @@ class BoostList:
             text = _checked_text(given, what)
             if number is not None or name == "weight":
                 _check_number(number, text, name)
+        # Told twice with one number is no contradiction, and counts once.
         known = self.numbers.setdefault(text, None if number is None else float(number))  # type: ignore[arg-type]
         if known != number:
             names = "bonuses" if name == "bonus" else "weights"
@@ -188,7 +189,7 @@ class BoostList:
 
 
 def is_one_list(boosts: BoostsLike | Sequence) -> bool:
-    """Whether boosts are those of all utterances."""
+    """Tell whether boosts are those of all utterances."""
     whole = Boosts | Mapping | PhraseBoosts | CompiledBoosts
     if boosts is None or isinstance(boosts, whole):
         return True

@@ -68,6 +68,8 @@ def oov_words(
         word_ids: The decoder's words.
         num_known: The size of its word table.
     """
+    # Sorted: ids, and with them ties of the search, must not depend on the list's
+    # order.
     words = tuple(sorted(word for word in said if word not in word_ids))
     ids = {word: num_known + i for i, word in enumerate(words)}
     rows = sorted(
@@ -88,6 +90,7 @@ def oov_words(
             np.int32,
             sum(lengths),
         ),
+        # Further pronunciations of known words have no bonus here: it comes by the id.
         bonus=np.array(
             [bonuses.get(row[2], 0.0) if row[2] in ids else 0.0 for row in rows],
             np.float32,

@@ -77,6 +77,7 @@ def _by_tokens(
     between, optional = edge, False
     if edge is None:
         between, optional = vocabulary.separator, vocabulary.separator_optional
+        # One that may be missing cannot tell where words end.
         edge = None if optional else between
     if vocabulary.lexicon is None:
         speller = speller or by_table(

@@ -99,7 +99,7 @@ class PhraseOptions:
             raise OptionError(f"outside_cost={self.outside_cost!r}, expected nats")
 
     def base(self, length: int) -> np.ndarray:
-        """What 0, 1, ..., `length` labels are worth, float64 [length + 1]."""
+        """Worth of 0, 1, ..., `length` labels, float64 [length + 1]."""
         credit = np.full(length + 1, self.c0)
         credit[0] = 0
         if not self.uniform:
@@ -144,16 +144,21 @@ def compile_spellings(
     amounts: defaultdict[Spelling, float] = defaultdict(float)
     for spelt, weight in zip(spellings, weights, strict=True):
         whole = [_between_boundaries(spelling, boundary) for spelling in spelt]
+        # Of spellings that contain another one, the shorter would be counted besides.
         minimal = _without_containing([s for s in whole if len(s) > len(edge)])
         if len(minimal) < bool(spelt):
             raise BoostError("a spelling without labels, expected at least one")
         if minimal:
+            # A phrase is worth the same, however it is spelt: as its longest spelling.
             length = max(map(len, minimal)) - 2 * len(edge)
             is_total = options.weights_are_totals and weight is not None
             times = 1 if is_total else float(base[length])
+            # Multiples of a grain add up without rounding, so that credits cancel
+            # exactly and the order of a list changes nothing.
             amount = round((1 if weight is None else weight) * times / GRAIN) * GRAIN
             for spelling in minimal:
                 amounts[spelling] += amount
+    # Numbers of states follow, and by them ties are broken.
     ordered = sorted(amounts)
     lengths = np.array([len(spelling) for spelling in ordered], np.int64)
     tree = _grown(ordered, lengths, num_labels)
@@ -201,7 +206,7 @@ def _between_boundaries(spelling: Spelling, boundary: int | None) -> Spelling:
 
 
 def _bounded(automaton: Automaton, boundary: int) -> Automaton:
-    """The same between two boundaries that are not said; runs of them as one."""
+    """Put a spelling between two boundaries that are not said; runs of them as one."""
     if not len(automaton.arc_label):
         return automaton
     automaton = _with_loops(automaton, boundary)

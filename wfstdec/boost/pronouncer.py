@@ -84,6 +84,7 @@ class Pronouncer:
                 unknown = [name for name in names if name not in self._tokens.ids]
                 for name in dict.fromkeys(unknown):
                     lacking.setdefault(name, []).append(word)
+                # A way with one unknown token is left out, others of the word stay.
                 if names and not unknown:
                     found.setdefault(word, []).append(self._ids(word, names))
         return Said(found, lacking)

@@ -1,4 +1,4 @@
-"""What boosts make of each step of a search, in plain Python: the specification.
+"""Boosts in each step of a search, in plain Python: the specification.
 
 account = BoostAccount(boosts, beam)
 boost = account.start
@@ -72,7 +72,7 @@ class BoostAccount:
         return F(refund - rest_of(boost, self._size))
 
     def _label(self, word: int | None, token: int | None) -> int | None:
-        """What the phrases step by."""
+        """Label that the phrases step by."""
         if self._phrases is None:
             return None
         return word if self._phrases.unit == "word" else token

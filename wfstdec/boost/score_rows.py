@@ -26,7 +26,7 @@ OPEN, CLOSING, CLOSED = 0, 1, 2
 
 
 class RowStates(NamedTuple):
-    """Where the phrases of rows are.
+    """States of phrases, of rows.
 
     Attributes:
         row: int64 [N], which row of the scores each is.

@@ -128,6 +128,7 @@ def _spelt_by_table(
     sentencepiece_model: str | os.PathLike[str] | None,
     phrases: Sequence[str],
 ) -> Sequence[Sequence[Spelling]]:
+    # All words at once: SentencePiece is asked once for a list.
     words = list(dict.fromkeys(w for phrase in phrases for w in phrase.split()))
     spell = partial(
         spelling_lexicon,
@@ -184,10 +185,13 @@ def _encoded_by(
     tokens: TokenTable | None,
     phrases: Sequence[str],
 ) -> list[list[Spelling]]:
+    """Spellings of phrases by a tokenizer; none of those that it cannot spell."""
+
     def tokens_of(text: str) -> Spelling:
         found = encode(text)
         if tokens is None:
             return tuple(int(token) for token in found)
+        # A mark of the model, or the blank, is never said: a text with one is unspelt.
         unspelt = {*MARKS, tokens.names[tokens.blank]}
         ids = [-1 if n in unspelt else tokens.ids.get(str(n), -1) for n in found]
         return () if -1 in ids else tuple(ids)
@@ -197,6 +201,6 @@ def _encoded_by(
 
 
 def case_variants(text: str) -> list[str]:
-    """As it is, in small letters, in capitals, and with a capital on each word."""
+    """Write a text as it is, in small letters, in capitals, with capitals on words."""
     ways = (text, text.lower(), text.upper(), text.title())
     return list(dict.fromkeys(ways))

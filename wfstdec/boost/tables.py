@@ -100,6 +100,7 @@ NO_WORDS = _no_words()
 def _sort_by_word(words, splits, num_words):
     """Rows and positions by word: splits int64 [W + 1]; uint32 [words but 0], twice."""
     word_splits = np.zeros(num_words + 1, np.int64)
+    # Counting sort: rows of a word stay in their order.
     for word in words:
         if word != EPSILON:
             word_splits[np.int64(word) + 1] += 1
@@ -177,6 +178,7 @@ def phrase_rows(phrases: PhraseBoosts, first_label: int = 0) -> PhraseRows:
     rows = np.zeros(phrases.num_states + 1, ROW)
     rows["begin"] = automaton.state_arc_splits
     inner = rows[:-1]
+    # The root's is -1; kernels never follow it, as the root is dense.
     inner["backoff"] = np.maximum(automaton.backoff_state, 0)
     inner["backoff_cost"] = automaton.backoff_cost
     states = _dense_states(phrases)
@@ -195,6 +197,8 @@ def phrase_rows(phrases: PhraseBoosts, first_label: int = 0) -> PhraseRows:
         num_labels=np.uint32(first_label + phrases.num_labels),
         of_words=phrases.unit == "word",
         of_tokens=phrases.unit == "token",
+        # Where labels outside of phrases cost something no state is quiet: each step
+        # pays.
         quiet=np.uint32(NO_STATE if automaton.model_default_cost[0] else 0),
         begun=_set_of(arcs["label"][: rows["begin"][1]]),
         start=np.uint32(phrases.start),
@@ -235,7 +239,7 @@ def _largest_backoff(backoff_state, backoff_cost):
 def _dense_rows(
     phrases: PhraseBoosts, states: np.ndarray, first_label: int
 ) -> np.ndarray:
-    """What the labels do in these states, STEP [D, L]."""
+    """Steps of all labels in some states, STEP [D, L]."""
     shape = len(states), phrases.num_labels
     costs, nextstates = np.empty(shape, np.float32), np.empty(shape, np.int32)
     kernels.rows(phrases.automaton, np.zeros_like(states), states, costs, nextstates)
@@ -274,6 +278,7 @@ def _fill_credits(rows, begin, arcs, root_cost):
     largest[0] = np.float64(np.abs(root_cost).max())
     for s in range(len(rows)):
         below, cost = np.int64(rows[s].backoff), np.float64(rows[s].backoff_cost)
+        # Back-off leads to lower numbers, whose credit is known.
         if s > 0:
             credit[s], length[s] = credit[below] - cost, length[below] + 1
             largest[s] = largest[below] + abs(cost)
@@ -347,7 +352,7 @@ class BoostTables:
         return phrase_rows(phrases, first)
 
     def _bits(self, words: np.ndarray) -> tuple[Any, Any, Any, Any]:
-        """What `ListedWords` has of rows and positions, of some word ids, int64 [N]."""
+        """Bits of `ListedWords` for some word ids, int64 [N]: rows and positions."""
         splits, rows, positions = self._by_word
         words = words[words < len(splits) - 1]
         found = int((splits[words + 1] - splits[words]).sum())

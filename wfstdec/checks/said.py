@@ -117,5 +117,5 @@ class Said:
 
 
 def called_separator(name: str) -> bool:
-    """Whether a token's name is one that separators or silence have."""
+    """Tell whether a token's name is one that separators or silence have."""
     return name.isspace() or name.lower().strip("<>[]") in _BETWEEN

@@ -35,7 +35,7 @@ class SwitchOrChoice(argparse.BooleanOptionalAction):
         setattr(namespace, self.dest, is_on if values is None else values)
 
     def format_usage(self) -> str:
-        """How the usage names it."""
+        """Name a flag as the usage does."""
         return f"--{self.dest.replace('_', '-')} [{'|'.join(self._allowed)}]"
 
 

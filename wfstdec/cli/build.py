@@ -71,6 +71,7 @@ def _spelt(args: argparse.Namespace, tokens: TokenTable) -> Lexicon:
         "sentencepiece_model": args.sentencepiece_model,
     }
     found, bad = spellable_words(words, tokens, **how)
+    # A few words in other scripts are usual; half of a list is a list for other tokens.
     if len(bad) >= len(found):
         return spelling_lexicon(words, tokens, **how)  # which says what is lacking
     if bad:

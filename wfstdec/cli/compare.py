@@ -69,6 +69,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     """Run all of it, and show and keep the outcome."""
     if args.plot is not None:
+        # Before hours of searches, not behind them.
         check_plot(args.plot)
     lists = _boost_lists(args.boost)
     if not lists:
@@ -128,6 +129,7 @@ def _searches(args: argparse.Namespace, models: Models) -> list[Search]:
             "neither --graph nor --tokens, expected one for the WFST decoder, or the "
             "other for the trie decoder, or both"
         )
+    # Last: peers take part in what our searches are made of.
     if not args.no_peers and (args.tokens or args.graph):
         searches += models.peer_searches(**scales)
     return searches

@@ -95,6 +95,7 @@ def run(args: argparse.Namespace) -> None:
     result_writer(format, nbest=nbest)  # refused before anything is loaded
     wants_lattices = args.lattices or args.confidence or args.mbr
     reading = reading_of(args, nbest) if wants_lattices else None
+    # Everything small is read, and refused, before a graph is loaded.
     words, phrases = read_lists(args)
     logprobs = open_logprobs(args.logprobs)
     decoder = make_decoder(args, options)

@@ -114,6 +114,8 @@ def add_decoder_flags(
         add_flags(parser, flag_of(name), help=text, default=argparse.SUPPRESS)
     if not of_audio:
         add_flags(parser, "--frame-shift")
+    # Help shows flags by the decoders that have them; SUPPRESS tells a flag that was
+    # not given from a default that was.
     groups: dict[str, argparse._ActionsContainer] = {}
     for name, all_owners in _owners().items():
         owners = [owner for owner in all_owners if owner in decoders]
@@ -147,6 +149,7 @@ def search_options(args: argparse.Namespace, *, of_audio: bool = False) -> Any:
     for name, decoders in _owners().items():
         if name in of_model:
             continue
+        # A flag of another decoder would do nothing, and nobody would see it.
         if hasattr(args, name) and args.decoder not in decoders:
             raise OptionError(
                 f"{flag_of(name)} with --decoder {args.decoder}, expected flags of "

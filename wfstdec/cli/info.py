@@ -47,6 +47,7 @@ def describe_lm(lm: wfstdec.NgramLM) -> dict[str, str]:
     """Names and values of what there is to know of a language model, in order."""
     automaton, unit = lm.automaton, lm.unit
     degrees = np.diff(automaton.state_arc_splits)
+    # The label behind the last stands for all that the model does not know.
     unknown = np.count_nonzero(automaton.label_alias == lm.num_labels)
     num_labels = lm.num_labels - (unit == "word")  # the table begins with <eps>
     facts = {

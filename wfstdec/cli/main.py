@@ -54,6 +54,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         The exit code. `SystemExit(2)` is raised where argparse finds a fault.
     """
     argv = list(sys.argv[1:] if argv is None else argv)
+    # Flags of this command alone: those of others would import half of the library.
     parser = make_parser(argv[0] if argv else "")
     try:
         argv, told = _with_new_spellings(parser, argv)

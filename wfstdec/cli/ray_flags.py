@@ -85,6 +85,8 @@ def ready_for_ray(args: argparse.Namespace) -> argparse.Namespace:
                 "is wrong with a row stands in its column error"
             )
     ready = argparse.Namespace(**vars(args))
+    # Actors share a node: a thread for each processor in each of them would be too
+    # many.
     ready.threads = args.threads or 1
     for name in _FILES:
         value = getattr(args, name, None)

@@ -54,6 +54,7 @@ def run(args: argparse.Namespace) -> None:
         check_plot(args.reliability)
     normalizer = normalizer_of(args)
     references, hypotheses = read_text(args.ref), read_text(args.hyp)
+    # On texts as they stand: the error can then name the flag that makes them alike.
     check_pair(references, hypotheses, normalizer)
     references = normalizer.texts(references)
     score = score_texts(references, normalizer.texts(hypotheses))

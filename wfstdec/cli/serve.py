@@ -79,6 +79,7 @@ def run(args: argparse.Namespace) -> int:
     limits, key, origins = limits_of(args), read_key(args.key_file), _origins(args)
     tls = _tls(args)
     options = search_options(args, of_audio=True)
+    # The port first: a model takes a while to load, and another server may have it.
     with contextlib.closing(running.open_socket(args.host, args.port)) as listening:
         host, port = listening.getsockname()[:2]
         _warn_of_strangers(host, key)

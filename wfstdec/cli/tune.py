@@ -91,6 +91,7 @@ def run(args: argparse.Namespace) -> None:
     if args.plot is not None:
         check_plot(args.plot)
     searches, speech = _searches(args), compare_flags.speech_of(args)
+    # A grid has several settings; tuning looks for one itself.
     prepare, boosts = one_setting(searches), None
     [search] = searches
     tunable = search.tunable
@@ -157,6 +158,8 @@ def decode_command(
     flags += [
         (field.name, getattr(options, field.name))
         for field in fields(options)
+        # Only what is not the default, so that the command stays short enough to be
+        # read.
         if getattr(options, field.name) != field.default
     ]
     if args.frame_shift != FLAGS["--frame-shift"]["default"]:
@@ -179,7 +182,7 @@ def _boost_flags(path: str, *, by_tokens: bool) -> list[tuple[str, Any]]:
 
 
 def _is_no_phrase_list(path: str) -> bool:
-    """Whether `--phrases` cannot take a boost list: JSON lines, or numbers for some."""
+    """Tell whether `--phrases` cannot take a list: JSON lines, or numbers for some."""
     lists = read_boosts(path)
     numbers = list(lists.common.values())
     is_mixed = None in numbers and any(one is not None for one in numbers)

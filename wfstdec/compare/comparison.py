@@ -128,7 +128,7 @@ class Comparison:
 
     @classmethod
     def from_json(cls, text: str) -> Comparison:
-        """Of what `to_json` wrote.
+        """Read a comparison that `to_json` wrote.
 
         Raises:
             FormatError: Something else.
@@ -190,6 +190,8 @@ def _point(found: dict[str, Any]) -> Point:
     later = {"model_s": (), "kept": None, "wer_interval": None}
     found = {**later, **found}  # older files are without
     values = {field.name: found.pop(field.name) for field in fields(Point)}
+    # A newer version may have written it: fields that are not known are not dropped
+    # silently.
     if found:
         raise ValueError(f"unknown {min(found)!r}")
     values["setting"] = _setting(values["setting"])

@@ -78,7 +78,7 @@ def score_confidences(
     hypotheses: Mapping[str, Sequence[tuple[str, float]]],
     normalizer: Normalizer = AS_IT_STANDS,
 ) -> Quality:
-    """Of hypotheses whose utterances have a reference.
+    """Score the confidences of hypotheses whose utterances have a reference.
 
     Args:
         references: Words by utterance.

@@ -80,6 +80,8 @@ def trie_factory(
     Raises:
         InputError: As `TrieDecoder`'s.
     """
+    # Everything is read and checked here, once; decoders of other options share it.
+    # Look-ahead depends on options, so that none is made yet.
     first = TrieDecoder(
         tokens=tokens,
         lexicon=lexicon,

@@ -187,6 +187,7 @@ class Models:
             InputError: As `GreedyDecoder`'s.
         """
         tokens, lm = self._any_tokens(), self.lm
+        # Beside a lexicon the model is over words, of which this search has none.
         if lm is not None and self.lexicon is not None:
             _log.info("greedy: without the language model, which is over words")
             lm = None

@@ -164,7 +164,7 @@ def lattice_oracle(
     lattices: Mapping[str, Lattice],
     normalizer: Normalizer = AS_IT_STANDS,
 ) -> Oracle:
-    """Of lattices: the best path of each, whatever it costs; errors as of it."""
+    """Oracle errors of lattices: the best path of each, whatever it costs."""
 
     def fewest(lattice: Lattice, reference: Sequence[str]) -> int:
         return lattice_errors(lattice, reference, normalizer)
@@ -177,7 +177,7 @@ def list_oracle(
     lists: Mapping[str, Sequence[Sequence[str]]],
     normalizer: Normalizer = AS_IT_STANDS,
 ) -> Oracle:
-    """Of n-best lists, each of texts in words."""
+    """Oracle errors of n-best lists, each of texts in words."""
 
     def fewest(texts: Sequence[Sequence[str]], reference: Sequence[str]) -> int:
         told = map(normalizer.words, texts)
@@ -242,6 +242,7 @@ def _least_errors(order, splits, into, source, olabel, may_end, text):
                 row[q] = min(row[q], before[q] + 1)
                 if q > 0:
                     row[q] = min(row[q], before[q - 1] + int(word != text[q - 1]))
+        # Deletions, once all arcs into the state have been looked at.
         for q in range(size):
             row[q + 1] = min(row[q + 1], row[q] + 1)
         if may_end[state]:

@@ -37,7 +37,7 @@ class Outcome(NamedTuple):
 
     @classmethod
     def of(cls, hypothesis: Hypothesis) -> Outcome:
-        """Of one of our hypotheses."""
+        """Make a point of one of our hypotheses."""
         reached = bool(hypothesis.reached_final)
         return cls(hypothesis.text, float(hypothesis.total_cost), reached)
 

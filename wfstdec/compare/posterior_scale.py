@@ -66,7 +66,7 @@ class ScaleTuning:
 
 
 def speaker_of(utterance: str) -> str:
-    """Whose utterance it is: its id up to the first `-`, as in LibriSpeech."""
+    """Speaker of an utterance: its id up to the first `-`, as in LibriSpeech."""
     return utterance.split("-")[0]
 
 
@@ -174,6 +174,7 @@ def tune_posterior_scale(
     factor = max((high / low for high, low in pairs), default=1.0)
     for _ in range(HALVINGS if factor > 1 else 0):
         factor **= 0.5
+        # Each time between the best one and its neighbours, by half of the factor.
         centre = best().scale
         visit(centre / factor)
         visit(centre * factor)

@@ -57,6 +57,7 @@ class _Candidate:
     def decode(self, utterances: Sequence[np.ndarray]) -> None:
         """Decode all, keep what was found, and time it."""
         by_length = sorted(range(len(utterances)), key=lambda i: -len(utterances[i]))
+        # The longest: arrays grow, and kernels are compiled, before the clock runs.
         few = [utterances[i] for i in by_length[:WARM_UP]]
         few_boosts = self.boosts and [self.boosts[i] for i in by_length[:WARM_UP]]
         if not self.found:  # what is compiled now is no part of the memory
@@ -135,6 +136,7 @@ def run(
     compared = speech.normalizer.words
     counter = PhraseCounter(" ".join(compared(phrase.split())) for phrase in phrases)
     for turn in range(repeats):
+        # Back and forth: a machine that slows down is no one's disadvantage.
         for candidate in candidates if turn % 2 == 0 else reversed(candidates):
             candidate.decode(utterances)
             if turn == 0:
@@ -209,6 +211,8 @@ def _point(
     siblings = [
         other.found
         for other in candidates
+        # Settings go from narrow to wide: the last one's costs are the nearest to
+        # exact.
         if (other.search, other.list_name) == (one.search, one.list_name)
     ]
     widest = siblings[-1] if len(siblings) > 1 else ()

@@ -244,12 +244,15 @@ def tune(
     def evaluate(setting: Setting) -> Score:
         found = prepare(setting)(utterances, boosts)
         hypotheses = speech.words_of(one.text for one in found)
+        # Where no word is ever right, references are in another form: better said at
+        # once than after 80 trials.
         if not search.done:
             speech.check_heard(hypotheses)
         return score_texts(speech.references, hypotheses)
 
     search = _Search(evaluate, ranges, max_trials, say or _log_trial)
     tried_first = search.default(default or {})
+    # A coarse grid first, so that refinement begins near the best of all.
     search.visit(itertools.product(*map(_evenly, ranges.values())), "grid")
     for halving in range(1, HALVINGS + 1):
         parts = (COARSE - 1) * 2**halving

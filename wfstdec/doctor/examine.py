@@ -130,6 +130,8 @@ class _Examination:
             self._wrong("tokens", error)
             if not isinstance(error, TokenTableError):
                 return None
+            # A table that does not name its blank can still be read: frames tell which
+            # token it is.
             self.flags["--blank"] = "0"  # unless another one is heard
             try:
                 return read_tokens(path, 0)
@@ -265,6 +267,7 @@ class _Examination:
 
     def _commands(self) -> list[str]:
         """Command lines: to build, to decode, and to tune or to score."""
+        # A graph needs both; without them another decoder takes what there is.
         if not {"--lexicon", "--lm"} <= self.paths.keys():
             decoder = "trie" if "--lexicon" in self.paths else "greedy"
             given = self._line("--tokens", "--lexicon", "--lm", "--separator")

@@ -67,6 +67,7 @@ class Hearing:
 
     def _add(self, utterance: str, array: np.ndarray) -> None:
         num_tokens = len(self.said.frames)
+        # Examined all the same: what is wrong besides should be told in one go.
         if array.shape[1] != num_tokens and array.shape[0] == num_tokens:
             self.transposed += 1
             array = array.T
@@ -166,6 +167,7 @@ def frame_shift_finding(
     low, high = LIKELY_RATES
     if low <= per_frame / shift_s <= high:
         return Finding(name, "ok", text), shift_s
+    # By ratio: twice as fast is as far off as half as fast.
     best = min(FRAME_SHIFTS_S, key=lambda s: abs(math.log(per_frame / s / WORDS_PER_S)))
     rate = f"people say {low:g} to {high:g}"
     if best == shift_s:

@@ -21,6 +21,7 @@ def unread_finding(path: str, tokens: TokenTable, error: LexiconError) -> Findin
     lacking: Counter[str] = Counter()
     num_entries = num_bad = 0
     for names in _spelt(path):
+        # Counted once an entry: how many entries are concerned is what tells.
         bad = list(dict.fromkeys(name for name in names if name not in tokens.ids))
         num_entries, num_bad = num_entries + 1, num_bad + bool(bad)
         lacking.update(bad)
@@ -52,6 +53,7 @@ def lexicon_finding(
     if not idle:
         return Finding("lexicon", "ok", f"{text}; all tokens are in some")
     shares = {token: said.run_share(token, tokens.blank) for token in idle}
+    # What is said often first: that is where words get lost.
     idle.sort(key=lambda token: -shares[token])
     named = examples(
         f"{tokens.names[token]!r} ({percent(shares[token])} of what is said)"
@@ -83,6 +85,7 @@ def separator_finding(
         if share < SAID_OFTEN:
             text += "; is it the one?"
         return Finding(name, "ok" if share >= SAID_OFTEN else "look", text), given
+    # Without a lexicon only the name tells a separator from any frequent token.
     if heard is None:
         called = [t for t, n in enumerate(names) if called_separator(n) and t != blank]
         found = [t for t in called if said.run_share(t, blank) >= SAID_OFTEN]

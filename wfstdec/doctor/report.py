@@ -52,7 +52,7 @@ class Report:
 
     @property
     def is_wrong(self) -> bool:
-        """Whether anything is wrong."""
+        """Tell whether anything is wrong."""
         return any(finding.status == "wrong" for finding in self.findings)
 
     def __str__(self) -> str:

@@ -51,6 +51,7 @@ def fst_of(parts: Sequence[Arcs], start: int, final_cost: ArrayLike) -> FstArray
     """
     arcs = Arcs(*(np.concatenate(column) for column in zip(*parts, strict=True)))
     final_cost = np.asarray(final_cost, np.float32)
+    # Stable: graphs, and ties between arcs, must not depend on NumPy's choice of sort.
     order = np.argsort(arcs.state, kind="stable")
     order = order[arcs.cost[order] < np.inf]
     splits = np.zeros(len(final_cost) + 1, np.int64)

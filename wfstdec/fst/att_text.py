@@ -58,9 +58,11 @@ def parse_text(
     split = (_Row(number, line.split()) for number, line in enumerate(lines, start=1))
     rows = [row for row in split if row.fields]
     arcs = [row.fields for row in rows if row.is_arc]
+    # Only k2 has labels of -1, and always has them, on arcs to its final state.
     if any(fields[2] == str(_K2_FINAL) for fields in arcs):
         return FstContent(_assemble(rows, place, _read_k2_arc))
     inputs = _Labels([fields[2] for fields in arcs], isymbols)
+    # Three columns of numbers tell nothing: the fourth is a cost or an output label.
     if _is_acceptor(arcs, inputs.numeric):
 
         def read_acceptor_arc(fields: list[str]) -> _Arc:
@@ -85,6 +87,7 @@ def format_text(content: FstContent) -> Iterator[str]:
     """
     fst = content.fst
     isymbols, osymbols = _printable(content.isymbols), _printable(content.osymbols)
+    # The first line's state is the start to all who read this.
     order = [fst.start, *(s for s in range(fst.num_states) if s != fst.start)]
     columns = (fst.nextstate, fst.ilabel, fst.olabel, fst.cost)
     nextstate, ilabel, olabel, cost = (column.tolist() for column in columns)
@@ -96,6 +99,8 @@ def format_text(content: FstContent) -> Iterator[str]:
             yield f"{state}\t{nextstate[arc]}\t{labels}\t{cost[arc]:.9g}\n"
         if final_cost[state] < np.inf:
             yield f"{state}\t{final_cost[state]:.9g}\n"
+        # A start without arcs, not final, would have no line, and the next be the
+        # start.
         elif state == fst.start and splits[state] == splits[state + 1]:
             yield f"{state}\tInfinity\n"
 
@@ -173,6 +178,7 @@ def _assemble(
                 f"{place}:{row.number}: found {' '.join(row.fields)!r} ({error}), "
                 "expected 'state next-state label(s) [cost]' or 'state [cost]'"
             ) from None
+    # k2 has one final state, and final costs on the arcs to it.
     if any(arc[2] == _K2_FINAL for arc in arcs):
         finals = [(arc[0], arc[4]) for arc in arcs if arc[2] == _K2_FINAL]
         arcs = [arc for arc in arcs if arc[2] != _K2_FINAL]

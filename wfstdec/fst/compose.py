@@ -110,6 +110,7 @@ def _arcs_from(
     left: _Side, right: _Side, a: int, b: int, arcs: np.ndarray, num_arcs: int
 ) -> int:
     """Append pairs of arcs that leave (a, b); count those that have no room too."""
+    # Epsilons of the left side move alone: see the top.
     for x in range(left.splits[a], left.epsilon_end[a]):
         if num_arcs < len(arcs):
             arcs[num_arcs, 0], arcs[num_arcs, 1] = left.arc[x], _NO_ARC
@@ -118,6 +119,7 @@ def _arcs_from(
     y, y_end = right.splits[b], right.splits[b + 1]
     while x < x_end and y < y_end:
         label, other = left.label[x], right.label[y]
+        # Bisection, not a step: one side often has thousands of arcs, the other few.
         if label < other:
             x = _lower_bound(left.label, x + 1, x_end, other)
         elif other < label:
@@ -176,6 +178,7 @@ def _join(
         splits[state, 0] = num_arcs
         a, b = int(states[state, 0]), int(states[state, 1])
         end = _arcs_from(left, right, a, b, arcs, num_arcs)
+        # Counted past the end, then made longer: the loop over arcs checks no room.
         while end > len(arcs):
             arcs, nextstate = _grown(arcs), _grown(nextstate)
             end = _arcs_from(left, right, a, b, arcs, num_arcs)
@@ -206,11 +209,13 @@ def _join(
 
 def _trimmed(fst: FstArrays) -> FstArrays:
     """The part from which a final state can be reached."""
+    # All states are reached: they were made from the start on.
     useful = _reaching_end(fst.state_arc_splits, fst.nextstate, fst.final_cost)
     if useful.all():
         return fst
     state = fst.arc_state()
     arc = np.flatnonzero(useful[state] & useful[fst.nextstate])
+    # The start stays 0, as some final state is reached from it.
     number = np.cumsum(useful) - 1
     num_states = int(useful.sum())
     num_arcs = np.bincount(number[state[arc]], minlength=num_states)
@@ -237,6 +242,7 @@ def _reaching_end(
     for state in range(num_states):
         entering[state + 1] += entering[state]
     source = np.empty(len(nextstate), np.int32)
+    # Backwards, while begins move down: what entered a state stands in order then.
     for state in range(num_states - 1, -1, -1):
         for arc in range(splits[state], splits[state + 1]):
             entering[nextstate[arc] + 1] -= 1

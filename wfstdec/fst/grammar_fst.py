@@ -72,11 +72,14 @@ def _assemble(
 ) -> FstArrays:
     trie, cost, backoff = histories.trie, histories.cost, histories.backoff
     is_state = histories.prefixes()
+    # The highest order goes straight to the longest suffix that is a state, at what
+    # backing off to it costs.
     target, extra = histories.targets(is_state)
     number = np.cumsum(is_state) - 1  # of an n-gram that is a state
 
     ends = histories.is_end
     final_cost = np.full(int(is_state.sum()), np.inf)
+    # `</s>` is the cost of ending, and no arc.
     final_cost[number[trie.parent[ends]]] = cost[ends]
     ngram = histories.predicting()
     ngrams = arcs_of(
@@ -101,6 +104,7 @@ def _assemble(
         parts.append(arcs_of(empty, label, label, empty, class_cost))
     if unk_cost is not None:
         unigrams = trie.label[ngram[trie.parent[ngram] == ROOT]]
+        # After such a word the history is empty: no n-gram has it.
         unlisted = np.setdiff1d(np.arange(1, len(labels.words)), unigrams)
         parts.append(arcs_of(empty, unlisted, unlisted, empty, unk_cost))
     return fst_of(parts, int(number[histories.is_bos][0]), final_cost)

@@ -95,8 +95,11 @@ def build_user_grammar(
     word_ids = np.array([ids[word] for word in acceptor.words], np.int32)
     fst = acceptor.fst
     fst = replace(fst, ilabel=word_ids[fst.ilabel], olabel=np.zeros_like(fst.ilabel))
+    # With every state final, no negative cycle is left out for leading nowhere.
     anywhere = replace(fst, final_cost=np.zeros_like(fst.final_cost))
     least_final_costs(anywhere, EPSILON)  # raises for a negative cycle
+    # Epsilons of a back-off model become `#0`: determinizing would remove them, and
+    # each history grow by the arcs of its suffixes.
     if not _is_backoff_model(fst):
         fst = _determinized(fst, engine)
     backoff = fst.ilabel == EPSILON
@@ -104,6 +107,8 @@ def build_user_grammar(
         fst,
         ilabel=np.where(backoff, labels.backoff_word, fst.ilabel).astype(np.int32),
         olabel=fst.ilabel,
+        # A state ends at the least cost to which its epsilons lead: no sentence needs a
+        # `#0` before its end then.
         final_cost=least_final_costs(fst, EPSILON),
     )
     if not np.isfinite(fst.final_cost).any():
@@ -119,6 +124,7 @@ def _acceptor(content: FstContent, isymbols: Symbols, place: str) -> WordAccepto
     pairs = np.unique(np.stack([fst.ilabel, fst.olabel], axis=1), axis=0)
     for ilabel, olabel in pairs.tolist():
         word, other = _name(ilabel, isymbols, place), _name(olabel, osymbols, place)
+        # By name, as two tables may number words differently.
         if word != other and word != EPSILON_WORD:
             raise GrammarError(
                 f"{place}: an arc turns {word!r} into {other!r}, expected an acceptor: "

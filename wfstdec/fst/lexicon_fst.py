@@ -124,6 +124,7 @@ def mark_lexicon(
         marked = set()
     else:
         marked = _proper_prefixes(lexicon) | {p for p, n in counts.items() if n > 1}
+    # The first entry of a marked pronunciation gets #1; without marks it needs none.
     used = {pronunciation: int(pronunciation in marked) for pronunciation in counts}
     symbol = np.zeros(len(lexicon), np.int32)
     for entry, pronunciation in enumerate(lexicon.pronunciations):
@@ -131,6 +132,7 @@ def mark_lexicon(
         used[pronunciation] += 1
     begins = {pronunciation[0] for pronunciation in counts}
     silence_symbol = 0
+    # After a word, a silence and a word that begins with it would look alike.
     if fillers.silence in begins:
         silence_symbol = 1 + int(symbol.max())
     return MarkedLexicon(lexicon, fillers, symbol, silence_symbol)
@@ -171,6 +173,7 @@ def build_lexicon_fst(marked: MarkedLexicon, labels: LabelSpace) -> FstArrays:
     begin, end = 0, int(fillers.ends_words or fillers.silence is not None)
     final = np.full(3, np.inf)
     final[begin] = 0.0
+    # G's back-off passes through L as #0, between words alone.
     backoff = arcs_of(begin, labels.disambig(0), labels.backoff_word, begin)
     parts, start = [backoff], begin
     if labels.has_exits:
@@ -178,6 +181,7 @@ def build_lexicon_fst(marked: MarkedLexicon, labels: LabelSpace) -> FstArrays:
     if fillers.separator is not None:
         separator = ilabel_of(fillers.separator)
         final[end] = 0.0
+        # From both: separators may be repeated, and stand before the first word.
         parts.append(arcs_of(np.unique([begin, end]), separator, EPSILON, begin))
     if fillers.silence is not None:
         start = end

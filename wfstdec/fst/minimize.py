@@ -51,11 +51,13 @@ class _Graph(NamedTuple):
 
 def minimize(fst: FstArrays) -> FstArrays:
     """Merge states with equal continuations; of each set the first one stays."""
+    # Rounded for comparing alone: what stays has its own costs.
     finals, block = np.unique(_rounded(fst.final_cost), return_inverse=True)
     block = block.astype(np.int32)
     slots = np.full(1 << (2 * fst.num_states).bit_length(), -1, np.int32)
     _refine(_graph(fst), block, len(finals), slots)
     _, first, block = np.unique(block, return_index=True, return_inverse=True)
+    # Blocks in the order of their first states: numbers stay local, as they were.
     order = np.argsort(first)
     number = np.empty(len(first), np.int32)  # of a block, by its first state
     number[order] = np.arange(len(first))
@@ -137,6 +139,7 @@ def _refine(
     queue, moved = np.arange(num_states), np.empty(num_states, np.int64)
     queued = num_states
     while queued > 0:
+        # Signatures of all before any is moved: they must be of one partition.
         for state in queue[:queued]:
             signature[state] = _signature(graph, block, state)
             num_looked_at[block[state]] += 1
@@ -165,9 +168,11 @@ def _refine(
             block[state] = slots[slot]
             moved[num_moved] = state
             num_moved += 1
+        # The table is of this round: slots are freed one by one, as it is large.
         for new in range(first_new, num_blocks):
             slots[slot_of[new]] = -1
         queued = 0
+        # Only what leads to a moved state can have another signature now.
         for state in moved[:num_moved]:
             for i in range(
                 graph.entering_splits[state], graph.entering_splits[state + 1]

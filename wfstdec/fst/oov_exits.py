@@ -62,6 +62,8 @@ def take_exits(
         raise ArpaError("no word of the lexicon can be said, expected at least one")
     number = np.cumsum(keep) - 1
     exits = None
+    # Places to return to are read from the one state outside: of several each would
+    # have its own.
     if len(outside) == 1:
         by_state = np.flatnonzero(is_exit)  # arcs are sorted by state
         returns = np.full(len(labels.tokens) + 1, NO_STATE, np.int32)

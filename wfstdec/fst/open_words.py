@@ -76,6 +76,7 @@ def add_open_words(
     token_arcs = _TokenArcs(loop, spelling, exits.returns, word.word)
     begins, extends = (ilabel_of(np.flatnonzero(some)) for some in token_arcs.allowed)
     c, k = _pairs(len(exits), begins)
+    # The token before the exit cannot follow without a blank in between.
     entered = exits.last[c] != k
     c, k = c[entered], k[entered]
     parts = [

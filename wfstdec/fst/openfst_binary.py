@@ -85,6 +85,7 @@ def parse_fst(data: bytes | memoryview, place: str) -> FstContent:
     isymbols = cursor.symbols() if flags & _HAS_ISYMBOLS else None
     osymbols = cursor.symbols() if flags & _HAS_OSYMBOLS else None
     if fst_type == "const":
+        # Version 1 was always aligned, and has no flag for it.
         aligned = version == 1 or bool(flags & _IS_ALIGNED)
         fst = _const_body(cursor, start, num_states, num_arcs, aligned)
     else:

@@ -1,4 +1,4 @@
-"""What searches on a GPU share; nothing in here knows a search.
+"""Parts that searches on a GPU share; nothing in here knows a search.
 
 device        the protocol of a device: memory, copies, launches
 cupy_device   the current NVIDIA GPU as one, by CuPy

@@ -50,6 +50,8 @@ class DevicePhrases:
         self._share = device.budget.share(
             f"a list of phrases of {phrases.num_arcs} arcs", "boost fewer phrases"
         )
+        # Before the copy: the error then names what is too large, not where memory ran
+        # out.
         self._share.take(sum(array.nbytes for array in arrays.values()))
         self._buffers = {name: upload(device, x) for name, x in arrays.items()}
         record = np.zeros(1, PHRASES)
@@ -93,6 +95,7 @@ class BatchBoosts:
             record["keys"] = self._device.address(keys)
             record["bonuses"] = self._device.address(bonuses)
             record["mask"] = len(words.keys) - 1
+            # `words` stays with it, so that no other object can get its id.
             self._words[id(words)] = words, record, keys, bonuses
         return self._words[id(words)][1]
 

@@ -58,7 +58,7 @@ class Budget:
 
 
 class Share:
-    """What one owner has of a budget; given back by `close`, or with the owner."""
+    """Share of a budget; given back by `close`, or with its owner."""
 
     def __init__(self, budget: Budget, owner: str, advice: str) -> None:
         self._budget, self._owner, self._advice = budget, owner, advice
@@ -68,7 +68,7 @@ class Share:
 
     @property
     def num_bytes(self) -> int:
-        """What the owner has."""
+        """Bytes that the owner has."""
         return self._taken[0]
 
     def take(self, num_bytes: int) -> None:
@@ -78,6 +78,7 @@ class Share:
             DeviceMemoryError: There are not so many.
         """
         mine, budget = self.num_bytes + num_bytes, self._budget
+        # Taken under the budget's lock: looking first and taking then would let two in.
         if not budget._take(num_bytes):
             others = budget.limit - budget.left - self.num_bytes
             raise DeviceMemoryError(

@@ -67,6 +67,7 @@ def load_kernels(cupy: Any, program: Program, macros: Macros = ()) -> Loaded:
             kernels in none of `WAYS`.
     """
     refused = []
+    # Drivers differ in what they load: the quickest way first, PTX last.
     for way in WAYS:
         try:
             return Loaded(load_by(cupy, program, way, macros), way)
@@ -162,7 +163,7 @@ class _Function:
 
 
 def target_of(capability: int, supported: Iterable[int]) -> str:
-    """What to compile for: the device, or PTX for one that is newer than the compiler.
+    """Choose the target: the device, or PTX for one that is newer than the compiler.
 
     Args:
         capability: Of the device, 90 for 9.0.
@@ -219,6 +220,7 @@ def _compiled(
     """The file with the compiled kernels: beside CuPy's, or one that is not kept."""
     source = program.source(macros)
     version = cupy.cuda.nvrtc.getVersion()
+    # All that the machine code depends on: other sources or options are another file.
     what = repr((FORMAT, source, target, COMPILE_OPTIONS, version)).encode()
     digest = hashlib.blake2b(what, digest_size=_DIGEST_BYTES).hexdigest()
     name = f"wfstdec-{digest}.{'cubin' if target.startswith('sm_') else 'ptx'}"

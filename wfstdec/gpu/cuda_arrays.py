@@ -30,7 +30,7 @@ _TYPES = {np.dtype(np.float32): FLOAT32, np.dtype(np.float16): FLOAT16}
 
 
 def on_gpu(logprobs: Any) -> bool:
-    """Whether a batch, or the first array of a list, is on a CUDA device."""
+    """Tell whether a batch, or the first array of a list, is on a CUDA device."""
     return _is_on_cuda(_first(logprobs))
 
 
@@ -61,13 +61,14 @@ def take_logprobs(
 def _split(
     device: CupyDevice, logprobs: Any, lengths: Any, num_tokens: int
 ) -> list[DeviceLogprobs]:
-    """One per utterance, all but the numbers checked."""
+    """Split a batch into one array per utterance, all but the numbers checked."""
     cupy = device.cupy
     arrays = split_batch(logprobs, lambda array: _as_gpu_array(cupy, array))
     counts = check_lengths(lengths, len(arrays))
     stream = cupy.cuda.get_current_stream()
     chunks = []
     for i, (array, count) in enumerate(zip(arrays, counts, strict=True)):
+        # The graph is in the memory of one GPU, and kernels run there.
         number = array.owner.device.id
         if number != device.number:
             raise BackendError(
@@ -112,7 +113,7 @@ def _is_on_cuda(array: Any) -> bool:
 
 
 def _is_torch(array: Any) -> bool:
-    """Whether an array is torch's; by what it has, so that torch is not imported."""
+    """Tell whether an array is torch's by what it has: torch is not imported."""
     return hasattr(array, "detach") and hasattr(array, "is_cuda")
 
 
@@ -183,7 +184,7 @@ def _as_gpu_array(cupy: Any, array: Any) -> _GpuArray:
 
 
 def _is_readable(array: Any) -> bool:
-    """Whether the numbers of a frame lie side by side, and frames go forward."""
+    """Tell whether the numbers of a frame lie side by side, and frames go forward."""
     size = array.dtype.itemsize
     if array.ndim == 0:
         return True

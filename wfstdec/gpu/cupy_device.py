@@ -32,7 +32,7 @@ _LOCK = threading.Lock()
 
 
 def is_available() -> bool:
-    """Whether CuPy is installed and finds a GPU."""
+    """Tell whether CuPy is installed and finds a GPU."""
     try:
         load_cupy()
     except BackendError:
@@ -55,6 +55,7 @@ def load_cupy() -> Any:
             "cupy-cuda13x, the driver's CUDA version); or use backend='cpu'"
         ) from None
     try:
+        # CuPy can be imported where there is no GPU, or no driver.
         count = cupy.cuda.runtime.getDeviceCount()
     except cupy.cuda.runtime.CUDARuntimeError as error:
         raise BackendError(
@@ -142,7 +143,7 @@ class CupyDevice:
             return self._kernels[macros]
 
     def _free_memory(self) -> int:
-        """What CUDA has left and what CuPy's pool keeps, within the pool's limit."""
+        """Bytes that CUDA has left and CuPy's pool keeps, within the pool's limit."""
         cupy = self.cupy
         pool = cupy.get_default_memory_pool()
         free = cupy.cuda.runtime.memGetInfo()[0] + pool.free_bytes()
@@ -180,6 +181,8 @@ class CupyDevice:
     def staging(self, num_bytes: int) -> Iterator[np.ndarray]:
         """See `Device`; pinned, and kept: copies from it need no other."""
         with self._loading:
+            # Taken out for as long as it is in use: copies of two threads must not
+            # share it.
             memory = self._staging.pop() if self._staging else np.zeros(0, np.uint8)
         if len(memory) < num_bytes:
             pinned = self.cupy.cuda.alloc_pinned_memory(num_bytes)

@@ -1,4 +1,4 @@
-"""What a search asks of a device: memory, copies, launches.
+"""Protocol of a device as searches use it: memory, copies, launches.
 
 `cupy_device.py` has the one for NVIDIA GPUs; the tests have one that runs the same
 kernels on the CPU.
@@ -16,7 +16,7 @@ from wfstdec.gpu.program import Macros
 
 
 class Grid(NamedTuple):
-    """What runs.
+    """Blocks and threads of a launch.
 
     Attributes:
         kernel: The kernel's name.

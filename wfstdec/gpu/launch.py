@@ -39,6 +39,7 @@ def upload_joined(device: Device, arrays: Sequence[np.ndarray]) -> Any:
             joined[first : first + array.size] = array.reshape(-1)
             first += array.size
         device.write(buffer, joined)
+        # The staging memory is somebody else's from here on.
         device.wait()
     return buffer
 
@@ -59,6 +60,7 @@ def launch(
         The arrays as the kernel left them.
     """
     parts = list(arrays.values())
+    # One copy there and one back, whatever the number of arrays.
     sizes = [-(-part.nbytes // _ALIGNMENT) * _ALIGNMENT for part in parts]
     starts = np.cumsum([0, *sizes]).tolist()
     packet = device.empty(starts[-1], _BYTE)

@@ -78,6 +78,7 @@ def to_device(
         share: What the copy is taken from.
         chunks: [T, V] each.
     """
+    # Many small copies take longer than one large one.
     on_host = [chunk for chunk in chunks if isinstance(chunk, np.ndarray)]
     buffer, address = None, 0
     if sum(chunk.size for chunk in on_host):

@@ -65,6 +65,7 @@ def join_includes(file: str, folder: Path) -> str:
             if line.startswith('#include "'):
                 other = line.split('"')[1]
                 body = "" if other in done else read(other)
+                # Errors of the compiler name the file as it is in the repository.
                 line = f'{body}#line {number + 1} "{name}"'
             lines.append("" if line == "#pragma once" else line)
         return f'#line 1 "{name}"\n' + "\n".join(lines) + "\n"

@@ -62,6 +62,8 @@ def read_struct(header: Path, name: str, **nested: np.dtype) -> np.dtype:
         raise ValueError(f"{header.name}: no struct {name!r}, expected its definition")
     fields: list[tuple[str, np.dtype]] = []
     for line in found[1].splitlines():
+        # Read from the kernels' own header, so that there is one definition of a
+        # record.
         text = line.partition("//")[0].strip()
         if text:
             fields += _fields(text, nested, f"{header.name}: {name}")
@@ -93,6 +95,7 @@ def layout_checks(
         constants: The value of each constant.
     """
     lines = ['#line 1 "layout checks"']
+    # The compiler of the device may pad otherwise than NumPy: then nothing compiles.
     for name, dtype in structs.items():
         lines.append(_check(f"sizeof({name})", dtype.itemsize, f"the size of {name}"))
         for field, (kind, offset, *_) in (dtype.fields or {}).items():

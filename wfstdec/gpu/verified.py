@@ -1,4 +1,4 @@
-"""Whether the kernels have passed the tests on the GPU of this machine.
+"""Tell whether the kernels have passed the tests on the GPU of this machine.
 
     why = why_not(PROGRAM)                  # None where they have
     record_pass(PROGRAM)                    # `pytest -m gpu` does, when nothing failed
@@ -38,6 +38,7 @@ def why_not(program: Program) -> str | None:
             "backend 'cuda' has to be asked for by name"
         )
     try:
+        # A key of kernels, GPU and driver: with another of these the tests say nothing.
         key = _key(program)
     except BackendError as error:
         return str(error)

@@ -45,6 +45,7 @@ def check_fst(
             f"the graph has {states} states and {arcs} arcs, expected at most "
             f"{MAX_STATES} of each"
         )
+    # Sizes before contents: what follows indexes the arrays by each other.
     _check_sizes(fst, repeat)
     if not 0 <= fst.start < states:
         raise GraphError(f"start state {fst.start}, expected one of {states} states")
@@ -98,6 +99,7 @@ def check_vocabulary(vocabulary: Vocabulary) -> None:
     if words[:1] != (EPSILON_WORD,):
         raise GraphError(f"word 0 is {words[:1]}, expected {EPSILON_WORD!r}")
     for i, word in enumerate(words):
+        # A graph's file joins words by newlines: neither could be read again.
         if "\n" in word or not word:
             raise GraphError(f"word {i} is {word!r}, expected some text in one line")
     check_splits("pronunciation splits", said.splits, len(said), len(said.tokens))
@@ -110,6 +112,7 @@ def check_vocabulary(vocabulary: Vocabulary) -> None:
         if len(bad):
             raise GraphError(f"{name} {bad[0]}, expected {low} to {top}")
     _check_open_word(vocabulary)
+    # Pronunciations of a word are found as a slice, by bisection.
     if (said.word[1:] < said.word[:-1]).any():
         raise GraphError("pronunciations are out of order, expected them by word")
     if len(said.cost) != len(said) or not (np.abs(said.cost) <= -LEAST_COST).all():
@@ -235,6 +238,7 @@ def check_rows(
     )
     if problem:
         value = {1: "nextstate", 2: "ilabel", 3: "olabel"}.get(problem, "cost")
+        # An ilabel is told without its flags, which users never gave.
         found = arcs[value][arc] & LABEL_MASK if problem == 2 else arcs[value][arc]
         raise GraphError(f"arc {arc}: {_PROBLEMS[problem].format(found)}")
     return counts
@@ -257,14 +261,19 @@ def _scan_rows(arcs, splits, num_tokens, num_words):
             if arcs[a].olabel >= num_words:
                 return counts, np.int64(a), 3
             cost = arcs[a].cost
+            # Written so that a NaN fails too.
             if not (cost >= LEAST_COST and cost < np.inf):
                 return counts, np.int64(a), 4
+            # Rows go by label, of equal ones the arc that repeats a token last: kernels
+            # look labels up in them.
             key = np.int64(label) * 2 + np.int64(arcs[a].ilabel >> np.uint32(31))
             if key < before:
                 return counts, np.int64(a), 6
             before = key
             if label == 0:
                 counts[s] += np.uint32(1)
+    # Only now: flags of an arc tell of its next state, all of whose row must be
+    # counted.
     for a in range(len(arcs)):
         flags = arcs[a].ilabel
         word = flags & np.uint32(CARRIES_WORD) != 0
@@ -313,11 +322,14 @@ def _rank(arcs, splits, counts):
         done += 1
         for a in range(splits[s], splits[s] + counts[s]):
             d = arcs[a].nextstate
+            # The longest way, not the first: the closure of a frame follows ranks in
+            # order, and must have seen all sources of a state.
             rank[d] = max(rank[d], rank[s] + 1)
             waiting[d] -= 1
             if waiting[d] == 0:
                 queue[members] = d
                 members += 1
+    # What never ran out of entering arcs lies on a cycle, or behind one.
     if members == num_states:
         return rank, -1
     for s in range(num_states):

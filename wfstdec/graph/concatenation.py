@@ -34,7 +34,7 @@ class Whole(NamedTuple):
 
 
 def concatenate(graph: PackedGraph, overlay: Overlay, vocabulary: Vocabulary) -> Whole:
-    """One graph of two parts.
+    """Join two parts into one graph.
 
     Args:
         graph: The graph.
@@ -45,6 +45,8 @@ def concatenate(graph: PackedGraph, overlay: Overlay, vocabulary: Vocabulary) ->
     own = np.repeat(np.arange(graph.num_states), np.diff(graph.state_arc_splits))
     state = np.concatenate([own, overlay.arc_state()])
     num_states = graph.num_states + overlay.num_states
+    # States of the graph with exits have arcs in both parts; stable, so that those of
+    # the graph come first.
     order = np.argsort(state, kind="stable")
     arcs = arcs[order]
     splits = np.concatenate([[0], np.cumsum(np.bincount(state, minlength=num_states))])
@@ -74,6 +76,8 @@ def _found_again(whole: PackedGraph, overlay: Overlay) -> tuple[np.ndarray, np.n
     there = keys(overlay.arc_state(), overlay.arcs)
     at_key = dict(zip(there, range(len(there)), strict=True))
     state = np.repeat(np.arange(whole.num_states), np.diff(whole.state_arc_splits))
+    # Packing has sorted rows anew, so that positions are lost. Only rows that the
+    # overlay touches are looked up: keys are made in plain Python.
     some = np.isin(state, overlay.call_state) | (state >= overlay.first_state)
     at = np.full(whole.num_arcs, -1)
     at[some] = [at_key.get(key, -1) for key in keys(state[some], whole.arcs[some])]

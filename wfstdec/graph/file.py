@@ -54,6 +54,7 @@ def table_arrays(vocabulary: Vocabulary, info: GraphInfo) -> dict[str, np.ndarra
         meta["open_word"] = {name: x for name, x in opened if x is not None}
     if info.silence_prob is not None:
         meta["silence_prob"] = info.silence_prob
+    # Graphs from elsewhere have none; a file without this array is read as such.
     known = {"word_cost": info.word_cost} if len(info.word_cost) else {}
     return known | {
         "tokens": _bytes(json.dumps(vocabulary.tokens.names)),
@@ -167,6 +168,7 @@ def read_arrays(path: str | os.PathLike[str]) -> tuple[dict[str, np.ndarray], st
             "`wfstdec build` writes; build it again, or `wfstdec convert` a graph "
             "of another format"
         ) from None
+    # A NumPy archive of something else gets as far as here.
     try:
         header = json.loads(arrays["header"].tobytes())
         kind, version, fingerprint = (

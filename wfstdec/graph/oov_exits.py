@@ -44,7 +44,7 @@ class OovExits:
         return len(self.state)
 
     def __repr__(self) -> str:
-        """In how many states they are, and what they cost."""
+        """Show the number of states with OOV exits, and their costs."""
         return f"OovExits(in {len(self):,} states, word_cost={self.word_cost:g})"
 
     def check(self, num_states: int, num_tokens: int) -> None:
@@ -53,6 +53,7 @@ class OovExits:
         Raises:
             GraphError: A state, label or cost is out of range, or out of order.
         """
+        # Kernels find the exit of a state by bisection.
         if not (np.diff(self.state) > 0).all():
             raise GraphError("states with calls are out of order, expected them sorted")
         sizes = len(self.last), len(self.cost), len(self.returns)

@@ -92,6 +92,8 @@ def make_edges(label, word, splits, cost, bonus):
     for p in range(len(word)):
         begin, length = splits[p], splits[p + 1] - splits[p]
         depth = 0
+        # Sorted pronunciations share prefixes with their neighbours alone. The last
+        # token stays an edge to a leaf, whatever begins like it: a word ends there.
         while (
             depth < min(depth_before, length - 1)
             and label[begin + depth] == node_label[path[depth + 1]]
@@ -107,6 +109,8 @@ def make_edges(label, word, splits, cost, bonus):
             path[position + 1] = num_nodes
             num_edges += 1
             num_nodes += 1
+        # Costs and bonuses are pushed towards the root: an edge is charged the least
+        # that follows, credited the most.
         for position in range(1, length):
             at = path[position]
             least[at], top[at] = min(least[at], cost[p]), max(top[at], bonus[p])
@@ -117,6 +121,7 @@ def make_edges(label, word, splits, cost, bonus):
         node[num_edges], said[num_edges] = _LEAF, p
         num_edges += 1
         depth_before = length - 1
+    # Counting sort of edges by source; two slots ahead, as the root is -1.
     starts = np.zeros(num_nodes + 2, np.int32)
     for e in range(num_edges):
         starts[source[e] + 2] += 1
@@ -136,6 +141,7 @@ def make_edges(label, word, splits, cost, bonus):
         u, v, p = source[e], node[e], said[e]
         i = at[u + 1]
         at[u + 1] += 1
+        # A word stands on the first edge from which it alone can follow.
         before, paid, known = np.float32(0), np.float32(0), False
         if u != _ROOT:
             before, paid, known = least[u], top[u], only[u] != _SEVERAL
@@ -165,6 +171,8 @@ def _write_edge(shape, edges, arcs, bonuses, i, e, cost):
     if edges.node[e] == _LEAF:
         nextstate = np.int64(shape.returns[ilabel])
         flags = np.int64(shape.return_flags[ilabel])
+        # Nowhere in the graph does a word end with this token: no word can be left by
+        # it.
         if nextstate < 0:
             nextstate, cost = np.int64(0), np.float32(np.inf)
     else:
@@ -196,6 +204,9 @@ def lay_out(shape, edges):
     for c in range(num_calls):
         for e in range(num_entering):
             cost = np.float32(shape.call_cost[c] + edges.cost[e])
+            # The same token again needs a blank in between, which this exit has not
+            # seen. The arc stays, at infinite cost, so that rows of exits are of one
+            # length.
             if edges.label[e] == shape.call_last[c]:
                 cost = np.float32(np.inf)
             i = _write_edge(shape, edges, arcs, bonuses, i, e, cost)
@@ -203,6 +214,8 @@ def lay_out(shape, edges):
         label, state = np.int64(edges.node_label[v]), shape.first_state + s
         first, last = edges.splits[v + 1], edges.splits[v + 2]
         leads = LEADS_TO_EPSILON if shape.through_epsilon else 0
+        # A state right after the token, then one after a blank; T without repeats needs
+        # but one.
         if shape.states_per_node > 1:
             splits[s] = i
             if shape.through_epsilon:
@@ -211,6 +224,8 @@ def lay_out(shape, edges):
             if shape.repeats:
                 ilabel = label | REPEAT | leads
                 i = _write(arcs, bonuses, i, ilabel, 0, state, none, none)
+            # Without the epsilon the state after the token leads on itself, but for its
+            # own token.
             if not shape.through_epsilon:
                 i = _write(arcs, bonuses, i, shape.blank, 0, state + 1, none, none)
                 for e in range(first, last):
@@ -296,6 +311,7 @@ def make_overlay(graph: PackedGraph, said: SaidWords) -> Overlay:
     """
     exits = exits_of(graph)
     shape = _shape_of(graph, exits)
+    # By tokens: `make_edges` asks for it, and the user's order must change nothing.
     said = _sorted(said)
     edges = make_edges(
         ilabel_of(said.tokens), said.word, said.splits, said.cost, said.bonus
@@ -336,6 +352,7 @@ def exits_of(graph: PackedGraph) -> OovExits:
 
 def _shape_of(graph: PackedGraph, exits: OovExits) -> Shape:
     base, _, selfless = graph.topology.partition("-")
+    # One False more: the place of NO_STATE, -1.
     leads = np.append(graph.state_num_epsilons > 0, False)[exits.returns]
     flags = np.where(leads, np.uint32(LEADS_TO_EPSILON), np.uint32(0))
     return Shape(
@@ -352,7 +369,7 @@ def _shape_of(graph: PackedGraph, exits: OovExits) -> Shape:
 
 
 def _sorted(said: SaidWords) -> SaidWords:
-    """The same by tokens, then by words."""
+    """Sort pronunciations by tokens, then by words."""
     lengths = np.diff(said.splits)
     width = int(lengths.max(initial=0))
     table = np.full((len(lengths), width), -1, np.int32)

@@ -173,6 +173,7 @@ class PackedGraph:
         order = _row_order(state, arcs)
         state, arcs = state[order], arcs[order]
         num_states = fst.num_states
+        # The flag tells the search to close over a state before it has read its row.
         epsilon = arcs["ilabel"] & LABEL_MASK == EPSILON
         counts = np.bincount(state[epsilon], minlength=num_states).astype(np.uint32)
         arcs["ilabel"] |= _flag(counts[arcs["nextstate"]] > 0, LEADS_TO_EPSILON)
@@ -204,7 +205,7 @@ class PackedGraph:
         packed_file.write_arrays(path, self._arrays(), self.fingerprint)
 
     def _arrays(self) -> dict[str, np.ndarray]:
-        """What a file holds, by name; what can be derived is left out."""
+        """Arrays of a file by name; what can be derived is left out."""
         return {
             "arcs": self.arcs,
             "state_arc_splits": self.state_arc_splits,
@@ -232,6 +233,7 @@ def load_graph(path: str | os.PathLike[str]) -> PackedGraph:
         raise GraphError(f"{path}: {error}") from None
     except (KeyError, TypeError, ValueError) as error:
         raise GraphError(f"{path}: a part is missing or damaged: {error}") from None
+    # Invariants hold for many wrong graphs too: one changed cost breaks none.
     if graph.fingerprint != fingerprint:
         raise GraphError(
             f"{path}: fingerprint {graph.fingerprint!r}, the header says "

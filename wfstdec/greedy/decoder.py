@@ -119,7 +119,7 @@ class GreedyDecoder(Decoder[np.ndarray, TokenPath]):
 
     @property
     def vocabulary(self) -> Vocabulary:
-        """Its tokens, and the separator."""
+        """Tokens of the decoder, and the separator."""
         return self._vocabulary
 
     @property

@@ -293,6 +293,7 @@ def _add(known: dict[str, Any], word: str, text: Any, place: str, name: str) -> 
         value = float(text)
     except (TypeError, ValueError):
         value = math.nan
+    # `float(True)` is 1.0, and a list with it hardly meant that.
     if not math.isfinite(value) or isinstance(text, bool):
         unit = " (nats)" if name == "bonus" else ""
         raise BoostError(

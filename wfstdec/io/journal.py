@@ -96,6 +96,8 @@ class Journal:
         header["files"] = [str(file) for file in files]
         self._header = settings_as_json(header | {"settings": dict(settings)})
         with writing(files[0] if files else path):
+            # Opened before anything is read, and locked: two runs must not go on with
+            # one file.
             self._file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o666), "r+b")
         try:
             self._lock()
@@ -182,6 +184,8 @@ class Journal:
             if "failed" in line:
                 self.failures.append(InputError(line["why"], line["failed"]))
             elif "done" in line:
+                # The journal was written, the result not: what the machine lost is done
+                # again.
                 if any(a > b for a, b in zip(line["ends"], sizes, strict=True)):
                     break
                 ends = line["ends"]
@@ -219,6 +223,7 @@ class Journal:
         called, found = self._restart.called, []
         if header.get("version") != _VERSION:
             found.append(f"version {_VERSION}, was {header.get('version')}")
+        # Results of one run in two places could never be put together.
         if header.get("files") != self._header["files"]:
             was, files = (", ".join(h["files"]) for h in (header, self._header))
             found.append(f"files {files}, was {was}")

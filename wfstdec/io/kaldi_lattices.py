@@ -256,6 +256,7 @@ def read_kaldi_lattices(
             raise FormatError(f"{path}: no utterance id at byte {at}, expected one")
         utterance = _id_of(key, path, at)
         try:
+            # A text entry has its key in a line of its own.
             if data[space + 1 : space + 2] == b"\n":
                 lattice, at = _read_text(data, space + 2)
             else:
@@ -299,6 +300,7 @@ def _read_text(data: bytes, at: int) -> tuple[CompactLattice, int]:
         if top < 0 and state:
             raise ValueError(f"start state {state}, not 0")
         top = max(top, state)
+        # A state, and perhaps a weight: it is final.
         if len(fields) <= 2:
             final[state] = _weight_of(fields[1]) if len(fields) == 2 else _SEMIRING_ONE
             continue
@@ -358,6 +360,7 @@ class _Binary:
         for _ in range(num_states):
             final.append(self._weight(compact))
             (count,) = self._numbers("<q")
+            # No arc takes less than a byte: damage would otherwise ask for all memory.
             if not 0 <= count <= len(self._data):
                 raise ValueError(f"{count} arcs")
             rows.append([self._arc(compact) for _ in range(count)])

@@ -66,6 +66,7 @@ def kaldi_lattice(
         numbers: int64 [W], what to call each word; None for their own numbers.
     """
     arcs, acoustic = lattice.arcs, lattice.arcs["acoustic_cost"].astype(np.float64)
+    # The rest of the total, so that both costs of an arc add up to ours.
     graph = lattice.arc_costs() - lattice.scales.acoustic_scale * acoustic
     final = lattice.final_costs()
     lines, row = [f"{utterance} "], 0

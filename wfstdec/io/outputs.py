@@ -55,7 +55,7 @@ class Beside(Protocol):
 
     @property
     def note(self) -> Any:
-        """What `begin` must know of what was written last, as JSON."""
+        """Note for `begin` on what was written last, as JSON."""
 
     def begin(self, file: IO[bytes], notes: Sequence[Any] = ()) -> None:
         """Write to an open file, behind what it holds, of which these are the notes."""
@@ -142,6 +142,7 @@ def open_results(
         try:
             yield results
         except BaseException as error:
+            # Whoever is interrupted should know what was not in vain.
             if results.num_done:
                 error.add_note(target.told(results.num_done, files))
             raise
@@ -295,4 +296,5 @@ def _journaled(
             with writing(beside.path):
                 beside.finish()
         journal.finish()
+        # All went well: nothing is to be given up, and the journal is gone.
         stack.pop_all()

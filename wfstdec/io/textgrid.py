@@ -86,6 +86,7 @@ def _covering(items: Sequence[Word | Token], num_frames: int) -> Iterator[_Inter
     for item in items:
         text = f"{waiting} {item.text}".strip()
         first = max(item.start_frame, at)
+        # Praat takes no interval without a length: such a text joins its neighbour.
         if item.end_frame <= first:
             waiting = text
             continue

@@ -90,6 +90,7 @@ class KernelCache(NullCache):
             if payload is not None:
                 try:
                     stored, parts = pickle.loads(payload)
+                    # Names are digests of texts: two signatures may look alike.
                     if stored == signature:
                         return self._rebuild(target, parts)
                 except Exception:  # written by what looks the same and is not
@@ -109,6 +110,7 @@ class KernelCache(NullCache):
 
     def _candidates(self, signature: Any, target: Any) -> Iterator[tuple[Path, str]]:
         machine = target.codegen().magic_tuple()
+        # Code that came with the package first: it needs no compiling at all.
         if may_use_level():
             name, made_of = self._name(signature, (machine[0], LEVEL, ""))
             if made_of is not None:
@@ -139,8 +141,9 @@ class KernelCache(NullCache):
         return places_of(Path(self._function.__code__.co_filename).parent)
 
     def _rebuild(self, target: Any, reduced: tuple[Any, ...]) -> CompileResult:
-        """As `CompileResult._rebuild`, for libraries of our own."""
+        """Implement `CompileResult._rebuild`, for libraries of our own."""
         state, fndesc, env, signature, objectmode, lifted, note, init, envs = reduced
+        # Numba's modules register what the code needs, as when it was compiled.
         for run in init:
             run()
         library = self._library.unserialize(target.codegen(), state)
@@ -178,14 +181,14 @@ def compile_for_a_package() -> None:
 
 
 def may_use_level() -> bool:
-    """Whether this machine runs code made ahead, and nobody asked for another."""
+    """Tell whether this machine runs code made ahead, and nobody asked for another."""
     asked = config.CPU_NAME, config.CPU_FEATURES
     return asked in ((None, None), (LEVEL, "")) and has_level()
 
 
 @functools.cache
 def has_level() -> bool:
-    """Whether the processor is of `LEVEL` or above."""
+    """Tell whether the processor is of `LEVEL` or above."""
     if platform.machine() not in ("x86_64", "AMD64"):
         return False
     features = binding.get_host_cpu_features()
@@ -215,6 +218,7 @@ def _read(path: Path, made_of: str) -> bytes | None:
     if not content.startswith(head):
         return None
     payload = content[begin:]
+    # Loading machine code that was cut off would crash the process.
     return payload if content[len(head) : begin] == _digest(payload) else None
 
 
@@ -224,6 +228,7 @@ def _write(path: Path, made_of: str, payload: bytes) -> bool:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary.write_bytes(_head(made_of) + _digest(payload) + payload)
+        # Other processes compile the same: the last one wins, and no one reads a half.
         temporary.replace(path)
     except OSError:
         return False

@@ -56,6 +56,7 @@ def by_class(ways: Mapping[type, Callable[..., Any]]) -> Callable[..., Any]:
         return ways[type(arguments[0])](*arguments)
 
     def choose(*types: Any) -> Callable[..., Any] | None:
+        # Types are known when a kernel is compiled, so that only one way is in it.
         way = ways.get(getattr(types[0], "instance_class", object))
         return getattr(way, "py_func", way)
 
@@ -65,7 +66,7 @@ def by_class(ways: Mapping[type, Callable[..., Any]]) -> Callable[..., Any]:
 
 
 def read_only(array: np.ndarray) -> np.ndarray:
-    """In C order and read-only: this is part of the type that kernels are compiled for.
+    """Make an array C-ordered and read-only, as the types of kernels have it.
 
     Arrays that threads share are, wherever they come from, so that kernels are compiled
     once.

@@ -65,12 +65,15 @@ def first_equal(
         size *= 2
     slots = np.full(size, -1, np.int32)
     for i in range(len(previous)):
+        # Those before have lower numbers, so that their first equals are known: equal
+        # histories are one number, and comparing a node is comparing five integers.
         if previous[i] >= 0:
             previous[i] = first[previous[i]]
         key = (np.int64(previous[i]) + 1) * _FACTOR ^ np.int64(a[i])
         key = (key * _FACTOR ^ np.int64(b[i])) & _KEY_MASK
         key = (key * _FACTOR ^ np.int64(c[i])) & _KEY_MASK
         slot = (key * _SPREAD >> 16) & (size - 1)
+        # Linear probing; half of the slots stay free.
         while slots[slot] >= 0:
             j = slots[slot]
             same = previous[j] == previous[i] and a[j] == a[i] and b[j] == b[i]

@@ -27,6 +27,7 @@ def prefetch(typing_context: Any, array: Any, index: Any) -> Any:
         function = cgutils.get_or_insert_function(
             builder.module, signature_of, "llvm.prefetch.p0"
         )
+        # For reading, to be kept in all caches, of data.
         builder.call(function, [address, i32(0), i32(3), i32(1)])
         return context.get_dummy_value()
 

@@ -52,7 +52,7 @@ class PartLibrary(_Library):
 
     @property
     def codegen(self) -> Any:
-        """As numba asks for it once the code is there; no constants are set in it."""
+        """Make the code generator, which numba asks for once; no constants are set."""
         return _NoEnvironment(self._codegen)
 
     def finalize(self) -> None:
@@ -79,7 +79,7 @@ class PartLibrary(_Library):
         return 0
 
     def serialize_using_object_code(self) -> tuple[str, str, bytes]:
-        """Its name, kind and intermediate code."""
+        """Pickle the name, the kind and the intermediate code."""
         self._ensure_finalized()
         return self.name, "part", self._get_module_for_linking().as_bitcode()
 
@@ -115,7 +115,7 @@ class EntryLibrary(_Library):
         passes.run(self._final_module, builder)
 
     def serialize_using_object_code(self) -> tuple[str, str, Any]:
-        """Its name, kind, machine code and the names of what is in it."""
+        """Pickle the name, the kind, machine code and the names of what is in it."""
         self._ensure_finalized()
         module = self._final_module
         named = (*module.functions, *module.global_variables)
@@ -166,7 +166,7 @@ class _PartCompiler(Compiler):
         return super().compile_extra(function)
 
     def define_pipelines(self) -> list[Any]:
-        """As numba's, but for how intermediate code is written."""
+        """Define numba's pipelines, but for how intermediate code is written."""
         return [pipeline(self.state)]
 
 
@@ -188,6 +188,7 @@ class _Kernel(CPUDispatcher):
         """
         with global_compiler_lock, self._compiling_counter:
             args, return_type = sigutils.normalize_signature(signature)
+            # Another thread may have compiled it while this one waited for the lock.
             known = self.overloads.get(tuple(args))
             if known is not None:
                 return known.entry_point
@@ -244,7 +245,7 @@ class Entry(_Kernel):
 
     @property
     def part(self) -> Part:
-        """What kernels link that call it."""
+        """Code that kernels link which call it."""
         if self._part is None:
             options = {k: v for k, v in self.targetoptions.items() if k != "nopython"}
             self._part = compiled_by(Part, options)(self.py_func)
@@ -285,7 +286,7 @@ def _parts_inside(codegen: Any, target: Any) -> Iterator[None]:
 
 
 def _no_wrapper(*arguments: Any) -> None:
-    """In place of a way in from C, which nobody takes."""
+    """Leave out the way in from C, which nobody takes."""
 
 
 def compiled_by(kind: type[_Kernel], options: Mapping[str, Any]) -> Any:
@@ -301,6 +302,8 @@ def compiled_by(kind: type[_Kernel], options: Mapping[str, Any]) -> Any:
 
     def decorate(function: Callable[..., Any]) -> Any:
         dispatcher = numba.njit(**own, pipeline_class=pipeline)(function)
+        # Numba offers no way to name a class for dispatchers, and its decorator does
+        # more than make one.
         if isinstance(dispatcher, CPUDispatcher):  # not where the JIT is off
             dispatcher.__class__ = kind
             dispatcher._cache = KernelCache(

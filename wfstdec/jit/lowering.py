@@ -33,6 +33,8 @@ class _Builder(llvm.IRBuilder):
         path = tuple(idx) if isinstance(idx, (tuple, list)) else (idx,)
         while isinstance(agg, llvm.instructions.InsertValue):
             here = tuple(agg.indices)
+            # Followed back to the value itself: LLVM would do so too, but has to read
+            # all of it first.
             if here == path[: len(here)]:
                 agg, path = agg.value, path[len(here) :]
                 if not path:
@@ -48,7 +50,7 @@ class _Lower(Lower):
     """numba's, with fewer variables in memory."""
 
     def setup_function(self, fndesc: Any) -> None:
-        """As numba does it, with a builder of our own."""
+        """Set up a function with a builder of our own."""
         super().setup_function(fndesc)
         self.builder.__class__ = _Builder
 
@@ -77,6 +79,7 @@ def _set_before_use(blocks: dict[int, Any]) -> set[str]:
     for label, names in used.items():
         for name in found & names:
             begin = assigned[name][0]  # numba lowers blocks in the order of labels
+            # Else a use could come before the assignment.
             if begin >= label or begin not in dominators[label]:
                 found.discard(name)
     return found
@@ -93,6 +96,7 @@ def _drop_unused(function: Any) -> None:
                 waiting += [value for value, _ in one.incomings]
             elif not isinstance(one, kinds):
                 waiting += one.operands
+    # Not one pass: a member may be used by another that nobody uses.
     while waiting:
         value = waiting.pop()
         if isinstance(value, kinds) and id(value) not in used:
@@ -114,7 +118,7 @@ class Lowering(typed_passes.BaseNativeLowering):
 
     @property
     def lowering_class(self) -> type[Lower]:
-        """What lowers a function."""
+        """Class that lowers a function."""
         return _Lower
 
 

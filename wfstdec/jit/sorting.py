@@ -56,6 +56,7 @@ def sort_keys(keys, count, stack):
     while True:
         while high - low >= _SHORT:
             middle = _partition(keys, low, high)
+            # The larger part waits, so that the stack stays within log2 of the count.
             if middle - low < high - middle:
                 stack[waiting], stack[waiting + 1] = middle + 1, high
                 high = middle
@@ -63,6 +64,7 @@ def sort_keys(keys, count, stack):
                 stack[waiting], stack[waiting + 1] = low, middle
                 low = middle + 1
             waiting += 2
+        # Short runs by insertion: partitions of few keys cost more than they save.
         for i in range(low + 1, high + 1):
             key = keys[i]
             j = i
@@ -80,6 +82,7 @@ def sort_keys(keys, count, stack):
 def _partition(keys, low, high):
     """Hoare's partition by the median of three; the end of the lower part."""
     a, b, c = keys[low], keys[(low + high) >> 1], keys[high]
+    # The middle one: sorted keys, which are frequent, are then cut in halves.
     pivot = max(min(a, b), min(max(a, b), c))
     i, j = low, high
     while True:
@@ -92,6 +95,7 @@ def _partition(keys, low, high):
         keys[i], keys[j] = keys[j], keys[i]
         i += 1
         j -= 1
+    # Of two keys both could be in the lower part, which would never end.
     return min(j, high - 1)
 
 
@@ -110,6 +114,7 @@ def best_first(keys, order, count, wanted, stack):
     while True:
         while high - low >= _SHORT_RUN:
             middle = _partition_both(keys, order, low, high)
+            # All that is wanted is in the lower part: the upper one stays as it is.
             if middle + 1 >= wanted:
                 high = middle
                 continue

@@ -33,6 +33,7 @@ def grow_tree(
     for i in range(len(splits) - 1):
         begin, length = splits[i], splits[i + 1] - splits[i]
         common = 0
+        # Sorted spellings share their path with the one before, or with none.
         while (
             common < min(length, length_before)
             and labels[begin + common] == labels[begin_before + common]

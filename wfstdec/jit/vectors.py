@@ -33,11 +33,11 @@ class _Vector(types.Type):
 
 
 class _Floats(_Vector):
-    """Those of float32."""
+    """Vectors of float32."""
 
 
 class _Wholes(_Vector):
-    """Those of uint32."""
+    """Vectors of uint32."""
 
 
 _FLOATS, _WHOLES = _Floats(types.float32), _Wholes(types.uint32)
@@ -96,6 +96,7 @@ def load(typing_context: Any, array: Any, index: Any) -> Any:
         element = _element(vector)
         at = _address(context, builder, signature.args[0], args, element)
         value = builder.load(at)
+        # Rows begin anywhere: an aligned read would crash.
         value.align = 4
         return value
 
@@ -198,7 +199,7 @@ def has(typing_context: Any, vector: Any, value: Any) -> Any:
 
 @intrinsic
 def select(typing_context: Any, bits: Any, one: Any, other: Any) -> Any:
-    """Those of `one` where a bit is set, else of `other`."""
+    """Choose lanes of `one` where a bit is set, else of `other`."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         mask = builder.bitcast(args[0], ir.VectorType(ir.IntType(1), LANES))

@@ -58,7 +58,7 @@ and acoustics before scales; its excess."""
 
 @dataclass(frozen=True)
 class LatticeScales:
-    """What the costs of a lattice are added up by; as in `WfstOptions`.
+    """Scales that costs of a lattice are added up by; as in `WfstOptions`.
 
     Attributes:
         acoustic_scale: Multiplies acoustic costs.
@@ -125,7 +125,7 @@ class Lattice:
     words_are_tokens: bool = False
 
     def __repr__(self) -> str:
-        """How large it is, and what its best path costs."""
+        """Show the size of the lattice, and the cost of its best path."""
         ended = "" if self.reached_final else ", reached_final=False"
         return (
             f"Lattice({self.num_states:,} states, {self.num_arcs:,} arcs, "
@@ -160,7 +160,7 @@ class Lattice:
 
     @cached_property
     def is_epsilon(self) -> np.ndarray:
-        """Which arcs take no frame, bool [A]."""
+        """Mask of arcs that take no frame, bool [A]."""
         return self.arcs["ilabel"] & LABEL_MASK == EPSILON
 
     @cached_property
@@ -222,7 +222,7 @@ class Lattice:
         return " ".join(self.words[word] for word in word_ids)
 
     def arc_costs(self) -> np.ndarray:
-        """What each arc costs, scaled and added up, float64 [A]."""
+        """Cost of each arc, scaled and added up, float64 [A]."""
         arcs, scales = self.arcs, self.scales
         total = scales.lm_scale * arcs["graph_cost"].astype(np.float64)
         total += arcs["insertion_cost"]
@@ -230,7 +230,7 @@ class Lattice:
         return total + scales.acoustic_scale * arcs["acoustic_cost"].astype(np.float64)
 
     def final_costs(self) -> np.ndarray:
-        """What it costs to end in each state, the same way, float64 [S]; `inf`."""
+        """Cost of ending in each state, scaled and added up, float64 [S]; `inf`."""
         total = np.full(self.num_states, np.inf)
         may_end = self.states["final_excess"] < np.inf
         ends = self.states[may_end]
@@ -250,6 +250,7 @@ def check_lattice(lattice: Lattice) -> None:
     _need(states.ndim == arcs.ndim == 1 and num_states > 0, "no states")
     ends = np.maximum(arcs["state"], arcs["nextstate"])
     _need(not len(arcs) or ends.max() < num_states, "arcs to states that are not there")
+    # Tokens take a frame, epsilon arcs none: so no cycle has a token in it.
     step = states["frame"][arcs["nextstate"]] - states["frame"][arcs["state"]]
     _need((step == ~lattice.is_epsilon).all(), "arcs that do not lead a frame on")
     vocabulary = lattice.vocabulary
@@ -260,11 +261,14 @@ def check_lattice(lattice: Lattice) -> None:
     flagged = (arcs["ilabel"] & CARRIES_WORD) != 0
     _need(bool((flagged == (olabel != EPSILON)).all()), "flags that are not as labels")
     _need(bool((states["final_excess"] >= 0).all()), "no ends")
+    # Excess is rounded where it is noted, but the best path's is 0 exactly.
     _need(states["final_excess"].min() == 0, "no best end")
     _need(bool((arcs["excess"] >= 0).all()), "arcs of negative excess")
     splits, into = lattice.arcs_into
     _need(bool((np.diff(splits)[1:] > 0).all()), "states that nothing leads to")
+    # Arcs into a state are sorted by excess: the first one is on the best way.
     _need(bool((arcs["excess"][into[splits[1:-1]]] == 0).all()), "no best path")
+    # Raises where epsilon arcs go in a circle.
     assert len(lattice.order) == num_states
 
 

@@ -112,7 +112,7 @@ def compact_lattice(
 
 
 class _Owed(NamedTuple):
-    """What is owed in a state of the lattice."""
+    """Labels owed in a state of the lattice."""
 
     state: int
     costs: tuple[float, float, float]
@@ -124,6 +124,8 @@ class _Determinized:
 
     def __init__(self, prepared: Prepared, beam: float, max_states: int) -> None:
         self._lattice, self._beam = prepared, beam
+        # Sums in another order than the search's: paths at the very beam must not be
+        # lost.
         self._limit = prepared.rest[0] + beam + 1e-4
         self._numbers: dict[tuple, int] = {}
         self._subsets: list[list[_Owed]] = []
@@ -134,6 +136,7 @@ class _Determinized:
         self._scratch = scratch_for(len(prepared.rest))
         self._number([_Owed(0, (0.0, 0.0, 0.0), ())], 0.0)
         while self._waiting and len(self._subsets) <= max_states:
+            # The best sets first: where states run out, what is there is the best part.
             _, number = heapq.heappop(self._waiting)
             if number not in self._arcs:
                 self._go_on(number)
@@ -180,6 +183,8 @@ class _Determinized:
                 int(lattice.to[arc]),
                 by_word.setdefault(int(lattice.word[arc]), {}),
             )
+            # Of several ways with one word to a state the best one stays: a compact
+            # lattice has each text once, by its best alignment.
             if state not in found or one[2] < found[state].costs[2]:
                 labels = strings.behind(arc)
                 found[state] = _Owed(state, (one[0], one[1], one[2]), labels)
@@ -220,7 +225,7 @@ class _Strings:
         self._known: dict[int, tuple[int, ...]] = {}
 
     def of(self, state: int) -> tuple[int, ...]:
-        """What is owed in a state: the labels of its way."""
+        """Find the labels owed in a state: those of its way."""
         way = []
         while state not in self._known and self._before[state][0] >= 0:
             way.append(state)
@@ -234,7 +239,7 @@ class _Strings:
         return labels
 
     def behind(self, arc: int) -> tuple[int, ...]:
-        """The same with an arc."""
+        """Add an arc to what is owed."""
         splits = self._lattice.splits
         source = int(np.searchsorted(splits, arc, "right")) - 1
         return self._and(self.of(source), arc)
@@ -288,6 +293,7 @@ def _best_path(lattice: Lattice) -> CompactLattice:
         sums[1] += acoustic
         label = int(arc["ilabel"]) & LABEL_MASK
         labels += [label] if label != EPSILON else []
+        # Costs and labels gather until a word comes, and stand on its arc.
         if arc["olabel"] != EPSILON:
             weight = Weight(sums[0], sums[1], tuple(labels))
             arcs_of[-1].append(CompactArc(int(arc["olabel"]), len(arcs_of), weight))

@@ -68,7 +68,7 @@ def _least(splits, to, total):
 
 
 def scratch_for(num_states: int) -> tuple[np.ndarray, np.ndarray]:
-    """What `reach` works on: costs so far, and how they came to be."""
+    """Make scratch for `reach`: costs so far, and how they came to be."""
     return np.full((num_states, 3), np.inf), np.full((num_states, 2), -1, np.int64)
 
 
@@ -93,6 +93,7 @@ def reach(lattice, states, owed, limit, scratch):
     top, low = 0, len(rest)
     for i in range(len(states)):
         state = states[i]
+        # What the rest costs at least is known exactly: nothing is followed in vain.
         if owed[i, 2] + rest[state] <= limit and owed[i, 2] < cost[state, 2]:
             cost[state], before[state, 0] = owed[i], ~i
             top, low = max(top, state), min(low, state)
@@ -100,6 +101,8 @@ def reach(lattice, states, owed, limit, scratch):
     ends, count = np.empty(64, np.int64), 0
     end_costs = np.empty((64, 3))
     state = low
+    # States are numbered in topological order, so that a state is final when its turn
+    # comes; most of the lattice lies outside of `low` to `top`.
     while state <= top:
         if cost[state, 2] < np.inf:
             if num == len(found):
@@ -126,5 +129,6 @@ def reach(lattice, states, owed, limit, scratch):
     found_costs, ways = np.empty((num, 3)), np.empty((num, 2), np.int64)
     for i in range(num):
         found_costs[i], ways[i] = cost[found[i]], before[found[i]]
+        # Only what was touched is cleaned: the scratch is as long as the lattice.
         cost[found[i]] = np.inf
     return found, found_costs, ways, ends[:count].copy(), end_costs[:count].copy()

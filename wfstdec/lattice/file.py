@@ -110,7 +110,7 @@ class LatticeWriter:
 
     @property
     def note(self) -> Any:
-        """What `begin` must know of the lattice that was written last, as JSON."""
+        """Note for `begin` on the lattice that was written last, as JSON."""
         return self._header[-1]
 
     def finish(self) -> None:
@@ -137,8 +137,10 @@ class LatticeWriter:
         own = lattice.vocabulary.own
         if self._tables is None:
             self._tables = own
+            # Tables once a file: all lattices share them.
             if not self._header:
                 self._write_arrays(_TABLES, _table_arrays(lattice))
+        # By identity first, which nearly always tells.
         if own is not self._tables and (
             own.words != self._tables.words or own.tokens != self._tables.tokens
         ):
@@ -187,6 +189,8 @@ class LatticeFile(Mapping[str, Lattice]):
                 f"{path}: not a readable file of lattices ({error}), expected what "
                 "`wfstdec decode --lattices` writes"
             ) from None
+        # The version before anything else: of another one all the rest may look
+        # damaged.
         if kind != _FORMAT or version not in (FORMAT_VERSION, *OLDER_VERSIONS):
             raise LatticeError(
                 f"{path}: found {kind} version {version!r}, expected {_FORMAT} version "
@@ -281,7 +285,7 @@ def open_lattices(path: str | os.PathLike[str]) -> LatticeFile:
 
 
 def _members(file: IO[bytes]) -> Iterator[zipfile.ZipInfo]:
-    """What an archive holds up to where it is open, as its writer knew it.
+    """Members of an archive up to where it is open, as its writer knew it.
 
     Its directory, which readers go by, is written at the very end.
     """

@@ -133,6 +133,7 @@ def _distance(one, other, row):
                     best = min(best, before + int(one[p - 1] != other[q - 1]))
                 before, row[q] = row[q], best
                 left = best
+        # A way of at most `band` edits never leaves the band: it is the best one.
         if row[size] <= band:
             return row[size]
         band *= 2
@@ -152,6 +153,7 @@ def word_confidences(
     found = posteriors(lattice, scale)
     words = np.array(lattice.word_ids(arcs), np.int64)
     text = np.zeros(2 * len(words) + 1, np.int64)
+    # Between words a place for nothing, where other paths may have words of their own.
     text[1::2] = words
     splits, into = lattice.arcs_into
     arrays = (
@@ -201,6 +203,7 @@ def _align(lattice, text, low, width):
     order, splits, into, source, label, chance, end = lattice
     errors = np.zeros((len(order), width))
     ways = np.zeros((len(chance), width), np.int8)
+    # Before any arc: all words of the text so far are left out.
     for k in range(1, width):
         errors[0, k] = errors[0, k - 1] + np.float64(text[k - 1] != 0)
     for state in order:
@@ -211,9 +214,12 @@ def _align(lattice, text, low, width):
     for state in range(len(order)):
         total += end[state] * errors[state, width - 1] if end[state] > 0 else 0.0
     share, mass = np.zeros(len(text)), errors
+    # The same memory again: errors are not needed any more, and it is the largest
+    # array.
     mass[:] = 0.0
     mass[:, width - 1] = end
     one = np.zeros(width)
+    # Back along the ways that were noted, with the share of all paths that go there.
     for state in order[::-1]:
         for p in range(splits[state], splits[state + 1]):
             a = into[p]
@@ -232,6 +238,7 @@ def _follow(errors, ways, a, label, chance, before, state, text, low):
         best, way = errors[before, b] if b < width else _FAR, _SKIP
         if label > 0:
             best += 1.0 + _DEARER
+            # Places before the band are too far off to be worth a match.
             if 0 < b <= width:
                 match = errors[before, b - 1] + np.float64(label != text[q - 1])
                 if match <= best:
@@ -261,7 +268,7 @@ def _spread(mass, one, ways, label, before, state, text, low, share):
 
 
 class Posteriors(NamedTuple):
-    """What is probable in a lattice.
+    """Posteriors of states and arcs in a lattice.
 
     Attributes:
         arc: float64 [A], the probability that the path takes an arc.
@@ -288,9 +295,11 @@ def posteriors(lattice: Lattice, scale: float = 1.0) -> Posteriors:
         raise OptionError(f"scale={scale!r}, expected a finite number, 0 or more")
     splits, into = lattice.arcs_into
     arcs, final = lattice.arcs, lattice.states["final_excess"].astype(np.float64)
+    # Excess in place of costs: log-sums of large costs would lose their digits.
     columns = arcs["state"].astype(np.int64), arcs["nextstate"].astype(np.int64)
     excess = scale * arcs["excess"].astype(np.float64)
     ends = final.copy()
+    # 0 times infinity would be NaN.
     ends[final < np.inf] *= scale
     order = lattice.order
     forward = _forward(order, splits, into, columns[0], excess)
@@ -320,6 +329,7 @@ def _forward(order, splits, into, source, excess):
             continue
         top = -np.inf
         for q in range(first, last):
+            # The largest is taken out, so that `exp` neither overflows nor vanishes.
             top = max(top, logs[source[into[q]]] - excess[into[q]])
         total = 0.0
         for q in range(first, last):
@@ -330,7 +340,7 @@ def _forward(order, splits, into, source, excess):
 
 @jit
 def _backward(order, splits, into, source, excess, ends):
-    """The same over all ways from each state to an end."""
+    """Sum the probabilities of all ways from each state to an end."""
     logs = -ends
     for state in order[::-1]:
         for q in range(splits[state], splits[state + 1]):

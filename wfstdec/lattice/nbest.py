@@ -107,8 +107,12 @@ def _search(arcs, incoming, ends, best_words, limits):
         state, text = np.int64(steps[at].state), np.int64(steps[at].text)
         before = num_seen
         seen, num_seen, _ = _enter(seen, num_seen, state, text)
+        # This state with this text behind it came up before, as cheaply or cheaper: a
+        # second way is another alignment of the same words.
         if num_seen == before:
             continue
+        # Paths are made from the end backwards: excess is exact from any state to the
+        # start, so that they come up in the order of their whole cost.
         if state == 0:
             if text != best:
                 found[num_found], costs[num_found] = at, cost[at]
@@ -145,6 +149,7 @@ def _enter(table, count, first, second):
         more = np.full((2 * count, 2), -1, np.int32)
         copy_columns(pairs, more)
         pairs, slots = more, np.full(4 * len(more), -1, np.int32)
+        # The slots are made anew; row 0 may be a mark that is no pair.
         for i in range(count):
             if pairs[i, 0] >= 0:
                 at = slot_of_pair(slots, pairs, pairs[i, 0], pairs[i, 1])
@@ -157,7 +162,7 @@ def _enter(table, count, first, second):
 
 @jit
 def _room(steps, cost, heap, made):
-    """The same arrays, or longer ones, for one more."""
+    """Make room for one more: the arrays given, or longer ones."""
     if made < len(steps):
         return steps, cost, heap
     more_steps, more_cost = np.empty(2 * made, _STEP), np.empty(2 * made, np.float64)
@@ -194,6 +199,8 @@ def _pop(heap, count, cost):
             break
         if below + 1 < count:
             a, b = heap[below], heap[below + 1]
+            # Ties go to what was made first: the order of results must not depend on
+            # the heap's shape.
             if cost[b] < cost[a] or (cost[b] == cost[a] and b < a):
                 below += 1
         other = heap[below]
@@ -213,6 +220,7 @@ def _walk(steps, at):
         length += 1
         step = np.int64(steps[step].parent)
     arcs = np.empty(length, np.int64)
+    # Paths were found from their ends backwards, so that parents lead to the end.
     for i in range(length):
         arcs[i] = steps[at].arc
         at = np.int64(steps[at].parent)

@@ -1,4 +1,4 @@
-"""What pronunciations and silences cost on a lattice: on its arcs, for each path.
+"""Costs of pronunciations and silences on a lattice: on its arcs, for each path.
 
     said = pronounced(lattice)
     said.cost[arc], said.final_cost[state]          # beside the language model's
@@ -77,6 +77,7 @@ def pronounced(lattice: Lattice) -> Pronounced:
             "has open words whose costs are not known, expected a lattice of a graph "
             "that says what they cost; build the graph again"
         )
+    # The usual case: no word of this lattice has two costs, so that labels tell all.
     if known.by_label or not (has_open or known.differs[said].any()):
         found = _by_label(lattice, known)
     else:
@@ -85,7 +86,7 @@ def pronounced(lattice: Lattice) -> Pronounced:
 
 
 class _Known:
-    """What is known of one graph's pronunciations.
+    """Knowledge of one graph's pronunciations.
 
     Args:
         lattice: One of the graph.
@@ -109,6 +110,7 @@ class _Known:
         most = np.full(len(vocabulary.words), -np.inf, np.float32)
         np.maximum.at(most, said.word, said.cost)
         self.differs = least < most
+        # Words without pronunciation, as those of graphs from elsewhere, cost nothing.
         least[least == np.inf] = 0
         self.word_cost = (least + np.float32(gap)).astype(np.float32)
         self.word_cost[EPSILON] = 0
@@ -168,6 +170,8 @@ def _by_path(lattice: Lattice, known: _Known) -> Pronounced:
     event = (word * base + begun) * 3 + follows[to]
     event[(word == EPSILON) & (begun == EPSILON)] = -1
     work, at = _Work.empty(), 0
+    # The kernel knows steps that came up before; new ones are made in Python, and it
+    # goes on where it stopped.
     while at < num_states:
         work, at, unknown = _pass(
             (read_only(arcs[:]), to, event, order, splits), known.steps.arrays, work, at
@@ -211,11 +215,11 @@ class Steps:
 
     @property
     def arrays(self) -> tuple[np.ndarray, ...]:
-        """As `_pass` takes them."""
+        """Arrays as `_pass` takes them."""
         return self._keys, self._slots, self._to, self._cost
 
     def add(self, cut: int, event: int, to: int, cost: float) -> None:
-        """One that is new."""
+        """Add a state that is new."""
         if self._count == len(self._keys):
             self._keys = np.concatenate([self._keys, np.full_like(self._keys, -1)])
             self._to = np.concatenate([self._to, self._to])
@@ -258,8 +262,9 @@ class _Work(NamedTuple):
 
 @jit
 def _follows(order, splits, to, word, opened):
-    """Which words may come next in each state, int64 [S]."""
+    """Words that may come next in each state, int64 [S]."""
     listed, is_open = np.zeros(len(order), np.bool_), np.zeros(len(order), np.bool_)
+    # Backwards: what follows a state is known once all behind it is.
     for state in order[::-1]:
         for a in range(splits[state], splits[state + 1]):
             if word[a] == 0:
@@ -295,6 +300,7 @@ def _pass(lattice, steps, work, at):
     num, count = counts[0], counts[1]
     while at < len(order):
         state, missing, one = order[at], 0, np.int64(last[order[at]])
+        # All of a state's unknown steps at once, so that Python is asked once for it.
         while one >= 0:
             for a in range(splits[state], splits[state + 1]):
                 if event[a] >= 0:

@@ -95,7 +95,7 @@ class Cuts:
     def step(
         self, state: int, ilabel: int, word: int, follows: int
     ) -> tuple[int, float]:
-        """Where an arc leads, and what it costs.
+        """Step along an arc: the next state, and the cost.
 
         Args:
             state: Of the path so far.
@@ -116,6 +116,8 @@ class Cuts:
             ways = _least(ways, self._narrow, follows)
         if not ways:
             return LOST, self._lost_cost(ilabel, word)
+        # States differ by what ways cost more than the best one, so that few numbers
+        # stand for all paths; rounded, or sums in other orders would make more.
         least = min(ways.values())
         kept = ((cut, round(cost - least, _DIGITS)) for cut, cost in ways.items())
         key = tuple(sorted(kept))
@@ -125,7 +127,7 @@ class Cuts:
         return number, least
 
     def final(self, state: int, complete: bool) -> float:
-        """What it costs to end in a state.
+        """Cost of ending in a state.
 
         Args:
             state: Of the whole path.
@@ -151,12 +153,14 @@ class Cuts:
     def _hear(self, cut: Cut, token: int) -> _Ways:
         """A token begins."""
         rest, waiting, heard = cut
+        # Inside a word only its next token may come: fillers stand between words.
         if rest:
             if rest[0] == token:
                 yield Cut(rest[1:], waiting, ()), 0.0
             return
         if not heard and token in self._fillers:
             yield cut, self.filler
+        # A label came before its tokens: these must spell it.
         if waiting:
             least = self._least.get(waiting[0], 0.0)
             for tokens, cost in self._said.get(waiting[0], ()):
@@ -179,6 +183,7 @@ class Cuts:
                 yield _BETWEEN, self.gap + (self.open_cost or 0.0)
             elif heard and self._spells(heard):
                 yield _BETWEEN, cost + self._token_cost * (len(heard) - 1)
+        # Nothing is heard that it could explain: its tokens are still to come.
         elif not heard:
             yield Cut(rest, (*waiting, word), ()), cost
         elif heard[0] >= 0:
@@ -186,6 +191,7 @@ class Cuts:
             for tokens, own in self._said.get(word, ()):
                 if tokens[: len(heard)] == heard:
                     yield Cut(tokens[len(heard) :], (), ()), cost + own - least
+                # More was heard than this word has: the rest begins another one.
                 elif heard[: len(tokens)] == tokens:
                     for cut, more in self._begun(heard[len(tokens) :]):
                         yield cut, cost + own - least + more
@@ -210,7 +216,7 @@ class Cuts:
             yield Cut((), (), _OPEN), self._token_cost * len(heard)
 
     def _may_begin(self, token: int) -> bool:
-        """Whether a token may be the first of a word, fillers left alone."""
+        """Tell whether a token may be the first of a word, fillers left alone."""
         return token not in self._fillers or token in self._begins
 
     def _spells(self, heard: tuple[int, ...]) -> bool:
@@ -225,7 +231,7 @@ class Cuts:
 def _least(
     ways: dict[Cut, float], passed: Callable[[Cut, int], _Ways], label: int
 ) -> dict[Cut, float]:
-    """What becomes of ways; of equal ones the least."""
+    """Advance every way by a label; keep the cheapest of equal ones."""
     found: dict[Cut, float] = {}
     for cut, cost in ways.items():
         for other, more in passed(cut, label):

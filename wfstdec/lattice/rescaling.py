@@ -127,6 +127,7 @@ def _costs(order, states, arcs, scales):
     for state in order:
         for a in range(splits[state], splits[state + 1]):
             arc = arcs[a]
+            # In float64, in this order: what costs of hypotheses are made of.
             total = lm_scale * np.float64(arc.graph_cost)
             total += arc.insertion_cost
             total += arc.boost_cost
@@ -146,6 +147,7 @@ def _costs(order, states, arcs, scales):
     for state in order[::-1]:
         for a in range(splits[state], splits[state + 1]):
             to, more = np.int64(arcs[a].nextstate), np.inf
+            # Infinity less infinity would be NaN.
             if costs[a] < np.inf and least[state] < np.inf:
                 more = least[state] + costs[a] - least[to]
             arcs[a].excess = more  # rounded: what `_kept` compares is what adds up
@@ -167,6 +169,7 @@ def _kept(states, arcs, through, best, beam):
         if number[state] >= 0:
             kept_states[number[state]] = states[state]
             one = kept_states[number[state]]
+            # A state may stay for paths that go on, although ending here is too dear.
             if one.final_excess > beam:
                 one.final_excess = np.inf
     for a in range(len(arcs)):

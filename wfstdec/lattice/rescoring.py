@@ -122,7 +122,7 @@ def _refuse(lm: NgramLM, words: tuple[str, ...]) -> None:
 
 
 def _is_over(lm: NgramLM, words: tuple[str, ...]) -> bool:
-    """Whether a model is over these words, as far as that is known."""
+    """Tell whether a model is over these words, as far as that is known."""
     same = lm.labels is None or lm.labels is words or lm.labels == words
     return lm.unit == "word" and lm.num_labels == len(words) and same
 

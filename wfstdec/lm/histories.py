@@ -116,6 +116,7 @@ def build_histories(
             "cost of backing off",
             len(unlisted),
         )
+    # Short ones first: the cost of a longer history is made of its suffix.
     order = np.argsort(trie.depth[unlisted], kind="stable")
     _fill_unlisted(trie, unlisted[order], cost, backoff)
     return Histories(trie, cost, backoff, bos, eos)
@@ -134,6 +135,8 @@ def _usable(
         is_misplaced |= (ngram[:, :-1] == eos).any(axis=1)
         unknown += int(is_unknown.sum())
         misplaced += int((is_misplaced & ~is_unknown).sum())
+        # `<s>` is never predicted, and nothing follows `</s>`: such n-grams say
+        # nothing.
         kept = ~is_unknown & ~is_misplaced
         tables.append(ngram[kept])
         costs.append(table.cost[kept])

@@ -62,7 +62,7 @@ class KenlmModel:
         self._new_state = kenlm.State
 
     def __repr__(self) -> str:
-        """Its file."""
+        """Name its file."""
         return f"KenlmModel({self.path!r})"
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -66,6 +66,7 @@ def _automaton_step(automaton, model, state, label):
     while True:
         begin = np.int64(automaton.state_arc_splits[state])
         backoff = np.int64(automaton.backoff_state[state])
+        # The root has an arc for each label, in order: no search.
         if backoff < 0 and dense:
             arc = begin + label
             break
@@ -73,8 +74,11 @@ def _automaton_step(automaton, model, state, label):
         arc = find_arc(automaton.arc_label, begin, end, label)
         if arc < end and automaton.arc_label[arc] == label:
             break
+        # A root that lacks labels: phrases, whose other labels cost one and the same,
+        # and stay there.
         if backoff < 0:
             return total + automaton.model_default_cost[model], np.int32(state)
+        # float32, in the order of the way down: the sum that GPUs and `row` make.
         total += automaton.backoff_cost[state]
         state = backoff
     return total + automaton.arc_cost[arc], automaton.arc_next[arc]
@@ -139,7 +143,7 @@ def unknown_label(lm):
 
 @inlined
 def state_order(lm, state):
-    """By which states stand where costs are equal, uint64."""
+    """Order of a state among those of equal cost, uint64."""
     return _order(lm, state)
 
 
@@ -198,6 +202,8 @@ def row(automaton, model, state, costs, nextstates):
         below = np.int64(automaton.backoff_state[below])
         depth += 1
     for level in range(depth, -1, -1):  # the root first, longer histories over it
+        # Summed from the state again for each level: in the order of `step`, to the
+        # bit.
         total = np.float32(0)
         below = np.int64(state)
         for _ in range(level):

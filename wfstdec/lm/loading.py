@@ -124,6 +124,7 @@ def lm_over(
         return NgramLM.from_arpa(lm, labels, unk_cost=unk_cost)
     unit = "token" if isinstance(labels, TokenTable) else "word"
     table = labels if isinstance(labels, TokenTable) else tuple(labels)
+    # Sizes first: models from files may not know their labels.
     if (lm.unit, lm.num_labels) != (unit, len(table)):
         raise OptionError(
             f"a language model over {lm.num_labels} {lm.unit}s, expected one over the "

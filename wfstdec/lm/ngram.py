@@ -76,6 +76,7 @@ def _conditions(a: Automaton, num_labels: int) -> Iterator[tuple[bool, str]]:
     )
     yield _within(a.arc_next, 0, num_states), "an arc leads to no state"
     yield _within(a.arc_label, 0, num_labels + 1), "an arc has a label of no table"
+    # The first arc of a row may have a lower label than the last of the row before.
     inner = np.ones(num_arcs, bool)
     inner[splits[:-1][splits[:-1] < num_arcs]] = False
     yield (
@@ -93,6 +94,7 @@ def _conditions(a: Automaton, num_labels: int) -> Iterator[tuple[bool, str]]:
         and _within(a.label_alias, 0, num_labels + 1),
         "a label table has another size",
     )
+    # Needs rows and tables that have passed.
     yield _has_full_roots(a, num_labels), "a root lacks labels"
     costs = (a.arc_cost, a.backoff_cost, a.final_cost, a.model_default_cost)
     yield not any(np.isnan(cost).any() for cost in costs), "a cost is NaN"
@@ -230,6 +232,7 @@ def load_lm(path: str | os.PathLike[str]) -> NgramLM:
             f"{folder}: found {found}, expected a language model of version "
             f"{FORMAT_VERSION}; build it again"
         )
+    # Mapped, not read: processes on a machine share the pages.
     automaton = Automaton(**arrays)
     check_automaton(automaton, num_labels, str(folder))
     if labels is not None and len(labels) != num_labels:

@@ -56,6 +56,7 @@ def labels_by_name(model: ArpaModel, table: Sequence[str] | TokenTable) -> ArpaL
     """
     is_tokens = isinstance(table, TokenTable)
     names = list(table.names if isinstance(table, TokenTable) else table)
+    # As labels they would let a sentence begin or end in its midst.
     impossible = np.isin(names, ["<s>", "</s>"])
     impossible[table.blank if isinstance(table, TokenTable) else EPSILON] = True
     ids = {name: i for i, name in enumerate(names) if not impossible[i]}

@@ -190,7 +190,7 @@ class Answers:
             )
 
     def orders(self, states: np.ndarray) -> np.ndarray:
-        """By what states stand where costs are equal, uint64 [N]."""
+        """Order of states among those of equal cost, uint64 [N]."""
         return self._order[states]
 
     def give(self, table: LazyTable) -> None:
@@ -357,7 +357,7 @@ class LmArrays:
         return self._answers.labels_of(words)
 
     def orders(self, states: np.ndarray) -> np.ndarray:
-        """By what states stand where costs are equal, [N]."""
+        """Order of states among those of equal cost, [N]."""
         return states if self._answers is None else self._answers.orders(states)
 
 
@@ -389,7 +389,7 @@ class LmQueries:
         return np.float32(self._until_answered(lambda lm: _final(lm, state)))
 
     def order(self, state: int) -> int:
-        """By which states stand where costs are equal."""
+        """Order of a state among those of equal cost."""
         return int(_order(self._arrays.now, state))
 
     def total(self, labels: np.ndarray, *, complete: bool) -> float:

@@ -115,7 +115,7 @@ def table_unknown(lm):
 
 @inlined
 def table_order(lm, state):
-    """By which states stand where costs are equal, uint64."""
+    """Order of a state among those of equal cost, uint64."""
     return lm.order[state]
 
 

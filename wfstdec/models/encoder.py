@@ -120,7 +120,7 @@ class BatchEncoder:
         self._logits = logits
 
     def encode(self, waveforms: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """As `Encoder.encode`.
+        """Implement `Encoder.encode`.
 
         Raises:
             ShapeError: A waveform is not [N].
@@ -230,6 +230,7 @@ def checked_rows(
         )
     if logits and len(rows):
         rows = log_softmax(rows)
+    # A few rows tell logits from log-probs.
     some = rows[:: max(1, len(rows) // _ROWS_CHECKED)]
     with np.errstate(over="ignore", divide="ignore"):
         masses = np.exp(some.astype(np.float64)).sum(axis=1)

@@ -132,6 +132,7 @@ def load_model(
 def _load(model: Any, given: Given, kind: str | None = None) -> Encoder:
     found = _Found(model, given)
     kinds = _KINDS if kind is None else [one for one in _KINDS if one.name == kind]
+    # The first that knows it: particular kinds stand before general ones.
     for one in kinds:
         encoder = one.load(found)
         if encoder is not None:

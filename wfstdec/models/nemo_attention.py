@@ -91,14 +91,14 @@ class NemoAttentionModel:
         return cls(*parts, names, eos=tokenizer.eos_id, prompt=prompt, **more)
 
     def limit(self, num_frames: int) -> int:
-        """As of `AttentionModel`."""
+        """Implement `AttentionModel.limit`."""
         return min(self._max_tokens, num_frames + self._more)
 
     @torch.inference_mode()
     def start(
         self, frames: Tensor, lengths: Tensor, prompts: Tensor
     ) -> tuple[NemoState, Tensor]:
-        """As of `AttentionModel`."""
+        """Implement `AttentionModel.start`."""
         time = torch.arange(frames.shape[1], device=frames.device)
         mask = (time < lengths[:, None]).to(frames.dtype)
         utterance = torch.arange(len(frames), device=frames.device)
@@ -108,11 +108,11 @@ class NemoAttentionModel:
 
     @torch.inference_mode()
     def step(self, labels: Tensor, state: NemoState) -> tuple[Tensor, NemoState]:
-        """As of `AttentionModel`."""
+        """Implement `AttentionModel.step`."""
         return self._run(labels[:, None], state)
 
     def take(self, state: NemoState, rows: Tensor) -> NemoState:
-        """As of `AttentionModel`: memories are of rows, frames of utterances."""
+        """Implement `AttentionModel.take`: memories of rows, frames of utterances."""
         memories = tuple(one[rows] for one in state.memories)
         return state._replace(memories=memories, utterance=state.utterance[rows])
 

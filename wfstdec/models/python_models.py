@@ -133,6 +133,7 @@ def nemo_encoder(model: Any, given: Given) -> FunctionEncoder:
     featurizer, decoder = model.preprocessor.featurizer, model.decoder
     if not hasattr(decoder, "vocabulary"):
         raise ModelError(f"{place} has no CTC decoder with a vocabulary, expected one")
+    # Dither is random, and padding depends on the batch.
     featurizer.dither, featurizer.pad_to = 0.0, 0
     model.eval()
     config, factor = model.cfg.preprocessor, model.encoder.subsampling_factor

@@ -62,6 +62,7 @@ def streaming_form(session: Any) -> Form | None:
         ModelError: Of a form, but with features or numbers that are not supported.
     """
     own = metadata(session)
+    # Exports have no field that names their form; each has one that no other has.
     for key, make in (
         ("decode_chunk_len", _zipformer2),
         ("cache_last_channel_dim1", _nemo),

@@ -67,7 +67,7 @@ class StreamingOnnx:
         self._max_batch = 1 if form.axes is None else spec.max_batch
 
     def encode(self, waveforms: Sequence[np.ndarray]) -> Arrays:
-        """As `Encoder.encode`: a stream each, given whole."""
+        """Implement `Encoder.encode`: a stream each, given whole."""
         states = [self.start() for _ in waveforms]
         found = self.step(states, waveforms, [True] * len(states))
         for logprobs, waveform in zip(found, waveforms, strict=True):
@@ -75,7 +75,7 @@ class StreamingOnnx:
         return found
 
     def start(self) -> StreamState:
-        """As `StreamingEncoder.start`."""
+        """Implement `StreamingEncoder.start`."""
         return StreamState(self._form.features(), self._form.first_states())
 
     def step(
@@ -84,7 +84,7 @@ class StreamingOnnx:
         chunks: Sequence[np.ndarray],
         last: Sequence[bool],
     ) -> Arrays:
-        """As `StreamingEncoder.step`; up to `max_batch` streams by one call."""
+        """Implement `StreamingEncoder.step`; up to `max_batch` streams by one call."""
         for state, chunk, ends in zip(states, chunks, last, strict=True):
             if state.ended:
                 raise OptionError("a chunk for a stream that has ended, expected none")

@@ -86,7 +86,7 @@ class MappedTokens:
             )
 
     def encode(self, waveforms: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """As `Encoder.encode`; rows are normalised again."""
+        """Implement `Encoder.encode`; rows are normalised again."""
         return [self._summed(rows) for rows in self.encoder.encode(waveforms)]
 
     def _summed(self, rows: np.ndarray) -> np.ndarray:

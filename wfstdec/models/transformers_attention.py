@@ -103,7 +103,7 @@ class HfAttentionModel:
         return (int(first),)
 
     def limit(self, num_frames: int) -> int:
-        """As of `AttentionModel`: what the decoder has positions for."""
+        """Implement `AttentionModel.limit`: what the decoder has positions for."""
         config = self.model.config
         names = ("max_target_positions", "max_position_embeddings")
         room = next((getattr(config, n) for n in names if hasattr(config, n)), 448)
@@ -151,7 +151,7 @@ class HfAttentionModel:
     def start(
         self, frames: Tensor, lengths: Tensor, prompts: Tensor
     ) -> tuple[HfState, Tensor]:
-        """As of `AttentionModel`.
+        """Implement `AttentionModel.start`.
 
         Raises:
             ShapeError: Utterances of other lengths, and a decoder without a mask.
@@ -174,13 +174,13 @@ class HfAttentionModel:
 
     @torch.inference_mode()
     def step(self, labels: Tensor, state: HfState) -> tuple[Tensor, HfState]:
-        """As of `AttentionModel`."""
+        """Implement `AttentionModel.step`."""
         # Their keys and values are in the cache: frames only tell how many there are.
         frames = state.frames[:1].expand(len(labels), -1, -1)
         return self._run(labels[:, None], state, frames)
 
     def take(self, state: HfState, rows: Tensor) -> HfState:
-        """As of `AttentionModel`; the cache changes in place."""
+        """Implement `AttentionModel.take`; the cache changes in place."""
         utterance = state.utterance[rows]
         state.cache.self_attention_cache.batch_select_indices(rows)
         if not torch.equal(utterance, state.utterance):

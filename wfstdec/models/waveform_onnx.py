@@ -53,7 +53,7 @@ def metadata(session: Any) -> Mapping[str, str]:
 
 
 def takes_waveforms(session: Any) -> bool:
-    """Whether one input is of samples [B, N] and all others are lengths or masks."""
+    """Tell whether one input is of samples [B, N] and all others lengths or masks."""
     kinds = [(one.type in _FLOATS, len(one.shape)) for one in session.get_inputs()]
     others = [one for one in session.get_inputs() if one.type not in _FLOATS]
     return kinds.count((True, 2)) == 1 == len(kinds) - len(others) and all(

@@ -73,11 +73,11 @@ class Windowed:
         self._chunk, self._left, self._right = frames
 
     def encode(self, waveforms: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """As `Encoder.encode`, without windows."""
+        """Implement `Encoder.encode`, without windows."""
         return self.encoder.encode(waveforms)
 
     def start(self) -> WindowState:
-        """As `StreamingEncoder.start`."""
+        """Implement `StreamingEncoder.start`."""
         return WindowState()
 
     def step(
@@ -86,7 +86,7 @@ class Windowed:
         chunks: Sequence[np.ndarray],
         last: Sequence[bool],
     ) -> list[np.ndarray]:
-        """As `StreamingEncoder.step`; windows of several streams go by one `encode`."""
+        """Implement `StreamingEncoder.step`; windows of streams go by one `encode`."""
         for state, chunk, ends in zip(states, chunks, last, strict=True):
             if state.ended:
                 raise OptionError("a chunk for a stream that has ended, expected none")

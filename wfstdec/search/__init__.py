@@ -1,1 +1,1 @@
-"""What every decoder shares: batches and chunks, log-probs, options, hypotheses."""
+"""Parts that all decoders share: batches and chunks, log-probs, options, hypotheses."""

@@ -1,4 +1,4 @@
-"""What the tokens of a frame cost: the blank's penalty, blank skipping, the scale.
+"""Costs of the tokens of a frame: the blank's penalty, blank skipping, the scale.
 
     pricing = pricing_of(options)
     unscaled, costs = price_frame(logprobs, pricing, blank)     # plain Python
@@ -27,7 +27,7 @@ _INF = np.float32(np.inf)
 
 
 class AcousticOptions(Protocol):
-    """What the options of every search say of log-probs; see `WfstOptions`."""
+    """Options of every search on log-probs; see `WfstOptions`."""
 
     @property
     def acoustic_scale(self) -> float:

@@ -1,4 +1,4 @@
-"""What a decoder asks of its backend, of a search, and of what reads results.
+"""Protocols of a decoder's backend, of a search, and of readers of results.
 
     utterances = backend.inputs(logprobs, lengths)     # checked
     found = backend.decode(utterances, options, boosts)
@@ -44,7 +44,7 @@ Read = Callable[[int, Any], Any]
 
 
 class Search(Protocol[_Chunk_contra, _Found_co]):
-    """One utterance under way.
+    """Search of an utterance under way.
 
     Where a lattice is recorded, and the backend can `SEGMENTS`, it has a further
     method `settle(min_frames)`: the settled segments of at least so many frames since

@@ -11,7 +11,7 @@ NO_CUTOFF = np.float32(np.finfo(np.float32).max)
 
 
 class Scales(Protocol):
-    """What the options of every search scale costs by."""
+    """Scales of costs among the options of every search."""
 
     @property
     def acoustic_scale(self) -> float:
@@ -23,7 +23,7 @@ class Scales(Protocol):
 
 
 class CostAccount(NamedTuple):
-    """What a path costs, and for what: nats, added in float64.
+    """Costs of a path by what they are for: nats, added in float64.
 
         total_cost = acoustic_scale * acoustic_cost
                      + ((lm_scale * graph_cost + insertion_cost) + boost_cost)
@@ -70,7 +70,7 @@ class CostAccount(NamedTuple):
         insertion: float,
         boost: float,
     ) -> Self:
-        """The same where alignments were added up: what is left is acoustic.
+        """Account of a total where alignments were added up: what is left is acoustic.
 
         Args:
             options: For the scales; with an acoustic scale of 0 nothing is acoustic.
@@ -86,5 +86,5 @@ class CostAccount(NamedTuple):
 
 
 def insertion_cost(cost: float, count: int) -> float:
-    """What `count` words or tokens cost at `cost` each; never -0.0."""
+    """Cost of `count` words or tokens at `cost` each; never -0.0."""
     return float(cost * count) + 0.0

@@ -1,4 +1,4 @@
-"""What every decoder does around its search: batches, threads, boosts, chunks.
+"""Frame of every decoder around its search: batches, threads, boosts, chunks.
 
     hyps = decoder.decode(logprobs)                    # whole utterances, or
 
@@ -86,7 +86,7 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
         self._pace = Pace()
 
     def __repr__(self) -> str:
-        """What it can say, and its options that are not as they are by default."""
+        """Show the vocabulary, and options that are not as they are by default."""
         changed = {
             field.name: value
             for field in fields(self.options)
@@ -101,13 +101,13 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
         )
 
     def _repr_of_model(self) -> str:
-        """What is searched, for the repr."""
+        """Show what is searched, for the repr."""
         return repr(self.vocabulary)
 
     @property
     @abstractmethod
     def vocabulary(self) -> Vocabulary:
-        """What it can say: tokens, words, and what stands between them."""
+        """Vocabulary of the decoder: tokens, words, and what stands between them."""
 
     @abstractmethod
     def _reader(self, boosts: CompiledBoosts) -> Reader[_Found]:
@@ -124,7 +124,7 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
         return self.frame_shift_s
 
     def with_options(self, **changes: Any) -> Self:
-        """The same decoder with some options changed; shares all its arrays.
+        """Make this decoder with some options changed; it shares all arrays.
 
         Raises:
             OptionError: A value is out of range, or fixed where a decoder is made.
@@ -208,6 +208,8 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
         def read(i: int, found: Any) -> Hypothesis:
             reader = self._reader(compiled[i])
             best, lattice = reader.hypothesis(found), reader.lattice(found)
+            # Read as soon as it is found, so that lattices of a large batch are not in
+            # memory all together.
             sure = confidences_of(lattice, scale=posterior_scale)
             return best.with_confidences(sure)
 
@@ -399,12 +401,12 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
 
     @property
     def records_lattices(self) -> bool:
-        """Whether `decode_lattice` gives any, of whatever options."""
+        """Tell whether `decode_lattice` gives any, of whatever options."""
         return LATTICES in self._backend.can
 
     @property
     def nbest_of_lattices(self) -> bool:
-        """Whether lists of hypotheses are read from lattices, in sessions too."""
+        """Tell whether lists of hypotheses are read from lattices, in sessions too."""
         return self._nbest_from == "lattice"
 
     def _check_lattices(self) -> None:

@@ -87,6 +87,7 @@ class Endpointer:
         """The first rule that holds; None where the utterance goes on."""
         silence_s = self._seconds(partial.silent_frames)
         length_s = self._seconds(partial.num_frames)
+        # In the order that users gave: the first says why.
         for rule in self.rules:
             if (
                 silence_s >= rule.silence_s
@@ -114,7 +115,7 @@ class Endpointer:
 
     @cached_property
     def _in_frames(self) -> list[tuple[int, int, bool]]:
-        """Of each rule the frames of its length and silence, and `needs_speech`."""
+        """Convert rules to frames: length, silence, and `needs_speech` of each."""
         return [
             (self._frames(one.length_s), self._frames(one.silence_s), one.needs_speech)
             for one in self.rules

@@ -1,4 +1,4 @@
-"""What the user gets: words with times, and where the cost comes from."""
+"""Hypotheses as users get them: words with times, and where the cost comes from."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ class Hypothesis:
     def when_asked(
         cls, make: Callable[[str], dict[str, Any]], died_at_frame: int | None
     ) -> Self:
-        """One whose other attributes are made when they are looked at.
+        """Make a hypothesis whose other attributes are made when they are looked at.
 
         Args:
             make: Given the name of an attribute, it and others by name, always the
@@ -201,18 +201,18 @@ class Hypothesis:
         }
 
     def with_confidences(self, confidences: Sequence[float]) -> Self:
-        """The same with a confidence for each of its words."""
+        """Copy it with a confidence for each of its words."""
         pairs = zip(self.words, confidences, strict=True)
         words = tuple(word._replace(confidence=float(sure)) for word, sure in pairs)
         return replace(self, words=words)
 
     def later_by(self, offset_s: float) -> Self:
-        """The same with all times later by some seconds; frames stay as they are."""
+        """Copy it with all times later by some seconds; frames stay as they are."""
         words = tuple(word_later_by(word, offset_s) for word in self.words)
         return replace(self, words=words, offset_s=self.offset_s + offset_s)
 
     def __repr__(self) -> str:
-        """Its text, cut where it is long, and how the search ended."""
+        """Show its text, cut where it is long, and how the search ended."""
         ended = "" if self.reached_final else ", reached_final=False"
         return (
             f"{type(self).__name__}({shortened(self.text)}, {len(self.words)} words, "

@@ -58,8 +58,10 @@ class Held:
     def __enter__(self) -> Self:
         """Take the handlers' place."""
         outer = getattr(_of_thread, "held", None)
+        # A call within a call: who came first hears, and raises at its end.
         if outer is not None and outer._active:
             return outer
+        # Python calls handlers in the main thread, and only there may they be set.
         if threading.get_ident() == threading.main_thread().ident:
             for number in _HEARD:
                 before = _signal.getsignal(number)
@@ -79,6 +81,8 @@ class Held:
                 _signal.signal(number, before)
         if self._raised is None or error is self._raised:
             return
+        # `Stopped` only carried the news through the search: users see what their
+        # handler raised.
         if isinstance(error, Stopped):
             raise self._raised from None
         raise self._raised
@@ -89,6 +93,8 @@ class Held:
         try:
             dict(self._before)[number](number, frame)
         except BaseException as error:
+            # Nobody looks any more, or looked for too long: raised wherever the program
+            # is.
             if not self._active or late:
                 raise
             if self._raised is None:
@@ -98,7 +104,7 @@ class Held:
 
     @property
     def _overdue(self) -> bool:
-        """Whether something should have stopped long ago."""
+        """Tell whether something should have stopped long ago."""
         waited = time.monotonic() - self._since
         return self._raised is not None and waited > PATIENCE_S
 
@@ -165,11 +171,12 @@ def pass_through(search: Any, chunk: Any, pace: Pace) -> None:
         first += len(part)
         if first >= len(chunk):
             return
+        # Not behind the last part: what is done should not be lost.
         check()
 
 
 def _compiles(frame: FrameType | None) -> bool:
-    """Whether the main thread compiles a kernel, which takes long and may be left."""
+    """Tell whether the main thread compiles a kernel, which is long and may be left."""
     while frame is not None:
         if frame.f_code.co_name == "_compile_for_args":
             return True

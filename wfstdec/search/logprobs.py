@@ -48,7 +48,7 @@ def as_utterances(logprobs: Any, lengths: Any, num_tokens: int) -> list[np.ndarr
 
 
 def split_batch(logprobs: Any, as_array: Callable[[Any], Any]) -> list[Any]:
-    """One array per utterance, unchecked; `as_array` makes arrays of what comes."""
+    """Split into one array per utterance, unchecked; `as_array` makes the arrays."""
     if isinstance(logprobs, Sequence):
         return [as_array(array) for array in logprobs]
     batch = as_array(logprobs)
@@ -146,7 +146,7 @@ def _check(array: np.ndarray, i: int, count: int | None, num_tokens: int) -> np.
 
 @jit
 def _count(rows):
-    """How many numbers may be log-probs, and how many are to become impossible."""
+    """Count the numbers that may be log-probs, and those to become impossible."""
     good, masked = 0, 0
     for t in range(rows.shape[0]):
         row, good_here, masked_here = rows[t], np.int32(0), np.int32(0)
@@ -171,7 +171,7 @@ def _doubt_probabilities(utterances: list[np.ndarray]) -> None:
 
 
 def bad_logprob(i: int, frame: int, row: np.ndarray) -> LogprobError:
-    """What is wrong with a frame of utterance `i`: the first such number of its row."""
+    """Make the error of a frame of utterance `i`: the first wrong number of its row."""
     found = row[~(row <= MAX_LOGPROB)][0]
     return LogprobError(
         f"logprobs has {float(found)!r} in frame {frame}, expected natural logs of "

@@ -1,4 +1,4 @@
-"""What words cost that no lexicon and no list has: an open vocabulary.
+"""Costs of an open vocabulary: of words that no lexicon and no list has.
 
     vocabulary = OpenVocabulary(word_cost=2.0, token_cost=0.5)
     decoder = TrieDecoder(..., open_vocabulary=vocabulary)

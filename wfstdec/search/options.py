@@ -64,7 +64,7 @@ class CheckedOptions:
         self.check(name, is_count(1), expected, optional=optional)
 
     def check_choice(self, name: str, choices: tuple[str, ...]) -> None:
-        """One of some names."""
+        """Check that a value is one of some names."""
         if getattr(self, name) not in choices:
             known = ", ".join(map(repr, choices))
             raise OptionError(f"{name}={getattr(self, name)!r}, expected {known}")
@@ -93,7 +93,7 @@ class LatticeOptions(CheckedOptions):
 
 
 def is_count(low: int, high: int = MAX_COUNT) -> Callable[[Any], bool]:
-    """Whether a value is an integer of that range."""
+    """Tell whether a value is an integer of that range."""
     return lambda x: isinstance(x, numbers.Integral) and low <= int(x) <= high
 
 

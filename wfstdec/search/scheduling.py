@@ -91,6 +91,7 @@ class Workers:
         held.check()
         if self._pool is None:
             self._pool = ThreadPoolExecutor(self.threads - 1)
+        # This thread works too, so that one fewer is needed, and Ctrl-C is heard here.
         done = [self._pool.submit(work) for _ in range(others)]
         try:
             work()
@@ -220,6 +221,7 @@ def decode_in_groups(
     groups = groups_of(list(map(len, utterances)), boosts, workers.threads, most)
 
     def decode_some(group: list[int]) -> list[_Item]:
+        # An error that names nobody is at least of this group.
         with naming(group[0]):
             return decode([utterances[i] for i in group], boosts[group[0]])
 
@@ -237,6 +239,7 @@ def groups_of(
     groups: list[list[int]] = []
     begun: dict[int, tuple[list[int], int]] = {}  # by what boosts are: with its frames
     for i in _longest_first(lengths):
+        # Equal lists were compiled once, and are one object.
         key = id(boosts[i])
         group, frames = begun.get(key, ([], 0))
         if group and (len(group) == most or frames + lengths[i] > enough):

@@ -60,7 +60,7 @@ class Partial:
     final_cost: float
 
     def __repr__(self) -> str:
-        """Its text, cut where it is long, and how much of it is settled."""
+        """Show its text, cut where it is long, and how much of it is settled."""
         settled = f"{self.num_settled} of {len(self.words)} words settled"
         return f"Partial({shortened(self.text)}, {settled}, {self.num_frames} frames)"
 
@@ -75,7 +75,7 @@ class Partial:
 
     @property
     def settled_text(self) -> str:
-        """Those that can no longer change."""
+        """Text of the words that can no longer change."""
         return " ".join(word.text for word in self.words[: self.num_settled])
 
 
@@ -126,7 +126,7 @@ class Sessions:
         return len(self._sessions)
 
     def __repr__(self) -> str:
-        """Which are open."""
+        """Name the sessions that are open."""
         named = f": {few(list(self._sessions))}" if self._sessions else ""
         return f"Sessions({len(self)} open{named})"
 

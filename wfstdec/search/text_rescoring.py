@@ -21,7 +21,7 @@ def rescore_texts(
     graph_weight: float = 0.0,
     acoustic_scale: float = 1.0,
 ) -> list[list[Hypothesis]]:
-    """The same lists in the order of new totals; of equal ones the first stays first.
+    """Order lists by new totals; of equal ones the first stays first.
 
         graph_cost = -log_prob + graph_weight * the old graph_cost
         total_cost = acoustic_scale * acoustic_cost + lm_scale * graph_cost

@@ -123,7 +123,7 @@ def check_origin(headers: Mapping[str, str], origins: Sequence[str]) -> None:
 
 
 def is_same_origin(origin: str, host: str) -> bool:
-    """Whether a page comes from the host that it asks, whatever the scheme.
+    """Tell whether a page comes from the host that it asks, whatever the scheme.
 
     A proxy that ends TLS keeps the host, and not always the scheme.
     """

@@ -49,11 +49,11 @@ class AudioBytes(Protocol):
 
     @property
     def is_ready(self) -> bool:
-        """Whether there is something to take now, or an error to be raised."""
+        """Tell whether there is something to take now, or an error to be raised."""
 
     @property
     def is_through(self) -> bool:
-        """Whether all that was given has been taken, but for a part of a sample."""
+        """Tell whether all that was given was taken, but for a part of a sample."""
 
     def give(self, data: bytes, arrived: float) -> None:
         """Take bytes, cut anywhere."""
@@ -110,34 +110,34 @@ class RawBytes:
 
     @property
     def waiting_s(self) -> float:
-        """As of `AudioBytes`."""
+        """Implement `AudioBytes.waiting_s`."""
         return self._num_bytes / (self._size * self._rates[0])
 
     @property
     def waits_since(self) -> float | None:
-        """As of `AudioBytes`."""
+        """Implement `AudioBytes.waits_since`."""
         return self._waiting[0][1] if self._waiting else None
 
     @property
     def is_ready(self) -> bool:
-        """As of `AudioBytes`."""
+        """Implement `AudioBytes.is_ready`."""
         return not self.is_through
 
     @property
     def is_through(self) -> bool:
-        """As of `AudioBytes`."""
+        """Implement `AudioBytes.is_through`."""
         return self._num_bytes < self._size
 
     def give(self, data: bytes, arrived: float) -> None:
-        """As of `AudioBytes`."""
+        """Implement `AudioBytes.give`."""
         self._waiting.append((data, arrived))
         self._num_bytes += len(data)
 
     def end(self) -> None:
-        """As of `AudioBytes`."""
+        """Implement `AudioBytes.end`."""
 
     def take(self, seconds: float) -> Taken:
-        """As of `AudioBytes`."""
+        """Implement `AudioBytes.take`."""
         most = max(1, math.ceil(seconds * self._rates[0])) * self._size
         data = self._joined(min(most, self._num_bytes // self._size * self._size))
         if not data:
@@ -162,13 +162,13 @@ class RawBytes:
         return b"".join(parts)
 
     def rest(self) -> np.ndarray:
-        """As of `AudioBytes`."""
+        """Implement `AudioBytes.rest`."""
         found = self._resample.finish()
         self._resample = ResampleStream(*self._rates)
         return found
 
     def close(self) -> None:
-        """As of `AudioBytes`."""
+        """Implement `AudioBytes.close`."""
         self._waiting.clear()
         self._num_bytes = 0
 
@@ -195,30 +195,30 @@ class ContainerBytes:
 
     @property
     def waiting_s(self) -> float:
-        """As of `AudioBytes`."""
+        """Implement `AudioBytes.waiting_s`."""
         return 0.0 if self._inner is None else self._inner.waiting_s
 
     @property
     def waits_since(self) -> float | None:
-        """As of `AudioBytes`."""
+        """Implement `AudioBytes.waits_since`."""
         return None if self._inner is None else self._inner.waits_since
 
     @property
     def is_ready(self) -> bool:
-        """As of `AudioBytes`."""
+        """Implement `AudioBytes.is_ready`."""
         if self._error is not None:
             return True
         return self._inner is not None and self._inner.is_ready
 
     @property
     def is_through(self) -> bool:
-        """As of `AudioBytes`."""
+        """Implement `AudioBytes.is_through`."""
         if self._error is not None:
             return True
         return self._inner is None or self._inner.is_through
 
     def give(self, data: bytes, arrived: float) -> None:
-        """As of `AudioBytes`."""
+        """Implement `AudioBytes.give`."""
         self._arrived = arrived
         if self._error is not None:
             return
@@ -258,7 +258,7 @@ class ContainerBytes:
         self._pass_on(head[start:], self._arrived)
 
     def end(self) -> None:
-        """As of `AudioBytes`."""
+        """Implement `AudioBytes.end`."""
         self._has_ended = True
         if self._inner is not None:
             self._inner.end()
@@ -269,7 +269,7 @@ class ContainerBytes:
             )
 
     def take(self, seconds: float) -> Taken:
-        """As of `AudioBytes`."""
+        """Implement `AudioBytes.take`."""
         if self._error is not None:
             raise self._error
         if self._inner is None:
@@ -277,11 +277,11 @@ class ContainerBytes:
         return self._inner.take(seconds)
 
     def rest(self) -> np.ndarray:
-        """As of `AudioBytes`."""
+        """Implement `AudioBytes.rest`."""
         return _NOTHING if self._inner is None else self._inner.rest()
 
     def close(self) -> None:
-        """As of `AudioBytes`."""
+        """Implement `AudioBytes.close`."""
         if self._inner is not None:
             self._inner.close()
 
@@ -358,15 +358,17 @@ def _wav_header(head: bytes) -> tuple[Coding, int, int, int, float] | None:
                 f"at most {_MAX_CHUNK}"
             )
         if name == b"fmt ":
+            # More is to come: the head is looked at again from its begin.
             if len(head) < at + size:
                 return None
             found = _wav_form(head[at : at + size])
+        # Chunks are padded to an even size, which their sizes do not count.
         at += size + size % 2
     return None
 
 
 def _wav_form(chunk: bytes) -> tuple[Coding, int, int]:
-    """What a number is, samples a second, and channels, of a fmt chunk."""
+    """Read a fmt chunk: what a number is, samples a second, and channels."""
     if len(chunk) < 16:
         raise AudioError(f"a fmt chunk of {len(chunk)} bytes, expected 16 or more")
     kind, channels, rate, bits = (

@@ -196,7 +196,7 @@ def _bonus(given: Any, text: str) -> float | None:
 
 
 def _is_text(given: str) -> bool:
-    """Whether it can be written: JSON may hold halves of surrogate pairs."""
+    """Tell whether it can be written: JSON may hold halves of surrogate pairs."""
     try:
         given.encode()
     except UnicodeEncodeError:

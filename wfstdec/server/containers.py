@@ -114,7 +114,7 @@ class Piped:
 
     @property
     def waiting_s(self) -> float:
-        """As of `AudioBytes`."""
+        """Implement `AudioBytes.waiting_s`."""
         return self._waiting / self._rate + len(self._pipe) / BYTES_PER_S
 
     @property
@@ -124,26 +124,26 @@ class Piped:
 
     @property
     def is_ready(self) -> bool:
-        """As of `AudioBytes`."""
+        """Implement `AudioBytes.is_ready`."""
         return self._waiting > 0 or self._error is not None
 
     @property
     def is_through(self) -> bool:
-        """As of `AudioBytes`."""
+        """Implement `AudioBytes.is_through`."""
         return not self._waiting and (self._is_done or self._pipe.is_waiting)
 
     def give(self, data: bytes, arrived: float) -> None:
-        """As of `AudioBytes`."""
+        """Implement `AudioBytes.give`."""
         self._arrived = arrived
         if not self._is_done:
             self._pipe.write(data)
 
     def end(self) -> None:
-        """As of `AudioBytes`."""
+        """Implement `AudioBytes.end`."""
         self._pipe.end()
 
     def take(self, seconds: float) -> tuple[np.ndarray, float]:
-        """As of `AudioBytes`."""
+        """Implement `AudioBytes.take`."""
         most = max(1, math.ceil(seconds * self._rate))
         with self._changed:
             if self._error is not None and not self._waiting:
@@ -162,7 +162,7 @@ class Piped:
         return _NOTHING
 
     def close(self) -> None:
-        """As of `AudioBytes`."""
+        """Implement `AudioBytes.close`."""
         with self._changed:
             self._is_closed = True
             self._changed.notify_all()

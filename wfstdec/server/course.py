@@ -50,7 +50,7 @@ where nobody asks for them."""
 
 
 class Means(NamedTuple):
-    """What all courses share.
+    """Means that all courses share.
 
     Attributes:
         encoder: Of chunks; windows, where the model does not stream.
@@ -91,12 +91,12 @@ class Final:
 
     @property
     def is_ready(self) -> bool:
-        """Whether it can go out."""
+        """Tell whether it can go out."""
         return self.found is not None or self.error is not None
 
 
 class Course:
-    """One stream, as the engine's thread has it.
+    """Course of a stream, as the engine's thread has it.
 
     Args:
         stream: As its handler has it.
@@ -173,7 +173,7 @@ class Course:
 
     @property
     def wants_to_hear(self) -> bool:
-        """Whether there is audio to be encoded, or the end of a segment."""
+        """Tell whether there is audio to be encoded, or the end of a segment."""
         audio = self.stream.audio
         return audio.is_ready or (self._end is not None and audio.is_through)
 
@@ -184,7 +184,7 @@ class Course:
 
     @property
     def has_more(self) -> bool:
-        """Whether there is something for the next round already."""
+        """Tell whether there is something for the next round already."""
         if self.is_over or self.boosts is None:
             return False
         is_held = self._end is not None or bool(self.compiling)
@@ -268,6 +268,7 @@ class Course:
         piece = None if track is None else track.end()
         if piece is not None and not piece.num_frames and self._means.one_pass:
             self._means.sessions.close(piece.first_pass)  # nobody will read it
+        # A flush is answered even where nothing was said since: clients wait for it.
         if piece is not None and piece.num_frames:
             self._put_final(piece, is_answer=end is End.FLUSH)
         elif end is End.FLUSH:
@@ -275,6 +276,7 @@ class Course:
             self._outbox.append(
                 Words((), at_s, at_s, True, ends_utterance=True, is_answer=True)
             )
+        # Audio counts from here on, whether the encoder made frames of its end or not.
         behind = math.ceil(self._num_samples / self._rate / self._shift_s - 1e-6)
         self._base = self._last_frame = max(behind, self._last_frame)
         if end is End.FINISH:
@@ -332,6 +334,7 @@ class Course:
         """Say what is new about the utterance under way."""
         self._note_utterance_end()
         track = self._track
+        # Looking at a session costs time: not after every chunk.
         if track is None or track.num_frames < self._noticed + self._notice_frames:
             return
         self._noticed = track.num_frames
@@ -373,6 +376,7 @@ class Course:
         if asks.interims:
             rest = partial.words[self._said :]
             texts = tuple(word.text for word in rest)
+            # Interims that say the same again would only fill the client's queue.
             if texts != self._shown:
                 self._put_words(rest, start, end, end, is_final=False)
                 self._shown = texts

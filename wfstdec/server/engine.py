@@ -77,7 +77,7 @@ Post = Callable[[Sequence[tuple[Stream, Event]]], None]
 
 
 class EngineMeasures(Protocol):
-    """What the engine tells of its work; called by its thread, but for `refused`."""
+    """Measures of the engine's work; called by its thread, but for `refused`."""
 
     def round_done(self, streams: int, encoder_s: float, decoder_s: float) -> None:
         """A round with so many streams took so long in both."""
@@ -89,7 +89,7 @@ class EngineMeasures(Protocol):
         """A final went out so long after the last of its words came in."""
 
     def heard(self, seconds: float) -> None:
-        """So much audio was searched."""
+        """Note that so much audio was searched."""
 
     def failed(self, kind: str) -> None:
         """A stream ended with an error of this class."""
@@ -187,6 +187,7 @@ class Engine:
             buffered_s=self._limits.buffered_s,
             wake=self._wake,
         )
+        # Refused outside of the lock: counting and errors need none.
         with self._lock:
             reason = self._reason_to_refuse(context)
             if reason is None:
@@ -250,6 +251,7 @@ class Engine:
         sessions.advance({session: rows})
         sessions.partial(session)
         _ = finals.of_session(sessions, session)[0].text
+        # Then the whole way, threads and queues included, as a client goes it.
         warming = _Warming()
         rate = self._spec.sample_rate
         stream = self.open(StreamSettings("linear16", rate, interims=True), warming)
@@ -362,9 +364,12 @@ class Engine:
             return
         now = time.monotonic()
         for course in hearing:
+            # Before audio is taken, or nothing would be waiting.
             if (since := course.waits_since) is not None:
                 self._measures.queued(now - since)
         began = time.perf_counter()
+        # All streams are encoded together, then all searched: one call of the model for
+        # a round.
         ended = self._hear(hearing)
         heard = time.perf_counter()
         self._search(hearing)
@@ -418,6 +423,7 @@ class Engine:
                 continue
             if course.encoder_state is None:
                 found.append((course, samples, _NO_ROWS, is_last))
+            # Streams without news take no place in the model's batch.
             elif len(samples) or is_last:
                 given.append((course, samples, is_last))
         size = self._spec.max_batch
@@ -479,6 +485,8 @@ class Engine:
             if not chunks:
                 return
             self._advance(chunks, under_way)
+            # What comes behind the end of an utterance is searched in another round of
+            # this loop, by a new session.
             left = list(under_way.values())
             for course in left:
                 if not course.is_over:
@@ -543,6 +551,7 @@ class Engine:
             stream = course.stream
             try:
                 self._collect(course, batch)
+            # One stream's fault ends that stream alone.
             except Exception as error:
                 _log.exception("a final cannot be told")
                 self._drop(stream)
@@ -630,6 +639,7 @@ def rules_with_silence(
     if not after_speech:
         return (EndpointRule(silence_s=silence_s), *rules)
     later = silence_s - min(rule.silence_s for rule in after_speech)
+    # A rule for silence alone must not end an utterance before those after speech can.
     longest = max(rule.silence_s for rule in after_speech) + later
     changed = []
     for rule in rules:

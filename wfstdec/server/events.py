@@ -88,7 +88,7 @@ class BoostsChanged:
 
 @dataclass(frozen=True)
 class Room:
-    """There is room for audio again, where `Stream.is_full` was true before."""
+    """Event: there is room for audio again after `Stream.is_full`."""
 
 
 @dataclass(frozen=True)

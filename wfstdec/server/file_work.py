@@ -92,6 +92,8 @@ class FileWork:
             compiled = (
                 None if boosts is None else service.decoder.compile_boosts(boosts)
             )
+        # Compiling many boosts takes a while: whoever has left by now is not worked
+        # for.
         job.check()
         transcriber = Transcriber(
             service.model,
@@ -159,6 +161,7 @@ def problem_of(error: Exception, limits: Limits) -> Problem:
     if isinstance(error, BoostError):
         return Problem(400, str(error), "boosts")
     _log.error("a request with a file failed", exc_info=error)
+    # The order is from what a client can change to what only the server's owner can.
     if isinstance(error, InputError):  # of the model, or the search
         return Problem(500, f"the model or the search failed: {error}")
     return Problem(500, "the server failed; its log says why")

@@ -56,7 +56,7 @@ class Finals:
 
     @property
     def are_quick(self) -> bool:
-        """Whether `of_session` is so quick that nobody minds waiting for it."""
+        """Tell whether `of_session` is so quick that nobody minds waiting for it."""
         return not self._records
 
     def sessions(self) -> Sessions:

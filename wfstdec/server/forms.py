@@ -33,7 +33,7 @@ _OTHER_FIELDS = 200
 
 @dataclass
 class Form:
-    """What a request sent.
+    """Fields and file that a request sent.
 
     Attributes:
         file: The file.
@@ -194,6 +194,8 @@ class _Receiver:
             raise Problem(400, "a part without a name, expected 'name=' for each field")
         self._name = _text(options[b"name"], "the name of a field")
         self._is_file = b"filename" in options
+        # Names count against the room for fields: a form of nothing but names fills
+        # memory too.
         if not self._is_file:
             self._spend(len(self._name))
             if len(self._fields) >= self._limits.boosts + _OTHER_FIELDS:

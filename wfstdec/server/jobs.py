@@ -200,6 +200,7 @@ class Jobs:
             began = time.monotonic()
             result = work(job)
             with self._lock:
+                # A running mean, from which clients are told when to try again.
                 self._seconds += (time.monotonic() - began - self._seconds) / 8
             return result
 
@@ -213,6 +214,7 @@ class Jobs:
         try:
             future = self._pool.submit(run)
         except RuntimeError:
+            # The pool is shut down: it must not seem that a job is under way.
             over(Future())
             raise Problem(503, "the server stops", retry_after_s=5) from None
         job._begin(future)

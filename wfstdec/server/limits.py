@@ -9,7 +9,7 @@ from wfstdec.search.options import CheckedOptions
 
 @dataclass(frozen=True)
 class Limits(CheckedOptions):
-    """What clients may ask of the machine; errors name the flag that raises a limit.
+    """Limits on what clients ask; errors name the flag that raises a limit.
 
     Attributes:
         streams: Streams at once.

@@ -166,7 +166,7 @@ async def _close(websocket: WebSocket, ending: _Ending | None) -> None:
 
 
 class _Talk:
-    """One client and its stream.
+    """Talk with a client about its stream.
 
     Args:
         websocket: Not accepted yet.
@@ -209,6 +209,7 @@ class _Talk:
         if isinstance(event, Words):
             if event.is_final:
                 self._unanswered -= event.is_answer
+                # A final says more than the interim that still waits.
                 outbox.drop_interim()
                 outbox.put(event)
             else:
@@ -230,7 +231,7 @@ class _Talk:
 
     @property
     def _is_opening(self) -> bool:
-        """Whether the list that the stream was opened with is not in force yet."""
+        """Tell whether the list that the stream was opened with is not in force yet."""
         return self._query.settings.boosts is not None and self._opened is None
 
     async def open(self) -> None:

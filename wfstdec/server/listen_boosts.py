@@ -34,7 +34,7 @@ class _Lists:
 
 
 class StreamBoosts:
-    """What boosts a stream has, and which change is under way: one at a time.
+    """Boosts of a stream, and the change to them that is under way: one at a time.
 
     Args:
         query: What the stream was opened with.

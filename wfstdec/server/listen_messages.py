@@ -88,6 +88,7 @@ def read_message(text: str) -> Plain | Configure:
         raise MessageError(text, "an object of JSON") from None
     kind = found.get("type") if isinstance(found, dict) else None
     if kind == "Configure":
+        # A null is as good as nothing, as in many generated clients.
         more = {name: value for name, value in found.items() if value is not None}
         del more["type"]
         known = {name: more.pop(name, None) for name in _CONFIGURED}
@@ -102,7 +103,7 @@ def read_message(text: str) -> Plain | Configure:
 
 @dataclass(frozen=True)
 class Answers:
-    """What a stream's client is sent.
+    """Messages to a stream's client.
 
     Attributes:
         model: The name of the model.

@@ -56,7 +56,7 @@ _NAMED, _NAME_CHARS = 50, 60
 
 @dataclass(frozen=True)
 class Query:
-    """What a client asked for.
+    """Parameters that a client asked for.
 
     Attributes:
         settings: Of its stream.
@@ -92,6 +92,8 @@ def read_query(
     for name, value in items:
         if name in lists:
             lists[name].append(value)
+        # Told as ignored rather than refused: clients of other servers send more than
+        # we know.
         elif name not in _KNOWN:
             ignored[name[:_NAME_CHARS]] = None
         elif given.setdefault(name, value) != value:
@@ -131,6 +133,8 @@ def _settings(
             speech_started=_flag(given, "vad_events"),
         )
     except (BoostError, OptionError) as error:
+        # The error is of a class that knows no parameters of queries: its text tells
+        # which it is of.
         named = [name for name in ("sample_rate", "channels") if name in str(error)]
         named = named or [name for name in _LISTS if lists[name]]
         param = named[0] if len(named) == 1 else None

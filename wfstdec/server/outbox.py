@@ -36,7 +36,7 @@ class Outbox(Generic[_Message]):
 
     @property
     def overflowed(self) -> bool:
-        """Whether more messages waited than may; nothing more is given out then."""
+        """Tell whether more messages waited than may; no more is given out then."""
         return self._overflowed
 
     def put(self, message: _Message) -> None:

@@ -30,7 +30,7 @@ _TYPES = {
 
 
 class Problem(Exception):
-    """What is wrong with a request, or why it cannot be served now.
+    """Problem of a request: what is wrong, or why it cannot be served now.
 
     Args:
         status: Of HTTP, 400 to 599.

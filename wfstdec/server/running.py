@@ -185,7 +185,7 @@ class DrainingServer(uvicorn.Server):
         super().handle_exit(sig, frame)
 
     def _is_busy(self) -> bool:
-        """Whether a stream or request is under way, or a client still reads its end."""
+        """Tell whether a stream or request is under way, or its end being read."""
         state = self.server_state
         return bool(state.tasks) or any(
             isinstance(one, SocketProtocol) for one in state.connections

@@ -15,7 +15,7 @@ from wfstdec.server.stream_settings import StreamSettings
 
 
 class End(Enum):
-    """What ends an utterance, at the client's wish."""
+    """End of an utterance at the client's wish."""
 
     FLUSH = "the utterance"
     FINISH = "the stream"
@@ -31,7 +31,7 @@ Message = bytes | End | NewBoosts
 
 
 class Stream:
-    """One stream, as its handler has it; no method waits.
+    """Stream as its handler has it; no method waits.
 
     A handler that reads faster than words are found waits while `is_full`:
 
@@ -89,12 +89,12 @@ class Stream:
 
     @property
     def is_full(self) -> bool:
-        """Whether more than `Limits.buffered_s` waits, so that `Room` will be said."""
+        """Tell whether more than `Limits.buffered_s` waits, so that `Room` is said."""
         return self.buffered_s > self._most_s
 
     @property
     def has_room(self) -> bool:
-        """Whether no more than half of what may wait does."""
+        """Tell whether no more than half of what may wait does."""
         return self.buffered_s <= self._most_s / 2
 
     def send(self, data: bytes) -> None:

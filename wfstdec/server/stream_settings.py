@@ -11,7 +11,7 @@ from wfstdec.search.options import CheckedOptions
 
 @dataclass(frozen=True)
 class StreamSettings(CheckedOptions):
-    """What a client asks of its stream.
+    """Settings that a client asks for its stream.
 
     Attributes:
         encoding: 'linear16', 'mulaw' or 'alaw'; None where the audio says what it is

@@ -36,7 +36,7 @@ _ACCEPTED = ("model", "prompt", "chunking_strategy", *_LISTS)
 
 @dataclass(frozen=True)
 class TranscriptionRequest:
-    """What a client asks to be made of its file.
+    """Request of a client on what to make of its file.
 
     Attributes:
         format: One of `FORMATS`.
@@ -102,6 +102,7 @@ def read_request(
     """
     given: dict[str, list[str]] = {}
     for name, value in fields:
+        # Clients write `name[]`, `name[0]` or the bare name for lists.
         given.setdefault(name.partition("[")[0], []).append(value)
     known = _Fields(given)
     known.choices("timestamp_granularities", ("word", "segment"))
@@ -151,7 +152,7 @@ class _Fields:
         return values[0] if values and values[0] else None
 
     def choice(self, name: str, choices: Sequence[str], default: str) -> str:
-        """One of some names."""
+        """Check that a value is one of some names."""
         value = self.one(name)
         if value is not None and value not in choices:
             raise _problem(name, value, choices)

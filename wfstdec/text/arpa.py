@@ -88,6 +88,7 @@ class _Reader:
 
     def read_header(self) -> list[int]:
         r"""The counts of all orders; stops at the first line `\...` behind them."""
+        # Read as text, a binary would be reported as lacking `\data\`.
         if self.data.startswith(b"mmap lm"):
             raise ArpaError(
                 f"{self.place}: a KenLM binary, expected its path or ARPA text"
@@ -153,7 +154,7 @@ class _Reader:
         return tuple(words)
 
     def fault(self, status: int, order: int, field: int, count: int) -> str:
-        """What `scan_section` found wrong in the current line."""
+        """Fault that `scan_section` found in the current line."""
         fields = re.split("[ \t]+", self.text())
         what = "probability" if field == 0 else "back-off weight"
         faults = {

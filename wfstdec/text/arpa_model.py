@@ -44,7 +44,7 @@ class ArpaModel:
     ngrams: tuple[NgramTable, ...]
 
     def __repr__(self) -> str:
-        """Its order, and how many n-grams there are of each."""
+        """Show its order, and how many n-grams there are of each."""
         sizes = ", ".join(f"{len(table):,}" for table in self.ngrams)
         return f"ArpaModel(order={self.order}, n-grams: {sizes})"
 

@@ -70,6 +70,7 @@ def parse_number(data: np.ndarray, start: int, end: int) -> tuple[float, bool]:
             fraction = 1
         elif _ZERO <= char <= _NINE:
             digits += 1
+            # More digits do not fit into 64 bits, and change nothing in float32.
             if mantissa < 10**17:
                 mantissa = mantissa * 10 + (char - _ZERO)
                 exponent -= fraction
@@ -107,6 +108,7 @@ def find_word(data: np.ndarray, start: int, end: int, words: Words) -> int:
     slot = (code ^ (code >> 17)) & last
     while words.slots[slot] >= 0:
         word = words.slots[slot]
+        # Words stay where they are in the file: no copy of them is made.
         if words.end[word] - words.start[word] == end - start:
             offset, begin = 0, words.start[word]
             while offset < end - start and data[begin + offset] == data[start + offset]:
@@ -161,6 +163,7 @@ def split_line(
         ):
             pos += 1
         end = pos
+        # Lines of Windows; a carriage return elsewhere belongs to a word.
         if data[end - 1] == _RETURN and (pos == data.size or data[pos] == _NEWLINE):
             end -= 1
             if end == start:
@@ -202,6 +205,7 @@ def scan_section(
             logprob, valid = parse_number(data, starts[0], ends[0])
             if not valid:
                 return NUMBER, pos, line, row, 0
+            # Tools round: slightly above 0 is taken for 0, below.
             if logprob > ROUNDING:
                 return POSITIVE, pos, line, row, 0
             backoff = 0.0

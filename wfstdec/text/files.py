@@ -105,6 +105,7 @@ def atomic_write(path: str | os.PathLike[str], mode: str = "wb") -> Iterator[IO]
                 yield file
                 file.flush()
                 name = name or _give_name(handle, target)
+            # The one step that others can see, and it is whole or not at all.
             os.replace(name, target)
         except BaseException:
             if name is not None:
@@ -195,6 +196,7 @@ def digest(path: str | os.PathLike[str]) -> dict[str, Any]:
     elif path.is_file():
         size = path.stat().st_size
         with path.open("rb") as file:
+            # Pieces alone would miss a change between them; the date tells of most.
             if size > _DIGEST_BYTES:
                 seen.update(f"{size}/{path.stat().st_mtime_ns}/".encode())
             step = max((size - _DIGEST_PIECE) / (_DIGEST_BYTES // _DIGEST_PIECE - 1), 1)

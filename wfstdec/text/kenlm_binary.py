@@ -34,7 +34,7 @@ REBUILD = "; build it again with KenLM's build_binary"
 
 
 class KenlmHeader(NamedTuple):
-    """What a file says of itself.
+    """Header of a KenLM file.
 
     Attributes:
         kind: One of `KINDS`.
@@ -50,7 +50,7 @@ class KenlmHeader(NamedTuple):
 
     @property
     def is_trie(self) -> bool:
-        """Whether its n-grams can be listed."""
+        """Tell whether its n-grams can be listed."""
         return self.kind.endswith("trie")
 
 
@@ -80,6 +80,7 @@ def read_kenlm_header(path: str | os.PathLike[str]) -> KenlmHeader | None:
         raise damaged(place, f"model type {kind}, search version {version}")
     if not 2 <= order <= MAX_ORDER:
         raise FormatError(f"{place}: order {order}, expected 2 to {MAX_ORDER}")
+    # No n-gram takes less than a bit: damage would otherwise ask for all memory.
     if max(counts) > size * 8:
         raise damaged(place, f"{max(counts)} n-grams in {size} bytes")
     end = -(-(counts_at + 8 * order) // 8) * 8
@@ -100,6 +101,7 @@ def _check_magic(start: bytes, place: str) -> None:
             f"{place}: {found.decode('ascii', 'replace')!r}, expected format version 5"
             + REBUILD
         )
+    # KenLM writes a few numbers as the machine has them, for this.
     if start[56:_FIRST] != _TEST_VALUES:
         raise FormatError(
             f"{place}: a KenLM binary of another machine (byte order or word size), "
@@ -135,6 +137,7 @@ def words_of(data: bytes, header: KenlmHeader, place: str) -> tuple[str, ...]:
         words = data.decode().split("\0")
     except UnicodeDecodeError as error:
         raise FormatError(f"{place}: words, expected UTF-8 ({error})") from None
+    # Each word ends with a 0, so that the last piece is empty.
     if words.pop() or len(words) != header.counts[0] or words[0] != "<unk>":
         raise damaged(
             place, f"{len(words)} whole words at its end, not {header.counts[0]}"

@@ -155,6 +155,8 @@ class _TrieReader:
         word_bits = self.counts[0].bit_length()
         sizes = self.value_bits(is_longest, quantised)
         stride = word_bits + sum(sizes) + next_bits
+        # One record more, whose pointer ends the last one's children, and room for a
+        # read of 64 bits.
         bits = self.take(((1 + count) * stride + 7) // 8 + 8)
 
         def field(first: int, length: int, number: int = count) -> np.ndarray:
@@ -216,6 +218,8 @@ class _TrieReader:
         begins = self.data[start : start + 8 * size].view("<u8").astype(np.int64)
         if begins[0] or (np.diff(begins) < 0).any():
             raise damaged(self.place, f"compressed pointers of {order}-grams")
+        # For each value of the upper bits the file says where it begins: the bits of a
+        # record follow from its place.
         upper = np.searchsorted(begins, np.arange(count + 1), side="right") - 1
         inline = required - chopped
         return inline, upper.astype(np.uint64) << np.uint64(inline)

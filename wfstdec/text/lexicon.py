@@ -54,7 +54,7 @@ class Lexicon:
         return len(self.words)
 
     def __repr__(self) -> str:
-        """How many entries and words it has, and the first few words."""
+        """Show the number of entries and words, and the first few words."""
         words = list(dict.fromkeys(self.words))
         return (
             f"Lexicon({len(self):,} pronunciations of {len(words):,} words: "
@@ -110,6 +110,7 @@ def read_lexicon(
     repeated = []
     for number, fields in _entries(read_lines(path), "#" not in tokens.ids):
         try:
+            # The first entry decides for all: a file mixes no forms.
             if has_probs is None:
                 has_probs = _starts_with_prob(fields, tokens)
             cost = _cost(fields) if has_probs else 0.0
@@ -173,7 +174,7 @@ def spellable_words(
     separator: str | int | None = None,
     sentencepiece_model: str | os.PathLike[str] | None = None,
 ) -> tuple[Lexicon, list[str]]:
-    """As `spelling_lexicon`, of the words that can be spelt; and those that cannot."""
+    """Make a `spelling_lexicon` of words that can be spelt; and name the others."""
     pieces = _spelling_pieces(tokens, _separator(separator, tokens))
     if sentencepiece_model is not None:
         spell = _sentencepiece_speller(sentencepiece_model, pieces)
@@ -201,7 +202,7 @@ def _spelling_pieces(tokens: TokenTable, between: int | None) -> dict[str, int]:
 
 
 def is_mark(name: str) -> bool:
-    """Whether a token is a mark that spells nothing, such as `<unk>` or `[PAD]`."""
+    """Tell whether a token is a mark that spells nothing, as `<unk>` or `[PAD]`."""
     return _SPECIAL.fullmatch(name) is not None
 
 
@@ -265,6 +266,7 @@ def _pronunciation(
         raise LexiconError(
             f"{word!r} uses token {tokens.lacks(error.args[0])}"
         ) from None
+    # Flashlight's lexicons end each word with it; here it stands between words.
     while found and found[-1] == separator:
         found.pop()
     if word == EPSILON_WORD:
@@ -290,6 +292,8 @@ def _fewest_pieces_speller(
     def spell(word: str) -> Pronunciation | None:
         text = prefix + word
         best: list[Pronunciation | None] = [None] * len(text) + [()]
+        # From the end: the best rest of a text is known when a piece before it is
+        # tried.
         for start in reversed(range(len(text))):
             for stop in range(min(len(text), start + longest), start, -1):
                 piece, rest, known = (

@@ -105,6 +105,7 @@ def separator_of(
         token in one for one in lexicon.pronunciations
     ):
         return None
+    # Once a table: several decoders are often made of one.
     if table.fingerprint not in _said:
         _said.add(table.fingerprint)
         _log.warning(
@@ -133,6 +134,7 @@ def sayable(
             f"{min(marks)!r} is a word of the lexicon, expected words that are said: "
             "a sentence has <s> and </s> by itself"
         )
+    # The model can score every word then.
     if unk_cost is not None:
         return lexicon
     kept, dropped = lexicon.restrict(vocabulary)

@@ -111,5 +111,5 @@ def _character(text: str, i: int) -> str:
 
 
 def _is_of_word(character: str) -> bool:
-    """Whether it is a letter, a digit or a mark on one."""
+    """Tell whether it is a letter, a digit or a mark on one."""
     return bool(character) and unicodedata.category(character)[0] in "LNM"

@@ -1,4 +1,4 @@
-"""What words are called that no lexicon and no list has: the spelling of their tokens.
+"""Names of words that no lexicon and no list has: the spelling of their tokens.
 
     spelling = open_spelling(tokens, separator, lexicon)
     spelling.text([17, 4])      # 'fuchs' of pieces or letters, '<f j u k s>' of phones
@@ -41,11 +41,11 @@ class OpenSpelling:
 
     @property
     def is_spelled(self) -> bool:
-        """Whether the text of an open word is a spelling, and no phones."""
+        """Tell whether the text of an open word is a spelling, and no phones."""
         return self.kind != "phones"
 
     def text(self, tokens: Sequence[int]) -> str:
-        """What an open word is called; empty if its tokens spell nothing."""
+        """Spell an open word; empty if its tokens spell nothing."""
         text = "".join(self.texts[token] for token in tokens)
         return text if self.is_spelled else f"<{text.rstrip()}>"
 
@@ -93,13 +93,14 @@ def spelling_of(
     if kind == "phones":
         return OpenSpelling(kind, tuple(f"{name} " for name in names), usable, usable)
     marked = np.array([name.startswith(WORD_START) for name in names])
+    # A piece with the mark inside goes over the end of a word.
     whole = usable & np.array([WORD_START not in name[1:] for name in names])
     texts = tuple(name.removeprefix(WORD_START) for name in names)
     return OpenSpelling(kind, texts, whole & marked, whole & ~marked)
 
 
 def _is_spelled(lexicon: Lexicon, names: Sequence[str]) -> bool:
-    """Whether most entries are what their tokens spell, in either case."""
+    """Tell whether most entries are what their tokens spell, in either case."""
     spelled = sum(
         "".join(names[token] for token in tokens).casefold() == word.casefold()
         for word, tokens in zip(lexicon.words, lexicon.pronunciations, strict=True)

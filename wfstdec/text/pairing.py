@@ -90,7 +90,7 @@ class Pairing:
 
     @property
     def message(self) -> str:
-        """How many ids are on one side only, some of them, and the remedy; or empty."""
+        """Message about ids that are on one side only, with a remedy; or empty."""
         parts = [
             f"{len(ids)} utterances of {name} are not in {other}: {_named(ids)}"
             for ids, name, other in (
@@ -161,6 +161,8 @@ def check_words(
         still_better = max(
             (_share(counts, vocabulary, one)[0] for one in other.stronger), default=0.0
         )
+        # The gentlest rule that helps clearly, unless a stronger one helps clearly
+        # more.
         if better - share < CLEARLY or still_better - better >= CLEARLY:
             continue
         mended = _named([word for word in lacking if word not in lacking_then])

@@ -31,7 +31,7 @@ class Pronunciations:
     cost: np.ndarray
 
     def __repr__(self) -> str:
-        """How many there are."""
+        """Show the number of pronunciations."""
         num_words = len(np.unique(self.word))
         return f"Pronunciations({len(self):,} of {num_words:,} words)"
 
@@ -78,7 +78,7 @@ class Pronunciations:
         return cls.from_lists([])
 
     def joined_with(self, others: Pronunciations) -> Pronunciations:
-        """These and others; those of a word stand in this order."""
+        """Join other pronunciations to these; those of a word stand in this order."""
         word = np.concatenate([self.word, others.word])
         order = np.argsort(word, kind="stable")
         lengths = np.concatenate([np.diff(self.splits), np.diff(others.splits)])
@@ -92,7 +92,7 @@ class Pronunciations:
         )
 
     def lexicon(self, words: Sequence[str]) -> Lexicon:
-        """The same as a lexicon; `words` are those of the ids."""
+        """Make a lexicon of them; `words` are those of the ids."""
         pairs = itertools.pairwise(self.splits.tolist())
         tokens = self.tokens.tolist()
         return Lexicon(

@@ -69,7 +69,7 @@ class TokenTable:
         return len(self.names)
 
     def __repr__(self) -> str:
-        """Its size, its blank, and the first few names."""
+        """Show its size, its blank, and the first few names."""
         blank = f"blank {self.names[self.blank]!r} = {self.blank}"
         return f"TokenTable({len(self)} tokens, {blank}: {few(self.names)})"
 
@@ -137,6 +137,7 @@ def token_table(
             0..V-1, or no one blank.
     """
     place = "the token table"
+    # A tokenizer has its own way to tell names, and a blank of its own.
     if hasattr(names, "get_vocab"):  # of Transformers, or of Tokenizers
         padding = getattr(names, "pad_token", None)
         blank = padding if blank is None else blank
@@ -147,6 +148,7 @@ def token_table(
     if isinstance(names, Mapping):
         return _checked(_names_by_id(list(names.items()), place), blank, place)
     listed = tuple(names)
+    # pyctcdecode writes the blank so; an empty name cannot be written to a file.
     if blank is None and listed.count("") == 1 and "<blank>" not in listed:
         blank = listed.index("")
         listed = (*listed[:blank], "<blank>", *listed[blank + 1 :])
@@ -193,7 +195,9 @@ def _match_all(form: re.Pattern[str], lines: list[str]) -> list[tuple[str, str]]
 
 
 def _json_names(lines: list[str], place: str) -> tuple[str, ...]:
+    """Names in the order of their ids, of a JSON object or list."""
     try:
+        # Objects as pairs: a dict would lose a name that stands there twice.
         pairs = json.loads("\n".join(lines), object_pairs_hook=list)
     except json.JSONDecodeError as error:
         raise TokenTableError(
@@ -232,6 +236,8 @@ def _names_by_id(pairs: Sequence[tuple[str, str | int]], place: str) -> tuple[st
             f"expected the ids 0 to {len(by_id) - 1}"
         )
     names = [by_id[token] for token in range(len(by_id))]
+    # Tables of Kaldi's graphs have `#0`, `#1` behind the tokens, which no model puts
+    # out.
     while len(names) > 1 and _DISAMBIGUATION.fullmatch(names[-1]):
         names.pop()
     return tuple(names)
@@ -271,6 +277,7 @@ def _find_blank(names: tuple[str, ...], blank: int | str | None, place: str) -> 
                 f"leave {EPSILON_WORD!r} out and number the rest from 0, or{ask[5:]}"
             )
         return found[0]
+    # A name before a number: a table of digits has tokens called `0`.
     if isinstance(blank, str) and blank in names:
         return names.index(blank)
     if isinstance(blank, str) and not blank.isdecimal() and blank != str(LAST):

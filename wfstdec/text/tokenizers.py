@@ -1,4 +1,4 @@
-"""What tokenizers of Transformers say: names of tokens, marks, ends.
+"""Tokenizers of Transformers: names of tokens, marks, ends.
 
 tokens = token_table_of(tokenizer)            # with a blank behind them
 marks = neutral_of(tokenizer)                 # timestamps, languages, padding

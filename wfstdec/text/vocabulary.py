@@ -136,7 +136,7 @@ class Vocabulary:
         )
 
     def __repr__(self) -> str:
-        """How much there is of what; not the words, which may be many."""
+        """Show the sizes of a vocabulary; not the words, which may be many."""
         between = [self.tokens.names[token] for token in self.separators]
         parts = [f"{len(self.tokens)} tokens", f"{max(0, len(self.words) - 1):,} words"]
         parts += [f"between them {few(between)}"] if between else []
@@ -155,7 +155,7 @@ class Vocabulary:
 
     @property
     def separator_optional(self) -> bool:
-        """Whether there is such a token, and words may follow each other without it."""
+        """Tell whether there is such a token and words may follow without it."""
         return self.separator is not None and not self.separated
 
     @cached_property

@@ -192,6 +192,8 @@ class Encoding:
                         yield number, recording, self._submit(recording, piece, pool)
                     audio_s = heard.num_samples / reader.sample_rate
                     notes = tuple(reader.notes)
+                    # Only behind the last piece: notes on the end of a file come with
+                    # it.
                     yield number, recording, Done(recording, audio_s, notes)
             except InputError as error:
                 yield number, recording, Failed(recording, error)
@@ -219,6 +221,7 @@ class Encoding:
                 and (block := next(blocks, None)) is not None
             ):
                 head.append(block)
+            # Short recordings are encoded whole, exactly as the model would have them.
             if heard.num_samples <= self._cuts.whole_s * spec.sample_rate:
                 yield Piece(0, 0, np.concatenate(head))
                 return
@@ -320,6 +323,7 @@ def _ahead(items: Iterable[_Item], size: int) -> Generator[_Item, None, None]:
     def make() -> None:
         try:
             for item in items:
+                # Waits where the queue is full: so much is made ahead, and no more.
                 made.put((item, None))
                 if stopped.is_set():
                     return
@@ -340,6 +344,7 @@ def _ahead(items: Iterable[_Item], size: int) -> Generator[_Item, None, None]:
     finally:
         stopped.set()
         give_up = time.monotonic() + _STOP_S
+        # Whoever stops early must not leave a thread behind that holds a file open.
         while thread.is_alive() and time.monotonic() < give_up:  # it may wait for room
             with contextlib.suppress(queue.Empty):
                 made.get_nowait()

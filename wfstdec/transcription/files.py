@@ -127,6 +127,7 @@ def transcribe_files(
         ) as bar,
     ):
         summary.go_on(results)
+        # An earlier run's failures are not tried again: they would fail again.
         known = {*results.done, *(str(one.utterance) for one in results.failures)}
         todo = [source for source in sources if source.name not in known]
         told: set[str] = set()

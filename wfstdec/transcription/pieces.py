@@ -97,6 +97,8 @@ class CutOptions(CheckedOptions):
         shift = spec.frame_shift_s * spec.sample_rate
 
         def samples(first: int, end: int) -> int:
+            # Rounded from the recording's begin: a shift that is no whole number of
+            # samples must not drift.
             return round(end * shift) - round(first * shift)
 
         size, left, right = (
@@ -109,6 +111,7 @@ class CutOptions(CheckedOptions):
             while len(kept) >= (end := samples(first, done + size + right)):
                 yield kept[:end], slice(done - first, done - first + size)
                 done += size
+                # As much as the next window needs to its left is kept.
                 cut = max(first, done - left)
                 kept, first = kept[samples(first, cut) :], cut
         yield kept, slice(done - first, None)
@@ -140,7 +143,7 @@ class Piece:
 
     @property
     def is_whole(self) -> bool:
-        """Whether it is all of the audio."""
+        """Tell whether it is all of the audio."""
         return self.rule is None and not self.start_frame
 
 
@@ -217,7 +220,7 @@ class Track:
 
     @property
     def has_begun(self) -> bool:
-        """Whether a word of the piece under way has begun."""
+        """Tell whether a word of the piece under way has begun."""
         partial = self.partial
         return bool(partial.words) or partial.silent_frames < partial.num_frames
 
@@ -323,6 +326,7 @@ class Track:
         audio = np.concatenate([*self._audio, np.empty(0, np.float32)])
         begin, behind = self.start_frame, self.start_frame + frame
         first, end = (round(t * self._samples_per_frame) for t in (begin, behind))
+        # At the end all samples that are left belong to the piece, frames or not.
         size = len(audio) if rule is None else end - first
         found = self._close(self.session)
         piece = Piece(

@@ -221,6 +221,7 @@ class Transcriber:
             decoded = [
                 (
                     part,
+                    # In the order of pieces: failed parts take none.
                     next(hypotheses)
                     if isinstance(part, Encoded)
                     else getattr(part, "error", None),
@@ -285,6 +286,7 @@ def check_fit(model: Encoder, decoder: Decoder) -> None:
         OptionError: Other tokens, another blank, or another frame shift.
     """
     spec, tokens = model.spec, decoder.vocabulary.tokens
+    # The first token that differs tells more than two sizes.
     if tokens.names != spec.tokens.names or tokens.blank != spec.tokens.blank:
         pairs = itertools.zip_longest(tokens.names, spec.tokens.names)
         place, (ours, theirs) = next(

@@ -85,13 +85,13 @@ class TorchBackoff(nn.Module):
         return self.tables.step(states, labels)
 
     def rows_on_cpu(self, states: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """As `forward`, of arrays: operators of torch take longer than kernels."""
+        """Do `forward` on arrays: operators of torch take longer than kernels."""
         return _rows(self._handle, states, self.num_labels)
 
     def steps_on_cpu(
         self, states: np.ndarray, labels: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """As `step`, of arrays."""
+        """Implement `step`, of arrays."""
         return _steps(self._handle, states, labels)
 
     def final(self, states: Tensor) -> Tensor:
@@ -100,7 +100,7 @@ class TorchBackoff(nn.Module):
 
     @property
     def tables(self) -> BackoffTables:
-        """What devices without kernels of ours look up, where this module is."""
+        """Tables that devices without kernels of ours look up, where this module is."""
         if self._made is None:
             automaton, model_of_state = _AUTOMATA[self._handle]
             made = BackoffTables(automaton, model_of_state, self.num_labels)
@@ -120,7 +120,7 @@ class TorchNgramLM(TorchBackoff):
 
 
 class BackoffTables(nn.Module):
-    """The same arrays laid out for torch's own operations; made by `TorchBackoff`."""
+    """Arrays of a model laid out for torch's own operations; made by `TorchBackoff`."""
 
     alias: Tensor
     begin: Tensor
@@ -183,10 +183,11 @@ class BackoffTables(nn.Module):
         return chain[:-1], self.root_row[states]
 
     def rows(self, states: Tensor) -> tuple[Tensor, Tensor]:
-        """As `TorchBackoff.forward`."""
+        """Implement `TorchBackoff.forward`."""
         states = states.long()
         chain, root = self._chain(states)
         total = self.link_cost[states] * 0
+        # The root is reached by the whole chain, at all its back-off costs.
         if chain:
             last, before = chain[-1]
             total = before + self.link_cost[last]
@@ -194,6 +195,7 @@ class BackoffTables(nn.Module):
         costs = torch.cat([total[:, None] + self.root_cost[root], spare], 1)
         nextstates = torch.cat([self.root_next[root], spare.int()], 1)
         arange = torch.arange(self.width, device=states.device)
+        # The root's row first, longer histories over it.
         for at, paid in reversed(chain):
             inside = arange < self.count[at][:, None]
             arcs = torch.where(inside, self.begin[at][:, None] + arange, -1)
@@ -203,7 +205,7 @@ class BackoffTables(nn.Module):
         return costs[:, self.alias], nextstates[:, self.alias]
 
     def step(self, states: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-        """As `TorchBackoff.step`."""
+        """Implement `TorchBackoff.step`."""
         states, labels = states.long(), self.alias[labels.long()]
         chain, root = self._chain(states)
         total = self.link_cost[states] * 0
@@ -250,6 +252,7 @@ def combined(automata: Sequence[Automaton]) -> tuple[Automaton, np.ndarray]:
             arc_label=joined("arc_label"),
             arc_next=joined("arc_next", states),
             arc_cost=joined("arc_cost"),
+            # A root has -1, which no offset may move.
             backoff_state=np.where(joined("backoff_state") < 0, -1, backoff),
             backoff_cost=joined("backoff_cost"),
             final_cost=joined("final_cost"),
@@ -284,7 +287,7 @@ def _canonical(automaton: Automaton, num_labels: int) -> tuple[int, np.ndarray]:
 def _root_rows(
     automaton: Automaton, model_of_state: np.ndarray, roots: np.ndarray, size: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """What each label does at each root, float32 and int32 [roots, size]."""
+    """Steps of each label at each root, float32 and int32 [roots, size]."""
     costs = np.empty((len(roots), size), np.float32)
     nextstates = np.empty((len(roots), size), np.int32)
     for i, root in enumerate(roots.tolist()):

@@ -59,7 +59,7 @@ class Beam(NamedTuple):
 
     @property
     def live(self) -> Tensor:
-        """Which hypotheses there are, bool [B, K]."""
+        """Mask of hypotheses that there are, bool [B, K]."""
         return self.score > -_INF
 
 
@@ -68,7 +68,7 @@ _OF_UTTERANCES = ("score", "frame", "run", "length", "last", "shared", "before")
 
 
 class Candidates(NamedTuple):
-    """What may follow: W for each hypothesis.
+    """Candidates that may follow: W for each hypothesis.
 
     Attributes:
         score: float64 [B, K, W], -inf where there is none.
@@ -91,7 +91,7 @@ class Kept(NamedTuple):
 
 
 def start_beam(num: int, width: int, g: Tensor, state: Any, fusion: States) -> Beam:
-    """One live hypothesis for each of `num` utterances, the empty text.
+    """Make a beam of one live hypothesis for each of `num` utterances, the empty text.
 
     Args:
         num: B.
@@ -123,7 +123,7 @@ def start_beam(num: int, width: int, g: Tensor, state: Any, fusion: States) -> B
 
 
 def with_room(beam: Beam, length: int) -> Beam:
-    """The same with room for so many tokens."""
+    """Make room for so many tokens in a beam."""
     num, room, _ = beam.rows.shape
     if room >= length:
         return beam
@@ -161,14 +161,14 @@ def taken_apart(beam: Beam) -> list[Beam]:
 
 
 def same_texts(beam: Beam) -> Tensor:
-    """Whether two live hypotheses have one text, bool [B, K, K]."""
+    """Tell whether two live hypotheses have one text, bool [B, K, K]."""
     counts = beam.length[:, :, None] == beam.length[:, None, :]
     live = beam.live[:, :, None] & beam.live[:, None, :]
     return counts & (beam.shared == beam.length[:, :, None]) & live
 
 
 def one_longer(beam: Beam) -> Tensor:
-    """Whether hypothesis b is a and one token more, for [B, a, b], both alive."""
+    """Tell whether hypothesis b is a and one token more, for [B, a, b], both alive."""
     counts = beam.length[:, :, None] + 1 == beam.length[:, None, :]
     live = beam.live[:, :, None] & beam.live[:, None, :]
     return counts & (beam.shared == beam.length[:, :, None]) & live
@@ -197,7 +197,7 @@ def text_keys(beam: Beam, label: Tensor, num_labels: int) -> Tensor:
 def merge(
     beam: Beam, found: Candidates, how: Literal["sum", "max"], num_labels: int
 ) -> Candidates:
-    """One of each text and frame: the best keeps its place and gets all the score.
+    """Merge equal texts and frames: the best keeps its place and gets all the score.
 
     Of equal ones the first counts: the lower hypothesis, then the lower candidate.
     """
@@ -205,6 +205,7 @@ def merge(
     score = found.score.flatten(1)
     text = text_keys(beam, found.label, num_labels)
     key = (text * (1 << 32) + found.frame).flatten(1)
+    # What is impossible gets a key of its own, or it would be merged with what is not.
     key = torch.where(score > -_INF, key, -1)
     key, order = torch.sort(key, dim=1, stable=True)
     score = score.gather(1, order)
@@ -214,9 +215,11 @@ def merge(
     none = torch.full_like(score, -_INF)
     best = none.scatter_reduce(1, group, score, "amax").gather(1, group)
     nowhere = torch.full_like(order, order.shape[1])
+    # Sorting has moved candidates: ties go by where they stood before.
     place = torch.where(score == best, order, nowhere)
     place = nowhere.scatter_reduce(1, group, place, "amin").gather(1, group)
     if how == "sum":
+        # Infinity less infinity would be NaN.
         share = torch.where(score > -_INF, torch.exp(score - best), 0.0)
         share = torch.zeros_like(score).scatter_add(1, group, share).gather(1, group)
         best = torch.where(best > -_INF, best + torch.log(share), -_INF)
@@ -277,14 +280,14 @@ def _with_tokens(rows: Tensor, count: Tensor, before: Tensor, kept: Kept) -> Ten
 
 
 def _pairs(shared: Tensor, parent: Tensor) -> Tensor:
-    """What the parents share, [B, K, K]."""
+    """Lengths that the parents share, [B, K, K]."""
     width = parent.shape[1]
     across = parent[:, :, None].expand(-1, -1, width)
     return shared.gather(1, across).gather(2, across.transpose(1, 2))
 
 
 def _more_shared(shared: Tensor, rows: Tensor, count: Tensor) -> Tensor:
-    """One more where the next tokens are the same; all of itself."""
+    """Add one where the next tokens are the same; with itself all is shared."""
     num, width, _ = shared.shape
     tokens = rows[..., 0].view(num, width, -1)
     at = shared.clamp(max=tokens.shape[2] - 1)

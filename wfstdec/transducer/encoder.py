@@ -122,6 +122,7 @@ class Encoder(nn.Module):
             return x.new_zeros(x.shape[0], 0, self.config.dim), torch.zeros_like(
                 lengths
             )
+        # `where`, not a product: padding may be NaN, and 0 times NaN is NaN.
         x = torch.where(_mask(lengths, x.shape[1]), x, torch.zeros_like(x))
         for conv in self.convs:
             x = F.silu(conv(x.transpose(1, 2)).transpose(1, 2))
@@ -147,6 +148,6 @@ class Encoder(nn.Module):
 
 
 def _mask(lengths: Tensor, num_frames: int) -> Tensor:
-    """Which frames there are, bool [B, T, 1]."""
+    """Mask of frames that there are, bool [B, T, 1]."""
     frames = torch.arange(num_frames, device=lengths.device)
     return (frames < lengths[:, None])[..., None]

@@ -77,7 +77,7 @@ class Fusion:
         return total, tuple(nextstates)
 
     def gains_on_cpu(self, states: Sequence[np.ndarray]) -> np.ndarray | None:
-        """As `rows`, of arrays."""
+        """Implement `rows`, of arrays."""
         total = None
         for term, at in zip(self.terms, states, strict=True):
             gains = term.model.rows_on_cpu(at)[0]
@@ -88,7 +88,7 @@ class Fusion:
     def step_on_cpu(
         self, states: Sequence[np.ndarray], labels: np.ndarray
     ) -> tuple[np.ndarray, list[np.ndarray]]:
-        """As `step`, of arrays."""
+        """Implement `step`, of arrays."""
         total: np.ndarray = np.zeros(len(labels), np.float32)
         nextstates = []
         for term, at in zip(self.terms, states, strict=True):

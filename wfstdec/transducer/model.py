@@ -1,4 +1,4 @@
-"""What the search asks of a transducer model: one protocol for RNN-T and TDT.
+"""Protocol of a transducer model as searches use it, for RNN-T and TDT.
 
     frames, lengths = model.encode(features, lengths)     # where there is an encoder
     state, g = model.start(num)                           # after no token
@@ -105,7 +105,7 @@ def leaves(tree: Any) -> list[Any]:
 
 
 def take_rows(tree: Any, rows: Tensor) -> Any:
-    """These rows of all tensors of a pytree; int64 [M]."""
+    """Take rows, int64 [M], of all tensors of a pytree."""
     return tree_map(lambda tensor: torch.index_select(tensor, 0, rows), tree)
 
 

@@ -1,4 +1,4 @@
-"""What a model gives, looked at before a search trusts it: errors in our words.
+"""Checks of what a model gives before a search trusts it: errors in our words.
 
 table = check_model(model)                # once: tokens, blank, durations, predictor
 checked = CheckedModel(model)             # whatever it gives is looked at
@@ -43,6 +43,7 @@ def check_model(model: TransducerModel) -> TokenTable:
             f"the model's durations are {durations!r}, expected different frame "
             "counts, 0 or more"
         )
+    # Without a duration above 0 no search would ever leave a frame.
     if durations and not any(durations):
         raise OptionError(
             f"the model's durations are {durations!r}, expected one above 0"
@@ -99,11 +100,11 @@ class CheckedModel:
         self._is_known = False
 
     def start(self, num: int) -> tuple[Any, Tensor]:
-        """As `TransducerModel.start`."""
+        """Implement `TransducerModel.start`."""
         return self._model.start(num)
 
     def predict(self, labels: Tensor, state: Any) -> tuple[Tensor, Any]:
-        """As `TransducerModel.predict`.
+        """Implement `TransducerModel.predict`.
 
         Raises:
             ShapeError: It gives no tensor, or other rows than it was given.
@@ -113,7 +114,7 @@ class CheckedModel:
         return g, state
 
     def join(self, frames: Tensor, g: Tensor) -> Joined:
-        """As `TransducerModel.join`.
+        """Implement `TransducerModel.join`.
 
         Raises:
             ShapeError: It cannot take these, or does not give [N, outputs].
@@ -121,6 +122,7 @@ class CheckedModel:
         """
         try:
             joined = self._model.join(frames, g)
+        # An out-of-memory error is a RuntimeError too, and says nothing of shapes.
         except (WfstdecError, torch.OutOfMemoryError):
             raise
         except (RuntimeError, ValueError, TypeError, IndexError) as error:
@@ -140,6 +142,7 @@ class CheckedModel:
                     f"[{len(frames)}, outputs] for {len(frames)} rows; "
                     "leave out axes of 1: join(...).flatten(1)"
                 )
+        # Once: a joiner that gives log-probs gives them always.
         if not self._is_known:
             sizes = [len(self.tokens) + 1, len(self.durations)][:expected]
             if [part.shape[1] for part in parts] == sizes:  # or another error comes
@@ -162,7 +165,7 @@ def _check_rows(who: str, part: Any, num: int) -> None:
 
 
 def _are_logprobs(part: Tensor) -> bool:
-    """Whether some rows tell; those with NaN or nothing possible do not.
+    """Tell whether some rows tell; those with NaN or nothing possible do not.
 
     Raises:
         LogprobError: They do, and it is no.

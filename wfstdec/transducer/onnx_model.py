@@ -72,6 +72,7 @@ class OnnxTransducer:
         self.durations: tuple[int, ...] = tuple(int(d) for d in durations)
         self.stride = stride
         self._context = _check_inputs(decoder, "decoder", 1)[0][1]
+        # Axes of free size have names: then the metadata tell.
         if not isinstance(self._context, int):
             self._context = int(_metadata(decoder).get("context_size", 2))
         size = _check_inputs(joiner, "joiner", 2)[0][-1]
@@ -94,7 +95,7 @@ class OnnxTransducer:
             )
 
     def encode(self, features: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-        """As `EncoderModel.encode`."""
+        """Implement `EncoderModel.encode`."""
         if self._encoder is None:
             raise OptionError("no encoder, expected input='frames'")
         longest = int(lengths.max()) if len(lengths) else 0
@@ -106,18 +107,18 @@ class OnnxTransducer:
         return torch.from_numpy(frames), torch.where(lengths > 0, found, 0)
 
     def start(self, num: int) -> tuple[Tensor, Tensor]:
-        """As `TransducerModel.start`."""
+        """Implement `TransducerModel.start`."""
         context = torch.full((num, self._context), self.blank, dtype=torch.int64)
         return context, self._predicted(context)
 
     def predict(self, labels: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
-        """As `TransducerModel.predict`."""
+        """Implement `TransducerModel.predict`."""
         columns = labels + (labels >= self.blank)
         context = torch.cat([state[:, 1:], columns[:, None]], 1)
         return self._predicted(context), context
 
     def join(self, frames: Tensor, g: Tensor) -> Tensor | tuple[Tensor, Tensor]:
-        """As `TransducerModel.join`."""
+        """Implement `TransducerModel.join`."""
         (logits,) = _run(self._joiner, [frames.float().numpy(), g.numpy()])
         found = torch.from_numpy(logits).flatten(1)
         if not self.durations:

@@ -1,4 +1,4 @@
-"""What a user can set on the searches for transducers; checked at birth."""
+"""Options of the searches for transducers; checked at birth."""
 
 from __future__ import annotations
 

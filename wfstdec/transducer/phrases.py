@@ -52,13 +52,14 @@ class TorchPhrases(TorchBackoff):
 
 
 def flattened(phrases: PhraseBoosts) -> PhraseBoosts:
-    """The same with one link at most from any state to the root; costs bit for bit."""
+    """Flatten links, at most one from any state to the root; costs bit for bit."""
     automaton = phrases.automaton
     arrays = (
         *(automaton.state_arc_splits, automaton.arc_label, automaton.arc_next),
         *(automaton.arc_cost, automaton.backoff_state, automaton.backoff_cost),
     )
     splits = _flat_splits(*arrays, phrases.num_labels)
+    # Links then stay as they are: slower, but in memory.
     if splits[-1] > MAX_FLAT_ARCS:
         return phrases
     label, nextstate, cost, link_cost = _flat_arcs(*arrays, phrases.num_labels, splits)
@@ -104,9 +105,12 @@ def _flat_arcs(splits, label, nextstate, cost, link, link_cost, num_labels, flat
         where, at, total = flat[state], np.int64(state), np.float32(0)
         while link[at] >= 0 or at == state:
             for arc in range(splits[at], splits[at + 1]):
+                # The longest history that has the label counts; `seen` holds states, so
+                # that it is never cleared.
                 if seen[label[arc]] != state:
                     seen[label[arc]] = state
                     labels[where], nexts[where] = label[arc], nextstate[arc]
+                    # In the order in which a walk over the links would add.
                     costs[where] = total + cost[arc]
                     where += 1
             if link[at] < 0:

@@ -1,4 +1,4 @@
-"""What a hypothesis may say next, and what it gains by it: the model with its fusion.
+"""Choices of a hypothesis and what it gains by them: the model with its fusion.
 
 L is the sum of the weights of the language models, boosts not counted; lp are the
 joiner's log-probs, p_blank = exp(lp_blank).
@@ -55,7 +55,7 @@ class Priced(NamedTuple):
 
     @property
     def total(self) -> Tensor:
-        """Of tokens, [N, V + 1], durations left out; late fusion only."""
+        """Total of tokens, [N, V + 1], durations left out; late fusion only."""
         return self.own if self.gains is None else self.own + self.gains
 
 
@@ -93,6 +93,7 @@ class Pricer:
         self.options, self.fusion = options, fusion
         self.blank, self.num_labels = model.blank, len(model.tokens) + 1
         durations = tuple(model.durations)
+        # A blank always leaves its frame.
         blank_durations = [d for d in durations if d > 0] or [1]
         moving = [i for i, d in enumerate(durations) if d > 0]
         self.takes_time: Any = moving
@@ -110,7 +111,7 @@ class Pricer:
         self.is_blank = labels == self.blank
 
     def price(self, joined: Joined, states: States) -> Priced:
-        """What the joiner gave, with what is added to it.
+        """Price what the joiner gave, with what is added to it.
 
         Raises:
             ShapeError: The joiner's outputs are not as many as the model says.
@@ -125,6 +126,7 @@ class Pricer:
         if self.options.token_insertion:
             own = own - self.options.token_insertion
         blank_model, scored = blank[:, None], (1 + self.blank_weight) * blank[:, None]
+        # NaN is not less than anything: it is found too.
         is_good = (logprobs < _INF).all(1)
         if durations is not None:
             extra = torch.log_softmax(durations[:, self.takes_time], 1)
@@ -226,6 +228,8 @@ class Pricer:
         if priced.durations is not None:
             lasts = priced.durations.double()[:, None, :].expand(*label.shape, -1)
             both = (before[:, :, None] + lasts).flatten(1)
+            # Stable: of equal pairs the better token, then the shorter place in the
+            # list of durations.
             order = torch.sort(both, dim=1, descending=True, stable=True)[1][:, :num]
             which = order // self._num_durations
             before, label = both.gather(1, order), label.gather(1, which)
@@ -239,7 +243,7 @@ class Pricer:
         return Choices(gain, label, step), before
 
     def _step_gains(self, states: States, labels: Tensor) -> Tensor:
-        """What fusion gives for some labels of each, float32 [N, M]."""
+        """Gains by fusion for some labels of each, float32 [N, M]."""
         width = labels.shape[1]
         wide = tuple(at.repeat_interleave(width) for at in states)
         return self.fusion.step(wide, labels.flatten())[0].view(labels.shape)

@@ -49,7 +49,7 @@ class Coming(NamedTuple):
 
 
 class TransducerSearch:
-    """One utterance under way, frame by frame as they come.
+    """Search of an utterance under way, frame by frame as they come.
 
     Args:
         searcher: Of this utterance alone.
@@ -72,12 +72,12 @@ class TransducerSearch:
 
     @property
     def searcher(self) -> Searcher:
-        """What searches, for all of the company."""
+        """Searcher of all the company."""
         return self._searcher
 
     @property
     def beam(self) -> Beam:
-        """Where it stands."""
+        """Beam of the session."""
         return self._beam
 
     def advance(self, chunk: Tensor) -> None:
@@ -85,7 +85,7 @@ class TransducerSearch:
         advance_together([(self, chunk, 0)], 1)
 
     def coming(self, chunk: Tensor) -> Coming:
-        """What a chunk makes of the frames at hand.
+        """Join a chunk to the frames at hand.
 
         Raises:
             ShapeError: D is another.
@@ -166,6 +166,8 @@ def advance_together(given: Sequence[Given], batch_size: int) -> None:
     companies: dict[object, list[tuple[TransducerSearch, Coming, int | str]]] = {}
     for search, chunk, name in given:
         if len(chunk):
+            # Everything is checked first: an error must leave all searches as they
+            # were.
             with naming(name):
                 one = search, search.coming(chunk), name
             companies.setdefault(search.company, []).append(one)
@@ -178,6 +180,7 @@ def advance_together(given: Sequence[Given], batch_size: int) -> None:
                 (search, coming, beam)
                 for (search, coming, _), beam in zip(group, beams, strict=True)
             ]
+    # Only now: no member of any company can fail any more.
     for search, coming, beam in moves:
         search.move(coming, beam)
 

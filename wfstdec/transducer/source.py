@@ -27,5 +27,5 @@ class Source(NamedTuple):
     is_ended: Tensor
 
     def ended(self) -> Source:
-        """The same, and these were all."""
+        """Mark the source as ended: these were all frames."""
         return self._replace(is_ended=torch.ones_like(self.is_ended))

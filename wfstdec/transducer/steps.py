@@ -62,7 +62,7 @@ _ROOM = 32
 
 
 class Searcher:
-    """One set of options on one batch.
+    """Searcher with one set of options on one batch.
 
     Args:
         model: The predictor and joiner.
@@ -111,6 +111,8 @@ class Searcher:
             return self._run_on_cpu(beam, source)
         if self.options.strategy == "aes":
             return self._run_frames(beam, source)
+        # Shapes stay the same in a step, so that it can be captured and exported;
+        # arrays of tokens grow between steps.
         said, steps = self._most_tokens(beam), 0
         while steps % _ASK_EVERY or bool(self.is_open(beam, source).any()):
             if beam.rows.shape[1] < said + steps + 1:
@@ -129,14 +131,16 @@ class Searcher:
         return after
 
     def is_open(self, beam: Beam, source: Source) -> Tensor:
-        """Which hypotheses may take a step now, bool [B, K]."""
+        """Mask of hypotheses that may take a step now, bool [B, K]."""
         alive = beam.live & (beam.frame < source.come[:, None])
         latest = torch.where(beam.live, beam.frame, 0).amax(1)
+        # While frames may still come, none is left before the longest duration from it
+        # is there: a step might lead behind what has come.
         may = source.is_ended | (latest + self._longest <= source.come)
         return alive & may[:, None]
 
     def step(self, beam: Beam, source: Source) -> Beam:
-        """One symbol for each hypothesis: of ALSD++, or the greedy search."""
+        """Step each hypothesis by a symbol: of ALSD++, or the greedy search."""
         return self._expand(beam, source, self.is_open(beam, source), "step")
 
     def _expand(self, beam: Beam, source: Source, is_open: Tensor, kind: str) -> Beam:
@@ -157,10 +161,13 @@ class Searcher:
         found = self._candidates(beam, source, is_open, choices)
         if kind == "search":
             found = _without_seen(beam, found, is_open)
+        # Texts that became equal are one before the best are taken, or they would take
+        # the places of others.
         if found.score[0].numel() > 1:  # one hypothesis may have equal ways on too
             found = merge(beam, found, self.options.merge, self.pricer.num_labels)
         kept = select(beam, found)
         after = moved(beam, kept)
+        # A blank leaves the predictor where it is.
         return after if kind == "close" else self._spoken(after, kept.label >= 0)
 
     def _choices(
@@ -169,6 +176,8 @@ class Searcher:
         if kind == "close":
             return self.pricer.best_blank(priced)
         run = beam.run.flatten().index_select(0, rows)
+        # So many symbols without a frame: only what takes one may follow, or none would
+        # end.
         forced = run >= self.options.max_symbols
         if self.options.strategy == "greedy":
             return self.pricer.greedy(priced, forced)
@@ -182,6 +191,8 @@ class Searcher:
         The model sees `LEAST_ROWS` or more.
         """
         rows = torch.arange(beam.score.numel(), device=self.device)
+        # A library may multiply few rows by another routine, which rounds otherwise:
+        # results would depend on the size of the batch.
         more = LEAST_ROWS - len(rows)
         return torch.cat([rows, rows.new_zeros(more)]) if more > 0 else rows
 
@@ -197,6 +208,7 @@ class Searcher:
         states = tuple(state.index_select(0, rows) for state in beam.fusion)
         joined = self.model.join(frames, beam.g.index_select(0, rows))
         priced = self.pricer.price(joined, states)
+        # What rows of closed hypotheses give is nobody's fault and is not looked at.
         needed = is_open.flatten().index_select(0, rows)
         is_bad = (needed & ~priced.is_good).int()
         assert self.bad is not None
@@ -206,13 +218,15 @@ class Searcher:
     def _candidates(
         self, beam: Beam, source: Source, is_open: Tensor, choices: Choices
     ) -> Candidates:
-        """What all hypotheses may become: symbols of open ones, others as they are."""
+        """Make candidates of all: symbols of open hypotheses, others as they are."""
         shape = (*beam.score.shape, choices.gain.shape[1])
         num = shape[0] * shape[1]
         gain, label, step = (part[:num].reshape(shape) for part in choices)
         opens = is_open[:, :, None]
         stays = torch.full((shape[2],), -_INF, dtype=gain.dtype, device=self.device)
+        # A closed hypothesis is a candidate once, at no cost: in its first place.
         stays[:1] = 0
+        # A duration may lead behind the end; there all hypotheses meet.
         limit = _limit(source)[:, None, None]
         frame = torch.minimum(beam.frame[:, :, None] + step, limit)
         return Candidates(
@@ -225,6 +239,7 @@ class Searcher:
         """The beam with predictor and fusion after the last token of some."""
         flat, rows = spoke.flatten(), self._rows(beam)
         labels = beam.last.flatten().index_select(0, rows).clamp(min=0)
+        # Labels have the blank in its place, the predictor knows tokens alone.
         tokens = labels - (labels > self.pricer.blank).long()
         tokens = tokens.clamp(max=self.pricer.num_labels - 2)  # of NaN, found later
         g, state = self.model.predict(tokens, take_rows(beam.state, rows))
@@ -241,6 +256,8 @@ class Searcher:
     def _run_frames(self, beam: Beam, source: Source) -> Beam:
         """AES++: all frames that can be gone through."""
         rounds = self.options.expansion_rounds
+        # While more may come, frames wait from which the longest duration leads behind
+        # what has come.
         ready = torch.where(source.is_ended, 0, self._longest - 1)
         last = int((source.come - ready).max())
         live_frames = torch.where(beam.live, beam.frame, _FAR)
@@ -262,6 +279,8 @@ class Searcher:
         def is_open(beam: Beam) -> Tensor:
             return beam.live & (beam.frame <= frame) & may
 
+        # Prefixes are joined in the first round alone: later ones start from what it
+        # made.
         for number in range(self.options.expansion_rounds):
             first = number == 0 and self._has_prefix_search
             kind = "search" if first else "expand"
@@ -283,6 +302,7 @@ class Searcher:
         gains = self.pricer.to_label(priced, states, last)[: num * width]
         parent = longer.int().argmax(1)
         gain = torch.where(longer, gains.view(num, width, width), -_INF).amax(1)
+        # Short texts first: what one gains it hands on to those that are longer by one.
         order = torch.sort(beam.length, dim=1, stable=True)[1]
         score = beam.score
         for place in range(1, width):
@@ -298,7 +318,7 @@ class Searcher:
 
 
 def _without_seen(beam: Beam, found: Candidates, is_open: Tensor) -> Candidates:
-    """The same without tokens, taking no frame, to texts that the prefix search saw."""
+    """Drop tokens that take no frame and lead to texts which the prefix search saw."""
     longer = one_longer(beam) & is_open[:, :, None] & is_open[:, None, :]
     label = found.label[:, :, :, None]
     said = (label == beam.last[:, None, None, :]) & (label >= 0)

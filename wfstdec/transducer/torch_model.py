@@ -56,7 +56,7 @@ class Predictor(nn.Module):
         self.project = nn.Linear(dim, dim)
 
     def start(self, num: int) -> tuple[Any, Tensor]:
-        """As `TransducerModel.start`."""
+        """Implement `TransducerModel.start`."""
         weight = self.embedding.weight
         marks = torch.full((num,), self.num_tokens, device=weight.device)
         if self.stateless:
@@ -66,7 +66,7 @@ class Predictor(nn.Module):
         return self.predict(marks, (zeros, zeros))[::-1]
 
     def predict(self, labels: Tensor, state: Any) -> tuple[Tensor, Any]:
-        """As `TransducerModel.predict`."""
+        """Implement `TransducerModel.predict`."""
         if self.stateless:
             context = torch.cat([state[:, 1:], labels[:, None]], 1)
             return self._of_context(context), context
@@ -106,7 +106,7 @@ class Joiner(nn.Module):
         return self.tokens(inner), durations
 
     def forward(self, frames: Tensor, g: Tensor) -> Tensor | tuple[Tensor, Tensor]:
-        """As `TransducerModel.join`; the softmax is taken in float32."""
+        """Implement `TransducerModel.join`; the softmax is taken in float32."""
         tokens, durations = self.logits(frames, g)
         logprobs = F.log_softmax(tokens, -1, dtype=torch.float32)
         if durations is None:
@@ -164,7 +164,7 @@ class TransducerNet(nn.Module):
 
 
 class TorchTransducer:
-    """One head of a net, as a `TransducerModel`; nothing of it has gradients.
+    """Head of a net, as a `TransducerModel`; nothing of it has gradients.
 
     Args:
         net: The net; used as it is, in `eval` mode.
@@ -195,24 +195,24 @@ class TorchTransducer:
 
     @torch.no_grad()
     def encode(self, features: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-        """As `EncoderModel.encode`."""
+        """Implement `EncoderModel.encode`."""
         weight = self._joiner.tokens.weight
         features = features.to(weight.device, weight.dtype)
         return self.net.encoder(features, lengths.to(weight.device))
 
     @torch.no_grad()
     def start(self, num: int) -> tuple[Any, Tensor]:
-        """As `TransducerModel.start`."""
+        """Implement `TransducerModel.start`."""
         return self._predictor.start(num)
 
     @torch.no_grad()
     def predict(self, labels: Tensor, state: Any) -> tuple[Tensor, Any]:
-        """As `TransducerModel.predict`."""
+        """Implement `TransducerModel.predict`."""
         return self._predictor.predict(labels, state)
 
     @torch.no_grad()
     def join(self, frames: Tensor, g: Tensor) -> Tensor | tuple[Tensor, Tensor]:
-        """As `TransducerModel.join`."""
+        """Implement `TransducerModel.join`."""
         return self._joiner(frames, g)
 
 

@@ -164,7 +164,7 @@ def added_lookahead(added, unk_lookahead, node):
 
 @inlined
 def advance_credit(added, cap, node):
-    """What is credited in advance at a node of the second trie, float32."""
+    """Bonus credited in advance at a node of the second trie, float32."""
     return min(added.best_bonus[node], cap)
 
 
@@ -175,7 +175,7 @@ def credit_cap(space: SearchSpace, lm_scale: float) -> np.float32:
 
 
 def _fall(space: SearchSpace, has_new: bool, least_cost: np.float32) -> np.float32:
-    """By how much the look-ahead falls at most where an added word begins."""
+    """Bound the fall of the look-ahead where an added word begins."""
     before = space.lookahead.state_cost
     after = np.minimum(space.unk_lookahead if has_new else _INF, least_cost)
     fall = np.where(np.isfinite(before), before, 0) - after

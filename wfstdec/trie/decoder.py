@@ -201,7 +201,7 @@ class TrieDecoder(Decoder[np.ndarray, list[TokenPath] | Recorded]):
 
     @property
     def vocabulary(self) -> Vocabulary:
-        """Its tokens, words and lexicon, and the separator."""
+        """Tokens, words, lexicon and separator of the decoder."""
         return self._vocabulary
 
     @property
@@ -226,7 +226,7 @@ class TrieDecoder(Decoder[np.ndarray, list[TokenPath] | Recorded]):
 
     @property
     def separator_optional(self) -> bool:
-        """Whether there is a separator, and it may be missing."""
+        """Tell whether there is a separator, and it may be missing."""
         return self._vocabulary.separator_optional
 
     @property
@@ -245,7 +245,7 @@ class TrieDecoder(Decoder[np.ndarray, list[TokenPath] | Recorded]):
         return Pronouncer(self.tokens, self.lexicon, self._vocabulary.separators, g2p)
 
     def _default_bonuses(self) -> DefaultBonuses:
-        """What bonuses its words get in a list without numbers."""
+        """Bonuses of words in a list without numbers."""
         return DefaultBonuses(
             self.words, self.lexicon, self._word_cost(), self._unk_cost()
         )
@@ -277,7 +277,7 @@ class TrieDecoder(Decoder[np.ndarray, list[TokenPath] | Recorded]):
         return self.lm.row(root)[0][: len(self.words)]
 
     def with_options(self, **changes: Any) -> Self:
-        """The same decoder with some options changed; shares all its arrays.
+        """Make this decoder with some options changed; it shares all arrays.
 
         Raises:
             OptionError: A value is out of range, or `lookahead`, which is built in.
@@ -338,7 +338,7 @@ class TrieDecoder(Decoder[np.ndarray, list[TokenPath] | Recorded]):
         return TrieReader(paths, boosts, self._lattice_vocabulary, options)
 
     def _check_boosts(self, boosts: list[CompiledBoosts]) -> None:
-        """Words need a lexicon; the compiler has refused phrases of other tables."""
+        """Refuse added words where the language model says no cost of unknown ones."""
         for number, one in enumerate(boosts):
             if one.added is not None and one.added.words:
                 try:

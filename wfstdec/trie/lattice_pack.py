@@ -1,4 +1,4 @@
-"""What a trie search recorded for a lattice, and the lattice of it.
+"""Records of a trie search for a lattice, and the lattice of them.
 
 The search is that of the best path (`nbest=1`, `merge="max"`). An entry in one of its
 two phases is a state of the lattice, and all ends lead to one state more. The rule, the
@@ -89,7 +89,7 @@ class RecordedArcs(NamedTuple):
 
 
 class Recorded(NamedTuple):
-    """What is kept of a search: its best path, entries, arcs between them."""
+    """Records of a search: its best path, entries, arcs between them."""
 
     path: TokenPath
     entries: RecordedEntries

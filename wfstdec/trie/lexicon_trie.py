@@ -157,7 +157,7 @@ def _distinct_entries(
 
 @jit
 def _ends(parent):
-    """One past the last node below each node."""
+    """Ends of subtrees: one past the last node below each node."""
     end = np.arange(1, len(parent) + 1)
     for node in range(len(parent) - 1, 0, -1):
         end[parent[node]] = max(end[parent[node]], end[node])

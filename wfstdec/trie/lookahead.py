@@ -59,7 +59,7 @@ class Lookahead(NamedTuple):
 
     @property
     def num_bytes(self) -> int:
-        """What the arrays take."""
+        """Bytes of the arrays."""
         return sum(array.nbytes for array in self[:-1])
 
 

@@ -40,7 +40,7 @@ _ONE = uint64(1)
 
 
 class TokenTexts(NamedTuple):
-    """What each token does to a hash: `hash * factor + offset`.
+    """Factors and offsets by which tokens extend a hash: `hash * factor + offset`.
 
     Attributes:
         factor: uint64 [V].
@@ -64,7 +64,7 @@ class TextTable(NamedTuple):
 
 
 def token_texts(texts: Sequence[str]) -> TokenTexts:
-    """What tokens that add these texts do."""
+    """Make the hash factors and offsets of tokens that add these texts."""
     factors = [pow(_FACTOR, len(text), 1 << 64) for text in texts]
     offsets = [_hash_from(0, text) for text in texts]
     return TokenTexts(_frozen(factors), _frozen(offsets))
@@ -129,7 +129,7 @@ def _frozen(values: Sequence[int]) -> np.ndarray:
 
 
 class OpenWords(NamedTuple):
-    """What kernels take; of an empty vocabulary where there is none.
+    """Open words as kernels take them; empty arrays where there are none.
 
     Attributes:
         is_open: Whether there are open words.
@@ -157,7 +157,7 @@ class OpenWords(NamedTuple):
 
 
 def no_open_words(num_nodes: int = 1) -> OpenWords:
-    """There are none."""
+    """Stand-in for the arrays of open words where there are none."""
     nothing = read_only(np.zeros(0, np.bool_))
     return OpenWords(
         is_open=False,
@@ -241,7 +241,7 @@ def open_length(first, node, num_tokens):
 
 @inlined
 def open_token(first, node, num_tokens):
-    """Its last token."""
+    """Last token of an open word's node."""
     return (int64(node) - int64(first)) % int64(num_tokens)
 
 

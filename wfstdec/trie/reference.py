@@ -143,6 +143,8 @@ class ReferenceSearch:
             boost=phrases.start if phrases is not None else 0,
         )
         lookahead = self._steps.lookahead_cost(key.state, key.node)
+        # Entries cost what they cost more than the best; the base has the rest in
+        # float64, so that float32 stays exact to the same fraction in hours of speech.
         self._base = start_cost(options, lookahead)
         self._frontier = [Entry(key, lookahead, (Phase(F(0)), Phase()), F(0))]
 
@@ -157,6 +159,7 @@ class ReferenceSearch:
         """End the utterance: paths of different texts, best first."""
         endings = [] if self._died_at_frame >= 0 else list(self._accepted_endings())
         complete = any(ending.cost < INF for ending in endings)
+        # Nothing that was whole: what there is, so that users see where it stopped.
         if not complete:
             endings = list(self._unfinished_endings())
         outcome = Outcome(self._base, complete, self._frames, self._died_at_frame)
@@ -189,13 +192,17 @@ class ReferenceSearch:
 
     def _frame(self, logprobs: np.ndarray) -> None:
         unscaled, costs = price_frame(logprobs, self._pricing, self._space.blank)
+        # Tokens that may begin are those of the frame, whatever the entry.
         next_tokens = self._next_tokens(unscaled)
         candidates: list[Candidate] = []
         for entry in self._frontier:
+            # This order, entries by cost and tokens by number, decides ties and sums of
+            # "sum".
             candidates += self._stay(entry, unscaled, costs)
             for token in next_tokens:
                 candidates += self._begin(entry, token, unscaled, costs)
         least = min((c.cost for c in candidates), default=INF)
+        # Nothing is possible: the utterance ends before this frame.
         if not least < INF:
             self._died_at_frame = self._frames
             return
@@ -205,6 +212,8 @@ class ReferenceSearch:
             if candidate.cost <= cutoff:
                 by_phase = reached.setdefault(candidate.key, ([], []))
                 by_phase[candidate.phase].append(candidate)
+        # Re-based before they are sorted: rounding may make costs equal that were not,
+        # and the next frame knows these alone.
         costs_of = {key: self._cost_of(found) for key, found in reached.items()}
         best = min(costs_of.values())
         place = self._steps.place_of
@@ -217,6 +226,7 @@ class ReferenceSearch:
     def _next_tokens(self, unscaled: list[np.float32]) -> list[int]:
         """The tokens that may begin: the `token_top_k` most probable that can."""
         blank, top_k = self._space.blank, self._options.token_top_k
+        # By unscaled costs: `acoustic_scale=0` makes all scaled ones equal.
         ranked = sorted((x, v) for v, x in enumerate(unscaled) if v != blank)
         return sorted(v for x, v in ranked[:top_k] if x < INF)
 
@@ -228,10 +238,12 @@ class ReferenceSearch:
         token = self._steps.token_of(entry.key.node)
         for phase in self._phases_of(entry):
             source = entry.phases[phase]
+            # A blank after the token itself ends it; after a blank it had ended before.
             token_end = self._frames if phase == NONBLANK else source.token_end
             cost = F(source.cost + costs[blank])
             yield Candidate(cost, entry.key, BLANK, source, token_end, unscaled[blank])
         source = entry.phases[NONBLANK]
+        # The same token goes on only after itself.
         if source.cost < INF:
             cost = F(source.cost + costs[token])
             yield Candidate(cost, entry.key, NONBLANK, source, 0, unscaled[token])
@@ -247,6 +259,7 @@ class ReferenceSearch:
         key, insertion = entry.key, F(self._options.token_insertion)
         repeated = token == self._steps.token_of(key.node)
         for place, end in self._steps.successors(key, token):
+            # What was charged ahead is exchanged for what is charged ahead now.
             lookahead = self._steps.lookahead_cost(end.state, place.node)
             graph = F(F(end.cost + lookahead) - entry.lookahead_cost)
             if not graph < INF:
@@ -256,14 +269,14 @@ class ReferenceSearch:
                 added = F(insertion + F(self._options.word_insertion))
             boost, boost_cost = self._steps.step_boosts(key, end, token, place.node)
             text = self._text_after(key.text, end.label)
+            # Without a blank in between, a token that is said twice is said once.
             for phase in [BLANK] if repeated else self._phases_of(entry):
                 source = entry.phases[phase]
                 if not source.cost < INF:
                     continue
-                total = F(source.cost + F(F(self._options.lm_scale) * graph))
-                total = F(F(F(total + added) + boost_cost) + costs[token])
+                total = self._steps.cost(source.cost, graph, added, boost_cost)
                 yield Candidate(
-                    total,
+                    F(total + costs[token]),
                     Key(end.state, place.node, boost, place.spelling, text),
                     NONBLANK,
                     source,
@@ -297,7 +310,7 @@ class ReferenceSearch:
         return total
 
     def _kept(self, order: list[Key], reached: dict[Key, ByPhase]) -> list[Key]:
-        """What goes on: of `beam_size` places, the texts that may still matter."""
+        """Choose what goes on: of `beam_size` places the texts that may matter."""
         size, nbest = self._options.beam_size, self._options.nbest
         drops_texts = self._by_text and (not self._sums or len(order) > size)
         kept: list[Key] = []
@@ -306,6 +319,7 @@ class ReferenceSearch:
             place = key[:4]
             costs = [self._phase_cost(found) for found in reached[key]]
             before = at_place.get(place, [])
+            # All places are taken; texts of those that are may still follow.
             if place not in at_place and len(at_place) == size:
                 continue
             if drops_texts and all(
@@ -327,7 +341,10 @@ class ReferenceSearch:
     def _phase(self, candidates: list[Candidate], best: np.float32) -> Phase:
         if not candidates:
             return Phase()
+        # `min` takes the first of equal ones: that of the better source, by the order
+        # above.
         first = min(candidates, key=lambda candidate: candidate.cost)
+        # With "sum" the cost is that of all ways, the times those of the best one.
         cost = F(self._phase_cost(candidates) - best)
         acoustic = first.source.acoustic + float(first.acoustic)
         return Phase(cost, self._trace_of(first), first.token_end, acoustic)
@@ -361,12 +378,13 @@ class ReferenceSearch:
                 insertion = F(0)
                 if end.pron != NONE:
                     insertion = F(self._options.word_insertion)
+                # The last word is credited like any other; what phrases still owe comes
+                # after.
                 boost, boost_cost = self._steps.step_boosts(key, end, NONE, 0)
                 if not graph < INF:
                     continue
                 for phase in entry.phases:
-                    total = F(phase.cost + F(F(self._options.lm_scale) * graph))
-                    total = F(F(total + insertion) + boost_cost)
+                    total = self._steps.cost(phase.cost, graph, insertion, boost_cost)
                     total = F(total + self._steps.rest(boost))
                     yield self._ending(total, entry, phase, end)
 

@@ -50,7 +50,7 @@ class _Arc(NamedTuple):
 
 
 class _Step(NamedTuple):
-    """What a step adds beside acoustics: the word that ends, graph and boost costs."""
+    """Step without acoustics: the word that ends, graph and boost costs."""
 
     end: WordEnd
     graph: np.float32
@@ -75,6 +75,7 @@ class RecordingSearch(ReferenceSearch):
         limit = F(self._options.beam_of_lattice)
         extra: dict[State | None, np.float32] = {None: F(0)}
         kept = []
+        # Backwards, all arcs that leave a state come before those that enter it.
         for arc in reversed([*self._arcs, *self._ends()]):
             through = F(arc.excess + extra.get(arc.nextstate, INF))
             if through <= limit and through < INF:
@@ -84,11 +85,14 @@ class RecordingSearch(ReferenceSearch):
 
     def _phases_of(self, entry: Entry) -> list[int]:
         """Both phases that are there, first the one that the search goes on from."""
+        # The dearer phase changes no cost and no best path: where both may do the same,
+        # its candidates lose. They are arcs of the lattice all the same.
         (first,) = super()._phases_of(entry)
         other = NONBLANK if first == BLANK else BLANK
         return [first, other] if entry.phases[other].cost < INF else [first]
 
     def _frame(self, logprobs: np.ndarray) -> None:
+        # Candidates hold the phase that they come from, and not whose it is.
         self._came_from = {
             id(phase): (entry, kind)
             for entry in self._frontier
@@ -175,8 +179,7 @@ class RecordingSearch(ReferenceSearch):
                 if graph < INF:
                     rest = steps.rest(boost)
                     for kind, phase in enumerate(entry.phases):
-                        total = F(phase.cost + F(F(options.lm_scale) * graph))
-                        total = F(F(F(total + insertion) + cost) + rest)
+                        total = F(steps.cost(phase.cost, graph, insertion, cost) + rest)
                         costs = graph, F(F(cost + F(0)) + rest)
                         yield total, self._end(entry, kind, _olabel(end), costs)
 

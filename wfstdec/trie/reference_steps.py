@@ -49,7 +49,7 @@ _ZERO = F(0)
 
 
 class Key(NamedTuple):
-    """What tells entries apart.
+    """Key that tells entries apart.
 
     Attributes:
         state: Of the language model.
@@ -95,7 +95,7 @@ class WordEnd(NamedTuple):
 
 
 class Successor(NamedTuple):
-    """Where a token leads.
+    """Place that a token leads to.
 
     Attributes:
         place: The next node.
@@ -139,11 +139,12 @@ class Steps:
             added = lay_out_added(boosts.added, space, costs)
         self._added = added or no_added()
         self._cap = credit_cap(space, options.lm_scale)
+        self._lm_scale = F(options.lm_scale)
         self._first_added = space.trie.num_nodes
         self._first_open = self._first_added + self._added.num_nodes
 
     def place_of(self, key: Key) -> tuple:
-        """By what entries stand where costs are equal."""
+        """Order of an entry among those of equal cost."""
         return self.lm.order(key.state), *key[1:]
 
     def token_of(self, node: int) -> int:
@@ -170,7 +171,7 @@ class Steps:
         return F(spelling_cost(space.open, unk_cost, length))
 
     def advance_credit(self, node: int) -> np.float32:
-        """What of a bonus was credited in advance at a node, float32."""
+        """Part of a bonus that was credited in advance at a node, float32."""
         if not self._first_added <= node < self._first_open:
             return F(0)
         return F(advance_credit(self._added, self._cap, node - self._first_added))
@@ -184,6 +185,8 @@ class Steps:
             end = WordEnd(NONE, NONE, F(cost), int(state), token)
             yield Successor(Place(token), end)
             return
+        # A separator between words, or after the word that it ends; of one that may be
+        # missing any token that begins a word does the same.
         if token == space.separator:
             following: list[Place] = [Place(0)]
             if key.node == 0:
@@ -207,6 +210,7 @@ class Steps:
             for pron in range(first, last):
                 word = int(trie.pron_word[pron])
                 yield self._word_end(key, pron, word, trie.pron_cost[pron])
+            # No word of the lexicon is spelled like this: it may be an open one.
             if first == last:
                 yield from self._open_end(key)
         elif key.node < self._first_open:
@@ -214,6 +218,7 @@ class Steps:
             first, last = added.trie.node_pron_splits[at : at + 2].tolist()
             for pron in range(first, last):
                 word, number = int(added.trie.pron_word[pron]), int(added.pron[pron])
+                # Pronunciations of OOV words are numbered on from those of the lexicon.
                 number += len(trie.pron_word)
                 yield self._word_end(key, number, word, bonus=added.bonus[pron])
         else:
@@ -249,8 +254,12 @@ class Steps:
         if not opened.is_open or length == 0 or text == EMPTY_TEXT:
             return
         word = int(find_text(opened.words, text))
+        # Spelled like a word that the decoder has, it is that word, at that word's
+        # cost.
         if word != NONE:
             yield self._word_end(key, OPEN_PRON, word)
+        # Spelled like an OOV word of the list it is none: the list says how that is
+        # said.
         elif find_text(self._added.texts, text) == NONE:
             unk_cost, state = self.lm.unknown(key.state)
             cost = F(spelling_cost(opened, F(unk_cost), length))
@@ -266,6 +275,8 @@ class Steps:
             child = int(find_child(trie, node, token))
             if child != NONE:
                 yield Place(child)
+            # What begins like a word of the lexicon and goes on otherwise is an open
+            # word.
             elif opened.node_length[node] > 0 and opened.extends[token]:
                 length, text = opened.node_length[node], opened.node_text[node]
                 yield from self._place_behind(int(length), text, token)
@@ -293,6 +304,7 @@ class Steps:
         self, length: int, text: np.uint64, token: int
     ) -> Iterator[Place]:
         """An open word of so many tokens goes on behind the tries."""
+        # The length is a part of the node's number, and has room for so many.
         if length == MAX_OPEN_TOKENS:
             return
         spelling = int(extended(self._space.open.texts, text, token))
@@ -311,14 +323,34 @@ class Steps:
             token: The token that begins, -1 at the end of the utterance.
             node: Where it leads; the root at the end.
         """
+        # What was credited on the way into an OOV word is part of the word's bonus:
+        # each step credits the difference.
         bonus = F(end.bonus + self.advance_credit(node))
         bonus = F(bonus - self.advance_credit(key.node))
         said = [None if label == NONE else label for label in (end.word, token)]
         cost, boost = self._account.step(key.boost, *said, bonus=bonus)
         return boost, cost
 
+    def cost(
+        self,
+        before: np.float32,
+        graph: np.float32,
+        insertion: np.float32,
+        boost_cost: np.float32,
+    ) -> np.float32:
+        """The cost after a step but for its acoustics, each sum rounded to float32.
+
+        Args:
+            before: The cost of the phase that it begins from.
+            graph: What language model and pronunciation add, unscaled.
+            insertion: Of the token, and of the word that ends.
+            boost_cost: From `step_boosts`.
+        """
+        total = F(before + F(self._lm_scale * graph))
+        return F(F(total + insertion) + boost_cost)
+
     def rest(self, boost: int, node: int = 0) -> np.float32:
-        """What it costs to end in a boost state, and inside a word at a node."""
+        """Cost of ending in a boost state, and inside a word at a node."""
         return F(self._account.rest(boost) + self.advance_credit(node))
 
 

@@ -1,4 +1,4 @@
-"""What the trie decoder searches: a lexicon trie, or bare tokens, and a language model.
+"""Search space of the trie decoder: a lexicon trie or bare tokens, and a model.
 
     with a lexicon      node = node of the trie; the model is over words
     without             node = the last token, V before the first; the model is over
@@ -197,7 +197,7 @@ def _model_of(lm: NgramLM | LazyLM | None) -> Automaton | LazyLM:
 
 
 def _unk_lookahead(automaton: Automaton | LazyLM, kind: LookaheadKind) -> np.ndarray:
-    """What is charged for `<unk>` in advance, float32 [S]."""
+    """Costs charged for `<unk>` in advance, float32 [S]."""
     if isinstance(automaton, LazyLM):
         cost = automaton.unk_cost() if kind != "none" else 0.0
         return read_only(np.array([cost], np.float32))
@@ -250,7 +250,7 @@ def _word_floor(
     opened: OpenWords,
     trie: LexiconTrie,
 ) -> np.float32:
-    """What a word and the look-ahead behind it cost at least, in every state."""
+    """Least cost of a word and the look-ahead behind it, over all states."""
     if lookahead.uses_history:
         return np.float32(-np.inf)
     floor = _least_label_cost(automaton) + float(trie.pron_cost.min(initial=0))

@@ -104,7 +104,7 @@ def paths_of(
 def best_endings(
     endings: Sequence[Ending], options: TrieOptions, *, has_lexicon: bool
 ) -> list[Ending]:
-    """One ending for each text, best first: the `nbest`.
+    """Choose the `nbest` endings, one for each text, best first.
 
     Of the endings of a text the first of the least stands for it, with "sum" at the
     cost of all of them together. Without a lexicon texts are told apart by their
@@ -175,7 +175,7 @@ def path_of(
 
 
 def said(trace: Sequence[TraceNode], at: int) -> list[tuple]:
-    """What tells the tokens of a path and their beginnings apart, in order."""
+    """Chain that tells tokens of a path and their beginnings apart, in order."""
     chain = []
     while at >= 0:
         node = trace[at]

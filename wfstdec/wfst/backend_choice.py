@@ -1,4 +1,4 @@
-"""Which backend `"auto"` takes for a batch, by rule: the same bits from each.
+"""Choice of the backend for a batch by `"auto"`: the same bits from each.
 
     choice = choose(Batch(400, 150_000, 1_800, on_gpu=True), beam=17.0, machine)
     choice.backend, choice.why
@@ -41,7 +41,7 @@ _DLPACK_CUDA = 2
 
 
 class BackendChoice(NamedTuple):
-    """What `"auto"` decided.
+    """Decision of `"auto"`, and why.
 
     Attributes:
         backend: `"cpu"` or `"cuda"`.
@@ -53,7 +53,7 @@ class BackendChoice(NamedTuple):
 
 
 class Batch(NamedTuple):
-    """What is to be decoded.
+    """Size of what is to be decoded.
 
     Attributes:
         num_utterances: B.
@@ -72,7 +72,7 @@ class Batch(NamedTuple):
 
 @dataclass(frozen=True)
 class Machine:
-    """What there is.
+    """Cores and GPU of this machine.
 
     Attributes:
         cores: Threads that decode side by side on the CPU.
@@ -89,6 +89,8 @@ def choose(batch: Batch, beam: float, machine: Machine) -> BackendChoice:
     """The backend for a batch, and why."""
     if machine.no_gpu is not None:
         return BackendChoice(CPU, machine.no_gpu)
+    # No prediction is asked: no thread has more than one utterance, and a thread of the
+    # CPU is quicker by the frame.
     if batch.num_utterances <= machine.cores:
         return BackendChoice(
             CPU,
@@ -145,7 +147,7 @@ class AutoBackend:
 
     @property
     def machine(self) -> Machine:
-        """What there is; a GPU is looked for when this is asked first."""
+        """Look what there is; for a GPU when this is asked first."""
         if self._machine is None:
             verified = importlib.import_module("wfstdec.gpu.verified")
             layout = importlib.import_module("wfstdec.wfst.gpu.layout")

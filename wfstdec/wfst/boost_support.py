@@ -50,7 +50,7 @@ def check_phrases(
 
 
 def steps_on(graph: PackedGraph, arcs: np.ndarray, unit: Unit) -> np.ndarray:
-    """Whether phrases of a unit step, for each of some `ARC` [N]; bool [N]."""
+    """Tell whether phrases of a unit step, for each of some `ARC` [N]; bool [N]."""
     if unit == "word":
         return arcs["olabel"] != EPSILON
     label = arcs["ilabel"] & np.uint32(LABEL_MASK)

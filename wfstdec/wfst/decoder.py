@@ -188,13 +188,13 @@ class WfstDecoder(Decoder[np.ndarray, BestPath | Recorded]):
 
     @property
     def vocabulary(self) -> Vocabulary:
-        """Its tokens, words and pronunciations: the graph's."""
+        """Tokens, words and pronunciations of the graph."""
         return self.graph.vocabulary
 
     def memory_plan(
         self, num_utterances: int, num_frames: int | None = None
     ) -> dict[str, int]:
-        """What a batch takes on the device, in bytes, before anything grows.
+        """Plan the memory of a batch on the device, bytes, before anything grows.
 
         A batch that takes more than there is goes in parts.
 
@@ -311,7 +311,7 @@ def _pronouncer(graph: PackedGraph, g2p: G2pLike | None) -> Pronouncer | str:
 
 
 def _default_bonuses(graph: PackedGraph) -> DefaultBonuses:
-    """What bonuses the words of a graph get in a list without numbers."""
+    """Bonuses of a graph's words in a list without numbers."""
     lexicon = graph.vocabulary.pronunciations.lexicon(graph.words)
     unk_cost = math.inf if graph.calls is None else graph.calls.word_cost
     return DefaultBonuses(graph.words, lexicon, graph.info.word_cost, unk_cost)

@@ -23,6 +23,7 @@ def best_end(frontier, final_cost, lm_scale, use_final, boosts):
     """
     best, best_key, best_cost = -1, np.uint64(0), np.float32(0)
     best_boost, reached_final = uint32(0), False
+    # Only where nothing may end here does the best entry count, whatever it is.
     for of_final in (True, False):
         for i in range(len(frontier)):
             cost, boost = frontier[i].cost, uint32(0)

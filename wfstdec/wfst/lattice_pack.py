@@ -1,4 +1,4 @@
-"""What a search recorded for a lattice, and the lattice of it.
+"""Records of a search for a lattice, and the lattice of them.
 
 The rule, the same for every backend; costs are those before a frame is re-based:
 
@@ -70,7 +70,7 @@ class KeptArcs(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """What is kept of a search, its states numbered as the search pleased.
+    """States and arcs kept of a search, numbered as the search pleased.
 
     Attributes:
         frame: int32 [N], frames passed at each state.
@@ -170,7 +170,7 @@ def _fill_arcs(kept, number, order, graph_arcs, added_arcs, word_insertion):
 
 @jit
 def ends(entries, boosts, final_cost, lm_scale, best, is_final):
-    """What ending at each entry costs more than the best end, and the boosts' rest.
+    """Excess of ending at each entry over the best end, and the boosts' rest.
 
     `boosts`: as for `best_end`. Returns float32 [F] twice; `inf` where none may end.
     """
@@ -188,6 +188,7 @@ def ends(entries, boosts, final_cost, lm_scale, best, is_final):
         if boosts is not None:
             states, refund, size = boosts
             rest[i] = cost_at_end(refund, states[i], size)
+        # Rounded as `best_end` rounds: the best end has 0 exactly.
         excess[i] = float32(float32(cost + rest[i]) - best)
     return excess, rest
 
@@ -245,7 +246,7 @@ def nextstates(
 
 
 class Recorded(NamedTuple):
-    """What is kept of a search, sorted as lattices are.
+    """Records of a search, sorted as lattices are.
 
     Attributes:
         best: The best path.
@@ -259,7 +260,7 @@ class Recorded(NamedTuple):
 
 
 class Segment(NamedTuple):
-    """What is kept of a settled part of a search, sorted as lattices are.
+    """Records of a settled part of a search, sorted as lattices are.
 
     Attributes:
         states: `STATE` [S], the last one of which is the only end.
@@ -271,7 +272,7 @@ class Segment(NamedTuple):
 
     @classmethod
     def closed(cls, states: np.ndarray, arcs: np.ndarray) -> Segment:
-        """One whose last state becomes its end; the states are written to."""
+        """Close a segment: its last state becomes its end; states are written to."""
         states["final_excess"][-1] = states["final_cost"][-1] = 0.0
         return cls(states, arcs)
 
@@ -324,6 +325,7 @@ def lattice_of(
         frame_shift_s=frame_shift_s,
         info=graph.info,
     )
+    # A lattice that begins later is the last segment of a session.
     return _with_own_cost(lattice) if first else lattice
 
 
@@ -350,11 +352,13 @@ def segment_lattice(
         frame_shift_s=frame_shift_s,
         info=graph.info,
     )
+    # A segment costs what its part of the path does, not what the session had cost
+    # before.
     return _with_own_cost(lattice)
 
 
 def _with_own_cost(lattice: Lattice) -> Lattice:
-    """Of a part of an utterance: what its best path costs from its first state on."""
+    """Give a part of an utterance the cost of its best path from its first state."""
     costs = lattice.arc_costs()[lattice.best_arcs()]
     end = lattice.final_costs()[lattice.best_end]
     found = replace(lattice, search_cost=float(costs.sum() + end))

@@ -1,4 +1,4 @@
-"""What a user can set on the token-passing search; checked at birth."""
+"""Options of the token-passing search; checked at birth."""
 
 from __future__ import annotations
 

@@ -102,6 +102,7 @@ class ReferenceSearch:
         self._nodes: dict[Key, Node] = {}
         start = (0, self._account.start)
         frontier = {start: Entry(F(0), False, -1, -1, -1)}
+        # Epsilon arcs of the start are followed before any frame, within the beam.
         self._close(frontier, self._beam)
         self._settle(frontier, {start: Node(None, -1, F(0))}, None)
 
@@ -158,6 +159,8 @@ class ReferenceSearch:
         return min(ends), False
 
     def _frame(self, logprobs: np.ndarray) -> None:
+        # Pruning is by the costs of the frame before, so that nothing is followed in
+        # vain.
         beam = self._prune()
         blank = self._graph.tokens.blank
         unscaled, costs = price_frame(logprobs, self._pricing, blank)
@@ -168,19 +171,25 @@ class ReferenceSearch:
                 label = int(arc["ilabel"]) & LABEL_MASK
                 if label != EPSILON:
                     total, next_boost = self._follow(cost, boost, a)
+                    # Acoustics last: the order of float32 sums is a part of what
+                    # backends must equal.
                     total = F(total + costs[token_of(label)])
                     key = int(arc["nextstate"]), next_boost
                     entry = Entry(total, False, int(self._number[a]), a, boost)
                     self._improve(reached, key, entry, NO_CUTOFF)
+        # The utterance ends before this frame, with the frontier as it was.
         if not reached:
             self._died = self._frames
             return
         cutoff = min(F(min(reached.values()).cost + beam), NO_CUTOFF)
+        # `min_active` is counted among what emitting arcs reach: epsilon arcs come
+        # after.
         survivors = sum(entry.cost <= cutoff for entry in reached.values())
         if survivors < self._options.min_active:
             least = sorted(entry.cost for entry in reached.values())
             cutoff = max(cutoff, least[: self._options.min_active][-1])
         reached = {key: e for key, e in reached.items() if e.cost <= cutoff}
+        # The cutoff is that of emitting arcs: epsilon arcs do not move it.
         self._close(reached, cutoff)
         self._settle(reached, self._nodes, unscaled)
         self._frames += 1
@@ -189,6 +198,8 @@ class ReferenceSearch:
         """Keep what the frame goes on from; returns the frame's beam."""
         options = self._options
         ranked = sorted((cost, key) for key, cost in self._costs.items())
+        # Costs are relative to the best one, and ties go to the lower state: backends
+        # must not depend on the order in which they found them.
         kept = [(cost, key) for cost, key in ranked if cost <= self._beam]
         bound = options.max_active is not None and len(kept) > options.max_active
         if bound:
@@ -203,6 +214,8 @@ class ReferenceSearch:
     def _close(self, frontier: dict[Key, Entry], cutoff: np.float32) -> None:
         """Relax epsilon arcs, states by rank."""
         rank = self._graph.epsilon_rank
+        # An epsilon arc leads to a higher rank, so that a state is settled once all
+        # lower ranks are done, and each is looked at once.
         waiting = {int(rank[state]) for state, _ in frontier}
         done = -1
         while waiting:
@@ -228,6 +241,8 @@ class ReferenceSearch:
     ) -> None:
         """Make trace nodes, sources first, and re-base."""
         rank, nodes = self._graph.epsilon_rank, {}
+        # A node needs that of its source: emitting arcs come from the frame before,
+        # epsilon arcs from a lower rank of this one.
         by_source = sorted(frontier, key=lambda k: (frontier[k].epsilon, rank[k[0]]))
         for key in by_source:
             _, epsilon, _, arc, source_boost = frontier[key]
@@ -251,6 +266,7 @@ class ReferenceSearch:
     def _follow(self, cost: np.float32, boost: int, a: int) -> tuple[np.float32, int]:
         """(cost + graph) + extras, and the next boost state."""
         arc = self._graph.arcs[a]
+        # Each sum is rounded to float32, in this order: all backends do the same.
         total = F(cost + F(F(self._options.lm_scale) * arc["cost"]))
         word = None if arc["olabel"] == EPSILON else int(arc["olabel"])
         if word is not None:
@@ -274,7 +290,7 @@ class ReferenceSearch:
             reached[key] = entry
 
     def _read(self, node: Node) -> Path:
-        """What the path to a node has said."""
+        """Read what the path to a node has said."""
         arcs, acoustic = [], []
         while node.previous is not None:
             arcs.append(node.arc)

@@ -93,7 +93,7 @@ class RecordingSearch(ReferenceSearch):
         return [state for state in extra if extra[state] <= limit], arcs
 
     def _end_excess(self) -> dict[State, np.float32]:
-        """What each end costs more than the best."""
+        """Excess of each end over the best."""
         (best, *_), reached_final = self._best_end(self._died < 0)
         found = {}
         for (state, boost), cost in self._costs.items():

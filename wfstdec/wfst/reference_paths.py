@@ -1,4 +1,4 @@
-"""What paths say, in plain Python: the specification of `history.py`.
+"""Readings of paths in plain Python: the specification of `traceback.py`.
 
 The words used there:
 
@@ -25,7 +25,7 @@ from wfstdec.text.symbols import EPSILON, ilabel_of
 
 
 class Said(NamedTuple):
-    """What one arc of a path says: a token begins, a word's label, or both.
+    """Label of an arc of a path: a token that begins, a word's label, or both.
 
     Attributes:
         ilabel: Of the token, 0 for none.
@@ -67,6 +67,7 @@ def read_path(
         label = int(arc["ilabel"]) & LABEL_MASK
         if label != EPSILON:
             path.frame += 1
+            # Without marks the same token in the next frame is taken for a repeat.
             repeats = label == path.label
             if graph.info.marks_repeats:
                 repeats = bool(int(arc["ilabel"]) & REPEAT)
@@ -104,7 +105,7 @@ def tokens_of(path: Path, tokens: int = 0, words: int = 0) -> PathTokens:
 
 
 class CommonBeginning:
-    """What some paths have in common; see `so_far.Settled`."""
+    """Common beginning of some paths; see `so_far.Settled`."""
 
     def __init__(self, paths: Sequence[Path]) -> None:
         first, count = paths[0], 0
@@ -120,7 +121,7 @@ class CommonBeginning:
         self.num_words = sum(bool(said.olabel) for said in self._path.said)
 
     def whole_since(self, token: int, word: int) -> PathTokens:
-        """As `so_far.Settled`."""
+        """Implement `so_far.Settled`."""
         path = tokens_of(self._path, token, word)
         if self._ended or len(path.ilabel) == 0:
             return path

@@ -12,8 +12,8 @@ from prefix_cases import PEER, WORDS, random_arpa, random_case
 from real_speech import RECIPE, utterances
 
 import wfstdec.adapters.pyctcdecode as adapter
+from wfstdec import read_tokens
 from wfstdec.adapters.pyctcdecode import build_ctcdecoder
-from wfstdec.text.symbols import read_tokens
 
 pytestmark = PEER
 

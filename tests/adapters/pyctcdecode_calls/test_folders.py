@@ -8,13 +8,13 @@ import numpy as np
 import pytest
 from prefix_cases import PEER, random_arpa
 
+from wfstdec import read_arpa
 from wfstdec.adapters.pyctcdecode import (
     BeamSearchDecoderCTC,
     LanguageModel,
     build_ctcdecoder,
 )
 from wfstdec.errors import BackendError, FormatError, TokenTableError
-from wfstdec.text.arpa import read_arpa
 
 LABELS = ["", "▁a", "▁b", "a", "b", "c"]
 X = 3 * np.random.default_rng(0).normal(size=(15, 6))

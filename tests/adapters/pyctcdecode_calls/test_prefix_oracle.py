@@ -46,7 +46,7 @@ def sure(text, labels):
 
 
 def cut_to(case, cells):
-    """As many frames as can be enumerated."""
+    """Cut log-probs to as many frames as can be enumerated."""
     return case._replace(logits=case.logits[: int(math.log(cells, len(case.labels)))])
 
 

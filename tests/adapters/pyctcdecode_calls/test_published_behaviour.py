@@ -1,4 +1,4 @@
-"""What pyctcdecode's own tests say of its calls, and the calls of its main branch."""
+"""Behaviour that pyctcdecode's own tests demand, and calls of its main branch."""
 
 import pickle
 
@@ -122,7 +122,7 @@ def test_infinite_parameters(arpa):
 
 @pytest.mark.parametrize("name", ["alpha", "beta", "unk_score_offset"])
 def test_nan_is_taken_and_decodes_nothing(name, arpa):
-    """Its main branch takes NaN and then fails in `max()`, which is a ValueError."""
+    """pyctcdecode's main branch takes NaN, then fails in `max()`: a ValueError."""
     decoder = build_ctcdecoder(LABELS, arpa)
     expected = decoder.decode_beams(LOGITS)
     before = getattr(decoder._language_model, name)
@@ -194,7 +194,7 @@ def test_parts_of_random_utterances_are_the_whole(seed, faithful, tmp_path):
 
 
 def test_parts_with_a_model_in_python(arpa):
-    """As `LanguageModel` scores, but asked by the host."""
+    """Scores are those of `LanguageModel`, asked by the host."""
 
     class Own(LanguageModel):
         def score_partial_token(self, partial_token):

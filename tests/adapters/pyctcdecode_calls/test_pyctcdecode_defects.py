@@ -1,4 +1,4 @@
-"""What pyctcdecode 0.5.0 gets wrong: right here, and as there with `faithful=True`.
+"""Defects of pyctcdecode 0.5.0: right here, and as there with `faithful=True`.
 
 Each has a line in docs/pyctcdecode.md. Beside ours stands the peer, where it is
 installed: that it still does so.

@@ -28,7 +28,7 @@ def quiet(caplog):
 
 
 class Asked(LanguageModel):
-    """The same model; but the search cannot know that, and asks."""
+    """Language model that the search cannot recognise, and asks."""
 
     asked = 0
 
@@ -46,7 +46,7 @@ class Bare:
 
 
 def decoders(case, faithful, wrap):
-    """One whose kernels have the model, one whose host does."""
+    """Make two decoders: one has the model in its kernels, one on its host."""
     build = build_ctcdecoder(
         case.labels, case.arpa, case.unigrams, **case.lm, faithful=faithful
     )

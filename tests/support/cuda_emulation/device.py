@@ -65,7 +65,7 @@ def in_16_bits(logprobs, kind=FLOAT16, padding=0):
 
 
 def in_32_bits(logprobs, padding=0):
-    """The same in 32 bits each."""
+    """Cast numbers to 32 bits each."""
     padded = np.pad(logprobs, [(0, 0), (0, padding)], constant_values=np.nan)
     return of_bits(padded, FLOAT32)
 
@@ -77,7 +77,7 @@ def of_bits(bits, kind):
 
 
 def as_given(logprobs, kind=FLOAT16):
-    """What such numbers are, float32 [T, V], checked by `wfstdec.search.logprobs`."""
+    """Read such numbers, float32 [T, V], checked by `wfstdec.search.logprobs`."""
     bits = in_16_bits(logprobs, kind).buffer
     if kind == FLOAT16:
         given = bits.view(np.float16).astype(np.float32)
@@ -99,7 +99,7 @@ def load_search(macros):
 
 
 class DeviceFault(Exception):
-    """What a device raises that fails."""
+    """Error of a device that fails."""
 
 
 class EmulatedDevice:
@@ -170,7 +170,7 @@ class EmulatedDevice:
         return np.array(buffer)
 
     def staging(self, num_bytes):
-        """What a copy left there is spoiled: nothing may depend on it."""
+        """Spoil what a copy left there: nothing may depend on it."""
         if len(self._staging) < num_bytes:
             self._staging = np.empty(num_bytes, np.uint8)
         self._staging[:] = 0xA5

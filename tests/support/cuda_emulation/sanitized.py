@@ -28,7 +28,7 @@ from random_graphs import (
 from wfst_searches import bits
 
 from cuda_emulation.device import EmulatedDevice, as_given, in_16_bits
-from wfstdec.boost.compiled import CompiledBoosts
+from wfstdec import CompiledBoosts
 from wfstdec.boost.words import compile_word_boosts
 from wfstdec.gpu.cupy_device import CupyDevice
 from wfstdec.wfst.gpu.backend import DeviceBackend
@@ -54,7 +54,7 @@ class Emulated:
         )
 
     def place(self, chunk):
-        """This `DeviceLogprobs` where the kernels can read it."""
+        """Place a `DeviceLogprobs` where the kernels can read it."""
         return chunk
 
 
@@ -73,7 +73,7 @@ class Gpu:
         return CupyDevice(PROGRAM, threads, shared_slots * SLOT_BYTES)
 
     def place(self, chunk):
-        """This `DeviceLogprobs` on the device."""
+        """Place a `DeviceLogprobs` on the device."""
         buffer = self._cupy.asarray(chunk.buffer)
         self._cupy.cuda.get_current_stream().synchronize()
         return replace(chunk, buffer=buffer, address=buffer.data.ptr)

@@ -1,4 +1,4 @@
-"""What `import cupy` finds where this folder is on the path: a GPU that is none.
+"""Stand-in that `import cupy` finds with this folder on the path: no real GPU.
 
 STAND_IN_FAULT has it go wrong. At the first search: "hang", "crash", "wrong" (bits) or
 "memory". Before: "no device"; "no files", a driver that loads kernels from memory
@@ -40,7 +40,7 @@ def spoiled(kernel, grid, block, arguments, *, shared_mem):
 
 
 def refuse(*_, **__):
-    """What a driver says of an image that it cannot make out."""
+    """Fail like a driver with an image that it cannot make out."""
     raise CudaDriverError("CUDA_ERROR_INVALID_IMAGE: device kernel image is invalid")
 
 

@@ -9,7 +9,7 @@ from tiny_sets import write_sets
 
 from tools.bench import adapters_pyctcdecode as bench
 from tools.bench.spelled_words import spelled_arpa, spelled_words
-from wfstdec.text.arpa import read_arpa
+from wfstdec import read_arpa
 
 pytestmark = pytest.mark.share
 

@@ -1,4 +1,4 @@
-"""What benchmarks run on: sets, and graphs that are built again when they must be."""
+"""Data of benchmarks: sets, and graphs that are built again when they must be."""
 
 import ast
 from pathlib import Path

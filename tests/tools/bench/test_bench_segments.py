@@ -7,7 +7,7 @@ import pytest
 from tiny_sets import write_sets
 
 from tools.bench import segments
-from wfstdec.search.sessions import Sessions
+from wfstdec import Sessions
 
 pytestmark = pytest.mark.share
 

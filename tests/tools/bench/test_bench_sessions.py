@@ -9,9 +9,8 @@ import pytest
 from tiny_sets import write_sets
 
 from tools.bench import sessions
-from wfstdec.search.decoder import Decoder
-from wfstdec.search.hypothesis import Hypothesis, Word
-from wfstdec.search.sessions import Partial
+from wfstdec import Decoder, Hypothesis, Partial
+from wfstdec.search.hypothesis import Word
 
 pytestmark = pytest.mark.share
 

@@ -11,7 +11,8 @@ import pytest
 from tiny_sets import ARPA, LEXICON, TOKENS, write_sets
 
 from tools.bench import contestants, trie, trie_checks, trie_report
-from tools.bench.cases import Inputs, make_cases
+from tools.bench.cases import Case, Inputs, make_cases
+from wfstdec import TrieOptions
 from wfstdec.errors import FormatError
 
 pytestmark = pytest.mark.share
@@ -65,13 +66,13 @@ def test_a_run_checks_then_times(bench, capsys):
 @pytest.mark.parametrize("wrong", ["backend", "language model", "alignment"])
 def test_no_speed_where_answers_are_wrong(bench, monkeypatch, capsys, wrong):
     if wrong == "backend":
-        make = trie_checks.trie_decoder
+        make = Case.trie_decoder
 
-        def narrow(case, backend="cpu"):
-            decoder = make(case, backend)
+        def narrow(case, options, threads=1, backend="cpu"):
+            decoder = make(case, options, threads, backend)
             return decoder if backend == "cpu" else decoder.with_options(lm_scale=0.7)
 
-        monkeypatch.setattr(trie_checks, "trie_decoder", narrow)
+        monkeypatch.setattr(Case, "trie_decoder", narrow)
     elif wrong == "language model":
         score = trie_checks.NgramScorer.cost
         dearer = lambda self, words: 1.001 * score(self, words)  # noqa: E731
@@ -133,7 +134,7 @@ def test_the_scorer_is_the_oracle_s(tmp_path):
 
 
 def test_a_wrong_hypothesis_is_found(case):
-    decoder = contestants.trie_decoder(case)
+    decoder = case.trie_decoder(TrieOptions(lm_scale=case.lm_scale))
     names = list(case.speech.logprobs)
     found = dict(zip(names, decoder.decode(case.utterances), strict=True))
     sentences = [trie_checks.sentence_of(case, hyp) for hyp in found.values()]

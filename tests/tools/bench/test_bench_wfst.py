@@ -51,7 +51,8 @@ def test_a_run_compares_then_times(sets, capsys):
         assert row["ratio"] == pytest.approx(slow / fast, rel=0.05)
         assert row["rtfx"] == pytest.approx(row["audio_s"] / fast, rel=0.05)
         assert row["wer"] == 100 * sum(row["errors"]) / row["words"]
-        assert row["candidates_per_frame"] >= row["active_per_frame"] > 0
+        assert row["active_per_frame"] > 0
+        assert "candidates_per_frame" not in row  # searched on rows
     told = capsys.readouterr().out
     assert told.index("costs agree") < told.index("RTFx")
     assert "log-probs times 0.4" in told
@@ -81,6 +82,7 @@ def test_topologies_stand_below_each_other(sets, capsys):
     status, rows = sets("--topologies", "normal", "compact", "--beams", "30.013")
     assert status == 0 and [row["topology"] for row in rows] == ["normal", "compact"]
     assert rows[0]["graph"]["arcs"] != rows[1]["graph"]["arcs"]
+    assert rows[1]["candidates_per_frame"] >= rows[1]["active_per_frame"] > 0
     assert "Topologies" in capsys.readouterr().out
 
 

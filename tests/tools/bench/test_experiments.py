@@ -13,7 +13,7 @@ from tools.bench import experiments
 from tools.bench.boost import beam_size, list_size, lm, magnitude, weights
 from tools.bench.boost.__main__ import COMMANDS
 from tools.bench.boost.__main__ import main as boost
-from wfstdec.boost.phrases import PhraseOptions
+from wfstdec import PhraseOptions
 from wfstdec.errors import WfstdecError
 
 pytestmark = pytest.mark.share

@@ -177,7 +177,7 @@ def test_a_gate_that_is_shut_lets_nothing_through(tmp_path, code, open_):
 
 
 def test_a_gate_is_gone_through_in_every_run(tmp_path):
-    """What was carried may be of another machine."""
+    """Carried results may be of another machine."""
     once = "import pathlib; assert not pathlib.Path(r'{home}/again').exists()"
     steps = [python("gate", once, gate=True), python("late", "raise SystemExit(4)")]
     one = Runner(tmp_path / "one", tmp_path / "home" / "one.tar.gz", 60.0)

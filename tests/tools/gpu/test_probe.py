@@ -102,7 +102,7 @@ def machine(planted=None, capability=90, **options):
 
 
 def wrong_ones(machine):
-    """What every assumption that does not hold says, by name."""
+    """Complaints of all assumptions that do not hold, by name."""
     told = {one.name: one.check(machine) for one in ASSUMPTIONS}
     return {name: wrong for name, wrong in told.items() if wrong is not None}
 

@@ -229,7 +229,7 @@ def test_their_beam_is_at_most_as_wide_as_the_vocabulary():
 
 
 def test_their_lists_of_tdt_have_texts_twice():
-    """Those that end at the last frame and behind it."""
+    """Hypotheses that end at the last frame and behind it have one text."""
     twice = 0
     for seed in range(10):
         model = tables(seed, (0, 1, 2, 4))

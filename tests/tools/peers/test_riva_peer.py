@@ -10,9 +10,9 @@ from text_graphs import text_graph
 
 import wfstdec
 from tools.peers import riva
-from wfstdec.compare.points import PeerInputs
+from wfstdec import token_table
+from wfstdec.compare import PeerInputs
 from wfstdec.errors import BackendError, OptionError
-from wfstdec.text.symbols import token_table
 
 SETTING = {"beam": 17.0, "max_active": 3000, "lattice_beam": 4.0, "batch": 2}
 GRAPH = """

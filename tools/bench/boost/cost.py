@@ -1,4 +1,4 @@
-"""What boosting costs: the time of a search with a list over that without one.
+"""Cost of boosting: the time of a search with a list over that without one.
 
     python -m tools.bench.boost cost --output run.json
 
@@ -58,7 +58,7 @@ def texts_of(case: Case, args: argparse.Namespace) -> dict[str, list[str]]:
 
 
 def boosts_of(case: Case, decoder: Decoder, args: argparse.Namespace) -> dict[str, Any]:
-    """What is boosted, by name; None is nothing."""
+    """Boost lists by name; None boosts nothing."""
     tokens = decoder.phrase_compiler(
         PhraseOptions(weights_are_totals=True), unit="token"
     )

@@ -62,7 +62,7 @@ def said_phrases(case: Case, rare: set[str]) -> dict[str, list[str]]:
 
 
 def unsaid_phrases(case: Case, rare: set[str]) -> list[str]:
-    """The same of the lexicon and the language model, but what is said."""
+    """List rare words, and bigrams with one, that no reference has."""
     assert case.lexicon is not None
     known, model = set(case.lexicon.words), read_arpa(case.arpa)
     found = set(rare)
@@ -123,7 +123,7 @@ def boosts_of(
 
 
 def boosts_of_one(case: Case, kind: str, phrases: list[str], nats: float) -> Any:
-    """What is given for a list: as `KINDS` says."""
+    """Boosts of one list, as `KINDS` says."""
     if kind == "unnumbered":
         return phrases
     numbers = dict.fromkeys(phrases, nats)

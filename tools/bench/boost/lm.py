@@ -44,7 +44,7 @@ def add_own(parser: argparse.ArgumentParser) -> None:
 
 
 def flat_case(case: Case, args: argparse.Namespace) -> Case:
-    """The same where all words of the lexicon, and the end, are equally likely."""
+    """Replace a case's model: all words of the lexicon, and the end, equally likely."""
     assert case.lexicon is not None
     words = sorted(set(case.lexicon.words))
     path = args.cache / f"flat-{case.lm}-{file_key([case.arpa])}.arpa"

@@ -56,7 +56,7 @@ def word_lists(case: Case, rare: set[str], strangers: int, seed: int) -> Lists:
 
 
 def lists_for_all(case: Case, rare: set[str], seed: int) -> Lists:
-    """The same where all utterances have one list."""
+    """Draw one list for all utterances."""
     references = case.speech.references
     said = sorted(rare & set().union(*references.values()))
     unsaid = sorted(rare.difference(said))

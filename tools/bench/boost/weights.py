@@ -106,7 +106,7 @@ class Hotwords:
 
     @property
     def settings(self) -> Sequence[Setting]:
-        """Its own thresholds."""
+        """Settings of the peer at the width of the experiment."""
         return [one for one in self.peer.settings() if one["beam_width"] == self.width]
 
     @property
@@ -115,7 +115,7 @@ class Hotwords:
         return SearchFacts()
 
     def compile_boosts(self, boosts: Sequence[Any]) -> Sequence[Any]:
-        """As they are: hotwords are compiled at each call."""
+        """Pass hotwords on as they are: the peer compiles them at each call."""
         return boosts
 
     def prepare(self, setting: Setting) -> Decode:

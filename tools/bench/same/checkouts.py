@@ -71,7 +71,7 @@ def check_import(checkout: Path) -> None:
 
 
 def public(name: str) -> Any:
-    """What `wfstdec` has under the newest of a thing's names that it knows."""
+    """Look a thing up in `wfstdec` by the newest of its names that is known."""
     package = importlib.import_module("wfstdec")
     for candidate in PUBLIC.get(name, (name,)):
         if hasattr(package, candidate):

@@ -77,7 +77,7 @@ def read_lexicon_lines(data: Path) -> list[tuple[str, str]]:
 
 
 def read_pronunciations(data: Path, tokens: Any) -> Any:
-    """The same with `words` and `pronunciations` as `by_lexicon` takes them."""
+    """Read pronunciations, as `by_lexicon` takes `words` and `pronunciations`."""
     entries = read_lexicon(data)
     return SimpleNamespace(
         words=[word for word, _ in entries],

@@ -1,4 +1,4 @@
-"""What decoders answer, written down to the last bit.
+"""Recordings of decoders' answers, to the last bit.
 
     recording = Recording(threads=1)
     with recording.section("wfst"):
@@ -185,12 +185,12 @@ class _NotingReader:
         return getattr(self._reader, name)
 
     def hypothesis(self, found: Any, *more: Any) -> Any:
-        """Of one result."""
+        """Record a hypothesis."""
         self._note(found)
         return self._reader.hypothesis(found, *more)
 
     def hypotheses(self, found: Any, *more: Any) -> Any:
-        """Of results that are read together."""
+        """Record hypotheses that are read together."""
         for one in found:
             self._note(one)
         return self._reader.hypotheses(found, *more)

@@ -1,4 +1,4 @@
-"""Whether two checkouts of the project give the same results, bit for bit.
+"""Comparison of two checkouts of the project: the same results, bit for bit.
 
     python -m tools.bench.same.results record --checkout before --output before.json.gz
     python -m tools.bench.same.results record --checkout after --output after.json.gz

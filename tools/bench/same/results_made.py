@@ -305,7 +305,7 @@ class Made:
 
 
 def with_coarse_costs(graph: Any, rng: np.random.Generator) -> Any:
-    """The same graph with random costs, multiples of a quarter, many of them equal."""
+    """Draw a graph's costs anew, as multiples of a quarter, many of them equal."""
     fst = graph.unpack()
     repeats = graph.arcs["ilabel"] >> 31 == 1  # the uppermost bit marks them
     cost = (rng.integers(-1, 6, fst.num_arcs) / 4).astype(np.float32)

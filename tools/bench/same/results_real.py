@@ -292,7 +292,7 @@ class Real:
 
 
 def graph_record(graph: Any) -> dict[str, Any]:
-    """What a graph is: its size, contents and tables."""
+    """Record of a graph: its size, contents and tables."""
     return {
         "fingerprint": graph.fingerprint,
         "num_states": graph.num_states,
@@ -329,7 +329,7 @@ def walks(model: Any, count: int = 40, length: int = 25) -> list[list[Any]]:
 
 
 def phrases_record(phrases: Any) -> dict[str, Any]:
-    """What compiled phrases are."""
+    """Record of compiled phrases."""
     return {
         "num_states": phrases.num_states,
         "num_arcs": phrases.num_arcs,

@@ -30,7 +30,7 @@ PACKAGES = ("numpy", "numba", "kaldifst")
 
 
 def sections_of(real: Real, made: Made) -> dict[str, Callable[[], None]]:
-    """What fills each section."""
+    """Functions that fill the sections."""
     sets = {
         f"made, {name}": partial(made.record_set, name, size)
         for name, size in SETS.items()
@@ -48,7 +48,7 @@ def sections_of(real: Real, made: Made) -> dict[str, Callable[[], None]]:
 
 
 def about(threads: int) -> dict[str, Any]:
-    """What results may depend on besides the checkout."""
+    """Circumstances that results may depend on besides the checkout."""
     return {
         "python": platform.python_version(),
         **{name: version(name) for name in PACKAGES},

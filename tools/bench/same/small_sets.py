@@ -29,7 +29,7 @@ Speech = dict[str, np.ndarray]
 
 @dataclass(frozen=True)
 class Size:
-    """How large a set is.
+    """Size of a set.
 
     Attributes:
         num_tokens: V, blank included.

@@ -1,4 +1,4 @@
-"""Whether a checkout of the project is as fast as another: both by turns, in one run.
+"""Comparison of the speed of two checkouts: both by turns, in one run.
 
     python -m tools.bench.same.speed --old before --new after
     python -m tools.bench.same.speed --old before --new after --output run.json
@@ -103,7 +103,7 @@ class Worker:
 
 
 def turns(count: int) -> list[tuple[str, ...]]:
-    """Who is first, turn by turn."""
+    """Order of the sides, turn by turn."""
     return [SIDES if i % 2 == 0 else SIDES[::-1] for i in range(count)]
 
 

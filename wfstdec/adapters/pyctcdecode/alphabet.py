@@ -112,9 +112,11 @@ def _checked(labels: object) -> list[str]:
 
 def _as_characters(labels: list[str]) -> list[str]:
     """Letters, and a space between words."""
+    # As wav2vec 2.0 writes the space.
     if "|" in labels and " " not in labels:
         labels[labels.index("|")] = " "
     labels = ["" if BLANK_TOKEN_PTN.match(label) else label for label in labels]
+    # As some models write the blank.
     if "_" in labels and "" not in labels:
         labels[labels.index("_")] = ""
     if "" not in labels:

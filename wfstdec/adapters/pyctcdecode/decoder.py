@@ -359,6 +359,8 @@ class BeamSearchDecoderCTC:
                 found = read_ended(store)
             else:
                 found = read_beams(store, labels)
+                # Beams go out with their words ended, and come in once more, to be
+                # merged.
                 if force_next_word:
                     whole = with_words_ended(found)
                     frame = int(processed_frames) + len(kept.splits) - 1

@@ -159,7 +159,7 @@ def _attrs(path: Path, wanted: set[str]) -> dict[str, Any]:
 
 
 def _names(folder: Path) -> list[str]:
-    """What is in a folder and not hidden."""
+    """List what is in a folder and not hidden."""
     try:
         names = sorted(path.name for path in folder.iterdir())
     except OSError as error:

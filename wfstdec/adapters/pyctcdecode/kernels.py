@@ -61,6 +61,7 @@ def advance(search, store, splits, tokens, logps, first):
         )
         if status == k.OK:
             status = _score(search, store, count)
+        # Trees may have grown, but no beam has changed: the frame is done again.
         if status != k.OK:
             return status, frame
         chosen = _choose(search.params, store, count, search.params.prunes_history)
@@ -77,6 +78,7 @@ def _emit(search, store, tokens, logps, begin, end, forced):
     """Make the entries of a frame: status, how many, whether a word is forced."""
     table, params, counts = search.tokens, search.params, store.counts
     num_beams, count = counts[k.BEAMS], int64(0)
+    # Slots of former frames have other stamps and count as free.
     counts[k.STAMP] += 1
     for i in range(num_beams):
         store.ended[i] = -1
@@ -102,6 +104,7 @@ def _emit(search, store, tokens, logps, begin, end, forced):
                     text = _ended(search, store, i, text, part)
                     if text < 0:
                         return k.GROW_TEXTS, count, forced
+                # A first part is the same for all beams.
                 if fresh < 0:
                     fresh = _first_part(search, store, token)
                     if fresh < 0:
@@ -127,6 +130,8 @@ def _emit(search, store, tokens, logps, begin, end, forced):
                 count += 1
             else:
                 entry = store.entries[found]
+                # The order of sums is that of pyctcdecode's loops: tokens outside,
+                # beams inside.
                 logit = log_sum(entry.logit, logit)
             entry.logit, entry.frames = logit, beam.frames
             entry.start, entry.end, entry.word_start = start, stop, beam.start
@@ -203,6 +208,7 @@ def _score(search, store, count):
         entry = store.entries[i]
         text, part = texts[entry.text], parts[entry.part]
         if params.has_lm:
+            # Added in the order in which pyctcdecode adds, to the last bit.
             entry.total = entry.logit + (text.score + part.score)
         else:
             entry.total = (entry.logit + text.score) + part.score
@@ -265,6 +271,7 @@ def _prune_history(store, kept):
                 is_new = False
                 break
             slot = (slot + 1) & mask
+        # In the order of totals, so that the first of its kind is the best.
         if is_new:
             slots[slot] = (counts[k.STAMP] << 32) | int64(store.order[i])
             store.order[left] = store.order[i]

@@ -138,6 +138,7 @@ class LanguageModel(AbstractLanguageModel):
         self._has_unigrams = unigrams is not None
         self._prefixes: set[str] | None = None
         self.is_listed: np.ndarray | None = None
+        # Kernels have such a model; others are asked word by word.
         if isinstance(self._scorer, NgramScorer):
             self._list(self._scorer)
 

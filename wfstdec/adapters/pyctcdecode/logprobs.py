@@ -80,6 +80,7 @@ def read_logits(logits: Any, num_tokens: int) -> np.ndarray:
         raise ShapeError(f"logits are {found.dtype}, expected numbers")
     wide = np.float64 if found.dtype == np.float64 else np.float32
     frames = np.require(found, wide, ["C", "W"])
+    # pyctcdecode takes probabilities too, and tells them by their sums.
     if _are_probabilities(frames):
         return np.log(np.clip(frames, MIN_TOKEN_CLIP_P, 1)).astype(wide)
     return frames
@@ -154,6 +155,7 @@ def _add_up_float32(frames, bits, best, total):
         x, keys, highest = frames[t], bits[t], _LEAST_INT
         for i in range(num_tokens):
             key = keys[i]
+            # Floats compare like integers once the bits of negative ones are turned.
             highest = max(highest, key ^ ((key >> _SIGN) & _MAGNITUDE))
         top = int32(highest ^ ((highest >> _SIGN) & _MAGNITUDE)).view(np.float32)
         if not (top < np.inf and top > -np.inf):
@@ -171,6 +173,8 @@ def _add_up_float32(frames, bits, best, total):
             p = p * r + _P2
             p = (p * r + _HALF) * r * r + r + _ONE
             scale = int32((power + int32(127)) << int32(23)).view(np.float32)
+            # A sum of integers is the same in any order, so that loops may be
+            # vectorised.
             units += int64(int32(p * scale * _UNIT + _HALF))
         if good < num_tokens:
             return t
@@ -241,6 +245,8 @@ def _keep(given, scratch, kept, first):
         top, total = x[best[t]], log_total[t]
         cut = (top + total + near) - abs(top) * _ROUNDING
         for begin in range(0, num_tokens, _BLOCK):
+            # Most tokens are far below: blocks are passed over by a quick look; `cut`
+            # is low enough to lose none to rounding.
             if least > _FLOOR and not _has_any(x[begin : begin + _BLOCK], cut):
                 continue
             for i in range(begin, min(begin + _BLOCK, num_tokens)):

@@ -45,7 +45,7 @@ class Scorer(Protocol):
 
     @property
     def path(self) -> str | None:
-        """Its file."""
+        """Name its file."""
         ...
 
     @property

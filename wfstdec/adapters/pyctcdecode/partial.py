@@ -50,6 +50,7 @@ def entered(
         labels: Of the tokens.
         first_frame: The number of the frame to come.
     """
+    # Of equal labels the first token counts.
     tokens = {label: token for token, label in reversed(list(enumerate(labels)))}
     store = pool.take(max(search.params.beam_width, len(beams)))
     begin(search, store)

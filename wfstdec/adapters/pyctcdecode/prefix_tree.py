@@ -59,6 +59,7 @@ def _new_part(search, store, parent, char, slot):
         return int64(-1)
     before, node = parts[parent], parts[count]
     node.parent, node.char = parent, char
+    # The same characters, but the word must end: of scores nothing is new.
     if char == k.CLOSED:
         node.score, node.length, node.label = before.score, before.length, before.label
         node.vocabulary, node.hot = before.vocabulary, before.hot
@@ -137,6 +138,7 @@ def _new_text(search, store, parent, word, slot):
     slot.parent, slot.char, slot.node = parent, word, count
     node.history = _SEED
     above = count
+    # A hash of the last words: texts that differ before them alone count as one.
     for _ in range(params.history):
         if above == 0:
             break

@@ -99,6 +99,8 @@ def _write(store, order, chars, frames, splits):
     Every word has a space behind it, and every text a 0.
     """
     end, last = len(chars), len(frames)
+    # Trees lead from the end to the beginning: written backwards, all comes out
+    # forwards, without a copy.
     for n in range(len(order) - 1, -1, -1):
         entry = store.entries[order[n]]
         splits[n + 1] = last

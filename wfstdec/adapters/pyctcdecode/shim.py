@@ -73,6 +73,7 @@ def _make_modules() -> dict[str, ModuleType]:
             public = {
                 name: value
                 for name, value in vars(source).items()
+                # What users may import from pyctcdecode's own modules.
                 if not name.startswith("_")
             }
             vars(module).update(public)

@@ -1,4 +1,4 @@
-"""In which order the tokens of a frame are visited: that of pyctcdecode.
+"""Order in which the tokens of a frame are visited: that of pyctcdecode.
 
 It puts the tokens above its threshold, and the best one, into a set of Python, and goes
 through that: in the order of CPython's table, which is not that of the tokens. Whose
@@ -41,6 +41,8 @@ def visit_order(tokens, count, best, table, other):
     if count == 0:
         tokens[0] = best
         return int64(1)
+    # CPython's sets go by hash and insertion, and grow at fixed loads; so ties are
+    # broken there.
     size = _new_set(tokens, count, table, other)
     size, used = _copy_set(table, size, count, other), count
     if (used + 1) * 5 >= (size - 1) * 3:

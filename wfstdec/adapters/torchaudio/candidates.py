@@ -45,6 +45,8 @@ def add(rules, scratch, score, lm, label, node, token, word, parent, blank):
     if i == len(scratch.candidates):
         counts[k.STATUS] = k.MORE_CANDIDATES
         return int64(-1)
+    # The cut rises with the best, and only rises: what it drops now would be dropped in
+    # the end.
     if score > limits[k.BEST]:
         limits[k.BEST] = score
         limits[k.CUT] = max(limits[k.CUT], score - rules.beam_threshold)
@@ -91,6 +93,7 @@ def _join(candidates, i, j, log_add):
     low, high = min(c.score, other.score), max(c.score, other.score)
     other.score = high + math.log1p(math.exp(low - high)) if log_add else high
     better = c.single > other.single
+    # Ties by the parent, then the word: whatever came first.
     if c.single == other.single:
         better = c.parent < other.parent or (
             c.parent == other.parent and c.word < other.word
@@ -140,6 +143,7 @@ def choose(rules, scratch):
     if rules.log_add:
         _sum_up(rules, scratch)
     count = scratch.counts[k.COUNT]
+    # Only those at the K-th score or above are sorted.
     if count > rules.beam_size:
         for i in range(count):
             scratch.values[i] = candidates[i].score
@@ -225,6 +229,7 @@ def _sort(scratch, count):
     while run < count:
         for begin in range(0, count - run, 2 * run):
             middle, end = begin + run, min(begin + 2 * run, count)
+            # Half of each pair is copied, and the other merged in place.
             for i in range(begin, middle):
                 beside[i] = order[i]
             i, j = begin, middle

@@ -201,6 +201,7 @@ def _as_emissions(emissions: Any, axes: str, num_tokens: int) -> np.ndarray:
         ShapeError: Of another type, on a device, or of another shape.
     """
     device = getattr(emissions, "device", "cpu")
+    # Memory is read where it lies: what is on a device is refused, and named.
     if getattr(device, "type", str(device)) != "cpu":
         raise ShapeError(
             f"emissions are on {device}, expected a tensor on the CPU; call .cpu()"

@@ -190,6 +190,7 @@ def _searched(inputs: _Inputs, scores: Mapping[str, float], unk: int) -> dict[st
     bounds = inputs.model.bounds(len(inputs.labels))
     label_gain = np.full(len(bounds), math.inf)
     if scores["lm_weight"] >= 0:
+        # 0 times infinity would be NaN.
         known = np.isfinite(bounds) if scores["lm_weight"] == 0 else slice(None)
         label_gain[known] = scores["lm_weight"] * bounds[known]
     if inputs.lexicon is None:

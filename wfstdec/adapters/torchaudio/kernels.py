@@ -81,6 +81,7 @@ def end(rules, scratch, utterance, finish_state, finish_score):
     count, beam = utterance.counts[k.BEAM_SIZE], utterance.beam
     whole = False
     for i in range(count):
+        # Hypotheses inside a word count only where none is between words.
         whole = whole or beam[i].node == 0
     for i in range(count):
         h = beam[i]
@@ -141,6 +142,7 @@ def _new_arc(utterance, slot, state, label, score, nextstate):
 def _try_frame(rules, scratch, utterance, row):
     """List the candidates of a frame; only `scratch` and arcs to be asked change."""
     counts, beam = utterance.counts, utterance.beam
+    # Room for the whole frame, or it is not begun.
     if counts[k.TRACE_SIZE] + rules.beam_size > len(utterance.trace):
         scratch.counts[k.STATUS] = k.MORE_TRACE
         return
@@ -161,6 +163,7 @@ def _try_frame(rules, scratch, utterance, row):
             _go_on_in_tokens(rules, scratch, utterance, i, row, count)
         if scratch.counts[k.STATUS] == k.MORE_CANDIDATES:
             return
+    # All questions of a frame are asked at once, and the frame is done again.
     if counts[k.ANSWERED] < counts[k.NUM_ARCS] and rules.asked:
         scratch.counts[k.STATUS] = k.MISSED
 
@@ -180,6 +183,7 @@ def _allow(rules, scratch, row):
         allowed[n] = row[n] > least
         left -= allowed[n]
     for n in range(len(row)):
+        # Ties at the limit: the lower tokens, as many as have room.
         if row[n] == least and left > 0:
             allowed[n] = True
             left -= 1
@@ -196,6 +200,7 @@ def _stay(rules, scratch, h, i, row):
     for blank in (False, True):
         n = int64(rules.blank) if blank else held
         if rules.has_lexicon:
+            # Behind a blank the token would begin anew.
             stays = blank or between or not h.blank
             silent = not blank and n == rules.sil
         else:
@@ -226,6 +231,7 @@ def _extend(rules, scratch, utterance, i, score, above, label, n, word):
     else:
         cost, state = step(rules.automaton, 0, utterance.lm_state[h.lm], label + 1)
         lm_score = float32(float64(cost) * _LOG10_OF_NATS)
+        # The state is entered where the candidate is kept: most are not.
         lm = int64(h.lm)
     if lm < 0:  # not answered yet
         return
@@ -247,6 +253,8 @@ def _go_on_in_lexicon(rules, scratch, utterance, i, row):
     unknowns = rules.unk_score > -np.inf
     weight, inner_gain = rules.lm_weight, np.inf
     if weight >= 0:
+        # Inside a word look-ahead gains nothing: below a node no word scores more than
+        # the best one under it.
         inner_gain = weight * float64(rules.node_score[0]) if node == 0 else 0.0
     hoped = weight * float64(above)
     for arc in range(trie.node_child_splits[node], trie.node_child_splits[node + 1]):
@@ -263,6 +271,7 @@ def _go_on_in_lexicon(rules, scratch, utterance, i, row):
             total = score + weight * float64(rules.node_score[child] - above)
             add(rules, scratch, total, h.lm, -1, child, n, -1, i, False)
         known = kind & k.ENDS
+        # No word that ends here can gain enough: the model is not asked.
         if score + rules.arc_gain[arc] - hoped < limits[k.CUT]:
             continue
         bonus = rules.word_score if known else rules.unk_score
@@ -326,6 +335,7 @@ def _settle(rules, scratch, utterance):
         entry.token, entry.word = c.token, c.word
     for rank in range(count):
         c, h = scratch.candidates[scratch.order[rank]], utterance.beam[rank]
+        # Only now: candidates name parents in the old beam.
         h.score, h.lm, h.node = c.score, c.lm, c.node
         h.token, h.blank = c.token, c.blank
         h.trace = counts[k.TRACE_SIZE] + rank

@@ -100,6 +100,7 @@ def read_names(source: str | os.PathLike[str] | Sequence[str], what: str) -> Nam
                     f"{place}{name!r} comes twice, expected it once in the {what}"
                 )
             numbers[name] = len(names)
+        # Other names in a line stand for the same output, as in flashlight's files.
         names.append(line[0])
     if not names:
         raise TokenTableError(f"{place}no {what}, expected at least one")

@@ -226,6 +226,7 @@ def file_model(path: str | os.PathLike[str], labels: Names) -> Model:
     found = read_any_lm(path)
     if isinstance(found, ArpaModel):
         _warn_of_unknown(found.index, labels)
+        # Label 0 of our models is no word: all others move up by one.
         names = [EPSILON_WORD, *labels.names]
         lm = NgramLM.from_arpa(_with_unknown(found), names)
         return AutomatonModel(lm.automaton, found.order)

@@ -273,7 +273,7 @@ class PhraseBoostLogitsProcessor:
 
     @property
     def _end_score(self) -> np.float32:
-        """Of the kernel: below 0 where an end gets nothing."""
+        """Credit of an end, for the kernel: below 0 where it gets nothing."""
         is_given = self.end_rule == "compensated"
         return np.float32(self.final_eos_score if is_given else -1)
 

@@ -86,6 +86,7 @@ class JobFolder:
             self._compare(text)
             return
         if self.output.exists() and any(self.output.iterdir()):
+            # Files that are not ours are never deleted.
             if not text or not self._restart.overwrite:
                 raise OptionError(
                     f"{self.output} holds files that are not of a run that can be "
@@ -114,6 +115,7 @@ class JobFolder:
         found = differences(
             self._header["settings"], before.get("settings", {}), called
         )
+        # First of all: another version may give other results with equal settings.
         if before.get("version") != _VERSION:
             found.insert(0, f"version {_VERSION}, was {before.get('version')}")
         if found:

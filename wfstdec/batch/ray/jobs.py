@@ -162,7 +162,7 @@ def _explained(folder: JobFolder, restart: Restart) -> Iterator[None]:
 
 
 def _all_done(ids: pyarrow.Array | None, folder: JobFolder) -> bool:
-    """Whether nothing is left to do: no cluster is then asked for."""
+    """Tell whether nothing is left to do: no cluster is then asked for."""
     import pyarrow as pa
     import pyarrow.compute
     import pyarrow.parquet
@@ -227,7 +227,7 @@ def _console(*, quiet: bool) -> Iterator[None]:
 
 
 class _Actor:
-    """What Ray makes once in each actor: a class, as it wants one."""
+    """The class that Ray makes once in each actor."""
 
     def __init__(self, make: Callable[[], RowWorker]) -> None:
         self._work = make()
@@ -317,6 +317,8 @@ def _actors(options: RayOptions) -> int:
 
     resources = ray.cluster_resources()
     cpus, gpus = resources.get("CPU", 0.0), resources.get("GPU", 0.0)
+    # Reading and writing need CPUs of their own: with none left, Ray would wait for
+    # ever and say nothing.
     fits = int((cpus - _BESIDE_CPUS) // options.threads)
     if options.gpus:
         fits = min(fits, int(gpus / options.gpus))
@@ -357,6 +359,8 @@ def _summary(
         else:
             summary.num_utterances += num
             summary.audio_s += pa.compute.sum(table["audio_s"]).as_py() or 0.0
+    # A block may have been written, and its worker died before it was noted: ids would
+    # be there twice.
     done = pa.concat_tables(tables)["id"] if tables else pa.array([], pa.string())
     twice = twice_in(done)
     if twice:
@@ -391,7 +395,7 @@ def _tell(summary: RowsSummary) -> None:
 
 
 def _cause(error: BaseException | None) -> str:
-    """What other people's errors say, in a line: the innermost that says anything."""
+    """Put other people's errors into a line: the innermost that says anything."""
     said = "no reason given"
     while error is not None:
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]

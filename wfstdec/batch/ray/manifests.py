@@ -30,7 +30,7 @@ _AT_ONCE = 4096
 
 
 def are_rows(places: Sequence[str | os.PathLike[str]]) -> bool:
-    """Whether these are Parquet or shards, and not files that a list is made of.
+    """Tell whether these are Parquet or shards, and not files that a list is made of.
 
     Raises:
         FormatError: Some are, and some are not, or both kinds.

@@ -1,4 +1,4 @@
-"""What an actor does with the rows of a batch: one model, one decoder, made once.
+"""Work of an actor on the rows of a batch: one model, one decoder, made once.
 
     rows.map_batches(DecodeRows, fn_constructor_args=(decoder,), batch_format="pyarrow",
                      batch_size=64, compute=ActorPoolStrategy(size=2), num_cpus=1)
@@ -60,6 +60,8 @@ class RowWorker(ABC):
 
         rows = batch.to_pylist()
         names = [row.get("id") for row in rows]
+        # Every row gets an answer, if only an error: rows of a batch must not fail
+        # together.
         done: list[dict[str, Any] | None] = [_refused(row) for row in rows]
         todo: dict[str, tuple[int, Any, Numbers | None]] = {}
         for i, row in enumerate(rows):
@@ -79,7 +81,7 @@ class RowWorker(ABC):
 
     @abstractmethod
     def _read(self, row: Row) -> Any:
-        """What a row holds."""
+        """Read the contents of a row."""
 
     @abstractmethod
     def _work(

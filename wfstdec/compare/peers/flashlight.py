@@ -66,12 +66,15 @@ class FlashlightPeer(ScoredPeer):
             raise OptionError("flashlight-text without an ARPA file, expected one")
         self.name = name_with_version("flashlight-text")
         self._inputs, self._tokens = inputs, inputs.tokens
+        # The decoder cannot do without a separator: a column that never wins.
         if inputs.separator is None:
             self._separator, self._columns = len(self._tokens), len(self._tokens) + 1
             self._last = None
         else:
             self._separator = self._tokens.index(inputs.separator, "separator")
             self._columns = len(self._tokens)
+            # It ends a word at a separator alone, so that one is put behind the last
+            # frame.
             self._last = np.full((1, self._columns), _NEVER, np.float32)
             self._last[0, self._separator] = 0.0
         if not final_separator:
@@ -142,6 +145,7 @@ class FlashlightPeer(ScoredPeer):
             "beam_size": setting["beam_size"],
             "beam_size_token": setting.get("beam_size_token") or self._columns,
             "beam_threshold": setting["beam_threshold"],
+            # KenLM gives log10, acoustics are natural logs.
             "lm_weight": inputs.lm_scale * math.log(10),
             "sil_score": 0.0,
             "log_add": False,

@@ -77,6 +77,8 @@ class FasterDecoder:
             lm_scale=options.lm_scale,
             beam_delta=options.beam_delta,
         )
+        # What Kaldi cannot do must not be left out silently: a comparison would be of
+        # two things.
         if options != plain:
             raise ValueError(f"{options!r}, expected pruning and lm_scale alone")
         self._kaldi = import_peer("kaldi_decoder", _INSTALL)

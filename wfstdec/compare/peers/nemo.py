@@ -183,6 +183,7 @@ def _load_nemo(torch: Any) -> tuple[Any, Any]:
     if spec is None or not spec.submodule_search_locations:
         raise BackendError(f"nemo cannot be imported; {_INSTALL}")
     root = Path(next(iter(spec.submodule_search_locations)))
+    # Packages whose own imports ask for much that the search never calls.
     for name in _EMPTY:
         _register(name, root)
     content = _placeholders(torch)
@@ -216,7 +217,7 @@ def _register(name: str, root: Path, **content: Any) -> None:
 
 
 def _placeholders(torch: Any) -> dict[str, dict[str, Any]]:
-    """What the four modules import from elsewhere, by module."""
+    """Stand-ins for what the four modules import from elsewhere, by module."""
 
     class Model(torch.nn.Module):
         def __init__(self, cfg: Any = None, trainer: Any = None) -> None:

@@ -26,7 +26,7 @@ ACOUSTIC, COST = range(2)
 
 
 class Search(NamedTuple):
-    """What an utterance is searched with; nothing in it changes."""
+    """Tables and options that an utterance is searched with; nothing in it changes."""
 
     blank: int
     lm: Automaton
@@ -71,6 +71,8 @@ def advance(search, utterance, logprobs):
         if best == search.blank:
             label = best
         elif best >= 0 and best != label:
+            # The best token of the frame before, in whose place the models chose
+            # another, begins nothing: the chosen one goes on, if it can.
             if best != counts[LAST] or not row[label] > -np.inf:
                 label = _choose(search, utterance, row, best)
                 begins = True
@@ -104,6 +106,7 @@ def _choose(search, utterance, row, best):
     """The token that begins, -1 where none can; the models step by it."""
     counts = utterance.counts
     lm_cost, boost_cost = utterance.lm_cost, utterance.boost_cost
+    # A row costs a walk over all histories: kept as long as the state stays.
     if counts[LM_ROW] != counts[LM_STATE]:
         counts[LM_ROW] = counts[LM_STATE]
         row_of(search.lm, 0, counts[LM_ROW], lm_cost, utterance.lm_next)
@@ -111,6 +114,8 @@ def _choose(search, utterance, row, best):
         counts[BOOST_ROW] = counts[BOOST_STATE]
         row_of(search.phrases, 0, counts[BOOST_ROW], boost_cost, utterance.boost_next)
     least, chosen, paid = float32(np.inf), np.int64(NO_TOKEN), float32(0)
+    # The best token first, so that it wins ties; it comes again in its place, where it
+    # changes nothing.
     for i in range(-1, len(row)):
         v = best if i < 0 else i
         impossible = not row[v] > -np.inf or not lm_cost[v] < np.inf

@@ -35,7 +35,7 @@ class FoundPath(Protocol):
 
     @property
     def reached_final(self) -> bool:
-        """Whether its end was accepted."""
+        """Tell whether its end was accepted."""
 
     @property
     def num_frames(self) -> int:
@@ -91,7 +91,7 @@ class WordScales(Scales, Protocol):
 
     @property
     def word_insertion(self) -> float:
-        """What each word costs."""
+        """Cost of each word."""
 
 
 class GraphAccount(NamedTuple):
@@ -146,7 +146,7 @@ class HypothesisBatch:
         self._lock = threading.Lock()
 
     def hypothesis(self, i: int) -> Hypothesis:
-        """That of path `i`."""
+        """Make the hypothesis of path `i`."""
         died = self._paths[i].died_at_frame
         make = partial(self._fields, i)
         return Hypothesis.when_asked(make, died if died >= 0 else None)
@@ -154,6 +154,8 @@ class HypothesisBatch:
     def _fields(self, i: int, name: str) -> dict[str, Any]:
         """Field `name` of hypothesis `i`, and those that are made with it."""
         path = self._paths[i]
+        # Tokens need no cutting into words: who asks for them alone does not wait for
+        # it.
         if name in _TOKENS:
             said = path.said
             return {
@@ -161,6 +163,7 @@ class HypothesisBatch:
                 "token_frames": (tuple(said.start.tolist()), tuple(said.end.tolist())),
             }
         with self._lock, Held():
+            # For all of a batch, when somebody first looks: one call of a kernel.
             if self._made is None:
                 self._made = self._make()
         made = self._made

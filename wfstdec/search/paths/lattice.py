@@ -79,7 +79,7 @@ def lattice_hypotheses(lattice: Lattice, n: int = 1) -> NbestList:
 
 
 def nbest_texts(lattice: Lattice, n: int) -> NbestPaths:
-    """As `nbest_paths`; of bare tokens that spell a text in several ways, the best."""
+    """Find `nbest_paths`; of bare tokens that spell a text in many ways the best."""
     if n == 1 or not lattice.words_are_tokens:
         return nbest_paths(lattice, n)
     found = nbest_paths(lattice, SPELLINGS_PER_TEXT * n)
@@ -151,6 +151,7 @@ def tokens_on(lattice: Lattice, arcs: np.ndarray) -> PathTokens:
     start = frames[begins] - 1
     end = start + 1
     goes_on = ilabel & REPEATED != 0
+    # `at`, since a token may go on for many frames: the last one counts.
     np.maximum.at(end, before[goes_on] - 1, frames[goes_on])
     labelled = on_path["olabel"] != EPSILON
     return PathTokens(
@@ -198,7 +199,7 @@ class WordEnds(SpanCutter):
         return Spans(texts, spans)
 
     def are_spoken(self, said: PathTokens) -> np.ndarray:
-        """As `Cutter.are_spoken`."""
+        """Implement `Cutter.are_spoken`."""
         return ~np.isin(said.token, np.array(self._vocabulary.separators, np.int32))
 
     def _text(self, word: int, tokens: list[int]) -> str:
@@ -210,7 +211,7 @@ class WordEnds(SpanCutter):
 
 
 class _CostsOnArcs(NamedTuple):
-    """What stands on the arcs of a path and at its end, added up."""
+    """Sums of the costs on the arcs of a path and at its end."""
 
     insertion: float
     boost: float
@@ -223,7 +224,7 @@ class _CostsOnArcs(NamedTuple):
         return cls(_total(on_path, "insertion_cost"), boost + 0.0)
 
     def cost(self, _words: Sequence[int], _tokens: Sequence[int]) -> float:
-        """As `CompiledBoosts.cost`."""
+        """Implement `CompiledBoosts.cost`."""
         return self.boost
 
 
@@ -246,7 +247,7 @@ class _ArcAccount(NamedTuple):
 
 
 def _paths(lattice: Lattice, found: NbestPaths) -> list[BestPath]:
-    """What paths through a lattice say and cost."""
+    """Read the tokens, words and costs of paths through a lattice."""
     if lattice.labels_at_word_end:
         said = [tokens_on(lattice, arcs) for arcs in found.arcs]
     else:

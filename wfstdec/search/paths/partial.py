@@ -46,7 +46,7 @@ class PartialReader:
         )
 
     def _speech_end(self, rest: Any) -> int:
-        """One behind the last frame of a token that is spoken, 0 for none."""
+        """Frame behind the last token that is spoken, 0 for none."""
         spoken = np.flatnonzero(self._cutter.are_spoken(rest))
         if len(spoken):
             return int(rest.end[spoken[-1]])

@@ -73,7 +73,7 @@ class SegmentReader:
         return tuple(word._replace(confidence=one) for word, one in pairs)
 
     def _of(self, lattice: Lattice) -> tuple[Aligner, History]:
-        """What reads words, made with the first segment."""
+        """Reader of words, made with the first segment."""
         first = lattice.first_frame
         if self._started is None:
             history = History(rule_of_lattice(lattice), first)

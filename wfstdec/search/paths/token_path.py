@@ -68,7 +68,7 @@ class TokenPath(NamedTuple):
 
     @property
     def said(self) -> TokenRows:
-        """Its tokens and pronunciations."""
+        """Tokens of the path and its pronunciations."""
         return TokenRows(self.rows, self.last_pron)
 
     @property
@@ -150,11 +150,13 @@ class SettledTokens:
         new = self._rows[first : self._count]
         new[:, 0], new[:, 1] = nodes["token"], nodes["start"]
         new[:-1, 2], new[:, 3] = nodes["previous_end"][1:], nodes["pron"]
+        # Where a token ends is known to the node after it.
         if first and len(nodes):
             self._rows[first - 1, 2] = nodes["previous_end"][0]
         self._num_whole = self._count
         if self._count and end >= 0:
             self._rows[self._count - 1, 2] = end
+        # The last one may still go on: it is no whole token yet.
         elif self._count:
             self._num_whole -= 1
 

@@ -1,4 +1,4 @@
-"""What the paths of a search have said: folded out of its trace, which stays small.
+"""Tokens and words of a search's paths, folded out of its trace, which stays small.
 
 A search writes a trace node per entry and frame, and an entry that waits through an
 hour of silence would keep 180,000 of them. Folding reads the trace and keeps an event
@@ -42,7 +42,7 @@ def rule_of(graph: PackedGraph) -> Rule:
 
 
 class History:
-    """What the paths of one utterance have said.
+    """Tokens and words of one utterance's paths.
 
     Args:
         rule: Of the graph.
@@ -74,7 +74,7 @@ class History:
         self.fold(last, trace, len(trace))
 
     def copy(self) -> History:
-        """The same, to be folded on its own."""
+        """Copy the history, to be folded on its own."""
         other = copy.copy(self)
         other._settled = self._settled.copy()
         return other
@@ -86,7 +86,7 @@ class History:
 
     @property
     def settled(self) -> Settled:
-        """What all paths have in common, as of the last `fold`."""
+        """Beginning that all paths have in common, as of the last `fold`."""
         return self._settled
 
     def fold(self, frontier: np.ndarray, trace: np.ndarray, count: int) -> int:
@@ -137,7 +137,7 @@ class History:
 
     @property
     def state(self) -> tuple[Rule, np.ndarray, np.ndarray]:
-        """What the kernel `read` asks for first."""
+        """State that the kernel `read` asks for first."""
         return self._rule, self._events, self._tips
 
     def after_settled(
@@ -147,7 +147,7 @@ class History:
         costs: tuple[float, float],
         since: tuple[int, int] = (0, 0),
     ) -> PathTokens:
-        """What the kernel `read` has read, after what is settled; see `read`."""
+        """Join what the kernel `read` has read to what is settled; see `read`."""
         settled = self._settled
         if settled.num_tokens == 0 and settled.num_words == 0:
             return PathTokens._make([*read, *costs])
@@ -197,7 +197,7 @@ class Settled:
         self._word = _NO_ROWS  # word, word_token, word_frame
 
     def copy(self) -> Settled:
-        """The same, to be added to on its own."""
+        """Copy it, to be added to on its own."""
         other = copy.copy(self)
         other._token = self._token[:, : self.num_tokens].copy()
         other._word = self._word[:, : self.num_words].copy()
@@ -211,6 +211,7 @@ class Settled:
         self._token = _with_room(self._token, self.num_tokens)
         new = self._token[:, first : self.num_tokens]
         new[0], new[1] = tokens["ilabel"], tokens["frame"] - 1
+        # An event has the end of the token before it.
         new[2, :-1] = tokens["end"][1:]
         if first and len(tokens):
             self._token[2, first - 1] = tokens["end"][0]
@@ -218,6 +219,7 @@ class Settled:
         self._word = _with_room(self._word, self.num_words)
         new = self._word[:, before : self.num_words]
         new[0], new[2] = words["olabel"], words["frame"]
+        # A token and a label on one arc: the token is counted before the label.
         new[1] = first + np.cumsum(begins)[labelled]
 
     def set_end(self, end: int) -> None:
@@ -235,7 +237,7 @@ class Settled:
         )
 
     def whole_since(self, token: int, word: int) -> PathTokens:
-        """The same without the last token while its end is in question."""
+        """Read on without the last token while its end is in question."""
         path = self.since(token, word)
         if self.end_is_settled or len(path.ilabel) == 0:
             return path

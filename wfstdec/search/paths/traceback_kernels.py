@@ -85,6 +85,8 @@ def pass_arc(rule, arc, label, tokens, frame, end):
         if rule.marks_repeats:
             repeats = arc.ilabel & uint32(REPEAT) != uint32(0)
         else:
+            # Without marks the same token in the next frame is taken for a repeat, as
+            # in CTC, where a blank stands between two equal tokens.
             repeats = now == label
         if now != rule.blank:
             if not repeats:
@@ -120,6 +122,7 @@ def fold(rule, frontier, trace, count, tips, events):
     room = new_events(num_events + 256)
     copy_rows(events, room)
     for i in range(len(frontier)):
+        # Back to a node whose state is known, then forwards again.
         at, depth = np.int64(frontier[i].node), 0
         while number[at] < 0 and trace[at].arc != none:
             waiting[depth] = at
@@ -157,6 +160,7 @@ def fold(rule, frontier, trace, count, tips, events):
     folded = new_tips(len(frontier))
     for i in range(len(frontier)):
         folded[i] = states[np.int64(number[np.int64(frontier[i].node)])]
+    # Entries are the roots of the trace from now on: what is behind them is in tips.
     for i in range(len(frontier)):
         trace[i].previous, trace[i].arc = none, none
         trace[i].acoustic = np.float32(i)
@@ -293,7 +297,7 @@ def read_all(state, steps, first, count):
 
 @jit
 def _as_arrays(chain, count, last_end):
-    """What events say: the arrays of `PathTokens`, and where the token before ends."""
+    """Make the arrays of `PathTokens` of events; also where the token before ends."""
     num_tokens, num_words = 0, 0
     for i in range(count):
         num_tokens += np.int64(chain[i].ilabel != uint32(0))

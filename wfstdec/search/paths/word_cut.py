@@ -46,7 +46,7 @@ class WordTexts:
         self._open = vocabulary.open_word.word if vocabulary.open_word else -1
 
     def of(self, path: PathTokens, frames: np.ndarray) -> list[str]:
-        """Of the first words of a path.
+        """Texts of the first words of a path.
 
         Args:
             path: The path.
@@ -59,7 +59,7 @@ class WordTexts:
         return texts
 
     def of_all(self, joined: JoinedPaths, frames: np.ndarray) -> list[str]:
-        """Of all words of whole paths.
+        """Texts of all words of whole paths.
 
         Args:
             joined: The paths.
@@ -80,7 +80,7 @@ class WordTexts:
         return np.flatnonzero(word == self._open).tolist() if self._open >= 0 else ()
 
     def _spelled(self, path: PathTokens, frames: np.ndarray) -> str:
-        """What the tokens in these frames spell."""
+        """Spell the tokens in some frames."""
         assert self._spelling is not None
         first, end = np.searchsorted(path.start, frames)
         return self._spelling.text(token_of(path.ilabel[first:end]).tolist())
@@ -130,25 +130,25 @@ class Aligner:
         self._texts = WordTexts(vocabulary)
 
     def are_spoken(self, said: PathTokens) -> np.ndarray:
-        """As `Cutter.are_spoken`."""
+        """Implement `Cutter.are_spoken`."""
         return ~self._spoken.filler[said.token]
 
     def words(
         self, said: PathTokens, cut: Cut = BEGINNING, *, complete: bool = False
     ) -> Words:
-        """As `Cutter.words`; `complete`: whether the last word must be whole."""
+        """Implement `Cutter.words`; `complete`: whether the last word must be whole."""
         frames = self.word_frames(said, complete, cut)
         return Words(self._texts.of(said, frames), frames)
 
     def settled_words(self, said: PathTokens, cut: Cut) -> tuple[Words, Cut]:
-        """As `Cutter.settled_words`."""
+        """Implement `Cutter.settled_words`."""
         frames, behind = self.settled_frames(said, cut)
         return Words(self._texts.of(said, frames), frames), behind
 
     def words_of_all(
         self, said: Sequence[PathTokens], complete: Sequence[bool]
     ) -> WordsOfAll:
-        """As `Cutter.words_of_all`, in a few calls for all paths."""
+        """Implement `Cutter.words_of_all`, in a few calls for all paths."""
         joined = join_paths(said)
         paths, *at = joined
         whole = np.array(complete, np.bool_)
@@ -359,7 +359,7 @@ def _open_word(spoken, token, end, lost, known):
 
 @jit
 def _spells(spoken, token, at, end):
-    """Whether tokens may be an open word."""
+    """Tell whether tokens may be an open word."""
     if not spoken.begins[token[at]]:
         return False
     for i in range(at + 1, end):

@@ -159,19 +159,19 @@ class SpanCutter(ABC):
 
     @abstractmethod
     def are_spoken(self, said: Any) -> np.ndarray:
-        """As `Cutter.are_spoken`."""
+        """Implement `Cutter.are_spoken`."""
 
     def with_added(self, added: OovWords | None) -> Self:
-        """The same, or a copy that knows the added words of an utterance."""
+        """Return itself, or a copy that knows the added words of an utterance."""
         return self
 
     def words(self, said: Any, cut: Cut = BEGINNING) -> Words:
-        """As `Cutter.words`."""
+        """Implement `Cutter.words`."""
         found = self.spans(said)
         return _framed(found.texts, found.spans, said)
 
     def settled_words(self, said: Any, cut: Cut) -> tuple[Words, Cut]:
-        """As `Cutter.settled_words`; tokens behind a word are taken with it."""
+        """Implement `Cutter.settled_words`; tokens behind a word are taken with it."""
         texts, spans, is_over, _ = self.spans(said)
         if not is_over:
             texts, spans = texts[:-1], spans[:-1]
@@ -181,7 +181,7 @@ class SpanCutter(ABC):
         return words, cut._replace(tokens=behind[0], words=behind[1])
 
     def words_of_all(self, said: Sequence[Any], complete: Sequence[bool]) -> WordsOfAll:
-        """As `Cutter.words_of_all`."""
+        """Implement `Cutter.words_of_all`."""
         texts: list[str] = []
         frames, splits, counted = [_NO_FRAMES], [0], []
         for one in said:
@@ -230,7 +230,7 @@ class BareTokens(SpanCutter):
         return Spans(texts, spans, new_word)
 
     def are_spoken(self, said: Timed) -> np.ndarray:
-        """As `Cutter.are_spoken`."""
+        """Implement `Cutter.are_spoken`."""
         return said.token != (-1 if self._separator is None else self._separator)
 
     def _taken(self, spans: list[Span], num_tokens: int, is_over: bool) -> int:
@@ -271,7 +271,7 @@ class PronouncedWords(SpanCutter):
             self._word_ids = word_ids(self._words[: self._open.word])
 
     def with_added(self, added: OovWords | None) -> Self:
-        """As above; numbers of added pronunciations follow those of the vocabulary."""
+        """Add words; numbers of their pronunciations follow those of the vocabulary."""
         if added is None:
             return self
         other = copy.copy(self)
@@ -279,7 +279,7 @@ class PronouncedWords(SpanCutter):
         return other
 
     def are_spoken(self, said: TokenRows) -> np.ndarray:
-        """As `Cutter.are_spoken`."""
+        """Implement `Cutter.are_spoken`."""
         return ~np.isin(said.token, np.array(self._fillers, np.int32))
 
     def spans(self, said: TokenRows) -> Spans:

@@ -76,7 +76,7 @@ class Reach(NamedTuple):
 
 
 class Prices(NamedTuple):
-    """What the joiner gave for N rows; absent parts have no rows. dtype T is its own.
+    """Log-probs of the joiner for N rows; absent parts have no rows; dtype T.
 
     Attributes:
         logprobs: T [N, V + 1].
@@ -96,7 +96,7 @@ class Prices(NamedTuple):
 
 
 class Steps(NamedTuple):
-    """What a symbol is and how far it goes.
+    """Symbols that may be taken, and how far they go.
 
     Attributes:
         blank: int64 [1], the blank's column.

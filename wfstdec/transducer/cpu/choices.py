@@ -18,7 +18,7 @@ _INF = np.inf
 
 @inlined
 def own(prices, i, label):
-    """What a token gains but for fusion and its duration."""
+    """Gain of a token but for fusion and its duration."""
     found = prices.logprobs[i, label]
     if len(prices.spoke):
         found = found + prices.weights[0] * prices.spoke[i]
@@ -29,7 +29,7 @@ def own(prices, i, label):
 
 @inlined
 def total(prices, i, label):
-    """What a token gains with late fusion, its duration left out."""
+    """Gain of a token with late fusion, its duration left out."""
     found = own(prices, i, label)
     if len(prices.gains):
         found = found + prices.gains[i, label]
@@ -38,7 +38,7 @@ def total(prices, i, label):
 
 @inlined
 def blank_gain(prices, i, e, blank, weight):
-    """What a blank gains with its duration number e."""
+    """Gain of a blank with its duration number e."""
     found = weight * prices.logprobs[i, blank]
     if len(prices.blank_lasts):
         found = found + prices.blank_lasts[i, e]
@@ -47,7 +47,7 @@ def blank_gain(prices, i, e, blank, weight):
 
 @inlined
 def is_good(prices, i):
-    """Whether no log-prob of a row is NaN or +inf."""
+    """Tell whether no log-prob of a row is NaN or +inf."""
     for label in range(prices.logprobs.shape[1]):
         if not prices.logprobs[i, label] < _INF:
             return False

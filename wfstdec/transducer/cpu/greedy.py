@@ -64,7 +64,7 @@ class Walk(NamedTuple):
 
 
 class Turn(NamedTuple):
-    """What comes of frames that are joined at once.
+    """Outcome of frames that are joined at once.
 
     Attributes:
         goes_on: int64 [B], utterances that have frames.
@@ -115,6 +115,7 @@ class GreedySearch:
                 return self._beam(walk)
             check()
             self.num_steps += 1
+            # A step says one token an utterance at most.
             if most_tokens == walk.rows.shape[1]:
                 more = np.zeros((num, _ROOM, 3), np.int32)
                 walk = walk._replace(rows=np.concatenate([walk.rows, more], 1))
@@ -173,7 +174,7 @@ class GreedySearch:
         self._given.put(turn.said[:num], g, state, num)
 
     def _beam(self, walk: Walk) -> Beam:
-        """What other parts of the library take a search for."""
+        """Make the beam that other parts of the library take a search for."""
         last = np.full(len(walk.score), NONE)
         some = np.flatnonzero(walk.length)
         last[some] = walk.rows[some, walk.length[some] - 1, 0]
@@ -231,6 +232,7 @@ def _speak(prices, steps, row, gains, i, walk, b):
         if label == blank:
             continue
         one = own(prices, row, label)
+        # Late fusion: models choose the token, never between token and blank.
         if len(gains):
             one = one + gains[i, label]
         if one > most:
@@ -257,7 +259,7 @@ def _speak(prices, steps, row, gains, i, walk, b):
 
 @kernel
 def plan(walk, first, num_frames, at_once, least, turn, at, given):
-    """Which frames are joined next with which predictor outputs.
+    """Plan which frames are joined next with which predictor outputs.
 
     Args:
         walk: Where utterances are.
@@ -287,9 +289,12 @@ def plan(walk, first, num_frames, at_once, least, turn, at, given):
     for i in range(num):
         b = turn.goes_on[i]
         left = walk.stop[b] - walk.frame[b]
+        # Frames joined ahead are in vain behind the next token. Rounded in integers, so
+        # that plans are the same on all machines.
         window = max((2 * at_once * left * left + most * most) // (2 * most * most), 1)
         turn.begin[i] = size
         for j in range(min(max(window, few), left)):
+            # A duration may lead behind the last frame at hand.
             frame = min(walk.frame[b] - first[b] + j, num_frames - 1)
             at[size] = b * num_frames + frame
             given[size] = b
@@ -317,6 +322,7 @@ def walk_frames(prices, steps, most, fused, walk, turn):
     for i in range(turn.counts[0]):
         b = turn.goes_on[i]
         begin = turn.begin[i] - walk.frame[b]
+        # Blanks change no predictor: frames joined ahead count until a token comes.
         while begin + walk.frame[b] < turn.begin[i + 1]:
             row = begin + walk.frame[b]
             if not is_good(prices, row):

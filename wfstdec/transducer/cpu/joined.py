@@ -74,6 +74,8 @@ class Joiner:
         numbers = logprobs.numpy()
         none, weights = self._constants(numbers.dtype)
         spoke = none.ravel()
+        # Asked for only where fusion weighs blanks: the log-prob of all tokens
+        # together.
         if pricer.blank_weight:
             tokens = logprobs.masked_fill(pricer.is_blank, -torch.inf)
             spoke = torch.logsumexp(tokens, 1).numpy()
@@ -97,12 +99,12 @@ class Joiner:
         return self._of_type[dtype]
 
     def gains(self, states: list[np.ndarray]) -> np.ndarray:
-        """What fusion gives for all labels, float32 [N, V + 1]; no rows without."""
+        """Gains by fusion for all labels, float32 [N, V + 1]; no rows without."""
         found = self._fusion.gains_on_cpu(states)
         return _NO_ROWS if found is None else found
 
     def label_gains(self, states: list[np.ndarray], labels: np.ndarray) -> np.ndarray:
-        """What fusion gives for one label each, float32 [N]."""
+        """Gains by fusion for one label each, float32 [N]."""
         return self._fusion.step_on_cpu(states, labels)[0]
 
     def next_states(

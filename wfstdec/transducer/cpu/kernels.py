@@ -124,7 +124,7 @@ def find(lanes, tree, reach, num_frames, rows, num, frames, slots):
 # ------------------------------------------------------------------ prefixes of AES++
 @kernel
 def find_prefixes(lanes, tree, rows, num, parents):
-    """Which of the open rows is each one's text without its last token, -1 for none."""
+    """Find the open row that is each one's text less its last token, -1 for none."""
     width = lanes.score.shape[1]
     begin = 0
     for i in range(num):
@@ -161,6 +161,7 @@ def add_prefixes(lanes, tree, prices, rows, num, parents, extra, zero, is_sum):
         while end < num and rows[end] // width == rows[begin] // width:
             end += 1
         depth = np.int64(-1)
+        # Short texts first: what one gains it hands on to those that are longer by one.
         while True:  # the next length, of the rows begin..end
             following = np.int64(-1)
             for i in range(begin, end):
@@ -184,6 +185,7 @@ def add_prefixes(lanes, tree, prices, rows, num, parents, extra, zero, is_sum):
                 one, came = lanes.score[b, k], lanes.score[b, rows[parent] % width]
                 came = came + gain
                 high, low = max(one, came), min(one, came)
+                # Infinity less infinity would be NaN.
                 if is_sum and low > -_INF:
                     high = high + np.log1p(np.exp(low - high))
                 lanes.score[b, k] = high
@@ -249,6 +251,8 @@ def _gather(lanes, tree, reach, b, rows, at, end, found, scratch):
                 scratch.label[i] = label
                 node = child_of(tree, lanes.text[b, k], label)
                 if node < 0:
+                    # A text that the tree lacks gets a number of its own, below those
+                    # of nodes: few candidates are kept, and only they are entered.
                     node = -2 - (lanes.text[b, k] * num_labels + label)
                 scratch.text[i] = node
         if opens:
@@ -272,7 +276,7 @@ def _drop_seen(lanes, b, rows, at, end, scratch, wide):
 
 @inlined
 def _merge(scratch, num, is_sum):
-    """One of each text and frame: the best keeps its place and gets all the score."""
+    """Merge equal texts and frames: the best keeps its place and gets all the score."""
     size = 4
     while size < 2 * num:
         size *= 2
@@ -280,6 +284,7 @@ def _merge(scratch, num, is_sum):
     for i in range(num):
         scratch.head[i] = scratch.best[i] = NONE
         scratch.total[i], scratch.merged[i] = 0.0, -_INF
+        # Impossible ones merge with nothing.
         if not scratch.score[i] > -_INF:
             continue
         text, frame = scratch.text[i], scratch.frame[i]
@@ -320,6 +325,7 @@ def _keep(lanes, tree, b, scratch, wide):
     for k in range(width):
         best = 0
         for i in range(1, width * wide):
+            # Strictly more: of equal ones the first, as `torch.sort` keeps them.
             if merged[i] > merged[best]:
                 best = i
         score, parent = merged[best], best // wide
@@ -334,6 +340,7 @@ def _keep(lanes, tree, b, scratch, wide):
         lane.score[0, k], lane.frame[0, k] = score, frame
         lane.run[0, k] = 0 if frame > before else run
         lane.text[0, k], lane.trace[0, k] = text, trace
+    # Written only now: parents were read from the same arrays.
     for k in range(width):
         lanes.score[b, k], lanes.frame[b, k] = lane.score[0, k], lane.frame[0, k]
         lanes.run[b, k], lanes.text[b, k] = lane.run[0, k], lane.text[0, k]

@@ -1,4 +1,4 @@
-"""What a predictor gave, row by row: g and its state, moved by NumPy.
+"""Rows of a predictor's output: g and its state, moved by NumPy.
 
     rows = Rows(g, state)
     g, state = rows.g_at(at), rows.state_at(at)
@@ -54,7 +54,7 @@ class Rows:
             to[at] = _numbers(part.to(kept.dtype))[:num]
 
     def widened(self, at: np.ndarray, size: int) -> Rows:
-        """Some of the rows, with room for so many."""
+        """Take some of the rows, with room for so many."""
         return Rows(self.g_at(at), self.state_at(at), size)
 
     def _taken(self, place: int, at: np.ndarray) -> Tensor:
@@ -70,5 +70,5 @@ def _wide(part: Tensor, size: int) -> Tensor:
 
 
 def _numbers(part: Tensor) -> np.ndarray:
-    """The same memory as integers."""
+    """View memory as integers."""
     return part.contiguous().view(_SAME_SIZE[part.element_size()]).numpy()

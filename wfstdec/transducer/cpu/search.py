@@ -104,6 +104,7 @@ class CpuSearch:
             return False
         for number in range(self._options.expansion_rounds):
             num = kernels.open_frames(self._lanes, self._reach, self._rows)
+            # Every hypothesis has left the frame, with a duration above 0.
             if not num:
                 return True
             prices = self._price(num)
@@ -113,6 +114,7 @@ class CpuSearch:
                 self._search_prefixes(num, prices)
             found = self._choose(num, prices, choices.EXPAND)
             self._advance(num, found, drops_seen=first)
+        # Who is still in the frame after all rounds leaves it with a blank.
         num = kernels.open_frames(self._lanes, self._reach, self._rows)
         if num:
             self._advance(num, self._choose(num, self._price(num), choices.CLOSE))
@@ -150,6 +152,8 @@ class CpuSearch:
         )
         if bad.any():
             self.bad[self._rows[:num][bad] // self._lanes.score.shape[1]] = True
+        # Early fusion: tokens were chosen by the model alone, and only these are asked
+        # for.
         if not joiner.late and kind != choices.CLOSE:
             ways = len(joiner.steps.of_blank)
             labels = found.label[:num, ways:]
@@ -167,6 +171,7 @@ class CpuSearch:
         wide = 1
         if kind != choices.CLOSE:
             wide = ways + min(most, min(most, tokens) * lasting)
+        # Kept for the next steps, which mostly are of the same width.
         if wide not in self._choices:
             rows = len(self._rows)
             self._choices[wide] = Choices(
@@ -203,7 +208,7 @@ class CpuSearch:
         kernels.advance(self._lanes, tree, self._reach, *given)
 
     def _beam(self) -> Beam:
-        """What other parts of the library take a search for."""
+        """Make the beam that other parts of the library take a search for."""
         lanes, tree = self._lanes, self._trees.arrays
         num, width = lanes.score.shape
         alive = lanes.score > -np.inf
@@ -273,7 +278,7 @@ class Trees:
 
 
 class Slots:
-    """What the predictor gave, and where models of fusion are, by text.
+    """Slots of texts: the predictor's output and states of fusion.
 
     Args:
         lanes: The hypotheses.
@@ -325,6 +330,7 @@ class Slots:
             old[first:last] = new
         if not predict:
             return
+        # A library may multiply few rows by another routine, which rounds otherwise.
         padded = max(count, LEAST_ROWS)
         parents[count:padded], labels[count:padded] = parents[0], labels[0]
         state = self.given.state_at(parents[:padded])

@@ -67,7 +67,7 @@ def add_text(tree, parent, token):
 
 @inlined
 def add_trace(tree, parent, token, frame, after):
-    """One more token behind a trace."""
+    """Add a token behind a trace."""
     node = tree.used[1]
     tree.used[1] += 1
     tree.trace_parent[node] = parent
@@ -128,6 +128,7 @@ def forget(lanes, tree, texts, traces):
         texts[b] = traces[b] = 0
         for k in range(width):
             node = lanes.text[b, k]
+            # Up to what is marked already: each node is visited once.
             while node >= 0 and texts[node] < 0:
                 texts[node] = 0
                 node = tree.parent[node]
@@ -145,6 +146,7 @@ def forget(lanes, tree, texts, traces):
         tree.parent[count] = parent if parent < 0 else texts[parent]
         tree.token[count], tree.depth[count] = tree.token[node], tree.depth[node]
         tree.slot[count] = tree.slot[node]
+        # The root is nobody's child: it is not looked up.
         if parent >= 0:
             _enter(tree, np.int64(count))
         count += 1
@@ -189,6 +191,8 @@ def keep_slots(lanes, tree, slots):
         node = text_of(lanes, row)
         if not lanes.score[row // width, row % width] > -_INF:
             continue
+        # The predictor has not been asked for this text: it will be, from its parent's
+        # state.
         if tree.slot[node] == NONE:
             node = tree.parent[node]
         if tree.slot[node] < NONE:

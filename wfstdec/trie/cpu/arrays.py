@@ -1,4 +1,4 @@
-"""What the CPU kernels of the trie search work on: records, and tuples of arrays."""
+"""Arrays of the trie's CPU kernels: records, and tuples of arrays."""
 
 from __future__ import annotations
 
@@ -169,7 +169,7 @@ class SearchParams(NamedTuple):
 
 
 class Search(NamedTuple):
-    """What an utterance is searched with; nothing in it changes."""
+    """Tables and options that an utterance is searched with; nothing in it changes."""
 
     space: SearchSpace
     params: SearchParams
@@ -182,7 +182,7 @@ class Search(NamedTuple):
 
 
 class UtteranceState(NamedTuple):
-    """What one utterance keeps between frames."""
+    """State of an utterance between frames."""
 
     frontier: np.ndarray  # ENTRY [beam_size]
     trace: np.ndarray  # TRACE_NODE [N]
@@ -191,7 +191,7 @@ class UtteranceState(NamedTuple):
 
 
 class Record(NamedTuple):
-    """What a recording search notes.
+    """Arcs and entries that a recording search notes.
 
     Attributes:
         arcs: NOTED [A], in the order of frames.

@@ -40,6 +40,7 @@ from wfstdec.trie.cpu.pruning import (
     least_cost,
     loosened,
     running_bound,
+    step_cost,
 )
 from wfstdec.trie.lexicon_trie import find_child
 from wfstdec.trie.open_words import find_text
@@ -52,7 +53,7 @@ _NOWHERE = int64(-1)
 
 
 class Beside(NamedTuple):
-    """What added and open words may credit in a step of an entry, at most.
+    """Most that added and open words credit in a step of an entry.
 
     Attributes:
         inside, at_end: Bonuses, where no word ends, where one does.
@@ -131,15 +132,16 @@ def begin(search, scratch, source, successor, emitted):
         return Emitted(int64(-1), least)
     for phase in range(2):
         nonblank = phase == 1
+        # Without a blank in between, the same token again is no new token in CTC.
         if nonblank and s.repeated:
             break
         if not params.sums and not s.repeated:
+            # At equal costs from the blank, as the reference has it.
             if (entry.nonblank_cost < entry.blank_cost) != nonblank:
                 continue
         before = entry.nonblank_cost if nonblank else entry.blank_cost
-        cost = float32(before + float32(params.lm_scale * s.graph_cost))
-        cost = float32(float32(cost + s.insertion) + s.boost_cost)
-        cost = float32(cost + scratch.costs[s.token])
+        cost = float32(step_cost(params, before, s) + scratch.costs[s.token])
+        # An early drop alone: the final bound is this one or a lower one.
         if cost <= running_bound(params, least):
             c = scratch.candidates[count]
             c.cost, c.lookahead_cost, c.source = cost, s.lookahead_cost, source.position
@@ -186,6 +188,8 @@ class NextToken(NamedTuple):
 def end_word(search, scratch, source, num_next, emitted):
     """The words of the entry's node end: a separator or another word begins."""
     space, params, entry = search.space, search.params, source.entry
+    # The words that end are priced once, with the first token that needs them: often no
+    # token gets that far.
     priced, credit, base = False, _NO_COST, least_cost(entry)
     num_words = num_word_ends(search, entry.node)
     for n in range(num_next):
@@ -197,6 +201,7 @@ def end_word(search, scratch, source, num_next, emitted):
             break  # the same, now that the words' costs are known
         place, added = Place(int64(0), uint64(0)), Place(int64(-1), uint64(0))
         if token != space.separator:
+            # Another word may only begin where nothing has to stand between words.
             if not space.separator_optional:
                 continue
             place = place_begun(search, token)
@@ -204,6 +209,7 @@ def end_word(search, scratch, source, num_next, emitted):
                 added = added_begun(search, token)
             if place.node < 0 and added.node < 0:
                 continue
+        # Phrases of tokens pay by the token too, those of words by the word alone.
         token_credit, state = credit_token(search.phrases, entry.boost, token)
         if search.phrases.of_tokens:
             most = float32(search.words.top_bonus + token_credit)
@@ -214,6 +220,8 @@ def end_word(search, scratch, source, num_next, emitted):
             if exceeds(params, cost, most, emitted.least_cost):
                 continue
         if not priced:
+            # As cheap as a word can be at all, this token is over the bound, and so are
+            # those that follow: no word is asked for.
             if exceeds(params, cost, _most_without_price(search, source), least):
                 break  # also where the words cost as little as can be
             cheapest = _price_words(search, scratch, entry, num_words)
@@ -232,7 +240,7 @@ def end_word(search, scratch, source, num_next, emitted):
 
 @inlined
 def _most_without_price(search, source):
-    """By how much the end of a word can lower the cost, whatever the word is."""
+    """Bound what the end of a word can lower the cost by, whatever the word."""
     params, entry = search.params, source.entry
     gain = float32(entry.lookahead_cost - search.space.word_floor)
     gain = float32(params.lm_scale * max(_NO_COST, gain))
@@ -274,6 +282,7 @@ def _begin_after(search, scratch, source, following, place, emitted):
     advance = advance_of(search, node), advance_of(search, entry.node)
     for at in range(following.num_words):
         state = scratch.word_states[at]
+        # A word that the model has not, where nothing says what unknown words cost.
         if not scratch.word_costs[at] < _INF:
             continue
         credit, after = scratch.word_credits[at], uint32(scratch.word_boosts[at])
@@ -316,10 +325,11 @@ def _begin_after(search, scratch, source, following, place, emitted):
 
 @inlined
 def most_beside(search, entry):
-    """What added and open words may credit in a step of an entry, at most."""
+    """Most that added and open words credit in a step of an entry."""
     space, added, params = search.space, search.added, search.params
     rise, fall, at_end, gain = _NO_COST, _NO_COST, _NO_COST, _NO_COST
     if added.num_nodes > 0:
+        # An OOV word's bonus is credited in advance, as its first token begins.
         rise = float32(min(added.best_bonus[0], params.credit_cap))
         fall = float32(params.lm_scale * added.fall)
     node = int64(entry.node)
@@ -340,7 +350,7 @@ def most_beside(search, entry):
 
 @inlined
 def _is_spelled_word(search, entry):
-    """Whether an open word that ends at an entry is a word of the table."""
+    """Tell whether an open word that ends at an entry is a word of the table."""
     opened, node = search.space.open, int64(entry.node)
     if node < search.first_added:
         splits = search.space.trie.node_pron_splits
@@ -368,6 +378,8 @@ def most_at_end(search, entry, bonus):
     phrases, boost, words = search.phrases, uint32(entry.boost), search.words
     worth = float32(words.top_bonus + most_credited(phrases, boost))
     if not phrases.of_tokens:
+        # Nothing is owed, no phrase is under way, and none begins with a word that ends
+        # here.
         if boost == phrases.quiet and _is_cold(search, entry.node):
             worth = _NO_COST
     worth = float32(worth + bonus)
@@ -376,7 +388,7 @@ def most_at_end(search, entry, bonus):
 
 @inlined
 def _is_cold(search, node):
-    """Whether no word that ends at a node is boosted, or begins a phrase."""
+    """Tell whether no word that ends at a node is boosted, or begins a phrase."""
     if search.beside:  # any word may be spelled where none of the lexicon ends
         if node >= search.first_added:
             return False
@@ -424,7 +436,7 @@ def walk_beside(search, scratch, source, num_next, emitted):
 
 @inlined
 def _leaves(search, scratch, source, token):
-    """Whether a token leads from a node of the trie to none."""
+    """Tell whether a token leads from a node of the trie to none."""
     return find_child(search.space.trie, int64(source.entry.node), token) < 0
 
 

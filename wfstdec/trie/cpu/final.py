@@ -25,13 +25,14 @@ from wfstdec.trie.cpu.nodes import (
     pay_step,
     word_end,
 )
+from wfstdec.trie.cpu.pruning import step_cost
 
 _INF = float32(np.inf)
 _NO_COST = float32(0)
 
 
 class LastWord(NamedTuple):
-    """What the end adds to an entry: a last word or none, `</s>`, what boosts owe.
+    """Costs at the end of an entry: a last word or none, `</s>`, what boosts owe.
 
     Attributes:
         pron, label: The pronunciation that ends, and what the text grows by; -1 for
@@ -75,6 +76,7 @@ def _fill_accepted(search, utterance, endings):
     at = 0
     for i in range(utterance.counts[k.FRONTIER]):
         entry = frontier[i]
+        # Between words, or where tokens are what counts: `</s>` may follow at once.
         if not space.has_lexicon or entry.node == 0:
             end_cost = final(space.automaton, 0, entry.state)
             last = LastWord(
@@ -113,13 +115,12 @@ def _add_endings(params, utterance, i, last, endings, at):
     entry = utterance.frontier[i]
     for phase in range(2):
         before = entry.nonblank_cost if phase == 1 else entry.blank_cost
-        cost = float32(before + float32(params.lm_scale * last.graph_cost))
-        cost = float32(float32(cost + last.insertion) + last.boost_cost)
-        cost = float32(cost + last.rest)
+        cost = float32(step_cost(params, before, last) + last.rest)
         ending = endings[at]
         ending.cost = cost if before < _INF and last.graph_cost < _INF else _INF
         _fill_ending(ending, utterance, i, phase)
         ending.graph_cost, ending.olabel = last.graph_cost, last.olabel
+        # Adding 0 makes 0.0 of -0.0, as on other arcs of a lattice.
         ending.boost_cost = float32(float32(last.boost_cost + _NO_COST) + last.rest)
         if last.label >= 0 and params.by_text:
             ending.text = text_with(entry.text, last.label)
@@ -130,7 +131,7 @@ def _add_endings(params, utterance, i, last, endings, at):
 
 @inlined
 def _fill_ending(ending, utterance, i, phase):
-    """What an ending takes over from a phase of entry `i`."""
+    """Fill in what an ending takes over from a phase of entry `i`."""
     entry, nonblank = utterance.frontier[i], phase == 1
     ending.entry, ending.phase = i, phase
     ending.text = entry.text
@@ -154,6 +155,7 @@ def _fill_unfinished(search, utterance, endings):
         rest = boosts_at_end(search, entry.boost)
         if search.space.has_lexicon:
             rest = float32(rest + advance_of(search, entry.node))
+        # Nothing more is said: what was charged for the rest of a word is given back.
         lookahead = entry.lookahead_cost if entry.lookahead_cost < _INF else _NO_COST
         graph_cost = float32(search.params.lm_scale * float32(-lookahead))
         for phase in range(2):
@@ -168,7 +170,7 @@ def _fill_unfinished(search, utterance, endings):
 
 @jit
 def trace_back(trace, at, token_end):
-    """As `endings.trace_back`, from a position in the trace.
+    """Implement `endings.trace_back`, from a position in the trace.
 
     Returns:
         (int32 [N, 4], where the token before them ends: `token_end` if there are none).

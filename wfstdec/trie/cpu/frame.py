@@ -89,17 +89,24 @@ def advance(search, scratch, utterance, record, logprobs, first):
     num_frames = logprobs.shape[0]
     counts = utterance.counts
     for frame in range(first, num_frames):
+        # A search that died stays where it was: later chunks change nothing.
         if counts[k.DIED] >= 0:
             break
         row = logprobs[frame]
         price(params.pricing, space.blank, row, scratch.unscaled, scratch.costs)
+        # Which tokens may begin is found once for all entries: a frame of V tokens and
+        # F entries would else look at V * F pairs, of which few come under the bound.
         num_next, least = _find_next_tokens(search, scratch, utterance)
         num_entries = counts[k.FRONTIER]
         emitted = _emit(
             search, scratch, utterance.frontier[:num_entries], num_next, least
         )
+        # `next_costs` is `inf` but for the tokens that may begin: taken back one by
+        # one, since most of the V were not touched.
         for n in range(num_next):
             scratch.next_costs[scratch.next_tokens[n]] = _INF
+        # Nothing of the utterance has changed up to `settle`: whoever called makes the
+        # array longer, or asks the model, and the frame is done again from its begin.
         if emitted.num_candidates < 0:
             return k.GROW_CANDIDATES, frame
         if unanswered(space.automaton):
@@ -107,6 +114,8 @@ def advance(search, scratch, utterance, record, logprobs, first):
         if emitted.num_candidates == 0:
             counts[k.DIED] = counts[k.FRAMES]
             break
+        # The running bound was looser than this one or the same: candidates between the
+        # two are dropped by `merge`, as the reference drops them.
         cutoff = min(float32(emitted.least_cost + params.beam), NO_CUTOFF)
         num_merged = merge(
             search, scratch, utterance.frontier, emitted.num_candidates, cutoff
@@ -114,8 +123,10 @@ def advance(search, scratch, utterance, record, logprobs, first):
         num_entries = choose(search, scratch, num_merged)
         if num_entries > len(utterance.frontier):
             return k.GROW_FRONTIER, frame
+        # Each entry makes at most a node for each of its phases.
         if counts[k.TRACE] + 2 * num_entries > len(utterance.trace):
             return k.GROW_TRACE, frame
+        # Before `settle`, which overwrites the frontier that candidates come from.
         if record is not None:
             made = num_merged, num_entries, emitted.num_candidates
             if not note(search, scratch, utterance, record, made, cutoff):
@@ -141,6 +152,8 @@ def _find_next_tokens(search, scratch, utterance):
     least = least_stay_cost(search, scratch, frontier, num_entries)
     bound = loosened(running_bound(params, least), credit)
     count = find_tokens(space.blank, bound, scratch)
+    # One entry with one token costs little, and its candidates are of this frame, so
+    # that the bound which they give drops only what the final one drops.
     if count > uint64(TRY_BEST_ABOVE):
         take_best_token(count, scratch)
         least = _emit(search, scratch, frontier[:1], 1, least).least_cost
@@ -154,6 +167,7 @@ def _find_next_tokens(search, scratch, utterance):
 def _top_credit(search, utterance):
     """The most that boosts pay in the next step of any entry."""
     top = _NO_COST
+    # Most utterances have no list: nothing of this is then in the loop.
     if search.params.boosted or search.beside:
         for i in range(utterance.counts[k.FRONTIER]):
             inside, at_end, _ = _most_paid(search, utterance.frontier[i])
@@ -182,6 +196,7 @@ def _emit(search, scratch, frontier, num_next, least):
     """Write the candidates of some entries."""
     emitted = Emitted(int64(0), least)
     for i in range(len(frontier)):
+        # A blank after either phase, and the token again.
         if emitted.num_candidates + 3 > len(scratch.candidates):
             return Emitted(int64(-1), emitted.least_cost)
         inside, at_end, beside = _most_paid(search, frontier[i])
@@ -189,6 +204,7 @@ def _emit(search, scratch, frontier, num_next, least):
         emitted = _stay(search, scratch, source, emitted)
         if num_next == 0:
             continue
+        # Tokens are sorted: where the best one is over the bound all are.
         best = scratch.next_tokens[0]
         if is_over(search, scratch, source, best, emitted.least_cost):
             continue
@@ -207,6 +223,8 @@ def _stay(search, scratch, source, emitted):
     space, params, entry = search.space, search.params, source.entry
     blank_cost, nonblank_cost = entry.blank_cost, entry.nonblank_cost
     blank = scratch.costs[space.blank]
+    # With "max" only the cheaper phase goes on, of equal ones the blank: the dearer one
+    # leads to the same entry and could win nowhere.
     if params.sums or blank_cost <= nonblank_cost:
         stay = Stay(float32(blank_cost + blank), False, False)
         emitted = _add_stay(params, scratch, source, stay, emitted)
@@ -247,6 +265,7 @@ def _any_token(search, scratch, source, num_next, emitted):
         if is_over(search, scratch, source, token, emitted.least_cost):
             break  # as are all that follow
         repeated = token == last_token
+        # What boosts pay is known before the model is asked, which takes longer.
         boost_cost, boost = _NO_COST, entry.boost
         if params.boosted:
             boost_cost, boost = step_token(search, entry.boost, token, _NO_COST)
@@ -281,6 +300,7 @@ def _walk_trie(search, scratch, source, num_next, emitted):
     params, entry = search.params, source.entry
     credit = float32(params.inside_credit + source.most_inside)
     limit = loosened(running_bound(params, emitted.least_cost), credit)
+    # Nodes from `first_added` on are beside the trie, where it has no children.
     if not search.beside or entry.node < search.first_added:
         for n in range(_find_inside(search.space, scratch, entry, limit, num_next)):
             token, node = scratch.inside_tokens[n], int64(scratch.inside_nodes[n])
@@ -308,6 +328,7 @@ def _find_inside(space, scratch, entry, limit, num_next):
     last = int64(trie.node_child_splits[node + 1])
     base, count = least_cost(entry), 0
     if last - first <= 2 * num_next:
+        # No branch here either: written always, counted where it is within the limit.
         for at in range(first, last):
             token = trie.child_token[at]
             cost = float32(base + scratch.next_costs[token])
@@ -317,6 +338,7 @@ def _find_inside(space, scratch, entry, limit, num_next):
     else:
         for n in range(num_next):
             token = scratch.next_tokens[n]
+            # Tokens are sorted by cost, so that the rest is over the limit too.
             if float32(base + scratch.costs[token]) > limit:
                 break
             if node == 0:
@@ -326,6 +348,7 @@ def _find_inside(space, scratch, entry, limit, num_next):
             scratch.inside_tokens[count] = token
             scratch.inside_nodes[count] = child
             count += int64(child >= 0)
+    # A separator between words stays at the root, which is no child of its own.
     if node == 0 and separator >= 0 and scratch.next_costs[separator] < _INF:
         scratch.inside_tokens[count] = separator
         scratch.inside_nodes[count] = 0
@@ -343,6 +366,7 @@ def _go_on(search, scratch, source, token, node, emitted):
     if params.boosted:
         boost_cost, boost = step_token(search, entry.boost, token, _NO_COST)
         credit = float32(credit - boost_cost)
+    # Inside a word look-ahead never falls: without it the cost is no higher.
     if exceeds(params, cost, credit, emitted.least_cost):
         return emitted
     lookahead = entry.lookahead_cost
@@ -445,7 +469,7 @@ def _quicksort(scratch, count):
 
 @inlined
 def _rank_sort(scratch, count):
-    """The same for a few: a token's place is the number of those before it.
+    """Sort a few found tokens: a token's place is the number of those before it.
 
     No branch depends on the costs, so that none is mispredicted.
     """

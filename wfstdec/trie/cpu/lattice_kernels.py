@@ -39,7 +39,7 @@ from wfstdec.trie.cpu.nodes import (
     token_of,
     word_end,
 )
-from wfstdec.trie.cpu.pruning import loosened
+from wfstdec.trie.cpu.pruning import loosened, step_cost
 
 _DROPPED = uint32(0xFFFFFFFF)
 """In the place of an ilabel."""
@@ -49,7 +49,7 @@ _NO_COST = float32(0)
 
 
 class Step(NamedTuple):
-    """What a token that begins adds beside acoustics.
+    """Costs of a token that begins, beside acoustics.
 
     Attributes:
         olabel: The word that ends; without a lexicon the token's ilabel.
@@ -81,6 +81,8 @@ def note(search, scratch, utterance, record, made, cutoff):
     best = entries[index_of(scratch.keys[0])].cost
     for r in range(num_entries):
         new, place = entries[index_of(scratch.keys[r])], record.places[first + r]
+        # The slots of `merge` still say which entry a candidate leads to; `same_place`
+        # says which of these go on, and where.
         new.same_place = r  # no texts are kept apart: nothing else stands there
         place.cost = float32(new.cost - best)
         place.lookahead_cost, place.spelling = new.lookahead_cost, new.spelling
@@ -131,18 +133,21 @@ def _note(search, scratch, utterance, record, noted, q, to, least, cutoff):
     this, other = source.blank_cost, source.nonblank_cost
     if c.from_nonblank:
         this, other = other, this
+    # The search went on from the cheaper phase alone. The dearer one leads to the same
+    # place by the same token, and is an arc of the lattice too.
     if repeated != uint32(0) or not other < _INF:
         return noted
     if token != blank and token == token_of(search, source.node):
         return noted  # the last token again only follows a blank
     bound = float32(least + record.limit)
+    # Both phases pay the same for the step: this is its cost but for rounding. What is
+    # far above the limit need not be priced exactly, word by word.
     if float32(c.cost + float32(other - this)) > loosened(bound, other):
         return noted
     cost = float32(other + scratch.costs[blank])
     if token != blank:
         made = step_of(search, source, c, token, c.pron)
-        cost = float32(other + float32(search.params.lm_scale * made.graph_cost))
-        cost = float32(float32(cost + made.insertion) + made.boost_cost)
+        cost = step_cost(search.params, other, made)
         cost = float32(cost + scratch.costs[token])
     excess = float32(cost - least)
     if cost <= cutoff and excess <= record.limit:
@@ -223,6 +228,8 @@ def spread(record, ends):
     for i in range(len(ends)):
         if ends[i] <= limit:
             extra[first + i] = ends[i]
+    # Arcs were noted in the order of frames, so that backwards all arcs that leave a
+    # state are seen before those that enter it.
     for a in range(record.counts[k.NUM_ARCS] - 1, -1, -1):
         one = arcs[a]
         through = float32(one.excess + extra[one.nextstate])
@@ -235,6 +242,7 @@ def spread(record, ends):
 @jit
 def prune(record, num_entries):
     """Drop what cannot be part of the lattice; renumbers the rest."""
+    # Each entry may yet be on the best path: none of them costs extra.
     spread(record, np.zeros(2 * num_entries, np.float32))
     keep(record)
 

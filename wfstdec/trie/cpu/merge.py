@@ -26,6 +26,8 @@ _INF = float32(np.inf)
 @inlined
 def log_add(a, b):
     """`endings.log_add`, float32: -ln(exp(-a) + exp(-b)), by way of float64."""
+    # In float64, and rounded once: so the reference does it, and both agree in all
+    # bits.
     low, high = np.float64(min(a, b)), np.float64(max(a, b))
     if high == np.inf:
         return float32(low)
@@ -64,6 +66,8 @@ def merge(search, scratch, frontier, num_candidates, cutoff):
     """Merge the candidates within the cutoff into `scratch.new_entries`; how many."""
     params = search.params
     candidates, entries = scratch.candidates, scratch.new_entries
+    # Slots of former frames have other stamps and count as free: the table is never
+    # cleared.
     scratch.counts[k.STAMP] += 1
     stamp = scratch.counts[k.STAMP]
     count = 0
@@ -82,6 +86,8 @@ def merge(search, scratch, frontier, num_candidates, cutoff):
             e.lookahead_cost = c.lookahead_cost
             e.blank_cost, e.nonblank_cost = _INF, _INF
             e.blank_candidate, e.nonblank_candidate = -1, -1
+        # In the order of candidates, which is that of sources: sums of float32 depend
+        # on it.
         _enter(search, scratch, frontier, i, q)
     for i in range(count):
         e = entries[i]
@@ -111,10 +117,11 @@ def _enter(search, scratch, frontier, i, q):
 
 @inlined
 def _goes_before(lm, scratch, frontier, q, other):
-    """Whether a later candidate wins: by cost, then by the order of the sources."""
+    """Tell whether a later candidate wins: by cost, then by order of the sources."""
     a, b = scratch.candidates[q], scratch.candidates[other]
     if a.cost != b.cost:
         return a.cost < b.cost
+    # Two ways from one entry are in their order already: the earlier one stays.
     if a.source == b.source:
         return False
     source, former = frontier[a.source], frontier[b.source]
@@ -144,6 +151,8 @@ def choose(search, scratch, count):
     for i in range(count):
         keys[i] = key_of(float32(entries[i].cost - entries[best].cost), i)
     sort_keys(keys, count, scratch.stack)
+    # Sorting was by cost, then by the order in which entries came up: what they are
+    # decides instead, as in the reference.
     _order_ties(lm, keys, entries, count)
     if not params.by_text:
         return min(count, params.beam_size)
@@ -156,12 +165,15 @@ def choose(search, scratch, count):
 def settle(search, scratch, utterance, num_entries):
     """Make the trace of what goes on, re-base; the next frontier."""
     keys, entries, frontier = scratch.keys, scratch.new_entries, utterance.frontier
+    # Candidates name their sources by position, and the frontier is written over.
     for i in range(utterance.counts[k.FRONTIER]):
         scratch.sources[i] = frontier[i]
     best = entries[index_of(keys[0])].cost
     for r in range(num_entries):
         new, entry = entries[index_of(keys[r])], frontier[r]
         entry.state, entry.node, entry.boost = new.state, new.node, new.boost
+        # Read in the next frame, from somewhere in a large array: it may come
+        # meanwhile.
         prefetch(search.phrases.rows, uint64(state_of(new.boost)))
         entry.text, entry.lookahead_cost = new.text, new.lookahead_cost
         entry.spelling = new.spelling
@@ -183,7 +195,7 @@ def settle(search, scratch, utterance, num_entries):
 
 @inlined
 def _less(lm, a, b):
-    """Whether entry `a` stands before `b` where their costs are equal."""
+    """Tell whether entry `a` stands before `b` where their costs are equal."""
     if a.state != b.state:
         return state_order(lm, a.state) < state_order(lm, b.state)
     if a.node != b.node:
@@ -224,6 +236,8 @@ def _choose_texts(params, scratch, count):
         i = index_of(keys[r])
         e = entries[i]
         slot, last = _place_of(scratch, stamp, e)
+        # A new place, and all are taken. Texts at places that are kept may still
+        # follow.
         if last < 0 and places == params.beam_size:
             continue
         blank, nonblank, other = 0, 0, last
@@ -231,6 +245,8 @@ def _choose_texts(params, scratch, count):
             blank += int64(entries[other].blank_cost <= e.blank_cost)
             nonblank += int64(entries[other].nonblank_cost <= e.nonblank_cost)
             other = int64(entries[other].same_place)
+        # So many texts before it cost no more in this phase, and go wherever it goes:
+        # it cannot be among the best in the end.
         if (e.blank_cost == _INF or blank >= params.nbest) and (
             e.nonblank_cost == _INF or nonblank >= params.nbest
         ):
@@ -262,7 +278,7 @@ def _place_of(scratch, stamp, entry):
 
 @inlined
 def _token_end(scratch, utterance, c):
-    """One behind the last frame of the token before a candidate, where that is over."""
+    """Frame behind the token before a candidate, where that is over."""
     if c.from_nonblank:
         return int64(utterance.counts[k.FRAMES])
     return int64(scratch.sources[c.source].token_end)

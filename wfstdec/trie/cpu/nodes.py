@@ -128,7 +128,7 @@ def _lookahead_beside(search, state, node):
 
 @inlined
 def advance_of(search, node):
-    """What of a bonus was credited in advance at a node."""
+    """Part of a bonus that was credited in advance at a node."""
     if search.beside and search.first_added <= node < search.first_open:
         at = int64(node) - search.first_added
         return float32(advance_credit(search.added, search.params.credit_cap, at))
@@ -201,7 +201,7 @@ def _num_beside(search, node):
 
 @inlined
 def word_end(search, entry, number):
-    """One of the words that end at the node of an entry."""
+    """Find a word that ends at the node of an entry."""
     trie, node = search.space.trie, int64(entry.node)
     if search.beside:
         first = int64(0)

@@ -17,7 +17,7 @@ from wfstdec.search.costs import NO_CUTOFF
 
 @inlined
 def running_bound(params, least):
-    """What costs more than this is dropped."""
+    """Bound of a frame so far: what costs more is dropped."""
     return min(float32(least + params.beam), NO_CUTOFF)
 
 
@@ -33,8 +33,23 @@ def loosened(bound, credit):
 
 @inlined
 def exceeds(params, cost, credit, least):
-    """Whether a cost is over the running bound, even with a credit deducted."""
+    """Tell whether a cost is over the running bound, even with a credit deducted."""
     return cost > loosened(running_bound(params, least), credit)
+
+
+@inlined
+def step_cost(params, before, step):
+    """The cost after a step but for its acoustics: what the search holds entries by.
+
+    Search, lattices and endings add these up alike, in the order of `reference.py`.
+
+    Args:
+        params: `Params`.
+        before: The cost of the phase that it begins from.
+        step: What adds to it: `graph_cost`, unscaled, `insertion`, `boost_cost`.
+    """
+    cost = float32(before + float32(params.lm_scale * step.graph_cost))
+    return float32(float32(cost + step.insertion) + step.boost_cost)
 
 
 @inlined
@@ -45,7 +60,7 @@ def least_cost(entry):
 
 @inlined
 def is_over(search, scratch, source, token, least):
-    """Whether a token that begins is over the bound, wherever it leads."""
+    """Tell whether a token that begins is over the bound, wherever it leads."""
     params = search.params
     cost = float32(least_cost(source.entry) + scratch.costs[token])
     most = max(source.most_inside, source.most_at_end)

@@ -100,7 +100,7 @@ class CpuSearch:
         self._search = self._search._replace(space=space)
 
     def _answered(self, find: Callable[[k.Search], _Found]) -> _Found:
-        """What kernels find once the language model has answered what they ask."""
+        """Call kernels until the language model has answered what they ask."""
         with self._lm:
             self._take_model()
             found = find(self._search)

@@ -1,4 +1,4 @@
-"""What it costs to follow an arc, and the candidate that this makes.
+"""Cost of following an arc, and the candidate that this makes.
 
 Costs are added in the order of `reference.py`. Where a bound stands for a cost, it is
 no larger: float addition is monotone, so a cut by a bound is exact.
@@ -71,13 +71,13 @@ def begun_label(graph, arc):
 
 @inlined
 def step_boosts(graph, params, words, phrases, arc, boost):
-    """What a step on an arc pays, and the next boost state; see `BoostAccount`."""
+    """Step the boosts on an arc: pay, and next state; see `BoostAccount`."""
     return step_credited(graph, params, words, phrases, arc, boost, None)
 
 
 @inlined
 def step_credited(graph, params, words, phrases, arc, boost, bonus):
-    """The same, with what the arc itself is credited; None for an arc of the graph."""
+    """Step the boosts on an arc with its own bonus; None for an arc of the graph."""
     token = begun_label(graph, arc)
     word = arc.olabel if arc.ilabel & _WORD else _NO_LABEL
     if token == _NO_LABEL and word == _NO_LABEL:
@@ -114,7 +114,7 @@ def add_boosts_and_acoustic(
 
 @inlined
 def follow(graph, params, words, phrases, scratch, utterance, i, a, cutoff):
-    """What emitting arc `a` of entry `i` reaches: ((cost + graph) + extras) + acoustic.
+    """Follow emitting arc `a` of entry `i`: ((cost + graph) + extras) + acoustic.
 
     Returns:
         (cost, boost state); see `add_boosts_and_acoustic` for the cutoff.

@@ -83,7 +83,7 @@ class GraphArrays(NamedTuple):
 
 
 class UtteranceState(NamedTuple):
-    """What one utterance keeps between frames."""
+    """Arrays of an utterance that last from frame to frame."""
 
     frontier: np.ndarray  # ENTRY [F]
     boosts: np.ndarray  # BOOST [F], where boosts have states
@@ -95,7 +95,7 @@ class UtteranceState(NamedTuple):
 
 
 class Record(NamedTuple):
-    """What a search notes for a lattice; its states are the nodes of the trace."""
+    """Notes of a search for its lattice, whose states are the nodes of the trace."""
 
     arcs: np.ndarray  # NOTED [M], a frame after the other; see `recording.py`
     boosts: np.ndarray  # uint32 [N], of the trace's nodes, where boosts have states

@@ -159,7 +159,7 @@ class CpuBackend(HostBackend):
     def inputs_of(
         self, options: WfstOptions, boosts: CompiledBoosts
     ) -> tuple[SearchInputs, AddedArrays | None]:
-        """What a search goes by."""
+        """Arrays and parameters of a search with these boosts."""
         params = search_params(options, bool(boosts.words))
         top_bonus, added = boosts.words.top_bonus, None
         if boosts.added is not None:
@@ -191,6 +191,7 @@ def graph_arrays(graph: PackedGraph) -> k.GraphArrays:
     rows["emit"] = splits
     rows["emit"][:num_states] += graph.state_num_epsilons
     labels = graph.arcs["ilabel"] & np.uint32(LABEL_MASK)
+    # A set of labels is one word of 64 bits: larger tables are searched by rows.
     by_label = len(graph.tokens) <= MAX_LABELS and _fill_label_sets(rows, labels)
     rows["rank"][:num_states] = graph.epsilon_rank
     _fill_least_epsilons(rows, graph.arcs["cost"])
@@ -209,7 +210,7 @@ def graph_arrays(graph: PackedGraph) -> k.GraphArrays:
 def with_plain_sets(
     graph: PackedGraph, arrays: k.GraphArrays, unit: Unit
 ) -> k.GraphArrays:
-    """The same with the labels of arcs that neither words nor such phrases step on."""
+    """Add the labels of arcs that neither words nor phrases of `unit` step on."""
     if not arrays.by_label:
         return arrays
     rows, labels = arrays.rows.copy(), graph.arcs["ilabel"] & np.uint32(LABEL_MASK)

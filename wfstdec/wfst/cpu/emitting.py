@@ -1,4 +1,4 @@
-"""Which emitting arcs may survive a frame: the inner loop of the search.
+"""Selection of emitting arcs that may survive a frame: the search's inner loop.
 
 Two ways to find them, with the same result after recombination:
 
@@ -78,11 +78,14 @@ def emit(graph, params, words, phrases, scratch, utterance, beam, unbounded, kno
     Returns:
         (candidates, side candidates, least cost), the first NONE if they do not fit.
     """
+    # `min_active` wants all that is possible, so that no bound may help.
     if unbounded:
         return _emit_by_row(
             graph, params, words, phrases, scratch, utterance, NO_CUTOFF
         )
     least = known
+    # The best entry's arcs first: they give a bound near the final one, and most of the
+    # rest is then never looked at.
     if utterance.counts[k.BEST] < utterance.counts[k.GRAPH]:
         best = _least_from_best(graph, params, words, phrases, scratch, utterance)
         least = min(least, best)
@@ -149,6 +152,8 @@ def _emit_by_label(graph, params, words, scratch, utterance, cutoff, beam):
             reached = float32(reached + scratch.token_costs[arc.ilabel & LABEL])
             write_candidate(graph, scratch, made, entry, a, reached)
             least = min(least, reached)
+            # Written always, counted where it is within the cutoff: no branch that the
+            # processor would guess wrong.
             made += uint64(reached <= cutoff)
         first = last
     return made, _ZERO, least
@@ -163,12 +168,15 @@ def _list_block(graph, params, words, scratch, frontier, first, last, count, bea
         if i + uint64(BLOCK) < count:
             prefetch(graph.rows, uint64(frontier[i + uint64(BLOCK)].state))
         row, cost = graph.rows[uint64(frontier[i].state)], frontier[i].cost
+        # The dearer an entry, the fewer tokens it can afford: one intersection finds
+        # them.
         live = row.labels & scratch.live_sets[level_of(cost, per_nat)]
         if params.has_words:
             if is_hot(words, frontier[i].state):
                 cost = float32(cost - bonus)
                 level = credited_level_of(cost, per_nat, below_per_nat)
                 hot = hot_labels(words, row, row.labels & scratch.live_sets[level])
+                # An arc is listed once: hot ones with their bonus.
                 live &= ~hot
                 flagged = uint32(i) | _HOT
                 listed = list_arcs(graph, row, hot, flagged, scratch.listed, listed)
@@ -247,6 +255,7 @@ def emit_boosted_by_label(
             write_side(graph, scratch, side, frontier[i], a, reached, boost, boost)
             least = min(least, reached)
             side += uint64(reached <= cutoff)
+        # Before an automaton is stepped, what it could pay at best is looked at.
         bounded = _bound(graph, params, scratch, utterance, side, stepping, cutoff)
         for q in range(side, bounded):
             reached = _step(
@@ -260,7 +269,7 @@ def emit_boosted_by_label(
 
 @inlined
 def _reached(graph, params, scratch, entry, a):
-    """What an arc reaches on which boosts do not step."""
+    """Cost behind an arc on which boosts do not step."""
     arc = graph.arcs[a]
     reached = add_graph_and_insertion(params, entry.cost, arc)
     return float32(reached + scratch.token_costs[arc.ilabel & LABEL])
@@ -282,6 +291,8 @@ def _list_boosted_block(
         live = sets[level_of(cost, per_nat)] & row.labels
         cost = float32(cost - boosts[i].credit)
         level = credited_level_of(cost, per_nat, below_per_nat)
+        # Nearly all entries: no phrase is under way, so that arcs that begin none are
+        # as without boosts.
         if boosts[i].boost == phrases.quiet:
             steps, credited = _ZERO, sets[level] & row.labels
             if phrases.of_tokens:
@@ -294,6 +305,7 @@ def _list_boosted_block(
                 stepping = list_arcs(graph, row, credited, i, listed, stepping)
         else:
             steps, credited, boost = row.labels, ~_ZERO, boosts[i].boost
+            # What is owed is paid on any arc; without it plain arcs do nothing.
             if owed_of(boost) == uint32(0):
                 steps &= ~row.plain
                 if phrases.of_tokens and not is_hot(words, frontier[i].state):
@@ -362,12 +374,15 @@ def find_live_sets(graph, params, scratch, cutoff, top_credit, width):
     for label in range(_ONE, uint64(len(costs))):
         cost, bit = costs[label], _ONE << label
         if cost <= limit:
+            # Rounded towards the lower cost, so that a level never leaves out what it
+            # should have: at worst an arc is looked at in vain.
             level = float32(float32(limit - cost) * per_nat)
             live[_whole(min(level, float32(LEVELS - 1)))] |= bit
         elif cost <= float32(limit + top_credit):
             level = float32(float32(cost - limit) * below_per_nat)
             level = min(level, float32(CREDIT_LEVELS - 1))
             live[uint64(LEVELS) + _whole(level)] |= bit
+    # Who can afford a token at a cost can so at less.
     for level in range(uint64(LEVELS - 1)):
         live[uint64(LEVELS - 2) - level] |= live[uint64(LEVELS - 1) - level]
     if top_credit > float32(0):
@@ -451,7 +466,7 @@ def list_arcs(graph, row, live, i, listed, count):
 
 @inlined
 def hot_labels(words, row, among):
-    """Those of some of a state's labels whose arcs are hot, uint64."""
+    """Select the labels, of some of a state's, whose arcs are hot; uint64."""
     hot, labels = hot_window(words, row.emit), _ZERO
     if hot != _ZERO:
         while among != _ZERO:

@@ -83,9 +83,12 @@ def advance(
         status = _begin(
             graph, params, words, phrases, added, scratch, utterance, record
         )
+        # The caller makes room, and the frame is done again: pruned as it is, the
+        # frontier stays so.
         if status != k.OK:
             return status, first
     for frame in range(first, num_frames):
+        # A search that died stays where it was: later chunks change nothing.
         if counts[k.DIED] >= 0:
             break
         beam = _keep(params, phrases, scratch, utterance)
@@ -137,6 +140,7 @@ def _begin(graph, params, words, phrases, added, scratch, utterance, record):
         insert(phrases, scratch, _ZERO, first)
     scratch.waiting[0] = uint32(0)
     waiting = uint64(graph.rows[0].begin < graph.rows[0].emit)
+    # Epsilon arcs may lead on before any frame, within the beam.
     cutoff = min(params.beam, NO_CUTOFF)
     start_noting(record)
     count, fits = close(
@@ -169,6 +173,7 @@ def _next_frontier(
     status, made, least = _emit(
         graph, params, words, phrases, added, scratch, utterance, beam, False
     )
+    # Fixed before epsilon arcs are followed, as the specification has it.
     cutoff = min(float32(least + beam), NO_CUTOFF)
     count, more, waiting = _ZERO, _ZERO, _ZERO
     if status == k.OK:
@@ -176,6 +181,8 @@ def _next_frontier(
             graph, phrases, added, scratch, record, made, cutoff
         )
     some = count + more
+    # The frame is done once more without a bound: how many would survive was not known
+    # before, and it is rare.
     few = some < params.min_active and some > _ZERO
     if status == k.OK and few and cutoff < NO_CUTOFF:
         status, made, least = _emit(
@@ -210,6 +217,7 @@ def _emit(graph, params, words, phrases, added, scratch, utterance, beam, unboun
     from_added, known = _ZERO, float32(np.inf)
     if added is not None:
         if utterance.counts[k.BEST] >= utterance.counts[k.GRAPH]:
+            # The best entry is in an OOV word: its arcs give the first bound instead.
             known = least_from_best_added(
                 graph, params, words, phrases, added, scratch, utterance
             )
@@ -293,6 +301,8 @@ def _keep_least(phrases, scratch, utterance, keep, limit):
     frontier, counts = utterance.frontier, utterance.counts
     count = uint64(counts[k.FRONTIER])
     last = nth_least(frontier, count, keep, limit, scratch)
+    # Keys have a cost and a graph state; entries of one state in several boost states
+    # tie in both.
     last_boost = _NO_NODE
     if phrases is not None:
         boosts = utterance.boosts["boost"]
@@ -305,6 +315,7 @@ def _keep_least(phrases, scratch, utterance, keep, limit):
             if key == last and utterance.boosts[i].boost > last_boost:
                 continue
         if key <= last:
+            # Costs are relative to the best entry.
             if cost == float32(0):
                 counts[k.BEST] = np.int64(kept)
             frontier[kept] = frontier[i]
@@ -326,6 +337,7 @@ def _settle(graph, params, words, phrases, added, scratch, utterance, of_graph, 
     first = uint64(counts[k.TRACE])
     if count > uint64(len(frontier)):
         return k.GROW_FRONTIER
+    # Checked before anything is written: a frame is done whole or not at all.
     if first + count > uint64(len(trace)):
         return k.GROW_TRACE
     best = entries[0].cost
@@ -344,6 +356,8 @@ def _settle(graph, params, words, phrases, added, scratch, utterance, of_graph, 
             trace[made].previous = _NO_NODE
         elif arc & _EPSILON_ARC:
             arc = arc_of_flagged(arc ^ _EPSILON_ARC)
+            # An epsilon arc's source is of this frame, and may come later than what it
+            # leads to.
             trace[made].previous = uint32(first) + node
         else:
             arc = arc_of_flagged(arc)
@@ -368,6 +382,7 @@ def _settle(graph, params, words, phrases, added, scratch, utterance, of_graph, 
     counts[k.MOVED] = 0
     counts[k.WITHIN] = np.int64(within)
     counts[k.TRACE] += np.int64(count)
+    # float64, or hours of speech would round away what tells entries apart.
     utterance.base[0] += np.float64(best)
     utterance.beam[0], utterance.top_credit[0] = params.beam, top_credit
     return k.OK
@@ -395,6 +410,7 @@ def nth_least(entries, count, n, limit, scratch):
             least, worst = min(least, cost), max(worst, cost)
             within += _ONE
     n = min(n, within)
+    # All costs equal: one bin has them all.
     scale = top / max(float32(worst - least), float32(1e-30))
     for b in range(uint64(len(bins))):
         bins[b] = uint32(0)
@@ -454,6 +470,7 @@ def _nth_of(keys, count, n):
             keys[i], keys[j] = keys[j], keys[i]
             i += _ONE
             j -= _ONE
+        # Only the part that has the n-th is looked at again.
         if n <= j:
             high = j
         else:

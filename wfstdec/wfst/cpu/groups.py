@@ -117,7 +117,7 @@ class GroupSearch(CpuSearch):
     """The searches of a few whole utterances, without added words."""
 
     def decode(self, utterances: Sequence[np.ndarray], pace: Pace) -> list[BestPath]:
-        """Their paths; log-probs float32 [T, V], C order, at most `k.GROUP`."""
+        """Find the best paths; log-probs float32 [T, V], C order, at most `k.GROUP`."""
         scratches = self._memory.scratches[self._boosted]
         scratch = scratches.take(0)
 
@@ -127,6 +127,8 @@ class GroupSearch(CpuSearch):
 
         def grow(status: int, frames_left: int) -> bool:
             nonlocal scratch
+            # A trace that is long is folded rather than made longer: the utterance then
+            # goes on by itself, as a session does.
             if status != k.GROW_TRACE:
                 scratch = self._grow(status, scratch, frames_left)
                 return True
@@ -176,6 +178,7 @@ def decode_whole(
         alone: Goes on with the rest of an utterance by itself.
     """
     assert len(utterances) <= k.GROUP
+    # Always as many arrays: a kernel is compiled for a number of them.
     given = (*utterances, *[_NOTHING] * (k.GROUP - len(utterances)))
     ends, at = np.zeros(len(utterances), END), np.zeros(3, np.int64)
     steps = np.empty(STEPS_PER_FRAME * sum(map(len, utterances)) + 1, STEP)
@@ -191,6 +194,7 @@ def decode_whole(
                 at[:] = last, cut, at[2] - ends[last]["count"]
             elif behind == len(ends):
                 break
+            # Ctrl-C is heard between calls, which take so long as `pace` says.
             check()
         elif status == GROW_STEPS:
             steps = k.longer(steps, 2 * len(steps))

@@ -51,6 +51,8 @@ def finish_noting(graph, added, scratch, utterance, record, count):
     for q in range(noted, last):
         one = record.arcs[q]
         to = _position(one.nextstate, count)
+        # Only now is it known what the best way to an entry costs; noted was the cost
+        # of the arc's own way.
         excess = float32(one.excess - scratch.next[uint64(to)].cost)
         if excess <= record.limit:
             kept, arc, state = record.arcs[noted], one.arc, one.state
@@ -119,6 +121,7 @@ def keep(frontier, end_excess, trace, record):
     num_nodes = num_arcs = first_arc = 0
     for row in range(record.counts[2]):
         last, last_arc = frames[row, 0], frames[row, 1]
+        # In place: what is kept moves down, and never overtakes what is read.
         while at < behind and np.int64(kept[at]) < last:
             n = np.int64(kept[at])
             number[n], trace[num_nodes] = num_nodes, trace[n]
@@ -157,6 +160,8 @@ def _spread(frontier, end_excess, trace, record):
     for i in range(len(frontier)):
         if end_excess[i] <= limit:
             extra[frontier[i].node] = end_excess[i]
+    # Backwards by frames, and within a frame the epsilon arcs before the arcs of
+    # tokens: what leaves a node is seen before what enters it.
     for row in range(rows - 1, -1, -1):
         first, first_arc = begin_of(record, row)
         last, last_arc = record.frames[row, 0], record.frames[row, 1]
@@ -171,6 +176,8 @@ def _spread(frontier, end_excess, trace, record):
             if extra[n] < np.inf:
                 at -= 1
                 kept[at] = n
+                # The arc of a token by which the search made a node is in the trace
+                # alone.
                 if is_emitted(trace, n, first):
                     before = np.int64(trace[n].previous)
                     extra[before] = min(extra[before], extra[n])
@@ -179,7 +186,7 @@ def _spread(frontier, end_excess, trace, record):
 
 @inlined
 def is_emitted(trace, node, first):
-    """Whether an emitting arc made a node; `first`: the first node of its frame."""
+    """Tell whether an emitting arc made a node; `first`: the first of its frame."""
     return trace[node].arc != _NO_NODE and np.int64(trace[node].previous) < first
 
 
@@ -205,6 +212,7 @@ def forget(frontier, trace, record, row):
         trace[n].previous -= uint32(first)
         if len(boosts):
             boosts[n] = boosts[first + n]
+    # All paths go through this node: what is before it was handed out as a segment.
     trace[0].previous, trace[0].arc, trace[0].acoustic = _NO_NODE, _NO_NODE, float32(0)
     for a in range(kept):
         arcs[a] = arcs[first_arc + a]
@@ -223,7 +231,7 @@ def forget(frontier, trace, record, row):
 
 @jit
 def gather_last(inputs, frontier, ending, kept, start):
-    """The same to the end of the utterance.
+    """Gather arcs from the last cut to the end of the utterance.
 
     Args:
         inputs: As of `gather`.
@@ -252,7 +260,7 @@ def gather_last(inputs, frontier, ending, kept, start):
 
 @jit
 def gather(inputs, trace, record, start, rows):
-    """What is left between two rows of `record.frames`.
+    """Gather the arcs that are left between two rows of `record.frames`.
 
     Args:
         inputs: (graph, params, words, phrases, added).
@@ -267,6 +275,7 @@ def gather(inputs, trace, record, start, rows):
     graph, _, _, _, added = inputs
     keys = _sorted_nodes(graph, added, trace, record, start, rows)
     states = np.empty(len(keys), STATE)
+    # Counting sort by source.
     begin = np.zeros(len(keys) + 1, np.int64)  # the arcs of each state, first counted
     at, number = 0, record.number
     for row in range(rows[0], rows[1] + 1):
@@ -322,6 +331,8 @@ def _sorted_nodes(graph, added, trace, record, start, rows):
         end = record.frames[row, 0] - first
         if end > begin + 1:
             sort_keys(keys[begin:end], end - begin, stack)
+        # Boost states do not fit into the key; few nodes share a graph state, so
+        # insertion is enough.
         for i in range(begin + 1, end if len(boosts) else 0):
             key, j = keys[i], i
             boost = boosts[np.int64(key & _LOW)]
@@ -399,6 +410,7 @@ def _arcs(inputs, trace, record, sorted_arcs, states, word_insertion):
             one.graph_cost, one.insertion_cost = taken.cost, float32(0)
             if taken.ilabel & _WORD:
                 one.insertion_cost = word_insertion
+            # Not noted by the search: told anew, of the arcs that are left.
             paid = _paid(graph, params, words, phrases, added, arc, boost)
             one.boost_cost = float32(float32(0) - paid)
     return arcs
@@ -406,7 +418,7 @@ def _arcs(inputs, trace, record, sorted_arcs, states, word_insertion):
 
 @inlined
 def _paid(graph, params, words, phrases, added, arc, boost):
-    """What boosts pay on an arc of the graph or the overlay."""
+    """Pay boosts on an arc of the graph or the overlay."""
     if added is not None:
         if arc >= added.first_arc:
             a = uint64(arc - added.first_arc)

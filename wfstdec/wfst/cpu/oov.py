@@ -84,6 +84,7 @@ class AddedArrays(NamedTuple):
 
 def added_arrays(overlay: Overlay) -> AddedArrays:
     """An overlay laid out for searches; `with_scratch` makes it ready for one."""
+    # A filter: most states have no exit, and one bit tells so without a search.
     at = overlay.call_state.astype(np.uint64) % CALL_BITS
     bits = np.zeros(CALL_BITS // 64, np.uint64)
     np.bitwise_or.at(bits, (at // 64).astype(np.int64), np.uint64(1) << (at % 64))
@@ -109,7 +110,7 @@ def added_arrays(overlay: Overlay) -> AddedArrays:
 
 
 def with_scratch(arrays: AddedArrays, entries: int = FIRST_ENTRIES) -> AddedArrays:
-    """The same with scratch for so many entries, and four times as many candidates."""
+    """Give the arrays scratch for so many entries, four times as many candidates."""
     return arrays._replace(
         made=np.empty(4 * entries + int(arrays.num_entering), SIDE_ENTRY),
         next=np.empty(entries, SIDE_ENTRY),
@@ -162,6 +163,8 @@ def emit_added(graph, params, words, phrases, added, scratch, utterance, beam, l
         if made == _NO_ENTRY:
             return made, least
     if phrases is None:
+        # Few exits are looked up in the frontier; with many, the frontier is looked up
+        # among the exits.
         few = len(added.call_state) <= _FEW_CALLS and beam < np.inf
         if few and utterance.counts[k.MOVED] == 0:
             for call in range(uint64(len(added.call_state))):
@@ -221,6 +224,7 @@ def _follow_row(
         return _NO_ENTRY, least
     limit = _limit(params, words, phrases, added, utterance, i, least, beam)
     for a in range(first, last):
+        # The token alone is over what is left: no cost is added up.
         if not scratch.token_costs[added.arcs[a].ilabel & LABEL] <= limit:
             continue
         cost, boost = _follow(
@@ -254,7 +258,7 @@ def _limit(params, words, phrases, added, utterance, i, least, beam):
 
 @inlined
 def _follow(graph, params, words, phrases, added, scratch, utterance, i, a):
-    """What arc `a` of the overlay reaches from entry `i`; see `arc_costs.follow`."""
+    """Follow arc `a` of the overlay from entry `i`; see `arc_costs.follow`."""
     arc, source = added.arcs[a], _NO_LABEL
     cost = add_graph_and_insertion(params, utterance.frontier[i].cost, arc)
     if phrases is not None:
@@ -269,7 +273,7 @@ def _follow(graph, params, words, phrases, added, scratch, utterance, i, a):
 
 @inlined
 def _pay(graph, params, words, phrases, added, a, source):
-    """What boosts pay on arc `a` of the overlay, and the next boost state."""
+    """Step the boosts on arc `a` of the overlay: pay, and next state."""
     arc = added.arcs[a]
     if phrases is None:
         paid, boost = float32(bonus_of(params, words, arc) + added.bonus[a]), _NO_LABEL
@@ -282,7 +286,7 @@ def _pay(graph, params, words, phrases, added, a, source):
 
 @inlined
 def paid_added(graph, params, words, phrases, added, a, source):
-    """What boosts pay on arc `a` of the overlay."""
+    """Pay boosts on arc `a` of the overlay."""
     paid, _ = _pay(graph, params, words, phrases, added, a, source)
     return paid
 
@@ -374,6 +378,8 @@ def close_added(phrases, added, scratch, record, count, more):
         (entries of the overlay, OK or what must grow).
     """
     for i in range(more):
+        # Entries grow while this runs: epsilon arcs of the overlay lead to states
+        # without any, so one pass is enough.
         entry = added.next[i]
         state = uint64(entry.state - added.first_state)
         a = added.begin[state]
@@ -411,6 +417,8 @@ def _put(added, record, count, candidate):
     entry = added.next[i]
     before = entry.cost, entry.node, entry.arc
     better = candidate.cost < entry.cost
+    # Ties by arc, then by the source's boost state: as the reference, whatever the
+    # order of visits.
     if candidate.cost == entry.cost:
         better = candidate.arc < entry.arc
         if candidate.arc == entry.arc:

@@ -73,6 +73,7 @@ def recombine(graph, phrases, scratch, record, made, side, cutoff):
             return count, waiting, False
         prefetch(graph.rows, uint64(candidates[q].state))
         scratch.waiting[waiting] = uint32(count)
+        # Written always, counted where the flag is set: no branch.
         waiting += uint64(candidates[q].arc & _HAS_EPSILONS)
         insert_alone(phrases, scratch, count, candidates[q])
         count += _ONE
@@ -86,7 +87,7 @@ def recombine(graph, phrases, scratch, record, made, side, cutoff):
 
 @inlined
 def _recombine_side(graph, phrases, scratch, record, side, cutoff, count, waiting):
-    """The same with the side candidates."""
+    """Recombine the side candidates with the frontier."""
     room = uint64(len(scratch.next))
     for q in range(side):
         candidate = scratch.side[q]
@@ -332,6 +333,8 @@ def relax(graph, params, words, phrases, scratch, made, side, cutoff, i):
                 float32(0),
                 cutoff,
             )
+            # What boosts touch goes through a hash table, all else by the graph state
+            # alone.
             if boost != phrases.quiet or source != phrases.quiet:
                 candidate = scratch.side[side]
                 candidate.cost, candidate.state = reached, arc.nextstate
@@ -370,6 +373,7 @@ def _epsilon_credit(params, words, phrases, scratch, i):
 def _reach(graph, phrases, scratch, record, count, made, side):
     """Make or improve the entries that epsilon arcs lead to; (entries, fits)."""
     room = uint64(len(scratch.next))
+    # First those that boosts do not touch, found by the graph state alone.
     for q in range(made):
         candidate = scratch.candidates[q]
         i = find_quiet(phrases, scratch, count, candidate.state)

@@ -64,7 +64,7 @@ OK, GROW_ENTRIES, GROW_CANDIDATES, GROW_NODES = range(4)
 
 
 class RowState(NamedTuple):
-    """What one utterance keeps between frames; F entries, and room for a vector."""
+    """Arrays of an utterance between frames; F entries, and room for a vector."""
 
     blank: np.ndarray  # float32 [F]: the cost after a blank
     token: np.ndarray  # float32 [F]: the cost after the token

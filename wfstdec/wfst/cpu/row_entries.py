@@ -31,7 +31,7 @@ _ZERO, _ONE = uint64(0), uint64(1)
 
 @inlined
 def room_in(array):
-    """How many fit, a vector behind them left free."""
+    """Number of entries that fit, a vector behind them left free."""
     return uint64(len(array)) - STEP
 
 

@@ -1,4 +1,4 @@
-"""What the paths of a search on rows have said: nodes of its trace folded to tips.
+"""Traceback of a search on rows: nodes of its trace folded to tips.
 
 A trace on rows has nodes for tokens and epsilon arcs alone. Between two of them a path
 repeats the token before, up to the frame that the node after has in `ended`, and then

@@ -153,7 +153,7 @@ def words_by_row(rows: RowArrays) -> tuple[np.ndarray, np.ndarray]:
 
 @jit
 def _take_apart(arcs, splits, epsilons, blank, ranks, num_tokens):
-    """Whether a graph is such a product; `_States`, and what `_lay_out` gives."""
+    """Tell whether a graph is such a product; with `_States` and its layout."""
     found, token, row, sizes = _tell_apart(arcs, splits, epsilons, blank)
     if not found:  # of nothing there is a layout as well
         sizes[:] = 0
@@ -253,7 +253,7 @@ def _number(token, row, arcs, splits, epsilons, blank, sizes):
 
 @jit
 def _is_product(states, arcs, splits, epsilons, blank):
-    """Whether states after tokens leave by the arcs of their rows, all but one token's.
+    """Tell whether states after tokens leave by their rows' arcs, all but one token's.
 
     And whether each row has a record, and arcs lead to records of the right token.
     """
@@ -295,7 +295,7 @@ def _is_product(states, arcs, splits, epsilons, blank):
 
 @inlined
 def _is_of_t(ilabel, blank):
-    """Whether an arc is of T alone: of a blank, or repeating a token."""
+    """Tell whether an arc is of T alone: of a blank, or repeating a token."""
     return ilabel & uint32(LABEL_MASK) == blank or ilabel & uint32(REPEAT) != uint32(0)
 
 

@@ -102,6 +102,8 @@ class CpuSearch:
             *(graph.final_cost, params.lm_scale),
             self._boosts_at_end(),
         )
+        # The history has what was folded away; what was said since is read from the
+        # trace.
         state = utterance.frontier[at]["state"]
         path = BestPath(
             said=self._history.after_settled(*said),
@@ -137,7 +139,7 @@ class CpuSearch:
         )
 
     def _boosts_at_end(self) -> tuple[np.ndarray, np.ndarray, np.float32] | None:
-        """What `best_end` takes of boosts."""
+        """Boosts as `best_end` takes them."""
         _, params, _, phrases = self._inputs
         if phrases is None:
             return None
@@ -284,6 +286,7 @@ class RecordingSearch(CpuSearch):
         """How far the search has come; it goes on as if nobody had looked."""
         self._begin()
         utterance, counts = self._utterance, self._utterance.counts
+        # Looking folds the trace, whose nodes the lattice needs: a copy is folded.
         other = copy.copy(self)
         other._utterance = utterance._replace(
             frontier=utterance.frontier[: counts[k.FRONTIER]].copy(),
@@ -309,6 +312,8 @@ class RecordingSearch(CpuSearch):
         utterance, record = self._utterance, self._record
         counts = utterance.counts
         frontier = utterance.frontier[: counts[k.FRONTIER]]
+        # Pruned first: usually that makes room enough, and memory follows what is kept,
+        # not what was looked at.
         if len(frontier):
             none = np.zeros(len(frontier), np.float32)  # the least it can come to
             counts[k.TRACE], record.counts[0] = recording.keep(

@@ -57,6 +57,7 @@ class DeviceOverlay:
         self._share = device.budget.share(
             f"added words of {len(overlay.arcs)} arcs", "add fewer words"
         )
+        # Before the copy: the error then names what is too large.
         self._share.take(sum(array.nbytes for array in arrays.values()))
         self._buffers = {name: upload(device, x) for name, x in arrays.items()}
         self.record = np.zeros((), d.OVERLAY)
@@ -112,7 +113,7 @@ class BatchOverlays:
 
     @property
     def any(self) -> bool:
-        """Whether any utterance adds words."""
+        """Tell whether any utterance adds words."""
         return any(one is not None for one in self.overlays)
 
     def rule(self, i: int) -> Rule:

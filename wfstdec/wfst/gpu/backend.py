@@ -109,6 +109,7 @@ class DeviceBackend:
         found: dict[int, Any] = {}
         bad: list[LogprobError] = []
         kind = RecordingBatch if record else DeviceBatch
+        # The plan is an estimate: what does not fit after all is halved.
         parts = list(self._parts([len(one) for one in utterances], record))[::-1]
         while parts:
             part = sorted(parts.pop())
@@ -139,7 +140,7 @@ class DeviceBackend:
     def memory_plan(
         self, num_utterances: int, num_frames: int | None = None
     ) -> dict[str, int]:
-        """What a batch takes on the device, in bytes; see `WfstDecoder.memory_plan`."""
+        """Plan the memory of a batch, bytes; see `WfstDecoder.memory_plan`."""
         blocks = min(num_utterances, self.device.num_blocks)
         entries = self.device_graph.scratch.entries
         frame = len(self.graph.tokens) * _LOGPROB_BYTES
@@ -161,6 +162,7 @@ class DeviceBackend:
         block = scratch_bytes(1, pool.entries)
         part: list[int] = []
         taken = 0
+        # Of like length together: a launch takes as long as its longest utterance.
         for i in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
             one = utterance_bytes(pool.entries, lengths[i], records)
             one += lengths[i] * frame
@@ -179,7 +181,7 @@ def _each_read(found: dict[int, Any], read: Read) -> dict[int, Any]:
 
 
 def _failed(error: Exception, missing: set[int]) -> str:
-    """What a device's failure left undone."""
+    """Make the error that says what a device's failure left undone."""
     named = ", ".join(map(str, sorted(missing)[:_MOST_NAMED]))
     more = ", ..." if len(missing) > _MOST_NAMED else ""
     return (

@@ -151,7 +151,7 @@ class DeviceBatch:
 
     @property
     def takes_times(self) -> bool:
-        """Whether launches take the times of phases."""
+        """Tell whether launches take the times of phases."""
         return self._variant.times
 
     @takes_times.setter
@@ -214,7 +214,7 @@ class DeviceBatch:
         self._run(self._unfinished())
 
     def _said(self, which: np.ndarray, capacity: np.ndarray) -> list[PathTokens]:
-        """What some utterances say; nothing where `capacity` is too small."""
+        """Read what some utterances say; nothing where `capacity` is too small."""
         if len(which) == 0:
             return []
         steps, first = self._find_paths(which, capacity)
@@ -279,6 +279,8 @@ class DeviceBatch:
         try:
             while len(queue):
                 queue = self._launch_search(queue, scratch)
+                # Every frame was looked at in the first launch, whatever the search got
+                # to.
                 if (self.utterances["logprobs"]["bad_frame"] != NONE).any():
                     break
                 self._task["checked"] = True

@@ -77,7 +77,7 @@ def table_bytes(room: int) -> int:
 
 
 class Variant(NamedTuple):
-    """What the kernels of a launch are compiled for; the least that will do.
+    """Variant that the kernels of a launch are compiled for; the least that will do.
 
     Code that is left out makes the rest fit into the instruction cache.
 
@@ -99,7 +99,7 @@ class Variant(NamedTuple):
 
     @property
     def macros(self) -> Macros:
-        """As the compiler is told."""
+        """Macros as the compiler is told."""
         flags = (
             ("PHRASES", int(self.phrases)),
             ("MIN_ACTIVE", int(self.min_active)),

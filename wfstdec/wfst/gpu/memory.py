@@ -1,4 +1,4 @@
-"""What the search takes on a device: scratch of its blocks, traces, frontiers.
+"""Memory of the search on a device: scratch of its blocks, traces, frontiers.
 
     scratch = pool.take(num_blocks)         # kept from the last launch, or new
     pool.give(scratch)
@@ -44,7 +44,7 @@ def link_count(nodes: int) -> int:
 def utterance_bytes(
     entries: int, num_frames: int | None, lattices: bool = False
 ) -> int:
-    """What an utterance takes, for frontiers of so many entries."""
+    """Bytes of an utterance, for frontiers of so many entries."""
     nodes = trace_nodes(entries, num_frames)
     links = link_count(nodes) * d.LINK.itemsize if lattices else 0
     trace = nodes * d.NODE.itemsize
@@ -53,7 +53,7 @@ def utterance_bytes(
 
 
 def scratch_bytes(blocks: int, entries: int) -> int:
-    """What the scratch of so many blocks takes, for frontiers of so many entries."""
+    """Bytes of scratch of so many blocks, for frontiers of so many entries."""
     per_block = (length * dtype.itemsize for _, length, dtype in _arrays(entries))
     return blocks * sum(per_block)
 
@@ -129,7 +129,7 @@ class ScratchPool:
 
     @property
     def num_bytes(self) -> int:
-        """What is kept."""
+        """Bytes that are kept."""
         with self._lock:
             return sum(scratch.num_bytes for scratch in self._kept)
 

@@ -35,7 +35,7 @@ from wfstdec.wfst.options import WfstOptions
 
 
 class _Searched(NamedTuple):
-    """What a search went by."""
+    """Graph, options and boosts that a search went by."""
 
     graph: PackedGraph
     options: WfstOptions
@@ -49,7 +49,7 @@ class _Searched(NamedTuple):
 
 
 class _Noted(NamedTuple):
-    """What a device noted of an utterance: ENTRY [F], NODE [N], LINK [M]."""
+    """Notes of a device on an utterance: ENTRY [F], NODE [N], LINK [M]."""
 
     frontier: np.ndarray
     trace: np.ndarray
@@ -58,7 +58,7 @@ class _Noted(NamedTuple):
 
 
 class _Record(NamedTuple):
-    """As `noted.spread` takes it."""
+    """Notes of an utterance, as `noted.spread` takes them."""
 
     arcs: np.ndarray
     counts: np.ndarray
@@ -112,7 +112,7 @@ class RecordingBatch(DeviceBatch):
 
 
 def _recorded(searched: _Searched, found: _Noted, best: BestPath) -> Recorded:
-    """What is kept of an utterance."""
+    """Make the record of an utterance."""
     frontier, trace, links, _ = found
     excess, rest = _ends(searched, found)
     record = _Record(
@@ -121,6 +121,8 @@ def _recorded(searched: _Searched, found: _Noted, best: BestPath) -> Recorded:
         limit=np.float32(searched.options.beam_of_lattice),
         extra=np.empty(len(trace), np.float32),
     )
+    # The CPU's rule, over what the device noted: which arcs stay must not depend on the
+    # backend.
     noted.spread(frontier, excess, len(trace), record)
     links, nodes = links[links["arc"] != NONE], np.flatnonzero(record.extra < np.inf)
     number = np.zeros(len(trace), np.int64)
@@ -156,7 +158,7 @@ def _recorded(searched: _Searched, found: _Noted, best: BestPath) -> Recorded:
 
 
 def _ends(searched: _Searched, found: _Noted) -> tuple[np.ndarray, np.ndarray]:
-    """What ending at each entry costs more than the best end; the boosts' rest."""
+    """Excess of ending at each entry over the best end; the boosts' rest."""
     graph, options, boosts, _ = searched
     frontier, at_end = found.frontier, None
     if boosts:
@@ -171,7 +173,7 @@ def _ends(searched: _Searched, found: _Noted) -> tuple[np.ndarray, np.ndarray]:
 def _boost_costs(
     searched: _Searched, taken: np.ndarray, boost_state: np.ndarray
 ) -> np.ndarray:
-    """What the boosts of arcs cost, float32 [M], below 0 where they are paid.
+    """Boost costs of arcs, float32 [M], below 0 where they are paid.
 
     `taken`, `boost_state`: the number of each arc, and the boost state that it leaves.
     """
@@ -185,6 +187,7 @@ def _boost_costs(
     begun = np.where(stays, EPSILON, label)
     word = np.where(arcs["ilabel"] & CARRIES_WORD, arcs["olabel"], EPSILON)
     steps = np.stack([boost_state, begun, word, bonus.view(np.uint32)], axis=1)
+    # The account is plain Python: few steps differ, though arcs are many.
     different, first, which = np.unique(
         steps, axis=0, return_index=True, return_inverse=True
     )

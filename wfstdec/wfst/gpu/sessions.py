@@ -32,7 +32,7 @@ _NO_ARCS = np.zeros(0, np.int64), np.zeros(0, np.float32)
 
 
 class DeviceSession(DeviceBatch):
-    """One utterance that comes in chunks."""
+    """Search of an utterance that comes in chunks."""
 
     def __init__(
         self, device_graph: DeviceGraph, options: WfstOptions, boosts: CompiledBoosts
@@ -76,6 +76,7 @@ class DeviceSession(DeviceBatch):
         at, cost, final = best_end(
             frontier, final_costs, self._lm_scale, survived, boosts
         )
+        # Memory first: whoever waits for it need not wait until the path is read.
         self._share.close()
         self._buffers, self._newest = [], {}
         return BestPath(
@@ -105,14 +106,14 @@ class DeviceSession(DeviceBatch):
     def _boosts_at_end(
         self, frontier: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.float32] | None:
-        """What `best_end` takes of boosts."""
+        """Arrays of boosts that `best_end` takes."""
         if not self._boosted:
             return None
         return frontier["boost"], self._refund, self._instalment
 
     @property
     def trace_is_half_full(self) -> bool:
-        """Whether it is time to fold."""
+        """Tell whether it is time to fold."""
         one = self.utterances[0]
         return bool(2 * one["trace_count"] > one["trace_capacity"])
 
