@@ -86,7 +86,7 @@ class RowState(NamedTuple):
 
 
 class RowScratch(NamedTuple):
-    """What a thread lends to a search.
+    """Scratch of a thread.
 
     Between frames `slots` and `hashed` alone mean anything.
     """

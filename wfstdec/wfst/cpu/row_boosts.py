@@ -30,7 +30,7 @@ from wfstdec.jit import inlined, read_only
 from wfstdec.text.symbols import ilabel_of
 
 FIRST_TOKEN = ilabel_of(0)
-"""What phrases of tokens call token 0."""
+"""Label of token 0 in phrases of tokens."""
 _TOKENS = uint64(FIRST_TOKEN)
 _NO_LABEL = uint32(0)
 
@@ -97,7 +97,7 @@ def may_step(words, phrases, boost, label, position, has_word):
 
 @inlined
 def step(rows, params, words, phrases, boost, label, position, arc, has_word):
-    """What a step is paid, float32 nats, and the boost state after it.
+    """Pay a step: float32 nats, and the boost state after it.
 
     Args:
         rows: The graph.

@@ -32,7 +32,7 @@ from wfstdec.wfst.options import SearchParams
 KEPT = 128
 """So many frames are kept at most: half a megabyte with 1,025 tokens."""
 RowInputs = tuple[RowArrays, SearchParams, ListedWords, RowPhrases | None]
-"""What a search on rows goes by: the first arguments of kernels.
+"""Inputs of a search on rows: the first arguments of kernels.
 
 `RowPhrases` are needed for phrases, and for bonuses above an instalment.
 """

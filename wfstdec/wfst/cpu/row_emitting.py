@@ -206,7 +206,7 @@ def _list_entries(rows, params, words, scratch, state, n, least_arc, beam):
 
 @inlined
 def _list_boosted(rows, words, phrases, scratch, state, n, least_arc, beam):
-    """The same where boosts have states."""
+    """List entries that have a live token where boosts have states; how many."""
     sets, top, listed = scratch.live_sets, state.costs[k.CREDIT], _ZERO
     per_nat = _levels_per_nat(beam)
     paid_per_nat = _levels_per_nat(min(float32(beam + top), NO_CUTOFF))
@@ -250,7 +250,7 @@ def _level_of(cost, least_of_row, least_arc, per_nat):
 
 @inlined
 def _hot_tokens(words, labels, first, among):
-    """Those of some of a row's tokens whose arcs are hot."""
+    """Pick the tokens of a row whose arcs are hot, among some."""
     hot, tokens = hot_window(words, first), _ZERO
     if hot != _ZERO:
         while among != _ZERO:

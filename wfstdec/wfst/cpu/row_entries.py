@@ -63,7 +63,7 @@ def find(rows, phrases, scratch, state, n, record, boost):
 
 @inlined
 def _find_boosted(rows, phrases, scratch, state, n, record, boost):
-    """The same where the boost state is not the quiet one."""
+    """Find an entry whose boost state is not the quiet one: in the chain of a slot."""
     slot = _slot_of(row_of(rows, record), boost)
     i = uint64(scratch.hashed[slot])
     if i >= n or state.boost[i] == phrases.quiet:
@@ -114,7 +114,7 @@ def is_beside(rows, phrases, state, first, i):
 
 @inlined
 def _find_shared(rows, phrases, scratch, state, n, record):
-    """The same where records share the row: its entries are a chain."""
+    """Find an entry where records share the row: its entries are a chain."""
     row = row_of(rows, record)
     i = uint64(scratch.slots[row])
     if i >= n or state.record[i] & _SHARED == _NO_FLAG:

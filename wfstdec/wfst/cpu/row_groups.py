@@ -160,7 +160,7 @@ class RowSearch:
         return row_phrases(phrases, len(self._rows.repeat_arc))
 
     def inputs_of(self, params: SearchParams, boosts: CompiledBoosts) -> RowInputs:
-        """What a search goes by; boosts are laid out once, and kept while they live.
+        """Inputs of a search; boosts are laid out once, and kept while they live.
 
         Raises:
             BoostError: Phrases have too many states.
