@@ -86,7 +86,7 @@ def tokens_of(labels):
 
 @inlined
 def may_step(words, phrases, boost, label, position, has_word):
-    """Whether boosts may do anything on an arc; arguments as of `step`."""
+    """Tell whether boosts may do anything on an arc; arguments as of `step`."""
     if boost != phrases.quiet:
         return True
     if phrases.of_tokens:

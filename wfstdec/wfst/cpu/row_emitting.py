@@ -1,4 +1,4 @@
-"""Which token arcs may survive a frame of a search on rows, and what they reach.
+"""Token arcs that may survive a frame of a search on rows, and what they reach.
 
     by token   V <= 63, none twice in a row: the tokens of a row are bits, and so are
                those that may survive from each of 16 levels of cost; the arcs of their

@@ -103,7 +103,7 @@ def first_of(rows, phrases, scratch, state, i):
 
 @inlined
 def is_beside(rows, phrases, state, first, i):
-    """Whether entry `i`, of the chain of a first one, is of its row and boost state."""
+    """Tell whether entry `i` of a chain is of the first one's row and boost state."""
     if phrases is None:
         return True
     else:
