@@ -185,7 +185,7 @@ class RowSearch:
         boosts: CompiledBoosts,
         pace: Pace,
     ) -> list[BestPath]:
-        """Their paths; log-probs float32 [T, V], C order, at most `GROUP`."""
+        """Decode utterances, at most `GROUP`; log-probs float32 [T, V], C order."""
         inputs = self.inputs_of(params, boosts)
         state = self._memory.states.take()
         scratch = self._memory.scratches.take(len(state.record))

@@ -74,7 +74,7 @@ def _node_of(state, i, fresh):
 
 @part
 def _comes_first(rows, phrases, scratch, state, q, i, fresh):
-    """Whether the arc of candidate `q` is before the one by which entry `i` is there.
+    """Tell whether candidate `q` has an arc before that by which entry `i` is there.
 
     Before in the packed graph: it leaves a lower state, or the same one earlier. An arc
     that repeats the token leaves the entry's own state.
