@@ -80,8 +80,8 @@ def _graph(**options: Any) -> Any:
         return wfstdec.build_graph(**files, separator="<wb>", **options)
 
 
-def _wfst() -> Any:
-    return wfstdec.WfstDecoder(_graph())
+def _wfst(**options: Any) -> Any:
+    return wfstdec.WfstDecoder(_graph(**options))
 
 
 def _trie(**options: Any) -> Any:
@@ -122,7 +122,7 @@ def _wfst_lattices() -> None:
     assert _wfst().decode([_logprobs()], confidence=True)[0].words
     decoder = _wfst().with_options(nbest=3)
     assert decoder.decode_nbest([_logprobs()])[0][0].words
-    on_packed_graph = wfstdec.WfstDecoder(_graph(topology="compact"))
+    on_packed_graph = _wfst(topology="compact")
     assert on_packed_graph.decode([_logprobs()])[0].words
 
 
@@ -143,6 +143,7 @@ USUAL: dict[str, Callable[[], None]] = {
     "trie": _trie_nbest,
     "wfst-lattices": _wfst_lattices,
     "wfst-boosts": _boosted(_wfst, "words", "numberless", "phrases"),
+    "wfst-packed": _boosted(lambda: _wfst(topology="compact"), "phrases"),
     "wfst-oov": _boosted(_wfst, "oov", "names"),
     "wfst-sessions": _wfst_sessions,
     "trie-sessions": lambda: _trie().warm_up({"ab": 1.0}, lattices=False),

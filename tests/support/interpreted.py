@@ -79,12 +79,12 @@ from ctc_decoder_cases import random_options as random_ctc_options
 from own_models import WholeText
 from random_graphs import (
     random_boosts,
+    random_compiled,
     random_graph,
     random_logprobs,
     random_options,
     random_phrases,
     random_product,
-    random_words,
 )
 from wfst_searches import bits, decoded
 
@@ -214,7 +214,7 @@ def check_rows(rng):
     graph = random_product(rng)
     options = random_options(rng)
     batch = [random_logprobs(rng, t, len(graph.tokens)) for t in (0, 2, 5)]
-    boosts = random_words(rng, graph, options)
+    boosts = random_compiled(rng, graph, options)
     backend = CpuBackend(graph, first_capacity=1)
     assert backend.on_rows is not None
     found = backend.decode_group(batch, options, boosts, Pace())

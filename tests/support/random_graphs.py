@@ -265,6 +265,14 @@ def random_words(rng, graph, options):
     return CompiledBoosts(compile_word_boosts(boosts, graph.word_ids)[0])
 
 
+def random_compiled(rng, graph, options):
+    """Compiled words and phrases, or one of them, or none."""
+    boosts = random_words(rng, graph, options)
+    if rng.random() < 0.4:
+        return boosts
+    return dataclasses.replace(boosts, phrases=random_phrases(rng, graph))
+
+
 def random_phrases(rng, graph, unit=None):
     """Compiled phrases of few labels, which often overlap and have equal weights.
 

@@ -1,24 +1,27 @@
 """The search on rows of LG finds what the specification finds on the packed graph."""
 
+import dataclasses
+
 import numpy as np
 import pytest
 from random_graphs import (
+    random_compiled,
     random_logprobs,
     random_options,
     random_product,
-    random_words,
 )
 from text_graphs import text_graph
 from wfst_searches import NO_BOOSTS, bits, random_splits, search
 
+from wfstdec.boost.compile import PhraseCompiler
+from wfstdec.boost.phrases import PhraseOptions
 from wfstdec.search.interrupts import Pace
 from wfstdec.wfst.cpu import row_arrays, row_chunks, row_memory
 from wfstdec.wfst.cpu.backend import CpuBackend
 from wfstdec.wfst.cpu.row_entries import drop_nodes
-from wfstdec.wfst.cpu.row_groups import goes_on_rows
 from wfstdec.wfst.cpu.rows import EPSILONS, RECORDS, WORD, take_apart
 from wfstdec.wfst.cpu.search import CpuSearch
-from wfstdec.wfst.options import WfstOptions, search_params
+from wfstdec.wfst.options import WfstOptions
 from wfstdec.wfst.reference_backend import ReferenceBackend
 
 
@@ -38,18 +41,18 @@ def test_rows_are_the_specification(seed):
         lengths = rng.integers(0, 12, 3)
         batch = [random_logprobs(rng, n, len(graph.tokens)) for n in lengths]
         batch = few_kinds(rng, batch) if rng.random() < 0.5 else batch
-        boosts = random_words(rng, graph, options)
+        boosts = random_compiled(rng, graph, options)
         given = batch, options, [boosts] * len(batch)
         expected = list(map(bits, ReferenceBackend(graph).decode(*given)))
-        on_rows = goes_on_rows(search_params(options, True), boosts)
-        boosted += on_rows and bool(boosts.words)
+        without = ReferenceBackend(graph).decode(batch, options, [NO_BOOSTS] * 3)
+        boosted += expected != list(map(bits, without))
         for capacity in (1, 64):
             backend = CpuBackend(graph, first_capacity=capacity)
             assert backend.on_rows is not None
             for _ in range(2):  # the second time in arrays that were used
                 found = backend.decode_group(batch, options, boosts, Pace())
                 assert list(map(bits, found)) == expected, (seed, i)
-    assert boosted > 8
+    assert boosted > 12
 
 
 def look_bits(look):
@@ -69,9 +72,7 @@ def test_chunks_are_the_specification(seed):
     for i in range(40):
         rng = np.random.default_rng([seed, i, 1])
         graph, options = random_product(rng), random_options(rng)
-        boosts = random_words(rng, graph, options)
-        if not goes_on_rows(search_params(options, True), boosts):
-            continue
+        boosts = random_compiled(rng, graph, options)
         backends = ReferenceBackend(graph), CpuBackend(graph, int(rng.choice([1, 64])))
         batch = [random_logprobs(rng, n, len(graph.tokens)) for n in (9, 14)]
         batch = few_kinds(rng, batch) if rng.random() < 0.5 else batch
@@ -167,6 +168,23 @@ def test_a_graph_that_is_no_product_is_searched_as_it_is(line, instead):
     assert bits(found) == bits(expected)
 
 
+def test_an_epsilon_arc_from_two_boost_states_is_that_from_the_lower_one():
+    """`A` is paid for `A A` and charged again with `B`: it then ties with `C`."""
+    more = "    0 1 a C 0.5\n    3 1 a C 0.5\n    1 3 _ "
+    graph = text_graph(PRODUCT.replace("    1 3 _ ", more, 1))
+    options = PhraseOptions(uniform=True)
+    compiler = PhraseCompiler(lambda _: [[(1, 1)]], graph.words, options)
+    boosts = dataclasses.replace(NO_BOOSTS, phrases=compiler.compile({"A A": 2.0}))
+    x = np.array([[-2, -0.25, -4], [-4, -4, -0.25]], np.float32)
+    options = WfstOptions(beam=20.0)
+    expected = ReferenceBackend(graph).decode([x], options, [boosts])
+    backend = CpuBackend(graph)
+    assert backend.on_rows is not None
+    found = backend.decode_group([x], options, boosts, Pace())
+    assert list(map(bits, found)) == list(map(bits, expected))
+    assert [graph.words[i] for i in found[0].said.word] == ["C", "B"]
+
+
 def test_an_utterance_of_many_nodes_drops_those_that_nobody_comes_from(monkeypatch):
     dropped = []
     monkeypatch.setattr(
@@ -181,6 +199,47 @@ def test_an_utterance_of_many_nodes_drops_those_that_nobody_comes_from(monkeypat
     (found,) = backend.decode_group([x], options, NO_BOOSTS, Pace())
     assert len(dropped) > 3 and backend.on_rows is not None
     assert bits(found) == bits(search(ReferenceBackend(graph), options, x))
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_the_fewest_states_are_the_specification(seed):
+    """Narrow beams, where `min_active` raises the cutoff in most frames; few values."""
+    raised = 0
+    for i in range(60):
+        rng = np.random.default_rng([seed, i, 2])
+        graph = random_product(rng)
+        few = int(rng.integers(1, 12))
+        options = dataclasses.replace(
+            random_options(rng), beam=float(rng.choice([0, 0.25, 1])), beam_delta=None
+        )
+        options = dataclasses.replace(options, max_active=100, min_active=few)
+        batch = [random_logprobs(rng, n, len(graph.tokens)) for n in (7, 12)]
+        batch = few_kinds(rng, batch) if rng.random() < 0.5 else batch
+        reference = ReferenceBackend(graph)
+        expected = [bits(search(reference, options, x)) for x in batch]
+        backend = CpuBackend(graph, first_capacity=int(rng.choice([1, 64])))
+        found = backend.decode_group(batch, options, NO_BOOSTS, Pace())
+        assert list(map(bits, found)) == expected, (seed, i)
+        without = dataclasses.replace(options, min_active=0)
+        raised += expected != [bits(search(reference, without, x)) for x in batch]
+    assert raised > 20
+
+
+def test_chunks_leave_memory_that_is_large_enough_as_it_is():
+    rng = np.random.default_rng(3)
+    graph = random_product(rng, 6)
+    x = np.log(rng.dirichlet([0.3] * 6, 90)).astype(np.float32)
+    backend = CpuBackend(graph, first_capacity=4096)
+    search_in_chunks = backend.start(WfstOptions(beam=8.0), NO_BOOSTS)
+    for part in np.split(x, 30):
+        search_in_chunks.advance(part)
+    memory = backend.on_rows._memory
+    memory.states.take()
+    memory.states.give(row_arrays.new_state(1, 16))  # grows alone
+    backend.decode_group([x], WfstOptions(beam=8.0), NO_BOOSTS, Pace())
+    scratch = memory.scratches.take(0)
+    assert len(scratch.waiting) < 2 * 4096
+    assert len(scratch.candidates) < 2 * row_memory.CANDIDATES_PER_ENTRY * 4096
 
 
 def test_a_state_that_grew_gets_scratch_that_is_as_large():

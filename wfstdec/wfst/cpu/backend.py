@@ -36,7 +36,7 @@ from wfstdec.wfst.cpu.groups import GroupSearch
 from wfstdec.wfst.cpu.memory import SearchMemory
 from wfstdec.wfst.cpu.oov import AddedArrays, added_arrays, with_scratch
 from wfstdec.wfst.cpu.row_chunks import ChunkedRowSearch
-from wfstdec.wfst.cpu.row_groups import RowSearch, goes_on_rows
+from wfstdec.wfst.cpu.row_groups import RowSearch
 from wfstdec.wfst.cpu.rows import take_apart
 from wfstdec.wfst.cpu.search import CpuSearch, RecordingSearch, SearchInputs
 from wfstdec.wfst.options import WfstOptions, search_params
@@ -70,17 +70,17 @@ class CpuBackend(HostBackend):
 
     def prepare(self, options: WfstOptions, boosts: CompiledBoosts) -> None:
         """Lay out boosts; they are kept while they live."""
-        on_rows = self._on_rows_with(options, boosts)
+        on_rows = self._on_rows_with(boosts)
         if on_rows is None:
             self.inputs_of(options, boosts)
         else:
-            on_rows.prepare(boosts)
+            on_rows.inputs_of(search_params(options, bool(boosts.words)), boosts)
 
     def start(
         self, options: WfstOptions, boosts: CompiledBoosts, *, record: bool = False
     ) -> CpuSearch | ChunkedRowSearch:
         """Begin an utterance."""
-        on_rows = None if record else self._on_rows_with(options, boosts)
+        on_rows = None if record else self._on_rows_with(boosts)
         if on_rows is not None:
             params = search_params(options, bool(boosts.words))
             return on_rows.start(params, boosts)
@@ -119,7 +119,7 @@ class CpuBackend(HostBackend):
     ) -> list[BestPath]:
         """Decode whole utterances with the same boosts, at most `GROUP`."""
         if boosts.added is None:
-            on_rows = self._on_rows_with(options, boosts)
+            on_rows = self._on_rows_with(boosts)
             if on_rows is not None:
                 params = search_params(options, bool(boosts.words))
                 return on_rows.decode(utterances, params, boosts, pace)
@@ -152,12 +152,9 @@ class CpuBackend(HostBackend):
                     self._on_rows = RowSearch(rows, self.memory.rule, capacity)
             return self._on_rows
 
-    def _on_rows_with(
-        self, options: WfstOptions, boosts: CompiledBoosts
-    ) -> RowSearch | None:
+    def _on_rows_with(self, boosts: CompiledBoosts) -> RowSearch | None:
         """The search on rows, None where a search is none for it."""
-        params = search_params(options, bool(boosts.words))
-        return self.on_rows if goes_on_rows(params, boosts) else None
+        return self.on_rows if boosts.added is None else None
 
     def inputs_of(
         self, options: WfstOptions, boosts: CompiledBoosts

@@ -305,7 +305,8 @@ def _keep_least(phrases, scratch, utterance, keep, limit):
     # tie in both.
     last_boost = _NO_NODE
     if phrases is not None:
-        last_boost = last_of_tie(frontier, utterance.boosts, count, keep, last, scratch)
+        boosts = utterance.boosts["boost"]
+        last_boost = last_of_tie(frontier, boosts, count, keep, last, scratch)
     kept, of_graph, kept_of_graph = _ZERO, counts[k.GRAPH], _ZERO
     for i in range(count):
         cost = frontier[i].cost
@@ -436,7 +437,7 @@ def last_of_tie(entries, boosts, count, n, last, scratch):
 
     Args:
         entries: ENTRY [>= count].
-        boosts: BOOST [>= count].
+        boosts: uint32 [>= count], their boost states.
         count: How many entries there are.
         n: 1 or more, at most as many as do not come after `last`.
         last: The key of the n-th, from `nth_least`.
@@ -447,7 +448,7 @@ def last_of_tie(entries, boosts, count, n, last, scratch):
         key = key_of(entries[i].cost, entries[i].state)
         before += uint64(key < last)
         if key == last:
-            scratch.keys[found] = uint64(boosts[i].boost)
+            scratch.keys[found] = uint64(boosts[i])
             found += _ONE
     return uint32(_nth_of(scratch.keys, found, n - before - _ONE))
 

@@ -3,7 +3,8 @@
 An entry is a record with two costs, after a blank and after its token; either may be
 infinite. It stays where it is from frame to frame: blanks and repeats change its costs
 in place. Of a row that several records share, the first of its entries has the cost
-after a blank.
+after a blank. Where boosts have states, an entry is one of a record and a boost state:
+blanks and repeats leave that as it is.
 """
 
 from __future__ import annotations
@@ -51,9 +52,12 @@ in place; the sum of states that frames went on from."""
 NEW, PASSING, RANKS, BETWEEN = range(4)
 """`PHASE`: nothing is there yet; epsilon arcs are followed, those of entries that wait,
 and those of higher ranks; a frame is done."""
-BEST, BEAM, CUTOFF, LOWEST = range(4)
+BEST, BEAM, CUTOFF, LOWEST, CREDIT = range(5)
 """Positions in `RowState.costs`: what costs are to be less by, the next frame's beam,
-the cutoff of the frame under way and its least cost before epsilon arcs."""
+the cutoff of the frame under way and its least cost before epsilon arcs; no less than
+any entry's `credit`."""
+HASHED = 1 << 15
+"""Slots for entries with boost states of their own."""
 
 OK, GROW_ENTRIES, GROW_CANDIDATES, GROW_NODES = range(4)
 """What the kernel returns: done, or what is too small."""
@@ -72,17 +76,23 @@ class RowState(NamedTuple):
     blank_node: np.ndarray  # uint32 [F]
     token_node: np.ndarray  # uint32 [F]
     ended: np.ndarray  # uint32 [F]: as of a node, of the token before the blank
-    chain: np.ndarray  # uint32 [F]: the row's next entry
+    chain: np.ndarray  # uint32 [F]: the row's next entry, or that of its slot
+    boost: np.ndarray  # uint32 [F]: where boosts have states
+    credit: np.ndarray  # float32 [F]: the most that a step is paid there
     nodes: np.ndarray  # NODE [N]
     counts: np.ndarray  # int64 [12]
-    costs: np.ndarray  # float32 [4]
+    costs: np.ndarray  # float32 [5]
     base: np.ndarray  # float64 [1]: what re-basing took off
 
 
 class RowScratch(NamedTuple):
-    """Scratch of a thread; between frames `slots` alone means anything."""
+    """Scratch of a thread.
+
+    Between frames `slots` and `hashed` alone mean anything.
+    """
 
     slots: np.ndarray  # uint32 [R]: where a record, or a row's first entry, may stand
+    hashed: np.ndarray  # uint32 [HASHED]: where those with boost states may
     waiting: np.ndarray  # uint32 [F]: entries whose epsilon arcs are to be followed
     links: np.ndarray  # uint32 [F]: linked lists of these, by rank
     heads: np.ndarray  # uint32 [ranks]
@@ -92,29 +102,33 @@ class RowScratch(NamedTuple):
     listed: np.ndarray  # uint32 [F]: entries that may lead on
     live: np.ndarray  # uint64 [F]: the tokens by which they do
     candidates: np.ndarray  # CANDIDATE [C]
+    goals: np.ndarray  # uint32 [C]: the boost states that candidates lead to
     at: np.ndarray  # uint32 [C]: arcs to follow
     of: np.ndarray  # uint32 [C]: the entries that they leave
     by: np.ndarray  # uint8 [C]: their tokens
     ends: np.ndarray  # ENTRY [2 F]: states of the packed graph, of entries
+    end_boosts: np.ndarray  # uint32 [2 F]: their boost states
     keys: np.ndarray  # uint64 [2 F]
     bins: np.ndarray  # uint32 [1024]
     costs: np.ndarray  # float32 [V and more]: of tokens, infinite from V on
+    begun: np.ndarray  # float32 [V and more]: less what beginning a phrase is paid
     classes: np.ndarray  # float32 [64]: the least of tokens, modulo 64
-    live_sets: np.ndarray  # uint64 [2 LEVELS]: tokens, modulo 64, that can survive
+    begun_classes: np.ndarray  # float32 [64]: that of `begun`
+    live_sets: np.ndarray  # uint64 [3 LEVELS]: tokens, modulo 64, that can survive
 
 
 def new_state(entries: int, nodes: int) -> RowState:
     """Make room for an utterance."""
     some = _Spread()
     f, u = np.float32, np.uint32
-    kinds = f, f, u, f, u, u, np.uint64, u, u, u, u
+    kinds = f, f, u, f, u, u, np.uint64, u, u, u, u, u, f
     named = zip(OF_STATE_ENTRIES, kinds, strict=True)
     arrays: dict[str, Any] = {name: some.zeros(entries, kind) for name, kind in named}
     return RowState(
         **arrays,
         nodes=some.zeros(nodes, NODE),
         counts=np.zeros(12, np.int64),
-        costs=np.zeros(4, f),
+        costs=np.zeros(5, f),
         base=np.zeros(1),
     )
 
@@ -125,6 +139,7 @@ def new_scratch(rows: RowArrays, entries: int, candidates: int) -> RowScratch:
     costs = np.full((len(rows.repeat_arc) // 64 + 1) * 64, np.inf, np.float32)
     return RowScratch(
         slots=np.zeros(int(rows.num_rows), np.uint32),
+        hashed=np.zeros(HASHED, np.uint32),
         waiting=some.zeros(entries, np.uint32),
         links=some.zeros(entries, np.uint32),
         heads=np.zeros(int(rows.num_ranks), np.uint32),
@@ -134,23 +149,27 @@ def new_scratch(rows: RowArrays, entries: int, candidates: int) -> RowScratch:
         listed=some.zeros(entries, np.uint32),
         live=some.zeros(entries, np.uint64),
         candidates=some.zeros(candidates, CANDIDATE),
+        goals=some.zeros(candidates, np.uint32),
         at=some.zeros(candidates, np.uint32),
         of=some.zeros(candidates, np.uint32),
         by=some.zeros(candidates, np.uint8),
         ends=some.zeros(2 * entries, ENTRY),
+        end_boosts=some.zeros(2 * entries, np.uint32),
         keys=some.zeros(2 * entries, np.uint64),
         bins=np.zeros(1024, np.uint32),
         costs=costs,
+        begun=costs.copy(),
         classes=np.zeros(64, np.float32),
-        live_sets=np.zeros(2 * LEVELS, np.uint64),
+        begun_classes=np.zeros(64, np.float32),
+        live_sets=np.zeros(3 * LEVELS, np.uint64),
     )
 
 
 OF_STATE_ENTRIES = RowState._fields[: RowState._fields.index("nodes")]
 OF_SCRATCH_ENTRIES = tuple(
-    "waiting links winner repeats reached listed live ends keys".split()
+    "waiting links winner repeats reached listed live ends end_boosts keys".split()
 )
-OF_CANDIDATES = "candidates", "at", "of", "by"
+OF_CANDIDATES = "candidates", "goals", "at", "of", "by"
 """What has the length of entries, in a state and in scratch, and that of candidates."""
 
 

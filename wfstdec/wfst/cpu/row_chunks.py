@@ -1,6 +1,6 @@
 """An utterance that comes in chunks, on rows of LG.
 
-    search = ChunkedRowSearch(rows, rule, params, words, memory)
+    search = ChunkedRowSearch(rule, (rows, params, words, phrases), memory)
     search.advance(logprobs)                      # float32 [T, V], any number of times
     search.finish()                               # a BestPath
 
@@ -21,6 +21,7 @@ from wfstdec.search.paths.so_far import PathSoFar
 from wfstdec.search.paths.traceback import History
 from wfstdec.search.paths.traceback_kernels import Rule
 from wfstdec.wfst.cpu import row_arrays as k
+from wfstdec.wfst.cpu.row_boosts import RowPhrases
 from wfstdec.wfst.cpu.row_entries import compact
 from wfstdec.wfst.cpu.row_frame import advance, restart
 from wfstdec.wfst.cpu.row_memory import RowMemory, grown
@@ -30,43 +31,38 @@ from wfstdec.wfst.options import SearchParams
 
 KEPT = 128
 """So many frames are kept at most: half a megabyte with 1,025 tokens."""
+RowInputs = tuple[RowArrays, SearchParams, ListedWords, RowPhrases | None]
+"""Inputs of a search on rows: the first arguments of kernels.
+
+`RowPhrases` are needed for phrases, and for bonuses above an instalment.
+"""
 _NO_ARCS = np.zeros(0, np.int64), np.zeros(0, np.float32)
 """What `History.read` is given where a path ends at its tip."""
 
 
 @kernel
-def resume(rows, scratch, state):
+def resume(rows, phrases, scratch, state):
     """Let entries be found in other scratch than that of the frame before."""
     if state.counts[k.PHASE] == k.BETWEEN:
         n = np.uint64(state.counts[k.ENTRIES])
-        state.counts[k.ENTRIES] = np.int64(compact(rows, scratch, state, n))
+        state.counts[k.ENTRIES] = np.int64(compact(rows, phrases, scratch, state, n))
 
 
 class ChunkedRowSearch:
     """The search of one utterance: `advance` any number of times, then `finish`.
 
     Args:
-        rows: The graph.
-        rule: How paths through it are read.
-        params: The options.
-        words: Those that are boosted.
+        rule: How paths through the graph are read.
+        inputs: What it goes by.
         memory: What it borrows.
     """
 
-    def __init__(
-        self,
-        rows: RowArrays,
-        rule: Rule,
-        params: SearchParams,
-        words: ListedWords,
-        memory: RowMemory,
-    ) -> None:
-        self._rows, self._rule = rows, rule
-        self._params, self._words, self._memory = params, words, memory
+    def __init__(self, rule: Rule, inputs: RowInputs, memory: RowMemory) -> None:
+        self._rule, self._inputs, self._memory = rule, inputs, memory
         self._state = memory.states.take()
         restart(self._state)
         self._history = History(rule)
-        self._kept = np.empty((0, len(rows.repeat_arc)), np.float32)
+        self._kept = np.empty((0, len(inputs[0].repeat_arc)), np.float32)
         self._first, self._last = 0, 0  # frames: at the last fold, and now
 
     @property
@@ -124,12 +120,12 @@ class ChunkedRowSearch:
         """Pass the search through some frames, and keep them."""
         scratch = self._memory.scratches.take(len(self._state.record))
         try:
-            resume(self._rows, scratch, self._state)
+            rows, _, _, phrases = self._inputs
+            resume(rows, phrases, scratch, self._state)
             frame, status = 0, -1
             while status != k.OK:
                 status, frame = advance(
-                    *(self._rows, self._params, self._words),
-                    *(scratch, self._state, part, frame),
+                    *(*self._inputs, scratch, self._state, part, frame)
                 )
                 scratch, self._state = grown(status, scratch, self._state)
         finally:
@@ -153,11 +149,12 @@ class ChunkedRowSearch:
     def _folded_by(self, fold: Any) -> Any:
         """Call `fold_all` or `fold_best`."""
         rule, events, tips = self._history.state
+        rows, params, _, phrases = self._inputs
         scratch = self._memory.scratches.take(len(self._state.record))
         try:
             said = self._kept, self._first
             return fold(
-                *(self._rows, rule, self._params),
+                *(rows, rule, params, phrases),
                 *(scratch, self._state, said, tips, events),
             )
         finally:

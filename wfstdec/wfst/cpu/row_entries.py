@@ -2,7 +2,8 @@
 
 `slots` has a place for each row and needs no clearing: the entry there tells whether it
 is of the record, or the row, that was asked for. Entries of a row that several records
-share are a chain, in the order in which they were made.
+share are a chain, in the order in which they were made. So it is with `hashed`, for
+entries whose boost states are not the quiet one: its slots have chains of them.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ from numpy import float32, int64, uint16, uint32, uint64
 from wfstdec.jit import inlined, jit, part
 from wfstdec.jit.vectors import STEP, load, select, splat, store
 from wfstdec.wfst.cpu import row_arrays as k
+from wfstdec.wfst.cpu.arc_costs import most_credited
 from wfstdec.wfst.cpu.rows import RECORDS, SHARED
 
 _SHARED, _RECORDS, _NO_FLAG = uint32(SHARED), uint32(RECORDS), uint32(0)
@@ -21,6 +23,9 @@ NO_ENTRY = uint64(k.NONE)
 """In the place of an entry's position: there is none."""
 _INF = float32(np.inf)
 _ALL = uint32(0xFFFF)
+_SLOTS = uint32(k.HASHED - 1)
+NO_BOOST = uint32(0)
+"""The boost state where boosts have none."""
 _ZERO, _ONE = uint64(0), uint64(1)
 
 
@@ -38,20 +43,77 @@ def row_of(rows, record):
 
 
 @inlined
-def find(rows, scratch, state, n, record):
-    """Find the entry of a record.
+def find(rows, phrases, scratch, state, n, record, boost):
+    """Find the entry of a record and a boost state.
 
     Returns:
-        (its position or `n`, the last entry of its row that others share or none).
+        (its position or `n`, the last entry of its chain or none).
     """
+    if phrases is not None:
+        if boost != phrases.quiet:
+            return _find_boosted(rows, phrases, scratch, state, n, record, boost)
     if record & _SHARED == _NO_FLAG:
         i = uint64(scratch.slots[uint64(record & _RECORDS)])
-        return (i if i < n and state.record[i] == record else n), NO_ENTRY
-    return _find_shared(rows, scratch, state, n, record)
+        found = i < n and state.record[i] == record
+        if phrases is not None:
+            found = found and state.boost[i] == phrases.quiet
+        return (i if found else n), NO_ENTRY
+    return _find_shared(rows, phrases, scratch, state, n, record)
 
 
 @inlined
-def _find_shared(rows, scratch, state, n, record):
+def _find_boosted(rows, phrases, scratch, state, n, record, boost):
+    """Find an entry whose boost state is not the quiet one: in the chain of a slot."""
+    slot = _slot_of(row_of(rows, record), boost)
+    i = uint64(scratch.hashed[slot])
+    if i >= n or state.boost[i] == phrases.quiet:
+        return n, NO_ENTRY
+    if _slot_of(row_of(rows, state.record[i]), state.boost[i]) != slot:
+        return n, NO_ENTRY
+    while state.record[i] != record or state.boost[i] != boost:
+        if state.chain[i] == _NONE:
+            return n, i
+        i = uint64(state.chain[i])
+    return i, NO_ENTRY
+
+
+@inlined
+def _slot_of(row, boost):
+    """The slot of a row with a boost state."""
+    mixed = uint32(row) ^ uint32(boost * uint32(0x9E3779B1))
+    mixed ^= mixed >> uint32(15)
+    return uint64(mixed & _SLOTS)
+
+
+@inlined
+def first_of(rows, phrases, scratch, state, i):
+    """The first entry of a row that several records share, and of the boost state."""
+    row = row_of(rows, state.record[i])
+    if phrases is None:
+        return uint64(scratch.slots[row])
+    else:
+        boost = state.boost[i]
+        if boost == phrases.quiet:
+            return uint64(scratch.slots[row])
+        first = uint64(scratch.hashed[_slot_of(row, boost)])
+        while state.boost[first] != boost or row_of(rows, state.record[first]) != row:
+            first = uint64(state.chain[first])
+        return first
+
+
+@inlined
+def is_beside(rows, phrases, state, first, i):
+    """Tell whether entry `i` of a chain is of the first one's row and boost state."""
+    if phrases is None:
+        return True
+    else:
+        row = row_of(rows, state.record[i])
+        same = row_of(rows, state.record[first]) == row
+        return same and state.boost[first] == state.boost[i]
+
+
+@inlined
+def _find_shared(rows, phrases, scratch, state, n, record):
     """Find an entry where records share the row: its entries are a chain."""
     row = row_of(rows, record)
     i = uint64(scratch.slots[row])
@@ -59,6 +121,9 @@ def _find_shared(rows, scratch, state, n, record):
         return n, NO_ENTRY
     if row_of(rows, state.record[i]) != row:
         return n, NO_ENTRY
+    if phrases is not None:
+        if state.boost[i] != phrases.quiet:
+            return n, NO_ENTRY
     while state.record[i] != record:
         if state.chain[i] == _NONE:
             return n, i
@@ -67,20 +132,32 @@ def _find_shared(rows, scratch, state, n, record):
 
 
 @inlined
-def insert(rows, params, scratch, state, n, record, after):
-    """Make a record entry number `n`, behind another of its row or the first of it."""
+def insert(rows, params, words, phrases, scratch, state, n, record, boost, after):
+    """Make entry number `n` of a record, behind another of its chain or the first."""
     one = rows.records[uint64(record & _RECORDS)]
     state.record[n], state.again[n] = record, uint32(one.token)
     state.labels[n], state.first[n] = one.labels, one.first
     state.least[n] = float32(params.lm_scale * one.least)
     state.blank[n], state.token[n], state.token_node[n] = _INF, _INF, uint32(0)
-    register(rows, scratch, state, n, record, after)
+    if phrases is not None:
+        state.boost[n] = boost
+        state.credit[n] = most_credited(params, words, phrases, boost)
+    register(rows, phrases, scratch, state, n, record, boost, after)
     return n + _ONE
 
 
 @inlined
-def register(rows, scratch, state, n, record, after):
+def register(rows, phrases, scratch, state, n, record, boost, after):
     """Let entry number `n` be found."""
+    if phrases is not None:
+        if boost != phrases.quiet:
+            state.chain[n] = _NONE
+            state.counts[k.CHAINED] += int64(record & _SHARED != _NO_FLAG)
+            if after == NO_ENTRY:
+                scratch.hashed[_slot_of(row_of(rows, record), boost)] = uint32(n)
+            else:
+                state.chain[after] = uint32(n)
+            return
     if record & _SHARED == _NO_FLAG:
         scratch.slots[uint64(record & _RECORDS)] = uint32(n)
     else:
@@ -103,7 +180,7 @@ def clear_behind(state, n):
 
 
 @inlined
-def compact(rows, scratch, state, n):
+def compact(rows, phrases, scratch, state, n):
     """Leave out entries that have died; how many are left."""
     kept = _ZERO
     for i in range(n):
@@ -115,22 +192,26 @@ def compact(rows, scratch, state, n):
                 state.labels[kept], state.ended[kept] = state.labels[i], state.ended[i]
                 state.blank_node[kept] = state.blank_node[i]
                 state.token_node[kept] = state.token_node[i]
+                if phrases is not None:
+                    boost, credit = state.boost[i], state.credit[i]
+                    state.boost[kept], state.credit[kept] = boost, credit
             kept += _ONE
     state.counts[k.CHAINED] = 0
     for i in range(kept):
-        record, after = state.record[i], NO_ENTRY
-        if record & _SHARED != _NO_FLAG:
-            _, after = _find_shared(rows, scratch, state, uint64(i), record)
-        register(rows, scratch, state, uint64(i), record, after)
+        record, boost = state.record[i], NO_BOOST
+        if phrases is not None:
+            boost = state.boost[i]
+        _, after = find(rows, phrases, scratch, state, uint64(i), record, boost)
+        register(rows, phrases, scratch, state, uint64(i), record, boost, after)
     return kept
 
 
 @part
-def spread(rows, scratch, state):
+def spread(rows, phrases, scratch, state):
     """Fill `scratch.ends` with the states of the packed graph that entries stand for.
 
     Their node is that of the last token or epsilon arc, `arc` the entry, with a flag
-    where it is the state after the token.
+    where it is the state after the token. `end_boosts` has their boost states.
 
     Returns:
         How many there are.
@@ -143,12 +224,16 @@ def spread(rows, scratch, state):
             end.cost = float32(state.blank[i] - best)
             end.state = rows.state_of_row[row_of(rows, record)]
             end.node, end.arc = state.blank_node[i], uint32(i)
+            if phrases is not None:
+                scratch.end_boosts[count] = state.boost[i]
             count += _ONE
         if state.token[i] < _INF:
             end = scratch.ends[count]
             end.cost = float32(state.token[i] - best)
             end.state = rows.state_of_record[uint64(record & _RECORDS)]
             end.node, end.arc = state.token_node[i], uint32(i) | _FROM_TOKEN
+            if phrases is not None:
+                scratch.end_boosts[count] = state.boost[i]
             count += _ONE
     return count
 

@@ -16,11 +16,14 @@ from wfstdec.jit import inlined, part
 from wfstdec.jit.sorting import cost_of, key_of
 from wfstdec.search.costs import NO_CUTOFF
 from wfstdec.wfst.cpu import row_arrays as k
-from wfstdec.wfst.cpu.frame import nth_least
+from wfstdec.wfst.cpu.frame import last_of_tie, nth_least
 from wfstdec.wfst.cpu.row_entries import (
+    NO_BOOST,
     clear_behind,
     find,
+    first_of,
     insert,
+    is_beside,
     room_in,
     row_of,
     spread,
@@ -34,30 +37,42 @@ _ZERO, _ONE = uint64(0), uint64(1)
 
 
 @part
-def keep_least(rows, scratch, state, n, keep, limit):
-    """Keep the states with the least (cost, state), re-based; the cost of the worst.
+def keep_least(rows, phrases, scratch, state, n, keep, limit):
+    """Keep the states with the least (cost, state, boost), re-based; the worst's cost.
 
     At most `keep` of those that cost no more than `limit` stay.
     """
     best = state.costs[k.BEST]
-    count = spread(rows, scratch, state)
-    last = nth_least(scratch.ends, count, keep, limit, scratch)
+    count, within = spread(rows, phrases, scratch, state), _ZERO
+    last, last_boost = nth_least(scratch.ends, count, keep, limit, scratch), _NONE
+    if phrases is not None:
+        for e in range(count):
+            within += uint64(scratch.ends[e].cost <= limit)
+        keep, boosts = min(keep, within), scratch.end_boosts
+        last_boost = last_of_tie(scratch.ends, boosts, count, keep, last, scratch)
     for i in range(n):
         record = state.record[i]
         of_row = rows.state_of_row[row_of(rows, record)]
         of_record = rows.state_of_record[uint64(record & _RECORDS)]
         state.blank[i] = float32(state.blank[i] - best)
-        if state.blank[i] < _INF and key_of(state.blank[i], of_row) > last:
-            state.blank[i] = _INF
+        last_stays = True
+        if phrases is not None:
+            last_stays = state.boost[i] <= last_boost
+        if state.blank[i] < _INF:
+            key = key_of(state.blank[i], of_row)
+            if key > last or (key == last and not last_stays):
+                state.blank[i] = _INF
         state.token[i] = float32(state.token[i] - best)
-        if state.token[i] < _INF and key_of(state.token[i], of_record) > last:
-            state.token[i] = _INF
+        if state.token[i] < _INF:
+            key = key_of(state.token[i], of_record)
+            if key > last or (key == last and not last_stays):
+                state.token[i] = _INF
     state.costs[k.BEST] = float32(0)
     return cost_of(last)
 
 
 @part
-def keep_fewest(rows, params, scratch, state, n):
+def keep_fewest(rows, params, phrases, scratch, state, n):
     """Keep the `min_active` least states where the beam has fewer of them.
 
     Returns:
@@ -69,36 +84,47 @@ def keep_fewest(rows, params, scratch, state, n):
         within += uint64(float32(state.token[i] - best) <= params.beam)
     if within >= params.min_active:
         return params.beam
-    keep_least(rows, scratch, state, n, params.min_active, NO_CUTOFF)
+    keep_least(rows, phrases, scratch, state, n, params.min_active, NO_CUTOFF)
     return NO_CUTOFF
 
 
 @part
-def reach_fewest(rows, params, scratch, state, made, of_blank, beam):
+def reach_fewest(rows, params, words, phrases, scratch, state, made, of_blank, beam):
     """Raise the cutoff to the `min_active`-th least state where fewer survive it.
 
-    `beam`: that of the candidates. To tell which is the one, they must be all.
+    `beam`: that of the candidates. The states that are known bound what the cutoff can
+    become, so that the others are looked for up to there: without a bound all arcs of
+    all entries would be followed.
 
     Returns:
-        (OK or what must grow, whether all candidates are to be made).
+        (OK or what must grow, the beam for further candidates, 0 where none are due).
     """
-    lowest = state.costs[k.LOWEST]
-    cutoff = min(float32(lowest + state.costs[k.BEAM]), NO_CUTOFF)
+    lowest, own = state.costs[k.LOWEST], state.costs[k.BEAM]
+    cutoff, none = min(float32(lowest + own), NO_CUTOFF), float32(0)
     if not lowest < _INF:
-        return k.OK, False
+        return k.OK, none
     if uint64(state.counts[k.ENTRIES]) + made > room_in(state.record):
-        return k.GROW_ENTRIES, False
-    count, within = _survivors(rows, params, scratch, state, made, of_blank, cutoff)
-    few = within < params.min_active and cutoff < NO_CUTOFF
-    if few and beam == NO_CUTOFF:
-        last = nth_least(scratch.ends, count, params.min_active, NO_CUTOFF, scratch)
-        cutoff, few = max(cutoff, cost_of(last)), False
+        return k.GROW_ENTRIES, none
+    count, within = _survivors(
+        rows, params, words, phrases, scratch, state, made, of_blank, cutoff
+    )
+    if within < params.min_active and cutoff < NO_CUTOFF:
+        few, first = params.min_active, beam == own and own < NO_CUTOFF
+        if first and count < few:
+            return k.OK, NO_CUTOFF
+        last = cost_of(nth_least(scratch.ends, count, few, NO_CUTOFF, scratch))
+        if first and last > cutoff:
+            wider = max(float32(last - lowest), own)
+            while float32(lowest + wider) < last:  # the difference was rounded
+                wider = float32(float32(2) * wider + float32(1e-6))
+            return k.OK, min(wider, NO_CUTOFF)
+        cutoff = max(cutoff, last)
     state.costs[k.CUTOFF] = cutoff
-    return k.OK, few
+    return k.OK, none
 
 
 @inlined
-def _survivors(rows, params, scratch, state, made, of_blank, cutoff):
+def _survivors(rows, params, words, phrases, scratch, state, made, of_blank, cutoff):
     """Fill `scratch.ends` with the states that a frame reaches, each with its least.
 
     Records that candidates lead to get entries without a cost.
@@ -111,9 +137,14 @@ def _survivors(rows, params, scratch, state, made, of_blank, cutoff):
         reached[i] = scratch.repeats[i] if state.token[i] < _INF else _INF
     for q in range(made):
         candidate = scratch.candidates[q]
-        i, after = find(rows, scratch, state, n, candidate.record)
+        record, boost = candidate.record, NO_BOOST
+        if phrases is not None:
+            boost = scratch.goals[q]
+        i, after = find(rows, phrases, scratch, state, n, record, boost)
         if i == n:
-            n = insert(rows, params, scratch, state, n, candidate.record, after)
+            n = insert(
+                rows, params, words, phrases, scratch, state, n, record, boost, after
+            )
             reached[i] = scratch.repeats[i] = _INF
         reached[i] = min(reached[i], candidate.cost)
     state.counts[k.ENTRIES] = int64(n)
@@ -121,7 +152,7 @@ def _survivors(rows, params, scratch, state, made, of_blank, cutoff):
     count, within = _ZERO, _ZERO
     for i in range(n):
         record = state.record[i]
-        stays = _blank_of_row(rows, scratch, state, i, of_blank)
+        stays = _blank_of_row(rows, phrases, scratch, state, uint64(i), of_blank)
         if stays <= NO_CUTOFF:
             end = scratch.ends[count]
             end.cost, end.state = stays, rows.state_of_row[row_of(rows, record)]
@@ -135,16 +166,18 @@ def _survivors(rows, params, scratch, state, made, of_blank, cutoff):
 
 
 @inlined
-def _blank_of_row(rows, scratch, state, i, of_blank):
+def _blank_of_row(rows, phrases, scratch, state, i, of_blank):
     """The cost after a blank in the row whose first entry is number `i`, or `inf`."""
     record = state.record[i]
     cost = min(state.blank[i], state.token[i])
     if record & _NO_BLANK != _NO_FLAG:
         return _INF
     if record & _SHARED != _NO_FLAG:
-        if uint64(scratch.slots[row_of(rows, record)]) != uint64(i):
+        if first_of(rows, phrases, scratch, state, i) != i:
             return _INF
         j = state.chain[i]
         while j != _NONE:
-            cost, j = min(cost, state.token[uint64(j)]), state.chain[uint64(j)]
+            if is_beside(rows, phrases, state, i, uint64(j)):
+                cost = min(cost, state.token[uint64(j)])
+            j = state.chain[uint64(j)]
     return float32(cost + of_blank)

@@ -3,8 +3,8 @@
     search = RowSearch(rows, rule, 4096)
     search.decode(utterances, params, pace)       # their BestPaths
 
-What it cannot do (`goes_on_rows`) is left to the search on the packed graph, which
-finds the same bits. Nodes of the trace that nobody comes from are dropped when there is
+OOV words and lattices are left to the search on the packed graph, which finds the same
+bits. Nodes of the trace that nobody comes from are dropped when there is
 no room; what is left is about one for each token said, so that no utterance is too
 long.
 """
@@ -18,20 +18,22 @@ import numpy as np
 from numpy import int64, uint32, uint64
 
 from wfstdec.boost.compiled import CompiledBoosts
-from wfstdec.boost.tables import BoostTables
+from wfstdec.boost.tables import NO_PHRASES, BoostTables, PhraseRows
 from wfstdec.jit import inlined, kernel
+from wfstdec.jit.pool import Once
 from wfstdec.search.acoustics import penalised
 from wfstdec.search.interrupts import Pace
 from wfstdec.search.paths.label_path import BestPath
 from wfstdec.search.paths.traceback_kernels import Rule
 from wfstdec.wfst.cpu import row_arrays as k
 from wfstdec.wfst.cpu.groups import GROW_STEPS, decode_whole
-from wfstdec.wfst.cpu.row_chunks import ChunkedRowSearch
+from wfstdec.wfst.cpu.row_boosts import FIRST_TOKEN, RowPhrases, row_phrases
+from wfstdec.wfst.cpu.row_chunks import ChunkedRowSearch, RowInputs
 from wfstdec.wfst.cpu.row_entries import spread
 from wfstdec.wfst.cpu.row_frame import advance, restart
 from wfstdec.wfst.cpu.row_memory import RowMemory, grown
+from wfstdec.wfst.cpu.row_traceback import end_of
 from wfstdec.wfst.cpu.rows import RowArrays, words_by_row
-from wfstdec.wfst.final import best_end
 from wfstdec.wfst.options import SearchParams
 
 _NONE = uint32(k.NONE)
@@ -40,7 +42,9 @@ _EPSILON_ARC, _FROM_TOKEN = uint32(k.EPSILON_ARC), uint32(k.FROM_TOKEN)
 
 
 @kernel
-def search_rows(rows, params, words, scratch, state, utterances, ends, steps, at):
+def search_rows(
+    rows, params, words, phrases, scratch, state, utterances, ends, steps, at
+):
     """Search utterances one after the other, from a frame of one of them on.
 
     The arguments behind `state`, and what is returned, are those of `search_group`.
@@ -49,29 +53,30 @@ def search_rows(rows, params, words, scratch, state, utterances, ends, steps, at
         if at[1] == 0:
             restart(state)
         status, frame = advance(
-            rows, params, words, scratch, state, utterances[i], at[1]
+            rows, params, words, phrases, scratch, state, utterances[i], at[1]
         )
         at[0], at[1] = i, frame
         if status != k.OK:
             return status
-        if not _end(rows, params, scratch, state, utterances[i], ends[i], steps, at[2]):
+        if not _end(
+            *(rows, params, phrases, scratch, state),
+            *(utterances[i], ends[i], steps, at[2]),
+        ):
             return GROW_STEPS
         at[0], at[1], at[2] = i + 1, 0, at[2] + ends[i].count
     return k.OK
 
 
 @inlined
-def _end(rows, params, scratch, state, logprobs, end, steps, first):
+def _end(rows, params, phrases, scratch, state, logprobs, end, steps, first):
     """Write the path of an utterance from `first` on; whether there was room.
 
     Blanks and repeats are put back between the nodes. Nothing is changed: where only
     some frames were searched, the others follow.
     """
-    counts, survived = state.counts, state.counts[k.DIED] < 0
-    entries = scratch.ends[: spread(rows, scratch, state)]
-    best, cost, final = best_end(
-        entries, rows.final_cost, params.lm_scale, survived, None
-    )
+    counts = state.counts
+    entries = scratch.ends[: spread(rows, phrases, scratch, state)]
+    best, cost, final = end_of(rows, params, phrases, scratch, state, entries)
     flagged, node, frame = (
         entries[best].arc,
         entries[best].node,
@@ -129,12 +134,6 @@ def _label_of(rows, state, node):
     return uint64(rows.tokens[uint64(one.arc)])
 
 
-def goes_on_rows(params: SearchParams, boosts: CompiledBoosts) -> bool:
-    """Tell whether a search is one for rows: boosts have no states."""
-    plain = boosts.phrases is None and boosts.added is None
-    return plain and not boosts.words.top_bonus > params.instalment
-
-
 class RowSearch:
     """Searches of whole utterances on rows.
 
@@ -147,19 +146,37 @@ class RowSearch:
     def __init__(self, rows: RowArrays, rule: Rule, first_capacity: int) -> None:
         self._rows, self._rule = rows, rule
         self._memory = RowMemory(rows, first_capacity)
+        self._phrases = Once(self._lay_out)
+        self._no_phrases = self._on_rows(NO_PHRASES)
 
     @cached_property
     def _tables(self) -> BoostTables:
-        return BoostTables(*words_by_row(self._rows))
+        return BoostTables(*words_by_row(self._rows), first_token=FIRST_TOKEN)
 
-    def prepare(self, boosts: CompiledBoosts) -> None:
-        """Lay out boosts; they are kept while they live."""
-        self._tables.words(boosts)
+    def _lay_out(self, boosts: CompiledBoosts) -> RowPhrases:
+        return self._on_rows(self._tables.phrases(boosts))
+
+    def _on_rows(self, phrases: PhraseRows) -> RowPhrases:
+        return row_phrases(phrases, len(self._rows.repeat_arc))
+
+    def inputs_of(self, params: SearchParams, boosts: CompiledBoosts) -> RowInputs:
+        """Inputs of a search; boosts are laid out once, and kept while they live.
+
+        Raises:
+            BoostError: Phrases have too many states.
+        """
+        phrases = None
+        if boosts.phrases is not None:
+            phrases = self._phrases.of(boosts)
+        elif boosts.words.top_bonus > params.instalment:
+            phrases = self._no_phrases
+        return self._rows, params, self._tables.words(boosts), phrases
 
     def start(self, params: SearchParams, boosts: CompiledBoosts) -> ChunkedRowSearch:
         """Begin an utterance that comes in chunks."""
-        words = self._tables.words(boosts)
-        return ChunkedRowSearch(self._rows, self._rule, params, words, self._memory)
+        return ChunkedRowSearch(
+            self._rule, self.inputs_of(params, boosts), self._memory
+        )
 
     def decode(
         self,
@@ -168,13 +185,13 @@ class RowSearch:
         boosts: CompiledBoosts,
         pace: Pace,
     ) -> list[BestPath]:
-        """Find the best paths; log-probs float32 [T, V], C order, at most `GROUP`."""
-        words = self._tables.words(boosts)
+        """Decode utterances, at most `GROUP`; log-probs float32 [T, V], C order."""
+        inputs = self.inputs_of(params, boosts)
         state = self._memory.states.take()
         scratch = self._memory.scratches.take(len(state.record))
 
         def search(*given: np.ndarray) -> int:
-            return search_rows(self._rows, params, words, scratch, state, *given)
+            return search_rows(*inputs, scratch, state, *given)
 
         def grow(status: int, frames_left: int) -> bool:
             nonlocal scratch, state

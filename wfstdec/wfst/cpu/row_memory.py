@@ -47,7 +47,9 @@ def _fits(scratch: k.RowScratch, entries: int) -> bool:
 def grown(
     status: int, scratch: k.RowScratch, state: k.RowState
 ) -> tuple[k.RowScratch, k.RowState]:
-    """Make room for what the kernel found too small."""
+    """Make room for what the kernel found too small, if anything was."""
+    if status == k.OK:
+        return scratch, state
     if status == k.GROW_NODES:
         drop_nodes(state)
         # A frame makes one for each entry at most.
@@ -62,5 +64,7 @@ def grown(
         )
         while len(state.nodes) < 2 * len(state.record):  # those of two costs each
             state = state._replace(nodes=k.twice(state.nodes))
+        if _fits(scratch, len(state.record)):  # a state before this one was as large
+            return scratch, state
     larger = {name: k.twice(getattr(scratch, name)) for name in names}
     return scratch._replace(**larger), state

@@ -1,7 +1,8 @@
 """Recombination on rows: candidates and epsilon arcs to entries, one for each record.
 
 A tie goes to the arc that comes first in the packed graph; an arc that repeats the
-token leaves the entry's own state; emitting arcs beat epsilon arcs.
+token leaves the entry's own state; emitting arcs beat epsilon arcs. Of equal arcs, from
+entries with several boost states, it goes to the lower one.
 """
 
 from __future__ import annotations
@@ -9,11 +10,11 @@ from __future__ import annotations
 import numpy as np
 from numpy import float32, int64, uint32, uint64
 
-from wfstdec.boost.kernels import hot_window, word_bonus
 from wfstdec.jit import inlined, part
 from wfstdec.jit.intrinsics import prefetch
 from wfstdec.wfst.cpu import row_arrays as k
-from wfstdec.wfst.cpu.row_entries import find, insert, room_in, row_of
+from wfstdec.wfst.cpu.row_boosts import bonus_at, may_step, step
+from wfstdec.wfst.cpu.row_entries import NO_BOOST, find, insert, room_in, row_of
 from wfstdec.wfst.cpu.rows import EPSILONS, RECORDS, WORD
 
 _EPSILONS, _WORD, _RECORDS = uint32(EPSILONS), uint32(WORD), uint32(RECORDS)
@@ -25,8 +26,8 @@ _ZERO, _ONE = uint64(0), uint64(1)
 
 
 @inlined
-def recombine(rows, params, scratch, state, made, waiting):
-    """Candidates to entries: the least (cost, arc) of each record."""
+def recombine(rows, params, words, phrases, scratch, state, made, waiting):
+    """Candidates to entries: the least (cost, arc, boost state left) of each."""
     counts, cutoff = state.counts, state.costs[k.CUTOFF]
     n, fresh = uint64(counts[k.ENTRIES]), uint64(counts[k.NODES])
     frame = uint32(counts[k.FRAMES] + 1)
@@ -34,20 +35,25 @@ def recombine(rows, params, scratch, state, made, waiting):
         candidate = scratch.candidates[q]
         if not candidate.cost <= cutoff:
             continue
-        i, after = find(rows, scratch, state, n, candidate.record)
+        record, boost = candidate.record, NO_BOOST
+        if phrases is not None:
+            boost = scratch.goals[q]
+        i, after = find(rows, phrases, scratch, state, n, record, boost)
         if i == n:
-            n = insert(rows, params, scratch, state, n, candidate.record, after)
+            n = insert(
+                rows, params, words, phrases, scratch, state, n, record, boost, after
+            )
         before = state.token[i]
         better = candidate.cost < before
         if candidate.cost == before:
-            better = _comes_first(rows, scratch, state, uint64(q), i, fresh)
+            better = _comes_first(rows, phrases, scratch, state, uint64(q), i, fresh)
         if better:
             node = _node_of(state, i, fresh)
             node.before, node.arc, node.frame = candidate.before, candidate.arc, frame
             node.ended = candidate.ended
             state.token[i], scratch.winner[i] = candidate.cost, uint32(q)
         scratch.waiting[waiting] = uint32(i)
-        has_epsilons = candidate.record & _EPSILONS != _NO_FLAG
+        has_epsilons = record & _EPSILONS != _NO_FLAG
         waiting += uint64((before == _INF) & has_epsilons)
     counts[k.ENTRIES], counts[k.WAITING] = int64(n), int64(waiting)
     counts[k.FRESH], counts[k.AT], counts[k.PASSES] = int64(fresh), 0, 1
@@ -67,8 +73,8 @@ def _node_of(state, i, fresh):
 
 
 @part
-def _comes_first(rows, scratch, state, q, i, fresh):
-    """Tell whether candidate `q`'s arc is before the one that made entry `i`.
+def _comes_first(rows, phrases, scratch, state, q, i, fresh):
+    """Tell whether candidate `q` has an arc before that by which entry `i` is there.
 
     Before in the packed graph: it leaves a lower state, or the same one earlier. An arc
     that repeats the token leaves the entry's own state.
@@ -76,7 +82,13 @@ def _comes_first(rows, scratch, state, q, i, fresh):
     source, arc = _left_by(rows, scratch, state, q)
     if uint64(state.token_node[i]) < fresh:
         return source < rows.state_of_record[uint64(state.record[i] & _RECORDS)]
-    other, other_arc = _left_by(rows, scratch, state, uint64(scratch.winner[i]))
+    winner = uint64(scratch.winner[i])
+    other, other_arc = _left_by(rows, scratch, state, winner)
+    if phrases is not None:
+        if source == other and arc == other_arc:
+            mine = scratch.candidates[q].source & ~_FROM_TOKEN
+            theirs = scratch.candidates[winner].source & ~_FROM_TOKEN
+            return state.boost[uint64(mine)] < state.boost[uint64(theirs)]
     return source < other or (source == other and arc < other_arc)
 
 
@@ -92,7 +104,7 @@ def _left_by(rows, scratch, state, q):
 
 
 @inlined
-def close(rows, params, words, scratch, state):
+def close(rows, params, words, phrases, scratch, state):
     """Follow epsilon arcs in rank order; OK, or what must grow before it goes on.
 
     Sources are final when their rank comes, since every epsilon arc leads to a higher
@@ -124,7 +136,7 @@ def close(rows, params, words, scratch, state):
             if at >= rows.num_ranks:
                 return k.OK
             i = uint64(scratch.heads[at])
-        status = _relax(rows, params, words, scratch, state, i)
+        status = _relax(rows, params, words, phrases, scratch, state, i)
         if status != k.OK:
             counts[k.AT] = int64(at)
             return status
@@ -135,10 +147,11 @@ def close(rows, params, words, scratch, state):
 
 
 @inlined
-def _relax(rows, params, words, scratch, state, i):
+def _relax(rows, params, words, phrases, scratch, state, i):
     """Follow the epsilon arcs of entry `i`; OK, or what must grow before that.
 
-    At equal cost an emitting arc beats an epsilon arc, then the first one does.
+    At equal cost an emitting arc beats an epsilon arc, then the first one does, then
+    that from the lower boost state.
     """
     counts, cutoff, cost = state.counts, state.costs[k.CUTOFF], state.token[i]
     one, n = rows.records[uint64(state.record[i] & _RECORDS)], uint64(counts[k.ENTRIES])
@@ -148,48 +161,52 @@ def _relax(rows, params, words, scratch, state, i):
     if uint64(counts[k.NODES]) + many > room_in(state.nodes):
         return k.GROW_NODES
     for a in range(uint64(one.epsilon), uint64(one.epsilon) + many):
-        step = rows.epsilons[a]
-        reached = float32(cost + float32(params.lm_scale * step.cost))
+        via, boost = rows.epsilons[a], NO_BOOST
+        reached = float32(cost + float32(params.lm_scale * via.cost))
+        has_word = via.next & _WORD != _NO_FLAG
         if params.has_insertion:
-            if step.next & _WORD:
+            if has_word:
                 reached = float32(reached + params.word_insertion)
-        if params.has_words:
-            if step.next & _WORD:
-                position, arc = uint64(len(rows.arcs)) + a, rows.epsilon_arc[a]
-                reached = float32(reached - bonus_at(rows, words, position, arc))
+        position, arc = uint64(len(rows.arcs)) + a, rows.epsilon_arc[a]
+        if phrases is None:
+            if params.has_words:
+                if has_word:
+                    reached = float32(reached - bonus_at(rows, words, position, arc))
+        else:
+            boost = state.boost[i]
+            if has_word and may_step(words, phrases, boost, _NO_FLAG, position, True):
+                paid, boost = step(
+                    *(rows, params, words, phrases, boost),
+                    *(_NO_FLAG, position, arc, has_word),
+                )
+                reached = float32(reached - paid)
         if not reached <= cutoff:
             continue
-        to = step.next & ~_WORD
-        j, after = find(rows, scratch, state, n, to)
+        to = via.next & ~_WORD
+        j, after = find(rows, phrases, scratch, state, n, to, boost)
         if j == n:
-            n = insert(rows, params, scratch, state, n, to, after)
+            n = insert(
+                rows, params, words, phrases, scratch, state, n, to, boost, after
+            )
         before, flagged = state.token[j], uint32(a) | _EPSILON_ARC
         better = reached < before
         if reached == before and uint64(state.token_node[j]) >= fresh:
-            arc = state.nodes[uint64(state.token_node[j])].arc
-            if arc & _EPSILON_ARC:
-                arcs = rows.epsilon_arc
-                better = arcs[a] < arcs[uint64(arc & ~_EPSILON_ARC)]
+            other = state.nodes[uint64(state.token_node[j])].arc
+            if other & _EPSILON_ARC:
+                better = arc < rows.epsilon_arc[uint64(other & ~_EPSILON_ARC)]
+                if phrases is not None:
+                    if other == flagged:
+                        source = state.boost[uint64(scratch.winner[j])]
+                        better = state.boost[i] < source
         if better:
             node = _node_of(state, j, fresh)
             node.before, node.arc = state.token_node[i], flagged
             node.frame = uint32(counts[k.FRAMES] + counts[k.PASSES])
             node.ended = uint32(0)
-            state.token[j] = reached
+            state.token[j], scratch.winner[j] = reached, uint32(i)
         if before == _INF and to & _EPSILONS != _NO_FLAG:
             rank = uint64(rows.records[uint64(to & _RECORDS)].rank)
             scratch.links[j] = scratch.heads[rank]
             scratch.heads[rank] = uint32(j)
     counts[k.ENTRIES] = int64(n)
     return k.OK
-
-
-@inlined
-def bonus_at(rows, words, position, arc):
-    """The bonus of the word on an arc of the packed graph, 0 where it has none.
-
-    `position`: that of the arc among those of rows and, behind them, epsilon arcs.
-    """
-    if hot_window(words, position) & _ONE == _ZERO:
-        return float32(0)
-    return word_bonus(words, rows.packed[uint64(arc)].olabel)

@@ -33,7 +33,7 @@ _MANY = 1024
 
 
 @jit
-def fold_all(rows, rule, params, scratch, state, said, tips, events):
+def fold_all(rows, rule, params, phrases, scratch, state, said, tips, events):
     """Fold the paths of all entries; the nodes of the trace are then roots alone.
 
     The rest of the arguments, and of what is returned, is that of `_fold`.
@@ -41,9 +41,14 @@ def fold_all(rows, rule, params, scratch, state, said, tips, events):
     Returns:
         (position of the best entry's tip, its cost, that of ending; tips, events).
     """
-    ends = scratch.ends[: spread(rows, scratch, state)]
+    ends = scratch.ends[: spread(rows, phrases, scratch, state)]
     survived, counts = state.counts[k.DIED] < 0, state.counts
-    best = best_so_far(ends, rows.final_cost, params.lm_scale, survived, None)
+    final_cost, scale = rows.final_cost, params.lm_scale
+    if phrases is None:
+        best = best_so_far(ends, final_cost, scale, survived, None)
+    else:
+        at_end = scratch.end_boosts, phrases.final_cost, params.instalment
+        best = best_so_far(ends, final_cost, scale, survived, at_end)
     folded, events = _fold(rows, rule, params, state, ends, said, tips, events)
     now = uint32(counts[k.FRAMES])
     for i in range(counts[k.ENTRIES]):
@@ -60,18 +65,29 @@ def fold_all(rows, rule, params, scratch, state, said, tips, events):
 
 
 @jit
-def fold_best(rows, rule, params, scratch, state, said, tips, events):
+def fold_best(rows, rule, params, phrases, scratch, state, said, tips, events):
     """Fold the path that the utterance ends with; arguments as of `fold_all`.
 
     Returns:
         (its cost, whether it is final, the final cost of its state; its tip, events).
     """
-    ends = scratch.ends[: spread(rows, scratch, state)]
-    survived = state.counts[k.DIED] < 0
-    at, cost, final = best_end(ends, rows.final_cost, params.lm_scale, survived, None)
+    ends = scratch.ends[: spread(rows, phrases, scratch, state)]
+    at, cost, final = end_of(rows, params, phrases, scratch, state, ends)
     one = ends[at : at + 1]
     tip, events = _fold(rows, rule, params, state, one, said, tips, events)
     return float64(cost), final, rows.final_cost[ends[at].state], tip, events
+
+
+@inlined
+def end_of(rows, params, phrases, scratch, state, ends):
+    """`best_end` of what `spread` gave."""
+    survived = state.counts[k.DIED] < 0
+    final_cost, scale = rows.final_cost, params.lm_scale
+    if phrases is None:
+        return best_end(ends, final_cost, scale, survived, None)
+    else:
+        at_end = scratch.end_boosts, phrases.final_cost, params.instalment
+        return best_end(ends, final_cost, scale, survived, at_end)
 
 
 @jit
