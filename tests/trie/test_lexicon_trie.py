@@ -13,6 +13,7 @@ find_child = compiled(find_child)
 
 DTYPES = {name: np.int32 for name in ("node_child_splits", "child_token", "child_node")}
 DTYPES |= {name: np.int32 for name in ("node_token", "node_end")}
+DTYPES |= {"node_child_bits": np.uint64}
 DTYPES |= {"node_pron_splits": np.int32, "pron_word": np.int32, "pron_cost": np.float32}
 
 
@@ -37,6 +38,9 @@ def by_definition(spoken):
         "node_child_splits": np.cumsum([0, *map(len, children)]).tolist(),
         "child_token": [node[-1] for row in children for node in row],
         "child_node": [number[node] for row in children for node in row],
+        "node_child_bits": [
+            sum(1 << bit for bit in {node[-1] % 64 for node in row}) for row in children
+        ],
         "node_token": [node[-1] if node else -1 for node in nodes],
         "node_end": [i + count for i, count in enumerate(end)],
         "node_pron_splits": np.cumsum([0, *map(len, words)]).tolist(),
@@ -61,6 +65,7 @@ def test_a_trie_by_hand():
         "node_child_splits": [0, 2, 2, 4, 4, 4],
         "child_token": [0, 5, 2, 7],
         "child_node": [1, 2, 3, 4],
+        "node_child_bits": [0b100001, 0, 0b10000100, 0, 0],
         "node_token": [-1, 0, 5, 2, 7],
         "node_end": [5, 2, 5, 4, 5],
         "node_pron_splits": [0, 0, 1, 2, 3, 5],

@@ -154,7 +154,7 @@ def twice(function: Any) -> Any:
 
 @kernel
 def empty_clocks(phase, calls):
-    """What a clock around nothing takes."""
+    """Measure a clock around nothing."""
     for _ in range(calls):
         begin = ticks()
         count(phase, ticks() - begin)

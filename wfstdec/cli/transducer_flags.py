@@ -44,9 +44,9 @@ MODEL_FLAGS: dict[str, dict[str, Any]] = {
     "--model": {
         "metavar": "PATH",
         "help": "a transducer: what TransducerNet.save wrote, or a folder with "
-        "encoder.onnx, decoder.onnx, joiner.onnx and tokens.txt; for `decode "
-        "--decoder attention`, what JointNet.save wrote; the log-probs are the "
-        "features of its encoder",
+        "encoder.onnx, decoder.onnx, joiner.onnx and tokens.txt; for `wfstdec "
+        "decode --decoder attention`, what JointNet.save wrote; the log-probs are "
+        "the features of its encoder",
     },
     "--head": {"help": "which of its heads, where it has several (default: the first)"},
     "--transducer": {
