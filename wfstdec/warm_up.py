@@ -1,7 +1,7 @@
 """Compiling the kernels that most users need, side by side on all cores.
 
     warm_up(USUAL)            # in processes of their own
-    python -m wfstdec.warm_up wfst-lattices trie
+    python -m wfstdec.warm_up packed-lattices trie
 
 A way is a small run through the public interface: a language of three words, a few
 frames of speech. What it compiles is kept by `wfstdec.jit.cache`; installation gathers
@@ -140,15 +140,19 @@ def _trie_nbest() -> None:
 
 
 USUAL: dict[str, Callable[[], None]] = {
+    "packed-lattices": _wfst_lattices,
+    "packed-phrases": _boosted(lambda: _wfst(topology="compact"), "phrases"),
+    "packed-oov": _boosted(_wfst, "oov", "names"),
     "trie": _trie_nbest,
-    "wfst-lattices": _wfst_lattices,
-    "wfst-boosts": _boosted(_wfst, "words", "numberless", "phrases"),
-    "wfst-packed": _boosted(lambda: _wfst(topology="compact"), "phrases"),
-    "wfst-oov": _boosted(_wfst, "oov", "names"),
-    "wfst-sessions": _wfst_sessions,
     "trie-sessions": lambda: _trie().warm_up({"ab": 1.0}, lattices=False),
+    "rows-boosts": _boosted(_wfst, "words", "numberless", "phrases"),
+    "rows-sessions": _wfst_sessions,
 }
-"""What installation compiles, the longest first."""
+"""What installation compiles, the longest branch first.
+
+The WFST's search on the packed graph and that on rows of LG have few kernels in common,
+so that they are branches of their own.
+"""
 
 ALL: dict[str, Callable[[], None]] = {
     **USUAL,

@@ -32,5 +32,4 @@ def speech_graph(topology):
 def utterances(step):
     """Log-probs float32 [T, V] of every `step`-th utterance of the recipe's 40."""
     with np.load(RECIPE / "logprobs.npz") as file:
-        names = file.files[::step]
-        return [file[name].astype(np.float32, order="C") for name in names]
+        return [file[name].astype(np.float32) for name in file.files[::step]]

@@ -611,7 +611,8 @@ def real_boosts():
 def test_real_speech(real_boosts, options, threads):
     graph = speech_graph("normal")
     batch, boosts = utterances(8), [*real_boosts, real_boosts[3]]
-    batch = [x[: 150 * (i > 0)] for i, x in enumerate(batch)]
+    # In C order, as decoders hand log-probs to backends; the file's are not.
+    batch = [np.ascontiguousarray(x[: 150 * (i > 0)]) for i, x in enumerate(batch)]
     slots = {32: 4096, 256: 256}[threads]
     device = EmulatedDevice(threads, preempt=200, os_threads=2, shared_slots=slots)
     backend = DeviceBackend(graph, device, first_capacity=32)

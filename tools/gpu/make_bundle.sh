@@ -28,7 +28,7 @@ folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 mkdir -p "$(dirname "$out")"
 mkdir "$folder/wfstdec"
-git archive HEAD -- . ':!graphs/transducer_demo' ':!notebooks' ':!tools/bench_runs' |
+git archive HEAD -- . ':!graphs/transducer_demo' ':!graphs/attention_demo' ':!notebooks' ':!tools/bench_runs' |
     tar x -C "$folder/wfstdec"
 git rev-parse --short HEAD >"$folder/commit"
 
