@@ -38,4 +38,5 @@ done
 .venv/bin/mypy
 # Common kernels are compiled first, by all cores: workers would compile them twice.
 .venv/bin/wfstdec warm-up
-.venv/bin/python -m pytest -n auto --dist loadfile "$@"
+# Files in their order, not those of few tests last: these have the longest ones (Ray).
+.venv/bin/python -m pytest -n auto --dist loadfile --no-loadscope-reorder "$@"
