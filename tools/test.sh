@@ -35,8 +35,12 @@ for extra in $peers; do
 done
 .venv/bin/ruff check .
 .venv/bin/ruff format --check .
+# Common kernels are compiled first, by all cores: workers would compile them twice. mypy
+# has one of them meanwhile.
+.venv/bin/wfstdec warm-up &
+trap 'kill %1 2>/dev/null' EXIT
 .venv/bin/mypy
-# Common kernels are compiled first, by all cores: workers would compile them twice.
-.venv/bin/wfstdec warm-up
+wait %1
+trap - EXIT
 # Files in their order, not those of few tests last: these have the longest ones (Ray).
 .venv/bin/python -m pytest -n auto --dist loadfile --no-loadscope-reorder "$@"

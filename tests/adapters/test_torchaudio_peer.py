@@ -63,6 +63,7 @@ def assert_same(ours, theirs, nbest):
 @pytest.mark.parametrize("separator", [True, False])
 @pytest.mark.parametrize("with_lm", [True, False])
 @pytest.mark.parametrize("with_lexicon", [True, False])
+@pytest.mark.share(keep=4)
 def test_the_same_where_nothing_is_pruned(with_lexicon, with_lm, separator, tmp_path):
     for seed in range(40):
         arguments, emissions = random_case(
@@ -199,6 +200,7 @@ def speech(tmp_path_factory):
 
 
 @pytest.mark.parametrize("options", [{}, {"log_add": True, "beam_size_token": 12}])
+@pytest.mark.share(keep=1)
 def test_real_utterances_have_the_same_texts(speech, options):
     ours, theirs = ctc_decoder(**speech, **options), Flashlight(**speech, **options)
     for emissions in utterances(4):

@@ -104,7 +104,7 @@ def check(alignment, best, text):
 
 
 @pytest.mark.parametrize("chunk", range(8))
-@pytest.mark.share(keep=3)
+@pytest.mark.share(keep=1)
 def test_the_text_as_it_is(chunk):
     for seed in range(chunk * CASES, (chunk + 1) * CASES):
         case, entries, text = draw(seed)

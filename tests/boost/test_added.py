@@ -212,6 +212,7 @@ def test_a_decoder_without_words_says_so():
         made.compile(["cab"], 1)
 
 
+@pytest.mark.share
 def test_many_entries():
     rng = np.random.default_rng(3)
     said = rng.integers(0, 3, (100_000, 12)).tolist()

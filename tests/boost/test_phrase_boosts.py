@@ -482,6 +482,7 @@ def test_equal_lists_are_compiled_once():
     assert compiler.compile({"AB": 1.0, "CD": 2}) is not one
 
 
+@pytest.mark.share
 def test_twenty_thousand_phrases():
     rng = np.random.default_rng(0)
     spellings = [

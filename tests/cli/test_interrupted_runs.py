@@ -86,6 +86,7 @@ def stop(process, fifo, how):
     "how, code",
     [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGKILL, -signal.SIGKILL)],
 )
+@pytest.mark.share(keep=1)
 def test_a_decode_that_is_stopped_is_kept_and_resumed(how, code, files, capsys):
     """Results and lattices: the same bytes as of a run that nobody stopped."""
     more = ["--format", "jsonl", "--mbr"]

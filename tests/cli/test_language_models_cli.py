@@ -53,6 +53,7 @@ def test_the_trie_decoder_with_a_binary(folder, capsys, binary):
 
 
 @pytest.mark.peers
+@pytest.mark.share
 def test_the_trie_decoder_with_the_probing_format(folder, capsys):
     pytest.importorskip("kenlm")
     want = decode(folder, capsys, "tiny.arpa", "--lookahead", "unigram")

@@ -121,6 +121,7 @@ def speech(request, tmp_path_factory):
     return graph, as_kaldi(graph, tmp_path_factory.mktemp("speech"))
 
 
+@pytest.mark.share(keep=1)
 def test_the_beginning_of_speech_without_bound(speech):
     graph, fst = speech
     for x in utterances(step=20):

@@ -164,7 +164,7 @@ def test_repeats_are_self_loops_behind_their_token(files, topology):
 @pytest.mark.parametrize("minimize", [True, False])
 @pytest.mark.parametrize("topology", TOPOLOGIES)
 @pytest.mark.parametrize("fillers", naive_cases.FILLERS)
-@pytest.mark.share(keep=24)
+@pytest.mark.share(keep=10)
 def test_the_least_cost_is_the_oracles(fillers, topology, minimize):
     seed = [naive_cases.FILLERS.index(fillers), TOPOLOGIES.index(topology), minimize]
     rng = np.random.default_rng(seed)

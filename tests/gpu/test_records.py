@@ -83,6 +83,7 @@ SWAPS = {
 
 @pytest.mark.skipif(not shutil.which("g++"), reason="needs g++")
 @pytest.mark.parametrize("struct", [None, *SWAPS])
+@pytest.mark.share(keep=2)
 def test_a_swapped_pair_of_fields_of_equal_size_does_not_compile(struct):
     """None: nothing is swapped."""
     structs = PROGRAM.structs | {name: SWAPS[name] for name in SWAPS if name == struct}

@@ -31,6 +31,7 @@ def quiet(caplog):
 
 @pytest.mark.parametrize("topology", TOPOLOGIES)
 @pytest.mark.parametrize("fillers", naive_cases.FILLERS)
+@pytest.mark.share(keep=8)
 def test_searches_without_added_words_find_the_same(topology, fillers, tmp_path):
     """OOV exits add a few states behind words, and no word."""
     for seed in range(12):

@@ -134,6 +134,7 @@ def test_an_empty_textgrid():
     assert tiers == {"words": [(0.0, SHIFT, "")], "tokens": [(0.0, SHIFT, "")]}
 
 
+@pytest.mark.share
 def test_long_files_take_linear_time():
     words = random_words(np.random.default_rng(0), 60_000)
     assert len(read_srt(srt_text(words))) > 1000

@@ -85,7 +85,7 @@ def frame_sums(lattice):
 
 @pytest.mark.parametrize("backend", ["reference", "cpu"])
 @pytest.mark.parametrize("kind", [with_words, with_phrases, with_added_words])
-@pytest.mark.share(keep=3)
+@pytest.mark.share(keep=1)
 def test_texts_within_the_beam_are_those_of_the_oracle(kind, backend, tmp_path):
     several = left_out = 0
     for i in range(40):
@@ -114,6 +114,7 @@ def test_texts_within_the_beam_are_those_of_the_oracle(kind, backend, tmp_path):
 
 
 @pytest.mark.parametrize("kind", [with_words, with_phrases, with_added_words])
+@pytest.mark.share(keep=1)
 def test_a_narrower_lattice_is_a_part_of_the_wider_one(kind, tmp_path):
     """Of every arc the best path through it decides, found here by trying all."""
     dropped = 0

@@ -195,6 +195,7 @@ def test_weights_that_kaldi_leaves_out(tmp_path):
     assert (one.final, two.final) == ([None, (0, 0, ())], [None, (0, 1, ())])
 
 
+@pytest.mark.share
 def test_words_of_utterances_have_numbers_of_their_own(tmp_path):
     decoder = WfstDecoder(small_graph(tmp_path), backend="cpu")
     lists = [[BoostEntry(w, [" ".join(w)], 1.0)] for w in ("nab", "na", "nab")]

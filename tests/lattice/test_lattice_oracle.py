@@ -44,6 +44,7 @@ def steps_of(lattice, arcs):
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.share(keep=4)
 def test_the_paths_within_the_beam_are_those_of_the_oracle(kind, backend):
     several = died = 0
     for seed in range(120):
@@ -78,6 +79,7 @@ def test_costs_on_arcs_add_up_to_totals(kind):
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("n", [1, 2, 3, 50])
+@pytest.mark.share(keep=6)
 def test_nbest_lists_are_those_of_the_oracle(kind, n):
     full = 0
     for seed in range(100):

@@ -342,6 +342,7 @@ def is_easy(case, texts):
 
 
 @pytest.mark.parametrize("easy", [False, True])
+@pytest.mark.share(keep=1)
 def test_the_wfst_decoder_costs_as_much_or_less(easy):
     equal = 0
     for case in lexicon_cases(60, easy_lm=easy):

@@ -219,6 +219,7 @@ def test_stopped_is_no_error_that_anybody_catches():
 
 
 @pytest.mark.parametrize("kind", ["wfst", "trie", "greedy", "others"])
+@pytest.mark.share(keep=2)
 def test_ctrl_c_in_python(kind):
     """Issue 24: 18 s later, when all was done, or as a SystemError."""
     child = ROOT / "tests" / "support" / "interrupted.py"

@@ -136,6 +136,7 @@ def test_the_bits_of_the_same_model_in_arrays(kind):
 
 
 @pytest.mark.parametrize("kind", ["separator", "tokens"])
+@pytest.mark.share
 def test_lattices_are_those_of_the_same_model_in_arrays(kind):
     for seed in with_lm(kind, count=15):
         drawn = draw(seed, kind, merge="max", nbest=1, beam=4.0, lattice_beam=3.0)
@@ -169,6 +170,7 @@ def test_ties_do_not_depend_on_who_asks_first(kind):
         assert under_way.finish() == [hyps[0] for hyps in alone], seed
 
 
+@pytest.mark.share
 def test_added_and_open_words():
     """Of the n-gram model all of them are `<unk>`, as here."""
     compared = 0
@@ -228,6 +230,7 @@ def test_partial_hypotheses_of_sessions():
 # -------------------------------------------------------------------------- the oracle
 @pytest.mark.parametrize("make", [WholeText, ById])
 @pytest.mark.parametrize("kind", ["none", "separator"])
+@pytest.mark.share(keep=1)
 def test_a_model_of_the_whole_text_finds_what_trying_everything_does(
     kind, make, monkeypatch
 ):

@@ -76,7 +76,7 @@ def close_to(cost):
 
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("boosts", naive_search_cases.BOOSTS)
-@pytest.mark.share(keep=5)
+@pytest.mark.share(keep=2)
 def test_they_agree_where_backing_off_never_pays(boosts, backend):
     same = several = boosted = 0
     for i in range(36):
@@ -98,6 +98,7 @@ def test_they_agree_where_backing_off_never_pays(boosts, backend):
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.share(keep=1)
 def test_the_wfst_decoder_costs_as_much_or_less(backend):
     less = 0
     for i in range(60):

@@ -88,6 +88,7 @@ def test_the_bits_of_the_reference(name, kind):
 
 @pytest.mark.parametrize("num_tokens", [64, 65, 150])
 @pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.share(keep=1)
 def test_tokens_that_share_bits(name, num_tokens):
     """Children of a node as bits: one for each of 64 tokens, shared where V is more."""
     names = ["<blank>", *map(chr, range(0x4E00, 0x4E00 + num_tokens - 1))]

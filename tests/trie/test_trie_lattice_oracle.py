@@ -93,10 +93,9 @@ def _shown(pieces):
     return tuple((word and word.removeprefix("\0"), n) for word, n in pieces)
 
 
-@pytest.mark.parametrize(
-    "backend", ["cpu", pytest.param("reference", marks=pytest.mark.share)]
-)
+@pytest.mark.parametrize("backend", ["cpu", "reference"])
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.share(keep=6)
 def test_the_paths_are_those_of_the_oracle(kind, backend):
     several = 0
     for seed in range(16 if kind in WITH_WORDS else 24):
@@ -172,6 +171,7 @@ def test_a_pruned_search_keeps_what_the_oracle_says(backend):
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.share(keep=4)
 def test_n_best_texts_costs_and_posteriors(kind):
     """Texts within the beam are those of `decode_nbest`; a frame's arcs sum to one."""
     lists = 0

@@ -152,6 +152,7 @@ def test_no_frames_no_survivors_no_whole_word(name):
 # -------------------------------------------------------------- the same everywhere
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.share(keep=4)
 def test_the_bits_of_the_reference(name, kind):
     arcs = 0
     for seed in range(40):
@@ -167,6 +168,7 @@ def test_the_bits_of_the_reference(name, kind):
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.share(keep=3)
 def test_pruning_at_any_time_changes_nothing(kind):
     """Room for one arc: whatever comes, all is pruned first."""
     for seed in range(20, 40):

@@ -165,7 +165,7 @@ def test_a_sentence_that_is_not_finished(merge, backend):
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("kind", naive_search_cases.KINDS)
 @pytest.mark.parametrize("merge", MERGES)
-@pytest.mark.share(keep=8)
+@pytest.mark.share(keep=4)
 def test_nothing_pruned(merge, kind, backend):
     long_enough = 0
     for i in range(30):

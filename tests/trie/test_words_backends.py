@@ -67,6 +67,7 @@ def search(backend, decoder, compiled, chunks):
 
 @pytest.mark.parametrize("tokens", naive_words.TOKENS)
 @pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.share(keep=2)
 def test_the_bits_of_the_reference(name, tokens):
     for seed in range(80):
         rng, made, decoder, compiled = draw(seed, tokens)

@@ -102,7 +102,7 @@ def assert_best(made, hyp, texts, merge):
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("tokens", naive_words.TOKENS)
 @pytest.mark.parametrize("merge", MERGES)
-@pytest.mark.share(keep=4)
+@pytest.mark.share(keep=2)
 def test_nothing_pruned(merge, tokens, backend):
     beside = 0
     for i in range(40):

@@ -126,7 +126,7 @@ def test_compiled_words_do_not_fit_a_graph_without_calls(tmp_path):
 @pytest.mark.parametrize("topology", naive.TOPOLOGIES)
 @pytest.mark.parametrize("fillers", naive_cases.FILLERS)
 @pytest.mark.parametrize("backend", BACKENDS)
-@pytest.mark.share(keep=8)
+@pytest.mark.share(keep=4)
 def test_random_cases(topology, fillers, backend, tmp_path):
     said = 0
     for i in range(20):

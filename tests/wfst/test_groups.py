@@ -43,6 +43,7 @@ def draw(rng):
 
 
 @pytest.mark.parametrize("seed", range(3))
+@pytest.mark.share(keep=1)
 def test_groups_are_the_specification_one_by_one(seed):
     for i in range(40):
         graph, options, boosts, batch = draw(np.random.default_rng([seed, i]))

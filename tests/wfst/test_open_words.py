@@ -82,7 +82,7 @@ def test_sessions_spell_as_words_end(tmp_path):
 # -------------------------------------------------------------------- random cases
 @pytest.mark.parametrize("topology", naive.TOPOLOGIES)
 @pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.share(keep=4)
+@pytest.mark.share(keep=2)
 def test_random_cases(topology, kind, tmp_path):
     said = 0
     for i, fillers in enumerate(naive_cases.FILLERS * 7):

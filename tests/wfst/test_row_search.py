@@ -31,6 +31,7 @@ def few_kinds(rng, batch):
 
 
 @pytest.mark.parametrize("seed", range(4))
+@pytest.mark.share(keep=2)
 def test_rows_are_the_specification(seed):
     """Random graphs, options and log-probs, in arrays that are too small at first."""
     boosted = 0
@@ -66,6 +67,7 @@ def look_bits(look):
 
 
 @pytest.mark.parametrize("seed", range(4))
+@pytest.mark.share(keep=2)
 def test_chunks_are_the_specification(seed):
     """Two sessions by turns in the same scratch, looked at now and then."""
     looks = 0
@@ -202,6 +204,7 @@ def test_an_utterance_of_many_nodes_drops_those_that_nobody_comes_from(monkeypat
 
 
 @pytest.mark.parametrize("seed", range(2))
+@pytest.mark.share(keep=1)
 def test_the_fewest_states_are_the_specification(seed):
     """Narrow beams, where `min_active` raises the cutoff in most frames; few values."""
     raised = 0

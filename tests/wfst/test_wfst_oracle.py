@@ -90,7 +90,7 @@ def test_frames_that_all_topologies_read_alike(topology, text, words, tmp_path):
 # -------------------------------------------------------------------- random cases
 @pytest.mark.parametrize("topology", naive.TOPOLOGIES)
 @pytest.mark.parametrize("fillers", naive_cases.FILLERS)
-@pytest.mark.share(keep=12)
+@pytest.mark.share(keep=6)
 def test_random_cases(topology, fillers, tmp_path):
     sentences = 0
     for i in range(25):
@@ -126,6 +126,7 @@ def test_times_of_the_pronunciation_that_was_taken(tmp_path):
         assert_best(decode(case, graph_by_files(case, tmp_path)), best)
 
 
+@pytest.mark.share
 def test_longer_cases(tmp_path):
     for i in range(3):
         rng = np.random.default_rng(i)

@@ -221,11 +221,10 @@ def decode_case(case, folder, backend, **options):
     return decoder.decode([case.logprobs], boosts=boosts)[0]
 
 
-@pytest.mark.parametrize(
-    "name", [*OTHERS, pytest.param("reference", marks=pytest.mark.share)]
-)
+@pytest.mark.parametrize("name", [*OTHERS, "reference"])
 @pytest.mark.parametrize("unit", ["word", "token"])
 @pytest.mark.parametrize("fillers", naive_cases.FILLERS)
+@pytest.mark.share(keep=4)
 def test_random_cases(name, unit, fillers, tmp_path, quiet):
     sentences = credited = 0
     for i in range(40):
