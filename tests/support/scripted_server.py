@@ -85,6 +85,7 @@ class Script:
         key: What clients have to send; None for nothing.
         later: The same, of streams after the first; None for the same again.
         closes: Codes to close streams with, one each, after `close_s` of audio.
+        held_s: Words come as if no more audio than this had come.
         unknown: Words that boosts warn of.
         settles: Whether words become final before their utterance ends.
         refuses: Status and headers of answers to files, one each, before words come.
@@ -100,6 +101,7 @@ class Script:
     later: list | None = None
     closes: list = field(default_factory=list)
     close_s: float = 1.0
+    held_s: float = float("inf")
     unknown: tuple = ()
     settles: bool = True
     refuses: list = field(default_factory=list)
@@ -213,7 +215,7 @@ class ScriptedServer:
                     await websocket.send_json(result)
                 await websocket.close(1000)
                 return
-            for result in said.until(stream.seconds):
+            for result in said.until(min(stream.seconds, script.held_s)):
                 await websocket.send_json(result)
             if code and stream.seconds >= script.close_s:
                 if code == 1006:

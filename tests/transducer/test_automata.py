@@ -1,6 +1,8 @@
 """Language models and phrases in torch: the bits of the reference, every way."""
 
+import copy
 import io
+import pickle
 
 import naive_cases
 import numpy as np
@@ -68,6 +70,18 @@ def check(module, first, automaton, num_labels=6):
             np.testing.assert_array_equal(found.numpy(), costs[:, label])
             np.testing.assert_array_equal(there.numpy(), nextstates[:, label])
     np.testing.assert_array_equal(module.final(states).numpy(), automaton.final_cost)
+
+
+def test_a_copy_neither_needs_its_original_nor_takes_it_away():
+    lm = random_lm(0)
+    module = TorchNgramLM(lm)
+    pickled = pickle.dumps(module)
+    copied = copy.deepcopy(module)
+    check(copied, 0, lm.automaton)
+    del copied
+    check(module, 0, lm.automaton)
+    del module
+    check(pickle.loads(pickled), 0, lm.automaton)
 
 
 @pytest.mark.parametrize("seed", range(30))

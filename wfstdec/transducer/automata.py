@@ -21,6 +21,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from typing import Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 import torch
@@ -33,8 +35,8 @@ from wfstdec.lm.ngram import NgramLM
 from wfstdec.lm.null import NULL_AUTOMATON
 
 _HANDLES = itertools.count()
-_AUTOMATA: dict[int, tuple[Automaton, np.ndarray]] = {}
-"""What the CPU's operators find by handle: arrays, and the model of each state."""
+_MODULES: WeakValueDictionary[int, TorchBackoff] = WeakValueDictionary()
+"""Modules by handle: operators of torch are given numbers and tensors alone."""
 
 
 class TorchBackoff(nn.Module):
@@ -63,14 +65,20 @@ class TorchBackoff(nn.Module):
         (self.num_labels,) = sizes
         parts = [model.automaton for model in models]
         automaton, model_of_state = combined([*parts, NULL_AUTOMATON])
-        self._handle = next(_HANDLES)
-        _AUTOMATA[self._handle] = automaton, model_of_state
+        self._arrays = automaton, model_of_state
+        self._register()
         self._made: BackoffTables | None = None
         self.register_buffer("start", _long(automaton.model_start))
         self.register_buffer("final_cost", torch.tensor(automaton.final_cost))
 
-    def __del__(self) -> None:
-        _AUTOMATA.pop(getattr(self, "_handle", -1), None)
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Take a copy's or a pickle's state: a handle belongs to one module alone."""
+        super().__setstate__(state)
+        self._register()
+
+    def _register(self) -> None:
+        self._handle = next(_HANDLES)
+        _MODULES[self._handle] = self
 
     def forward(self, states: Tensor) -> tuple[Tensor, Tensor]:
         """Costs and next states of all labels, [N, L] each."""
@@ -86,13 +94,22 @@ class TorchBackoff(nn.Module):
 
     def rows_on_cpu(self, states: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
         """Do `forward` on arrays: operators of torch take longer than kernels."""
-        return _rows(self._handle, states, self.num_labels)
+        automaton, model_of_state = self._arrays
+        at = states.astype(np.int32)
+        costs = np.empty((len(at), self.num_labels), np.float32)
+        nextstates = np.empty((len(at), self.num_labels), np.int32)
+        kernels.rows(automaton, model_of_state[at], at, costs, nextstates)
+        return costs, nextstates
 
     def steps_on_cpu(
         self, states: np.ndarray, labels: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
         """Implement `step`, of arrays."""
-        return _steps(self._handle, states, labels)
+        automaton, model_of_state = self._arrays
+        at, given = states.astype(np.int32), labels.astype(np.int32)
+        costs, nextstates = np.empty(len(at), np.float32), np.empty(len(at), np.int32)
+        kernels.steps(automaton, model_of_state[at], at, given, costs, nextstates)
+        return costs, nextstates
 
     def final(self, states: Tensor) -> Tensor:
         """The costs of ending, [N]: `</s>`, or the refund of a phrase half said."""
@@ -102,8 +119,7 @@ class TorchBackoff(nn.Module):
     def tables(self) -> BackoffTables:
         """Tables that devices without kernels of ours look up, where this module is."""
         if self._made is None:
-            automaton, model_of_state = _AUTOMATA[self._handle]
-            made = BackoffTables(automaton, model_of_state, self.num_labels)
+            made = BackoffTables(*self._arrays, self.num_labels)
             self._made = made.to(self.start.device)
         return self._made
 
@@ -304,33 +320,10 @@ def _long(array: np.ndarray) -> Tensor:
     return torch.from_numpy(np.array(array, np.int64))
 
 
-def _rows(
-    handle: int, states: np.ndarray, num_labels: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """`kernels.rows` of the automaton of a handle."""
-    automaton, model_of_state = _AUTOMATA[handle]
-    at = states.astype(np.int32)
-    costs = np.empty((len(at), num_labels), np.float32)
-    nextstates = np.empty((len(at), num_labels), np.int32)
-    kernels.rows(automaton, model_of_state[at], at, costs, nextstates)
-    return costs, nextstates
-
-
-def _steps(
-    handle: int, states: np.ndarray, labels: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """`kernels.steps` of the automaton of a handle."""
-    automaton, model_of_state = _AUTOMATA[handle]
-    at, given = states.astype(np.int32), labels.astype(np.int32)
-    costs, nextstates = np.empty(len(at), np.float32), np.empty(len(at), np.int32)
-    kernels.steps(automaton, model_of_state[at], at, given, costs, nextstates)
-    return costs, nextstates
-
-
 @library.custom_op("wfstdec::backoff_rows", mutates_args=(), device_types="cpu")
 def _cpu_rows(handle: int, states: Tensor, num_labels: int) -> tuple[Tensor, Tensor]:
-    """`kernels.rows` of the automaton of a handle."""
-    costs, nextstates = _rows(handle, states.numpy(), num_labels)
+    """`rows_on_cpu` of the module of a handle."""
+    costs, nextstates = _MODULES[handle].rows_on_cpu(states.numpy())
     return torch.from_numpy(costs), torch.from_numpy(nextstates)
 
 
@@ -342,8 +335,9 @@ def _(handle: int, states: Tensor, num_labels: int) -> tuple[Tensor, Tensor]:
 
 @library.custom_op("wfstdec::backoff_steps", mutates_args=(), device_types="cpu")
 def _cpu_steps(handle: int, states: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """`kernels.steps` of the automaton of a handle."""
-    costs, nextstates = _steps(handle, states.numpy(), labels.numpy())
+    """`steps_on_cpu` of the module of a handle."""
+    module = _MODULES[handle]
+    costs, nextstates = module.steps_on_cpu(states.numpy(), labels.numpy())
     return torch.from_numpy(costs), torch.from_numpy(nextstates)
 
 
