@@ -190,7 +190,7 @@ def draw(cell: Cell, rng: np.random.Generator) -> Drawn:
 
 
 def adds_words(cell, rng):
-    """Whether lists have words that the decoder lacks: to read these needs the list."""
+    """Tell if lists have words that the decoder lacks: reading these takes the list."""
     if cell.feature in ("nbest", "lattices"):
         return rng.random() < 0.5
     return cell.feature in ("oov", "open")
