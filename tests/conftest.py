@@ -17,7 +17,7 @@ from wfstdec.gpu import cupy_device as cuda
 from wfstdec.gpu.verified import record_pass
 from wfstdec.wfst.gpu.layout import PLAIN, PROGRAM
 
-pytest_plugins = ("shares", "pytester")
+pytest_plugins = ("shares", "spread", "pytester")
 PEERS = ("kaldi_decoder", "kenlm", "pynini", "flashlight")
 REQUIRED = bool(os.environ.get("WFSTDEC_REQUIRE_PEERS"))
 
