@@ -6,7 +6,6 @@ of arrays, how much room there was, what went wrong for others, or the process.
 """
 
 import copy
-import logging
 import pickle
 import shutil
 import threading
@@ -40,17 +39,14 @@ from wfstdec.errors import (
 from wfstdec.wfst.backend_choice import BACKENDS as WFST_BACKENDS
 
 torch = pytest.importorskip("torch")
-pytestmark = pytest.mark.filterwarnings("ignore::wfstdec.errors.BoostWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::wfstdec.errors.BoostWarning"),
+    pytest.mark.usefixtures("quiet"),
+]
 
 ROUNDS = {"reference": 1, "cpu": 6, EMULATED: 1, "torch": 1}
 """Cases of a cell, for each promise."""
 PROMISES = {}
-
-
-@pytest.fixture(autouse=True)
-def quiet(caplog):
-    """The library says how many words are dropped; here they are dropped on purpose."""
-    caplog.set_level(logging.ERROR, logger="wfstdec")
 
 
 def promise(rounds=1.0):

@@ -1,7 +1,6 @@
 """The backends of the trie decoder: the same bits, whatever the way to them."""
 
 import itertools
-import logging
 import math
 
 import naive_search_cases
@@ -14,14 +13,11 @@ from wfstdec.search.backends import make_backend
 from wfstdec.text.lexicon import Lexicon
 from wfstdec.trie.options import BACKENDS
 
-pytestmark = pytest.mark.filterwarnings("ignore::wfstdec.errors.BoostWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::wfstdec.errors.BoostWarning"),
+    pytest.mark.usefixtures("quiet"),
+]
 OTHERS = [name for name in BACKENDS if name != "reference"]
-
-
-@pytest.fixture(autouse=True)
-def quiet(caplog):
-    """The library says how many words are dropped; here they are dropped on purpose."""
-    caplog.set_level(logging.ERROR, logger="wfstdec")
 
 
 def random_options(rng, case):

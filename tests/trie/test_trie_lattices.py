@@ -1,7 +1,6 @@
 """Lattices of the trie decoder from every backend, bit for bit, and what reads them."""
 
 import io
-import logging
 import math
 from dataclasses import replace
 
@@ -32,16 +31,13 @@ from wfstdec.trie.cpu.backend import CpuBackend
 from wfstdec.trie.cpu.search import RecordingSearch
 from wfstdec.trie.options import BACKENDS
 
-pytestmark = pytest.mark.filterwarnings("ignore::wfstdec.errors.BoostWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::wfstdec.errors.BoostWarning"),
+    pytest.mark.usefixtures("quiet"),
+]
 OTHERS = [name for name in BACKENDS if name != "reference"]
 WITH_WORDS = tuple(f"words of {tokens}" for tokens in naive_words.TOKENS)
 KINDS = (*naive_search_cases.KINDS, *WITH_WORDS)
-
-
-@pytest.fixture(autouse=True)
-def quiet(caplog):
-    """The library says how many words are dropped; here they are dropped on purpose."""
-    caplog.set_level(logging.ERROR, logger="wfstdec")
 
 
 def drawn(seed, kind):

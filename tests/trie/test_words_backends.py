@@ -1,7 +1,6 @@
 """Added and open words on all backends: the same bits, whatever the way to them."""
 
 import io
-import logging
 import math
 import time
 
@@ -23,13 +22,8 @@ from wfstdec.errors import BoostError, OptionError
 from wfstdec.search.backends import make_backend
 from wfstdec.trie.options import BACKENDS
 
+pytestmark = pytest.mark.usefixtures("quiet")
 OTHERS = [name for name in BACKENDS if name != "reference"]
-
-
-@pytest.fixture(autouse=True)
-def quiet(caplog):
-    """The library says how many words are dropped; here they are dropped on purpose."""
-    caplog.set_level(logging.ERROR, logger="wfstdec")
 
 
 def draw(seed, tokens):

@@ -1,7 +1,6 @@
 """Added words and open words against an oracle that tries every reading."""
 
 import functools
-import logging
 import math
 
 import naive_search
@@ -12,15 +11,10 @@ import pytest
 from wfstdec import TrieDecoder, TrieOptions
 from wfstdec.trie.options import BACKENDS
 
+pytestmark = pytest.mark.usefixtures("quiet")
 UNBOUNDED = {"beam": math.inf, "beam_size": 50_000, "token_top_k": None}
 LOOKAHEADS = ("ngram", "unigram", "none")
 MERGES = ("max", "sum")
-
-
-@pytest.fixture(autouse=True)
-def quiet(caplog):
-    """The library says how many words are dropped; here they are dropped on purpose."""
-    caplog.set_level(logging.ERROR, logger="wfstdec")
 
 
 @functools.cache

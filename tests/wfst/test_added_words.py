@@ -12,10 +12,9 @@ from added_cases import (
     small_graph,
 )
 from naive_added import random_added_case, solve_added
-from oracle_cases import (  # noqa: F401 (one is a fixture)
+from oracle_cases import (
     assert_best,
     graph_by_files,
-    quiet,
 )
 from wfst_searches import bits, random_splits
 
@@ -30,6 +29,7 @@ from wfstdec.wfst.cpu.backend import CpuBackend
 from wfstdec.wfst.cpu.oov import with_scratch
 from wfstdec.wfst.reference_backend import ReferenceBackend
 
+pytestmark = pytest.mark.usefixtures("quiet")
 UNBOUNDED = {"beam": np.inf, "max_active": None}
 OTHERS = [name for name in BACKENDS if name != "reference"]
 

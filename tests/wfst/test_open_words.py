@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 from added_cases import ARPA, boosts_of, frames, small_graph
 from naive_open import KINDS, random_open_case, solve_open
-from oracle_cases import (  # noqa: F401 (one is a fixture)
+from oracle_cases import (
     assert_best,
     graph_by_files,
-    quiet,
 )
 from random_graphs import random_logprobs, random_options
 from wfst_searches import bits, random_splits
@@ -24,6 +23,7 @@ from wfstdec.lattice import LatticeFile, LatticeWriter, nbest_paths, rescored
 from wfstdec.search.paths.lattice import hypotheses_of
 from wfstdec.wfst.backend_choice import BACKENDS
 
+pytestmark = pytest.mark.usefixtures("quiet")
 UNBOUNDED = {"beam": np.inf, "max_active": None}
 CAN = [name for name in BACKENDS if name != "cuda"]
 UNK = 2 * np.log(10)
