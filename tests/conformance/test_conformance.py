@@ -85,7 +85,7 @@ def test_chunks(cell, drawn, rng):
             check_settled(seen, hyp)
 
 
-@promise()
+@promise(rounds=3)
 def test_partials(cell, drawn, rng):
     """A session that is looked at says what one of the reference says."""
     schedule = int(rng.integers(1 << 30))

@@ -66,22 +66,6 @@ def search(backend, decoder, boosts, chunks):
     return bits(under_way.finish())
 
 
-@pytest.mark.parametrize("kind", naive_search_cases.KINDS)
-@pytest.mark.parametrize("name", OTHERS)
-def test_the_bits_of_the_reference(name, kind):
-    for seed in range(60):
-        rng, case, decoder, boosts = draw(seed, kind)
-        space = decoder._space
-        want = search(
-            make_backend(BACKENDS, "reference", space), decoder, boosts, [case.logprobs]
-        )
-        backend = make_backend(BACKENDS, name, space)
-        assert search(backend, decoder, boosts, [case.logprobs]) == want, seed
-        cuts = np.sort(rng.integers(0, len(case.logprobs) + 1, 3))
-        chunks = np.split(case.logprobs, cuts)
-        assert search(backend, decoder, boosts, chunks) == want, seed
-
-
 @pytest.mark.parametrize("num_tokens", [64, 65, 150])
 @pytest.mark.parametrize("name", OTHERS)
 @pytest.mark.share(keep=1)

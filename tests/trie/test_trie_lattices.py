@@ -35,7 +35,6 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore::wfstdec.errors.BoostWarning"),
     pytest.mark.usefixtures("quiet"),
 ]
-OTHERS = [name for name in BACKENDS if name != "reference"]
 WITH_WORDS = tuple(f"words of {tokens}" for tokens in naive_words.TOKENS)
 KINDS = (*naive_search_cases.KINDS, *WITH_WORDS)
 
@@ -146,21 +145,6 @@ def test_no_frames_no_survivors_no_whole_word(name):
 
 
 # -------------------------------------------------------------- the same everywhere
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("name", OTHERS)
-@pytest.mark.share(keep=4)
-def test_the_bits_of_the_reference(name, kind):
-    arcs = 0
-    for seed in range(40):
-        rng, x, decoder, compiled = drawn(seed, kind)
-        reference = recording("reference", decoder, compiled)
-        expected = lattice_by(reference, decoder, compiled, [x])
-        check_lattice(expected)
-        search = recording(name, decoder, compiled)
-        found = lattice_by(search, decoder, compiled, chunks_of(rng, x))
-        assert bits(found) == bits(expected), seed
-        arcs += found.num_arcs
-    assert arcs > 200
 
 
 @pytest.mark.parametrize("kind", KINDS)

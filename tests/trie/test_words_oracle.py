@@ -110,7 +110,7 @@ def test_nothing_pruned(merge, tokens, backend):
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("tokens", naive_words.TOKENS)
 @pytest.mark.parametrize("merge", MERGES)
-@pytest.mark.share(keep=4)
+@pytest.mark.share(keep=2)
 def test_all_texts_each_once(merge, tokens, backend):
     several = 0
     for i in range(40, 60):
@@ -130,7 +130,7 @@ def test_all_texts_each_once(merge, tokens, backend):
 @pytest.mark.parametrize("backend", BACKENDS)
 @pytest.mark.parametrize("fixed", ["listed", "opened", *naive_words.BOOSTS[1:]])
 @pytest.mark.parametrize("merge", MERGES)
-@pytest.mark.share(keep=6)
+@pytest.mark.share(keep=4)
 def test_lists_open_words_and_boosts(merge, fixed, backend):
     arguments = {
         "listed": {"listed": True, "opened": False, "boosts": "no"},
