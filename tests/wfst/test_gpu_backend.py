@@ -176,7 +176,7 @@ def test_phases_take_the_barriers_that_the_model_counts(rank):
         batch = DeviceBatch(backend.device_graph, WfstOptions(), [NO_BOOSTS])
         batch.takes_times = True
         batch.advance([x])
-        assert dict(device.macros[-1])["TIMES"] == 1
+        assert dict(device.grids[-1].macros)["TIMES"] == 1
         sums.append(batch.phase_times.astype(np.int64))
         expected = expected_paths(graph, WfstOptions(), [x], [NO_BOOSTS])
         assert list(map(bits, batch.finish())) == expected
@@ -266,6 +266,39 @@ def test_more_utterances_than_blocks_on_two_threads():
     device = EmulatedDevice(32, num_blocks=4, os_threads=2)
     backend = DeviceBackend(drawn[0], device, first_capacity=8)
     assert decoded(backend, *drawn[1:]) == expected_paths(*drawn)
+
+
+def test_a_larger_batch_takes_smaller_blocks():
+    """The largest of which there is one for each, at every launch."""
+    drawn = draw(np.random.default_rng(8), num_utterances=9, num_states=12)
+    graph, options, batch, boosts = drawn
+    expected = expected_paths(*drawn)
+    for size, threads in ((1, 96), (2, 96), (3, 64), (4, 64), (5, 32), (9, 32)):
+        device = EmulatedDevice([96, 64, 32], [2, 4, 6])
+        backend = DeviceBackend(graph, device, first_capacity=64)
+        found = decoded(backend, options, batch[:size], boosts[:size])
+        assert found == expected[:size]
+        first = device.grids[0]
+        assert (first.threads, first.num_blocks) == (threads, min(size, 6))
+        ends = [grid for grid in device.grids if grid.kernel == "best_paths"]
+        assert [(one.threads, one.num_blocks) for one in ends] == [(threads, size)]
+        blocks = min(size, {96: 2, 64: 4, 32: 6}[threads])
+        plan = backend.memory_plan(size)["scratch"]
+        assert plan == blocks * backend.memory_plan(1)["scratch"]
+
+
+def test_those_that_stopped_go_on_in_larger_blocks():
+    """A second launch is of fewer utterances, and so are its blocks."""
+    grown = 0
+    for i in range(6):
+        drawn = draw(np.random.default_rng(i), num_utterances=6, arcs_per_state=8)
+        device = EmulatedDevice([64, 32], [2, 8], shared_slots=16)
+        backend = DeviceBackend(drawn[0], device, first_capacity=8)
+        assert decoded(backend, *drawn[1:]) == expected_paths(*drawn)
+        searches = [one for one in device.grids if one.kernel == "search_chunk"]
+        assert searches[0].threads == 32
+        grown += any(one.threads == 64 for one in searches[1:])
+    assert grown
 
 
 def test_batches_of_one_and_of_none():

@@ -116,9 +116,12 @@ class Profile:
         if differ:
             return row
         timing = self._gpu.time(lambda: decoder.decode(batch), self._args.repeats)
-        return row | self._rates(batch, timing.median_s) | self._phases(decoder, batch)
+        phases = self._phases(decoder, batch, threads)
+        return row | self._rates(batch, timing.median_s) | phases
 
-    def _phases(self, decoder: WfstDecoder, batch: list[np.ndarray]) -> Row:
+    def _phases(
+        self, decoder: WfstDecoder, batch: list[np.ndarray], threads: int
+    ) -> Row:
         """Microseconds of a frame and block by phase, and what was predicted."""
         graph: Any = decoder._backend
         boosts: list[CompiledBoosts] = decoder._boosts.compile(None, len(batch))
@@ -133,7 +136,6 @@ class Profile:
         counts = search.counts
         frames = max(1, counts["frames"])
         per_us = self._gpu.cycles_per_us()
-        threads = graph.device.threads
         work = Work(arcs=counts["looked"] / frames)
         return {
             "frames": counts["frames"],
