@@ -4,5 +4,5 @@ backend        the search on a device, batches cut to its memory; what it does n
 cuda           the same on an NVIDIA GPU
 batch          utterances side by side, and sessions: the host ends them
 device_space   lexicon and language model on a device, and what all batches share
-layout         the records that host and kernels share, and the `Program`s
+layout         the records that host and kernels share, and the `Program`
 """

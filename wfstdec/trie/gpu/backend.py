@@ -29,7 +29,7 @@ from wfstdec.trie.gpu.batch import (
     advance,
     utterance_bytes,
 )
-from wfstdec.trie.gpu.device_space import DeviceSpace
+from wfstdec.trie.gpu.device_space import FIRST_ENTRIES, DeviceSpace, FormFor
 from wfstdec.trie.options import TrieOptions
 from wfstdec.trie.search_space import SearchSpace
 
@@ -76,6 +76,7 @@ class DeviceBackend:
         space: The space.
         make_device: Makes the device for blocks of a form.
         first_entries: Entries of frontiers that scratch has room for at first.
+        form_for: Chooses the form for a beam size and a number of tokens.
 
     Raises:
         DeviceMemoryError: The space does not fit.
@@ -88,11 +89,12 @@ class DeviceBackend:
         self,
         space: SearchSpace,
         make_device: Callable[[d.Form], Device],
-        first_entries: int = 256,
+        first_entries: int = FIRST_ENTRIES,
+        form_for: FormFor = d.form_for,
     ) -> None:
         _refuse(why_not_space(space))
         self.space, self._cpu = space, CpuBackend(space)
-        self.device_space = DeviceSpace(space, make_device, first_entries)
+        self.device_space = DeviceSpace(space, make_device, first_entries, form_for)
         self.device = self.device_space.device
 
     def inputs(self, logprobs: Any, lengths: Any) -> Sequence[Chunk]:
@@ -172,13 +174,12 @@ class DeviceBackend:
 
     def _parts(self, lengths: list[int], options: TrieOptions) -> Any:
         """Utterances that fit side by side by the plan, the longest first."""
-        form = d.form_for(options.beam_size, self.space.num_tokens)
-        work = self.device_space.work(form)
+        work = self.device_space.work(options.beam_size)
         pool, frame = work.scratch, self.space.num_tokens * _LOGPROB_BYTES
         return parts_that_fit(
             lengths,
             work.device.budget.left + pool.num_bytes,
-            lambda n: utterance_bytes(form, n) + n * frame,
+            lambda n: utterance_bytes(work.form, n) + n * frame,
             pool.layout.num_bytes(1, pool.entries),
             work.device.shapes[0].num_blocks,
         )

@@ -91,17 +91,19 @@ class DeviceBatch(Batch):
         boosts: Sequence[CompiledBoosts],
         lengths: Sequence[int] | None = None,
     ) -> None:
-        form = d.form_for(options.beam_size, device_space.space.num_tokens)
-        work = device_space.work(form)
-        device = work.device
+        work = device_space.work(options.beam_size)
+        device, form = work.device, work.form
         inputs = [cpu.inputs_of(options, one)[0] for one in boosts]
         task = d.task_of(inputs[0].params)
         device_space.fill_in(task)
         super().__init__(
-            *(device, LAYOUT, work.scratch, task),
-            d.Variant(form.threads),
-            len(boosts),
-            f"{NARROWER}, {FEWER}",
+            device,
+            LAYOUT,
+            work.scratch,
+            task=task,
+            variant=d.Variant(form.threads),
+            num_utterances=len(boosts),
+            advice=f"{NARROWER}, {FEWER}",
         )
         self._form = form
         self._searches = [cpu.start(options, one) for one in boosts]
@@ -250,10 +252,10 @@ class DeviceSession(DeviceBatch):
         if one["frontier_count"] == 0:
             return
         count = int(state.counts[k.TRACE])
+        frontier, trace = state.frontier.view(d.ENTRY), state.trace[:count].view(d.NODE)
         with self._device.on_stream(self._stream):
-            trace = state.trace[:count]
-            self._device.write(self._newest["frontier"], state.frontier.view(d.ENTRY))
-            self._device.write(self._newest["trace"], trace.view(d.NODE))
+            self._device.write(self._newest["frontier"], frontier)
+            self._device.write(self._newest["trace"], trace)
             self._device.wait()
         one["trace_count"] = count
 

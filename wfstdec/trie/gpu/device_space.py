@@ -21,6 +21,10 @@ from wfstdec.trie.search_space import SearchSpace
 NARROWER = "lower beam_size or the beam"
 """The advice where scratch and traces take too much."""
 
+FIRST_ENTRIES = 256
+"""Entries of a frontier that scratch has room for at first."""
+FormFor = Callable[[int, int], d.Form]
+
 
 class Work:
     """Blocks of one form on a device: what runs them, and scratch of those not running.
@@ -55,9 +59,11 @@ class DeviceSpace:
         space: The space.
         make_device: Makes the device for blocks of a form.
         first_entries: Entries of frontiers that scratch has room for at first.
+        form_for: Chooses the form for a beam size and a number of tokens.
 
     Attributes:
         space: The same.
+        device: That of the smallest beam.
         phrases: Phrases that are on the device.
         num_bytes: What the space takes.
 
@@ -69,11 +75,13 @@ class DeviceSpace:
         self,
         space: SearchSpace,
         make_device: Callable[[d.Form], Device],
-        first_entries: int = 256,
+        first_entries: int = FIRST_ENTRIES,
+        form_for: FormFor = d.form_for,
     ) -> None:
         self.space, self._make, self._first = space, make_device, first_entries
+        self._form_for = form_for
         self._works: dict[d.Form, Work] = {}
-        self.device = device = self.work(d.form_for(1, space.num_tokens)).device
+        self.device = device = self.work(1).device
         self.phrases: Once[PhraseBoosts, DevicePhrases]
         self.phrases = Once(partial(DevicePhrases, device))
         lexicon, automaton = _lexicon_arrays(space), automaton_arrays(space.automaton)
@@ -90,8 +98,9 @@ class DeviceSpace:
             self._automaton = {name: upload(device, x) for name, x in automaton.items()}
             device.wait()
 
-    def work(self, form: d.Form) -> Work:
-        """Blocks of a form; made once."""
+    def work(self, beam_size: int) -> Work:
+        """Blocks of the form for a beam size; made once."""
+        form = self._form_for(beam_size, self.space.num_tokens)
         if form not in self._works:
             made = self._make(form), form, self.space.num_tokens, self._first
             self._works[form] = Work(*made)

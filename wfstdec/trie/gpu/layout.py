@@ -1,7 +1,8 @@
-"""The records of `kernels/layout.cuh` as NumPy types, and the search's `Program`s."""
+"""The records of `kernels/layout.cuh` as NumPy types, and the search's `Program`."""
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from typing import NamedTuple
 
@@ -25,8 +26,8 @@ NARROW, WIDE = WARP, 4 * WARP
 """Threads of a block."""
 NARROW_BEAM_SIZE = 64
 """Up to this a warp takes an utterance, above it four."""
-OWN_BYTES = {NARROW: 2560, WIDE: 7680}
-"""Shared memory that the variables of a block take at most, by its threads."""
+OWN_BYTES, OWN_BYTES_OF_THREAD = 1024, 48
+"""Shared memory that the variables of a block take at most, and more by its threads."""
 CANDIDATES_PER_ENTRY = 4
 MAX_WORDS_OF_NODE = (1 << 15) - 4
 """The order of a candidate has room for so many words that end at one node,"""
@@ -135,12 +136,14 @@ class Variant(NamedTuple):
         return flags + (("TIMES", 1),) * self.times
 
 
-def _program(threads: int) -> Program:
+@functools.cache
+def program(threads: int) -> Program:
+    """The kernels of the search in blocks of so many threads."""
     return Program(
         "advance.cu",
         KERNELS,
         kernels=("advance_chunk",),
-        own_bytes=OWN_BYTES[threads],
+        own_bytes=OWN_BYTES + OWN_BYTES_OF_THREAD * threads,
         shared_bytes=lambda room: max(0, room),
         structs=logprobs.STRUCTS
         | boosts.STRUCTS
@@ -162,10 +165,6 @@ def _program(threads: int) -> Program:
             "NUM_TIMES": len(PHASES),
         },
     )
-
-
-PROGRAMS = {threads: _program(threads) for threads in (NARROW, WIDE)}
-"""The kernels of the search, by the threads of their blocks."""
 
 
 def task_of(params: k.SearchParams) -> np.ndarray:
