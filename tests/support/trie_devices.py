@@ -37,6 +37,11 @@ def in_blocks_of(threads):
     return lambda *sizes: d.form_for(*sizes)._replace(threads=threads)
 
 
+def always(form):
+    """Chooses one form."""
+    return lambda *_: form
+
+
 def random_arpa(rng, words, num_pairs):
     """A bigram model in which every word has a probability of its own."""
     known = ["<s>", "</s>", *words]
@@ -50,7 +55,17 @@ def random_arpa(rng, words, num_pairs):
     pairs = sorted({*zip(lefts.tolist(), rights.tolist(), strict=True)})
     bigrams = [f"{-rng.integers(1, 16) / 8}\t{a} {b}" for a, b in pairs]
     head = rf"\data\{chr(10)}ngram 1={len(unigrams)}{chr(10)}ngram 2={len(bigrams)}"
-    text = [head, "", r"\1-grams:", *unigrams, "", r"\2-grams:", *bigrams, "", r"\end\ "]
+    text = [
+        head,
+        "",
+        r"\1-grams:",
+        *unigrams,
+        "",
+        r"\2-grams:",
+        *bigrams,
+        "",
+        r"\end\ ",
+    ]
     return read_arpa(io.BytesIO("\n".join(text).strip().encode()))
 
 
@@ -60,14 +75,16 @@ def token_names(num_tokens):
 
 
 def large_decoder(rng, num_tokens, num_words, options, *, separator="|"):
-    """A decoder with a lexicon and a model over words, or over tokens where no words."""
+    """A lexicon and a model over words, or without words one over tokens."""
     names = token_names(num_tokens)
     if num_words == 0:
         lm = random_arpa(rng, names[1:], 3 * num_tokens)
         return TrieDecoder(tokens=token_table(names), lm=lm, options=options)
     letters = np.arange(2, num_tokens)
     near = rng.choice(letters, min(12, len(letters)), replace=False)
-    said = {tuple(rng.choice(near, rng.integers(1, 5)).tolist()) for _ in range(num_words)}
+    said = {
+        tuple(rng.choice(near, rng.integers(1, 5)).tolist()) for _ in range(num_words)
+    }
     prons = sorted(said)
     words = [f"W{i // 2}" for i in range(len(prons))]  # of two pronunciations each
     words[1::3] = [f"W{i}" for i in range(1000, 1000 + len(words[1::3]))]

@@ -1,4 +1,4 @@
-"""The kernels of the trie search on this machine's CPU: the bits of the specification."""
+"""The trie search's kernels on this machine's CPU: the bits of the specification."""
 
 import logging
 import shutil
@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from test_trie_backends import bits, draw, search
 from trie_devices import (
+    always,
     emulated,
     in_blocks_of,
     large_decoder,
@@ -131,7 +132,7 @@ def test_arrays_too_small_lose_nothing(merge, shared):
         batch = [spoken(rng, decoder, n) for n in (14, 5)]
         tiny = d.Form([32, 64][seed % 2], 4, 16, 6)
         backend = emulated(
-            decoder._space, shared=shared, first_entries=1, form_for=lambda *_: tiny
+            decoder._space, shared=shared, first_entries=1, form_for=always(tiny)
         )
         want = expected(decoder, batch)
         assert found(backend, decoder, batch) == want, seed
@@ -148,9 +149,7 @@ def test_frames_that_outgrow_shared_memory():
         decoder = large_decoder(rng, 20, 60, options)
         batch = [spoken(rng, decoder, 30)]
         for form in (d.Form(32, 16, 32, 20), d.form_for(60, 20)):
-            backend = emulated(
-                decoder._space, shared=shared, form_for=lambda *_, form=form: form
-            )
+            backend = emulated(decoder._space, shared=shared, form_for=always(form))
             lists = compiled(decoder, None, 1)
             under_way = DeviceBatch(
                 backend.device_space, backend._cpu, decoder.options, lists

@@ -305,7 +305,11 @@ class TrieDecoder(Decoder[np.ndarray, list[TokenPath] | Recorded]):
         return super().decode_nbest(logprobs, lengths, boosts)
 
     def _check_lattices(self) -> None:
-        super()._check_lattices()
+        if not self.records_lattices:
+            raise OptionError(
+                "backend 'cuda': a lattice or confidences, expected the best paths "
+                "alone; use backend='cpu'"
+            )
         if self.options.merge == "sum":
             raise OptionError(
                 "merge='sum' for a lattice, whose costs are those of single paths, "

@@ -12,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.errors import InputError, OptionError
 from wfstdec.gpu.device import Device
@@ -37,34 +39,49 @@ _LOGPROB_BYTES = 4
 
 
 def why_not_space(space: SearchSpace) -> str | None:
-    """Why a space is not searched on a device; None where it is."""
+    """Why a space is not searched on a device; None where it is.
+
+    Args:
+        space: The space.
+    """
     if isinstance(space.automaton, LazyLM):
-        return "a language model that is asked as the search goes"
+        return (
+            "a language model that is asked as the search goes, expected one whose "
+            "n-grams can be listed, or none"
+        )
     if space.open.is_open:
-        return "an open vocabulary"
-    words = int(space.trie.node_pron_splits[1:].max(initial=0))
-    if words > d.MAX_WORDS_OF_NODE:
-        splits = space.trie.node_pron_splits
-        words = int((splits[1:] - splits[:-1]).max())
-    if words > d.MAX_WORDS_OF_NODE:
-        return f"{words} words that are said alike"
+        return "an open vocabulary, expected none"
+    most = int(np.diff(space.trie.node_pron_splits).max(initial=0))
+    if most > d.MAX_WORDS_OF_NODE:
+        return (
+            f"{most:,} words that are said alike, expected at most "
+            f"{d.MAX_WORDS_OF_NODE:,}"
+        )
     return None
 
 
-def why_not(options: TrieOptions, boosts: CompiledBoosts | None) -> str | None:
-    """Why options or boosts are not for a device; None where they are."""
+def why_not(options: TrieOptions, boosts: CompiledBoosts | None = None) -> str | None:
+    """Why options or boosts are not for a device; None where they are.
+
+    Args:
+        options: Of the search.
+        boosts: Of an utterance.
+    """
     if options.beam_size > d.MAX_BEAM_SIZE:
-        return f"beam_size={options.beam_size}, above {d.MAX_BEAM_SIZE},"
+        return f"beam_size={options.beam_size}, expected at most {d.MAX_BEAM_SIZE}"
     if boosts is not None and boosts.added is not None:
-        return f"added words such as {boosts.added.words[0]!r}"
+        return f"OOV word {boosts.added.words[0]!r}, expected none"
     return None
 
 
 def _refuse(why: str | None, utterance: int | None = None) -> None:
+    """Raise where there is a reason.
+
+    Raises:
+        OptionError: Names the CPU.
+    """
     if why is not None:
-        error = OptionError(
-            f"{why} with backend 'cuda', expected none: use backend='cpu'"
-        )
+        error = OptionError(f"backend 'cuda': {why}; use backend='cpu'")
         error.utterance = utterance
         raise error
 
@@ -163,9 +180,7 @@ class DeviceBackend:
         def decode(part: Sequence[int]) -> list[Any]:
             chunks, given = [utterances[i] for i in part], [boosts[i] for i in part]
             lengths = [len(chunk) for chunk in chunks]
-            batch = DeviceBatch(
-                self.device_space, self._cpu, options, given, lengths
-            )
+            batch = DeviceBatch(self.device_space, self._cpu, options, given, lengths)
             batch.advance(chunks)
             return batch.finish()
 

@@ -121,7 +121,9 @@ class DeviceBatch(Batch):
             # memory before.
             device.wait()
 
-    def _fill_in_boosts(self, i: int, boosts: CompiledBoosts, laid_out: k.Search) -> None:
+    def _fill_in_boosts(
+        self, i: int, boosts: CompiledBoosts, laid_out: k.Search
+    ) -> None:
         """Set the fields of an utterance that say what is boosted."""
         most = laid_out.words.top_bonus + laid_out.phrases.rows["credit"].max()
         self.utterances["boosted"][i] = laid_out.params.boosted

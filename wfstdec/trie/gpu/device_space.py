@@ -150,5 +150,7 @@ def _lexicon_arrays(space: SearchSpace) -> dict[str, np.ndarray]:
     for name in ("row_cost", "unigram_cost", "state_cost"):
         arrays[name] = getattr(lookahead, name)
     # -1 becomes `NONE`.
-    unsigned = {name: x.astype(np.int64).astype(np.uint32) for name, x in integers.items()}
+    unsigned = {
+        name: x.astype(np.int64).astype(np.uint32) for name, x in integers.items()
+    }
     return unsigned | arrays
