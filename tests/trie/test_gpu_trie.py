@@ -6,7 +6,6 @@ import shutil
 import naive_search_cases
 import numpy as np
 import pytest
-from test_trie_backends import bits, draw, search
 from trie_devices import (
     always,
     emulated,
@@ -15,6 +14,7 @@ from trie_devices import (
     small_options,
     spoken,
 )
+from trie_searches import bits, draw, search
 
 from wfstdec.search.backends import make_backend
 from wfstdec.trie.gpu import layout as d
@@ -36,18 +36,18 @@ def quiet(caplog):
 
 
 def compiled(decoder, boosts, num):
-    """The lists of utterances, compiled."""
+    """Compile the lists of utterances."""
     return decoder._boosts.compile(boosts, num)
 
 
 def expected(decoder, batch, boosts=None, backend="cpu"):
-    """What another backend finds."""
+    """Search each utterance with another backend; all of what it finds."""
     made = make_backend(BACKENDS, backend, decoder._space)
     return [search(made, decoder, boosts, [x]) for x in batch]
 
 
 def found(backend, decoder, batch, boosts=None):
-    """What a device finds, in one batch."""
+    """Search a batch on a device; all of what it finds."""
     lists = compiled(decoder, boosts, len(batch))
     return list(map(bits, backend.decode(batch, decoder.options, lists)))
 
