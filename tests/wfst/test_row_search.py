@@ -31,7 +31,6 @@ from wfstdec.wfst.cpu.search import CpuSearch
 from wfstdec.wfst.options import WfstOptions
 from wfstdec.wfst.reference_backend import ReferenceBackend
 
-
 TOPOLOGIES = "normal", "compact"
 
 
