@@ -178,6 +178,8 @@ def test_phases_take_the_barriers_that_the_model_counts(rank):
         batch.advance([x])
         assert dict(device.grids[-1].macros)["TIMES"] == 1
         sums.append(batch.phase_times.astype(np.int64))
+        cycles, nanoseconds = batch.clocks
+        assert cycles - 2 <= batch.phase_times.sum() <= cycles and nanoseconds > 0
         expected = expected_paths(graph, WfstOptions(), [x], [NO_BOOSTS])
         assert list(map(bits, batch.finish())) == expected
     each = dict(zip(PHASES, ((sums[1] - sums[0]) / 10).tolist(), strict=True))
@@ -349,6 +351,37 @@ def refused(backend, chunks):
         backend.decode(chunks, WfstOptions(), [NO_BOOSTS] * len(chunks))
     except LogprobError as error:
         return error.utterance, int(re.search(r"in frame (\d+),", str(error))[1])
+
+
+@pytest.mark.parametrize("place", [in_32_bits, in_16_bits])
+@pytest.mark.parametrize("num_tokens", [2, 31, 32, 33, 200])
+def test_rows_are_asked_for_two_frames_ahead(place, num_tokens):
+    """Every line of every row, once and in order, and nothing beside them."""
+    line, tokens = 128, " ".join(["_", *(f"t{i}" for i in range(1, num_tokens))])
+    graph = text_graph("0 0 t1 A 0\n0 0", tokens=tokens)
+    x = np.zeros((7, num_tokens), np.float32)
+    chunk = place(x, padding=5)
+    device = EmulatedDevice(32)
+    backend = DeviceBackend(graph, device, first_capacity=16)
+    (path,) = backend.decode([chunk], WfstOptions(), [NO_BOOSTS])
+    assert path.num_frames == len(x)
+    library = device.load(device.grids[0].macros)
+    addresses = (ctypes.c_uint64 * 1000)()
+    library.list_prefetches.argtypes = ctypes.c_void_p, ctypes.c_size_t
+    library.list_prefetches(addresses, len(addresses))
+    try:
+        backend.decode([chunk], WfstOptions(), [NO_BOOSTS])
+    finally:
+        library.list_prefetches(None, 0)
+    asked = np.trim_zeros(np.array(addresses)) - np.uint64(chunk.address)
+    row, column = np.divmod(asked, chunk.frame_stride * chunk.buffer.itemsize)
+    size = num_tokens * chunk.buffer.itemsize
+    assert (column < size).all() and (np.diff(row[row > 1].astype(int)) >= 0).all()
+    for t in range(len(x)):
+        begin = chunk.address + t * chunk.frame_stride * chunk.buffer.itemsize
+        lines = (column[row == t] + np.uint64(begin)) // line
+        last = (begin + size - 1) // line
+        assert sorted(lines.tolist()) == [*range(begin // line, last + 1)]
 
 
 def acoustic_costs(backend, chunk):

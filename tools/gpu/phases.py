@@ -126,16 +126,17 @@ class Profile:
         graph: Any = decoder._backend
         boosts: list[CompiledBoosts] = decoder._boosts.compile(None, len(batch))
         lengths = [len(one) for one in batch]
-        cycles = np.zeros(0)
+        cycles, per_us = np.zeros(0), 1.0
         for _ in range(2):  # the first one compiles, and finds out what must grow
             search = DeviceBatch(graph.device_graph, self._options, boosts, lengths)
             search.takes_times = True
             search.advance(batch)
             search.finish()
             cycles = search.phase_times.astype(np.float64)
+            # The clock that ran, not the highest there is.
+            per_us = 1e3 * float(search.clocks[0]) / max(1.0, float(search.clocks[1]))
         counts = search.counts
         frames = max(1, counts["frames"])
-        per_us = self._gpu.cycles_per_us()
         work = Work(arcs=counts["looked"] / frames)
         return {
             "frames": counts["frames"],

@@ -118,6 +118,7 @@ class Batch:
         utterances: UTTERANCE [B], as the last launch left them.
         phase_times: Cycles of each of the phases, sums over blocks: where `takes_times`
             is set.
+        clocks: Cycles and nanoseconds of all blocks, likewise.
     """
 
     def __init__(
@@ -134,6 +135,7 @@ class Batch:
         self._device, self._layout, self._pool = device, layout, pool
         self._task, self._variant = task, variant
         self.phase_times = np.zeros(len(layout.phases), np.uint64)
+        self.clocks = np.zeros(2, np.uint64)
         owner = f"a batch of {num_utterances} utterances"
         self._share = device.budget.share(owner, advice)
         self.utterances = np.zeros(num_utterances, layout.utterance)
@@ -260,7 +262,7 @@ class Batch:
 
     def _launch(self, grid: Grid, queue: np.ndarray) -> None:
         """Run a kernel over some utterances; their records come back."""
-        phases = len(self._layout.phases)
+        columns = len(self._layout.phases) + len(self.clocks)
         arrays = {
             "utterances": self.utterances,
             "queue": queue.astype(np.uint32),
@@ -268,13 +270,14 @@ class Batch:
             "phase_times": np.zeros(0, np.uint64),
         }
         if self.takes_times:
-            arrays["phase_times"] = np.zeros(grid.num_blocks * phases, np.uint64)
+            arrays["phase_times"] = np.zeros(grid.num_blocks * columns, np.uint64)
         self._task["queue_length"] = len(queue)
         back = launch(self._device, grid, self._task, arrays)
         self.utterances = back["utterances"]
         if self.takes_times:
-            times = back["phase_times"].reshape(-1, phases)
-            self.phase_times += times.sum(axis=0, dtype=np.uint64)
+            times = back["phase_times"].reshape(-1, columns).sum(0, np.uint64)
+            self.phase_times += times[:-2]
+            self.clocks += times[-2:]
 
     # --------------------------------------------------------------------- memory
     def _allocate(self, name: str, counts: Sequence[int]) -> None:
@@ -343,6 +346,7 @@ class _Joined(Batch):
         variants: list[Any] = [one._variant for one in sessions]
         self._variant = type(variants[0])(*map(max, zip(*variants, strict=True)))
         self.phase_times = np.zeros(len(self._layout.phases), np.uint64)
+        self.clocks = np.zeros(2, np.uint64)
         self.utterances = np.concatenate([one.utterances for one in sessions])
 
     def split(self) -> None:
