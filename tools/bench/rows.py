@@ -219,7 +219,7 @@ def measure(case: Case, beam: float, kind: str, args: argparse.Namespace) -> Row
 
 
 def row_of(case: Case, beam: float, kind: str) -> Row:
-    """What a row says before it is measured."""
+    """Name a case, a beam and a kind, with the frames of the case."""
     frames, graph = sum(map(len, case.utterances)), case.graph
     assert graph is not None
     row: Row = {"case": case.name, "topology": graph.topology, "beam": beam}
