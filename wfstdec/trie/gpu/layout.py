@@ -26,7 +26,7 @@ NARROW, WIDE = WARP, 4 * WARP
 """Threads of a block."""
 NARROW_BEAM_SIZE = 64
 """Up to this a warp takes an utterance, above it four."""
-OWN_BYTES, OWN_BYTES_OF_THREAD = 1024, 48
+OWN_BYTES, OWN_BYTES_OF_THREAD = 512, 45
 """Shared memory that the variables of a block take at most, and more by its threads."""
 CANDIDATES_PER_ENTRY = 4
 MAX_WORDS_OF_NODE = (1 << 15) - 4

@@ -43,6 +43,7 @@ struct FrameSearch : Costs {
     // One frame. OK, or what stands in the way: then the utterance is as it was.
     __device__ u32 frame() const {
         times.end(OTHER);
+        prefetch_frame(utterance.logprobs, utterance.chunk_frame + 2, task.num_tokens);
         if (!task.checked)
             check_frame(utterance.logprobs, utterance.chunk_frame, task.num_tokens,
                         threadIdx.x, THREADS);

@@ -5,6 +5,9 @@
 #include "layout.cuh"
 
 constexpr u32 WARPS = THREADS / WARP;
+// Blocks that a multiprocessor's shared memory has room for; with the registers that this
+// leaves to a thread the compiler need not spill any.
+constexpr u32 TEAMS_PER_SM = WARPS == 1 ? 10 : 2;
 
 // A barrier of the block: of its only warp where it has one.
 __device__ __forceinline__ void team_sync() {
