@@ -18,7 +18,7 @@ from wfstdec import (
     token_table,
 )
 from wfstdec.errors import BoostError, OptionError
-from wfstdec.trie.options import BACKENDS
+from wfstdec.trie.options import HOST_BACKENDS
 
 pytestmark = pytest.mark.usefixtures("quiet")
 
@@ -66,7 +66,7 @@ def letters(backend="cpu", **arguments):
     )
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", HOST_BACKENDS)
 def test_an_added_word_comes_out_with_its_times(backend):
     decoder = letters(backend)
     boosts = [BoostEntry("Fox™", ["f o x"], 2.0)]
@@ -80,7 +80,7 @@ def test_an_added_word_comes_out_with_its_times(backend):
     assert hyp.graph_cost == pytest.approx((0.5 + 2 + 0.2 + 1) * nats)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", HOST_BACKENDS)
 def test_a_word_of_the_table_is_said_in_another_way(backend):
     decoder = letters(backend)
     assert decoder.decode([says("cab|fox|")])[0].text != "cab bad"
@@ -90,7 +90,7 @@ def test_a_word_of_the_table_is_said_in_another_way(backend):
     assert hyp.graph_cost == pytest.approx(2.5 * math.log(10))
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", HOST_BACKENDS)
 def test_an_open_word_is_spelled(backend):
     decoder = letters(backend, open_vocabulary=OpenVocabulary(1.0, 0.25))
     (hyp,) = decoder.decode([says("cab|fox|bad|")])
@@ -100,7 +100,7 @@ def test_an_open_word_is_spelled(backend):
     assert hyp.graph_cost == pytest.approx(2.5 * math.log(10))
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", HOST_BACKENDS)
 def test_without_a_lexicon_words_are_spelled(backend):
     decoder = letters(backend, lexicon=None, open_vocabulary=OpenVocabulary(1.0, 0.25))
     assert decoder.words == ("<eps>", "cab", "bad", "fed")
@@ -109,7 +109,7 @@ def test_without_a_lexicon_words_are_spelled(backend):
     assert hyp.graph_cost == pytest.approx(3.7 * math.log(10) + 1 + 3 * 0.25)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", HOST_BACKENDS)
 @pytest.mark.parametrize("merge", ["max", "sum"])
 def test_pieces_may_cut_a_word_in_any_way(merge, backend):
     """Spelled like a word of the model it costs what the word costs."""
@@ -131,7 +131,7 @@ def test_pieces_may_cut_a_word_in_any_way(merge, backend):
         assert [hyp.text for hyp in best].count("cab") == 1
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", HOST_BACKENDS)
 def test_open_words_of_phones_say_so(backend):
     table = token_table(LETTERS)
     spelt = tuple(map(table.index, "cab"))
