@@ -8,10 +8,9 @@ import numpy as np
 import pytest
 from trie_searches import draw, search
 
-from wfstdec import TrieDecoder, TrieOptions, token_table
+from wfstdec import Lexicon, TrieDecoder, TrieOptions, token_table
 from wfstdec.errors import BackendError, BoostError, OptionError
 from wfstdec.search.backends import make_backend
-from wfstdec.text.lexicon import Lexicon
 from wfstdec.trie.options import BACKENDS, HOST_BACKENDS
 
 pytestmark = [
