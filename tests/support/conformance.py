@@ -28,7 +28,7 @@ import naive_search_cases
 import naive_words
 import numpy as np
 from cuda_emulation.device import EmulatedDevice
-from lattice_searches import bits
+from lattice_searches import bits as bits_of_arrays
 from oracle_cases import graph_by_files
 from own_models import Batched, Wrapped
 from random_graphs import (
@@ -148,6 +148,11 @@ def fields(hypothesis: Any) -> tuple:
     return repr(hypothesis), hypothesis.token_ids, hypothesis.token_frames
 
 
+def bits(lattice: Any) -> tuple:
+    """All of a lattice and its words, in a form that tells bits apart."""
+    return *bits_of_arrays(lattice), tuple(lattice.words)
+
+
 def read(cell: Cell, decoder: Decoder, *given: Any, **more: Any) -> list:
     """Read each utterance as a cell asks for it, in a form that tells bits apart."""
     if cell.feature == "lattices":
@@ -184,10 +189,26 @@ def draw(cell: Cell, rng: np.random.Generator) -> Drawn:
     return DRAW[cell.decoder](cell, rng)
 
 
+def adds_words(cell, rng):
+    """Tell if lists have words that the decoder lacks: reading these takes the list."""
+    if cell.feature in ("nbest", "lattices"):
+        return rng.random() < 0.5
+    return cell.feature in ("oov", "open")
+
+
+def with_homophones(entries):
+    """The entries, and words that are said as these are, for as much: they tie."""
+    said = [entry for entry in entries if entry.pronunciations]
+    return [
+        *entries,
+        *(dataclasses.replace(entry, text=f"{entry.text}-too") for entry in said),
+    ]
+
+
 def draw_wfst(cell, rng):
     """Graphs of any kind, T o LG among them, which are searched on rows."""
     options = random_options(rng)
-    if cell.feature in ("oov", "open"):
+    if adds_words(cell, rng):
         graph, lists = graph_with_words(cell, rng)
     else:
         kind = random_product if rng.random() < 0.5 else random_graph
@@ -248,6 +269,9 @@ def graph_with_words(cell, rng):
             more = {}
         graph = graph_by_files(case, Path(name), **more)
     boosts = added_cases.boosts_of(case, listed)
+    some = dict(sorted(boosts.items())[-1:])
+    entries = [one for one in boosts.values() if isinstance(one, BoostEntry)]
+    boosts |= {entry.text: entry for entry in with_homophones(entries)}
     if rng.random() < 0.5:
         boosts = added_cases.with_phrases(rng, case, boosts)
     if rng.random() < 0.5:  # these get automatic numbers
@@ -257,7 +281,7 @@ def graph_with_words(cell, rng):
         }
     turned = {text: turned_entry(one) for text, one in reversed(boosts.items())}
     both = boosts, turned
-    return graph, [both, (None, None), both, both]
+    return graph, [both, (None, None), (some, some), both]
 
 
 def turned_entry(given):
@@ -269,11 +293,14 @@ def turned_entry(given):
 
 def draw_trie(cell, rng):
     """Lexicons and bare tokens, narrow beams and wide, with OOV and open words."""
-    if cell.feature in ("oov", "open"):
-        some = {"listed": True} if cell.feature == "oov" else {"opened": True}
+    if adds_words(cell, rng):
+        some = {"opened": True} if cell.feature == "open" else {"listed": True}
         made = naive_words.random_case(rng, **some)
         case, arguments = made.case, naive_words.decoder_arguments(made)
-        lists = naive_words.decoder_boosts(made), turned_words(made)
+        boosts = naive_words.decoder_boosts(made)
+        entries = with_homophones(list(boosts.words))
+        lists = Boosts(entries, boosts.phrases), turned_words(made, entries)
+        some = Boosts(entries[-1:]), Boosts(entries[-1:])
     else:
         case = trie_case(cell, rng)
         arguments = naive_search_cases.decoder_arguments(case)
@@ -282,6 +309,7 @@ def draw_trie(cell, rng):
             naive_search_cases.decoder_boosts(one, words if case.lexicon else ())
             for one in (case, turned_case(case))
         ]
+        some = None, None
     changed = {
         "beam": float(rng.choice([0, 0.5, 2, 6, math.inf])),
         "beam_size": int(rng.choice([1, 2, 5, 1000])),
@@ -301,7 +329,7 @@ def draw_trie(cell, rng):
     num_tokens = len(case.tokens)
     others = [random_logprobs(rng, int(t), num_tokens) for t in rng.integers(0, 12, 3)]
     make = functools.partial(make_trie, cell, arguments, options)
-    each = [(None, None) if i == 1 else tuple(lists) for i in range(4)]
+    each = [lists, (None, None), some, lists]
     utterances = [case.logprobs.astype(np.float32), *others]
     return Drawn(make, utterances, *map(list, zip(*each, strict=True)))
 
@@ -333,12 +361,12 @@ def turned_case(case):
     return dataclasses.replace(turned, phrases=phrases)
 
 
-def turned_words(made):
-    """Turn the words of `decoder_boosts` into another order."""
-    case = turned_case(made.case)
-    boosts = naive_words.decoder_boosts(dataclasses.replace(made, case=case))
-    words = [turned_entry(entry) for entry in boosts.words]
-    return Boosts(words, boosts.phrases)
+def turned_words(made, entries):
+    """Turn the entries of a case, and its phrases, into another order."""
+    phrases = naive_words.decoder_boosts(
+        dataclasses.replace(made, case=turned_case(made.case))
+    ).phrases
+    return Boosts(list(map(turned_entry, reversed(entries))), phrases)
 
 
 def with_own_model(arguments, kind):

@@ -73,7 +73,11 @@ import naive_greedy
 import naive_search_cases
 import naive_trie
 import naive_words
-from added_cases import random_calls_search
+from added_cases import (
+    random_added_boosts,
+    random_calls_product,
+    random_calls_search,
+)
 from ctc_decoder_cases import random_case as random_ctc_case
 from ctc_decoder_cases import random_options as random_ctc_options
 from own_models import WholeText
@@ -84,7 +88,6 @@ from random_graphs import (
     random_logprobs,
     random_options,
     random_phrases,
-    random_product,
 )
 from wfst_searches import bits, decoded
 
@@ -211,10 +214,12 @@ def check_added(rng):
 
 def check_rows(rng):
     """A search on rows without the JIT, in arrays that are too small at first."""
-    graph = random_product(rng)
-    options = random_options(rng)
+    graph, options = random_calls_product(rng), random_options(rng)
     batch = [random_logprobs(rng, t, len(graph.tokens)) for t in (0, 2, 5)]
-    boosts = random_compiled(rng, graph, options)
+    if rng.random() < 0.5:
+        boosts = random_added_boosts(rng, graph)
+    else:
+        boosts = random_compiled(rng, graph, options)
     backend = CpuBackend(graph, first_capacity=1)
     assert backend.on_rows is not None
     found = backend.decode_group(batch, options, boosts, Pace())

@@ -156,7 +156,7 @@ class AutoBackend:
             if why is None:
                 cuda = importlib.import_module("wfstdec.wfst.gpu.cuda")
                 self._cuda = cuda.backend_for(self._graph)
-                blocks = self._cuda.device.num_blocks
+                blocks = self._cuda.device.shapes[0].num_blocks
             self._machine = Machine(self._cores, why, blocks)
         return self._machine
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from wfstdec.gpu.budget import Budget
+from wfstdec.gpu.device import BlockShape
 from wfstdec.gpu.logprobs import FLOAT16, FLOAT32, DeviceLogprobs
 from wfstdec.search.logprobs import as_utterances
 from wfstdec.wfst.gpu.layout import PROGRAM, SLOT_BYTES
@@ -106,8 +107,8 @@ class EmulatedDevice:
     """Blocks of `threads` fibers.
 
     Args:
-        threads: threads of a block, a multiple of 32.
-        num_blocks: blocks of a launch, at most.
+        threads: threads of a block, a multiple of 32; or of several kinds of blocks.
+        num_blocks: blocks of a launch, at most; of each kind.
         os_threads: how many threads of the operating system share them.
         preempt: a thread gives way at about one of so many atomics; 0: never.
         seed: which schedule.
@@ -118,7 +119,7 @@ class EmulatedDevice:
 
     Attributes:
         launches: the names of the kernels that ran.
-        macros: of every launch.
+        grids: of every launch.
         fail_after: the device fails at any launch after so many; None: it does not.
     """
 
@@ -134,12 +135,15 @@ class EmulatedDevice:
         shared_slots=64,
         library=None,
     ):
-        self.threads, self.num_blocks = threads, num_blocks
+        threads = [threads] if isinstance(threads, int) else threads
+        blocks = [num_blocks] if isinstance(num_blocks, int) else num_blocks
+        shared = shared_slots * SLOT_BYTES
+        kinds = zip(threads, blocks, strict=True)
+        self.shapes = tuple(BlockShape(*kind, shared) for kind in kinds)
         self.os_threads, self.preempt, self.seed = os_threads, preempt, seed
         self.budget = Budget(memory_limit)
-        self.shared_bytes = shared_slots * SLOT_BYTES
         self.failures, self.fail_after = (DeviceFault,), None
-        self.launches, self.macros, self._sources = [], [], []
+        self.launches, self.grids, self._sources = [], [], []
         self._library = library
         self._staging = np.zeros(0, np.uint8)
 
@@ -191,7 +195,7 @@ class EmulatedDevice:
         self.launches.append(grid.kernel)
         if self.fail_after is not None and len(self.launches) > self.fail_after:
             raise DeviceFault("an illegal memory access was encountered")
-        self.macros.append(grid.macros)
+        self.grids.append(grid)
         run = getattr(self.load(grid.macros), f"emulate_{grid.kernel}")
         run.argtypes = [ctypes.c_void_p, *[ctypes.c_uint] * 3, ctypes.c_int]
         run.argtypes += [ctypes.c_uint] * 2
@@ -199,7 +203,7 @@ class EmulatedDevice:
         run(
             argument.ctypes.data,
             grid.num_blocks,
-            self.threads,
+            grid.threads or self.shapes[0].threads,
             grid.shared_bytes,
             self.os_threads,
             self.preempt,

@@ -27,6 +27,7 @@ from wfstdec.trie.cpu import frame as kernels
 from wfstdec.trie.cpu import lattice_kernels as recording
 from wfstdec.trie.cpu.final import (
     accepted_endings,
+    merge_texts,
     settle_trace,
     trace_back,
     unfinished_endings,
@@ -36,7 +37,7 @@ from wfstdec.trie.lattice_pack import Recorded, RecordedArcs, RecordedEntries
 from wfstdec.trie.options import TrieOptions
 from wfstdec.trie.reference_steps import Key, Steps
 from wfstdec.trie.search_space import SearchSpace, lookahead_cost
-from wfstdec.trie.traceback import Ending, Outcome, best_endings, path_of, start_cost
+from wfstdec.trie.traceback import Ending, Outcome, most_endings, path_of, start_cost
 
 _Found = TypeVar("_Found")
 FIRST_ENTRIES = 1024
@@ -182,10 +183,13 @@ class CpuSearch:
         if not self._search.params.by_text:
             at = endings["cost"].argmin()
             return _as_endings(endings[at : at + 1])
+        best, costs = merge_texts(endings, self._search.params.sums)
         has_lexicon = self._search.space.has_lexicon
-        return best_endings(
-            _as_endings(endings), self._options, has_lexicon=has_lexicon
-        )
+        most = most_endings(self._options, has_lexicon=has_lexicon)
+        order = costs.argsort(kind="stable")[:most]
+        chosen = endings[best[order]]
+        chosen["cost"] = costs[order]
+        return _as_endings(chosen)
 
     def _in_order(self) -> k.UtteranceState:
         """The utterance with its entries in order: the first of equal endings wins."""

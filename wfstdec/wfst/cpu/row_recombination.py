@@ -14,7 +14,15 @@ from wfstdec.jit import inlined, part
 from wfstdec.jit.intrinsics import prefetch
 from wfstdec.wfst.cpu import row_arrays as k
 from wfstdec.wfst.cpu.row_boosts import bonus_at, may_step, step
-from wfstdec.wfst.cpu.row_entries import NO_BOOST, find, insert, room_in, row_of
+from wfstdec.wfst.cpu.row_entries import (
+    NO_BOOST,
+    arc_at,
+    find,
+    insert,
+    room_in,
+    state_after_blank,
+    state_after_token,
+)
 from wfstdec.wfst.cpu.rows import EPSILONS, RECORDS, WORD
 
 _EPSILONS, _WORD, _RECORDS = uint32(EPSILONS), uint32(WORD), uint32(RECORDS)
@@ -26,7 +34,7 @@ _ZERO, _ONE = uint64(0), uint64(1)
 
 
 @inlined
-def recombine(rows, params, words, phrases, scratch, state, made, waiting):
+def recombine(rows, params, words, phrases, added, scratch, state, made, waiting):
     """Candidates to entries: the least (cost, arc, boost state left) of each."""
     counts, cutoff = state.counts, state.costs[k.CUTOFF]
     n, fresh = uint64(counts[k.ENTRIES]), uint64(counts[k.NODES])
@@ -38,15 +46,18 @@ def recombine(rows, params, words, phrases, scratch, state, made, waiting):
         record, boost = candidate.record, NO_BOOST
         if phrases is not None:
             boost = scratch.goals[q]
-        i, after = find(rows, phrases, scratch, state, n, record, boost)
+        i, after = find(rows, phrases, added, scratch, state, n, record, boost)
         if i == n:
             n = insert(
-                rows, params, words, phrases, scratch, state, n, record, boost, after
+                *(rows, params, words, phrases, added, scratch, state),
+                *(n, record, boost, after),
             )
         before = state.token[i]
         better = candidate.cost < before
         if candidate.cost == before:
-            better = _comes_first(rows, phrases, scratch, state, uint64(q), i, fresh)
+            better = _comes_first(
+                rows, phrases, added, scratch, state, uint64(q), i, fresh
+            )
         if better:
             node = _node_of(state, i, fresh)
             node.before, node.arc, node.frame = candidate.before, candidate.arc, frame
@@ -73,17 +84,19 @@ def _node_of(state, i, fresh):
 
 
 @part
-def _comes_first(rows, phrases, scratch, state, q, i, fresh):
+def _comes_first(rows, phrases, added, scratch, state, q, i, fresh):
     """Tell whether candidate `q` has an arc before that by which entry `i` is there.
 
     Before in the packed graph: it leaves a lower state, or the same one earlier. An arc
     that repeats the token leaves the entry's own state.
     """
-    source, arc = _left_by(rows, scratch, state, q)
+    source, arc = _left_by(rows, added, scratch, state, q)
     if uint64(state.token_node[i]) < fresh:
-        return source < rows.state_of_record[uint64(state.record[i] & _RECORDS)]
+        # Only exits to OOV words have a state that may be the entry's own: of the first
+        # state of an overlay, whose arcs come behind them.
+        return source <= state_after_token(rows, added, state.record[i])
     winner = uint64(scratch.winner[i])
-    other, other_arc = _left_by(rows, scratch, state, winner)
+    other, other_arc = _left_by(rows, added, scratch, state, winner)
     if phrases is not None:
         if source == other and arc == other_arc:
             mine = scratch.candidates[q].source & ~_FROM_TOKEN
@@ -93,18 +106,25 @@ def _comes_first(rows, phrases, scratch, state, q, i, fresh):
 
 
 @inlined
-def _left_by(rows, scratch, state, q):
-    """The state that a candidate leaves, and an arc with its position in the row."""
+def _left_by(rows, added, scratch, state, q):
+    """The state that a candidate leaves, and an arc with its position in the row.
+
+    Exits to OOV words are numbered behind the graph's arcs and before the overlay's, by
+    the states that they leave: they all count as of the overlay's first state.
+    """
     candidate = scratch.candidates[q]
     record = state.record[uint64(candidate.source & ~_FROM_TOKEN)]
-    arc = rows.arc[uint64(candidate.arc)]
+    arc = arc_at(rows, added, candidate.arc)
+    if added is not None:
+        if arc >= added.first_arc and arc < added.first_inner_arc:
+            return added.first_state, arc
     if candidate.source & _FROM_TOKEN:
-        return rows.state_of_record[uint64(record & _RECORDS)], arc
-    return rows.state_of_row[row_of(rows, record)], arc
+        return state_after_token(rows, added, record), arc
+    return state_after_blank(rows, added, record), arc
 
 
 @inlined
-def close(rows, params, words, phrases, scratch, state):
+def close(rows, params, words, phrases, added, scratch, state):
     """Follow epsilon arcs in rank order; OK, or what must grow before it goes on.
 
     Sources are final when their rank comes, since every epsilon arc leads to a higher
@@ -136,7 +156,7 @@ def close(rows, params, words, phrases, scratch, state):
             if at >= rows.num_ranks:
                 return k.OK
             i = uint64(scratch.heads[at])
-        status = _relax(rows, params, words, phrases, scratch, state, i)
+        status = _relax(rows, params, words, phrases, added, scratch, state, i)
         if status != k.OK:
             counts[k.AT] = int64(at)
             return status
@@ -147,7 +167,7 @@ def close(rows, params, words, phrases, scratch, state):
 
 
 @inlined
-def _relax(rows, params, words, phrases, scratch, state, i):
+def _relax(rows, params, words, phrases, added, scratch, state, i):
     """Follow the epsilon arcs of entry `i`; OK, or what must grow before that.
 
     At equal cost an emitting arc beats an epsilon arc, then the first one does, then
@@ -183,10 +203,10 @@ def _relax(rows, params, words, phrases, scratch, state, i):
         if not reached <= cutoff:
             continue
         to = via.next & ~_WORD
-        j, after = find(rows, phrases, scratch, state, n, to, boost)
+        j, after = find(rows, phrases, added, scratch, state, n, to, boost)
         if j == n:
             n = insert(
-                rows, params, words, phrases, scratch, state, n, to, boost, after
+                rows, params, words, phrases, added, scratch, state, n, to, boost, after
             )
         before, flagged = state.token[j], uint32(a) | _EPSILON_ARC
         better = reached < before

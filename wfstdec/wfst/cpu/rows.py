@@ -30,6 +30,7 @@ import numpy as np
 from numpy import float32, int64, uint32, uint64
 
 from wfstdec.graph.arcs import CARRIES_WORD, LABEL_MASK, REPEAT
+from wfstdec.graph.oov_exits import NO_STATE
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.jit import inlined, jit, read_only
 from wfstdec.jit.sorting import STACK, key_of, sort_keys
@@ -63,12 +64,18 @@ TOKEN_FIRST = 1 << 28
 """Flag: its state has a lower number than that after a blank, so that it wins ties."""
 WORD = 1 << 27
 """Flag of an arc: it has a word."""
-RECORDS = WORD - 1
+ADDED = WORD
+"""Flag of an entry's record: it is one of an overlay, with a number of its own."""
+EXIT = 1 << 26
+"""Flag of a record: its state, or that after a blank, has an exit to OOV words."""
+RECORDS = EXIT - 1
 """The bits of `STEP.next` that are the record's number."""
 SMALL = 63
 """The most tokens that have a bit each."""
 _MOST = (1 << 16) - 1
 _NONE = -1
+NO_RECORD = 0xFFFFFFFF
+"""In the place of a record: there is none."""
 
 
 class RowArrays(NamedTuple):
@@ -82,6 +89,7 @@ class RowArrays(NamedTuple):
     epsilons: np.ndarray  # STEP [E], by record
     epsilon_arc: np.ndarray  # uint32 [E]
     repeat_arc: np.ndarray  # uint32 [V], an arc that repeats each token
+    returns: np.ndarray  # uint32 [V + 1], by ilabel: the record behind an OOV word
     blank_arc: np.uint32  # one of the blank
     state_of_record: np.ndarray  # uint32 [U]
     state_of_row: np.ndarray  # uint32 [R]
@@ -91,6 +99,7 @@ class RowArrays(NamedTuple):
     num_ranks: np.uint64
     start: np.uint32  # the record of state 0, with flags
     blank: np.uint64
+    blank_label: np.uint32  # its ilabel
     least_cost: np.float32  # of all token arcs, at most 0
     least_epsilon: np.float32  # of all epsilon arcs, at most 0
     by_token: bool  # V <= 63, and no token stands twice in a row
@@ -115,15 +124,30 @@ def take_apart(graph: PackedGraph) -> RowArrays | None:
         return None
     blank = uint32(ilabel_of(graph.tokens.blank))
     epsilons, ranks = graph.state_num_epsilons, graph.epsilon_rank
-    found, states, laid = _take_apart(arcs, splits, epsilons, blank, ranks, num_tokens)
+    exits = np.zeros(graph.num_states, np.bool_)
+    if graph.calls is not None:
+        base, _, selfless = graph.topology.partition("-")
+        if selfless or base not in ("", "normal"):
+            return None  # T of OOV words is another than that of rows
+        exits[graph.calls.state] = True
+    found, states, laid = _take_apart(
+        arcs, splits, epsilons, exits, blank, ranks, num_tokens
+    )
     if not found:
         return None
     *laid_out, blank_arc, least_cost, least_epsilon, by_token = laid
-    states = _States(*states)
+    states, returns = _States(*states), np.full(num_tokens + 1, NO_RECORD, np.uint32)
+    if graph.calls is not None:
+        label = np.flatnonzero(graph.calls.returns != NO_STATE)
+        to = graph.calls.returns[label]
+        if (states.record[to] == _NONE).any() or (states.token[to] != label).any():
+            return None  # an OOV word is left by a state of another token
+        returns[label] = states.link[to]
     names = RowArrays._fields[: len(laid_out)]
     arrays: dict[str, Any] = dict(zip(names, map(read_only, laid_out), strict=True))
     return RowArrays(
         **arrays,
+        returns=read_only(returns),
         blank_arc=uint32(blank_arc),
         state_of_record=read_only(states.state_of_record),
         state_of_row=read_only(states.state_of_row),
@@ -133,6 +157,7 @@ def take_apart(graph: PackedGraph) -> RowArrays | None:
         num_ranks=uint64(graph.epsilon_rank.max() + 1),
         start=uint32(states.link[0]),
         blank=uint64(graph.tokens.blank),
+        blank_label=blank,
         least_cost=float32(least_cost),
         least_epsilon=float32(least_epsilon),
         by_token=bool(by_token),
@@ -152,13 +177,13 @@ def words_by_row(rows: RowArrays) -> tuple[np.ndarray, np.ndarray]:
 
 
 @jit
-def _take_apart(arcs, splits, epsilons, blank, ranks, num_tokens):
+def _take_apart(arcs, splits, epsilons, exits, blank, ranks, num_tokens):
     """Tell whether a graph is such a product; with `_States` and its layout."""
     found, token, row, sizes = _tell_apart(arcs, splits, epsilons, blank)
     if not found:  # of nothing there is a layout as well
         sizes[:] = 0
         token, row, epsilons = token[:0], row[:0], epsilons[:0]
-    numbered = _number(token, row, arcs, splits, epsilons, blank, sizes)
+    numbered = _number(token, row, arcs, splits, epsilons, exits, blank, sizes)
     states = _States(token, row, *numbered)
     if found:
         found = _is_product(states, arcs, splits, epsilons, blank)
@@ -209,7 +234,7 @@ def _tell_apart(arcs, splits, epsilons, blank):
 
 
 @jit
-def _number(token, row, arcs, splits, epsilons, blank, sizes):
+def _number(token, row, arcs, splits, epsilons, exits, blank, sizes):
     """Number the records; the rest of `_States`.
 
     A state is one after a blank if its blank arc leads to itself; `_tell_apart` has
@@ -248,6 +273,8 @@ def _number(token, row, arcs, splits, epsilons, blank, sizes):
                 link[s] |= uint32(SHARED)
             if s < state_of_row[row[s]]:
                 link[s] |= uint32(TOKEN_FIRST)
+            if exits[s] or exits[state_of_row[row[s]]]:
+                link[s] |= uint32(EXIT)
     return record, state_of_row, state_of_record[:more], link
 
 
