@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from wfstdec.errors import BackendError, OptionError
+from wfstdec.errors import OptionError, needs
 
 
 class ResampleStream:
@@ -50,10 +50,6 @@ class ResampleStream:
 
 
 def _soxr() -> Any:
-    try:
+    with needs("another sample rate needs soxr", ": pip install soxr"):
         import soxr
-    except ImportError as error:
-        raise BackendError(
-            f"another sample rate needs soxr ({error}): pip install soxr"
-        ) from error
     return soxr
