@@ -13,7 +13,6 @@ import os
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 
 from wfstdec.attention.backend import (
@@ -252,7 +251,10 @@ class AttentionAccount(NamedTuple):
             if weight:
                 cost = lm.total(path.token)
                 if not path.reached_final:
-                    cost -= lm.final(_state_after(lm, path.token))
+                    state = lm.start
+                    for label in path.token.tolist():
+                        _, state = lm.step(state, label)
+                    cost -= lm.final(state)
                 graph += weight * cost
         insertion = insertion_cost(self.options.token_insertion, len(path.token))
         return CostAccount.of_total(
@@ -262,13 +264,6 @@ class AttentionAccount(NamedTuple):
             insertion=insertion,
             boost=-path.boost + 0.0,
         )
-
-
-def _state_after(lm: NgramLM, labels: np.ndarray) -> int:
-    state = lm.start
-    for label in labels.tolist():
-        _, state = lm.step(state, label)
-    return state
 
 
 def _as_text(path: AttentionPath) -> AttentionText:

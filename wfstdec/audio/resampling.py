@@ -33,7 +33,9 @@ class ResampleStream:
                 raise OptionError(f"a sample rate of {rate!r}, expected a positive one")
         self._stream: Any = None
         if source_rate != sample_rate:
-            self._stream = _soxr().ResampleStream(
+            with needs("another sample rate needs soxr", ": pip install soxr"):
+                import soxr
+            self._stream = soxr.ResampleStream(
                 source_rate, sample_rate, 1, dtype="float32"
             )
 
@@ -47,9 +49,3 @@ class ResampleStream:
         if self._stream is None:
             return rest
         return self._stream.resample_chunk(rest, last=True)
-
-
-def _soxr() -> Any:
-    with needs("another sample rate needs soxr", ": pip install soxr"):
-        import soxr
-    return soxr

@@ -19,7 +19,7 @@ import numpy as np
 from wfstdec.errors import ArpaError
 from wfstdec.jit import jit
 from wfstdec.lm.automaton import Automaton
-from wfstdec.lm.histories import NO_LABEL, Histories, build_histories
+from wfstdec.lm.histories import NO_LABEL, build_histories
 from wfstdec.lm.ngram_trie import ROOT
 from wfstdec.text.arpa import ArpaModel
 from wfstdec.text.symbols import EPSILON, TokenTable
@@ -125,12 +125,6 @@ def build_automaton(
     if model.unk is not None:
         of_word[model.unk] = labels.unk if unk_cost is None else NO_LABEL
     histories = build_histories(model, of_word, labels.unk + 1)
-    return _assemble(histories, labels, unk_cost)
-
-
-def _assemble(
-    histories: Histories, labels: ArpaLabels, unk_cost: float | None
-) -> Automaton:
     trie, cost, backoff = histories.trie, histories.cost, histories.backoff
     ends, by_depth = histories.is_end, trie.by_depth()
     is_state = histories.prefixes() | ((backoff != 0) & ~ends)

@@ -157,7 +157,12 @@ class BackoffTables(nn.Module):
         super().__init__()
         is_root = automaton.backoff_state < 0
         counts = np.where(is_root, 0, np.diff(automaton.state_arc_splits))
-        self.depth = _longest_chain(automaton.backoff_state)
+        # How many links lead from any state to its root at most.
+        depth, at = 0, automaton.backoff_state
+        while (at >= 0).any():
+            at = np.where(at < 0, -1, automaton.backoff_state[at])
+            depth += 1
+        self.depth = depth
         self.width = int(counts.max())
         roots = np.flatnonzero(is_root)
         size, alias = _canonical(automaton, num_labels)
@@ -278,15 +283,6 @@ def combined(automata: Sequence[Automaton]) -> tuple[Automaton, np.ndarray]:
             label_alias=joined("label_alias"),
         )
     ), model.astype(np.int32)
-
-
-def _longest_chain(backoff_state: np.ndarray) -> int:
-    """How many links lead from any state to its root at most."""
-    depth, at = 0, backoff_state
-    while (at >= 0).any():
-        at = np.where(at < 0, -1, backoff_state[at])
-        depth += 1
-    return depth
 
 
 def _canonical(automaton: Automaton, num_labels: int) -> tuple[int, np.ndarray]:

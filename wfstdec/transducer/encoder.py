@@ -130,21 +130,18 @@ class Encoder(nn.Module):
             x = torch.where(_mask(lengths, x.shape[1]), x, torch.zeros_like(x))
         x = self.dropout(x)
         if self.config.encoder == "gru":
-            return self.project(self._recur(x, lengths)), lengths
+            # Packed, since the backward half would else begin in the padding.
+            packed = nn.utils.rnn.pack_padded_sequence(
+                x, lengths.clamp(min=1).cpu(), batch_first=True, enforce_sorted=False
+            )
+            x, _ = nn.utils.rnn.pad_packed_sequence(
+                self.gru(packed)[0], batch_first=True, total_length=x.shape[1]
+            )
+            return self.project(x), lengths
         mask = _mask(lengths, x.shape[1])
         for block in self.blocks:
             x = block(x, mask)
         return self.project(self.norm(x)), lengths
-
-    def _recur(self, x: Tensor, lengths: Tensor) -> Tensor:
-        """Packed, since the backward half would else begin in the padding."""
-        packed = nn.utils.rnn.pack_padded_sequence(
-            x, lengths.clamp(min=1).cpu(), batch_first=True, enforce_sorted=False
-        )
-        x, _ = nn.utils.rnn.pad_packed_sequence(
-            self.gru(packed)[0], batch_first=True, total_length=x.shape[1]
-        )
-        return x
 
 
 def _mask(lengths: Tensor, num_frames: int) -> Tensor:
