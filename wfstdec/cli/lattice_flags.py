@@ -69,12 +69,14 @@ GIVEN_LATTICES = "what `wfstdec decode --lattices FILE` wrote"
 READING_FLAGS = ("--confidence", "--mbr", "--posterior-scale")
 
 
-def reading_of(args: argparse.Namespace, nbest: int) -> LatticeReading:
-    """Make the reading of lattices that a command line asks for.
+def reading_of(args: argparse.Namespace, nbest: int) -> LatticeReading | None:
+    """Make the reading of lattices that a command line asks for; None for no lattices.
 
     Raises:
         OptionError: They do not go together, or one is out of range.
     """
+    if not (args.lattices or args.confidence or args.mbr):
+        return None
     if args.mbr and nbest > 1:
         raise OptionError(f"--mbr and --nbest {nbest}, expected one text")
     if args.posterior_scale < 0:

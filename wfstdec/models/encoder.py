@@ -244,6 +244,8 @@ def checked_rows(
 
 
 def _not_logprobs(rows: np.ndarray, masses: np.ndarray) -> str:
+    """Say what rows are instead, by the sums of their exponentials."""
+    # The furthest from 1 as a factor: 0.01 is as wrong as 100.
     worst = masses[np.argmax(np.abs(np.log(np.maximum(masses, 1e-99))))]
     sums = rows.sum(axis=1)
     if rows.min() >= 0 and np.allclose(sums, 1, atol=0.05):
