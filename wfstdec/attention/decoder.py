@@ -28,18 +28,15 @@ from wfstdec.attention.search import is_looped
 from wfstdec.autoregressive.decoder import (
     Input,
     ModelDecoder,
-    PathsReader,
     check_input,
     torch_device,
     weighted_lms,
 )
-from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.boost.lists import BoostsLike
 from wfstdec.lm.loading import AnyLM
 from wfstdec.lm.ngram import NgramLM
 from wfstdec.search.costs import CostAccount, insertion_cost
 from wfstdec.search.hypothesis import Hypothesis
-from wfstdec.search.paths.hypotheses import PathReader
 from wfstdec.search.paths.words import Counted
 from wfstdec.text.symbols import TokenTable
 
@@ -226,11 +223,8 @@ class AttentionDecoder(ModelDecoder[AttentionResult]):
         num = self.options.nbest
         return [[_as_text(path) for path in one.paths[:num]] for one in found]
 
-    def _reader(self, boosts: CompiledBoosts) -> PathsReader:
-        account = AttentionAccount(self.options, self.lms)
-        names = self.tokens.names
-        paths = PathReader(self._cutter, account, names, self.frame_shift_s)
-        return PathsReader(paths, boosts)
+    def _account(self) -> AttentionAccount:
+        return AttentionAccount(self.options, self.lms)
 
 
 class AttentionAccount(NamedTuple):

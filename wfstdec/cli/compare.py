@@ -85,15 +85,9 @@ def run(args: argparse.Namespace) -> None:
     else:
         phrases = sorted(set().union(*(one.favoured for one in lists.values())))
     speech = compare_flags.speech_of(args)
-    models = compare_flags.models_of(
-        args,
-        phrase_unit=args.phrase_unit,
-        phrase_boundary=args.phrase_boundary,
-        sentencepiece_model=args.sentencepiece_model,
-    )
     comparison = run_comparison(
         speech,
-        _searches(args, models),
+        _searches(args, compare_flags.models_of(args)),
         boosts=lists,
         phrases=phrases,
         repeats=args.repeats,

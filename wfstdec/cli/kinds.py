@@ -3,15 +3,20 @@
 "--quiet": switch("say nothing but results and errors"),
 "--lexicon": takes("FILE", "words and their tokens"),
 "--repeats": takes("N", "time every point so often", int, default=3),
+
+made_of(AlignOptions, args)                 # its fields by flags of their names
 """
 
 from __future__ import annotations
 
+import argparse
 from collections.abc import Callable, Collection
-from typing import Any
+from dataclasses import fields
+from typing import Any, TypeVar, cast
 
 Flag = dict[str, Any]
 """Arguments of `add_argument`, but for the names."""
+_Made = TypeVar("_Made")
 
 
 def switch(text: str, **how: Any) -> Flag:
@@ -32,6 +37,12 @@ def takes(
 def one_of(choices: Collection[str], text: str, **how: Any) -> Flag:
     """Make a flag with one of some words."""
     return {"choices": choices, "help": _told(text, how), **how}
+
+
+def made_of(kind: type[_Made], args: argparse.Namespace, **others: Any) -> _Made:
+    """Make an object of a dataclass: fields are flags by name, but for `others`."""
+    names = {field.name for field in fields(cast(Any, kind))} - others.keys()
+    return kind(**{n: v for n, v in vars(args).items() if n in names}, **others)
 
 
 def _told(text: str, how: Flag) -> str:

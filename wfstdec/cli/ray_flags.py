@@ -14,7 +14,7 @@ from collections.abc import Callable
 from typing import Any
 
 from wfstdec.batch.ray import RayOptions, RowWorker, run_rows
-from wfstdec.cli.kinds import Flag, takes
+from wfstdec.cli.kinds import Flag, made_of, takes
 from wfstdec.cli.result_flags import SUBTITLE_FLAGS, restart_of
 from wfstdec.errors import OptionError
 
@@ -113,13 +113,7 @@ def run_on_ray(
         make,
         args.output,
         address=args.ray,
-        options=RayOptions(
-            actors=args.actors,
-            threads=args.threads,
-            gpus=args.gpus_per_actor,
-            batch_rows=args.batch_rows,
-            file_rows=args.file_rows,
-        ),
+        options=made_of(RayOptions, args, gpus=args.gpus_per_actor),
         restart=restart_of(args, makes="lattices"),
         progress=not args.quiet,
     )

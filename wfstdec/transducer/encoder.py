@@ -1,4 +1,4 @@
-"""The encoder of our nets, and all that their weights do not say.
+"""The encoder of our nets, all that their weights do not say, and their file.
 
     features [B, T, F]  -> exp (log-probs) -> two convolutions, stride 2 each
                         -> bidirectional GRU, or convolution blocks -> [B, T', D]
@@ -8,12 +8,18 @@ Transducers and attention decoders have the same one.
 
 from __future__ import annotations
 
+import json
+import os
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+
+from wfstdec.text.files import atomic_write
 
 
 @dataclass(frozen=True)
@@ -148,3 +154,29 @@ def _mask(lengths: Tensor, num_frames: int) -> Tensor:
     """Mask of frames that there are, bool [B, T, 1]."""
     frames = torch.arange(num_frames, device=lengths.device)
     return (frames < lengths[:, None])[..., None]
+
+
+def save_net(
+    net: nn.Module,
+    path: str | os.PathLike[str],
+    dtype: torch.dtype,
+    header: Mapping[str, Any],
+) -> None:
+    """Write a net's weights and what it is made of as `.npz`, whole or not at all.
+
+    Args:
+        net: The net.
+        path: The file.
+        dtype: Of weights in the file.
+        header: Goes there as JSON, under `header`.
+
+    Raises:
+        FormatError: The file cannot be written.
+    """
+    text = np.frombuffer(json.dumps(header).encode(), np.uint8)
+    arrays = {
+        name: tensor.detach().to("cpu", dtype).numpy()
+        for name, tensor in net.state_dict().items()
+    }
+    with atomic_write(path) as file:
+        np.savez_compressed(file, header=text, **arrays)
