@@ -122,6 +122,7 @@ def build_user_grammar(
 
 
 def _acceptor(content: FstContent, isymbols: Symbols, place: str) -> WordAcceptor:
+    """Number the words of an FST by their names, sorted, whatever its tables say."""
     fst = content.fst
     osymbols = isymbols if content.osymbols is None else content.osymbols
     used, inverse = np.unique(fst.ilabel, return_inverse=True)

@@ -147,10 +147,10 @@ class BatchEncoder:
         order = sorted(range(len(lengths)), key=lambda i: lengths[i])
         group: list[int] = []
         for i in order:
-            same = (
-                self.spec.pads_exactly or not group or lengths[group[0]] == lengths[i]
-            )
-            if group and (len(group) == self.spec.max_batch or not same):
+            is_full = len(group) == self.spec.max_batch
+            is_other = group and lengths[group[0]] != lengths[i]
+            # Padding changes what a model gives, but for those that say it does not.
+            if is_full or (is_other and not self.spec.pads_exactly):
                 yield group
                 group = []
             group.append(i)
