@@ -148,7 +148,8 @@ def random_calls_product(rng):
 
     Some have none, and some tokens are of OOV words alone.
     """
-    graph = random_product(rng)
+    topology = str(rng.choice(["normal", "compact"]))
+    graph = random_product(rng, topology=topology)
     rows = take_apart(graph)
     token, state = rows.records["token"], rows.state_of_record
     returns = np.full(len(graph.tokens) + 1, -1, np.int32)
@@ -164,5 +165,5 @@ def random_calls_product(rng):
         returns=returns,
         word_cost=1.0,
     )
-    info = dataclasses.replace(graph.info, topology="normal")
+    info = dataclasses.replace(graph.info, topology=topology)
     return dataclasses.replace(graph, info=info, calls=calls)

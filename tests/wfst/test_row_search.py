@@ -31,6 +31,8 @@ from wfstdec.wfst.cpu.search import CpuSearch
 from wfstdec.wfst.options import WfstOptions
 from wfstdec.wfst.reference_backend import ReferenceBackend
 
+TOPOLOGIES = "normal", "compact"
+
 
 def few_kinds(rng, batch):
     """Log-probs of few values: nearly every frame has ties."""
@@ -44,7 +46,7 @@ def test_rows_are_the_specification(seed):
     boosted = 0
     for i in range(40):
         rng = np.random.default_rng([seed, i])
-        graph = random_product(rng)
+        graph = random_product(rng, topology=str(rng.choice(TOPOLOGIES)))
         options = random_options(rng)
         lengths = rng.integers(0, 12, 3)
         batch = [random_logprobs(rng, n, len(graph.tokens)) for n in lengths]
@@ -80,7 +82,8 @@ def test_chunks_are_the_specification(seed):
     looks = 0
     for i in range(40):
         rng = np.random.default_rng([seed, i, 1])
-        graph, options = random_product(rng), random_options(rng)
+        graph = random_product(rng, topology=str(rng.choice(TOPOLOGIES)))
+        options = random_options(rng)
         boosts = random_compiled(rng, graph, options)
         backends = ReferenceBackend(graph), CpuBackend(graph, int(rng.choice([1, 64])))
         batch = [random_logprobs(rng, n, len(graph.tokens)) for n in (9, 14)]
@@ -258,7 +261,7 @@ def test_the_fewest_states_are_the_specification(seed):
     raised = 0
     for i in range(60):
         rng = np.random.default_rng([seed, i, 2])
-        graph = random_product(rng)
+        graph = random_product(rng, topology=str(rng.choice(TOPOLOGIES)))
         few = int(rng.integers(1, 12))
         options = dataclasses.replace(
             random_options(rng), beam=float(rng.choice([0, 0.25, 1])), beam_delta=None

@@ -35,7 +35,7 @@ from wfstdec.search.costs import NO_CUTOFF
 from wfstdec.wfst.cpu import row_arrays as k
 from wfstdec.wfst.cpu.arc_costs import max_insertion_credit, top_bonus
 from wfstdec.wfst.cpu.row_boosts import FIRST_TOKEN, bonus_at, may_step, step, tokens_of
-from wfstdec.wfst.cpu.row_entries import row_of
+from wfstdec.wfst.cpu.row_entries import leaving_cost, row_of
 from wfstdec.wfst.cpu.row_oov import emit_added
 from wfstdec.wfst.cpu.rows import ADDED, RECORDS, TOKEN_FIRST, WORD
 
@@ -209,7 +209,7 @@ def _list_entries(rows, params, words, added, scratch, state, n, least_arc, beam
         if added is not None:
             if state.record[i] & _ADDED != _NO_FLAG:
                 continue
-        cost = min(state.blank[i], state.token[i])
+        cost = leaving_cost(rows, state, i)
         level = _level_of(cost, state.least[i], least_arc, per_nat)
         live = state.labels[i] & sets[level]
         if params.has_words:
@@ -234,7 +234,7 @@ def _list_boosted(rows, words, phrases, added, scratch, state, n, least_arc, bea
         if added is not None:
             if state.record[i] & _ADDED != _NO_FLAG:
                 continue
-        cost, boost = min(state.blank[i], state.token[i]), state.boost[i]
+        cost, boost = leaving_cost(rows, state, i), state.boost[i]
         labels, least_of_row = state.labels[i], state.least[i]
         level = _level_of(cost, least_of_row, least_arc, per_nat)
         quiet, hot = (
@@ -356,7 +356,7 @@ def _follow_by_cost(
         of_turn = listed if turn == 0 else left
         for q in range(of_turn):
             i = uint64(scratch.listed[q])
-            source = min(state.blank[i], state.token[i])
+            source = leaving_cost(rows, state, i)
             if turn == 0 and not source < float32(1):
                 scratch.listed[left] = uint32(i)
                 left += _ONE
@@ -493,6 +493,7 @@ def _follow(
     after_token = float32(after_token + scratch.costs[uint64(token)])
     tied = after_token == after_blank and record & _TOKEN_FIRST != _NO_FLAG
     from_token = token != state.again[i] and (after_token < after_blank or tied)
+    from_token = from_token and not rows.through_epsilon
     candidate, to = scratch.candidates[made], arc.next & ~_WORD
     candidate.cost = after_token if from_token else after_blank
     candidate.record, candidate.arc = to, uint32(a)

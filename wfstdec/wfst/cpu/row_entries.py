@@ -88,15 +88,27 @@ def token_at(rows, added, a):
 
 
 @inlined
-def find(rows, phrases, added, scratch, state, n, record, boost):
+def leaving_cost(rows, state, i):
+    """The least cost at which an entry is left by its row's arcs."""
+    if rows.through_epsilon:
+        return state.blank[i]
+    return min(state.blank[i], state.token[i])
+
+
+@inlined
+def find(rows, phrases, added, scratch, state, n, record, boost, of_row):
     """Find the entry of a record and a boost state.
+
+    `of_row`: the first entry of its row instead, whichever record that is of.
 
     Returns:
         (its position or `n`, the last entry of its chain or none).
     """
     if phrases is not None:
         if boost != phrases.quiet:
-            return _find_boosted(rows, phrases, added, scratch, state, n, record, boost)
+            return _find_boosted(
+                *(rows, phrases, added, scratch, state, n, record, boost, of_row)
+            )
     if record & _SHARED == _NO_FLAG:
         i = uint64(scratch.slots[uint64(record & _RECORDS)])
         if added is not None:
@@ -106,11 +118,11 @@ def find(rows, phrases, added, scratch, state, n, record, boost):
         if phrases is not None:
             found = found and state.boost[i] == phrases.quiet
         return (i if found else n), NO_ENTRY
-    return _find_shared(rows, phrases, added, scratch, state, n, record)
+    return _find_shared(rows, phrases, added, scratch, state, n, record, of_row)
 
 
 @inlined
-def _find_boosted(rows, phrases, added, scratch, state, n, record, boost):
+def _find_boosted(rows, phrases, added, scratch, state, n, record, boost, of_row):
     """Find an entry whose boost state is not the quiet one: in the chain of a slot."""
     slot = _slot_of(row_of(rows, added, record), boost)
     i = uint64(scratch.hashed[slot])
@@ -118,7 +130,10 @@ def _find_boosted(rows, phrases, added, scratch, state, n, record, boost):
         return n, NO_ENTRY
     if _slot_of(row_of(rows, added, state.record[i]), state.boost[i]) != slot:
         return n, NO_ENTRY
-    while state.record[i] != record or state.boost[i] != boost:
+    while state.boost[i] != boost or state.record[i] != record:
+        if of_row and state.boost[i] == boost:
+            if row_of(rows, added, state.record[i]) == row_of(rows, added, record):
+                break
         if state.chain[i] == _NONE:
             return n, i
         i = uint64(state.chain[i])
@@ -164,7 +179,7 @@ def is_beside(rows, phrases, added, state, first, i):
 
 
 @inlined
-def _find_shared(rows, phrases, added, scratch, state, n, record):
+def _find_shared(rows, phrases, added, scratch, state, n, record, of_row):
     """Find an entry where records share the row: its entries are a chain."""
     row = row_of(rows, added, record)
     i = uint64(scratch.slots[row])
@@ -175,7 +190,7 @@ def _find_shared(rows, phrases, added, scratch, state, n, record):
     if phrases is not None:
         if state.boost[i] != phrases.quiet:
             return n, NO_ENTRY
-    while state.record[i] != record:
+    while state.record[i] != record and not of_row:
         if state.chain[i] == _NONE:
             return n, i
         i = uint64(state.chain[i])
@@ -200,7 +215,8 @@ def insert(
         state.again[n], state.labels[n] = uint32(one.token), one.labels
         state.first[n], state.least[n] = one.first, float32(params.lm_scale * one.least)
     state.record[n] = record
-    state.blank[n], state.token[n], state.token_node[n] = _INF, _INF, uint32(0)
+    state.blank[n], state.blank_node[n] = _INF, uint32(0)
+    state.token[n], state.token_node[n] = _INF, uint32(0)
     if phrases is not None:
         state.boost[n] = boost
         state.credit[n] = most_credited(params, words, phrases, boost)
@@ -267,7 +283,9 @@ def compact(rows, phrases, added, scratch, state, n):
         record, boost = state.record[i], NO_BOOST
         if phrases is not None:
             boost = state.boost[i]
-        _, after = find(rows, phrases, added, scratch, state, uint64(i), record, boost)
+        _, after = find(
+            rows, phrases, added, scratch, state, uint64(i), record, boost, False
+        )
         register(rows, phrases, added, scratch, state, uint64(i), record, boost, after)
     return kept
 

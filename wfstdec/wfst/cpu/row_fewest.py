@@ -24,6 +24,7 @@ from wfstdec.wfst.cpu.row_entries import (
     first_of,
     insert,
     is_beside,
+    leaving_cost,
     room_in,
     spread,
     state_after_blank,
@@ -145,7 +146,7 @@ def _survivors(
         record, boost = candidate.record, NO_BOOST
         if phrases is not None:
             boost = scratch.goals[q]
-        i, after = find(rows, phrases, added, scratch, state, n, record, boost)
+        i, after = find(rows, phrases, added, scratch, state, n, record, boost, False)
         if i == n:
             n = insert(
                 *(rows, params, words, phrases, added, scratch, state),
@@ -175,10 +176,11 @@ def _survivors(
 def _blank_of_row(rows, phrases, added, scratch, state, i, of_blank):
     """The cost after a blank in the row whose first entry is number `i`, or `inf`."""
     record = state.record[i]
-    cost = min(state.blank[i], state.token[i])
+    cost = leaving_cost(rows, state, i)
     if record & _NO_BLANK != _NO_FLAG:
         return _INF
-    if record & _SHARED != _NO_FLAG:
+    # Through a hub the first entry of a row alone has its cost.
+    if record & _SHARED != _NO_FLAG and not rows.through_epsilon:
         if first_of(rows, phrases, added, scratch, state, i) != i:
             return _INF
         j = state.chain[i]

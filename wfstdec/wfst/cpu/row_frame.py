@@ -63,7 +63,7 @@ from wfstdec.wfst.cpu.row_entries import (
     state_after_token,
 )
 from wfstdec.wfst.cpu.row_fewest import keep_fewest, keep_least, reach_fewest
-from wfstdec.wfst.cpu.row_recombination import close, recombine
+from wfstdec.wfst.cpu.row_recombination import close, fall_back, recombine
 from wfstdec.wfst.cpu.rows import (
     EPSILONS,
     NO_BLANK,
@@ -73,7 +73,7 @@ from wfstdec.wfst.cpu.rows import (
 
 _EPSILONS, _SHARED, _NO_BLANK = uint32(EPSILONS), uint32(SHARED), uint32(NO_BLANK)
 _TOKEN_FIRST, _NO_FLAG = uint32(TOKEN_FIRST), uint32(0)
-_NONE, _TIP = uint32(k.NONE), uint32(0)
+_NONE, _TIP, _FIRST = uint32(k.NONE), uint32(0), uint32(1)
 _INF = float32(np.inf)
 _NOBODY = uint16(0)
 _ZERO, _ONE = uint64(0), uint64(1)
@@ -136,6 +136,8 @@ def advance(rows, params, words, phrases, added, scratch, state, logprobs, first
         counts[k.ACTIVE] += int64(within)
         waiting = _go_on(rows, phrases, added, scratch, state, of_blank)
         recombine(rows, params, words, phrases, added, scratch, state, made, waiting)
+        if rows.through_epsilon:
+            fall_back(rows, phrases, added, scratch, state)
 
 
 @inlined
@@ -152,7 +154,11 @@ def _begin(rows, params, words, phrases, added, scratch, state):
         *(rows, params, words, phrases, added, scratch, state),
         *(_ZERO, start, boost, NO_ENTRY),
     )
-    state.token[0], state.costs[k.BEST] = float32(0), float32(0)
+    if rows.through_epsilon:
+        state.blank[0], state.blank_node[0], state.ended[0] = float32(0), _TIP, _FIRST
+    else:
+        state.token[0] = float32(0)
+    state.costs[k.BEST] = float32(0)
     state.costs[k.CUTOFF] = min(params.beam, NO_CUTOFF)
     scratch.waiting[0] = uint32(0)
     counts[k.ENTRIES] = 1
@@ -163,7 +169,7 @@ def _begin(rows, params, words, phrases, added, scratch, state):
 
 
 @inlined
-def _rebase(state, n, of_blank, costs, repeats, beam):
+def _rebase(rows, state, n, of_blank, costs, repeats, beam):
     """Re-base entries, drop those over the beam, and price blanks and repeats.
 
     Done again after arrays grew, it changes nothing: the best cost is 0 by then.
@@ -183,7 +189,8 @@ def _rebase(state, n, of_blank, costs, repeats, beam):
         token = select(near_token, token, inf)
         store(state.blank, i, blank)
         store(state.token, i, token)
-        stays = add(least(blank, token), blanks)
+        left = blank if rows.through_epsilon else least(blank, token)
+        stays = add(left, blanks)
         no_blank = has(load(state.record, i), _NO_BLANK)
         lowest = least(lowest, select(no_blank, inf, stays))
         if near_token != _NOBODY:
@@ -228,7 +235,7 @@ def _keep(rows, params, phrases, added, scratch, state, of_blank):
         beam = keep_fewest(rows, params, phrases, added, scratch, state, n)
     while True:
         within, lowest = _rebase(
-            state, n, of_blank, scratch.costs, scratch.repeats, beam
+            rows, state, n, of_blank, scratch.costs, scratch.repeats, beam
         )
         if within <= params.max_active:
             return within, lowest
@@ -254,7 +261,9 @@ def _go_on(rows, phrases, added, scratch, state, of_blank):
     while i < n:
         blank, token = load(state.blank, i), load(state.token, i)
         record = load(state.record, i)
-        after_blank, after_token = add(blank, blanks), add(token, blanks)
+        after_blank, after_token = add(blank, blanks), inf
+        if not rows.through_epsilon:
+            after_token = add(token, blanks)
         stays = least(after_blank, after_token)
         kept = at_most(stays, cutoffs) & ~has(record, _NO_BLANK)
         store(state.blank, i, select(kept, stays, inf))
@@ -277,7 +286,7 @@ def _go_on(rows, phrases, added, scratch, state, of_blank):
                 epsilons &= epsilons - _ONE
         alive += count_bits(uint64(kept | repeated))
         i += STEP
-    if counts[k.CHAINED] > 0:
+    if counts[k.CHAINED] > 0 and not rows.through_epsilon:
         _merge(rows, phrases, added, scratch, state, n)
     counts[k.ALIVE] = int64(alive)
     return waiting

@@ -110,7 +110,7 @@ def _end(rows, params, phrases, added, scratch, state, logprobs, end, steps, fir
         step = steps[length]
         if one.arc & _EPSILON_ARC:
             step.arc = rows.epsilon_arc[uint64(one.arc & ~_EPSILON_ARC)]
-            step.acoustic, behind = np.float32(0), frame + 1
+            step.acoustic, behind = np.float32(0), int64(one.ended)
         else:
             step.arc = arc_at(rows, added, one.arc)
             step.acoustic = -logprobs[frame - 1, label]
@@ -142,9 +142,7 @@ def _repeated(rows, added, state, node):
         if one.arc >= uint32(len(rows.arcs)):
             a = uint64(one.arc) - uint64(len(rows.arcs))
             if added.next[a] & _ADDED:  # the graph may have no word with this token
-                node = uint64(added.next[a] & _RECORDS)
-                repeat = uint32(added.first_arc + added.begin[node + node])
-                return token, repeat
+                return token, added.repeat_arc[uint64(added.next[a] & _RECORDS)]
     return token, rows.repeat_arc[token]
 
 

@@ -59,6 +59,7 @@ class RowOverlay(NamedTuple):
     next: np.ndarray  # uint32 [A']: the records that arcs lead to, with flags
     begin: np.ndarray  # uint32 [2 N + 1]: the first arc of each state
     token: np.ndarray  # uint32 [N], of nodes
+    repeat_arc: np.ndarray  # uint32 [N], the packed graph's: it repeats the token
     top_bonus: np.float32  # the largest, at least 0
     least_cost: np.float32  # of an arc, at most 0
     exit_state: np.ndarray  # int32 [C], ascending
@@ -80,8 +81,9 @@ def row_overlay(rows: RowArrays, overlay: Overlay) -> RowOverlay:
     label = (arcs["ilabel"] & np.uint32(LABEL_MASK)).astype(np.int64)
     node = (arcs["nextstate"].astype(np.int64) - overlay.first_state) // STATES_PER_NODE
     within = (node.astype(np.uint32) & _RECORDS) | _ADDED | _TOKEN_FIRST
-    # The first arc of the state after a token repeats that.
-    token = label[begin[:-1:STATES_PER_NODE].astype(np.int64)] - ilabel_of(0)
+    # The first emitting arc of the state after a token repeats that.
+    repeat = (begin[:-1] + overlay.state_num_epsilons)[::STATES_PER_NODE]
+    token = label[repeat.astype(np.int64)] - ilabel_of(0)
     return RowOverlay(
         first_state=uint32(overlay.first_state),
         first_arc=uint32(overlay.first_arc),
@@ -92,6 +94,7 @@ def row_overlay(rows: RowArrays, overlay: Overlay) -> RowOverlay:
         next=read_only(np.where(node >= 0, within, rows.returns[label])),
         begin=begin,
         token=read_only(token.astype(np.uint32)),
+        repeat_arc=read_only(repeat + uint32(overlay.first_arc)),
         top_bonus=overlay.top_bonus,
         least_cost=float32(min(0.0, arcs["cost"].min(initial=0.0))),
         exit_state=read_only(overlay.call_state),
@@ -162,6 +165,8 @@ def emit_added(
                         return made, lowest, False
             else:
                 # What may follow stands behind the blank, in the state after one.
+                if rows.through_epsilon:
+                    token = _INF
                 node = uint64(record & _RECORDS)
                 first = uint64(added.begin[node + node + _ONE]) + _ONE
                 last = uint64(added.begin[node + node + uint64(2)])

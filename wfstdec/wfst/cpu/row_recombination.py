@@ -18,14 +18,17 @@ from wfstdec.wfst.cpu.row_entries import (
     NO_BOOST,
     arc_at,
     find,
+    first_of,
     insert,
+    is_beside,
     room_in,
     state_after_blank,
     state_after_token,
 )
-from wfstdec.wfst.cpu.rows import EPSILONS, RECORDS, WORD
+from wfstdec.wfst.cpu.rows import EPSILONS, RECORDS, SHARED, WORD
 
 _EPSILONS, _WORD, _RECORDS = uint32(EPSILONS), uint32(WORD), uint32(RECORDS)
+_SHARED = uint32(SHARED)
 _NO_FLAG = uint32(0)
 _EPSILON_ARC, _FROM_TOKEN = uint32(k.EPSILON_ARC), uint32(k.FROM_TOKEN)
 _NONE = uint32(k.NONE)
@@ -46,7 +49,7 @@ def recombine(rows, params, words, phrases, added, scratch, state, made, waiting
         record, boost = candidate.record, NO_BOOST
         if phrases is not None:
             boost = scratch.goals[q]
-        i, after = find(rows, phrases, added, scratch, state, n, record, boost)
+        i, after = find(rows, phrases, added, scratch, state, n, record, boost, False)
         if i == n:
             n = insert(
                 *(rows, params, words, phrases, added, scratch, state),
@@ -124,6 +127,56 @@ def _left_by(rows, added, scratch, state, q):
 
 
 @inlined
+def fall_back(rows, phrases, added, scratch, state):
+    """Let tokens lead to the hubs behind them; hubs with epsilon arcs wait.
+
+    At equal cost a blank beats a token, and of tokens the lower state does.
+    """
+    counts, n, behind = state.counts, uint64(state.counts[k.ENTRIES]), _behind(state)
+    for i in range(n):
+        cost, first = state.token[i], uint64(i)
+        if not cost < _INF:
+            continue
+        if state.record[i] & _SHARED != _NO_FLAG:
+            first = first_of(rows, phrases, added, scratch, state, uint64(i))
+        better = cost < state.blank[first]
+        if cost == state.blank[first] and state.ended[first] == behind:
+            mine = state_after_token(rows, added, state.record[i])
+            better = mine < fallen_from(rows, phrases, added, state, first)
+        if better:
+            state.blank[first], state.ended[first] = cost, behind
+            state.blank_node[first] = state.token_node[i]
+    waiting, alive = _ZERO, 0
+    for i in range(n):
+        alive += int64(state.blank[i] < _INF or state.token[i] < _INF)
+        scratch.waiting[waiting] = uint32(i)
+        has_epsilons = state.record[i] & _EPSILONS != _NO_FLAG
+        waiting += uint64(has_epsilons & (state.blank[i] < _INF))
+    counts[k.WAITING], counts[k.ALIVE] = int64(waiting), alive
+    for rank in range(rows.num_ranks):
+        scratch.heads[rank] = _NONE
+
+
+@inlined
+def _behind(state):
+    """The first frame behind those that are done once epsilon arcs are followed."""
+    return uint32(state.counts[k.FRAMES] + state.counts[k.PASSES] + 1)
+
+
+@inlined
+def fallen_from(rows, phrases, added, state, first):
+    """The state whose token led to a row's hub, by the node that they share."""
+    i = uint64(first)
+    while (
+        not state.token[i] < _INF
+        or state.token_node[i] != state.blank_node[first]
+        or not is_beside(rows, phrases, added, state, first, i)
+    ):
+        i = uint64(state.chain[i])
+    return state_after_token(rows, added, state.record[i])
+
+
+@inlined
 def close(rows, params, words, phrases, added, scratch, state):
     """Follow epsilon arcs in rank order; OK, or what must grow before it goes on.
 
@@ -173,7 +226,12 @@ def _relax(rows, params, words, phrases, added, scratch, state, i):
     At equal cost an emitting arc beats an epsilon arc, then the first one does, then
     that from the lower boost state.
     """
-    counts, cutoff, cost = state.counts, state.costs[k.CUTOFF], state.token[i]
+    counts, cutoff = state.counts, state.costs[k.CUTOFF]
+    # Epsilon arcs lead from token to token, or else from hub to hub.
+    costs, nodes, hubs = state.token, state.token_node, rows.through_epsilon
+    if hubs:
+        costs, nodes = state.blank, state.blank_node
+    cost, behind = costs[i], _behind(state)
     one, n = rows.records[uint64(state.record[i] & _RECORDS)], uint64(counts[k.ENTRIES])
     many, fresh = uint64(one.epsilons), uint64(counts[k.FRESH])
     if n + many > room_in(state.record):
@@ -203,27 +261,35 @@ def _relax(rows, params, words, phrases, added, scratch, state, i):
         if not reached <= cutoff:
             continue
         to = via.next & ~_WORD
-        j, after = find(rows, phrases, added, scratch, state, n, to, boost)
+        j, after = find(rows, phrases, added, scratch, state, n, to, boost, hubs)
         if j == n:
             n = insert(
                 rows, params, words, phrases, added, scratch, state, n, to, boost, after
             )
-        before, flagged = state.token[j], uint32(a) | _EPSILON_ARC
-        better = reached < before
-        if reached == before and uint64(state.token_node[j]) >= fresh:
-            other = state.nodes[uint64(state.token_node[j])].arc
-            if other & _EPSILON_ARC:
+        before, flagged = costs[j], uint32(a) | _EPSILON_ARC
+        better, has_node = reached < before, uint64(nodes[j]) >= fresh
+        other = state.nodes[uint64(nodes[j])].arc
+        by_epsilon = has_node and other & _EPSILON_ARC != _NO_FLAG
+        if reached == before:
+            if hubs and not by_epsilon and state.ended[j] == behind:
+                mine = state_after_blank(rows, added, state.record[i])
+                better = mine < fallen_from(rows, phrases, added, state, j)
+            if by_epsilon:
                 better = arc < rows.epsilon_arc[uint64(other & ~_EPSILON_ARC)]
                 if phrases is not None:
                     if other == flagged:
                         source = state.boost[uint64(scratch.winner[j])]
                         better = state.boost[i] < source
         if better:
-            node = _node_of(state, j, fresh)
-            node.before, node.arc = state.token_node[i], flagged
-            node.frame = uint32(counts[k.FRAMES] + counts[k.PASSES])
-            node.ended = uint32(0)
-            state.token[j], scratch.winner[j] = reached, uint32(i)
+            if not by_epsilon and (hubs or not has_node):
+                nodes[j] = uint32(counts[k.NODES])  # a hub may have that of a token
+                counts[k.NODES] += 1
+            node = state.nodes[uint64(nodes[j])]
+            node.before, node.arc = nodes[i], flagged
+            node.frame, node.ended = behind - uint32(1), behind
+            if hubs:
+                node.ended, state.ended[j] = state.ended[i], behind
+            costs[j], scratch.winner[j] = reached, uint32(i)
         if before == _INF and to & _EPSILONS != _NO_FLAG:
             rank = uint64(rows.records[uint64(to & _RECORDS)].rank)
             scratch.links[j] = scratch.heads[rank]

@@ -136,12 +136,13 @@ def _fold(rows, rule, params, added, state, ends, said, tips, events):
             found[num] = found[before]
             one, node = found[num], nodes[at]
             frame = int64(node.frame)
-            if node.arc & _EPSILON_ARC:  # no blank is between it and its token
-                _stay(one, rule, rows.blank, params, said, frame + 1, frame)
+            behind = int64(node.ended)
+            if node.arc & _EPSILON_ARC:
+                _stay(one, rule, rows.blank, params, said, behind, frame)
                 own = int64(node.arc ^ _EPSILON_ARC)
                 arc = arc_of(rule, int64(rows.epsilon_arc[own]))
             else:
-                _stay(one, rule, rows.blank, params, said, int64(node.ended), frame - 1)
+                _stay(one, rule, rows.blank, params, said, behind, frame - 1)
                 arc = arc_of(rule, int64(arc_at(rows, added, node.arc)))
                 token = int64(token_at(rows, added, node.arc))
                 one.acoustic += float64(-said[0][frame - 1 - said[1], token])

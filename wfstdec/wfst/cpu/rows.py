@@ -15,6 +15,9 @@ each (i, s) a record that points to it:
 It does not matter who built the graph: whether it is such a product is told from its
 arcs alone. Blank arcs and repeating arcs must cost nothing and have no words.
 
+With `compact` rows are left by a hub alone, at the cost after a blank, and an epsilon
+arc leads there from each token. Other epsilon arcs lead from hub to hub.
+
 States keep the numbers that they have in the packed graph, `state_of_record` and
 `state_of_row`, and arcs the least one that they stand for, `arc` and `epsilon_arc`:
 these alone decide ties, and what `max_active` keeps, as on the packed graph. The arc
@@ -103,6 +106,7 @@ class RowArrays(NamedTuple):
     least_cost: np.float32  # of all token arcs, at most 0
     least_epsilon: np.float32  # of all epsilon arcs, at most 0
     by_token: bool  # V <= 63, and no token stands twice in a row
+    through_epsilon: bool  # from a token an epsilon arc leads behind it, to a hub
 
 
 class _States(NamedTuple):
@@ -114,6 +118,7 @@ class _States(NamedTuple):
     state_of_row: np.ndarray  # uint32 [R]: the one that has the row's arcs
     state_of_record: np.ndarray  # uint32 [U]
     link: np.ndarray  # uint32 [S]: the record with flags
+    leaves: np.ndarray  # uint32 [U]: the one that has a record's epsilon arcs
 
 
 def take_apart(graph: PackedGraph) -> RowArrays | None:
@@ -125,18 +130,22 @@ def take_apart(graph: PackedGraph) -> RowArrays | None:
     blank = uint32(ilabel_of(graph.tokens.blank))
     epsilons, ranks = graph.state_num_epsilons, graph.epsilon_rank
     exits = np.zeros(graph.num_states, np.bool_)
+    # The T of OOV words goes by the topology's name.
+    may_be_normal = may_be_compact = True
     if graph.calls is not None:
-        base, _, selfless = graph.topology.partition("-")
-        if selfless or base not in ("", "normal"):
-            return None  # T of OOV words is another than that of rows
         exits[graph.calls.state] = True
-    found, states, laid = _take_apart(
-        arcs, splits, epsilons, exits, blank, ranks, num_tokens
-    )
-    if not found:
+        may_be_normal = graph.topology in ("", "normal")
+        may_be_compact = graph.topology == "compact"
+    through_epsilon = False
+    found, numbered = _take_apart(arcs, splits, epsilons, exits, blank)
+    states = _States(*numbered) if found and may_be_normal else None
+    if states is None and may_be_compact:
+        states, through_epsilon = _hubs_of(graph, exits), True
+    if states is None:
         return None
+    laid = _lay_out(states, arcs, splits, epsilons, blank, ranks, num_tokens)
     *laid_out, blank_arc, least_cost, least_epsilon, by_token = laid
-    states, returns = _States(*states), np.full(num_tokens + 1, NO_RECORD, np.uint32)
+    returns = np.full(num_tokens + 1, NO_RECORD, np.uint32)
     if graph.calls is not None:
         label = np.flatnonzero(graph.calls.returns != NO_STATE)
         to = graph.calls.returns[label]
@@ -161,6 +170,7 @@ def take_apart(graph: PackedGraph) -> RowArrays | None:
         least_cost=float32(least_cost),
         least_epsilon=float32(least_epsilon),
         by_token=bool(by_token),
+        through_epsilon=through_epsilon,
     )
 
 
@@ -177,18 +187,89 @@ def words_by_row(rows: RowArrays) -> tuple[np.ndarray, np.ndarray]:
 
 
 @jit
-def _take_apart(arcs, splits, epsilons, exits, blank, ranks, num_tokens):
-    """Tell whether a graph is such a product; with `_States` and its layout."""
+def _take_apart(arcs, splits, epsilons, exits, blank):
+    """Tell whether a graph is such a product; with the fields of `_States`."""
     found, token, row, sizes = _tell_apart(arcs, splits, epsilons, blank)
     if not found:  # of nothing there is a layout as well
         sizes[:] = 0
         token, row, epsilons = token[:0], row[:0], epsilons[:0]
-    numbered = _number(token, row, arcs, splits, epsilons, exits, blank, sizes)
-    states = _States(token, row, *numbered)
+    record, state_of_row, state_of_record, link = _number(
+        token, row, arcs, splits, epsilons, exits, blank, sizes
+    )
+    states = _States(
+        token, row, record, state_of_row, state_of_record, link, state_of_record
+    )
     if found:
         found = _is_product(states, arcs, splits, epsilons, blank)
-    laid = _lay_out(states, arcs, splits, epsilons, blank, ranks, num_tokens)
-    return found, states, laid
+    return found, states
+
+
+def _hubs_of(graph: PackedGraph, exits: np.ndarray) -> _States | None:
+    """Tell hubs from states in a token; None where a graph is no such product.
+
+    A hub has its row's arcs, a blank and the row's epsilon arcs; a state in a token
+    repeats that, or leads to its hub by an epsilon arc at no cost. Of a row that no
+    token enters there is a record nevertheless, of no token.
+    """
+    arcs, splits = graph.arcs, graph.state_arc_splits.astype(np.int64)
+    blank, count = ilabel_of(graph.tokens.blank), graph.num_states
+    source = np.repeat(np.arange(count), np.diff(splits))
+    label = arcs["ilabel"] & np.uint32(LABEL_MASK)
+    repeats = arcs["ilabel"] & np.uint32(REPEAT) != 0
+    of_blank, epsilon = label == blank, label == 0
+    to = arcs["nextstate"].astype(np.int64)
+    hub = np.zeros(count, np.bool_)
+    hub[source[of_blank]] = True
+    inner, free = ~hub[source], (arcs["cost"] == 0) & (arcs["olabel"] == 0)
+    token, behind = np.zeros(count, np.int32), np.full(count, _NONE, np.int64)
+    token[source[repeats]] = label[repeats]
+    behind[source[inner & epsilon]] = to[inner & epsilon]
+    says = ~(of_blank | repeats | epsilon)
+    # Each state in a token has two arcs, and each hub one of the blank.
+    two = np.bincount(source, inner & (repeats | epsilon), count)[~hub]
+    one = np.bincount(source[of_blank], minlength=count)[hub]
+    if (
+        not hub[0]
+        or not (hub | (token > 0) & (behind >= 0) & (np.diff(splits) == 2)).all()
+        or not (two == 2).all()
+        or not (one == 1).all()
+        or (repeats & (hub[source] | of_blank | ~free | (to != source))).any()
+        or (of_blank & (~free | (to != source))).any()
+        or (epsilon & ~hub[to]).any()
+        or (epsilon & inner & ~free).any()
+        or (says & (hub[to] | (token[to] != label))).any()
+    ):
+        return None
+    row = np.zeros(count, np.int32)
+    state_of_row = np.flatnonzero(hub)
+    num_rows = len(state_of_row)
+    row[state_of_row] = np.arange(num_rows)
+    in_token = np.flatnonzero(~hub)
+    row[in_token] = row[behind[in_token]]
+    # The first state in a token of a row has the row's record, others have more.
+    _, first = np.unique(row[in_token], return_index=True)
+    is_first = np.zeros(len(in_token), np.bool_)
+    is_first[first] = True
+    record = np.full(count, _NONE, np.int32)
+    record[in_token[is_first]] = row[in_token[is_first]]
+    further = in_token[~is_first]
+    record[further] = num_rows + np.arange(len(further))
+    state_of_record = np.concatenate([state_of_row, further])
+    state_of_record[row[in_token[is_first]]] = in_token[is_first]
+    if len(state_of_record) > RECORDS:
+        return None
+    leaves = state_of_row[row[state_of_record]]
+    shared = np.bincount(row[in_token], minlength=num_rows)[row[leaves]] > 1
+    flagged = np.arange(len(leaves), dtype=np.uint32)
+    for flag, has in (
+        (EPSILONS, graph.state_num_epsilons[leaves] > 0),
+        (SHARED, shared),
+        (EXIT, exits[leaves] | exits[state_of_record]),
+    ):
+        flagged |= np.where(has, uint32(flag), uint32(0))
+    link = flagged[np.where(hub, row, record)]
+    wholes = state_of_row, state_of_record, link, leaves
+    return _States(token, row, record, *(x.astype(np.uint32) for x in wholes))
 
 
 @jit
@@ -386,17 +467,17 @@ def _lay_out(states, arcs, splits, epsilons, blank, ranks, num_tokens):
     begin = np.zeros(num_records + 1, np.int64)
     records, none = _records(num_records), num_tokens
     for u in range(num_records):
-        s = int64(states.state_of_record[u])
+        s, after = int64(states.leaves[u]), int64(states.state_of_record[u])
         r, one = states.row[s], records[u]
         begin[u + 1] = begin[u] + epsilons[s]
         one.labels, one.first, one.least = labels[r], first[r], least[r]
         one.epsilon, one.epsilons, one.row = begin[u], epsilons[s], r
         one.length, one.rank = first[r + 1] - first[r], ranks[s]
-        one.token = states.token[s] - 1 if states.token[s] > 0 else none
+        one.token = states.token[after] - 1 if states.token[after] > 0 else none
     inner, inner_arc = _steps(begin[-1]), np.empty(begin[-1], np.uint32)
     least_epsilon = float32(0)
     for u in range(num_records):
-        s = int64(states.state_of_record[u])
+        s = int64(states.leaves[u])
         for i in range(epsilons[s]):
             one, at = arcs[int64(splits[s]) + i], begin[u] + i
             inner[at].next, inner[at].cost = states.link[one.nextstate], one.cost
