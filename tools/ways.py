@@ -95,6 +95,7 @@ SMALL = {
     "cli.attention_flags": "flags of one decoder, as those of lattices and results",
     "cli.transducer_flags": "flags of one decoder, as those of lattices and results",
     "server.finals": "what finals are, apart from when they are due",
+    "transducer.decoder": "a decoder that users hold: what it adds to all of its kind",
     "server.listen_boosts": "one idea: a stream's lists, as its client changes them",
     "server.outbox": "a container, tested by itself",
     "fst.build_log": "logging, apart from what is built",
