@@ -30,6 +30,7 @@ from wfstdec.errors import WfstdecError as WfstdecError
 from wfstdec.fst.openfst_io import from_openfst as from_openfst
 from wfstdec.fst.openfst_io import to_openfst as to_openfst
 from wfstdec.fst.tlg import build_graph as build_graph
+from wfstdec.gpu.choice import BackendChoice as BackendChoice
 from wfstdec.graph.packed import PackedGraph as PackedGraph
 from wfstdec.graph.packed import load_graph as load_graph
 from wfstdec.greedy.decoder import GreedyDecoder as GreedyDecoder
@@ -71,7 +72,6 @@ from wfstdec.transducer.phrases import TorchPhrases as TorchPhrases
 from wfstdec.transducer.torch_model import load_transducer as load_transducer
 from wfstdec.trie.decoder import TrieDecoder as TrieDecoder
 from wfstdec.trie.options import TrieOptions as TrieOptions
-from wfstdec.wfst.backend_choice import BackendChoice as BackendChoice
 from wfstdec.wfst.decoder import WfstDecoder as WfstDecoder
 from wfstdec.wfst.options import WfstOptions as WfstOptions
 
