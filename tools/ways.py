@@ -2,12 +2,8 @@
 
     python -m tools.ways
     python -m tools.ways --checkout ../before . --files
-<<<<<<< HEAD
-    python -m tools.ways --static --sizes
-    python -m tools.ways --rooms --checkout ../before .
-=======
     python -m tools.ways --sizes
->>>>>>> main
+    python -m tools.ways --rooms --checkout ../before .
 
 A frame: files that define a kernel which the per-frame kernel of a CPU search may call,
 found in the sources (names are followed through imports and module constants).
@@ -24,12 +20,7 @@ from __future__ import annotations
 
 import argparse
 import ast
-<<<<<<< HEAD
 import io
-import json
-import os
-=======
->>>>>>> main
 import re
 import sys
 import tokenize
@@ -271,16 +262,6 @@ def static_rows(library: Library) -> Rows:
     return rows
 
 
-<<<<<<< HEAD
-def way_rows(root: Path) -> Rows:
-    """Files of each way: all of them, and kernels apart."""
-    rows = {}
-    for name, kinds in run_ways(root).items():
-        rows[name] = kept([*kinds["host"], *kinds["kernels"]])
-        rows[f"{name}, host"] = kept(kinds["host"])
-    return rows
-
-
 def code_lines(text: str) -> int:
     """Lines of a source with any code, docstrings of names left out too."""
     unseen = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.ENDMARKER}
@@ -309,8 +290,6 @@ def room_lines(root: Path) -> Counter[str]:
     return found
 
 
-=======
->>>>>>> main
 def size_lines(library: Library) -> list[str]:
     """Long modules, and small ones that belong to another, with reasons."""
     lines = [f"{len(library.modules)} modules"]
