@@ -4,6 +4,7 @@ import contextlib
 import ctypes
 import functools
 import hashlib
+import importlib
 import os
 import subprocess
 import tempfile
@@ -12,7 +13,10 @@ from pathlib import Path
 
 import numpy as np
 
+from cuda_emulation import ptx
+from cuda_emulation.ptx import translate
 from wfstdec.gpu.budget import Budget
+from wfstdec.gpu.compiling import compile_kernels as nvrtc_kernels
 from wfstdec.gpu.device import BlockShape
 from wfstdec.gpu.logprobs import FLOAT16, FLOAT32, DeviceLogprobs
 from wfstdec.search.logprobs import as_utterances
@@ -23,6 +27,12 @@ FLAGS = (
     "-std=c++17 -O2 -g1 -Wall -Wextra -Werror -ffp-contract=off -fPIC -shared "
     "-fno-gnu-unique -pthread"
 ).split()
+PTX_TARGET = "compute_90"
+PTX_FLAGS = (
+    "-std=c++17 -O1 -g0 -w -ffp-contract=off -fPIC -shared -fno-gnu-unique -pthread"
+).split()
+SOURCE, PTX = "source", "PTX"
+"""Kernels as g++ reads them, or as NVRTC does."""
 NAN = 0x7E00
 """A half that is none."""
 
@@ -33,18 +43,38 @@ def compile_kernels(source=None, names=PROGRAM.kernels, flags=()):
     source = PROGRAM.source() if source is None else source
     entries = "".join(f"EMULATE({name})\n" for name in names)
     text = f'#include "emulation.h"\n{source}\n{entries}'
-    header = (HERE / "emulation.h").read_text()
-    key = hashlib.blake2b(
-        repr((text, header, FLAGS, flags)).encode(), digest_size=12
-    ).hexdigest()
+    return _library(repr((text, FLAGS, flags)), lambda: (text, [*FLAGS, *flags]))
+
+
+def compile_ptx(source=None):
+    """A shared library of what NVRTC makes of kernels, translated back; as above."""
+    source = PROGRAM.source() if source is None else source
+    cupy = importlib.import_module("cupy")
+    version = cupy.cuda.nvrtc.getVersion()
+
+    def made():
+        made_by_nvrtc = nvrtc_kernels(cupy, source, PTX_TARGET, PROGRAM.file)
+        text = translate(made_by_nvrtc.decode().rstrip("\0"))
+        return f'#include "emulation.h"\n#include "ptx.h"\n{text}', PTX_FLAGS
+
+    translated_by = Path(ptx.__file__).read_text()
+    return _library(repr((source, version, PTX_TARGET, translated_by)), made)
+
+
+def _library(what, make):
+    """The shared library of a C++ text with its flags, which are made where there is
+    none; `what`: all that it is made of, but for the headers here."""
+    headers = [path.read_text() for path in sorted(HERE.glob("*.h"))]
+    key = hashlib.blake2b(repr((what, headers)).encode(), digest_size=12).hexdigest()
     folder = Path(tempfile.gettempdir()) / f"wfstdec-emulation-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
     library = folder / f"{key}.so"
     if not library.exists():
+        text, flags = make()
         part = library.with_suffix(f".{os.getpid()}")
-        command = ["g++", *FLAGS, *flags, f"-I{HERE}", "-x", "c++", "-", "-o", part]
+        command = ["g++", *flags, f"-I{HERE}", "-x", "c++", "-", "-o", part]
         done = subprocess.run(command, input=text, text=True, capture_output=True)
-        assert done.returncode == 0, done.stderr
+        assert done.returncode == 0, done.stderr[:4000]
         part.rename(library)
     return library
 
@@ -94,9 +124,10 @@ def load_library(path):
 
 
 @functools.cache
-def load_search(macros):
+def load_search(macros, made_of=SOURCE):
     """The WFST search's kernels, compiled for so much."""
-    return load_library(compile_kernels(PROGRAM.source(macros)))
+    compiler = {SOURCE: compile_kernels, PTX: compile_ptx}[made_of]
+    return load_library(compiler(PROGRAM.source(macros)))
 
 
 class DeviceFault(Exception):
@@ -120,8 +151,11 @@ class EmulatedDevice:
     Attributes:
         launches: the names of the kernels that ran.
         grids: of every launch.
+        made_of: SOURCE or PTX, where it has no library; set it on the class.
         fail_after: the device fails at any launch after so many; None: it does not.
     """
+
+    made_of = SOURCE
 
     def __init__(
         self,
@@ -189,7 +223,9 @@ class EmulatedDevice:
 
     def load(self, macros):
         """The kernels, compiled for so much."""
-        return load_library(self._library) if self._library else load_search(macros)
+        if self._library:
+            return load_library(self._library)
+        return load_search(macros, self.made_of)
 
     def launch(self, grid, argument):
         self.launches.append(grid.kernel)
