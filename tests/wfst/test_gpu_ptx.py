@@ -14,8 +14,9 @@ import test_gpu_lattices
 import test_gpu_word_pieces
 from cuda_emulation.device import PTX, EmulatedDevice
 from test_gpu_backend import real_boosts
+from test_gpu_word_pieces import pieces
 
-__all__ = ["real_boosts"]
+__all__ = ["pieces", "real_boosts"]
 pytestmark = [
     pytest.mark.skipif(not shutil.which("g++"), reason="needs g++"),
     pytest.mark.nvrtc,

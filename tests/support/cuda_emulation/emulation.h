@@ -80,6 +80,13 @@ struct Barrier {
     char sync[2];  // what the thread sanitizer knows the barrier by, for even and odd
 };                 // turns: whoever leaves late must not seem to wait for the next turn
 
+// (The thread sanitizer would take what fibers note of them for races.)
+#ifdef __SANITIZE_THREAD__
+constexpr bool NOTES_CHANGES = false;
+#else
+constexpr bool NOTES_CHANGES = true;
+#endif
+
 // A word that atomics changed since the last barrier: what it was then, and which
 // threads cannot be told so any more.
 struct Changed {
@@ -207,7 +214,7 @@ UNWATCHED inline void wait_at(Barrier& barrier, int line, bool orders = true) {
         ++barrier.turn;
         if (&barrier == &block->barrier) {
             ++block->ticks;
-            block->changed.clear();
+            if (NOTES_CHANGES) block->changed.clear();
         }
         block->idle = 0;
     }
@@ -348,13 +355,6 @@ UNWATCHED inline unsigned reduce(unsigned value, Combine combine, int line) {
         result = combine(result, static_cast<unsigned>(words[lane]));
     return result;
 }
-
-// (The thread sanitizer would take what fibers note here for races.)
-#ifdef __SANITIZE_THREAD__
-constexpr bool NOTES_CHANGES = false;
-#else
-constexpr bool NOTES_CHANGES = true;
-#endif
 
 template <class T>
 inline void note_change(const T* word, T old) {

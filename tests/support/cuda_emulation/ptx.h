@@ -6,6 +6,7 @@
 // address that is not a multiple of what is read or written there; one that is said to
 // be global and lies in shared memory, or the other way round; one near null.
 #pragma once
+#include <initializer_list>
 #include <limits>
 
 namespace ptx {
@@ -150,4 +151,49 @@ inline uint32_t reduce(uint32_t value, Combine combine, uint32_t mask,
     return emulation::reduce(value, combine, 1);
 }
 
+// ---------------------------------------------------------------------------- counts
+// What the kernels of a library did; of one block at a time.
+struct Told {
+    uint64_t instructions;  // of all threads
+    uint64_t loads;         // from global memory, of all threads
+    uint64_t chain;         // loads from there that each wait for the one before
+    uint64_t barriers;
+};
+inline Told told = {};
+inline uint32_t at_turns[2] = {};  // the deepest at a barrier's even and odd turns
+
+inline uint32_t deepest(std::initializer_list<uint32_t> depths) {
+    return std::max(depths);
+}
+
+inline bool is_far(uint64_t address) {
+    const char* const at = reinterpret_cast<const char*>(address);
+    return !(at >= window() && at < window() + window_bytes());
+}
+
+inline uint32_t loaded(uint32_t depth, bool far) {
+    told.loads += far;
+    return depth + far;
+}
+
+// Where the deepest will stand when all have come: depths only grow, so that a turn needs
+// no clearing.
+inline const uint32_t* at_barrier(uint32_t control, uint32_t stored) {
+    uint32_t& turn = at_turns[emulation::block->barrier.turn % 2];
+    turn = deepest({turn, control, stored});
+    return &turn;
+}
+
+inline void at_end(uint32_t control, uint32_t stored) {
+    told.chain = std::max<uint64_t>(told.chain, deepest({control, stored}));
+    told.barriers = emulation::block->ticks;
+}
+
 }  // namespace ptx
+
+// What was done since it was asked last.
+extern "C" __attribute__((used)) inline void emulated_counts(ptx::Told* counts) {
+    *counts = ptx::told;
+    ptx::told = {};
+    ptx::at_turns[0] = ptx::at_turns[1] = 0;
+}

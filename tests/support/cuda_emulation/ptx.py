@@ -1,12 +1,18 @@
 """PTX that NVRTC made as C++: a second way to run kernels in the emulation.
 
-    text = translate(ptx)        # to follow `emulation.h` and `ptx.h`
+    text = translate(ptx)                  # to follow `emulation.h` and `ptx.h`
+    text = translate(ptx, counts=True)     # the same, and counts what it does
 
 An entry becomes a function of one thread, an instruction a statement, a register a
 local variable; `#line` says where in the source it comes from. So it shows what the
 emulation of the source does not: the parameter's layout, address spaces that the
 compiler was promised, vector loads, what its optimiser did, that no sum is fused. It
 does not show what ptxas and a GPU make of it.
+
+With `counts` every register has a depth: of how many loads from global memory, each of
+which waits for the one before, it is made. A branch hands its depth on to all that
+comes after it, and so does a barrier: the largest of what all threads have stored or
+branched by. (A shuffle hands on a lane's own.)
 """
 
 import re
@@ -35,6 +41,7 @@ ATOMICS = {"add": "atomicAdd", "min": "atomicMin", "or": "atomicOr"}
 ATOMICS |= {"exch": "atomicExch", "cas": "atomicCAS"}
 SPACES = {"global": "GLOBAL", "shared": "SHARED"}
 SHARED_ALIGNMENT = 16
+NOTHING_WRITTEN = {"st", "red", "bra", "ret", "bar", "barrier", "prefetch"}
 _ENTRY = re.compile(
     r"^\.visible \.entry (\w+)\(\s*\.param \.align \d+ \.b8 (\w+)\[\d+\]\s*\)(.*?)\n\}",
     re.MULTILINE | re.DOTALL,
@@ -53,16 +60,20 @@ class UntranslatedError(Exception):
     """PTX that is not known here, or that kernels may not have."""
 
 
-def translate(ptx):
+def translate(ptx, counts=False):
     """C++ of all entries of a module.
+
+    Args:
+        ptx: The module.
+        counts: Whether it counts what it does.
 
     Raises:
         UntranslatedError: An instruction that is not known, or a fused sum.
     """
     files = {int(number): name for number, name in _FILE.findall(ptx)}
     outside = _ENTRY.sub("", ptx)
-    entries = (Entry(found, outside, files).text() for found in _ENTRY.finditer(ptx))
-    return "\n".join(entries)
+    found = _ENTRY.finditer(ptx)
+    return "\n".join(Entry(one, outside, files, counts).text() for one in found)
 
 
 def size_of(kind):
@@ -87,12 +98,14 @@ class Entry:
         found: A match of `_ENTRY`.
         outside: What stands in the module besides entries.
         files: Names of the sources, by number.
+        counts: Whether it counts what it does.
     """
 
-    def __init__(self, found, outside, files):
+    def __init__(self, found, outside, files, counts):
         self.name, self.parameter, self._body = found.groups()
         self._files, self._registers, self._lines = files, [], []
         self._shared, self._static_bytes, self._place = {}, 0, ""
+        self._counts, self._names = counts, set()
         for line in outside.splitlines():
             if declared := _SHARED.search(line):
                 self._declare(declared)
@@ -101,6 +114,9 @@ class Entry:
         """C++ of the entry, exported as the emulation's EMULATE does."""
         for line in self._body.splitlines():
             self._read(line.partition("//")[0].strip())
+        if self._counts:
+            depths = ", ".join(f"depth_{name} = 0" for name in sorted(self._names))
+            self._registers.append(f"uint32_t control = 0, stored = 0, {depths};")
         body = "\n".join(self._registers + self._lines)
         name = self.name
         return f"""
@@ -138,6 +154,7 @@ extern "C" void emulate_{name}(const void* argument, unsigned blocks, unsigned t
             kind, name, count = found.groups()
             names = ", ".join(f"{name}{i} = 0" for i in range(int(count)))
             self._registers.append(f"{TYPES[kind]} {names};")
+            self._names |= {f"{name}{i}" for i in range(int(count))}
         elif found := _SHARED.fullmatch(line):
             self._declare(found)
         elif found := re.fullmatch(r"\$(\w+):", line):
@@ -155,7 +172,43 @@ extern "C" void emulate_{name}(const void* argument, unsigned blocks, unsigned t
         except (AssertionError, LookupError, ValueError) as error:
             raise UntranslatedError(f"{self.name}: {line} ({error!r})") from None
         when = f"if ({negated}{guard}) " if guard else ""
-        return f"{when}{{ {said} }}"
+        said = f"{when}{{ {said} }}"
+        if self._counts:
+            said = self._counted(instruction, guard, split_operands(operands), said)
+        return said
+
+    def _counted(self, instruction, guard, operands, said):
+        """A statement that also keeps the depths of what it reads and writes."""
+        operation = instruction.partition(".")[0]
+        written = operands[:1] if operation not in NOTHING_WRITTEN else []
+        read = [guard or "", *(f"%{word}" for word in operands[len(written) :])]
+        names = sorted(self._names & set(re.findall(r"\w+", " ".join(read))))
+        depth = f"ptx::deepest({{control, {', '.join(f'depth_{n}' for n in names)}}})"
+        depth = depth.replace(", }", "}")
+        if operation in ("ld", "atom") and "param" not in instruction:
+            (place,) = (word for word in operands if word.startswith("["))
+            space = instruction.split(".")
+            far = (
+                "1"
+                if "global" in space
+                else "0"
+                if "shared" in space
+                else (f"ptx::is_far({self.address(place)})")
+            )
+            depth = f"ptx::loaded({depth}, {far})"
+        targets = self._names & set(re.findall(r"\w+", " ".join(written)))
+        after = "".join(f"depth_{name} = depth; " for name in sorted(targets))
+        if operation in ("st", "red", "atom"):
+            after += "stored = ptx::deepest({stored, depth}); "
+        if operation == "bra" and guard:
+            after += "control = depth; "
+        if operation in ("bar", "barrier") and "warp" not in instruction:
+            after += "const uint32_t* latest = ptx::at_barrier(control, stored); "
+            said += " control = *latest;"
+        if operation == "ret":
+            after += "ptx::at_end(control, stored); "
+        before = f"++ptx::told.instructions; const uint32_t depth = {depth};"
+        return f"{{ {before} {after}{said} }}"
 
     def value(self, word, kind=None):
         """C++ of an operand."""
