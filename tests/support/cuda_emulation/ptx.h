@@ -6,7 +6,6 @@
 // address that is not a multiple of what is read or written there; one that is said to
 // be global and lies in shared memory, or the other way round; one near null.
 #pragma once
-#include <initializer_list>
 #include <limits>
 
 namespace ptx {
@@ -162,8 +161,8 @@ struct Told {
 inline Told told = {};
 inline uint32_t at_turns[2] = {};  // the deepest at a barrier's even and odd turns
 
-inline uint32_t deepest(std::initializer_list<uint32_t> depths) {
-    return std::max(depths);
+inline uint32_t deeper(uint32_t one, uint32_t other) {
+    return one > other ? one : other;
 }
 
 inline bool is_far(uint64_t address) {
@@ -180,12 +179,12 @@ inline uint32_t loaded(uint32_t depth, bool far) {
 // no clearing.
 inline const uint32_t* at_barrier(uint32_t control, uint32_t stored) {
     uint32_t& turn = at_turns[emulation::block->barrier.turn % 2];
-    turn = deepest({turn, control, stored});
+    turn = deeper(turn, deeper(control, stored));
     return &turn;
 }
 
 inline void at_end(uint32_t control, uint32_t stored) {
-    told.chain = std::max<uint64_t>(told.chain, deepest({control, stored}));
+    told.chain = std::max<uint64_t>(told.chain, deeper(control, stored));
     told.barriers = emulation::block->ticks;
 }
 

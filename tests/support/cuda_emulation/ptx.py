@@ -183,8 +183,9 @@ extern "C" void emulate_{name}(const void* argument, unsigned blocks, unsigned t
         written = operands[:1] if operation not in NOTHING_WRITTEN else []
         read = [guard or "", *(f"%{word}" for word in operands[len(written) :])]
         names = sorted(self._names & set(re.findall(r"\w+", " ".join(read))))
-        depth = f"ptx::deepest({{control, {', '.join(f'depth_{n}' for n in names)}}})"
-        depth = depth.replace(", }", "}")
+        depth = "control"
+        for name in names:
+            depth = f"ptx::deeper({depth}, depth_{name})"
         if operation in ("ld", "atom") and "param" not in instruction:
             (place,) = (word for word in operands if word.startswith("["))
             space = instruction.split(".")
@@ -199,7 +200,7 @@ extern "C" void emulate_{name}(const void* argument, unsigned blocks, unsigned t
         targets = self._names & set(re.findall(r"\w+", " ".join(written)))
         after = "".join(f"depth_{name} = depth; " for name in sorted(targets))
         if operation in ("st", "red", "atom"):
-            after += "stored = ptx::deepest({stored, depth}); "
+            after += "stored = ptx::deeper(stored, depth); "
         if operation == "bra" and guard:
             after += "control = depth; "
         if operation in ("bar", "barrier") and "warp" not in instruction:
