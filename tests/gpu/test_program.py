@@ -13,6 +13,7 @@ from wfstdec.gpu.device import Grid
 from wfstdec.gpu.launch import launch, upload
 from wfstdec.gpu.program import Program, join_includes
 from wfstdec.gpu.records import KERNELS, read_struct
+from wfstdec.trie.gpu.layout import program as trie_program
 from wfstdec.wfst.gpu.layout import PROGRAM
 
 ROOT = Path(__file__).parents[2]
@@ -88,14 +89,19 @@ def test_nvrtc_compiles_it(program):
 
 
 def test_every_header_is_put_in_once():
-    lines = PROGRAM.source().splitlines()
-    files = [*KERNELS.iterdir(), *PROGRAM.folder.iterdir()]
-    for path in files:
-        assert lines.count(f'#line 1 "{path.name}"') == 1
-    assert not [line for line in lines if line.startswith("#include")]
-    assert len({path.name for path in files}) == len(files), (
-        "a name stands for one file"
-    )
+    used = set()
+    for program in (PROGRAM, trie_program(32)):
+        lines = program.source().splitlines()
+        shared, own = set(KERNELS.iterdir()), set(program.folder.iterdir())
+        for path in shared | own:
+            times = lines.count(f'#line 1 "{path.name}"')
+            assert times == 1 or (times == 0 and path in shared), path
+            used |= {path} if times else set()
+        assert not [line for line in lines if line.startswith("#include")]
+        assert len({path.name for path in shared | own}) == len(shared | own), (
+            "a name stands for one file"
+        )
+    assert set(KERNELS.iterdir()) <= used
 
 
 @pytest.mark.parametrize("path", sorted(KERNELS.iterdir()), ids=lambda path: path.name)

@@ -44,6 +44,7 @@ import numpy as np
 from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.search.acoustics import price_frame, pricing_of
 from wfstdec.search.costs import NO_CUTOFF
+from wfstdec.search.log_add import log_add
 from wfstdec.search.paths.so_far import PathSoFar
 from wfstdec.search.paths.token_path import TokenPath, TokenRows, tokens_so_far
 from wfstdec.trie.options import TrieOptions
@@ -54,7 +55,6 @@ from wfstdec.trie.traceback import (
     Outcome,
     TraceNode,
     charged,
-    log_add,
     num_settled_of,
     paths_of,
     said,

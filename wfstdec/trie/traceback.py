@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from wfstdec.search.log_add import log_add
 from wfstdec.search.paths.token_path import SPELLINGS_PER_TEXT, TokenPath
 from wfstdec.trie.options import TrieOptions
 
@@ -119,23 +120,18 @@ def best_endings(
         text = ending.text if sums or options.nbest > 1 else number
         if text not in least or ending.cost < least[text].cost:
             least[text] = ending
-        totals[text] = log_add(totals.get(text, np.float32(np.inf)), ending.cost)
+        if sums:
+            totals[text] = log_add(totals.get(text, np.float32(np.inf)), ending.cost)
     if sums:
         least = {text: one._replace(cost=totals[text]) for text, one in least.items()}
-    spare = 1 if has_lexicon or options.nbest == 1 else SPELLINGS_PER_TEXT
     by_cost = sorted(least.values(), key=lambda ending: ending.cost)
-    return by_cost[: spare * options.nbest]
+    return by_cost[: most_endings(options, has_lexicon=has_lexicon)]
 
 
-def log_add(a: np.float32, b: np.float32) -> np.float32:
-    """The cost of two probabilities together, by way of float64.
-
-    -ln(exp(-a) + exp(-b))
-    """
-    low, high = (float(a), float(b)) if a < b else (float(b), float(a))
-    if high == math.inf:
-        return np.float32(low)
-    return np.float32(low - math.log1p(math.exp(low - high)))
+def most_endings(options: TrieOptions, *, has_lexicon: bool) -> int:
+    """How many endings of different texts give `nbest` paths of different words."""
+    spare = 1 if has_lexicon or options.nbest == 1 else SPELLINGS_PER_TEXT
+    return spare * options.nbest
 
 
 def trace_back(trace: Sequence[TraceNode], ending: Ending) -> np.ndarray:

@@ -2,6 +2,7 @@
 
 endings = accepted_endings(search, utterance)            # whole words and `</s>`
 endings = unfinished_endings(search, utterance)          # where none is accepted
+best, costs = merge_texts(endings, sums)                 # one for each text
 """
 
 from __future__ import annotations
@@ -9,11 +10,12 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from numpy import float32, int64
+from numpy import float32, int64, uint64
 
 from wfstdec.jit import inlined, jit, part
 from wfstdec.jit.hashing import first_equal
 from wfstdec.lm.kernels import final
+from wfstdec.search.log_add import log_add
 from wfstdec.trie.cpu import arrays as k
 from wfstdec.trie.cpu.expand import text_with
 from wfstdec.trie.cpu.nodes import (
@@ -29,6 +31,7 @@ from wfstdec.trie.cpu.pruning import step_cost
 
 _INF = float32(np.inf)
 _NO_COST = float32(0)
+_HIGH_BITS = uint64(32)
 
 
 class LastWord(NamedTuple):
@@ -166,6 +169,45 @@ def _fill_unfinished(search, utterance, endings):
             _fill_ending(ending, utterance, i, phase)
             ending.graph_cost, ending.boost_cost = float32(-lookahead), rest
             ending.olabel, ending.pron = 0, -1
+
+
+@jit
+def merge_texts(endings, sums):
+    """Merge the endings of each text, as `traceback.best_endings` does.
+
+    Args:
+        endings: ENDING [N].
+        sums: Whether a text costs what all of its endings cost together.
+
+    Returns:
+        (int64 [M], the first of the least of each text; float32 [M], what it costs), in
+        the order in which texts come up.
+    """
+    most = len(endings)
+    size = 4
+    while size < 2 * most:
+        size *= 2
+    slots, num_texts = np.full(size, -1, np.int64), 0
+    best, costs = np.empty(most, np.int64), np.empty(most, np.float32)
+    for i in range(most):
+        ending = endings[i]
+        if not ending.cost < _INF:
+            continue
+        # Texts are hashes: their bits are as good as another hash of them.
+        at = int64(ending.text >> _HIGH_BITS) & (size - 1)
+        while slots[at] >= 0 and endings[best[slots[at]]].text != ending.text:
+            at = (at + 1) & (size - 1)
+        text = slots[at]
+        if text < 0:
+            text = slots[at] = num_texts
+            num_texts += 1
+            best[text], costs[text] = i, ending.cost
+            continue
+        if ending.cost < endings[best[text]].cost:
+            best[text] = i
+        least = min(costs[text], ending.cost)
+        costs[text] = log_add(costs[text], ending.cost) if sums else least
+    return best[:num_texts], costs[:num_texts]
 
 
 @jit

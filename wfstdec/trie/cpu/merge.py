@@ -7,8 +7,6 @@ settle    makes the new frontier of them, and its trace
 
 from __future__ import annotations
 
-import math
-
 import numpy as np
 from numpy import float32, int64, uint64
 
@@ -17,6 +15,7 @@ from wfstdec.jit import inlined, kernel, part
 from wfstdec.jit.intrinsics import prefetch
 from wfstdec.jit.sorting import index_of, key_of, sort_few_keys, sort_keys
 from wfstdec.lm.kernels import state_order
+from wfstdec.search.log_add import log_add
 from wfstdec.trie.cpu import arrays as k
 from wfstdec.trie.cpu.nodes import token_of
 
@@ -25,17 +24,6 @@ LEAST_SLOTS = 64
 FEW_KEYS = 128
 """So many are sorted by counting."""
 _INF = float32(np.inf)
-
-
-@inlined
-def log_add(a, b):
-    """`endings.log_add`, float32: -ln(exp(-a) + exp(-b)), by way of float64."""
-    # In float64, and rounded once: so the reference does it, and both agree in all
-    # bits.
-    low, high = np.float64(min(a, b)), np.float64(max(a, b))
-    if high == np.inf:
-        return float32(low)
-    return float32(low - math.log1p(math.exp(low - high)))
 
 
 @inlined

@@ -27,6 +27,7 @@ from wfstdec.trie.cpu import frame as kernels
 from wfstdec.trie.cpu import lattice_kernels as recording
 from wfstdec.trie.cpu.final import (
     accepted_endings,
+    merge_texts,
     settle_trace,
     trace_back,
     unfinished_endings,
@@ -36,7 +37,7 @@ from wfstdec.trie.lattice_pack import Recorded, RecordedArcs, RecordedEntries
 from wfstdec.trie.options import TrieOptions
 from wfstdec.trie.reference_steps import Key, Steps
 from wfstdec.trie.search_space import SearchSpace, lookahead_cost
-from wfstdec.trie.traceback import Ending, Outcome, best_endings, path_of, start_cost
+from wfstdec.trie.traceback import Ending, Outcome, most_endings, path_of, start_cost
 
 _Found = TypeVar("_Found")
 FIRST_ENTRIES = 1024
@@ -73,6 +74,16 @@ class CpuSearch:
         """Work done so far: `frames`, and sums of `active` entries and `candidates`."""
         names = {"frames": k.FRAMES, "active": k.ACTIVE, "candidates": k.CANDIDATES}
         return {name: int(self._utterance.counts[at]) for name, at in names.items()}
+
+    @property
+    def state(self) -> k.UtteranceState:
+        """State of the utterance; kernels elsewhere may have advanced it."""
+        return self._utterance
+
+    @state.setter
+    def state(self, state: k.UtteranceState) -> None:
+        """Go on from another state of the same utterance."""
+        self._utterance = state
 
     def advance(self, logprobs: np.ndarray) -> None:
         """Pass the search through a chunk, float32 [T, V], C order."""
@@ -142,7 +153,7 @@ class CpuSearch:
 
     def look(self) -> PathSoFar[TokenRows]:
         """How far the search has come; it goes on as if nobody had looked."""
-        self._settled.add(*settle_trace(self._utterance))
+        self.settle_trace()
         counts, utterance = self._utterance.counts, self._in_order()
         unfinished = unfinished_endings(self._search, utterance)
         at = int(unfinished["cost"].argmin())
@@ -161,6 +172,10 @@ class CpuSearch:
             num_frames=int(counts[k.FRAMES]),
             final_cost=float(ended) - float(best.cost),
         )
+
+    def settle_trace(self) -> None:
+        """Take out of the trace what is settled, and what no entry can reach."""
+        self._settled.add(*settle_trace(self._utterance))
 
     def _ending_pron(self, entry: np.ndarray) -> int:
         """The cheapest pronunciation that ends at the node of an entry, or -1."""
@@ -182,10 +197,13 @@ class CpuSearch:
         if not self._search.params.by_text:
             at = endings["cost"].argmin()
             return _as_endings(endings[at : at + 1])
+        best, costs = merge_texts(endings, self._search.params.sums)
         has_lexicon = self._search.space.has_lexicon
-        return best_endings(
-            _as_endings(endings), self._options, has_lexicon=has_lexicon
-        )
+        most = most_endings(self._options, has_lexicon=has_lexicon)
+        order = costs.argsort(kind="stable")[:most]
+        chosen = endings[best[order]]
+        chosen["cost"] = costs[order]
+        return _as_endings(chosen)
 
     def _in_order(self) -> k.UtteranceState:
         """The utterance with its entries in order: the first of equal endings wins."""
@@ -213,7 +231,7 @@ class CpuSearch:
             sizes = len(scratch.costs), size, len(scratch.candidates)
             return new_scratch(*sizes, self._memory.most_words)
         if status == k.GROW_TRACE:
-            self._settled.add(*settle_trace(utterance))
+            self.settle_trace()
             kept = int(utterance.counts[k.TRACE])
             most = 2 * len(scratch.candidates)
             if 2 * (kept + most) > len(utterance.trace):

@@ -1,0 +1,82 @@
+"""`log_add`: the same bits in kernels, Python, NumPy and on GPUs, and near the truth.
+
+NumPy's and CUDA's are held to the same digest in `tests/tools/gpu/test_probe.py`.
+"""
+
+import numpy as np
+import pytest
+
+from tools.gpu import log_add as in_numpy
+from wfstdec.jit import kernel
+from wfstdec.search import log_add as rule
+from wfstdec.search.log_add import LIMIT, log_add, log_one_plus
+
+INF = np.float32(np.inf)
+
+
+@kernel
+def add_each(a, b, out):
+    """Fill in the sum of each two."""
+    for i in range(len(a)):
+        out[i] = log_add(a[i], b[i])
+
+
+def test_two_halves_are_certain():
+    half = np.float32(np.log(2))
+    assert log_add(half, half) == 0
+    assert log_one_plus(np.float32(0)) == half
+
+
+@pytest.mark.parametrize("a", [INF, np.float32(3), np.float32(-2)])
+def test_the_impossible_adds_nothing(a):
+    assert log_add(a, INF) == log_add(INF, a) == a
+
+
+def test_kernels_have_the_bits_that_gpus_are_held_to():
+    a, b = in_numpy.inputs()
+    found = np.empty_like(a)
+    add_each(a, b, found)
+    assert in_numpy.digest(found) == in_numpy.KEPT
+
+
+def test_python_has_the_bits_of_kernels():
+    a, b = (each[::509] for each in in_numpy.inputs())
+    found = [log_add(*pair) for pair in zip(a, b, strict=True)]
+    assert {type(x) for x in found} == {np.float32}
+    expected = in_numpy.log_add(a, b)
+    np.testing.assert_array_equal(np.array(found).view("u4"), expected.view("u4"))
+
+
+def test_costs_far_apart_are_the_lesser():
+    assert log_one_plus(LIMIT) == 0
+    assert log_one_plus(np.nextafter(LIMIT, np.float32(0))) > 0
+    exact = np.log1p(np.exp(-np.float64(LIMIT)))
+    assert exact < 2.6e-8  # less than half a last place of 1
+
+
+def test_torch_has_the_same_bits():
+    """No search in torch adds costs yet; one that does has this rule to go by."""
+    torch = pytest.importorskip("torch")
+    a, b = (torch.from_numpy(each) for each in in_numpy.inputs())
+    low, high = torch.minimum(a, b), torch.maximum(a, b)
+    apart = torch.where(high < INF, high - low, LIMIT)
+    found = torch.where(high < INF, low - log_one_plus_of(torch, apart), low)
+    assert in_numpy.digest(found.numpy()) == in_numpy.KEPT
+
+
+def log_one_plus_of(torch, x):
+    """`log_one_plus` of a tensor, float32."""
+    near = torch.where(x < float(LIMIT), x, 0.0)
+    k = (near * float(rule.LOG2_E) + 0.5).to(torch.int32)
+    n = k.to(torch.float32)
+    r = (n * float(rule.LN2_HIGH) - near) + n * float(rule.LN2_LOW)
+    e = [float(getattr(rule, f"E{i}")) for i in range(6)]
+    c = [0.0] + [float(getattr(rule, f"L{i}")) for i in range(1, 10)]
+    r2 = r * r
+    p = ((r * e[5] + e[4]) * r2 + (r * e[3] + e[2])) * r2 + (r * e[1] + e[0])
+    t = (r * p + 1.0) * ((127 - k) << 23).view(torch.float32)
+    t2 = t * t
+    t4 = t2 * t2
+    q = ((t * c[8] + c[7]) * t2 + (t * c[6] + c[5])) + t4 * c[9]
+    q = q * t4 + ((t * c[4] + c[3]) * t2 + (t * c[2] + c[1]))
+    return torch.where(x < float(LIMIT), t + t2 * q, 0.0)
