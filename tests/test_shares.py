@@ -1,9 +1,12 @@
 """Shares of the tests: each is in one, a commit chooses one, failures name theirs."""
 
 import subprocess
+from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 import shares
+import spread
 
 CASES = """
 import pytest
@@ -25,6 +28,14 @@ def test_default():
 @pytest.mark.parametrize("topology", ["normal", "compact", "eesen"])
 @pytest.mark.share(keep=3)
 def test_over_backends(topology, backend):
+    pass
+
+@pytest.mark.parametrize(
+    "machine", ["source", pytest.param("ptx", marks=pytest.mark.share)]
+)
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.share(keep=2)
+def test_a_value_that_is_marked(seed, machine):
     pass
 """
 
@@ -49,9 +60,10 @@ def ids_of(folder, *options):
 
 def test_each_test_is_in_one_share_and_the_rest_in_all(folder):
     default = ids_of(folder, "--share", "none")
-    assert len(default) == 1 + 3 + 3 + 3  # what a GPU runs is in no share
+    assert len(default) == 1 + 3 + 3 + 3 + 2  # what a GPU runs is in no share
     whole = ids_of(folder, "--share", "all")
-    assert len(whole) == 251 + 9
+    assert len(whole) == 251 + 9 + 12
+    assert not [name for name in default if "ptx" in name]
     each = [ids_of(folder, "--share", str(i)) for i in range(shares.SHARES)]
     assert set.union(*each) == whole
     assert sum(len(ids - default) for ids in each) == len(whole - default)
@@ -121,3 +133,24 @@ def test_seeds_follow_commits_or_else_sources(tmp_path):
     assert shares.seed_of(tmp_path) == told.stdout[:12]
     (tmp_path / "wfstdec").mkdir()
     assert shares.seed_of(tmp_path / "wfstdec") != told.stdout[:12]  # a folder of it
+
+
+def test_workers_begin_with_the_longest_files_and_then_apart():
+    """Each of several workers has a part of its own, in turn."""
+
+    class Item(NamedTuple):
+        path: Path
+        number: int
+
+    names = [f"a/test_{name}.py" for name in "abcde"] + [spread.LONGEST[0]]
+    items = [Item(spread.TESTS / name, i) for name in names for i in range(2)]
+    ordered = spread.spread(items, 2)
+    stems = [item.path.stem.removeprefix("test_") for item in ordered]
+    assert stems == "ray ray a a d d b b e e c c".split()
+    assert sorted(ordered) == sorted(items)
+    assert spread.spread([], 3) == []
+
+
+@pytest.mark.parametrize("name", spread.LONGEST)
+def test_the_longest_files_are_there(name):
+    assert (spread.TESTS / name).is_file()

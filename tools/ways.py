@@ -2,23 +2,12 @@
 
     python -m tools.ways
     python -m tools.ways --checkout ../before . --files
-    python -m tools.ways --static --sizes
+    python -m tools.ways --sizes
 
 A frame: files that define a kernel which the per-frame kernel of a CPU search may call,
 found in the sources (names are followed through imports and module constants).
 
-A way of the data: files whose functions run. Small models are decoded with the kernels
-as Python, under a profiler (`ways_run.py`, in a process of its own for each checkout):
-
-    log-probs     functions that are given log-probs, or return them
-    pyctcdecode   functions that run in one call of its decoder
-    all others    functions that run with the feature (boosts, an ARPA file, OOV words,
-                  n-best lists, lattices) and not without it, and the functions of the
-                  host that wait for them; an ARPA file ends where decoding begins
-
-Left out are `LEFT_OUT`: the tools of `jit/`, files and flags. Lists by hand, as those
-of docs/architecture.md, are shorter: they have no types and no helpers, and nothing of
-what carries a feature into results.
+Left out are `LEFT_OUT`: the tools of `jit/`, files and flags.
 
 Sizes: modules of the host over 400 lines and of kernels over 600, each with its reason;
 and modules under 100 lines that one module of their own folder alone imports.
@@ -28,17 +17,13 @@ from __future__ import annotations
 
 import argparse
 import ast
-import json
-import os
 import re
-import subprocess
 import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-RUN = Path(__file__).with_name("ways_run.py")
 KERNEL = re.compile(r"\b_?(n?jit|kernel|part|inlined|intrinsic)\b")
 """Decorators that make a numba kernel of a function."""
 FRAMES = {
@@ -46,15 +31,6 @@ FRAMES = {
     "trie": ("trie.cpu.frame", "trie.cpu.kernels"),
 }
 """Where `advance` is, the newest name first."""
-WAYS = (
-    "log-probs",
-    "boosts",
-    "ARPA",
-    "lattice of the WFST",
-    "lattice of the trie",
-    "OOV words",
-    "pyctcdecode",
-)
 LEFT_OUT = re.compile(
     r"(^|/)__init__\.py$|^jit/|^errors\.py$|^text/files\.py$"
     r"|^cli/(main|\w*flags|decoders)\.py$"
@@ -257,18 +233,6 @@ class Library:
         raise SystemExit(f"{self.root}: no per-frame kernel of the {search}")
 
 
-def run_ways(root: Path) -> dict[str, dict[str, list[str]]]:
-    """Files on the ways of a checkout, of the host and of kernels."""
-    environment = os.environ | {"PYTHONPATH": str(root)}
-    command = [sys.executable, str(RUN), *WAYS]
-    done = subprocess.run(
-        command, env=environment, cwd=root, stdout=subprocess.PIPE, text=True
-    )
-    if done.returncode:
-        raise SystemExit(f"{root}: the run failed, see above")
-    return json.loads(done.stdout.splitlines()[-1])
-
-
 def kept(files: Iterable[str]) -> list[str]:
     """Files that count."""
     return sorted(file for file in set(files) if not LEFT_OUT.search(file))
@@ -288,15 +252,6 @@ def static_rows(library: Library) -> Rows:
         rows[f"frame of the {search}, kernels"] = sorted(
             f"{module}.{name}" for module, name in kernels
         )
-    return rows
-
-
-def way_rows(root: Path) -> Rows:
-    """Files of each way: all of them, and kernels apart."""
-    rows = {}
-    for name, kinds in run_ways(root).items():
-        rows[name] = kept([*kinds["host"], *kinds["kernels"]])
-        rows[f"{name}, host"] = kept(kinds["host"])
     return rows
 
 
@@ -322,7 +277,6 @@ def main(arguments: list[str] | None = None) -> int:
     )
     add = parser.add_argument
     add("--checkout", nargs="+", type=Path, default=[Path()], metavar="DIR")
-    add("--static", action="store_true", help="frames only: nothing is run")
     add("--files", action="store_true", help="name the files, with - and + for two")
     add("--sizes", action="store_true", help="long and small modules, with reasons")
     args = parser.parse_args(arguments)
@@ -330,10 +284,7 @@ def main(arguments: list[str] | None = None) -> int:
     if args.sizes:
         for library in libraries:
             print(f"{library.root.name}:", *size_lines(library), sep="\n  ")
-    columns = []
-    for library in libraries:
-        ways = {} if args.static else way_rows(library.root)
-        columns.append(static_rows(library) | ways)
+    columns = list(map(static_rows, libraries))
     print(" " * 28, *(f"{one.root.name:>10}" for one in libraries))
     for name in columns[0]:
         print(f"{name:28}", *(f"{len(column[name]):10d}" for column in columns))

@@ -35,6 +35,8 @@ extern "C" __global__ void language(const __grid_constant__ Words words) {
     atomicMin(words.counter, threadIdx.x + 5);
     atomicAdd(words.counter + 1, 1u);
     u32* const mine = words.out + 4 * threadIdx.x;
+    if (threadIdx.x == 0)
+        words.counter[2] = words.counter[2] % 100 + words.counter[3] / blockDim.x;
     mine[0] = above;
     mine[1] = least + __shfl_sync(WHOLE, above, 3);
     mine[2] = odd;
@@ -114,7 +116,10 @@ def launch(source, kernel, out, counter, threads=64, **options):
 @pytest.mark.parametrize("preempt", [0, 2])
 def test_the_language(preempt):
     threads = 96
-    out, counter = np.zeros((threads, 4), np.uint32), np.array([99, 0], np.uint32)
+    out, counter = (
+        np.zeros((threads, 4), np.uint32),
+        np.array([99, 0, 742, 1000], np.uint32),
+    )
     launch(MEANT, "language", out, counter, threads, preempt=preempt, seed=3)
     turned = np.arange(threads)[::-1]
     above = turned.reshape(-1, 32).cumsum(axis=1)[:, np.arange(32) ^ 1]
@@ -124,7 +129,7 @@ def test_the_language(preempt):
     odd = ((above & 1) << np.arange(32)).sum(axis=1)
     assert out[:, 2].tolist() == np.repeat(odd, 32).tolist()
     assert out[:, 3].tolist() == [t ^ 1 for t in range(threads)]
-    assert counter.tolist() == [5, threads]
+    assert counter.tolist() == [5, threads, 42 + 1000 // threads, 1000]
 
 
 def test_numbers_are_those_of_every_other_backend():

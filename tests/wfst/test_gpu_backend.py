@@ -15,6 +15,7 @@ from cuda_emulation.device import (
     in_32_bits,
     of_bits,
 )
+from cuda_emulation.machines import made_of
 from device_cases import BLOCK_SIZES, draw, random_device
 from random_graphs import (
     dense_graph,
@@ -51,6 +52,7 @@ from wfstdec.wfst.gpu.batch import DeviceBatch
 from wfstdec.wfst.gpu.layout import KERNELS, NODE, PHASES, PLAIN
 from wfstdec.wfst.gpu.memory import TRACE_BYTES, trace_nodes
 
+__all__ = ["made_of"]
 pytestmark = pytest.mark.skipif(not shutil.which("g++"), reason="needs g++")
 TOTALS = PhraseOptions(weights_are_totals=True)
 

@@ -399,8 +399,17 @@ class Instruction:
         return self._becomes(f"{kind}({first} {sign} {second})")
 
     def _div(self):
-        assert self.suffixes == ["rn", "f32"], self.suffixes
-        return self._operator()
+        if self.suffixes == ["rn", "f32"]:
+            return self._operator()
+        return self._quotient("/")
+
+    def _rem(self):
+        return self._quotient("%")
+
+    def _quotient(self, sign):
+        (kind,) = self.suffixes
+        first, second = (f"{TYPES[kind]}({self._value(i, kind)})" for i in (1, 2))
+        return self._becomes(f"{first} {sign} {second}")
 
     def _mul(self):
         if self.kind.startswith("f") or self.suffixes[0] == "lo":
