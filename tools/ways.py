@@ -3,6 +3,7 @@
     python -m tools.ways
     python -m tools.ways --checkout ../before . --files
     python -m tools.ways --sizes
+    python -m tools.ways --rooms --checkout ../before .
 
 A frame: files that define a kernel which the per-frame kernel of a CPU search may call,
 found in the sources (names are followed through imports and module constants).
@@ -11,14 +12,19 @@ Left out are `LEFT_OUT`: the tools of `jit/`, files and flags.
 
 Sizes: modules of the host over 400 lines and of kernels over 600, each with its reason;
 and modules under 100 lines that one module of their own folder alone imports.
+
+Rooms: lines of code, without comments, docstrings and blank lines; stubs count too.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
+import io
 import re
 import sys
+import tokenize
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -65,6 +71,7 @@ SMALL = {
     "cli.attention_flags": "flags of one decoder, as those of lattices and results",
     "cli.transducer_flags": "flags of one decoder, as those of lattices and results",
     "server.finals": "what finals are, apart from when they are due",
+    "transducer.decoder": "a decoder that users hold: what it adds to all of its kind",
     "server.listen_boosts": "one idea: a stream's lists, as its client changes them",
     "server.outbox": "a container, tested by itself",
     "fst.build_log": "logging, apart from what is built",
@@ -255,6 +262,34 @@ def static_rows(library: Library) -> Rows:
     return rows
 
 
+def code_lines(text: str) -> int:
+    """Lines of a source with any code, docstrings of names left out too."""
+    unseen = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.ENDMARKER}
+    unseen |= {tokenize.INDENT, tokenize.DEDENT}
+    lines: set[int] = set()
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type not in unseen:
+            lines.update(range(token.start[0], token.end[0] + 1))
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            if isinstance(node.value.value, str):
+                lines -= {*range(node.lineno, (node.end_lineno or node.lineno) + 1)}
+    return len(lines)
+
+
+def room_lines(root: Path) -> Counter[str]:
+    """Lines of code of each room of the package, and of tests and tools."""
+    found: Counter[str] = Counter()
+    for path in root.glob("**/*.py*"):
+        part = path.relative_to(root).parts
+        if path.suffix in (".py", ".pyi") and part[0] in ("wfstdec", "tests", "tools"):
+            count = code_lines(path.read_text("utf-8"))
+            found[part[0]] += count
+            if part[0] == "wfstdec":
+                found[f"  {part[1].partition('.')[0]}"] += count
+    return found
+
+
 def size_lines(library: Library) -> list[str]:
     """Long modules, and small ones that belong to another, with reasons."""
     lines = [f"{len(library.modules)} modules"]
@@ -279,7 +314,13 @@ def main(arguments: list[str] | None = None) -> int:
     add("--checkout", nargs="+", type=Path, default=[Path()], metavar="DIR")
     add("--files", action="store_true", help="name the files, with - and + for two")
     add("--sizes", action="store_true", help="long and small modules, with reasons")
+    add("--rooms", action="store_true", help="lines of code by room, and nothing else")
     args = parser.parse_args(arguments)
+    if args.rooms:
+        counts = [room_lines(root.resolve()) for root in args.checkout]
+        for room in sorted(set().union(*counts), key=lambda one: -counts[-1][one]):
+            print(f"{room:20}", *(f"{count[room]:8d}" for count in counts))
+        return 0
     libraries = [Library(root.resolve()) for root in args.checkout]
     if args.sizes:
         for library in libraries:
