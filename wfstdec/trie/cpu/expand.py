@@ -85,7 +85,7 @@ class Source(NamedTuple):
 
 
 class Emitted(NamedTuple):
-    """How many candidates there are, -1 if they do not fit, and their least cost."""
+    """How many tokens begin, -1 if they do not fit; the least cost, or of a stay."""
 
     num_candidates: int
     least_cost: np.float32
@@ -128,7 +128,8 @@ def begin(search, scratch, source, successor, emitted):
     """
     params, entry, s = search.params, source.entry, successor
     count, least = emitted.num_candidates, emitted.least_cost
-    if count + 2 > len(scratch.candidates):
+    # One more is kept free, for `note`.
+    if count + 3 > len(scratch.candidates):
         return Emitted(int64(-1), least)
     for phase in range(2):
         nonblank = phase == 1
