@@ -32,6 +32,8 @@ from wfstdec.trie.lexicon_trie import LexiconTrie, parents_of
 
 LookaheadKind = Literal["ngram", "unigram", "none"]
 ROOT = 0
+ABSENT, ANYWHERE = np.int64(-1), np.int64(-2)
+"""In the place of a position in a row: the row lacks the node; it may be anywhere."""
 
 
 class Lookahead(NamedTuple):
@@ -116,23 +118,79 @@ def potential(lookahead, automaton, state, node):
     return min(best, total + lookahead.unigram_cost[node])
 
 
-@inlined
-def _no_history(lm, lookahead, state, node):
-    return lookahead.unigram_cost[node]
+class Rows(NamedTuple):
+    """Positions of a node in the rows of a state and of its back-off state.
+
+    `ABSENT` where a row lacks it, and so all nodes below it; `ANYWHERE` where nobody
+    has looked.
+    """
+
+    own: int
+    backoff: int
 
 
 @inlined
-def _with_history(lm, lookahead, state, node):
-    return potential(lookahead, lm, state, node)
+def potential_below(lookahead, automaton, state, node, above):
+    """`potential`, the same bits, and `Rows` of the node; `above` are its parent's.
+
+    A row has the nodes below another one close behind it, or has neither: most searches
+    are short, or not needed at all.
+    """
+    total, best = np.float32(0), np.float32(np.inf)
+    own, backoff, depth = ABSENT, ABSENT, 0
+    state = np.int64(state)
+    while lookahead.uses_history and automaton.backoff_state[state] >= 0:
+        begin = ANYWHERE
+        if depth < 2:
+            begin = above.own if depth == 0 else above.backoff
+        at = ABSENT
+        if begin != ABSENT:
+            at = _find_behind(lookahead, state, begin, node)
+        if at != ABSENT:
+            best = min(best, total + lookahead.row_cost[at])
+        if depth == 0:
+            own = at
+        elif depth == 1:
+            backoff = at
+        total += automaton.backoff_cost[state]
+        state = np.int64(automaton.backoff_state[state])
+        depth += 1
+    return min(best, total + lookahead.unigram_cost[node]), Rows(own, backoff)
+
+
+@inlined
+def _find_behind(lookahead, state, begin, node):
+    """The position of a node in the row of a state, behind another one; or `ABSENT`."""
+    nodes, row_end = lookahead.row_node, lookahead.row_splits[state + 1]
+    end = row_end
+    if begin == ANYWHERE:
+        begin = lookahead.row_splits[state]
+    else:
+        begin, step = begin + 1, 1
+        while begin + step < end and nodes[begin + step - 1] < node:
+            begin, step = begin + step, 2 * step
+        end = min(end, begin + step)
+    at = find_arc(nodes, begin, end, node)
+    return at if at < row_end and nodes[at] == node else ABSENT
+
+
+@inlined
+def _no_history(lm, lookahead, state, node, above):
+    return lookahead.unigram_cost[node], Rows(ABSENT, ABSENT)
+
+
+@inlined
+def _with_history(lm, lookahead, state, node, above):
+    return potential_below(lookahead, lm, state, node, above)
 
 
 _potential = by_class({Automaton: _with_history, LazyTable: _no_history})
 
 
 @inlined
-def potential_of(lookahead, lm, state, node):
-    """`potential` of any model; without its history where it is a `LazyTable`."""
-    return _potential(lm, lookahead, state, node)
+def potential_of(lookahead, lm, state, node, above):
+    """`potential_below` for any model; without its history where it is `LazyTable`."""
+    return _potential(lm, lookahead, state, node, above)
 
 
 class _Arcs(NamedTuple):

@@ -134,8 +134,17 @@ PLACE = np.dtype(
 )
 """An entry of some frontier, for a lattice; frames passed, and whether the search goes
 on from its nonblank phase."""
-CACHED_LOOKAHEAD = np.dtype([("key", "<u8"), ("cost", "<f4"), ("unused", "<u4")])
-"""The look-ahead in a state (the upper half of the key) at a node (the lower)."""
+CACHED_LOOKAHEAD = np.dtype(
+    [
+        ("key", "<u8"),
+        ("cost", "<f4"),
+        ("row", "<i4"),
+        ("backoff_row", "<i4"),
+        ("unused", "<i4"),
+    ]
+)
+"""The look-ahead in a state (the upper half of the key) at a node (the lower), and the
+node's `lookahead.Rows`."""
 CACHED_STEP = np.dtype([("key", "<u8"), ("cost", "<f4"), ("nextstate", "<i4")])
 """The cost of a word (the lower half of the key) in a state (the upper half, and the
 highest bit), and where it leads."""

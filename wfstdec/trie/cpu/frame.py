@@ -23,7 +23,7 @@ from __future__ import annotations
 import numpy as np
 from numpy import float32, int32, int64, uint32, uint64
 
-from wfstdec.jit import inlined, kernel, part
+from wfstdec.jit import inlined, kernel
 from wfstdec.jit.intrinsics import bits_below, count_bits, lowest_bit
 from wfstdec.jit.sorting import index_of, key_of
 from wfstdec.jit.vectors import STEP, at_most, load, splat, trailing
@@ -96,12 +96,7 @@ def advance(search, scratch, utterance, record, logprobs, first):
         # Which tokens may begin is found once for all entries: a frame of V tokens and
         # F entries would else look at V * F pairs, of which few come under the bound.
         frontier = utterance.frontier[: counts[k.FRONTIER]]
-        num_next, least = _find_next_tokens(search, scratch, frontier)
-        emitted = _emit(search, scratch, frontier, num_next, least)
-        # `next_costs` is `inf` but for the tokens that may begin: taken back one by
-        # one, since most of the V were not touched.
-        for n in range(num_next):
-            scratch.next_costs[scratch.next_tokens[n]] = _INF
+        emitted = expand(search, scratch, frontier)
         # Nothing of the utterance has changed up to `settle`: whoever called makes the
         # array longer, or asks the model, and the frame is done again from its begin.
         if emitted.num_candidates < 0:
@@ -134,8 +129,8 @@ def advance(search, scratch, utterance, record, logprobs, first):
 
 
 @inlined
-def _find_next_tokens(search, scratch, frontier):
-    """The tokens that may begin, best first: how many; the least cost to begin with.
+def expand(search, scratch, frontier):
+    """Find the tokens that may begin, and write the candidates of all entries.
 
     A token may begin if it is within the bound from a phase of cost 0: no phase costs
     less after re-basing (with "sum" it need not be that of the first entry). Where
@@ -148,13 +143,27 @@ def _find_next_tokens(search, scratch, frontier):
     count = find_tokens(space.blank, bound, scratch)
     # One entry with one token costs little, and its candidates are of this frame, so
     # that the bound which they give drops only what the final one drops.
-    if count > uint64(TRY_BEST_ABOVE):
-        take_best_token(count, scratch)
-        least = _emit(search, scratch, frontier[:1], 1, least).least_cost
-        scratch.next_costs[scratch.next_tokens[0]] = _INF
-        bound = loosened(running_bound(params, least), credit)
-        count = drop_tokens(count, bound, scratch)
-    return rank_tokens(params, count, scratch), least
+    tries_best = count > uint64(TRY_BEST_ABOVE)
+    emitted = Emitted(int64(0), least)
+    # Expanding is a large part of the kernel: here it stands once.
+    for tries in range(2 if tries_best else 1):
+        if tries_best and tries == 0:
+            take_best_token(count, scratch)
+            num_next, sources = int64(1), int64(1)
+        else:
+            if tries_best:
+                bound = loosened(running_bound(params, emitted.least_cost), credit)
+                count = drop_tokens(count, bound, scratch)
+            num_next = rank_tokens(params, count, scratch)
+            sources = int64(len(frontier))
+        emitted = _emit(
+            search, scratch, frontier[:sources], num_next, emitted.least_cost
+        )
+        # `next_costs` is `inf` but for the tokens that may begin: taken back one by
+        # one, since most of the V were not touched.
+        for n in range(num_next):
+            scratch.next_costs[scratch.next_tokens[n]] = _INF
+    return emitted
 
 
 @inlined
@@ -185,7 +194,7 @@ def _most_paid(search, scratch, entry):
     return inside, at_end, beside
 
 
-@part
+@inlined
 def _emit(search, scratch, frontier, num_next, least):
     """Write the candidates of some entries: the tokens that begin."""
     emitted = Emitted(int64(0), least)
@@ -336,7 +345,7 @@ def _go_on(search, scratch, source, token, node, emitted):
         return emitted
     lookahead = entry.lookahead_cost
     if node > 0:
-        lookahead = lookahead_of(search, scratch, entry.state, node)
+        lookahead = lookahead_of(search, scratch, entry.state, node, entry.node)
     successor = Successor(
         token=token,
         state=entry.state,
@@ -354,7 +363,7 @@ def _go_on(search, scratch, source, token, node, emitted):
     return begin(search, scratch, source, successor, emitted)
 
 
-@part
+@inlined
 def stay(search, scratch, frontier):
     """Fill `again_costs`; the least cost of an entry if no token begins.
 
@@ -371,7 +380,7 @@ def stay(search, scratch, frontier):
     return least
 
 
-@part
+@inlined
 def find_tokens(blank, bound, scratch):
     """Fill `found_tokens` and `found_costs` with the tokens up to a bound; how many."""
     costs, unscaled, blank = scratch.costs, scratch.unscaled, uint64(blank)
@@ -395,7 +404,7 @@ def find_tokens(blank, bound, scratch):
     return count
 
 
-@part
+@inlined
 def drop_tokens(count, bound, scratch):
     """Drop the found tokens that are over a lower bound; how many are left."""
     tokens, costs, kept = scratch.found_tokens, scratch.found_costs, _NO_BIT
@@ -406,7 +415,7 @@ def drop_tokens(count, bound, scratch):
     return kept
 
 
-@part
+@inlined
 def take_best_token(count, scratch):
     """Let the best of the found tokens be the only one that may begin."""
     best = _NO_BIT
@@ -417,7 +426,7 @@ def take_best_token(count, scratch):
     _lay_out_ranked(scratch, int64(1))
 
 
-@part
+@inlined
 def rank_tokens(params, count, scratch):
     """Fill in the best of the found tokens, in order; how many."""
     if count > uint64(MAX_RANK_SORT):

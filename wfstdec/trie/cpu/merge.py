@@ -11,7 +11,7 @@ import numpy as np
 from numpy import float32, int64, uint64
 
 from wfstdec.boost.kernels import state_of
-from wfstdec.jit import inlined, kernel, part
+from wfstdec.jit import inlined, part
 from wfstdec.jit.intrinsics import prefetch
 from wfstdec.jit.sorting import index_of, key_of, sort_few_keys, sort_keys
 from wfstdec.lm.kernels import state_order
@@ -53,7 +53,7 @@ def slot_of(scratch, stamp, c):
     return slot, int64(-1)
 
 
-@kernel
+@inlined
 def merge(search, scratch, frontier, num_candidates, cutoff):
     """Merge what is within the cutoff into `scratch.new_entries`.
 
@@ -121,7 +121,7 @@ def _begin_entry(e, key):
     e.same_place, e.waits = -1, 0
 
 
-@part
+@inlined
 def _merge_begun(search, scratch, frontier, num_candidates, cutoff):
     """Merge the tokens that begin; how many entries there are with them."""
     entries, count = scratch.new_entries, int64(len(frontier))
@@ -195,7 +195,7 @@ def _source_of(scratch, i, q):
     return i if q == k.FROM_NONBLANK else int64(scratch.candidates[q].source)
 
 
-@kernel
+@inlined
 def choose(search, scratch, count):
     """Put the entries that go on into `scratch.keys`, in their order; how many.
 
@@ -230,7 +230,7 @@ def choose(search, scratch, count):
     return _choose_texts(params, scratch, count)
 
 
-@kernel
+@inlined
 def settle(search, scratch, utterance, num_entries):
     """Make the trace of what goes on, re-base; the next frontier."""
     trie = search.space.trie
