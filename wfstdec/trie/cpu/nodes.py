@@ -28,7 +28,7 @@ from wfstdec.search.open_vocabulary import MAX_OPEN_TOKENS
 from wfstdec.search.paths.token_path import OPEN_PRON
 from wfstdec.trie.added_trie import added_lookahead, advance_credit
 from wfstdec.trie.cpu import arrays as k
-from wfstdec.trie.lookahead import ANYWHERE, Rows, potential_of
+from wfstdec.trie.lookahead import ANYWHERE, AT_ROOT, Rows, potential_of
 from wfstdec.trie.open_words import (
     EMPTY_TEXT,
     extended,
@@ -122,11 +122,12 @@ def lookahead_of(search, scratch, state, node, parent):
 @inlined
 def _rows_of(scratch, state, node):
     """The `Rows` of a node, if they are kept."""
-    if node > 0:
-        key = (uint64(state) << uint64(32)) | uint64(node)
-        cached = scratch.lookahead_cache[(key * _CACHE_FACTOR) >> _CACHE_SHIFT]
-        if cached.key == key:
-            return Rows(int64(cached.row), int64(cached.backoff_row))
+    if node == 0:
+        return Rows(AT_ROOT, AT_ROOT)
+    key = (uint64(state) << uint64(32)) | uint64(node)
+    cached = scratch.lookahead_cache[(key * _CACHE_FACTOR) >> _CACHE_SHIFT]
+    if cached.key == key:
+        return Rows(int64(cached.row), int64(cached.backoff_row))
     return Rows(ANYWHERE, ANYWHERE)
 
 
