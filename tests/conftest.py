@@ -15,6 +15,7 @@ import pytest
 from wfstdec.errors import BackendError
 from wfstdec.gpu import cupy_device as cuda
 from wfstdec.gpu.verified import record_pass
+from wfstdec.trie.gpu.layout import PROGRAM as TRIE_PROGRAM
 from wfstdec.wfst.gpu.layout import PLAIN, PROGRAM
 
 pytest_plugins = ("shares", "pytester")
@@ -53,6 +54,7 @@ def pytest_sessionfinish(session, exitstatus):
     whole = not session.config.option.keyword and session.testscollected > 0
     if asked and whole and exitstatus == 0 and cuda.is_available():
         record_pass(PROGRAM)
+        record_pass(TRIE_PROGRAM)
 
 
 @pytest.hookimpl(wrapper=True)

@@ -163,7 +163,10 @@ def main(argv: Sequence[str] | None = None) -> int:
         begin = time.perf_counter()
         found = checkout.find(fault)
         seconds = round(time.perf_counter() - begin)
-        print(f"{fault.room}: {fault.what}: {found or 'NOT FOUND'} ({seconds} s)")
+        print(
+            f"{fault.room}: {fault.what}: {found or 'NOT FOUND'} ({seconds} s)",
+            flush=True,
+        )
         rows.append(
             {"room": fault.room, "fault": fault.what, "file": fault.file}
             | {"found_by": found, "seconds": seconds}

@@ -93,6 +93,7 @@ SMALL = {
     "server.outbox": "a container, tested by itself",
     "fst.build_log": "logging, apart from what is built",
     "fst.oov_exits": "one step of a build, with the idea of it",
+    "trie.backend_choice": "the pace of a search, apart from the decoder",
     "search.paths.partial": "one idea: the words that can no longer change",
 }
 """Small modules with one importer in their own folder, with the reason."""

@@ -58,6 +58,7 @@ if TYPE_CHECKING:
     from wfstdec.fst.openfst_io import from_openfst as from_openfst
     from wfstdec.fst.openfst_io import to_openfst as to_openfst
     from wfstdec.fst.tlg import build_graph as build_graph
+    from wfstdec.gpu.choice import BackendChoice as BackendChoice
     from wfstdec.graph.packed import PackedGraph as PackedGraph
     from wfstdec.graph.packed import load_graph as load_graph
     from wfstdec.greedy.decoder import GreedyDecoder as GreedyDecoder
@@ -99,7 +100,6 @@ if TYPE_CHECKING:
     from wfstdec.transducer.torch_model import load_transducer as load_transducer
     from wfstdec.trie.decoder import TrieDecoder as TrieDecoder
     from wfstdec.trie.options import TrieOptions as TrieOptions
-    from wfstdec.wfst.backend_choice import BackendChoice as BackendChoice
     from wfstdec.wfst.decoder import WfstDecoder as WfstDecoder
     from wfstdec.wfst.options import WfstOptions as WfstOptions
 
@@ -111,7 +111,7 @@ _HOMES = {
     "AttentionDecoder": "wfstdec.attention.decoder",
     "AttentionModel": "wfstdec.attention.model",
     "AttentionOptions": "wfstdec.attention.options",
-    "BackendChoice": "wfstdec.wfst.backend_choice",
+    "BackendChoice": "wfstdec.gpu.choice",
     "BoostEntry": "wfstdec.boost.lists",
     "Boosts": "wfstdec.boost.lists",
     "CompiledBoosts": "wfstdec.boost.compiled",

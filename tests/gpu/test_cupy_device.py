@@ -64,7 +64,8 @@ def test_decoding_on_the_stand_in(cupy):
         boosts = random_boosts(rng, graph)
         expected = WfstDecoder(graph, options, "reference").decode(batch, boosts=boosts)
         decoder = WfstDecoder(graph, options, "cuda")
-        assert decoder._backend.device.num_blocks == 3 * 2
+        shapes = [one[:2] for one in decoder._backend.device.shapes]
+        assert shapes == [(512, 3 * 2), (256, 3 * 4), (128, 3 * 8)]
         assert decoder.decode(batch, boosts=boosts) == expected
         on_gpu = [array_of(x) for x in batch]
         assert decoder.decode(on_gpu, boosts=boosts) == expected
@@ -183,22 +184,23 @@ def test_arrays_that_kernels_cannot_read_are_copied(cupy, change):
 @needs_compiler
 def test_small_blocks_leave_room_for_more_of_them(cupy):
     cupy(stand_in())
-    large, small = cuda.CupyDevice(PROGRAM), cuda.CupyDevice(PROGRAM, 128)
+    large, _, small = cuda.CupyDevice(PROGRAM).shapes
+    assert [small] == list(cuda.CupyDevice(PROGRAM, 128).shapes)
     assert (large.num_blocks, small.num_blocks) == (3 * 2, 3 * 8)
     assert large.shared_bytes == (49 * 1024 - OWN_BYTES) // SLOT_BYTES * SLOT_BYTES
     assert small.shared_bytes == (11.5 * 1024 - OWN_BYTES) // SLOT_BYTES * SLOT_BYTES
-    tiny = cuda.CupyDevice(PROGRAM, 32, 0)
+    (tiny,) = cuda.CupyDevice(PROGRAM, 32, 0).shapes
     assert tiny.num_blocks == 3 * 14, "whose own variables fill shared memory"
-    assert cuda.CupyDevice(PROGRAM, 512, 0).shared_bytes == 0
+    assert cuda.CupyDevice(PROGRAM, 512, 0).shapes[0].shared_bytes == 0
 
 
 @needs_compiler
 def test_shared_memory_is_asked_for_as_all_blocks_take_it(cupy):
     cupy(stand_in())
-    device = cuda.CupyDevice(PROGRAM)
+    device = cuda.CupyDevice(PROGRAM, 512)
     for macros in ((), PLAIN.macros):
         search = device.kernels(macros)["search_chunk"]
-        block = OWN_BYTES + device.shared_bytes
+        block = OWN_BYTES + device.shapes[0].shared_bytes
         assert search.max_dynamic_shared_size_bytes == 99 * 1024 - OWN_BYTES
         wanted = search.preferred_shared_memory_carveout
         assert wanted - 1 < 100 * 2 * (block + 1024) / (100 * 1024) <= wanted <= 100
@@ -209,9 +211,9 @@ def test_no_more_blocks_than_a_multiprocessor_has_places_for(cupy, monkeypatch):
     cupy(stand_in())
     attributes = CudaDevice.attributes | {"MaxBlocksPerMultiprocessor": 5}
     monkeypatch.setattr(CudaDevice, "attributes", attributes)
-    device = cuda.CupyDevice(PROGRAM, 64)
-    assert device.num_blocks == 3 * 5
-    assert device.shared_bytes == (19 * 1024 - OWN_BYTES) // SLOT_BYTES * SLOT_BYTES
+    (shape,) = cuda.CupyDevice(PROGRAM, 64).shapes
+    assert shape.num_blocks == 3 * 5
+    assert shape.shared_bytes == (19 * 1024 - OWN_BYTES) // SLOT_BYTES * SLOT_BYTES
 
 
 @needs_compiler

@@ -12,6 +12,7 @@ from random_graphs import (
     random_logprobs,
     random_options,
     random_phrases,
+    random_product,
 )
 
 import wfstdec
@@ -19,6 +20,7 @@ from wfstdec import BoostEntry, CompiledBoosts, WfstDecoder
 from wfstdec.boost.oov import OovWords
 from wfstdec.boost.words import compile_word_boosts
 from wfstdec.graph.oov_exits import OovExits
+from wfstdec.wfst.cpu.rows import take_apart
 
 ARPA = (
     "\\data\\\nngram 1=5\n\n\\1-grams:\n-99 <s>\n-0.5 </s>\n-1 an\n-1 ban\n"
@@ -139,3 +141,29 @@ def random_added_boosts(rng, graph):
     words, _ = compile_word_boosts(random_boosts(rng, graph), graph.word_ids)
     phrases = random_phrases(rng, graph) if rng.random() < 0.5 else None
     return CompiledBoosts(words, phrases, added)
+
+
+def random_calls_product(rng):
+    """A random T o LG with random exits; OOV words are left by states of their token.
+
+    Some have none, and some tokens are of OOV words alone.
+    """
+    topology = str(rng.choice(["normal", "compact"]))
+    graph = random_product(rng, topology=topology)
+    rows = take_apart(graph)
+    token, state = rows.records["token"], rows.state_of_record
+    returns = np.full(len(graph.tokens) + 1, -1, np.int32)
+    of_token = np.flatnonzero(
+        (token < len(graph.tokens)) & (rng.random(len(token)) < 0.7)
+    )
+    returns[token[of_token] + 1] = state[of_token]
+    states = np.flatnonzero(rng.random(graph.num_states) < rng.choice([0.2, 0.6, 1]))
+    calls = OovExits(
+        state=states.astype(np.int32),
+        last=rng.choice([0, *units_of(graph)], len(states)).astype(np.int32),
+        cost=rng.choice([0.5, 2.0, -1.0], len(states)).astype(np.float32),
+        returns=returns,
+        word_cost=1.0,
+    )
+    info = dataclasses.replace(graph.info, topology=topology)
+    return dataclasses.replace(graph, info=info, calls=calls)

@@ -28,7 +28,7 @@ import naive_search_cases
 import naive_words
 import numpy as np
 from cuda_emulation.device import EmulatedDevice
-from lattice_searches import bits
+from lattice_searches import bits as bits_of_arrays
 from oracle_cases import graph_by_files
 from own_models import Batched, Wrapped
 from random_graphs import (
@@ -39,12 +39,14 @@ from random_graphs import (
     random_options,
     random_product,
 )
+from trie_devices import emulated
 
 import wfstdec
 from wfstdec import BoostEntry, Boosts, Decoder, OpenVocabulary
 from wfstdec.errors import BoostError, OptionError
 from wfstdec.greedy.options import BACKENDS as GREEDY_BACKENDS
 from wfstdec.trie.cpu.backend import CpuBackend as TrieBackend
+from wfstdec.trie.gpu.layout import MAX_BEAM_SIZE
 from wfstdec.trie.options import BACKENDS as TRIE_BACKENDS
 from wfstdec.wfst.backend_choice import BACKENDS as WFST_BACKENDS
 from wfstdec.wfst.cpu.backend import CpuBackend as WfstBackend
@@ -53,7 +55,7 @@ from wfstdec.wfst.gpu.backend import DeviceBackend
 EMULATED, TORCH = "emulated", "torch"
 DECODERS = {
     "wfst": [*(name for name in WFST_BACKENDS if name != "cuda"), EMULATED],
-    "trie": [*TRIE_BACKENDS],
+    "trie": [*(name for name in TRIE_BACKENDS if name != "cuda"), EMULATED],
     "greedy": [*GREEDY_BACKENDS],
     "transducer": ["cpu", TORCH],
     "attention": [TORCH],
@@ -118,6 +120,12 @@ HOLES = {
     ("growth", "transducer", "*", "*"): ("see what_is_forgotten_changes_nothing", None),
     ("growth", "attention", "*", "*"): ("torch makes its arrays as they come", None),
     ("pickling", "wfst", EMULATED, "*"): ("a device's memory stays there", None),
+    ("*", "trie", EMULATED, "oov"): ("no second trie on a device", None),
+    ("*", "trie", EMULATED, "open"): ("no open words on a device", None),
+    ("*", "trie", EMULATED, "model"): ("a device asks no model of the user", None),
+    ("*", "trie", EMULATED, "lattices"): ("it keeps none", OptionError),
+    ("pickling", "trie", EMULATED, "*"): ("a device's memory stays there", None),
+    ("users_threads", "trie", EMULATED, "*"): ("see test_on_gpu", None),
     ("users_threads", "*", "reference", "*"): ("plain Python, shared nowhere", None),
     ("users_threads", "wfst", EMULATED, "*"): ("see test_on_gpu", None),
 }
@@ -146,6 +154,11 @@ def cells() -> list[Cell]:
 def fields(hypothesis: Any) -> tuple:
     """All of a hypothesis, in a form that tells bits apart."""
     return repr(hypothesis), hypothesis.token_ids, hypothesis.token_frames
+
+
+def bits(lattice: Any) -> tuple:
+    """All of a lattice and its words, in a form that tells bits apart."""
+    return *bits_of_arrays(lattice), tuple(lattice.words)
 
 
 def read(cell: Cell, decoder: Decoder, *given: Any, **more: Any) -> list:
@@ -184,10 +197,26 @@ def draw(cell: Cell, rng: np.random.Generator) -> Drawn:
     return DRAW[cell.decoder](cell, rng)
 
 
+def adds_words(cell, rng):
+    """Tell if lists have words that the decoder lacks: reading these takes the list."""
+    if cell.feature in ("nbest", "lattices"):
+        return rng.random() < 0.5
+    return cell.feature in ("oov", "open")
+
+
+def with_homophones(entries):
+    """The entries, and words that are said as these are, for as much: they tie."""
+    said = [entry for entry in entries if entry.pronunciations]
+    return [
+        *entries,
+        *(dataclasses.replace(entry, text=f"{entry.text}-too") for entry in said),
+    ]
+
+
 def draw_wfst(cell, rng):
     """Graphs of any kind, T o LG among them, which are searched on rows."""
     options = random_options(rng)
-    if cell.feature in ("oov", "open"):
+    if adds_words(cell, rng):
         graph, lists = graph_with_words(cell, rng)
     else:
         kind = random_product if rng.random() < 0.5 else random_graph
@@ -248,6 +277,9 @@ def graph_with_words(cell, rng):
             more = {}
         graph = graph_by_files(case, Path(name), **more)
     boosts = added_cases.boosts_of(case, listed)
+    some = dict(sorted(boosts.items())[-1:])
+    entries = [one for one in boosts.values() if isinstance(one, BoostEntry)]
+    boosts |= {entry.text: entry for entry in with_homophones(entries)}
     if rng.random() < 0.5:
         boosts = added_cases.with_phrases(rng, case, boosts)
     if rng.random() < 0.5:  # these get automatic numbers
@@ -257,7 +289,7 @@ def graph_with_words(cell, rng):
         }
     turned = {text: turned_entry(one) for text, one in reversed(boosts.items())}
     both = boosts, turned
-    return graph, [both, (None, None), both, both]
+    return graph, [both, (None, None), (some, some), both]
 
 
 def turned_entry(given):
@@ -269,11 +301,15 @@ def turned_entry(given):
 
 def draw_trie(cell, rng):
     """Lexicons and bare tokens, narrow beams and wide, with OOV and open words."""
-    if cell.feature in ("oov", "open"):
-        some = {"listed": True} if cell.feature == "oov" else {"opened": True}
+    # No words are added on a device: see `HOLES`.
+    if adds_words(cell, rng) and cell.backend != EMULATED:
+        some = {"opened": True} if cell.feature == "open" else {"listed": True}
         made = naive_words.random_case(rng, **some)
         case, arguments = made.case, naive_words.decoder_arguments(made)
-        lists = naive_words.decoder_boosts(made), turned_words(made)
+        boosts = naive_words.decoder_boosts(made)
+        entries = with_homophones(list(boosts.words))
+        lists = Boosts(entries, boosts.phrases), turned_words(made, entries)
+        some = Boosts(entries[-1:]), Boosts(entries[-1:])
     else:
         case = trie_case(cell, rng)
         arguments = naive_search_cases.decoder_arguments(case)
@@ -282,6 +318,7 @@ def draw_trie(cell, rng):
             naive_search_cases.decoder_boosts(one, words if case.lexicon else ())
             for one in (case, turned_case(case))
         ]
+        some = None, None
     changed = {
         "beam": float(rng.choice([0, 0.5, 2, 6, math.inf])),
         "beam_size": int(rng.choice([1, 2, 5, 1000])),
@@ -293,6 +330,8 @@ def draw_trie(cell, rng):
     }
     if cell.feature == "lattices":
         changed["merge"] = "max"
+    if cell.backend == EMULATED:
+        changed["beam_size"] = min(changed["beam_size"], MAX_BEAM_SIZE)
     if cell.feature == "model":
         changed["lookahead"] = str(rng.choice(["unigram", "none"]))
         kind = Batched if rng.random() < 0.5 else Wrapped
@@ -300,8 +339,9 @@ def draw_trie(cell, rng):
     options = wfstdec.TrieOptions(**case.options | changed)
     num_tokens = len(case.tokens)
     others = [random_logprobs(rng, int(t), num_tokens) for t in rng.integers(0, 12, 3)]
-    make = functools.partial(make_trie, cell, arguments, options)
-    each = [(None, None) if i == 1 else tuple(lists) for i in range(4)]
+    seed = int(rng.integers(1 << 30))
+    make = functools.partial(make_trie, cell, arguments, options, seed)
+    each = [lists, (None, None), some, lists]
     utterances = [case.logprobs.astype(np.float32), *others]
     return Drawn(make, utterances, *map(list, zip(*each, strict=True)))
 
@@ -333,12 +373,12 @@ def turned_case(case):
     return dataclasses.replace(turned, phrases=phrases)
 
 
-def turned_words(made):
-    """Turn the words of `decoder_boosts` into another order."""
-    case = turned_case(made.case)
-    boosts = naive_words.decoder_boosts(dataclasses.replace(made, case=case))
-    words = [turned_entry(entry) for entry in boosts.words]
-    return Boosts(words, boosts.phrases)
+def turned_words(made, entries):
+    """Turn the entries of a case, and its phrases, into another order."""
+    phrases = naive_words.decoder_boosts(
+        dataclasses.replace(made, case=turned_case(made.case))
+    ).phrases
+    return Boosts(list(map(turned_entry, reversed(entries))), phrases)
 
 
 def with_own_model(arguments, kind):
@@ -350,16 +390,24 @@ def with_own_model(arguments, kind):
     return asking | {"lm": functools.partial(kind, decoder.lm)}
 
 
-def make_trie(cell, arguments, options, *, backend=None, threads=1, tight=False):
+def make_trie(cell, arguments, options, seed, *, backend=None, threads=1, tight=False):
+    backend = backend or cell.backend
     if cell.feature == "model":
         arguments = arguments | {"lm": arguments["lm"]()}
     decoder = wfstdec.TrieDecoder(
         **arguments,
         options=options,
-        backend=backend or cell.backend,
+        backend="cpu" if backend == EMULATED else backend,
         threads=threads,
     )
-    if tight:
+    if backend == EMULATED:
+        decoder._backend = emulated(
+            decoder._space,
+            shared=bool(seed % 2),
+            first_entries=1 if tight else 64,
+            seed=seed,
+        )
+    elif tight:
         decoder._backend = TrieBackend(decoder._space, 1)
     return decoder
 

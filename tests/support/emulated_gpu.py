@@ -37,6 +37,3 @@ class Emulated(Gpu):
 
     def release(self):
         pass
-
-    def cycles_per_us(self):
-        return 1.0

@@ -73,7 +73,11 @@ import naive_greedy
 import naive_search_cases
 import naive_trie
 import naive_words
-from added_cases import random_calls_search
+from added_cases import (
+    random_added_boosts,
+    random_calls_product,
+    random_calls_search,
+)
 from ctc_decoder_cases import random_case as random_ctc_case
 from ctc_decoder_cases import random_options as random_ctc_options
 from own_models import WholeText
@@ -84,7 +88,6 @@ from random_graphs import (
     random_logprobs,
     random_options,
     random_phrases,
-    random_product,
 )
 from wfst_searches import bits, decoded
 
@@ -110,7 +113,7 @@ from wfstdec.search.interrupts import Pace
 from wfstdec.trie.cpu.backend import CpuBackend as TrieCpuBackend
 from wfstdec.trie.lexicon_trie import build_trie, find_child
 from wfstdec.trie.lookahead import build_lookahead, potential
-from wfstdec.trie.options import BACKENDS as TRIE_BACKENDS
+from wfstdec.trie.options import HOST_BACKENDS
 from wfstdec.wfst.cpu import backend as cpu_backend
 from wfstdec.wfst.cpu.backend import CpuBackend
 from wfstdec.wfst.cpu.oov import with_scratch
@@ -188,7 +191,7 @@ def check_trie_search(i):
     )
     arguments = naive_search_cases.decoder_arguments(case)
     decoders = [
-        TrieDecoder(**arguments, options=options, backend=b) for b in TRIE_BACKENDS
+        TrieDecoder(**arguments, options=options, backend=b) for b in HOST_BACKENDS
     ]
     space = decoders[1]._backend.space
     decoders[1]._backend = TrieCpuBackend(space, first_capacity=1)
@@ -211,10 +214,12 @@ def check_added(rng):
 
 def check_rows(rng):
     """A search on rows without the JIT, in arrays that are too small at first."""
-    graph = random_product(rng)
-    options = random_options(rng)
+    graph, options = random_calls_product(rng), random_options(rng)
     batch = [random_logprobs(rng, t, len(graph.tokens)) for t in (0, 2, 5)]
-    boosts = random_compiled(rng, graph, options)
+    if rng.random() < 0.5:
+        boosts = random_added_boosts(rng, graph)
+    else:
+        boosts = random_compiled(rng, graph, options)
     backend = CpuBackend(graph, first_capacity=1)
     assert backend.on_rows is not None
     found = backend.decode_group(batch, options, boosts, Pace())
@@ -250,7 +255,7 @@ def check_trie_words(i):
         TrieDecoder(**arguments, options=options, backend=backend).decode_nbest(
             [made.case.logprobs], boosts=[naive_words.decoder_boosts(made)]
         )
-        for backend in TRIE_BACKENDS
+        for backend in HOST_BACKENDS
     )
     assert found == expected, i
 
@@ -282,7 +287,7 @@ def check_own_models(i):
         TrieDecoder(
             **arguments, lm=WholeText(i), options=options, backend=backend
         ).decode_nbest([case.logprobs] * 2)
-        for backend in TRIE_BACKENDS
+        for backend in HOST_BACKENDS
     )
     assert found == expected, i
 

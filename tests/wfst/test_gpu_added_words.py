@@ -67,7 +67,7 @@ def test_random_graphs_with_random_calls(threads, preempt):
         expected = expected_paths(*drawn)
         assert decoded(backend, *drawn[1:]) == list(map(bits, expected)), i
         found += num_added(drawn[0], expected)
-        assert {dict(macros).get("ADDED") for macros in device.macros} == {1}
+        assert {dict(grid.macros).get("ADDED") for grid in device.grids} == {1}
     assert found > 10
 
 
@@ -89,7 +89,7 @@ def test_batches_without_added_words_take_the_kernels_without():
     backend = DeviceBackend(graph, device)
     some = [i for i, one in enumerate(boosts) if one.added is None]
     backend.decode([batch[i] for i in some], options, [boosts[i] for i in some])
-    assert all("ADDED" not in dict(macros) for macros in device.macros)
+    assert all("ADDED" not in dict(grid.macros) for grid in device.grids)
 
 
 # ------------------------------------------------------------------------- lattices

@@ -176,8 +176,10 @@ def test_phases_take_the_barriers_that_the_model_counts(rank):
         batch = DeviceBatch(backend.device_graph, WfstOptions(), [NO_BOOSTS])
         batch.takes_times = True
         batch.advance([x])
-        assert dict(device.macros[-1])["TIMES"] == 1
+        assert dict(device.grids[-1].macros)["TIMES"] == 1
         sums.append(batch.phase_times.astype(np.int64))
+        cycles, nanoseconds = batch.clocks
+        assert cycles - 2 <= batch.phase_times.sum() <= cycles and nanoseconds > 0
         expected = expected_paths(graph, WfstOptions(), [x], [NO_BOOSTS])
         assert list(map(bits, batch.finish())) == expected
     each = dict(zip(PHASES, ((sums[1] - sums[0]) / 10).tolist(), strict=True))
@@ -268,6 +270,39 @@ def test_more_utterances_than_blocks_on_two_threads():
     assert decoded(backend, *drawn[1:]) == expected_paths(*drawn)
 
 
+def test_a_larger_batch_takes_smaller_blocks():
+    """The largest of which there is one for each, at every launch."""
+    drawn = draw(np.random.default_rng(8), num_utterances=9, num_states=12)
+    graph, options, batch, boosts = drawn
+    expected = expected_paths(*drawn)
+    for size, threads in ((1, 96), (2, 96), (3, 64), (4, 64), (5, 32), (9, 32)):
+        device = EmulatedDevice([96, 64, 32], [2, 4, 6])
+        backend = DeviceBackend(graph, device, first_capacity=64)
+        found = decoded(backend, options, batch[:size], boosts[:size])
+        assert found == expected[:size]
+        first = device.grids[0]
+        assert (first.threads, first.num_blocks) == (threads, min(size, 6))
+        ends = [grid for grid in device.grids if grid.kernel == "best_paths"]
+        assert [(one.threads, one.num_blocks) for one in ends] == [(threads, size)]
+        blocks = min(size, {96: 2, 64: 4, 32: 6}[threads])
+        plan = backend.memory_plan(size)["scratch"]
+        assert plan == blocks * backend.memory_plan(1)["scratch"]
+
+
+def test_those_that_stopped_go_on_in_larger_blocks():
+    """A second launch is of fewer utterances, and so are its blocks."""
+    grown = 0
+    for i in range(6):
+        drawn = draw(np.random.default_rng(i), num_utterances=6, arcs_per_state=8)
+        device = EmulatedDevice([64, 32], [2, 8], shared_slots=16)
+        backend = DeviceBackend(drawn[0], device, first_capacity=8)
+        assert decoded(backend, *drawn[1:]) == expected_paths(*drawn)
+        searches = [one for one in device.grids if one.kernel == "search_chunk"]
+        assert searches[0].threads == 32
+        grown += any(one.threads == 64 for one in searches[1:])
+    assert grown
+
+
 def test_batches_of_one_and_of_none():
     graph, options, batch, boosts = draw(np.random.default_rng(9))
     backend = DeviceBackend(graph, EmulatedDevice())
@@ -316,6 +351,37 @@ def refused(backend, chunks):
         backend.decode(chunks, WfstOptions(), [NO_BOOSTS] * len(chunks))
     except LogprobError as error:
         return error.utterance, int(re.search(r"in frame (\d+),", str(error))[1])
+
+
+@pytest.mark.parametrize("place", [in_32_bits, in_16_bits])
+@pytest.mark.parametrize("num_tokens", [2, 31, 32, 33, 200])
+def test_rows_are_asked_for_two_frames_ahead(place, num_tokens):
+    """Every line of every row, once and in order, and nothing beside them."""
+    line, tokens = 128, " ".join(["_", *(f"t{i}" for i in range(1, num_tokens))])
+    graph = text_graph("0 0 t1 A 0\n0 0", tokens=tokens)
+    x = np.zeros((7, num_tokens), np.float32)
+    chunk = place(x, padding=5)
+    device = EmulatedDevice(32)
+    backend = DeviceBackend(graph, device, first_capacity=16)
+    (path,) = backend.decode([chunk], WfstOptions(), [NO_BOOSTS])
+    assert path.num_frames == len(x)
+    library = device.load(device.grids[0].macros)
+    addresses = (ctypes.c_uint64 * 1000)()
+    library.list_prefetches.argtypes = ctypes.c_void_p, ctypes.c_size_t
+    library.list_prefetches(addresses, len(addresses))
+    try:
+        backend.decode([chunk], WfstOptions(), [NO_BOOSTS])
+    finally:
+        library.list_prefetches(None, 0)
+    asked = np.trim_zeros(np.array(addresses)) - np.uint64(chunk.address)
+    row, column = np.divmod(asked, chunk.frame_stride * chunk.buffer.itemsize)
+    size = num_tokens * chunk.buffer.itemsize
+    assert (column < size).all() and (np.diff(row[row > 1].astype(int)) >= 0).all()
+    for t in range(len(x)):
+        begin = chunk.address + t * chunk.frame_stride * chunk.buffer.itemsize
+        lines = (column[row == t] + np.uint64(begin)) // line
+        last = (begin + size - 1) // line
+        assert sorted(lines.tolist()) == [*range(begin // line, last + 1)]
 
 
 def acoustic_costs(backend, chunk):

@@ -4,6 +4,12 @@ import dataclasses
 
 import numpy as np
 import pytest
+from added_cases import (
+    frames,
+    random_added_boosts,
+    random_calls_product,
+    small_graph,
+)
 from random_graphs import (
     random_compiled,
     random_logprobs,
@@ -13,6 +19,7 @@ from random_graphs import (
 from text_graphs import text_graph
 from wfst_searches import NO_BOOSTS, bits, random_splits, search
 
+from wfstdec import OpenVocabulary
 from wfstdec.boost.compile import PhraseCompiler
 from wfstdec.boost.phrases import PhraseOptions
 from wfstdec.search.interrupts import Pace
@@ -23,6 +30,8 @@ from wfstdec.wfst.cpu.rows import EPSILONS, RECORDS, WORD, take_apart
 from wfstdec.wfst.cpu.search import CpuSearch
 from wfstdec.wfst.options import WfstOptions
 from wfstdec.wfst.reference_backend import ReferenceBackend
+
+TOPOLOGIES = "normal", "compact"
 
 
 def few_kinds(rng, batch):
@@ -37,7 +46,7 @@ def test_rows_are_the_specification(seed):
     boosted = 0
     for i in range(40):
         rng = np.random.default_rng([seed, i])
-        graph = random_product(rng)
+        graph = random_product(rng, topology=str(rng.choice(TOPOLOGIES)))
         options = random_options(rng)
         lengths = rng.integers(0, 12, 3)
         batch = [random_logprobs(rng, n, len(graph.tokens)) for n in lengths]
@@ -73,7 +82,8 @@ def test_chunks_are_the_specification(seed):
     looks = 0
     for i in range(40):
         rng = np.random.default_rng([seed, i, 1])
-        graph, options = random_product(rng), random_options(rng)
+        graph = random_product(rng, topology=str(rng.choice(TOPOLOGIES)))
+        options = random_options(rng)
         boosts = random_compiled(rng, graph, options)
         backends = ReferenceBackend(graph), CpuBackend(graph, int(rng.choice([1, 64])))
         batch = [random_logprobs(rng, n, len(graph.tokens)) for n in (9, 14)]
@@ -95,6 +105,47 @@ def test_chunks_are_the_specification(seed):
         for expected, found in zip(*both, strict=True):
             assert bits(found.finish()) == bits(expected.finish()), (seed, i)
     assert looks > 40
+
+
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.share(keep=2)
+def test_oov_words_are_the_specification(seed):
+    """Whole utterances and sessions, in arrays that are too small at first."""
+    said = 0
+    for i in range(30):
+        rng = np.random.default_rng([seed, i, 3])
+        graph, options = random_calls_product(rng), random_options(rng)
+        boosts = random_added_boosts(rng, graph)
+        batch = [random_logprobs(rng, n, len(graph.tokens)) for n in (8, 0, 13)]
+        batch = few_kinds(rng, batch) if rng.random() < 0.5 else batch
+        reference = ReferenceBackend(graph)
+        expected = list(map(bits, reference.decode(batch, options, [boosts] * 3)))
+        backend = CpuBackend(graph, first_capacity=int(rng.choice([1, 64])))
+        for _ in range(2):
+            found = backend.decode_group(batch, options, boosts, Pace())
+            assert list(map(bits, found)) == expected, (seed, i)
+        said += sum((path.said.word >= len(graph.words)).any() for path in found)
+        under_way = [backend.start(options, boosts) for _ in batch]
+        assert isinstance(under_way[0], row_chunks.ChunkedRowSearch)
+        for parts in zip(*[random_splits(rng, x, 4) for x in batch], strict=True):
+            for one, part in zip(under_way, parts, strict=True):
+                one.advance(part)
+                if rng.random() < 0.3:
+                    one.look()
+        assert [bits(one.finish()) for one in under_way] == expected, (seed, i)
+    assert said > 10
+
+
+def test_open_words_are_arcs_of_rows(tmp_path):
+    """A token may go on a word or end it: it stands twice in a row."""
+    costs = OpenVocabulary(word_cost=1.0, token_cost=1.0)
+    graph = small_graph(tmp_path, separator="|", open_vocabulary=costs)
+    backend, options = CpuBackend(graph), WfstOptions(beam=20.0)
+    assert backend.on_rows is not None and not take_apart(graph).by_token
+    x = frames("an|na_b|b")
+    (found,) = backend.decode_group([x], options, NO_BOOSTS, Pace())
+    assert bits(found) == bits(search(ReferenceBackend(graph), options, x))
+    assert (found.said.word == graph.vocabulary.open_word.word).any()
 
 
 def test_a_long_session_keeps_few_nodes_and_frames():
@@ -210,7 +261,7 @@ def test_the_fewest_states_are_the_specification(seed):
     raised = 0
     for i in range(60):
         rng = np.random.default_rng([seed, i, 2])
-        graph = random_product(rng)
+        graph = random_product(rng, topology=str(rng.choice(TOPOLOGIES)))
         few = int(rng.integers(1, 12))
         options = dataclasses.replace(
             random_options(rng), beam=float(rng.choice([0, 0.25, 1])), beam_delta=None

@@ -79,10 +79,6 @@ class Gpu:
             "copy_gb_per_s": round(self.copy_bandwidth(), 1),
         }
 
-    def cycles_per_us(self) -> float:
-        """Ticks of `clock64()` in a microsecond, at the highest clock."""
-        return self._cupy.cuda.Device().attributes["ClockRate"] / 1e3
-
     def copy_bandwidth(self) -> float:
         """GB read and written per second by a copy within the device's memory."""
         cupy = self._cupy

@@ -1,42 +1,90 @@
-"""The CPU's search on rows of LG against that on the packed graph, by turns.
+"""The proof of the search on rows of LG: against the packed search and FasterDecoder.
 
-    python -m tools.bench.rows --output run.json
+    python -m tools.bench.rows --output run.json                # all parts, one by one
+    python -m tools.bench.rows --parts beams pieces             # some of them
     python -m tools.bench.rows --cases hard:lm_books.3g_pruned --beams 10 --kinds whole
+    python -m tools.bench.rows --profile small                  # a smoke test
 
-Of both searches everything that they find is compared first. What is timed:
+Everything that both of our searches find is compared first, bit for bit, and the costs
+of FasterDecoder's paths with ours; where they differ nothing is told, exit status 1.
+Then all are timed by turns in one process, nanoseconds of CPU for a frame, one thread.
+A part takes five minutes at most on a quiet machine, its data and graphs being there.
 
-    whole     whole utterances, in one `decode`
-    words     the same with 300 boosted words
-    phrases   the same with 300 boosted phrases of two words
-    fewest    whole utterances with `min_active`
-    chunks    sessions that get a chunk at a time
-    looks     sessions that are also looked at after each chunk
-
-Nanoseconds of CPU for a frame, one thread. Lattices and OOV words go on the packed
-graph in both, and are not here.
+    beams, pieces, hard, ljspeech, compact    whole utterances; FasterDecoder beside
+    boosts      300 boosted words, 300 phrases of two words, 300 OOV words
+    sessions    chunks; chunks that are looked at; `min_active`
+    lattices    what they cost on the packed graph, and what rows could gain at most
+    threads     seconds on the wall of one thread over those of two
+    phases      see `tools.bench.row_phases`: steps of a frame; warm caches
 """
 
 from __future__ import annotations
 
 import argparse
 import statistics
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from functools import partial
-from typing import Any
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from tools.bench.cases import Case, Inputs, make_cases
+from tools.bench import data, row_phases
+from tools.bench.cases import Case, Inputs, load_set, make_case
 from tools.bench.command import Run, exit_with, make_parser, parse
 from tools.bench.report import Row
 from tools.bench.timing import Turns
+from tools.bench.wfst_measure import Duel
+from wfstdec import BoostEntry
+from wfstdec.fst.topology import TOPOLOGIES
 from wfstdec.wfst.cpu.backend import CpuBackend
 from wfstdec.wfst.decoder import WfstDecoder
 from wfstdec.wfst.options import WfstOptions
 
-KINDS = ("whole", "words", "phrases", "fewest", "chunks", "looks")
+KINDS = "whole", "words", "phrases", "oov", "fewest", "chunks", "looks"
+KINDS += "lattices", "threads"
+"""Whole utterances; with 300 boosted words, phrases, OOV words; with `min_active`;
+sessions that get a chunk at a time, and that are looked at after each."""
 WORDS, NATS = 300, 3.0
 """How many words or phrases are boosted, and by how much."""
+LM = "lm_books.3g_pruned"
+
+
+class Part(NamedTuple):
+    """Cases, beams and kinds that are measured together; how many utterances."""
+
+    cases: list[str]
+    beams: list[float]
+    kinds: list[str]
+    utterances: int
+    topology: str = "normal"
+
+
+PARTS = {
+    "beams": Part([f"dev:{LM}"], [8, 10, 13, 17], ["whole"], 100),
+    "pieces": Part([f"bpe-mid:{LM}"], [8, 10, 13, 17], ["whole"], 30),
+    "hard": Part([f"hard:{LM}"], [8, 10, 13], ["whole"], 20),
+    "ljspeech": Part([f"ljspeech:{LM}"], [8, 10, 13], ["whole"], 60),
+    "compact": Part([f"dev:{LM}"], [8, 10, 13], ["whole"], 60, "compact"),
+    "boosts": Part(
+        [f"dev:{LM}", f"bpe-mid:{LM}"], [8, 13], ["words", "phrases", "oov"], 30
+    ),
+    "sessions": Part([f"dev:{LM}"], [8, 13], ["fewest", "chunks", "looks"], 40),
+    "lattices": Part([f"dev:{LM}", f"bpe-mid:{LM}"], [8, 13], ["lattices"], 30),
+    "threads": Part([f"dev:{LM}", f"bpe-mid:{LM}"], [8, 13], ["threads"], 60),
+    "phases": Part([f"dev:{LM}", f"bpe-mid:{LM}"], [8, 13], ["phases"], 30),
+}
+PROFILES: dict[str, Row] = {
+    "full": {},
+    "small": {
+        "data": data.RECIPE,
+        "cases": ["dev:lm"],
+        "beams": [8.0],
+        "utterances": 4,
+        "repeats": 1,
+    },
+}
 
 
 class PackedBackend(CpuBackend):
@@ -48,16 +96,30 @@ class PackedBackend(CpuBackend):
 def add_own(parser: argparse.ArgumentParser) -> None:
     """Add the flags of this benchmark."""
     add = parser.add_argument
-    add("--cases", nargs="+", default=["dev:lm_books.3g_pruned"])
+    add("--parts", nargs="+", choices=PARTS, default=list(PARTS))
+    add("--cases", nargs="+", help="these in place of parts")
     add("--beams", nargs="+", type=float, default=[8.0, 10.0, 13.0, 17.0])
     add("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
+    add("--topology", choices=TOPOLOGIES, default="normal")
     add("--chunk", type=int, default=32, help="frames of a chunk; default 32")
     add("--min-active", type=int, default=200)
 
 
+def parts_of(args: argparse.Namespace) -> Iterator[tuple[str, Part]]:
+    """The parts to measure by name, with as many utterances as are wanted."""
+    if args.cases:
+        yield "own", Part(args.cases, args.beams, args.kinds, 60, args.topology)
+        return
+    for name in args.parts:
+        yield name, PARTS[name]
+
+
 def whole(decoder: WfstDecoder, arrays: list[np.ndarray], boosts: Any) -> Any:
-    """Decode whole utterances."""
-    return decoder.decode(arrays, boosts=boosts)
+    """Decode whole utterances, and read their words."""
+    found = decoder.decode(arrays, boosts=boosts)
+    for hypothesis in found:
+        _ = hypothesis.words
+    return found
 
 
 def in_chunks(
@@ -75,13 +137,26 @@ def in_chunks(
     return found
 
 
-def boosted_words(case: Case, size: int = 1) -> dict[str, float] | None:
+def boosted_words(case: Case, size: int = 1) -> dict[str, float]:
     """Some words of the graph; with a size of 2, as many pairs of them."""
     assert case.graph is not None
     rng = np.random.default_rng(0)
     picked = rng.permutation(len(case.graph.words) - 1)[: size * WORDS] + 1
     words = [case.graph.words[i] for i in picked.tolist()]
     return {" ".join(some): NATS for some in zip(*[iter(words)] * size, strict=True)}
+
+
+def oov_words(case: Case) -> list[BoostEntry]:
+    """Words that nobody has, said as two words of the lexicon one after the other."""
+    assert case.graph is not None
+    said, names = case.graph.vocabulary.pronunciations, case.graph.tokens.names
+    picked = np.random.default_rng(0).integers(len(said), size=WORDS + 1).tolist()
+    spans = [slice(*said.splits[i : i + 2].tolist()) for i in picked]
+    texts = [" ".join(names[t] for t in said.tokens[span].tolist()) for span in spans]
+    return [
+        BoostEntry(f"oov{i}", [f"{one} {other}"], NATS)
+        for i, (one, other) in enumerate(pairwise(texts))
+    ]
 
 
 def task_of(
@@ -93,49 +168,152 @@ def task_of(
         return partial(in_chunks, decoder, arrays, args.chunk, kind == "looks")
     if kind == "fewest":
         decoder = decoder.with_options(min_active=args.min_active)
-    boosts = {"words": boosted_words(case), "phrases": boosted_words(case, 2)}.get(kind)
+    boosts: Any = None
+    if kind in ("words", "phrases"):
+        boosts = boosted_words(case, 1 + (kind == "phrases"))
+    elif kind == "oov":
+        boosts = oov_words(case)
     return partial(whole, decoder, arrays, boosts)
 
 
-def measure(case: Case, beam: float, kind: str, args: argparse.Namespace) -> Row:
-    """Compare both searches; their nanoseconds a frame.
-
-    Raises:
-        SystemExit: They find different things.
-    """
+def decoders_of(case: Case, beam: float) -> dict[str, WfstDecoder]:
+    """Ours on the packed graph, and on rows."""
     options = WfstOptions(beam=beam, lm_scale=case.lm_scale)
     decoders = {name: case.wfst_decoder(options) for name in ("packed", "rows")}
     assert case.graph is not None
     decoders["packed"]._backend = PackedBackend(case.graph)
+    backend: Any = decoders["rows"]._backend
+    if backend.on_rows is None:
+        raise SystemExit(f"{case.name}: a graph that is not searched on rows")
+    return decoders
+
+
+def measure(case: Case, beam: float, kind: str, args: argparse.Namespace) -> Row:
+    """Compare both searches, and FasterDecoder where it can; nanoseconds a frame.
+
+    Raises:
+        SystemExit: They find different things.
+    """
+    decoders, duel = decoders_of(case, beam), None
     tasks = {name: task_of(kind, one, case, args) for name, one in decoders.items()}
+    if kind == "whole":
+        duel = Duel(case)
+        options = WfstOptions(beam=beam, lm_scale=case.lm_scale)
+        tasks["kaldi"] = duel.searches(options)["kaldi"]
     turns = Turns(tasks)
     answers = turns.take()  # kernels are compiled
+    where = f"{case.name}, beam {beam:g}, {kind}"
     if answers["packed"] != answers["rows"]:
-        raise SystemExit(f"{case.name}, beam {beam:g}, {kind}: different results")
+        raise SystemExit(f"{where}: different results")
+    row = row_of(case, beam, kind)
+    if duel is not None:
+        found = {"ours": answers["rows"], "kaldi": answers["kaldi"]}
+        agreement = duel.compare(found)
+        row["texts_differ"] = agreement.texts_differ
+        if not agreement.agrees:
+            raise SystemExit(f"{where}: other costs than FasterDecoder {agreement}")
+    row |= timed(turns, args.repeats, row["frames"])
+    row["results"] = len(answers["rows"])
+    row |= ratios(row, "packed") | (ratios(row, "kaldi") if duel else {})
+    return row
+
+
+def row_of(case: Case, beam: float, kind: str) -> Row:
+    """Name a case, a beam and a kind, with the frames of the case."""
+    frames, graph = sum(map(len, case.utterances)), case.graph
+    assert graph is not None
+    row: Row = {"case": case.name, "topology": graph.topology, "beam": beam}
+    return row | {"kind": kind, "frames": frames}
+
+
+def timed(turns: Turns, repeats: int, frames: int) -> Row:
+    """Take turns anew; the least and the median nanoseconds a frame of each."""
     for seconds in turns.seconds.values():
         seconds.clear()
-    turns.repeat(args.repeats)
-    frames = sum(map(len, case.utterances))
-    row: Row = {"case": case.name, "beam": beam, "kind": kind, "frames": frames}
+    turns.repeat(repeats)
+    row: Row = {}
     for name, seconds in turns.seconds.items():
         each = [round(1e9 * one / frames) for one in seconds]
         row |= {f"{name}_ns": min(each), f"{name}_median_ns": statistics.median(each)}
-    row["ratio"] = round(row["packed_ns"] / row["rows_ns"], 3)
-    row["median_ratio"] = round(row["packed_median_ns"] / row["rows_median_ns"], 3)
-    row["results"] = len(answers["rows"])
     return row
+
+
+def ratios(row: Row, other: str) -> Row:
+    """How many times as long another one takes as the search on rows."""
+    return {
+        f"{other}_ratio": round(row[f"{other}_ns"] / row["rows_ns"], 3),
+        f"{other}_median_ratio": round(
+            row[f"{other}_median_ns"] / row["rows_median_ns"], 3
+        ),
+    }
+
+
+def measure_lattices(case: Case, beam: float, args: argparse.Namespace) -> Row:
+    """Time lattices, and best paths on both; the most that rows could gain for them.
+
+    That is if recording cost nothing more on rows than on the packed graph.
+    """
+    decoders, arrays = decoders_of(case, beam), case.utterances
+    tasks: dict[str, Callable[[], Any]] = {
+        name: partial(whole, one, arrays, None) for name, one in decoders.items()
+    }
+    tasks["lattices"] = partial(decoders["rows"].decode_lattice, arrays)
+    turns = Turns(tasks)
+    answers = turns.take()
+    lattices = answers["lattices"]
+    best = [one.text(one.word_ids(one.best_arcs())) for one in lattices]
+    if best != [one.text for one in answers["rows"]]:
+        raise SystemExit(f"{case.name}, beam {beam:g}: other best paths in lattices")
+    row = row_of(case, beam, "lattices")
+    row |= timed(turns, args.repeats, row["frames"])
+    saved = row["packed_ns"] - row["rows_ns"]
+    row["bound"] = round(row["lattices_ns"] / (row["lattices_ns"] - saved), 3)
+    return row | ratios(row, "packed")
+
+
+def measure_threads(case: Case, beam: float, args: argparse.Namespace) -> Row:
+    """Compare one thread with two, on the wall."""
+    options = WfstOptions(beam=beam, lm_scale=case.lm_scale)
+    return row_of(case, beam, "threads") | Duel(case).time_threads(
+        options, args.repeats
+    )
+
+
+def rows_of(name: str, part: Part, args: argparse.Namespace) -> Iterator[Row]:
+    """Measure a part."""
+    limit = args.utterances or part.utterances
+    if part.kinds == ["phases"]:
+        given = {"cases": part.cases, "beams": part.beams, "utterances": limit}
+        for row in row_phases.phases(argparse.Namespace(**(vars(args) | given))):
+            yield {"part": name} | row
+        return
+    inputs = replace(Inputs.of(args), limit=limit)
+    for of_case in part.cases:
+        speech, _, lm = of_case.rpartition(":")
+        case = make_case(load_set(speech, inputs), lm, inputs, part.topology)
+        for beam in part.beams:
+            for kind in part.kinds:
+                yield {"part": name} | measured(case, beam, kind, args)
+
+
+def measured(case: Case, beam: float, kind: str, args: argparse.Namespace) -> Row:
+    """Measure a case with a beam and a kind."""
+    if kind == "lattices":
+        return measure_lattices(case, beam, args)
+    if kind == "threads":
+        return measure_threads(case, beam, args)
+    return measure(case, beam, kind, args)
 
 
 def main(argv: list[str] | None = None) -> int:
     parser = make_parser(__doc__)
     add_own(parser)
-    args = parse(parser, argv)
+    args = parse(parser, argv, PROFILES)
     run, rows = Run("tools.bench.rows", args), []
-    for case in make_cases(args.cases, Inputs.of(args)):
-        for beam in args.beams:
-            for kind in args.kinds:
-                rows.append(measure(case, beam, kind, args))
-                print(rows[-1], flush=True)
+    for name, part in parts_of(args):
+        for row in rows_of(name, part, args):
+            rows.append(row)
+            print(row, flush=True)
     run.write(rows)
     print(run.footer())
     return 0

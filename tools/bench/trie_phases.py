@@ -23,31 +23,32 @@ on while others have the processor: with a load above the cores they mean nothin
 from __future__ import annotations
 
 import argparse
-import hashlib
-import importlib
 import json
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Any
 
 import numpy as np
-from llvmlite import ir
-from numba import types
-from numba.core import cgutils
-from numba.extending import intrinsic
 
 from tools.bench import data
 from tools.bench.cases import Inputs
+from tools.bench.clocks import (
+    TICKS,
+    change,
+    clocked,
+    digest_of,
+    empty_clocks,
+    keep_no_kernels,
+    ticks_now,
+    twice,
+)
 from tools.bench.command import Run, exit_with, make_parser, parse
 from tools.bench.open_vocabulary import WordCase, decoder_of, make_case
 from tools.bench.report import Columns, Row, figure, format_table, text_figure
-from wfstdec.jit import inlined, kernel
-from wfstdec.jit.cache import KernelCache
-from wfstdec.search.hypothesis import Hypothesis
 from wfstdec.search.open_vocabulary import OpenVocabulary
 from wfstdec.trie.cpu import search as host
 from wfstdec.trie.decoder import TrieDecoder
@@ -74,9 +75,7 @@ PARTS = {
 }
 TWICE = ["price", "merge", "choose"]
 """Steps that only fill scratch, which they begin anew."""
-PLAIN = "plain"
-TICKS = np.zeros((len(STEPS) + len(PARTS) + 1, 2), np.int64)
-"""Ticks and calls of each phase; the last is a clock around nothing."""
+PLAIN, ROOM = "plain", "wfstdec.trie.cpu"
 PROFILES: dict[str, Row] = {
     "full": {},
     "small": {
@@ -97,92 +96,18 @@ COLUMNS: Columns = {
 }
 
 
-@intrinsic
-def ticks(typing_context: Any) -> Any:
-    """The time-stamp counter of an x86 processor; memory is not moved across it."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        kind = ir.FunctionType(ir.IntType(64), [])
-        name = "llvm.readcyclecounter"
-        read = cgutils.get_or_insert_function(builder.module, kind, name)
-        builder.fence("seq_cst", "singlethread")
-        found = builder.call(read, [])
-        builder.fence("seq_cst", "singlethread")
-        return found
-
-    return types.int64(), generate
-
-
-@intrinsic
-def count(typing_context: Any, phase: Any, taken: Any) -> Any:
-    """Add ticks, and a call, to a phase."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        i64 = ir.IntType(64)
-        address = builder.mul(args[0], i64(TICKS.strides[0]))
-        address = builder.add(address, i64(TICKS.ctypes.data))
-        row = builder.inttoptr(address, i64.as_pointer())
-        for at, added in enumerate((args[1], i64(1))):
-            cell = builder.gep(row, [i64(at)])
-            builder.store(builder.add(builder.load(cell), added), cell)
-        return context.get_dummy_value()
-
-    return types.void(types.int64, types.int64), generate
-
-
-def clocked(function: Any, phase: int) -> Any:
-    """The function with a clock around it."""
-
-    def call(*arguments):
-        begin = ticks()
-        found = function(*arguments)
-        count(phase, ticks() - begin)
-        return found
-
-    return inlined(call)
-
-
-def twice(function: Any) -> Any:
-    """The function, called twice."""
-
-    def call(*arguments):
-        function(*arguments)
-        return function(*arguments)
-
-    return inlined(call)
-
-
-@kernel
-def empty_clocks(phase, calls):
-    """Measure a clock around nothing."""
-    for _ in range(calls):
-        begin = ticks()
-        count(phase, ticks() - begin)
-
-
-def change(names: Sequence[str], make: Callable[[Any], Any]) -> None:
-    """Put something in the place of functions where `wfstdec.trie.cpu` calls them."""
-    for name in names:
-        module, _, function = name.partition(".")
-        found = importlib.import_module(f"wfstdec.trie.cpu.{module}")
-        if hasattr(found, function):
-            setattr(found, function, make(getattr(found, function)))
-
-
 def change_kernels(variant: str) -> dict[str, int]:
     """Change kernels as a variant says, before any is compiled; phases by name."""
     if variant == PLAIN:
         return {}
-    # What is changed here has the sources of what is not: none of it is kept.
-    KernelCache.load_overload = lambda *_: None  # type: ignore[method-assign]
-    KernelCache.save_overload = lambda *_: None  # type: ignore[method-assign]
+    keep_no_kernels()
     if variant.startswith("2x "):
-        change(STEPS[variant.removeprefix("2x ")], twice)
+        change(ROOM, STEPS[variant.removeprefix("2x ")], twice)
         return {}
     first, clocks = (0, STEPS) if variant == "steps" else (len(STEPS), PARTS)
     phases = {name: first + i for i, name in enumerate(clocks)}
     for name, functions in clocks.items():
-        change(functions, lambda one, at=phases[name]: clocked(one, at))
+        change(ROOM, functions, lambda one, at=phases[name]: clocked(one, at))
     empty_clocks(len(TICKS) - 1, 1000)
     return phases
 
@@ -251,21 +176,6 @@ def time_setting(
             best[f"{name} calls"] = float(calls / frames)
     row = {"case": case.name, "setting": setting, "answers": answers}
     return row | {key: round(value, 2) for key, value in best.items()}
-
-
-@kernel
-def ticks_now():
-    """Read the time-stamp counter."""
-    return ticks()
-
-
-def digest_of(hypotheses: Sequence[Hypothesis]) -> str:
-    """Hex digits of texts, times and costs."""
-    said = [
-        (one.text, one.total_cost, [(w.start_s, w.end_s) for w in one.words])
-        for one in hypotheses
-    ]
-    return hashlib.blake2b(repr(said).encode(), digest_size=8).hexdigest()
 
 
 def start_variant(variant: str, argv: Sequence[str]) -> list[Row]:

@@ -43,11 +43,12 @@ def describe_device() -> None:
     for name, macros in VARIANTS.items():
         for kernel, found in device.kernels(macros).items():
             print(f"{name}, {kernel}: {found.attributes}")
-    print(
-        f"{device.num_blocks} blocks, {device.shared_bytes // SLOT_BYTES} slots in "
-        f"shared memory, "
-        f"{device.budget.limit >> 20} MiB for all decoders"
-    )
+    for shape in device.shapes:
+        print(
+            f"{shape.num_blocks} blocks of {shape.threads} threads, "
+            f"{shape.shared_bytes // SLOT_BYTES} slots in shared memory"
+        )
+    print(f"{device.budget.limit >> 20} MiB for all decoders")
 
 
 def compare_a_search() -> bool:

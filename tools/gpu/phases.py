@@ -116,24 +116,27 @@ class Profile:
         if differ:
             return row
         timing = self._gpu.time(lambda: decoder.decode(batch), self._args.repeats)
-        return row | self._rates(batch, timing.median_s) | self._phases(decoder, batch)
+        phases = self._phases(decoder, batch, threads)
+        return row | self._rates(batch, timing.median_s) | phases
 
-    def _phases(self, decoder: WfstDecoder, batch: list[np.ndarray]) -> Row:
+    def _phases(
+        self, decoder: WfstDecoder, batch: list[np.ndarray], threads: int
+    ) -> Row:
         """Microseconds of a frame and block by phase, and what was predicted."""
         graph: Any = decoder._backend
         boosts: list[CompiledBoosts] = decoder._boosts.compile(None, len(batch))
         lengths = [len(one) for one in batch]
-        cycles = np.zeros(0)
+        cycles, per_us = np.zeros(0), 1.0
         for _ in range(2):  # the first one compiles, and finds out what must grow
             search = DeviceBatch(graph.device_graph, self._options, boosts, lengths)
             search.takes_times = True
             search.advance(batch)
             search.finish()
             cycles = search.phase_times.astype(np.float64)
+            # The clock that ran, not the highest there is.
+            per_us = 1e3 * float(search.clocks[0]) / max(1.0, float(search.clocks[1]))
         counts = search.counts
         frames = max(1, counts["frames"])
-        per_us = self._gpu.cycles_per_us()
-        threads = graph.device.threads
         work = Work(arcs=counts["looked"] / frames)
         return {
             "frames": counts["frames"],

@@ -1,7 +1,7 @@
 """The current NVIDIA GPU as a `Device`, by CuPy: the only module that imports it.
 
 device = CupyDevice(PROGRAM)                     # the current CUDA device
-device.launch(Grid("search_chunk", num_blocks, device.shared_bytes), task)
+device.launch(Grid("search_chunk", num_blocks, shared_bytes, threads=512), task)
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy as np
 from wfstdec.errors import BackendError, OptionError
 from wfstdec.gpu.budget import Budget, DeviceMemoryError
 from wfstdec.gpu.compiling import load_kernels
-from wfstdec.gpu.device import Grid
+from wfstdec.gpu.device import BlockShape, Grid
 from wfstdec.gpu.program import Macros, Program
 from wfstdec.gpu.records import BLOCKS_PER_SM, MAX_THREADS, REGISTERS, WARP
 
@@ -71,7 +71,8 @@ class CupyDevice:
 
     Args:
         program: The kernels of the search.
-        threads: Threads of a block, a multiple of 32, at most `MAX_THREADS`.
+        threads: Threads of a block, a multiple of 32, at most `MAX_THREADS`; None for
+            blocks of any of `Program.block_threads`, by the size of a batch.
         shared_bytes: Shared memory of a block besides its own variables; None for as
             much as leaves room for all blocks that have registers.
         macros: What kernels are compiled for at once; others are at need.
@@ -89,31 +90,25 @@ class CupyDevice:
     def __init__(
         self,
         program: Program,
-        threads: int = MAX_THREADS,
+        threads: int | None = None,
         shared_bytes: int | None = None,
         macros: Macros = (),
     ) -> None:
-        if threads % WARP or not 0 < threads <= MAX_THREADS:
-            raise OptionError(
-                f"threads={threads!r} of a block, expected a multiple of {WARP}, at "
-                f"most {MAX_THREADS}"
-            )
+        sizes = program.block_threads if threads is None else (threads,)
+        for one in sizes:
+            if one % WARP or not 0 < one <= MAX_THREADS:
+                raise OptionError(
+                    f"threads={one!r} of a block, expected a multiple of {WARP}, at "
+                    f"most {MAX_THREADS}"
+                )
         self.cupy = cupy = load_cupy()
-        self.threads, self._program = threads, program
+        self._program = program
         self.number = cupy.cuda.Device().id
         self.failures = tuple(_failures(cupy))
         self._limits = limits = dict(cupy.cuda.Device().attributes)
-        own = program.own_bytes
-        if shared_bytes is None:
-            room = free_shared(limits, own, blocks_of_threads(limits, threads))
-            shared_bytes = program.shared_bytes(room)
-        self.shared_bytes = shared_bytes
-        taken = own + shared_bytes + limits["ReservedSharedMemoryPerBlock"]
-        whole = limits["MaxSharedMemoryPerMultiprocessor"]
-        side_by_side = max(1, min(blocks_of_threads(limits, threads), whole // taken))
-        self.num_blocks = limits["MultiProcessorCount"] * side_by_side
+        self.shapes = tuple(_shape(limits, program, one, shared_bytes) for one in sizes)
         # Else the driver may give so much to the cache that only one block fits.
-        self._carveout = min(100, math.ceil(100 * side_by_side * taken / whole))
+        self._carveout = max(_carveout(limits, program, one) for one in self.shapes)
         self._kernels: dict[Macros, dict[str, Any]] = {}
         self._loading = threading.Lock()
         self._staging: list[np.ndarray] = []
@@ -206,12 +201,40 @@ class CupyDevice:
     def launch(self, grid: Grid, argument: np.ndarray) -> None:
         """See `Device`."""
         run = self.kernels(grid.macros)[grid.kernel]
-        blocks, threads = (grid.num_blocks,), (self.threads,)
-        run(blocks, threads, (argument,), shared_mem=grid.shared_bytes)
+        blocks, threads = grid.num_blocks, grid.threads or self.shapes[0].threads
+        run((blocks,), (threads,), (argument,), shared_mem=grid.shared_bytes)
 
     def wait(self) -> None:
         """See `Device`."""
         self.cupy.cuda.get_current_stream().synchronize()
+
+
+def _shape(
+    limits: Mapping[str, int], program: Program, threads: int, shared_bytes: int | None
+) -> BlockShape:
+    """Blocks of so many threads: how many run side by side, with how much memory."""
+    most = blocks_of_threads(limits, threads)
+    if shared_bytes is None:
+        room = free_shared(limits, program.own_bytes, most)
+        shared_bytes = program.shared_bytes(room)
+    whole = limits["MaxSharedMemoryPerMultiprocessor"]
+    taken = _shared_of(limits, program, shared_bytes)
+    side_by_side = max(1, min(most, whole // taken))
+    blocks = limits["MultiProcessorCount"] * side_by_side
+    return BlockShape(threads, blocks, shared_bytes)
+
+
+def _shared_of(limits: Mapping[str, int], program: Program, shared_bytes: int) -> int:
+    """Bytes of a multiprocessor's shared memory that a block takes in all."""
+    return program.own_bytes + shared_bytes + limits["ReservedSharedMemoryPerBlock"]
+
+
+def _carveout(limits: Mapping[str, int], program: Program, shape: BlockShape) -> int:
+    """Percent of a multiprocessor's memory that is to be shared for such blocks."""
+    taken = _shared_of(limits, program, shape.shared_bytes)
+    blocks = shape.num_blocks // limits["MultiProcessorCount"]
+    whole = limits["MaxSharedMemoryPerMultiprocessor"]
+    return min(100, math.ceil(100 * blocks * taken / whole))
 
 
 def _failures(cupy: Any) -> Iterator[type[Exception]]:

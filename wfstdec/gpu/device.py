@@ -6,6 +6,7 @@ kernels on the CPU.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, Protocol
 
@@ -23,12 +24,43 @@ class Grid(NamedTuple):
         num_blocks: Its blocks.
         shared_bytes: Shared memory of each, besides its own variables.
         macros: What it is compiled for.
+        threads: Of a block; None for those of the device's first shape.
     """
 
     kernel: str
     num_blocks: int
     shared_bytes: int = 0
     macros: Macros = ()
+    threads: int | None = None
+
+
+class BlockShape(NamedTuple):
+    """Shape of blocks of the search on a device.
+
+    Attributes:
+        threads: Of a block.
+        num_blocks: Blocks that run side by side; a launch of more gains nothing.
+        shared_bytes: Shared memory that a block has besides its own variables: what
+            `Program.shared_bytes` made of what there is.
+    """
+
+    threads: int
+    num_blocks: int
+    shared_bytes: int
+
+
+def shape_for(shapes: Sequence[BlockShape], num_utterances: int) -> BlockShape:
+    """Choose the largest blocks of which there is one for every utterance.
+
+    Where no shape has so many, the smallest blocks: one that waits for another to end
+    takes as long as both.
+
+    Args:
+        shapes: A device's, the largest blocks first.
+        num_utterances: A block takes one at a time.
+    """
+    enough = (one for one in shapes if one.num_blocks >= num_utterances)
+    return next(enough, shapes[-1])
 
 
 class Device(Protocol):
@@ -37,18 +69,13 @@ class Device(Protocol):
     Buffers are arrays of the device's own kind; streams too.
 
     Attributes:
-        threads: Of a block.
-        num_blocks: Blocks that run side by side; a launch of more gains nothing.
+        shapes: Of blocks, the largest first; `shape_for` chooses.
         budget: The memory that all work on it may take.
-        shared_bytes: Shared memory that a block of the search has besides its own
-            variables: what `Program.shared_bytes` made of what there is.
         failures: What is raised where the device itself fails.
     """
 
-    threads: int
-    num_blocks: int
+    shapes: tuple[BlockShape, ...]
     budget: Budget
-    shared_bytes: int
     failures: tuple[type[Exception], ...]
 
     def on_stream(self, stream: Any) -> AbstractContextManager[Any]:

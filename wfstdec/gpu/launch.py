@@ -2,7 +2,7 @@
 
 buffer = upload(device, array)
 buffer = upload_joined(device, arrays)    # one after the other
-grid = Grid("search_chunk", num_blocks, shared_bytes)
+grid = Grid("search_chunk", num_blocks, shared_bytes, threads=threads)
 back = launch(device, grid, task, {"utterances": utterances, "queue": queue})
 back["utterances"]                        # as the kernel left them
 """

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from wfstdec.gpu.records import CONSTANTS, KERNELS, layout_checks
+from wfstdec.gpu.records import CONSTANTS, KERNELS, MAX_THREADS, layout_checks
 
 Macros = tuple[tuple[str, int], ...]
 """What a kernel is compiled for: macros and values; without any, for everything."""
@@ -35,6 +35,8 @@ class Program:
             have besides its own variables, those that it makes use of.
         structs: The NumPy type of each record that host and kernels share.
         constants: The value of each constant that both have.
+        block_threads: Threads of the search's blocks, the most first. Smaller blocks
+            are more side by side: a large batch takes them.
     """
 
     file: str
@@ -44,6 +46,7 @@ class Program:
     shared_bytes: Callable[[int], int]
     structs: Mapping[str, np.dtype] = field(repr=False)
     constants: Mapping[str, int | float] = field(repr=False)
+    block_threads: tuple[int, ...] = (MAX_THREADS,)
 
     def source(self, macros: Macros = ()) -> str:
         """The file with all that it includes, and checks of the records."""

@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from wfstdec.gpu.budget import Budget
+from wfstdec.gpu.device import BlockShape
 from wfstdec.gpu.logprobs import FLOAT16, FLOAT32, DeviceLogprobs
 from wfstdec.search.logprobs import as_utterances
 from wfstdec.wfst.gpu.layout import PROGRAM, SLOT_BYTES
@@ -93,9 +94,9 @@ def load_library(path):
 
 
 @functools.cache
-def load_search(macros):
-    """The WFST search's kernels, compiled for so much."""
-    return load_library(compile_kernels(PROGRAM.source(macros)))
+def load_program(program, macros):
+    """The kernels of a program, compiled for so much."""
+    return load_library(compile_kernels(program.source(macros), program.kernels))
 
 
 class DeviceFault(Exception):
@@ -106,19 +107,21 @@ class EmulatedDevice:
     """Blocks of `threads` fibers.
 
     Args:
-        threads: threads of a block, a multiple of 32.
-        num_blocks: blocks of a launch, at most.
+        threads: threads of a block, a multiple of 32; or of several kinds of blocks.
+        num_blocks: blocks of a launch, at most; of each kind.
         os_threads: how many threads of the operating system share them.
         preempt: a thread gives way at about one of so many atomics; 0: never.
         seed: which schedule.
         memory_limit: bytes that all work may take.
         shared_slots: of the WFST search's table in a block's shared memory.
-        library: from `compile_kernels`, for other kernels than the WFST search's, which
-            are compiled for what each launch asks for.
+        library: from `compile_kernels`, in place of the program's kernels, which are
+            compiled for what each launch asks for.
+        program: the kernels.
+        shared_bytes: of a block's shared memory, in place of `shared_slots`.
 
     Attributes:
         launches: the names of the kernels that ran.
-        macros: of every launch.
+        grids: of every launch.
         fail_after: the device fails at any launch after so many; None: it does not.
     """
 
@@ -133,14 +136,19 @@ class EmulatedDevice:
         memory_limit=1 << 40,
         shared_slots=64,
         library=None,
+        program=PROGRAM,
+        shared_bytes=None,
     ):
-        self.threads, self.num_blocks = threads, num_blocks
+        threads = [threads] if isinstance(threads, int) else threads
+        blocks = [num_blocks] if isinstance(num_blocks, int) else num_blocks
+        shared = shared_slots * SLOT_BYTES if shared_bytes is None else shared_bytes
+        kinds = zip(threads, blocks, strict=True)
+        self.shapes = tuple(BlockShape(*kind, shared) for kind in kinds)
         self.os_threads, self.preempt, self.seed = os_threads, preempt, seed
         self.budget = Budget(memory_limit)
-        self.shared_bytes = shared_slots * SLOT_BYTES
         self.failures, self.fail_after = (DeviceFault,), None
-        self.launches, self.macros, self._sources = [], [], []
-        self._library = library
+        self.launches, self.grids, self._sources = [], [], []
+        self._library, self._program = library, program
         self._staging = np.zeros(0, np.uint8)
 
     def empty(self, count, dtype):
@@ -185,13 +193,15 @@ class EmulatedDevice:
 
     def load(self, macros):
         """The kernels, compiled for so much."""
-        return load_library(self._library) if self._library else load_search(macros)
+        if self._library:
+            return load_library(self._library)
+        return load_program(self._program, macros)
 
     def launch(self, grid, argument):
         self.launches.append(grid.kernel)
         if self.fail_after is not None and len(self.launches) > self.fail_after:
             raise DeviceFault("an illegal memory access was encountered")
-        self.macros.append(grid.macros)
+        self.grids.append(grid)
         run = getattr(self.load(grid.macros), f"emulate_{grid.kernel}")
         run.argtypes = [ctypes.c_void_p, *[ctypes.c_uint] * 3, ctypes.c_int]
         run.argtypes += [ctypes.c_uint] * 2
@@ -199,7 +209,7 @@ class EmulatedDevice:
         run(
             argument.ctypes.data,
             grid.num_blocks,
-            self.threads,
+            grid.threads or self.shapes[0].threads,
             grid.shared_bytes,
             self.os_threads,
             self.preempt,

@@ -96,6 +96,9 @@ struct Block {
 inline thread_local Block* block = nullptr;
 inline thread_local Fiber* fiber = nullptr;
 inline std::atomic<unsigned long long> peeks{0};  // by all kernels
+inline std::atomic<size_t> prefetches{0};
+inline const void** prefetched = nullptr;
+inline size_t most_prefetched = 0;
 
 [[noreturn]] inline void fail(const char* what, int line) {
     std::fprintf(stderr, "emulation: %s: block %u, thread %d, line %d\n", what,
@@ -385,6 +388,13 @@ inline T read_only(const T* at) {
     return *at;
 }
 
+// Reads, so that an address sanitizer sees it; who asks for a list gets the address.
+inline void prefetch_l2(const void* at) {
+    static_cast<void>(*static_cast<const volatile char*>(at));
+    const size_t i = emulation::prefetches++;
+    if (i < emulation::most_prefetched) emulation::prefetched[i] = at;
+}
+
 template <class T>
 inline T* in_global(T* pointer) {
     return pointer;
@@ -442,6 +452,13 @@ inline float __uint_as_float(unsigned bits) {
 // Words that were peeked at since the library was loaded.
 extern "C" __attribute__((used)) inline unsigned long long emulated_peeks() {
     return emulation::peeks;
+}
+
+// From here on write addresses that are prefetched to a list.
+extern "C" __attribute__((used)) inline void list_prefetches(const void** list, size_t most) {
+    emulation::prefetched = list;
+    emulation::most_prefetched = most;
+    emulation::prefetches = 0;
 }
 
 // Exports a kernel that takes one record.

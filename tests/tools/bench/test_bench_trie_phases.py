@@ -24,7 +24,7 @@ def test_functions_that_are_timed_exist():
             found.append(one)
             return one
 
-        trie_phases.change(functions, keep)
+        trie_phases.change(trie_phases.ROOM, functions, keep)
         assert found, functions
 
 

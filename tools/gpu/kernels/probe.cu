@@ -3,6 +3,7 @@
 #include "block.cuh"
 #include "logprobs.cuh"
 #include "log_add.cuh"
+#include "times.cuh"
 
 // Fields of every size, by value.
 struct Given {
@@ -41,14 +42,7 @@ constexpr u32 TIMED = 8;     // loads of a line that are timed at once
 constexpr u64 EMPTY = ~0ull;
 
 #ifndef CUDA_EMULATION
-// (The emulation has its own of these.)
-__device__ __forceinline__ u64 nanoseconds() {
-    u64 ns;
-    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(ns) : : "memory");
-    return ns;
-}
-
-// Past the L1 cache.
+// Past the L1 cache. (The emulation has its own.)
 __device__ __forceinline__ u32 read_l2(const u32* at) {
     u32 value;
     asm volatile("ld.global.cg.u32 %0, [%1];" : "=r"(value) : "l"(at) : "memory");

@@ -22,6 +22,11 @@ __device__ __forceinline__ u64 peek(const u64* word) {
     return value;
 }
 
+// Have a line of global memory brought into L2; nothing waits for it. (Likewise.)
+__device__ __forceinline__ void prefetch_l2(const void* at) {
+    asm volatile("prefetch.global.L2 [%0];" : : "l"(at));
+}
+
 // A pointer that the compiler may take for one to global memory: it cannot know that of
 // pointers that lie in shared memory. (The emulation has its own.)
 template <class T>

@@ -3,16 +3,26 @@
 #pragma once
 #include "block.cuh"
 
+#ifndef CUDA_EMULATION
+// A clock that does not change its speed. (The emulation has its own.)
+__device__ __forceinline__ u64 nanoseconds() {
+    u64 ns;
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(ns) : : "memory");
+    return ns;
+}
+#endif
+
 #ifdef TIMES
 // Sums of cycles, in shared memory.
 template <u32 NUM_PHASES>
 struct PhaseClock {
-    u64 sums[NUM_PHASES], since;
+    u64 sums[NUM_PHASES], since, began, began_ns;
 
     __device__ void start() {
         if (threadIdx.x != 0) return;
         for (u32 phase = 0; phase < NUM_PHASES; ++phase) sums[phase] = 0;
-        since = clock64();
+        began_ns = nanoseconds();
+        began = since = clock64();
     }
 
     // What has passed since the last call was this phase's.
@@ -23,11 +33,15 @@ struct PhaseClock {
         since = now;
     }
 
-    // Hand the sums over: [blocks, NUM_PHASES].
+    // Hand the sums over, and what both clocks say of the whole: the multiprocessor's
+    // may run at another speed in every launch. [blocks, NUM_PHASES + 2]
     __device__ void write(u64* times) const {
         if (threadIdx.x != 0) return;
+        u64* of_block = times + blockIdx.x * (NUM_PHASES + 2);
         for (u32 phase = 0; phase < NUM_PHASES; ++phase)
-            times[blockIdx.x * NUM_PHASES + phase] = sums[phase];
+            of_block[phase] = sums[phase];
+        of_block[NUM_PHASES] = clock64() - began;
+        of_block[NUM_PHASES + 1] = nanoseconds() - began_ns;
     }
 };
 #else

@@ -64,7 +64,7 @@ def new_tips(count):
 
 
 @inlined
-def _arc_at(rule, arc):
+def arc_of(rule, arc):
     """The arc of a number."""
     if arc < len(rule.arcs):
         return rule.arcs[arc]
@@ -139,7 +139,7 @@ def fold(rule, frontier, trace, count, tips, events):
             depth -= 1
             at = np.int64(waiting[depth])
             states[num_states] = states[before]
-            one, arc = states[num_states], _arc_at(rule, np.int64(trace[at].arc))
+            one, arc = states[num_states], arc_of(rule, np.int64(trace[at].arc))
             tokens, frame = np.int64(one.tokens), np.int64(one.frame)
             old_end = np.int64(one.end)
             begins, word, one.label, one.tokens, one.frame, one.end = pass_arc(
@@ -244,7 +244,7 @@ def read(rule, events, tips, root, arcs, acoustic):
     frame, last_end = np.int64(tip.frame), np.int64(tip.end)
     graph, acoustic_sum = np.float64(tip.graph), np.float64(tip.acoustic)
     for i in range(len(arcs)):
-        arc, old_end = _arc_at(rule, arcs[i]), last_end
+        arc, old_end = arc_of(rule, arcs[i]), last_end
         graph += np.float64(arc.cost)
         acoustic_sum += np.float64(acoustic[i])
         begins, word, label, tokens, frame, last_end = pass_arc(

@@ -35,7 +35,7 @@ from wfstdec.wfst.cpu.emitting import MAX_LABELS
 from wfstdec.wfst.cpu.groups import GroupSearch
 from wfstdec.wfst.cpu.memory import SearchMemory
 from wfstdec.wfst.cpu.oov import AddedArrays, added_arrays, with_scratch
-from wfstdec.wfst.cpu.row_chunks import ChunkedRowSearch
+from wfstdec.wfst.cpu.row_chunks import ChunkedRowSearch, RowInputs
 from wfstdec.wfst.cpu.row_groups import RowSearch
 from wfstdec.wfst.cpu.rows import take_apart
 from wfstdec.wfst.cpu.search import CpuSearch, RecordingSearch, SearchInputs
@@ -70,20 +70,18 @@ class CpuBackend(HostBackend):
 
     def prepare(self, options: WfstOptions, boosts: CompiledBoosts) -> None:
         """Lay out boosts; they are kept while they live."""
-        on_rows = self._on_rows_with(boosts)
-        if on_rows is None:
+        if self.on_rows is None:
             self.inputs_of(options, boosts)
         else:
-            on_rows.inputs_of(search_params(options, bool(boosts.words)), boosts)
+            self._inputs_on_rows(self.on_rows, options, boosts)
 
     def start(
         self, options: WfstOptions, boosts: CompiledBoosts, *, record: bool = False
     ) -> CpuSearch | ChunkedRowSearch:
         """Begin an utterance."""
-        on_rows = None if record else self._on_rows_with(boosts)
+        on_rows = None if record else self.on_rows
         if on_rows is not None:
-            params = search_params(options, bool(boosts.words))
-            return on_rows.start(params, boosts)
+            return on_rows.start(self._inputs_on_rows(on_rows, options, boosts))
         inputs = self.inputs_of(options, boosts)
         if record:
             return RecordingSearch(self.memory, *inputs, options)
@@ -118,11 +116,11 @@ class CpuBackend(HostBackend):
         pace: Pace,
     ) -> list[BestPath]:
         """Decode whole utterances with the same boosts, at most `GROUP`."""
+        on_rows = self.on_rows
+        if on_rows is not None:
+            inputs_on_rows = self._inputs_on_rows(on_rows, options, boosts)
+            return on_rows.decode(utterances, inputs_on_rows, pace)
         if boosts.added is None:
-            on_rows = self._on_rows_with(boosts)
-            if on_rows is not None:
-                params = search_params(options, bool(boosts.words))
-                return on_rows.decode(utterances, params, boosts, pace)
             inputs = self.inputs_of(options, boosts)
             return GroupSearch(self.memory, *inputs).decode(utterances, pace)
         paths = []
@@ -152,9 +150,14 @@ class CpuBackend(HostBackend):
                     self._on_rows = RowSearch(rows, self.memory.rule, capacity)
             return self._on_rows
 
-    def _on_rows_with(self, boosts: CompiledBoosts) -> RowSearch | None:
-        """The search on rows, None where a search is none for it."""
-        return self.on_rows if boosts.added is None else None
+    def _inputs_on_rows(
+        self, on_rows: RowSearch, options: WfstOptions, boosts: CompiledBoosts
+    ) -> RowInputs:
+        """Inputs of a search on rows."""
+        params = search_params(options, bool(boosts.words))
+        added = boosts.added
+        overlay = None if added is None else self._overlays.of(added)
+        return on_rows.inputs_of(params, boosts, overlay)
 
     def inputs_of(
         self, options: WfstOptions, boosts: CompiledBoosts

@@ -31,7 +31,7 @@ CANDIDATE = np.dtype(
 before; the first frame behind the token before; the entry that it leaves."""
 NODE = np.dtype([("before", "<u4"), ("arc", "<u4"), ("frame", "<u4"), ("ended", "<u4")])
 """A trace node: that of the token or epsilon arc before; an arc of `RowArrays`; frames
-passed with it; of a token, frames passed with the first that is not the token before.
+passed with it; frames passed with the first behind the token before that is none of it.
 A root has no arc, and the number of its tip in the place of the node before."""
 EPSILON_ARC = 1 << 31
 """Set in the arc of a node that an epsilon arc made."""

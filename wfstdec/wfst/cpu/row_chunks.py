@@ -1,6 +1,6 @@
 """An utterance that comes in chunks, on rows of LG.
 
-    search = ChunkedRowSearch(rule, (rows, params, words, phrases), memory)
+    search = ChunkedRowSearch(rule, inputs, memory)
     search.advance(logprobs)                      # float32 [T, V], any number of times
     search.finish()                               # a BestPath
 
@@ -25,27 +25,33 @@ from wfstdec.wfst.cpu.row_boosts import RowPhrases
 from wfstdec.wfst.cpu.row_entries import compact
 from wfstdec.wfst.cpu.row_frame import advance, restart
 from wfstdec.wfst.cpu.row_memory import RowMemory, grown
+from wfstdec.wfst.cpu.row_oov import RowOverlay
 from wfstdec.wfst.cpu.row_traceback import fold_all, fold_best
 from wfstdec.wfst.cpu.rows import RowArrays
 from wfstdec.wfst.options import SearchParams
 
 KEPT = 128
 """So many frames are kept at most: half a megabyte with 1,025 tokens."""
-RowInputs = tuple[RowArrays, SearchParams, ListedWords, RowPhrases | None]
+RowInputs = tuple[
+    RowArrays, SearchParams, ListedWords, RowPhrases | None, RowOverlay | None
+]
 """Inputs of a search on rows: the first arguments of kernels.
 
-`RowPhrases` are needed for phrases, and for bonuses above an instalment.
+`RowPhrases` are needed for phrases, and for bonuses above an instalment; a `RowOverlay`
+of this search's own for OOV words.
 """
 _NO_ARCS = np.zeros(0, np.int64), np.zeros(0, np.float32)
 """What `History.read` is given where a path ends at its tip."""
 
 
 @kernel
-def resume(rows, phrases, scratch, state):
+def resume(rows, phrases, added, scratch, state):
     """Let entries be found in other scratch than that of the frame before."""
     if state.counts[k.PHASE] == k.BETWEEN:
         n = np.uint64(state.counts[k.ENTRIES])
-        state.counts[k.ENTRIES] = np.int64(compact(rows, phrases, scratch, state, n))
+        state.counts[k.ENTRIES] = np.int64(
+            compact(rows, phrases, added, scratch, state, n)
+        )
 
 
 class ChunkedRowSearch:
@@ -120,8 +126,8 @@ class ChunkedRowSearch:
         """Pass the search through some frames, and keep them."""
         scratch = self._memory.scratches.take(len(self._state.record))
         try:
-            rows, _, _, phrases = self._inputs
-            resume(rows, phrases, scratch, self._state)
+            rows, _, _, phrases, added = self._inputs
+            resume(rows, phrases, added, scratch, self._state)
             frame, status = 0, -1
             while status != k.OK:
                 status, frame = advance(
@@ -149,12 +155,12 @@ class ChunkedRowSearch:
     def _folded_by(self, fold: Any) -> Any:
         """Call `fold_all` or `fold_best`."""
         rule, events, tips = self._history.state
-        rows, params, _, phrases = self._inputs
+        rows, params, _, phrases, added = self._inputs
         scratch = self._memory.scratches.take(len(self._state.record))
         try:
             said = self._kept, self._first
             return fold(
-                *(rows, rule, params, phrases),
+                *(rows, rule, params, phrases, added),
                 *(scratch, self._state, said, tips, events),
             )
         finally:

@@ -35,11 +35,13 @@ from wfstdec.search.costs import NO_CUTOFF
 from wfstdec.wfst.cpu import row_arrays as k
 from wfstdec.wfst.cpu.arc_costs import max_insertion_credit, top_bonus
 from wfstdec.wfst.cpu.row_boosts import FIRST_TOKEN, bonus_at, may_step, step, tokens_of
-from wfstdec.wfst.cpu.row_entries import row_of
-from wfstdec.wfst.cpu.rows import RECORDS, TOKEN_FIRST, WORD
+from wfstdec.wfst.cpu.row_entries import leaving_cost, row_of
+from wfstdec.wfst.cpu.row_oov import emit_added
+from wfstdec.wfst.cpu.rows import ADDED, RECORDS, TOKEN_FIRST, WORD
 
 _TOKEN_FIRST, _WORD, _RECORDS = uint32(TOKEN_FIRST), uint32(WORD), uint32(RECORDS)
 _NO_FLAG, _FROM_TOKEN = uint32(0), uint32(k.FROM_TOKEN)
+_ADDED = uint32(ADDED)
 _TOKENS = uint32(FIRST_TOKEN)
 _INF = float32(np.inf)
 _ZERO, _ONE, _CLASSES = uint64(0), uint64(1), uint64(64)
@@ -47,7 +49,7 @@ _ROUNDING = float32(4e-6)
 
 
 @inlined
-def emit(rows, params, words, phrases, scratch, state, lowest, beam):
+def emit(rows, params, words, phrases, added, scratch, state, lowest, beam):
     """Write the arcs that may survive to `scratch.candidates`.
 
     Leaves the least cost and the cutoff in `state.costs`. `lowest` is the least cost of
@@ -74,7 +76,14 @@ def emit(rows, params, words, phrases, scratch, state, lowest, beam):
     limit = min(float32(float32(cutoff - least_arc) + credit) + slack, NO_CUTOFF)
     bits = _at_most(c0, c1, c2, c3, min(float32(limit + bonus), NO_CUTOFF))
     status, made = k.OK, _ZERO
-    if bits != _ZERO:
+    if added is not None:
+        # First those within OOV words, since the best may be one of them.
+        made, lowest, fits = emit_added(
+            *(rows, params, words, phrases, added, scratch, state),
+            *(made, lowest, beam, False),
+        )
+        status = k.OK if fits else k.GROW_CANDIDATES
+    if status == k.OK and bits != _ZERO:
         classes, begins = scratch.classes, cheapest
         _store_classes(classes, c0, c1, c2, c3)
         if phrases is not None:
@@ -96,22 +105,30 @@ def emit(rows, params, words, phrases, scratch, state, lowest, beam):
         _fill_live_sets(scratch, classes, bits, limit, beam, 0)
         if phrases is None:
             listed = _list_entries(
-                rows, params, words, scratch, state, n, least_arc, beam
+                rows, params, words, added, scratch, state, n, least_arc, beam
             )
         else:
             listed = _list_boosted(
-                rows, words, phrases, scratch, state, n, least_arc, beam
+                rows, words, phrases, added, scratch, state, n, least_arc, beam
             )
         if rows.by_token:
             status, made, lowest = _follow_by_token(
-                rows, params, words, phrases, scratch, state, listed, lowest, beam
+                *(rows, params, words, phrases, added, scratch, state),
+                *(listed, made, lowest, beam),
             )
         else:
             beyond = slack + credit, bonus
             status, made, lowest = _follow_by_cost(
-                *(rows, params, words, phrases, scratch, state),
-                *(listed, lowest, beam, beyond, cheapest, begins),
+                *(rows, params, words, phrases, added, scratch, state),
+                *(listed, made, lowest, beam, beyond, cheapest, begins),
             )
+    if added is not None:
+        if status == k.OK:
+            made, lowest, fits = emit_added(
+                *(rows, params, words, phrases, added, scratch, state),
+                *(made, lowest, beam, True),
+            )
+            status = k.OK if fits else k.GROW_CANDIDATES
     state.costs[k.LOWEST] = lowest
     state.costs[k.CUTOFF] = min(float32(lowest + beam), NO_CUTOFF)
     return status, made
@@ -181,7 +198,7 @@ def _levels_per_nat(beam):
 
 
 @inlined
-def _list_entries(rows, params, words, scratch, state, n, least_arc, beam):
+def _list_entries(rows, params, words, added, scratch, state, n, least_arc, beam):
     """List entries that have a live token, and these tokens; how many there are.
 
     The upper half of the sets is for arcs that are paid a bonus.
@@ -189,11 +206,14 @@ def _list_entries(rows, params, words, scratch, state, n, least_arc, beam):
     sets, per_nat = scratch.live_sets, _levels_per_nat(beam)
     listed = _ZERO
     for i in range(n):
-        cost = min(state.blank[i], state.token[i])
+        if added is not None:
+            if state.record[i] & _ADDED != _NO_FLAG:
+                continue
+        cost = leaving_cost(rows, state, i)
         level = _level_of(cost, state.least[i], least_arc, per_nat)
         live = state.labels[i] & sets[level]
         if params.has_words:
-            if is_hot(words, row_of(rows, state.record[i])):
+            if is_hot(words, row_of(rows, added, state.record[i])):
                 labels = state.labels[i]
                 among = labels & sets[uint64(k.LEVELS) + level] & ~live
                 if rows.by_token:
@@ -205,18 +225,21 @@ def _list_entries(rows, params, words, scratch, state, n, least_arc, beam):
 
 
 @inlined
-def _list_boosted(rows, words, phrases, scratch, state, n, least_arc, beam):
+def _list_boosted(rows, words, phrases, added, scratch, state, n, least_arc, beam):
     """List entries that have a live token where boosts have states; how many."""
     sets, top, listed = scratch.live_sets, state.costs[k.CREDIT], _ZERO
     per_nat = _levels_per_nat(beam)
     paid_per_nat = _levels_per_nat(min(float32(beam + top), NO_CUTOFF))
     for i in range(n):
-        cost, boost = min(state.blank[i], state.token[i]), state.boost[i]
+        if added is not None:
+            if state.record[i] & _ADDED != _NO_FLAG:
+                continue
+        cost, boost = leaving_cost(rows, state, i), state.boost[i]
         labels, least_of_row = state.labels[i], state.least[i]
         level = _level_of(cost, least_of_row, least_arc, per_nat)
         quiet, hot = (
             boost == phrases.quiet,
-            is_hot(words, row_of(rows, state.record[i])),
+            is_hot(words, row_of(rows, added, state.record[i])),
         )
         live = labels & sets[level + uint64(2 * k.LEVELS) * uint64(quiet)]
         if hot or not quiet:
@@ -263,19 +286,19 @@ def _hot_tokens(words, labels, first, among):
 
 @inlined
 def _follow_by_token(
-    rows, params, words, phrases, scratch, state, listed, lowest, beam
+    rows, params, words, phrases, added, scratch, state, listed, made, lowest, beam
 ):
     """Candidates of the live tokens: arcs are asked for first, then followed.
 
     Returns:
         (OK or what must grow, candidates, the least cost).
     """
-    found, made, room = _ZERO, _ZERO, uint64(len(scratch.at))
+    found, room = _ZERO, uint64(len(scratch.at))
     frame = uint32(state.counts[k.FRAMES] + 1)
     for q in range(listed):
         i, live = uint64(scratch.listed[q]), scratch.live[q]
         labels, first = state.labels[i], state.first[i]
-        if found + _CLASSES > room:
+        if made + found + _CLASSES > room:
             return k.GROW_CANDIDATES, _ZERO, lowest
         while live != _ZERO:
             bit = lowest_bit(live)
@@ -289,7 +312,7 @@ def _follow_by_token(
         i, a, token = uint64(scratch.of[q]), uint64(scratch.at[q]), scratch.by[q]
         cutoff = min(float32(lowest + beam), NO_CUTOFF)
         reached = _follow(
-            *(rows, params, words, phrases, scratch, state),
+            *(rows, params, words, phrases, added, scratch, state),
             *(i, a, uint32(token), made, frame, cutoff),
         )
         lowest = min(lowest, reached)
@@ -303,9 +326,11 @@ def _follow_by_cost(
     params,
     words,
     phrases,
+    added,
     scratch,
     state,
     listed,
+    made,
     lowest,
     beam,
     above,
@@ -321,7 +346,7 @@ def _follow_by_cost(
     Returns:
         (OK or what must grow, candidates, the least cost).
     """
-    made, left, room = _ZERO, _ZERO, uint64(len(scratch.at))
+    left, room = _ZERO, uint64(len(scratch.at))
     frame = uint32(state.counts[k.FRAMES] + 1)
     for q in range(listed):
         a = uint64(state.first[uint64(scratch.listed[q])])
@@ -331,7 +356,7 @@ def _follow_by_cost(
         of_turn = listed if turn == 0 else left
         for q in range(of_turn):
             i = uint64(scratch.listed[q])
-            source = min(state.blank[i], state.token[i])
+            source = leaving_cost(rows, state, i)
             if turn == 0 and not source < float32(1):
                 scratch.listed[left] = uint32(i)
                 left += _ONE
@@ -356,7 +381,7 @@ def _follow_by_cost(
                     found += uint64(price <= float32(limit - cost))
             else:
                 found = _list_arcs(
-                    *(rows, params, words, phrases, scratch, state),
+                    *(rows, params, words, phrases, added, scratch, state),
                     *(i, one, limit, cheapest, begins),
                 )
             for p in range(found):
@@ -364,7 +389,7 @@ def _follow_by_cost(
                 token = uint32(rows.tokens[a])
                 cutoff = min(float32(lowest + beam), NO_CUTOFF)
                 reached = _follow(
-                    *(rows, params, words, phrases, scratch, state),
+                    *(rows, params, words, phrases, added, scratch, state),
                     *(i, a, token, made, frame, cutoff),
                 )
                 lowest = min(lowest, reached)
@@ -384,7 +409,7 @@ def _price_begun(phrases, scratch):
 
 @inlined
 def _list_arcs(
-    rows, params, words, phrases, scratch, state, i, one, limit, cheapest, begins
+    rows, params, words, phrases, added, scratch, state, i, one, limit, cheapest, begins
 ):
     """Fill `scratch.at` with a row's arcs that may survive; how many there are.
 
@@ -413,7 +438,19 @@ def _list_arcs(
 
 @inlined
 def _follow(
-    rows, params, words, phrases, scratch, state, i, a, token, made, frame, cutoff
+    rows,
+    params,
+    words,
+    phrases,
+    added,
+    scratch,
+    state,
+    i,
+    a,
+    token,
+    made,
+    frame,
+    cutoff,
 ):
     """Write candidate number `made`: arc `a` of entry `i`; its cost.
 
@@ -456,6 +493,7 @@ def _follow(
     after_token = float32(after_token + scratch.costs[uint64(token)])
     tied = after_token == after_blank and record & _TOKEN_FIRST != _NO_FLAG
     from_token = token != state.again[i] and (after_token < after_blank or tied)
+    from_token = from_token and not rows.through_epsilon
     candidate, to = scratch.candidates[made], arc.next & ~_WORD
     candidate.cost = after_token if from_token else after_blank
     candidate.record, candidate.arc = to, uint32(a)

@@ -24,26 +24,28 @@ from wfstdec.wfst.cpu.row_entries import (
     first_of,
     insert,
     is_beside,
+    leaving_cost,
     room_in,
-    row_of,
     spread,
+    state_after_blank,
+    state_after_token,
 )
-from wfstdec.wfst.cpu.rows import NO_BLANK, RECORDS, SHARED
+from wfstdec.wfst.cpu.rows import NO_BLANK, SHARED
 
-_RECORDS, _SHARED, _NO_BLANK = uint32(RECORDS), uint32(SHARED), uint32(NO_BLANK)
+_SHARED, _NO_BLANK = uint32(SHARED), uint32(NO_BLANK)
 _NO_FLAG, _NONE = uint32(0), uint32(k.NONE)
 _INF = float32(np.inf)
 _ZERO, _ONE = uint64(0), uint64(1)
 
 
 @part
-def keep_least(rows, phrases, scratch, state, n, keep, limit):
+def keep_least(rows, phrases, added, scratch, state, n, keep, limit):
     """Keep the states with the least (cost, state, boost), re-based; the worst's cost.
 
     At most `keep` of those that cost no more than `limit` stay.
     """
     best = state.costs[k.BEST]
-    count, within = spread(rows, phrases, scratch, state), _ZERO
+    count, within = spread(rows, phrases, added, scratch, state), _ZERO
     last, last_boost = nth_least(scratch.ends, count, keep, limit, scratch), _NONE
     if phrases is not None:
         for e in range(count):
@@ -52,8 +54,8 @@ def keep_least(rows, phrases, scratch, state, n, keep, limit):
         last_boost = last_of_tie(scratch.ends, boosts, count, keep, last, scratch)
     for i in range(n):
         record = state.record[i]
-        of_row = rows.state_of_row[row_of(rows, record)]
-        of_record = rows.state_of_record[uint64(record & _RECORDS)]
+        of_row = state_after_blank(rows, added, record)
+        of_record = state_after_token(rows, added, record)
         state.blank[i] = float32(state.blank[i] - best)
         last_stays = True
         if phrases is not None:
@@ -72,7 +74,7 @@ def keep_least(rows, phrases, scratch, state, n, keep, limit):
 
 
 @part
-def keep_fewest(rows, params, phrases, scratch, state, n):
+def keep_fewest(rows, params, phrases, added, scratch, state, n):
     """Keep the `min_active` least states where the beam has fewer of them.
 
     Returns:
@@ -84,12 +86,14 @@ def keep_fewest(rows, params, phrases, scratch, state, n):
         within += uint64(float32(state.token[i] - best) <= params.beam)
     if within >= params.min_active:
         return params.beam
-    keep_least(rows, phrases, scratch, state, n, params.min_active, NO_CUTOFF)
+    keep_least(rows, phrases, added, scratch, state, n, params.min_active, NO_CUTOFF)
     return NO_CUTOFF
 
 
 @part
-def reach_fewest(rows, params, words, phrases, scratch, state, made, of_blank, beam):
+def reach_fewest(
+    rows, params, words, phrases, added, scratch, state, made, of_blank, beam
+):
     """Raise the cutoff to the `min_active`-th least state where fewer survive it.
 
     `beam`: that of the candidates. The states that are known bound what the cutoff can
@@ -106,7 +110,7 @@ def reach_fewest(rows, params, words, phrases, scratch, state, made, of_blank, b
     if uint64(state.counts[k.ENTRIES]) + made > room_in(state.record):
         return k.GROW_ENTRIES, none
     count, within = _survivors(
-        rows, params, words, phrases, scratch, state, made, of_blank, cutoff
+        rows, params, words, phrases, added, scratch, state, made, of_blank, cutoff
     )
     if within < params.min_active and cutoff < NO_CUTOFF:
         few, first = params.min_active, beam == own and own < NO_CUTOFF
@@ -124,7 +128,9 @@ def reach_fewest(rows, params, words, phrases, scratch, state, made, of_blank, b
 
 
 @inlined
-def _survivors(rows, params, words, phrases, scratch, state, made, of_blank, cutoff):
+def _survivors(
+    rows, params, words, phrases, added, scratch, state, made, of_blank, cutoff
+):
     """Fill `scratch.ends` with the states that a frame reaches, each with its least.
 
     Records that candidates lead to get entries without a cost.
@@ -140,10 +146,11 @@ def _survivors(rows, params, words, phrases, scratch, state, made, of_blank, cut
         record, boost = candidate.record, NO_BOOST
         if phrases is not None:
             boost = scratch.goals[q]
-        i, after = find(rows, phrases, scratch, state, n, record, boost)
+        i, after = find(rows, phrases, added, scratch, state, n, record, boost, False)
         if i == n:
             n = insert(
-                rows, params, words, phrases, scratch, state, n, record, boost, after
+                *(rows, params, words, phrases, added, scratch, state),
+                *(n, record, boost, after),
             )
             reached[i] = scratch.repeats[i] = _INF
         reached[i] = min(reached[i], candidate.cost)
@@ -152,32 +159,33 @@ def _survivors(rows, params, words, phrases, scratch, state, made, of_blank, cut
     count, within = _ZERO, _ZERO
     for i in range(n):
         record = state.record[i]
-        stays = _blank_of_row(rows, phrases, scratch, state, uint64(i), of_blank)
+        stays = _blank_of_row(rows, phrases, added, scratch, state, uint64(i), of_blank)
         if stays <= NO_CUTOFF:
             end = scratch.ends[count]
-            end.cost, end.state = stays, rows.state_of_row[row_of(rows, record)]
+            end.cost, end.state = stays, state_after_blank(rows, added, record)
             count, within = count + _ONE, within + uint64(stays <= cutoff)
         if reached[i] <= NO_CUTOFF:
             end = scratch.ends[count]
             end.cost = reached[i]
-            end.state = rows.state_of_record[uint64(record & _RECORDS)]
+            end.state = state_after_token(rows, added, record)
             count, within = count + _ONE, within + uint64(reached[i] <= cutoff)
     return count, within
 
 
 @inlined
-def _blank_of_row(rows, phrases, scratch, state, i, of_blank):
+def _blank_of_row(rows, phrases, added, scratch, state, i, of_blank):
     """The cost after a blank in the row whose first entry is number `i`, or `inf`."""
     record = state.record[i]
-    cost = min(state.blank[i], state.token[i])
+    cost = leaving_cost(rows, state, i)
     if record & _NO_BLANK != _NO_FLAG:
         return _INF
-    if record & _SHARED != _NO_FLAG:
-        if first_of(rows, phrases, scratch, state, i) != i:
+    # Through a hub the first entry of a row alone has its cost.
+    if record & _SHARED != _NO_FLAG and not rows.through_epsilon:
+        if first_of(rows, phrases, added, scratch, state, i) != i:
             return _INF
         j = state.chain[i]
         while j != _NONE:
-            if is_beside(rows, phrases, state, i, uint64(j)):
+            if is_beside(rows, phrases, added, state, i, uint64(j)):
                 cost = min(cost, state.token[uint64(j)])
             j = state.chain[uint64(j)]
     return float32(cost + of_blank)

@@ -59,21 +59,21 @@ from wfstdec.wfst.cpu.row_entries import (
     insert,
     is_beside,
     room_in,
-    row_of,
+    state_after_blank,
+    state_after_token,
 )
 from wfstdec.wfst.cpu.row_fewest import keep_fewest, keep_least, reach_fewest
-from wfstdec.wfst.cpu.row_recombination import close, recombine
+from wfstdec.wfst.cpu.row_recombination import close, fall_back, recombine
 from wfstdec.wfst.cpu.rows import (
     EPSILONS,
     NO_BLANK,
-    RECORDS,
     SHARED,
     TOKEN_FIRST,
 )
 
 _EPSILONS, _SHARED, _NO_BLANK = uint32(EPSILONS), uint32(SHARED), uint32(NO_BLANK)
-_TOKEN_FIRST, _RECORDS, _NO_FLAG = uint32(TOKEN_FIRST), uint32(RECORDS), uint32(0)
-_NONE, _TIP = uint32(k.NONE), uint32(0)
+_TOKEN_FIRST, _NO_FLAG = uint32(TOKEN_FIRST), uint32(0)
+_NONE, _TIP, _FIRST = uint32(k.NONE), uint32(0), uint32(1)
 _INF = float32(np.inf)
 _NOBODY = uint16(0)
 _ZERO, _ONE = uint64(0), uint64(1)
@@ -89,37 +89,38 @@ def restart(state):
 
 
 @kernel
-def advance(rows, params, words, phrases, scratch, state, logprobs, first):
+def advance(rows, params, words, phrases, added, scratch, state, logprobs, first):
     """Pass entries through the frames `first` and on of a chunk.
 
-    `phrases`: `RowPhrases` where boosts have states, else None.
+    `phrases`: `RowPhrases` where boosts have states, else None. `added`: a `RowOverlay`
+    where there are OOV words, else None.
 
     Returns:
         (status, frame): OK and T, or what must grow and the frame to go on from.
     """
     counts, frame = state.counts, int64(first)
     if counts[k.PHASE] == k.NEW:
-        _begin(rows, params, words, phrases, scratch, state)
+        _begin(rows, params, words, phrases, added, scratch, state)
     while True:
         if counts[k.PHASE] != k.BETWEEN:
-            status = close(rows, params, words, phrases, scratch, state)
+            status = close(rows, params, words, phrases, added, scratch, state)
             if status != k.OK:
                 return status, frame
-            _settle(rows, params, words, phrases, scratch, state)
+            _settle(rows, params, words, phrases, added, scratch, state)
             frame += counts[k.PASSES]
         if frame == logprobs.shape[0] or counts[k.DIED] >= 0:
             return k.OK, int64(logprobs.shape[0])
         of_blank = _price(rows, params, scratch.costs, logprobs[frame])
-        within, lowest = _keep(rows, params, phrases, scratch, state, of_blank)
+        within, lowest = _keep(rows, params, phrases, added, scratch, state, of_blank)
         beam, more = state.costs[k.BEAM], True
         while more:
             status, made = emit(
-                rows, params, words, phrases, scratch, state, lowest, beam
+                rows, params, words, phrases, added, scratch, state, lowest, beam
             )
             more = False
             if status == k.OK and params.min_active > _ZERO:
                 status, wider = reach_fewest(
-                    *(rows, params, words, phrases, scratch, state),
+                    *(rows, params, words, phrases, added, scratch, state),
                     *(made, of_blank, beam),
                 )
                 beam, more = wider, wider > float32(0)
@@ -133,12 +134,14 @@ def advance(rows, params, words, phrases, scratch, state, logprobs, first):
         if uint64(counts[k.NODES]) + made > room_in(state.nodes):
             return k.GROW_NODES, frame
         counts[k.ACTIVE] += int64(within)
-        waiting = _go_on(rows, phrases, scratch, state, of_blank)
-        recombine(rows, params, words, phrases, scratch, state, made, waiting)
+        waiting = _go_on(rows, phrases, added, scratch, state, of_blank)
+        recombine(rows, params, words, phrases, added, scratch, state, made, waiting)
+        if rows.through_epsilon:
+            fall_back(rows, phrases, added, scratch, state)
 
 
 @inlined
-def _begin(rows, params, words, phrases, scratch, state):
+def _begin(rows, params, words, phrases, added, scratch, state):
     """Make the entry of the start; its epsilon arcs wait."""
     counts, root = state.counts, state.nodes[0]
     root.before, root.arc, root.frame, root.ended = _TIP, _NONE, uint32(0), uint32(0)
@@ -147,8 +150,15 @@ def _begin(rows, params, words, phrases, scratch, state):
     start, boost = rows.start, NO_BOOST
     if phrases is not None:
         boost = phrases.start
-    insert(rows, params, words, phrases, scratch, state, _ZERO, start, boost, NO_ENTRY)
-    state.token[0], state.costs[k.BEST] = float32(0), float32(0)
+    insert(
+        *(rows, params, words, phrases, added, scratch, state),
+        *(_ZERO, start, boost, NO_ENTRY),
+    )
+    if rows.through_epsilon:
+        state.blank[0], state.blank_node[0], state.ended[0] = float32(0), _TIP, _FIRST
+    else:
+        state.token[0] = float32(0)
+    state.costs[k.BEST] = float32(0)
     state.costs[k.CUTOFF] = min(params.beam, NO_CUTOFF)
     scratch.waiting[0] = uint32(0)
     counts[k.ENTRIES] = 1
@@ -159,7 +169,7 @@ def _begin(rows, params, words, phrases, scratch, state):
 
 
 @inlined
-def _rebase(state, n, of_blank, costs, repeats, beam):
+def _rebase(rows, state, n, of_blank, costs, repeats, beam):
     """Re-base entries, drop those over the beam, and price blanks and repeats.
 
     Done again after arrays grew, it changes nothing: the best cost is 0 by then.
@@ -179,7 +189,8 @@ def _rebase(state, n, of_blank, costs, repeats, beam):
         token = select(near_token, token, inf)
         store(state.blank, i, blank)
         store(state.token, i, token)
-        stays = add(least(blank, token), blanks)
+        left = blank if rows.through_epsilon else least(blank, token)
+        stays = add(left, blanks)
         no_blank = has(load(state.record, i), _NO_BLANK)
         lowest = least(lowest, select(no_blank, inf, stays))
         if near_token != _NOBODY:
@@ -215,27 +226,29 @@ def _price(rows, params, costs, logprobs):
 
 
 @inlined
-def _keep(rows, params, phrases, scratch, state, of_blank):
+def _keep(rows, params, phrases, added, scratch, state, of_blank):
     """Prune and re-base; as `_rebase`."""
     n = uint64(state.counts[k.ENTRIES])
     clear_behind(state, n)
     beam = params.beam
     if params.min_active > _ZERO:
-        beam = keep_fewest(rows, params, phrases, scratch, state, n)
+        beam = keep_fewest(rows, params, phrases, added, scratch, state, n)
     while True:
         within, lowest = _rebase(
-            state, n, of_blank, scratch.costs, scratch.repeats, beam
+            rows, state, n, of_blank, scratch.costs, scratch.repeats, beam
         )
         if within <= params.max_active:
             return within, lowest
-        worst = keep_least(rows, phrases, scratch, state, n, params.max_active, beam)
+        worst = keep_least(
+            rows, phrases, added, scratch, state, n, params.max_active, beam
+        )
         if params.beam_delta >= float32(0):
             delta = float32(worst + params.beam_delta)
             state.costs[k.BEAM] = min(params.beam, delta)
 
 
 @inlined
-def _go_on(rows, phrases, scratch, state, of_blank):
+def _go_on(rows, phrases, added, scratch, state, of_blank):
     """Let entries go on by blanks and repeats, in place.
 
     Returns:
@@ -248,7 +261,9 @@ def _go_on(rows, phrases, scratch, state, of_blank):
     while i < n:
         blank, token = load(state.blank, i), load(state.token, i)
         record = load(state.record, i)
-        after_blank, after_token = add(blank, blanks), add(token, blanks)
+        after_blank, after_token = add(blank, blanks), inf
+        if not rows.through_epsilon:
+            after_token = add(token, blanks)
         stays = least(after_blank, after_token)
         kept = at_most(stays, cutoffs) & ~has(record, _NO_BLANK)
         store(state.blank, i, select(kept, stays, inf))
@@ -271,24 +286,24 @@ def _go_on(rows, phrases, scratch, state, of_blank):
                 epsilons &= epsilons - _ONE
         alive += count_bits(uint64(kept | repeated))
         i += STEP
-    if counts[k.CHAINED] > 0:
-        _merge(rows, phrases, scratch, state, n)
+    if counts[k.CHAINED] > 0 and not rows.through_epsilon:
+        _merge(rows, phrases, added, scratch, state, n)
     counts[k.ALIVE] = int64(alive)
     return waiting
 
 
 @inlined
-def _merge(rows, phrases, scratch, state, n):
+def _merge(rows, phrases, added, scratch, state, n):
     """Let the first entry of each row have the least cost after a blank."""
     for i in range(n):
         if state.record[i] & _SHARED != _NO_FLAG and state.blank[i] < _INF:
-            first = first_of(rows, phrases, scratch, state, uint64(i))
+            first = first_of(rows, phrases, added, scratch, state, uint64(i))
             if first == uint64(i):
                 continue
             better = state.blank[i] < state.blank[first]
             if state.blank[i] == state.blank[first]:
-                mine = rows.state_of_record[uint64(state.record[i] & _RECORDS)]
-                better = mine < _blank_from(rows, phrases, state, first)
+                mine = state_after_token(rows, added, state.record[i])
+                better = mine < _blank_from(rows, phrases, added, state, first)
             if better:
                 state.blank[first], state.ended[first] = state.blank[i], state.ended[i]
                 state.blank_node[first] = state.blank_node[i]
@@ -296,27 +311,27 @@ def _merge(rows, phrases, scratch, state, n):
 
 
 @inlined
-def _blank_from(rows, phrases, state, first):
+def _blank_from(rows, phrases, added, state, first):
     """The state that the blank of a row's first entry came from in this frame."""
     if int64(state.ended[first]) <= state.counts[k.FRAMES]:
-        return rows.state_of_row[row_of(rows, state.record[first])]
+        return state_after_blank(rows, added, state.record[first])
     i = uint64(first)
     while state.token_node[i] != state.blank_node[first] or not is_beside(
-        rows, phrases, state, first, i
+        rows, phrases, added, state, first, i
     ):
         i = uint64(state.chain[i])
-    return rows.state_of_record[uint64(state.record[i] & _RECORDS)]
+    return state_after_token(rows, added, state.record[i])
 
 
 @inlined
-def _settle(rows, params, words, phrases, scratch, state):
+def _settle(rows, params, words, phrases, added, scratch, state):
     """Find what costs are to be less by; leave out the dead where they are many."""
     counts, n = state.counts, uint64(state.counts[k.ENTRIES])
     counts[k.FRAMES] += counts[k.PASSES]
     counts[k.PHASE] = k.BETWEEN
     alive = uint64(counts[k.ALIVE])
     if n > alive + (alive >> _ONE) + _FEW_DEAD:
-        n = compact(rows, phrases, scratch, state, n)
+        n = compact(rows, phrases, added, scratch, state, n)
         counts[k.ENTRIES] = int64(n)
     best = state.costs[k.LOWEST]
     if phrases is None:

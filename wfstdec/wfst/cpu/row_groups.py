@@ -3,22 +3,22 @@
     search = RowSearch(rows, rule, 4096)
     search.decode(utterances, params, pace)       # their BestPaths
 
-OOV words and lattices are left to the search on the packed graph, which finds the same
-bits. Nodes of the trace that nobody comes from are dropped when there is
-no room; what is left is about one for each token said, so that no utterance is too
-long.
+Lattices are left to the search on the packed graph, which finds the same bits. Nodes of
+the trace that nobody comes from are dropped when there is no room; what is left is
+about one for each token said, so that no utterance is too long.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 from numpy import int64, uint32, uint64
 
 from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.boost.tables import NO_PHRASES, BoostTables, PhraseRows
+from wfstdec.graph.overlay import Overlay
 from wfstdec.jit import inlined, kernel
 from wfstdec.jit.pool import Once
 from wfstdec.search.acoustics import penalised
@@ -29,21 +29,23 @@ from wfstdec.wfst.cpu import row_arrays as k
 from wfstdec.wfst.cpu.groups import GROW_STEPS, decode_whole
 from wfstdec.wfst.cpu.row_boosts import FIRST_TOKEN, RowPhrases, row_phrases
 from wfstdec.wfst.cpu.row_chunks import ChunkedRowSearch, RowInputs
-from wfstdec.wfst.cpu.row_entries import spread
+from wfstdec.wfst.cpu.row_entries import arc_at, spread, token_at
 from wfstdec.wfst.cpu.row_frame import advance, restart
 from wfstdec.wfst.cpu.row_memory import RowMemory, grown
+from wfstdec.wfst.cpu.row_oov import RowOverlay, row_overlay, with_slots
 from wfstdec.wfst.cpu.row_traceback import end_of
-from wfstdec.wfst.cpu.rows import RowArrays, words_by_row
+from wfstdec.wfst.cpu.rows import ADDED, RECORDS, RowArrays, words_by_row
 from wfstdec.wfst.options import SearchParams
 
 _NONE = uint32(k.NONE)
 _ZERO = uint64(0)
 _EPSILON_ARC, _FROM_TOKEN = uint32(k.EPSILON_ARC), uint32(k.FROM_TOKEN)
+_ADDED, _RECORDS = uint32(ADDED), uint32(RECORDS)
 
 
 @kernel
 def search_rows(
-    rows, params, words, phrases, scratch, state, utterances, ends, steps, at
+    rows, params, words, phrases, added, scratch, state, utterances, ends, steps, at
 ):
     """Search utterances one after the other, from a frame of one of them on.
 
@@ -53,13 +55,13 @@ def search_rows(
         if at[1] == 0:
             restart(state)
         status, frame = advance(
-            rows, params, words, phrases, scratch, state, utterances[i], at[1]
+            rows, params, words, phrases, added, scratch, state, utterances[i], at[1]
         )
         at[0], at[1] = i, frame
         if status != k.OK:
             return status
         if not _end(
-            *(rows, params, phrases, scratch, state),
+            *(rows, params, phrases, added, scratch, state),
             *(utterances[i], ends[i], steps, at[2]),
         ):
             return GROW_STEPS
@@ -68,15 +70,15 @@ def search_rows(
 
 
 @inlined
-def _end(rows, params, phrases, scratch, state, logprobs, end, steps, first):
+def _end(rows, params, phrases, added, scratch, state, logprobs, end, steps, first):
     """Write the path of an utterance from `first` on; whether there was room.
 
     Blanks and repeats are put back between the nodes. Nothing is changed: where only
     some frames were searched, the others follow.
     """
     counts = state.counts
-    entries = scratch.ends[: spread(rows, phrases, scratch, state)]
-    best, cost, final = end_of(rows, params, phrases, scratch, state, entries)
+    entries = scratch.ends[: spread(rows, phrases, added, scratch, state)]
+    best, cost, final = end_of(rows, params, phrases, added, scratch, state, entries)
     flagged, node, frame = (
         entries[best].arc,
         entries[best].node,
@@ -87,7 +89,8 @@ def _end(rows, params, phrases, scratch, state, logprobs, end, steps, first):
         behind = int64(state.ended[uint64(flagged)])
     length = first
     while True:
-        one, label = state.nodes[uint64(node)], _label_of(rows, state, node)
+        one = state.nodes[uint64(node)]
+        label, repeat = _repeated(rows, added, state, node)
         while frame > int64(one.frame):
             if length == len(steps):
                 return False
@@ -97,7 +100,7 @@ def _end(rows, params, phrases, scratch, state, logprobs, end, steps, first):
                 step.arc = rows.blank_arc
                 step.acoustic = -penalised(params.pricing, blank)
             else:
-                step.arc = rows.repeat_arc[label]
+                step.arc = repeat
                 step.acoustic = -logprobs[frame - 1, label]
             length, frame = length + 1, frame - 1
         if one.arc == _NONE:
@@ -107,9 +110,9 @@ def _end(rows, params, phrases, scratch, state, logprobs, end, steps, first):
         step = steps[length]
         if one.arc & _EPSILON_ARC:
             step.arc = rows.epsilon_arc[uint64(one.arc & ~_EPSILON_ARC)]
-            step.acoustic, behind = np.float32(0), frame + 1
+            step.acoustic, behind = np.float32(0), int64(one.ended)
         else:
-            step.arc = rows.arc[uint64(one.arc)]
+            step.arc = arc_at(rows, added, one.arc)
             step.acoustic = -logprobs[frame - 1, label]
             frame, behind = frame - 1, int64(one.ended)
         length, node = length + 1, one.before
@@ -124,14 +127,23 @@ def _end(rows, params, phrases, scratch, state, logprobs, end, steps, first):
 
 
 @inlined
-def _label_of(rows, state, node):
-    """The token that a node repeats: that of the last token arc; 0 where none is."""
+def _repeated(rows, added, state, node):
+    """The token of a node, that of the last token arc, and an arc that repeats it.
+
+    Token 0 where there is none.
+    """
     one = state.nodes[uint64(node)]
     while one.arc & _EPSILON_ARC and one.arc != _NONE:
         one = state.nodes[uint64(one.before)]
     if one.arc == _NONE:
-        return _ZERO
-    return uint64(rows.tokens[uint64(one.arc)])
+        return _ZERO, rows.repeat_arc[_ZERO]
+    token = token_at(rows, added, one.arc)
+    if added is not None:
+        if one.arc >= uint32(len(rows.arcs)):
+            a = uint64(one.arc) - uint64(len(rows.arcs))
+            if added.next[a] & _ADDED:  # the graph may have no word with this token
+                return token, added.repeat_arc[uint64(added.next[a] & _RECORDS)]
+    return token, rows.repeat_arc[token]
 
 
 class RowSearch:
@@ -148,6 +160,7 @@ class RowSearch:
         self._memory = RowMemory(rows, first_capacity)
         self._phrases = Once(self._lay_out)
         self._no_phrases = self._on_rows(NO_PHRASES)
+        self._overlays: Once[Overlay, RowOverlay] = Once(partial(row_overlay, rows))
 
     @cached_property
     def _tables(self) -> BoostTables:
@@ -159,34 +172,41 @@ class RowSearch:
     def _on_rows(self, phrases: PhraseRows) -> RowPhrases:
         return row_phrases(phrases, len(self._rows.repeat_arc))
 
-    def inputs_of(self, params: SearchParams, boosts: CompiledBoosts) -> RowInputs:
+    def inputs_of(
+        self, params: SearchParams, boosts: CompiledBoosts, overlay: Overlay | None
+    ) -> RowInputs:
         """Inputs of a search; boosts are laid out once, and kept while they live.
 
         Raises:
             BoostError: Phrases have too many states.
+            GraphError: OOV words have too many nodes.
         """
-        phrases = None
+        phrases, added, top_bonus = None, None, boosts.words.top_bonus
+        if overlay is not None:
+            added = with_slots(self._overlays.of(overlay))
+            top_bonus = top_bonus + overlay.top_bonus
         if boosts.phrases is not None:
             phrases = self._phrases.of(boosts)
-        elif boosts.words.top_bonus > params.instalment:
+        elif top_bonus > params.instalment:
             phrases = self._no_phrases
-        return self._rows, params, self._tables.words(boosts), phrases
+        return self._rows, params, self._tables.words(boosts), phrases, added
 
-    def start(self, params: SearchParams, boosts: CompiledBoosts) -> ChunkedRowSearch:
+    def start(self, inputs: RowInputs) -> ChunkedRowSearch:
         """Begin an utterance that comes in chunks."""
-        return ChunkedRowSearch(
-            self._rule, self.inputs_of(params, boosts), self._memory
-        )
+        return ChunkedRowSearch(self._rule_of(inputs), inputs, self._memory)
+
+    def _rule_of(self, inputs: RowInputs) -> Rule:
+        """How paths of a search are read."""
+        added = inputs[-1]
+        return self._rule if added is None else self._rule._replace(added=added.arcs)
 
     def decode(
         self,
         utterances: Sequence[np.ndarray],
-        params: SearchParams,
-        boosts: CompiledBoosts,
+        inputs: RowInputs,
         pace: Pace,
     ) -> list[BestPath]:
         """Decode utterances, at most `GROUP`; log-probs float32 [T, V], C order."""
-        inputs = self.inputs_of(params, boosts)
         state = self._memory.states.take()
         scratch = self._memory.scratches.take(len(state.record))
 
@@ -198,7 +218,8 @@ class RowSearch:
             scratch, state = grown(status, scratch, state)
             return True
 
-        paths = decode_whole(utterances, search, grow, self._rule, pace)
+        rule = self._rule_of(inputs)
+        paths = decode_whole(utterances, search, grow, rule, pace)
         self._memory.scratches.give(scratch)
         self._memory.states.give(state)
         return paths

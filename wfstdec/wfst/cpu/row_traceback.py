@@ -15,6 +15,7 @@ from wfstdec.jit import inlined, jit
 from wfstdec.jit.copying import copy_rows
 from wfstdec.search.acoustics import penalised
 from wfstdec.search.paths.traceback_kernels import (
+    arc_of,
     longer,
     new_events,
     new_tips,
@@ -23,7 +24,7 @@ from wfstdec.search.paths.traceback_kernels import (
 )
 from wfstdec.text.symbols import ilabel_of
 from wfstdec.wfst.cpu import row_arrays as k
-from wfstdec.wfst.cpu.row_entries import spread
+from wfstdec.wfst.cpu.row_entries import arc_at, spread, token_at
 from wfstdec.wfst.final import best_end, best_so_far
 
 _EPSILON_ARC, _FROM_TOKEN = uint32(k.EPSILON_ARC), uint32(k.FROM_TOKEN)
@@ -33,7 +34,7 @@ _MANY = 1024
 
 
 @jit
-def fold_all(rows, rule, params, phrases, scratch, state, said, tips, events):
+def fold_all(rows, rule, params, phrases, added, scratch, state, said, tips, events):
     """Fold the paths of all entries; the nodes of the trace are then roots alone.
 
     The rest of the arguments, and of what is returned, is that of `_fold`.
@@ -41,7 +42,7 @@ def fold_all(rows, rule, params, phrases, scratch, state, said, tips, events):
     Returns:
         (position of the best entry's tip, its cost, that of ending; tips, events).
     """
-    ends = scratch.ends[: spread(rows, phrases, scratch, state)]
+    ends = scratch.ends[: spread(rows, phrases, added, scratch, state)]
     survived, counts = state.counts[k.DIED] < 0, state.counts
     final_cost, scale = rows.final_cost, params.lm_scale
     if phrases is None:
@@ -49,7 +50,7 @@ def fold_all(rows, rule, params, phrases, scratch, state, said, tips, events):
     else:
         at_end = scratch.end_boosts, phrases.final_cost, params.instalment
         best = best_so_far(ends, final_cost, scale, survived, at_end)
-    folded, events = _fold(rows, rule, params, state, ends, said, tips, events)
+    folded, events = _fold(rows, rule, params, added, state, ends, said, tips, events)
     now = uint32(counts[k.FRAMES])
     for i in range(counts[k.ENTRIES]):
         state.token_node[i] = state.blank_node[i] = uint32(0)
@@ -65,21 +66,22 @@ def fold_all(rows, rule, params, phrases, scratch, state, said, tips, events):
 
 
 @jit
-def fold_best(rows, rule, params, phrases, scratch, state, said, tips, events):
+def fold_best(rows, rule, params, phrases, added, scratch, state, said, tips, events):
     """Fold the path that the utterance ends with; arguments as of `fold_all`.
 
     Returns:
         (its cost, whether it is final, the final cost of its state; its tip, events).
     """
-    ends = scratch.ends[: spread(rows, phrases, scratch, state)]
-    at, cost, final = end_of(rows, params, phrases, scratch, state, ends)
+    ends = scratch.ends[: spread(rows, phrases, added, scratch, state)]
+    at, cost, final = end_of(rows, params, phrases, added, scratch, state, ends)
     one = ends[at : at + 1]
-    tip, events = _fold(rows, rule, params, state, one, said, tips, events)
-    return float64(cost), final, rows.final_cost[ends[at].state], tip, events
+    tip, events = _fold(rows, rule, params, added, state, one, said, tips, events)
+    ends_with = rows.final_cost[ends[at].state] if final else np.float32(0)
+    return float64(cost), final, ends_with, tip, events
 
 
 @inlined
-def end_of(rows, params, phrases, scratch, state, ends):
+def end_of(rows, params, phrases, added, scratch, state, ends):
     """`best_end` of what `spread` gave."""
     survived = state.counts[k.DIED] < 0
     final_cost, scale = rows.final_cost, params.lm_scale
@@ -91,13 +93,14 @@ def end_of(rows, params, phrases, scratch, state, ends):
 
 
 @jit
-def _fold(rows, rule, params, state, ends, said, tips, events):
+def _fold(rows, rule, params, added, state, ends, said, tips, events):
     """Fold the paths that end as `ends` say, from `spread`.
 
     Args:
         rows: The graph.
         rule: How its arcs are read.
         params: The options.
+        added: A `RowOverlay`, or None.
         state: Of the utterance.
         ends: ENTRY [E].
         said: Log-probs since the last fold, float32 [T, V], and the frames before.
@@ -133,13 +136,15 @@ def _fold(rows, rule, params, state, ends, said, tips, events):
             found[num] = found[before]
             one, node = found[num], nodes[at]
             frame = int64(node.frame)
-            if node.arc & _EPSILON_ARC:  # no blank is between it and its token
-                _stay(one, rule, rows.blank, params, said, frame + 1, frame)
-                arc = rule.arcs[int64(rows.epsilon_arc[int64(node.arc ^ _EPSILON_ARC)])]
+            behind = int64(node.ended)
+            if node.arc & _EPSILON_ARC:
+                _stay(one, rule, rows.blank, params, said, behind, frame)
+                own = int64(node.arc ^ _EPSILON_ARC)
+                arc = arc_of(rule, int64(rows.epsilon_arc[own]))
             else:
-                _stay(one, rule, rows.blank, params, said, int64(node.ended), frame - 1)
-                arc = rule.arcs[int64(rows.arc[int64(node.arc)])]
-                token = int64(rows.tokens[int64(node.arc)])
+                _stay(one, rule, rows.blank, params, said, behind, frame - 1)
+                arc = arc_of(rule, int64(arc_at(rows, added, node.arc)))
+                token = int64(token_at(rows, added, node.arc))
                 one.acoustic += float64(-said[0][frame - 1 - said[1], token])
             tokens, passed, end = int64(one.tokens), int64(one.frame), int64(one.end)
             begins, word, one.label, one.tokens, one.frame, one.end = pass_arc(

@@ -15,6 +15,9 @@ each (i, s) a record that points to it:
 It does not matter who built the graph: whether it is such a product is told from its
 arcs alone. Blank arcs and repeating arcs must cost nothing and have no words.
 
+With `compact` rows are left by a hub alone, at the cost after a blank, and an epsilon
+arc leads there from each token. Other epsilon arcs lead from hub to hub.
+
 States keep the numbers that they have in the packed graph, `state_of_record` and
 `state_of_row`, and arcs the least one that they stand for, `arc` and `epsilon_arc`:
 these alone decide ties, and what `max_active` keeps, as on the packed graph. The arc
@@ -30,6 +33,7 @@ import numpy as np
 from numpy import float32, int64, uint32, uint64
 
 from wfstdec.graph.arcs import CARRIES_WORD, LABEL_MASK, REPEAT
+from wfstdec.graph.oov_exits import NO_STATE
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.jit import inlined, jit, read_only
 from wfstdec.jit.sorting import STACK, key_of, sort_keys
@@ -63,12 +67,18 @@ TOKEN_FIRST = 1 << 28
 """Flag: its state has a lower number than that after a blank, so that it wins ties."""
 WORD = 1 << 27
 """Flag of an arc: it has a word."""
-RECORDS = WORD - 1
+ADDED = WORD
+"""Flag of an entry's record: it is one of an overlay, with a number of its own."""
+EXIT = 1 << 26
+"""Flag of a record: its state, or that after a blank, has an exit to OOV words."""
+RECORDS = EXIT - 1
 """The bits of `STEP.next` that are the record's number."""
 SMALL = 63
 """The most tokens that have a bit each."""
 _MOST = (1 << 16) - 1
 _NONE = -1
+NO_RECORD = 0xFFFFFFFF
+"""In the place of a record: there is none."""
 
 
 class RowArrays(NamedTuple):
@@ -82,6 +92,7 @@ class RowArrays(NamedTuple):
     epsilons: np.ndarray  # STEP [E], by record
     epsilon_arc: np.ndarray  # uint32 [E]
     repeat_arc: np.ndarray  # uint32 [V], an arc that repeats each token
+    returns: np.ndarray  # uint32 [V + 1], by ilabel: the record behind an OOV word
     blank_arc: np.uint32  # one of the blank
     state_of_record: np.ndarray  # uint32 [U]
     state_of_row: np.ndarray  # uint32 [R]
@@ -91,9 +102,11 @@ class RowArrays(NamedTuple):
     num_ranks: np.uint64
     start: np.uint32  # the record of state 0, with flags
     blank: np.uint64
+    blank_label: np.uint32  # its ilabel
     least_cost: np.float32  # of all token arcs, at most 0
     least_epsilon: np.float32  # of all epsilon arcs, at most 0
     by_token: bool  # V <= 63, and no token stands twice in a row
+    through_epsilon: bool  # from a token an epsilon arc leads behind it, to a hub
 
 
 class _States(NamedTuple):
@@ -105,6 +118,7 @@ class _States(NamedTuple):
     state_of_row: np.ndarray  # uint32 [R]: the one that has the row's arcs
     state_of_record: np.ndarray  # uint32 [U]
     link: np.ndarray  # uint32 [S]: the record with flags
+    leaves: np.ndarray  # uint32 [U]: the one that has a record's epsilon arcs
 
 
 def take_apart(graph: PackedGraph) -> RowArrays | None:
@@ -115,15 +129,34 @@ def take_apart(graph: PackedGraph) -> RowArrays | None:
         return None
     blank = uint32(ilabel_of(graph.tokens.blank))
     epsilons, ranks = graph.state_num_epsilons, graph.epsilon_rank
-    found, states, laid = _take_apart(arcs, splits, epsilons, blank, ranks, num_tokens)
-    if not found:
+    exits = np.zeros(graph.num_states, np.bool_)
+    # The T of OOV words goes by the topology's name.
+    may_be_normal = may_be_compact = True
+    if graph.calls is not None:
+        exits[graph.calls.state] = True
+        may_be_normal = graph.topology in ("", "normal")
+        may_be_compact = graph.topology == "compact"
+    through_epsilon = False
+    found, numbered = _take_apart(arcs, splits, epsilons, exits, blank)
+    states = _States(*numbered) if found and may_be_normal else None
+    if states is None and may_be_compact:
+        states, through_epsilon = _hubs_of(graph, exits), True
+    if states is None:
         return None
+    laid = _lay_out(states, arcs, splits, epsilons, blank, ranks, num_tokens)
     *laid_out, blank_arc, least_cost, least_epsilon, by_token = laid
-    states = _States(*states)
+    returns = np.full(num_tokens + 1, NO_RECORD, np.uint32)
+    if graph.calls is not None:
+        label = np.flatnonzero(graph.calls.returns != NO_STATE)
+        to = graph.calls.returns[label]
+        if (states.record[to] == _NONE).any() or (states.token[to] != label).any():
+            return None  # an OOV word is left by a state of another token
+        returns[label] = states.link[to]
     names = RowArrays._fields[: len(laid_out)]
     arrays: dict[str, Any] = dict(zip(names, map(read_only, laid_out), strict=True))
     return RowArrays(
         **arrays,
+        returns=read_only(returns),
         blank_arc=uint32(blank_arc),
         state_of_record=read_only(states.state_of_record),
         state_of_row=read_only(states.state_of_row),
@@ -133,9 +166,11 @@ def take_apart(graph: PackedGraph) -> RowArrays | None:
         num_ranks=uint64(graph.epsilon_rank.max() + 1),
         start=uint32(states.link[0]),
         blank=uint64(graph.tokens.blank),
+        blank_label=blank,
         least_cost=float32(least_cost),
         least_epsilon=float32(least_epsilon),
         by_token=bool(by_token),
+        through_epsilon=through_epsilon,
     )
 
 
@@ -152,18 +187,89 @@ def words_by_row(rows: RowArrays) -> tuple[np.ndarray, np.ndarray]:
 
 
 @jit
-def _take_apart(arcs, splits, epsilons, blank, ranks, num_tokens):
-    """Tell whether a graph is such a product; with `_States` and its layout."""
+def _take_apart(arcs, splits, epsilons, exits, blank):
+    """Tell whether a graph is such a product; with the fields of `_States`."""
     found, token, row, sizes = _tell_apart(arcs, splits, epsilons, blank)
     if not found:  # of nothing there is a layout as well
         sizes[:] = 0
         token, row, epsilons = token[:0], row[:0], epsilons[:0]
-    numbered = _number(token, row, arcs, splits, epsilons, blank, sizes)
-    states = _States(token, row, *numbered)
+    record, state_of_row, state_of_record, link = _number(
+        token, row, arcs, splits, epsilons, exits, blank, sizes
+    )
+    states = _States(
+        token, row, record, state_of_row, state_of_record, link, state_of_record
+    )
     if found:
         found = _is_product(states, arcs, splits, epsilons, blank)
-    laid = _lay_out(states, arcs, splits, epsilons, blank, ranks, num_tokens)
-    return found, states, laid
+    return found, states
+
+
+def _hubs_of(graph: PackedGraph, exits: np.ndarray) -> _States | None:
+    """Tell hubs from states in a token; None where a graph is no such product.
+
+    A hub has its row's arcs, a blank and the row's epsilon arcs; a state in a token
+    repeats that, or leads to its hub by an epsilon arc at no cost. Of a row that no
+    token enters there is a record nevertheless, of no token.
+    """
+    arcs, splits = graph.arcs, graph.state_arc_splits.astype(np.int64)
+    blank, count = ilabel_of(graph.tokens.blank), graph.num_states
+    source = np.repeat(np.arange(count), np.diff(splits))
+    label = arcs["ilabel"] & np.uint32(LABEL_MASK)
+    repeats = arcs["ilabel"] & np.uint32(REPEAT) != 0
+    of_blank, epsilon = label == blank, label == 0
+    to = arcs["nextstate"].astype(np.int64)
+    hub = np.zeros(count, np.bool_)
+    hub[source[of_blank]] = True
+    inner, free = ~hub[source], (arcs["cost"] == 0) & (arcs["olabel"] == 0)
+    token, behind = np.zeros(count, np.int32), np.full(count, _NONE, np.int64)
+    token[source[repeats]] = label[repeats]
+    behind[source[inner & epsilon]] = to[inner & epsilon]
+    says = ~(of_blank | repeats | epsilon)
+    # Each state in a token has two arcs, and each hub one of the blank.
+    two = np.bincount(source, inner & (repeats | epsilon), count)[~hub]
+    one = np.bincount(source[of_blank], minlength=count)[hub]
+    if (
+        not hub[0]
+        or not (hub | (token > 0) & (behind >= 0) & (np.diff(splits) == 2)).all()
+        or not (two == 2).all()
+        or not (one == 1).all()
+        or (repeats & (hub[source] | of_blank | ~free | (to != source))).any()
+        or (of_blank & (~free | (to != source))).any()
+        or (epsilon & ~hub[to]).any()
+        or (epsilon & inner & ~free).any()
+        or (says & (hub[to] | (token[to] != label))).any()
+    ):
+        return None
+    row = np.zeros(count, np.int32)
+    state_of_row = np.flatnonzero(hub)
+    num_rows = len(state_of_row)
+    row[state_of_row] = np.arange(num_rows)
+    in_token = np.flatnonzero(~hub)
+    row[in_token] = row[behind[in_token]]
+    # The first state in a token of a row has the row's record, others have more.
+    _, first = np.unique(row[in_token], return_index=True)
+    is_first = np.zeros(len(in_token), np.bool_)
+    is_first[first] = True
+    record = np.full(count, _NONE, np.int32)
+    record[in_token[is_first]] = row[in_token[is_first]]
+    further = in_token[~is_first]
+    record[further] = num_rows + np.arange(len(further))
+    state_of_record = np.concatenate([state_of_row, further])
+    state_of_record[row[in_token[is_first]]] = in_token[is_first]
+    if len(state_of_record) > RECORDS:
+        return None
+    leaves = state_of_row[row[state_of_record]]
+    shared = np.bincount(row[in_token], minlength=num_rows)[row[leaves]] > 1
+    flagged = np.arange(len(leaves), dtype=np.uint32)
+    for flag, has in (
+        (EPSILONS, graph.state_num_epsilons[leaves] > 0),
+        (SHARED, shared),
+        (EXIT, exits[leaves] | exits[state_of_record]),
+    ):
+        flagged |= np.where(has, uint32(flag), uint32(0))
+    link = flagged[np.where(hub, row, record)]
+    wholes = state_of_row, state_of_record, link, leaves
+    return _States(token, row, record, *(x.astype(np.uint32) for x in wholes))
 
 
 @jit
@@ -209,7 +315,7 @@ def _tell_apart(arcs, splits, epsilons, blank):
 
 
 @jit
-def _number(token, row, arcs, splits, epsilons, blank, sizes):
+def _number(token, row, arcs, splits, epsilons, exits, blank, sizes):
     """Number the records; the rest of `_States`.
 
     A state is one after a blank if its blank arc leads to itself; `_tell_apart` has
@@ -248,6 +354,8 @@ def _number(token, row, arcs, splits, epsilons, blank, sizes):
                 link[s] |= uint32(SHARED)
             if s < state_of_row[row[s]]:
                 link[s] |= uint32(TOKEN_FIRST)
+            if exits[s] or exits[state_of_row[row[s]]]:
+                link[s] |= uint32(EXIT)
     return record, state_of_row, state_of_record[:more], link
 
 
@@ -359,17 +467,17 @@ def _lay_out(states, arcs, splits, epsilons, blank, ranks, num_tokens):
     begin = np.zeros(num_records + 1, np.int64)
     records, none = _records(num_records), num_tokens
     for u in range(num_records):
-        s = int64(states.state_of_record[u])
+        s, after = int64(states.leaves[u]), int64(states.state_of_record[u])
         r, one = states.row[s], records[u]
         begin[u + 1] = begin[u] + epsilons[s]
         one.labels, one.first, one.least = labels[r], first[r], least[r]
         one.epsilon, one.epsilons, one.row = begin[u], epsilons[s], r
         one.length, one.rank = first[r + 1] - first[r], ranks[s]
-        one.token = states.token[s] - 1 if states.token[s] > 0 else none
+        one.token = states.token[after] - 1 if states.token[after] > 0 else none
     inner, inner_arc = _steps(begin[-1]), np.empty(begin[-1], np.uint32)
     least_epsilon = float32(0)
     for u in range(num_records):
-        s = int64(states.state_of_record[u])
+        s = int64(states.leaves[u])
         for i in range(epsilons[s]):
             one, at = arcs[int64(splits[s]) + i], begin[u] + i
             inner[at].next, inner[at].cost = states.link[one.nextstate], one.cost

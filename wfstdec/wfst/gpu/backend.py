@@ -10,28 +10,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from operator import attrgetter
 from typing import Any
 
 from wfstdec.boost.compiled import CompiledBoosts
-from wfstdec.errors import DeviceError, InputError, LogprobError
-from wfstdec.gpu.budget import DeviceMemoryError
-from wfstdec.gpu.device import Device
+from wfstdec.errors import InputError
+from wfstdec.gpu.device import Device, shape_for
 from wfstdec.gpu.logprobs import Chunk
+from wfstdec.gpu.parts import decode_parts, parts_that_fit
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.search.contract import LATTICES, MEMORY_PLANS, Read
 from wfstdec.search.logprobs import as_utterances
 from wfstdec.search.scheduling import ALONE, Workers
 from wfstdec.wfst.gpu.batch import DeviceBatch
 from wfstdec.wfst.gpu.device_graph import DeviceGraph
-from wfstdec.wfst.gpu.memory import scratch_bytes, utterance_bytes
+from wfstdec.wfst.gpu.memory import utterance_bytes
 from wfstdec.wfst.gpu.recording import RecordingBatch
 from wfstdec.wfst.gpu.sessions import DeviceSession, advance
 from wfstdec.wfst.options import WfstOptions
 
 _LOGPROB_BYTES = 4
-_MOST_NAMED = 20
-"""Utterances that a message names."""
 
 
 class DeviceBackend:
@@ -106,47 +103,29 @@ class DeviceBackend:
             LogprobError: A number is no log-prob: the first utterance that has one.
             DeviceError: The device failed; has the paths of the parts that were done.
         """
-        found: dict[int, Any] = {}
-        bad: list[LogprobError] = []
         kind = RecordingBatch if record else DeviceBatch
-        # The plan is an estimate: what does not fit after all is halved.
-        parts = list(self._parts([len(one) for one in utterances], record))[::-1]
-        while parts:
-            part = sorted(parts.pop())
+
+        def decode(part: Sequence[int]) -> list[Any]:
             chunks, given = [utterances[i] for i in part], [boosts[i] for i in part]
             lengths = [len(chunk) for chunk in chunks]
-            try:
-                batch = kind(self.device_graph, options, given, lengths)
-                batch.advance(chunks)
-                found.update(zip(part, batch.finish(), strict=True))
-            except LogprobError as error:
-                assert isinstance(error.utterance, int)
-                error.utterance = part[error.utterance]
-                bad.append(error)  # another part may have one before it
-            except DeviceMemoryError:
-                if len(part) < 2:
-                    raise
-                half = len(part) // 2
-                parts += [part[half:], part[:half]]
-            except self.device.failures as error:
-                missing = set(range(len(utterances))) - set(found)
-                done = found if read is None else _each_read(found, read)
-                raise DeviceError(_failed(error, missing), missing, done) from error
-        if bad:
-            raise min(bad, key=attrgetter("utterance"))
-        done = found if read is None else _each_read(found, read)
-        return [done[i] for i in range(len(utterances))]
+            batch = kind(self.device_graph, options, given, lengths)
+            batch.advance(chunks)
+            return batch.finish()
+
+        parts = self._parts([len(one) for one in utterances], record)
+        return decode_parts(self.device, parts, decode, read)
 
     def memory_plan(
         self, num_utterances: int, num_frames: int | None = None
     ) -> dict[str, int]:
         """Plan the memory of a batch, bytes; see `WfstDecoder.memory_plan`."""
-        blocks = min(num_utterances, self.device.num_blocks)
-        entries = self.device_graph.scratch.entries
+        blocks = min(num_utterances, self._side_by_side(num_utterances))
+        pool = self.device_graph.scratch
+        entries = pool.entries
         frame = len(self.graph.tokens) * _LOGPROB_BYTES
         plan = {
             "graph": self.device_graph.num_bytes,
-            "scratch": scratch_bytes(blocks, entries),
+            "scratch": pool.layout.num_bytes(blocks, entries),
             "utterances": num_utterances * utterance_bytes(entries, num_frames),
             "logprobs": num_utterances * (num_frames or 0) * frame,
         }
@@ -158,34 +137,14 @@ class DeviceBackend:
         """Utterances that fit side by side by the plan, the longest first."""
         pool = self.device_graph.scratch
         frame = len(self.graph.tokens) * _LOGPROB_BYTES
-        room = self.device.budget.left + pool.num_bytes
-        block = scratch_bytes(1, pool.entries)
-        part: list[int] = []
-        taken = 0
-        # Of like length together: a launch takes as long as its longest utterance.
-        for i in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
-            one = utterance_bytes(pool.entries, lengths[i], records)
-            one += lengths[i] * frame
-            scratch = block * min(len(part) + 1, self.device.num_blocks)
-            if part and taken + one + scratch > room:
-                yield part
-                part, taken = [], 0
-            part.append(i)
-            taken += one
-        if part:
-            yield part
+        return parts_that_fit(
+            lengths,
+            self.device.budget.left + pool.num_bytes,
+            lambda n: utterance_bytes(pool.entries, n, records) + n * frame,
+            pool.layout.num_bytes(1, pool.entries),
+            self._side_by_side(len(lengths)),
+        )
 
-
-def _each_read(found: dict[int, Any], read: Read) -> dict[int, Any]:
-    return {i: read(i, one) for i, one in found.items()}
-
-
-def _failed(error: Exception, missing: set[int]) -> str:
-    """Make the error that says what a device's failure left undone."""
-    named = ", ".join(map(str, sorted(missing)[:_MOST_NAMED]))
-    more = ", ..." if len(missing) > _MOST_NAMED else ""
-    return (
-        f"the device failed ({type(error).__name__}: {error}) before utterances {named}"
-        f"{more} were done, {len(missing)} in all; those that were are in `done`: "
-        "decode the others by backend='cpu', the device may need a new process"
-    )
+    def _side_by_side(self, num_utterances: int) -> int:
+        """Blocks that run side by side where so many utterances are searched."""
+        return shape_for(self.device.shapes, num_utterances).num_blocks

@@ -19,7 +19,6 @@ from weakref import WeakValueDictionary
 from wfstdec.gpu.cuda_arrays import on_gpu, take_logprobs
 from wfstdec.gpu.cupy_device import CupyDevice, load_cupy
 from wfstdec.gpu.logprobs import Chunk
-from wfstdec.gpu.records import MAX_THREADS
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.wfst.gpu.backend import DeviceBackend
 from wfstdec.wfst.gpu.layout import PLAIN, PROGRAM
@@ -33,8 +32,8 @@ class CudaBackend(DeviceBackend):
 
     Args:
         graph: The graph.
-        threads: Threads of a block, a multiple of 32 up to `MAX_THREADS`; the result is
-            the same.
+        threads: Threads of a block, a multiple of 32 up to `MAX_THREADS`; None: by the
+            size of a batch. The result is the same.
 
     Raises:
         OptionError: No such number of threads.
@@ -43,7 +42,7 @@ class CudaBackend(DeviceBackend):
 
     device: CupyDevice
 
-    def __init__(self, graph: PackedGraph, threads: int = MAX_THREADS) -> None:
+    def __init__(self, graph: PackedGraph, threads: int | None = None) -> None:
         super().__init__(graph, CupyDevice(PROGRAM, threads, macros=PLAIN.macros))
 
     def __reduce__(self) -> tuple[Any, ...]:

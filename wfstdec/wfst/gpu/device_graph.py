@@ -11,11 +11,12 @@ from wfstdec.boost.phrases import PhraseBoosts
 from wfstdec.gpu.boosts import DevicePhrases
 from wfstdec.gpu.device import Device
 from wfstdec.gpu.launch import upload
+from wfstdec.gpu.scratch import ScratchPool
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.jit.pool import Once
 from wfstdec.wfst.gpu import layout as d
 from wfstdec.wfst.gpu.added import stored_overlays
-from wfstdec.wfst.gpu.memory import ScratchPool
+from wfstdec.wfst.gpu.memory import NARROWER, SCRATCH
 
 
 class DeviceGraph:
@@ -40,7 +41,7 @@ class DeviceGraph:
 
     def __init__(self, graph: PackedGraph, device: Device, first_capacity: int) -> None:
         self.graph, self.device = graph, device
-        self.scratch = ScratchPool(device, first_capacity)
+        self.scratch = ScratchPool(device, SCRATCH, first_capacity, NARROWER)
         self.phrases: Once[PhraseBoosts, DevicePhrases]
         self.phrases = Once(partial(DevicePhrases, device))
         self.overlays = stored_overlays(graph, device)

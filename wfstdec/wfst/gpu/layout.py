@@ -148,6 +148,7 @@ PROGRAM = Program(
         "LEADS_TO_EPSILON": arcs.LEADS_TO_EPSILON,
         "REPEAT": arcs.REPEAT,
     },
+    block_threads=(512, 256, 128),
 )
 """The kernels of the search."""
 

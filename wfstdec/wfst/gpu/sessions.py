@@ -18,6 +18,7 @@ import numpy as np
 from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.boost.kernels import instalment_size
 from wfstdec.boost.phrases import nothing_said
+from wfstdec.gpu.batch import advance_together
 from wfstdec.gpu.logprobs import Chunk
 from wfstdec.gpu.records import NONE
 from wfstdec.search.paths.label_path import BestPath
@@ -122,30 +123,6 @@ class DeviceSession(DeviceBatch):
         return self._newest[name]
 
 
-class _Joined(DeviceBatch):
-    """Sessions of one decoder in one launch."""
-
-    def __init__(self, sessions: Sequence[DeviceSession]) -> None:
-        first = sessions[0]
-        self._device_graph, self._device = first._device_graph, first._device
-        self._task = first._task
-        self._variant = first._variant._replace(
-            phrases=any(one._variant.phrases for one in sessions),
-            added=any(one._variant.added for one in sessions),
-        )
-        self._sessions = sessions
-        self.utterances = np.concatenate([one.utterances for one in sessions])
-
-    def split(self) -> None:
-        """Give the sessions their records back."""
-        for i, session in enumerate(self._sessions):
-            session.utterances = self.utterances[i : i + 1].copy()
-            session._stream = self._stream
-
-    def _new_buffer(self, i: int, name: str, count: int) -> Any:
-        return self._sessions[i]._new_buffer(0, name, count)
-
-
 def advance(sessions: Sequence[DeviceSession], chunks: Sequence[Chunk]) -> None:
     """Pass sessions of one decoder through a chunk each, [T, V].
 
@@ -155,9 +132,7 @@ def advance(sessions: Sequence[DeviceSession], chunks: Sequence[Chunk]) -> None:
     """
     if not sessions:
         return
-    joined = _Joined(sessions)
-    joined.advance(chunks)
-    joined.split()
+    advance_together(sessions, chunks)
     for session in sessions:
         if session.trace_is_half_full:
             session.fold()

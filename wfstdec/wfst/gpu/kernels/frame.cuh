@@ -319,8 +319,9 @@ struct FrameSearch : Costs {
     __device__ u32 frame() const {
         const bool begun = utterance.frontier_count > 0;
         times.end(OTHER);
+        const u32 frame = utterance.chunk_frame;
+        if (begun) prefetch_frame(utterance.logprobs, frame + 2, task.num_tokens);
         if (begun && !task.checked) {
-            const u32 frame = utterance.chunk_frame;
             check_frame(
                 utterance.logprobs, frame, task.num_tokens, threadIdx.x, blockDim.x);
         }

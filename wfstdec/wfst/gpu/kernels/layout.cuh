@@ -151,7 +151,7 @@ struct Task {
     Utterance* utterances;
     const u32* queue;  // [queue_length], positions in `utterances`, the longest first
     u32* num_drawn;    // how many of the queue are taken
-    u64* phase_times;  // [blocks, NUM_PHASES], cycles; only builds with TIMES have it
+    u64* phase_times;  // [blocks, NUM_PHASES + 2]; only builds with TIMES have it
     NewEntry* new_entries;   // [blocks, entry_capacity]: the frontier being made
     u32* entry_slots;        // [blocks, entry_capacity]: their slots in the table
     u32* tie_breaks;         // [blocks, entry_capacity]: least source boost state

@@ -39,6 +39,10 @@ struct Search : FrameSearch {
     }
 
     __device__ void run() const {
+        // A frame brings the row after the next one.
+        for (u32 ahead = 0; ahead < 2; ++ahead)
+            prefetch_frame(
+                utterance.logprobs, utterance.chunk_frame + ahead, task.num_tokens);
         make_backup();
         if (threadIdx.x == 0) progress.unbounded = 0;
         table().clear();

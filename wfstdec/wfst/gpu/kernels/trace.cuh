@@ -120,8 +120,42 @@ __device__ inline End least_entry(
     return least;
 }
 
-// One block per utterance: the entry to end at, and the path to it, the last step
-// first, as far as there is room for it; its length is told in full.
+constexpr u32 TILE = 4096;  // nodes that are brought into shared memory at a time
+
+// Write the path that ends at a node, the last step first, as far as there is room for
+// it; for all threads. Returns its length in full.
+//
+// One thread walks back, and each of its loads waits for the one before: so the block
+// brings the trace into shared memory, tile by tile from the end, and it walks there.
+__device__ inline u32 write_path(const Utterance& utterance, u32 at) {
+    __shared__ u32 previous[TILE], passed[TILE], num_passed, next;
+    const Node* trace = in_global(utterance.trace);
+    u32 length = 0;
+    while (at != NONE) {
+        const u32 end = at + 1, begin = end > TILE ? end - TILE : 0;
+        for (u32 i = begin + threadIdx.x; i < end; i += blockDim.x)
+            previous[i - begin] = trace[i].previous;
+        __syncthreads();
+        if (threadIdx.x == 0) {
+            // An epsilon arc may come from behind `end`: it is of the same frame.
+            u32 count = 0;
+            for (next = at; begin <= next && next < end; next = previous[next - begin])
+                passed[count++] = next;
+            num_passed = count;
+        }
+        __syncthreads();
+        for (u32 k = threadIdx.x; k < num_passed; k += blockDim.x) {
+            const Node node = trace[passed[k]];
+            if (node.arc != NONE && length + k < utterance.path_capacity)
+                in_global(utterance.path)[length + k] = {node.arc, node.acoustic};
+        }
+        length += num_passed;
+        at = next;
+    }
+    return length - 1;  // the root is no step
+}
+
+// One block per utterance: the entry to end at, and the path to it.
 extern "C" __global__ void __launch_bounds__(MAX_THREADS, BLOCKS_PER_SM)
 best_paths(const __grid_constant__ Task task) {
     Utterance& utterance = task.utterances[task.queue[blockIdx.x]];
@@ -129,17 +163,11 @@ best_paths(const __grid_constant__ Task task) {
     if (utterance.died == NONE) end = least_entry(task, utterance, true);
     const bool reached_final = end.key != ~0ull;
     if (!reached_final) end = least_entry(task, utterance, false);
+    const Entry entry = in_global(utterance.frontier)[end.at];
+    const u32 length = write_path(utterance, entry.node);
     if (threadIdx.x != 0) return;
-    const Node* trace = in_global(utterance.trace);
-    u32 length = 0;
-    Node node = trace[utterance.frontier[end.at].node];
-    for (; node.arc != NONE; node = trace[node.previous]) {
-        if (length < utterance.path_capacity)
-            utterance.path[length] = {node.arc, node.acoustic};
-        ++length;
-    }
     utterance.path_length = length;
     utterance.reached_final = reached_final;
-    utterance.end_state = utterance.frontier[end.at].state;
+    utterance.end_state = entry.state;
     utterance.end_cost = cost_of_key(end.key);
 }

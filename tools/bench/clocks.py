@@ -1,0 +1,122 @@
+"""Clocks in kernels: ticks of the processor around calls, and kernels that are changed.
+
+    keep_no_kernels()                             # before any is compiled
+    change("wfstdec.trie.cpu", ["frame.merge"], lambda one: clocked(one, 0))
+    ticks, calls = TICKS[0]                       # after some frames
+
+What a clock takes by itself is measured by `empty_clocks`. Ticks go on while others
+have the processor.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import importlib
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+from llvmlite import ir
+from numba import types
+from numba.core import cgutils
+from numba.extending import intrinsic
+
+from wfstdec.jit import inlined, kernel
+from wfstdec.jit.cache import KernelCache
+from wfstdec.search.hypothesis import Hypothesis
+
+TICKS = np.zeros((32, 2), np.int64)
+"""Ticks and calls of each phase; the last is a clock around nothing."""
+
+
+def keep_no_kernels() -> None:
+    """Let nothing that is compiled be kept: it has the sources of what is unchanged."""
+    KernelCache.load_overload = lambda *_: None  # type: ignore[method-assign]
+    KernelCache.save_overload = lambda *_: None  # type: ignore[method-assign]
+
+
+def change(room: str, names: Sequence[str], make: Callable[[Any], Any]) -> None:
+    """Put something in the place of functions where the modules of a room call them."""
+    for name in names:
+        module, _, function = name.partition(".")
+        found = importlib.import_module(f"{room}.{module}")
+        if hasattr(found, function):
+            setattr(found, function, make(getattr(found, function)))
+
+
+@intrinsic
+def ticks(typing_context: Any) -> Any:
+    """The time-stamp counter of an x86 processor; memory is not moved across it."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        kind = ir.FunctionType(ir.IntType(64), [])
+        name = "llvm.readcyclecounter"
+        read = cgutils.get_or_insert_function(builder.module, kind, name)
+        builder.fence("seq_cst", "singlethread")
+        found = builder.call(read, [])
+        builder.fence("seq_cst", "singlethread")
+        return found
+
+    return types.int64(), generate
+
+
+@intrinsic
+def count(typing_context: Any, phase: Any, taken: Any) -> Any:
+    """Add ticks, and a call, to a phase."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        i64 = ir.IntType(64)
+        address = builder.mul(args[0], i64(TICKS.strides[0]))
+        address = builder.add(address, i64(TICKS.ctypes.data))
+        row = builder.inttoptr(address, i64.as_pointer())
+        for at, added in enumerate((args[1], i64(1))):
+            cell = builder.gep(row, [i64(at)])
+            builder.store(builder.add(builder.load(cell), added), cell)
+        return context.get_dummy_value()
+
+    return types.void(types.int64, types.int64), generate
+
+
+def clocked(function: Any, phase: int) -> Any:
+    """The function with a clock around it."""
+
+    def call(*arguments):
+        begin = ticks()
+        found = function(*arguments)
+        count(phase, ticks() - begin)
+        return found
+
+    return inlined(call)
+
+
+def twice(function: Any) -> Any:
+    """The function, called twice."""
+
+    def call(*arguments):
+        function(*arguments)
+        return function(*arguments)
+
+    return inlined(call)
+
+
+@kernel
+def empty_clocks(phase, calls):
+    """Measure a clock around nothing."""
+    for _ in range(calls):
+        begin = ticks()
+        count(phase, ticks() - begin)
+
+
+@kernel
+def ticks_now():
+    """Read the time-stamp counter."""
+    return ticks()
+
+
+def digest_of(hypotheses: Sequence[Hypothesis]) -> str:
+    """Hex digits of texts, times and costs."""
+    said = [
+        (one.text, one.total_cost, [(w.start_s, w.end_s) for w in one.words])
+        for one in hypotheses
+    ]
+    return hashlib.blake2b(repr(said).encode(), digest_size=8).hexdigest()

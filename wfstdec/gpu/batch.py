@@ -1,0 +1,378 @@
+"""Utterances side by side on a device: many frames of all of them in one launch.
+
+    class DeviceBatch(Batch): ...          # a search's: how it begins and ends
+    batch.advance(chunks)                  # [T, V] per utterance
+
+A launch takes every utterance as far as arrays reach. One for which an array is too
+small stops at its last good frame and says so; the host makes room and launches again
+for those that stopped. So growing never changes a result, and nothing is dropped.
+
+The first launch of a chunk also finds numbers that are no log-probs. Utterances that
+come in chunks are then put back to where they were: frontiers are kept until the
+chunks of all are known to be good, and no trace is compacted before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from wfstdec.gpu.device import BlockShape, Device, Grid, shape_for
+from wfstdec.gpu.launch import launch
+from wfstdec.gpu.logprobs import (
+    Chunk,
+    DeviceLogprobs,
+    download_frame,
+    logprob_records,
+    stream_of,
+    to_device,
+    type_of,
+)
+from wfstdec.gpu.program import Macros
+from wfstdec.gpu.records import NONE
+from wfstdec.gpu.scratch import Scratch, ScratchPool
+from wfstdec.search.logprobs import bad_logprob
+
+DONE = 0
+"""`UTTERANCE.status` of one that came to the end of its chunk."""
+FEWER = "decode fewer utterances at a time"
+"""The advice where many utterances take too much memory."""
+
+
+class Growth(NamedTuple):
+    """Growth of an array that was too small for an utterance.
+
+    Attributes:
+        name: The array's.
+        length: Its new length, of the old one and of the entries that a frontier could
+            have in the launch.
+    """
+
+    name: str
+    length: Callable[[int, int], int]
+
+
+class BatchLayout(NamedTuple):
+    """Layout of a search's batches, and what its kernels ask for.
+
+    UTTERANCE has these fields: `logprobs`, a LOGPROBS; `chunk_frame`, the next frame of
+    the chunk; `frontier_count`, 0 before it began; `died`, NONE while it lives;
+    `status`; for each array its address and `NAME_capacity`. `frontier` is what kernels
+    copy to `backup` before a launch whose log-probs are not checked as yet, where that
+    is an address. TASK has `utterances`, `queue`, `queue_length`, `num_drawn`,
+    `phase_times`, `num_tokens` and `checked`.
+
+    Attributes:
+        utterance: UTTERANCE.
+        arrays: What each array of an utterance holds, by name.
+        kernel: The search: takes all utterances of the queue through their chunks.
+        phases: Whose times a build with TIMES takes.
+        grow_scratch: The status of an utterance for which its block's scratch was too
+            small.
+        growths: What other statuses ask for.
+    """
+
+    utterance: np.dtype
+    arrays: Mapping[str, np.dtype]
+    kernel: str
+    phases: tuple[str, ...]
+    grow_scratch: int
+    growths: Mapping[int, Growth]
+
+
+class Variant(Protocol):
+    """Variant that the kernels of a launch are compiled for: a NamedTuple.
+
+    A field that is larger asks for more, so that the largest of each do for several
+    batches; but for `logprob_type`, which every launch has of its own.
+    """
+
+    @property
+    def times(self) -> bool:
+        """Tell whether the times of phases are taken."""
+
+    @property
+    def macros(self) -> Macros:
+        """Macros as the compiler is told."""
+
+    @property
+    def _replace(self) -> Callable[..., Any]:
+        """Variant with other values of some fields."""
+
+
+class Batch:
+    """Utterances side by side, advanced any number of times.
+
+    Args:
+        device: Where.
+        layout: The search's.
+        pool: Scratch that no launch is using.
+        task: TASK [1], the options and the model filled in.
+        variant: The least that kernels have to be compiled for.
+        num_utterances: B.
+        advice: What a user can do where memory does not suffice.
+
+    Attributes:
+        utterances: UTTERANCE [B], as the last launch left them.
+        phase_times: Cycles of each of the phases, sums over blocks: where `takes_times`
+            is set.
+        clocks: Cycles and nanoseconds of all blocks, likewise.
+    """
+
+    def __init__(
+        self,
+        device: Device,
+        layout: BatchLayout,
+        pool: ScratchPool,
+        *,
+        task: np.ndarray,
+        variant: Variant,
+        num_utterances: int,
+        advice: str,
+    ) -> None:
+        self._device, self._layout, self._pool = device, layout, pool
+        self._task, self._variant = task, variant
+        self.phase_times = np.zeros(len(layout.phases), np.uint64)
+        self.clocks = np.zeros(2, np.uint64)
+        owner = f"a batch of {num_utterances} utterances"
+        self._share = device.budget.share(owner, advice)
+        self.utterances = np.zeros(num_utterances, layout.utterance)
+        self.utterances["died"] = self.utterances["logprobs"]["bad_frame"] = NONE
+        self._buffers: list[Any] = []  # arrays of utterances
+        self._stream: Any = None
+
+    @property
+    def takes_times(self) -> bool:
+        """Tell whether launches take the times of phases."""
+        return self._variant.times
+
+    @takes_times.setter
+    def takes_times(self, takes: bool) -> None:
+        """Set it before `advance`."""
+        self._variant = self._variant._replace(times=takes)
+
+    def advance(self, chunks: Sequence[Chunk]) -> None:
+        """Pass every utterance through its next chunk, [T, V].
+
+        Raises:
+            DeviceMemoryError: The device's memory does not suffice; the batch cannot
+                be used afterwards.
+            LogprobError: NaN, +inf or an absurdly large number, in chunks on the
+                device: those of the host are checked. No utterance has moved where
+                they come in chunks; else the batch cannot be used afterwards.
+        """
+        assert len(chunks) == len(self.utterances), (len(chunks), len(self.utterances))
+        self._stream = stream_of(chunks)
+        with self._device.on_stream(self._stream):
+            share = self._device.budget.share("the log-probs of a batch", FEWER)
+            placed = to_device(self._device, share, chunks)
+            before = self.utterances.copy()
+            self.utterances["logprobs"] = logprob_records(placed)
+            self.utterances["chunk_frame"] = 0
+            self._variant = self._variant._replace(logprob_type=type_of(placed))
+            checked = all(isinstance(chunk, np.ndarray) for chunk in chunks)
+            try:
+                self._run(self._unfinished(checked), checked)
+                self._refuse(placed, before)
+            finally:
+                share.close()
+
+    def _begin(self) -> None:
+        """Begin those that never got a frame."""
+        self.utterances["logprobs"]["num_frames"] = 0
+        self.utterances["chunk_frame"] = 0
+        self._run(self._unfinished())
+
+    # ------------------------------------------------------------------- launches
+    def _unfinished(self, checked: bool = True) -> np.ndarray:
+        """Utterances with frames to do, and those not yet begun; the longest first.
+
+        Where nothing survived frames are only looked at for numbers that are no
+        log-probs, and not where they are known to be `checked`.
+        """
+        frames = self.utterances["logprobs"]["num_frames"].astype(np.int64)
+        survived = self.utterances["died"] == NONE
+        todo = (frames > 0) & (survived | (not checked))
+        todo |= self.utterances["frontier_count"] == 0
+        queue = np.flatnonzero(todo)
+        return queue[np.argsort(-frames[queue], kind="stable")]
+
+    def _run(self, queue: np.ndarray, checked: bool = True) -> None:
+        """Launch until every utterance has come to the end of its chunk.
+
+        Or until one has a number that is no log-prob: the first launch looks at all
+        frames, unless they are known to be `checked`.
+        """
+        if len(queue) == 0:
+            return
+        side_by_side = shape_for(self._device.shapes, len(queue)).num_blocks
+        scratch = self._pool.take(min(len(queue), side_by_side))
+        self._task["checked"] = checked
+        try:
+            while len(queue):
+                queue = self._launch_search(queue, scratch)
+                # Every frame was looked at in the first launch, whatever the search got
+                # to.
+                if (self.utterances["logprobs"]["bad_frame"] != NONE).any():
+                    break
+                self._task["checked"] = True
+                status = self.utterances["status"][queue]
+                self._make_room(queue, scratch.entries)
+                if (status == self._layout.grow_scratch).any():
+                    scratch = self._pool.grow(scratch, len(queue))
+        finally:
+            self._pool.give(scratch)
+
+    def _launch_search(self, queue: np.ndarray, scratch: Scratch) -> np.ndarray:
+        """Launch once; the utterances that did not get to the end of their chunks."""
+        scratch.fill_in(self._task)
+        shape = shape_for(self._device.shapes, len(queue))
+        self._take_shape(shape)
+        grid = Grid(
+            self._layout.kernel,
+            min(len(queue), scratch.blocks, shape.num_blocks),
+            shape.shared_bytes,
+            self._variant.macros,
+            shape.threads,
+        )
+        self._launch(grid, queue)
+        return queue[self.utterances["status"][queue] != DONE]
+
+    def _take_shape(self, shape: BlockShape) -> None:
+        """Set the fields of the TASK that depend on the shape of blocks."""
+
+    def _refuse(self, chunks: Sequence[DeviceLogprobs], before: np.ndarray) -> None:
+        """Put everything back and raise, where a number is no log-prob."""
+        bad_frame = self.utterances["logprobs"]["bad_frame"]
+        bad = np.flatnonzero(bad_frame != NONE)
+        if len(bad) == 0:
+            return
+        i, frame = int(bad[0]), int(bad_frame[bad[0]])
+        moved = self.utterances["logprobs"]["num_frames"] > 0
+        self.utterances, device = before, self._device
+        for one in before[moved & (before["backup"] != 0)]:
+            num_bytes = int(one["frontier_count"])
+            num_bytes *= self._layout.arrays["frontier"].itemsize
+            device.copy(int(one["frontier"]), int(one["backup"]), num_bytes)
+        num_tokens = int(self._task["num_tokens"][0])
+        row = download_frame(device, chunks[i], frame, num_tokens)
+        raise bad_logprob(i, frame, row)
+
+    def _launch(self, grid: Grid, queue: np.ndarray) -> None:
+        """Run a kernel over some utterances; their records come back."""
+        columns = len(self._layout.phases) + len(self.clocks)
+        arrays = {
+            "utterances": self.utterances,
+            "queue": queue.astype(np.uint32),
+            "num_drawn": np.zeros(1, np.uint32),
+            "phase_times": np.zeros(0, np.uint64),
+        }
+        if self.takes_times:
+            arrays["phase_times"] = np.zeros(grid.num_blocks * columns, np.uint64)
+        self._task["queue_length"] = len(queue)
+        back = launch(self._device, grid, self._task, arrays)
+        self.utterances = back["utterances"]
+        if self.takes_times:
+            times = back["phase_times"].reshape(-1, columns).sum(0, np.uint64)
+            self.phase_times += times[:-2]
+            self.clocks += times[-2:]
+
+    # --------------------------------------------------------------------- memory
+    def _allocate(self, name: str, counts: Sequence[int]) -> None:
+        """Give every utterance an array, all of them in one buffer."""
+        dtype, total = self._layout.arrays[name], sum(counts)
+        self._share.take(total * dtype.itemsize)
+        buffer = self._device.empty(total, dtype)
+        self._buffers.append(buffer)
+        starts = np.cumsum([0, *counts])[:-1] * dtype.itemsize
+        self.utterances[name] = self._device.address(buffer) + starts
+        if name != "backup":
+            self.utterances[f"{name}_capacity"] = counts
+
+    def _make_room(self, stopped: np.ndarray, entries: int) -> None:
+        """Lengthen the array that was too small for an utterance.
+
+        Args:
+            stopped: The utterances that did not get to the end of their chunks.
+            entries: What a frontier could have in the launch.
+        """
+        for i in stopped:
+            growth = self._layout.growths.get(int(self.utterances["status"][i]))
+            if growth is not None:
+                old = int(self.utterances[f"{growth.name}_capacity"][i])
+                self._lengthen(growth.name, i, growth.length(old, entries))
+
+    def _new_buffer(self, i: int, name: str, count: int) -> Any:
+        """A buffer that utterance `i` keeps."""
+        dtype = self._layout.arrays[name]
+        self._share.take(count * dtype.itemsize)
+        self._buffers.append(self._device.empty(count, dtype))
+        return self._buffers[-1]
+
+    def _download(self, name: str, count: int, i: int = 0) -> np.ndarray:
+        """The first records of one of utterance `i`'s arrays."""
+        dtype = self._layout.arrays[name]
+        part = self._device.empty(count, dtype)
+        target, address = self._device.address(part), int(self.utterances[name][i])
+        self._device.copy(target, address, count * dtype.itemsize)
+        return self._device.download(part, dtype).copy()
+
+    def _lengthen(self, name: str, i: int, count: int) -> None:
+        """Move an utterance's array to a longer buffer of its own."""
+        utterance, size = self.utterances[i], self._layout.arrays[name].itemsize
+        old = int(utterance[f"{name}_capacity"])
+        longer = self._device.address(self._new_buffer(i, name, count))
+        self._device.copy(longer, int(utterance[name]), old * size)
+        utterance[name] = longer
+        utterance[f"{name}_capacity"] = count
+        if name == "frontier" and utterance["backup"]:
+            backup = self._new_buffer(i, "backup", count)
+            utterance["backup"] = self._device.address(backup)
+
+
+class _Joined(Batch):
+    """Sessions of one decoder in one launch."""
+
+    def __init__(self, sessions: Sequence[Batch]) -> None:
+        first = sessions[0]
+        self._device, self._layout, self._pool = (
+            first._device,
+            first._layout,
+            first._pool,
+        )
+        self._task, self._sessions = first._task, sessions
+        variants: list[Any] = [one._variant for one in sessions]
+        self._variant = type(variants[0])(*map(max, zip(*variants, strict=True)))
+        self.phase_times = np.zeros(len(self._layout.phases), np.uint64)
+        self.clocks = np.zeros(2, np.uint64)
+        self.utterances = np.concatenate([one.utterances for one in sessions])
+
+    def split(self) -> None:
+        """Give the sessions their records back."""
+        for i, session in enumerate(self._sessions):
+            session.utterances = self.utterances[i : i + 1].copy()
+            session._stream = self._stream
+
+    def _take_shape(self, shape: BlockShape) -> None:
+        self._sessions[0]._take_shape(shape)
+
+    def _new_buffer(self, i: int, name: str, count: int) -> Any:
+        return self._sessions[i]._new_buffer(0, name, count)
+
+
+def advance_together(sessions: Sequence[Batch], chunks: Sequence[Chunk]) -> None:
+    """Pass sessions of one decoder through a chunk each, [T, V], in one launch.
+
+    Args:
+        sessions: Batches of one utterance each, made without `lengths`.
+        chunks: Of each.
+
+    Raises:
+        DeviceMemoryError: The device's memory does not suffice.
+        LogprobError: A number is no log-prob; no session has moved.
+    """
+    joined = _Joined(sessions)
+    joined.advance(chunks)
+    joined.split()
