@@ -185,7 +185,7 @@ def _find_behind(lookahead, state, begin, node):
 
 @inlined
 def bit_of(node):
-    """One of 64 bits for a child of the root."""
+    """A bit of 64 for a child of the root."""
     return _ONE << ((np.uint64(node) * _BIT_FACTOR) >> _BIT_SHIFT)
 
 
