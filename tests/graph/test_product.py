@@ -164,15 +164,16 @@ def put(i, value, field=None):
 @pytest.mark.parametrize(
     ("name", "change", "message"),
     [
-        ("kind", lambda a: a.astype(np.int32), "expected uint8"),
+        ("kind", lambda a: a.astype(np.int32), "expected unsigned integers"),
+        ("arcs", lambda a: a["cost"], "expected arcs"),
+        ("row", lambda a: a.astype(np.uint64) + (1 << 40), "'lg_row' has"),
         ("token", lambda a: a[:-1], "tokens of 5 states"),
         ("row_splits", put(1, 9), "do not cover"),
         ("num_epsilons", put(0, 1), "do not cover"),
         ("kind", put(2, IN_TOKEN), "without a state each"),
         ("kind", put(2, 9), "without a state each"),
-        ("row", put(1, -1), "a state of row"),
         ("row", put(1, 3), "a state of row"),
-        ("token", put(1, -1), "after token"),
+        ("token", lambda a: a.astype(np.uint32) + (1 << 30), "after token"),
         ("arcs", put(0, 5, "nextstate"), "lead beyond"),
         ("epsilons", put(0, 5, "nextstate"), "lead beyond"),
         ("arcs", put(0, 2, "nextstate"), "do not belong"),  # to a blank

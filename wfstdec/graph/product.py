@@ -59,9 +59,13 @@ class Product(NamedTuple):
         return bool(self.kind[0] == AFTER_BLANK)
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """Arrays of a graph file by name."""
-        names = self._fields[:-1]
-        return {f"lg_{name}": getattr(self, name) for name in names}
+        """Arrays of a graph file by name, of the smallest integers that hold them."""
+        parts = {f"lg_{name}": getattr(self, name) for name in self._fields[:-1]}
+        for name, array in parts.items():
+            if array.dtype != ARC:
+                kind = np.min_scalar_type(int(array.max(initial=0)))
+                parts[name] = array.astype(kind)
+        return parts
 
 
 def product_from(arrays: dict[str, np.ndarray], blank: int) -> Product:
@@ -75,12 +79,15 @@ def product_from(arrays: dict[str, np.ndarray], blank: int) -> Product:
     parts: list[np.ndarray] = []
     for name, kind in zip(Product._fields[:-1], kinds, strict=True):
         array = arrays[f"lg_{name}"]
-        if array.dtype != kind or array.ndim != 1:
+        is_right = array.dtype == ARC if kind == ARC else array.dtype.kind == "u"
+        if not is_right or array.ndim != 1:
             raise GraphError(
                 f"array 'lg_{name}' is {array.dtype} with {array.ndim} axes, expected "
-                f"{np.dtype(kind)} with one"
+                f"{'arcs' if kind == ARC else 'unsigned integers'} with one"
             )
-        parts.append(read_only(array))
+        if kind != ARC and array.max(initial=0) > np.iinfo(kind).max:
+            raise GraphError(f"array 'lg_{name}' has {array.max()}")
+        parts.append(read_only(array.astype(kind, copy=False)))
     named: Any = dict(zip(Product._fields, parts, strict=False))
     product = Product(**named, blank=blank)
     num_states, num_rows = len(product.kind), len(product.row_splits) - 1
@@ -89,13 +96,12 @@ def product_from(arrays: dict[str, np.ndarray], blank: int) -> Product:
     check_splits("splits of rows", product.row_splits, num_rows, len(product.arcs))
     splits = np.concatenate([[0], np.cumsum(product.num_epsilons, dtype=np.int64)])
     check_splits("epsilon arcs", splits, num_states, len(product.epsilons))
-    has_row = product.row[(product.kind == AFTER_BLANK) | (product.kind == NO_BLANK)]
-    if product.kind.max() > TO_HUB or not np.array_equal(
-        np.sort(has_row), np.arange(num_rows)
-    ):
-        raise GraphError("rows of LG without a state each")
     if product.row.min() < 0 or product.row.max() >= num_rows:
         raise GraphError(f"a state of row {product.row.max()}, expected {num_rows}")
+    has_row = product.row[(product.kind == AFTER_BLANK) | (product.kind == NO_BLANK)]
+    of_row = np.bincount(has_row, minlength=num_rows)
+    if product.kind.max() > TO_HUB or not (of_row == 1).all():
+        raise GraphError("rows of LG without a state each")
     if product.token.min() < 0 or product.token.max() > LABEL_MASK:
         raise GraphError(f"a state after token {product.token.max()}")
     for name in ("arcs", "epsilons"):
@@ -133,7 +139,7 @@ def _is_whole(product: Product) -> bool:
     own[row[no_blank]] = token[no_blank]
     return bool(
         (kind != TO_HUB).all()
-        and len(np.unique(row[kind != AFTER_BLANK])) == len(lengths)
+        and np.bincount(row[kind != AFTER_BLANK], minlength=len(lengths)).all()
         and (kind[to] != AFTER_BLANK).all()
         and (kind[source] != AFTER_BLANK).all()
         and (kind[behind] != AFTER_BLANK).all()
