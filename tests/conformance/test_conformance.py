@@ -37,6 +37,7 @@ from wfstdec.errors import (
     SessionError,
     ShapeError,
 )
+from wfstdec.trie.options import BACKENDS as TRIE_BACKENDS
 from wfstdec.wfst.backend_choice import BACKENDS as WFST_BACKENDS
 
 torch = pytest.importorskip("torch")
@@ -321,7 +322,8 @@ def check_settled(partials, hypothesis):
 def test_the_table_has_all_decoders_and_backends():
     public = {name for name in wfstdec.__all__ if name.endswith("Decoder")}
     assert public - {"Decoder"} == {f"{kind.title()}Decoder" for kind in DECODERS}
-    assert {*DECODERS["wfst"]} == {*WFST_BACKENDS} - {"cuda"} | {EMULATED}
+    for kind, known in (("wfst", WFST_BACKENDS), ("trie", TRIE_BACKENDS)):
+        assert {*DECODERS[kind]} == {*known} - {"cuda"} | {EMULATED}
 
 
 def test_holes_have_reasons_and_nothing_in_the_table_is_left_out():
@@ -341,7 +343,7 @@ def test_holes_have_reasons_and_nothing_in_the_table_is_left_out():
 def closed_features(cell):
     """Features that no promise has of a decoder."""
     patterns = [p for p in HOLES if p[0] == "*" and p[1] == cell.decoder]
-    return {feature for *_, feature in patterns}
+    return {feature for *_, where, feature in patterns if where in ("*", cell.backend)}
 
 
 REFUSED = [
@@ -349,6 +351,7 @@ REFUSED = [
     for cell in cells()
     for pattern, (_, error) in HOLES.items()
     if error and pattern[0] == "*" and (cell.decoder, cell.feature) == pattern[1::2]
+    if pattern[2] in ("*", cell.backend)
 ]
 
 

@@ -8,6 +8,7 @@ import pytest
 
 from tools.gpu import log_add as in_numpy
 from wfstdec.jit import kernel
+from wfstdec.search import log_add as rule
 from wfstdec.search.log_add import LIMIT, log_add, log_one_plus
 
 INF = np.float32(np.inf)
@@ -51,3 +52,31 @@ def test_costs_far_apart_are_the_lesser():
     assert log_one_plus(np.nextafter(LIMIT, np.float32(0))) > 0
     exact = np.log1p(np.exp(-np.float64(LIMIT)))
     assert exact < 2.6e-8  # less than half a last place of 1
+
+
+def test_torch_has_the_same_bits():
+    """No search in torch adds costs yet; one that does has this rule to go by."""
+    torch = pytest.importorskip("torch")
+    a, b = (torch.from_numpy(each) for each in in_numpy.inputs())
+    low, high = torch.minimum(a, b), torch.maximum(a, b)
+    apart = torch.where(high < INF, high - low, LIMIT)
+    found = torch.where(high < INF, low - log_one_plus_of(torch, apart), low)
+    assert in_numpy.digest(found.numpy()) == in_numpy.KEPT
+
+
+def log_one_plus_of(torch, x):
+    """`log_one_plus` of a tensor, float32."""
+    near = torch.where(x < float(LIMIT), x, 0.0)
+    k = (near * float(rule.LOG2_E) + 0.5).to(torch.int32)
+    n = k.to(torch.float32)
+    r = (n * float(rule.LN2_HIGH) - near) + n * float(rule.LN2_LOW)
+    e = [float(getattr(rule, f"E{i}")) for i in range(6)]
+    c = [0.0] + [float(getattr(rule, f"L{i}")) for i in range(1, 10)]
+    r2 = r * r
+    p = ((r * e[5] + e[4]) * r2 + (r * e[3] + e[2])) * r2 + (r * e[1] + e[0])
+    t = (r * p + 1.0) * ((127 - k) << 23).view(torch.float32)
+    t2 = t * t
+    t4 = t2 * t2
+    q = ((t * c[8] + c[7]) * t2 + (t * c[6] + c[5])) + t4 * c[9]
+    q = q * t4 + ((t * c[4] + c[3]) * t2 + (t * c[2] + c[1]))
+    return torch.where(x < float(LIMIT), t + t2 * q, 0.0)

@@ -39,12 +39,14 @@ from random_graphs import (
     random_options,
     random_product,
 )
+from trie_devices import emulated
 
 import wfstdec
 from wfstdec import BoostEntry, Boosts, Decoder, OpenVocabulary
 from wfstdec.errors import BoostError, OptionError
 from wfstdec.greedy.options import BACKENDS as GREEDY_BACKENDS
 from wfstdec.trie.cpu.backend import CpuBackend as TrieBackend
+from wfstdec.trie.gpu.layout import MAX_BEAM_SIZE
 from wfstdec.trie.options import BACKENDS as TRIE_BACKENDS
 from wfstdec.wfst.backend_choice import BACKENDS as WFST_BACKENDS
 from wfstdec.wfst.cpu.backend import CpuBackend as WfstBackend
@@ -53,7 +55,7 @@ from wfstdec.wfst.gpu.backend import DeviceBackend
 EMULATED, TORCH = "emulated", "torch"
 DECODERS = {
     "wfst": [*(name for name in WFST_BACKENDS if name != "cuda"), EMULATED],
-    "trie": [*TRIE_BACKENDS],
+    "trie": [*(name for name in TRIE_BACKENDS if name != "cuda"), EMULATED],
     "greedy": [*GREEDY_BACKENDS],
     "transducer": ["cpu", TORCH],
     "attention": [TORCH],
@@ -118,6 +120,12 @@ HOLES = {
     ("growth", "transducer", "*", "*"): ("see what_is_forgotten_changes_nothing", None),
     ("growth", "attention", "*", "*"): ("torch makes its arrays as they come", None),
     ("pickling", "wfst", EMULATED, "*"): ("a device's memory stays there", None),
+    ("*", "trie", EMULATED, "oov"): ("no second trie on a device", None),
+    ("*", "trie", EMULATED, "open"): ("no open words on a device", None),
+    ("*", "trie", EMULATED, "model"): ("a device asks no model of the user", None),
+    ("*", "trie", EMULATED, "lattices"): ("it keeps none", OptionError),
+    ("pickling", "trie", EMULATED, "*"): ("a device's memory stays there", None),
+    ("users_threads", "trie", EMULATED, "*"): ("see test_on_gpu", None),
     ("users_threads", "*", "reference", "*"): ("plain Python, shared nowhere", None),
     ("users_threads", "wfst", EMULATED, "*"): ("see test_on_gpu", None),
 }
@@ -293,7 +301,8 @@ def turned_entry(given):
 
 def draw_trie(cell, rng):
     """Lexicons and bare tokens, narrow beams and wide, with OOV and open words."""
-    if adds_words(cell, rng):
+    # No words are added on a device: see `HOLES`.
+    if adds_words(cell, rng) and cell.backend != EMULATED:
         some = {"opened": True} if cell.feature == "open" else {"listed": True}
         made = naive_words.random_case(rng, **some)
         case, arguments = made.case, naive_words.decoder_arguments(made)
@@ -321,6 +330,8 @@ def draw_trie(cell, rng):
     }
     if cell.feature == "lattices":
         changed["merge"] = "max"
+    if cell.backend == EMULATED:
+        changed["beam_size"] = min(changed["beam_size"], MAX_BEAM_SIZE)
     if cell.feature == "model":
         changed["lookahead"] = str(rng.choice(["unigram", "none"]))
         kind = Batched if rng.random() < 0.5 else Wrapped
@@ -328,7 +339,8 @@ def draw_trie(cell, rng):
     options = wfstdec.TrieOptions(**case.options | changed)
     num_tokens = len(case.tokens)
     others = [random_logprobs(rng, int(t), num_tokens) for t in rng.integers(0, 12, 3)]
-    make = functools.partial(make_trie, cell, arguments, options)
+    seed = int(rng.integers(1 << 30))
+    make = functools.partial(make_trie, cell, arguments, options, seed)
     each = [lists, (None, None), some, lists]
     utterances = [case.logprobs.astype(np.float32), *others]
     return Drawn(make, utterances, *map(list, zip(*each, strict=True)))
@@ -378,16 +390,24 @@ def with_own_model(arguments, kind):
     return asking | {"lm": functools.partial(kind, decoder.lm)}
 
 
-def make_trie(cell, arguments, options, *, backend=None, threads=1, tight=False):
+def make_trie(cell, arguments, options, seed, *, backend=None, threads=1, tight=False):
+    backend = backend or cell.backend
     if cell.feature == "model":
         arguments = arguments | {"lm": arguments["lm"]()}
     decoder = wfstdec.TrieDecoder(
         **arguments,
         options=options,
-        backend=backend or cell.backend,
+        backend="cpu" if backend == EMULATED else backend,
         threads=threads,
     )
-    if tight:
+    if backend == EMULATED:
+        decoder._backend = emulated(
+            decoder._space,
+            shared=bool(seed % 2),
+            first_entries=1 if tight else 64,
+            seed=seed,
+        )
+    elif tight:
         decoder._backend = TrieBackend(decoder._space, 1)
     return decoder
 

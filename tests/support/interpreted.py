@@ -113,7 +113,7 @@ from wfstdec.search.interrupts import Pace
 from wfstdec.trie.cpu.backend import CpuBackend as TrieCpuBackend
 from wfstdec.trie.lexicon_trie import build_trie, find_child
 from wfstdec.trie.lookahead import build_lookahead, potential
-from wfstdec.trie.options import BACKENDS as TRIE_BACKENDS
+from wfstdec.trie.options import HOST_BACKENDS
 from wfstdec.wfst.cpu import backend as cpu_backend
 from wfstdec.wfst.cpu.backend import CpuBackend
 from wfstdec.wfst.cpu.oov import with_scratch
@@ -191,7 +191,7 @@ def check_trie_search(i):
     )
     arguments = naive_search_cases.decoder_arguments(case)
     decoders = [
-        TrieDecoder(**arguments, options=options, backend=b) for b in TRIE_BACKENDS
+        TrieDecoder(**arguments, options=options, backend=b) for b in HOST_BACKENDS
     ]
     space = decoders[1]._backend.space
     decoders[1]._backend = TrieCpuBackend(space, first_capacity=1)
@@ -255,7 +255,7 @@ def check_trie_words(i):
         TrieDecoder(**arguments, options=options, backend=backend).decode_nbest(
             [made.case.logprobs], boosts=[naive_words.decoder_boosts(made)]
         )
-        for backend in TRIE_BACKENDS
+        for backend in HOST_BACKENDS
     )
     assert found == expected, i
 
@@ -287,7 +287,7 @@ def check_own_models(i):
         TrieDecoder(
             **arguments, lm=WholeText(i), options=options, backend=backend
         ).decode_nbest([case.logprobs] * 2)
-        for backend in TRIE_BACKENDS
+        for backend in HOST_BACKENDS
     )
     assert found == expected, i
 

@@ -22,7 +22,7 @@ from wfstdec import (
     token_table,
 )
 from wfstdec.errors import LanguageModelError, OptionError
-from wfstdec.trie.options import BACKENDS
+from wfstdec.trie.options import HOST_BACKENDS
 
 pytestmark = pytest.mark.filterwarnings("ignore::wfstdec.errors.BoostWarning")
 EVERYTHING = {"beam": math.inf, "beam_size": 100_000, "nbest": 1000}
@@ -69,7 +69,7 @@ class Bigrams:
 
 
 @pytest.mark.parametrize("lookahead", ["unigram", "none"])
-@pytest.mark.parametrize("name", BACKENDS)
+@pytest.mark.parametrize("name", HOST_BACKENDS)
 def test_a_model_by_hand(name, lookahead):
     """The acoustics say "to", the model knows better."""
     probs = {("<s>", "go"): 0.5, ("go", "two"): 0.4, ("go", "to"): 0.001}
@@ -130,7 +130,7 @@ def test_the_bits_of_the_same_model_in_arrays(kind):
     for seed in with_lm(kind, count=20):
         decoder, make, case, boosts = draw(seed, kind)
         want = decoder.decode_nbest([case.logprobs], boosts=boosts)
-        for backend in BACKENDS:
+        for backend in HOST_BACKENDS:
             found = make(backend=backend)
             assert found.decode_nbest([case.logprobs], boosts=boosts) == want, seed
 
@@ -142,7 +142,7 @@ def test_lattices_are_those_of_the_same_model_in_arrays(kind):
         drawn = draw(seed, kind, merge="max", nbest=1, beam=4.0, lattice_beam=3.0)
         decoder, make, case, boosts = drawn
         (want,) = decoder.decode_lattice([case.logprobs], boosts=boosts)
-        for backend in BACKENDS:
+        for backend in HOST_BACKENDS:
             found = make(backend=backend)
             for _ in range(2):  # the second time all answers are there
                 (again,) = found.decode_lattice([case.logprobs], boosts=boosts)
@@ -305,7 +305,7 @@ def test_added_words_are_asked_for_by_their_text():
         ("finish_batch", [], "finish_batch gave 0 answers, expected"),
     ],
 )
-@pytest.mark.parametrize("name", BACKENDS)
+@pytest.mark.parametrize("name", HOST_BACKENDS)
 def test_answers_that_cannot_be(name, method, answer, message):
     model = WholeText()
     model.__class__ = type("Broken", (WholeText,), {method: lambda *_: answer})

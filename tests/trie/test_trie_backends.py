@@ -7,67 +7,22 @@ import math
 import naive_search_cases
 import numpy as np
 import pytest
+from trie_searches import draw, search
 
 from wfstdec import TrieDecoder, TrieOptions, token_table
 from wfstdec.errors import BackendError, BoostError, OptionError
 from wfstdec.search.backends import make_backend
 from wfstdec.text.lexicon import Lexicon
-from wfstdec.trie.options import BACKENDS
+from wfstdec.trie.options import BACKENDS, HOST_BACKENDS
 
 pytestmark = pytest.mark.filterwarnings("ignore::wfstdec.errors.BoostWarning")
-OTHERS = [name for name in BACKENDS if name != "reference"]
+OTHERS = [name for name in HOST_BACKENDS if name != "reference"]
 
 
 @pytest.fixture(autouse=True)
 def quiet(caplog):
     """The library says how many words are dropped; here they are dropped on purpose."""
     caplog.set_level(logging.ERROR, logger="wfstdec")
-
-
-def random_options(rng, case):
-    """Options of all kinds, narrow and wide."""
-    merge = str(rng.choice(["max", "sum"]))
-    return TrieOptions(
-        **case.options
-        | {
-            "beam": float(rng.choice([0, 0.5, 2, 6, math.inf])),
-            "beam_size": int(rng.choice([1, 2, 5, 1000])),
-            "token_top_k": [None, 1, 2][int(rng.integers(3))],
-            "merge": merge,
-            "nbest": int(rng.choice([1, 1, 3, 50])),
-            "lookahead": str(rng.choice(["ngram", "unigram", "none"])),
-            "blank_skip_threshold": [None, 0.5, 1.0][int(rng.integers(3))],
-        }
-    )
-
-
-def draw(seed, kind):
-    """A case, options, a decoder and its compiled boosts."""
-    rng = np.random.default_rng([seed, naive_search_cases.KINDS.index(kind)])
-    case = naive_search_cases.random_case(rng, kind=kind)
-    options = random_options(rng, case)
-    decoder = TrieDecoder(
-        **naive_search_cases.decoder_arguments(case), options=options, threads=1
-    )
-    boosts = naive_search_cases.decoder_boosts(case, decoder.words)
-    return rng, case, decoder, boosts
-
-
-def bits(paths):
-    """All of the paths, in a form that tells -0.0 from 0.0."""
-    return [
-        [(np.asarray(value).dtype, np.asarray(value).tobytes()) for value in path]
-        for path in paths
-    ]
-
-
-def search(backend, decoder, boosts, chunks):
-    """Search one utterance with a backend."""
-    (compiled,) = decoder._boosts.compile(boosts, 1)
-    under_way = backend.start(decoder.options, compiled)
-    for chunk in chunks:
-        under_way.advance(np.ascontiguousarray(chunk, np.float32))
-    return bits(under_way.finish())
 
 
 @pytest.mark.parametrize("kind", naive_search_cases.KINDS)
@@ -138,7 +93,7 @@ def test_costs_that_rounding_makes_equal(name, merge):
         assert search(backend, wide, boosts, [few_values]) == want, (seed, kind)
 
 
-@pytest.mark.parametrize("name", BACKENDS)
+@pytest.mark.parametrize("name", HOST_BACKENDS)
 def test_the_least_phase_is_not_of_the_best_entry(name):
     """After two frames "a" has two phases of 0.1705, "a b" one of 0.2035."""
     probs = [[0.1, 0.55, 0.3, 0.05], [0.31, 0.31, 0.37, 0.01], [0.45, 0.1, 0.09, 0.36]]
@@ -154,7 +109,7 @@ def test_the_least_phase_is_not_of_the_best_entry(name):
     assert found == pytest.approx([2 * a * 0.45, b * 0.45, b * 0.36])
 
 
-@pytest.mark.parametrize("name", BACKENDS)
+@pytest.mark.parametrize("name", HOST_BACKENDS)
 def test_no_frames_and_beam_size_one(name):
     for kind in naive_search_cases.KINDS:
         for seed in range(10):

@@ -15,7 +15,7 @@ from wfstdec import TrieDecoder, TrieOptions
 from wfstdec.lattice import nbest_paths, posteriors, word_confidences
 from wfstdec.lattice.arrays import check_lattice
 from wfstdec.search.paths.lattice import hypotheses_of, nbest_texts
-from wfstdec.trie.options import BACKENDS
+from wfstdec.trie.options import HOST_BACKENDS
 
 pytestmark = pytest.mark.filterwarnings("ignore::wfstdec.errors.BoostWarning")
 FREE = {"beam": math.inf, "beam_size": 50_000}
@@ -112,7 +112,7 @@ def test_the_paths_are_those_of_the_oracle(kind, backend):
     assert several > 2
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", HOST_BACKENDS)
 @pytest.mark.parametrize("lexicon", ["ab a b\n", None])
 @pytest.mark.parametrize("p", [0.3, 0.6])
 def test_a_token_begins_after_the_phase_that_costs_more(p, lexicon, backend):
@@ -135,7 +135,7 @@ def test_a_token_begins_after_the_phase_that_costs_more(p, lexicon, backend):
     assert_same_paths(case, lattice, paths)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", HOST_BACKENDS)
 def test_a_pruned_search_keeps_what_the_oracle_says(backend):
     """With no model and no look-ahead, what is dropped follows from a few rules."""
     rng = np.random.default_rng(5)

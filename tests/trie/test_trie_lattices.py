@@ -30,10 +30,10 @@ from wfstdec.lattice.arrays import check_lattice
 from wfstdec.search.backends import make_backend
 from wfstdec.trie.cpu.backend import CpuBackend
 from wfstdec.trie.cpu.search import RecordingSearch
-from wfstdec.trie.options import BACKENDS
+from wfstdec.trie.options import BACKENDS, HOST_BACKENDS
 
 pytestmark = pytest.mark.filterwarnings("ignore::wfstdec.errors.BoostWarning")
-OTHERS = [name for name in BACKENDS if name != "reference"]
+OTHERS = [name for name in HOST_BACKENDS if name != "reference"]
 WITH_WORDS = tuple(f"words of {tokens}" for tokens in naive_words.TOKENS)
 KINDS = (*naive_search_cases.KINDS, *WITH_WORDS)
 
@@ -89,7 +89,7 @@ def chunks_of(rng, x):
 
 
 # ------------------------------------------------------------------------- by hand
-@pytest.mark.parametrize("name", BACKENDS)
+@pytest.mark.parametrize("name", HOST_BACKENDS)
 def test_a_lattice_by_hand(name):
     """Two words of two letters, of which the first is one."""
     decoder = TrieDecoder(
@@ -124,7 +124,7 @@ def test_a_lattice_by_hand(name):
     assert second.words[0][1:5] == (0.0, 0.25, 0, 1)
 
 
-@pytest.mark.parametrize("name", BACKENDS)
+@pytest.mark.parametrize("name", HOST_BACKENDS)
 def test_no_frames_no_survivors_no_whole_word(name):
     case = hand("sss", lexicon=LEXICON)
     arguments = naive_search_cases.decoder_arguments(case)

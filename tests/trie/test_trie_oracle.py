@@ -14,7 +14,7 @@ import pytest
 from naive_search_cases import LEXICON, hand
 
 from wfstdec import Lexicon, TrieDecoder, TrieOptions, read_arpa, token_table
-from wfstdec.trie.options import BACKENDS
+from wfstdec.trie.options import HOST_BACKENDS
 
 pytestmark = pytest.mark.filterwarnings("ignore::wfstdec.errors.BoostWarning")
 
@@ -130,7 +130,7 @@ def assert_best(case, hyp, texts, merge):
 
 
 # ---------------------------------------------------------------------------- by hand
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", HOST_BACKENDS)
 @pytest.mark.parametrize("merge", MERGES)
 @pytest.mark.parametrize(
     ("text", "words"), [("see", "sea"), ("se-e", "see"), ("seaaa", "sea"), ("s", "")]
@@ -142,7 +142,7 @@ def test_lexicons_without_a_separator(text, words, merge, backend):
     assert_best(case, hyp, naive_search.best_texts(case, merge), merge)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", HOST_BACKENDS)
 def test_the_last_word_needs_no_separator(backend):
     for text in ("sea", "sea|", "|sea", "|sea|"):
         case = hand(text, "-sea|", lexicon=LEXICON, separator="|")
@@ -151,7 +151,7 @@ def test_the_last_word_needs_no_separator(backend):
         assert_best(case, hyp, naive_search.best_texts(case, "max"), "max")
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", HOST_BACKENDS)
 @pytest.mark.parametrize("merge", MERGES)
 def test_a_sentence_that_is_not_finished(merge, backend):
     case = hand("sss", lexicon=LEXICON)
@@ -162,7 +162,7 @@ def test_a_sentence_that_is_not_finished(merge, backend):
 
 
 # ----------------------------------------------------------------------- random cases
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", HOST_BACKENDS)
 @pytest.mark.parametrize("kind", naive_search_cases.KINDS)
 @pytest.mark.parametrize("merge", MERGES)
 @pytest.mark.share(keep=4)
@@ -176,7 +176,7 @@ def test_nothing_pruned(merge, kind, backend):
     assert long_enough > 5
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", HOST_BACKENDS)
 @pytest.mark.parametrize("kind", naive_search_cases.WITH_LEXICON)
 def test_looking_ahead_changes_nothing(kind, backend):
     for i in range(10):
@@ -217,7 +217,7 @@ def impossible(text, backend, **options):
     return decoder.decode([logprobs])[0]
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", HOST_BACKENDS)
 @pytest.mark.parametrize("lookahead", LOOKAHEADS)
 @pytest.mark.parametrize("lm_scale", [0.0, 1.0])
 def test_words_that_only_some_histories_have(lm_scale, lookahead, backend):
@@ -227,7 +227,7 @@ def test_words_that_only_some_histories_have(lm_scale, lookahead, backend):
     assert hyp.total_cost == close_to(lm_cost - 2 * math.log(0.8))
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", HOST_BACKENDS)
 @pytest.mark.parametrize("merge", MERGES)
 @pytest.mark.parametrize("lookahead", LOOKAHEADS)
 @pytest.mark.parametrize("lm_scale", [0.0, 1.0])
@@ -239,7 +239,7 @@ def test_no_word_and_no_end_is_possible(lm_scale, lookahead, merge, backend):
     assert math.isfinite(hyp.total_cost)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", HOST_BACKENDS)
 @pytest.mark.parametrize("boosts", naive_search_cases.BOOSTS)
 @pytest.mark.parametrize("merge", MERGES)
 def test_boosts(merge, boosts, backend):
@@ -276,7 +276,7 @@ def test_words_of_bare_tokens_end_with_their_last_token(kind):
 
 
 # ------------------------------------------------------------------------ n best texts
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", HOST_BACKENDS)
 @pytest.mark.parametrize("kind", [*naive_search_cases.WITH_LEXICON, "tokens"])
 @pytest.mark.parametrize("merge", MERGES)
 def test_all_texts_each_once(merge, kind, backend):
@@ -297,7 +297,7 @@ def test_all_texts_each_once(merge, kind, backend):
     assert several > 4
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", HOST_BACKENDS)
 @pytest.mark.parametrize("merge", MERGES)
 def test_the_best_few_texts(merge, backend):
     for i in range(12):
@@ -310,7 +310,7 @@ def test_the_best_few_texts(merge, backend):
             assert len({text_of(case, hyp) for hyp in hyps}) == len(hyps)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", HOST_BACKENDS)
 @pytest.mark.parametrize("kind", ["pieces", "tokens_separator"])
 def test_texts_that_tokens_spell_in_several_ways(kind, backend):
     dropped = 0
@@ -345,7 +345,7 @@ BOUNDS = [
 ]
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", HOST_BACKENDS)
 @pytest.mark.parametrize("merge", MERGES)
 def test_a_pruned_search_finds_nothing_cheaper_than_there_is(merge, backend):
     finished = dearer = 0
@@ -366,7 +366,7 @@ def test_a_pruned_search_finds_nothing_cheaper_than_there_is(merge, backend):
     assert finished > 100 and dearer > 20
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", HOST_BACKENDS)
 @pytest.mark.parametrize(("cost", "is_kept"), [(5.0, True), (6.0, False)])
 def test_what_a_word_is_boosted_by_counts_for_the_token_behind_it(
     cost, is_kept, backend
@@ -386,7 +386,7 @@ def test_what_a_word_is_boosted_by_counts_for_the_token_behind_it(
     assert_best(case, hyp, texts if is_kept else [], "max")
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", HOST_BACKENDS)
 @pytest.mark.parametrize("merge", MERGES)
 def test_wide_bounds_are_none(merge, backend):
     """A beam wider than any cost, and as many tokens as there are."""

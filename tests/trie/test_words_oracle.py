@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from wfstdec import TrieDecoder, TrieOptions
-from wfstdec.trie.options import BACKENDS
+from wfstdec.trie.options import HOST_BACKENDS
 
 UNBOUNDED = {"beam": math.inf, "beam_size": 50_000, "token_top_k": None}
 LOOKAHEADS = ("ngram", "unigram", "none")
@@ -99,7 +99,7 @@ def assert_best(made, hyp, texts, merge):
         assert_consistent(made, hyp, merge)
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", HOST_BACKENDS)
 @pytest.mark.parametrize("tokens", naive_words.TOKENS)
 @pytest.mark.parametrize("merge", MERGES)
 @pytest.mark.share(keep=2)
@@ -113,7 +113,7 @@ def test_nothing_pruned(merge, tokens, backend):
     assert beside > 5
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", HOST_BACKENDS)
 @pytest.mark.parametrize("tokens", naive_words.TOKENS)
 @pytest.mark.parametrize("merge", MERGES)
 @pytest.mark.share(keep=4)
@@ -133,7 +133,7 @@ def test_all_texts_each_once(merge, tokens, backend):
     assert several > 4
 
 
-@pytest.mark.parametrize("backend", BACKENDS)
+@pytest.mark.parametrize("backend", HOST_BACKENDS)
 @pytest.mark.parametrize("fixed", ["listed", "opened", *naive_words.BOOSTS[1:]])
 @pytest.mark.parametrize("merge", MERGES)
 @pytest.mark.share(keep=6)

@@ -1,13 +1,9 @@
 """The kernels in the emulation under g++'s sanitizers, each shown to find a fault."""
 
-import os
 import shutil
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
-from cuda_emulation.device import compile_kernels
+from sanitizers import SANITIZERS, compile_under, run_under
 
 from wfstdec.wfst.gpu.layout import PROGRAM, Variant
 
@@ -15,9 +11,7 @@ pytestmark = [
     pytest.mark.skipif(not shutil.which("g++"), reason="needs g++"),
     pytest.mark.share,
 ]
-ROOT = Path(__file__).parents[2]
-SCRIPT = ROOT / "tests" / "support" / "cuda_emulation" / "sanitized.py"
-SANITIZERS = {"address,undefined": "libasan.so", "thread": "libtsan.so"}
+SCRIPT = "sanitized.py"
 
 FAULTS = {
     "an array written past its end": (
@@ -57,22 +51,8 @@ FAULTS = {
 
 def run(sanitizer, source, num_cases, *mode):
     """The random searches in a process of their own."""
-    flags = (f"-fsanitize={sanitizer}", "-fno-sanitize-recover=all")
-    library = compile_kernels(source, flags=flags)
-    query = ["g++", f"-print-file-name={SANITIZERS[sanitizer]}"]
-    runtime = subprocess.run(query, capture_output=True, text=True).stdout.strip()
-    assert Path(runtime).exists(), f"g++ has no {runtime}"
-    environment = {
-        **os.environ,
-        "PYTHONPATH": os.pathsep.join([str(ROOT), *filter(None, sys.path)]),
-        "LD_PRELOAD": runtime,
-        "ASAN_OPTIONS": "detect_leaks=0",  # Python's own
-        "TSAN_OPTIONS": "halt_on_error=1",
-        "OMP_NUM_THREADS": "1",
-        "OPENBLAS_NUM_THREADS": "1",
-    }
-    command = [sys.executable, str(SCRIPT), str(num_cases), str(library), *mode]
-    return subprocess.run(command, capture_output=True, text=True, env=environment)
+    library = compile_under(sanitizer, source, PROGRAM.kernels)
+    return run_under(sanitizer, SCRIPT, num_cases, library, *mode)
 
 
 @pytest.mark.parametrize("sanitizer", SANITIZERS)

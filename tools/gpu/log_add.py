@@ -3,7 +3,8 @@
     a, b = inputs()                     # costs, 2**20 of each
     digest(log_add(a, b)) == KEPT       # on this machine, and on every GPU
 
-The kernels' own is in `kernels/log_add.cuh`; both round every operation and fuse none.
+The kernels' own is in `wfstdec/gpu/kernels/log_add.cuh`; both round every operation and
+fuse none.
 """
 
 from __future__ import annotations

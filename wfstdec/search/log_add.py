@@ -4,7 +4,7 @@
     log_one_plus(x)          # ln(1 + e^-x), x >= 0
 
 Every operation is rounded and none is fused, and no library of the machine is asked:
-CUDA's `gpu/kernels/log_add.cuh` and torch's `transducer/log_add.py` give the same bits.
+NumPy, torch and CUDA's `log_add.cuh` give the same bits.
 
     log_add(a, b) = low - log_one_plus(high - low)
     log_one_plus(x), x < 17.5:

@@ -94,7 +94,9 @@ class TrieDecoder(Decoder[np.ndarray, list[TokenPath] | Recorded]):
             n-grams to list (the latter, KenLM's probing format) is asked as the search
             goes, and cannot have the look-ahead `"ngram"`.
         options: Search options.
-        backend: `"cpu"`, `"reference"` (plain Python, slow), or `"auto"`, the CPU.
+        backend: `"cpu"`, `"reference"` (plain Python, slow), `"cuda"` (tested in
+            emulation, not yet on a GPU; beams of up to 256, no lattices, OOV or open
+            words, and a language model with n-grams or none), or `"auto"`, the CPU.
         words: With a lexicon: the word table. None takes that of the `NgramLM`, or the
             words of the lexicon in their order without those that an ARPA model lacks.
         open_vocabulary: The price of words that neither lexicon nor list has; None for
@@ -305,7 +307,11 @@ class TrieDecoder(Decoder[np.ndarray, list[TokenPath] | Recorded]):
         return super().decode_nbest(logprobs, lengths, boosts)
 
     def _check_lattices(self) -> None:
-        super()._check_lattices()
+        if not self.records_lattices:
+            raise OptionError(
+                "backend 'cuda': a lattice or confidences, expected the best paths "
+                "alone; use backend='cpu'"
+            )
         if self.options.merge == "sum":
             raise OptionError(
                 "merge='sum' for a lattice, whose costs are those of single paths, "

@@ -13,8 +13,11 @@ Merge = Literal["max", "sum"]
 BACKENDS = {
     "reference": "wfstdec.trie.reference_backend:ReferenceBackend",
     "cpu": "wfstdec.trie.cpu.backend:CpuBackend",
+    "cuda": "wfstdec.trie.gpu.cuda:CudaBackend",
 }
 """Makers of backends by name, as `module:maker`; see `search.backends`."""
+HOST_BACKENDS = tuple(name for name in BACKENDS if name != "cuda")
+"""Backends on the host, which do all that the decoder can."""
 
 
 @dataclass(frozen=True)

@@ -94,9 +94,9 @@ def load_library(path):
 
 
 @functools.cache
-def load_search(macros):
-    """The WFST search's kernels, compiled for so much."""
-    return load_library(compile_kernels(PROGRAM.source(macros)))
+def load_program(program, macros):
+    """The kernels of a program, compiled for so much."""
+    return load_library(compile_kernels(program.source(macros), program.kernels))
 
 
 class DeviceFault(Exception):
@@ -114,8 +114,10 @@ class EmulatedDevice:
         seed: which schedule.
         memory_limit: bytes that all work may take.
         shared_slots: of the WFST search's table in a block's shared memory.
-        library: from `compile_kernels`, for other kernels than the WFST search's, which
-            are compiled for what each launch asks for.
+        library: from `compile_kernels`, in place of the program's kernels, which are
+            compiled for what each launch asks for.
+        program: the kernels.
+        shared_bytes: of a block's shared memory, in place of `shared_slots`.
 
     Attributes:
         launches: the names of the kernels that ran.
@@ -134,17 +136,19 @@ class EmulatedDevice:
         memory_limit=1 << 40,
         shared_slots=64,
         library=None,
+        program=PROGRAM,
+        shared_bytes=None,
     ):
         threads = [threads] if isinstance(threads, int) else threads
         blocks = [num_blocks] if isinstance(num_blocks, int) else num_blocks
-        shared = shared_slots * SLOT_BYTES
+        shared = shared_slots * SLOT_BYTES if shared_bytes is None else shared_bytes
         kinds = zip(threads, blocks, strict=True)
         self.shapes = tuple(BlockShape(*kind, shared) for kind in kinds)
         self.os_threads, self.preempt, self.seed = os_threads, preempt, seed
         self.budget = Budget(memory_limit)
         self.failures, self.fail_after = (DeviceFault,), None
         self.launches, self.grids, self._sources = [], [], []
-        self._library = library
+        self._library, self._program = library, program
         self._staging = np.zeros(0, np.uint8)
 
     def empty(self, count, dtype):
@@ -189,7 +193,9 @@ class EmulatedDevice:
 
     def load(self, macros):
         """The kernels, compiled for so much."""
-        return load_library(self._library) if self._library else load_search(macros)
+        if self._library:
+            return load_library(self._library)
+        return load_program(self._program, macros)
 
     def launch(self, grid, argument):
         self.launches.append(grid.kernel)

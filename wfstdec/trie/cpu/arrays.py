@@ -133,9 +133,11 @@ CACHED_LOOKAHEAD = np.dtype([("key", "<u8"), ("cost", "<f4"), ("unused", "<u4")]
 CACHED_STEP = np.dtype([("key", "<u8"), ("cost", "<f4"), ("nextstate", "<i4")])
 """The cost of a word (the lower half of the key) in a state (the upper half, and the
 highest bit), and where it leads."""
-CACHE_BITS, STEP_CACHE_BITS = 11, 9
+CACHE_BITS, STEP_CACHE_BITS = 12, 10
 """The caches have so many look-aheads and steps, as powers of two: what some tens of
 frames need, so that they stay in the processor's first caches."""
+NUM_RANGES = 256
+"""Ranges of cost that many tokens are laid out by."""
 OK, GROW_CANDIDATES, GROW_FRONTIER, GROW_TRACE, GROW_NOTED, ASK_MODEL = range(6)
 """What a kernel returns: done, which arrays are too small for the next frame, or that
 the language model must be asked before it."""
@@ -225,9 +227,11 @@ class Scratch(NamedTuple):
         stack: int64 [ordering.STACK].
         counts: int64 [8].
         sources: ENTRY [beam_size], the frontier that a frame started from.
-        unscaled, costs: float32 [V], the acoustic costs of a frame.
+        unscaled, costs: float32 [V], the acoustic costs of a frame; the second has
+            sixteen more behind its end, all inf.
         found_tokens: int32 [V], tokens that may begin, in no order.
         found_costs: float32 [V], their unscaled costs.
+        range_ends: int32 [NUM_RANGES], where ranges of these costs end.
         next_tokens: int32 [V], tokens that may begin, the least cost first.
         next_costs: float32 [V], the costs of these by token, inf for others.
         ranked_costs: float32 [V], the costs of `next_tokens`.
@@ -257,6 +261,7 @@ class Scratch(NamedTuple):
     costs: np.ndarray
     found_tokens: np.ndarray
     found_costs: np.ndarray
+    range_ends: np.ndarray
     next_tokens: np.ndarray
     next_costs: np.ndarray
     ranked_costs: np.ndarray

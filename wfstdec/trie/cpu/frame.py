@@ -22,11 +22,13 @@ from numpy import float32, int32, int64, uint32, uint64
 
 from wfstdec.jit import inlined, kernel, part
 from wfstdec.jit.intrinsics import bits_below, count_bits, lowest_bit
-from wfstdec.jit.sorting import index_of, key_of, sort_keys
+from wfstdec.jit.sorting import index_of, key_of
+from wfstdec.jit.vectors import STEP, at_most, load, splat, trailing
 from wfstdec.lm.kernels import step, unanswered
 from wfstdec.search.acoustics import price
 from wfstdec.search.costs import NO_CUTOFF
 from wfstdec.trie.cpu import arrays as k
+from wfstdec.trie.cpu.arrays import NUM_RANGES
 from wfstdec.trie.cpu.expand import (
     Beside,
     Emitted,
@@ -59,12 +61,14 @@ from wfstdec.trie.lexicon_trie import find_child
 
 PROBED_ENTRIES = 8
 """So many of the first entries are looked at for a bound to begin with."""
-MAX_RANK_SORT = 128
-"""More tokens than these are sorted by quicksort."""
+MAX_RANK_SORT = 64
+"""More tokens than these are laid out by ranges of cost before they are sorted."""
 _INF = float32(np.inf)
 _ONE = uint64(1)
 _NO_BIT = uint64(0)
 _LOW_BITS = uint64(63)
+FEW_TOKENS = 64
+"""So many are all gone through."""
 TRY_BEST_ABOVE = 12
 """Of more tokens than these the best one is followed first, for a better bound."""
 _NO_COST = float32(0)
@@ -422,15 +426,25 @@ def least_stay_cost(search, scratch, frontier, count):
 
 @part
 def find_tokens(blank, bound, scratch):
-    """Fill `found_tokens` and `found_costs` with the tokens up to a bound; how many.
-
-    No branch depends on the costs, so that none is mispredicted.
-    """
+    """Fill `found_tokens` and `found_costs` with the tokens up to a bound; how many."""
     costs, unscaled, blank = scratch.costs, scratch.unscaled, uint64(blank)
-    bound, count = min(bound, NO_CUTOFF), _NO_BIT
-    for v in range(uint64(len(costs))):
-        scratch.found_tokens[count], scratch.found_costs[count] = v, unscaled[v]
-        count += uint64(costs[v] <= bound) & uint64(v != blank)
+    bound, count, num_tokens = min(bound, NO_CUTOFF), _NO_BIT, uint64(len(costs))
+    if num_tokens <= uint64(FEW_TOKENS):
+        # No branch depends on the costs, so that none is mispredicted.
+        for v in range(num_tokens):
+            scratch.found_tokens[count], scratch.found_costs[count] = v, unscaled[v]
+            count += uint64(costs[v] <= bound) & uint64(v != blank)
+        return count
+    # Sixteen are compared at once: of many tokens most are over the bound.
+    limit, first = splat(bound), _NO_BIT
+    while first < num_tokens:
+        near = uint64(at_most(load(costs, first), limit))
+        while near != _NO_BIT:
+            v = first + trailing(near)
+            near &= near - _ONE
+            scratch.found_tokens[count], scratch.found_costs[count] = v, unscaled[v]
+            count += uint64(v != blank)
+        first += STEP
     return count
 
 
@@ -460,7 +474,7 @@ def take_best_token(count, scratch):
 def rank_tokens(params, count, scratch):
     """Fill in the best of the found tokens, in order; how many."""
     if count > uint64(MAX_RANK_SORT):
-        _quicksort(scratch, count)
+        _bucket_sort(scratch, count)
     else:
         _rank_sort(scratch, count)
     num_next = min(int64(count), params.token_top_k)
@@ -481,13 +495,38 @@ def _lay_out_ranked(scratch, num_next):
 
 
 @inlined
-def _quicksort(scratch, count):
-    """Fill `next_tokens` with the found tokens, the least (cost, token) first."""
+def _bucket_sort(scratch, count):
+    """Fill `next_tokens` with the found tokens, the least (cost, token) first.
+
+    They are laid out by the range that their cost is in, of `NUM_RANGES` equal ones;
+    then insertion moves them within a range alone.
+    """
+    costs, ends, keys = scratch.found_costs, scratch.range_ends, scratch.keys
+    least, most = costs[0], costs[0]
+    for i in range(_ONE, count):
+        least, most = min(least, costs[i]), max(most, costs[i])
+    scale = _NO_COST
+    if most > least:
+        scale = float32(NUM_RANGES - 1) / float32(most - least)
+    ends[:] = 0
     for i in range(count):
-        scratch.keys[i] = key_of(scratch.found_costs[i], scratch.found_tokens[i])
-    sort_keys(scratch.keys, int64(count), scratch.stack)
-    for i in range(count):
-        scratch.next_tokens[i] = index_of(scratch.keys[i])
+        ends[int64(float32(costs[i] - least) * scale)] += 1
+    end = int32(0)
+    for at in range(NUM_RANGES):
+        end += ends[at]
+        ends[at] = end
+    for i in range(int64(count) - 1, -1, -1):
+        at = int64(float32(costs[i] - least) * scale)
+        ends[at] -= 1
+        keys[ends[at]] = key_of(costs[i], scratch.found_tokens[i])
+    for i in range(int64(count)):
+        key, at = keys[i], i
+        while at > 0 and keys[at - 1] > key:
+            keys[at] = keys[at - 1]
+            at -= 1
+        keys[at] = key
+    for i in range(int64(count)):
+        scratch.next_tokens[i] = index_of(keys[i])
 
 
 @inlined

@@ -6,6 +6,7 @@ import numpy as np
 
 from wfstdec.jit.pool import Pool
 from wfstdec.jit.sorting import STACK
+from wfstdec.jit.vectors import LANES
 from wfstdec.trie.cpu import arrays as k
 from wfstdec.trie.lexicon_trie import LexiconTrie
 from wfstdec.trie.search_space import SearchSpace
@@ -57,9 +58,10 @@ def new_scratch(
         counts=np.zeros(8, np.int64),
         sources=np.empty(entries, k.ENTRY),
         unscaled=np.zeros(num_tokens, np.float32),
-        costs=np.zeros(num_tokens, np.float32),
-        found_tokens=np.zeros(num_tokens, np.int32),
-        found_costs=np.zeros(num_tokens, np.float32),
+        costs=np.full(num_tokens + LANES, np.inf, np.float32)[:num_tokens],
+        found_tokens=np.zeros(num_tokens + 1, np.int32),
+        found_costs=np.zeros(num_tokens + 1, np.float32),
+        range_ends=np.zeros(k.NUM_RANGES, np.int32),
         next_tokens=np.zeros(num_tokens, np.int32),
         next_costs=np.full(num_tokens, np.inf, np.float32),
         ranked_costs=np.zeros(num_tokens, np.float32),

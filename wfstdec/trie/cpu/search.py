@@ -75,6 +75,16 @@ class CpuSearch:
         names = {"frames": k.FRAMES, "active": k.ACTIVE, "candidates": k.CANDIDATES}
         return {name: int(self._utterance.counts[at]) for name, at in names.items()}
 
+    @property
+    def state(self) -> k.UtteranceState:
+        """State of the utterance; kernels elsewhere may have advanced it."""
+        return self._utterance
+
+    @state.setter
+    def state(self, state: k.UtteranceState) -> None:
+        """Go on from another state of the same utterance."""
+        self._utterance = state
+
     def advance(self, logprobs: np.ndarray) -> None:
         """Pass the search through a chunk, float32 [T, V], C order."""
         num_tokens = logprobs.shape[1]
@@ -143,7 +153,7 @@ class CpuSearch:
 
     def look(self) -> PathSoFar[TokenRows]:
         """How far the search has come; it goes on as if nobody had looked."""
-        self._settled.add(*settle_trace(self._utterance))
+        self.settle_trace()
         counts, utterance = self._utterance.counts, self._in_order()
         unfinished = unfinished_endings(self._search, utterance)
         at = int(unfinished["cost"].argmin())
@@ -162,6 +172,10 @@ class CpuSearch:
             num_frames=int(counts[k.FRAMES]),
             final_cost=float(ended) - float(best.cost),
         )
+
+    def settle_trace(self) -> None:
+        """Take out of the trace what is settled, and what no entry can reach."""
+        self._settled.add(*settle_trace(self._utterance))
 
     def _ending_pron(self, entry: np.ndarray) -> int:
         """The cheapest pronunciation that ends at the node of an entry, or -1."""
@@ -217,7 +231,7 @@ class CpuSearch:
             sizes = len(scratch.costs), size, len(scratch.candidates)
             return new_scratch(*sizes, self._memory.most_words)
         if status == k.GROW_TRACE:
-            self._settled.add(*settle_trace(utterance))
+            self.settle_trace()
             kept = int(utterance.counts[k.TRACE])
             most = 2 * len(scratch.candidates)
             if 2 * (kept + most) > len(utterance.trace):

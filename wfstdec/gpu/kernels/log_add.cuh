@@ -1,5 +1,5 @@
 // The sum of two probabilities given as costs, in float32 alone: the same bits wherever
-// each operation is rounded and none is fused; in NumPy: `tools/gpu/log_add.py`.
+// each operation is rounded and none is fused, as `search/log_add.py` has it.
 #pragma once
 #include "keys.cuh"
 

@@ -1,0 +1,146 @@
+"""The trie search in emulation: devices of all forms, with room or without; cases."""
+
+import functools
+import io
+
+import numpy as np
+from cuda_emulation.device import EmulatedDevice
+from real_speech import RECIPE, speech_graph
+
+from wfstdec import Lexicon, TrieDecoder, TrieOptions, read_arpa, token_table
+from wfstdec.trie.gpu import layout as d
+from wfstdec.trie.gpu.backend import DeviceBackend
+
+
+def emulated(space, *, shared=True, first_entries=256, form_for=d.form_for, **device):
+    """A search space on a device in emulation.
+
+    Args:
+        space: the space.
+        shared: whether blocks have shared memory for their arrays.
+        first_entries: entries of frontiers that scratch has room for at first.
+        form_for: chooses the form of blocks.
+        device: further arguments of every `EmulatedDevice`.
+    """
+
+    def make(form):
+        return EmulatedDevice(
+            form.threads,
+            program=d.program(form.threads),
+            shared_bytes=form.shared_bytes if shared else 0,
+            **device,
+        )
+
+    return DeviceBackend(space, make, first_entries, form_for)
+
+
+def in_blocks_of(threads):
+    """Chooses forms of so many threads."""
+    return lambda *sizes: d.form_for(*sizes)._replace(threads=threads)
+
+
+def always(form):
+    """Chooses one form."""
+    return lambda *_: form
+
+
+def random_arpa(rng, words, num_pairs):
+    """A bigram model in which every word has a probability of its own."""
+    known = ["<s>", "</s>", *words]
+    unigrams = [
+        f"{-99 if word == '<s>' else -rng.integers(8, 40) / 8}\t{word}"
+        + ("" if word == "</s>" else f"\t{-rng.integers(0, 9) / 8}")
+        for word in known
+    ]
+    lefts = rng.choice([word for word in known if word != "</s>"], num_pairs)
+    rights = rng.choice([word for word in known if word != "<s>"], num_pairs)
+    pairs = sorted({*zip(lefts.tolist(), rights.tolist(), strict=True)})
+    bigrams = [f"{-rng.integers(1, 16) / 8}\t{a} {b}" for a, b in pairs]
+    head = rf"\data\{chr(10)}ngram 1={len(unigrams)}{chr(10)}ngram 2={len(bigrams)}"
+    text = [
+        head,
+        "",
+        r"\1-grams:",
+        *unigrams,
+        "",
+        r"\2-grams:",
+        *bigrams,
+        "",
+        r"\end\ ",
+    ]
+    return read_arpa(io.BytesIO("\n".join(text).strip().encode()))
+
+
+def token_names(num_tokens):
+    """A blank, a separator, and letters."""
+    return ["<blank>", "|", *map(chr, range(0x4E00, 0x4E00 + num_tokens - 2))]
+
+
+def large_decoder(rng, num_tokens, num_words, options, *, separator="|"):
+    """A lexicon and a model over words, or without words one over tokens."""
+    names = token_names(num_tokens)
+    if num_words == 0:
+        lm = random_arpa(rng, names[1:], 3 * num_tokens)
+        return TrieDecoder(tokens=token_table(names), lm=lm, options=options)
+    letters = np.arange(2, num_tokens)
+    near = rng.choice(letters, min(12, len(letters)), replace=False)
+    said = {
+        tuple(rng.choice(near, rng.integers(1, 5)).tolist()) for _ in range(num_words)
+    }
+    prons = sorted(said)
+    words = [f"W{i // 2}" for i in range(len(prons))]  # of two pronunciations each
+    words[1::3] = [f"W{i}" for i in range(1000, 1000 + len(words[1::3]))]
+    prons += prons[: num_words // 4]  # words that are said alike
+    words += [f"S{i}" for i in range(num_words // 4)]
+    lm = random_arpa(rng, sorted({*words}), 4 * num_words)
+    costs = (rng.integers(0, 4, len(words)) / 4).astype(np.float32)
+    return TrieDecoder(
+        tokens=token_table(names),
+        lexicon=Lexicon(tuple(words), tuple(prons), costs),
+        lm=lm,
+        unk_cost=9.0,
+        separator=separator,
+        options=options,
+    )
+
+
+@functools.lru_cache(maxsize=2)
+def speech_decoder(options):
+    """The recipe's lexicon and model, with about 2,000 of its words."""
+    graph = speech_graph("normal")
+    return TrieDecoder(
+        tokens=graph.tokens,
+        lexicon=graph.vocabulary.pronunciations.lexicon(graph.words),
+        lm=RECIPE / "lm.arpa.gz",
+        separator="<wb>",
+        options=options,
+    )
+
+
+def spoken(rng, decoder, num_frames):
+    """Log-probs that favour words of a decoder, float32 [T, V]."""
+    num_tokens = len(decoder.tokens)
+    frames = []
+    while len(frames) < num_frames:
+        said = [int(rng.integers(1, num_tokens))]
+        if decoder.lexicon is not None:
+            at = int(rng.integers(len(decoder.lexicon.pronunciations)))
+            said = [*decoder.lexicon.pronunciations[at], 1]
+        for token in said:
+            frames += [0] * (frames[-1:] == [token]) + [token]
+    logits = rng.normal(0, 1, (num_frames, num_tokens))
+    logits[np.arange(num_frames), frames[:num_frames]] += rng.integers(1, 6)
+    logits[:, 0] += 2
+    logits -= np.logaddexp.reduce(logits, axis=1, keepdims=True)
+    return logits.astype(np.float32)
+
+
+def small_options(rng, **more):
+    """Options of beams that a device takes."""
+    drawn = {
+        "beam": float(rng.choice([2.0, 5.0, 9.0])),
+        "token_top_k": [None, None, 3][int(rng.integers(3))],
+        "lookahead": str(rng.choice(["ngram", "unigram", "none"])),
+        "lm_scale": float(rng.choice([0.5, 1.0])),
+    }
+    return TrieOptions(**drawn | more)

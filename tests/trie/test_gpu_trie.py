@@ -1,0 +1,327 @@
+"""The trie search's kernels on this machine's CPU: the bits of the specification."""
+
+import logging
+import shutil
+
+import naive_search_cases
+import numpy as np
+import pytest
+from cuda_emulation.device import as_given, in_16_bits, in_32_bits
+from own_models import Wrapped
+from real_speech import utterances
+from trie_devices import (
+    always,
+    emulated,
+    in_blocks_of,
+    large_decoder,
+    small_options,
+    speech_decoder,
+    spoken,
+)
+from trie_searches import bits, draw, search
+
+from wfstdec import BoostEntry, OpenVocabulary, TrieDecoder, TrieOptions
+from wfstdec.errors import DeviceError, LogprobError, OptionError
+from wfstdec.gpu.logprobs import BFLOAT16, FLOAT16
+from wfstdec.search.backends import make_backend
+from wfstdec.trie.gpu import layout as d
+from wfstdec.trie.gpu.batch import DeviceBatch, trace_nodes, utterance_bytes
+from wfstdec.trie.options import BACKENDS
+
+pytestmark = [
+    pytest.mark.skipif(not shutil.which("g++"), reason="needs g++"),
+    pytest.mark.filterwarnings("ignore::wfstdec.errors.BoostWarning"),
+]
+BLOCKS = [32, 64, 128]
+MERGES = ["max", "sum"]
+
+
+@pytest.fixture(autouse=True)
+def quiet(caplog):
+    """The library says how many words are dropped; here they are dropped on purpose."""
+    caplog.set_level(logging.ERROR, logger="wfstdec")
+
+
+def compiled(decoder, boosts, num):
+    """Compile the lists of utterances."""
+    return decoder._boosts.compile(boosts, num)
+
+
+def expected(decoder, batch, boosts=None, backend="cpu"):
+    """Search each utterance with another backend; all of what it finds."""
+    made = make_backend(BACKENDS, backend, decoder._space)
+    return [search(made, decoder, boosts, [x]) for x in batch]
+
+
+def found(backend, decoder, batch, boosts=None):
+    """Search a batch on a device; all of what it finds."""
+    lists = compiled(decoder, boosts, len(batch))
+    return list(map(bits, backend.decode(batch, decoder.options, lists)))
+
+
+# ------------------------------------------------------------------------ bit equality
+@pytest.mark.parametrize("kind", naive_search_cases.KINDS)
+def test_the_bits_of_the_reference(kind):
+    for seed in range(20):
+        rng, case, decoder, boosts = draw(seed, kind)
+        size = min(decoder.options.beam_size, int(rng.choice([64, 256])))
+        decoder = decoder.with_options(beam_size=size)
+        batch = [np.ascontiguousarray(case.logprobs, np.float32)]
+        backend = emulated(decoder._space, preempt=[0, 5][seed % 2], seed=seed)
+        want = expected(decoder, batch, boosts, "reference")
+        assert found(backend, decoder, batch, boosts) == want, seed
+
+
+@pytest.mark.parametrize("merge", MERGES)
+@pytest.mark.parametrize("threads", BLOCKS)
+@pytest.mark.parametrize("size", [1, 2, 16, 33, 64, 65, 256])
+@pytest.mark.share(keep=6)
+def test_sizes_of_beams_and_blocks(size, threads, merge):
+    """Texts of their own, and without; a separator, an optional one, none."""
+    for seed in range(4):
+        rng = np.random.default_rng([size, seed])
+        options = small_options(
+            rng, beam_size=size, merge=merge, nbest=[1, 3][seed % 2]
+        )
+        words = [0, 60, 60, 60][seed]
+        separator = [None, "|", None, "|"][seed]
+        decoder = large_decoder(rng, 20, words, options, separator=separator)
+        batch = [spoken(rng, decoder, n) for n in (12, 7, 0)]
+        backend = emulated(
+            decoder._space, form_for=in_blocks_of(threads), preempt=6, seed=seed
+        )
+        assert found(backend, decoder, batch) == expected(decoder, batch), seed
+
+
+@pytest.mark.parametrize("num_words", [0, 80])
+@pytest.mark.parametrize("num_tokens", [2, 41, 300, 5000])
+@pytest.mark.share(keep=5)
+def test_numbers_of_tokens(num_tokens, num_words):
+    if num_tokens == 2 and num_words:
+        pytest.skip("no word can be spelled")
+    for seed, merge in enumerate(MERGES):
+        rng = np.random.default_rng([num_tokens, num_words, seed])
+        options = small_options(rng, beam_size=[16, 100][seed], merge=merge)
+        decoder = large_decoder(rng, num_tokens, num_words, options)
+        batch = [spoken(rng, decoder, n) for n in (6, 3)]
+        backend = emulated(decoder._space)
+        assert found(backend, decoder, batch) == expected(decoder, batch), seed
+
+
+@pytest.mark.parametrize("merge", MERGES)
+@pytest.mark.share(keep=1)
+def test_schedules_do_not_matter(merge):
+    rng = np.random.default_rng(3)
+    options = small_options(rng, beam=6.0, beam_size=24, merge=merge, nbest=2)
+    decoder = large_decoder(rng, 20, 60, options, separator=None)
+    batch = [spoken(rng, decoder, 9)]
+    want = expected(decoder, batch)
+    for schedule in range(12):
+        threads = BLOCKS[schedule % 3]
+        backend = emulated(
+            decoder._space, form_for=in_blocks_of(threads), preempt=2, seed=schedule
+        )
+        assert found(backend, decoder, batch) == want, schedule
+
+
+# ------------------------------------------------------------------------------- room
+@pytest.mark.parametrize("shared", [False, True])
+@pytest.mark.parametrize("merge", MERGES)
+def test_arrays_too_small_lose_nothing(merge, shared):
+    """Candidates, entries, frontiers and traces that outgrow their arrays."""
+    launches = 0
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        options = small_options(
+            rng, beam=7.0, beam_size=[40, 100][seed % 2], merge=merge, nbest=3
+        )
+        decoder = large_decoder(rng, 20, [0, 60][seed % 2], options, separator=None)
+        batch = [spoken(rng, decoder, n) for n in (14, 5)]
+        tiny = d.Form([32, 64][seed % 2], 4, 16, 6)
+        backend = emulated(
+            decoder._space, shared=shared, first_entries=1, form_for=always(tiny)
+        )
+        want = expected(decoder, batch)
+        assert found(backend, decoder, batch) == want, seed
+        launches += len(backend.device.launches)
+        assert found(backend, decoder, batch) == want, seed  # pooled memory
+    assert launches > 6 * 4
+
+
+def test_frames_that_outgrow_shared_memory():
+    counted = {}
+    for shared in (False, True):
+        rng = np.random.default_rng(5)
+        options = small_options(rng, beam=7.0, beam_size=60)
+        decoder = large_decoder(rng, 20, 60, options)
+        batch = [spoken(rng, decoder, 30)]
+        for form in (d.Form(32, 16, 32, 20), d.form_for(60, 20)):
+            backend = emulated(decoder._space, shared=shared, form_for=always(form))
+            lists = compiled(decoder, None, 1)
+            under_way = DeviceBatch(
+                backend.device_space, backend._cpu, decoder.options, lists
+            )
+            under_way.advance(batch)
+            counts = under_way.counts
+            assert list(map(bits, under_way.finish())) == expected(decoder, batch)
+            counted[shared, form.entries] = counts
+    assert all(one["frames"] == 30 for one in counted.values())
+    assert counted[True, 64]["shared"] == 30 and counted[True, 64]["spilled"] == 0
+    assert 0 < counted[True, 16]["shared"] < 30 and counted[True, 16]["spilled"] > 0
+    assert counted[False, 16]["shared"] == counted[False, 64]["shared"] == 0
+
+
+# --------------------------------------------------------------------- batches, chunks
+def test_more_utterances_than_blocks_on_two_threads():
+    rng = np.random.default_rng(8)
+    decoder = large_decoder(rng, 20, 60, small_options(rng, beam_size=20))
+    batch = [spoken(rng, decoder, int(n)) for n in rng.integers(0, 9, 20)]
+    backend = emulated(decoder._space, num_blocks=3, os_threads=2, first_entries=8)
+    assert found(backend, decoder, batch) == expected(decoder, batch)
+    assert found(backend, decoder, []) == []
+
+
+@pytest.mark.parametrize("kind", [FLOAT16, BFLOAT16])
+def test_half_precision_is_read_as_it_is(kind):
+    rng = np.random.default_rng(4)
+    decoder = large_decoder(rng, 20, 60, small_options(rng, beam_size=40))
+    batch = [spoken(rng, decoder, n) for n in (9, 4)]
+    chunks = [in_16_bits(batch[0], kind, 3), in_16_bits(batch[1], kind)]
+    want = expected(decoder, [as_given(x, kind) for x in batch])
+    assert found(emulated(decoder._space), decoder, chunks) == want
+    # Of two types together, where each utterance says its own.
+    chunks = [in_16_bits(batch[0], kind), batch[1]]
+    want = expected(decoder, [as_given(batch[0], kind), batch[1]])
+    assert found(emulated(decoder._space), decoder, chunks) == want
+
+
+def test_a_bad_chunk_moves_no_session():
+    """Whatever grew or was about to: all go on from where they were."""
+    for seed in range(6):
+        rng = np.random.default_rng(seed)
+        options = small_options(
+            rng, beam=7.0, beam_size=24, merge=MERGES[seed % 2], nbest=2
+        )
+        decoder = large_decoder(rng, 20, 40, options, separator=None)
+        batch = [spoken(rng, decoder, int(n)) for n in rng.integers(1, 20, 3)]
+        form = always(d.Form(32, 8, 32, 20)) if seed % 3 else d.form_for
+        backend = emulated(
+            decoder._space, first_entries=2, form_for=form, preempt=5, seed=seed
+        )
+        lists = compiled(decoder, None, 3)
+        sessions = [backend.start(decoder.options, one) for one in lists]
+        cuts = sorted(rng.integers(0, 20, 2).tolist())
+        for chunks in zip(*(np.split(x, cuts) for x in batch), strict=True):
+            wrong = [x.copy() for x in chunks]
+            long = [x for x in wrong if len(x)]
+            if long:
+                long[int(rng.integers(len(long)))][-1, -1] = np.nan
+                with pytest.raises(LogprobError):
+                    backend.advance(sessions, list(map(in_32_bits, wrong)))
+            if rng.random() < 0.5:
+                sessions[0].look()
+            backend.advance(sessions, list(map(in_32_bits, chunks)))
+        ended = [bits(session.finish()) for session in sessions]
+        assert ended == expected(decoder, batch), seed
+
+
+def test_the_first_utterance_that_has_no_logprob_is_named():
+    rng = np.random.default_rng(2)
+    decoder = large_decoder(rng, 20, 0, small_options(rng, beam_size=8))
+    batch = [spoken(rng, decoder, 6) for _ in range(4)]
+    for i in (3, 1):
+        batch[i][4, 7] = np.inf
+    backend = emulated(decoder._space, num_blocks=1)
+    with pytest.raises(LogprobError, match=r"inf in frame 4") as told:
+        found(backend, decoder, list(map(in_32_bits, batch)))
+    assert told.value.utterance == 1
+
+
+@pytest.mark.parametrize("merge", MERGES)
+def test_a_session_takes_no_more_memory_the_longer_it_lasts(merge):
+    rng = np.random.default_rng(6)
+    options = small_options(rng, beam=4.0, beam_size=8, merge=merge)
+    decoder = large_decoder(rng, 20, 40, options)
+    x = np.concatenate([spoken(rng, decoder, 60) for _ in range(40)])
+    backend = emulated(decoder._space)
+    (one,) = compiled(decoder, None, 1)
+    session = backend.start(decoder.options, one)
+    for chunk in np.split(x, 40):
+        backend.advance([session], [chunk])
+    assert session.counts["entries"] > 3 * trace_nodes(None)
+    assert session.utterances["trace_capacity"][0] == trace_nodes(None)
+    ended = session.finish()
+    assert len(ended[0].rows) > 500
+    assert [bits(ended)] == expected(decoder, [x])
+
+
+def test_a_batch_goes_in_parts_where_memory_is_short():
+    rng = np.random.default_rng(10)
+    decoder = large_decoder(rng, 20, 40, small_options(rng, beam_size=16))
+    batch = [spoken(rng, decoder, 8) for _ in range(9)]
+    want, launches = expected(decoder, batch), []
+    whole = emulated(decoder._space, first_entries=32)
+    fixed = whole.device_space.num_bytes
+    scratch = whole.device_space.work(16).scratch
+    block = scratch.layout.num_bytes(1, 32)
+    for room in (12, 3, 1.5):
+        one = utterance_bytes(d.form_for(16, 20), 8) + 8 * 20 * 4
+        limit = int(fixed + 2 * block + room * one)
+        backend = emulated(decoder._space, first_entries=32, memory_limit=limit)
+        assert found(backend, decoder, batch) == want
+        launches.append(len(backend.device.launches))
+    assert launches[0] == 1 < launches[1] < launches[2], launches
+
+
+def test_real_speech():
+    """The demo's lexicon, model and log-probs, with words and phrases boosted."""
+    for merge, size in (("max", 32), ("sum", 100)):
+        decoder = speech_decoder(TrieOptions(beam=10.0, beam_size=size, merge=merge))
+        batch = [x[:60] for x in utterances(13)]
+        boosts = {"quilter": 3.0, "of the": 2.0, "mister quilter": 4.0, "the": 0.5}
+        backend = emulated(decoder._space)
+        want = expected(decoder, batch, boosts)
+        assert found(backend, decoder, batch, boosts) == want
+
+
+# ------------------------------------------------------------------------------ errors
+def test_what_it_leaves_to_the_cpu_is_an_error_that_names_it():
+    rng = np.random.default_rng(1)
+    decoder = large_decoder(rng, 20, 40, small_options(rng, beam_size=256))
+    x, space = [spoken(rng, decoder, 4)], decoder._space
+    decoder._backend = emulated(space)
+    cpu = r"; use backend='cpu'$"
+    with pytest.raises(OptionError, match="beam_size=257, expected at most 256" + cpu):
+        decoder.with_options(beam_size=257).decode(x)
+    with pytest.raises(OptionError, match="beam_size=257, .*" + cpu):
+        decoder.with_options(beam_size=257).sessions().open()
+    with pytest.raises(OptionError, match=r"a lattice or confidences, .*" + cpu):
+        decoder.decode_lattice(x)
+    with pytest.raises(OptionError, match=r"a lattice or confidences, .*" + cpu):
+        decoder.decode(x, confidence=True)
+    a, b = decoder.tokens.names[2:4]
+    added = [BoostEntry("added", [f"{a} {b}"], 1.0)]
+    with pytest.raises(OptionError, match="OOV word 'added', expected none" + cpu):
+        decoder.with_options(beam_size=8).decode(x, boosts=added)
+    arguments = {"tokens": decoder.tokens, "lexicon": decoder.lexicon, "separator": "|"}
+    asked = TrieDecoder(
+        **arguments,
+        lm=Wrapped(decoder.lm),
+        words=decoder.words,
+        options=TrieOptions(lookahead="none"),
+    )
+    with pytest.raises(OptionError, match="a language model that is asked .*" + cpu):
+        emulated(asked._space)
+    opened = TrieDecoder(**arguments, open_vocabulary=OpenVocabulary(1.0, 1.0))
+    with pytest.raises(OptionError, match="an open vocabulary, expected none" + cpu):
+        emulated(opened._space)
+
+
+def test_a_device_that_fails_says_what_was_done():
+    rng = np.random.default_rng(1)
+    decoder = large_decoder(rng, 20, 0, small_options(rng, beam_size=8))
+    decoder._backend = emulated(decoder._space)
+    decoder._backend.device_space.work(8).device.fail_after = 0
+    with pytest.raises(DeviceError) as told:
+        decoder.decode([spoken(rng, decoder, 3)] * 2)
+    assert set(told.value.missing) == {0, 1} and told.value.done == {}

@@ -1,0 +1,281 @@
+"""Batches of the trie search on a device, and sessions: the host ends what it advances.
+
+    batch = DeviceBatch(device_space, cpu, options, boosts)    # one CompiledBoosts each
+    batch.advance(chunks)                                      # [T, V] per utterance
+    batch.finish()                                             # paths per utterance
+
+    session = DeviceSession(device_space, cpu, options, boosts)
+    advance([session, other], [chunk, another])                # one launch for all
+    session.look(), session.finish()
+
+Frontier and trace have the records of the CPU's kernels. So endings, n-best, and what
+was said so far are read by the CPU's own code, from what is downloaded: each utterance
+has a `CpuSearch` that never sees a frame.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from wfstdec.boost.compiled import CompiledBoosts
+from wfstdec.gpu.batch import FEWER, Batch, BatchLayout, Growth, advance_together
+from wfstdec.gpu.boosts import BatchBoosts
+from wfstdec.gpu.device import BlockShape
+from wfstdec.gpu.logprobs import Chunk
+from wfstdec.gpu.records import NONE
+from wfstdec.search.paths.so_far import PathSoFar
+from wfstdec.search.paths.token_path import TokenPath, TokenRows
+from wfstdec.trie.cpu import arrays as k
+from wfstdec.trie.cpu.backend import CpuBackend
+from wfstdec.trie.cpu.search import CpuSearch
+from wfstdec.trie.gpu import layout as d
+from wfstdec.trie.gpu.device_space import NARROWER, DeviceSpace
+from wfstdec.trie.options import TrieOptions
+
+RECORDS = {"frontier": d.ENTRY, "trace": d.NODE, "backup": d.ENTRY}
+"""The arrays of an utterance, and what they hold; `backup` only where it comes in
+chunks."""
+LAYOUT = BatchLayout(
+    utterance=d.UTTERANCE,
+    arrays=RECORDS,
+    kernel="advance_chunk",
+    phases=d.PHASES,
+    grow_scratch=d.GROW_SCRATCH,
+    growths={
+        d.GROW_FRONTIER: Growth("frontier", lambda old, entries: 2 * max(old, entries)),
+        d.GROW_TRACE: Growth("trace", lambda old, entries: 2 * (old + 2 * entries)),
+    },
+)
+"""The search's batches."""
+NODES_PER_FRAME = 16
+"""Trace nodes that there is room for at first, a frame."""
+FRAMES_AHEAD = 256
+"""Frames that a trace has room for where their number is unknown."""
+
+
+def trace_nodes(num_frames: int | None) -> int:
+    """The nodes of a trace at first."""
+    return NODES_PER_FRAME * (FRAMES_AHEAD if num_frames is None else num_frames + 1)
+
+
+def utterance_bytes(form: d.Form, num_frames: int | None) -> int:
+    """Bytes of an utterance."""
+    frontiers = 2 if num_frames is None else 1  # in chunks: the one before is kept
+    entries = frontiers * form.entries * d.ENTRY.itemsize
+    return entries + trace_nodes(num_frames) * d.NODE.itemsize
+
+
+class DeviceBatch(Batch):
+    """Utterances side by side: `advance` any number of times, then `finish`.
+
+    Args:
+        device_space: The space on a device.
+        cpu: The same on the CPU.
+        options: Search options.
+        boosts: Of each utterance.
+        lengths: The frames of each, where that is known; None where they come in
+            chunks.
+
+    Raises:
+        DeviceMemoryError: The device's memory does not suffice.
+    """
+
+    def __init__(
+        self,
+        device_space: DeviceSpace,
+        cpu: CpuBackend,
+        options: TrieOptions,
+        boosts: Sequence[CompiledBoosts],
+        lengths: Sequence[int] | None = None,
+    ) -> None:
+        work = device_space.work(options.beam_size)
+        device, form = work.device, work.form
+        inputs = [cpu.inputs_of(options, one)[0] for one in boosts]
+        task = d.task_of(inputs[0].params)
+        device_space.fill_in(task)
+        super().__init__(
+            device,
+            LAYOUT,
+            work.scratch,
+            task=task,
+            variant=d.Variant(form.threads),
+            num_utterances=len(boosts),
+            advice=f"{NARROWER}, {FEWER}",
+        )
+        self._form = form
+        self._searches = [cpu.start(options, one) for one in boosts]
+        self._boosts = BatchBoosts(device, self._share, device_space.phrases)
+        self.utterances["base"] = [one.state.base[0] for one in self._searches]
+        frames: Sequence[int | None] = lengths or [None] * len(boosts)
+        with device.on_stream(None):
+            self._allocate("frontier", [form.entries] * len(boosts))
+            self._allocate("trace", [trace_nodes(n) for n in frames])
+            if lengths is None:
+                self._allocate("backup", [form.entries] * len(boosts))
+            for i, one in enumerate(boosts):
+                self._fill_in_boosts(i, one, inputs[i])
+            # The next launch may be on another stream, and so may be what used this
+            # memory before.
+            device.wait()
+
+    def _fill_in_boosts(
+        self, i: int, boosts: CompiledBoosts, laid_out: k.Search
+    ) -> None:
+        """Set the fields of an utterance that say what is boosted."""
+        most = laid_out.words.top_bonus + laid_out.phrases.rows["credit"].max()
+        self.utterances["boosted"][i] = laid_out.params.boosted
+        self.utterances["most_credit"][i] = most
+        if boosts.words:
+            self.utterances["words"][i] = self._boosts.words(boosts.words)[0]
+        if boosts.phrases is not None:
+            self.utterances["phrases"][i] = self._boosts.phrases(boosts.phrases)
+
+    def _take_shape(self, shape: BlockShape) -> None:
+        form = self._form
+        fits = form.shared_bytes <= shape.shared_bytes
+        for name in ("entries", "candidates", "tokens"):
+            self._task[f"shared_{name}"] = getattr(form, name) if fits else 0
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Work done so far, in sums over frames and utterances: `layout.COUNTS`."""
+        return {name: int(self.utterances[name].sum()) for name in d.COUNTS}
+
+    def finish(self) -> list[list[TokenPath]]:
+        """End all utterances; the batch cannot be used afterwards."""
+        with self._device.on_stream(self._stream):
+            states = self._states(range(len(self.utterances)))
+        # Memory first: whoever waits for it need not wait until paths are read.
+        self._share.close()
+        self._buffers = []
+        for search, state in zip(self._searches, states, strict=True):
+            search.state = state
+        return [search.finish() for search in self._searches]
+
+    def _states(self, which: Sequence[int]) -> list[k.UtteranceState]:
+        """Download the states of some utterances, in one copy."""
+        sizes = [
+            (int(one["frontier_count"]), int(one["trace_count"]))
+            for one in self.utterances[list(which)]
+        ]
+        item = d.ENTRY.itemsize, d.NODE.itemsize
+        parts = [count * item[at] for pair in sizes for at, count in enumerate(pair)]
+        starts = np.cumsum([0, *parts])
+        joined = self._device.empty(int(starts[-1]), np.dtype(np.uint8))
+        first = self._device.address(joined)
+        sources = [
+            int(self.utterances[name][i])
+            for i in which
+            for name in ("frontier", "trace")
+        ]
+        for source, start, size in zip(sources, starts[:-1], parts, strict=True):
+            if size:
+                self._device.copy(first + int(start), source, size)
+        found = self._device.download(joined, np.dtype(np.uint8))
+        cuts = np.split(found, starts[1:-1])
+        return [
+            self._state(i, cuts[2 * at], cuts[2 * at + 1]) for at, i in enumerate(which)
+        ]
+
+    def _state(
+        self, i: int, frontier: np.ndarray, trace: np.ndarray
+    ) -> k.UtteranceState:
+        """State of an utterance, of its bytes; as it began where no launch had it."""
+        one = self.utterances[i]
+        if one["frontier_count"] == 0:
+            return self._searches[i].state
+        counts = np.zeros(8, np.int64)
+        counts[k.FRONTIER], counts[k.TRACE] = one["frontier_count"], one["trace_count"]
+        counts[k.FRAMES] = one["frames"]
+        counts[k.DIED] = -1 if one["died"] == NONE else one["died"]
+        counts[k.ACTIVE], counts[k.CANDIDATES] = one["active"], one["candidates"]
+        return k.UtteranceState(
+            frontier.view(k.ENTRY).copy(),
+            trace.view(k.TRACE_NODE).copy(),
+            counts,
+            np.array([one["base"]]),
+        )
+
+
+class DeviceSession(DeviceBatch):
+    """Search of an utterance that comes in chunks."""
+
+    def __init__(
+        self,
+        device_space: DeviceSpace,
+        cpu: CpuBackend,
+        options: TrieOptions,
+        boosts: CompiledBoosts,
+    ) -> None:
+        super().__init__(device_space, cpu, options, [boosts])
+        self._newest = dict(zip(RECORDS, self._buffers, strict=True))
+
+    def advance(self, chunk: Chunk) -> None:  # type: ignore[override]
+        """Pass the search through a chunk, [T, V]."""
+        advance([self], [chunk])
+
+    def look(self) -> PathSoFar[TokenRows]:
+        """How far the search has come; it goes on as if nobody had looked."""
+        search = self._on_host()
+        found = search.look()
+        self._back_to_device(search)
+        return found
+
+    def finish(self) -> list[TokenPath]:  # type: ignore[override]
+        """End the utterance; the session cannot be used afterwards."""
+        (found,) = super().finish()
+        self._newest = {}
+        return found
+
+    def fold(self) -> None:
+        """Take out of the trace what is settled, and what no entry can reach."""
+        search = self._on_host()
+        search.settle_trace()
+        self._back_to_device(search)
+
+    @property
+    def trace_is_half_full(self) -> bool:
+        """Tell whether it is time to fold."""
+        one = self.utterances[0]
+        return bool(2 * one["trace_count"] > one["trace_capacity"])
+
+    def _on_host(self) -> CpuSearch:
+        """The search of the utterance on the host."""
+        with self._device.on_stream(self._stream):
+            (self._searches[0].state,) = self._states([0])
+        return self._searches[0]
+
+    def _back_to_device(self, search: CpuSearch) -> None:
+        """Write what looking has changed: the trace, and what points to it."""
+        one, state = self.utterances[0], search.state
+        if one["frontier_count"] == 0:
+            return
+        count = int(state.counts[k.TRACE])
+        frontier, trace = state.frontier.view(d.ENTRY), state.trace[:count].view(d.NODE)
+        with self._device.on_stream(self._stream):
+            self._device.write(self._newest["frontier"], frontier)
+            self._device.write(self._newest["trace"], trace)
+            self._device.wait()
+        one["trace_count"] = count
+
+    def _new_buffer(self, i: int, name: str, count: int) -> Any:
+        self._newest[name] = super()._new_buffer(i, name, count)
+        return self._newest[name]
+
+
+def advance(sessions: Sequence[DeviceSession], chunks: Sequence[Chunk]) -> None:
+    """Pass sessions of one decoder through a chunk each, [T, V].
+
+    Raises:
+        DeviceMemoryError: The device's memory does not suffice.
+        LogprobError: A number is no log-prob; no session has moved.
+    """
+    if not sessions:
+        return
+    advance_together(sessions, chunks)
+    for session in sessions:
+        if session.trace_is_half_full:
+            session.fold()

@@ -1,0 +1,151 @@
+// The records that host and device share; `layout.py` reads them from here.
+//
+// Axes: V tokens, N nodes, P pronunciations, S states of the model, F frontier entries,
+// C candidates, M new entries, H slots of a table.
+#pragma once
+#include "boosts.cuh"
+#include "logprobs.cuh"
+
+// Threads of a block, which takes an utterance; a multiple of 32.
+#ifndef THREADS
+#define THREADS 32
+#endif
+
+// What a launch leaves an utterance with: done (where a number was no log-prob, so far
+// as that), or the array that is too small for the next frame.
+enum Status : u32 { OK, GROW_SCRATCH, GROW_FRONTIER, GROW_TRACE };
+
+// The phases of a frame whose times a build with TIMES takes.
+enum Times : u32 { STAY, EXPAND, MERGE, RANK, SETTLE, OTHER, NUM_TIMES };
+
+// The phases of an entry: the last frame was a blank, or the last token.
+constexpr u32 BLANK = 0, NONBLANK = 1;
+
+// A frontier entry, as ENTRY of trie/cpu/arrays.py; `spelling` is 0.
+struct Entry {
+    float cost, blank_cost, nonblank_cost, lookahead_cost;
+    u32 state, node, boost;
+    u32 blank_trace, nonblank_trace;  // NONE before the first token
+    u32 token_end;
+    u64 spelling, text;
+    double blank_acoustic, nonblank_acoustic;
+};
+
+// A token in the trace, as TRACE_NODE of trie/cpu/arrays.py.
+struct Node {
+    u32 previous, token, pron, start, previous_end;
+};
+
+// A way into a phase of an entry. `order` tells which of those into one phase of one
+// entry the specification names first: (source, number) in 16 bits each; see `ask.cuh`.
+struct Candidate {
+    u64 text;
+    float cost, lookahead_cost;
+    u32 state, node, boost;
+    u32 token, pron;  // NONE where no token begins, where no word ends
+    u32 order;
+    u32 entry;  // the slot of its entry, then the entry
+    u32 next;   // the candidate after it in a list of the entry's phase
+};
+
+// An entry of the frontier that is being made.
+struct NewEntry {
+    u64 best_blank, best_nonblank;  // least (cost, order) into each phase
+    float cost, blank_cost, nonblank_cost;
+    u32 blank_candidate, nonblank_candidate;  // that has it; NONE
+    u32 blank_list, nonblank_list;  // with "sum": all candidates into each; NONE
+    u32 sample;  // a candidate that has its key
+};
+
+// The lexicon as trie/lexicon_trie.py has it, and the look-ahead of trie/lookahead.py.
+struct Lexicon {
+    const u32* node_child_splits;  // [N + 1]
+    const u32* child_token;        // [N - 1]
+    const u32* child_node;         // [N - 1]
+    const u32* node_pron_splits;   // [N + 1]
+    const u32* pron_word;          // [P]
+    const float* pron_cost;        // [P]
+    const u32* node_token;         // [N], or [V + 1] without a lexicon; NONE for none
+    const u32* root_child;         // [V]; NONE for none
+    const u32* row_splits;         // [S + 1]
+    const u32* row_node;           // increasing in each row
+    const float* row_cost;
+    const float* unigram_cost;  // [N]
+    const float* state_cost;    // [S]
+    u32 uses_history;
+};
+
+// What one utterance keeps between launches, and its chunk.
+struct Utterance {
+    Logprobs logprobs;  // of the chunk
+    WordBonuses words;
+    const Phrases* phrases;  // null: there are none
+    Entry* frontier;         // [frontier_capacity], in order
+    Entry* backup;           // [frontier_capacity]: the frontier before a launch that
+                             // is not `checked`; null: nobody may want it back
+    Node* trace;             // [trace_capacity]
+    double base;             // what re-basing took off all costs so far
+    u32 chunk_frame;         // the next frame of the chunk to do
+    u32 frontier_capacity;
+    u32 trace_capacity;
+    u32 frontier_count;  // 0: not yet begun
+    u32 trace_count;
+    u32 frames;  // done since the utterance began
+    u32 died;    // the frame that nothing survived, or NONE
+    u32 status;  // a Status
+    u32 boosted;
+    float most_credit;  // no step is credited more
+    // Sums over frames: entries gone on from, candidates, entries made; frames whose
+    // arrays were in shared memory, and those that left it.
+    u64 active, candidates, entries, shared, spilled;
+};
+
+// One launch: the model, the options, the queue, and scratch for every block.
+struct Task {
+    Lexicon lexicon;
+    Automaton automaton;
+    Utterance* utterances;
+    const u32* queue;  // [queue_length], positions in `utterances`, the longest first
+    u32* num_drawn;    // how many of the queue are taken
+    u64* phase_times;  // [blocks, NUM_TIMES], cycles; only builds with TIMES have it
+    Entry* old_entries;     // [blocks, entry_capacity]: the frontier
+    Entry* next_entries;    // [blocks, entry_capacity]: the next one
+    Candidate* candidates;  // [blocks, candidate_capacity]
+    NewEntry* new_entries;  // [blocks, candidate_capacity]
+    u32* slots;             // [blocks, 2 candidate_capacity]: a table of candidates
+    u32* ranks;             // [blocks, candidate_capacity]: new entries in order
+    u32* marks;             // [blocks, candidate_capacity]
+    u32* tokens;            // [blocks, token_capacity]: tokens that may begin
+    u32 queue_length;
+    u32 entry_capacity;
+    u32 candidate_capacity;  // a power of 2, as the next but one
+    u32 token_capacity;
+    u32 shared_entries;  // of the same arrays in shared memory; 0: there are none
+    u32 shared_candidates;
+    u32 shared_tokens;
+    u32 num_tokens;  // V
+    u32 checked;     // 1: all chunks are known to hold log-probs only
+    u32 blank;
+    u32 separator;  // NONE: there is none
+    u32 separator_optional;
+    u32 has_lexicon;
+    u32 start_state;  // of the model
+    u32 start_node;
+    u32 beam_size;
+    u32 token_top_k;  // NONE: all tokens
+    u32 nbest;
+    u32 sums;     // merge="sum"
+    u32 by_text;  // entries have texts of their own
+    float beam;
+    float acoustic_scale;
+    float lm_scale;
+    float word_insertion;
+    float token_insertion;
+    float begin_credit;   // the most by which a token lowers the cost, boosts apart
+    float inside_credit;  // the same where no word ends
+    float end_credit;     // the same but for what the language model costs
+    float word_floor;     // no word and look-ahead behind it cost less, in any state
+    float instalment;     // the most that boosts pay at once
+    float blank_penalty;
+    float blank_skip_logprob;  // infinite: never
+};

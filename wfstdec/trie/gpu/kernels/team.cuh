@@ -1,0 +1,72 @@
+// What the threads of a block do together: a warp, or four of them.
+#pragma once
+#include "block.cuh"
+#include "keys.cuh"
+#include "layout.cuh"
+
+constexpr u32 WARPS = THREADS / WARP;
+// Blocks that a multiprocessor's shared memory has room for; with the registers that this
+// leaves to a thread the compiler need not spill any.
+constexpr u32 TEAMS_PER_SM = WARPS == 1 ? 10 : 2;
+
+// A barrier of the block: of its only warp where it has one.
+__device__ __forceinline__ void team_sync() {
+#if THREADS == 32
+    __syncwarp();
+#else
+    __syncthreads();
+#endif
+}
+
+// Shared memory for the functions below.
+struct TeamMemory {
+    u32 offsets[THREADS];
+    u32 warp_sums[WARPS];
+};
+
+// The sum of `value` over the threads before this one; `total` becomes the sum over
+// all. A barrier has to lie between two calls.
+__device__ __forceinline__ u32 sum_before(TeamMemory& memory, u32 value, u32& total) {
+    const u32 inclusive = inclusive_warp_sum(value);
+    if (WARPS == 1) {
+        total = __shfl_sync(WHOLE_WARP, inclusive, WARP - 1);
+        return inclusive - value;
+    }
+    const u32 warp = threadIdx.x / WARP;
+    if (threadIdx.x % WARP == WARP - 1) memory.warp_sums[warp] = inclusive;
+    team_sync();
+    u32 before = inclusive - value;
+    total = 0;
+    for (u32 w = 0; w < WARPS; ++w) {
+        before += w < warp ? memory.warp_sums[w] : 0;
+        total += memory.warp_sums[w];
+    }
+    return before;
+}
+
+// Lower `word`, in shared memory, to the least value of all threads: an atomic a warp.
+__device__ __forceinline__ void lower_to(u32* word, u32 value) {
+    for (u32 bits = WARP / 2; bits > 0; bits >>= 1) {
+        const u32 other = __shfl_xor_sync(WHOLE_WARP, value, bits);
+        value = other < value ? other : value;
+    }
+    if (threadIdx.x % WARP == 0) atomicMin(word, value);
+}
+
+// The n-th least of the keys `key_at(i)`, i in [0, count), 1 <= n <= count: found bit by
+// bit, the highest first. Begins and ends with a barrier.
+template <class KeyAt>
+__device__ inline u64 nth_least_key(
+    TeamMemory& memory, u32 count, u32 n, KeyAt key_at) {
+    u64 found = 0;
+    for (u64 bit = 1ull << 63; bit > 0; bit >>= 1) {
+        u32 below = 0, total;
+        for (u32 i = threadIdx.x; i < count; i += THREADS)
+            below += key_at(i) < (found | bit);
+        team_sync();
+        sum_before(memory, below, total);
+        if (total < n) found |= bit;
+    }
+    team_sync();
+    return found;
+}
