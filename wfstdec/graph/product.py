@@ -165,7 +165,7 @@ def compose(
     splits = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
     arcs = np.empty(splits[-1], ARC)
     _compose(product, state_of_row, splits, arcs, reduced)
-    return read_only(arcs), read_only(splits.astype(np.uint32))
+    return arcs, splits.astype(np.uint32)
 
 
 def num_arcs(product: Product) -> int:

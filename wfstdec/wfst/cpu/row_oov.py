@@ -168,6 +168,8 @@ def emit_added(
                 # What may follow stands behind the blank, in the state after one.
                 if rows.through_epsilon:
                     token = _INF
+                    if not blank < _INF:
+                        continue  # the token is left, its hub was pruned
                 node = uint64(record & _RECORDS)
                 first = uint64(added.begin[node + node + _ONE]) + _ONE
                 last = uint64(added.begin[node + node + uint64(2)])
