@@ -6,6 +6,7 @@ WFSTDEC_REQUIRE_GPU is set and no device can be made, no test runs.
 
 import gc
 import importlib.util
+import logging
 import os
 import signal
 import threading
@@ -15,9 +16,10 @@ import pytest
 from wfstdec.errors import BackendError
 from wfstdec.gpu import cupy_device as cuda
 from wfstdec.gpu.verified import record_pass
+from wfstdec.trie.gpu.layout import PROGRAM as TRIE_PROGRAM
 from wfstdec.wfst.gpu.layout import PLAIN, PROGRAM
 
-pytest_plugins = ("shares", "pytester")
+pytest_plugins = ("shares", "spread", "pytester")
 PEERS = ("kaldi_decoder", "kenlm", "pynini", "flashlight")
 REQUIRED = bool(os.environ.get("WFSTDEC_REQUIRE_PEERS"))
 
@@ -53,6 +55,7 @@ def pytest_sessionfinish(session, exitstatus):
     whole = not session.config.option.keyword and session.testscollected > 0
     if asked and whole and exitstatus == 0 and cuda.is_available():
         record_pass(PROGRAM)
+        record_pass(TRIE_PROGRAM)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -63,6 +66,13 @@ def pytest_runtest_makereport(item, call):
         report.outcome = "failed"
         report.longrepr = f"{item.nodeid} was skipped, but peers are required"
     return report
+
+
+@pytest.fixture
+def quiet(caplog):
+    """The library says how many words are dropped; here they are dropped on purpose."""
+    for name in ("wfstdec", None):
+        caplog.set_level(logging.ERROR, logger=name)
 
 
 @pytest.fixture(autouse=True, scope="module")

@@ -23,7 +23,7 @@ KERNEL = re.compile(r"\b_?(n?jit|kernel|part|inlined|intrinsic)\b")
 """Decorators that make a numba kernel of a function."""
 
 ROOMS = (
-    {"errors"},
+    {"errors", "lazy"},
     {"jit"},
     {"text"},
     {"graph", "lm", "checks"},

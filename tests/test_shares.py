@@ -1,9 +1,12 @@
 """Shares of the tests: each is in one, a commit chooses one, failures name theirs."""
 
 import subprocess
+from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 import shares
+import spread
 
 CASES = """
 import pytest
@@ -121,3 +124,24 @@ def test_seeds_follow_commits_or_else_sources(tmp_path):
     assert shares.seed_of(tmp_path) == told.stdout[:12]
     (tmp_path / "wfstdec").mkdir()
     assert shares.seed_of(tmp_path / "wfstdec") != told.stdout[:12]  # a folder of it
+
+
+def test_workers_begin_with_the_longest_files_and_then_apart():
+    """Each of several workers has a part of its own, in turn."""
+
+    class Item(NamedTuple):
+        path: Path
+        number: int
+
+    names = [f"a/test_{name}.py" for name in "abcde"] + [spread.LONGEST[0]]
+    items = [Item(spread.TESTS / name, i) for name in names for i in range(2)]
+    ordered = spread.spread(items, 2)
+    stems = [item.path.stem.removeprefix("test_") for item in ordered]
+    assert stems == "ray ray a a d d b b e e c c".split()
+    assert sorted(ordered) == sorted(items)
+    assert spread.spread([], 3) == []
+
+
+@pytest.mark.parametrize("name", spread.LONGEST)
+def test_the_longest_files_are_there(name):
+    assert (spread.TESTS / name).is_file()

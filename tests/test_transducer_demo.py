@@ -10,10 +10,9 @@ torch = pytest.importorskip("torch")
 
 from tools.data.transducer_data import HELD_OUT, speaker_of  # noqa: E402
 from tools.data.transducer_greedy import greedy  # noqa: E402
+from wfstdec import load_transducer, read_tokens  # noqa: E402
 from wfstdec.io.text import read_text  # noqa: E402
 from wfstdec.metrics import score_texts  # noqa: E402
-from wfstdec.text.symbols import read_tokens  # noqa: E402
-from wfstdec.transducer.torch_model import load_transducer  # noqa: E402
 
 RECIPE = Path(__file__).parent.parent / "graphs" / "transducer_demo"
 

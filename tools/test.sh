@@ -15,6 +15,11 @@ for extra in $peers; do
     [ "$extra" = pyctcdecode ] || whole+=,$extra
 done
 mkdir -p build
+install_extras ""
+# Common kernels are compiled first, by all cores: workers would compile them twice.
+# Meanwhile pip unpacks, and mypy has a core.
+.venv/bin/python -m wfstdec warm-up &
+trap 'kill %1 2>/dev/null' EXIT
 echo "installing wfstdec[$whole] into .venv (log: build/install.log)" >&2
 # One call for all extras takes as long as one for one of them.
 if install_extras "$whole" 2>build/install.log; then
@@ -35,12 +40,11 @@ for extra in $peers; do
 done
 .venv/bin/ruff check .
 .venv/bin/ruff format --check .
-# Common kernels are compiled first, by all cores: workers would compile them twice. mypy
-# has one of them meanwhile.
-.venv/bin/wfstdec warm-up &
-trap 'kill %1 2>/dev/null' EXIT
 .venv/bin/mypy
-wait %1
+# Again where it was cut off because a package it uses was installed anew.
+wait %1 || .venv/bin/wfstdec warm-up
 trap - EXIT
-# Files in their order, not those of few tests last: these have the longest ones (Ray).
-.venv/bin/python -m pytest -n auto --dist loadfile --no-loadscope-reorder "$@"
+# Files in the order of tests/support/spread.py, and a worker more than there are cores:
+# tests wait for sockets, processes and Ray. Linear algebra has the worker's core alone.
+export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
+.venv/bin/python -m pytest -n $(($(nproc) + 1)) --dist loadfile --no-loadscope-reorder "$@"

@@ -29,7 +29,8 @@ install_extras() {
         cksum | tr ' ' '-')
     [ -e "$stamp" ] && return
     echo "installing wfstdec${extras:+[$extras]} into .venv" >&2
-    .venv/bin/python -m pip install --quiet --disable-pip-version-check \
+    # Python compiles what is imported; pip would compile all of torch, a minute or two.
+    .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-compile \
         --constraint constraints.txt --editable ".${extras:+[$extras]}" || return
     touch "$stamp"
 }
@@ -37,7 +38,7 @@ install_extras() {
 install_pyctcdecode() {
     local stamp=.venv/installed-pyctcdecode-0.5.0
     [ -e "$stamp" ] && return
-    .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps \
+    .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-compile --no-deps \
         pyctcdecode==0.5.0 pygtrie || return
     touch "$stamp"
 }

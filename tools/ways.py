@@ -2,43 +2,34 @@
 
     python -m tools.ways
     python -m tools.ways --checkout ../before . --files
-    python -m tools.ways --static --sizes
+    python -m tools.ways --sizes
+    python -m tools.ways --rooms --checkout ../before .
 
 A frame: files that define a kernel which the per-frame kernel of a CPU search may call,
 found in the sources (names are followed through imports and module constants).
 
-A way of the data: files whose functions run. Small models are decoded with the kernels
-as Python, under a profiler (`ways_run.py`, in a process of its own for each checkout):
-
-    log-probs     functions that are given log-probs, or return them
-    pyctcdecode   functions that run in one call of its decoder
-    all others    functions that run with the feature (boosts, an ARPA file, OOV words,
-                  n-best lists, lattices) and not without it, and the functions of the
-                  host that wait for them; an ARPA file ends where decoding begins
-
-Left out are `LEFT_OUT`: the tools of `jit/`, files and flags. Lists by hand, as those
-of docs/architecture.md, are shorter: they have no types and no helpers, and nothing of
-what carries a feature into results.
+Left out are `LEFT_OUT`: the tools of `jit/`, files and flags.
 
 Sizes: modules of the host over 400 lines and of kernels over 600, each with its reason;
 and modules under 100 lines that one module of their own folder alone imports.
+
+Rooms: lines of code, without comments, docstrings and blank lines; stubs count too.
 """
 
 from __future__ import annotations
 
 import argparse
 import ast
-import json
-import os
+import io
 import re
-import subprocess
 import sys
+import tokenize
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-RUN = Path(__file__).with_name("ways_run.py")
 KERNEL = re.compile(r"\b_?(n?jit|kernel|part|inlined|intrinsic)\b")
 """Decorators that make a numba kernel of a function."""
 FRAMES = {
@@ -46,15 +37,6 @@ FRAMES = {
     "trie": ("trie.cpu.frame", "trie.cpu.kernels"),
 }
 """Where `advance` is, the newest name first."""
-WAYS = (
-    "log-probs",
-    "boosts",
-    "ARPA",
-    "lattice of the WFST",
-    "lattice of the trie",
-    "OOV words",
-    "pyctcdecode",
-)
 LEFT_OUT = re.compile(
     r"(^|/)__init__\.py$|^jit/|^errors\.py$|^text/files\.py$"
     r"|^cli/(main|\w*flags|decoders)\.py$"
@@ -89,10 +71,12 @@ SMALL = {
     "cli.attention_flags": "flags of one decoder, as those of lattices and results",
     "cli.transducer_flags": "flags of one decoder, as those of lattices and results",
     "server.finals": "what finals are, apart from when they are due",
+    "transducer.decoder": "a decoder that users hold: what it adds to all of its kind",
     "server.listen_boosts": "one idea: a stream's lists, as its client changes them",
     "server.outbox": "a container, tested by itself",
     "fst.build_log": "logging, apart from what is built",
     "fst.oov_exits": "one step of a build, with the idea of it",
+    "trie.backend_choice": "the pace of a search, apart from the decoder",
     "search.paths.partial": "one idea: the words that can no longer change",
 }
 """Small modules with one importer in their own folder, with the reason."""
@@ -256,18 +240,6 @@ class Library:
         raise SystemExit(f"{self.root}: no per-frame kernel of the {search}")
 
 
-def run_ways(root: Path) -> dict[str, dict[str, list[str]]]:
-    """Files on the ways of a checkout, of the host and of kernels."""
-    environment = os.environ | {"PYTHONPATH": str(root)}
-    command = [sys.executable, str(RUN), *WAYS]
-    done = subprocess.run(
-        command, env=environment, cwd=root, stdout=subprocess.PIPE, text=True
-    )
-    if done.returncode:
-        raise SystemExit(f"{root}: the run failed, see above")
-    return json.loads(done.stdout.splitlines()[-1])
-
-
 def kept(files: Iterable[str]) -> list[str]:
     """Files that count."""
     return sorted(file for file in set(files) if not LEFT_OUT.search(file))
@@ -290,13 +262,32 @@ def static_rows(library: Library) -> Rows:
     return rows
 
 
-def way_rows(root: Path) -> Rows:
-    """Files of each way: all of them, and kernels apart."""
-    rows = {}
-    for name, kinds in run_ways(root).items():
-        rows[name] = kept([*kinds["host"], *kinds["kernels"]])
-        rows[f"{name}, host"] = kept(kinds["host"])
-    return rows
+def code_lines(text: str) -> int:
+    """Lines of a source with any code, docstrings of names left out too."""
+    unseen = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.ENDMARKER}
+    unseen |= {tokenize.INDENT, tokenize.DEDENT}
+    lines: set[int] = set()
+    for token in tokenize.generate_tokens(io.StringIO(text).readline):
+        if token.type not in unseen:
+            lines.update(range(token.start[0], token.end[0] + 1))
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+            if isinstance(node.value.value, str):
+                lines -= {*range(node.lineno, (node.end_lineno or node.lineno) + 1)}
+    return len(lines)
+
+
+def room_lines(root: Path) -> Counter[str]:
+    """Lines of code of each room of the package, and of tests and tools."""
+    found: Counter[str] = Counter()
+    for path in root.glob("**/*.py*"):
+        part = path.relative_to(root).parts
+        if path.suffix in (".py", ".pyi") and part[0] in ("wfstdec", "tests", "tools"):
+            count = code_lines(path.read_text("utf-8"))
+            found[part[0]] += count
+            if part[0] == "wfstdec":
+                found[f"  {part[1].partition('.')[0]}"] += count
+    return found
 
 
 def size_lines(library: Library) -> list[str]:
@@ -321,18 +312,20 @@ def main(arguments: list[str] | None = None) -> int:
     )
     add = parser.add_argument
     add("--checkout", nargs="+", type=Path, default=[Path()], metavar="DIR")
-    add("--static", action="store_true", help="frames only: nothing is run")
     add("--files", action="store_true", help="name the files, with - and + for two")
     add("--sizes", action="store_true", help="long and small modules, with reasons")
+    add("--rooms", action="store_true", help="lines of code by room, and nothing else")
     args = parser.parse_args(arguments)
+    if args.rooms:
+        counts = [room_lines(root.resolve()) for root in args.checkout]
+        for room in sorted(set().union(*counts), key=lambda one: -counts[-1][one]):
+            print(f"{room:20}", *(f"{count[room]:8d}" for count in counts))
+        return 0
     libraries = [Library(root.resolve()) for root in args.checkout]
     if args.sizes:
         for library in libraries:
             print(f"{library.root.name}:", *size_lines(library), sep="\n  ")
-    columns = []
-    for library in libraries:
-        ways = {} if args.static else way_rows(library.root)
-        columns.append(static_rows(library) | ways)
+    columns = list(map(static_rows, libraries))
     print(" " * 28, *(f"{one.root.name:>10}" for one in libraries))
     for name in columns[0]:
         print(f"{name:28}", *(f"{len(column[name]):10d}" for column in columns))

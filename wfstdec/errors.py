@@ -165,3 +165,20 @@ class DeviceError(BackendError):
         super().__init__(message)
         self.missing = tuple(sorted(missing))
         self.done: dict[int, Any] = dict(done)
+
+
+@contextlib.contextmanager
+def needs(what: str, install: str) -> Iterator[None]:
+    """Make `BackendError` of a package that cannot be imported.
+
+        with needs("another sample rate needs soxr", ": pip install soxr"):
+            import soxr
+
+    Args:
+        what: Needs it; what could not be imported is told behind.
+        install: What to do, with what stands before it.
+    """
+    try:
+        yield
+    except ImportError as error:
+        raise BackendError(f"{what} ({error}){install}") from error

@@ -49,7 +49,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::UserWarning")
 
 
 @pytest.fixture(autouse=True)
-def quiet():
+def one_thread():
     """`generate` has much to say of random models, and threads do not help them."""
     threads = torch.get_num_threads()
     torch.set_num_threads(1)

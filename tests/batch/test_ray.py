@@ -142,6 +142,7 @@ def test_logprobs_are_decoded_as_by_the_plain_command(files, address, tmp_path, 
     assert {path: path.stat() for path in (tmp_path / "rows").iterdir()} == before
 
 
+@pytest.mark.share
 def test_shards_with_boosts_and_a_damaged_one(files, address, tmp_path, capsys):
     """Unreadable rows are told as rows; those before them are done."""
     paths = sorted((files / "in").iterdir())[:12]
@@ -276,6 +277,7 @@ def length_of(path):
     return soundfile.info(path).frames
 
 
+@pytest.mark.share
 def test_the_class_in_a_pipeline_of_ones_own(files, address, tmp_path):
     """A decoder goes to the actors as a pickle; nothing else of ours is there."""
     import pyarrow.parquet

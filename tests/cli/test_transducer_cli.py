@@ -10,13 +10,12 @@ from wfstdec.compare.comparison import load_comparison
 
 torch = pytest.importorskip("torch")
 
-from wfstdec import TransducerDecoder, TransducerOptions  # noqa: E402
+from wfstdec import TransducerDecoder, TransducerOptions, load_transducer  # noqa: E402
 from wfstdec.transducer.torch_model import (  # noqa: E402
     HeadConfig,
     TorchTransducer,
     TransducerConfig,
     TransducerNet,
-    load_transducer,
 )
 
 LETTERS = ("<wb>", "a", "b", "c")

@@ -3,7 +3,7 @@
 import naive_cases
 import numpy as np
 import pytest
-from oracle_cases import graph_by_files, quiet  # noqa: F401 (a fixture)
+from oracle_cases import graph_by_files
 from random_graphs import random_graph, random_logprobs
 from real_speech import speech_graph, utterances
 

@@ -6,7 +6,6 @@ That the peers are given our objective is shown on random cases.
 """
 
 import importlib.util
-import logging
 import math
 import os
 import subprocess
@@ -23,6 +22,8 @@ from naive_search_cases import LEXICON, hand
 from wfstdec import TrieDecoder, TrieOptions
 from wfstdec.compare import PeerInputs
 from wfstdec.trie.options import HOST_BACKENDS
+
+pytestmark = pytest.mark.usefixtures("quiet")
 
 WIDE = {"beam_size": 2000, "beam_threshold": 1e4, "beam_size_token": None}
 LETTERS = "-|abc"
@@ -67,12 +68,6 @@ ngram 2=3
 
 \end\
 """
-
-
-@pytest.fixture(autouse=True)
-def quiet(caplog):
-    """The library says which words are dropped."""
-    caplog.set_level(logging.ERROR, logger="wfstdec")
 
 
 @pytest.fixture

@@ -6,7 +6,6 @@ of arrays, how much room there was, what went wrong for others, or the process.
 """
 
 import copy
-import logging
 import pickle
 import shutil
 import threading
@@ -41,17 +40,14 @@ from wfstdec.trie.options import BACKENDS as TRIE_BACKENDS
 from wfstdec.wfst.backend_choice import BACKENDS as WFST_BACKENDS
 
 torch = pytest.importorskip("torch")
-pytestmark = pytest.mark.filterwarnings("ignore::wfstdec.errors.BoostWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::wfstdec.errors.BoostWarning"),
+    pytest.mark.usefixtures("quiet"),
+]
 
 ROUNDS = {"reference": 1, "cpu": 6, EMULATED: 1, "torch": 1}
 """Cases of a cell, for each promise."""
 PROMISES = {}
-
-
-@pytest.fixture(autouse=True)
-def quiet(caplog):
-    """The library says how many words are dropped; here they are dropped on purpose."""
-    caplog.set_level(logging.ERROR, logger="wfstdec")
 
 
 def promise(rounds=1.0):
@@ -90,7 +86,7 @@ def test_chunks(cell, drawn, rng):
             check_settled(seen, hyp)
 
 
-@promise()
+@promise(rounds=3)
 def test_partials(cell, drawn, rng):
     """A session that is looked at says what one of the reference says."""
     schedule = int(rng.integers(1 << 30))

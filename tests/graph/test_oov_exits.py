@@ -2,7 +2,6 @@
 
 import dataclasses
 import json
-import logging
 
 import naive_cases
 import numpy as np
@@ -12,6 +11,7 @@ from oracle_cases import graph_by_files
 import wfstdec
 from wfstdec.errors import GraphError
 
+pytestmark = pytest.mark.usefixtures("quiet")
 TOPOLOGIES = ("normal", "compact", "eesen", "minimal", "normal-selfless")
 
 
@@ -22,11 +22,6 @@ def graph_of(folder, seed=3, topology="normal", fillers="separator", **options):
     )
     case = dataclasses.replace(case, unk_cost=4.0)
     return case, graph_by_files(case, folder, **options)
-
-
-@pytest.fixture(autouse=True)
-def quiet(caplog):
-    caplog.set_level(logging.ERROR, logger="wfstdec")
 
 
 @pytest.mark.parametrize("topology", TOPOLOGIES)

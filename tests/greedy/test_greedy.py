@@ -203,24 +203,6 @@ def test_the_rule_over_strings(first):
     assert compared > 40
 
 
-@pytest.mark.parametrize("seed", range(100))
-@pytest.mark.share(keep=24)
-def test_backends_and_chunks_give_the_same_bits(seed):
-    rng = np.random.default_rng(seed)
-    case = random_case(rng, ties=bool(seed % 2))
-    expected = None
-    for backend in GREEDY_BACKENDS:
-        decoder = decoder_of(case, backend)
-        boosts = boosts_of(case, decoder)
-        [found] = decoder.decode([case.logprobs], boosts=boosts)
-        expected = found if expected is None else expected
-        assert found == expected
-        search = Lockstep(decoder, 1, boosts)
-        for chunk in np.split(case.logprobs, sorted(rng.integers(0, 12, 3))):
-            search.advance([chunk])
-        assert search.finish() == [expected]
-
-
 @backends
 @pytest.mark.parametrize("seed", range(20))
 @pytest.mark.share(keep=8)

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from added_cases import boosts_of
 from naive_added import random_added_case, solve_added
-from oracle_cases import graph_by_files, quiet  # noqa: F401 (a fixture)
+from oracle_cases import graph_by_files
 
 from wfstdec import (
     BoostEntry,

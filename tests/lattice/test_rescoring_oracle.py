@@ -12,7 +12,7 @@ from added_cases import boosts_of
 from naive_added import random_added_case
 from naive_open import random_open_case, spellings
 from naive_rescoring import OPEN, solve_rescored, table_of
-from oracle_cases import graph_by_files, quiet  # noqa: F401 (a fixture)
+from oracle_cases import graph_by_files
 
 import wfstdec
 from wfstdec import (

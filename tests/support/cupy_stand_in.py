@@ -266,7 +266,8 @@ def functions_of(content, kind=Kernel):
         macros = tuple((name, int(value)) for name, value in macros)
         return functools.partial(kind, macros=macros)
     source = found.partition(" of ")[2]
-    names = tuple(re.findall(r'extern "C" __global__ void (\w+)', source))
+    bounds = r"(?:__launch_bounds__\([^)]*\)\s+)?"
+    names = tuple(re.findall(rf'extern "C" __global__ void {bounds}(\w+)', source))
     return functools.partial(kind, library=compile_kernels(source, names))
 
 

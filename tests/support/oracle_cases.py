@@ -1,7 +1,6 @@
 """Cases of the oracle in the product: their graphs; is a result the oracle's best?"""
 
 import io
-import logging
 
 import naive
 import numpy as np
@@ -9,12 +8,6 @@ import pytest
 
 import wfstdec
 from wfstdec import Lexicon, read_arpa, token_table
-
-
-@pytest.fixture(autouse=True)
-def quiet(caplog):
-    """The library says how many words are dropped; here they are dropped on purpose."""
-    caplog.set_level(logging.ERROR, logger="wfstdec")
 
 
 def graph_of(case, **options):

@@ -1,8 +1,5 @@
-"""Counts of files: of a frame by the sources, of the ways of the data by running."""
+"""Counts of the files of a frame, by the sources."""
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -30,27 +27,21 @@ def test_a_choice_by_class_is_followed_to_all_classes(library):
     assert {"lm/kernels.py", "lm/on_demand_table.py"} <= set(files)
 
 
+def test_lines_of_code_are_those_with_code():
+    text = '"""Head."""\n\nX = (\n    1  # one\n)\n"""Meaning."""\n# nothing\n'
+    assert ways.code_lines(text) == 3
+    assert ways.room_lines(ROOT)["wfstdec"] > 1000
+
+
 def test_small_modules_name_the_one_that_needs_them(library):
     assert library.small()["cli.posterior_scale"] == "cli.tune"
 
 
 def test_two_checkouts_stand_side_by_side(capsys):
-    assert ways.main(["--static", "--files", "--checkout", str(ROOT), str(ROOT)]) == 0
+    assert ways.main(["--files", "--checkout", str(ROOT), str(ROOT)]) == 0
     told = capsys.readouterr().out
     assert "frame of the WFST" in told and "wfst/cpu/frame.py" in told
     assert " - " not in told and " + " not in told
-
-
-def test_files_run_on_a_way():
-    environment = os.environ | {"PYTHONPATH": str(ROOT)}
-    command = [sys.executable, str(ways.RUN), "log-probs", "OOV words"]
-    told = subprocess.run(command, env=environment, capture_output=True, check=True)
-    found = ways.json.loads(told.stdout)
-    assert "search/logprobs.py" in found["log-probs"]["host"]
-    assert "wfst/cpu/row_frame.py" in found["log-probs"]["kernels"]
-    oov_words = set(found["OOV words"]["host"])
-    assert {"fst/oov_exits.py", "wfst/boost_support.py"} <= oov_words
-    assert "boost/words.py" not in oov_words  # of all boosts
 
 
 def test_what_does_not_count():

@@ -340,7 +340,7 @@ def test_a_step_asks_for_no_number(strategy, head):
 
 @pytest.mark.parametrize("head", ["rnnt", "tdt"])
 @pytest.mark.parametrize("strategy", STRATEGIES)
-@pytest.mark.share(keep=3)
+@pytest.mark.share(keep=1)
 def test_a_step_can_be_exported(strategy, head):
     class Step(torch.nn.Module):
         def __init__(self, searcher):

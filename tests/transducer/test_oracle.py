@@ -200,6 +200,7 @@ def test_narrow_beams_equal_the_plain_reading(seed, beam_size):
 
 @pytest.mark.parametrize("dense", [False, True])
 @pytest.mark.parametrize("beam_size", [1, 2, 3, 4])
+@pytest.mark.share(keep=2)
 def test_durations_behind_the_end_are_one_hypothesis_at_any_width(beam_size, dense):
     """A hundred models of one or two frames; up to four durations end all of them."""
     cut = 0

@@ -2,7 +2,6 @@
 
 import functools
 import itertools
-import logging
 import math
 
 import naive_search
@@ -24,14 +23,11 @@ from wfstdec import (
 from wfstdec.errors import LanguageModelError, OptionError
 from wfstdec.trie.options import HOST_BACKENDS
 
-pytestmark = pytest.mark.filterwarnings("ignore::wfstdec.errors.BoostWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::wfstdec.errors.BoostWarning"),
+    pytest.mark.usefixtures("quiet"),
+]
 EVERYTHING = {"beam": math.inf, "beam_size": 100_000, "nbest": 1000}
-
-
-@pytest.fixture(autouse=True)
-def quiet(caplog):
-    """The library says how many words are dropped; here they are dropped on purpose."""
-    caplog.set_level(logging.ERROR, logger="wfstdec")
 
 
 def spelled(words, **arguments):

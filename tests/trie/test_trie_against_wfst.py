@@ -5,7 +5,6 @@ may be taken although there is an explicit n-gram. Where that is never cheaper b
 agree; elsewhere the WFST decoder's best costs as much or less.
 """
 
-import logging
 import math
 
 import naive_search_cases
@@ -16,15 +15,12 @@ import wfstdec
 from wfstdec import TrieDecoder, TrieOptions
 from wfstdec.trie.options import HOST_BACKENDS
 
-pytestmark = pytest.mark.filterwarnings("ignore::wfstdec.errors.BoostWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::wfstdec.errors.BoostWarning"),
+    pytest.mark.usefixtures("quiet"),
+]
 
 LOOKAHEADS = ("ngram", "unigram", "none")
-
-
-@pytest.fixture(autouse=True)
-def quiet(caplog):
-    """The library says how many words are dropped; here they are dropped on purpose."""
-    caplog.set_level(logging.ERROR, logger="wfstdec")
 
 
 def case_of(seed, num_frames=None, **fixed):

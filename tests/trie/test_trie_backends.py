@@ -1,7 +1,6 @@
 """The backends of the trie decoder: the same bits, whatever the way to them."""
 
 import itertools
-import logging
 import math
 
 import naive_search_cases
@@ -9,36 +8,16 @@ import numpy as np
 import pytest
 from trie_searches import draw, search
 
-from wfstdec import TrieDecoder, TrieOptions, token_table
+from wfstdec import Lexicon, TrieDecoder, TrieOptions, token_table
 from wfstdec.errors import BackendError, BoostError, OptionError
 from wfstdec.search.backends import make_backend
-from wfstdec.text.lexicon import Lexicon
 from wfstdec.trie.options import BACKENDS, HOST_BACKENDS
 
-pytestmark = pytest.mark.filterwarnings("ignore::wfstdec.errors.BoostWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::wfstdec.errors.BoostWarning"),
+    pytest.mark.usefixtures("quiet"),
+]
 OTHERS = [name for name in HOST_BACKENDS if name != "reference"]
-
-
-@pytest.fixture(autouse=True)
-def quiet(caplog):
-    """The library says how many words are dropped; here they are dropped on purpose."""
-    caplog.set_level(logging.ERROR, logger="wfstdec")
-
-
-@pytest.mark.parametrize("kind", naive_search_cases.KINDS)
-@pytest.mark.parametrize("name", OTHERS)
-def test_the_bits_of_the_reference(name, kind):
-    for seed in range(60):
-        rng, case, decoder, boosts = draw(seed, kind)
-        space = decoder._space
-        want = search(
-            make_backend(BACKENDS, "reference", space), decoder, boosts, [case.logprobs]
-        )
-        backend = make_backend(BACKENDS, name, space)
-        assert search(backend, decoder, boosts, [case.logprobs]) == want, seed
-        cuts = np.sort(rng.integers(0, len(case.logprobs) + 1, 3))
-        chunks = np.split(case.logprobs, cuts)
-        assert search(backend, decoder, boosts, chunks) == want, seed
 
 
 @pytest.mark.parametrize("num_tokens", [64, 65, 150])

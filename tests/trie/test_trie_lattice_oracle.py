@@ -1,6 +1,5 @@
 """Lattices of the trie decoder against oracles that try every path."""
 
-import logging
 import math
 
 import naive_search
@@ -17,7 +16,10 @@ from wfstdec.lattice.arrays import check_lattice
 from wfstdec.search.paths.lattice import hypotheses_of, nbest_texts
 from wfstdec.trie.options import HOST_BACKENDS
 
-pytestmark = pytest.mark.filterwarnings("ignore::wfstdec.errors.BoostWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::wfstdec.errors.BoostWarning"),
+    pytest.mark.usefixtures("quiet"),
+]
 FREE = {"beam": math.inf, "beam_size": 50_000}
 LOOKAHEADS = ("ngram", "unigram", "none")
 ROUNDING = 1e-3
@@ -26,12 +28,6 @@ WITH_WORDS = tuple(f"words of {tokens}" for tokens in naive_words.TOKENS)
 KINDS = (*naive_search_cases.KINDS, *WITH_WORDS)
 ORACLE = {}
 """All paths by (seed, kind): the same for every backend."""
-
-
-@pytest.fixture(autouse=True)
-def quiet(caplog):
-    """The library says how many words are dropped; here they are dropped on purpose."""
-    caplog.set_level(logging.ERROR, logger="wfstdec")
 
 
 def drawn(seed, kind, backend, **options):

@@ -2,7 +2,6 @@
 
 import functools
 import io
-import logging
 import math
 from dataclasses import replace
 
@@ -16,17 +15,14 @@ from naive_search_cases import LEXICON, hand
 from wfstdec import Lexicon, TrieDecoder, TrieOptions, read_arpa, token_table
 from wfstdec.trie.options import HOST_BACKENDS
 
-pytestmark = pytest.mark.filterwarnings("ignore::wfstdec.errors.BoostWarning")
+pytestmark = [
+    pytest.mark.filterwarnings("ignore::wfstdec.errors.BoostWarning"),
+    pytest.mark.usefixtures("quiet"),
+]
 
 UNBOUNDED = {"beam": math.inf, "beam_size": 50_000, "token_top_k": None}
 LOOKAHEADS = ("ngram", "unigram", "none")
 MERGES = ("max", "sum")
-
-
-@pytest.fixture(autouse=True)
-def quiet(caplog):
-    """The library says how many words are dropped; here they are dropped on purpose."""
-    caplog.set_level(logging.ERROR, logger="wfstdec")
 
 
 def case_of(seed, kind, **fixed):

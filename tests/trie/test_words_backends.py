@@ -1,11 +1,9 @@
 """Added and open words on all backends: the same bits, whatever the way to them."""
 
 import io
-import logging
 import math
 import time
 
-import naive_words
 import numpy as np
 import pytest
 
@@ -20,65 +18,9 @@ from wfstdec import (
     token_table,
 )
 from wfstdec.errors import BoostError, OptionError
-from wfstdec.search.backends import make_backend
-from wfstdec.trie.options import BACKENDS, HOST_BACKENDS
+from wfstdec.trie.options import HOST_BACKENDS
 
-OTHERS = [name for name in HOST_BACKENDS if name != "reference"]
-
-
-@pytest.fixture(autouse=True)
-def quiet(caplog):
-    """The library says how many words are dropped; here they are dropped on purpose."""
-    caplog.set_level(logging.ERROR, logger="wfstdec")
-
-
-def draw(seed, tokens):
-    """A case, options narrow and wide, a decoder and its compiled boosts."""
-    rng = np.random.default_rng([seed, 7, naive_words.TOKENS.index(tokens)])
-    made = naive_words.random_case(rng, tokens=tokens)
-    options = TrieOptions(
-        **made.case.options
-        | {
-            "beam": float(rng.choice([0, 0.5, 2, 6, math.inf])),
-            "beam_size": int(rng.choice([1, 2, 5, 1000])),
-            "token_top_k": [None, 1, 2][int(rng.integers(3))],
-            "merge": str(rng.choice(["max", "sum"])),
-            "nbest": int(rng.choice([1, 1, 3, 50])),
-            "lookahead": str(rng.choice(["ngram", "unigram", "none"])),
-            "blank_skip_threshold": [None, 0.5, 1.0][int(rng.integers(3))],
-        }
-    )
-    arguments = naive_words.decoder_arguments(made)
-    decoder = TrieDecoder(**arguments, options=options, threads=1)
-    (compiled,) = decoder._boosts.compile([naive_words.decoder_boosts(made)], 1)
-    return rng, made, decoder, compiled
-
-
-def search(backend, decoder, compiled, chunks):
-    """Search one utterance with a backend; all bits of its paths."""
-    under_way = backend.start(decoder.options, compiled)
-    for chunk in chunks:
-        under_way.advance(np.ascontiguousarray(chunk, np.float32))
-    return [
-        [(np.asarray(value).dtype, np.asarray(value).tobytes()) for value in path]
-        for path in under_way.finish()
-    ]
-
-
-@pytest.mark.parametrize("tokens", naive_words.TOKENS)
-@pytest.mark.parametrize("name", OTHERS)
-@pytest.mark.share(keep=2)
-def test_the_bits_of_the_reference(name, tokens):
-    for seed in range(80):
-        rng, made, decoder, compiled = draw(seed, tokens)
-        space, x = decoder._space, made.case.logprobs
-        reference = make_backend(BACKENDS, "reference", space)
-        backend = make_backend(BACKENDS, name, space)
-        want = search(reference, decoder, compiled, [x])
-        assert search(backend, decoder, compiled, [x]) == want, seed
-        cuts = np.sort(rng.integers(0, len(x) + 1, 3))
-        chunks = np.split(x, cuts)
-        assert search(backend, decoder, compiled, chunks) == want, seed
+pytestmark = pytest.mark.usefixtures("quiet")
 
 
 # ---------------------------------------------------------------------------- by hand

@@ -1,7 +1,6 @@
 """Added words and open words against an oracle that tries every reading."""
 
 import functools
-import logging
 import math
 
 import naive_search
@@ -12,15 +11,10 @@ import pytest
 from wfstdec import TrieDecoder, TrieOptions
 from wfstdec.trie.options import HOST_BACKENDS
 
+pytestmark = pytest.mark.usefixtures("quiet")
 UNBOUNDED = {"beam": math.inf, "beam_size": 50_000, "token_top_k": None}
 LOOKAHEADS = ("ngram", "unigram", "none")
 MERGES = ("max", "sum")
-
-
-@pytest.fixture(autouse=True)
-def quiet(caplog):
-    """The library says how many words are dropped; here they are dropped on purpose."""
-    caplog.set_level(logging.ERROR, logger="wfstdec")
 
 
 @functools.cache
@@ -116,7 +110,7 @@ def test_nothing_pruned(merge, tokens, backend):
 @pytest.mark.parametrize("backend", HOST_BACKENDS)
 @pytest.mark.parametrize("tokens", naive_words.TOKENS)
 @pytest.mark.parametrize("merge", MERGES)
-@pytest.mark.share(keep=4)
+@pytest.mark.share(keep=2)
 def test_all_texts_each_once(merge, tokens, backend):
     several = 0
     for i in range(40, 60):
@@ -136,7 +130,7 @@ def test_all_texts_each_once(merge, tokens, backend):
 @pytest.mark.parametrize("backend", HOST_BACKENDS)
 @pytest.mark.parametrize("fixed", ["listed", "opened", *naive_words.BOOSTS[1:]])
 @pytest.mark.parametrize("merge", MERGES)
-@pytest.mark.share(keep=6)
+@pytest.mark.share(keep=4)
 def test_lists_open_words_and_boosts(merge, fixed, backend):
     arguments = {
         "listed": {"listed": True, "opened": False, "boosts": "no"},

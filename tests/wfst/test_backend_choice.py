@@ -12,14 +12,28 @@ from text_graphs import text_graph
 
 from wfstdec import WfstDecoder
 from wfstdec.errors import BackendError, DeviceError
+from wfstdec.gpu import choice
 from wfstdec.gpu import cupy_device as cuda
+from wfstdec.gpu.choice import Batch, Machine, batch_of
 from wfstdec.gpu.verified import record_pass, why_not
-from wfstdec.wfst.backend_choice import Batch, Machine, batch_of, choose, cpu_s, gpu_s
+from wfstdec.wfst.backend_choice import pace_of
 from wfstdec.wfst.gpu.backend import DeviceBackend
 from wfstdec.wfst.gpu.layout import PROGRAM
 
 needs_compiler = pytest.mark.skipif(not shutil.which("g++"), reason="needs g++")
 GPU = Machine(cores=16, no_gpu=None, gpu_blocks=264)
+
+
+def choose(batch, beam, machine):
+    return choice.choose(batch, pace_of(beam), machine)
+
+
+def cpu_s(batch, beam, machine):
+    return choice.cpu_s(batch, pace_of(beam), machine)
+
+
+def gpu_s(batch, beam, machine):
+    return choice.gpu_s(batch, pace_of(beam), machine)
 
 
 def batch(size, frames=400, **more):

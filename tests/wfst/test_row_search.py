@@ -19,16 +19,13 @@ from random_graphs import (
 from text_graphs import text_graph
 from wfst_searches import NO_BOOSTS, bits, random_splits, search
 
-from wfstdec import OpenVocabulary
-from wfstdec.boost.compile import PhraseCompiler
-from wfstdec.boost.phrases import PhraseOptions
+from wfstdec import OpenVocabulary, PhraseCompiler, PhraseOptions, WfstOptions
 from wfstdec.search.interrupts import Pace
 from wfstdec.wfst.cpu import row_arrays, row_chunks, row_memory
 from wfstdec.wfst.cpu.backend import CpuBackend
 from wfstdec.wfst.cpu.row_entries import drop_nodes
 from wfstdec.wfst.cpu.rows import EPSILONS, RECORDS, WORD, take_apart
 from wfstdec.wfst.cpu.search import CpuSearch
-from wfstdec.wfst.options import WfstOptions
 from wfstdec.wfst.reference_backend import ReferenceBackend
 
 TOPOLOGIES = "normal", "compact"

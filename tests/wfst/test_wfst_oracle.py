@@ -6,17 +6,16 @@ import naive
 import naive_cases
 import numpy as np
 import pytest
-from oracle_cases import (  # noqa: F401 (one is a fixture)
+from oracle_cases import (
     assert_best,
     close_to,
-    frames_of,
     graph_by_files,
-    quiet,
     words_of,
 )
 
 import wfstdec
 
+pytestmark = pytest.mark.usefixtures("quiet")
 UNBOUNDED = {"beam": np.inf, "max_active": None}
 
 

@@ -1,7 +1,6 @@
 """Phrases in the WFST search: by hand, against the oracle, equal on all backends."""
 
 import dataclasses
-import logging
 import warnings
 from functools import partial
 
@@ -189,12 +188,6 @@ def test_max_active_counts_boost_states(name):
 
 
 # ---------------------------------------------------------------------- the oracle
-@pytest.fixture
-def quiet(caplog):
-    """The library says how many words are dropped; here they are dropped on purpose."""
-    caplog.set_level(logging.ERROR, logger="wfstdec")
-
-
 def library_phrases(case, graph, folder):
     """The phrases of a case, compiled from its texts."""
     options = PhraseOptions(**case.phrases.options)

@@ -130,18 +130,15 @@ class _Places:
         if self.found.hypothesis.num_frames > frame:
             yield "speech", at, frame, self.found.hypothesis.num_frames
 
-    def _is_weak(self, first: int, end: int) -> bool:
-        return (
-            self.near.confidence(first, end) < self.options.misfit_below
-            and self.near.excess(first, end) >= self.options.misfit_nats
-        )
-
     def by_words(self) -> Iterator[Misfit]:
         """Runs of weak words, speech that no word explains, speech put in."""
         weak: list[tuple[int, int, int]] = []
         for kind, at, *frames in self._pieces():
             first, end = frames
-            is_weak = self._is_weak(first, end)
+            is_weak = (
+                self.near.confidence(first, end) < self.options.misfit_below
+                and self.near.excess(first, end) >= self.options.misfit_nats
+            )
             # Weak words next to each other are one misfit: a wrong sentence is not
             # twenty.
             if kind is None and is_weak and (not weak or weak[-1][0] + 1 == at):

@@ -13,7 +13,6 @@ import os
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
 import torch
 
 from wfstdec.attention.backend import (
@@ -29,18 +28,15 @@ from wfstdec.attention.search import is_looped
 from wfstdec.autoregressive.decoder import (
     Input,
     ModelDecoder,
-    PathsReader,
     check_input,
     torch_device,
     weighted_lms,
 )
-from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.boost.lists import BoostsLike
 from wfstdec.lm.loading import AnyLM
 from wfstdec.lm.ngram import NgramLM
 from wfstdec.search.costs import CostAccount, insertion_cost
 from wfstdec.search.hypothesis import Hypothesis
-from wfstdec.search.paths.hypotheses import PathReader
 from wfstdec.search.paths.words import Counted
 from wfstdec.text.symbols import TokenTable
 
@@ -227,11 +223,8 @@ class AttentionDecoder(ModelDecoder[AttentionResult]):
         num = self.options.nbest
         return [[_as_text(path) for path in one.paths[:num]] for one in found]
 
-    def _reader(self, boosts: CompiledBoosts) -> PathsReader:
-        account = AttentionAccount(self.options, self.lms)
-        names = self.tokens.names
-        paths = PathReader(self._cutter, account, names, self.frame_shift_s)
-        return PathsReader(paths, boosts)
+    def _account(self) -> AttentionAccount:
+        return AttentionAccount(self.options, self.lms)
 
 
 class AttentionAccount(NamedTuple):
@@ -252,7 +245,10 @@ class AttentionAccount(NamedTuple):
             if weight:
                 cost = lm.total(path.token)
                 if not path.reached_final:
-                    cost -= lm.final(_state_after(lm, path.token))
+                    state = lm.start
+                    for label in path.token.tolist():
+                        _, state = lm.step(state, label)
+                    cost -= lm.final(state)
                 graph += weight * cost
         insertion = insertion_cost(self.options.token_insertion, len(path.token))
         return CostAccount.of_total(
@@ -262,13 +258,6 @@ class AttentionAccount(NamedTuple):
             insertion=insertion,
             boost=-path.boost + 0.0,
         )
-
-
-def _state_after(lm: NgramLM, labels: np.ndarray) -> int:
-    state = lm.start
-    for label in labels.tolist():
-        _, state = lm.step(state, label)
-    return state
 
 
 def _as_text(path: AttentionPath) -> AttentionText:

@@ -24,8 +24,7 @@ from torch import Tensor, nn
 from wfstdec.attention.torch_model import AttentionNet, AttentionSizes, TorchAttention
 from wfstdec.autoregressive.tokenizers import tokenizer_beside
 from wfstdec.errors import FormatError
-from wfstdec.text.files import atomic_write
-from wfstdec.transducer.encoder import Encoder, TransducerConfig
+from wfstdec.transducer.encoder import Encoder, TransducerConfig, save_net
 
 FORMAT_VERSION = 1
 _FORMAT = "wfstdec.attention"
@@ -67,13 +66,7 @@ class JointNet(nn.Module):
         header: dict[str, Any] = {"format": _FORMAT, "version": FORMAT_VERSION}
         header |= {"config": asdict(self.config)}
         header |= {"sizes": self.attention.sizes._asdict()}
-        text = np.frombuffer(json.dumps(header).encode(), np.uint8)
-        arrays = {
-            name: tensor.detach().to("cpu", dtype).numpy()
-            for name, tensor in self.state_dict().items()
-        }
-        with atomic_write(path) as file:
-            np.savez_compressed(file, header=text, **arrays)
+        save_net(self, path, dtype, header)
 
 
 class JointAttention(TorchAttention):

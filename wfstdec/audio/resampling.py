@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from wfstdec.errors import BackendError, OptionError
+from wfstdec.errors import OptionError, needs
 
 
 class ResampleStream:
@@ -33,7 +33,9 @@ class ResampleStream:
                 raise OptionError(f"a sample rate of {rate!r}, expected a positive one")
         self._stream: Any = None
         if source_rate != sample_rate:
-            self._stream = _soxr().ResampleStream(
+            with needs("another sample rate needs soxr", ": pip install soxr"):
+                import soxr
+            self._stream = soxr.ResampleStream(
                 source_rate, sample_rate, 1, dtype="float32"
             )
 
@@ -47,13 +49,3 @@ class ResampleStream:
         if self._stream is None:
             return rest
         return self._stream.resample_chunk(rest, last=True)
-
-
-def _soxr() -> Any:
-    try:
-        import soxr
-    except ImportError as error:
-        raise BackendError(
-            f"another sample rate needs soxr ({error}): pip install soxr"
-        ) from error
-    return soxr

@@ -19,7 +19,7 @@ import numpy as np
 
 from wfstdec.audio.headers import needs_av
 from wfstdec.audio.samples import AudioNote
-from wfstdec.errors import AudioError, AudioFormError, BackendError
+from wfstdec.errors import AudioError, AudioFormError, BackendError, needs
 
 SLACK_S = 0.25
 """Seconds that a container's duration may be off: priming of AAC, last packet."""
@@ -192,10 +192,8 @@ def open_av(
         AudioError: Not audio, or damaged at its head.
         BackendError: PyAV is not installed.
     """
-    try:
+    with needs(f"{form} needs PyAV", ": pip install av"):
         import av
-    except ImportError as error:
-        raise BackendError(f"{form} needs PyAV ({error}): pip install av") from error
     try:
         opened = av.open(file, "r", options=dict(options or {}))
     except av.FFmpegError as error:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from wfstdec.errors import BackendError
+from wfstdec.errors import needs
 
 
 def need_torch(who: str = "transducers") -> None:
@@ -14,7 +14,5 @@ def need_torch(who: str = "transducers") -> None:
     Raises:
         BackendError: It is not.
     """
-    try:
+    with needs(f"{who} need torch", ": pip install torch"):
         import torch  # noqa: F401
-    except ImportError as error:
-        raise BackendError(f"{who} need torch ({error}): pip install torch") from error

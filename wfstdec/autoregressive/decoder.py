@@ -6,6 +6,7 @@ class AttentionDecoder(ModelDecoder[Any]):         # adds its search and its opt
 from __future__ import annotations
 
 import os
+from abc import abstractmethod
 from collections.abc import Iterator, Sequence
 from typing import Any, Literal, Protocol, TypeVar
 
@@ -16,6 +17,7 @@ from wfstdec.autoregressive.backend import ModelBackend
 from wfstdec.autoregressive.model import EncoderModel
 from wfstdec.autoregressive.tokenizers import cutter
 from wfstdec.boost.compile import BoostCompiler, PhraseCompiler
+from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.boost.phrase_compilers import phrase_compiler
 from wfstdec.boost.phrases import PhraseOptions
 from wfstdec.checks.looking import Pairs
@@ -26,6 +28,7 @@ from wfstdec.lm.ngram import NgramLM
 from wfstdec.search.decoder import Decoder
 from wfstdec.search.hypothesis import Hypothesis
 from wfstdec.search.paths.found import FoundReader
+from wfstdec.search.paths.hypotheses import PathReader
 from wfstdec.search.paths.words import BareTokens
 from wfstdec.text.loading import separator_of
 from wfstdec.text.symbols import TokenTable
@@ -176,6 +179,15 @@ class ModelDecoder(Decoder[Any, _Found]):
 
     def _models(self) -> tuple[str, ...]:
         return tuple(lm.fingerprint for lm, _ in self.lms)
+
+    @abstractmethod
+    def _account(self) -> Any:
+        """Make what counts the costs of paths, as `PathReader` asks it."""
+
+    def _reader(self, boosts: CompiledBoosts) -> PathsReader:
+        names, shift = self.tokens.names, self.frame_shift_s
+        paths = PathReader(self._cutter, self._account(), names, shift)
+        return PathsReader(paths, boosts)
 
 
 class PathsReader(FoundReader[HasPaths]):

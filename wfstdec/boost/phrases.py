@@ -161,7 +161,15 @@ def compile_spellings(
     # Numbers of states follow, and by them ties are broken.
     ordered = sorted(amounts)
     lengths = np.array([len(spelling) for spelling in ordered], np.int64)
-    tree = _grown(ordered, lengths, num_labels)
+    # The tree of sorted spellings.
+    flat = np.fromiter(chain.from_iterable(ordered), np.int64, int(lengths.sum()))
+    bad = flat[(flat < 0) | (flat >= num_labels)]
+    if len(bad):
+        raise BoostError(
+            f"label {bad[0]} in a spelling, expected 0 to {num_labels - 1}"
+        )
+    splits = np.concatenate([[0], np.cumsum(lengths)])
+    tree = _Tree(*grow_tree(flat.astype(np.int32), splits))
     worth = np.array([amounts[spelling] for spelling in ordered])
     scale = worth / base[lengths - 2 * len(edge)]
     depth = np.clip(tree.depth - len(edge), 0, longest)
@@ -183,18 +191,6 @@ class _Tree(NamedTuple):
     label: np.ndarray
     depth: np.ndarray
     ending: np.ndarray
-
-
-def _grown(ordered: list[Spelling], lengths: np.ndarray, num_labels: int) -> _Tree:
-    """The tree of sorted spellings."""
-    flat = np.fromiter(chain.from_iterable(ordered), np.int64, int(lengths.sum()))
-    bad = flat[(flat < 0) | (flat >= num_labels)]
-    if len(bad):
-        raise BoostError(
-            f"label {bad[0]} in a spelling, expected 0 to {num_labels - 1}"
-        )
-    splits = np.concatenate([[0], np.cumsum(lengths)])
-    return _Tree(*grow_tree(flat.astype(np.int32), splits))
 
 
 def _between_boundaries(spelling: Spelling, boundary: int | None) -> Spelling:
@@ -244,7 +240,11 @@ def _assemble(
     """The automaton: amounts and scales by spelling, bases by node."""
     by_depth = np.argsort(tree.depth, kind="stable")
     num_children = np.bincount(tree.parent[1:], minlength=len(by_depth))
-    failure = _failures(tree, by_depth, num_children)
+    # The failure link of each node.
+    child = 1 + np.argsort(tree.parent[1:], kind="stable")
+    splits = np.concatenate([[0], np.cumsum(num_children)])
+    children = (splits, child, tree.label[child])
+    failure = phrase_kernels.link_failures(tree.parent, tree.label, by_depth, children)
     done, greatest = _sums(tree, by_depth, failure, worth, scale)
     phi = np.round(greatest * base / GRAIN) * GRAIN
     is_state = num_children > 0
@@ -274,16 +274,6 @@ def _assemble(
         label_alias=np.zeros(0),
     )
     return frozen(automaton)
-
-
-def _failures(
-    tree: _Tree, by_depth: np.ndarray, num_children: np.ndarray
-) -> np.ndarray:
-    """The failure link of each node."""
-    child = 1 + np.argsort(tree.parent[1:], kind="stable")
-    splits = np.concatenate([[0], np.cumsum(num_children)])
-    children = (splits, child, tree.label[child])
-    return phrase_kernels.link_failures(tree.parent, tree.label, by_depth, children)
 
 
 def _sums(

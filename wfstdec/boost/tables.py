@@ -182,7 +182,13 @@ def phrase_rows(phrases: PhraseBoosts, first_label: int = 0) -> PhraseRows:
     inner["backoff"] = np.maximum(automaton.backoff_state, 0)
     inner["backoff_cost"] = automaton.backoff_cost
     states = _dense_states(phrases)
-    dense = _dense_rows(phrases, states, first_label)
+    # Steps of all labels in some states, STEP [D, L].
+    shape = len(states), phrases.num_labels
+    costs, nextstates = np.empty(shape, np.float32), np.empty(shape, np.int32)
+    kernels.rows(phrases.automaton, np.zeros_like(states), states, costs, nextstates)
+    dense = np.zeros((shape[0], first_label + shape[1]), STEP)
+    dense["next"][:, first_label:] = nextstates
+    dense["cost"][:, first_label:] = costs
     is_dense = np.zeros(phrases.num_states, np.bool_)
     is_dense[states] = True
     inner["dense"][states] = np.arange(len(states)) * dense.shape[1]
@@ -234,19 +240,6 @@ def _largest_backoff(backoff_state, backoff_cost):
     for s in range(1, len(costs)):
         costs[s] = costs[backoff_state[s]] + np.float64(backoff_cost[s])
     return np.abs(costs).max()
-
-
-def _dense_rows(
-    phrases: PhraseBoosts, states: np.ndarray, first_label: int
-) -> np.ndarray:
-    """Steps of all labels in some states, STEP [D, L]."""
-    shape = len(states), phrases.num_labels
-    costs, nextstates = np.empty(shape, np.float32), np.empty(shape, np.int32)
-    kernels.rows(phrases.automaton, np.zeros_like(states), states, costs, nextstates)
-    dense = np.zeros((shape[0], first_label + shape[1]), STEP)
-    dense["next"][:, first_label:] = nextstates
-    dense["cost"][:, first_label:] = costs
-    return dense
 
 
 @jit

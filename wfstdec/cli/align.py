@@ -21,6 +21,7 @@ import wfstdec
 from wfstdec.align.options import AlignOptions
 from wfstdec.batch.aligning import AlignmentSummary, align_file
 from wfstdec.cli.flags import add_flags
+from wfstdec.cli.kinds import made_of
 from wfstdec.cli.result_flags import (
     RUN_FLAGS,
     SUBTITLE_FLAGS,
@@ -56,13 +57,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     """Align all utterances, write the results, and say what does not fit."""
     format, subtitles = result_format(args), subtitle_options(args)
-    options = wfstdec.AlignOptions(
-        beam=args.beam,
-        exact=args.exact,
-        skip_cost=args.skip_cost,
-        insert_cost=args.insert_cost,
-        insert_frame_cost=args.insert_frame_cost,
-    )
+    options = made_of(AlignOptions, args)
     aligner = wfstdec.ForcedAligner(
         args.tokens,
         args.lexicon,

@@ -8,6 +8,7 @@ from typing import Any, get_args
 
 from wfstdec.attention.options import LengthNorm, Stop
 from wfstdec.boost.score_rows import EndRule
+from wfstdec.cli.kinds import Flag, one_of, takes
 
 
 class SwitchOrChoice(argparse.BooleanOptionalAction):
@@ -39,69 +40,54 @@ class SwitchOrChoice(argparse.BooleanOptionalAction):
         return f"--{self.dest.replace('_', '-')} [{'|'.join(self._allowed)}]"
 
 
-ATTENTION_SEARCH_FLAGS: dict[str, tuple[str, str, dict[str, Any]]] = {
-    "--end-rule": (
-        "end_rule",
+ATTENTION_SEARCH_FLAGS: dict[str, Flag] = {
+    "--end-rule": one_of(
+        get_args(EndRule),
         "what becomes of phrases at the end, a token that competes with them",
-        {"choices": get_args(EndRule)},
     ),
-    "--ctc-weight": (
-        "ctc_weight",
-        "0 to 1: how much the model's CTC head counts in place of attention",
-        {"type": float, "metavar": "X"},
+    "--ctc-weight": takes(
+        "X", "0 to 1: how much the model's CTC head counts in place of attention", float
     ),
-    "--pre-beam": (
-        "pre_beam",
-        "tokens of a text that CTC scores (none: 1.5 times the beam size)",
-        {"type": int, "metavar": "N"},
+    "--pre-beam": takes(
+        "N", "tokens of a text that CTC scores (none: 1.5 times the beam size)", int
     ),
-    "--final-eos-score": (
-        "final_eos_score",
-        "--end-rule compensated: what an end gains behind a phrase",
-        {"type": float, "metavar": "NATS"},
+    "--final-eos-score": takes(
+        "NATS", "--end-rule compensated: what an end gains behind a phrase", float
     ),
-    "--length-norm": (
-        "length_norm",
-        "rank by the cost of a token; of attention: by none, mean or gnmt",
-        {"action": SwitchOrChoice, "choices": get_args(LengthNorm)},
+    "--length-norm": {
+        "action": SwitchOrChoice,
+        "choices": get_args(LengthNorm),
+        "help": "rank by the cost of a token; of attention: by none, mean or gnmt",
+    },
+    "--gnmt-alpha": takes(
+        "X", "--length-norm gnmt: ((5 + n) / 6) to this power", float
     ),
-    "--gnmt-alpha": (
-        "gnmt_alpha",
-        "--length-norm gnmt: ((5 + n) / 6) to this power",
-        {"type": float, "metavar": "X"},
-    ),
-    "--stop": (
-        "stop",
+    "--stop": one_of(
+        get_args(Stop),
         "no live text can come in any more, the list is full, or at the limit alone",
-        {"choices": get_args(Stop)},
     ),
-    "--max-tokens-per-s": (
-        "max_tokens_per_s",
-        "no more tokens than so many a second, and 5",
-        {"type": float, "metavar": "X"},
+    "--max-tokens-per-s": takes(
+        "X", "no more tokens than so many a second, and 5", float
     ),
-    "--no-repeat-ngram": (
-        "no_repeat_ngram",
-        "so many tokens in a row come but once in a text; 0: they may",
-        {"type": int, "metavar": "N"},
+    "--no-repeat-ngram": takes(
+        "N", "so many tokens in a row come but once in a text; 0: they may", int
     ),
 }
 """Options of `AttentionOptions`: the name, what it does, how it is read."""
 
-ATTENTION_MODEL_FLAGS: dict[str, dict[str, Any]] = {
-    "--attention": {
-        "nargs": "*",
-        "metavar": "OPTION=VALUES",
-        "help": "the attention decoder of --attention-model takes part, with options "
+ATTENTION_MODEL_FLAGS: dict[str, Flag] = {
+    "--attention": takes(
+        "OPTION=VALUES",
+        "the attention decoder of --attention-model takes part, with options "
         "such as beam_size=1,3,8 end_rule=closed,compensated",
-    },
-    "--attention-model": {
-        "metavar": "PATH",
-        "help": "an attention decoder with its encoder: what JointNet.save wrote; the "
+        nargs="*",
+    ),
+    "--attention-model": takes(
+        "PATH",
+        "an attention decoder with its encoder: what JointNet.save wrote; the "
         "log-probs are the features of its encoder",
-    },
-    "--attention-lm": {
-        "metavar": "PATH",
-        "help": "a language model over the tokens of --attention-model",
-    },
+    ),
+    "--attention-lm": takes(
+        "PATH", "a language model over the tokens of --attention-model"
+    ),
 }

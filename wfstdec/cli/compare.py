@@ -71,7 +71,13 @@ def run(args: argparse.Namespace) -> None:
     if args.plot is not None:
         # Before hours of searches, not behind them.
         check_plot(args.plot)
-    lists = _boost_lists(args.boost)
+    # The files by their names, without the endings.
+    lists: dict[str, BoostFile] = {}
+    for path in args.boost:
+        name = Path(path).name.split(".")[0]
+        if name in lists:
+            raise OptionError(f"two boost lists called {name!r}, expected other names")
+        lists[name] = read_boosts(path)
     if not lists:
         refuse_phrase_flags(args, without="--boost")
     if args.phrases:
@@ -79,15 +85,9 @@ def run(args: argparse.Namespace) -> None:
     else:
         phrases = sorted(set().union(*(one.favoured for one in lists.values())))
     speech = compare_flags.speech_of(args)
-    models = compare_flags.models_of(
-        args,
-        phrase_unit=args.phrase_unit,
-        phrase_boundary=args.phrase_boundary,
-        sentencepiece_model=args.sentencepiece_model,
-    )
     comparison = run_comparison(
         speech,
-        _searches(args, models),
+        _searches(args, compare_flags.models_of(args)),
         boosts=lists,
         phrases=phrases,
         repeats=args.repeats,
@@ -133,14 +133,3 @@ def _searches(args: argparse.Namespace, models: Models) -> list[Search]:
     if not args.no_peers and (args.tokens or args.graph):
         searches += models.peer_searches(**scales)
     return searches
-
-
-def _boost_lists(paths: list[str]) -> dict[str, BoostFile]:
-    """The files by their names, without the endings."""
-    lists: dict[str, BoostFile] = {}
-    for path in paths:
-        name = Path(path).name.split(".")[0]
-        if name in lists:
-            raise OptionError(f"two boost lists called {name!r}, expected other names")
-        lists[name] = read_boosts(path)
-    return lists

@@ -8,6 +8,7 @@ from dataclasses import fields
 from typing import Any
 
 from wfstdec.cli.flags import add_flags
+from wfstdec.cli.kinds import made_of
 from wfstdec.cli.text_flags import normalizer_of
 from wfstdec.compare.grids import Grid, parse_grid
 from wfstdec.compare.models import Models
@@ -44,31 +45,16 @@ def speech_of(args: argparse.Namespace) -> Speech:
     )
 
 
-def models_of(args: argparse.Namespace, **phrases: Any) -> Models:
-    """Read the models that flags name.
-
-    Args:
-        args: The command line.
-        **phrases: The fields of `Models` on how phrases are credited.
-    """
+def models_of(args: argparse.Namespace) -> Models:
+    """Name the models that flags name, and how phrases are credited."""
     costs = args.open_vocabulary
-    return Models(
-        graph=args.graph,
-        tokens=args.tokens,
-        blank=args.blank,
-        lexicon=args.lexicon,
-        lm=args.lm,
-        separator=args.separator,
-        separator_optional=args.separator_optional,
-        unk_cost=args.unk_cost,
+    return made_of(
+        *(Models, args),
         open_vocabulary=costs and OpenVocabulary(*costs),
         frame_shift_s=args.frame_shift,
+        # `--transducer` and `--attention` are grids of options.
         transducer=args.model,
-        head=args.head,
-        transducer_lm=args.transducer_lm,
         attention=args.attention_model,
-        attention_lm=args.attention_lm,
-        **phrases,
     )
 
 

@@ -93,8 +93,7 @@ def run(args: argparse.Namespace) -> None:
     nbest = getattr(options, "nbest", None) or 1
     format, subtitles = result_format(args), subtitle_options(args)
     result_writer(format, nbest=nbest)  # refused before anything is loaded
-    wants_lattices = args.lattices or args.confidence or args.mbr
-    reading = reading_of(args, nbest) if wants_lattices else None
+    reading = reading_of(args, nbest)
     # Everything small is read, and refused, before a graph is loaded.
     words, phrases = read_lists(args)
     logprobs = open_logprobs(args.logprobs)
@@ -131,11 +130,10 @@ def decode_rows(args: argparse.Namespace) -> DecodeRows:
     options = search_options(args)
     nbest = getattr(options, "nbest", None) or 1
     words, phrases = read_lists(args)
-    wants_lattices = args.lattices or args.confidence or args.mbr
     return DecodeRows(
         make_decoder(args, options),
         lambda decoder: boosts_for(decoder, args, words, phrases),
         nbest=nbest,
-        lattices=reading_of(args, nbest) if wants_lattices else None,
+        lattices=reading_of(args, nbest),
         keep=args.lattices,
     )

@@ -16,6 +16,7 @@ from wfstdec.cli.attention_flags import (
     ATTENTION_SEARCH_FLAGS,
 )
 from wfstdec.cli.audio_flags import AUDIO_FLAGS
+from wfstdec.cli.kinds import Flag, one_of, switch, takes
 from wfstdec.cli.lattice_flags import LATTICE_FLAGS
 from wfstdec.cli.ray_flags import RAY_FLAGS
 from wfstdec.cli.result_flags import ALIGN_FLAGS, RESULT_FLAGS
@@ -115,10 +116,11 @@ def search_defaults(name: str) -> dict[str, Any]:
     }
 
 
-def _search(name: str, text: str, **how: Any) -> dict[str, Any]:
-    """A flag of a search option; `add_flags` tells the defaults behind its text."""
-    default = next(iter(search_defaults(name).values()))
-    return {"default": default, "help": text, "option": name, **how}
+def _search(flag: str, how: Flag) -> Flag:
+    """Name a flag's search option; `add_flags` tells the defaults behind its text."""
+    option = flag.removeprefix("--").replace("-", "_")
+    default = next(iter(search_defaults(option).values()))
+    return {"default": default, "option": option, **how}
 
 
 def _defaults_told(option: str, decoders: Collection[str]) -> str:
@@ -135,303 +137,227 @@ def _defaults_told(option: str, decoders: Collection[str]) -> str:
 
 
 _BACKENDS = dict.fromkeys((*WFST_BACKENDS, *TRIE_BACKENDS, *GREEDY_BACKENDS))
-_NATS = {"type": float, "metavar": "NATS"}
-_FACTOR = {"type": float, "metavar": "X"}
-_COUNT = {"type": int, "metavar": "N"}
-_COUNT_OR_NONE = {"type": count_or_none, "metavar": "N"}
 
-FLAGS: dict[str, dict[str, Any]] = {
-    # building
-    "--tokens": {"metavar": "FILE", "help": "token table of the acoustic model"},
-    "--blank": {"help": "name or index of the blank, where it is not recognised"},
-    "--lexicon": {"metavar": "FILE", "help": "words and their tokens"},
-    "--spell": {
-        "metavar": "WORDS",
-        "help": "in place of --lexicon: a list of words, spelt with the tokens",
-    },
-    "--sentencepiece-model": {
-        "metavar": "MODEL",
-        "help": "the SentencePiece model that cuts words into tokens, where no lexicon "
-        "does",
-    },
-    "--separator": {
-        "type": token_or_none,
-        "default": AUTO,
-        "metavar": "TOKEN",
-        "help": "the token between words, or none (default: '|' in tables of Hugging "
-        "Face, else none)",
-    },
-    "--separator-optional": {
-        "action": "store_true",
-        "help": "the separator may be left out between words too",
-    },
-    "--silence": {"metavar": "TOKEN", "help": "a token for silence between words"},
-    "--silence-prob": {
-        "type": float,
-        "default": 0.5,
-        "metavar": "PROB",
-        "help": "the probability of silence at each place (default: 0.5)",
-    },
-    "--lm": {
-        "metavar": "PATH",
-        "help": "n-gram language model: ARPA, plain or gzip, a KenLM binary, or a "
-        "folder of `wfstdec build-lm`",
-    },
-    "--arpa": {
-        "metavar": "FILE",
-        "help": "n-gram language model: ARPA, plain or gzip, or a KenLM binary",
-    },
-    "--grammar": {
-        "metavar": "FST",
-        "help": "in place of --lm: an OpenFst acceptor over words",
-    },
-    "--unk-cost": {
-        "type": float,
-        "metavar": "NATS",
-        "help": "keep lexicon words that the language model lacks, at this cost",
-    },
-    "--open-vocabulary": {
-        "nargs": 2,
-        "type": float,
-        "metavar": ("WORD_COST", "TOKEN_COST"),
-        "help": "words that the lexicon lacks, spelled by tokens: nats for each word, "
-        "beside what the language model asks for <unk>, and for each token",
-    },
-    "--nemo-tokens": {
-        "action": "store_true",
-        "help": "the words of the ARPA file are characters that stand for tokens, as "
-        "NeMo writes them",
-    },
-    "--topology": {
-        "choices": TOPOLOGIES,
-        "default": "normal",
-        "help": "the CTC topology (default: normal)",
-    },
-    "--engine": {
-        "choices": tuple(ENGINES),
-        "default": "kaldifst",
-        "help": "what does the FST operations (default: kaldifst)",
-    },
-    "--no-minimize": {
-        "action": "store_true",
-        "help": "do not minimize: exact costs, a larger graph",
-    },
-    # converting
-    "--words": {"metavar": "FILE", "help": "word table: 'word id' lines, <eps> is 0"},
-    "--to": {
-        "choices": FORMS,
-        "help": "kind of OpenFst file to write (default: text for .txt, else const)",
-    },
-    # decoding
-    "--graph": {"metavar": "FILE", "help": "what `wfstdec build` wrote"},
-    "--logprobs": {
-        "metavar": "PATH",
-        "help": ".npz, Kaldi .ark or .scp, or a folder of .npy: [T, V] each",
-    },
-    "--decoder": {
-        "choices": tuple(DECODERS),
-        "default": "wfst",
-        "help": "the search (default: wfst)",
-    },
-    "--beam": _search("beam", "keep what is this close to the best", **_NATS),
-    "--beam-size": _search("beam_size", "entries kept in a frame at most", **_COUNT),
-    "--max-active": _search(
-        "max_active", "states kept in a frame at most, or none", **_COUNT_OR_NONE
+_SEARCH_FLAGS: dict[str, Flag] = {
+    "--beam": takes("NATS", "keep what is this close to the best", float),
+    "--beam-size": takes("N", "entries kept in a frame at most", int),
+    "--max-active": takes(
+        "N", "states kept in a frame at most, or none", count_or_none
     ),
-    "--min-active": _search(
-        "min_active", "states kept in a frame whatever the beam", **_COUNT
-    ),
-    "--token-top-k": _search(
-        "token_top_k",
+    "--min-active": takes("N", "states kept in a frame whatever the beam", int),
+    "--token-top-k": takes(
+        "N",
         "only so many tokens, the most probable, may begin in a frame, or none",
-        **_COUNT_OR_NONE,
+        count_or_none,
     ),
-    "--merge": _search(
-        "merge", "alignments of a text: the best, or their sum", choices=get_args(Merge)
-    ),
-    "--nbest": _search("nbest", "different texts of each utterance", **_COUNT),
-    "--lookahead": _search(
-        "lookahead",
+    "--merge": one_of(get_args(Merge), "alignments of a text: the best, or their sum"),
+    "--nbest": takes("N", "different texts of each utterance", int),
+    "--lookahead": one_of(
+        get_args(LookaheadKind),
         "the language model inside words: with its history, without, not at all",
-        choices=get_args(LookaheadKind),
     ),
-    "--acoustic-scale": _search("acoustic_scale", "times the log-probs", **_FACTOR),
-    "--lm-scale": _search(
-        "lm_scale", "times the costs of the graph, or language model", **_FACTOR
-    ),
-    "--word-insertion": _search(
-        "word_insertion", "for each word; above 0 penalises", **_NATS
-    ),
-    "--token-insertion": _search(
-        "token_insertion", "for each token; above 0 penalises", **_NATS
-    ),
-    "--blank-penalty": _search(
-        "blank_penalty", "taken from the blank's log-prob", **_NATS
-    ),
-    "--blank-skip-threshold": _search(
-        "blank_skip_threshold",
+    "--acoustic-scale": takes("X", "times the log-probs", float),
+    "--lm-scale": takes("X", "times the costs of the graph, or language model", float),
+    "--word-insertion": takes("NATS", "for each word; above 0 penalises", float),
+    "--token-insertion": takes("NATS", "for each token; above 0 penalises", float),
+    "--blank-penalty": takes("NATS", "taken from the blank's log-prob", float),
+    "--blank-skip-threshold": takes(
+        "PROB",
         "follow only blanks in frames where the blank is this probable",
-        type=number_or_none,
-        metavar="PROB",
+        number_or_none,
     ),
-    "--beam-delta": _search(
-        "beam_delta",
+    "--beam-delta": takes(
+        "NATS",
         "where max-active binds, narrow the beam to the worst kept plus this",
-        type=number_or_none,
-        metavar="NATS",
+        number_or_none,
     ),
-    "--frame-shift": {
-        "type": seconds_of_a_frame,
-        "default": 0.02,
-        "metavar": "SECONDS",
-        "help": "from one frame to the next (default: 0.02)",
-    },
-    "--boost": {
-        "metavar": "FILE",
-        "help": "words and phrases to favour: 'word<TAB>nats' lines (leave the number "
+    "--boost-scale": takes("X", "times all boosts", float),
+    **SEARCH_FLAGS,
+    **ATTENTION_SEARCH_FLAGS,
+}
+"""Options of searches, by the name that they have there with dashes."""
+
+FLAGS: dict[str, Flag] = {
+    # building
+    "--tokens": takes("FILE", "token table of the acoustic model"),
+    "--blank": takes(None, "name or index of the blank, where it is not recognised"),
+    "--lexicon": takes("FILE", "words and their tokens"),
+    "--spell": takes(
+        "WORDS", "in place of --lexicon: a list of words, spelt with the tokens"
+    ),
+    "--sentencepiece-model": takes(
+        "MODEL",
+        "the SentencePiece model that cuts words into tokens, where no lexicon does",
+    ),
+    "--separator": takes(
+        "TOKEN",
+        "the token between words, or none (default: '|' in tables of Hugging "
+        "Face, else none)",
+        token_or_none,
+        default=AUTO,
+    ),
+    "--separator-optional": switch("the separator may be left out between words too"),
+    "--silence": takes("TOKEN", "a token for silence between words"),
+    "--silence-prob": takes(
+        "PROB",
+        "the probability of silence at each place",
+        float,
+        default=0.5,
+    ),
+    "--lm": takes(
+        "PATH",
+        "n-gram language model: ARPA, plain or gzip, a KenLM binary, or a "
+        "folder of `wfstdec build-lm`",
+    ),
+    "--arpa": takes(
+        "FILE", "n-gram language model: ARPA, plain or gzip, or a KenLM binary"
+    ),
+    "--grammar": takes("FST", "in place of --lm: an OpenFst acceptor over words"),
+    "--unk-cost": takes(
+        "NATS", "keep lexicon words that the language model lacks, at this cost", float
+    ),
+    "--open-vocabulary": takes(
+        ("WORD_COST", "TOKEN_COST"),
+        "words that the lexicon lacks, spelled by tokens: nats for each word, "
+        "beside what the language model asks for <unk>, and for each token",
+        float,
+        nargs=2,
+    ),
+    "--nemo-tokens": switch(
+        "the words of the ARPA file are characters that stand for tokens, as "
+        "NeMo writes them"
+    ),
+    "--topology": one_of(TOPOLOGIES, "the CTC topology", default="normal"),
+    "--engine": one_of(
+        tuple(ENGINES),
+        "what does the FST operations",
+        default="kaldifst",
+    ),
+    "--no-minimize": switch("do not minimize: exact costs, a larger graph"),
+    # converting
+    "--words": takes("FILE", "word table: 'word id' lines, <eps> is 0"),
+    "--to": one_of(
+        FORMS, "kind of OpenFst file to write (default: text for .txt, else const)"
+    ),
+    # decoding
+    "--graph": takes("FILE", "what `wfstdec build` wrote"),
+    "--logprobs": takes(
+        "PATH", ".npz, Kaldi .ark or .scp, or a folder of .npy: [T, V] each"
+    ),
+    "--decoder": one_of(tuple(DECODERS), "the search", default="wfst"),
+    "--frame-shift": takes(
+        "SECONDS",
+        "from one frame to the next",
+        seconds_of_a_frame,
+        default=0.02,
+    ),
+    "--boost": takes(
+        "FILE",
+        "words and phrases to favour: 'word<TAB>nats' lines (leave the number "
         "out and a safe weight is chosen), or JSON lines",
-    },
-    "--boost-scale": _search("boost_scale", "times all boosts", **_FACTOR),
-    "--phrase-unit": {
-        "choices": ("word", "token"),
-        "help": "what phrases are credited by (default: word; token without words)",
-    },
-    "--phrase-totals": {
-        "action": "store_true",
-        "help": "weights of --phrases are nats for a whole phrase, as those of --boost "
-        "are (default: times 1 nat for its first label, 2 + ln(place) for the others)",
-    },
-    "--phrase-context": {
-        "type": above_zero,
-        "metavar": "NATS",
-        "help": "what the first label of a phrase is worth, by its weight (default: 1)",
-    },
-    "--phrase-depth": {
-        "type": float,
-        "metavar": "FACTOR",
-        "help": "labels after the first are worth so many times that, and ln(place) "
+    ),
+    "--phrase-unit": one_of(
+        ("word", "token"),
+        "what phrases are credited by (default: word; token without words)",
+    ),
+    "--phrase-totals": switch(
+        "weights of --phrases are nats for a whole phrase, as those of --boost "
+        "are (default: times 1 nat for its first label, 2 + ln(place) for the others)"
+    ),
+    "--phrase-context": takes(
+        "NATS",
+        "what the first label of a phrase is worth, by its weight (default: 1)",
+        above_zero,
+    ),
+    "--phrase-depth": takes(
+        "FACTOR",
+        "labels after the first are worth so many times that, and ln(place) "
         "(default: 2)",
-    },
-    "--phrase-unknown": {
-        "type": float,
-        "metavar": "NATS",
-        "help": "what a label of no phrase costs (default: 0)",
-    },
-    "--phrase-boundary": {
-        "metavar": "TOKEN",
-        "help": "phrases of tokens stand between such tokens or the ends: a token that "
+        float,
+    ),
+    "--phrase-unknown": takes(
+        "NATS", "what a label of no phrase costs (default: 0)", float
+    ),
+    "--phrase-boundary": takes(
+        "TOKEN",
+        "phrases of tokens stand between such tokens or the ends: a token that "
         "stands between words wherever one ends (default: the separator, unless "
         "optional)",
-    },
-    "--backend": {
-        "default": "auto",
-        "help": f"auto (the CPU), {', '.join(_BACKENDS)} (default: auto)",
-    },
-    "--threads": {
-        "type": threads,
-        "metavar": "N",
-        "help": "utterances at once (default: one for each core)",
-    },
-    "--output": {"metavar": "FILE", "help": "what to write"},
+    ),
+    "--backend": takes(None, f"auto (the CPU), {', '.join(_BACKENDS)}", default="auto"),
+    "--threads": takes("N", "utterances at once (default: one for each core)", threads),
+    "--output": takes("FILE", "what to write"),
     # scoring and looking
-    "--worst": {
-        "type": count,
-        "default": 0,
-        "metavar": "N",
-        "help": "show the N utterances with the most errors",
-    },
-    "--draw": {
-        "metavar": "FILE",
-        "help": "write a small graph for Graphviz's dot ('-': standard output)",
-    },
-    "--recipe": {
-        "metavar": "FOLDER",
-        "help": "a recipe other than the shipped one",
-    },
+    "--worst": takes(
+        "N", "show the N utterances with the most errors", count, default=0
+    ),
+    "--draw": takes(
+        "FILE", "write a small graph for Graphviz's dot ('-': standard output)"
+    ),
+    "--recipe": takes("FOLDER", "a recipe other than the shipped one"),
     # comparing and tuning
-    "--utterances": {
-        "type": count_above_zero,
-        "metavar": "N",
-        "help": "so many of the utterances, evenly spread (default: all)",
-    },
-    "--wfst": {
-        "nargs": "+",
-        "default": WFST_GRID,
-        "metavar": "OPTION=VALUES",
-        "help": "options of the WFST decoder, such as beam=8,13 max_active=7000,none "
-        f"(default: {' '.join(WFST_GRID)})",
-    },
-    "--trie": {
-        "nargs": "+",
-        "default": TRIE_GRID,
-        "metavar": "OPTION=VALUES",
-        "help": "options of the trie decoder, such as beam_size=32,128 merge=max,sum; "
-        "or beam:beam_size=6:16,8:32, values that go together (default: "
-        f"{' '.join(TRIE_GRID)})",
-    },
-    "--greedy": {
-        "nargs": "*",
-        "metavar": "OPTION=VALUES",
-        "help": "greedy decoding takes part, with options such as lm_scale=0.2,0.4 "
+    "--utterances": takes(
+        "N", "so many of the utterances, evenly spread (default: all)", count_above_zero
+    ),
+    "--wfst": takes(
+        "OPTION=VALUES",
+        "options of the WFST decoder, such as beam=8,13 max_active=7000,none",
+        nargs="+",
+        default=WFST_GRID,
+    ),
+    "--trie": takes(
+        "OPTION=VALUES",
+        "options of the trie decoder, such as beam_size=32,128 merge=max,sum; "
+        "or beam:beam_size=6:16,8:32, values that go together",
+        nargs="+",
+        default=TRIE_GRID,
+    ),
+    "--greedy": takes(
+        "OPTION=VALUES",
+        "greedy decoding takes part, with options such as lm_scale=0.2,0.4 "
         "blank_penalty=0,1",
-    },
-    "--phrases": {
-        "metavar": "FILE",
-        "help": "phrases, one a line: to boost ('phrase<TAB>weight', or JSON lines "
+        nargs="*",
+    ),
+    "--phrases": takes(
+        "FILE",
+        "phrases, one a line: to boost ('phrase<TAB>weight', or JSON lines "
         "with lists by utterance), or to score (default: those of the boost lists)",
-    },
-    "--repeats": {
-        "type": count_above_zero,
-        "default": 3,
-        "metavar": "N",
-        "help": "time every point so often, by turns (default: 3)",
-    },
-    "--no-peers": {
-        "action": "store_true",
-        "help": "leave out other people's decoders",
-    },
-    "--json": {"metavar": "FILE", "help": "keep all figures in this file"},
-    "--plot": {
-        "metavar": "FILE",
-        "help": "draw WER against RTFx: .png or .svg (needs matplotlib)",
-    },
-    "--lm-scale-range": {
-        "nargs": 2,
-        "type": float,
-        "default": RANGES["lm_scale"],
-        "metavar": ("LOW", "HIGH"),
-        "help": "where to look for the LM scale (default: {} to {})".format(
-            *RANGES["lm_scale"]
-        ),
-    },
-    "--insertion-range": {
-        "nargs": 2,
-        "type": float,
-        "default": RANGES["word_insertion"],
-        "metavar": ("LOW", "HIGH"),
-        "help": "where to look for the insertion (--greedy: the blank penalty), nats "
-        "(default: {} to {})".format(*RANGES["word_insertion"]),
-    },
-    "--boost-range": {
-        "nargs": 2,
-        "type": float,
-        "default": RANGES["boost_scale"],
-        "metavar": ("LOW", "HIGH"),
-        "help": "where to look for the scale of --boost (default: {} to {})".format(
-            *RANGES["boost_scale"]
-        ),
-    },
-    "--max-trials": {
-        "type": count_above_zero,
-        "default": 80,
-        "metavar": "N",
-        "help": "the most evaluations (default: 80)",
-    },
-    "--all": {
-        "action": "store_true",
-        "help": "what few need too: every kind of list in every way, greedy, alignment",
-    },
-    "--quiet": {"action": "store_true", "help": "say nothing but results and errors"},
+    ),
+    "--repeats": takes(
+        "N",
+        "time every point so often, by turns",
+        count_above_zero,
+        default=3,
+    ),
+    "--no-peers": switch("leave out other people's decoders"),
+    "--json": takes("FILE", "keep all figures in this file"),
+    "--plot": takes("FILE", "draw WER against RTFx: .png or .svg (needs matplotlib)"),
+    "--lm-scale-range": takes(
+        ("LOW", "HIGH"),
+        "where to look for the LM scale",
+        float,
+        nargs=2,
+        default=RANGES["lm_scale"],
+    ),
+    "--insertion-range": takes(
+        ("LOW", "HIGH"),
+        "where to look for the insertion (--greedy: the blank penalty), nats",
+        float,
+        nargs=2,
+        default=RANGES["word_insertion"],
+    ),
+    "--boost-range": takes(
+        ("LOW", "HIGH"),
+        "where to look for the scale of --boost",
+        float,
+        nargs=2,
+        default=RANGES["boost_scale"],
+    ),
+    "--max-trials": takes("N", "the most evaluations", count_above_zero, default=80),
+    "--all": switch(
+        "what few need too: every kind of list in every way, greedy, alignment"
+    ),
+    "--quiet": switch("say nothing but results and errors"),
     **MODEL_FLAGS,
     **ATTENTION_MODEL_FLAGS,
     **LATTICE_FLAGS,
@@ -441,10 +367,7 @@ FLAGS: dict[str, dict[str, Any]] = {
     **SERVE_FLAGS,
     **TEXT_FLAGS,
     **ALIGN_FLAGS,
-    **{
-        flag: _search(name, text, **how)
-        for flag, (name, text, how) in (SEARCH_FLAGS | ATTENTION_SEARCH_FLAGS).items()
-    },
+    **{flag: _search(flag, how) for flag, how in _SEARCH_FLAGS.items()},
 }
 
 

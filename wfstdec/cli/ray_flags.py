@@ -14,42 +14,42 @@ from collections.abc import Callable
 from typing import Any
 
 from wfstdec.batch.ray import RayOptions, RowWorker, run_rows
+from wfstdec.cli.kinds import Flag, made_of, takes
 from wfstdec.cli.result_flags import SUBTITLE_FLAGS, restart_of
 from wfstdec.errors import OptionError
 
-RAY_FLAGS: dict[str, dict[str, Any]] = {
-    "--ray": {
-        "metavar": "ADDRESS",
-        "help": "on a Ray cluster: host:port, 'auto', or 'local', which starts one; "
+RAY_FLAGS: dict[str, Flag] = {
+    "--ray": takes(
+        "ADDRESS",
+        "on a Ray cluster: host:port, 'auto', or 'local', which starts one; "
         "--output and --lattices are then folders that all nodes see, the first with "
         "Parquet files",
-    },
-    "--actors": {
-        "type": int,
-        "metavar": "N",
-        "help": "with --ray: processes side by side, each with its decoder, of "
+    ),
+    "--actors": takes(
+        "N",
+        "with --ray: processes side by side, each with its decoder, of "
         "--threads CPUs each, 1 unless given (default: as many as there is room for)",
-    },
-    "--gpus-per-actor": {
-        "type": float,
-        "default": RayOptions.gpus,
-        "metavar": "N",
-        "help": "with --ray: GPUs, or a part of one (default: 0)",
-    },
-    "--batch-rows": {
-        "type": int,
-        "default": RayOptions.batch_rows,
-        "metavar": "N",
-        "help": "with --ray: rows that an actor is given at once (default: "
-        f"{RayOptions.batch_rows})",
-    },
-    "--file-rows": {
-        "type": int,
-        "default": RayOptions.file_rows,
-        "metavar": "N",
-        "help": "with --ray: rows of a file of results, about: what is lost when a "
-        f"node vanishes (default: {RayOptions.file_rows})",
-    },
+        int,
+    ),
+    "--gpus-per-actor": takes(
+        "N",
+        "with --ray: GPUs, or a part of one (default: 0)",
+        float,
+        default=RayOptions.gpus,
+    ),
+    "--batch-rows": takes(
+        "N",
+        "with --ray: rows that an actor is given at once",
+        int,
+        default=RayOptions.batch_rows,
+    ),
+    "--file-rows": takes(
+        "N",
+        "with --ray: rows of a file of results, about: what is lost when a "
+        "node vanishes",
+        int,
+        default=RayOptions.file_rows,
+    ),
 }
 _FILES = (
     "acoustic_model graph tokens lexicon lm model boost phrases sentencepiece_model "
@@ -113,13 +113,7 @@ def run_on_ray(
         make,
         args.output,
         address=args.ray,
-        options=RayOptions(
-            actors=args.actors,
-            threads=args.threads,
-            gpus=args.gpus_per_actor,
-            batch_rows=args.batch_rows,
-            file_rows=args.file_rows,
-        ),
+        options=made_of(RayOptions, args, gpus=args.gpus_per_actor),
         restart=restart_of(args, makes="lattices"),
         progress=not args.quiet,
     )

@@ -9,6 +9,7 @@ from typing import Any
 import wfstdec
 from wfstdec.align.options import AlignOptions
 from wfstdec.boost.g2p import G2p
+from wfstdec.cli.kinds import Flag, one_of, switch, takes
 from wfstdec.errors import OptionError
 from wfstdec.io.journal import Restart
 from wfstdec.io.results import FORMATS, format_named
@@ -24,34 +25,26 @@ _SUBTITLES: dict[str, tuple[str, type, str]] = {
 """Flag to option of `SubtitleOptions`, its type, and what it says."""
 SUBTITLE_FLAGS = tuple(_SUBTITLES)
 
-_RUN: dict[str, dict[str, Any]] = {
-    "--strict": {
-        "action": "store_true",
-        "help": "stop at the first utterance with a fault (default: leave it out)",
-    },
-    "--resume": {
-        "action": "store_true",
-        "help": "go on with the results of a run that was stopped",
-    },
-    "--overwrite": {
-        "action": "store_true",
-        "help": "drop the results of a run that was stopped",
-    },
+_RUN: dict[str, Flag] = {
+    "--strict": switch(
+        "stop at the first utterance with a fault (default: leave it out)"
+    ),
+    "--resume": switch("go on with the results of a run that was stopped"),
+    "--overwrite": switch("drop the results of a run that was stopped"),
 }
 RUN_FLAGS = tuple(_RUN)
 
-RESULT_FLAGS: dict[str, dict[str, Any]] = {
+RESULT_FLAGS: dict[str, Flag] = {
     **_RUN,
-    "--format": {
-        "choices": tuple(FORMATS),
-        "help": "of the results (default: by the ending of --output, or text)",
-    },
+    "--format": one_of(
+        tuple(FORMATS), "of the results (default: by the ending of --output, or text)"
+    ),
     **{
-        flag: {
-            "type": kind,
-            "metavar": "N" if kind is int else "SECONDS",
-            "help": f"{text} (default: {getattr(SubtitleOptions, name)})",
-        }
+        flag: takes(
+            "N" if kind is int else "SECONDS",
+            f"{text} (default: {getattr(SubtitleOptions, name)})",
+            kind,
+        )
         for flag, (name, kind, text) in _SUBTITLES.items()
     },
 }
@@ -62,38 +55,33 @@ _NO_SETTINGS = frozenset(
 )
 """Flags that change nothing in the results."""
 
-_NATS = {"type": float, "metavar": "NATS"}
-ALIGN_FLAGS: dict[str, dict[str, Any]] = {
-    "--g2p": {
-        "metavar": "SOURCE",
-        "help": "how words are said that the lexicon or graph lacks: a lexicon that "
+ALIGN_FLAGS: dict[str, Flag] = {
+    "--g2p": takes(
+        "SOURCE",
+        "how words are said that the lexicon or graph lacks: a lexicon that "
         "has them, such as cmudict; a SentencePiece model; a program, words in, "
         "'word<TAB>phones' out; 'hama', a model (pip install hama==1.7.0); or "
         "'spelling', the default where words are said as they are spelt",
-    },
-    "--g2p-phones": {
-        "metavar": "FILE",
-        "help": "what phones of --g2p are among the tokens, 'phone tokens...' lines; "
+    ),
+    "--g2p-phones": takes(
+        "FILE",
+        "what phones of --g2p are among the tokens, 'phone tokens...' lines; "
         "others go by name, and ARPAbet's by IPA",
-    },
-    "--exact": {
-        "action": "store_true",
-        "help": "search until it is proved that no alignment is cheaper",
-    },
-    "--skip-cost": {
-        **_NATS,
-        "help": "words may be left out, at this much each (default: they may not)",
-    },
-    "--insert-cost": {
-        **_NATS,
-        "help": "speech may stand between words, at this much a passage (default: it "
-        "may not)",
-    },
-    "--insert-frame-cost": {
-        **_NATS,
-        "default": AlignOptions.insert_frame_cost,
-        "help": f"and this much a frame (default: {AlignOptions.insert_frame_cost:g})",
-    },
+    ),
+    "--exact": switch("search until it is proved that no alignment is cheaper"),
+    "--skip-cost": takes(
+        "NATS",
+        "words may be left out, at this much each (default: they may not)",
+        float,
+    ),
+    "--insert-cost": takes(
+        "NATS",
+        "speech may stand between words, at this much a passage (default: it may not)",
+        float,
+    ),
+    "--insert-frame-cost": takes(
+        "NATS", "and this much a frame", float, default=AlignOptions.insert_frame_cost
+    ),
 }
 
 

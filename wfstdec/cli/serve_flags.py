@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import argparse
 from dataclasses import fields
-from typing import Any
 
+from wfstdec.cli.kinds import Flag, switch, takes
 from wfstdec.server.limits import Limits
 
 _LIMITS = {
@@ -25,69 +25,52 @@ _LIMITS = {
 }
 
 
-def _limit(name: str, default: Any) -> dict[str, Any]:
-    """A flag of a limit."""
-    is_seconds = name.endswith("_s")
-    return {
-        "type": float if is_seconds else int,
-        "default": default,
-        "metavar": "SECONDS" if is_seconds else "N",
-        "help": f"{_LIMITS[name]} (default: {default:g})"
-        if is_seconds
-        else f"{_LIMITS[name]} (default: {default})",
-    }
-
-
 LIMIT_FLAGS = {
-    Limits.flag(field.name): _limit(field.name, field.default)
+    Limits.flag(field.name): takes(
+        *(("SECONDS", text, float) if name.endswith("_s") else ("N", text, int)),
+        default=field.default,
+    )
     for field in fields(Limits)
+    for name, text in [(field.name, _LIMITS[field.name])]
 }
 
-SERVE_FLAGS: dict[str, dict[str, Any]] = {
-    "--host": {
-        "default": "127.0.0.1",
-        "help": "the address to listen on: 0.0.0.0 for all (default: %(default)s)",
-    },
-    "--port": {
-        "type": int,
-        "default": 8000,
-        "metavar": "N",
-        "help": "the port; 0 takes a free one, which the first line says (default: "
-        "%(default)s)",
-    },
-    "--key-file": {
-        "metavar": "FILE",
-        "help": "the key that clients have to send, in its first line (default: that "
+SERVE_FLAGS: dict[str, Flag] = {
+    "--host": takes(
+        None, "the address to listen on: 0.0.0.0 for all", default="127.0.0.1"
+    ),
+    "--port": takes(
+        "N",
+        "the port; 0 takes a free one, which the first line says",
+        int,
+        default=8000,
+    ),
+    "--key-file": takes(
+        "FILE",
+        "the key that clients have to send, in its first line (default: that "
         "of the environment, WFSTDEC_KEY; without either everybody may come)",
-    },
-    "--origin": {
-        "action": "append",
-        "default": [],
-        "metavar": "ORIGIN",
-        "help": "another origin whose pages may use the server, such as "
+    ),
+    "--origin": takes(
+        "ORIGIN",
+        "another origin whose pages may use the server, such as "
         "https://example.org; several times for several, '*' for all",
-    },
-    "--name": {
-        "help": "what the model is called in answers (default: its file's name)",
-    },
-    "--lang": {
-        "default": "en",
-        "metavar": "LANGUAGE",
-        "help": "what answers say the language is (default: %(default)s)",
-    },
-    "--no-page": {"action": "store_true", "help": "without the page at /"},
-    "--ssl-certfile": {"metavar": "FILE", "help": "TLS: the certificate, PEM"},
-    "--ssl-keyfile": {"metavar": "FILE", "help": "TLS: its private key, PEM"},
-    "--proxy-headers": {
-        "action": "store_true",
-        "help": "believe X-Forwarded-For and -Proto of those in --forwarded-allow-ips",
-    },
-    "--forwarded-allow-ips": {
-        "default": "127.0.0.1,::1",
-        "metavar": "LIST",
-        "help": "addresses of proxies, with commas between; '*' for all (default: "
-        "%(default)s)",
-    },
+        action="append",
+        default=[],
+    ),
+    "--name": takes(
+        None, "what the model is called in answers (default: its file's name)"
+    ),
+    "--lang": takes("LANGUAGE", "what answers say the language is", default="en"),
+    "--no-page": switch("without the page at /"),
+    "--ssl-certfile": takes("FILE", "TLS: the certificate, PEM"),
+    "--ssl-keyfile": takes("FILE", "TLS: its private key, PEM"),
+    "--proxy-headers": switch(
+        "believe X-Forwarded-For and -Proto of those in --forwarded-allow-ips"
+    ),
+    "--forwarded-allow-ips": takes(
+        "LIST",
+        "addresses of proxies, with commas between; '*' for all",
+        default="127.0.0.1,::1",
+    ),
     **LIMIT_FLAGS,
 }
 

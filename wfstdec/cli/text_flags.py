@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
 
+from wfstdec.cli.kinds import Flag, switch, takes
 from wfstdec.text.normalize import Normalizer
 
-TEXT_FLAGS: dict[str, dict[str, Any]] = {
-    "--ref": {"metavar": "FILE", "help": "what was said: 'utterance words...' lines"},
-    "--hyp": {"metavar": "FILE", "help": "hypotheses: 'utterance words...' lines"},
-    "--ignore-case": {
-        "action": "store_true",
-        "help": "words that differ in case alone are the same",
-    },
-    "--normalize": {
-        "action": "store_true",
-        "help": "words are the same whatever their case, punctuation (but for ' inside "
+TEXT_FLAGS: dict[str, Flag] = {
+    "--ref": takes("FILE", "what was said: 'utterance words...' lines"),
+    "--hyp": takes("FILE", "hypotheses: 'utterance words...' lines"),
+    "--ignore-case": switch("words that differ in case alone are the same"),
+    "--normalize": switch(
+        "words are the same whatever their case, punctuation (but for ' inside "
         "words, and . , : inside numbers), hyphens (taken as spaces) and Unicode form "
-        "(NFKC)",
-    },
+        "(NFKC)"
+    ),
 }
 """Flags by name; the last two are read by `normalizer_of`."""
 

@@ -126,7 +126,6 @@ def run(args: argparse.Namespace) -> None:
 def _transcriber(
     args: argparse.Namespace, model: Encoder, options: Any, nbest: int
 ) -> Transcriber:
-    wants_lattices = args.lattices or args.confidence or args.mbr
     return Transcriber(
         model,
         make_decoder(args, options),
@@ -134,7 +133,7 @@ def _transcriber(
         audio=audio_options(args),
         workers=args.workers,
         nbest=nbest > 1,
-        lattices=reading_of(args, nbest) if wants_lattices else None,
+        lattices=reading_of(args, nbest),
     )
 
 

@@ -17,7 +17,6 @@ from typing import Any, Generic, TypeVar
 from wfstdec.autoregressive import need_torch
 from wfstdec.compare.memory import resident_mb
 from wfstdec.greedy.decoder import GreedyDecoder
-from wfstdec.greedy.options import GreedyOptions
 from wfstdec.lm.loading import AnyLM
 from wfstdec.search.decoder import Decoder
 from wfstdec.text.lexicon import Lexicon
@@ -30,8 +29,8 @@ _Item = TypeVar("_Item")
 DecoderFactory = Callable[[Any], Decoder]
 """Makes a decoder of one thread of its options."""
 
-_LOADED: Mapping[str, None] = {"blank": None, "unk_cost": None}
-"""Arguments that the token table and the language model hold once they are loaded."""
+_LOADED: Mapping[str, Any] = {"blank": None, "unk_cost": None, "threads": 1}
+"""Arguments of decoders of what was loaded: tables and models hold the others."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,30 +81,16 @@ def trie_factory(
     """
     # Everything is read and checked here, once; decoders of other options share it.
     # Look-ahead depends on options, so that none is made yet.
-    first = TrieDecoder(
-        tokens=tokens,
-        lexicon=lexicon,
-        lm=lm,
-        options=TrieOptions(lookahead="none"),
-        frame_shift_s=frame_shift_s,
-        backend=backend,
+    common: dict[str, Any] = {
+        "frame_shift_s": frame_shift_s,
+        "backend": backend,
         **others,
-    )
-    parts: dict[str, Any] = {**others, "words": first.words or None, **_LOADED}
-
-    def make(options: TrieOptions) -> TrieDecoder:
-        return TrieDecoder(
-            tokens=first.tokens,
-            lexicon=first.lexicon,
-            lm=first.lm,
-            options=options,
-            frame_shift_s=frame_shift_s,
-            backend=backend,
-            threads=1,
-            **parts,
-        )
-
-    return make
+    }
+    files: dict[str, Any] = {"tokens": tokens, "lexicon": lexicon, "lm": lm}
+    first = TrieDecoder(**files, **common, options=TrieOptions(lookahead="none"))
+    loaded = {name: getattr(first, name) for name in files}
+    loaded |= {"words": first.words or None, **_LOADED}
+    return lambda options: TrieDecoder(options=options, **{**common, **loaded})
 
 
 def greedy_factory(
@@ -128,82 +113,52 @@ def greedy_factory(
     Raises:
         InputError: As `GreedyDecoder`'s.
     """
-    common: dict[str, Any] = {"frame_shift_s": frame_shift_s, "backend": backend}
-    first = GreedyDecoder(tokens=tokens, lm=lm, **common, **others)
-    common |= {
+    common: dict[str, Any] = {
+        "frame_shift_s": frame_shift_s,
+        "backend": backend,
         **others,
-        **_LOADED,
-        "tokens": first.tokens,
-        "lm": first.lm,
-        "threads": 1,
     }
-
-    def make(options: GreedyOptions) -> GreedyDecoder:
-        return GreedyDecoder(options=options, **common)
-
-    return make
+    first = GreedyDecoder(tokens=tokens, lm=lm, **common)
+    loaded = {"tokens": first.tokens, "lm": first.lm, **_LOADED}
+    return lambda options: GreedyDecoder(options=options, **{**common, **loaded})
 
 
-def transducer_factory(
-    *,
-    model: str | os.PathLike[str],
-    head: str | None = None,
-    lm: AnyLM | None = None,
-    frame_shift_s: float = 0.02,
-    **others: Any,
-) -> tuple[DecoderFactory, Callable[[], float]]:
-    """Load a transducer, once; makes decoders, and tells the model's CPU seconds.
+def transducer_factory(**how: Any) -> tuple[DecoderFactory, Callable[[], float]]:
+    """A factory of transducer decoders with encoders, and a clock of their models.
 
     Args:
-        model: A saved net, or a folder of an ONNX export.
-        head: Of a net with several; None for the first.
-        lm: An n-gram model of its tokens.
-        frame_shift_s: Seconds per frame of features.
-        **others: Other arguments of `TransducerDecoder`.
+        **how: Arguments of `wfstdec.transducer.loading.open_decoder`.
+
+    Returns:
+        The factory, and CPU seconds of the models of all its decoders.
 
     Raises:
         BackendError: torch is not installed.
-        InputError: As `TransducerDecoder`'s.
+        InputError: As of `open_decoder`.
     """
     need_torch()
-    from wfstdec.transducer.decoder import TransducerDecoder
     from wfstdec.transducer.loading import open_decoder
 
-    first = open_decoder(
-        *(model,), head=head, lm=lm, frame_shift_s=frame_shift_s, threads=1, **others
-    )
-    return _timed_factory(TransducerDecoder, first)
+    return _timed_factory(open_decoder(threads=1, **how))
 
 
-def attention_factory(
-    *,
-    model: str | os.PathLike[str],
-    lm: AnyLM | None = None,
-    frame_shift_s: float = 0.02,
-    **others: Any,
-) -> tuple[DecoderFactory, Callable[[], float]]:
-    """Load an attention decoder, once; makes others, and tells its model's CPU seconds.
+def attention_factory(**how: Any) -> tuple[DecoderFactory, Callable[[], float]]:
+    """A factory of attention decoders with encoders; as `transducer_factory`.
 
     Args:
-        model: As of `load_attention`.
-        lm: An n-gram model of its tokens.
-        frame_shift_s: Seconds per frame of features.
-        **others: Other arguments of `AttentionDecoder`.
+        **how: Arguments of `wfstdec.attention.decoder.open_decoder`.
 
     Raises:
         BackendError: torch is not installed.
-        InputError: As `AttentionDecoder`'s.
+        InputError: As of `open_decoder`.
     """
     need_torch("attention decoders")
-    from wfstdec.attention.decoder import AttentionDecoder, open_decoder
+    from wfstdec.attention.decoder import open_decoder
 
-    first = open_decoder(model, lm=lm, frame_shift_s=frame_shift_s, threads=1, **others)
-    return _timed_factory(AttentionDecoder, first)
+    return _timed_factory(open_decoder(threads=1, **how))
 
 
-def _timed_factory(
-    kind: Callable[..., Decoder], first: Any
-) -> tuple[DecoderFactory, Callable[[], float]]:
+def _timed_factory(first: Any) -> tuple[DecoderFactory, Callable[[], float]]:
     """Decoders of features like the first, whose models measure themselves."""
     from wfstdec.autoregressive.model import TimedModel
 
@@ -212,7 +167,7 @@ def _timed_factory(
     name = None if separator is None else first.tokens.names[separator]
 
     def make(options: Any) -> Decoder:
-        return kind(
+        return type(first)(
             timed,
             lm=list(first.lms),
             options=options,

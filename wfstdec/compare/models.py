@@ -14,7 +14,7 @@ import logging
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
@@ -220,20 +220,11 @@ class Models:
             BackendError: torch is not installed.
             InputError: As `TransducerDecoder`'s.
         """
-        model, lm = self.transducer, self.transducer_lm
-        if model is None:
+        if self.transducer is None:
             raise OptionError("the transducer decoder without a model, expected one")
-        measured = measure_load(
-            lambda: transducer_factory(
-                model=model,
-                head=self.head,
-                lm=lm,
-                frame_shift_s=self.frame_shift_s,
-                unk_cost=None if lm is None else self.unk_cost,
-            )
-        )
-        inputs = _fingerprints(transducer=model, lm=lm)
-        return self._model_searches("transducer", measured, base, grid, inputs=inputs)
+        load = partial(transducer_factory, model=self.transducer, head=self.head)
+        files = {"transducer": self.transducer, "lm": self.transducer_lm}
+        return self._model_searches(load, base, grid, files)
 
     def attention_searches(
         self, base: AttentionOptions, grid: Grid
@@ -249,36 +240,33 @@ class Models:
             BackendError: torch is not installed.
             InputError: As `AttentionDecoder`'s.
         """
-        model, lm = self.attention, self.attention_lm
-        if model is None:
+        if self.attention is None:
             raise OptionError("the attention decoder without a model, expected one")
-        measured = measure_load(
-            lambda: attention_factory(
-                model=model,
-                lm=lm,
-                frame_shift_s=self.frame_shift_s,
-                unk_cost=None if lm is None else self.unk_cost,
-            )
-        )
-        inputs = _fingerprints(attention=model, lm=lm)
-        return self._model_searches("attention", measured, base, grid, inputs=inputs)
+        load = partial(attention_factory, model=self.attention)
+        files = {"attention": self.attention, "lm": self.attention_lm}
+        return self._model_searches(load, base, grid, files)
 
     def _model_searches(
         self,
-        name: str,
-        measured: Loaded[tuple[DecoderFactory, Callable[[], float]]],
+        load: Callable[..., tuple[DecoderFactory, Callable[[], float]]],
         base: TransducerOptions | AttentionOptions,
         grid: Grid,
-        *,
-        inputs: dict[str, str],
+        files: dict[str, _Path | None],
     ) -> list[DecoderSearch]:
-        """A decoder that runs its model itself."""
-        make, clock = measured.item
-        factory = Loaded(make, measured.load_s, measured.load_mb)
-        searches = model_searches(
-            *(name, factory, base, grid), clock=clock, inputs=inputs
+        """A decoder that runs its model itself; the first file names the search."""
+        lm = files["lm"]
+        unk_cost = None if lm is None else self.unk_cost
+        loaded = measure_load(
+            lambda: load(lm=lm, frame_shift_s=self.frame_shift_s, unk_cost=unk_cost)
         )
-        searches = _tuned_by(searches, "token_insertion", has_lm="lm" in inputs)
+        make, clock = loaded.item
+        factory = Loaded(make, loaded.load_s, loaded.load_mb)
+        searches = model_searches(
+            *(next(iter(files)), factory, base, grid),
+            clock=clock,
+            inputs=_fingerprints(**files),
+        )
+        searches = _tuned_by(searches, "token_insertion", has_lm=lm is not None)
         return self._taking_lists(searches, has_words=False)
 
     def peer_searches(

@@ -156,13 +156,9 @@ def _figure(
         figure = matplotlib.figure.Figure(figsize=size, layout="constrained")
         yield figure
         if path is not None:
-            _write(figure, path, kind)
-
-
-def _write(figure: Figure, path: str | os.PathLike[str], kind: str | None) -> None:
-    metadata = {"Date": None} if kind == "svg" else {}
-    with atomic_write(path) as file:
-        figure.savefig(file, format=kind, dpi=150, metadata=metadata)
+            metadata = {"Date": None} if kind == "svg" else {}
+            with atomic_write(path) as file:
+                figure.savefig(file, format=kind, dpi=150, metadata=metadata)
 
 
 def check_plot(path: str | os.PathLike[str]) -> str:

@@ -132,6 +132,7 @@ def _arcs_from(
                     arcs[num_arcs, 1] = right.arc[run]
                 num_arcs += 1
                 run += 1
+            # The right side stays: another arc of the left may have this label.
             x += 1
     return num_arcs
 

@@ -12,7 +12,6 @@ determinized first, which removes their epsilons, so that LG can be determinized
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -91,7 +90,13 @@ def build_user_grammar(
             epsilons whose cost is negative, or costs that cannot be determinized.
     """
     ids = {word: i for i, word in enumerate(labels.words)}
-    _check_words(acceptor, ids)
+    missing = sorted(acceptor.vocabulary - ids.keys())
+    if missing:
+        raise GrammarError(
+            f"{len(missing)} of {len(acceptor.vocabulary)} words of the grammar are "
+            f"not in the lexicon: {', '.join(map(repr, missing[:5]))}; add "
+            "pronunciations for them"
+        )
     word_ids = np.array([ids[word] for word in acceptor.words], np.int32)
     fst = acceptor.fst
     fst = replace(fst, ilabel=word_ids[fst.ilabel], olabel=np.zeros_like(fst.ilabel))
@@ -117,6 +122,7 @@ def build_user_grammar(
 
 
 def _acceptor(content: FstContent, isymbols: Symbols, place: str) -> WordAcceptor:
+    """Number the words of an FST by their names, sorted, whatever its tables say."""
     fst = content.fst
     osymbols = isymbols if content.osymbols is None else content.osymbols
     used, inverse = np.unique(fst.ilabel, return_inverse=True)
@@ -146,16 +152,6 @@ def _name(label: int, symbols: Symbols, place: str) -> str:
         )
     name = EPSILON_WORD if label == EPSILON else symbols[label]
     return EPSILON_WORD if name == _BACKOFF else name
-
-
-def _check_words(acceptor: WordAcceptor, ids: Mapping[str, int]) -> None:
-    missing = sorted(acceptor.vocabulary - ids.keys())
-    if missing:
-        raise GrammarError(
-            f"{len(missing)} of {len(acceptor.vocabulary)} words of the grammar are "
-            f"not in the lexicon: {', '.join(map(repr, missing[:5]))}; add "
-            "pronunciations for them"
-        )
 
 
 def _is_backoff_model(fst: FstArrays) -> bool:

@@ -268,15 +268,11 @@ def _determinized(lg: FstArrays, engine: Engine) -> FstArrays:
         )
     limit = max(_LEAST_STATE_LIMIT, 4 * lg.num_states)
     determinized = engine.determinize(lg, limit)
-    _return_free_memory()
-    return determinized
-
-
-def _return_free_memory() -> None:
-    """Hand back what an engine has freed: glibc keeps it, 1.6 GB for a large LM."""
+    # Hand back what an engine has freed: glibc keeps it, 1.6 GB for a large LM.
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim:
         trim(0)
+    return determinized
 
 
 def _word_costs(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -127,23 +127,6 @@ def rows_of(tokens: Sequence[tuple[int, int, int]] | np.ndarray) -> np.ndarray:
     return rows
 
 
-class ReferenceBackend(HostBackend):
-    """A greedy search's model and tokens, as they are."""
-
-    can = frozenset()
-
-    def __init__(self, searched: Searched) -> None:
-        super().__init__(searched.num_tokens, searched)
-        self.searched = searched
-
-    def start(
-        self, options: GreedyOptions, boosts: CompiledBoosts, *, record: bool = False
-    ) -> ReferenceSearch:
-        """Begin an utterance."""
-        assert not record
-        return ReferenceSearch(Fusion(self.searched, options, boosts))
-
-
 class ReferenceSearch:
     """The search of one utterance: `advance` any number of times, then `finish`."""
 
@@ -218,3 +201,25 @@ class ReferenceSearch:
             now.lm_state, now.boost_state = after
             now.cost += float(paid) + float(options.token_insertion)
         return chosen
+
+
+class ReferenceBackend(HostBackend):
+    """A greedy search's model and tokens, as they are.
+
+    Attributes:
+        search: Makes the search of an utterance.
+    """
+
+    can = frozenset()
+    search: type[Any] = ReferenceSearch
+
+    def __init__(self, searched: Searched) -> None:
+        super().__init__(searched.num_tokens, searched)
+        self.searched = searched
+
+    def start(
+        self, options: GreedyOptions, boosts: CompiledBoosts, *, record: bool = False
+    ) -> Any:
+        """Begin an utterance."""
+        assert not record
+        return self.search(Fusion(self.searched, options, boosts))

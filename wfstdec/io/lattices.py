@@ -100,14 +100,10 @@ def lattice_dot(lattice: Lattice) -> str:
         shape = "doublecircle" if one["final_excess"] < np.inf else "circle"
         lines.append(f"  {state} [shape={shape} label={name}];")
     for arc in lattice.arcs:
-        text = quoted(_arc_label(lattice, arc))
+        ilabel, olabel = int(arc["ilabel"]) & LABEL_MASK, int(arc["olabel"])
+        token = "-" if ilabel == EPSILON else lattice.tokens.names[token_of(ilabel)]
+        repeat = "+" if int(arc["ilabel"]) & REPEAT else ""
+        word = "" if olabel == EPSILON else f":{lattice.words[olabel]}"
+        text = quoted(f"{repeat}{token}{word}/{arc['excess']:.3g}")
         lines.append(f"  {arc['state']} -> {arc['nextstate']} [label={text}];")
     return "\n".join([*lines, "}"]) + "\n"
-
-
-def _arc_label(lattice: Lattice, arc: np.void) -> str:
-    ilabel, olabel = int(arc["ilabel"]) & LABEL_MASK, int(arc["olabel"])
-    token = "-" if ilabel == EPSILON else lattice.tokens.names[token_of(ilabel)]
-    repeat = "+" if int(arc["ilabel"]) & REPEAT else ""
-    word = "" if olabel == EPSILON else f":{lattice.words[olabel]}"
-    return f"{repeat}{token}{word}/{arc['excess']:.3g}"

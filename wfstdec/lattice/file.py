@@ -251,6 +251,7 @@ class LatticeFile(Mapping[str, Lattice]):
         vocabulary, info = packed_file.tables_from(self._read_arrays(_TABLES))
         check_vocabulary(vocabulary)
         check_info(info, vocabulary)
+        # Lattices without a topology say in its place what their labels are.
         kind = info.topology
         if kind in (_WORD_END, _TOKENS):
             info = dataclasses.replace(info, topology="")

@@ -19,7 +19,7 @@ import numpy as np
 from wfstdec.errors import ArpaError
 from wfstdec.jit import jit
 from wfstdec.lm.automaton import Automaton
-from wfstdec.lm.histories import NO_LABEL, Histories, build_histories
+from wfstdec.lm.histories import NO_LABEL, build_histories
 from wfstdec.lm.ngram_trie import ROOT
 from wfstdec.text.arpa import ArpaModel
 from wfstdec.text.symbols import EPSILON, TokenTable
@@ -124,26 +124,25 @@ def build_automaton(
     of_word = labels.of_word.copy()
     if model.unk is not None:
         of_word[model.unk] = labels.unk if unk_cost is None else NO_LABEL
+    # A history is a state if a longer n-gram begins with it, or if backing off from it
+    # costs something; all others are their longest suffix that is a state.
     histories = build_histories(model, of_word, labels.unk + 1)
-    return _assemble(histories, labels, unk_cost)
-
-
-def _assemble(
-    histories: Histories, labels: ArpaLabels, unk_cost: float | None
-) -> Automaton:
     trie, cost, backoff = histories.trie, histories.cost, histories.backoff
     ends, by_depth = histories.is_end, trie.by_depth()
     is_state = histories.prefixes() | ((backoff != 0) & ~ends)
-    target, _ = histories.targets(is_state)  # those that are no states back off at 0
+    target, _ = histories.targets(is_state)
     states = by_depth[is_state[by_depth]]  # shorter histories first, the root first
     number = np.zeros(trie.num_nodes, np.int32)
     number[states] = np.arange(len(states))
 
+    # NaN where no n-gram says what ending costs: `_backed_off` fills that in.
     final_cost = np.full(len(states), np.nan, np.float32)
     final_cost[number[trie.parent[ends]]] = cost[ends]
     backoff_state = number[target[trie.suffix[states]]]
     backoff_state[0] = -1
     backoff_cost = backoff[states].astype(np.float32)
+    # Arcs are n-grams, at the state of their history. The root has an arc for every
+    # label, so that backing off always ends; the others have their own, by label.
     ngrams = histories.predicting()
     is_unigram = trie.parent[ngrams] == ROOT
     unigrams, arcs = ngrams[is_unigram], ngrams[~is_unigram]

@@ -85,12 +85,13 @@ class LazyLM:
         max_pairs: int = MAX_PAIRS,
     ) -> None:
         self.model, self.asked = model, Asked(model)
-        self.unit: Unit = "token" if isinstance(labels, TokenTable) else "word"
-        names = labels.names if isinstance(labels, TokenTable) else labels
+        self.unit: Unit = "word"
         self.labels: TokenTable | tuple[str, ...] | None = None
-        if labels is not None:
-            self.labels = labels if isinstance(labels, TokenTable) else tuple(labels)
-        self.names: tuple[str, ...] = tuple(names or ())
+        self.names: tuple[str, ...] = ()
+        if isinstance(labels, TokenTable):
+            self.unit, self.labels, self.names = "token", labels, tuple(labels.names)
+        elif labels is not None:
+            self.labels = self.names = tuple(labels)
         self.num_labels = len(self.names)
         self.least_cost = self.asked.least_cost
         self.lock = threading.Lock()
@@ -152,8 +153,8 @@ class Answers:
         self._labels: dict[str, int] = {}
         self._states: list[Any] = []
         self._numbers: dict[Any, int] = {}
-        self._order = np.zeros(FIRST_SLOTS, np.uint64)
-        self._free: list[LazyTable] = []
+        self._order = np.zeros(FIRST_SLOTS, np.uint64)  # of states: breaks ties
+        self._free: list[LazyTable] = []  # tables of searches that ended
         self._known = new_table(FIRST_SLOTS, self._num_labels)
         self.empty = new_table(2, self._num_labels)
 

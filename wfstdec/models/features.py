@@ -16,7 +16,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from wfstdec.errors import BackendError
+from wfstdec.errors import needs
 
 RATE = 16000
 HOP = 160
@@ -142,11 +142,9 @@ class RawFrames:
 
 
 def _knf() -> Any:
-    try:
+    with needs(
+        "features of streaming models need kaldi-native-fbank",
+        ": pip install kaldi-native-fbank",
+    ):
         import kaldi_native_fbank
-    except ImportError as error:
-        raise BackendError(
-            f"features of streaming models need kaldi-native-fbank ({error}): "
-            "pip install kaldi-native-fbank"
-        ) from error
     return kaldi_native_fbank

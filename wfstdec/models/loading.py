@@ -17,7 +17,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from wfstdec.errors import BackendError, ModelError, OptionError
+from wfstdec.errors import ModelError, OptionError, needs
 from wfstdec.models.encoder import Encoder
 from wfstdec.models.given import Given, read_json
 from wfstdec.models.onnx_asr_models import load_onnx_asr, onnx_asr_type
@@ -224,13 +224,11 @@ def _nemo(found: _Found) -> Encoder | None:
 def _restored(path: Path) -> Any:
     if not path.is_file():
         raise ModelError(f"{path}: no such file, expected a model of NeMo")
-    try:
+    with needs(
+        f"{path}: a .nemo file needs NeMo",
+        ": pip install nemo_toolkit[asr]; or export it to ONNX",
+    ):
         from nemo.collections.asr.models import ASRModel
-    except ImportError as error:
-        raise BackendError(
-            f"{path}: a .nemo file needs NeMo ({error}): "
-            "pip install nemo_toolkit[asr]; or export it to ONNX"
-        ) from error
     return ASRModel.restore_from(str(path), map_location="cpu")
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from wfstdec.errors import BackendError, FormatError
+from wfstdec.errors import FormatError, needs
 from wfstdec.models.encoder import BatchEncoder, EncoderSpec
 from wfstdec.models.given import Given, read_json
 
@@ -80,14 +80,12 @@ def load_onnx_asr(
         FormatError: It cannot load the folder; says what it lacks.
         ModelError: No tokens.
     """
-    try:
+    with needs(
+        f"{folder}: {model_type} needs onnx-asr",
+        ": pip install onnx-asr==0.12.0 onnxruntime",
+    ):
         import onnxruntime
         from onnx_asr.loader import Manager, create_asr_resolver
-    except ImportError as error:
-        raise BackendError(
-            f"{folder}: {model_type} needs onnx-asr ({error}): "
-            "pip install onnx-asr==0.12.0 onnxruntime"
-        ) from error
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = given.threads
     quantized = re.fullmatch(r".*(?:model|ctc)[._-](\w+)", file.stem if file else "")

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from wfstdec.errors import BackendError, ModelError
+from wfstdec.errors import BackendError, ModelError, needs
 from wfstdec.models.encoder import BatchEncoder, EncoderSpec
 from wfstdec.models.given import Given
 from wfstdec.text.symbols import TokenTable
@@ -106,14 +106,10 @@ def hama_encoder(given: Given, model: Any = None) -> FunctionEncoder:
 def _hama() -> Any:
     from importlib import metadata
 
-    try:
+    with needs("the model 'hama' needs its package", f": pip install hama=={HAMA}"):
         import hama
 
         version = metadata.version("hama")
-    except ImportError as error:
-        raise BackendError(
-            f"the model 'hama' needs its package ({error}): pip install hama=={HAMA}"
-        ) from error
     if version != HAMA:
         raise BackendError(f"hama {version}, expected {HAMA}: pip install hama=={HAMA}")
     return hama

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from wfstdec.errors import BackendError, FormatError
+from wfstdec.errors import FormatError, needs
 from wfstdec.models.encoder import BatchEncoder, EncoderSpec
 from wfstdec.models.given import Given
 from wfstdec.models.python_models import as_array
@@ -62,13 +62,10 @@ def load_transformers(path: Path, given: Given) -> TransformersEncoder:
         FormatError: It cannot load the folder.
         ModelError: As of `transformers_encoder`.
     """
-    try:
+    with needs(
+        f"{path}: a model of Transformers needs it", ": pip install transformers torch"
+    ):
         import transformers
-    except ImportError as error:
-        raise BackendError(
-            f"{path}: a model of Transformers needs it ({error}): "
-            "pip install transformers torch"
-        ) from error
     local = {"local_files_only": True}
     try:
         model = transformers.AutoModelForCTC.from_pretrained(path, **local)

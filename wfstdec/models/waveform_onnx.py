@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from wfstdec.errors import BackendError, FormatError, ModelError
+from wfstdec.errors import FormatError, ModelError, needs
 from wfstdec.models.encoder import BatchEncoder, EncoderSpec
 from wfstdec.models.given import Given, read_json, tokens_beside
 
@@ -30,12 +30,8 @@ def open_session(path: str | os.PathLike[str], threads: int) -> Any:
         BackendError: onnxruntime is not installed.
         FormatError: The file cannot be read.
     """
-    try:
+    with needs("ONNX models need onnxruntime", ": pip install onnxruntime"):
         import onnxruntime
-    except ImportError as error:
-        raise BackendError(
-            f"ONNX models need onnxruntime ({error}): pip install onnxruntime"
-        ) from error
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = threads
     options.log_severity_level = 3

@@ -437,6 +437,7 @@ class Course:
         self._forget_arrivals()
 
     def _words_of(self, final: Final) -> tuple[Words, float | None]:
+        """The event of a final, and when the audio of its last word came."""
         found, shift_s, piece = final.found or [], self._shift_s, final.piece
         hypotheses = tuple(join([(final.start_frame, one)]) for one in found)
         words = hypotheses[0].words

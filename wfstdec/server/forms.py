@@ -217,6 +217,7 @@ class _Receiver:
             self._data += data[start:end]
 
     def _end_part(self) -> None:
+        """Keep a field with its value; a file was written while its data came."""
         if self._is_file:
             return
         if self._name == FILE:

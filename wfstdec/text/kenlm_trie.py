@@ -270,7 +270,11 @@ def _chopped_bits(records: int, largest: int, most: int) -> int:
 
 @jit
 def _read_bits(data, stride, first, length, found):
-    """Fill in a field of N records without gaps; `length` is below 58."""
+    """Fill in a field of N records without gaps.
+
+    A field may begin at any of a byte's 8 bits: 64 bits from that byte on have all of
+    it where its `length` is below 58. The data have 8 bytes more than records.
+    """
     mask = (np.uint64(1) << np.uint64(length)) - np.uint64(1)
     for i in range(len(found)):
         bit = i * stride + first

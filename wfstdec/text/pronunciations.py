@@ -83,6 +83,8 @@ class Pronunciations:
         order = np.argsort(word, kind="stable")
         lengths = np.concatenate([np.diff(self.splits), np.diff(others.splits)])
         tokens = np.concatenate([self.tokens, others.tokens])
+        # `argsort(order)` is the new place of each: sorted by it, whole pronunciations
+        # move and the tokens in one keep their order.
         row = np.argsort(np.repeat(np.argsort(order), lengths), kind="stable")
         return Pronunciations(
             word=word[order],

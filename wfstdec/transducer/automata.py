@@ -157,7 +157,12 @@ class BackoffTables(nn.Module):
         super().__init__()
         is_root = automaton.backoff_state < 0
         counts = np.where(is_root, 0, np.diff(automaton.state_arc_splits))
-        self.depth = _longest_chain(automaton.backoff_state)
+        # How many links lead from any state to its root at most.
+        depth, at = 0, automaton.backoff_state
+        while (at >= 0).any():
+            at = np.where(at < 0, -1, automaton.backoff_state[at])
+            depth += 1
+        self.depth = depth
         self.width = int(counts.max())
         roots = np.flatnonzero(is_root)
         size, alias = _canonical(automaton, num_labels)
@@ -188,25 +193,21 @@ class BackoffTables(nn.Module):
             tensor = torch.from_numpy(np.array(array)) if keep else _long(array)
             self.register_buffer(name, tensor)
 
-    def _chain(self, states: Tensor) -> tuple[list[tuple[Tensor, Tensor]], Tensor]:
-        """The states on the way to the root, with what backing off to each costs."""
-        total = self.link_cost[states] * 0
-        chain = [(states, total)]
+    def _chain(
+        self, states: Tensor
+    ) -> tuple[list[tuple[Tensor, Tensor]], Tensor, Tensor]:
+        """The way to the root: its states, the root's row, costs of getting there."""
+        total, chain = torch.zeros_like(self.link_cost[states]), []
         for _ in range(self.depth):
+            chain.append((states, total))
             total = total + self.link_cost[states]
             states = self.link[states]
-            chain.append((states, total))
-        return chain[:-1], self.root_row[states]
+        return chain, self.root_row[states], total
 
     def rows(self, states: Tensor) -> tuple[Tensor, Tensor]:
         """Implement `TorchBackoff.forward`."""
         states = states.long()
-        chain, root = self._chain(states)
-        total = self.link_cost[states] * 0
-        # The root is reached by the whole chain, at all its back-off costs.
-        if chain:
-            last, before = chain[-1]
-            total = before + self.link_cost[last]
+        chain, root, total = self._chain(states)
         spare = self.root_cost.new_zeros(len(states), 1)
         costs = torch.cat([total[:, None] + self.root_cost[root], spare], 1)
         nextstates = torch.cat([self.root_next[root], spare.int()], 1)
@@ -223,13 +224,10 @@ class BackoffTables(nn.Module):
     def step(self, states: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         """Implement `TorchBackoff.step`."""
         states, labels = states.long(), self.alias[labels.long()]
-        chain, root = self._chain(states)
-        total = self.link_cost[states] * 0
-        if chain:
-            last, before = chain[-1]
-            total = before + self.link_cost[last]
+        chain, root, total = self._chain(states)
         costs = total + self.root_cost[root, labels]
         nextstates = self.root_next[root, labels]
+        # From the root up: what a longer history knows stands in the end.
         for at, paid in reversed(chain):
             keys = at * self.size + labels
             arcs = torch.searchsorted(self.arc_key, keys)
@@ -278,15 +276,6 @@ def combined(automata: Sequence[Automaton]) -> tuple[Automaton, np.ndarray]:
             label_alias=joined("label_alias"),
         )
     ), model.astype(np.int32)
-
-
-def _longest_chain(backoff_state: np.ndarray) -> int:
-    """How many links lead from any state to its root at most."""
-    depth, at = 0, backoff_state
-    while (at >= 0).any():
-        at = np.where(at < 0, -1, backoff_state[at])
-        depth += 1
-    return depth
 
 
 def _canonical(automaton: Automaton, num_labels: int) -> tuple[int, np.ndarray]:

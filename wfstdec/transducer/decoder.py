@@ -18,13 +18,10 @@ import torch
 from wfstdec.autoregressive.decoder import (
     Input,
     ModelDecoder,
-    PathsReader,
     check_input,
     weighted_lms,
 )
-from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.lm.loading import AnyLM
-from wfstdec.search.paths.hypotheses import PathReader
 from wfstdec.transducer.automata import TorchNgramLM
 from wfstdec.transducer.backend import TransducerBackend
 from wfstdec.transducer.hypotheses import TransducerAccount, TransducerResult
@@ -97,8 +94,5 @@ class TransducerDecoder(ModelDecoder[TransducerResult]):
             frame_shift_s=frame_shift_s,
         )
 
-    def _reader(self, boosts: CompiledBoosts) -> PathsReader:
-        account = TransducerAccount(self.options, self.lms)
-        names = self.tokens.names
-        paths = PathReader(self._cutter, account, names, self.frame_shift_s)
-        return PathsReader(paths, boosts)
+    def _account(self) -> TransducerAccount:
+        return TransducerAccount(self.options, self.lms)

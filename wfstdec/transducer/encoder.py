@@ -1,4 +1,4 @@
-"""The encoder of our nets, and all that their weights do not say.
+"""The encoder of our nets, all that their weights do not say, and their file.
 
     features [B, T, F]  -> exp (log-probs) -> two convolutions, stride 2 each
                         -> bidirectional GRU, or convolution blocks -> [B, T', D]
@@ -8,12 +8,18 @@ Transducers and attention decoders have the same one.
 
 from __future__ import annotations
 
+import json
+import os
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+
+from wfstdec.text.files import atomic_write
 
 
 @dataclass(frozen=True)
@@ -130,24 +136,47 @@ class Encoder(nn.Module):
             x = torch.where(_mask(lengths, x.shape[1]), x, torch.zeros_like(x))
         x = self.dropout(x)
         if self.config.encoder == "gru":
-            return self.project(self._recur(x, lengths)), lengths
+            # Packed, since the backward half would else begin in the padding.
+            packed = nn.utils.rnn.pack_padded_sequence(
+                x, lengths.clamp(min=1).cpu(), batch_first=True, enforce_sorted=False
+            )
+            x, _ = nn.utils.rnn.pad_packed_sequence(
+                self.gru(packed)[0], batch_first=True, total_length=x.shape[1]
+            )
+            return self.project(x), lengths
         mask = _mask(lengths, x.shape[1])
         for block in self.blocks:
             x = block(x, mask)
         return self.project(self.norm(x)), lengths
-
-    def _recur(self, x: Tensor, lengths: Tensor) -> Tensor:
-        """Packed, since the backward half would else begin in the padding."""
-        packed = nn.utils.rnn.pack_padded_sequence(
-            x, lengths.clamp(min=1).cpu(), batch_first=True, enforce_sorted=False
-        )
-        x, _ = nn.utils.rnn.pad_packed_sequence(
-            self.gru(packed)[0], batch_first=True, total_length=x.shape[1]
-        )
-        return x
 
 
 def _mask(lengths: Tensor, num_frames: int) -> Tensor:
     """Mask of frames that there are, bool [B, T, 1]."""
     frames = torch.arange(num_frames, device=lengths.device)
     return (frames < lengths[:, None])[..., None]
+
+
+def save_net(
+    net: nn.Module,
+    path: str | os.PathLike[str],
+    dtype: torch.dtype,
+    header: Mapping[str, Any],
+) -> None:
+    """Write a net's weights and what it is made of as `.npz`, whole or not at all.
+
+    Args:
+        net: The net.
+        path: The file.
+        dtype: Of weights in the file.
+        header: Goes there as JSON, under `header`.
+
+    Raises:
+        FormatError: The file cannot be written.
+    """
+    text = np.frombuffer(json.dumps(header).encode(), np.uint8)
+    arrays = {
+        name: tensor.detach().to("cpu", dtype).numpy()
+        for name, tensor in net.state_dict().items()
+    }
+    with atomic_write(path) as file:
+        np.savez_compressed(file, header=text, **arrays)

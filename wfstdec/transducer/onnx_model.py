@@ -26,7 +26,7 @@ import torch
 from torch import Tensor
 
 from wfstdec.autoregressive.tokenizers import tokenizer_beside
-from wfstdec.errors import BackendError, FormatError, OptionError, ShapeError
+from wfstdec.errors import FormatError, OptionError, ShapeError, needs
 from wfstdec.text.loading import load_tokens
 from wfstdec.text.symbols import TokenTable
 
@@ -163,12 +163,8 @@ def load_onnx_transducer(
         FormatError: A file cannot be read.
         ShapeError: As of `OnnxTransducer`.
     """
-    try:
+    with needs("onnxruntime cannot be imported", f"; {_INSTALL}"):
         import onnxruntime
-    except ImportError as error:
-        raise BackendError(
-            f"onnxruntime cannot be imported ({error}); {_INSTALL}"
-        ) from error
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = threads
 

@@ -108,7 +108,12 @@ class Searcher:
             return beam
         self.bad = torch.zeros(len(beam.score), dtype=torch.bool, device=self.device)
         if not self.dense:
-            return self._run_on_cpu(beam, source)
+            kind = GreedySearch if self.options.strategy == "greedy" else CpuSearch
+            joiner = Joiner(self.model, self.fusion, self.pricer)
+            search = kind(joiner, self.options, beam)
+            after = search.run(source)
+            self.bad, self.num_steps = torch.from_numpy(search.bad), search.num_steps
+            return after
         if self.options.strategy == "aes":
             return self._run_frames(beam, source)
         # Shapes stay the same in a step, so that it can be captured and exported;
@@ -121,14 +126,6 @@ class Searcher:
             beam = self.step(beam, source)
             steps += 1
         return beam
-
-    def _run_on_cpu(self, beam: Beam, source: Source) -> Beam:
-        kind = GreedySearch if self.options.strategy == "greedy" else CpuSearch
-        joiner = Joiner(self.model, self.fusion, self.pricer)
-        search = kind(joiner, self.options, beam)
-        after = search.run(source)
-        self.bad, self.num_steps = torch.from_numpy(search.bad), search.num_steps
-        return after
 
     def is_open(self, beam: Beam, source: Source) -> Tensor:
         """Mask of hypotheses that may take a step now, bool [B, K]."""
@@ -227,7 +224,7 @@ class Searcher:
         # A closed hypothesis is a candidate once, at no cost: in its first place.
         stays[:1] = 0
         # A duration may lead behind the end; there all hypotheses meet.
-        limit = _limit(source)[:, None, None]
+        limit = torch.where(source.is_ended, source.come, _FAR)[:, None, None]
         frame = torch.minimum(beam.frame[:, :, None] + step, limit)
         return Candidates(
             score=beam.score[:, :, None] + torch.where(opens, gain, stays),
@@ -325,8 +322,3 @@ def _without_seen(beam: Beam, found: Candidates, is_open: Tensor) -> Candidates:
     seen = (said & longer[:, :, None, :]).any(3)
     seen = seen & (found.frame == beam.frame[:, :, None])
     return found._replace(score=torch.where(seen, -_INF, found.score))
-
-
-def _limit(source: Source) -> Tensor:
-    """No frame is beyond it, int64 [B]: the end, where it is known."""
-    return torch.where(source.is_ended, source.come, _FAR)

@@ -29,8 +29,12 @@ from torch.nn import functional as F
 
 from wfstdec.autoregressive.tokenizers import tokenizer_beside
 from wfstdec.errors import FormatError, OptionError
-from wfstdec.text.files import atomic_write
-from wfstdec.transducer.encoder import Encoder, HeadConfig, TransducerConfig
+from wfstdec.transducer.encoder import (
+    Encoder,
+    HeadConfig,
+    TransducerConfig,
+    save_net,
+)
 
 FORMAT_VERSION = 1
 _FORMAT = "wfstdec.transducer"
@@ -154,13 +158,7 @@ class TransducerNet(nn.Module):
         """
         header = {"format": _FORMAT, "version": FORMAT_VERSION}
         header |= {"config": asdict(self.config)}
-        text = json.dumps(header).encode()
-        arrays = {
-            name: tensor.detach().to("cpu", dtype).numpy()
-            for name, tensor in self.state_dict().items()
-        }
-        with atomic_write(path) as file:
-            np.savez_compressed(file, header=np.frombuffer(text, np.uint8), **arrays)
+        save_net(self, path, dtype, header)
 
 
 class TorchTransducer:

@@ -26,6 +26,14 @@ from wfstdec.boost.lists import BoostsLike
 from wfstdec.boost.phrase_compilers import Vocabulary
 from wfstdec.boost.pronouncer import Pronouncer
 from wfstdec.errors import BoostError, InputError, OptionError
+from wfstdec.gpu.choice import (
+    CPU,
+    AutoBackend,
+    BackendChoice,
+    Batch,
+    batch_of,
+    chooser,
+)
 from wfstdec.lattice.arrays import Lattice
 from wfstdec.lm.loading import (
     AnyLM,
@@ -38,6 +46,7 @@ from wfstdec.lm.ngram import NgramLM
 from wfstdec.lm.on_demand import LazyLM
 from wfstdec.lm.on_demand_table import UNKNOWN
 from wfstdec.lm.user import UserLM
+from wfstdec.search.backends import AUTO as AUTO_BACKEND
 from wfstdec.search.backends import make_backend
 from wfstdec.search.decoder import Decoder
 from wfstdec.search.hypothesis import Hypothesis
@@ -61,6 +70,7 @@ from wfstdec.text.loading import (
 )
 from wfstdec.text.open_spelling import OpenSpelling, open_spelling
 from wfstdec.text.symbols import TokenTable
+from wfstdec.trie.backend_choice import ROOM, for_the_cpu, pace_of
 from wfstdec.trie.lattice_pack import Recorded, lattice_of
 from wfstdec.trie.lexicon_trie import build_trie, pron_lengths
 from wfstdec.trie.open_words import open_words
@@ -96,7 +106,8 @@ class TrieDecoder(Decoder[np.ndarray, list[TokenPath] | Recorded]):
         options: Search options.
         backend: `"cpu"`, `"reference"` (plain Python, slow), `"cuda"` (tested in
             emulation, not yet on a GPU; beams of up to 256, no lattices, OOV or open
-            words, and a language model with n-grams or none), or `"auto"`, the CPU.
+            words, and a language model with n-grams or none), or `"auto"`: what
+            `choose_backend` says for each batch, and the CPU for sessions.
         words: With a lexicon: the word table. None takes that of the `NgramLM`, or the
             words of the lexicon in their order without those that an ARPA model lacks.
         open_vocabulary: The price of words that neither lexicon nor list has; None for
@@ -118,6 +129,7 @@ class TrieDecoder(Decoder[np.ndarray, list[TokenPath] | Recorded]):
         threads: Utterances decoded side by side; `None` takes one per processor.
 
     Attributes:
+        last_choice: What `"auto"` chose for the last batch, and why; None before.
         lm: The language model, or None.
         open_spelling: How tokens make open words; None where there are none.
 
@@ -191,6 +203,10 @@ class TrieDecoder(Decoder[np.ndarray, list[TokenPath] | Recorded]):
             threads=threads,
         )
         self._space = space
+        self._auto = None
+        if backend == AUTO_BACKEND:
+            self._auto = AutoBackend(space, self.threads, ROOM)
+        self.last_choice: BackendChoice | None = None
         self._lattice_vocabulary = self._vocabulary
         if entries is None:
             self._lattice_vocabulary = self._vocabulary.with_tokens_as_words()
@@ -326,6 +342,61 @@ class TrieDecoder(Decoder[np.ndarray, list[TokenPath] | Recorded]):
         if isinstance(self.lm, NgramLM):
             lm = self.lm.fingerprint
         return lm, repr(self.open_vocabulary)
+
+    def choose_backend(
+        self,
+        num_utterances: int,
+        num_frames: int,
+        *,
+        longest: int | None = None,
+        on_gpu: bool = False,
+    ) -> BackendChoice:
+        """The backend that `"auto"` takes for a batch, and why; decodes nothing.
+
+        The CPU until a GPU has passed the tests on this machine (`pytest -m gpu`); then
+        for what no GPU searches, for batches no larger than its threads, and where it
+        is predicted to be quicker.
+
+        Args:
+            num_utterances: Utterances of the batch.
+            num_frames: Frames of all of them.
+            longest: Frames of the longest; `None` where all are as long.
+            on_gpu: Whether their log-probs are on the GPU.
+
+        Raises:
+            BackendError: The decoder was made with a backend by name.
+        """
+        most = longest or -(-num_frames // max(1, num_utterances))
+        num_bytes = 4 * num_frames * len(self.tokens)
+        return self._choice(
+            Batch(num_utterances, num_frames, most, num_bytes, on_gpu), []
+        )
+
+    def _choice(self, batch: Batch, boosts: list[CompiledBoosts]) -> BackendChoice:
+        """Choose the backend of a batch, as `"auto"` does."""
+        auto = chooser(self._auto)
+        if auto.why_no_gpu is None:
+            for_cpu = for_the_cpu(self._space, self.options, boosts)
+            if for_cpu is not None:
+                return for_cpu
+        return auto.choose(batch, pace_of(self.options))
+
+    def _decode(
+        self, backend: Any, logprobs: Any, lengths: Any, boosts: Any
+    ) -> list[Hypothesis]:
+        """Decode by a backend; `"auto"` leaves in `last_choice` which one it chose."""
+        if self._auto is None:
+            return super()._decode(backend, logprobs, lengths, boosts)
+        if not isinstance(logprobs, list | tuple) and not hasattr(logprobs, "shape"):
+            logprobs = list(logprobs)
+        batch, lists = batch_of(logprobs, lengths), []
+        # OOV words are for the CPU: lists are asked only where a GPU may take them.
+        if boosts is not None and self._auto.why_no_gpu is None:
+            lists = self._compiled(boosts, batch.num_utterances)
+        self.last_choice = self._choice(batch, lists)
+        if self.last_choice.backend != CPU:
+            backend = self._auto.cuda()
+        return super()._decode(backend, logprobs, lengths, boosts)
 
     def _reader(self, boosts: CompiledBoosts) -> TrieReader:
         options = self.options

@@ -13,7 +13,7 @@ Merge = Literal["max", "sum"]
 BACKENDS = {
     "reference": "wfstdec.trie.reference_backend:ReferenceBackend",
     "cpu": "wfstdec.trie.cpu.backend:CpuBackend",
-    "cuda": "wfstdec.trie.gpu.cuda:CudaBackend",
+    "cuda": "wfstdec.trie.gpu.cuda:backend_for",
 }
 """Makers of backends by name, as `module:maker`; see `search.backends`."""
 HOST_BACKENDS = tuple(name for name in BACKENDS if name != "cuda")

@@ -1,25 +1,14 @@
-"""Choice of the backend for a batch by `"auto"`: the same bits from each.
-
-    choice = choose(Batch(400, 150_000, 1_800, on_gpu=True), beam=17.0, machine)
-    choice.backend, choice.why
-
-The CPU, until a GPU has passed the tests on this machine. Then the CPU for a batch
-no larger than the cores, and else whoever is predicted to be done first:
-
-    CPU   frames * us(beam) / cores                       us: 1.0 at beam 8, 3.6 at 13
-    GPU   longest * us(beam) * turns + 10 us each         us: 9.5 at 13, 17.5 at 17
-    both  and the log-probs' way to where they are not
+"""Backends of the WFST decoder, and their pace, by which `"auto"` chooses.
 
 The CPU's times are measured (one core of a server, LibriSpeech); those of the GPU are a
-model that was made before any GPU ran the kernels.
+model that was made before any GPU ran the kernels. The rule is in `gpu/choice.py`.
 """
 
 from __future__ import annotations
 
-import importlib
 import math
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+
+from wfstdec.gpu.choice import Pace
 
 BACKENDS = {
     "reference": "wfstdec.wfst.reference_backend:ReferenceBackend",
@@ -27,162 +16,24 @@ BACKENDS = {
     "cuda": "wfstdec.wfst.gpu.cuda:backend_for",
 }
 """Name to module, and what makes the backend of a graph there. When `"auto"` takes
-`"cuda"`, `choose` says."""
+`"cuda"`, `gpu.choice` says."""
 CPU_US, CPU_GROWTH = 1.0, 0.256
 """Microseconds of a frame on one core at beam 8, and how they grow with a nat more."""
 GPU_US, GPU_GROWTH = 9.5, 0.153
 """Predicted, of a frame and block up to beam 13, and how they grow above."""
-HOST_US = 10.0
-"""Of an utterance after a search on a GPU, on the host."""
-BYTES_PER_US = 10_000.0
-"""Of log-probs between host and GPU."""
-CPU, CUDA = "cpu", "cuda"
-_DLPACK_CUDA = 2
+ROOM = "wfstdec.wfst.gpu"
+"""The search on a GPU."""
 
 
-class BackendChoice(NamedTuple):
-    """Decision of `"auto"`, and why.
-
-    Attributes:
-        backend: `"cpu"` or `"cuda"`.
-        why: The rule that decided, with its numbers.
-    """
-
-    backend: str
-    why: str
-
-
-class Batch(NamedTuple):
-    """Size of what is to be decoded.
-
-    Attributes:
-        num_utterances: B.
-        num_frames: Of all utterances.
-        longest: Frames of the longest one.
-        num_bytes: Of the log-probs.
-        on_gpu: Whether these are on a GPU.
-    """
-
-    num_utterances: int
-    num_frames: int
-    longest: int
-    num_bytes: int = 0
-    on_gpu: bool = False
-
-
-@dataclass(frozen=True)
-class Machine:
-    """Cores and GPU of this machine.
-
-    Attributes:
-        cores: Threads that decode side by side on the CPU.
-        no_gpu: Why no GPU can be used; None where one can.
-        gpu_blocks: Utterances that it searches side by side.
-    """
-
-    cores: int
-    no_gpu: str | None
-    gpu_blocks: int = 1
-
-
-def choose(batch: Batch, beam: float, machine: Machine) -> BackendChoice:
-    """The backend for a batch, and why."""
-    if machine.no_gpu is not None:
-        return BackendChoice(CPU, machine.no_gpu)
-    # No prediction is asked: no thread has more than one utterance, and a thread of the
-    # CPU is quicker by the frame.
-    if batch.num_utterances <= machine.cores:
-        return BackendChoice(
-            CPU,
-            f"a batch of {batch.num_utterances} is no larger than the {machine.cores} "
-            "threads of the CPU, which are quicker by the frame",
-        )
-    on_cpu, on_gpu = cpu_s(batch, beam, machine), gpu_s(batch, beam, machine)
-    better = CUDA if on_gpu < on_cpu else CPU
-    where = "on the GPU" if batch.on_gpu else "on the host"
-    return BackendChoice(
-        better,
-        f"{batch.num_utterances} utterances at beam {beam:g} with log-probs {where}: "
-        f"{1e3 * on_cpu:.1f} ms are predicted on the CPU, {1e3 * on_gpu:.1f} ms on the "
-        "GPU",
-    )
-
-
-def cpu_s(batch: Batch, beam: float, machine: Machine) -> float:
-    """Seconds that a batch is predicted to take on the CPU."""
-    us = batch.num_frames * CPU_US * math.exp(CPU_GROWTH * (_finite(beam) - 8.0))
-    side_by_side = max(1, min(machine.cores, batch.num_utterances))
-    way = batch.num_bytes / BYTES_PER_US if batch.on_gpu else 0.0
-    return (us / side_by_side + way) / 1e6
-
-
-def gpu_s(batch: Batch, beam: float, machine: Machine) -> float:
-    """Seconds that a batch is predicted to take on the GPU."""
-    us = GPU_US * math.exp(GPU_GROWTH * max(0.0, _finite(beam) - 13.0))
-    turns = max(batch.longest, batch.num_frames / max(1, machine.gpu_blocks))
-    way = 0.0 if batch.on_gpu else batch.num_bytes / BYTES_PER_US
-    return (us * turns + HOST_US * batch.num_utterances + way) / 1e6
-
-
-def _finite(beam: float) -> float:
-    return min(beam, 40.0)
-
-
-class AutoBackend:
-    """The backends of a graph, of which each batch takes one.
+def pace_of(beam: float) -> Pace:
+    """Pace of the search at a beam.
 
     Args:
-        graph: The graph.
-        cores: Threads that decode side by side on the CPU.
+        beam: Nats; may be infinite.
     """
-
-    def __init__(self, graph: Any, cores: int) -> None:
-        self._graph, self._cores = graph, cores
-        self._cuda: Any = None
-        self._machine: Machine | None = None
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle what it is made of: another machine is looked at anew."""
-        return type(self), (self._graph, self._cores)
-
-    @property
-    def machine(self) -> Machine:
-        """Look what there is; for a GPU when this is asked first."""
-        if self._machine is None:
-            verified = importlib.import_module("wfstdec.gpu.verified")
-            layout = importlib.import_module("wfstdec.wfst.gpu.layout")
-            why = verified.why_not(layout.PROGRAM)
-            blocks = 1
-            if why is None:
-                cuda = importlib.import_module("wfstdec.wfst.gpu.cuda")
-                self._cuda = cuda.backend_for(self._graph)
-                blocks = self._cuda.device.shapes[0].num_blocks
-            self._machine = Machine(self._cores, why, blocks)
-        return self._machine
-
-    def choose(self, batch: Batch, beam: float) -> BackendChoice:
-        """See `choose`."""
-        return choose(batch, beam, self.machine)
-
-    def cuda(self) -> Any:
-        """The backend on the GPU, where `machine` has one."""
-        assert self._cuda is not None
-        return self._cuda
-
-
-def batch_of(logprobs: Any, lengths: Any) -> Batch:
-    """The size of what `decode` was given, and where it is; nothing is checked."""
-    arrays = list(logprobs) if isinstance(logprobs, list | tuple) else [logprobs]
-    shapes = [tuple(getattr(array, "shape", ())) for array in arrays]
-    if len(arrays) == 1 and len(shapes[0]) == 3:
-        counts = [shapes[0][1]] * shapes[0][0]
-    else:
-        counts = [shape[0] if shape else 0 for shape in shapes]
-    if isinstance(lengths, list | tuple):
-        counts = [int(one) for one in lengths]
-    numbers = sum(math.prod(shape) for shape in shapes)
-    size = getattr(getattr(arrays[0], "dtype", None), "itemsize", 4) if arrays else 4
-    device = getattr(arrays[0], "__dlpack_device__", None) if arrays else None
-    on_gpu = device is not None and device()[0] == _DLPACK_CUDA
-    longest = max(counts, default=0)
-    return Batch(len(counts), sum(counts), longest, numbers * size, on_gpu)
+    finite = min(beam, 40.0)
+    return Pace(
+        CPU_US * math.exp(CPU_GROWTH * (finite - 8.0)),
+        GPU_US * math.exp(GPU_GROWTH * max(0.0, finite - 13.0)),
+        f"beam {beam:g}",
+    )

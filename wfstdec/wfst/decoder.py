@@ -25,6 +25,14 @@ from wfstdec.boost.lists import BoostsLike
 from wfstdec.boost.pronouncer import Pronouncer
 from wfstdec.checks.looking import Heard
 from wfstdec.errors import BackendError
+from wfstdec.gpu.choice import (
+    CPU,
+    AutoBackend,
+    BackendChoice,
+    Batch,
+    batch_of,
+    chooser,
+)
 from wfstdec.graph.arcs import LABEL_MASK
 from wfstdec.graph.packed import PackedGraph, load_graph
 from wfstdec.lattice.arrays import Lattice
@@ -40,14 +48,7 @@ from wfstdec.search.paths.lattice import NbestList, hypotheses_of
 from wfstdec.search.paths.word_cut import aligner_of
 from wfstdec.text.symbols import ilabel_of
 from wfstdec.text.vocabulary import Vocabulary
-from wfstdec.wfst.backend_choice import (
-    BACKENDS,
-    CPU,
-    AutoBackend,
-    BackendChoice,
-    Batch,
-    batch_of,
-)
+from wfstdec.wfst.backend_choice import BACKENDS, ROOM, pace_of
 from wfstdec.wfst.boost_support import check_added, check_phrases
 from wfstdec.wfst.lattice_pack import (
     Recorded,
@@ -116,7 +117,9 @@ class WfstDecoder(Decoder[np.ndarray, BestPath | Recorded]):
             threads=threads,
         )
         self.graph = graph
-        self._auto = AutoBackend(graph, self.threads) if backend == AUTO else None
+        self._auto = None
+        if backend == AUTO:
+            self._auto = AutoBackend(graph, self.threads, ROOM)
         self.last_choice: BackendChoice | None = None
 
     def _taken(self, logprobs: Any, lengths: Any) -> tuple[Any, Any]:
@@ -126,7 +129,7 @@ class WfstDecoder(Decoder[np.ndarray, BestPath | Recorded]):
         if not isinstance(logprobs, list | tuple) and not hasattr(logprobs, "shape"):
             logprobs = list(logprobs)
         batch = batch_of(logprobs, lengths)
-        choice = self._auto.choose(batch, self.options.beam)
+        choice = self._auto.choose(batch, pace_of(self.options.beam))
         self.last_choice = choice
         backend = self._backend if choice.backend == CPU else self._auto.cuda()
         return backend, logprobs
@@ -176,15 +179,11 @@ class WfstDecoder(Decoder[np.ndarray, BestPath | Recorded]):
         Raises:
             BackendError: The decoder was made with a backend by name.
         """
-        if self._auto is None:
-            raise BackendError(
-                "this decoder has a backend by name, expected backend='auto' for a "
-                "choice"
-            )
+        auto = chooser(self._auto)
         most = longest or -(-num_frames // max(1, num_utterances))
         num_bytes = 4 * num_frames * len(self.graph.tokens)
         batch = Batch(num_utterances, num_frames, most, num_bytes, on_gpu)
-        return self._auto.choose(batch, self.options.beam)
+        return auto.choose(batch, pace_of(self.options.beam))
 
     @property
     def vocabulary(self) -> Vocabulary:

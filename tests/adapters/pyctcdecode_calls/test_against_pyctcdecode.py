@@ -4,7 +4,6 @@ With `faithful=True` everything is the same: texts, their order, frames, scores.
 """
 
 import inspect
-import logging
 
 import numpy as np
 import pytest
@@ -15,14 +14,7 @@ import wfstdec.adapters.pyctcdecode as adapter
 from wfstdec import read_tokens
 from wfstdec.adapters.pyctcdecode import build_ctcdecoder
 
-pytestmark = PEER
-
-
-@pytest.fixture(autouse=True)
-def quiet():
-    logging.disable(logging.WARNING)
-    yield
-    logging.disable(logging.NOTSET)
+pytestmark = [PEER, pytest.mark.usefixtures("quiet")]
 
 
 def both(labels, arpa, unigrams=None, **lm):

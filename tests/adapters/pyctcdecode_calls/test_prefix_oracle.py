@@ -11,6 +11,7 @@ from prefix_cases import NOTHING_PRUNED, PrefixCase, random_case
 
 from wfstdec.adapters.pyctcdecode import build_ctcdecoder
 
+pytestmark = pytest.mark.usefixtures("quiet")
 HAND = r"""\data\
 ngram 1=5
 ngram 2=2
@@ -30,11 +31,6 @@ ngram 2=2
 """
 LM = {"alpha": 0.5, "beta": 1.5, "unk_score_offset": -3.0, "lm_score_boundary": True}
 LN10 = math.log(10)
-
-
-@pytest.fixture(autouse=True)
-def quiet(caplog):
-    caplog.set_level("ERROR", logger="wfstdec")
 
 
 def sure(text, labels):

@@ -4,14 +4,13 @@ Each has a line in docs/pyctcdecode.md. Beside ours stands the peer, where it is
 installed: that it still does so.
 """
 
-import logging
-
 import numpy as np
 import pytest
 from prefix_cases import PEER
 
 from wfstdec.adapters.pyctcdecode import build_ctcdecoder
 
+pytestmark = pytest.mark.usefixtures("quiet")
 ARPA = r"""\data\
 ngram 1=5
 ngram 2=1
@@ -29,13 +28,6 @@ ngram 2=1
 \end\
 """
 LETTERS = ["", " ", "a", "b"]
-
-
-@pytest.fixture(autouse=True)
-def quiet():
-    logging.disable(logging.WARNING)
-    yield
-    logging.disable(logging.NOTSET)
 
 
 @pytest.fixture

@@ -21,10 +21,7 @@ from wfstdec.adapters.pyctcdecode.word_tree import HotwordScorer, build_tree, fi
 from wfstdec.jit import jit
 from wfstdec.jit.sorting import STACK, best_first
 
-
-@pytest.fixture(autouse=True)
-def quiet(caplog):
-    caplog.set_level("ERROR", logger="wfstdec")
+pytestmark = pytest.mark.usefixtures("quiet")
 
 
 class Asked(LanguageModel):

@@ -9,7 +9,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("sentencepiece")
 
 from tools.bench import attention_tables as tables  # noqa: E402
-from wfstdec.attention.joint_net import load_attention  # noqa: E402
+from wfstdec import load_attention  # noqa: E402
 
 pytestmark = pytest.mark.share
 SPEECH = Path(__file__).parents[3] / "graphs" / "transducer_demo"

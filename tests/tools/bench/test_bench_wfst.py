@@ -10,9 +10,9 @@ pytest.importorskip("kaldi_decoder")
 
 from tools.bench import wfst, wfst_report  # noqa: E402
 from tools.bench.costs import compare_costs  # noqa: E402
+from wfstdec import WfstOptions
 from wfstdec.compare.peers import kaldi as kaldi_peer  # noqa: E402
 from wfstdec.compare.points import Outcome  # noqa: E402
-from wfstdec.wfst.options import WfstOptions  # noqa: E402
 
 pytestmark = [pytest.mark.peers, pytest.mark.share]
 

@@ -12,10 +12,9 @@ from tools.data import (  # noqa: E402
     piece_distance,
     posterior_stats,
 )
+from wfstdec import read_lexicon, read_tokens, spelling_lexicon
 from wfstdec.io.text import read_text  # noqa: E402
 from wfstdec.metrics import score_texts  # noqa: E402
-from wfstdec.text.lexicon import read_lexicon, spelling_lexicon  # noqa: E402
-from wfstdec.text.symbols import read_tokens  # noqa: E402
 
 WORDS = """a all and banana bee beer better bitter book boot did don't egg eggs feet
 food good he hello her hers here in inn is less lesson letter little look moon need noon

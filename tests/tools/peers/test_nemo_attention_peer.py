@@ -11,8 +11,7 @@ torch = pytest.importorskip("torch")
 pytest.importorskip("nemo")
 
 from tools.peers.nemo_attention import NemoAttention  # noqa: E402
-from wfstdec import AttentionDecoder, AttentionOptions  # noqa: E402
-from wfstdec.attention.joint_net import load_attention  # noqa: E402
+from wfstdec import AttentionDecoder, AttentionOptions, load_attention  # noqa: E402
 from wfstdec.io.logprobs import open_logprobs  # noqa: E402
 
 DEMO = Path(__file__).parents[3] / "graphs" / "attention_demo"

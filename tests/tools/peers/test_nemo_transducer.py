@@ -15,9 +15,8 @@ pytest.importorskip("nemo")
 from table_transducers import TableTransducer, texts_of, transducer_of  # noqa: E402
 
 from tools.peers.nemo_transducer import NemoTransducer  # noqa: E402
-from wfstdec import TransducerDecoder, TransducerOptions  # noqa: E402
+from wfstdec import TransducerDecoder, TransducerOptions, load_transducer  # noqa: E402
 from wfstdec.errors import OptionError  # noqa: E402
-from wfstdec.transducer.torch_model import load_transducer  # noqa: E402
 
 RECIPE = Path(__file__).parents[3] / "graphs" / "transducer_demo"
 

@@ -130,7 +130,9 @@ def _emulated_device(checkout: Path) -> Any:
 def _defining_module(checkout: Path, names: tuple[str, ...]) -> tuple[str, str]:
     """The module of the package that defines a class, and the name it has there."""
     for name in names:
-        for path in sorted((checkout / "wfstdec").rglob("*.py")):
+        paths = sorted((checkout / "wfstdec").rglob("*.py"))
+        # The trie has a backend of that name too, and comes first.
+        for path in sorted(paths, key=lambda path: "wfst" not in path.parts):
             if re.search(rf"^class {name}\b", path.read_text("utf-8"), re.MULTILINE):
                 parts = path.relative_to(checkout).with_suffix("").parts
                 return ".".join(p for p in parts if p != "__init__"), name

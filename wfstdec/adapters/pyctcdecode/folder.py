@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from wfstdec.adapters.pyctcdecode.alphabet import Alphabet
-from wfstdec.errors import BackendError, FormatError, InputError
+from wfstdec.errors import FormatError, InputError, needs
 from wfstdec.text.files import atomic_write
 
 if TYPE_CHECKING:
@@ -190,11 +190,7 @@ def download(model_id: str, cache_dir: str | None, **options: Any) -> str:
     Raises:
         BackendError: huggingface_hub is not installed.
     """
-    try:
+    with needs("huggingface_hub cannot be imported", "; pip install huggingface_hub"):
         from huggingface_hub import snapshot_download
-    except ImportError as error:
-        raise BackendError(
-            f"huggingface_hub cannot be imported ({error}); pip install huggingface_hub"
-        ) from error
     cache = cache_dir or str(Path.home() / ".cache" / "pyctcdecode")
     return snapshot_download(model_id, cache_dir=cache, **options)

@@ -17,7 +17,7 @@ import numpy as np
 
 from wfstdec.adapters.pyctcdecode.constants import LOG_BASE_CHANGE_FACTOR
 from wfstdec.adapters.pyctcdecode.word_tree import WordTree, build_tree
-from wfstdec.errors import BackendError, FormatError, OptionError
+from wfstdec.errors import FormatError, OptionError, needs
 from wfstdec.lm.automaton import frozen
 from wfstdec.lm.ngram import NgramLM
 from wfstdec.lm.user import UNK, UserLM
@@ -277,14 +277,11 @@ def _open_kenlm(path: str) -> Any:
 
 
 def _kenlm(path: str | None = None) -> Any:
-    try:
+    what = f"{path}: a KenLM binary needs" if path else "its states need"
+    with needs(
+        f"{what} the kenlm module", ": pip install kenlm, or take the ARPA file"
+    ):
         import kenlm
-    except ImportError as error:
-        what = f"{path}: a KenLM binary needs" if path else "its states need"
-        raise BackendError(
-            f"{what} the kenlm module ({error}): pip install kenlm, or take the ARPA "
-            "file"
-        ) from error
     return kenlm
 
 

@@ -59,7 +59,14 @@ def entered(
         store, text, part = _entered(store, search, beam)
         places.append((text, part))
     if asked is not None:
-        _ask(store, search, asked, [part for _, part in places])
+        # Have the host score all texts, those before others first, and these parts.
+        parts = [part for _, part in places]
+        texts = range(1, int(store.counts[k.NUM_TEXTS]))
+        wanted = [*texts, *(-1 - part for part in dict.fromkeys(parts) if part > 0)]
+        asks = np.array(wanted, np.int64)
+        counts = store.counts.copy()
+        counts[k.ASKS] = len(asks)
+        asked.answer(search, store._replace(asks=asks, counts=counts))
     for i, (beam, (text, part)) in enumerate(zip(beams, places, strict=True)):
         store, frames = _with_frames(store, beam.text_frames)
         start, end = beam.partial_frames
@@ -150,18 +157,6 @@ def _enter(search, store, chars, splits, is_closed):
         if part < 0:
             return k.GROW_PARTS, text, part
     return k.OK, text, part
-
-
-def _ask(
-    store: k.Store, search: k.Search, asked: AskedModel, parts: Sequence[int]
-) -> None:
-    """Have the host score all texts, those before others first, and these parts."""
-    texts = range(1, int(store.counts[k.NUM_TEXTS]))
-    wanted = [*texts, *(-1 - part for part in dict.fromkeys(parts) if part > 0)]
-    asks = np.array(wanted, np.int64)
-    counts = store.counts.copy()
-    counts[k.ASKS] = len(asks)
-    asked.answer(search, store._replace(asks=asks, counts=counts))
 
 
 def _with_frames(store: k.Store, frames: Sequence[Frames]) -> tuple[k.Store, int]:

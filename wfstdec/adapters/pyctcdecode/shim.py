@@ -52,7 +52,24 @@ def install_shim() -> None:
             "pyctcdecode has been imported already, expected install_shim() before it"
         )
     if present is None:
-        sys.modules.update(_make_modules())
+        face = _module(NAME, is_package=True)
+        setattr(face, _MARK, True)
+        found = {NAME: face}
+        for inner, sources in _SOURCES.items():
+            module = found[f"{NAME}.{inner}"] = _module(f"{NAME}.{inner}")
+            setattr(face, inner, module)
+            for source in sources:
+                public = {
+                    name: value
+                    for name, value in vars(source).items()
+                    # What users may import from pyctcdecode's own modules.
+                    if not name.startswith("_")
+                }
+                vars(module).update(public)
+        for name in _FACE:
+            origin = "language_model" if name == "LanguageModel" else "decoder"
+            setattr(face, name, getattr(found[f"{NAME}.{origin}"], name))
+        sys.modules.update(found)
 
 
 def remove_shim() -> None:
@@ -60,27 +77,6 @@ def remove_shim() -> None:
     if hasattr(sys.modules.get(NAME), _MARK):
         for name in [NAME, *(f"{NAME}.{inner}" for inner in _SOURCES)]:
             sys.modules.pop(name, None)
-
-
-def _make_modules() -> dict[str, ModuleType]:
-    face = _module(NAME, is_package=True)
-    setattr(face, _MARK, True)
-    found = {NAME: face}
-    for inner, sources in _SOURCES.items():
-        module = found[f"{NAME}.{inner}"] = _module(f"{NAME}.{inner}")
-        setattr(face, inner, module)
-        for source in sources:
-            public = {
-                name: value
-                for name, value in vars(source).items()
-                # What users may import from pyctcdecode's own modules.
-                if not name.startswith("_")
-            }
-            vars(module).update(public)
-    for name in _FACE:
-        origin = "language_model" if name == "LanguageModel" else "decoder"
-        setattr(face, name, getattr(found[f"{NAME}.{origin}"], name))
-    return found
 
 
 def _module(name: str, is_package: bool = False) -> ModuleType:

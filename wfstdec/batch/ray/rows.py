@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from wfstdec.boost.lists import Numbers
-from wfstdec.errors import BackendError, FormatError, WfstdecError
+from wfstdec.errors import FormatError, WfstdecError, needs
 from wfstdec.io.boost_files import boosts_of
 from wfstdec.io.kaldi import read_matrix_at
 from wfstdec.io.logprobs import checked
@@ -43,12 +43,8 @@ def need_ray() -> None:
     Raises:
         BackendError: It is not installed.
     """
-    try:
+    with needs("batches on Ray need Ray Data", ": pip install 'ray[data]'"):
         import ray.data  # noqa: F401  # it needs pyarrow
-    except ImportError as error:
-        raise BackendError(
-            f"batches on Ray need Ray Data ({error}): pip install 'ray[data]'"
-        ) from None
 
 
 def result_schema() -> pyarrow.Schema:

@@ -10,30 +10,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.greedy.cpu import kernels as k
-from wfstdec.greedy.options import GreedyOptions
-from wfstdec.greedy.reference import Fusion, Progress, Searched
+from wfstdec.greedy.reference import Fusion, Progress, ReferenceBackend
 from wfstdec.search.paths.so_far import PathSoFar
 from wfstdec.search.paths.token_path import TokenPath, TokenRows
-from wfstdec.search.scheduling import HostBackend
-
-
-class CpuBackend(HostBackend):
-    """A greedy search's model and tokens, as they are."""
-
-    can = frozenset()
-
-    def __init__(self, searched: Searched) -> None:
-        super().__init__(searched.num_tokens, searched)
-        self.searched = searched
-
-    def start(
-        self, options: GreedyOptions, boosts: CompiledBoosts, *, record: bool = False
-    ) -> CpuSearch:
-        """Begin an utterance."""
-        assert not record
-        return CpuSearch(Fusion(self.searched, options, boosts))
 
 
 class CpuSearch:
@@ -41,7 +21,14 @@ class CpuSearch:
 
     def __init__(self, fusion: Fusion) -> None:
         self._fusion = fusion
-        self._search = _search_of(fusion)
+        self._search = k.Search(
+            blank=fusion.searched.blank,
+            lm=fusion.searched.lm,
+            phrases=fusion.phrases,
+            pricing=fusion.pricing,
+            lm_scale=np.float32(fusion.options.lm_scale),
+            token_insertion=float(fusion.options.token_insertion),
+        )
         first, num_tokens = fusion.begin(), fusion.searched.num_tokens
         states = first.label, first.last, first.lm_state, first.boost_state
         self._utterance = k.UtteranceState(
@@ -78,13 +65,7 @@ class CpuSearch:
         return progress, self._utterance.tokens[: counts[k.TOKENS]]
 
 
-def _search_of(fusion: Fusion) -> k.Search:
-    options = fusion.options
-    return k.Search(
-        blank=fusion.searched.blank,
-        lm=fusion.searched.lm,
-        phrases=fusion.phrases,
-        pricing=fusion.pricing,
-        lm_scale=np.float32(options.lm_scale),
-        token_insertion=float(options.token_insertion),
-    )
+class CpuBackend(ReferenceBackend):
+    """A greedy search's model and tokens, searched by kernels."""
+
+    search = CpuSearch

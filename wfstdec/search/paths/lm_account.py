@@ -41,6 +41,7 @@ class LmAccount(NamedTuple):
         labels = path.token
         insertion = insertion_cost(self.token_insertion, len(labels))
         if self.word_insertion is not None:
+            # Word 0 is one that nobody listed, spelled by tokens.
             labels = np.array([word or UNKNOWN for word in counted.words], np.int32)
             insertion += insertion_cost(self.word_insertion, len(labels))
         costs = {
@@ -48,6 +49,7 @@ class LmAccount(NamedTuple):
             "insertion": insertion,
             "boost": boosts.cost(counted.words, path.token),
         }
+        # Sums over alignments have no acoustic cost of their own: it is what is left.
         if math.isnan(path.acoustic):
             return CostAccount.of_total(self.scales, total=path.search_cost, **costs)
         return CostAccount.of_path(self.scales, acoustic=path.acoustic, **costs)

@@ -135,6 +135,8 @@ class GreedySearch:
         """Where the search stands, and how far it can go now."""
         beam = self._before
         come, ended = as_array(source.come), as_array(source.is_ended)
+        # A duration that leads behind the end is cut there. Frames from which one may
+        # lead beyond what has come wait until it is known where the end is.
         return Walk(
             score=as_array(beam.score[:, 0]).copy(),
             frame=as_array(beam.frame[:, 0]).copy(),

@@ -37,7 +37,7 @@ class CudaBackend(DeviceBackend):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the space: it goes to the device of whoever loads it."""
-        return type(self), (self.space,)
+        return backend_for, (self.space,)
 
     def inputs(self, logprobs: Any, lengths: Any) -> Sequence[Chunk]:
         """Check log-probs, as `Backend.inputs`; arrays on the GPU stay as they are."""
@@ -45,6 +45,19 @@ class CudaBackend(DeviceBackend):
             num_tokens = self.space.num_tokens
             return take_logprobs(self.device, logprobs, lengths, num_tokens)
         return super().inputs(logprobs, lengths)
+
+
+def backend_for(space: SearchSpace) -> CudaBackend:
+    """The space on the current CUDA device.
+
+    Args:
+        space: The space.
+
+    Raises:
+        BackendError: See `CudaBackend`.
+        OptionError: Likewise.
+    """
+    return CudaBackend(space)
 
 
 def device_of(form: d.Form) -> CupyDevice:

@@ -167,6 +167,10 @@ def program(threads: int) -> Program:
     )
 
 
+PROGRAM = program(NARROW)
+"""The same in the smallest blocks: other sizes have the same text."""
+
+
 def task_of(params: k.SearchParams) -> np.ndarray:
     """TASK [1] with the options filled in."""
     task = np.zeros(1, TASK)
