@@ -255,7 +255,9 @@ class _StoredGraph(PackedGraph):
     `dataclasses.replace` makes it.
     """
 
-    def __init__(self, *fields: Any, product: Product | None = None, **named: Any):
+    def __init__(
+        self, *fields: Any, product: Product | None = None, **named: Any
+    ) -> None:
         """Take fields, or a product and what of the fields is known."""
         if product is None:
             super().__init__(*fields, **named)
@@ -271,6 +273,7 @@ class _StoredGraph(PackedGraph):
 
     @cached_property
     def _composed(self) -> tuple[np.ndarray, np.ndarray]:
+        """Arcs, and the row of each state."""
         return compose(self.__dict__["_product"])
 
     @cached_property

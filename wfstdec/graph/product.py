@@ -55,7 +55,7 @@ class Product(NamedTuple):
 
     @property
     def through_epsilon(self) -> bool:
-        """Whether tokens lead to hubs: only then may the start be one."""
+        """Tell whether tokens lead to hubs: only then may the start be one."""
         return bool(self.kind[0] == AFTER_BLANK)
 
     def arrays(self) -> dict[str, np.ndarray]:
