@@ -29,6 +29,14 @@ def test_default():
 @pytest.mark.share(keep=3)
 def test_over_backends(topology, backend):
     pass
+
+@pytest.mark.parametrize(
+    "machine", ["source", pytest.param("ptx", marks=pytest.mark.share)]
+)
+@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.share(keep=2)
+def test_a_value_that_is_marked(seed, machine):
+    pass
 """
 
 
@@ -52,9 +60,10 @@ def ids_of(folder, *options):
 
 def test_each_test_is_in_one_share_and_the_rest_in_all(folder):
     default = ids_of(folder, "--share", "none")
-    assert len(default) == 1 + 3 + 3 + 3  # what a GPU runs is in no share
+    assert len(default) == 1 + 3 + 3 + 3 + 2  # what a GPU runs is in no share
     whole = ids_of(folder, "--share", "all")
-    assert len(whole) == 251 + 9
+    assert len(whole) == 251 + 9 + 12
+    assert not [name for name in default if "ptx" in name]
     each = [ids_of(folder, "--share", str(i)) for i in range(shares.SHARES)]
     assert set.union(*each) == whole
     assert sum(len(ids - default) for ids in each) == len(whole - default)

@@ -3,6 +3,7 @@
     python -m tools.planted_faults                        # all of the list
     python -m tools.planted_faults --room wfst/cpu lm --output run.json
     python -m tools.planted_faults --share all            # by all tests of these rooms
+    python -m tools.planted_faults --faults tools/gpu/planted_faults.toml --share all
 
 For each fault the default tests of its room run in the copy (`tests` in the list, which
 is planted_faults.toml), the cheap ones first, up to the first that fails. Whoever finds
@@ -59,9 +60,9 @@ class Fault(NamedTuple):
         return text.replace(self.search, self.replace)
 
 
-def read_faults() -> list[Fault]:
-    """All faults that are listed."""
-    with FAULTS.open("rb") as file:
+def read_faults(path: Path = FAULTS) -> list[Fault]:
+    """All faults that a file lists."""
+    with path.open("rb") as file:
         listed = tomllib.load(file)["fault"]
     for one in listed:
         if "interpreted" in one["tests"]:
@@ -76,10 +77,12 @@ class Checkout:
     Args:
         folder: Where it is made; kernels that lie there are used.
         share: What of the tests marked `share` runs.
+        limit_s: Tests that take longer have found something: a fault that hangs.
     """
 
-    def __init__(self, folder: Path, share: str) -> None:
+    def __init__(self, folder: Path, share: str, limit_s: float) -> None:
         self.root, self.share = folder / "checkout", share
+        self._limit_s = limit_s
         self.kernels, self._scratch = folder / "kernels", folder / "changed"
         listed = subprocess.run(
             ["git", "-C", ROOT, "ls-files", "-z"], capture_output=True, check=True
@@ -99,13 +102,22 @@ class Checkout:
         options = ["-x", "-q", "-p", "no:cacheprovider", "-p", "no:xdist"]
         words = [sys.executable, "-m", "pytest", *options, "--share", self.share, test]
         env = os.environ | {"NUMBA_CACHE_DIR": str(kernels or self.kernels)}
-        done = subprocess.run(
-            words, cwd=self.root, env=env, capture_output=True, text=True
-        )
+        try:
+            done = subprocess.run(
+                words,
+                cwd=self.root,
+                env=env,
+                capture_output=True,
+                text=True,
+                timeout=self._limit_s,
+            )
+        except subprocess.TimeoutExpired:
+            return f"{test} did not end"
         if done.returncode in (0, NOTHING_RAN):
             return None
         lines = done.stdout.splitlines()
         named = [line for line in lines if line.startswith(("FAILED ", "ERROR "))]
+        # (A planted fault of a CUDA kernel may end the process that runs it.)
         if not named and done.returncode > 0:
             raise RuntimeError(done.stdout[-2000:] + done.stderr[-2000:])
         return named[0].split(" - ")[0] if named else "the tests were killed"
@@ -132,10 +144,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Plant all that are asked for; 1 where one is not found."""
     parser = bare_parser(__doc__)
     add = parser.add_argument
-    faults = read_faults()
-    add("--room", nargs="+", choices=sorted({fault.room for fault in faults}))
+    add("--faults", type=Path, default=FAULTS, help="the list; default %(default)s")
+    add("--room", nargs="+", help="those of these rooms alone")
     add("--fault", nargs="+", help="those that have one of these texts in `what`")
     add("--share", default="none", help="as pytest takes it; default none")
+    add("--limit", type=float, default=1800.0, help="seconds for a test's file")
     add("--folder", type=Path, default=ROOT / "build" / "planted_faults")
     add(
         "--unchanged",
@@ -145,6 +158,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     )
     add("--output", type=Path, help="write the outcome as JSON")
     args = parser.parse_args(argv)
+    faults = read_faults(args.faults)
+    rooms = sorted({fault.room for fault in faults})
+    if unknown := set(args.room or ()) - set(rooms):
+        parser.error(f"no room {', '.join(sorted(unknown))}: {', '.join(rooms)}")
     run = Run("tools.planted_faults", args)
     chosen = [
         fault
@@ -152,7 +169,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         if (not args.room or fault.room in args.room)
         and (not args.fault or any(text in fault.what for text in args.fault))
     ]
-    checkout = Checkout(args.folder, args.share)
+    checkout = Checkout(args.folder, args.share, args.limit)
     if args.unchanged:
         for test in dict.fromkeys(test for fault in chosen for test in fault.tests):
             if failed := checkout.fails(test):

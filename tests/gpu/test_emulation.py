@@ -70,6 +70,17 @@ extern "C" __global__ void lost_updates(const __grid_constant__ Words words) {
     }
 }
 
+// Nothing orders the two words before the barrier.
+extern "C" __global__ void stale(const __grid_constant__ Words words) {
+    if (threadIdx.x == 0) atomicAdd(words.counter, 1u);
+    const unsigned others = atomicAdd(words.counter + 1, 1u);
+    const unsigned first = peek(words.counter), again = peek(words.counter);
+    if (others && !first) atomicAdd(words.counter + 2, 1u);
+    const bool back = first && !again, own = threadIdx.x == 0 && !first;
+    __syncthreads();
+    words.out[threadIdx.x] = back || own || !peek(words.counter);
+}
+
 extern "C" __global__ void different_barriers(const __grid_constant__ Words) {
     if (threadIdx.x % 2) {
         __syncthreads();
@@ -89,8 +100,8 @@ extern "C" __global__ void endless(const __grid_constant__ Words words) {
 }
 """
 NAMES = (
-    "turn_around shuffles atomics untouched halves lost_updates different_barriers "
-    "early_return endless"
+    "turn_around shuffles atomics untouched halves lost_updates stale "
+    "different_barriers early_return endless"
 ).split()
 
 
@@ -140,6 +151,16 @@ def test_preemption_makes_other_schedules():
     assert counts[2, 1] < 8 * 64 and counts[2, 2] < 8 * 64
     again = int(launch("lost_updates", 1, preempt=2, seed=1)[1][0])
     assert again == counts[2, 1], "a seed is a schedule"
+
+
+def test_words_may_be_as_they_were_at_the_last_barrier():
+    """But never one's own, nor again what was seen to be gone."""
+    for seed in range(20):
+        out, counter = launch("stale", 1, threads=128, preempt=9, seed=seed)
+        assert not out[:128].any()
+        assert 20 < counter[2] < 100
+    out, counter = launch("stale", 1, threads=128)
+    assert not out[:128].any() and counter[2] == 0
 
 
 @pytest.mark.parametrize(

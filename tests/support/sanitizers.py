@@ -19,7 +19,8 @@ SANITIZERS = {"address,undefined": "libasan.so", "thread": "libtsan.so"}
 
 def compile_under(sanitizer, source, kernels):
     """A shared library of kernels that a sanitizer watches."""
-    flags = (f"-fsanitize={sanitizer}", "-fno-sanitize-recover=all")
+    # With less than -O2 parts of the scheduler would not be inlined, and be watched.
+    flags = ("-O2", f"-fsanitize={sanitizer}", "-fno-sanitize-recover=all")
     return compile_kernels(source, kernels, flags=flags)
 
 

@@ -3,6 +3,7 @@
     @pytest.mark.share             # all of a test's cases are in shares
     @pytest.mark.share(keep=4)     # but for four of them, which always run: such that
                                    # they have as many values of parameters as can be
+    pytest.param(x, marks=pytest.mark.share)          # all cases with that value are
 
     --share 3      that share; `all` of them; `none`; or as the commit's hash says
     path::test     what is named runs, whatever share it is in, where none is asked for
@@ -94,9 +95,11 @@ def pytest_collection_modifyitems(config, items):
         if item.get_closest_marker("share") and not of_gpu:
             of_test.setdefault(item.nodeid.partition("[")[0], []).append(item)
     for cases in of_test.values():
-        keep = cases[0].get_closest_marker("share").kwargs.get("keep", 0)
+        marks = (mark for item in cases for mark in item.iter_markers("share"))
+        keep = max(mark.kwargs.get("keep", 0) for mark in marks)
         cases.sort(key=lambda item: digest_of(item.nodeid))
-        kept = most_different(cases, keep)
+        # A value that is itself marked is in shares, whatever its test keeps.
+        kept = most_different([one for one in cases if not is_value_marked(one)], keep)
         for item in cases:
             item.stash[_SHARED] = item not in kept
     share, _ = config.stash[_CHOSEN]
@@ -115,6 +118,12 @@ def pytest_collection_modifyitems(config, items):
             config.hook.pytest_deselected(items=left_out)
             dropped = set(left_out)
             items[:] = [item for item in items if item not in dropped]
+
+
+def is_value_marked(item):
+    """Tell whether it is a value of a parameter that puts a case into shares."""
+    marks = getattr(getattr(item, "callspec", None), "marks", ())
+    return any(mark.name == "share" for mark in marks)
 
 
 def values(item):

@@ -9,6 +9,7 @@ from tools.planted_faults import Fault, read_faults
 
 ROOT = Path(__file__).parents[2]
 FAULTS = read_faults()
+OF_CUDA = read_faults(ROOT / "tools" / "gpu" / "planted_faults.toml")
 ROOMS = {
     *("wfst/cpu", "wfst/gpu", "trie", "trie/cpu", "greedy", "transducer", "align"),
     *("boost", "lm", "text", "fst", "graph", "lattice", "search", "search/paths"),
@@ -25,7 +26,19 @@ def test_thirty_faults_over_all_rooms_that_compute():
         assert fault.file.startswith(f"wfstdec/{fault.room}/"), fault.what
 
 
-@pytest.mark.parametrize("fault", FAULTS, ids=lambda fault: fault.what)
+def test_thirty_faults_of_the_cuda_kernels():
+    assert len(OF_CUDA) >= 30
+    assert len({fault.what for fault in OF_CUDA}) == len(OF_CUDA)
+    files = {fault.file for fault in OF_CUDA}
+    for room in ("gpu", "wfst/gpu"):
+        kernels = (ROOT / "wfstdec" / room / "kernels").iterdir()
+        paths = {path.relative_to(ROOT).as_posix() for path in kernels}
+        assert len(files & paths) >= len(paths) / 2, room
+        files -= paths
+    assert not files
+
+
+@pytest.mark.parametrize("fault", FAULTS + OF_CUDA, ids=lambda fault: fault.what)
 def test_a_fault_has_its_place_and_leaves_a_program(fault):
     text = (ROOT / fault.file).read_text("utf-8")
     planted = fault.plant(text)

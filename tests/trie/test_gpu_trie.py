@@ -7,6 +7,7 @@ import naive_search_cases
 import numpy as np
 import pytest
 from cuda_emulation.device import as_given, in_16_bits, in_32_bits
+from cuda_emulation.machines import made_of
 from own_models import Wrapped
 from real_speech import utterances
 from trie_devices import (
@@ -28,6 +29,7 @@ from wfstdec.trie.gpu import layout as d
 from wfstdec.trie.gpu.batch import DeviceBatch, trace_nodes, utterance_bytes
 from wfstdec.trie.options import BACKENDS
 
+__all__ = ["made_of"]
 pytestmark = [
     pytest.mark.skipif(not shutil.which("g++"), reason="needs g++"),
     pytest.mark.filterwarnings("ignore::wfstdec.errors.BoostWarning"),

@@ -13,6 +13,7 @@ from added_cases import (
     small_graph,
 )
 from cuda_emulation.device import EmulatedDevice
+from cuda_emulation.machines import made_of
 from device_cases import BLOCK_SIZES, random_device
 from random_graphs import random_logprobs, random_options
 from wfst_searches import NO_BOOSTS, bits, decoded
@@ -23,6 +24,7 @@ from wfstdec.wfst.gpu.backend import DeviceBackend
 from wfstdec.wfst.lattice_pack import lattice_of
 from wfstdec.wfst.reference_backend import ReferenceBackend
 
+__all__ = ["made_of"]
 pytestmark = pytest.mark.skipif(not shutil.which("g++"), reason="needs g++")
 
 

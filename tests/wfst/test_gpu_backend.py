@@ -15,6 +15,7 @@ from cuda_emulation.device import (
     in_32_bits,
     of_bits,
 )
+from cuda_emulation.machines import made_of
 from device_cases import BLOCK_SIZES, draw, random_device
 from random_graphs import (
     dense_graph,
@@ -51,6 +52,7 @@ from wfstdec.wfst.gpu.batch import DeviceBatch
 from wfstdec.wfst.gpu.layout import KERNELS, NODE, PHASES, PLAIN
 from wfstdec.wfst.gpu.memory import TRACE_BYTES, trace_nodes
 
+__all__ = ["made_of"]
 pytestmark = pytest.mark.skipif(not shutil.which("g++"), reason="needs g++")
 TOTALS = PhraseOptions(weights_are_totals=True)
 
@@ -667,13 +669,15 @@ def real_boosts():
 @pytest.mark.parametrize(
     "options",
     [
-        WfstOptions(lm_scale=0.8),
-        WfstOptions(beam=16.0, max_active=300, min_active=50, beam_delta=0.5),
         WfstOptions(beam=9.0, blank_skip_threshold=0.99, word_insertion=0.5),
+        pytest.param(WfstOptions(lm_scale=0.8), marks=pytest.mark.share),
+        pytest.param(
+            WfstOptions(beam=16.0, max_active=300, min_active=50, beam_delta=0.5),
+            marks=pytest.mark.share,
+        ),
     ],
 )
-@pytest.mark.parametrize("threads", [32, 256])
-@pytest.mark.share(keep=1)
+@pytest.mark.parametrize("threads", [32, pytest.param(256, marks=pytest.mark.share)])
 def test_real_speech(real_boosts, options, threads):
     graph = speech_graph("normal")
     batch, boosts = utterances(8), [*real_boosts, real_boosts[3]]

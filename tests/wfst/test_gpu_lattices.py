@@ -6,6 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 from cuda_emulation.device import EmulatedDevice
+from cuda_emulation.machines import made_of
 from device_cases import BLOCK_SIZES, draw, random_device
 from random_graphs import random_options
 from wfst_searches import bits
@@ -17,6 +18,7 @@ from wfstdec.wfst.backend_choice import BACKENDS
 from wfstdec.wfst.gpu.backend import DeviceBackend
 from wfstdec.wfst.lattice_pack import lattice_of
 
+__all__ = ["made_of"]
 pytestmark = pytest.mark.skipif(not shutil.which("g++"), reason="needs g++")
 
 

@@ -6,6 +6,7 @@ import shutil
 import numpy as np
 import pytest
 from cuda_emulation.device import EmulatedDevice
+from cuda_emulation.machines import made_of
 from real_speech import RECIPE
 from wfst_searches import bits, decoded
 
@@ -28,6 +29,7 @@ pytest.importorskip("sentencepiece")
 
 from tools.data import make_synthetic  # noqa: E402
 
+__all__ = ["made_of"]
 pytestmark = [
     pytest.mark.skipif(not shutil.which("g++"), reason="needs g++"),
     pytest.mark.share,

@@ -1,6 +1,7 @@
 """Model of a frame's cost on a GPU, to hold measurements against.
 
     predicted(Work(arcs=977, ranks=1.3), threads=512)      # microseconds by phase
+    barriers(ranks=1.3), CHAIN                             # what is counted beside it
 
 It was made before any GPU ran the kernels, from counted loads (0.14 us each, dependent,
 from the L2 cache) and block barriers (25 ns). Its numbers are no device's.
@@ -14,6 +15,9 @@ from wfstdec.wfst.gpu.layout import PHASES
 
 LOAD_US, BARRIER_US = 0.14, 0.025
 """A dependent load from L2; a barrier of a block."""
+CHAIN = 31
+"""Loads of a frame that wait for each other, at 1.3 ranks, found by reading; beside it
+`tests/wfst/test_gpu_counts.py` has what is counted in PTX."""
 
 
 class Work(NamedTuple):
@@ -27,6 +31,11 @@ class Work(NamedTuple):
 
     arcs: float
     ranks: float = 1.3
+
+
+def barriers(ranks: float) -> float:
+    """Barriers of a frame and block, where so many ranks are closed."""
+    return 10 + 7 * ranks
 
 
 def predicted(work: Work, threads: int) -> dict[str, float]:

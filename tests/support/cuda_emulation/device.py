@@ -4,6 +4,7 @@ import contextlib
 import ctypes
 import functools
 import hashlib
+import importlib
 import os
 import subprocess
 import tempfile
@@ -12,7 +13,10 @@ from pathlib import Path
 
 import numpy as np
 
+from cuda_emulation import ptx
+from cuda_emulation.ptx import translate
 from wfstdec.gpu.budget import Budget
+from wfstdec.gpu.compiling import compile_kernels as nvrtc_kernels
 from wfstdec.gpu.device import BlockShape
 from wfstdec.gpu.logprobs import FLOAT16, FLOAT32, DeviceLogprobs
 from wfstdec.search.logprobs import as_utterances
@@ -20,9 +24,15 @@ from wfstdec.wfst.gpu.layout import PROGRAM, SLOT_BYTES
 
 HERE = Path(__file__).parent
 FLAGS = (
-    "-std=c++17 -O2 -g1 -Wall -Wextra -Werror -ffp-contract=off -fPIC -shared "
+    "-std=c++17 -O1 -g1 -Wall -Wextra -Werror -ffp-contract=off -fPIC -shared "
     "-fno-gnu-unique -pthread"
 ).split()
+PTX_TARGET = "compute_90"
+PTX_FLAGS = (
+    "-std=c++17 -O1 -g0 -w -ffp-contract=off -fPIC -shared -fno-gnu-unique -pthread"
+).split()
+SOURCE, PTX = "source", "PTX"
+"""Kernels as g++ reads them, or as NVRTC does."""
 NAN = 0x7E00
 """A half that is none."""
 
@@ -33,20 +43,56 @@ def compile_kernels(source=None, names=PROGRAM.kernels, flags=()):
     source = PROGRAM.source() if source is None else source
     entries = "".join(f"EMULATE({name})\n" for name in names)
     text = f'#include "emulation.h"\n{source}\n{entries}'
-    header = (HERE / "emulation.h").read_text()
-    key = hashlib.blake2b(
-        repr((text, header, FLAGS, flags)).encode(), digest_size=12
-    ).hexdigest()
+    return _library(repr((text, FLAGS, flags)), lambda: (text, [*FLAGS, *flags]))
+
+
+def compile_ptx(source=None, counts=False):
+    """A shared library of what NVRTC makes of kernels, translated back; as above.
+    With `counts` it counts what it does: `emulated_counts`."""
+    source = PROGRAM.source() if source is None else source
+    cupy = importlib.import_module("cupy")
+    version = cupy.cuda.nvrtc.getVersion()
+
+    def made():
+        made_by_nvrtc = nvrtc_kernels(cupy, source, PTX_TARGET, PROGRAM.file)
+        text = translate(made_by_nvrtc.decode().rstrip("\0"), counts)
+        return f'#include "emulation.h"\n#include "ptx.h"\n{text}', PTX_FLAGS
+
+    translated_by = Path(ptx.__file__).read_text()
+    return _library(repr((source, counts, version, PTX_TARGET, translated_by)), made)
+
+
+def _library(what, make):
+    """The shared library of a C++ text with its flags, which are made where there is
+    none; `what`: all that it is made of, but for the headers here."""
+    headers = [path.read_text() for path in sorted(HERE.glob("*.h"))]
     folder = Path(tempfile.gettempdir()) / f"wfstdec-emulation-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
-    library = folder / f"{key}.so"
+    library = folder / f"{_digest(what, headers)}.so"
     if not library.exists():
-        part = library.with_suffix(f".{os.getpid()}")
-        command = ["g++", *FLAGS, *flags, f"-I{HERE}", "-x", "c++", "-", "-o", part]
-        done = subprocess.run(command, input=text, text=True, capture_output=True)
-        assert done.returncode == 0, done.stderr
-        part.rename(library)
+        text, flags = make()
+        # Parsing the headers is half of the work, and the same for all kernels.
+        parsed = folder / _digest(flags, headers)
+        parsed.mkdir(exist_ok=True)
+        header = parsed / "emulation.h.gch"
+        if not header.exists():
+            words = ["-Wno-error", "-x", "c++-header", HERE / "emulation.h"]
+            _build([*flags, *words], header)
+        _build([*flags, f"-I{parsed}", f"-I{HERE}", "-x", "c++", "-"], library, text)
     return library
+
+
+def _digest(*parts):
+    return hashlib.blake2b(repr(parts).encode(), digest_size=12).hexdigest()
+
+
+def _build(words, target, text=None):
+    """Have g++ make a file; another process may be making it too."""
+    part = target.with_suffix(f".{os.getpid()}")
+    command = ["g++", *words, "-o", part]
+    done = subprocess.run(command, input=text, text=True, capture_output=True)
+    assert done.returncode == 0, done.stderr[:4000]
+    part.rename(target)
 
 
 def in_16_bits(logprobs, kind=FLOAT16, padding=0):
@@ -94,9 +140,12 @@ def load_library(path):
 
 
 @functools.cache
-def load_program(program, macros):
+def load_program(program, macros, made_of=SOURCE):
     """The kernels of a program, compiled for so much."""
-    return load_library(compile_kernels(program.source(macros), program.kernels))
+    source = program.source(macros)
+    if made_of == PTX:
+        return load_library(compile_ptx(source))
+    return load_library(compile_kernels(source, program.kernels))
 
 
 class DeviceFault(Exception):
@@ -122,8 +171,11 @@ class EmulatedDevice:
     Attributes:
         launches: the names of the kernels that ran.
         grids: of every launch.
+        made_of: SOURCE or PTX, where it has no library; set it on the class.
         fail_after: the device fails at any launch after so many; None: it does not.
     """
+
+    made_of = SOURCE
 
     def __init__(
         self,
@@ -195,7 +247,7 @@ class EmulatedDevice:
         """The kernels, compiled for so much."""
         if self._library:
             return load_library(self._library)
-        return load_program(self._program, macros)
+        return load_program(self._program, macros, self.made_of)
 
     def launch(self, grid, argument):
         self.launches.append(grid.kernel)

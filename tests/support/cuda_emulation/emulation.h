@@ -4,7 +4,9 @@
 // Every CUDA thread is a fiber with a stack of its own; the fibers of a block take turns
 // on one thread of the operating system, and blocks may be spread over several. A fiber
 // gives way at barriers, and with preemption also at atomics, at random places that a
-// seed decides: other seeds are other schedules.
+// seed decides: other seeds are other schedules. With preemption `peek` gives, now and
+// then, a word as it was at the last barrier, as a device may that orders nothing in
+// between: but not to a thread that has changed it since, or has seen it changed.
 //
 // More is refused than CUDA refuses: threads of a block that wait at different barriers,
 // or at a barrier while others have returned, stop the program with a message.
@@ -20,6 +22,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <bitset>
 #include <chrono>
 #include <cmath>
 #include <cstdint>
@@ -27,6 +30,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <thread>
+#include <unordered_map>
 #include <vector>
 
 #define CUDA_EMULATION
@@ -76,7 +80,22 @@ struct Barrier {
     char sync[2];  // what the thread sanitizer knows the barrier by, for even and odd
 };                 // turns: whoever leaves late must not seem to wait for the next turn
 
+// (The thread sanitizer would take what fibers note of them for races.)
+#ifdef __SANITIZE_THREAD__
+constexpr bool NOTES_CHANGES = false;
+#else
+constexpr bool NOTES_CHANGES = true;
+#endif
+
+// A word that atomics changed since the last barrier: what it was then, and which
+// threads cannot be told so any more.
+struct Changed {
+    uint64_t before;
+    std::bitset<1024> know;
+};
+
 struct Block {
+    std::unordered_map<const void*, Changed> changed;
     Index block, threads_per_block, blocks;
     std::vector<Fiber> fibers;
     std::vector<Barrier> warp_barriers;
@@ -193,7 +212,10 @@ UNWATCHED inline void wait_at(Barrier& barrier, int line, bool orders = true) {
     if (++barrier.arrived == barrier.expected) {
         barrier.arrived = 0;
         ++barrier.turn;
-        if (&barrier == &block->barrier) ++block->ticks;
+        if (&barrier == &block->barrier) {
+            ++block->ticks;
+            if (NOTES_CHANGES) block->changed.clear();
+        }
         block->idle = 0;
     }
     while (barrier.turn == turn) give_way(line);
@@ -334,6 +356,13 @@ UNWATCHED inline unsigned reduce(unsigned value, Combine combine, int line) {
     return result;
 }
 
+template <class T>
+inline void note_change(const T* word, T old) {
+    if (!NOTES_CHANGES || !block->preempt) return;
+    block->changed.try_emplace(word, Changed{old, {}})
+        .first->second.know.set(fiber->number);
+}
+
 template <class T, class Change>
 inline T update(T* word, Change change) {
     maybe_give_way();
@@ -341,7 +370,20 @@ inline T update(T* word, Change change) {
     while (!__atomic_compare_exchange_n(
         word, &old, change(old), false, __ATOMIC_RELAXED, __ATOMIC_RELAXED)) {
     }
+    note_change(word, old);
     return old;
+}
+
+// A word as it is, or as it was at the last barrier.
+template <class T>
+inline T maybe_stale(const T* word) {
+    const T now = __atomic_load_n(word, __ATOMIC_RELAXED);
+    if (!NOTES_CHANGES || !block->preempt) return now;
+    const auto found = block->changed.find(word);
+    if (found == block->changed.end() || found->second.know[fiber->number]) return now;
+    if (random_number() % 2) return static_cast<T>(found->second.before);
+    found->second.know.set(fiber->number);
+    return now;
 }
 
 }  // namespace emulation
@@ -404,7 +446,7 @@ template <class T>
 inline T peek(const T* word) {
     emulation::maybe_give_way();
     ++emulation::peeks;
-    return __atomic_load_n(word, __ATOMIC_RELAXED);
+    return emulation::maybe_stale(word);
 }
 
 template <class T>
