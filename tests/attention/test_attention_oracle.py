@@ -76,27 +76,6 @@ def test_the_bound_loses_nothing(seed):
         assert found == never
 
 
-@pytest.mark.parametrize("seed", range(3000, 3020))
-@pytest.mark.share(keep=6)
-def test_a_batch_is_what_each_utterance_is_alone(seed):
-    """Lengths from 0 on, any order, dense or not, small batches: the same bits."""
-    rng = np.random.default_rng(seed)
-    case = Case(seed, num_utterances=5)
-    lengths = [0, 1, 2, case.model.longest + 2, 3]
-    frames = [case.model.frames(i, n) for i, n in enumerate(lengths)]
-    decoder, boosts = case.decoder(beam_size=3)
-    alone = [decoder.texts([one], boosts=boosts)[0] for one in frames]
-    order = rng.permutation(5)
-    for more in ({}, {"dense": True}, {"batch_size": 2}):
-        other, boosts = case.decoder(more, beam_size=3)
-        found = other.texts([frames[i] for i in order], boosts=boosts)
-        assert found == [alone[i] for i in order]
-    padded = np.full((5, max(lengths), 2), np.nan)
-    for i, one in enumerate(frames):
-        padded[i, : len(one)] = one.numpy()
-    assert decoder.texts(padded, lengths, boosts=boosts) == alone
-
-
 @pytest.mark.parametrize("seed", range(4000, 4030))
 @pytest.mark.share(keep=10)
 def test_costs_are_kept_apart(seed):

@@ -1,7 +1,8 @@
-"""Check of a machine for the CUDA backend: versions, limits, one search.
+"""Check of a machine for the CUDA backends: versions, limits, one search of each.
 
 python -m tools.gpu.check versions   # and limits, and what kernels take
 python -m tools.gpu.check search     # exit status 1 where a search is not the CPU's
+python -m tools.gpu.check trie       # likewise, of the trie
 """
 
 from __future__ import annotations
@@ -10,18 +11,26 @@ import importlib
 import sys
 import time
 from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 
 import numpy as np
 
 from tools.bench.gpu_device import Gpu
 from tools.gpu.kernel_resources import VARIANTS
-from wfstdec import WfstDecoder, recipes
+from wfstdec import TrieDecoder, TrieOptions, WfstDecoder, read_tokens, recipes
 from wfstdec.gpu.cupy_device import CupyDevice
+from wfstdec.trie.gpu.cuda import device_of
+from wfstdec.trie.gpu.layout import form_for
 from wfstdec.wfst.gpu.layout import PLAIN, PROGRAM, SLOT_BYTES
 
 PACKAGES = ("numpy", "numba", "cupy-cuda13x", "cupy-cuda12x", "torch", "kaldifst")
 PEERS = ("riva-asrlib-decoder", "nemo-toolkit")
 UTTERANCES = 4
+TRIE_OPTIONS = (
+    TrieOptions(beam=8.0, beam_size=32, lm_scale=0.8),
+    TrieOptions(beam=12.0, beam_size=128, lm_scale=0.8, merge="sum", nbest=4),
+)
+"""Searches of the trie: in a warp, and in four with sums and texts."""
 
 
 def installed(package: str) -> str | None:
@@ -60,9 +69,7 @@ def compare_a_search() -> bool:
     print(f"kernels are loaded by {device.way}", flush=True)
     recipe = recipes.find_recipe()
     graph = recipes.build_or_load(recipe)
-    with np.load(recipe / "logprobs.npz") as file:
-        batch = [file[name].astype(np.float32) for name in file.files[:UTTERANCES]]
-    answers = []
+    batch, answers = _utterances(recipe), []
     for backend in ("cpu", "cuda"):
         decoder = WfstDecoder(graph, recipes.OPTIONS, backend)
         decoder.decode(batch)  # compiles
@@ -73,18 +80,63 @@ def compare_a_search() -> bool:
     return answers[0] == answers[1]
 
 
+def compare_trie_searches() -> bool:
+    """Compare the demo's first utterances by the trie with those of the CPU.
+
+    The device is made first: without it no look-ahead is to be computed.
+    """
+    for options in TRIE_OPTIONS:
+        form = form_for(options.beam_size, 1025)
+        device = device_of(form)
+        blocks = device.shapes[0]
+        print(f"{form}: {blocks}, loaded by {device.way}", flush=True)
+    recipe, same = recipes.find_recipe(), True
+    batch = _utterances(recipe)
+    tokens, lm = read_tokens(recipe / "tokens.txt"), recipe / "lm.arpa.gz"
+    for options in TRIE_OPTIONS:
+        answers = []
+        for backend in ("cpu", "cuda"):
+            decoder = TrieDecoder(
+                tokens=tokens,
+                lexicon=recipe / "lexicon.txt.gz",
+                lm=lm,
+                separator="<wb>",
+                options=options,
+                backend=backend,
+            )
+            decoder.decode_nbest(batch)  # compiles
+            begin = time.perf_counter()
+            answers.append(decoder.decode_nbest(batch))
+            seconds = time.perf_counter() - begin
+            best = answers[-1][0][0].text
+            print(f"{backend}: {seconds * 1e3:.1f} ms, {best!r}", flush=True)
+        same &= answers[0] == answers[1]
+    return same
+
+
+def _utterances(recipe: Path) -> list[np.ndarray]:
+    """The demo's first utterances, float32 [T, V]."""
+    with np.load(recipe / "logprobs.npz") as file:
+        return [file[name].astype(np.float32) for name in file.files[:UTTERANCES]]
+
+
+SEARCHES = {"search": compare_a_search, "trie": compare_trie_searches}
+
+
 def main(argv: list[str] | None = None) -> int:
     """Print what is asked for, or all of it."""
-    asked = (sys.argv[1:] if argv is None else argv) or ["versions", "search"]
+    asked = (sys.argv[1:] if argv is None else argv) or ["versions", *SEARCHES]
     if "versions" in asked:
         versions = {name: installed(name) for name in (*PACKAGES, *PEERS)}
         print(sys.version.split()[0], versions, flush=True)
         describe_device()
-    if "search" not in asked:
-        return 0
-    same = compare_a_search()
-    print("the same as on the CPU" if same else "NOT THE SAME AS ON THE CPU")
-    return 0 if same else 1
+    status = 0
+    for name, compare in SEARCHES.items():
+        if name in asked:
+            same = compare()
+            print("the same as on the CPU" if same else "NOT THE SAME AS ON THE CPU")
+            status |= 0 if same else 1
+    return status
 
 
 if __name__ == "__main__":

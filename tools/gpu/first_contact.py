@@ -65,6 +65,7 @@ FIRST = (
     PROBE,
     Step("versions", _module("tools.gpu.check", "versions"), 60),
     Step("search", _module("tools.gpu.check", "search"), 150),
+    Step("trie", _module("tools.gpu.check", "trie"), 120),
     Step(
         "tests",
         _module(
@@ -122,6 +123,15 @@ SANITIZERS = (
         _module(
             "tools.gpu.sanitize", "memcheck", "--added", "--output",
             "{folder}/memcheck-added.txt",
+        ),
+        240,
+        needs="compute-sanitizer",
+    ),
+    Step(
+        "memcheck-trie",
+        _module(
+            "tools.gpu.sanitize", "memcheck", "--trie", "--output",
+            "{folder}/memcheck-trie.txt",
         ),
         240,
         needs="compute-sanitizer",

@@ -40,10 +40,9 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-import wfstdec
 from wfstdec.cli import compare_flags
 from wfstdec.cli.boost_flags import refuse_phrase_flags
-from wfstdec.cli.compare_flags import grid_of
+from wfstdec.cli.decoders import flag_of
 from wfstdec.cli.flags import add_flags
 from wfstdec.compare.models import Models
 from wfstdec.compare.plotting import check_plot, plot
@@ -102,28 +101,22 @@ def run(args: argparse.Namespace) -> None:
 
 def _searches(args: argparse.Namespace, models: Models) -> list[Search]:
     scales = {"lm_scale": args.lm_scale, "word_insertion": args.word_insertion}
+    needed = {
+        "wfst": "graph",
+        "trie": "tokens",
+        "greedy": "greedy",
+        "transducer": "model",
+        "attention": "attention_model",
+    }
     searches: list[Search] = []
-    if args.graph is not None:
-        wfst = wfstdec.WfstOptions(**scales)
-        searches += models.wfst_searches(wfst, grid_of(args.wfst, wfst))
-    if args.tokens is not None:
-        trie = wfstdec.TrieOptions(**scales)
-        searches += models.trie_searches(trie, grid_of(args.trie, trie))
-    if args.greedy is not None:
-        greedy = wfstdec.GreedyOptions(lm_scale=args.lm_scale)
-        searches += models.greedy_searches(greedy, grid_of(args.greedy, greedy))
-    if args.model is not None:
-        transducer = wfstdec.TransducerOptions(lm_scale=args.lm_scale)
-        grid = grid_of(args.transducer or (), transducer)
-        searches += models.transducer_searches(transducer, grid)
-    elif args.transducer is not None:
-        raise OptionError("--transducer without --model, expected both")
-    if args.attention_model is not None:
-        attention = wfstdec.AttentionOptions(lm_scale=args.lm_scale)
-        grid = grid_of(args.attention or (), attention)
-        searches += models.attention_searches(attention, grid)
-    elif args.attention is not None:
-        raise OptionError("--attention without --attention-model, expected both")
+    for name, flag in needed.items():
+        grid = getattr(args, name)
+        if getattr(args, flag) is not None:
+            # The others have no words to pay for.
+            own = scales if name in ("wfst", "trie") else {"lm_scale": args.lm_scale}
+            searches += compare_flags.searches_of(models, name, grid or (), **own)
+        elif grid is not None and name in ("transducer", "attention"):
+            raise OptionError(f"--{name} without {flag_of(flag)}, expected both")
     if not searches:
         raise OptionError(
             "neither --graph nor --tokens, expected one for the WFST decoder, or the "

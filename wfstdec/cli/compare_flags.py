@@ -7,11 +7,12 @@ from collections.abc import Iterable
 from dataclasses import fields
 from typing import Any
 
-from wfstdec.cli.flags import add_flags
+from wfstdec.cli.flags import DECODERS, add_flags
 from wfstdec.cli.kinds import made_of
 from wfstdec.cli.text_flags import normalizer_of
 from wfstdec.compare.grids import Grid, parse_grid
 from wfstdec.compare.models import Models
+from wfstdec.compare.searches import DecoderSearch
 from wfstdec.compare.speech import Speech, read_speech
 from wfstdec.search.open_vocabulary import OpenVocabulary
 
@@ -56,6 +57,21 @@ def models_of(args: argparse.Namespace) -> Models:
         transducer=args.model,
         attention=args.attention_model,
     )
+
+
+def searches_of(
+    models: Models, name: str, grid: Iterable[str], **changed: Any
+) -> list[DecoderSearch]:
+    """Searches of a decoder, by its name, for each setting of a grid.
+
+    Args:
+        models: What they search.
+        name: One of `DECODERS`.
+        grid: Its options and their values, as `parse_grid` takes them.
+        **changed: Options of all of them.
+    """
+    options = DECODERS[name](**changed)
+    return getattr(models, f"{name}_searches")(options, grid_of(grid, options))
 
 
 def grid_of(texts: Iterable[str], options: Any) -> Grid:

@@ -37,10 +37,8 @@ from collections.abc import Iterable
 from dataclasses import fields, replace
 from typing import Any
 
-import wfstdec
 from wfstdec.boost.lists import BoostEntry
 from wfstdec.cli import compare_flags, posterior_scale
-from wfstdec.cli.compare_flags import grid_of
 from wfstdec.cli.decoders import KINDS, flag_of
 from wfstdec.cli.flags import DECODERS, FLAGS, add_flags
 from wfstdec.cli.lattice_flags import GIVEN_LATTICES
@@ -213,25 +211,11 @@ def _searches(args: argparse.Namespace) -> list[DecoderSearch]:
     Raises:
         OptionError: Something that it needs is missing or has no place in it.
     """
-    models = compare_flags.models_of(args)
-    if args.wfst is not None:
-        wfst = wfstdec.WfstOptions()
-        return models.wfst_searches(wfst, grid_of(args.wfst, wfst))
-    if args.trie is not None:
-        trie = wfstdec.TrieOptions()
-        return models.trie_searches(trie, grid_of(args.trie, trie))
-    if args.transducer is not None:
-        transducer = wfstdec.TransducerOptions()
-        grid = grid_of(args.transducer, transducer)
-        return models.transducer_searches(transducer, grid)
-    if args.attention is not None:
-        attention = wfstdec.AttentionOptions()
-        grid = grid_of(args.attention, attention)
-        return models.attention_searches(attention, grid)
-    if args.lexicon is not None:
+    name = next(name for name in DECODERS if getattr(args, name) is not None)
+    if name == "greedy" and args.lexicon is not None:
         raise OptionError("--greedy with --lexicon, expected tokens alone")
-    greedy = wfstdec.GreedyOptions()
-    return models.greedy_searches(greedy, grid_of(args.greedy, greedy))
+    models = compare_flags.models_of(args)
+    return compare_flags.searches_of(models, name, getattr(args, name))
 
 
 def _say(trial: Trial, *, quiet: bool) -> None:

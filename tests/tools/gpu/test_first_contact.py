@@ -213,7 +213,7 @@ def test_the_order_of_a_first_contact():
     def names(run):
         return [step.name for step in first_contact.RUNS[run]]
 
-    assert names("first") == ["probe", "versions", "search", "tests"]
+    assert names("first") == ["probe", "versions", "search", "trie", "tests"]
     assert names("times") == ["probe", "phases", "riva", "nemo", "table", "ncu"]
     assert names("sanitizers") == [
         "probe",
@@ -222,6 +222,7 @@ def test_the_order_of_a_first_contact():
         "synccheck",
         "initcheck",
         "memcheck-added",
+        "memcheck-trie",
     ]
     for steps in first_contact.RUNS.values():
         assert steps[0].gate and not any(step.gate for step in steps[1:])
@@ -309,6 +310,7 @@ def test_a_call_begins_with_the_probe(tmp_path, fault, gate, versions):
     ("module", "words"),
     [
         ("tools.gpu.check", ["search"]),
+        ("tools.gpu.check", ["trie"]),
         ("tools.gpu.check", ["versions"]),
         ("tools.gpu.phases", ["--output", "x.json"]),
         ("tools.bench.gpu", ["--output", "x.json", "--only", "riva"]),
@@ -472,7 +474,8 @@ def test_a_sanitizer_is_believed_where_the_searches_ran(
     words = ["memcheck", "--program", str(program), "--output", str(output)]
     assert sanitize.main(words) == expected
     assert printed in output.read_text()
-    assert command("memcheck", 12, added=True)[-2:] == ["gpu", "added"]
+    assert command("memcheck", 12, kind="added")[-2:] == ["gpu", "added"]
+    assert command("memcheck", 12, kind="trie")[-3:] == ["12", "gpu", "32"]
     racecheck = command("racecheck", 12)
     at = racecheck.index("--racecheck-detect-level")
     assert racecheck[at + 1] == "error"

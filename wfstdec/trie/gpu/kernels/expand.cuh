@@ -112,10 +112,10 @@ struct Expansion : Costs {
                 credit = task.inside_credit;
             } else {
                 const u32 after = task.separator_optional ? progress.num_tokens : 1;
-                const u32 word = (k - children) / after;
-                item.token = task.separator_optional
-                    ? arrays.tokens[(k - children) % after]
-                    : task.separator;
+                u32 word = 0, at = k - children;
+                for (; at >= after; at -= after) ++word;  // most nodes have one
+                item.token =
+                    task.separator_optional ? arrays.tokens[at] : task.separator;
                 // Any token may begin another word where nothing has to stand between.
                 item.node = item.token == task.separator
                     ? 0
