@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from arpa_texts import LETTERS_ARPA
 from cli_files import SENTENCES, logprobs_of, wfstdec, write_files
 
 from wfstdec.compare import load_comparison
@@ -20,19 +21,6 @@ from wfstdec.transducer.torch_model import (  # noqa: E402
 )
 
 LETTERS = ("<wb>", "a", "b", "c")
-ARPA = """\\data\\
-ngram 1=6
-
-\\1-grams:
--99\t<s>
--0.7\t</s>
--0.5\t<wb>
--0.7\ta
--0.7\tb
--0.6\tc
-
-\\end\\
-"""
 SPEECH = ["--logprobs", "x.npz", "--ref", "ref.txt"]
 DECODE = ["--decoder", "attention", "--model", "model.npz", "--logprobs", "x.npz"]
 
@@ -52,7 +40,7 @@ def files(tmp_path):
     TransducerNet(TransducerConfig(LETTERS, (HeadConfig(),), **sizes)).save(
         tmp_path / "transducer.npz"
     )
-    (tmp_path / "letters.arpa").write_text(ARPA)
+    (tmp_path / "letters.arpa").write_text(LETTERS_ARPA)
     return write_files(tmp_path)
 
 

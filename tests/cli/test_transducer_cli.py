@@ -4,6 +4,7 @@ import json
 
 import numpy as np
 import pytest
+from arpa_texts import LETTERS_ARPA
 from cli_files import SENTENCES, logprobs_of, wfstdec, write_files
 
 from wfstdec.compare.comparison import load_comparison
@@ -19,19 +20,6 @@ from wfstdec.transducer.torch_model import (  # noqa: E402
 )
 
 LETTERS = ("<wb>", "a", "b", "c")
-ARPA = """\\data\\
-ngram 1=6
-
-\\1-grams:
--99\t<s>
--0.7\t</s>
--0.5\t<wb>
--0.7\ta
--0.7\tb
--0.6\tc
-
-\\end\\
-"""
 SPEECH = ["--logprobs", "x.npz", "--ref", "ref.txt"]
 
 
@@ -45,7 +33,7 @@ def files(tmp_path):
         for head in net.heads.values():
             head.joiner.tokens.weight *= 8
     net.save(tmp_path / "model.npz")
-    (tmp_path / "letters.arpa").write_text(ARPA)
+    (tmp_path / "letters.arpa").write_text(LETTERS_ARPA)
     return write_files(tmp_path)
 
 

@@ -47,3 +47,39 @@ ngram 1=3
 
 def random_sentences(rng, words, count):
     return [tuple(rng.choice(words, size=rng.integers(0, 12))) for _ in range(count)]
+
+
+# Over the letters a, b and c.
+BIGRAMS = r"""\data\
+ngram 1=5
+ngram 2=3
+
+\1-grams:
+-99	<s>	-0.25
+-0.75	</s>
+-0.5	a	-0.125
+-0.75	b	-0.5
+-1	c
+
+\2-grams:
+-0.125	<s> b
+-0.25	a b
+-0.0625	c a
+
+\end\
+"""
+
+# Over the same and a separator of words.
+LETTERS_ARPA = """\\data\\
+ngram 1=6
+
+\\1-grams:
+-99\t<s>
+-0.7\t</s>
+-0.5\t<wb>
+-0.7\ta
+-0.7\tb
+-0.6\tc
+
+\\end\\
+"""

@@ -27,6 +27,7 @@ import naive_open
 import naive_search_cases
 import naive_words
 import numpy as np
+from arpa_texts import BIGRAMS
 from cuda_emulation.device import EmulatedDevice
 from lattice_searches import bits as bits_of_arrays
 from oracle_cases import graph_by_files
@@ -507,26 +508,6 @@ def draw_attention(cell, rng):
     return Drawn(
         make, utterances, *phrase_lists(make(), random_texts(rng, list("abc")))
     )
-
-
-BIGRAMS = r"""\data\
-ngram 1=5
-ngram 2=3
-
-\1-grams:
--99	<s>	-0.25
--0.75	</s>
--0.5	a	-0.125
--0.75	b	-0.5
--1	c
-
-\2-grams:
--0.125	<s> b
--0.25	a b
--0.0625	c a
-
-\end\
-"""
 
 
 def own_bigrams():

@@ -5,30 +5,13 @@ import io
 import numpy as np
 import pytest
 import torch
+from arpa_texts import BIGRAMS
 from table_transducers import TableTransducer, texts_of
 
 from wfstdec import TransducerDecoder, TransducerOptions, read_arpa
 from wfstdec.errors import LogprobError
 from wfstdec.transducer.cpu import greedy, search
 
-ARPA = r"""\data\
-ngram 1=5
-ngram 2=3
-
-\1-grams:
--99	<s>	-0.25
--0.75	</s>
--0.5	a	-0.125
--0.75	b	-0.5
--1	c
-
-\2-grams:
--0.125	<s> b
--0.25	a b
--0.0625	c a
-
-\end\
-"""
 BEAMS = [("alsd", ()), ("alsd", (0, 1, 2)), ("aes", ()), ("aes", (0, 1, 3))]
 
 
@@ -56,7 +39,7 @@ class Counting:
 
 
 def decoder_of(model, strategy, **options):
-    lm = [(read_arpa(io.StringIO(ARPA)), 0.5)]
+    lm = [(read_arpa(io.StringIO(BIGRAMS)), 0.5)]
     options = TransducerOptions(strategy=strategy, **options)
     return TransducerDecoder(model, lm=lm, options=options)
 
@@ -164,7 +147,7 @@ def test_sums_are_taken_in_the_precision_of_the_model(durations):
 
 def test_a_token_that_nothing_allows_is_a_blank():
     """The model alone would say one, and the language model forbids all."""
-    arpa = ARPA.replace("-0.5\ta", "-inf\ta").replace("-0.75\tb", "-inf\tb")
+    arpa = BIGRAMS.replace("-0.5\ta", "-inf\ta").replace("-0.75\tb", "-inf\tb")
     arpa = arpa.replace("-1\tc", "-inf\tc")
     model = TableTransducer(np.random.default_rng(0), 3)
     arpa = arpa.replace("ngram 2=3\n", "").split("\\2-grams")[0] + "\\end\\\n"
