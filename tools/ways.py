@@ -45,6 +45,8 @@ LEFT_OUT = re.compile(
 HOST_LINES, KERNEL_LINES, SMALL_LINES = 400, 600, 100
 LONG = {
     "cli.flags": "one table: every flag that commands share, once",
+    "graph.packed": "a public class, as arcs and as rows, and its file",
+    "graph.product": "one idea: told apart, kept, checked, composed again",
     "boost.compile": "a public class, with what it does and says of lists",
     "search.decoder": "a public class: what users call of every decoder",
     "adapters.pyctcdecode.decoder": "a public class: all calls of pyctcdecode's",

@@ -81,7 +81,11 @@ def _graph(**options: Any) -> Any:
 
 
 def _wfst(**options: Any) -> Any:
-    return wfstdec.WfstDecoder(_graph(**options))
+    """A decoder with a graph as it comes from a file."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "graph.npz"
+        _graph(**options).save(path)
+        return wfstdec.WfstDecoder(wfstdec.load_graph(path))
 
 
 def _trie(**options: Any) -> Any:
@@ -122,7 +126,7 @@ def _wfst_lattices() -> None:
     assert _wfst().decode([_logprobs()], confidence=True)[0].words
     decoder = _wfst().with_options(nbest=3)
     assert decoder.decode_nbest([_logprobs()])[0][0].words
-    on_packed_graph = _wfst(topology="compact")
+    on_packed_graph = _wfst(topology="eesen")
     assert on_packed_graph.decode([_logprobs()])[0].words
 
 
@@ -141,8 +145,7 @@ def _trie_nbest() -> None:
 
 USUAL: dict[str, Callable[[], None]] = {
     "packed-lattices": _wfst_lattices,
-    "packed-phrases": _boosted(lambda: _wfst(topology="compact"), "phrases"),
-    "packed-oov": _boosted(_wfst, "oov", "names"),
+    "rows-oov": _boosted(_wfst, "oov", "names"),
     "trie": _trie_nbest,
     "trie-sessions": lambda: _trie().warm_up({"ab": 1.0}, lattices=False),
     "rows-boosts": _boosted(_wfst, "words", "numberless", "phrases"),

@@ -505,7 +505,7 @@ def swap_first_arcs(arcs):
 BAD_FILES = {
     "other version": (
         {"header": text_change(version=99)},
-        "graph format version 99, this wfstdec reads version 4; build the graph again",
+        "graph format version 99, this wfstdec reads version 5; build the graph again",
     ),
     "no version": (
         {"header": text_change(version=None)},

@@ -30,7 +30,7 @@ def test_thirty_faults_of_the_cuda_kernels():
     assert len(OF_CUDA) >= 30
     assert len({fault.what for fault in OF_CUDA}) == len(OF_CUDA)
     files = {fault.file for fault in OF_CUDA}
-    for room in ("gpu", "wfst/gpu"):
+    for room in ("gpu", "wfst/gpu", "trie/gpu"):
         kernels = (ROOT / "wfstdec" / room / "kernels").iterdir()
         paths = {path.relative_to(ROOT).as_posix() for path in kernels}
         assert len(files & paths) >= len(paths) / 2, room

@@ -21,7 +21,13 @@ from trie_devices import (
 )
 from trie_searches import bits, draw, search
 
-from wfstdec import BoostEntry, OpenVocabulary, TrieDecoder, TrieOptions
+from wfstdec import (
+    BoostEntry,
+    OpenVocabulary,
+    TrieDecoder,
+    TrieOptions,
+    token_table,
+)
 from wfstdec.errors import DeviceError, LogprobError, OptionError
 from wfstdec.gpu.logprobs import BFLOAT16, FLOAT16
 from wfstdec.search.backends import make_backend
@@ -124,6 +130,21 @@ def test_schedules_do_not_matter(merge):
             decoder._space, form_for=in_blocks_of(threads), preempt=2, seed=schedule
         )
         assert found(backend, decoder, batch) == want, schedule
+
+
+def test_costs_that_rounding_makes_equal():
+    """Entries one rounding apart before re-basing, and equal after it, are a tie."""
+    options = TrieOptions(beam=40.0, beam_size=2, nbest=4)
+    tokens = token_table(["<blank>", "a", "b", "c"])
+    decoder = TrieDecoder(tokens=tokens, options=options)
+    boosts = decoder.phrase_compiler().compile({"c": 30.0})  # it costs less than 0
+    worse = np.nextafter(np.float32(-1), np.float32(-2))
+    batch = [np.array([[-60, worse, -1, -0.5]], np.float32)]
+    want = expected(decoder, batch, boosts, "reference")
+    assert found(emulated(decoder._space), decoder, batch, boosts) == want
+    decoder._backend = emulated(decoder._space)
+    (hyps,) = decoder.decode_nbest(batch, boosts=boosts)
+    assert [hyp.text for hyp in hyps] == ["c", "a"]
 
 
 # ------------------------------------------------------------------------------- room

@@ -12,9 +12,17 @@ from compiled import compiled
 from wfstdec import NgramLM, token_table
 from wfstdec.errors import OptionError
 from wfstdec.trie.lexicon_trie import build_trie, parents_of
-from wfstdec.trie.lookahead import build_lookahead, potential
+from wfstdec.trie.lookahead import (
+    ABSENT,
+    ANYWHERE,
+    AT_ROOT,
+    Rows,
+    build_lookahead,
+    potential,
+    potential_below,
+)
 
-potential = compiled(potential)
+potential, potential_below = compiled(potential), compiled(potential_below)
 
 LN10 = np.log(10)
 INF = float("inf")
@@ -139,10 +147,31 @@ def test_none_is_nothing():
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_going_down_the_trie_gives_the_same_bits(kind):
+    """Whatever is known of the parent's rows, or nothing is."""
+    present = 0
+    for seed in SEEDS[:8]:
+        case = Case(seed, kind)
+        parent = parents_of(case.trie).tolist()
+        expected = bits_of_all(case.lookahead, case.lm, case.trie)
+        for state in range(case.lm.num_states):
+            rows = [Rows(AT_ROOT, AT_ROOT)]
+            for node in range(1, case.trie.num_nodes):
+                at = case.lookahead, case.lm.automaton, state, node
+                cost, found = potential_below(*at, rows[parent[node]])
+                again, same = potential_below(*at, Rows(ANYWHERE, ANYWHERE))
+                assert bits(cost) == bits(again) == expected[state][node]
+                assert tuple(found) == tuple(same)
+                rows.append(Rows(*found))
+                present += rows[-1].own != ABSENT
+    assert (present > 0) == (kind == "ngram")
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_types_do_not_depend_on_the_kind(kind):
     """Otherwise kernels would be compiled again for each."""
     case = Case(3, kind)
-    types = [np.int64, np.int32, *[np.float32] * 3]
+    types = [np.int64, np.int32, np.float32, np.uint64, *[np.float32] * 2]
     assert [array.dtype for array in case.lookahead[:-1]] == types
     assert not any(array.flags.writeable for array in case.lookahead[:-1])
     assert len(case.lookahead.unigram_cost) == case.trie.num_nodes

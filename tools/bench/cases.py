@@ -4,7 +4,8 @@
     for case in make_cases(["dev:lm_books.3g", "bpe-mid:pieces"], inputs): ...
 
     dev, hard, ljspeech   real speech: phones, a lexicon, a separator between words
-    bpe-*                 synthetic, 1,024 pieces; `mild`, `mid` or `hard`: how noisy
+    bpe-*                 synthetic, 1,024 pieces; `mild`, `mid` or `hard`: how noisy;
+                          `bpe-mild@4242` is of that seed
     chars-*               the same with hardly more than letters
     FOLDER                what `tools.data.make_synthetic` wrote
 
@@ -218,8 +219,9 @@ def load_set(name: str, inputs: Inputs) -> SpeechSet:
 
 
 def _synthetic(inputs: Inputs, kind: str, level: str) -> Path:
-    """The folder of a synthetic set."""
+    """The folder of a synthetic set; `level@seed` is of another seed."""
     folder = inputs.cache / f"{kind}-{level}"
+    level, _, seed = level.partition("@")
     if not (folder / "parameters.json").exists():
         from tools.data import make_synthetic  # needs SentencePiece
 
@@ -227,6 +229,7 @@ def _synthetic(inputs: Inputs, kind: str, level: str) -> Path:
         make_synthetic.main(
             ["--data", str(inputs.data), "--out", str(folder), "--level", level]
             + ["--pieces", str(SYNTHETIC[kind]), "--no-compare"]
+            + (["--seed", seed] if seed else [])
         )
     return folder
 

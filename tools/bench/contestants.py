@@ -57,8 +57,9 @@ def settings(text: str) -> list[Setting]:
 
 TRIE_WORDS = settings(
     "beam:beam_size:merge=5.0:16:max,6.0:16:max,7.0:16:max,7.0:32:max,8.0:32:max,"
-    "9.0:64:max,10.0:64:max,12.0:128:max,5.0:16:sum,6.0:16:sum,8.0:32:sum,"
-    "12.0:128:sum,14.0:256:max,16.0:1024:max,20.0:4096:max"
+    "8.0:48:max,9.0:48:max,9.0:64:max,10.0:64:max,10.0:96:max,11.0:96:max,"
+    "12.0:128:max,5.0:16:sum,6.0:16:sum,8.0:32:sum,9.0:64:sum,12.0:128:sum,"
+    "14.0:256:max,14.0:256:sum,16.0:1024:max,20.0:4096:max"
 )
 TRIE_TOKENS = settings(
     "beam:beam_size:token_top_k=3.0:4:none,4.0:8:8,6.0:8:8,6.0:8:none,10.0:16:none,"
@@ -81,12 +82,19 @@ FLASHLIGHT_TOKENS = settings(
 )
 
 
-def contestants(case: Case, peers: Sequence[str]) -> list[Contestant]:
+def contestants(
+    case: Case, peers: Sequence[str], most_entries: int | None = None
+) -> list[Contestant]:
     """Ours, then the peers of these names that can take part.
 
-    Why others cannot is printed.
+    Why others cannot is printed. `most_entries`: leave out settings of the trie with a
+    larger `beam_size`.
     """
-    found = _ours(case)
+    found = [
+        one
+        for one in _ours(case)
+        if most_entries is None or one.setting.get("beam_size", 0) <= most_entries
+    ]
     for name in peers:
         try:
             peer = PEERS[name](case.peer_inputs())

@@ -60,7 +60,8 @@ LEXICON, OPEN, SPELLED = "trie", "trie, open", "trie, no lexicon"
 """With a lexicon alone, with open words beside it, with a language model alone."""
 SETTINGS = settings(
     "beam:beam_size:token_top_k:merge=5.0:8:none:max,5.0:16:none:max,6.0:16:none:sum,"
-    "7.0:12:6:sum,7.5:12:6:sum,8.0:16:none:sum,8.0:32:none:sum"
+    "7.0:12:6:sum,7.5:12:6:sum,8.0:16:none:sum,8.0:32:none:sum,9.0:48:none:sum,"
+    "10.0:64:none:sum,10.0:128:none:sum,11.0:96:none:sum,12.0:128:none:sum"
 )
 PEER_SETTINGS = settings(
     "beam_width:beam_prune_logp:token_min_logp=10:-10.0:-5.0,25:-10.0:-5.0,"

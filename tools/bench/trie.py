@@ -74,6 +74,7 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     add("--cases", nargs="+", default=CASES, help="set:language model")
     add("--peers", nargs="*", choices=list(PEERS), default=list(PEERS))
     add("--token-lm-scale", type=float, default=0.3, help="of those over pieces")
+    add("--most-entries", type=int, help="of the trie: leave out wider settings")
     add("--slow", type=float, default=60.0, help="CPU s: who takes longer runs twice")
     return parse(parser, argv, PROFILES)
 
@@ -84,7 +85,7 @@ def run_case(args: argparse.Namespace, case: Case) -> tuple[list[Row], list[str]
     words = f"; {known} with known words alone" if case.lexicon is not None else ""
     print(f"\n{case.headline()}{words}", flush=True)
     faults = trie_checks.compare_backends(case, CHECKED)
-    everyone = contestants(case, args.peers)
+    everyone = contestants(case, args.peers, args.most_entries)
     for one in everyone:
         one.run(case.utterances[:WARM_UP])
     rows: list[Row] = []

@@ -12,10 +12,10 @@ are compiled into the kernels, so that each variant has a process of its own.
 Hypotheses must be the same in all, or nothing is told, exit status 1. Ticks go
 on while others have the processor: with a load above the cores they mean nothing.
 
-    frame   all that the kernel does; `price` to `settle` are its steps, `find` is
-            finding the tokens that may begin
-    model   asking the language model, look-ahead (what is not in the cache) and tokens
-            inside a word: in `find` and `expand`
+    frame   all that the kernel does; `price` to `settle` are its steps
+    stay    entries if no token begins; tokens: finding and sorting those that may
+            begin; model: asking the language model; look-ahead: what is not in the
+            cache; inside: children of nodes: all in `expand`
     log_add in `merge`; sort in `choose`; trace in `settle`
     host    what `decode` takes beside the kernel: preparing, reading the path
 """
@@ -58,14 +58,15 @@ SETTINGS = ["8:32:max", "12:128:max", "14:256:max"]
 SETTINGS += [setting.replace("max", "sum") for setting in SETTINGS]
 STEPS = {
     "price": ["frame.price"],
-    "find": ["frame._find_next_tokens"],
-    "expand": ["frame._emit"],
+    "expand": ["frame.expand"],
     "merge": ["frame.merge"],
     "choose": ["frame.choose"],
     "settle": ["frame.settle"],
 }
 """Functions of `wfstdec.trie.cpu` by phase: where they are called, under which name."""
 PARTS = {
+    "stay": ["frame.stay"],
+    "tokens": ["frame.find_tokens", "frame.drop_tokens", "frame.rank_tokens"],
     "model": ["nodes.step", "frame.step"],
     "look-ahead": ["nodes.potential_of"],
     "inside": ["frame._find_inside"],
@@ -73,7 +74,7 @@ PARTS = {
     "sort": ["merge.sort_keys"],
     "trace": ["merge._extend_trace"],
 }
-TWICE = ["price", "merge", "choose"]
+TWICE = ["price", "merge"]
 """Steps that only fill scratch, which they begin anew."""
 PLAIN, ROOM = "plain", "wfstdec.trie.cpu"
 PROFILES: dict[str, Row] = {

@@ -24,8 +24,10 @@ from wfstdec.text.pronunciations import Pronunciations
 from wfstdec.text.symbols import TokenTable
 from wfstdec.text.vocabulary import OpenWord, Vocabulary
 
-FORMAT_VERSION = 4
-OLDER_VERSIONS = (2, 3)
+FORMAT_VERSION = 5
+ARCS_VERSION = 4
+"""Graphs that are written arc by arc have this one: older releases read it."""
+OLDER_VERSIONS = (2, 3, ARCS_VERSION)
 """Read as well: 2 has no calls, 3 no open words."""
 _FORMAT = "wfstdec.graph"
 _UNREADABLE = (  # what NumPy and zipfile are known to raise on files of all kinds
@@ -144,8 +146,27 @@ def write_arrays(
     Raises:
         FormatError: The file cannot be written.
     """
-    header = {"format": _FORMAT, "version": FORMAT_VERSION, "fingerprint": fingerprint}
-    parts: dict[str, Any] = {"header": _bytes(json.dumps(header)), **arrays}
+    _write(path, arrays, {"version": ARCS_VERSION, "fingerprint": fingerprint})
+
+
+def write_product(
+    path: str | os.PathLike[str], arrays: dict[str, np.ndarray], fingerprint: str
+) -> None:
+    """Write rows of LG, with the fingerprint of T o LG, whole or not at all.
+
+    Raises:
+        FormatError: The file cannot be written.
+    """
+    digest = fingerprint_of(arrays)
+    facts = {"version": FORMAT_VERSION, "fingerprint": fingerprint, "digest": digest}
+    _write(path, arrays, facts)
+
+
+def _write(
+    path: str | os.PathLike[str], arrays: dict[str, np.ndarray], facts: dict[str, Any]
+) -> None:
+    header = json.dumps({"format": _FORMAT, **facts})
+    parts: dict[str, Any] = {"header": _bytes(header), **arrays}
     with atomic_write(path) as file:
         np.savez(file, **parts)
 
@@ -184,6 +205,13 @@ def read_arrays(path: str | os.PathLike[str]) -> tuple[dict[str, np.ndarray], st
         raise GraphError(
             f"{path}: graph format version {version!r}, this wfstdec reads version "
             f"{FORMAT_VERSION}; build the graph again"
+        )
+    digest = header.get("digest")
+    del arrays["header"]
+    if digest is not None and fingerprint_of(arrays) != digest:
+        raise GraphError(
+            f"{path}: digest {fingerprint_of(arrays)!r}, the header says {digest!r}: "
+            "the file is damaged; build the graph again"
         )
     return arrays, fingerprint
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 
@@ -29,9 +30,16 @@ from wfstdec.graph.arcs import (
 )
 from wfstdec.graph.info import GraphInfo
 from wfstdec.graph.oov_exits import OovExits, exits_from
+from wfstdec.graph.product import (
+    Product,
+    compose,
+    num_arcs,
+    product_from,
+    product_of,
+)
 from wfstdec.text.display import html_facts
 from wfstdec.text.loading import word_ids
-from wfstdec.text.symbols import EPSILON, TokenTable
+from wfstdec.text.symbols import EPSILON, TokenTable, ilabel_of
 from wfstdec.text.vocabulary import Vocabulary
 
 
@@ -140,6 +148,12 @@ class PackedGraph:
         """32 hex digits over arcs, final costs and words: equal means the same."""
         return packed_file.fingerprint_of(self._arrays())
 
+    @property
+    def product(self) -> Product | None:
+        """The graph as rows of LG with their topology; None where it is no product."""
+        blank = ilabel_of(self.tokens.blank)
+        return product_of(self.arcs, self.state_arc_splits, blank)
+
     @staticmethod
     def pack(
         fst: FstArrays,
@@ -199,20 +213,89 @@ class PackedGraph:
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the graph as `.npz`, whole or not at all.
 
+        A product of T and rows of LG is written as these, if that is the less.
+
         Raises:
             FormatError: The file cannot be written.
         """
-        packed_file.write_arrays(path, self._arrays(), self.fingerprint)
+        product = self.product
+        if product is not None and self._is_less(product):
+            arrays = product.arrays() | self._other_arrays()
+            packed_file.write_product(path, arrays, self.fingerprint)
+        else:
+            packed_file.write_arrays(path, self._arrays(), self.fingerprint)
+
+    def _is_less(self, product: Product) -> bool:
+        """Tell whether a product, which gives the very arcs, is less to write."""
+        own = sum(array.nbytes for array in product.arrays().values())
+        if own >= self.arcs.nbytes + self.state_arc_splits.nbytes:
+            return False
+        arcs, splits = compose(product)
+        same = np.array_equal(splits, self.state_arc_splits)
+        return same and arcs.tobytes() == self.arcs.tobytes()
 
     def _arrays(self) -> dict[str, np.ndarray]:
         """Arrays of a file by name; what can be derived is left out."""
+        rows = {"arcs": self.arcs, "state_arc_splits": self.state_arc_splits}
+        return rows | self._other_arrays()
+
+    def _other_arrays(self) -> dict[str, np.ndarray]:
+        """Arrays besides the rows of arcs."""
         return {
-            "arcs": self.arcs,
-            "state_arc_splits": self.state_arc_splits,
             "final_cost": self.final_cost,
             **packed_file.table_arrays(self.vocabulary, self.info),
             **(self.calls.arrays() if self.calls is not None else {}),
         }
+
+
+class _StoredGraph(PackedGraph):
+    """A graph that is there as rows of LG; its arcs are made when they are asked for.
+
+    With all fields of a `PackedGraph` in place of a product it is as any other: so
+    `dataclasses.replace` makes it.
+    """
+
+    def __init__(
+        self, *fields: Any, product: Product | None = None, **named: Any
+    ) -> None:
+        """Take fields, or a product and what of the fields is known."""
+        if product is None:
+            super().__init__(*fields, **named)
+        else:
+            for name, value in named.items():
+                object.__setattr__(self, name, value)
+            object.__setattr__(self, "_product", product)
+
+    @property
+    def product(self) -> Product | None:
+        """The rows of LG with their topology."""
+        return self.__dict__.get("_product") or super().product
+
+    @cached_property
+    def _composed(self) -> tuple[np.ndarray, np.ndarray]:
+        """Arcs, and the row of each state."""
+        return compose(self.__dict__["_product"])
+
+    @cached_property
+    def arcs(self) -> np.ndarray:
+        """The arcs of T o LG."""
+        return self._composed[0]
+
+    @cached_property
+    def state_arc_splits(self) -> np.ndarray:
+        """The row of each state."""
+        return self._composed[1]
+
+    @property
+    def num_arcs(self) -> int:
+        """The number of arcs, A."""
+        product = self.__dict__.get("_product")
+        return len(self.arcs) if product is None else num_arcs(product)
+
+    def _is_less(self, product: Product) -> bool:
+        if "_product" in self.__dict__:
+            return True
+        return super()._is_less(product)
 
 
 def load_graph(path: str | os.PathLike[str]) -> PackedGraph:
@@ -227,6 +310,8 @@ def load_graph(path: str | os.PathLike[str]) -> PackedGraph:
         vocabulary, info = packed_file.tables_from(arrays)
         graph_checks.check_dtypes(arrays)
         calls = exits_from(arrays)
+        if "lg_arcs" in arrays:
+            return _stored(arrays, fingerprint, (vocabulary, info, calls))
         rows = arrays["arcs"], arrays["state_arc_splits"], arrays["final_cost"]
         graph = _checked(rows, vocabulary, info, calls)
     except GraphError as error:
@@ -239,6 +324,34 @@ def load_graph(path: str | os.PathLike[str]) -> PackedGraph:
             f"{path}: fingerprint {graph.fingerprint!r}, the header says "
             f"{fingerprint!r}: the file is damaged; build the graph again"
         )
+    return graph
+
+
+def _stored(
+    arrays: dict[str, np.ndarray],
+    fingerprint: str,
+    facts: tuple[Vocabulary, GraphInfo, OovExits | None],
+) -> PackedGraph:
+    """Check rows of LG, by the part of T o LG that leads everywhere."""
+    vocabulary, info, calls = facts
+    product = product_from(arrays, ilabel_of(vocabulary.tokens.blank))
+    final_cost = arrays["final_cost"]
+    if len(final_cost) != len(product.kind):
+        raise GraphError(f"{len(final_cost)} final costs, {len(product.kind)} states")
+    reduced = *compose(product, reduced=True), final_cost
+    checked = _checked(reduced, vocabulary, info, calls)
+    graph = _StoredGraph(
+        product=product,
+        final_cost=final_cost,
+        state_num_epsilons=checked.state_num_epsilons,
+        epsilon_rank=checked.epsilon_rank,
+        vocabulary=vocabulary,
+        info=info,
+        calls=calls,
+        fingerprint=fingerprint,
+    )
+    if graph.num_arcs > graph_checks.MAX_ARCS:
+        raise GraphError(f"{graph.num_arcs} arcs, expected {graph_checks.MAX_ARCS}")
     return graph
 
 

@@ -32,6 +32,14 @@ from wfstdec.trie.lexicon_trie import LexiconTrie, parents_of
 
 LookaheadKind = Literal["ngram", "unigram", "none"]
 ROOT = 0
+ABSENT, ANYWHERE, AT_ROOT = np.int64(-1), np.int64(-2), np.int64(-3)
+"""In the place of a position in a row: the row lacks the node; nobody has looked; the
+node is the root, so that `first_bits` may say which of its children a row lacks."""
+_BIT_FACTOR, _BIT_SHIFT, _ONE = (
+    np.uint64(0x9E3779B97F4A7C15),
+    np.uint64(58),
+    np.uint64(1),
+)
 
 
 class Lookahead(NamedTuple):
@@ -44,6 +52,7 @@ class Lookahead(NamedTuple):
         row_splits: int64 [S + 1], the row of each state; the model's root has none.
         row_node: int32 [E], increasing in each row.
         row_cost: float32 [E], of the words of the state's own arcs.
+        first_bits: uint64 [S], `bit_of` the children of the trie's root in each row.
         unigram_cost: float32 [N], of all words in the empty history.
         state_cost: float32 [S], of whatever may follow in a state, a word or the end;
             finite in the state in which utterances begin.
@@ -53,6 +62,7 @@ class Lookahead(NamedTuple):
     row_splits: np.ndarray
     row_node: np.ndarray
     row_cost: np.ndarray
+    first_bits: np.ndarray
     unigram_cost: np.ndarray
     state_cost: np.ndarray
     uses_history: bool
@@ -116,23 +126,86 @@ def potential(lookahead, automaton, state, node):
     return min(best, total + lookahead.unigram_cost[node])
 
 
-@inlined
-def _no_history(lm, lookahead, state, node):
-    return lookahead.unigram_cost[node]
+class Rows(NamedTuple):
+    """Positions of a node in the rows of a state and of its back-off state.
+
+    `ABSENT` where a row lacks it, and so all nodes below it; or `ANYWHERE`, `AT_ROOT`.
+    """
+
+    own: int
+    backoff: int
 
 
 @inlined
-def _with_history(lm, lookahead, state, node):
-    return potential(lookahead, lm, state, node)
+def potential_below(lookahead, automaton, state, node, above):
+    """`potential`, the same bits, and `Rows` of the node; `above` are its parent's.
+
+    A row has the nodes below another one close behind it, or has neither: most searches
+    are short, or not needed at all.
+    """
+    total, best = np.float32(0), np.float32(np.inf)
+    own, backoff, depth = ABSENT, ABSENT, 0
+    state = np.int64(state)
+    while lookahead.uses_history and automaton.backoff_state[state] >= 0:
+        begin = AT_ROOT if above.own == AT_ROOT else ANYWHERE
+        if depth < 2:
+            begin = above.own if depth == 0 else above.backoff
+        at = ABSENT
+        if begin != ABSENT:
+            at = _find_behind(lookahead, state, begin, node)
+        if at != ABSENT:
+            best = min(best, total + lookahead.row_cost[at])
+        if depth == 0:
+            own = at
+        elif depth == 1:
+            backoff = at
+        total += automaton.backoff_cost[state]
+        state = np.int64(automaton.backoff_state[state])
+        depth += 1
+    return min(best, total + lookahead.unigram_cost[node]), Rows(own, backoff)
+
+
+@inlined
+def _find_behind(lookahead, state, begin, node):
+    """The position of a node in the row of a state, behind another one; or `ABSENT`."""
+    if begin == AT_ROOT and not lookahead.first_bits[state] & bit_of(node):
+        return ABSENT
+    nodes, row_end = lookahead.row_node, lookahead.row_splits[state + 1]
+    end = row_end
+    if begin < 0:
+        begin = lookahead.row_splits[state]
+    else:
+        begin, step = begin + 1, 1
+        while begin + step < end and nodes[begin + step - 1] < node:
+            begin, step = begin + step, 2 * step
+        end = min(end, begin + step)
+    at = find_arc(nodes, begin, end, node)
+    return at if at < row_end and nodes[at] == node else ABSENT
+
+
+@inlined
+def bit_of(node):
+    """A bit of 64 for a child of the root."""
+    return _ONE << ((np.uint64(node) * _BIT_FACTOR) >> _BIT_SHIFT)
+
+
+@inlined
+def _no_history(lm, lookahead, state, node, above):
+    return lookahead.unigram_cost[node], Rows(ABSENT, ABSENT)
+
+
+@inlined
+def _with_history(lm, lookahead, state, node, above):
+    return potential_below(lookahead, lm, state, node, above)
 
 
 _potential = by_class({Automaton: _with_history, LazyTable: _no_history})
 
 
 @inlined
-def potential_of(lookahead, lm, state, node):
-    """`potential` of any model; without its history where it is a `LazyTable`."""
-    return _potential(lm, lookahead, state, node)
+def potential_of(lookahead, lm, state, node, above):
+    """`potential_below` for any model; without its history where it is `LazyTable`."""
+    return _potential(lm, lookahead, state, node, above)
 
 
 class _Arcs(NamedTuple):
@@ -176,6 +249,7 @@ def _of_kind(automaton: Automaton, trie: LexiconTrie, kind: LookaheadKind) -> Lo
     state_cost = np.zeros(num_states, np.float32)
     arcs = _arcs_by_label(automaton, len(automaton.label_alias))
     rows = _rows(_leaves(automaton, trie, arcs), parent)
+    rows = (*rows, _first_bits(rows[0], rows[1], parent))
     lookahead = _frozen(rows, unigram_cost, np.zeros(num_states, np.float32), True)
     _fill_state_costs(lookahead, automaton, state_cost)
     start = automaton.model_start[0]
@@ -287,6 +361,16 @@ def _rows(leaves, parent):
 
 
 @jit
+def _first_bits(splits, nodes, parent):
+    bits = np.zeros(len(splits) - 1, np.uint64)
+    for state in range(len(bits)):
+        for at in range(splits[state], splits[state + 1]):
+            if parent[nodes[at]] == 0:
+                bits[state] |= bit_of(nodes[at])
+    return bits
+
+
+@jit
 def _fill_word_costs(automaton, word_cost):
     for word in range(len(word_cost)):
         word_cost[word], _ = step(automaton, 0, ROOT, word)
@@ -329,21 +413,23 @@ def _without_history(unigram_cost: np.ndarray, state_cost: np.ndarray) -> Lookah
         np.zeros(len(state_cost) + 1, np.int64),
         np.zeros(0, np.int32),
         np.zeros(0, np.float32),
+        np.zeros(len(state_cost), np.uint64),
     )
     return _frozen(no_rows, unigram_cost, state_cost, False)
 
 
 def _frozen(
-    rows: tuple[np.ndarray, np.ndarray, np.ndarray],
+    rows: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray],
     unigram_cost: np.ndarray,
     state_cost: np.ndarray,
     uses_history: bool,
 ) -> Lookahead:
-    row_splits, row_node, row_cost = rows
+    row_splits, row_node, row_cost, first_bits = rows
     return Lookahead(
         row_splits=read_only(row_splits),
         row_node=read_only(row_node),
         row_cost=read_only(row_cost),
+        first_bits=read_only(first_bits),
         unigram_cost=read_only(unigram_cost),
         state_cost=read_only(state_cost),
         uses_history=uses_history,

@@ -59,7 +59,7 @@ def test_variants_are_joined(run, capsys):
 
 
 def test_answers_that_differ_tell_nothing(run, capsys):
-    status, _ = run({"2x choose": {"answers": "b"}})
+    status, _ = run({"2x merge": {"answers": "b"}})
     assert status == 1
     told = capsys.readouterr().out
     assert "ANSWERS DIFFER" in told and "ns for a frame" not in told

@@ -53,8 +53,8 @@ CANDIDATE = np.dtype(
         ("to_nonblank", "?"),
     ]
 )
-"""A way into a phase of an entry from a phase of another, its source; `token` is -1
-where none begins."""
+"""A way into a phase of an entry from a phase of its source: a token begins, or, while
+a lattice is noted, none does and `token` is -1."""
 NEW_ENTRY = np.dtype(
     [
         ("cost", "<f4"),
@@ -67,12 +67,18 @@ NEW_ENTRY = np.dtype(
         ("blank_candidate", "<i4"),
         ("nonblank_candidate", "<i4"),
         ("same_place", "<i4"),
+        ("nonblank_least", "<f4"),
+        ("waits", "<i4"),
         ("spelling", "<u8"),
         ("text", "<u8"),
     ]
 )
-"""An entry of the next frontier while it is made: its costs, the best candidate of each
-phase or -1, and the last entry before it at the same place or -1."""
+"""An entry of the next frontier while it is made: its costs; the best candidate of each
+phase, or what stands for one; the last entry before it at the same place or -1; what
+the best candidate of its nonblank phase costs alone; whether its own token has still to
+be added again."""
+NO_CANDIDATE, FROM_BLANK, FROM_NONBLANK = -1, -2, -3
+"""In the place of a candidate: none, or the entry itself, from either of its phases."""
 TRACE_NODE = np.dtype(
     [
         ("previous", "<i4"),
@@ -128,8 +134,17 @@ PLACE = np.dtype(
 )
 """An entry of some frontier, for a lattice; frames passed, and whether the search goes
 on from its nonblank phase."""
-CACHED_LOOKAHEAD = np.dtype([("key", "<u8"), ("cost", "<f4"), ("unused", "<u4")])
-"""The look-ahead in a state (the upper half of the key) at a node (the lower)."""
+CACHED_LOOKAHEAD = np.dtype(
+    [
+        ("key", "<u8"),
+        ("cost", "<f4"),
+        ("row", "<i4"),
+        ("backoff_row", "<i4"),
+        ("unused", "<i4"),
+    ]
+)
+"""The look-ahead in a state (the upper half of the key) at a node (the lower), and the
+node's `lookahead.Rows`."""
 CACHED_STEP = np.dtype([("key", "<u8"), ("cost", "<f4"), ("nextstate", "<i4")])
 """The cost of a word (the lower half of the key) in a state (the upper half, and the
 highest bit), and where it leads."""
@@ -220,9 +235,10 @@ class Scratch(NamedTuple):
     """Scratch of one thread; only the caches stay valid from frame to frame.
 
     Attributes:
-        candidates: CANDIDATE [C].
-        new_entries: NEW_ENTRY [C].
-        keys: uint64 [max(C, V)], what is sorted.
+        candidates: CANDIDATE [C], tokens that begin.
+        new_entries: NEW_ENTRY [C + beam_size], the frontier's own first.
+        keys: uint64 [max(C + beam_size, V)], what is sorted.
+        again_costs: float32 [beam_size], of each entry by its last token again.
         slots: int64 [2 ** n >= 2 C], a hash table: stamp and entry.
         stack: int64 [ordering.STACK].
         counts: int64 [8].
@@ -253,6 +269,7 @@ class Scratch(NamedTuple):
     candidates: np.ndarray
     new_entries: np.ndarray
     keys: np.ndarray
+    again_costs: np.ndarray
     slots: np.ndarray
     stack: np.ndarray
     counts: np.ndarray

@@ -85,7 +85,7 @@ class Source(NamedTuple):
 
 
 class Emitted(NamedTuple):
-    """How many candidates there are, -1 if they do not fit, and their least cost."""
+    """How many tokens begin, -1 if they do not fit; the least cost, or of a stay."""
 
     num_candidates: int
     least_cost: np.float32
@@ -128,7 +128,8 @@ def begin(search, scratch, source, successor, emitted):
     """
     params, entry, s = search.params, source.entry, successor
     count, least = emitted.num_candidates, emitted.least_cost
-    if count + 2 > len(scratch.candidates):
+    # One more is kept free, for `note`.
+    if count + 3 > len(scratch.candidates):
         return Emitted(int64(-1), least)
     for phase in range(2):
         nonblank = phase == 1
@@ -260,7 +261,7 @@ def _price_words(search, scratch, entry, num_words):
         scratch.word_costs[at], scratch.word_states[at] = end.cost, end.state
         scratch.word_prons[at], scratch.word_labels[at] = end.pron, end.label
         scratch.word_bonuses[at] = end.bonus
-        lookahead = lookahead_of(search, scratch, end.state, 0)
+        lookahead = lookahead_of(search, scratch, end.state, 0, 0)
         cheapest = min(cheapest, _graph_cost(scratch, at, lookahead, entry))
         credit, boost = credit_word(search, entry.boost, end.word)
         scratch.word_credits[at], scratch.word_boosts[at] = credit, boost
@@ -291,7 +292,7 @@ def _begin_after(search, scratch, source, following, place, emitted):
         bonus = float32(float32(scratch.word_bonuses[at] + advance[0]) - advance[1])
         credit = float32(credit + bonus)
         boost_cost, boost = pay_step(search, entry.boost, credit, after)
-        lookahead = lookahead_of(search, scratch, state, 0)
+        lookahead = lookahead_of(search, scratch, state, 0, 0)
         graph = _graph_cost(scratch, at, lookahead, entry)
         if node > 0:
             before = source_cost(entry, repeated)
@@ -301,7 +302,7 @@ def _begin_after(search, scratch, source, following, place, emitted):
             credit = float32(credit + source.beside.fall_at_end)
             if exceeds(params, cost, credit, emitted.least_cost):
                 continue
-            lookahead = lookahead_of(search, scratch, state, node)
+            lookahead = lookahead_of(search, scratch, state, node, 0)
             graph = _graph_cost(scratch, at, lookahead, entry)
         successor = Successor(
             token=token,
@@ -447,7 +448,7 @@ def _go_beside(search, scratch, source, token, place, emitted):
     if node < 0:
         return emitted
     repeated = token == token_of(search, entry.node)
-    lookahead = lookahead_of(search, scratch, entry.state, node)
+    lookahead = lookahead_of(search, scratch, entry.state, node, entry.node)
     graph = float32(lookahead - entry.lookahead_cost)
     if not graph < _INF:
         return emitted

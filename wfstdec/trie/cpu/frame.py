@@ -3,10 +3,15 @@
 The specification is `reference.py`; this computes the same bits faster:
 
     for each frame:   price        the acoustic cost of each token
-                      next tokens  those that may begin      (`next_tokens.py`)
-                      emit         candidates within a running bound  (`bounds.py`)
+                      stay         what entries cost if no token begins
+                      next tokens  those that may begin
+                      emit         candidates within a running bound  (`pruning.py`)
                       merge        one entry for each key    (`merge.py`)
-                      settle       the best entries, their trace, re-base
+                      choose       the best entries
+                      settle       their trace, re-base
+
+Most entries of most frames only stay, after a blank or by their last token again: they
+are changed in place, and only tokens that begin become candidates and are looked up.
 
 The running bound drops only what the final one drops. Before the language model is
 asked, a candidate is held against it by source and acoustics alone: inside a word the
@@ -15,12 +20,10 @@ look-ahead never falls, and at its end it falls by `max_word_gain` at most.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 from numpy import float32, int32, int64, uint32, uint64
 
-from wfstdec.jit import inlined, kernel, part
+from wfstdec.jit import inlined, kernel
 from wfstdec.jit.intrinsics import bits_below, count_bits, lowest_bit
 from wfstdec.jit.sorting import index_of, key_of
 from wfstdec.jit.vectors import STEP, at_most, load, splat, trailing
@@ -59,8 +62,6 @@ from wfstdec.trie.cpu.pruning import (
 )
 from wfstdec.trie.lexicon_trie import find_child
 
-PROBED_ENTRIES = 8
-"""So many of the first entries are looked at for a bound to begin with."""
 MAX_RANK_SORT = 64
 """More tokens than these are laid out by ranges of cost before they are sorted."""
 _INF = float32(np.inf)
@@ -72,14 +73,6 @@ FEW_TOKENS = 64
 TRY_BEST_ABOVE = 12
 """Of more tokens than these the best one is followed first, for a better bound."""
 _NO_COST = float32(0)
-
-
-class Stay(NamedTuple):
-    """A candidate of the same entry: its cost, and from and to which phase."""
-
-    cost: np.float32
-    from_nonblank: bool
-    to_nonblank: bool
 
 
 @kernel
@@ -102,30 +95,21 @@ def advance(search, scratch, utterance, record, logprobs, first):
         price(params.pricing, space.blank, row, scratch.unscaled, scratch.costs)
         # Which tokens may begin is found once for all entries: a frame of V tokens and
         # F entries would else look at V * F pairs, of which few come under the bound.
-        num_next, least = _find_next_tokens(search, scratch, utterance)
-        num_entries = counts[k.FRONTIER]
-        emitted = _emit(
-            search, scratch, utterance.frontier[:num_entries], num_next, least
-        )
-        # `next_costs` is `inf` but for the tokens that may begin: taken back one by
-        # one, since most of the V were not touched.
-        for n in range(num_next):
-            scratch.next_costs[scratch.next_tokens[n]] = _INF
+        frontier = utterance.frontier[: counts[k.FRONTIER]]
+        emitted = expand(search, scratch, frontier)
         # Nothing of the utterance has changed up to `settle`: whoever called makes the
         # array longer, or asks the model, and the frame is done again from its begin.
         if emitted.num_candidates < 0:
             return k.GROW_CANDIDATES, frame
         if unanswered(space.automaton):
             return k.ASK_MODEL, frame
-        if emitted.num_candidates == 0:
+        if not emitted.least_cost < _INF:
             counts[k.DIED] = counts[k.FRAMES]
             break
         # The running bound was looser than this one or the same: candidates between the
         # two are dropped by `merge`, as the reference drops them.
         cutoff = min(float32(emitted.least_cost + params.beam), NO_CUTOFF)
-        num_merged = merge(
-            search, scratch, utterance.frontier, emitted.num_candidates, cutoff
-        )
+        num_merged = merge(search, scratch, frontier, emitted.num_candidates, cutoff)
         num_entries = choose(search, scratch, num_merged)
         if num_entries > len(utterance.frontier):
             return k.GROW_FRONTIER, frame
@@ -134,7 +118,7 @@ def advance(search, scratch, utterance, record, logprobs, first):
             return k.GROW_TRACE, frame
         # Before `settle`, which overwrites the frontier that candidates come from.
         if record is not None:
-            made = num_merged, num_entries, emitted.num_candidates
+            made = num_entries, emitted.num_candidates
             if not note(search, scratch, utterance, record, made, cutoff):
                 return k.GROW_NOTED, frame
         counts[k.ACTIVE] += counts[k.FRONTIER]
@@ -145,38 +129,51 @@ def advance(search, scratch, utterance, record, logprobs, first):
 
 
 @inlined
-def _find_next_tokens(search, scratch, utterance):
-    """The tokens that may begin, best first: how many; the least cost to begin with.
+def expand(search, scratch, frontier):
+    """Find the tokens that may begin, and write the candidates of all entries.
 
     A token may begin if it is within the bound from a phase of cost 0: no phase costs
     less after re-basing (with "sum" it need not be that of the first entry). Where
     these are many, the best one is followed from the first entry, for a better bound.
     """
-    space, params, frontier = search.space, search.params, utterance.frontier
-    num_entries = utterance.counts[k.FRONTIER]
-    credit = float32(params.begin_credit + _top_credit(search, scratch, utterance))
-    least = least_stay_cost(search, scratch, frontier, num_entries)
+    space, params = search.space, search.params
+    credit = float32(params.begin_credit + _top_credit(search, scratch, frontier))
+    least = stay(search, scratch, frontier)
     bound = loosened(running_bound(params, least), credit)
     count = find_tokens(space.blank, bound, scratch)
     # One entry with one token costs little, and its candidates are of this frame, so
     # that the bound which they give drops only what the final one drops.
-    if count > uint64(TRY_BEST_ABOVE):
-        take_best_token(count, scratch)
-        least = _emit(search, scratch, frontier[:1], 1, least).least_cost
-        scratch.next_costs[scratch.next_tokens[0]] = _INF
-        bound = loosened(running_bound(params, least), credit)
-        count = drop_tokens(count, bound, scratch)
-    return rank_tokens(params, count, scratch), least
+    tries_best = count > uint64(TRY_BEST_ABOVE)
+    emitted = Emitted(int64(0), least)
+    # Expanding is a large part of the kernel: here it stands once.
+    for tries in range(2 if tries_best else 1):
+        if tries_best and tries == 0:
+            take_best_token(count, scratch)
+            num_next, sources = int64(1), int64(1)
+        else:
+            if tries_best:
+                bound = loosened(running_bound(params, emitted.least_cost), credit)
+                count = drop_tokens(count, bound, scratch)
+            num_next = rank_tokens(params, count, scratch)
+            sources = int64(len(frontier))
+        emitted = _emit(
+            search, scratch, frontier[:sources], num_next, emitted.least_cost
+        )
+        # `next_costs` is `inf` but for the tokens that may begin: taken back one by
+        # one, since most of the V were not touched.
+        for n in range(num_next):
+            scratch.next_costs[scratch.next_tokens[n]] = _INF
+    return emitted
 
 
 @inlined
-def _top_credit(search, scratch, utterance):
+def _top_credit(search, scratch, frontier):
     """The most that boosts pay in the next step of any entry."""
     top = _NO_COST
     # Most utterances have no list: nothing of this is then in the loop.
     if search.params.boosted or search.beside:
-        for i in range(utterance.counts[k.FRONTIER]):
-            inside, at_end, _ = _most_paid(search, scratch, utterance.frontier[i])
+        for i in range(len(frontier)):
+            inside, at_end, _ = _most_paid(search, scratch, frontier[i])
             top = max(top, max(inside, at_end))
     return top
 
@@ -197,19 +194,15 @@ def _most_paid(search, scratch, entry):
     return inside, at_end, beside
 
 
-@part
+@inlined
 def _emit(search, scratch, frontier, num_next, least):
-    """Write the candidates of some entries."""
+    """Write the candidates of some entries: the tokens that begin."""
     emitted = Emitted(int64(0), least)
+    if num_next == 0:
+        return emitted
     for i in range(len(frontier)):
-        # A blank after either phase, and the token again.
-        if emitted.num_candidates + 3 > len(scratch.candidates):
-            return Emitted(int64(-1), emitted.least_cost)
         inside, at_end, beside = _most_paid(search, scratch, frontier[i])
         source = Source(frontier[i], i, inside, at_end, beside)
-        emitted = _stay(search, scratch, source, emitted)
-        if num_next == 0:
-            continue
         # Tokens are sorted: where the best one is over the bound all are.
         best = scratch.next_tokens[0]
         if is_over(search, scratch, source, best, emitted.least_cost):
@@ -221,44 +214,6 @@ def _emit(search, scratch, frontier, num_next, least):
         if emitted.num_candidates < 0:
             return emitted
     return emitted
-
-
-@inlined
-def _stay(search, scratch, source, emitted):
-    """A blank, or the same token again."""
-    space, params, entry = search.space, search.params, source.entry
-    blank_cost, nonblank_cost = entry.blank_cost, entry.nonblank_cost
-    blank = scratch.costs[space.blank]
-    # With "max" only the cheaper phase goes on, of equal ones the blank: the dearer one
-    # leads to the same entry and could win nowhere.
-    if params.sums or blank_cost <= nonblank_cost:
-        stay = Stay(float32(blank_cost + blank), False, False)
-        emitted = _add_stay(params, scratch, source, stay, emitted)
-    if params.sums or blank_cost > nonblank_cost:
-        stay = Stay(float32(nonblank_cost + blank), True, False)
-        emitted = _add_stay(params, scratch, source, stay, emitted)
-    if nonblank_cost < _INF:
-        again = scratch.costs[token_of(search, entry.node)]
-        stay = Stay(float32(nonblank_cost + again), True, True)
-        emitted = _add_stay(params, scratch, source, stay, emitted)
-    return emitted
-
-
-@inlined
-def _add_stay(params, scratch, source, stay, emitted):
-    """Add a candidate of the same entry."""
-    count, least, entry = emitted.num_candidates, emitted.least_cost, source.entry
-    if stay.cost <= running_bound(params, least):
-        c = scratch.candidates[count]
-        c.cost, c.lookahead_cost = stay.cost, entry.lookahead_cost
-        c.source = source.position
-        c.state, c.node, c.boost = entry.state, entry.node, entry.boost
-        c.from_nonblank, c.to_nonblank = stay.from_nonblank, stay.to_nonblank
-        c.token, c.pron = -1, -1
-        c.spelling, c.text = entry.spelling, entry.text
-        count += 1
-        least = min(least, stay.cost)
-    return Emitted(count, least)
 
 
 @inlined
@@ -390,7 +345,7 @@ def _go_on(search, scratch, source, token, node, emitted):
         return emitted
     lookahead = entry.lookahead_cost
     if node > 0:
-        lookahead = lookahead_of(search, scratch, entry.state, node)
+        lookahead = lookahead_of(search, scratch, entry.state, node, entry.node)
     successor = Successor(
         token=token,
         state=entry.state,
@@ -408,23 +363,24 @@ def _go_on(search, scratch, source, token, node, emitted):
     return begin(search, scratch, source, successor, emitted)
 
 
-@part
-def least_stay_cost(search, scratch, frontier, count):
-    """The least cost of the first entries if no token begins.
+@inlined
+def stay(search, scratch, frontier):
+    """Fill `again_costs`; the least cost of an entry if no token begins.
 
-    A candidate has this cost, so that the running bound may begin with it.
+    A candidate has this cost, so that the running bound begins with it.
     """
     least, blank = _INF, scratch.costs[search.space.blank]
-    for i in range(min(count, PROBED_ENTRIES)):
-        entry = frontier[i]
-        least = min(least, float32(least_cost(entry) + blank))
+    for i in range(len(frontier)):
+        entry, again = frontier[i], _INF
         if entry.nonblank_cost < _INF:
             again = scratch.costs[token_of(search, entry.node)]
-            least = min(least, float32(entry.nonblank_cost + again))
+            again = float32(entry.nonblank_cost + again)
+        scratch.again_costs[i] = again
+        least = min(least, min(again, float32(least_cost(entry) + blank)))
     return least
 
 
-@part
+@inlined
 def find_tokens(blank, bound, scratch):
     """Fill `found_tokens` and `found_costs` with the tokens up to a bound; how many."""
     costs, unscaled, blank = scratch.costs, scratch.unscaled, uint64(blank)
@@ -448,7 +404,7 @@ def find_tokens(blank, bound, scratch):
     return count
 
 
-@part
+@inlined
 def drop_tokens(count, bound, scratch):
     """Drop the found tokens that are over a lower bound; how many are left."""
     tokens, costs, kept = scratch.found_tokens, scratch.found_costs, _NO_BIT
@@ -459,7 +415,7 @@ def drop_tokens(count, bound, scratch):
     return kept
 
 
-@part
+@inlined
 def take_best_token(count, scratch):
     """Let the best of the found tokens be the only one that may begin."""
     best = _NO_BIT
@@ -470,7 +426,7 @@ def take_best_token(count, scratch):
     _lay_out_ranked(scratch, int64(1))
 
 
-@part
+@inlined
 def rank_tokens(params, count, scratch):
     """Fill in the best of the found tokens, in order; how many."""
     if count > uint64(MAX_RANK_SORT):

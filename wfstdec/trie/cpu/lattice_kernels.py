@@ -67,16 +67,16 @@ class Step(NamedTuple):
 def note(search, scratch, utterance, record, made, cutoff):
     """Note what leads to the entries that go on, and these entries; do they fit?
 
-    `made`: how many entries were merged, how many go on, how many candidates there are.
+    `made`: how many entries go on, how many tokens begin.
     """
-    num_merged, num_entries, num_candidates = made
+    num_entries, num_candidates = made
     counts, entries = record.counts, scratch.new_entries
-    if counts[k.NUM_ARCS] + 2 * num_candidates > len(record.arcs):
+    num_sources = utterance.counts[k.FRONTIER]
+    most = num_candidates + 2 * num_sources  # a blank, and the last token again
+    if counts[k.NUM_ARCS] + 2 * most > len(record.arcs):
         return False
     if counts[k.NUM_PLACES] + num_entries > len(record.places):
         return False
-    for i in range(num_merged):
-        entries[i].same_place = -1
     first = counts[k.NUM_PLACES]
     best = entries[index_of(scratch.keys[0])].cost
     for r in range(num_entries):
@@ -90,23 +90,53 @@ def note(search, scratch, utterance, record, made, cutoff):
         place.frame = utterance.counts[k.FRAMES] + 1
         nonblank = float32(new.nonblank_cost - best)
         place.nonblank_first = nonblank < float32(new.blank_cost - best)
-    stamp, noted = scratch.counts[k.STAMP], counts[k.NUM_ARCS]
-    for q in range(num_candidates):
-        c = scratch.candidates[q]
-        if c.cost <= cutoff:
-            _, i = slot_of(scratch, stamp, c)
-            r = int64(entries[i].same_place)
-            if r >= 0:
-                least = entries[i].blank_cost
-                if c.to_nonblank:
-                    least = entries[i].nonblank_cost
-                to = 2 * (first + r) + int64(c.to_nonblank)
-                noted = _note(
-                    search, scratch, utterance, record, noted, q, to, least, cutoff
+    stamp, noted, q = scratch.counts[k.STAMP], counts[k.NUM_ARCS], int64(0)
+    for source in range(num_sources):
+        for phase in range(2):
+            if _fill_stay(search, scratch, utterance, num_candidates, source, phase):
+                c = scratch.candidates[num_candidates]
+                if c.cost <= cutoff:
+                    noted = _note_into(
+                        *(search, scratch, utterance, record, noted),
+                        *(num_candidates, int64(source), cutoff),
+                    )
+        while q < num_candidates and scratch.candidates[q].source == source:
+            c = scratch.candidates[q]
+            if c.cost <= cutoff:
+                _, i = slot_of(scratch, stamp, c)
+                noted = _note_into(
+                    search, scratch, utterance, record, noted, q, i, cutoff
                 )
+            q += 1
     counts[k.NUM_ARCS], counts[k.FIRST] = noted, first
     counts[k.NUM_PLACES] = first + num_entries
     return True
+
+
+@inlined
+def _fill_stay(search, scratch, utterance, q, source, phase):
+    """Let candidate `q` be a blank (0), or the last token again (1); is there one?"""
+    c, entry = scratch.candidates[q], utterance.frontier[source]
+    c.source, c.token, c.pron = source, -1, -1
+    c.node, c.to_nonblank = entry.node, phase == 1
+    c.from_nonblank = phase == 1 or entry.blank_cost > entry.nonblank_cost
+    c.cost = scratch.again_costs[source]
+    if phase == 0:
+        before = min(entry.blank_cost, entry.nonblank_cost)
+        c.cost = float32(before + scratch.costs[search.space.blank])
+    return c.cost < _INF
+
+
+@inlined
+def _note_into(search, scratch, utterance, record, noted, q, i, cutoff):
+    """Note candidate `q`, which leads into entry `i`, if that goes on."""
+    c, new = scratch.candidates[q], scratch.new_entries[i]
+    if new.same_place < 0:
+        return noted
+    least = new.nonblank_cost if c.to_nonblank else new.blank_cost
+    # Places of this frame come behind those that are there.
+    to = 2 * (record.counts[k.NUM_PLACES] + new.same_place) + int64(c.to_nonblank)
+    return _note(search, scratch, utterance, record, noted, q, to, least, cutoff)
 
 
 @inlined

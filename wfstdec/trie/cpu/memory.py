@@ -51,8 +51,9 @@ def new_scratch(
     """Make scratch for so many tokens, entries, candidates and words of a node."""
     return k.Scratch(
         candidates=np.empty(candidates, k.CANDIDATE),
-        new_entries=np.empty(candidates, k.NEW_ENTRY),
-        keys=np.empty(max(candidates, num_tokens), np.uint64),
+        new_entries=np.empty(candidates + entries, k.NEW_ENTRY),
+        keys=np.empty(max(candidates + entries, num_tokens), np.uint64),
+        again_costs=np.empty(entries, np.float32),
         slots=np.zeros(1 << (2 * candidates).bit_length(), np.int64),
         stack=np.empty(STACK, np.int64),
         counts=np.zeros(8, np.int64),

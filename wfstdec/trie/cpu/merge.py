@@ -11,7 +11,7 @@ import numpy as np
 from numpy import float32, int64, uint64
 
 from wfstdec.boost.kernels import state_of
-from wfstdec.jit import inlined, kernel, part
+from wfstdec.jit import inlined, part
 from wfstdec.jit.intrinsics import prefetch
 from wfstdec.jit.sorting import index_of, key_of, sort_few_keys, sort_keys
 from wfstdec.lm.kernels import state_order
@@ -53,87 +53,149 @@ def slot_of(scratch, stamp, c):
     return slot, int64(-1)
 
 
-@kernel
+@inlined
 def merge(search, scratch, frontier, num_candidates, cutoff):
-    """Merge the candidates within the cutoff into `scratch.new_entries`; how many."""
-    params = search.params
-    candidates, entries = scratch.candidates, scratch.new_entries
+    """Merge what is within the cutoff into `scratch.new_entries`.
+
+    The frontier's own entries come first, at their positions, then those that tokens
+    begin. Sums of float32 depend on their order, which is that of sources; of one
+    source a blank comes first, then its last token again, then tokens that begin.
+
+    Returns:
+        How many entries there are; `scratch.keys` has their positions.
+    """
+    params, entries, keys = search.params, scratch.new_entries, scratch.keys
+    count = int64(len(frontier))
+    for i in range(count):
+        _stay_in_place(search, scratch, frontier, i, cutoff)
+    if num_candidates > 0:
+        count = _merge_begun(search, scratch, frontier, num_candidates, cutoff)
+    num_merged = int64(0)
+    for i in range(count):
+        e = entries[i]
+        if params.sums:
+            if e.waits:
+                _add_again(search, scratch, frontier, i)
+            e.cost = log_add(e.blank_cost, e.nonblank_cost)
+        else:
+            e.cost = min(e.blank_cost, e.nonblank_cost)
+        keys[num_merged] = np.uint64(i)
+        num_merged += int64(e.cost < _INF)
+    return num_merged
+
+
+@inlined
+def _stay_in_place(search, scratch, frontier, i, cutoff):
+    """Begin an entry with its own key: a blank, and its last token again."""
+    params, blank = search.params, scratch.costs[search.space.blank]
+    e, source = scratch.new_entries[i], frontier[i]
+    _begin_entry(e, source)
+    from_blank = float32(source.blank_cost + blank)
+    from_nonblank = float32(source.nonblank_cost + blank)
+    # With "max" only the cheaper phase goes on, of equal ones the blank.
+    if from_blank <= cutoff:
+        if params.sums or source.blank_cost <= source.nonblank_cost:
+            e.blank_cost, e.blank_candidate = from_blank, k.FROM_BLANK
+    if from_nonblank <= cutoff:
+        if params.sums:
+            if e.blank_candidate == k.NO_CANDIDATE or from_nonblank < from_blank:
+                e.blank_candidate = k.FROM_NONBLANK
+            e.blank_cost = log_add(e.blank_cost, from_nonblank)
+        elif source.blank_cost > source.nonblank_cost:
+            e.blank_cost, e.blank_candidate = from_nonblank, k.FROM_NONBLANK
+    if scratch.again_costs[i] <= cutoff:
+        # With "sum" what comes from sources before it is added first.
+        if params.sums:
+            e.waits = 1
+        else:
+            _add_again(search, scratch, frontier, i)
+
+
+@inlined
+def _begin_entry(e, key):
+    """An entry that nothing has led to yet."""
+    e.state, e.node, e.boost = key.state, key.node, key.boost
+    e.text, e.spelling, e.lookahead_cost = key.text, key.spelling, key.lookahead_cost
+    e.blank_cost, e.nonblank_cost, e.nonblank_least = _INF, _INF, _INF
+    e.blank_candidate, e.nonblank_candidate = k.NO_CANDIDATE, k.NO_CANDIDATE
+    e.same_place, e.waits = -1, 0
+
+
+@inlined
+def _merge_begun(search, scratch, frontier, num_candidates, cutoff):
+    """Merge the tokens that begin; how many entries there are with them."""
+    entries, count = scratch.new_entries, int64(len(frontier))
     # Slots of former frames have other stamps and count as free: the table is never
     # cleared.
     scratch.counts[k.STAMP] += 1
     stamp = scratch.counts[k.STAMP]
     # No more of the table than these need: the whole of it would not stay in the cache.
     num_slots = int64(LEAST_SLOTS)
-    while num_slots < 2 * num_candidates:
+    while num_slots < 2 * (num_candidates + count):
         num_slots <<= 1
     scratch.counts[k.SLOT_MASK] = min(num_slots, len(scratch.slots)) - 1
-    count, staying, stayed = int64(0), int64(-1), int64(-1)
+    for i in range(count):
+        slot, _ = slot_of(scratch, stamp, entries[i])
+        scratch.slots[slot] = (stamp << 32) | i
     for q in range(num_candidates):
-        c = candidates[q]
+        c = scratch.candidates[q]
         if c.cost > cutoff:
-            continue
-        # A blank and the same token again come one after the other, to one entry.
-        if c.token < 0 and c.source == staying:
-            _enter(search, scratch, frontier, stayed, q)
             continue
         slot, i = slot_of(scratch, stamp, c)
         if i < 0:
             i = count
             count += 1
             scratch.slots[slot] = (stamp << 32) | i
-            e = entries[i]
-            e.state, e.node, e.boost, e.text = c.state, c.node, c.boost, c.text
-            e.spelling = c.spelling
-            e.lookahead_cost = c.lookahead_cost
-            e.blank_cost, e.nonblank_cost = _INF, _INF
-            e.blank_candidate, e.nonblank_candidate = -1, -1
-        # In the order of candidates, which is that of sources: sums of float32 depend
-        # on it.
-        _enter(search, scratch, frontier, i, q)
-        if c.token < 0:
-            staying, stayed = int64(c.source), i
-    for i in range(count):
-        e = entries[i]
-        if params.sums:
-            e.cost = log_add(e.blank_cost, e.nonblank_cost)
-        else:
-            e.cost = min(e.blank_cost, e.nonblank_cost)
+            _begin_entry(entries[i], c)
+        if search.params.sums and entries[i].waits and c.source >= i:
+            _add_again(search, scratch, frontier, i)
+        _add_nonblank(search, scratch, frontier, i, q, c.cost)
     return count
 
 
 @inlined
-def _enter(search, scratch, frontier, i, q):
-    """Candidate `q` leads into entry `i`."""
-    lm, params = search.space.automaton, search.params
-    e, c = scratch.new_entries[i], scratch.candidates[q]
-    if c.to_nonblank:
-        best, cost = e.nonblank_candidate, e.nonblank_cost
-        if best < 0 or _goes_before(lm, scratch, frontier, q, best):
-            e.nonblank_candidate = q
-        e.nonblank_cost = log_add(cost, c.cost) if params.sums else min(cost, c.cost)
-    else:
-        best, cost = e.blank_candidate, e.blank_cost
-        if best < 0 or _goes_before(lm, scratch, frontier, q, best):
-            e.blank_candidate = q
-        e.blank_cost = log_add(cost, c.cost) if params.sums else min(cost, c.cost)
+def _add_again(search, scratch, frontier, i):
+    """The last token of entry `i` is heard again."""
+    scratch.new_entries[i].waits = 0
+    cost = scratch.again_costs[i]
+    _add_nonblank(search, scratch, frontier, i, int64(k.FROM_NONBLANK), cost)
 
 
 @inlined
-def _goes_before(lm, scratch, frontier, q, other):
-    """Tell whether a later candidate wins: by cost, then by order of the sources."""
-    a, b = scratch.candidates[q], scratch.candidates[other]
-    if a.cost != b.cost:
-        return a.cost < b.cost
+def _add_nonblank(search, scratch, frontier, i, q, cost):
+    """Candidate `q` leads into the nonblank phase of entry `i`, or `FROM_NONBLANK`."""
+    e = scratch.new_entries[i]
+    if cost < e.nonblank_least or (
+        cost == e.nonblank_least and _goes_before(search, scratch, frontier, i, q)
+    ):
+        e.nonblank_least, e.nonblank_candidate = cost, q
+    if search.params.sums:
+        e.nonblank_cost = log_add(e.nonblank_cost, cost)
+    else:
+        e.nonblank_cost = min(e.nonblank_cost, cost)
+
+
+@inlined
+def _goes_before(search, scratch, frontier, i, q):
+    """Tell whether a candidate that costs as little wins: by order of the sources."""
+    here = _source_of(scratch, i, q)
+    there = _source_of(scratch, i, int64(scratch.new_entries[i].nonblank_candidate))
     # Two ways from one entry are in their order already: the earlier one stays.
-    if a.source == b.source:
+    if here == there:
         return False
-    source, former = frontier[a.source], frontier[b.source]
+    source, former = frontier[here], frontier[there]
     if source.cost != former.cost:
         return source.cost < former.cost
-    return _less(lm, source, former)
+    return _less(search.space.automaton, source, former)
 
 
-@kernel
+@inlined
+def _source_of(scratch, i, q):
+    """Where candidate `q` of entry `i` comes from."""
+    return i if q == k.FROM_NONBLANK else int64(scratch.candidates[q].source)
+
+
+@inlined
 def choose(search, scratch, count):
     """Put the entries that go on into `scratch.keys`, in their order; how many.
 
@@ -143,16 +205,17 @@ def choose(search, scratch, count):
     """
     lm, params = search.space.automaton, search.params
     keys, entries = scratch.keys, scratch.new_entries
-    best = 0
-    for i in range(count):
-        keys[i] = np.uint64(i)
-        if entries[i].cost < entries[best].cost:
-            best = i
+    first = 0
+    for r in range(count):
+        if entries[index_of(keys[r])].cost < entries[index_of(keys[first])].cost:
+            first = r
     if not params.by_text and count <= params.beam_size:
-        keys[0], keys[best] = keys[best], keys[0]
+        keys[0], keys[first] = keys[first], keys[0]
         return count
-    for i in range(count):
-        keys[i] = key_of(float32(entries[i].cost - entries[best].cost), i)
+    best = entries[index_of(keys[first])].cost
+    for r in range(count):
+        i = index_of(keys[r])
+        keys[r] = key_of(float32(entries[i].cost - best), i)
     if count <= FEW_KEYS and 2 * count <= len(keys):
         sort_few_keys(keys, count)
     else:
@@ -167,7 +230,7 @@ def choose(search, scratch, count):
     return _choose_texts(params, scratch, count)
 
 
-@kernel
+@inlined
 def settle(search, scratch, utterance, num_entries):
     """Make the trace of what goes on, re-base; the next frontier."""
     trie = search.space.trie
@@ -177,7 +240,8 @@ def settle(search, scratch, utterance, num_entries):
         scratch.sources[i] = frontier[i]
     best = entries[index_of(keys[0])].cost
     for r in range(num_entries):
-        new, entry = entries[index_of(keys[r])], frontier[r]
+        i = index_of(keys[r])
+        new, entry = entries[i], frontier[r]
         entry.state, entry.node, entry.boost = new.state, new.node, new.boost
         # Read in the next frame, from somewhere in large arrays: they may come
         # meanwhile. Nodes that no array has do no harm.
@@ -190,15 +254,10 @@ def settle(search, scratch, utterance, num_entries):
         entry.cost = float32(new.cost - best)
         entry.blank_cost = float32(new.blank_cost - best)
         entry.nonblank_cost = float32(new.nonblank_cost - best)
-        if new.blank_candidate >= 0:
-            c = scratch.candidates[int64(new.blank_candidate)]
-            entry.token_end = _token_end(scratch, utterance, c)
-            entry.blank_acoustic = _acoustic(search, scratch, c)
-            entry.blank_trace = _extend_trace(scratch, utterance, c)
-        if new.nonblank_candidate >= 0:
-            c = scratch.candidates[int64(new.nonblank_candidate)]
-            entry.nonblank_acoustic = _acoustic(search, scratch, c)
-            entry.nonblank_trace = _extend_trace(scratch, utterance, c)
+        if new.blank_candidate != k.NO_CANDIDATE:
+            _settle_blank(search, scratch, utterance, entry, new, i)
+        if new.nonblank_candidate != k.NO_CANDIDATE:
+            _settle_nonblank(search, scratch, utterance, entry, new, i)
     utterance.counts[k.FRONTIER] = num_entries
     utterance.base[0] += np.float64(best)
 
@@ -287,37 +346,34 @@ def _place_of(scratch, stamp, entry):
 
 
 @inlined
-def _token_end(scratch, utterance, c):
-    """Frame behind the token before a candidate, where that is over."""
-    if c.from_nonblank:
-        return int64(utterance.counts[k.FRAMES])
-    return int64(scratch.sources[c.source].token_end)
+def _settle_blank(search, scratch, utterance, entry, new, i):
+    """A blank after either phase of source `i`, which is the same entry."""
+    source, acoustic = scratch.sources[i], scratch.unscaled[search.space.blank]
+    if new.blank_candidate == k.FROM_BLANK:
+        entry.token_end, entry.blank_trace = source.token_end, source.blank_trace
+        total = source.blank_acoustic
+    else:  # the token ends here
+        entry.token_end = utterance.counts[k.FRAMES]
+        entry.blank_trace, total = source.nonblank_trace, source.nonblank_acoustic
+    entry.blank_acoustic = total + np.float64(acoustic)
 
 
 @inlined
-def _acoustic(search, scratch, c):
-    """The acoustic cost of a candidate from the beginning, float64."""
-    source = scratch.sources[c.source]
-    total = source.nonblank_acoustic if c.from_nonblank else source.blank_acoustic
-    if not c.to_nonblank:
-        return total + np.float64(scratch.unscaled[search.space.blank])
-    token = int64(c.token)
-    if token < 0:
-        token = token_of(search, source.node)
-    return total + np.float64(scratch.unscaled[token])
-
-
-@inlined
-def _extend_trace(scratch, utterance, c):
-    """The trace of a candidate, with a node for the token that begins."""
-    source = scratch.sources[c.source]
-    previous = source.nonblank_trace if c.from_nonblank else source.blank_trace
-    if c.token < 0:
-        return int64(previous)
-    at = utterance.counts[k.TRACE]
-    node = utterance.trace[at]
-    node.previous, node.token, node.pron = previous, c.token, c.pron
-    node.start = utterance.counts[k.FRAMES]
-    node.previous_end = _token_end(scratch, utterance, c)
-    utterance.counts[k.TRACE] = at + 1
-    return at
+def _settle_nonblank(search, scratch, utterance, entry, new, i):
+    """The last token of source `i` again, or a token that begins."""
+    frames, at = utterance.counts[k.FRAMES], utterance.counts[k.TRACE]
+    if new.nonblank_candidate == k.FROM_NONBLANK:
+        source, token = scratch.sources[i], token_of(search, new.node)
+        entry.nonblank_trace, total = source.nonblank_trace, source.nonblank_acoustic
+    else:
+        c, node = scratch.candidates[new.nonblank_candidate], utterance.trace[at]
+        source, token = scratch.sources[c.source], int64(c.token)
+        total, node.previous_end = source.blank_acoustic, source.token_end
+        node.previous = source.blank_trace
+        if c.from_nonblank:
+            total, node.previous_end = source.nonblank_acoustic, frames
+            node.previous = source.nonblank_trace
+        node.token, node.pron, node.start = token, c.pron, frames
+        entry.nonblank_trace = at
+        utterance.counts[k.TRACE] = at + 1
+    entry.nonblank_acoustic = total + np.float64(scratch.unscaled[token])

@@ -1,7 +1,7 @@
 """Nodes of the search: of the lexicon's trie, of the second trie, of open words.
 
     token = token_of(search, node)
-    cost = lookahead_of(search, scratch, state, node)
+    cost = lookahead_of(search, scratch, state, node, parent)
     for i in range(num_word_ends(search, node)):
         end = word_end(search, scratch, entry, i)           # words that end there
     credit, state = credit_word(search, boost, end.word)    # and what boosts make of it
@@ -28,7 +28,7 @@ from wfstdec.search.open_vocabulary import MAX_OPEN_TOKENS
 from wfstdec.search.paths.token_path import OPEN_PRON
 from wfstdec.trie.added_trie import added_lookahead, advance_credit
 from wfstdec.trie.cpu import arrays as k
-from wfstdec.trie.lookahead import potential_of
+from wfstdec.trie.lookahead import ANYWHERE, AT_ROOT, Rows, potential_of
 from wfstdec.trie.open_words import (
     EMPTY_TEXT,
     extended,
@@ -93,8 +93,8 @@ def _token_beside(search, node):
 
 
 @inlined
-def lookahead_of(search, scratch, state, node):
-    """The look-ahead in a state at a node.
+def lookahead_of(search, scratch, state, node, parent):
+    """The look-ahead in a state at a node; `parent` is the node before it.
 
     The same few are needed frame after frame: they are kept where they are found fast.
     """
@@ -106,8 +106,9 @@ def lookahead_of(search, scratch, state, node):
     key = (uint64(state) << uint64(32)) | uint64(node)
     cached = scratch.lookahead_cache[(key * _CACHE_FACTOR) >> _CACHE_SHIFT]
     if cached.key != key:
-        cached.key = key
-        cost = potential_of(space.lookahead, space.automaton, state, node)
+        above = _rows_of(scratch, state, int64(parent))
+        cost, rows = potential_of(space.lookahead, space.automaton, state, node, above)
+        cached.key, cached.row, cached.backoff_row = key, rows.own, rows.backoff
         if space.open.is_open and space.looks_ahead:
             length = int64(space.open.node_length[node])
             if length > 0:
@@ -116,6 +117,18 @@ def lookahead_of(search, scratch, state, node):
                 cost = min(cost, spelling_cost(space.open, unk_cost, length))
         cached.cost = cost
     return cached.cost
+
+
+@inlined
+def _rows_of(scratch, state, node):
+    """The `Rows` of a node, if they are kept."""
+    if node == 0:
+        return Rows(AT_ROOT, AT_ROOT)
+    key = (uint64(state) << uint64(32)) | uint64(node)
+    cached = scratch.lookahead_cache[(key * _CACHE_FACTOR) >> _CACHE_SHIFT]
+    if cached.key == key:
+        return Rows(int64(cached.row), int64(cached.backoff_row))
+    return Rows(ANYWHERE, ANYWHERE)
 
 
 @inlined

@@ -302,7 +302,7 @@ class RecordingSearch(CpuSearch):
     def _grow(self, status: int, scratch: k.Scratch) -> k.Scratch:
         """Enlarge what a kernel found too small; returns the scratch to go on with."""
         if status == k.GROW_NOTED:
-            self._make_room(2 * len(scratch.candidates), len(self._utterance.frontier))
+            self._make_room(4 * len(scratch.candidates), len(self._utterance.frontier))
             return scratch
         return super()._grow(status, scratch)
 

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Sequence
-from functools import partial
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -37,7 +37,7 @@ from wfstdec.wfst.cpu.memory import SearchMemory
 from wfstdec.wfst.cpu.oov import AddedArrays, added_arrays, with_scratch
 from wfstdec.wfst.cpu.row_chunks import ChunkedRowSearch, RowInputs
 from wfstdec.wfst.cpu.row_groups import RowSearch
-from wfstdec.wfst.cpu.rows import take_apart
+from wfstdec.wfst.cpu.rows import rule_of_rows, take_apart
 from wfstdec.wfst.cpu.search import CpuSearch, RecordingSearch, SearchInputs
 from wfstdec.wfst.options import WfstOptions, search_params
 
@@ -55,7 +55,6 @@ class CpuBackend(HostBackend):
     def __init__(self, graph: PackedGraph, first_capacity: int = 4096) -> None:
         super().__init__(len(graph.tokens), graph)
         self.graph = graph
-        self.memory = SearchMemory(graph, first_capacity)
         self._overlays = Once(partial(overlay_of, graph))
         self._added = Once(added_arrays)
         self._arrays_of: dict[str, k.GraphArrays] = {}
@@ -64,9 +63,6 @@ class CpuBackend(HostBackend):
         self._arrays: k.GraphArrays | None = None
         self._on_rows: RowSearch | None = None
         self._asked_for_rows = False
-        self._tables = BoostTables(
-            graph.arcs["olabel"], graph.state_arc_splits, first_token=ilabel_of(0)
-        )
 
     def prepare(self, options: WfstOptions, boosts: CompiledBoosts) -> None:
         """Lay out boosts; they are kept while they live."""
@@ -130,6 +126,18 @@ class CpuBackend(HostBackend):
             paths.append(search.finish())
         return paths
 
+    @cached_property
+    def memory(self) -> SearchMemory:
+        """Arrays that searches on the packed graph borrow."""
+        return SearchMemory(self.graph, self._first_capacity)
+
+    @cached_property
+    def _tables(self) -> BoostTables:
+        graph = self.graph
+        return BoostTables(
+            graph.arcs["olabel"], graph.state_arc_splits, first_token=ilabel_of(0)
+        )
+
     @property
     def arrays(self) -> k.GraphArrays:
         """The graph as the search on it takes it, made when it is first asked for."""
@@ -146,8 +154,8 @@ class CpuBackend(HostBackend):
                 self._asked_for_rows = True
                 rows = take_apart(self.graph)
                 if rows is not None:
-                    capacity = self._first_capacity
-                    self._on_rows = RowSearch(rows, self.memory.rule, capacity)
+                    rule = rule_of_rows(rows, self.graph.info.marks_repeats)
+                    self._on_rows = RowSearch(rows, rule, self._first_capacity)
             return self._on_rows
 
     def _inputs_on_rows(

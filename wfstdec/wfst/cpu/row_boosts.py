@@ -75,7 +75,7 @@ def bonus_at(rows, words, position, arc):
     """
     if hot_window(words, position) & BIT == NO_BITS:
         return float32(0)
-    return word_bonus(words, rows.packed[uint64(arc)].olabel)
+    return word_bonus(words, rows.said[uint64(arc)].olabel)
 
 
 @inlined
@@ -117,7 +117,7 @@ def step(rows, params, words, phrases, boost, label, position, arc, has_word):
         by = uint32(label)
     if has_word:
         if phrases.of_words:
-            by = uint32(rows.packed[uint64(arc)].olabel)
+            by = uint32(rows.said[uint64(arc)].olabel)
         if params.has_words:
             worth = bonus_at(rows, words, position, arc)
     worth, state = credit(phrases, by != _NO_LABEL, state_of(boost), by, worth)

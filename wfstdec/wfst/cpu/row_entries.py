@@ -110,10 +110,11 @@ def find(rows, phrases, added, scratch, state, n, record, boost, of_row):
                 *(rows, phrases, added, scratch, state, n, record, boost, of_row)
             )
     if record & _SHARED == _NO_FLAG:
-        i = uint64(scratch.slots[uint64(record & _RECORDS)])
+        slots = scratch.slots
         if added is not None:
             if record & _ADDED != _NO_FLAG:
-                i = uint64(added.slots[uint64(record & _RECORDS)])
+                slots = added.slots
+        i = uint64(slots[uint64(record & _RECORDS)])
         found = i < n and state.record[i] == record
         if phrases is not None:
             found = found and state.boost[i] == phrases.quiet

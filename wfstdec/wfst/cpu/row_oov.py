@@ -51,7 +51,7 @@ class RowOverlay(NamedTuple):
     """An overlay as a search on rows takes it, and where its records stand."""
 
     first_state: np.uint32  # S: states from here on are the overlay's
-    first_arc: np.uint32  # A: so are arcs of the packed graph
+    first_arc: np.uint32  # so are arcs from here on, behind those of `said`
     first_inner_arc: np.uint32  # those before are exits
     num_entering: np.uint64  # arcs of an exit
     arcs: np.ndarray  # ARC [A']
@@ -59,7 +59,7 @@ class RowOverlay(NamedTuple):
     next: np.ndarray  # uint32 [A']: the records that arcs lead to, with flags
     begin: np.ndarray  # uint32 [2 N + 1]: the first arc of each state
     token: np.ndarray  # uint32 [N], of nodes
-    repeat_arc: np.ndarray  # uint32 [N], the packed graph's: it repeats the token
+    repeat_arc: np.ndarray  # uint32 [N], by numbers from `first_arc` on
     top_bonus: np.float32  # the largest, at least 0
     least_cost: np.float32  # of an arc, at most 0
     exit_state: np.ndarray  # int32 [C], ascending
@@ -78,6 +78,7 @@ def row_overlay(rows: RowArrays, overlay: Overlay) -> RowOverlay:
             f"added words of {num_nodes} beginnings, expected at most {RECORDS}"
         )
     arcs, begin = overlay.arcs, overlay.state_arc_splits
+    first_arc = uint32(len(rows.said))
     label = (arcs["ilabel"] & np.uint32(LABEL_MASK)).astype(np.int64)
     node = (arcs["nextstate"].astype(np.int64) - overlay.first_state) // STATES_PER_NODE
     within = (node.astype(np.uint32) & _RECORDS) | _ADDED | _TOKEN_FIRST
@@ -86,15 +87,15 @@ def row_overlay(rows: RowArrays, overlay: Overlay) -> RowOverlay:
     token = label[repeat.astype(np.int64)] - ilabel_of(0)
     return RowOverlay(
         first_state=uint32(overlay.first_state),
-        first_arc=uint32(overlay.first_arc),
-        first_inner_arc=uint32(overlay.first_arc + int(begin[0])),
+        first_arc=first_arc,
+        first_inner_arc=uint32(first_arc + begin[0]),
         num_entering=uint64(overlay.num_entering),
         arcs=arcs,
         bonus=overlay.bonus,
         next=read_only(np.where(node >= 0, within, rows.returns[label])),
         begin=begin,
         token=read_only(token.astype(np.uint32)),
-        repeat_arc=read_only(repeat + uint32(overlay.first_arc)),
+        repeat_arc=read_only(repeat + first_arc),
         top_bonus=overlay.top_bonus,
         least_cost=float32(min(0.0, arcs["cost"].min(initial=0.0))),
         exit_state=read_only(overlay.call_state),
@@ -167,6 +168,8 @@ def emit_added(
                 # What may follow stands behind the blank, in the state after one.
                 if rows.through_epsilon:
                     token = _INF
+                    if not blank < _INF:
+                        continue  # the token is left, its hub was pruned
                 node = uint64(record & _RECORDS)
                 first = uint64(added.begin[node + node + _ONE]) + _ONE
                 last = uint64(added.begin[node + node + uint64(2)])

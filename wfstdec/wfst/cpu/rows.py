@@ -32,11 +32,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy import float32, int64, uint32, uint64
 
-from wfstdec.graph.arcs import CARRIES_WORD, LABEL_MASK, REPEAT
+from wfstdec.graph.arcs import ARC, CARRIES_WORD, LABEL_MASK, NO_ARCS, REPEAT
 from wfstdec.graph.oov_exits import NO_STATE
 from wfstdec.graph.packed import PackedGraph
-from wfstdec.jit import inlined, jit, read_only
+from wfstdec.graph.product import AFTER_BLANK, TO_HUB, Product
+from wfstdec.graph.product import NO_BLANK as WITHOUT_BLANK
+from wfstdec.jit import jit, read_only
 from wfstdec.jit.sorting import STACK, key_of, sort_keys
+from wfstdec.search.paths.traceback_kernels import Rule
 from wfstdec.text.symbols import ilabel_of
 
 RECORD = np.dtype(
@@ -76,7 +79,6 @@ RECORDS = EXIT - 1
 SMALL = 63
 """The most tokens that have a bit each."""
 _MOST = (1 << 16) - 1
-_NONE = -1
 NO_RECORD = 0xFFFFFFFF
 """In the place of a record: there is none."""
 
@@ -88,15 +90,15 @@ class RowArrays(NamedTuple):
     arcs: np.ndarray  # STEP [A], by row; by token where `by_token`, else by cost
     tokens: np.ndarray  # uint16 [A], of arcs
     costs: np.ndarray  # float32 [A], again; empty where `by_token`
-    arc: np.ndarray  # uint32 [A], the packed graph's
+    arc: np.ndarray  # uint32 [A], in `said`
     epsilons: np.ndarray  # STEP [E], by record
-    epsilon_arc: np.ndarray  # uint32 [E]
+    epsilon_arc: np.ndarray  # uint32 [E], in `said`
     repeat_arc: np.ndarray  # uint32 [V], an arc that repeats each token
     returns: np.ndarray  # uint32 [V + 1], by ilabel: the record behind an OOV word
     blank_arc: np.uint32  # one of the blank
     state_of_record: np.ndarray  # uint32 [U]
     state_of_row: np.ndarray  # uint32 [R]
-    packed: np.ndarray  # ARC, the arcs of the packed graph
+    said: np.ndarray  # ARC: arcs in a packed graph's order, repeats, a blank
     final_cost: np.ndarray  # float32 [S], of the packed graph
     num_rows: np.uint64
     num_ranks: np.uint64
@@ -109,69 +111,73 @@ class RowArrays(NamedTuple):
     through_epsilon: bool  # from a token an epsilon arc leads behind it, to a hub
 
 
-class _States(NamedTuple):
-    """The states of T o LG, told apart."""
+class _Records(NamedTuple):
+    """States of T o LG as records."""
 
-    token: np.ndarray  # int32 [S], the ilabel before, 0 for none
-    row: np.ndarray  # int32 [S]
-    record: np.ndarray  # int32 [S], -1 for those after a blank
-    state_of_row: np.ndarray  # uint32 [R]: the one that has the row's arcs
-    state_of_record: np.ndarray  # uint32 [U]
-    link: np.ndarray  # uint32 [S]: the record with flags
-    leaves: np.ndarray  # uint32 [U]: the one that has a record's epsilon arcs
+    state: np.ndarray  # uint32 [U]
+    leaves: np.ndarray  # uint32 [U]: the state that has a record's epsilon arcs
+    row: np.ndarray  # int32 [U]
+    link: np.ndarray  # uint32 [S]: the record with flags, that of its row for a hub
 
 
 def take_apart(graph: PackedGraph) -> RowArrays | None:
-    """Take a graph apart; None where it is no product of T and rows."""
-    num_tokens = len(graph.tokens)
-    arcs, splits = graph.arcs, graph.state_arc_splits
-    if max(num_tokens, graph.epsilon_rank.max(), np.diff(splits).max()) > _MOST:
+    """Lay out a graph as rows; None where it is no product of T and rows."""
+    product, num_tokens = graph.product, len(graph.tokens)
+    if product is None:
         return None
-    blank = uint32(ilabel_of(graph.tokens.blank))
-    epsilons, ranks = graph.state_num_epsilons, graph.epsilon_rank
+    hubs = product.through_epsilon
+    longest = np.diff(product.row_splits).max(), product.num_epsilons.max()
+    if max(num_tokens, graph.epsilon_rank.max(), *longest) > _MOST:
+        return None
     exits = np.zeros(graph.num_states, np.bool_)
-    # The T of OOV words goes by the topology's name.
-    may_be_normal = may_be_compact = True
     if graph.calls is not None:
         exits[graph.calls.state] = True
-        may_be_normal = graph.topology in ("", "normal")
-        may_be_compact = graph.topology == "compact"
-    through_epsilon = False
-    found, numbered = _take_apart(arcs, splits, epsilons, exits, blank)
-    states = _States(*numbered) if found and may_be_normal else None
-    if states is None and may_be_compact:
-        states, through_epsilon = _hubs_of(graph, exits), True
-    if states is None:
+        # The T of OOV words goes by the topology's name.
+        if graph.topology not in (["compact"] if hubs else ["", "normal"]):
+            return None
+    records = _number(product, exits)
+    if len(records.state) > RECORDS:
         return None
-    laid = _lay_out(states, arcs, splits, epsilons, blank, ranks, num_tokens)
-    *laid_out, blank_arc, least_cost, least_epsilon, by_token = laid
     returns = np.full(num_tokens + 1, NO_RECORD, np.uint32)
     if graph.calls is not None:
         label = np.flatnonzero(graph.calls.returns != NO_STATE)
         to = graph.calls.returns[label]
-        if (states.record[to] == _NONE).any() or (states.token[to] != label).any():
+        if (product.token[to] != label).any():
             return None  # an OOV word is left by a state of another token
-        returns[label] = states.link[to]
+        returns[label] = records.link[to]
+    laid = _lay_out(product, records, graph.epsilon_rank, num_tokens)
+    *laid_out, least_cost, least_epsilon, by_token = laid
     names = RowArrays._fields[: len(laid_out)]
     arrays: dict[str, Any] = dict(zip(names, map(read_only, laid_out), strict=True))
+    of_t = np.zeros(num_tokens + 1, ARC)
+    label = ilabel_of(np.arange(num_tokens)).astype(np.uint32)
+    of_t["ilabel"] = np.append(label | np.uint32(REPEAT), product.blank)
+    said = np.concatenate([product.arcs, product.epsilons, of_t])
+    first_repeat = uint32(len(said) - len(of_t))
     return RowArrays(
         **arrays,
+        repeat_arc=read_only(np.arange(num_tokens, dtype=np.uint32) + first_repeat),
         returns=read_only(returns),
-        blank_arc=uint32(blank_arc),
-        state_of_record=read_only(states.state_of_record),
-        state_of_row=read_only(states.state_of_row),
-        packed=arcs,
+        blank_arc=uint32(len(said) - 1),
+        state_of_record=read_only(records.state),
+        state_of_row=read_only(product.state_of_row.astype(np.uint32)),
+        said=read_only(said),
         final_cost=graph.final_cost,
-        num_rows=uint64(len(states.state_of_row)),
+        num_rows=uint64(len(product.row_splits) - 1),
         num_ranks=uint64(graph.epsilon_rank.max() + 1),
-        start=uint32(states.link[0]),
+        start=uint32(records.link[0]),
         blank=uint64(graph.tokens.blank),
-        blank_label=blank,
+        blank_label=uint32(product.blank),
         least_cost=float32(least_cost),
         least_epsilon=float32(least_epsilon),
         by_token=bool(by_token),
-        through_epsilon=through_epsilon,
+        through_epsilon=hubs,
     )
+
+
+def rule_of_rows(rows: RowArrays, marks_repeats: bool) -> Rule:
+    """The rule by which paths on rows are read."""
+    return Rule(rows.said, rows.blank_label, marks_repeats, read_only(NO_ARCS))
 
 
 def words_by_row(rows: RowArrays) -> tuple[np.ndarray, np.ndarray]:
@@ -183,228 +189,42 @@ def words_by_row(rows: RowArrays) -> tuple[np.ndarray, np.ndarray]:
     arcs = np.concatenate([rows.arc, rows.epsilon_arc])
     first = rows.records["first"][: int(rows.num_rows)].astype(np.int64)
     begin = len(rows.arc) + rows.records["epsilon"].astype(np.int64)
-    return rows.packed["olabel"][arcs], np.concatenate([first, begin, [len(arcs)]])
+    return rows.said["olabel"][arcs], np.concatenate([first, begin, [len(arcs)]])
 
 
-@jit
-def _take_apart(arcs, splits, epsilons, exits, blank):
-    """Tell whether a graph is such a product; with the fields of `_States`."""
-    found, token, row, sizes = _tell_apart(arcs, splits, epsilons, blank)
-    if not found:  # of nothing there is a layout as well
-        sizes[:] = 0
-        token, row, epsilons = token[:0], row[:0], epsilons[:0]
-    record, state_of_row, state_of_record, link = _number(
-        token, row, arcs, splits, epsilons, exits, blank, sizes
-    )
-    states = _States(
-        token, row, record, state_of_row, state_of_record, link, state_of_record
-    )
-    if found:
-        found = _is_product(states, arcs, splits, epsilons, blank)
-    return found, states
-
-
-def _hubs_of(graph: PackedGraph, exits: np.ndarray) -> _States | None:
-    """Tell hubs from states in a token; None where a graph is no such product.
-
-    A hub has its row's arcs, a blank and the row's epsilon arcs; a state in a token
-    repeats that, or leads to its hub by an epsilon arc at no cost. Of a row that no
-    token enters there is a record nevertheless, of no token.
-    """
-    arcs, splits = graph.arcs, graph.state_arc_splits.astype(np.int64)
-    blank, count = ilabel_of(graph.tokens.blank), graph.num_states
-    source = np.repeat(np.arange(count), np.diff(splits))
-    label = arcs["ilabel"] & np.uint32(LABEL_MASK)
-    repeats = arcs["ilabel"] & np.uint32(REPEAT) != 0
-    of_blank, epsilon = label == blank, label == 0
-    to = arcs["nextstate"].astype(np.int64)
-    hub = np.zeros(count, np.bool_)
-    hub[source[of_blank]] = True
-    inner, free = ~hub[source], (arcs["cost"] == 0) & (arcs["olabel"] == 0)
-    token, behind = np.zeros(count, np.int32), np.full(count, _NONE, np.int64)
-    token[source[repeats]] = label[repeats]
-    behind[source[inner & epsilon]] = to[inner & epsilon]
-    says = ~(of_blank | repeats | epsilon)
-    # Each state in a token has two arcs, and each hub one of the blank.
-    two = np.bincount(source, inner & (repeats | epsilon), count)[~hub]
-    one = np.bincount(source[of_blank], minlength=count)[hub]
-    if (
-        not hub[0]
-        or not (hub | (token > 0) & (behind >= 0) & (np.diff(splits) == 2)).all()
-        or not (two == 2).all()
-        or not (one == 1).all()
-        or (repeats & (hub[source] | of_blank | ~free | (to != source))).any()
-        or (of_blank & (~free | (to != source))).any()
-        or (epsilon & ~hub[to]).any()
-        or (epsilon & inner & ~free).any()
-        or (says & (hub[to] | (token[to] != label))).any()
-    ):
-        return None
-    row = np.zeros(count, np.int32)
-    state_of_row = np.flatnonzero(hub)
-    num_rows = len(state_of_row)
-    row[state_of_row] = np.arange(num_rows)
-    in_token = np.flatnonzero(~hub)
-    row[in_token] = row[behind[in_token]]
-    # The first state in a token of a row has the row's record, others have more.
-    _, first = np.unique(row[in_token], return_index=True)
-    is_first = np.zeros(len(in_token), np.bool_)
+def _number(product: Product, exits: np.ndarray) -> _Records:
+    """Number the records, with their flags."""
+    kind, row, hubs = product.kind, product.row, product.through_epsilon
+    state_of_row, num_rows = product.state_of_row, len(product.row_splits) - 1
+    has_record = np.flatnonzero(kind == TO_HUB if hubs else kind != AFTER_BLANK)
+    # The first of a row's states has the row's record, others have more. A row that no
+    # token enters, of a hub, has a record of no token.
+    _, first = np.unique(row[has_record], return_index=True)
+    is_first = np.zeros(len(has_record), np.bool_)
     is_first[first] = True
-    record = np.full(count, _NONE, np.int32)
-    record[in_token[is_first]] = row[in_token[is_first]]
-    further = in_token[~is_first]
-    record[further] = num_rows + np.arange(len(further))
-    state_of_record = np.concatenate([state_of_row, further])
-    state_of_record[row[in_token[is_first]]] = in_token[is_first]
-    if len(state_of_record) > RECORDS:
-        return None
-    leaves = state_of_row[row[state_of_record]]
-    shared = np.bincount(row[in_token], minlength=num_rows)[row[leaves]] > 1
-    flagged = np.arange(len(leaves), dtype=np.uint32)
+    further = has_record[~is_first]
+    state = np.concatenate([state_of_row, further])
+    state[row[has_record[is_first]]] = has_record[is_first]
+    of_row = state_of_row[row[state]]
+    leaves = of_row if hubs else state
+    shared = np.bincount(row[has_record], minlength=num_rows)[row[state]] > 1
+    flagged = np.arange(len(state), dtype=np.uint32)
     for flag, has in (
-        (EPSILONS, graph.state_num_epsilons[leaves] > 0),
+        (EPSILONS, product.num_epsilons[leaves] > 0),
         (SHARED, shared),
-        (EXIT, exits[leaves] | exits[state_of_record]),
+        (NO_BLANK, kind[state] == WITHOUT_BLANK),
+        (TOKEN_FIRST, (state < of_row) & (not hubs)),
+        (EXIT, exits[state] | exits[of_row]),
     ):
         flagged |= np.where(has, uint32(flag), uint32(0))
-    link = flagged[np.where(hub, row, record)]
-    wholes = state_of_row, state_of_record, link, leaves
-    return _States(token, row, record, *(x.astype(np.uint32) for x in wholes))
-
-
-@jit
-def _tell_apart(arcs, splits, epsilons, blank):
-    """Tell states after a blank from those after a token.
-
-    Returns:
-        (whether each is one of the two; the ilabel before, int32 [S], 0 for none; the
-        row of each, int32 [S]; int64 [2], rows and records).
-    """
-    num_states = len(epsilons)
-    token, after = np.zeros(num_states, np.int32), np.full(num_states, _NONE, np.int32)
-    row, sizes = np.full(num_states, _NONE, np.int32), np.zeros(2, np.int64)
-    for s in range(num_states):
-        for a in range(splits[s] + epsilons[s], splits[s + 1]):
-            label = arcs[a].ilabel & uint32(LABEL_MASK)
-            repeats = arcs[a].ilabel & uint32(REPEAT) != uint32(0)
-            if label != blank and not repeats:
-                continue
-            if arcs[a].cost != float32(0) or arcs[a].olabel != uint32(0):
-                return False, token, row, sizes
-            if repeats:
-                if label == blank or token[s] != 0 or arcs[a].nextstate != s:
-                    return False, token, row, sizes
-                token[s] = label
-            else:
-                if after[s] != _NONE:
-                    return False, token, row, sizes
-                after[s] = arcs[a].nextstate
-        if after[s] == s and (token[s] != 0 or epsilons[s] > 0 or s == 0):
-            return False, token, row, sizes
-        if after[s] == s or after[s] == _NONE:
-            row[s] = sizes[0]
-            sizes[0] += 1
-    for s in range(num_states):
-        if after[s] != s:
-            sizes[1] += 1
-            if after[s] != _NONE:
-                if after[after[s]] != after[s]:
-                    return False, token, row, sizes
-                row[s] = row[after[s]]
-    return sizes[1] <= RECORDS, token, row, sizes
-
-
-@jit
-def _number(token, row, arcs, splits, epsilons, exits, blank, sizes):
-    """Number the records; the rest of `_States`.
-
-    A state is one after a blank if its blank arc leads to itself; `_tell_apart` has
-    seen to the rest.
-    """
-    num_states = len(row)
-    record = np.full(num_states, _NONE, np.int32)
-    state_of_row = np.zeros(sizes[0], np.uint32)
-    state_of_record = np.zeros(max(sizes[0], sizes[1]), np.uint32)
-    held, link = np.zeros(sizes[0], np.int32), np.zeros(num_states, np.uint32)
-    more = sizes[0]
-    for s in range(num_states):
-        stays, goes = False, False
-        for a in range(splits[s] + epsilons[s], splits[s + 1]):
-            if arcs[a].ilabel & uint32(LABEL_MASK) == blank:
-                stays, goes = arcs[a].nextstate == s, True
-        if stays or not goes:
-            state_of_row[row[s]] = s
-        if stays:
-            continue
-        if held[row[s]] == 0:
-            record[s] = row[s]
-        else:
-            record[s] = more
-            more += 1
-        held[row[s]] += 1
-        state_of_record[record[s]] = s
-        link[s] = record[s]
-        if not goes:
-            link[s] |= uint32(NO_BLANK)
-        if epsilons[s] > 0:
-            link[s] |= uint32(EPSILONS)
-    for s in range(num_states):
-        if record[s] != _NONE:
-            if held[row[s]] > 1:
-                link[s] |= uint32(SHARED)
-            if s < state_of_row[row[s]]:
-                link[s] |= uint32(TOKEN_FIRST)
-            if exits[s] or exits[state_of_row[row[s]]]:
-                link[s] |= uint32(EXIT)
-    return record, state_of_row, state_of_record[:more], link
-
-
-@jit
-def _is_product(states, arcs, splits, epsilons, blank):
-    """Tell whether states after tokens leave by their rows' arcs, all but one token's.
-
-    And whether each row has a record, and arcs lead to records of the right token.
-    """
-    token, record = states.token, states.record
-    held = np.zeros(len(states.state_of_row), np.bool_)
-    for s in range(len(token)):
-        if record[s] != _NONE:
-            held[states.row[s]] = True
-        a, last = int64(splits[s] + epsilons[s]), int64(splits[s + 1])
-        for e in range(splits[s], a):
-            to = arcs[e].nextstate
-            if record[to] == _NONE or token[to] != token[s]:
-                return False
-        y = int64(states.state_of_row[states.row[s]])
-        b, last_b = int64(splits[y] + epsilons[y]), int64(splits[y + 1])
-        while a < last or b < last_b:
-            if a < last and _is_of_t(arcs[a].ilabel, blank):
-                a += 1
-                continue
-            if b < last_b:
-                label = arcs[b].ilabel & uint32(LABEL_MASK)
-                if _is_of_t(arcs[b].ilabel, blank) or (y != s and label == token[s]):
-                    b += 1
-                    continue
-            if a == last or b == last_b:
-                return False
-            one, other, to = arcs[a], arcs[b], arcs[a].nextstate
-            if one.ilabel != other.ilabel or one.olabel != other.olabel:
-                return False
-            if one.nextstate != other.nextstate or one.cost != other.cost:
-                return False
-            label = one.ilabel & uint32(LABEL_MASK)
-            if record[to] == _NONE or token[to] != label or token[s] == label:
-                return False
-            a += 1
-            b += 1
-    return held.all()
-
-
-@inlined
-def _is_of_t(ilabel, blank):
-    """Tell whether an arc is of T alone: of a blank, or repeating a token."""
-    return ilabel & uint32(LABEL_MASK) == blank or ilabel & uint32(REPEAT) != uint32(0)
+    record = row.astype(np.int64)  # of a hub, that of its row
+    record[further] = num_rows + np.arange(len(further))
+    return _Records(
+        read_only(state.astype(np.uint32)),
+        read_only(leaves.astype(np.uint32)),
+        read_only(row[state]),
+        read_only(flagged[record]),
+    )
 
 
 @jit
@@ -420,43 +240,34 @@ def _steps(count):
 
 
 @jit
-def _lay_out(states, arcs, splits, epsilons, blank, ranks, num_tokens):
-    """Fill the arrays of `RowArrays`: `records` to `blank_arc`, bounds, `by_token`."""
-    num_rows, num_records = len(states.state_of_row), len(states.state_of_record)
-    first = np.zeros(num_rows + 1, np.int64)
+def _lay_out(product, states, ranks, num_tokens):
+    """Fill arrays of `RowArrays`, `records` to `epsilon_arc`; bounds, `by_token`."""
+    first, arcs = product.row_splits, product.arcs
+    num_rows, num_records = len(first) - 1, len(states.state)
     labels, least = np.zeros(num_rows, np.uint64), np.zeros(num_rows, np.float32)
     by_token = num_tokens <= SMALL
     for r in range(num_rows):
-        s = int64(states.state_of_row[r])
-        first[r + 1] = first[r]
-        for a in range(splits[s] + epsilons[s], splits[s + 1]):
-            if not _is_of_t(arcs[a].ilabel, blank):
-                token = uint64(arcs[a].ilabel & uint32(LABEL_MASK)) - uint64(1)
-                bit = uint64(1) << (token & uint64(63))
-                by_token = by_token and labels[r] & bit == uint64(0)
-                labels[r] |= bit
-                least[r] = min(least[r], arcs[a].cost)
-                first[r + 1] += 1
-    steps, arc = _steps(first[-1]), np.empty(first[-1], np.uint32)
-    tokens = np.empty(first[-1], np.uint16)
-    costs = np.empty(0 if by_token else first[-1], np.float32)
+        for a in range(first[r], first[r + 1]):
+            token = uint64(arcs[a].ilabel & uint32(LABEL_MASK)) - uint64(1)
+            bit = uint64(1) << (token & uint64(63))
+            by_token = by_token and labels[r] & bit == uint64(0)
+            labels[r] |= bit
+            least[r] = min(least[r], arcs[a].cost)
+    steps, arc = _steps(len(arcs)), np.arange(len(arcs)).astype(np.uint32)
+    tokens = np.empty(len(arcs), np.uint16)
+    costs = np.empty(0 if by_token else len(arcs), np.float32)
     keys, stack = np.empty(_MOST, np.uint64), np.empty(STACK, np.int64)
     least_cost = float32(0)
     for r in range(num_rows):
-        s, count = int64(states.state_of_row[r]), 0
         least_cost = min(least_cost, least[r])
-        for a in range(splits[s] + epsilons[s], splits[s + 1]):
-            if not _is_of_t(arcs[a].ilabel, blank):
-                if by_token:
-                    arc[first[r] + count] = a
-                else:
-                    keys[count] = key_of(arcs[a].cost, a)
-                count += 1
+        begin, count = int64(first[r]), int64(first[r + 1]) - int64(first[r])
         if not by_token:
+            for i in range(count):
+                keys[i] = key_of(arcs[begin + i].cost, begin + i)
             sort_keys(keys, count, stack)
             for i in range(count):
-                arc[first[r] + i] = uint32(keys[i] & uint64(0xFFFFFFFF))
-        for i in range(first[r], first[r + 1]):
+                arc[begin + i] = uint32(keys[i] & uint64(0xFFFFFFFF))
+        for i in range(begin, begin + count):
             one = arcs[int64(arc[i])]
             steps[i].next, steps[i].cost = states.link[one.nextstate], one.cost
             if one.ilabel & uint32(CARRIES_WORD):
@@ -464,35 +275,33 @@ def _lay_out(states, arcs, splits, epsilons, blank, ranks, num_tokens):
             tokens[i] = (one.ilabel & uint32(LABEL_MASK)) - 1
             if not by_token:
                 costs[i] = one.cost
-    begin = np.zeros(num_records + 1, np.int64)
+    own = np.zeros(len(product.num_epsilons) + 1, np.int64)
+    for s in range(len(product.num_epsilons)):
+        own[s + 1] = own[s] + product.num_epsilons[s]
+    begin_of = np.zeros(num_records + 1, np.int64)
     records, none = _records(num_records), num_tokens
     for u in range(num_records):
-        s, after = int64(states.leaves[u]), int64(states.state_of_record[u])
-        r, one = states.row[s], records[u]
-        begin[u + 1] = begin[u] + epsilons[s]
+        s, r, one = int64(states.leaves[u]), states.row[u], records[u]
+        begin_of[u + 1] = begin_of[u] + product.num_epsilons[s]
         one.labels, one.first, one.least = labels[r], first[r], least[r]
-        one.epsilon, one.epsilons, one.row = begin[u], epsilons[s], r
-        one.length, one.rank = first[r + 1] - first[r], ranks[s]
-        one.token = states.token[after] - 1 if states.token[after] > 0 else none
-    inner, inner_arc = _steps(begin[-1]), np.empty(begin[-1], np.uint32)
+        one.epsilon, one.epsilons = begin_of[u], product.num_epsilons[s]
+        one.row, one.rank = r, ranks[s]
+        one.length = first[r + 1] - first[r]
+        token = product.token[int64(states.state[u])]
+        one.token = token - 1 if token > 0 else none
+    inner, inner_arc = _steps(begin_of[-1]), np.empty(begin_of[-1], np.uint32)
     least_epsilon = float32(0)
     for u in range(num_records):
-        s = int64(states.leaves[u])
-        for i in range(epsilons[s]):
-            one, at = arcs[int64(splits[s]) + i], begin[u] + i
+        s, at = int64(states.leaves[u]), begin_of[u]
+        for e in range(own[s], own[s + 1]):
+            one = product.epsilons[e]
             inner[at].next, inner[at].cost = states.link[one.nextstate], one.cost
             if one.ilabel & uint32(CARRIES_WORD):
                 inner[at].next |= uint32(WORD)
-            inner_arc[at] = int64(splits[s]) + i
+            inner_arc[at] = len(arcs) + e
             least_epsilon = min(least_epsilon, one.cost)
-    repeat_arc, blank_arc = np.zeros(num_tokens, np.uint32), uint32(0)
-    for a in range(len(arcs)):
-        label = arcs[a].ilabel & uint32(LABEL_MASK)
-        if label == blank:
-            blank_arc = uint32(a)
-        elif arcs[a].ilabel & uint32(REPEAT):
-            repeat_arc[label - 1] = a
+            at += 1
     return (
-        *(records, steps, tokens, costs, arc, inner, inner_arc, repeat_arc),
-        *(blank_arc, least_cost, least_epsilon, by_token),
+        *(records, steps, tokens, costs, arc, inner, inner_arc),
+        *(least_cost, least_epsilon, by_token),
     )

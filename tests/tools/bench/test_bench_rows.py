@@ -1,0 +1,24 @@
+"""The benchmark of rows of LG: both searches are compared before they are timed."""
+
+import json
+
+import pytest
+
+from tools.bench import rows
+
+pytestmark = pytest.mark.share
+
+
+def test_a_small_run_tells_ratios_and_the_bound_of_lattices(tmp_path, capsys):
+    output = tmp_path / "run.json"
+    given = ["--profile", "small", "--kinds", "oov", "lattices"]
+    assert rows.main([*given, "--output", str(output)]) == 0
+    oov, lattices = json.loads(output.read_text())["rows"]
+    assert (oov["kind"], lattices["kind"]) == ("oov", "lattices")
+    assert oov["packed_ratio"] > 0 and lattices["bound"] > 0 and oov["results"] == 4
+    assert "oov" in capsys.readouterr().out
+
+
+def test_parts_have_kinds_that_there_are():
+    for part in rows.PARTS.values():
+        assert part.kinds == ["phases"] or set(part.kinds) <= set(rows.KINDS)

@@ -1,0 +1,404 @@
+"""A graph as a product of T and rows of LG: what a file keeps, and searches need.
+
+    product = product_of(arcs, splits, blank)     # None where a graph is none
+    arcs, splits = compose(product)               # T o LG, bit for bit
+
+For each state s of LG, T o LG has one state "after a blank", and one for each token i
+that may stand before it. With `normal` all of them leave by the arcs of s, the latter
+without those of i: to say a token again, it takes a blank. With `compact` the state
+after a blank alone does, a hub, and an epsilon arc leads there from each token. So the
+arcs of s are kept once, as a row; of each state its row, its token and its epsilon
+arcs, which in a token of `compact` go without saying.
+
+It does not matter who built the graph: whether it is such a product is told from its
+arcs alone. Blank arcs and repeating arcs must cost nothing and have no words.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy import float32, int64, uint32
+
+from wfstdec.errors import GraphError
+from wfstdec.graph.arcs import ARC, LABEL_MASK, LEADS_TO_EPSILON, REPEAT
+from wfstdec.graph.checks import check_splits
+from wfstdec.jit import inlined, jit, read_only
+
+AFTER_BLANK, IN_TOKEN, NO_BLANK, TO_HUB = range(4)
+"""Kinds of states: after a blank, which leads to itself; others, whose blank leads to
+that of their row; those of a row without a blank; in a token, whence an epsilon arc
+leads to the state after a blank."""
+_NONE = -1
+
+
+class Product(NamedTuple):
+    """Rows of LG, and the states of T o LG."""
+
+    kind: np.ndarray  # uint8 [S]
+    token: np.ndarray  # int32 [S]: the ilabel before, 0 for none
+    row: np.ndarray  # int32 [S]
+    num_epsilons: np.ndarray  # uint32 [S], without those to hubs
+    epsilons: np.ndarray  # ARC [E], by state
+    row_splits: np.ndarray  # uint32 [R + 1]
+    arcs: np.ndarray  # ARC [A], by row, in the order of a packed graph
+    blank: int  # its ilabel
+
+    @property
+    def state_of_row(self) -> np.ndarray:
+        """The state of each row that has all of its arcs, int64 [R]."""
+        state = np.zeros(len(self.row_splits) - 1, np.int64)
+        has_row = np.flatnonzero((self.kind == AFTER_BLANK) | (self.kind == NO_BLANK))
+        state[self.row[has_row]] = has_row
+        return state
+
+    @property
+    def through_epsilon(self) -> bool:
+        """Tell whether tokens lead to hubs: only then may the start be one."""
+        return bool(self.kind[0] == AFTER_BLANK)
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """Arrays of a graph file by name, of the smallest integers that hold them."""
+        parts = {f"lg_{name}": getattr(self, name) for name in self._fields[:-1]}
+        for name, array in parts.items():
+            if array.dtype != ARC:
+                kind = np.min_scalar_type(int(array.max(initial=0)))
+                parts[name] = array.astype(kind)
+        return parts
+
+
+def product_from(arrays: dict[str, np.ndarray], blank: int) -> Product:
+    """Take a product out of a file's arrays; `compose` may then be called.
+
+    Raises:
+        KeyError: A part is missing.
+        GraphError: A part is of the wrong type or size, or out of range.
+    """
+    kinds: list[Any] = [np.uint8, np.int32, np.int32, np.uint32, ARC, np.uint32, ARC]
+    parts: list[np.ndarray] = []
+    for name, kind in zip(Product._fields[:-1], kinds, strict=True):
+        array = arrays[f"lg_{name}"]
+        is_right = array.dtype == ARC if kind == ARC else array.dtype.kind == "u"
+        if not is_right or array.ndim != 1:
+            raise GraphError(
+                f"array 'lg_{name}' is {array.dtype} with {array.ndim} axes, expected "
+                f"{'arcs' if kind == ARC else 'unsigned integers'} with one"
+            )
+        if kind != ARC and array.max(initial=0) > np.iinfo(kind).max:
+            raise GraphError(f"array 'lg_{name}' has {array.max()}")
+        parts.append(read_only(array.astype(kind, copy=False)))
+    named: Any = dict(zip(Product._fields, parts, strict=False))
+    product = Product(**named, blank=blank)
+    num_states, num_rows = len(product.kind), len(product.row_splits) - 1
+    if not len(product.token) == len(product.row) == num_states > 0:
+        raise GraphError(f"{len(product.token)} tokens of {num_states} states")
+    check_splits("splits of rows", product.row_splits, num_rows, len(product.arcs))
+    splits = np.concatenate([[0], np.cumsum(product.num_epsilons, dtype=np.int64)])
+    check_splits("epsilon arcs", splits, num_states, len(product.epsilons))
+    if product.row.min() < 0 or product.row.max() >= num_rows:
+        raise GraphError(f"a state of row {product.row.max()}, expected {num_rows}")
+    has_row = product.row[(product.kind == AFTER_BLANK) | (product.kind == NO_BLANK)]
+    of_row = np.bincount(has_row, minlength=num_rows)
+    if product.kind.max() > TO_HUB or not (of_row == 1).all():
+        raise GraphError("rows of LG without a state each")
+    if product.token.min() < 0 or product.token.max() > LABEL_MASK:
+        raise GraphError(f"a state after token {product.token.max()}")
+    for name in ("arcs", "epsilons"):
+        if getattr(product, name)["nextstate"].max(initial=0) >= num_states:
+            raise GraphError(f"{name} of LG lead beyond {num_states} states")
+    if not _is_whole(product):
+        raise GraphError("rows of LG and states of T that do not belong together")
+    return product
+
+
+def _is_whole(product: Product) -> bool:
+    """Tell whether states are of one topology, and arcs lead where they may."""
+    kind, token, row = product.kind, product.token, product.row
+    to, label = product.arcs["nextstate"], product.arcs["ilabel"] & LABEL_MASK
+    source = np.repeat(np.arange(len(kind)), product.num_epsilons)
+    behind = product.epsilons["nextstate"]
+    if (token[to] != label).any() or (token[kind == AFTER_BLANK] != 0).any():
+        return False
+    repeats = product.arcs["ilabel"] & np.uint32(REPEAT) != 0
+    if (repeats | (label == product.blank)).any():
+        return False
+    if (product.epsilons["ilabel"] & LABEL_MASK).any():
+        return False
+    if product.through_epsilon:
+        return bool(
+            np.isin(kind, [AFTER_BLANK, TO_HUB]).all()
+            and (token[kind == TO_HUB] > 0).all()
+            and (kind[to] == TO_HUB).all()
+            and (kind[source] == AFTER_BLANK).all()
+            and (kind[behind] == AFTER_BLANK).all()
+        )
+    lengths = np.diff(product.row_splits)
+    no_blank = np.flatnonzero(kind == NO_BLANK)
+    own = np.zeros(len(lengths), np.int32)
+    own[row[no_blank]] = token[no_blank]
+    return bool(
+        (kind != TO_HUB).all()
+        and np.bincount(row[kind != AFTER_BLANK], minlength=len(lengths)).all()
+        and (kind[to] != AFTER_BLANK).all()
+        and (kind[source] != AFTER_BLANK).all()
+        and (kind[behind] != AFTER_BLANK).all()
+        and (token[source] == token[behind]).all()
+        and (label != np.repeat(own, lengths)).all()
+        # Only the state of such a row is of it: from others a blank leads there.
+        and not (kind[product.state_of_row] == NO_BLANK)[row[kind == IN_TOKEN]].any()
+    )
+
+
+def compose(
+    product: Product, *, reduced: bool = False
+) -> tuple[np.ndarray, np.ndarray]:
+    """Make T o LG: `ARC` [A'] and uint32 [S + 1].
+
+    Args:
+        product: The product.
+        reduced: Leave out arcs that a state has as well as that after its blank: what
+            can be reached is the same, and the arcs are hardly more than the rows'.
+    """
+    state_of_row = product.state_of_row
+    counts = _arcs_of_states(product, state_of_row, reduced)
+    splits = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
+    arcs = np.empty(splits[-1], ARC)
+    _compose(product, state_of_row, splits, arcs, reduced)
+    return arcs, splits.astype(np.uint32)
+
+
+def num_arcs(product: Product) -> int:
+    """The number of arcs of T o LG."""
+    return int(_arcs_of_states(product, product.state_of_row, False).sum())
+
+
+@inlined
+def _leaves_by_row(product, s, reduced):
+    """Tell whether a state has the arcs of its row."""
+    kind = product.kind[s]
+    return kind == AFTER_BLANK or kind == NO_BLANK or (kind == IN_TOKEN and not reduced)
+
+
+@jit
+def _arcs_of_states(product, state_of_row, reduced):
+    """Number of arcs of each state, int64 [S]."""
+    counts = np.zeros(len(product.kind), np.int64)
+    for s in range(len(counts)):
+        token, row = uint32(product.token[s]), product.row[s]
+        counts[s] = product.num_epsilons[s] + uint32(product.kind[s] != NO_BLANK)
+        counts[s] += int64(token != uint32(0))  # it repeats
+        if _leaves_by_row(product, s, reduced):
+            for a in range(product.row_splits[row], product.row_splits[row + 1]):
+                label = product.arcs[a].ilabel & uint32(LABEL_MASK)
+                counts[s] += int64(label != token)
+    return counts
+
+
+@jit
+def _compose(product, state_of_row, splits, arcs, reduced):
+    """Fill the arcs of all states: in each row of the graph by (label, repeats)."""
+    blank, e = uint32(product.blank), int64(0)
+    has_epsilons = product.num_epsilons > 0
+    for s in range(len(product.kind)):
+        has_epsilons[s] = has_epsilons[s] or product.kind[s] == TO_HUB
+    for s in range(len(product.kind)):
+        i, token, row = splits[s], uint32(product.token[s]), product.row[s]
+        kind, after = product.kind[s], state_of_row[row]
+        for _ in range(product.num_epsilons[s]):
+            arcs[i] = product.epsilons[e]
+            i, e = i + 1, e + 1
+        own = uint32(LEADS_TO_EPSILON) if has_epsilons[s] else uint32(0)
+        behind = uint32(LEADS_TO_EPSILON) if has_epsilons[after] else uint32(0)
+        if kind == TO_HUB:
+            i = _put(arcs, i, behind, after)
+        blank_is_due = kind != NO_BLANK and kind != TO_HUB
+        repeat_is_due = token != uint32(0)
+        a, last = product.row_splits[row], product.row_splits[row + 1]
+        if not _leaves_by_row(product, s, reduced):
+            a = last
+        while a < last or blank_is_due or repeat_is_due:
+            label = uint32(LABEL_MASK)
+            if a < last:
+                label = product.arcs[a].ilabel & uint32(LABEL_MASK)
+                if label == token:
+                    a += 1
+                    continue
+            if (
+                blank_is_due
+                and blank <= label
+                and not (repeat_is_due and token < blank)
+            ):
+                i = _put(arcs, i, blank | behind, after)
+                blank_is_due = False
+            elif repeat_is_due and token <= label:
+                i = _put(arcs, i, token | uint32(REPEAT) | own, s)
+                repeat_is_due = False
+            else:
+                arcs[i] = product.arcs[a]
+                i, a = i + 1, a + 1
+
+
+@inlined
+def _put(arcs, i, ilabel, nextstate):
+    """Write an arc that costs nothing and says nothing; the number of the next."""
+    arcs[i].ilabel, arcs[i].olabel = ilabel, uint32(0)
+    arcs[i].nextstate, arcs[i].cost = uint32(nextstate), float32(0)
+    return i + 1
+
+
+def product_of(arcs: np.ndarray, splits: np.ndarray, blank: int) -> Product | None:
+    """Take a packed graph apart; None where it is no such product."""
+    splits = splits.astype(np.int64)
+    label = arcs["ilabel"] & np.uint32(LABEL_MASK)
+    found, kind, token, row = _tell_apart(arcs, splits, uint32(blank))
+    if not found:
+        told = _tell_hubs(arcs, splits, label, blank)
+        if told is None:
+            return None
+        kind, token, row = told
+    lengths = np.diff(splits)
+    is_epsilon = (label == 0) & np.repeat(kind != TO_HUB, lengths)
+    repeats = arcs["ilabel"] & np.uint32(REPEAT) != 0
+    has_row = (kind == AFTER_BLANK) | (kind == NO_BLANK)
+    of_row = np.repeat(has_row, lengths) & (label != 0) & (label != blank) & ~repeats
+    up_to = np.concatenate([[0], np.cumsum(of_row)])
+    # Rows are numbered in the order of the states that have their arcs.
+    ends = up_to[splits[1:][has_row]]
+    epsilons = np.concatenate([[0], np.cumsum(is_epsilon)])
+    return Product(
+        kind=read_only(kind),
+        token=read_only(token),
+        row=read_only(row),
+        num_epsilons=read_only(np.diff(epsilons[splits]).astype(np.uint32)),
+        epsilons=read_only(arcs[is_epsilon]),
+        row_splits=read_only(np.concatenate([[0], ends]).astype(np.uint32)),
+        arcs=read_only(arcs[of_row]),
+        blank=blank,
+    )
+
+
+@jit
+def _tell_apart(arcs, splits, blank):
+    """Tell states after a blank from those after a token, with `normal`.
+
+    Returns:
+        (whether the graph is such a product; kind uint8 [S]; token, row int32 [S]).
+    """
+    num_states = len(splits) - 1
+    token, after = np.zeros(num_states, np.int32), np.full(num_states, _NONE, np.int32)
+    row, kind = np.full(num_states, _NONE, np.int32), np.zeros(num_states, np.uint8)
+    num_rows, state_of_row = 0, np.zeros(num_states, np.int32)
+    for s in range(num_states):
+        has_epsilons = False
+        for a in range(splits[s], splits[s + 1]):
+            label = arcs[a].ilabel & uint32(LABEL_MASK)
+            repeats = arcs[a].ilabel & uint32(REPEAT) != uint32(0)
+            has_epsilons = has_epsilons or label == uint32(0)
+            if label != blank and not repeats:
+                continue
+            if arcs[a].cost != float32(0) or arcs[a].olabel != uint32(0):
+                return False, kind, token, row
+            if repeats:
+                if label == blank or token[s] != 0 or arcs[a].nextstate != s:
+                    return False, kind, token, row
+                token[s] = label
+            else:
+                if after[s] != _NONE:
+                    return False, kind, token, row
+                after[s] = arcs[a].nextstate
+        if after[s] == s and (token[s] != 0 or has_epsilons or s == 0):
+            return False, kind, token, row
+        kind[s] = IN_TOKEN
+        if after[s] == s or after[s] == _NONE:
+            kind[s] = AFTER_BLANK if after[s] == s else NO_BLANK
+            row[s], state_of_row[num_rows] = num_rows, s
+            num_rows += 1
+    held = np.zeros(num_rows, np.bool_)
+    for s in range(num_states):
+        if kind[s] == IN_TOKEN:
+            if after[after[s]] != after[s]:
+                return False, kind, token, row
+            row[s] = row[after[s]]
+        held[row[s]] = held[row[s]] or kind[s] != AFTER_BLANK
+    if not held.all():
+        return False, kind, token, row
+    # States after tokens leave by their rows' arcs, all but one token's, and arcs lead
+    # to states after the right token.
+    for s in range(num_states):
+        y = int64(state_of_row[row[s]])
+        a, last, b, last_b = splits[s], splits[s + 1], splits[y], splits[y + 1]
+        while a < last and arcs[a].ilabel & uint32(LABEL_MASK) == uint32(0):
+            to = arcs[a].nextstate
+            if kind[to] == AFTER_BLANK or token[to] != token[s]:
+                return False, kind, token, row
+            a += 1
+        while b < last_b and arcs[b].ilabel & uint32(LABEL_MASK) == uint32(0):
+            b += 1
+        while a < last or b < last_b:
+            if a < last and _is_of_t(arcs[a].ilabel, blank):
+                a += 1
+                continue
+            if b < last_b:
+                label = arcs[b].ilabel & uint32(LABEL_MASK)
+                if _is_of_t(arcs[b].ilabel, blank) or (y != s and label == token[s]):
+                    b += 1
+                    continue
+            if a == last or b == last_b:
+                return False, kind, token, row
+            one, other, to = arcs[a], arcs[b], arcs[a].nextstate
+            if one.ilabel != other.ilabel or one.olabel != other.olabel:
+                return False, kind, token, row
+            if one.nextstate != other.nextstate or one.cost != other.cost:
+                return False, kind, token, row
+            label = one.ilabel & uint32(LABEL_MASK)
+            if kind[to] == AFTER_BLANK or token[to] != label or token[s] == label:
+                return False, kind, token, row
+            a += 1
+            b += 1
+    return True, kind, token, row
+
+
+@inlined
+def _is_of_t(ilabel, blank):
+    """Tell whether an arc is of T alone: of a blank, or repeating a token."""
+    return ilabel & uint32(LABEL_MASK) == blank or ilabel & uint32(REPEAT) != uint32(0)
+
+
+def _tell_hubs(
+    arcs: np.ndarray, splits: np.ndarray, label: np.ndarray, blank: int
+) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
+    """Tell hubs from states in a token, with `compact`: kind, token, row, or None.
+
+    A hub has its row's arcs, a blank and the row's epsilon arcs; a state in a token
+    repeats that, or leads to its hub by an epsilon arc at no cost.
+    """
+    lengths = np.diff(splits)
+    count = len(lengths)
+    source = np.repeat(np.arange(count), lengths)
+    repeats = arcs["ilabel"] & np.uint32(REPEAT) != 0
+    of_blank, epsilon = label == blank, label == 0
+    to = arcs["nextstate"].astype(np.int64)
+    hub = np.zeros(count, np.bool_)
+    hub[source[of_blank]] = True
+    inner, free = ~hub[source], (arcs["cost"] == 0) & (arcs["olabel"] == 0)
+    token, behind = np.zeros(count, np.int32), np.full(count, _NONE, np.int64)
+    token[source[repeats]] = label[repeats]
+    behind[source[inner & epsilon]] = to[inner & epsilon]
+    says = ~(of_blank | repeats | epsilon)
+    # Each state in a token has two arcs, and each hub one of the blank.
+    if (
+        not hub[0]
+        or not (hub | (token > 0) & (behind >= 0) & (lengths == 2)).all()
+        or not (np.bincount(source[of_blank], minlength=count)[hub] == 1).all()
+        or (repeats & (hub[source] | of_blank | ~free | (to != source))).any()
+        or (of_blank & (~free | (to != source))).any()
+        or (epsilon & ~hub[to]).any()
+        or (epsilon & inner & ~free).any()
+        or (says & (hub[to] | (token[to] != label))).any()
+    ):
+        return None
+    row = np.cumsum(hub, dtype=np.int32) - np.int32(1)
+    row = np.where(hub, row, row[behind]).astype(np.int32)
+    kind = np.where(hub, AFTER_BLANK, TO_HUB).astype(np.uint8)
+    return kind, token, row
