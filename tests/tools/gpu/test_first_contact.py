@@ -481,7 +481,7 @@ def test_the_trie_goes_through_all_sanitizers(tmp_path):
 
 
 def test_every_benchmark_of_a_call_is_one():
-    """What a step asks for is parsed there, in minutes that cost more than here."""
+    """Flags that are wrong would be told on the GPU machine, in minutes that cost."""
     every = [step for steps in first_contact.RUNS.values() for step in steps]
     benches = [step for step in every if "tools.bench.gpu" in step.command]
     assert {"bench", "bench-trie", "trie-dev", "trie-bpe"} <= {s.name for s in benches}
