@@ -14,9 +14,10 @@ from pathlib import Path
 import pytest
 from cupy_stand_in import stand_in
 
-from tools.gpu import first_contact
+from tools.bench import gpu
+from tools.gpu import first_contact, sanitize
 from tools.gpu.racecheck import ALLOWED, allowed_lines, hazards, not_meant
-from tools.gpu.sanitize import command
+from tools.gpu.sanitize import TOOLS, command
 from tools.gpu.steps import LONGEST_LOG, Runner, Step
 from wfstdec.errors import BackendError
 from wfstdec.gpu import cupy_device
@@ -435,23 +436,62 @@ def hazard(first, second):
     )
 
 
-def test_races_that_are_meant_pass_and_others_do_not():
-    assert len(allowed_lines()) == len(ALLOWED)
-    lines = sorted(f"{file}:{line}" for file, line in allowed_lines())
+@pytest.mark.parametrize("search", ALLOWED)
+def test_races_that_are_meant_pass_and_others_do_not(search):
+    assert len(allowed_lines(search)) == len(ALLOWED[search][1])
+    lines = sorted(f"{file}:{line}" for file, line in allowed_lines(search))
     meant = "========= COMPUTE-SANITIZER\n" + hazard(lines[0], lines[-1])
     meant += hazard(f"/some/where/{lines[1]}", lines[1])
-    assert len(hazards(meant)) == 2 and not_meant(meant) == []
+    assert len(hazards(meant)) == 2 and not_meant(meant, search) == []
     for wrong in (
         hazard(lines[0], "search.cu:1"),
         hazard("table.cuh:2", lines[0]),
         hazard("0x1230", lines[0]),
     ):
-        (one,) = not_meant(meant + wrong)
+        (one,) = not_meant(meant + wrong, search)
         assert "Race reported" in one.text and "and Read access" in one.text
     summary = (
         "========= RACECHECK SUMMARY: 2 hazards displayed (2 errors, 0 warnings)\n"
     )
-    assert not_meant(meant + summary) == []
+    assert not_meant(meant + summary, search) == []
+
+
+def test_a_search_has_its_own_races():
+    """A line of one may be any line of the other's file of the same name."""
+    (bound,) = [line for line in allowed_lines("wfst") if line[0] == "frame.cuh"]
+    log = hazard("{}:{}".format(*bound), "{}:{}".format(*bound))
+    assert not_meant(log, "wfst") == [] != not_meant(log, "trie")
+
+
+def test_the_trie_goes_through_all_sanitizers(tmp_path):
+    steps = {step.name: step for step in first_contact.SANITIZERS}
+    for tool in TOOLS:
+        command = steps[f"{tool}-trie"].command
+        assert command[command.index("tools.gpu.sanitize") + 1] == tool
+        assert "--trie" in command
+    # Its races are judged by its own list: line by line what racecheck would print.
+    program = tmp_path / "compute-sanitizer"
+    (slot,) = [line for line in allowed_lines("trie") if line[0] == "merge.cuh"]
+    place = "{}:{}".format(*slot)
+    (tmp_path / "log").write_text(hazard(place, place) + "12 cases agree\n")
+    program.write_text(f"#!/bin/sh\ncat '{tmp_path}/log'\nexit 9\n")
+    program.chmod(0o755)
+    words = ["racecheck", "--program", str(program)]
+    assert sanitize.main([*words, "--trie"]) == 0 and sanitize.main(words) == 1
+
+
+def test_every_benchmark_of_a_call_is_one():
+    """Flags that are wrong would be told on the GPU machine, in minutes that cost."""
+    every = [step for steps in first_contact.RUNS.values() for step in steps]
+    benches = [step for step in every if "tools.bench.gpu" in step.command]
+    assert {"bench", "bench-trie", "trie-dev", "trie-bpe"} <= {s.name for s in benches}
+    for step in benches:
+        words = [word.format(folder=".", home=".") for word in step.command[3:]]
+        args = gpu.parse_arguments(words)
+        assert args.resume and max(args.batches) <= 512
+    trie = next(step for step in benches if step.name == "bench-trie")
+    args = gpu.parse_arguments([w.format(folder=".") for w in trie.command[3:]])
+    assert {size for size, _ in args.trie} == {16, 32, 128} and args.minutes == 2
 
 
 @pytest.mark.parametrize(
@@ -465,8 +505,6 @@ def test_races_that_are_meant_pass_and_others_do_not():
 def test_a_sanitizer_is_believed_where_the_searches_ran(
     tmp_path, printed, returned, expected
 ):
-    from tools.gpu import sanitize
-
     program = tmp_path / "compute-sanitizer"
     program.write_text(f"#!/bin/sh\necho '{printed}'\nexit {returned}\n")
     program.chmod(0o755)
