@@ -45,6 +45,8 @@ done
 wait %1 || .venv/bin/wfstdec warm-up
 trap - EXIT
 # Files in the order of tests/support/spread.py, and a worker more than there are cores:
-# tests wait for sockets, processes and Ray. Linear algebra has the worker's core alone.
+# tests wait for sockets, processes and Ray. Linear algebra has the worker's core alone,
+# which is set behind nproc, since that goes by OMP_NUM_THREADS.
+workers=$(($(nproc) + 1))
 export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
-.venv/bin/python -m pytest -n $(($(nproc) + 1)) --dist loadfile --no-loadscope-reorder "$@"
+.venv/bin/python -m pytest -n "$workers" --dist loadfile --no-loadscope-reorder "$@"
