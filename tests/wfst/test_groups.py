@@ -9,6 +9,7 @@ from random_graphs import (
     random_logprobs,
     random_options,
     random_phrases,
+    random_product,
 )
 from wfst_searches import NO_BOOSTS, bits
 
@@ -18,7 +19,7 @@ from wfstdec.errors import BoostError
 from wfstdec.search.interrupts import Pace
 from wfstdec.search.scheduling import groups_of
 from wfstdec.wfst.cpu import arrays as k
-from wfstdec.wfst.cpu import groups
+from wfstdec.wfst.cpu import row_groups
 from wfstdec.wfst.cpu.backend import CpuBackend
 from wfstdec.wfst.reference_backend import ReferenceBackend
 
@@ -37,7 +38,7 @@ def draw(rng):
     graph = random_graph(rng)
     words = compile_word_boosts(random_boosts(rng, graph), graph.word_ids)[0]
     phrases = random_phrases(rng, graph) if rng.random() < 0.5 else None
-    lengths = rng.integers(0, 12, rng.integers(1, k.GROUP + 1))
+    lengths = rng.integers(0, 12, rng.integers(1, row_groups.GROUP + 1))
     batch = [random_logprobs(rng, n, len(graph.tokens)) for n in lengths]
     return graph, random_options(rng), CompiledBoosts(words, phrases), batch
 
@@ -55,31 +56,33 @@ def test_groups_are_the_specification_one_by_one(seed):
                 assert list(map(bits, found)) == expected
 
 
-@pytest.mark.parametrize("what", ["no room for steps", "a trace that is too long"])
-def test_groups_that_outgrow_what_they_have(monkeypatch, what):
-    """Paths that find no room; utterances that go on as searches of their own."""
-    alone = []
-    finish = groups.GroupSearch._finish_alone
-    monkeypatch.setattr(
-        groups.GroupSearch,
-        "_finish_alone",
-        lambda self, rest, pace: alone.append(len(rest)) or finish(self, rest, pace),
-    )
-    if what == "no room for steps":
-        monkeypatch.setattr(groups, "STEPS_PER_FRAME", 0)
-    else:
-        monkeypatch.setattr(groups, "LONG_TRACE", 100)
+def test_paths_that_find_no_room(monkeypatch):
+    """Room for one arc at first: it grows, and what was searched is not lost."""
+    monkeypatch.setattr(row_groups, "STEPS_PER_FRAME", 0)
     rng = np.random.default_rng(4)
-    graph = dense_graph(rng, 6)
-    lengths = [0, 30, 300, 1, 200, 7]
-    batch = [np.log(rng.dirichlet([0.3] * 3, n)).astype(np.float32) for n in lengths]
-    options = WfstOptions(beam=3.0)
+    graph = random_product(rng, 6)
+    batch = [random_logprobs(rng, n, len(graph.tokens)) for n in (0, 30, 90, 1, 7)]
     backend = CpuBackend(graph, first_capacity=2)
-    expected = one_by_one(CpuBackend(graph), options, batch, NO_BOOSTS)
+    assert backend.on_rows is not None
+    options = WfstOptions(beam=20.0)
+    expected = one_by_one(ReferenceBackend(graph), options, batch, NO_BOOSTS)
     for _ in range(2):
         found = backend.decode_group(batch, options, NO_BOOSTS, Pace())
         assert list(map(bits, found)) == expected
-    assert (len(alone) > 0) == (what == "a trace that is too long")
+    assert len(found[2].said.ilabel) > 5
+
+
+def test_a_whole_utterance_on_the_packed_graph_keeps_a_short_trace():
+    rng = np.random.default_rng(4)
+    graph = dense_graph(rng, 6)
+    x = np.log(rng.dirichlet([0.3] * 3, 300)).astype(np.float32)
+    options = WfstOptions(beam=3.0)
+    backend = CpuBackend(graph, first_capacity=2)
+    found = backend.decode_group([x], options, NO_BOOSTS, Pace())
+    expected = one_by_one(ReferenceBackend(graph), options, [x], NO_BOOSTS)
+    assert list(map(bits, found)) == expected
+    used = backend.memory.states[False].take()
+    assert used.counts[k.ACTIVE] > 900 > len(used.trace)
 
 
 @pytest.mark.parametrize("threads", [1, 2])
@@ -108,7 +111,7 @@ def test_utterances_of_one_list_are_grouped(monkeypatch, threads):
     enough = sum(map(len, batch)) / (4 * threads)
     assert all(sum(group) <= enough or len(group) == 1 for group in made)
     assert sum(map(len, made)) == len(batch)
-    assert len(made) < len(batch) / 3 and max(map(len, made)) <= k.GROUP
+    assert len(made) < len(batch) / 3 and max(map(len, made)) <= row_groups.GROUP
     made.clear()
     assert found == [
         decoder.decode([x], boosts=[one])[0]
@@ -120,10 +123,10 @@ def test_utterances_of_one_list_are_grouped(monkeypatch, threads):
 def test_long_utterances_among_short_ones_are_alone():
     """Sixteen of half a minute in one group would keep one thread, and no other."""
     lengths = [1500] * 16 + [50] * 112
-    groups = groups_of(lengths, [NO_BOOSTS] * 128, threads=2, most=k.GROUP)
+    groups = groups_of(lengths, [NO_BOOSTS] * 128, threads=2, most=row_groups.GROUP)
     assert sorted(i for group in groups for i in group) == list(range(128))
     assert max(sum(lengths[i] for i in group) for group in groups) <= sum(lengths) / 8
-    assert max(map(len, groups)) == k.GROUP
+    assert max(map(len, groups)) == row_groups.GROUP
 
 
 def test_what_goes_wrong_names_an_utterance(monkeypatch):

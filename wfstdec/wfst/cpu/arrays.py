@@ -59,14 +59,11 @@ arc, its excess (see `recorded.py`), the unscaled acoustic cost."""
 OK, GROW_SCRATCH, GROW_FRONTIER, GROW_TRACE, GROW_ADDED, GROW_NOTED = range(6)
 """What a kernel returns: done, or which arrays are too small for the next frame."""
 
-FRONTIER, TRACE, FRAMES, DIED, ACTIVE, ARCS, WITHIN, BEST, GRAPH, MOVED = range(10)
+FRONTIER, TRACE, FRAMES, DIED, ACTIVE, ARCS, WITHIN, BEST, GRAPH = range(9)
 """Positions in `UtteranceState.counts`: entries, nodes, frames done, the frame that
 nothing survived or -1, sums of active states and of arcs, entries within the beam, the
-position of the best entry, how many entries are of the graph's own states (the first
-ones), and whether entries may stand elsewhere than in `Scratch.next`."""
-
-GROUP = 16
-"""Whole utterances of one call, at most: kernels are compiled for so many."""
+position of the best entry, and how many entries are of the graph's own states (the
+first ones)."""
 
 
 class GraphArrays(NamedTuple):
@@ -88,7 +85,7 @@ class UtteranceState(NamedTuple):
     frontier: np.ndarray  # ENTRY [F]
     boosts: np.ndarray  # BOOST [F], where boosts have states
     trace: np.ndarray  # NODE [N]
-    counts: np.ndarray  # int64 [10]
+    counts: np.ndarray  # int64 [9]
     base: np.ndarray  # float64 [1]: what re-basing took off
     beam: np.ndarray  # float32 [1]: of the next frame
     top_credit: np.ndarray  # float32 [1]: the largest of the frontier

@@ -32,11 +32,10 @@ from wfstdec.text.symbols import ilabel_of
 from wfstdec.wfst.boost_support import overlay_of, steps_on
 from wfstdec.wfst.cpu import arrays as k
 from wfstdec.wfst.cpu.emitting import MAX_LABELS
-from wfstdec.wfst.cpu.groups import GroupSearch
 from wfstdec.wfst.cpu.memory import SearchMemory
 from wfstdec.wfst.cpu.oov import AddedArrays, added_arrays, with_scratch
 from wfstdec.wfst.cpu.row_chunks import ChunkedRowSearch, RowInputs
-from wfstdec.wfst.cpu.row_groups import RowSearch
+from wfstdec.wfst.cpu.row_groups import GROUP, RowSearch
 from wfstdec.wfst.cpu.rows import rule_of_rows, take_apart
 from wfstdec.wfst.cpu.search import CpuSearch, RecordingSearch, SearchInputs
 from wfstdec.wfst.options import WfstOptions, search_params
@@ -102,7 +101,7 @@ class CpuBackend(HostBackend):
         def decode(some: list[np.ndarray], boosts: CompiledBoosts) -> list[BestPath]:
             return self.decode_group(some, options, boosts, workers.pace)
 
-        return decode_in_groups(decode, utterances, boosts, k.GROUP, workers)
+        return decode_in_groups(decode, utterances, boosts, GROUP, workers)
 
     def decode_group(
         self,
@@ -116,9 +115,6 @@ class CpuBackend(HostBackend):
         if on_rows is not None:
             inputs_on_rows = self._inputs_on_rows(on_rows, options, boosts)
             return on_rows.decode(utterances, inputs_on_rows, pace)
-        if boosts.added is None:
-            inputs = self.inputs_of(options, boosts)
-            return GroupSearch(self.memory, *inputs).decode(utterances, pace)
         paths = []
         for logprobs in utterances:
             search = self.start(options, boosts)

@@ -78,7 +78,6 @@ def advance(
     """
     num_frames = logprobs.shape[0]
     counts = utterance.counts
-    counts[k.MOVED] = 1  # this may be other scratch than that of the frame before
     if counts[k.FRONTIER] == 0:
         status = _begin(
             graph, params, words, phrases, added, scratch, utterance, record
@@ -325,7 +324,7 @@ def _keep_least(phrases, scratch, utterance, keep, limit):
             if np.int64(i) < of_graph:
                 kept_of_graph = kept
     counts[k.FRONTIER] = counts[k.WITHIN] = np.int64(kept)
-    counts[k.GRAPH], counts[k.MOVED] = np.int64(kept_of_graph), 1
+    counts[k.GRAPH] = np.int64(kept_of_graph)
     return cost_of(last)
 
 
@@ -379,7 +378,6 @@ def _settle(graph, params, words, phrases, added, scratch, utterance, of_graph, 
         if cost == float32(0):
             counts[k.BEST] = np.int64(i)
     counts[k.FRONTIER], counts[k.GRAPH] = np.int64(count), np.int64(of_graph)
-    counts[k.MOVED] = 0
     counts[k.WITHIN] = np.int64(within)
     counts[k.TRACE] += np.int64(count)
     # float64, or hours of speech would round away what tells entries apart.

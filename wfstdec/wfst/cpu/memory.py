@@ -87,7 +87,7 @@ def _new_state(first_capacity: int, boosted: bool) -> k.UtteranceState:
         frontier=np.empty(first_capacity, k.ENTRY),
         boosts=np.empty(first_capacity if boosted else 0, k.BOOST),
         trace=np.empty(16 * first_capacity, k.NODE),
-        counts=np.zeros(10, np.int64),
+        counts=np.zeros(9, np.int64),
         base=np.zeros(1),
         beam=np.zeros(1, np.float32),
         top_credit=np.zeros(1, np.float32),

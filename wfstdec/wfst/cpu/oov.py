@@ -45,8 +45,6 @@ CALL_BITS = 1 << 12
 """A set of so many bits tells most states without calls from those with some."""
 FIRST_ENTRIES = 512
 _CALL_MASK = uint64(CALL_BITS - 1)
-_FEW_CALLS = 16
-"""So many states with calls are looked up rather than looked for."""
 _LEADS = uint32(LEADS_TO_EPSILON)
 _MOST = float32(NO_CUTOFF)
 _LOW, _WORD_OF_BITS = uint64(63), uint64(6)
@@ -161,24 +159,6 @@ def emit_added(graph, params, words, phrases, added, scratch, utterance, beam, l
             *(i, row, beam, made, least),
         )
         if made == _NO_ENTRY:
-            return made, least
-    if phrases is None:
-        # Few exits are looked up in the frontier; with many, the frontier is looked up
-        # among the exits.
-        few = len(added.call_state) <= _FEW_CALLS and beam < np.inf
-        if few and utterance.counts[k.MOVED] == 0:
-            for call in range(uint64(len(added.call_state))):
-                state = uint64(added.call_state[call])
-                i = find_alone(scratch, of_graph, state)
-                if i == of_graph:
-                    continue
-                row = call * added.num_entering, (call + _ONE) * added.num_entering
-                made, least = _follow_row(
-                    *(graph, params, words, phrases, added, scratch, utterance),
-                    *(i, row, beam, made, least),
-                )
-                if made == _NO_ENTRY:
-                    return made, least
             return made, least
     for i in range(of_graph):
         state = frontier[i].state

@@ -10,6 +10,7 @@ about one for each token said, so that no utterance is too long.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from functools import cached_property, partial
 
@@ -22,11 +23,11 @@ from wfstdec.graph.overlay import Overlay
 from wfstdec.jit import inlined, kernel
 from wfstdec.jit.pool import Once
 from wfstdec.search.acoustics import penalised
-from wfstdec.search.interrupts import Pace
-from wfstdec.search.paths.label_path import BestPath
+from wfstdec.search.interrupts import Pace, check
+from wfstdec.search.paths.label_path import BestPath, PathTokens
+from wfstdec.search.paths.traceback import read_paths
 from wfstdec.search.paths.traceback_kernels import Rule
 from wfstdec.wfst.cpu import row_arrays as k
-from wfstdec.wfst.cpu.groups import GROW_STEPS, decode_whole
 from wfstdec.wfst.cpu.row_boosts import FIRST_TOKEN, RowPhrases, row_phrases
 from wfstdec.wfst.cpu.row_chunks import ChunkedRowSearch, RowInputs
 from wfstdec.wfst.cpu.row_entries import arc_at, spread, token_at
@@ -37,10 +38,32 @@ from wfstdec.wfst.cpu.row_traceback import end_of
 from wfstdec.wfst.cpu.rows import ADDED, RECORDS, RowArrays, words_by_row
 from wfstdec.wfst.options import SearchParams
 
+GROUP = 16
+"""Whole utterances of one call, at most: kernels are compiled for so many."""
+STEPS_PER_FRAME = 2
+"""Room for the arcs of paths at first: epsilon arcs are more."""
+GROW_STEPS = -1
+"""What the kernel returns besides what `advance` does: no room for a path."""
+STEP = np.dtype([("arc", "<u4"), ("acoustic", "<f4")])
+"""An arc of a path and its unscaled acoustic cost."""
+END = np.dtype(
+    [
+        ("search_cost", "<f8"),
+        ("final_cost", "<f8"),
+        ("first", "<i8"),
+        ("count", "<i8"),
+        ("frames", "<i8"),
+        ("died", "<i8"),
+        ("final", "<i8"),
+    ]
+)
+"""How an utterance ended; where its path stands among the steps, the last one first."""
 _NONE = uint32(k.NONE)
 _ZERO = uint64(0)
 _EPSILON_ARC, _FROM_TOKEN = uint32(k.EPSILON_ARC), uint32(k.FROM_TOKEN)
 _ADDED, _RECORDS = uint32(ADDED), uint32(RECORDS)
+_NOTHING = np.zeros((0, 0), np.float32)
+"""Fills what is given up to `GROUP`: a kernel is compiled for one length."""
 
 
 @kernel
@@ -49,7 +72,11 @@ def search_rows(
 ):
     """Search utterances one after the other, from a frame of one of them on.
 
-    The arguments behind `state`, and what is returned, are those of `search_group`.
+    `at`: int64 [3], the utterance and the frame to begin with, or to go on with when
+    something has grown; steps so far.
+
+    Returns:
+        OK, or what must grow.
     """
     for i in range(at[0], len(ends)):
         if at[1] == 0:
@@ -207,19 +234,73 @@ class RowSearch:
         pace: Pace,
     ) -> list[BestPath]:
         """Decode utterances, at most `GROUP`; log-probs float32 [T, V], C order."""
+        assert len(utterances) <= GROUP
         state = self._memory.states.take()
         scratch = self._memory.scratches.take(len(state.record))
-
-        def search(*given: np.ndarray) -> int:
-            return search_rows(*inputs, scratch, state, *given)
-
-        def grow(status: int, frames_left: int) -> bool:
-            nonlocal scratch, state
-            scratch, state = grown(status, scratch, state)
-            return True
-
-        rule = self._rule_of(inputs)
-        paths = decode_whole(utterances, search, grow, rule, pace)
+        # Always as many arrays: a kernel is compiled for a number of them.
+        given = (*utterances, *[_NOTHING] * (GROUP - len(utterances)))
+        ends, at = np.zeros(len(utterances), END), np.zeros(3, np.int64)
+        steps = np.empty(STEPS_PER_FRAME * sum(map(len, utterances)) + 1, STEP)
+        while True:
+            now, behind, cut = _stretch(given, len(ends), at, pace.frames)
+            before, began = at.tolist(), time.perf_counter()
+            status = search_rows(*inputs, scratch, state, now, ends[:behind], steps, at)
+            if status == k.OK:
+                _note(pace, now, before, behind, time.perf_counter() - began)
+                if cut:  # no end yet: the next call goes on
+                    last = behind - 1
+                    at[:] = last, cut, at[2] - ends[last]["count"]
+                elif behind == len(ends):
+                    break
+                # Ctrl-C is heard between calls, which take so long as `pace` says.
+                check()
+            elif status == GROW_STEPS:
+                steps = k.twice(steps)
+            else:
+                scratch, state = grown(status, scratch, state)
         self._memory.scratches.give(scratch)
         self._memory.states.give(state)
-        return paths
+        first, count = map(np.ascontiguousarray, (ends["first"], ends["count"]))
+        said = read_paths(self._rule_of(inputs), steps, first, count)
+        return [_path(*one) for one in zip(said, ends, strict=True)]
+
+
+def _stretch(
+    given: tuple[np.ndarray, ...], num: int, at: np.ndarray, frames: int
+) -> tuple[tuple[np.ndarray, ...], int, int]:
+    """Part of a kernel's work that one call does, from `at` on.
+
+    Args:
+        given: The utterances.
+        num: How many they are.
+        at: Where it begins.
+        frames: So many at most.
+
+    Returns:
+        The utterances, how many of them, and the frames of the last one if it is cut.
+    """
+    i, frame, _ = at.tolist()
+    left = frame + frames
+    while i < num and len(given[i]) <= left:
+        left -= len(given[i])
+        i += 1
+    if i == num or not left:
+        return given, i, 0
+    return (*given[:i], given[i][:left], *given[i + 1 :]), i + 1, left
+
+
+def _note(
+    pace: Pace,
+    given: tuple[np.ndarray, ...],
+    before: list[int],
+    behind: int,
+    seconds: float,
+) -> None:
+    """Let the pace know of a call."""
+    first, frame, _ = before
+    pace.note(sum(map(len, given[first:behind])) - frame, seconds)
+
+
+def _path(said: PathTokens, end: np.void) -> BestPath:
+    search_cost, final_cost, _, _, frames, died, final = end.tolist()
+    return BestPath(said, final_cost, search_cost, bool(final), frames, died)

@@ -34,8 +34,6 @@ from wfstdec.wfst.final import best_end, best_so_far
 from wfstdec.wfst.lattice_pack import Recorded, Segment, cuts_of
 from wfstdec.wfst.options import SearchParams, WfstOptions
 
-MANY_FRAMES, LONG_TRACE = 100, 1 << 20
-"""With so many frames of a chunk to go, traces grow to so many nodes (12 MB)."""
 FIRST_ARCS = 1 << 16
 """Room for so many arcs of a lattice at first."""
 _NO_NODE = uint32(k.NONE)
@@ -58,15 +56,11 @@ class CpuSearch:
         self._inputs, self._added = inputs, added
         self._boosted = inputs[-1] is not None
         self._record: Any = None  # a `k.Record` where a lattice is wanted
-        self._restart()
-
-    def _restart(self) -> None:
-        """Begin an utterance in a state of its own."""
-        self._utterance = self._memory.states[self._boosted].take()
+        self._utterance = memory.states[self._boosted].take()
         cpu_kernels.restart(self._utterance)
-        rule = self._memory.rule
-        if self._added is not None:
-            rule = rule._replace(added=self._added.arcs)
+        rule = memory.rule
+        if added is not None:
+            rule = rule._replace(added=added.arcs)
         self._history = History(rule)
 
     @property
@@ -87,7 +81,7 @@ class CpuSearch:
                     *(*self._inputs, self._added),
                     *(scratch, self._utterance, logprobs, frame, self._record),
                 )
-                scratch = self._grow(status, scratch, len(logprobs) - frame)
+                scratch = self._grow(status, scratch)
         finally:
             scratches.give(scratch)
 
@@ -160,7 +154,7 @@ class CpuSearch:
         nodes = self._history.fold(frontier, utterance.trace, counts[k.TRACE])
         counts[k.TRACE] = nodes
 
-    def _grow(self, status: int, scratch: k.Scratch, frames_left: int) -> k.Scratch:
+    def _grow(self, status: int, scratch: k.Scratch) -> k.Scratch:
         """Enlarge what a kernel found too small; returns the scratch to go on with."""
         utterance = self._utterance
         if status == k.GROW_SCRATCH:
@@ -175,22 +169,12 @@ class CpuSearch:
             boosts = k.longer(utterance.boosts, size if self._boosted else 0)
             self._utterance = utterance._replace(frontier=frontier, boosts=boosts)
         if status == k.GROW_TRACE:
-            self._make_room_in_trace(len(scratch.next), frames_left)
+            self._make_room_in_trace(len(scratch.next))
         return scratch
 
-    def _make_room_in_trace(self, most: int, frames_left: int) -> None:
-        """Fold the trace; lengthen it where that frees less than half.
-
-        A whole utterance is quicker without folding, and its state goes back soon.
-        """
-        utterance = self._utterance
-        whole = frames_left >= MANY_FRAMES and len(utterance.trace) < LONG_TRACE
-        if not whole:
-            self._fold()
-        self._lengthen_trace(most)
-
-    def _lengthen_trace(self, most: int) -> None:
-        """Make room for as many nodes as there are, and twice `most` more."""
+    def _make_room_in_trace(self, most: int) -> None:
+        """Fold the trace; lengthen it where that frees less than half."""
+        self._fold()
         utterance = self._utterance
         needed = 2 * (int(utterance.counts[k.TRACE]) + most)
         if needed > len(utterance.trace):
@@ -296,15 +280,15 @@ class RecordingSearch(CpuSearch):
         other._history = self._history.copy()
         return CpuSearch.look(other)
 
-    def _grow(self, status: int, scratch: k.Scratch, frames_left: int) -> k.Scratch:
+    def _grow(self, status: int, scratch: k.Scratch) -> k.Scratch:
         """Enlarge what a kernel found too small; returns the scratch to go on with."""
         if status == k.GROW_NOTED:
             counts = self._record.counts
             self._make_room(0, int(counts[1] - counts[0]))
             return scratch
-        return super()._grow(status, scratch, frames_left)
+        return super()._grow(status, scratch)
 
-    def _make_room_in_trace(self, most: int, frames_left: int) -> None:
+    def _make_room_in_trace(self, most: int) -> None:
         self._make_room(most, 0)
 
     def _make_room(self, nodes: int, arcs: int) -> None:
