@@ -1,6 +1,7 @@
 """The GPU benchmark, on the emulation: answers first, Riva's beside ours, no GPU."""
 
 import dataclasses
+import importlib.util
 import json
 import shutil
 import types
@@ -11,7 +12,7 @@ import riva_stand_in
 from emulated_gpu import Emulated
 from tiny_sets import write_sets
 
-from tools.bench import data, gpu, gpu_device, token_lm
+from tools.bench import data, gpu, gpu_device, gpu_trie, token_lm
 from tools.bench import gpu_report as report
 from tools.bench.cases import Case, Inputs, make_cases
 from tools.bench.gpu_device import Gpu, padded
@@ -405,6 +406,27 @@ def test_nemo_without_its_graphs_has_no_row(run, monkeypatch, capsys, mode):
     status, written = run(*TRIE, "--settings", "100:9", "--only", "nemo")
     assert status == 0 and written["rows"] == []
     assert f"NeMo's CUDA graphs: {mode}, not full_graph" in capsys.readouterr().out
+
+
+@pytest.mark.skipif(
+    not all(map(importlib.util.find_spec, ("nemo", "torch"))), reason="needs NeMo"
+)
+def test_nemo_itself_has_the_costs_of_the_trie(run, monkeypatch):
+    """On the CPU, where its search is no graph: that is said to be enough here."""
+
+    class Tensors(Emulated):
+        def tensor(self, array):
+            return importlib.import_module("torch").as_tensor(array)
+
+    monkeypatch.setattr(gpu.NemoPeer, "to_gpu", lambda self: None)
+    monkeypatch.setattr(gpu_trie, "WHOLE", "None")
+    words = ["--trie", "16:20", "--batches", "1", "8", "--only", "nemo"]
+    status, written = run(*words, device=Tensors())
+    assert status == 0 and [row["batch"] for row in written["rows"]] == [1, 8]
+    for row in written["rows"]:
+        costs = row["costs"]
+        assert costs["utterances"] == 3 and "texts_differ" not in costs
+        assert costs["ours_lower"] == costs["theirs_lower"] == 0
 
 
 def test_a_nemo_that_finds_worse_is_seen(run, monkeypatch):
