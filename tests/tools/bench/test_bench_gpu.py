@@ -1,6 +1,7 @@
 """The GPU benchmark, on the emulation: answers first, Riva's beside ours, no GPU."""
 
 import dataclasses
+import importlib.util
 import json
 import shutil
 import types
@@ -11,13 +12,14 @@ import riva_stand_in
 from emulated_gpu import Emulated
 from tiny_sets import write_sets
 
-from tools.bench import data, gpu, gpu_device, token_lm
+from tools.bench import data, gpu, gpu_device, gpu_trie, token_lm
 from tools.bench import gpu_report as report
 from tools.bench.cases import Case, Inputs, make_cases
 from tools.bench.gpu_device import Gpu, padded
 from tools.bench.gpu_measure import Bench, Setting, as_given
 from tools.peers import riva as riva_peer
 from wfstdec import Lexicon, TrieDecoder, TrieOptions
+from wfstdec.trie.gpu.layout import PHASES
 
 pytestmark = [
     pytest.mark.skipif(not shutil.which("g++"), reason="needs g++"),
@@ -360,6 +362,12 @@ def test_the_trie_beside_the_cpu_and_nemo(run, monkeypatch, capsys):
         if row["decoder"] == "trie":
             assert row["differ"] == 0
             assert row["threads"] == (32 if row["beam_size"] == 16 else 128)
+            # In emulation the clock counts barriers of blocks: a warp has none.
+            assert tuple(row["phases_us"]) == PHASES
+            least = min(row["phases_us"][name] for name in PHASES[:4])
+            assert (least > 0) == (row["threads"] == 128)
+            assert row["candidates_per_frame"] >= row["entries_per_frame"] > 0
+            assert row["active_per_frame"] > 0 and row["frames"] > 0
         if row["decoder"] == "cpu trie":
             assert row["threads"] >= 1
         if row["decoder"] == "nemo":
@@ -405,6 +413,27 @@ def test_nemo_without_its_graphs_has_no_row(run, monkeypatch, capsys, mode):
     status, written = run(*TRIE, "--settings", "100:9", "--only", "nemo")
     assert status == 0 and written["rows"] == []
     assert f"NeMo's CUDA graphs: {mode}, not full_graph" in capsys.readouterr().out
+
+
+@pytest.mark.skipif(
+    not all(map(importlib.util.find_spec, ("nemo", "torch"))), reason="needs NeMo"
+)
+def test_nemo_itself_has_the_costs_of_the_trie(run, monkeypatch):
+    """On the CPU, where its search is no graph: that is said to be enough here."""
+
+    class Tensors(Emulated):
+        def tensor(self, array):
+            return importlib.import_module("torch").as_tensor(array)
+
+    monkeypatch.setattr(gpu.NemoPeer, "to_gpu", lambda self: None)
+    monkeypatch.setattr(gpu_trie, "WHOLE", "None")
+    words = ["--trie", "16:20", "--batches", "1", "8", "--only", "nemo"]
+    status, written = run(*words, device=Tensors())
+    assert status == 0 and [row["batch"] for row in written["rows"]] == [1, 8]
+    for row in written["rows"]:
+        costs = row["costs"]
+        assert costs["utterances"] == 3 and "texts_differ" not in costs
+        assert costs["ours_lower"] == costs["theirs_lower"] == 0
 
 
 def test_a_nemo_that_finds_worse_is_seen(run, monkeypatch):

@@ -11,10 +11,13 @@ import time
 import zipfile
 from pathlib import Path
 
+import numpy as np
 import pytest
 from cupy_stand_in import stand_in
+from tiny_sets import write_sets
 
 from tools.bench import gpu
+from tools.bench.data import load_set
 from tools.gpu import first_contact, sanitize
 from tools.gpu.racecheck import ALLOWED, allowed_lines, hazards, not_meant
 from tools.gpu.sanitize import TOOLS, command
@@ -356,7 +359,8 @@ def make_bundle(tmp_path, **more):
     if listed.returncode:
         pytest.skip("not a git checkout")
     bundle = tmp_path / "contact.sh"
-    environment = os.environ | {"DATA": str(tmp_path / "none"), **more}
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    environment = os.environ | {"DATA": str(tmp_path / "none"), "PATH": path, **more}
     made = ["bash", str(ROOT / "tools/gpu/make_bundle.sh"), str(bundle)]
     subprocess.run(made, env=environment, check=True, capture_output=True)
     return bundle
@@ -425,6 +429,30 @@ def test_the_bundle_runs_itself_outside_the_checkout(tmp_path):
     assert [path.name for path in machine.iterdir()] == ["home"]
     log = unpacked(machine / "home" / "contact.tar.gz", tmp_path / "read")
     assert "a stand-in" in log["versions.log"].read_text()
+
+
+def test_the_bundle_has_data_once_and_no_more_than_batches_need(tmp_path):
+    data = tmp_path / "data"
+    data.mkdir()
+    write_sets(data)
+    demo = ROOT / "graphs" / "librispeech_demo" / "lm.arpa.gz"
+    shutil.copy(demo, data / "lm" / "lm_books.3g_pruned.arpa.gz")
+    shutil.move(data / "lm" / "tiny.arpa.gz", data / "lm" / "lm_books.3g.arpa.gz")
+    rows = {f"utt-{i}": np.zeros((1, 5), np.float16) for i in range(700)}
+    np.savez(data / "posteriors" / "librispeech_dev.npz", **rows)
+    said = "".join(f"{name} ab\n" for name in rows)
+    (data / "posteriors" / "librispeech_dev.txt").write_text(said)
+    bundle = make_bundle(tmp_path, WHEELS="none", DATA=str(data))
+    assert bundle.stat().st_size < 10_000_000
+    done = run_bundle(tmp_path, bundle, "--help")
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = tmp_path / "unpacked" / "shared" / "data"
+    pruned = found / "lm" / "lm_books.3g_pruned.arpa.gz"
+    assert pruned.is_symlink() and pruned.read_bytes() == demo.read_bytes()
+    other = found / "lm" / "lm_books.3g.arpa.gz"
+    assert not other.is_symlink() and other.read_text().startswith("\\data")
+    speech = load_set("dev", found)
+    assert len(speech.logprobs) == len(speech.references) == 600 >= 512
 
 
 # ---------------------------------------------------------------------- sanitizers
