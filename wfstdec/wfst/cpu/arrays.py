@@ -13,16 +13,15 @@ import numpy as np
 ROW = np.dtype(
     [
         ("labels", "<u8"),
+        ("plain", "<u8"),
         ("begin", "<u4"),
         ("emit", "<u4"),
         ("rank", "<u4"),
-        ("least_epsilon", "<f4"),
-        ("plain", "<u8"),
-    ]
+    ],
+    align=True,
 )
-"""A state's row: the set of its labels, its first arc, its first emitting arc, its
-epsilon rank, the least cost of its epsilon arcs, and with phrases the set of labels
-on whose arcs they do not step."""
+"""A state's row, 32 bytes: the set of its labels, with phrases that of labels on whose
+arcs they do not step, its first arc, its first emitting arc, its epsilon rank."""
 ENTRY = np.dtype([("cost", "<f4"), ("state", "<u4"), ("node", "<u4"), ("arc", "<u4")])
 """A frontier entry. While it is made, `node` is its source's and `arc` has flags."""
 SIDE_ENTRY = np.dtype([*ENTRY.descr, ("boost", "<u4"), ("source_boost", "<u4")])
