@@ -53,7 +53,7 @@ NOTED = np.dtype(
     ]
 )
 """An arc noted for a lattice: the trace nodes that it leads from and to, the graph's
-arc, its excess (see `recorded.py`), the unscaled acoustic cost."""
+arc, its excess (see `lattice_pack.py`), the unscaled acoustic cost."""
 
 OK, GROW_SCRATCH, GROW_FRONTIER, GROW_TRACE, GROW_ADDED, GROW_NOTED = range(6)
 """What a kernel returns: done, or which arrays are too small for the next frame."""
@@ -93,7 +93,7 @@ class UtteranceState(NamedTuple):
 class Record(NamedTuple):
     """Notes of a search for its lattice, whose states are the nodes of the trace."""
 
-    arcs: np.ndarray  # NOTED [M], a frame after the other; see `recording.py`
+    arcs: np.ndarray  # NOTED [M], a frame after the other; see `lattice_kernels.py`
     boosts: np.ndarray  # uint32 [N], of the trace's nodes, where boosts have states
     extra: np.ndarray  # float32 [N], of the trace's nodes: scratch
     number: np.ndarray  # int32 [N], the same
