@@ -3,6 +3,7 @@
 import time
 
 from cuda_emulation.device import EmulatedDevice
+from trie_devices import emulated
 
 from tools.bench.gpu_device import Gpu, Timing, padded
 from wfstdec import WfstDecoder
@@ -24,6 +25,12 @@ class Emulated(Gpu):
         device = EmulatedDevice(threads)
         decoder._backend = DeviceBackend(graph, device, first_capacity=64)
         return decoder
+
+    def trie_backend(self, space):
+        return emulated(space)
+
+    def tensor(self, array):
+        return array
 
     def upload(self, arrays, dtype):
         return padded(arrays, dtype)

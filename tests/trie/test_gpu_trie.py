@@ -28,7 +28,7 @@ from wfstdec import (
     TrieOptions,
     token_table,
 )
-from wfstdec.errors import DeviceError, LogprobError, OptionError
+from wfstdec.errors import BackendError, DeviceError, LogprobError, OptionError
 from wfstdec.gpu.logprobs import BFLOAT16, FLOAT16
 from wfstdec.search.backends import make_backend
 from wfstdec.trie.gpu import layout as d
@@ -294,6 +294,38 @@ def test_a_batch_goes_in_parts_where_memory_is_short():
         assert found(backend, decoder, batch) == want
         launches.append(len(backend.device.launches))
     assert launches[0] == 1 < launches[1] < launches[2], launches
+
+
+@pytest.mark.parametrize("size", [4, 100])
+def test_the_memory_plan_is_what_is_taken(size):
+    rng = np.random.default_rng(2)
+    decoder = large_decoder(rng, 20, 40, small_options(rng, beam_size=size))
+    limit = 100_000_000
+    given = {"num_blocks": 3, "memory_limit": limit, "first_entries": 64}
+    backend = emulated(decoder._space, **given)
+    decoder._backend = backend
+    space, work = backend.device_space, backend.device_space.work(size)
+    plan = decoder.memory_plan(5)
+    assert plan["limit"] == limit
+    arrays = [*space._lexicon.values(), *space._automaton.values()]
+    assert plan["graph"] == sum(array.nbytes for array in arrays)
+    assert plan["graph"] == limit - backend.device.budget.left
+    before = work.device.budget.left  # in emulation each form has memory of its own
+    scratch = work.scratch.take(3)
+    assert plan["scratch"] == sum(array.nbytes for array in scratch.arrays.values())
+    one = compiled(decoder, None, 5)
+    batch = DeviceBatch(space, backend._cpu, decoder.options, one)
+    assert plan["utterances"] == sum(buffer.nbytes for buffer in batch._buffers)
+    assert before - work.device.budget.left == plan["scratch"] + plan["utterances"]
+    whole = decoder.memory_plan(5, 10)
+    assert whole["logprobs"] == 5 * 10 * 20 * 4 and plan["logprobs"] == 0
+    parts = ("graph", "scratch", "utterances", "logprobs")
+    assert whole["total"] == sum(whole[name] for name in parts)
+    assert decoder.memory_plan(2)["scratch"] < plan["scratch"]
+    named = decoder.with_options()
+    named._backend = backend._cpu
+    with pytest.raises(BackendError, match="works in the host's memory"):
+        named.memory_plan(1)
 
 
 def test_real_speech():

@@ -11,6 +11,7 @@ from trie_devices import large_decoder, small_options, spoken
 
 from wfstdec import BoostEntry, TrieDecoder, TrieOptions, token_table
 from wfstdec.errors import BackendError
+from wfstdec.gpu import choice
 from wfstdec.gpu import cupy_device as cuda
 from wfstdec.gpu.choice import Batch, Machine, choose
 from wfstdec.gpu.verified import record_pass
@@ -107,6 +108,21 @@ def test_the_cpu_for_what_no_gpu_searches():
     added = [BoostEntry("added", [f"{a} {b}"], 1.0)]
     assert len(decoder.decode(few * 4, boosts=added)) == 8
     assert decoder.last_choice[1] == "backend 'cuda': OOV word 'added', expected none"
+
+
+@needs_compiler
+def test_the_prediction_is_of_the_blocks_that_a_beam_gets(monkeypatch):
+    record_pass(PROGRAM)
+    decoder, _ = drawn()
+    seen = []
+    monkeypatch.setattr(choice, "choose", lambda *asked: seen.append(asked))
+    for size in (32, 100):
+        decoder.with_options(beam_size=size).choose_backend(400, 400_000)
+    narrow, wide = (machine.gpu_blocks for _, _, machine in seen)
+    works = decoder._auto.cuda().device_space.work
+    assert narrow == works(32).device.shapes[0].num_blocks
+    assert wide == works(100).device.shapes[0].num_blocks < narrow
+    assert [pace.gpu_us for _, pace, _ in seen] == [2.5, 4.5]
 
 
 @needs_compiler

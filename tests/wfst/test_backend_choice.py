@@ -2,6 +2,8 @@
 
 import shutil
 import sys
+from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -14,7 +16,8 @@ from wfstdec import WfstDecoder
 from wfstdec.errors import BackendError, DeviceError
 from wfstdec.gpu import choice
 from wfstdec.gpu import cupy_device as cuda
-from wfstdec.gpu.choice import Batch, Machine, batch_of
+from wfstdec.gpu.choice import AutoBackend, Batch, Machine, batch_of
+from wfstdec.gpu.device import BlockShape, shape_for
 from wfstdec.gpu.verified import record_pass, why_not
 from wfstdec.wfst.backend_choice import pace_of
 from wfstdec.wfst.gpu.backend import DeviceBackend
@@ -100,6 +103,33 @@ def test_what_the_prediction_says():
     many = batch(400, 400)
     assert cpu_s(many, 13.0, GPU) == pytest.approx(400 * 400 * 3.6e-6 / 16, rel=0.01)
     assert gpu_s(many, 13.0, GPU) > gpu_s(many, 13.0, Machine(16, None, 400))
+
+
+def test_fewer_threads_take_more_turns_over_arcs():
+    """The model's 977 arcs of a frame, half a microsecond a turn."""
+    large, middle, small = (
+        pace_of(13.0, threads).gpu_us for threads in (512, 256, 128)
+    )
+    assert large == pace_of(13.0).gpu_us == 9.5
+    assert middle == pytest.approx(9.5 + 0.954, abs=1e-3)
+    assert small == pytest.approx(9.5 + 2.862, abs=1e-3)
+    ratio = pace_of(17.0).gpu_us / 9.5
+    assert pace_of(17.0, 128).gpu_us == pytest.approx(small * ratio)
+    assert pace_of(13.0, 128).cpu_us == pace_of(13.0).cpu_us
+
+
+@pytest.mark.parametrize(
+    ("size", "threads", "blocks"), [(17, 512, 264), (264, 512, 264), (400, 256, 528)]
+)
+def test_the_prediction_is_of_the_blocks_that_a_batch_gets(size, threads, blocks):
+    shapes = [BlockShape(512, 264, 0), BlockShape(256, 528, 0), BlockShape(128, 999, 0)]
+    auto = AutoBackend(None, 16, "nowhere")
+    auto._machine = Machine(16, None)
+    auto._cuda = SimpleNamespace(shape=lambda count, _: shape_for(shapes, count))
+    found = auto.choose(batch(size), None, partial(pace_of, 13.0))
+    machine = Machine(16, None, blocks)
+    expected = choice.choose(batch(size), pace_of(13.0, threads), machine)
+    assert found == expected
 
 
 def test_where_log_probs_are_decides_what_is_close():

@@ -1,8 +1,9 @@
-"""Our WFST decoder on a GPU beside riva-asrlib-decoder and our CPU backend.
+"""Our decoders on a GPU beside riva-asrlib-decoder, NeMo and our CPU backends.
 
     python -m tools.bench.gpu --output run.json                       # the headline
     python -m tools.bench.gpu --profile full --output run.json --minutes 9 --resume
     python -m tools.bench.gpu --long 60 600 --batches 1 8 --output long.json
+    python -m tools.bench.gpu --profile trie --output trie.json         # NeMo too
 
 Graphs are built where they are not in the cache. At every point our hypotheses are
 compared with the CPU's before anything is timed; where one differs there is no time,
@@ -10,8 +11,10 @@ and the exit status is 1. Times are medians by CUDA events over whole calls, war
 log-probs on the device, words with times on the host (Riva's n-best list is not read);
 "search ms" is without what makes words and times of our paths, on the CPU.
 Riva's decoder is compared where it is installed: word error rates, and what its paths
-cost beside ours. The file is written after every point, so that a run that is cut off,
-or that `--minutes` ends (exit status 4), goes on with `--resume`.
+cost beside ours. NeMo has a language model over tokens and no lexicon: half of each
+set's utterances are decoded so, with a model of what the other half says. The file is
+written after every point, so that a run that is cut off, or that `--minutes` ends (exit
+status 4), goes on with `--resume`.
 """
 
 from __future__ import annotations
@@ -19,7 +22,7 @@ from __future__ import annotations
 import argparse
 import json
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import product
 
@@ -29,15 +32,20 @@ from tools.bench.cases import Case, Inputs, load_set, make_case
 from tools.bench.command import exit_with
 from tools.bench.gpu_device import Gpu
 from tools.bench.gpu_measure import Bench, Setting
+from tools.bench.gpu_trie import TrieBench, TrieSetting, token_case
 from tools.bench.report import Row
 from tools.gpu.steps import OK_STATUS, UNFINISHED_STATUS, WRONG_STATUS
 from tools.peers.riva import PACKAGE, RivaPeer
+from wfstdec.compare.peers.nemo import NemoPeer
 from wfstdec.compare.speech import evenly_spaced
 from wfstdec.errors import BackendError
 
 HEADLINE = [(7000, 13.0), (1000, 8.0), (3000, 10.0), (10000, 17.0)]
+TRIE = [(16, 8.0), (32, 8.0), (128, 12.0)]
+"""Sizes and beams of the trie."""
 PROFILES: dict[str, Row] = {
     "headline": {},
+    "trie": {"settings": [], "trie": TRIE, "batches": [128, 1, 32, 512]},
     "full": {
         "settings": list(product((7000, 1000, 3000, 10000), (13.0, 8.0, 10.0, 17.0))),
         "lms": ["lm_books.3g_pruned", "lm_books.3g"],
@@ -62,6 +70,7 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     add(
         "--settings", nargs="+", type=_setting, default=HEADLINE, help="max_active:beam"
     )
+    add("--trie", nargs="+", type=_setting, default=[], help="beam_size:beam")
     add("--boosted", nargs="+", type=int, default=[0, 1000], help="words boosted")
     add("--batches", nargs="+", type=int, default=[128, 1, 8, 32, 400])
     add("--dtypes", nargs="+", default=["float32", "float16"], help="ours")
@@ -70,7 +79,7 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     add("--long", nargs="+", type=float, default=[], help="seconds of recordings")
     add("--minutes", type=float, default=float("inf"), help="stop after so many")
     add("--resume", action="store_true", help="go on with the output's points")
-    add("--only", choices=("ours", "riva"), help="one of both, in this process")
+    add("--only", choices=("ours", "riva", "nemo"), help="one, in this process")
     args = command.parse(parser, argv, PROFILES)
     if args.output is None or min(args.batches) < 1:
         parser.error("--output is needed, and --batches must be 1 or more")
@@ -96,6 +105,17 @@ def cases(args: argparse.Namespace) -> Iterator[Case]:
         yield from (replace(case, speech=speech) for speech in sets)
 
 
+def token_benches(
+    args: argparse.Namespace, gpu: Gpu, skip: Callable[[Row], bool]
+) -> list[TrieBench]:
+    """Every set as bare tokens."""
+    inputs = Inputs.of(args)
+    return [
+        TrieBench(token_case(load_set(name, inputs), inputs, args), args, gpu, skip)
+        for name in args.sets
+    ]
+
+
 class Points:
     """Points, one after the other, and the file that they go to."""
 
@@ -118,19 +138,33 @@ class Points:
         return late
 
     def measure(self) -> None:
-        """Ours at all points first; Riva's after, for what it may break."""
+        """Ours at all points first; the peers' after, for what they may break."""
         self._run.write(self.rows)
-        benches = [
-            Bench(case, self._args, self._gpu, self.skip) for case in cases(self._args)
-        ]
-        only = self._args.only
-        for bench, point in product(benches, self._args.settings):
-            for boosted in () if only == "riva" else self._args.boosted:
-                setting = Setting(*point, boosted)
+        args, made = self._args, (self._args, self._gpu, self.skip)
+        only = args.only
+        every = list(cases(args)) if only != "nemo" else []
+        tries = [TrieSetting(*point) for point in args.trie]
+        benches = [Bench(case, *made) for case in every]
+        token_cases = token_benches(args, *made[1:]) if tries else []
+        trie_benches = [TrieBench(case, *made) for case in every if tries]
+        for bench, point in product(benches, args.settings):
+            for boosted in args.boosted if only in (None, "ours") else ():
+                setting = Setting(point[0], point[1], boosted)
                 expected = bench.expect(setting)
                 self.add(bench.cpu(setting))
                 self.add(bench.ours(setting, expected))
-        for bench in () if only == "ours" else benches:
+        if only in (None, "ours"):
+            for trie, size in product([*trie_benches, *token_cases], tries):
+                self.add(trie.cpu(size))
+                self.add(trie.ours(size, trie.expect(size)))
+        if only in (None, "riva") and args.settings:
+            self.measure_riva(benches)
+        if only in (None, "nemo"):
+            self.measure_nemo(token_cases, tries)
+
+    def measure_riva(self, benches: Sequence[Bench]) -> None:
+        """Riva's decoder on all cases, if it is there."""
+        for bench in benches:
             self._gpu.release()
             try:
                 shift_s = bench.case.speech.frame_shift_s
@@ -139,6 +173,21 @@ class Points:
                 print(f"without {PACKAGE}: {error}")
                 return
             self.compare(bench, peer)
+
+    def measure_nemo(
+        self, benches: Sequence[TrieBench], settings: Sequence[TrieSetting]
+    ) -> None:
+        """NeMo's search on bare tokens, if it is there."""
+        for bench in benches:
+            self._gpu.release()
+            try:
+                peer = NemoPeer(bench.case.peer_inputs())
+                peer.to_gpu()
+            except (BackendError, AssertionError) as error:  # torch without CUDA
+                print(f"without NeMo: {error}")
+                return
+            for setting in settings:
+                self.add(bench.nemo(setting, bench.expect(setting), peer))
 
     def compare(self, bench: Bench, peer: RivaPeer) -> None:
         """Riva's decoder at all points, until it fails."""

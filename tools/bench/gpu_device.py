@@ -8,6 +8,7 @@ timing = gpu.time(lambda: decoder.decode(*batch), repeats=5)
 from __future__ import annotations
 
 import gc
+import importlib
 import time
 from collections.abc import Callable, Sequence
 from statistics import median
@@ -19,6 +20,9 @@ from tools.bench.report import Row
 from tools.peers.riva import pad
 from wfstdec.gpu.cupy_device import CupyDevice
 from wfstdec.graph.packed import PackedGraph
+from wfstdec.trie.gpu.backend import DeviceBackend as TrieBackend
+from wfstdec.trie.gpu.cuda import backend_for
+from wfstdec.trie.search_space import SearchSpace
 from wfstdec.wfst.decoder import WfstDecoder
 from wfstdec.wfst.gpu.cuda import CudaBackend
 from wfstdec.wfst.gpu.layout import PLAIN, PROGRAM
@@ -62,6 +66,7 @@ class Gpu:
     def __init__(self) -> None:
         self._cupy = CupyDevice(PROGRAM, macros=PLAIN.macros).cupy
         self._backends: dict[tuple[int, int], CudaBackend] = {}
+        self._tries: dict[int, TrieBackend] = {}
 
     def describe(self) -> Row:
         """Facts that figures depend on, the bandwidth of a copy measured."""
@@ -104,6 +109,19 @@ class Gpu:
         decoder._backend = self._backends[key]
         return decoder
 
+    def trie_backend(self, space: SearchSpace) -> Any:
+        """The trie's backend of a space, made once."""
+        if id(space) not in self._tries:
+            self._tries[id(space)] = backend_for(space)  # has the space: its id stays
+        return self._tries[id(space)]
+
+    def tensor(self, array: Any) -> Any:
+        """Numbers as a tensor of torch's on the device, for peers."""
+        torch = importlib.import_module("torch")
+        found = torch.as_tensor(array).cuda()
+        torch.cuda.synchronize()
+        return found
+
     def upload(self, arrays: Sequence[np.ndarray], dtype: str) -> Padded:
         """A padded batch; done when it returns."""
         batch = padded(arrays, dtype)
@@ -132,6 +150,7 @@ class Gpu:
     def release(self) -> None:
         """Give the memory back that we and CuPy keep, for another decoder."""
         self._backends.clear()
+        self._tries.clear()
         gc.collect()
         self._cupy.get_default_memory_pool().free_all_blocks()
 

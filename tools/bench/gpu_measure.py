@@ -55,8 +55,8 @@ class Setting(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Bench:
-    """Measures a case on a GPU; each method gives rows of figures.
+class Measuring:
+    """Batches of a case on a GPU, and the rows of what is timed there.
 
     Attributes:
         case: A set on a graph.
@@ -83,6 +83,40 @@ class Bench:
             for first in range(0, count * size, size)
         ]
 
+    def row(self, setting: Any, batch: int, **more: object) -> Row:
+        """Row of a report that names its point."""
+        speech = self.case.speech
+        told = {"set": speech.name, "note": speech.note, "lm": self.case.lm}
+        return told | setting._asdict() | {"batch": batch} | more
+
+    def _upload(self, names: list[list[str]], dtype: str) -> list[Padded]:
+        logprobs = self.case.speech.logprobs
+        return [self.gpu.upload([logprobs[n] for n in one], dtype) for one in names]
+
+    def _times(self, names: list[list[str]], texts: list[str], timing: Timing) -> Row:
+        """Times, rates and the word error rate; each utterance counts once."""
+        speech = self.case.speech
+        lengths = [[len(speech.logprobs[name]) for name in batch] for batch in names]
+        audio_s = sum(map(sum, lengths)) * speech.frame_shift_s
+        seconds, longest = timing.median_s, sum(map(max, lengths))
+        by_name = dict(zip(chain(*names), texts, strict=True))
+        return {
+            **word_errors({name: speech.references[name] for name in by_name}, by_name),
+            "batches": len(names),
+            "audio_s": round(audio_s, 2),
+            "longest_frames": longest,
+            "event_s": timing.event_s,
+            "wall_s": timing.wall_s,
+            "rtfx": audio_s / seconds,
+            "ms_per_batch": 1e3 * seconds / len(names),
+            "us_per_frame": 1e6 * seconds / longest,
+        }
+
+
+@dataclass(frozen=True, eq=False)
+class Bench(Measuring):
+    """Measures the WFST search on a case; each method gives rows of figures."""
+
     def boosts(self, setting: Setting) -> dict[str, float] | None:
         """Words of the graph, evenly spaced over its table."""
         if setting.boosted == 0:
@@ -95,12 +129,6 @@ class Bench:
         """The options of all decoders."""
         scale = self.case.lm_scale
         return WfstOptions(setting.beam, setting.max_active, lm_scale=scale)
-
-    def row(self, setting: Setting, batch: int, **more: object) -> Row:
-        """Row of a report that names its point."""
-        speech = self.case.speech
-        told = {"set": speech.name, "note": speech.note, "lm": self.case.lm}
-        return told | setting._asdict() | {"batch": batch} | more
 
     def expect(self, setting: Setting, dtype: str = "float32") -> dict[str, Hypothesis]:
         """Decode all utterances on the CPU, their log-probs rounded to a type."""
@@ -159,7 +187,7 @@ class Bench:
     ) -> Row:
         """How many answers differ; if none does, times and work too."""
         batches, boosts = self._upload(names, dtype), self.boosts(setting)
-        run = partial(_each, batches, partial(_decode, decoder, boosts))
+        run = partial(each, batches, partial(_decode, decoder, boosts))
         found = run()
         pairs = zip(chain(*names), found, strict=True)
         differ = sum(hypothesis != wanted[name] for name, hypothesis in pairs)
@@ -168,7 +196,7 @@ class Bench:
         timing = self.gpu.time(run, self.args.repeats)
         row = self._times(names, [one.text for one in found], timing)
         row |= _traffic(_count_work(decoder, batches, boosts), timing)
-        paths = partial(_each, batches, partial(_search, decoder, boosts))
+        paths = partial(each, batches, partial(_search, decoder, boosts))
         timing = self.gpu.time(paths, self.args.repeats)
         search_ms = 1e3 * timing.median_s / len(batches)
         return {"differ": 0, **row, "search_ms": search_ms}
@@ -185,21 +213,17 @@ class Bench:
             names = self.batches(size)
             batches = self._upload(names, "float32")
             decoder = peer.decoder(row)  # a row has the options that it takes
-            found = _each(batches, decoder.decode)
-            timing = self.gpu.time(partial(_each, batches, decoder.run), args.repeats)
+            found = each(batches, decoder.decode)
+            timing = self.gpu.time(partial(each, batches, decoder.run), args.repeats)
             costs = {"costs": self._compare(chain(*names), expected, found)}
             texts = [" ".join(one.words) for one in found]
             yield row | costs | self._times(names, texts, timing)
-            texts = list(map(" ".join, _each(batches, decoder.decode_mbr)))
-            run = partial(_each, batches, decoder.run_mbr)
+            texts = list(map(" ".join, each(batches, decoder.decode_mbr)))
+            run = partial(each, batches, decoder.run_mbr)
             timing = self.gpu.time(run, args.repeats)
             yield row | {"decoder": "riva mbr"} | self._times(names, texts, timing)
             del decoder, run
             self.gpu.release()
-
-    def _upload(self, names: list[list[str]], dtype: str) -> list[Padded]:
-        logprobs = self.case.speech.logprobs
-        return [self.gpu.upload([logprobs[n] for n in one], dtype) for one in names]
 
     def _compare(
         self,
@@ -214,25 +238,6 @@ class Bench:
         theirs = path_costs(case.graph, arrays, found, lm_scale=case.lm_scale)
         ours = [found_by_us(expected[name]) for name in by_name]
         return asdict(compare_costs(list(by_name), ours, theirs))
-
-    def _times(self, names: list[list[str]], texts: list[str], timing: Timing) -> Row:
-        """Times, rates and the word error rate; each utterance counts once."""
-        speech = self.case.speech
-        lengths = [[len(speech.logprobs[name]) for name in batch] for batch in names]
-        audio_s = sum(map(sum, lengths)) * speech.frame_shift_s
-        seconds, longest = timing.median_s, sum(map(max, lengths))
-        by_name = dict(zip(chain(*names), texts, strict=True))
-        return {
-            **word_errors({name: speech.references[name] for name in by_name}, by_name),
-            "batches": len(names),
-            "audio_s": round(audio_s, 2),
-            "longest_frames": longest,
-            "event_s": timing.event_s,
-            "wall_s": timing.wall_s,
-            "rtfx": audio_s / seconds,
-            "ms_per_batch": 1e3 * seconds / len(names),
-            "us_per_frame": 1e6 * seconds / longest,
-        }
 
 
 def as_given(logprobs: np.ndarray, dtype: str) -> np.ndarray:
@@ -255,7 +260,7 @@ def _search(
     return decoder._search(utterances, compiled)
 
 
-def _each(batches: list[Padded], decode: Callable[..., list[Any]]) -> list[Any]:
+def each(batches: list[Padded], decode: Callable[..., list[Any]]) -> list[Any]:
     """Decode batches one after the other."""
     return [found for batch in batches for found in decode(*batch)]
 

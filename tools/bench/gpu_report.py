@@ -15,8 +15,10 @@ LARGE, SMALL = 128, 8
 """Batches from here up are throughput, batches down to here are latency."""
 THROUGHPUT, LATENCY = 5.0, 10.0
 """What is asked: so many times Riva's at an equal or lower word error rate."""
-POINT = ("set", "lm", "max_active", "beam", "batch")
-"""What a point of ours and one of Riva's have in common."""
+NEMO, NEMO_SIZE, NEMO_BATCH = 20.0, 16, 32
+"""What is asked of the trie: so many times NeMo's, at this size and from this batch."""
+POINT = ("set", "lm", "max_active", "beam_size", "beam", "batch")
+"""What a point of ours and one of a peer's have in common."""
 OF = {"dtype": "", "threads": "threads", "lattice_beam": "lattice beam"}
 """What tells rows of one point apart, and how it is said."""
 
@@ -31,6 +33,7 @@ def _of_costs(name: str) -> Callable[[Row], str]:
 
 COLUMNS: Columns = {
     "max_active": figure("max_active", "d"),
+    "size": figure("beam_size", "d"),
     "beam": figure("beam", "g"),
     "boosts": figure("boosted", "d"),
     "batch": figure("batch", "d"),
@@ -58,18 +61,29 @@ def table(rows: list[Row]) -> str:
     return format_table(COLUMNS, [row for row in rows if "event_s" in row])
 
 
-def compared(rows: list[Row]) -> list[tuple[Row, Row, float]]:
-    """Ours without boosts, Riva's at each point, the fastest of each; the ratio."""
+def compared(
+    rows: list[Row], ours: str = "ours", theirs: str = "riva"
+) -> list[tuple[Row, Row, float]]:
+    """Ours without boosts, a peer's at each point, the fastest of each; the ratio.
+
+    Args:
+        rows: Of a run.
+        ours: What rows call ours.
+        theirs: The beginning of what they call the peer's.
+    """
     points: dict[tuple, dict[str, list[Row]]] = {}
     for row in rows:
-        if "event_s" in row and row["decoder"] != "cpu" and not row["boosted"]:
-            point = points.setdefault(tuple(row[name] for name in POINT), {})
-            point.setdefault(row["decoder"].split()[0], []).append(row)
+        if "event_s" not in row or row.get("boosted"):
+            continue
+        for name in (ours, theirs):
+            if f"{row['decoder']} ".startswith(f"{name} "):
+                point = points.setdefault(tuple(row.get(n) for n in POINT), {})
+                point.setdefault(name, []).append(row)
     pairs = []
     for point in points.values():
         if len(point) == 2:
-            ours, theirs = (min(point[name], key=_seconds) for name in ("ours", "riva"))
-            pairs.append((ours, theirs, _seconds(theirs) / _seconds(ours)))
+            one, other = (min(point[name], key=_seconds) for name in (ours, theirs))
+            pairs.append((one, other, _seconds(other) / _seconds(one)))
     return pairs
 
 
@@ -85,6 +99,7 @@ def verdicts(rows: list[Row]) -> list[str]:
         if row.get("differ")
     ]
     lines += [f"{place(row)}: {row['failed']}" for row in rows if "failed" in row]
+    lines += _of_the_trie(rows)
     pairs = compared(rows)
     if not pairs:
         return [*lines, "nothing was compared with riva-asrlib-decoder"]
@@ -103,6 +118,38 @@ def verdicts(rows: list[Row]) -> list[str]:
     return lines
 
 
+def _of_the_trie(rows: list[Row]) -> list[str]:
+    """Lines on the trie beside NeMo's search and all cores of the CPU."""
+    lines = []
+    nemo = compared(rows, "trie", "nemo")
+    chosen = [
+        ratio
+        for ours, _, ratio in nemo
+        if ours["beam_size"] == NEMO_SIZE and ours["batch"] >= NEMO_BATCH
+    ]
+    if chosen:
+        lines.append(
+            f"trie: {min(chosen):.1f} to {max(chosen):.1f} times NeMo's over "
+            f"{len(chosen)} points of size {NEMO_SIZE} from batch {NEMO_BATCH} on, "
+            f"{NEMO:g} asked"
+        )
+    elif any(row["decoder"] == "trie" for row in rows):
+        lines.append("trie: nothing was compared with NeMo at what is asked")
+    cpu = [
+        one
+        for one in compared(rows, "trie", "cpu trie")
+        if one[0]["batch"] >= NEMO_BATCH
+    ]
+    if cpu:
+        ratios = [ratio for _, _, ratio in cpu]
+        lines.append(
+            f"trie: {min(ratios):.1f} to {max(ratios):.1f} times "
+            f"{cpu[0][1]['threads']} threads of the CPU over {len(cpu)} "
+            f"points from batch {NEMO_BATCH} on"
+        )
+    return lines
+
+
 def line(row: Row) -> str:
     """A row as it comes."""
     if "event_s" not in row:
@@ -113,7 +160,8 @@ def line(row: Row) -> str:
 def place(row: Row) -> str:
     """Name the point that a row is of."""
     more = [f"{row[k]:g} {k}" for k in ("boosted", "batch") if k in row]
+    size = next(f"{k} {row[k]}" for k in ("max_active", "beam_size") if k in row)
     return (
-        f"{row['set']}, {row['lm']}, max_active {row['max_active']}, beam "
-        f"{row['beam']:g}, {', '.join(more)}, {row['decoder']}"
+        f"{row['set']}, {row['lm']}, {size}, beam {row['beam']:g}, "
+        f"{', '.join(more)}, {row['decoder']}"
     )

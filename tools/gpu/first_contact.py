@@ -2,7 +2,7 @@
 
     python -m tools.gpu.first_contact --out OUT          # 1: probe; search, tests
     python -m tools.gpu.first_contact --out OUT --run times --carried contact.tar.gz
-                                                         # 2: phases, riva, NeMo
+                                               # 2: phases, riva, the trie, NeMo
     python -m tools.gpu.first_contact --out OUT --run sanitizers --carried ...      # 3
     python -m tools.gpu.first_contact --out OUT --steps probe         # 20 seconds of it
 
@@ -94,6 +94,11 @@ TIMES = (
         _bench("riva", *_HEADLINE, "--only", "riva", "--batches", "1", "8", "128"),
         120,
     ),
+    Step(
+        "bench-trie",
+        _bench("trie", "--profile", "trie", "--minutes", "2", "--repeats", "3"),
+        200,
+    ),
     Step("nemo", _module("tools.gpu.tokens", "--output", "{folder}/nemo.json"), 150),
     Step(
         "table",
@@ -127,14 +132,17 @@ SANITIZERS = (
         240,
         needs="compute-sanitizer",
     ),
-    Step(
-        "memcheck-trie",
-        _module(
-            "tools.gpu.sanitize", "memcheck", "--trie", "--output",
-            "{folder}/memcheck-trie.txt",
-        ),
-        240,
-        needs="compute-sanitizer",
+    *(
+        Step(
+            f"{tool}-trie",
+            _module(
+                "tools.gpu.sanitize", tool, "--trie", "--output",
+                f"{{folder}}/{tool}-trie.txt",
+            ),
+            240,
+            needs="compute-sanitizer",
+        )
+        for tool in TOOLS
     ),
 )  # fmt: skip
 BENCHMARKS = (
@@ -162,6 +170,12 @@ BENCHMARKS = (
         LIMIT_S,
     ),
     Step("full", _bench("full", "--profile", "full"), LIMIT_S),
+    Step("trie-dev", _bench("trie-dev", "--profile", "trie"), LIMIT_S),
+    Step(
+        "trie-bpe",
+        _bench("trie-bpe", "--sets", "../shared/bpe", "--profile", "trie"),
+        LIMIT_S,
+    ),
 )  # fmt: skip
 RUNS = {
     "first": FIRST,

@@ -5,11 +5,12 @@
 # there:
 #   bash contact.sh --out OUT                   # the first of three calls, all of them
 #                                               # in tools.gpu.first_contact
+# Here python3 has to have what wfstdec needs, where there is data to be cut.
 # Environment:
 #   PYTHON_VERSION  of the other machine, 312 by default; riva-asrlib-decoder has wheels
 #                   for 311 and 312
-#   DATA            the project's data, ../shared/data by default; without it the demo's
-#                   40 utterances are measured
+#   DATA            the project's data, ../shared/data by default: 600 utterances of it,
+#                   as the largest batch has 512; without it the demo's 40 are measured
 #   BPE             a folder that tools.data.make_synthetic wrote: 60 of its utterances
 #   WHEELS          "none": no packages, where the other machine has them; or a folder of
 #                   wheels that were downloaded before
@@ -53,9 +54,16 @@ fi
 
 if [ -d "$data" ]; then
     for file in tokens.txt lexicon/lexicon_ipa.txt lm/lm_books.3g_pruned.arpa.gz \
-        lm/lm_books.3g.arpa.gz posteriors/librispeech_dev.{npz,txt}; do
+        lm/lm_books.3g.arpa.gz; do
         install -D -m 644 "$data/$file" "$folder/shared/data/$file"
     done
+    python3 -m tools.data.thin_set "$data/posteriors/librispeech_dev.npz" \
+        "$folder/shared/data/posteriors" 600
+    # The demo's language model is one of these, and no need to be there twice.
+    lm=lm/lm_books.3g_pruned.arpa.gz demo=wfstdec/graphs/librispeech_demo/lm.arpa.gz
+    if cmp -s "$folder/$demo" "$folder/shared/data/$lm"; then
+        ln -sf "../../../$demo" "$folder/shared/data/$lm"
+    fi
 fi
 if [ -n "${BPE:-}" ]; then
     python3 -m tools.data.thin_set "$BPE" "$folder/shared/bpe" 60

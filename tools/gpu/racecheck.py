@@ -1,6 +1,7 @@
 """Findings of compute-sanitizer's racecheck, less the races that are meant.
 
-    python -m tools.gpu.racecheck FILE       # exit status 1 where a race is not meant
+    python -m tools.gpu.racecheck FILE         # exit status 1 where a race is not meant
+    python -m tools.gpu.racecheck FILE trie    # of the trie's kernels
 
 Kernels read words of shared memory while atomics change them, in a few places: a bound
 that is out of date lets more through, which the cutoff drops, and a slot that is seen
@@ -17,7 +18,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from wfstdec.gpu.records import KERNELS as SHARED
-from wfstdec.wfst.gpu.layout import KERNELS
+from wfstdec.trie.gpu.layout import KERNELS as TRIE_KERNELS
+from wfstdec.wfst.gpu.layout import KERNELS as WFST_KERNELS
 
 
 class Allowed(NamedTuple):
@@ -36,20 +38,32 @@ class Allowed(NamedTuple):
 
 _PEEK = "reads what atomics may be changing: any of the values will do"
 _BOUND = "lowers the bound; a reader that comes too early lets more through"
-ALLOWED = (
+_SLOT = "takes a slot that was seen empty, or finds who took it"
+_PEEKS = (
     Allowed("block.cuh", 'asm volatile("ld.relaxed.cta.u32', _PEEK),
     Allowed("block.cuh", 'asm volatile("ld.relaxed.cta.u64', _PEEK),
+)
+_WFST = (
     Allowed("frame.cuh", "if (cost < least) atomicMin(&progress.least", _BOUND),
     Allowed(
         "table.cuh",
         "found = atomicCAS(&slots.keys[slot], EMPTY, key)",
-        "takes a slot that was seen empty, or finds who took it",
+        _SLOT,
     ),
     Allowed("table.cuh", "atomicOr(&progress.overflow, NO_ROOM)", "the frame is lost"),
     Allowed(
         "table.cuh", "atomicOr(&progress.overflow, no_entry())", "the frame is lost"
     ),
 )
+_TRIE = (
+    Allowed("ask.cuh", "atomicMin(&progress.least, ordered(candidate.cost))", _BOUND),
+    Allowed("merge.cuh", "found = atomicCAS(&arrays.slots[slot], NONE, q)", _SLOT),
+)
+ALLOWED = {
+    "wfst": (WFST_KERNELS, _PEEKS + _WFST),
+    "trie": (TRIE_KERNELS, _PEEKS + _TRIE),
+}
+"""Where the kernels of a search are, and the lines: both have a `frame.cuh`."""
 _HAZARD = re.compile(r"Race reported between|\bhazard detected\b", re.IGNORECASE)
 _PLACE = re.compile(r"(?P<file>[\w./+-]+\.cuh?):(?P<line>\d+)")
 
@@ -61,15 +75,19 @@ class Hazard(NamedTuple):
     text: str
 
 
-def allowed_lines() -> set[tuple[str, int]]:
+def allowed_lines(search: str) -> set[tuple[str, int]]:
     """Where races are meant, (file, line).
+
+    Args:
+        search: One of `ALLOWED`.
 
     Raises:
         ValueError: A line is not there, or more than once.
     """
     found = set()
-    for one in ALLOWED:
-        folder = SHARED if (SHARED / one.file).exists() else KERNELS
+    kernels, allowed = ALLOWED[search]
+    for one in allowed:
+        folder = SHARED if (SHARED / one.file).exists() else kernels
         lines = (folder / one.file).read_text("utf-8").splitlines()
         numbers = [n for n, line in enumerate(lines, 1) if one.text in line]
         if len(numbers) != 1:
@@ -99,9 +117,9 @@ def _places(text: str) -> Iterator[tuple[str, int]]:
         yield Path(found["file"]).name, int(found["line"])
 
 
-def not_meant(log: str) -> list[Hazard]:
+def not_meant(log: str, search: str) -> list[Hazard]:
     """Select races of which a line is not in `ALLOWED`, or is not known."""
-    lines = allowed_lines()
+    lines = allowed_lines(search)
     return [
         one
         for one in hazards(log)
@@ -109,10 +127,10 @@ def not_meant(log: str) -> list[Hazard]:
     ]
 
 
-def main(log: str) -> int:
+def main(log: str, search: str = "wfst") -> int:
     """Print the races that are not meant; the exit status."""
     found = hazards(log)
-    wrong = not_meant(log)
+    wrong = not_meant(log, search)
     for one in wrong:
         print(one.text)
     print(f"{len(found)} hazards, {len(wrong)} of them not meant")
@@ -120,4 +138,4 @@ def main(log: str) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1]).read_text("utf-8", "replace")))
+    sys.exit(main(Path(sys.argv[1]).read_text("utf-8", "replace"), *sys.argv[2:3]))

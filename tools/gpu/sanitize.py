@@ -62,7 +62,7 @@ def main(argv: list[str] | None = None) -> int:
         args.output.write_text(done.stdout, "utf-8")
     agreed = f"{args.cases} cases agree" in done.stdout
     if args.tool == "racecheck" and agreed and done.returncode in (0, FOUND):
-        return racecheck.main(done.stdout)
+        return racecheck.main(done.stdout, "trie" if args.kind == "trie" else "wfst")
     return 0 if agreed and done.returncode == 0 else 1
 
 

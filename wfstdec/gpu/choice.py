@@ -17,7 +17,8 @@ from __future__ import annotations
 import functools
 import importlib
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 from wfstdec.errors import BackendError
@@ -67,7 +68,8 @@ class Machine:
     Attributes:
         cores: Threads that decode side by side on the CPU.
         no_gpu: Why no GPU can be used; None where one can.
-        gpu_blocks: Utterances that it searches side by side.
+        gpu_blocks: Utterances that it searches side by side, in the blocks that a
+            batch gets.
     """
 
     cores: int
@@ -133,7 +135,8 @@ class AutoBackend:
         searched: A graph or a search space.
         cores: Threads that decode side by side on the CPU.
         folder: The room of its search on a device, as a module: its `layout` has a
-            `PROGRAM`, its `cuda` makes the backend by `backend_for`.
+            `PROGRAM`, its `cuda` makes the backend by `backend_for`; that has `shape`,
+            the blocks of a batch.
     """
 
     def __init__(self, searched: Any, cores: int, folder: str) -> None:
@@ -156,17 +159,31 @@ class AutoBackend:
     def machine(self) -> Machine:
         """Look what there is; for a GPU when this is asked first."""
         if self._machine is None:
-            why, blocks = self.why_no_gpu, 1
+            why = self.why_no_gpu
             if why is None:
                 cuda = importlib.import_module(f"{self._folder}.cuda")
                 self._cuda = cuda.backend_for(self._searched)
-                blocks = self._cuda.device.shapes[0].num_blocks
-            self._machine = Machine(self._cores, why, blocks)
+            self._machine = Machine(self._cores, why)
         return self._machine
 
-    def choose(self, batch: Batch, pace: Pace) -> BackendChoice:
-        """See `choose`."""
-        return choose(batch, pace, self.machine)
+    def choose(
+        self, batch: Batch, options: Any, pace_of: Callable[[int | None], Pace]
+    ) -> BackendChoice:
+        """The backend for a batch, by the blocks that it gets; see `choose`.
+
+        Args:
+            batch: Its size.
+            options: Of the search.
+            pace_of: Gives the pace in blocks of so many threads; None: on no GPU.
+        """
+        machine, threads = self.machine, None
+        if machine.no_gpu is None:
+            shape = self._cuda.shape(batch.num_utterances, options)
+            machine, threads = (
+                replace(machine, gpu_blocks=shape.num_blocks),
+                shape.threads,
+            )
+        return choose(batch, pace_of(threads), machine)
 
     def cuda(self) -> Any:
         """The backend on the GPU, where `machine` has one."""

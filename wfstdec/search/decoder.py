@@ -32,7 +32,14 @@ from wfstdec.checks.looking import FirstLook, Heard, Pairs, looked_at
 from wfstdec.errors import BackendError, DeviceError, InputError, OptionError
 from wfstdec.lattice.arrays import Lattice
 from wfstdec.lm.automaton import Unit
-from wfstdec.search.contract import LATTICES, SESSION_LATTICES, Backend, Read, Reader
+from wfstdec.search.contract import (
+    LATTICES,
+    MEMORY_PLANS,
+    SESSION_LATTICES,
+    Backend,
+    Read,
+    Reader,
+)
 from wfstdec.search.hypothesis import Hypothesis
 from wfstdec.search.interrupts import Pace
 from wfstdec.search.paths.confidences import confidences_of
@@ -375,6 +382,32 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
             lattices=lattices,
             check_nbest=partial(self._check_nbest, lattices),
         )
+
+    def memory_plan(
+        self, num_utterances: int, num_frames: int | None = None
+    ) -> dict[str, int]:
+        """Plan the memory of a batch on the device, bytes, before anything grows.
+
+        A batch that takes more than there is goes in parts.
+
+        Args:
+            num_utterances: Utterances of a batch.
+            num_frames: Frames of each; `None` where they come in chunks.
+
+        Returns:
+            `"graph"` (once; a trie's lexicon and language model), `"scratch"` (kept for
+            the next batch), `"utterances"`, `"logprobs"` (where they come from the
+            host), `"total"`, and `"limit"`, which all work on the device stays under.
+
+        Raises:
+            BackendError: The backend is not on a device with memory of its own.
+        """
+        if MEMORY_PLANS not in self._backend.can:
+            raise BackendError(
+                "this backend works in the host's memory, expected 'cuda' for a plan"
+            )
+        backend: Any = self._backend
+        return backend.memory_plan(num_utterances, num_frames, self.options)
 
     def warm_up(
         self,

@@ -379,7 +379,7 @@ class TrieDecoder(Decoder[np.ndarray, list[TokenPath] | Recorded]):
             for_cpu = for_the_cpu(self._space, self.options, boosts)
             if for_cpu is not None:
                 return for_cpu
-        return auto.choose(batch, pace_of(self.options))
+        return auto.choose(batch, self.options, lambda _: pace_of(self.options))
 
     def _decode(
         self, backend: Any, logprobs: Any, lengths: Any, boosts: Any

@@ -24,7 +24,6 @@ from wfstdec.boost.g2p import G2pLike
 from wfstdec.boost.lists import BoostsLike
 from wfstdec.boost.pronouncer import Pronouncer
 from wfstdec.checks.looking import Heard
-from wfstdec.errors import BackendError
 from wfstdec.gpu.choice import (
     CPU,
     AutoBackend,
@@ -38,7 +37,6 @@ from wfstdec.graph.packed import PackedGraph, load_graph
 from wfstdec.lattice.arrays import Lattice
 from wfstdec.lattice.nbest import nbest_paths
 from wfstdec.search.backends import AUTO, make_backend
-from wfstdec.search.contract import MEMORY_PLANS
 from wfstdec.search.decoder import Decoder
 from wfstdec.search.hypothesis import Hypothesis
 from wfstdec.search.paths.found import FoundReader
@@ -129,7 +127,9 @@ class WfstDecoder(Decoder[np.ndarray, BestPath | Recorded]):
         if not isinstance(logprobs, list | tuple) and not hasattr(logprobs, "shape"):
             logprobs = list(logprobs)
         batch = batch_of(logprobs, lengths)
-        choice = self._auto.choose(batch, pace_of(self.options.beam))
+        choice = self._auto.choose(
+            batch, self.options, partial(pace_of, self.options.beam)
+        )
         self.last_choice = choice
         backend = self._backend if choice.backend == CPU else self._auto.cuda()
         return backend, logprobs
@@ -183,38 +183,12 @@ class WfstDecoder(Decoder[np.ndarray, BestPath | Recorded]):
         most = longest or -(-num_frames // max(1, num_utterances))
         num_bytes = 4 * num_frames * len(self.graph.tokens)
         batch = Batch(num_utterances, num_frames, most, num_bytes, on_gpu)
-        return auto.choose(batch, pace_of(self.options.beam))
+        return auto.choose(batch, self.options, partial(pace_of, self.options.beam))
 
     @property
     def vocabulary(self) -> Vocabulary:
         """Tokens, words and pronunciations of the graph."""
         return self.graph.vocabulary
-
-    def memory_plan(
-        self, num_utterances: int, num_frames: int | None = None
-    ) -> dict[str, int]:
-        """Plan the memory of a batch on the device, bytes, before anything grows.
-
-        A batch that takes more than there is goes in parts.
-
-        Args:
-            num_utterances: Utterances of a batch.
-            num_frames: Frames of each; `None` where they come in chunks.
-
-        Returns:
-            `"graph"` (once), `"scratch"` (kept for the next batch), `"utterances"`,
-            `"logprobs"` (where they come from the host), `"total"`, and `"limit"`,
-            which all work on the device stays under.
-
-        Raises:
-            BackendError: The backend is not on a device with memory of its own.
-        """
-        if MEMORY_PLANS not in self._backend.can:
-            raise BackendError(
-                "this backend works in the host's memory, expected 'cuda' for a plan"
-            )
-        backend: Any = self._backend
-        return backend.memory_plan(num_utterances, num_frames)
 
     def _repr_of_model(self) -> str:
         return repr(self.graph)

@@ -1,6 +1,7 @@
 """The GPU benchmark, on the emulation: answers first, Riva's beside ours, no GPU."""
 
 import dataclasses
+import importlib.util
 import json
 import shutil
 import types
@@ -11,12 +12,13 @@ import riva_stand_in
 from emulated_gpu import Emulated
 from tiny_sets import write_sets
 
-from tools.bench import data, gpu, gpu_device
+from tools.bench import data, gpu, gpu_device, gpu_trie, token_lm
 from tools.bench import gpu_report as report
 from tools.bench.cases import Case, Inputs, make_cases
 from tools.bench.gpu_device import Gpu, padded
 from tools.bench.gpu_measure import Bench, Setting, as_given
 from tools.peers import riva as riva_peer
+from wfstdec import Lexicon, TrieDecoder, TrieOptions
 
 pytestmark = [
     pytest.mark.skipif(not shutil.which("g++"), reason="needs g++"),
@@ -276,3 +278,228 @@ def test_a_bench_measures_what_its_plan_wants(tmp_path):
     assert list(bench.cpu(setting)) == []
     (row,) = bench.ours(setting, bench.expect(setting))
     assert row["differ"] == 0 and row["set"] == "dev"
+
+
+# ---------------------------------------------------------------- the trie, and NeMo's
+TRIE = ["--trie", "16:8", "70:9", "--batches", "1", "8", "--boosted", "0"]
+NO_WFST = [*TRIE, "--settings", "100:9", "--only", "ours"]
+
+
+class Nemo:
+    """A stand-in for `NemoPeer` that searches as we do on the CPU, or worse.
+
+    Only the first call of a search says what its graphs are: they are made there.
+    """
+
+    mode = "full_graph"
+
+    def __init__(self, inputs, **worse):
+        assert inputs.lexicon is None and inputs.graph is None
+        self.inputs, self.worse, self.made = inputs, worse, []
+
+    def to_gpu(self):
+        pass
+
+    def pad(self, utterances):
+        batch = padded(utterances, "float32")
+        return batch.logprobs, list(batch.lengths)
+
+    def search(self, setting):
+        inputs, self.made = self.inputs, [*self.made, setting]
+        options = TrieOptions(
+            beam=setting["beam_threshold"],
+            beam_size=setting["beam_size"],
+            lm_scale=inputs.lm_scale,
+            **self.worse,
+        )
+        decoder = TrieDecoder(
+            tokens=inputs.tokens,
+            lm=inputs.arpa,
+            separator=inputs.separator,
+            options=options,
+        )
+
+        def run(logprobs, lengths):
+            run.cuda_graphs_mode = self.mode
+            found = decoder.decode(logprobs, np.asarray(lengths))
+            labels = np.zeros((len(found), 1, 4))
+            return types.SimpleNamespace(
+                found=found, transcript_wb=labels, flatten_sort_=lambda score_norm: None
+            )
+
+        run.cuda_graphs_mode = None
+        return run
+
+    def read(self, beams, lengths):
+        return [(one.text, -one.total_cost) for one in beams.found]
+
+
+def test_the_trie_beside_the_cpu_and_nemo(run, monkeypatch, capsys):
+    monkeypatch.setattr(gpu, "NemoPeer", Nemo)
+    status, written = run(*TRIE, "--settings", "100:9")
+    rows, told = written["rows"], capsys.readouterr().out
+    assert status == 0
+    points = [
+        (lm, size, beam, batch)
+        for lm in ("tiny", "tokens")
+        for size, beam in ((16, 8.0), (70, 9.0))
+        for batch in (1, 8)
+    ]
+    keys = ("lm", "beam_size", "beam", "batch")
+    for decoder, wanted in (
+        ("trie", points),
+        ("cpu trie", points),
+        ("nemo", points[len(points) // 2 :]),
+    ):
+        chosen = [row for row in rows if row["decoder"] == decoder]
+        assert [tuple(row[key] for key in keys) for row in chosen] == wanted
+        for row in chosen:
+            assert len(row["event_s"]) == 2 and row["rtfx"] > 0
+            # Phones are no words: their errors would mean nothing.
+            assert ("wer" in row) == (row["lm"] == "tiny")
+    for row in rows:
+        if row["decoder"] == "trie":
+            assert row["differ"] == 0
+            assert row["threads"] == (32 if row["beam_size"] == 16 else 128)
+        if row["decoder"] == "cpu trie":
+            assert row["threads"] >= 1
+        if row["decoder"] == "nemo":
+            costs = row["costs"]
+            assert costs["utterances"] == 3, "every other one, the rest is learned from"
+            assert costs["ours_lower"] == costs["theirs_lower"] == 0
+            assert row["cuda_graphs_mode"] == "full_graph"
+    # Of the same case and utterances all three.
+    of_tokens = {(row["set"], row["note"]) for row in rows if row["lm"] == "tokens"}
+    assert len(of_tokens) == 1
+    assert len(report.compared(rows, "trie", "nemo")) == 4
+    assert len(report.compared(rows, "trie", "cpu trie")) == 8
+    assert "trie: nothing was compared with NeMo at what is asked" in told  # batch 8
+    assert "nothing was compared with riva" in told
+
+
+def test_a_trie_that_is_not_the_cpus_has_no_time(run, monkeypatch, capsys):
+    class Wrong(Emulated):
+        def trie_backend(self, space):
+            backend = super().trie_backend(space)
+            decode = backend.decode
+
+            def narrow(utterances, options, boosts, **more):
+                options = dataclasses.replace(options, beam_size=1, beam=0.5)
+                return decode(utterances, options, boosts, **more)
+
+            backend.decode = narrow
+            return backend
+
+    device = Wrong()
+    status, written = run(*NO_WFST, device=device)
+    assert status == 1
+    tries = [row for row in written["rows"] if row["decoder"] == "trie"]
+    wrong = [row for row in tries if row["differ"]]
+    assert wrong and all("rtfx" not in row for row in wrong)
+    assert "hypotheses are not the CPU's, no time is given" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("mode", [None, "no_while_loops"])
+def test_nemo_without_its_graphs_has_no_row(run, monkeypatch, capsys, mode):
+    monkeypatch.setattr(gpu, "NemoPeer", Nemo)
+    monkeypatch.setattr(Nemo, "mode", mode)
+    status, written = run(*TRIE, "--settings", "100:9", "--only", "nemo")
+    assert status == 0 and written["rows"] == []
+    assert f"NeMo's CUDA graphs: {mode}, not full_graph" in capsys.readouterr().out
+
+
+@pytest.mark.skipif(
+    not all(map(importlib.util.find_spec, ("nemo", "torch"))), reason="needs NeMo"
+)
+def test_nemo_itself_has_the_costs_of_the_trie(run, monkeypatch):
+    """On the CPU, where its search is no graph: that is said to be enough here."""
+
+    class Tensors(Emulated):
+        def tensor(self, array):
+            return importlib.import_module("torch").as_tensor(array)
+
+    monkeypatch.setattr(gpu.NemoPeer, "to_gpu", lambda self: None)
+    monkeypatch.setattr(gpu_trie, "WHOLE", "None")
+    words = ["--trie", "16:20", "--batches", "1", "8", "--only", "nemo"]
+    status, written = run(*words, device=Tensors())
+    assert status == 0 and [row["batch"] for row in written["rows"]] == [1, 8]
+    for row in written["rows"]:
+        costs = row["costs"]
+        assert costs["utterances"] == 3 and "texts_differ" not in costs
+        assert costs["ours_lower"] == costs["theirs_lower"] == 0
+
+
+def test_a_nemo_that_finds_worse_is_seen(run, monkeypatch):
+    def narrow(inputs):
+        return Nemo(inputs, token_top_k=1)
+
+    monkeypatch.setattr(gpu, "NemoPeer", narrow)
+    _, written = run(*TRIE, "--settings", "100:9", "--only", "nemo")
+    rows = written["rows"]
+    assert rows and all(row["costs"]["theirs_lower"] == 0 for row in rows)
+    assert any(row["costs"]["ours_lower"] > 0 or row["batch"] == 1 for row in rows)
+
+
+def test_what_is_asked_of_the_trie():
+    base = {"set": "s", "lm": "tokens", "beam": 8.0, "decoder": "trie"}
+    rows = [
+        base | {"beam_size": size, "batch": batch, "event_s": [1.0]} | other
+        for size, batch, times in ((16, 32, 25.0), (16, 128, 30.0), (32, 32, 3.0))
+        for other in (
+            {},
+            {"decoder": "nemo", "event_s": [times]},
+            {"decoder": "cpu trie", "event_s": [times / 10], "threads": 16},
+        )
+    ]
+    first, second, last = report.verdicts(rows)
+    assert first == (
+        "trie: 25.0 to 30.0 times NeMo's over 2 points of size 16 from batch 32 on, 20 "
+        "asked"
+    )
+    assert second == (
+        "trie: 0.3 to 3.0 times 16 threads of the CPU over 3 points from batch 32 on"
+    )
+    assert last == "nothing was compared with riva-asrlib-decoder"
+
+
+def test_the_trie_has_a_profile():
+    args = gpu.parse_arguments(["--output", "x", "--profile", "trie"])
+    assert [size for size, _ in args.trie] == [16, 32, 128] and args.settings == []
+    assert sorted(args.batches) == [1, 32, 128, 512]
+
+
+def test_a_model_over_tokens_adds_up(tmp_path):
+    """Behind every history the probabilities of all tokens are one."""
+    said = [["a", "b", "a", "c"], ["b"], ["a", "b", "b", "a"]]
+    path = tmp_path / "tokens.arpa"
+    token_lm.write_token_lm(said, ["a", "b", "c", "d"], path)
+    probabilities, backoffs = {}, {}
+    for line in path.read_text().splitlines():
+        number, tab, rest = line.partition("\t")
+        if tab:
+            words, _, backoff = rest.partition("\t")
+            gram = tuple(words.split())
+            probabilities[gram] = 10 ** float(number)
+            backoffs[gram] = 10 ** float(backoff or 0)
+
+    def probability(history, token):
+        if (*history, token) in probabilities:
+            return probabilities[*history, token]
+        return backoffs.get(history, 1.0) * probability(history[1:], token)
+
+    histories = {gram for gram in backoffs if len(gram) < token_lm.ORDER}
+    assert len(histories) > 10
+    for history in histories - {gram for gram in histories if "</s>" in gram}:
+        total = sum(probability(history, t) for t in ("a", "b", "c", "d", "</s>"))
+        assert total == pytest.approx(1.0, abs=1e-4), history
+    # By hand: 12 tokens with </s>, 4 kinds, 5 tokens that there are.
+    assert probabilities["d",] == pytest.approx(4 / 5 / 16, rel=1e-4)
+
+
+def test_references_are_spelled():
+    lexicon = Lexicon(("ab", "ab", "c"), ((1, 2), (2,), (3,)), np.zeros(3, np.float32))
+    names = ["-", "a", "b", "c", "|"]
+    said = [("ab", "c"), ("no",), ("c",)]
+    found = token_lm.sentences(said, lexicon, names, "|")
+    assert found == [["a", "b", "|", "c"], ["c"]]
+    assert token_lm.sentences(said, lexicon, names, None) == [["a", "b", "c"], ["c"]]

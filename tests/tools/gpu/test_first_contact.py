@@ -11,12 +11,16 @@ import time
 import zipfile
 from pathlib import Path
 
+import numpy as np
 import pytest
 from cupy_stand_in import stand_in
+from tiny_sets import write_sets
 
-from tools.gpu import first_contact
+from tools.bench import gpu
+from tools.bench.data import load_set
+from tools.gpu import first_contact, sanitize
 from tools.gpu.racecheck import ALLOWED, allowed_lines, hazards, not_meant
-from tools.gpu.sanitize import command
+from tools.gpu.sanitize import TOOLS, command
 from tools.gpu.steps import LONGEST_LOG, Runner, Step
 from wfstdec.errors import BackendError
 from wfstdec.gpu import cupy_device
@@ -355,7 +359,8 @@ def make_bundle(tmp_path, **more):
     if listed.returncode:
         pytest.skip("not a git checkout")
     bundle = tmp_path / "contact.sh"
-    environment = os.environ | {"DATA": str(tmp_path / "none"), **more}
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    environment = os.environ | {"DATA": str(tmp_path / "none"), "PATH": path, **more}
     made = ["bash", str(ROOT / "tools/gpu/make_bundle.sh"), str(bundle)]
     subprocess.run(made, env=environment, check=True, capture_output=True)
     return bundle
@@ -426,6 +431,30 @@ def test_the_bundle_runs_itself_outside_the_checkout(tmp_path):
     assert "a stand-in" in log["versions.log"].read_text()
 
 
+def test_the_bundle_has_data_once_and_no_more_than_batches_need(tmp_path):
+    data = tmp_path / "data"
+    data.mkdir()
+    write_sets(data)
+    demo = ROOT / "graphs" / "librispeech_demo" / "lm.arpa.gz"
+    shutil.copy(demo, data / "lm" / "lm_books.3g_pruned.arpa.gz")
+    shutil.move(data / "lm" / "tiny.arpa.gz", data / "lm" / "lm_books.3g.arpa.gz")
+    rows = {f"utt-{i}": np.zeros((1, 5), np.float16) for i in range(700)}
+    np.savez(data / "posteriors" / "librispeech_dev.npz", **rows)
+    said = "".join(f"{name} ab\n" for name in rows)
+    (data / "posteriors" / "librispeech_dev.txt").write_text(said)
+    bundle = make_bundle(tmp_path, WHEELS="none", DATA=str(data))
+    assert bundle.stat().st_size < 10_000_000
+    done = run_bundle(tmp_path, bundle, "--help")
+    assert done.returncode == 0, done.stdout + done.stderr
+    found = tmp_path / "unpacked" / "shared" / "data"
+    pruned = found / "lm" / "lm_books.3g_pruned.arpa.gz"
+    assert pruned.is_symlink() and pruned.read_bytes() == demo.read_bytes()
+    other = found / "lm" / "lm_books.3g.arpa.gz"
+    assert not other.is_symlink() and other.read_text().startswith("\\data")
+    speech = load_set("dev", found)
+    assert len(speech.logprobs) == len(speech.references) == 600 >= 512
+
+
 # ---------------------------------------------------------------------- sanitizers
 def hazard(first, second):
     return (
@@ -435,23 +464,62 @@ def hazard(first, second):
     )
 
 
-def test_races_that_are_meant_pass_and_others_do_not():
-    assert len(allowed_lines()) == len(ALLOWED)
-    lines = sorted(f"{file}:{line}" for file, line in allowed_lines())
+@pytest.mark.parametrize("search", ALLOWED)
+def test_races_that_are_meant_pass_and_others_do_not(search):
+    assert len(allowed_lines(search)) == len(ALLOWED[search][1])
+    lines = sorted(f"{file}:{line}" for file, line in allowed_lines(search))
     meant = "========= COMPUTE-SANITIZER\n" + hazard(lines[0], lines[-1])
     meant += hazard(f"/some/where/{lines[1]}", lines[1])
-    assert len(hazards(meant)) == 2 and not_meant(meant) == []
+    assert len(hazards(meant)) == 2 and not_meant(meant, search) == []
     for wrong in (
         hazard(lines[0], "search.cu:1"),
         hazard("table.cuh:2", lines[0]),
         hazard("0x1230", lines[0]),
     ):
-        (one,) = not_meant(meant + wrong)
+        (one,) = not_meant(meant + wrong, search)
         assert "Race reported" in one.text and "and Read access" in one.text
     summary = (
         "========= RACECHECK SUMMARY: 2 hazards displayed (2 errors, 0 warnings)\n"
     )
-    assert not_meant(meant + summary) == []
+    assert not_meant(meant + summary, search) == []
+
+
+def test_a_search_has_its_own_races():
+    """A line of one may be any line of the other's file of the same name."""
+    (bound,) = [line for line in allowed_lines("wfst") if line[0] == "frame.cuh"]
+    log = hazard("{}:{}".format(*bound), "{}:{}".format(*bound))
+    assert not_meant(log, "wfst") == [] != not_meant(log, "trie")
+
+
+def test_the_trie_goes_through_all_sanitizers(tmp_path):
+    steps = {step.name: step for step in first_contact.SANITIZERS}
+    for tool in TOOLS:
+        command = steps[f"{tool}-trie"].command
+        assert command[command.index("tools.gpu.sanitize") + 1] == tool
+        assert "--trie" in command
+    # Its races are judged by its own list: line by line what racecheck would print.
+    program = tmp_path / "compute-sanitizer"
+    (slot,) = [line for line in allowed_lines("trie") if line[0] == "merge.cuh"]
+    place = "{}:{}".format(*slot)
+    (tmp_path / "log").write_text(hazard(place, place) + "12 cases agree\n")
+    program.write_text(f"#!/bin/sh\ncat '{tmp_path}/log'\nexit 9\n")
+    program.chmod(0o755)
+    words = ["racecheck", "--program", str(program)]
+    assert sanitize.main([*words, "--trie"]) == 0 and sanitize.main(words) == 1
+
+
+def test_every_benchmark_of_a_call_is_one():
+    """Flags that are wrong would be told on the GPU machine, in minutes that cost."""
+    every = [step for steps in first_contact.RUNS.values() for step in steps]
+    benches = [step for step in every if "tools.bench.gpu" in step.command]
+    assert {"bench", "bench-trie", "trie-dev", "trie-bpe"} <= {s.name for s in benches}
+    for step in benches:
+        words = [word.format(folder=".", home=".") for word in step.command[3:]]
+        args = gpu.parse_arguments(words)
+        assert args.resume and max(args.batches) <= 512
+    trie = next(step for step in benches if step.name == "bench-trie")
+    args = gpu.parse_arguments([w.format(folder=".") for w in trie.command[3:]])
+    assert {size for size, _ in args.trie} == {16, 32, 128} and args.minutes == 2
 
 
 @pytest.mark.parametrize(
@@ -465,8 +533,6 @@ def test_races_that_are_meant_pass_and_others_do_not():
 def test_a_sanitizer_is_believed_where_the_searches_ran(
     tmp_path, printed, returned, expected
 ):
-    from tools.gpu import sanitize
-
     program = tmp_path / "compute-sanitizer"
     program.write_text(f"#!/bin/sh\necho '{printed}'\nexit {returned}\n")
     program.chmod(0o755)

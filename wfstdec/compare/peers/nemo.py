@@ -133,23 +133,32 @@ class NemoPeer(ScoredPeer):
         """Log-probs [..., V] with the blank last."""
         return np.maximum(logprobs[..., self._order], np.float32(_NEVER))
 
-    def _search_batch(
-        self, search: Any, utterances: Sequence[np.ndarray]
-    ) -> list[tuple[str, float]]:
+    def pad(self, utterances: Sequence[np.ndarray]) -> tuple[np.ndarray, list[int]]:
+        """Log-probs [B, T, V] in NeMo's order, filled up with blanks, and lengths."""
         lengths = [len(rows) for rows in utterances]
         shape = len(utterances), max(lengths), len(self._order)
         padded = np.full(shape, _NEVER, np.float32)
         padded[..., -1] = 0.0
         for rows, own in zip(utterances, padded, strict=True):
             own[: len(rows)] = self.nemo_order(rows)
-        torch = self._torch
-        beams = search(torch.from_numpy(padded), torch.tensor(lengths))
+        return padded, lengths
+
+    def read(self, beams: Any, lengths: Sequence[int]) -> list[tuple[str, float]]:
+        """Text and score of the best of each, of what `search` returned."""
         beams.flatten_sort_(score_norm=False)
         labels, scores = beams.transcript_wb[:, 0].tolist(), beams.scores[:, 0].tolist()
         return [
             (self._text_of(row[:length]), score)
             for row, length, score in zip(labels, lengths, scores, strict=True)
         ]
+
+    def _search_batch(
+        self, search: Any, utterances: Sequence[np.ndarray]
+    ) -> list[tuple[str, float]]:
+        padded, lengths = self.pad(utterances)
+        torch = self._torch
+        beams = search(torch.from_numpy(padded), torch.tensor(lengths))
+        return self.read(beams, lengths)
 
     def _text_of(self, labels: Sequence[int]) -> str:
         heard = [label for label, _ in itertools.groupby(labels)]

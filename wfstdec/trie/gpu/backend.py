@@ -16,11 +16,11 @@ import numpy as np
 
 from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.errors import InputError, OptionError
-from wfstdec.gpu.device import Device
+from wfstdec.gpu.device import BlockShape, Device, shape_for
 from wfstdec.gpu.logprobs import Chunk
 from wfstdec.gpu.parts import decode_parts, parts_that_fit
 from wfstdec.lm.on_demand import LazyLM
-from wfstdec.search.contract import Read
+from wfstdec.search.contract import MEMORY_PLANS, Read
 from wfstdec.search.logprobs import as_utterances
 from wfstdec.search.scheduling import ALONE, Workers
 from wfstdec.trie.cpu.backend import CpuBackend
@@ -100,7 +100,7 @@ class DeviceBackend:
         OptionError: It has what only the CPU does.
     """
 
-    can: frozenset[str] = frozenset()
+    can = frozenset({MEMORY_PLANS})
 
     def __init__(
         self,
@@ -187,6 +187,27 @@ class DeviceBackend:
         lengths = [len(one) for one in utterances]
         return decode_parts(self.device, self._parts(lengths, options), decode, read)
 
+    def memory_plan(
+        self, num_utterances: int, num_frames: int | None, options: TrieOptions
+    ) -> dict[str, int]:
+        """Plan the memory of a batch, bytes; see `Decoder.memory_plan`."""
+        work = self.device_space.work(options.beam_size)
+        pool, shape = work.scratch, self.shape(num_utterances, options)
+        blocks = min(num_utterances, shape.num_blocks)
+        frame = self.space.num_tokens * _LOGPROB_BYTES
+        plan = {
+            "graph": self.device_space.num_bytes,
+            "scratch": pool.layout.num_bytes(blocks, pool.entries),
+            "utterances": num_utterances * utterance_bytes(work.form, num_frames),
+            "logprobs": num_utterances * (num_frames or 0) * frame,
+        }
+        return plan | {"total": sum(plan.values()), "limit": work.device.budget.limit}
+
+    def shape(self, num_utterances: int, options: TrieOptions) -> BlockShape:
+        """Blocks that search so many utterances: those of the beam's form."""
+        work = self.device_space.work(options.beam_size)
+        return shape_for(work.device.shapes, num_utterances)
+
     def _parts(self, lengths: list[int], options: TrieOptions) -> Any:
         """Utterances that fit side by side by the plan, the longest first."""
         work = self.device_space.work(options.beam_size)
@@ -196,5 +217,5 @@ class DeviceBackend:
             work.device.budget.left + pool.num_bytes,
             lambda n: utterance_bytes(work.form, n) + n * frame,
             pool.layout.num_bytes(1, pool.entries),
-            work.device.shapes[0].num_blocks,
+            self.shape(len(lengths), options).num_blocks,
         )

@@ -14,7 +14,7 @@ from typing import Any
 
 from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.errors import InputError
-from wfstdec.gpu.device import Device, shape_for
+from wfstdec.gpu.device import BlockShape, Device, shape_for
 from wfstdec.gpu.logprobs import Chunk
 from wfstdec.gpu.parts import decode_parts, parts_that_fit
 from wfstdec.graph.packed import PackedGraph
@@ -116,10 +116,16 @@ class DeviceBackend:
         return decode_parts(self.device, parts, decode, read)
 
     def memory_plan(
-        self, num_utterances: int, num_frames: int | None = None
+        self,
+        num_utterances: int,
+        num_frames: int | None = None,
+        options: WfstOptions | None = None,
     ) -> dict[str, int]:
-        """Plan the memory of a batch, bytes; see `WfstDecoder.memory_plan`."""
-        blocks = min(num_utterances, self._side_by_side(num_utterances))
+        """Plan the memory of a batch, bytes; see `Decoder.memory_plan`.
+
+        The options change nothing of it.
+        """
+        blocks = min(num_utterances, self.shape(num_utterances).num_blocks)
         pool = self.device_graph.scratch
         entries = pool.entries
         frame = len(self.graph.tokens) * _LOGPROB_BYTES
@@ -142,9 +148,11 @@ class DeviceBackend:
             self.device.budget.left + pool.num_bytes,
             lambda n: utterance_bytes(pool.entries, n, records) + n * frame,
             pool.layout.num_bytes(1, pool.entries),
-            self._side_by_side(len(lengths)),
+            self.shape(len(lengths)).num_blocks,
         )
 
-    def _side_by_side(self, num_utterances: int) -> int:
-        """Blocks that run side by side where so many utterances are searched."""
-        return shape_for(self.device.shapes, num_utterances).num_blocks
+    def shape(
+        self, num_utterances: int, options: WfstOptions | None = None
+    ) -> BlockShape:
+        """Blocks that search so many utterances; the options change nothing of it."""
+        return shape_for(self.device.shapes, num_utterances)

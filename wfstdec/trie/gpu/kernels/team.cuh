@@ -44,15 +44,6 @@ __device__ __forceinline__ u32 sum_before(TeamMemory& memory, u32 value, u32& to
     return before;
 }
 
-// Lower `word`, in shared memory, to the least value of all threads: an atomic a warp.
-__device__ __forceinline__ void lower_to(u32* word, u32 value) {
-    for (u32 bits = WARP / 2; bits > 0; bits >>= 1) {
-        const u32 other = __shfl_xor_sync(WHOLE_WARP, value, bits);
-        value = other < value ? other : value;
-    }
-    if (threadIdx.x % WARP == 0) atomicMin(word, value);
-}
-
 // The n-th least of the keys `key_at(i)`, i in [0, count), 1 <= n <= count: found bit by
 // bit, the highest first. Begins and ends with a barrier.
 template <class KeyAt>
