@@ -12,7 +12,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from functools import partial
 from itertools import chain, product
@@ -279,6 +279,36 @@ def _count_work(
         search.finish()
         counts.update(search.counts)
     return counts
+
+
+def phases_of(
+    make_search: Callable[[], Any], chunks: Sequence[Any], phases: Sequence[str]
+) -> tuple[dict[str, int], Row]:
+    """Time the phases of a batch: the work of its frames, and microseconds of one.
+
+    Args:
+        make_search: Makes the batch's search, a `wfstdec.gpu.batch.Batch`.
+        chunks: Its utterances, as a backend's `inputs` gives them.
+        phases: Their names.
+    """
+    cycles, per_us = np.zeros(0), 1.0
+    for _ in range(2):  # the first one compiles, and finds out what must grow
+        search = make_search()
+        search.takes_times = True
+        search.advance(chunks)
+        search.finish()
+        cycles = search.phase_times.astype(np.float64)
+        # The clock that ran, not the highest there is.
+        per_us = 1e3 * float(search.clocks[0]) / max(1.0, float(search.clocks[1]))
+    counts = search.counts
+    frames = max(1, counts["frames"])
+    us = (cycles / (per_us or 1.0) / frames).tolist()  # a clock may have stood still
+    return counts, {
+        "frames": counts["frames"],
+        "cycles_per_us": per_us,
+        "phases_us": dict(zip(phases, us, strict=True)),
+        "spilled": counts["spilled"],
+    }
 
 
 def _traffic(counts: Counter[str], timing: Timing) -> Row:

@@ -24,8 +24,8 @@ from tools.bench import token_lm
 from tools.bench.cases import Case, Inputs
 from tools.bench.costs import compare_costs, found_by_us
 from tools.bench.data import SpeechSet
-from tools.bench.gpu_device import Timing
-from tools.bench.gpu_measure import Measuring, each
+from tools.bench.gpu_device import Padded, Timing
+from tools.bench.gpu_measure import Measuring, each, phases_of
 from tools.bench.report import Row
 from tools.gpu.tokens import WHOLE
 from wfstdec.compare.peers.nemo import NemoPeer
@@ -35,7 +35,8 @@ from wfstdec.search.hypothesis import Hypothesis
 from wfstdec.text.lexicon import read_lexicon
 from wfstdec.text.symbols import read_tokens
 from wfstdec.trie.decoder import TrieDecoder
-from wfstdec.trie.gpu.layout import form_for
+from wfstdec.trie.gpu.batch import DeviceBatch
+from wfstdec.trie.gpu.layout import PHASES, form_for
 from wfstdec.trie.options import TrieOptions
 
 TOKENS = "tokens"
@@ -130,7 +131,20 @@ class TrieBench(Measuring):
             if not differ:
                 timing = self.gpu.time(run, self.args.repeats)
                 row |= self._figures(names, [one.text for one in found], timing)
+                row |= self._phases(decoder, batches[0])
             yield row
+
+    def _phases(self, decoder: TrieDecoder, batch: Padded) -> Row:
+        """Work of a frame, and microseconds of a frame and block by phase."""
+        backend: Any = decoder._backend
+        chunks = backend.inputs(*batch)
+        boosts = decoder._boosts.compile(None, len(chunks))
+        lengths = [len(chunk) for chunk in chunks]
+        made = backend.device_space, backend._cpu, decoder.options, boosts, lengths
+        counts, row = phases_of(lambda: DeviceBatch(*made), chunks, PHASES)
+        frames = max(1, counts["frames"])
+        work = ("active", "candidates", "entries")
+        return row | {f"{name}_per_frame": counts[name] / frames for name in work}
 
     def nemo(
         self, setting: TrieSetting, expected: dict[str, Hypothesis], peer: NemoPeer

@@ -32,6 +32,7 @@ import numpy as np
 from tools.bench import command, data
 from tools.bench.cases import Case, Inputs, load_set, make_case
 from tools.bench.gpu_device import Gpu
+from tools.bench.gpu_measure import phases_of
 from tools.bench.report import Row
 from tools.gpu.model import Work, predicted
 from tools.gpu.phase_report import plot, table
@@ -126,28 +127,12 @@ class Profile:
         graph: Any = decoder._backend
         boosts: list[CompiledBoosts] = decoder._boosts.compile(None, len(batch))
         lengths = [len(one) for one in batch]
-        cycles, per_us = np.zeros(0), 1.0
-        for _ in range(2):  # the first one compiles, and finds out what must grow
-            search = DeviceBatch(graph.device_graph, self._options, boosts, lengths)
-            search.takes_times = True
-            search.advance(batch)
-            search.finish()
-            cycles = search.phase_times.astype(np.float64)
-            # The clock that ran, not the highest there is.
-            per_us = 1e3 * float(search.clocks[0]) / max(1.0, float(search.clocks[1]))
-        counts = search.counts
-        frames = max(1, counts["frames"])
-        work = Work(arcs=counts["looked"] / frames)
-        return {
-            "frames": counts["frames"],
-            "cycles_per_us": per_us,
-            "phases_us": dict(
-                zip(PHASES, (cycles / per_us / frames).tolist(), strict=True)
-            ),
-            "predicted_us": predicted(work, threads),
-            "looked_per_frame": round(work.arcs, 1),
-            "spilled": counts["spilled"],
-        }
+        made = graph.device_graph, self._options, boosts, lengths
+        counts, row = phases_of(lambda: DeviceBatch(*made), batch, PHASES)
+        work = Work(arcs=counts["looked"] / max(1, counts["frames"]))
+        predicted_us = predicted(work, threads)
+        looked = round(work.arcs, 1)
+        return row | {"predicted_us": predicted_us, "looked_per_frame": looked}
 
     def _rates(self, batch: list[np.ndarray], seconds: float) -> Row:
         audio_s = sum(map(len, batch)) * self._shift_s

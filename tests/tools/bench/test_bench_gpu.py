@@ -19,6 +19,7 @@ from tools.bench.gpu_device import Gpu, padded
 from tools.bench.gpu_measure import Bench, Setting, as_given
 from tools.peers import riva as riva_peer
 from wfstdec import Lexicon, TrieDecoder, TrieOptions
+from wfstdec.trie.gpu.layout import PHASES
 
 pytestmark = [
     pytest.mark.skipif(not shutil.which("g++"), reason="needs g++"),
@@ -361,6 +362,12 @@ def test_the_trie_beside_the_cpu_and_nemo(run, monkeypatch, capsys):
         if row["decoder"] == "trie":
             assert row["differ"] == 0
             assert row["threads"] == (32 if row["beam_size"] == 16 else 128)
+            # In emulation the clock counts barriers of blocks: a warp has none.
+            assert tuple(row["phases_us"]) == PHASES
+            least = min(row["phases_us"][name] for name in PHASES[:4])
+            assert (least > 0) == (row["threads"] == 128)
+            assert row["candidates_per_frame"] >= row["entries_per_frame"] > 0
+            assert row["active_per_frame"] > 0 and row["frames"] > 0
         if row["decoder"] == "cpu trie":
             assert row["threads"] >= 1
         if row["decoder"] == "nemo":
