@@ -19,7 +19,14 @@ from random_graphs import (
 from text_graphs import text_graph
 from wfst_searches import NO_BOOSTS, bits, random_splits, search
 
-from wfstdec import OpenVocabulary, PhraseCompiler, PhraseOptions, WfstOptions
+from wfstdec import (
+    BoostEntry,
+    OpenVocabulary,
+    PhraseCompiler,
+    PhraseOptions,
+    WfstDecoder,
+    WfstOptions,
+)
 from wfstdec.search.interrupts import Pace
 from wfstdec.wfst.cpu import row_arrays, row_chunks, row_memory
 from wfstdec.wfst.cpu.backend import CpuBackend
@@ -131,6 +138,14 @@ def test_oov_words_are_the_specification(seed):
                     one.look()
         assert [bits(one.finish()) for one in under_way] == expected, (seed, i)
     assert said > 10
+
+
+def test_an_oov_word_says_a_token_twice_with_a_blank_between(tmp_path):
+    decoder = WfstDecoder(small_graph(tmp_path), backend="cpu", threads=1)
+    boosts = [BoostEntry("nna", ["n n a"], 1.0)]
+    found = decoder.decode([frames("n_na"), frames("nna")], boosts=boosts)
+    assert [hyp.reached_final for hyp in found] == [True, False]
+    assert found[0].text == "nna"
 
 
 def test_open_words_are_arcs_of_rows(tmp_path):

@@ -13,16 +13,15 @@ import numpy as np
 ROW = np.dtype(
     [
         ("labels", "<u8"),
+        ("plain", "<u8"),
         ("begin", "<u4"),
         ("emit", "<u4"),
         ("rank", "<u4"),
-        ("least_epsilon", "<f4"),
-        ("plain", "<u8"),
-    ]
+    ],
+    align=True,
 )
-"""A state's row: the set of its labels, its first arc, its first emitting arc, its
-epsilon rank, the least cost of its epsilon arcs, and with phrases the set of labels
-on whose arcs they do not step."""
+"""A state's row, 32 bytes: the set of its labels, with phrases that of labels on whose
+arcs they do not step, its first arc, its first emitting arc, its epsilon rank."""
 ENTRY = np.dtype([("cost", "<f4"), ("state", "<u4"), ("node", "<u4"), ("arc", "<u4")])
 """A frontier entry. While it is made, `node` is its source's and `arc` has flags."""
 SIDE_ENTRY = np.dtype([*ENTRY.descr, ("boost", "<u4"), ("source_boost", "<u4")])
@@ -54,7 +53,7 @@ NOTED = np.dtype(
     ]
 )
 """An arc noted for a lattice: the trace nodes that it leads from and to, the graph's
-arc, its excess (see `recorded.py`), the unscaled acoustic cost."""
+arc, its excess (see `lattice_pack.py`), the unscaled acoustic cost."""
 
 OK, GROW_SCRATCH, GROW_FRONTIER, GROW_TRACE, GROW_ADDED, GROW_NOTED = range(6)
 """What a kernel returns: done, or which arrays are too small for the next frame."""
@@ -94,7 +93,7 @@ class UtteranceState(NamedTuple):
 class Record(NamedTuple):
     """Notes of a search for its lattice, whose states are the nodes of the trace."""
 
-    arcs: np.ndarray  # NOTED [M], a frame after the other; see `recording.py`
+    arcs: np.ndarray  # NOTED [M], a frame after the other; see `lattice_kernels.py`
     boosts: np.ndarray  # uint32 [N], of the trace's nodes, where boosts have states
     extra: np.ndarray  # float32 [N], of the trace's nodes: scratch
     number: np.ndarray  # int32 [N], the same

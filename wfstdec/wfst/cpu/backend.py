@@ -201,7 +201,6 @@ def graph_arrays(graph: PackedGraph) -> k.GraphArrays:
     # A set of labels is one word of 64 bits: larger tables are searched by rows.
     by_label = len(graph.tokens) <= MAX_LABELS and _fill_label_sets(rows, labels)
     rows["rank"][:num_states] = graph.epsilon_rank
-    _fill_least_epsilons(rows, graph.arcs["cost"])
     return k.GraphArrays(
         arcs=graph.arcs,
         rows=rows,
@@ -245,12 +244,3 @@ def _fill_plain_sets(rows, labels, plain):
         for a in range(rows[s].emit, rows[s + 1].begin):
             if plain[a]:
                 rows[s].plain |= np.uint64(1) << np.uint64(labels[a])
-
-
-@jit
-def _fill_least_epsilons(rows, cost):
-    """Fill `rows["least_epsilon"]`, `inf` where there are no epsilon arcs."""
-    for s in range(len(rows) - 1):
-        rows[s].least_epsilon = np.inf
-        for a in range(rows[s].begin, rows[s].emit):
-            rows[s].least_epsilon = min(rows[s].least_epsilon, cost[a])

@@ -226,7 +226,7 @@ def emit_boosted_by_label(
     """Write the arcs that may survive to `scratch.candidates` and `scratch.side`.
 
     Returns:
-        As `emission.emit`.
+        As `emit`.
     """
     frontier, count = utterance.frontier, uint64(utterance.counts[k.GRAPH])
     boosts, top_credit = utterance.boosts, utterance.top_credit[0]

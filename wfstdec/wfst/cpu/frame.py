@@ -11,11 +11,11 @@ The specification is `reference.py`; this computes the same bits faster:
 
 With phrases, and where a bonus is paid in several instalments, entries also carry a
 boost state. Without, `phrases` is None, and numba leaves out all that is for it. So it
-is with `added`: words that the graph does not have, in `added.py`.
+is with `added`: words that the graph does not have, in `oov.py`.
 
 What made it fast, on real graphs: two passes (candidates, then recombination, so that
-cache misses overlap), one 16-byte row per state, prefetching, and a map from states
-to entries that needs no clearing. `emission.py` says how candidates are found.
+cache misses overlap), one 32-byte row per state, prefetching, and a map from states
+to entries that needs no clearing. `emitting.py` says how candidates are found.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from __future__ import annotations
 
 from numpy import float32, uint32, uint64
 
-from wfstdec.boost.kernels import is_hot, state_of
+from wfstdec.boost.kernels import state_of
 from wfstdec.jit import inlined, kernel, part
 from wfstdec.jit.intrinsics import prefetch
 from wfstdec.wfst.cpu import arrays as k
@@ -27,9 +27,7 @@ from wfstdec.wfst.cpu.arc_costs import (
     add_graph_and_insertion,
     bonus_of,
     flagged_arc,
-    max_insertion_credit,
     most_credited,
-    top_bonus,
 )
 from wfstdec.wfst.cpu.lattice_notes import note, note_displaced, note_loser
 
@@ -305,19 +303,11 @@ def _queue(scratch, i, rank):
 def relax(graph, params, words, phrases, scratch, made, side, cutoff, i):
     """Make candidates of the epsilon arcs of entry `i`.
 
-    An entry whose cheapest arc ends over the cutoff is passed by (exact: float
-    addition is monotone).
-
     Returns:
         (candidates, side candidates, whether they fit).
     """
     entry, candidates = scratch.next[i], scratch.candidates
     row = graph.rows[uint64(entry.state)]
-    credit = _epsilon_credit(params, words, phrases, scratch, i)
-    least = float32(entry.cost + float32(params.lm_scale * row.least_epsilon))
-    least = float32(float32(least - max_insertion_credit(params)) - credit)
-    if least > cutoff:
-        return made, side, True
     first, last = uint64(row.begin), uint64(row.emit)
     if max(made, side) + (last - first) > uint64(len(candidates)):
         return made, side, False
@@ -328,6 +318,7 @@ def relax(graph, params, words, phrases, scratch, made, side, cutoff, i):
             reached = float32(reached - bonus_of(params, words, arc))
         else:
             source = scratch.next_boosts[i].boost
+            credit = most_credited(params, words, phrases, source)
             reached, boost = add_boosts_and_acoustic(
                 *(graph, params, words, phrases, arc, source, credit, reached),
                 float32(0),
@@ -350,23 +341,6 @@ def relax(graph, params, words, phrases, scratch, made, side, cutoff, i):
         candidates[made].arc = flagged_arc(a, arc.ilabel) | _EPSILON_ARC
         made += uint64(reached <= cutoff)
     return made, side, True
-
-
-@inlined
-def _epsilon_credit(params, words, phrases, scratch, i):
-    """No less than boosts pay on the epsilon arcs of entry `i`."""
-    if phrases is None:
-        credit = top_bonus(params, words)
-        if params.has_words:
-            if not is_hot(words, scratch.next[i].state):
-                credit = float32(0)
-    else:
-        boost = scratch.next_boosts[i].boost
-        credit = most_credited(params, words, phrases, boost)
-        if boost == phrases.quiet:
-            if not is_hot(words, scratch.next[i].state):
-                credit = float32(0)
-    return credit
 
 
 @inlined
