@@ -30,7 +30,6 @@ from wfstdec.errors import WfstdecError as WfstdecError
 from wfstdec.fst.openfst_io import from_openfst as from_openfst
 from wfstdec.fst.openfst_io import to_openfst as to_openfst
 from wfstdec.fst.tlg import build_graph as build_graph
-from wfstdec.gpu.choice import BackendChoice as BackendChoice
 from wfstdec.graph.packed import PackedGraph as PackedGraph
 from wfstdec.graph.packed import load_graph as load_graph
 from wfstdec.greedy.decoder import GreedyDecoder as GreedyDecoder
@@ -42,6 +41,7 @@ from wfstdec.lm.ngram import NgramLM as NgramLM
 from wfstdec.lm.ngram import load_lm as load_lm
 from wfstdec.lm.user import UserLM as UserLM
 from wfstdec.models.loading import load_model as load_model
+from wfstdec.search.backend_choice import BackendChoice as BackendChoice
 from wfstdec.search.decoder import Decoder as Decoder
 from wfstdec.search.endpoints import Endpointer as Endpointer
 from wfstdec.search.endpoints import EndpointRule as EndpointRule

@@ -11,10 +11,10 @@ from trie_devices import large_decoder, small_options, spoken
 
 from wfstdec import BoostEntry, TrieDecoder, TrieOptions, token_table
 from wfstdec.errors import BackendError
-from wfstdec.gpu import choice
 from wfstdec.gpu import cupy_device as cuda
-from wfstdec.gpu.choice import Batch, Machine, choose
 from wfstdec.gpu.verified import record_pass
+from wfstdec.search import backend_choice as choice
+from wfstdec.search.backend_choice import Batch, Machine, choose
 from wfstdec.trie.backend_choice import pace_of
 from wfstdec.trie.gpu.layout import PROGRAM
 from wfstdec.wfst.gpu.layout import PROGRAM as WFST_PROGRAM

@@ -14,11 +14,11 @@ from text_graphs import text_graph
 
 from wfstdec import WfstDecoder
 from wfstdec.errors import BackendError, DeviceError
-from wfstdec.gpu import choice
 from wfstdec.gpu import cupy_device as cuda
-from wfstdec.gpu.choice import AutoBackend, Batch, Machine, batch_of
 from wfstdec.gpu.device import BlockShape, shape_for
 from wfstdec.gpu.verified import record_pass, why_not
+from wfstdec.search import backend_choice as choice
+from wfstdec.search.backend_choice import AutoBackend, Batch, Machine, batch_of
 from wfstdec.wfst.backend_choice import pace_of
 from wfstdec.wfst.gpu.backend import DeviceBackend
 from wfstdec.wfst.gpu.layout import PROGRAM

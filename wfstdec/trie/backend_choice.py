@@ -2,7 +2,7 @@
 
 The CPU's times are measured (one core of a server, the demo's speech: 2.2 us a frame at
 beam 8 and size 32, 8.2 at 12 and 128); those of the GPU are a model that was made
-before any GPU ran the kernels. The rule is in `gpu/choice.py`.
+before any GPU ran the kernels. The rule is in `search/backend_choice.py`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import importlib
 import math
 
 from wfstdec.boost.compiled import CompiledBoosts
-from wfstdec.gpu.choice import CPU, BackendChoice, Pace
+from wfstdec.search.backend_choice import CPU, BackendChoice, Pace
 from wfstdec.trie.options import TrieOptions
 from wfstdec.trie.search_space import SearchSpace
 

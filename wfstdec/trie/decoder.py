@@ -26,14 +26,6 @@ from wfstdec.boost.lists import BoostsLike
 from wfstdec.boost.phrase_compilers import Vocabulary
 from wfstdec.boost.pronouncer import Pronouncer
 from wfstdec.errors import BoostError, InputError, OptionError
-from wfstdec.gpu.choice import (
-    CPU,
-    AutoBackend,
-    BackendChoice,
-    Batch,
-    batch_of,
-    chooser,
-)
 from wfstdec.lattice.arrays import Lattice
 from wfstdec.lm.loading import (
     AnyLM,
@@ -46,6 +38,14 @@ from wfstdec.lm.ngram import NgramLM
 from wfstdec.lm.on_demand import LazyLM
 from wfstdec.lm.on_demand_table import UNKNOWN
 from wfstdec.lm.user import UserLM
+from wfstdec.search.backend_choice import (
+    CPU,
+    AutoBackend,
+    BackendChoice,
+    Batch,
+    batch_of,
+    chooser,
+)
 from wfstdec.search.backends import AUTO as AUTO_BACKEND
 from wfstdec.search.backends import make_backend
 from wfstdec.search.decoder import Decoder

@@ -1,14 +1,15 @@
 """Backends of the WFST decoder, and their pace, by which `"auto"` chooses.
 
 The CPU's times are measured (one core of a server, LibriSpeech); those of the GPU are a
-model that was made before any GPU ran the kernels. The rule is in `gpu/choice.py`.
+model that was made before any GPU ran the kernels. The rule is in
+`search/backend_choice.py`.
 """
 
 from __future__ import annotations
 
 import math
 
-from wfstdec.gpu.choice import Pace
+from wfstdec.search.backend_choice import Pace
 
 BACKENDS = {
     "reference": "wfstdec.wfst.reference_backend:ReferenceBackend",
@@ -16,7 +17,7 @@ BACKENDS = {
     "cuda": "wfstdec.wfst.gpu.cuda:backend_for",
 }
 """Name to module, and what makes the backend of a graph there. When `"auto"` takes
-`"cuda"`, `gpu.choice` says."""
+`"cuda"`, `search.backend_choice` says."""
 CPU_US, CPU_GROWTH = 1.0, 0.256
 """Microseconds of a frame on one core at beam 8, and how they grow with a nat more."""
 GPU_US, GPU_GROWTH = 9.5, 0.153

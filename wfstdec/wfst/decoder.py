@@ -24,7 +24,11 @@ from wfstdec.boost.g2p import G2pLike
 from wfstdec.boost.lists import BoostsLike
 from wfstdec.boost.pronouncer import Pronouncer
 from wfstdec.checks.looking import Heard
-from wfstdec.gpu.choice import (
+from wfstdec.graph.arcs import LABEL_MASK
+from wfstdec.graph.packed import PackedGraph, load_graph
+from wfstdec.lattice.arrays import Lattice
+from wfstdec.lattice.nbest import nbest_paths
+from wfstdec.search.backend_choice import (
     CPU,
     AutoBackend,
     BackendChoice,
@@ -32,10 +36,6 @@ from wfstdec.gpu.choice import (
     batch_of,
     chooser,
 )
-from wfstdec.graph.arcs import LABEL_MASK
-from wfstdec.graph.packed import PackedGraph, load_graph
-from wfstdec.lattice.arrays import Lattice
-from wfstdec.lattice.nbest import nbest_paths
 from wfstdec.search.backends import AUTO, make_backend
 from wfstdec.search.decoder import Decoder
 from wfstdec.search.hypothesis import Hypothesis
