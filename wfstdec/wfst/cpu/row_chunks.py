@@ -15,15 +15,13 @@ from typing import Any
 import numpy as np
 
 from wfstdec.boost.tables import ListedWords
-from wfstdec.jit import kernel
 from wfstdec.search.paths.label_path import BestPath
 from wfstdec.search.paths.so_far import PathSoFar
 from wfstdec.search.paths.traceback import History
 from wfstdec.search.paths.traceback_kernels import Rule
 from wfstdec.wfst.cpu import row_arrays as k
 from wfstdec.wfst.cpu.row_boosts import RowPhrases
-from wfstdec.wfst.cpu.row_entries import compact
-from wfstdec.wfst.cpu.row_frame import advance, restart
+from wfstdec.wfst.cpu.row_frame import IN_OTHER_SCRATCH, advance, restart
 from wfstdec.wfst.cpu.row_memory import RowMemory, grown
 from wfstdec.wfst.cpu.row_oov import RowOverlay
 from wfstdec.wfst.cpu.row_traceback import fold_all, fold_best
@@ -42,16 +40,6 @@ of this search's own for OOV words.
 """
 _NO_ARCS = np.zeros(0, np.int64), np.zeros(0, np.float32)
 """What `History.read` is given where a path ends at its tip."""
-
-
-@kernel
-def resume(rows, phrases, added, scratch, state):
-    """Let entries be found in other scratch than that of the frame before."""
-    if state.counts[k.PHASE] == k.BETWEEN:
-        n = np.uint64(state.counts[k.ENTRIES])
-        state.counts[k.ENTRIES] = np.int64(
-            compact(rows, phrases, added, scratch, state, n)
-        )
 
 
 class ChunkedRowSearch:
@@ -126,9 +114,7 @@ class ChunkedRowSearch:
         """Pass the search through some frames, and keep them."""
         scratch = self._memory.scratches.take(len(self._state.record))
         try:
-            rows, _, _, phrases, added = self._inputs
-            resume(rows, phrases, added, scratch, self._state)
-            frame, status = 0, -1
+            frame, status = IN_OTHER_SCRATCH, -1
             while status != k.OK:
                 status, frame = advance(
                     *(*self._inputs, scratch, self._state, part, frame)
