@@ -1,4 +1,4 @@
-"""The lattice in plain Python: the specification of what `recorded.py` says.
+"""The lattice in plain Python: the specification of what `lattice_pack.py` says.
 
 It is the search of `reference.py`, which notes what it considers, and considers both
 phases of an entry.

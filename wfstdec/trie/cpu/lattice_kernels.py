@@ -1,4 +1,4 @@
-"""Noting arcs for a lattice while the CPU kernels search; `recorded.py` has the rule.
+"""Noting arcs for a lattice while the kernels search; `lattice_pack.py` has the rule.
 
     note      before a frame is settled: the candidates that lead to what goes on
     prune     now and then: drops what cannot be part of the lattice

@@ -1,11 +1,11 @@
-"""Noting arcs for a lattice while the CPU kernels search; `recorded.py` has the rule.
+"""Noting arcs for a lattice while the kernels search; `lattice_pack.py` has the rule.
 
-    noting.py       where candidates become entries: those that lose, and epsilon arcs
+    lattice_notes   where candidates become entries: those that lose, and epsilon arcs
     finish_noting   once the frontier is closed: excess, which drops most of them
     commit          once the trace has the nodes that these arcs are between
     keep            now and then: drops what cannot be part of the lattice
     forget          and what is settled and was handed out
-    gathering.py    at the end, after the last `keep`: what is left, sorted
+    gather          at the end, after the last `keep`: what is left, sorted
 
 The arc that won a node stands in the trace; its excess is 0. The others of a frame are
 noted in an order such that those into an entry come before those out of it.

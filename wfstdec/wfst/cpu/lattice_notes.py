@@ -1,4 +1,4 @@
-"""Noting candidates for a lattice where they are made entries; see `recording.py`.
+"""Noting candidates for a lattice where they are made entries; see `lattice_kernels`.
 
 Of an emitting arc that wins its state the trace has all there is, so only those that
 lose are noted. Epsilon arcs are all noted: within a frame the trace has no order.
