@@ -47,6 +47,7 @@ LONG = {
     "cli.flags": "one table: every flag that commands share, once",
     "graph.packed": "a public class, as arcs and as rows, and its file",
     "graph.product": "one idea: told apart, kept, checked, composed again",
+    "gpu.batch": "one loop: launched, grown, put back; utterances whole or in chunks",
     "boost.compile": "a public class, with what it does and says of lists",
     "search.decoder": "a public class: what users call of every decoder",
     "adapters.pyctcdecode.decoder": "a public class: all calls of pyctcdecode's",

@@ -14,11 +14,13 @@ chunks of all are known to be good, and no trace is compacted before.
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
+from wfstdec.errors import InputError
 from wfstdec.gpu.device import BlockShape, Device, Grid, shape_for
 from wfstdec.gpu.launch import launch
 from wfstdec.gpu.logprobs import (
@@ -362,17 +364,52 @@ class _Joined(Batch):
         return self._sessions[i]._new_buffer(0, name, count)
 
 
-def advance_together(sessions: Sequence[Batch], chunks: Sequence[Chunk]) -> None:
+class Session(Batch):
+    """A batch of one utterance, made without `lengths`: it comes in chunks."""
+
+    _newest: dict[str, Any]  # buffers by name
+
+    @property
+    def trace_is_half_full(self) -> bool:
+        """Tell whether it is time to fold."""
+        one = self.utterances[0]
+        return bool(2 * one["trace_count"] > one["trace_capacity"])
+
+    @abstractmethod
+    def fold(self) -> Any:
+        """Keep of the trace what was said."""
+
+    def _new_buffer(self, i: int, name: str, count: int) -> Any:
+        self._newest[name] = super()._new_buffer(i, name, count)
+        return self._newest[name]
+
+
+def advance_together(
+    sessions: Sequence[Session],
+    chunks: Sequence[Chunk],
+    names: Sequence[int | str] | None = None,
+) -> None:
     """Pass sessions of one decoder through a chunk each, [T, V], in one launch.
 
     Args:
-        sessions: Batches of one utterance each, made without `lengths`.
+        sessions: The sessions.
         chunks: Of each.
+        names: What an error calls each; `None`: its index.
 
     Raises:
         DeviceMemoryError: The device's memory does not suffice.
         LogprobError: A number is no log-prob; no session has moved.
     """
+    if not sessions:
+        return
     joined = _Joined(sessions)
-    joined.advance(chunks)
+    try:
+        joined.advance(chunks)
+    except InputError as error:
+        if names is not None and isinstance(error.utterance, int):
+            error.utterance = names[error.utterance]
+        raise
     joined.split()
+    for session in sessions:
+        if session.trace_is_half_full:
+            session.fold()

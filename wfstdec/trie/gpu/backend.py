@@ -15,7 +15,8 @@ from typing import Any
 import numpy as np
 
 from wfstdec.boost.compiled import CompiledBoosts
-from wfstdec.errors import InputError, OptionError
+from wfstdec.errors import OptionError
+from wfstdec.gpu.batch import advance_together
 from wfstdec.gpu.device import BlockShape, Device, shape_for
 from wfstdec.gpu.logprobs import Chunk
 from wfstdec.gpu.parts import decode_parts, parts_that_fit
@@ -28,7 +29,6 @@ from wfstdec.trie.gpu import layout as d
 from wfstdec.trie.gpu.batch import (
     DeviceBatch,
     DeviceSession,
-    advance,
     utterance_bytes,
 )
 from wfstdec.trie.gpu.device_space import FIRST_ENTRIES, DeviceSpace, FormFor
@@ -148,12 +148,7 @@ class DeviceBackend:
             DeviceMemoryError: The device's memory does not suffice.
             LogprobError: A number is no log-prob; no session has moved.
         """
-        try:
-            advance(searches, chunks)
-        except InputError as error:
-            if names is not None and isinstance(error.utterance, int):
-                error.utterance = names[error.utterance]
-            raise
+        advance_together(searches, chunks, names)
 
     def decode(
         self,

@@ -16,12 +16,18 @@ has a `CpuSearch` that never sees a frame.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
 from wfstdec.boost.compiled import CompiledBoosts
-from wfstdec.gpu.batch import FEWER, Batch, BatchLayout, Growth, advance_together
+from wfstdec.gpu.batch import (
+    FEWER,
+    Batch,
+    BatchLayout,
+    Growth,
+    Session,
+    advance_together,
+)
 from wfstdec.gpu.boosts import BatchBoosts
 from wfstdec.gpu.device import BlockShape
 from wfstdec.gpu.logprobs import Chunk
@@ -200,7 +206,7 @@ class DeviceBatch(Batch):
         )
 
 
-class DeviceSession(DeviceBatch):
+class DeviceSession(DeviceBatch, Session):
     """Search of an utterance that comes in chunks."""
 
     def __init__(
@@ -215,7 +221,7 @@ class DeviceSession(DeviceBatch):
 
     def advance(self, chunk: Chunk) -> None:  # type: ignore[override]
         """Pass the search through a chunk, [T, V]."""
-        advance([self], [chunk])
+        advance_together([self], [chunk])
 
     def look(self) -> PathSoFar[TokenRows]:
         """How far the search has come; it goes on as if nobody had looked."""
@@ -236,12 +242,6 @@ class DeviceSession(DeviceBatch):
         search.settle_trace()
         self._back_to_device(search)
 
-    @property
-    def trace_is_half_full(self) -> bool:
-        """Tell whether it is time to fold."""
-        one = self.utterances[0]
-        return bool(2 * one["trace_count"] > one["trace_capacity"])
-
     def _on_host(self) -> CpuSearch:
         """The search of the utterance on the host."""
         with self._device.on_stream(self._stream):
@@ -260,22 +260,3 @@ class DeviceSession(DeviceBatch):
             self._device.write(self._newest["trace"], trace)
             self._device.wait()
         one["trace_count"] = count
-
-    def _new_buffer(self, i: int, name: str, count: int) -> Any:
-        self._newest[name] = super()._new_buffer(i, name, count)
-        return self._newest[name]
-
-
-def advance(sessions: Sequence[DeviceSession], chunks: Sequence[Chunk]) -> None:
-    """Pass sessions of one decoder through a chunk each, [T, V].
-
-    Raises:
-        DeviceMemoryError: The device's memory does not suffice.
-        LogprobError: A number is no log-prob; no session has moved.
-    """
-    if not sessions:
-        return
-    advance_together(sessions, chunks)
-    for session in sessions:
-        if session.trace_is_half_full:
-            session.fold()

@@ -13,7 +13,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from wfstdec.boost.compiled import CompiledBoosts
-from wfstdec.errors import InputError
+from wfstdec.gpu.batch import advance_together
 from wfstdec.gpu.device import BlockShape, Device, shape_for
 from wfstdec.gpu.logprobs import Chunk
 from wfstdec.gpu.parts import decode_parts, parts_that_fit
@@ -25,7 +25,7 @@ from wfstdec.wfst.gpu.batch import DeviceBatch
 from wfstdec.wfst.gpu.device_graph import DeviceGraph
 from wfstdec.wfst.gpu.memory import utterance_bytes
 from wfstdec.wfst.gpu.recording import RecordingBatch
-from wfstdec.wfst.gpu.sessions import DeviceSession, advance
+from wfstdec.wfst.gpu.sessions import DeviceSession
 from wfstdec.wfst.options import WfstOptions
 
 _LOGPROB_BYTES = 4
@@ -79,12 +79,7 @@ class DeviceBackend:
             DeviceMemoryError: The device's memory does not suffice.
             LogprobError: A number is no log-prob; no session has moved.
         """
-        try:
-            advance(searches, chunks)
-        except InputError as error:
-            if names is not None and isinstance(error.utterance, int):
-                error.utterance = names[error.utterance]
-            raise
+        advance_together(searches, chunks, names)
 
     def decode(
         self,

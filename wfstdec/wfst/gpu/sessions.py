@@ -1,7 +1,7 @@
 """Sessions on a device: each has its buffers there, and launches are joint.
 
     session = DeviceSession(device_graph, options, boosts)
-    advance([session, other], [chunk, another])      # one launch for all of them
+    advance_together([session, other], [chunk, another])    # one launch for all of them
     session.look(), session.finish()
 
 What was said is folded on the host, whenever somebody looks and before a trace is full,
@@ -10,15 +10,12 @@ so that a session takes no more memory the longer it lasts.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
-
 import numpy as np
 
 from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.boost.kernels import instalment_size
 from wfstdec.boost.phrases import nothing_said
-from wfstdec.gpu.batch import advance_together
+from wfstdec.gpu.batch import Session, advance_together
 from wfstdec.gpu.logprobs import Chunk
 from wfstdec.gpu.records import NONE
 from wfstdec.search.paths.label_path import BestPath
@@ -32,7 +29,7 @@ from wfstdec.wfst.options import WfstOptions
 _NO_ARCS = np.zeros(0, np.int64), np.zeros(0, np.float32)
 
 
-class DeviceSession(DeviceBatch):
+class DeviceSession(DeviceBatch, Session):
     """Search of an utterance that comes in chunks."""
 
     def __init__(
@@ -48,7 +45,7 @@ class DeviceSession(DeviceBatch):
 
     def advance(self, chunk: Chunk) -> None:  # type: ignore[override]
         """Pass the search through a chunk, [T, V]."""
-        advance([self], [chunk])
+        advance_together([self], [chunk])
 
     def look(self) -> PathSoFar:
         """How far the search has come; it goes on as if nobody had looked."""
@@ -111,28 +108,3 @@ class DeviceSession(DeviceBatch):
         if not self._boosted:
             return None
         return frontier["boost"], self._refund, self._instalment
-
-    @property
-    def trace_is_half_full(self) -> bool:
-        """Tell whether it is time to fold."""
-        one = self.utterances[0]
-        return bool(2 * one["trace_count"] > one["trace_capacity"])
-
-    def _new_buffer(self, i: int, name: str, count: int) -> Any:
-        self._newest[name] = super()._new_buffer(i, name, count)
-        return self._newest[name]
-
-
-def advance(sessions: Sequence[DeviceSession], chunks: Sequence[Chunk]) -> None:
-    """Pass sessions of one decoder through a chunk each, [T, V].
-
-    Raises:
-        DeviceMemoryError: The device's memory does not suffice.
-        LogprobError: A number is no log-prob; no session has moved.
-    """
-    if not sessions:
-        return
-    advance_together(sessions, chunks)
-    for session in sessions:
-        if session.trace_is_half_full:
-            session.fold()
