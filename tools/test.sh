@@ -19,7 +19,8 @@ install_extras ""
 # Common kernels are compiled first, by all cores: workers would compile them twice.
 # Meanwhile pip unpacks, and mypy has a core.
 .venv/bin/python -m wfstdec warm-up &
-trap 'kill %1 2>/dev/null' EXIT
+warming=$! # by %1 bash no longer knows a job that has ended
+trap 'kill "$warming" 2>/dev/null' EXIT
 echo "installing wfstdec[$whole] into .venv (log: build/install.log)" >&2
 # One call for all extras takes as long as one for one of them.
 if install_extras "$whole" 2>build/install.log; then
@@ -42,7 +43,7 @@ done
 .venv/bin/ruff format --check .
 .venv/bin/mypy
 # Again where it was cut off because a package it uses was installed anew.
-wait %1 || .venv/bin/wfstdec warm-up
+wait "$warming" || .venv/bin/wfstdec warm-up
 trap - EXIT
 # Files in the order of tests/support/spread.py, and a worker more than there are cores:
 # tests wait for sockets, processes and Ray. Linear algebra has the worker's core alone,
