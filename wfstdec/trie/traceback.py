@@ -129,7 +129,7 @@ def best_endings(
 
 
 def most_endings(options: TrieOptions, *, has_lexicon: bool) -> int:
-    """How many endings of different texts give `nbest` paths of different words."""
+    """Number of endings of different texts that give `nbest` paths of other words."""
     spare = 1 if has_lexicon or options.nbest == 1 else SPELLINGS_PER_TEXT
     return spare * options.nbest
 

@@ -85,7 +85,7 @@ class Source(NamedTuple):
 
 
 class Emitted(NamedTuple):
-    """How many tokens begin, -1 if they do not fit; the least cost, or of a stay."""
+    """Count the tokens that begin, -1 if they do not fit; find the least cost."""
 
     num_candidates: int
     least_cost: np.float32

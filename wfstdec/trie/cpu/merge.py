@@ -191,7 +191,7 @@ def _goes_before(search, scratch, frontier, i, q):
 
 @inlined
 def _source_of(scratch, i, q):
-    """Where candidate `q` of entry `i` comes from."""
+    """Find the entry that candidate `q` of entry `i` came from."""
     return i if q == k.FROM_NONBLANK else int64(scratch.candidates[q].source)
 
 

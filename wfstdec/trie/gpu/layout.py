@@ -17,7 +17,7 @@ KERNELS = Path(__file__).parent / "kernels"
 _LAYOUT = KERNELS / "layout.cuh"
 
 OK, GROW_SCRATCH, GROW_FRONTIER, GROW_TRACE = range(4)
-"""What a launch leaves in `UTTERANCE.status`."""
+"""Values of `UTTERANCE.status` after a launch."""
 PHASES = ("stay", "expand", "merge", "rank", "settle", "other")
 """The phases of a frame whose times a build for them takes."""
 MAX_BEAM_SIZE = 256
@@ -168,7 +168,7 @@ def program(threads: int) -> Program:
 
 
 PROGRAM = program(NARROW)
-"""The same in the smallest blocks: other sizes have the same text."""
+"""Program in the smallest blocks: other sizes have the same text."""
 
 
 def task_of(params: k.SearchParams) -> np.ndarray:

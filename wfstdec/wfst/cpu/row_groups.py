@@ -43,7 +43,7 @@ GROUP = 16
 STEPS_PER_FRAME = 2
 """Room for the arcs of paths at first: epsilon arcs are more."""
 GROW_STEPS = -1
-"""What the kernel returns besides what `advance` does: no room for a path."""
+"""Status of the kernel beside those of `advance`: no room for a path."""
 STEP = np.dtype([("arc", "<u4"), ("acoustic", "<f4")])
 """An arc of a path and its unscaled acoustic cost."""
 END = np.dtype(
@@ -57,7 +57,7 @@ END = np.dtype(
         ("final", "<i8"),
     ]
 )
-"""How an utterance ended; where its path stands among the steps, the last one first."""
+"""End of an utterance, and where its path stands in the steps, the last one first."""
 _NONE = uint32(k.NONE)
 _ZERO = uint64(0)
 _EPSILON_ARC, _FROM_TOKEN = uint32(k.EPSILON_ARC), uint32(k.FROM_TOKEN)

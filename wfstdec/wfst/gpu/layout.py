@@ -19,7 +19,7 @@ KERNELS = Path(__file__).parent / "kernels"
 _LAYOUT = KERNELS / "layout.cuh"
 
 OK, GROW_SCRATCH, GROW_FRONTIER, GROW_TRACE, FULL_TRACE, GROW_LINKS = range(6)
-"""What a launch leaves in `UTTERANCE.status`."""
+"""Values of `UTTERANCE.status` after a launch."""
 PHASES = ("keep", "bound", "emit", "recombine", "close", "settle", "other")
 """The phases of a frame whose times a build for them takes."""
 OWN_BYTES = 6 * 1024
