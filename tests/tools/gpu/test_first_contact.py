@@ -218,7 +218,15 @@ def test_the_order_of_a_first_contact():
         return [step.name for step in first_contact.RUNS[run]]
 
     assert names("first") == ["probe", "versions", "search", "trie", "tests"]
-    assert names("times") == ["probe", "phases", "riva", "nemo", "table", "ncu"]
+    assert names("times") == [
+        "probe",
+        "phases",
+        "riva",
+        "bench-trie",
+        "nemo",
+        "table",
+        "ncu",
+    ]
     assert names("sanitizers") == [
         "probe",
         "memcheck",
@@ -227,12 +235,15 @@ def test_the_order_of_a_first_contact():
         "initcheck",
         "memcheck-added",
         "memcheck-trie",
+        "racecheck-trie",
+        "synccheck-trie",
+        "initcheck-trie",
     ]
     for steps in first_contact.RUNS.values():
         assert steps[0].gate and not any(step.gate for step in steps[1:])
         for step in steps:
             assert step.limit_s <= first_contact.LIMIT_S < 600
-    steps = [*first_contact.FIRST, *first_contact.TIMES, *first_contact.SANITIZERS]
+    steps = [step for steps in first_contact.RUNS.values() for step in steps]
     modules = [step.command[2] for step in steps if step.name != "ncu"]
     for module in modules:
         path = ROOT / f"{module.replace('.', '/')}.py"
