@@ -79,6 +79,7 @@ SMALL = {
     "server.outbox": "a container, tested by itself",
     "fst.build_log": "logging, apart from what is built",
     "fst.oov_exits": "one step of a build, with the idea of it",
+    "wfst.gpu.backend": "the search on any device, apart from CUDA: emulated in tests",
     "trie.backend_choice": "the pace of a search, apart from the decoder",
     "search.paths.partial": "one idea: the words that can no longer change",
 }

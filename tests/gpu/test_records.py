@@ -10,10 +10,10 @@ import pytest
 from cuda_emulation.device import HERE
 
 from tools.gpu import kernel_resources
-from wfstdec.gpu.boosts import PHRASES
+from wfstdec.gpu.boosts import STRUCTS
 from wfstdec.gpu.records import layout_checks, read_struct
 from wfstdec.graph.arcs import ARC
-from wfstdec.wfst.gpu.layout import PROGRAM, TASK, UTTERANCE
+from wfstdec.wfst.gpu.layout import PROGRAM, UTTERANCE
 
 HEADER = """
 struct Other {
@@ -75,8 +75,8 @@ def swapped(dtype, first, second):
 
 SWAPS = {
     "Utterance": swapped(UTTERANCE, "died", "frames"),
-    "Task": swapped(TASK, "beam", "beam_delta"),
-    "Phrases": swapped(PHRASES, "start", "of_tokens"),
+    "Task": swapped(PROGRAM.structs["Task"], "beam", "beam_delta"),
+    "Phrases": swapped(STRUCTS["Phrases"], "start", "of_tokens"),
     "Arc": swapped(ARC, "ilabel", "olabel"),
 }
 

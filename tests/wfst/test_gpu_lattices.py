@@ -86,5 +86,5 @@ def test_parts_of_a_batch_are_put_together():
     none = [CompiledBoosts(compile_word_boosts({}, {})[0])] * 5
     backend = DeviceBackend(graph, random_device(rng, 64), first_capacity=64)
     expected = recorded_lattices(backend, options, batch, none)
-    backend._parts = lambda lengths, records: [[4, 1], [0], [2, 3]]
+    backend._parts = lambda lengths, options, record: [[4, 1], [0], [2, 3]]
     assert recorded_lattices(backend, options, batch, none) == expected

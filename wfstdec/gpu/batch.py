@@ -71,6 +71,7 @@ class BatchLayout(NamedTuple):
         arrays: What each array of an utterance holds, by name.
         kernel: The search: takes all utterances of the queue through their chunks.
         phases: Whose times a build with TIMES takes.
+        counts: Fields of UTTERANCE that are sums over its frames.
         grow_scratch: The status of an utterance for which its block's scratch was too
             small.
         growths: What other statuses ask for.
@@ -80,6 +81,7 @@ class BatchLayout(NamedTuple):
     arrays: Mapping[str, np.dtype]
     kernel: str
     phases: tuple[str, ...]
+    counts: tuple[str, ...]
     grow_scratch: int
     growths: Mapping[int, Growth]
 
@@ -154,6 +156,11 @@ class Batch:
     def takes_times(self, takes: bool) -> None:
         """Set it before `advance`."""
         self._variant = self._variant._replace(times=takes)
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Work done so far, in sums over frames and utterances."""
+        return {name: int(self.utterances[name].sum()) for name in self._layout.counts}
 
     def advance(self, chunks: Sequence[Chunk]) -> None:
         """Pass every utterance through its next chunk, [T, V].
@@ -293,6 +300,15 @@ class Batch:
         if name != "backup":
             self.utterances[f"{name}_capacity"] = counts
 
+    def _allocate_first(
+        self, entries: int, nodes: Sequence[int], *, in_chunks: bool
+    ) -> None:
+        """Give every utterance its frontier, and its trace of so many nodes."""
+        self._allocate("frontier", [entries] * len(nodes))
+        self._allocate("trace", nodes)
+        if in_chunks:
+            self._allocate("backup", [entries] * len(nodes))
+
     def _make_room(self, stopped: np.ndarray, entries: int) -> None:
         """Lengthen the array that was too small for an utterance.
 
@@ -339,12 +355,8 @@ class _Joined(Batch):
 
     def __init__(self, sessions: Sequence[Batch]) -> None:
         first = sessions[0]
-        self._device, self._layout, self._pool = (
-            first._device,
-            first._layout,
-            first._pool,
-        )
-        self._task, self._sessions = first._task, sessions
+        self._device, self._layout = first._device, first._layout
+        self._pool, self._task, self._sessions = first._pool, first._task, sessions
         variants: list[Any] = [one._variant for one in sessions]
         self._variant = type(variants[0])(*map(max, zip(*variants, strict=True)))
         self.phase_times = np.zeros(len(self._layout.phases), np.uint64)

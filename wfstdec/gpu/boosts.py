@@ -11,18 +11,17 @@ from wfstdec.boost.words import WordBoosts
 from wfstdec.gpu.budget import Share
 from wfstdec.gpu.device import Device
 from wfstdec.gpu.launch import upload
-from wfstdec.gpu.records import KERNELS, read_struct
+from wfstdec.gpu.records import KERNELS, read_structs
 from wfstdec.jit.pool import Once
 from wfstdec.lm.automaton import Automaton
 
-AUTOMATON = read_struct(KERNELS / "automaton.cuh", "Automaton")
-PHRASES = read_struct(KERNELS / "boosts.cuh", "Phrases", Automaton=AUTOMATON)
-WORD_BONUSES = read_struct(KERNELS / "boosts.cuh", "WordBonuses")
-STRUCTS = {"Automaton": AUTOMATON, "Phrases": PHRASES, "WordBonuses": WORD_BONUSES}
+STRUCTS = read_structs(
+    KERNELS / "boosts.cuh", **read_structs(KERNELS / "automaton.cuh")
+)
 
 
 def automaton_arrays(automaton: Automaton) -> dict[str, np.ndarray]:
-    """The arrays of `AUTOMATON`, of an automaton of one model."""
+    """The arrays of an `Automaton`, of an automaton of one model."""
     names = ("arc_cost", "backoff_cost", "final_cost")
     arrays = {name: getattr(automaton, name) for name in names}
     for name in ("state_arc_splits", "arc_label", "arc_next", "backoff_state"):
@@ -54,7 +53,7 @@ class DevicePhrases:
         # out.
         self._share.take(sum(array.nbytes for array in arrays.values()))
         self._buffers = {name: upload(device, x) for name, x in arrays.items()}
-        record = np.zeros(1, PHRASES)
+        record = np.zeros(1, STRUCTS["Phrases"])
         record["start"], record["of_tokens"] = phrases.start, phrases.unit == "token"
         for name, buffer in self._buffers.items():
             record["automaton"][name] = device.address(buffer)
@@ -91,7 +90,7 @@ class BatchBoosts:
             self._share.take(words.keys.nbytes + words.bonuses.nbytes)
             keys = upload(self._device, words.keys)
             bonuses = upload(self._device, words.bonuses)
-            record = np.zeros(1, WORD_BONUSES)
+            record = np.zeros(1, STRUCTS["WordBonuses"])
             record["keys"] = self._device.address(keys)
             record["bonuses"] = self._device.address(bonuses)
             record["mask"] = len(words.keys) - 1

@@ -1,7 +1,7 @@
 """Log-probs on a GPU as they are: any array with DLPack, no copy, on its own stream.
 
-    if on_gpu(logprobs):
-        chunks = take_logprobs(device, logprobs, lengths, num_tokens)
+    class CudaBackend(TakesGpuArrays, DeviceBackend): ...
+    chunks = take_logprobs(device, logprobs, lengths, num_tokens)
 
 Where CuPy is needed it comes from the device: only `cupy_device.py` imports it.
 """
@@ -9,29 +9,33 @@ Where CuPy is needed it comes from the device: only `cupy_device.py` imports it.
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from wfstdec.errors import BackendError
+from wfstdec.gpu.backend import BatchingBackend
 from wfstdec.gpu.cupy_device import CupyDevice
-from wfstdec.gpu.logprobs import (
-    BFLOAT16,
-    FLOAT16,
-    FLOAT32,
-    DeviceLogprobs,
-)
+from wfstdec.gpu.logprobs import BFLOAT16, FLOAT16, FLOAT32, Chunk, DeviceLogprobs
 from wfstdec.search.logprobs import check_axes, check_lengths, split_batch
 
 _CUDA = 2  # DLPack's number of the device type
 _TYPES = {np.dtype(np.float32): FLOAT32, np.dtype(np.float16): FLOAT16}
 
 
-def on_gpu(logprobs: Any) -> bool:
-    """Tell whether a batch, or the first array of a list, is on a CUDA device."""
-    return _is_on_cuda(_first(logprobs))
+class TakesGpuArrays(BatchingBackend):
+    """A backend on a CUDA device, whose inputs may be on it."""
+
+    device: CupyDevice
+
+    def inputs(self, logprobs: Any, lengths: Any) -> Sequence[Chunk]:
+        """Check log-probs, as `Backend.inputs`; arrays on the GPU stay as they are."""
+        # Of a list the first array tells.
+        if _is_on_cuda(_first(logprobs)):
+            return take_logprobs(self.device, logprobs, lengths, self.num_tokens)
+        return super().inputs(logprobs, lengths)
 
 
 def take_logprobs(

@@ -18,13 +18,13 @@ import numpy as np
 from wfstdec.gpu.budget import Share
 from wfstdec.gpu.device import Device
 from wfstdec.gpu.launch import upload_joined
-from wfstdec.gpu.records import KERNELS, NONE, read_struct
+from wfstdec.gpu.records import KERNELS, NONE, read_structs
 from wfstdec.search.logprobs import MAX_LOGPROB
 
 FLOAT32, FLOAT16, BFLOAT16, MIXED = range(4)
 """`LOGPROBS.type`; of chunks of several types: `MIXED`."""
-LOGPROBS = read_struct(KERNELS / "logprobs.cuh", "Logprobs")
-STRUCTS = {"Logprobs": LOGPROBS}
+STRUCTS = read_structs(KERNELS / "logprobs.cuh")
+LOGPROBS = STRUCTS["Logprobs"]
 CONSTANTS: dict[str, int | float] = {
     "FLOAT32": FLOAT32,
     "FLOAT16": FLOAT16,

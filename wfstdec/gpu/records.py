@@ -1,8 +1,8 @@
 """C structs of the kernels as NumPy types: the header has the only definition.
 
-    ENTRY = read_struct(KERNELS / "layout.cuh", "Entry")
-    UTTERANCE = read_struct(KERNELS / "layout.cuh", "Utterance", Logprobs=LOGPROBS)
-    text += layout_checks({"Entry": ENTRY, "Utterance": UTTERANCE})
+    STRUCTS = read_structs(KERNELS / "layout.cuh", Logprobs=LOGPROBS)
+    ENTRY, UTTERANCE = STRUCTS["Entry"], STRUCTS["Utterance"]
+    text += layout_checks(STRUCTS)
 
 `layout_checks` has the compiler confirm the offset and size of every field.
 """
@@ -37,6 +37,7 @@ CONSTANTS = {
 
 POINTER = "u8"
 _NUMBERS = {"u32": "u4", "u64": "u8", "float": "f4", "double": "f8"}
+_STRUCTS = re.compile(r"^struct (?:alignas\(\d+\) )?(\w+) \{$", re.MULTILINE)
 _FIELDS = re.compile(
     r"(?:const )?(?P<type>\w+)(?P<star>\*?) (?P<names>\w+(?:, \w+)*);", re.ASCII
 )
@@ -68,6 +69,21 @@ def read_struct(header: Path, name: str, **nested: np.dtype) -> np.dtype:
         if text:
             fields += _fields(text, nested, f"{header.name}: {name}")
     return np.dtype(fields, align=True)
+
+
+def read_structs(header: Path, **known: np.dtype) -> dict[str, np.dtype]:
+    """The NumPy types of all C structs of a header, and the known ones, by name.
+
+    Args:
+        header: The file that defines them, each as in `read_struct`.
+        known: The types of other headers' structs, which may be fields of them.
+
+    Raises:
+        ValueError: A line of a struct is no field.
+    """
+    for name in _STRUCTS.findall(header.read_text("utf-8")):
+        known[name] = read_struct(header, name, **known)
+    return known
 
 
 def _fields(

@@ -1,10 +1,7 @@
-"""The trie search on a device: batches, cut to its memory; what it leaves to the CPU.
+"""The trie search on a device; what it leaves to the CPU.
 
-    backend = DeviceBackend(space, make_device)
-    backend.decode(utterances, options, boosts)       # paths per utterance
-    session = backend.start(options, boosts[0])       # or as they come in
-
-`boosts` is one `CompiledBoosts` per utterance.
+backend = DeviceBackend(space, make_device)
+backend.decode(utterances, options, boosts)       # paths per utterance
 """
 
 from __future__ import annotations
@@ -16,26 +13,18 @@ import numpy as np
 
 from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.errors import OptionError
-from wfstdec.gpu.batch import advance_together
-from wfstdec.gpu.device import BlockShape, Device, shape_for
+from wfstdec.gpu.backend import BatchingBackend
+from wfstdec.gpu.device import Device
 from wfstdec.gpu.logprobs import Chunk
-from wfstdec.gpu.parts import decode_parts, parts_that_fit
 from wfstdec.lm.on_demand import LazyLM
 from wfstdec.search.contract import MEMORY_PLANS, Read
-from wfstdec.search.logprobs import as_utterances
 from wfstdec.search.scheduling import ALONE, Workers
 from wfstdec.trie.cpu.backend import CpuBackend
 from wfstdec.trie.gpu import layout as d
-from wfstdec.trie.gpu.batch import (
-    DeviceBatch,
-    DeviceSession,
-    utterance_bytes,
-)
-from wfstdec.trie.gpu.device_space import FIRST_ENTRIES, DeviceSpace, FormFor
+from wfstdec.trie.gpu.batch import DeviceBatch, DeviceSession, utterance_bytes
+from wfstdec.trie.gpu.device_space import FIRST_ENTRIES, DeviceSpace, FormFor, Work
 from wfstdec.trie.options import TrieOptions
 from wfstdec.trie.search_space import SearchSpace
-
-_LOGPROB_BYTES = 4
 
 
 def why_not_space(space: SearchSpace) -> str | None:
@@ -86,7 +75,7 @@ def _refuse(why: str | None, utterance: int | None = None) -> None:
         raise error
 
 
-class DeviceBackend:
+class DeviceBackend(BatchingBackend):
     """A search space on a device.
 
     Args:
@@ -111,12 +100,14 @@ class DeviceBackend:
     ) -> None:
         _refuse(why_not_space(space))
         self.space, self._cpu = space, CpuBackend(space)
+        self.num_tokens = space.num_tokens
         self.device_space = DeviceSpace(space, make_device, first_entries, form_for)
         self.device = self.device_space.device
 
-    def inputs(self, logprobs: Any, lengths: Any) -> Sequence[Chunk]:
-        """Check log-probs, as `Backend.inputs`; arrays may stay on the device."""
-        return as_utterances(logprobs, lengths, self.space.num_tokens)
+    @property
+    def model_bytes(self) -> int:
+        """Bytes that the space takes."""
+        return self.device_space.num_bytes
 
     def prepare(self, options: TrieOptions, boosts: CompiledBoosts) -> None:
         """Lay out boosts for the host; they go to the device with the first batch."""
@@ -134,22 +125,6 @@ class DeviceBackend:
         _refuse(why_not(options, boosts))
         return DeviceSession(self.device_space, self._cpu, options, boosts)
 
-    def advance(
-        self,
-        searches: Sequence[DeviceSession],
-        chunks: Sequence[Chunk],
-        *,
-        names: Sequence[int | str] | None = None,
-        workers: Workers = ALONE,
-    ) -> None:
-        """Pass sessions of one decoder through a chunk each, in one launch.
-
-        Raises:
-            DeviceMemoryError: The device's memory does not suffice.
-            LogprobError: A number is no log-prob; no session has moved.
-        """
-        advance_together(searches, chunks, names)
-
     def decode(
         self,
         utterances: Sequence[Chunk],
@@ -160,57 +135,28 @@ class DeviceBackend:
         workers: Workers = ALONE,
         read: Read | None = None,
     ) -> list[Any]:
-        """Decode whole utterances, [T, V], in as many parts as memory asks for.
-
-        Raises:
-            OptionError: Options or boosts ask for what only the CPU does.
-            DeviceMemoryError: Not even one utterance fits.
-            LogprobError: A number is no log-prob: the first utterance that has one.
-            DeviceError: The device failed; has the paths of the parts that were done.
-        """
-        assert not record
+        """Decode whole utterances, once none asks for what only the CPU does."""
         for i, one in enumerate(boosts):
             _refuse(why_not(options, one), i)
+        return super().decode(utterances, options, boosts, record=record, read=read)
 
-        def decode(part: Sequence[int]) -> list[Any]:
-            chunks, given = [utterances[i] for i in part], [boosts[i] for i in part]
-            lengths = [len(chunk) for chunk in chunks]
-            batch = DeviceBatch(self.device_space, self._cpu, options, given, lengths)
-            batch.advance(chunks)
-            return batch.finish()
+    def batch(
+        self,
+        options: TrieOptions,
+        boosts: Sequence[CompiledBoosts],
+        lengths: Sequence[int],
+        record: bool,
+    ) -> DeviceBatch:
+        """Make a batch of whole utterances."""
+        assert not record
+        return DeviceBatch(self.device_space, self._cpu, options, boosts, lengths)
 
-        lengths = [len(one) for one in utterances]
-        return decode_parts(self.device, self._parts(lengths, options), decode, read)
+    def blocks(self, options: TrieOptions) -> Work:
+        """Blocks of the beam's form."""
+        return self.device_space.work(options.beam_size)
 
-    def memory_plan(
-        self, num_utterances: int, num_frames: int | None, options: TrieOptions
-    ) -> dict[str, int]:
-        """Plan the memory of a batch, bytes; see `Decoder.memory_plan`."""
-        work = self.device_space.work(options.beam_size)
-        pool, shape = work.scratch, self.shape(num_utterances, options)
-        blocks = min(num_utterances, shape.num_blocks)
-        frame = self.space.num_tokens * _LOGPROB_BYTES
-        plan = {
-            "graph": self.device_space.num_bytes,
-            "scratch": pool.layout.num_bytes(blocks, pool.entries),
-            "utterances": num_utterances * utterance_bytes(work.form, num_frames),
-            "logprobs": num_utterances * (num_frames or 0) * frame,
-        }
-        return plan | {"total": sum(plan.values()), "limit": work.device.budget.limit}
-
-    def shape(self, num_utterances: int, options: TrieOptions) -> BlockShape:
-        """Blocks that search so many utterances: those of the beam's form."""
-        work = self.device_space.work(options.beam_size)
-        return shape_for(work.device.shapes, num_utterances)
-
-    def _parts(self, lengths: list[int], options: TrieOptions) -> Any:
-        """Utterances that fit side by side by the plan, the longest first."""
-        work = self.device_space.work(options.beam_size)
-        pool, frame = work.scratch, self.space.num_tokens * _LOGPROB_BYTES
-        return parts_that_fit(
-            lengths,
-            work.device.budget.left + pool.num_bytes,
-            lambda n: utterance_bytes(work.form, n) + n * frame,
-            pool.layout.num_bytes(1, pool.entries),
-            self.shape(len(lengths), options).num_blocks,
-        )
+    def utterance_bytes(
+        self, num_frames: int | None, options: TrieOptions, record: bool = False
+    ) -> int:
+        """Bytes of an utterance, by the beam's form."""
+        return utterance_bytes(self.blocks(options).form, num_frames)

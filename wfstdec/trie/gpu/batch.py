@@ -49,6 +49,7 @@ LAYOUT = BatchLayout(
     arrays=RECORDS,
     kernel="advance_chunk",
     phases=d.PHASES,
+    counts=d.COUNTS,
     grow_scratch=d.GROW_SCRATCH,
     growths={
         d.GROW_FRONTIER: Growth("frontier", lambda old, entries: 2 * max(old, entries)),
@@ -117,10 +118,8 @@ class DeviceBatch(Batch):
         self.utterances["base"] = [one.state.base[0] for one in self._searches]
         frames: Sequence[int | None] = lengths or [None] * len(boosts)
         with device.on_stream(None):
-            self._allocate("frontier", [form.entries] * len(boosts))
-            self._allocate("trace", [trace_nodes(n) for n in frames])
-            if lengths is None:
-                self._allocate("backup", [form.entries] * len(boosts))
+            nodes = [trace_nodes(n) for n in frames]
+            self._allocate_first(form.entries, nodes, in_chunks=lengths is None)
             for i, one in enumerate(boosts):
                 self._fill_in_boosts(i, one, inputs[i])
             # The next launch may be on another stream, and so may be what used this
@@ -145,11 +144,6 @@ class DeviceBatch(Batch):
         for name in ("entries", "candidates", "tokens"):
             self._task[f"shared_{name}"] = getattr(form, name) if fits else 0
 
-    @property
-    def counts(self) -> dict[str, int]:
-        """Work done so far, in sums over frames and utterances: `layout.COUNTS`."""
-        return {name: int(self.utterances[name].sum()) for name in d.COUNTS}
-
     def finish(self) -> list[list[TokenPath]]:
         """End all utterances; the batch cannot be used afterwards."""
         with self._device.on_stream(self._stream):
@@ -163,21 +157,15 @@ class DeviceBatch(Batch):
 
     def _states(self, which: Sequence[int]) -> list[k.UtteranceState]:
         """Download the states of some utterances, in one copy."""
-        sizes = [
-            (int(one["frontier_count"]), int(one["trace_count"]))
+        parts = [
+            (int(one[name]), int(one[f"{name}_count"]) * RECORDS[name].itemsize)
             for one in self.utterances[list(which)]
-        ]
-        item = d.ENTRY.itemsize, d.NODE.itemsize
-        parts = [count * item[at] for pair in sizes for at, count in enumerate(pair)]
-        starts = np.cumsum([0, *parts])
-        joined = self._device.empty(int(starts[-1]), np.dtype(np.uint8))
-        first = self._device.address(joined)
-        sources = [
-            int(self.utterances[name][i])
-            for i in which
             for name in ("frontier", "trace")
         ]
-        for source, start, size in zip(sources, starts[:-1], parts, strict=True):
+        starts = np.cumsum([0, *(size for _, size in parts)])
+        joined = self._device.empty(int(starts[-1]), np.dtype(np.uint8))
+        first = self._device.address(joined)
+        for (source, size), start in zip(parts, starts[:-1], strict=True):
             if size:
                 self._device.copy(first + int(start), source, size)
         found = self._device.download(joined, np.dtype(np.uint8))

@@ -8,18 +8,17 @@ Arrays on the GPU are taken as they are, as `wfst/gpu/cuda.py` takes them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
-from wfstdec.gpu.cuda_arrays import on_gpu, take_logprobs
+from wfstdec.gpu.cuda_arrays import TakesGpuArrays
 from wfstdec.gpu.cupy_device import CupyDevice, free_shared, load_cupy
-from wfstdec.gpu.logprobs import FLOAT32, Chunk
+from wfstdec.gpu.logprobs import FLOAT32
 from wfstdec.trie.gpu import layout as d
 from wfstdec.trie.gpu.backend import DeviceBackend
 from wfstdec.trie.search_space import SearchSpace
 
 
-class CudaBackend(DeviceBackend):
+class CudaBackend(TakesGpuArrays, DeviceBackend):
     """A search space on the current CUDA device.
 
     Args:
@@ -30,21 +29,12 @@ class CudaBackend(DeviceBackend):
         OptionError: It has what only the CPU does.
     """
 
-    device: CupyDevice
-
     def __init__(self, space: SearchSpace) -> None:
         super().__init__(space, device_of)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the space: it goes to the device of whoever loads it."""
         return backend_for, (self.space,)
-
-    def inputs(self, logprobs: Any, lengths: Any) -> Sequence[Chunk]:
-        """Check log-probs, as `Backend.inputs`; arrays on the GPU stay as they are."""
-        if on_gpu(logprobs):
-            num_tokens = self.space.num_tokens
-            return take_logprobs(self.device, logprobs, lengths, num_tokens)
-        return super().inputs(logprobs, lengths)
 
 
 def backend_for(space: SearchSpace) -> CudaBackend:

@@ -10,11 +10,10 @@ import numpy as np
 
 from wfstdec.gpu import boosts, logprobs
 from wfstdec.gpu.program import Macros, Program
-from wfstdec.gpu.records import NONE, WARP, read_struct
+from wfstdec.gpu.records import NONE, WARP, read_structs
 from wfstdec.trie.cpu import arrays as k
 
 KERNELS = Path(__file__).parent / "kernels"
-_LAYOUT = KERNELS / "layout.cuh"
 
 OK, GROW_SCRATCH, GROW_FRONTIER, GROW_TRACE = range(4)
 """Values of `UTTERANCE.status` after a launch."""
@@ -34,18 +33,9 @@ MAX_WORDS_OF_NODE = (1 << 15) - 4
 MAX_ENTRIES = 1 << 16
 """and for so many entries of a frontier."""
 
-ENTRY = read_struct(_LAYOUT, "Entry")
-NODE = read_struct(_LAYOUT, "Node")
-CANDIDATE = read_struct(_LAYOUT, "Candidate")
-NEW_ENTRY = read_struct(_LAYOUT, "NewEntry")
-LEXICON = read_struct(_LAYOUT, "Lexicon")
-UTTERANCE = read_struct(
-    _LAYOUT,
-    "Utterance",
-    Logprobs=logprobs.LOGPROBS,
-    WordBonuses=boosts.WORD_BONUSES,
-)
-TASK = read_struct(_LAYOUT, "Task", Lexicon=LEXICON, Automaton=boosts.AUTOMATON)
+STRUCTS = read_structs(KERNELS / "layout.cuh", **logprobs.STRUCTS, **boosts.STRUCTS)
+"""The records that host and kernels share, by their names there."""
+ENTRY, NODE, UTTERANCE = STRUCTS["Entry"], STRUCTS["Node"], STRUCTS["Utterance"]
 COUNTS = ("frames", "active", "candidates", "entries", "shared", "spilled")
 """Sums over frames in `UTTERANCE`: entries gone on from, candidates, entries made,
 frames with their arrays in shared memory, frames that left it."""
@@ -107,8 +97,8 @@ def arrays_of(
     return [
         ("old_entries", entries, ENTRY),
         ("next_entries", entries, ENTRY),
-        ("candidates", candidates, CANDIDATE),
-        ("new_entries", candidates, NEW_ENTRY),
+        ("candidates", candidates, STRUCTS["Candidate"]),
+        ("new_entries", candidates, STRUCTS["NewEntry"]),
         ("slots", 2 * candidates, _U4),
         ("ranks", candidates, _U4),
         ("marks", candidates, _U4),
@@ -145,17 +135,7 @@ def program(threads: int) -> Program:
         kernels=("advance_chunk",),
         own_bytes=OWN_BYTES + OWN_BYTES_OF_THREAD * threads,
         shared_bytes=lambda room: max(0, room),
-        structs=logprobs.STRUCTS
-        | boosts.STRUCTS
-        | {
-            "Entry": ENTRY,
-            "Node": NODE,
-            "Candidate": CANDIDATE,
-            "NewEntry": NEW_ENTRY,
-            "Lexicon": LEXICON,
-            "Utterance": UTTERANCE,
-            "Task": TASK,
-        },
+        structs=STRUCTS,
         constants=logprobs.CONSTANTS
         | {
             "OK": OK,
@@ -173,7 +153,7 @@ PROGRAM = program(NARROW)
 
 def task_of(params: k.SearchParams) -> np.ndarray:
     """TASK [1] with the options filled in."""
-    task = np.zeros(1, TASK)
+    task = np.zeros(1, STRUCTS["Task"])
     for name in ("beam_size", "token_top_k", "nbest"):
         task[name] = min(int(getattr(params, name)), NONE)
     task["sums"], task["by_text"] = params.sums, params.by_text

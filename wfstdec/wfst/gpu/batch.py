@@ -35,6 +35,7 @@ LAYOUT = BatchLayout(
     arrays=RECORDS | {"links": d.LINK},  # these only where lattices are recorded
     kernel="search_chunk",
     phases=d.PHASES,
+    counts=d.COUNTS,
     grow_scratch=d.GROW_SCRATCH,
     growths={
         d.GROW_FRONTIER: Growth("frontier", lambda old, entries: 2 * entries),
@@ -110,10 +111,8 @@ class DeviceBatch(Batch):
         self._boosts = BatchBoosts(device, self._share, device_graph.phrases)
         frames: Sequence[int | None] = lengths or [None] * len(boosts)
         with device.on_stream(None):
-            self._allocate("frontier", [pool.entries] * len(boosts))
-            self._allocate("trace", [trace_nodes(pool.entries, n) for n in frames])
-            if lengths is None:
-                self._allocate("backup", [pool.entries] * len(boosts))
+            nodes = [trace_nodes(pool.entries, n) for n in frames]
+            self._allocate_first(pool.entries, nodes, in_chunks=lengths is None)
             for i, one in enumerate(boosts):
                 if one.words:
                     self.utterances["words"][i] = self._boosts.words(one.words)[0]
@@ -122,11 +121,6 @@ class DeviceBatch(Batch):
             # The next launch may be on another stream, and so may be what used this
             # memory before.
             device.wait()
-
-    @property
-    def counts(self) -> dict[str, int]:
-        """Work done so far, in sums over frames and utterances: `layout.COUNTS`."""
-        return {name: int(self.utterances[name].sum()) for name in d.COUNTS}
 
     def _take_shape(self, shape: BlockShape) -> None:
         self._task["shared_slots"] = shape.shared_bytes // d.SLOT_BYTES

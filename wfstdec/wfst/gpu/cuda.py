@@ -12,13 +12,11 @@ first use and kept on disk (`gpu/compiling.py`).
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
 from typing import Any
 from weakref import WeakValueDictionary
 
-from wfstdec.gpu.cuda_arrays import on_gpu, take_logprobs
+from wfstdec.gpu.cuda_arrays import TakesGpuArrays
 from wfstdec.gpu.cupy_device import CupyDevice, load_cupy
-from wfstdec.gpu.logprobs import Chunk
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.wfst.gpu.backend import DeviceBackend
 from wfstdec.wfst.gpu.layout import PLAIN, PROGRAM
@@ -27,7 +25,7 @@ _BACKENDS: WeakValueDictionary[tuple[int, int], CudaBackend] = WeakValueDictiona
 _MAKING = threading.Lock()
 
 
-class CudaBackend(DeviceBackend):
+class CudaBackend(TakesGpuArrays, DeviceBackend):
     """A graph on the current CUDA device.
 
     Args:
@@ -40,21 +38,12 @@ class CudaBackend(DeviceBackend):
         BackendError: CuPy or a GPU is missing, or the graph does not fit.
     """
 
-    device: CupyDevice
-
     def __init__(self, graph: PackedGraph, threads: int | None = None) -> None:
         super().__init__(graph, CupyDevice(PROGRAM, threads, macros=PLAIN.macros))
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the graph: it goes to the device of whoever loads it."""
         return backend_for, (self.graph,)
-
-    def inputs(self, logprobs: Any, lengths: Any) -> Sequence[Chunk]:
-        """Check log-probs, as `Backend.inputs`; arrays on the GPU stay as they are."""
-        if on_gpu(logprobs):
-            num_tokens = len(self.graph.tokens)
-            return take_logprobs(self.device, logprobs, lengths, num_tokens)
-        return super().inputs(logprobs, lengths)
 
 
 def backend_for(graph: PackedGraph) -> CudaBackend:

@@ -9,14 +9,13 @@ import numpy as np
 
 from wfstdec.gpu import boosts, logprobs
 from wfstdec.gpu.program import Macros, Program
-from wfstdec.gpu.records import NONE, read_struct
+from wfstdec.gpu.records import NONE, read_structs
 from wfstdec.graph import arcs
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.text.symbols import TokenTable
 from wfstdec.wfst.options import SearchParams
 
 KERNELS = Path(__file__).parent / "kernels"
-_LAYOUT = KERNELS / "layout.cuh"
 
 OK, GROW_SCRATCH, GROW_FRONTIER, GROW_TRACE, FULL_TRACE, GROW_LINKS = range(6)
 """Values of `UTTERANCE.status` after a launch."""
@@ -25,22 +24,11 @@ PHASES = ("keep", "bound", "emit", "recombine", "close", "settle", "other")
 OWN_BYTES = 6 * 1024
 """Shared memory that the variables of a block of the search take at most."""
 
-STATE_ARCS = read_struct(_LAYOUT, "StateArcs")
-ENTRY = read_struct(_LAYOUT, "Entry")
-NEW_ENTRY = read_struct(_LAYOUT, "NewEntry")
-CANDIDATE = read_struct(_LAYOUT, "Candidate")
-NODE = read_struct(_LAYOUT, "Node")
-LINK = read_struct(_LAYOUT, "Link")
-OVERLAY = read_struct(_LAYOUT, "Overlay")
-STEP = read_struct(_LAYOUT, "Step")
-UTTERANCE = read_struct(
-    _LAYOUT,
-    "Utterance",
-    Logprobs=logprobs.LOGPROBS,
-    WordBonuses=boosts.WORD_BONUSES,
-    Overlay=OVERLAY,
-)
-TASK = read_struct(_LAYOUT, "Task")
+STRUCTS = read_structs(KERNELS / "layout.cuh", **logprobs.STRUCTS, **boosts.STRUCTS)
+"""The records that host and kernels share, by their names there."""
+ENTRY, NODE, UTTERANCE = STRUCTS["Entry"], STRUCTS["Node"], STRUCTS["Utterance"]
+LINK, OVERLAY, STEP = STRUCTS["Link"], STRUCTS["Overlay"], STRUCTS["Step"]
+STATE_ARCS = STRUCTS["StateArcs"]
 
 COUNTS = ("frames", "active", "arcs", "looked", "entries", "shared", "spilled")
 """Sums over frames in `UTTERANCE`: entries gone on from, arcs that may survive, arcs
@@ -49,14 +37,14 @@ looked at, entries made, frames with the table in shared memory, frames that lef
 _U4: np.dtype = np.dtype("u4")
 _U8: np.dtype = np.dtype("u8")
 ENTRY_ARRAYS: dict[str, np.dtype] = {
-    "new_entries": NEW_ENTRY,
+    "new_entries": STRUCTS["NewEntry"],
     "entry_slots": _U4,
     "tie_breaks": _U4,
     "epsilon_entries": _U4,
 }
 """The scratch of a block: fields of `TASK` that point to `entry_capacity` of these,"""
 CANDIDATE_ARRAYS: dict[str, np.dtype] = {
-    "candidates": CANDIDATE,
+    "candidates": STRUCTS["Candidate"],
     "candidate_boosts": _U4,
     "candidate_slots": _U4,
 }
@@ -119,21 +107,7 @@ PROGRAM = Program(
     kernels=("search_chunk", "best_paths"),
     own_bytes=OWN_BYTES,
     shared_bytes=table_bytes,
-    structs=logprobs.STRUCTS
-    | boosts.STRUCTS
-    | {
-        "Arc": arcs.ARC,
-        "StateArcs": STATE_ARCS,
-        "Entry": ENTRY,
-        "NewEntry": NEW_ENTRY,
-        "Candidate": CANDIDATE,
-        "Node": NODE,
-        "Link": LINK,
-        "Overlay": OVERLAY,
-        "Step": STEP,
-        "Utterance": UTTERANCE,
-        "Task": TASK,
-    },
+    structs=STRUCTS | {"Arc": arcs.ARC},
     constants=logprobs.CONSTANTS
     | {
         "OK": OK,
@@ -165,7 +139,7 @@ def state_arcs_of(graph: PackedGraph) -> np.ndarray:
 
 def task_of(scales: SearchParams, tokens: TokenTable) -> np.ndarray:
     """TASK [1] with the options filled in."""
-    task = np.zeros(1, TASK)
+    task = np.zeros(1, STRUCTS["Task"])
     task["blank"], task["num_tokens"] = tokens.blank, len(tokens)
     for name in ("max_active", "min_active"):
         task[name] = min(int(getattr(scales, name)), NONE)
