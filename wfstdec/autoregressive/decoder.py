@@ -85,13 +85,12 @@ class ModelDecoder(Decoder[Any, _Found]):
     ) -> None:
         self.model, self.input, self.lms = model, input, lms
         between = separator_of(separator, table)
-        self._vocabulary = Vocabulary.of(table, separator=between)
+        self.vocabulary = Vocabulary.of(table, separator=between)
         given: Any = backend
         super().__init__(
             options,
             given,
             BoostCompiler((), {}, len(table)),
-            num_tokens=len(table),
             frame_shift_s=frame_shift_s,
             threads=1,
         )
@@ -100,7 +99,7 @@ class ModelDecoder(Decoder[Any, _Found]):
     @property
     def num_tokens(self) -> int:
         """V, the blank included; of features, how many numbers a frame has."""
-        return self.model.input_dim if self.input == "features" else self._num_tokens
+        return self.model.input_dim if self.input == "features" else len(self.tokens)
 
     def looked_at(self, logprobs: Pairs) -> Iterator[tuple[str, Any]]:
         """Pass utterances on: frames and features are no log-probs."""
@@ -115,21 +114,6 @@ class ModelDecoder(Decoder[Any, _Found]):
         """Seconds per frame of what is given to `decode`: features are shorter."""
         shorter = self.model.stride if self.input == "features" else 1
         return self.frame_shift_s / shorter
-
-    @property
-    def vocabulary(self) -> Vocabulary:
-        """Tokens of the decoder, and the separator."""
-        return self._vocabulary
-
-    @property
-    def tokens(self) -> TokenTable:
-        """The token table, the blank included."""
-        return self._vocabulary.tokens
-
-    @property
-    def separator(self) -> int | None:
-        """The token between words, or None."""
-        return self._vocabulary.separator
 
     def phrase_compiler(
         self,

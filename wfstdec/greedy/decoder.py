@@ -49,7 +49,6 @@ from wfstdec.search.paths.lm_account import LmAccount
 from wfstdec.search.paths.token_path import TokenPath
 from wfstdec.search.paths.words import BareTokens
 from wfstdec.text.loading import AUTO, TokensLike, load_tokens, separator_of
-from wfstdec.text.symbols import TokenTable
 from wfstdec.text.vocabulary import Vocabulary
 
 
@@ -103,7 +102,7 @@ class GreedyDecoder(Decoder[np.ndarray, TokenPath]):
     ) -> None:
         table = load_tokens(tokens, blank)
         between = separator_of(separator, table)
-        self._vocabulary = Vocabulary.of(table, separator=between)
+        self.vocabulary = Vocabulary.of(table, separator=between)
         self.lm = None if lm is None else lm_over(read_lm(lm), self.tokens, unk_cost)
         self._automaton = NULL_AUTOMATON if self.lm is None else self.lm.automaton
         self._cutter = BareTokens(self.tokens, self.separator)
@@ -112,25 +111,9 @@ class GreedyDecoder(Decoder[np.ndarray, TokenPath]):
             options or GreedyOptions(),
             make_backend(BACKENDS, backend, searched),
             BoostCompiler((), {}, len(self.tokens)),
-            num_tokens=len(self.tokens),
             frame_shift_s=frame_shift_s,
             threads=threads,
         )
-
-    @property
-    def vocabulary(self) -> Vocabulary:
-        """Tokens of the decoder, and the separator."""
-        return self._vocabulary
-
-    @property
-    def tokens(self) -> TokenTable:
-        """The token table."""
-        return self._vocabulary.tokens
-
-    @property
-    def separator(self) -> int | None:
-        """The token between words, or None."""
-        return self._vocabulary.separator
 
     def _repr_of_model(self) -> str:
         return f"{super()._repr_of_model()}, lm={self.lm!r}"
@@ -139,8 +122,8 @@ class GreedyDecoder(Decoder[np.ndarray, TokenPath]):
         return () if self.lm is None else (self.lm.fingerprint,)
 
     def _reader(self, boosts: CompiledBoosts) -> GreedyReader:
-        options, names = self.options, self.tokens.names
-        account = LmAccount(options, self._automaton, options.token_insertion)
+        insertion, names = self.options.token_insertion, self.tokens.names
+        account = LmAccount(self.options, self._automaton, insertion)
         paths = PathReader(self._cutter, account, names, self.frame_shift_s)
         return GreedyReader(paths, boosts)
 

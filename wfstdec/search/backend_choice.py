@@ -17,11 +17,15 @@ from __future__ import annotations
 import functools
 import importlib
 import math
-from collections.abc import Callable
+from abc import abstractmethod
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
+from wfstdec.boost.compile import BoostCompiler
 from wfstdec.errors import BackendError
+from wfstdec.search.backends import AUTO, make_backend
+from wfstdec.search.decoder import Decoder
 
 HOST_US = 10.0
 """Of an utterance after a search on a GPU, on the host."""
@@ -191,19 +195,6 @@ class AutoBackend:
         return self._cuda
 
 
-def chooser(auto: AutoBackend | None) -> AutoBackend:
-    """Backends of a decoder among which `"auto"` chooses.
-
-    Raises:
-        BackendError: The decoder was made with a backend by name.
-    """
-    if auto is None:
-        raise BackendError(
-            "this decoder has a backend by name, expected backend='auto' for a choice"
-        )
-    return auto
-
-
 def batch_of(logprobs: Any, lengths: Any) -> Batch:
     """The size of what `decode` was given, and where it is; nothing is checked."""
     arrays = list(logprobs) if isinstance(logprobs, list | tuple) else [logprobs]
@@ -220,3 +211,98 @@ def batch_of(logprobs: Any, lengths: Any) -> Batch:
     on_gpu = device is not None and device()[0] == _DLPACK_CUDA
     longest = max(counts, default=0)
     return Batch(len(counts), sum(counts), longest, numbers * size, on_gpu)
+
+
+_Chunk = TypeVar("_Chunk")
+_Found = TypeVar("_Found")
+
+
+class ChoosingDecoder(Decoder[_Chunk, _Found]):
+    """A decoder for which `"auto"` chooses the backend of each batch.
+
+    Args:
+        options: As of `Decoder`.
+        backend: The name of one.
+        searched: The graph, or the search space.
+        boosts: As of `Decoder`.
+        frame_shift_s: As of `Decoder`.
+        threads: As of `Decoder`.
+
+    Attributes:
+        last_choice: What `"auto"` chose for the last batch, and why; None before.
+    """
+
+    _backends: ClassVar[Mapping[str, str]]
+    _room: ClassVar[str]
+    """The room of its search on a device; see `AutoBackend`."""
+
+    def __init__(
+        self,
+        options: Any,
+        backend: str,
+        searched: Any,
+        boosts: BoostCompiler,
+        *,
+        frame_shift_s: float,
+        threads: int | None,
+    ) -> None:
+        made = make_backend(self._backends, backend, searched)
+        super().__init__(
+            options, made, boosts, frame_shift_s=frame_shift_s, threads=threads
+        )
+        self._auto: AutoBackend | None = None
+        if backend == AUTO:
+            self._auto = AutoBackend(searched, self.threads, self._room)
+        self.last_choice: BackendChoice | None = None
+
+    def choose_backend(
+        self,
+        num_utterances: int,
+        num_frames: int,
+        *,
+        longest: int | None = None,
+        on_gpu: bool = False,
+    ) -> BackendChoice:
+        """The backend that `"auto"` takes for a batch, and why; decodes nothing.
+
+        The CPU until a GPU has passed the tests on this machine (`pytest -m gpu`); then
+        for what no GPU searches, for batches no larger than its threads, and where it
+        is predicted to be quicker.
+
+        Args:
+            num_utterances: Utterances of the batch.
+            num_frames: Frames of all of them.
+            longest: Frames of the longest; `None` where all are as long.
+            on_gpu: Whether their log-probs are on the GPU.
+
+        Raises:
+            BackendError: The decoder was made with a backend by name.
+        """
+        if self._auto is None:
+            raise BackendError(
+                "this decoder has a backend by name, expected backend='auto' for a "
+                "choice"
+            )
+        most = longest or -(-num_frames // max(1, num_utterances))
+        num_bytes = 4 * num_frames * len(self.tokens)
+        batch = Batch(num_utterances, num_frames, most, num_bytes, on_gpu)
+        return self._choice(self._auto, batch, lambda: [])
+
+    @abstractmethod
+    def _choice(
+        self, auto: AutoBackend, batch: Batch, boosts: Callable[[], Any]
+    ) -> BackendChoice:
+        """Choose the backend of a batch whose `CompiledBoosts` are made when asked."""
+
+    def _taken(self, logprobs: Any, lengths: Any, boosts: Any) -> tuple[Any, Any]:
+        """Choose the backend of a batch; `"auto"` leaves it in `last_choice`."""
+        if self._auto is None:
+            return self._backend, logprobs
+        if not isinstance(logprobs, list | tuple) and not hasattr(logprobs, "shape"):
+            logprobs = list(logprobs)
+        batch = batch_of(logprobs, lengths)
+        self.last_choice = self._choice(
+            self._auto, batch, lambda: self._compiled(boosts, batch.num_utterances)
+        )
+        is_cpu = self.last_choice.backend == CPU
+        return self._backend if is_cpu else self._auto.cuda(), logprobs

@@ -46,6 +46,7 @@ from wfstdec.search.paths.confidences import confidences_of
 from wfstdec.search.scheduling import Workers
 from wfstdec.search.sessions import Sessions
 from wfstdec.search.warming import run_each_way
+from wfstdec.text.symbols import TokenTable
 from wfstdec.text.vocabulary import Vocabulary
 
 _Chunk = TypeVar("_Chunk")
@@ -59,9 +60,12 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
         options: Search options of the decoder's kind.
         backend: What `options` and boosts go to.
         boosts: Compiles what users give.
-        num_tokens: V.
         frame_shift_s: Seconds per frame of log-probs.
         threads: Utterances decoded side by side; `None` takes one per processor.
+
+    Attributes:
+        vocabulary: Tokens, words, and what stands between them: what it can say. Each
+            kind of decoder sets it.
 
     Raises:
         OptionError: `frame_shift_s` or `threads` is out of range.
@@ -69,6 +73,7 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
 
     _nbest_from: ClassVar[Literal["search", "lattice"] | None] = None
     """What n-best lists are read from; None where only the best is found."""
+    vocabulary: Vocabulary
 
     def __init__(
         self,
@@ -76,7 +81,6 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
         backend: Backend[_Chunk, _Found],
         boosts: BoostCompiler,
         *,
-        num_tokens: int,
         frame_shift_s: float,
         threads: int | None,
     ) -> None:
@@ -88,7 +92,6 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
         self.threads = threads or len(os.sched_getaffinity(0))
         self._backend = backend
         self._boosts = boosts
-        self._num_tokens = num_tokens
         self._first_look = FirstLook()
         self._pace = Pace()
 
@@ -111,19 +114,24 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
         """Show what is searched, for the repr."""
         return repr(self.vocabulary)
 
-    @property
-    @abstractmethod
-    def vocabulary(self) -> Vocabulary:
-        """Vocabulary of the decoder: tokens, words, and what stands between them."""
-
     @abstractmethod
     def _reader(self, boosts: CompiledBoosts) -> Reader[_Found]:
         """Make what reads searches of these boosts."""
 
     @property
+    def tokens(self) -> TokenTable:
+        """The token table, the blank included."""
+        return self.vocabulary.tokens
+
+    @property
+    def separator(self) -> int | None:
+        """The token between words, or None."""
+        return self.vocabulary.separator
+
+    @property
     def num_tokens(self) -> int:
         """V, the blank included."""
-        return self._num_tokens
+        return len(self.tokens)
 
     @property
     def input_frame_shift_s(self) -> float:
@@ -193,10 +201,10 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
         """
         if confidence:
             return self._decode_confident(logprobs, lengths, boosts, posterior_scale)
-        backend, logprobs = self._taken(logprobs, lengths)
+        backend, logprobs = self._taken(logprobs, lengths, boosts)
         return self._decode(backend, logprobs, lengths, boosts)
 
-    def _taken(self, logprobs: Any, lengths: Any) -> tuple[Any, Any]:
+    def _taken(self, logprobs: Any, lengths: Any, boosts: Any) -> tuple[Any, Any]:
         """Choose the backend of a batch; also the batch, which may have been read."""
         return self._backend, logprobs
 
@@ -488,8 +496,7 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
         """Check log-probs; the first ones are looked at for what no check refuses."""
         utterances = backend.inputs(logprobs, lengths)
         if not self._first_look.is_done:
-            blank = self.vocabulary.tokens.blank
-            self._first_look.at(logprobs, utterances, blank)
+            self._first_look.at(logprobs, utterances, self.tokens.blank)
         return utterances
 
     def _compiled(self, boosts: Any, n: int) -> list[CompiledBoosts]:

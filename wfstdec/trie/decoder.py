@@ -13,7 +13,7 @@ from __future__ import annotations
 import logging
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -39,16 +39,11 @@ from wfstdec.lm.on_demand import LazyLM
 from wfstdec.lm.on_demand_table import UNKNOWN
 from wfstdec.lm.user import UserLM
 from wfstdec.search.backend_choice import (
-    CPU,
     AutoBackend,
     BackendChoice,
     Batch,
-    batch_of,
-    chooser,
+    ChoosingDecoder,
 )
-from wfstdec.search.backends import AUTO as AUTO_BACKEND
-from wfstdec.search.backends import make_backend
-from wfstdec.search.decoder import Decoder
 from wfstdec.search.hypothesis import Hypothesis
 from wfstdec.search.open_vocabulary import OpenVocabulary
 from wfstdec.search.paths.found import FoundReader
@@ -81,7 +76,7 @@ Path = str | os.PathLike[str]
 _log = logging.getLogger("wfstdec.build")
 
 
-class TrieDecoder(Decoder[np.ndarray, list[TokenPath] | Recorded]):
+class TrieDecoder(ChoosingDecoder[np.ndarray, list[TokenPath] | Recorded]):
     """A search on the trie of a lexicon, or on bare tokens; no graph is built.
 
         total = acoustic_scale * acoustic + lm_scale * (language model + pronunciations)
@@ -140,6 +135,7 @@ class TrieDecoder(Decoder[np.ndarray, list[TokenPath] | Recorded]):
 
     options: TrieOptions
     _nbest_from = "search"
+    _backends, _room = BACKENDS, ROOM
 
     def __init__(
         self,
@@ -170,7 +166,7 @@ class TrieDecoder(Decoder[np.ndarray, list[TokenPath] | Recorded]):
         if lexicon is not None:
             entries = load_lexicon(lexicon, table, between)
             entries, known = _vocabulary(entries, lm, words, unk_cost)
-        self._vocabulary = Vocabulary.of(
+        self.vocabulary = Vocabulary.of(
             table,
             known,
             entries,
@@ -190,7 +186,8 @@ class TrieDecoder(Decoder[np.ndarray, list[TokenPath] | Recorded]):
             space = self._lexicon_space(options, spelling)
         super().__init__(
             options,
-            make_backend(BACKENDS, backend, space),
+            backend,
+            space,
             BoostCompiler(
                 self.words,
                 word_ids(self.words),
@@ -198,54 +195,34 @@ class TrieDecoder(Decoder[np.ndarray, list[TokenPath] | Recorded]):
                 self._default_bonuses,
                 self._pronouncer(g2p),
             ),
-            num_tokens=len(self.tokens),
             frame_shift_s=frame_shift_s,
             threads=threads,
         )
         self._space = space
-        self._auto = None
-        if backend == AUTO_BACKEND:
-            self._auto = AutoBackend(space, self.threads, ROOM)
-        self.last_choice: BackendChoice | None = None
-        self._lattice_vocabulary = self._vocabulary
+        self._lattice_vocabulary = self.vocabulary
         if entries is None:
-            self._lattice_vocabulary = self._vocabulary.with_tokens_as_words()
+            self._lattice_vocabulary = self.vocabulary.with_tokens_as_words()
         elif spelling is not None:
             token_cost, word_cost = space.open.token_cost, space.open.word_cost
-            self._lattice_vocabulary = self._vocabulary.with_open_word(
+            self._lattice_vocabulary = self.vocabulary.with_open_word(
                 spelling.kind, float(token_cost), float(word_cost)
             )
         self._cutter = self._cutter_of(space)
 
     @property
-    def vocabulary(self) -> Vocabulary:
-        """Tokens, words, lexicon and separator of the decoder."""
-        return self._vocabulary
-
-    @property
-    def tokens(self) -> TokenTable:
-        """The token table."""
-        return self._vocabulary.tokens
-
-    @property
     def words(self) -> tuple[str, ...]:
         """The word table, `words[0]` being `<eps>`; empty without a lexicon."""
-        return self._vocabulary.words
+        return self.vocabulary.words
 
     @property
     def lexicon(self) -> Lexicon | None:
         """The entries whose words can be said; None without a lexicon."""
-        return self._vocabulary.lexicon
-
-    @property
-    def separator(self) -> int | None:
-        """The token between words, or None."""
-        return self._vocabulary.separator
+        return self.vocabulary.lexicon
 
     @property
     def separator_optional(self) -> bool:
         """Tell whether there is a separator, and it may be missing."""
-        return self._vocabulary.separator_optional
+        return self.vocabulary.separator_optional
 
     @property
     def open_spelling(self) -> OpenSpelling | None:
@@ -260,7 +237,7 @@ class TrieDecoder(Decoder[np.ndarray, list[TokenPath] | Recorded]):
                     f"g2p={g2p!r} without a lexicon, expected None: there are no words"
                 )
             return "this decoder has no words"
-        return Pronouncer(self.tokens, self.lexicon, self._vocabulary.separators, g2p)
+        return Pronouncer(self.tokens, self.lexicon, self.vocabulary.separators, g2p)
 
     def _default_bonuses(self) -> DefaultBonuses:
         """Bonuses of words in a list without numbers."""
@@ -343,60 +320,15 @@ class TrieDecoder(Decoder[np.ndarray, list[TokenPath] | Recorded]):
             lm = self.lm.fingerprint
         return lm, repr(self.open_vocabulary)
 
-    def choose_backend(
-        self,
-        num_utterances: int,
-        num_frames: int,
-        *,
-        longest: int | None = None,
-        on_gpu: bool = False,
+    def _choice(
+        self, auto: AutoBackend, batch: Batch, boosts: Callable[[], Any]
     ) -> BackendChoice:
-        """The backend that `"auto"` takes for a batch, and why; decodes nothing.
-
-        The CPU until a GPU has passed the tests on this machine (`pytest -m gpu`); then
-        for what no GPU searches, for batches no larger than its threads, and where it
-        is predicted to be quicker.
-
-        Args:
-            num_utterances: Utterances of the batch.
-            num_frames: Frames of all of them.
-            longest: Frames of the longest; `None` where all are as long.
-            on_gpu: Whether their log-probs are on the GPU.
-
-        Raises:
-            BackendError: The decoder was made with a backend by name.
-        """
-        most = longest or -(-num_frames // max(1, num_utterances))
-        num_bytes = 4 * num_frames * len(self.tokens)
-        return self._choice(
-            Batch(num_utterances, num_frames, most, num_bytes, on_gpu), []
-        )
-
-    def _choice(self, batch: Batch, boosts: list[CompiledBoosts]) -> BackendChoice:
-        """Choose the backend of a batch, as `"auto"` does."""
-        auto = chooser(self._auto)
+        # OOV words are for the CPU: lists are asked only where a GPU may take them.
         if auto.why_no_gpu is None:
-            for_cpu = for_the_cpu(self._space, self.options, boosts)
+            for_cpu = for_the_cpu(self._space, self.options, boosts())
             if for_cpu is not None:
                 return for_cpu
         return auto.choose(batch, self.options, lambda _: pace_of(self.options))
-
-    def _decode(
-        self, backend: Any, logprobs: Any, lengths: Any, boosts: Any
-    ) -> list[Hypothesis]:
-        """Decode by a backend; `"auto"` leaves in `last_choice` which one it chose."""
-        if self._auto is None:
-            return super()._decode(backend, logprobs, lengths, boosts)
-        if not isinstance(logprobs, list | tuple) and not hasattr(logprobs, "shape"):
-            logprobs = list(logprobs)
-        batch, lists = batch_of(logprobs, lengths), []
-        # OOV words are for the CPU: lists are asked only where a GPU may take them.
-        if boosts is not None and self._auto.why_no_gpu is None:
-            lists = self._compiled(boosts, batch.num_utterances)
-        self.last_choice = self._choice(batch, lists)
-        if self.last_choice.backend != CPU:
-            backend = self._auto.cuda()
-        return super()._decode(backend, logprobs, lengths, boosts)
 
     def _reader(self, boosts: CompiledBoosts) -> TrieReader:
         options = self.options

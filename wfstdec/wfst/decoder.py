@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -29,15 +29,11 @@ from wfstdec.graph.packed import PackedGraph, load_graph
 from wfstdec.lattice.arrays import Lattice
 from wfstdec.lattice.nbest import nbest_paths
 from wfstdec.search.backend_choice import (
-    CPU,
     AutoBackend,
     BackendChoice,
     Batch,
-    batch_of,
-    chooser,
+    ChoosingDecoder,
 )
-from wfstdec.search.backends import AUTO, make_backend
-from wfstdec.search.decoder import Decoder
 from wfstdec.search.hypothesis import Hypothesis
 from wfstdec.search.paths.found import FoundReader
 from wfstdec.search.paths.hypotheses import GraphAccount, PathReader
@@ -57,7 +53,7 @@ from wfstdec.wfst.lattice_pack import (
 from wfstdec.wfst.options import WfstOptions
 
 
-class WfstDecoder(Decoder[np.ndarray, BestPath | Recorded]):
+class WfstDecoder(ChoosingDecoder[np.ndarray, BestPath | Recorded]):
     """Token-passing beam search on a decoding graph.
 
     The result for an utterance depends on the graph, its log-probs, the options and
@@ -87,6 +83,7 @@ class WfstDecoder(Decoder[np.ndarray, BestPath | Recorded]):
 
     options: WfstOptions
     _nbest_from = "lattice"
+    _backends, _room = BACKENDS, ROOM
 
     def __init__(
         self,
@@ -100,9 +97,11 @@ class WfstDecoder(Decoder[np.ndarray, BestPath | Recorded]):
     ) -> None:
         if isinstance(graph, str | os.PathLike):
             graph = load_graph(graph)
+        self.graph, self.vocabulary = graph, graph.vocabulary
         super().__init__(
             options or WfstOptions(),
-            make_backend(BACKENDS, backend, graph),
+            backend,
+            graph,
             BoostCompiler(
                 graph.words,
                 graph.word_ids,
@@ -110,29 +109,15 @@ class WfstDecoder(Decoder[np.ndarray, BestPath | Recorded]):
                 partial(_default_bonuses, graph),
                 _pronouncer(graph, g2p),
             ),
-            num_tokens=len(graph.tokens),
             frame_shift_s=frame_shift_s,
             threads=threads,
         )
-        self.graph = graph
-        self._auto = None
-        if backend == AUTO:
-            self._auto = AutoBackend(graph, self.threads, ROOM)
-        self.last_choice: BackendChoice | None = None
 
-    def _taken(self, logprobs: Any, lengths: Any) -> tuple[Any, Any]:
-        """Choose the backend of a batch; `"auto"` leaves it in `last_choice`."""
-        if self._auto is None:
-            return self._backend, logprobs
-        if not isinstance(logprobs, list | tuple) and not hasattr(logprobs, "shape"):
-            logprobs = list(logprobs)
-        batch = batch_of(logprobs, lengths)
-        choice = self._auto.choose(
-            batch, self.options, partial(pace_of, self.options.beam)
-        )
-        self.last_choice = choice
-        backend = self._backend if choice.backend == CPU else self._auto.cuda()
-        return backend, logprobs
+    def _choice(
+        self, auto: AutoBackend, batch: Batch, boosts: Callable[[], Any]
+    ) -> BackendChoice:
+        pace = partial(pace_of, self.options.beam)
+        return auto.choose(batch, self.options, pace)
 
     def _heard(self) -> Heard:
         """The tokens that it makes something of: those of arcs, without a lexicon."""
@@ -156,39 +141,6 @@ class WfstDecoder(Decoder[np.ndarray, BestPath | Recorded]):
             WfstdecError: As `decode`.
         """
         return super().decode_nbest(logprobs, lengths, boosts)
-
-    def choose_backend(
-        self,
-        num_utterances: int,
-        num_frames: int,
-        *,
-        longest: int | None = None,
-        on_gpu: bool = False,
-    ) -> BackendChoice:
-        """The backend that `"auto"` takes for a batch, and why; decodes nothing.
-
-        The CPU until a GPU has passed the tests on this machine (`pytest -m gpu`); then
-        for batches no larger than its threads, and where it is predicted to be quicker.
-
-        Args:
-            num_utterances: Utterances of the batch.
-            num_frames: Frames of all of them.
-            longest: Frames of the longest; `None` where all are as long.
-            on_gpu: Whether their log-probs are on the GPU.
-
-        Raises:
-            BackendError: The decoder was made with a backend by name.
-        """
-        auto = chooser(self._auto)
-        most = longest or -(-num_frames // max(1, num_utterances))
-        num_bytes = 4 * num_frames * len(self.graph.tokens)
-        batch = Batch(num_utterances, num_frames, most, num_bytes, on_gpu)
-        return auto.choose(batch, self.options, partial(pace_of, self.options.beam))
-
-    @property
-    def vocabulary(self) -> Vocabulary:
-        """Tokens, words and pronunciations of the graph."""
-        return self.graph.vocabulary
 
     def _repr_of_model(self) -> str:
         return repr(self.graph)
