@@ -20,23 +20,20 @@ from __future__ import annotations
 import argparse
 import random
 import re
-import statistics
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
 
 import wfstdec
 from tools.bench import data, experiments
-from tools.bench.boost.cost import search_all
+from tools.bench.boost.cost import time_lists
 from tools.bench.build import PHONES
 from tools.bench.cases import Case
 from tools.bench.command import Run, exit_with
 from tools.bench.report import Row
-from tools.bench.timing import Turns
 from wfstdec import BoostEntry, WfstDecoder, WfstOptions
 from wfstdec.compare.phrase_scores import PhraseCounter
 from wfstdec.metrics import score_texts
@@ -200,33 +197,17 @@ def times(
     boosts = {"none": None} | {
         name: entries(words, said, None) for name, words in lists.items()
     }
-    compiled = {
-        name: decoder._compiled(given, len(arrays)) for name, given in boosts.items()
-    }
-    turns = Turns(
-        {
-            name: partial(search_all, decoder, arrays, one)
-            for name, one in compiled.items()
-        }
-    )
-    answers = turns.take()  # kernels are compiled
-    for seconds in turns.seconds.values():
-        seconds.clear()
-    for _ in range(args.repeats):
-        if turns.take() != answers:
-            raise SystemExit("two turns have different results")
-    base, rows = turns.seconds["none"], []
-    for name, seconds in turns.seconds.items():
-        ratios = [one / other for one, other in zip(seconds, base, strict=True)]
+    rows = []
+    for name, timed in time_lists(decoder, arrays, boosts, args.repeats):
         ready = [_ready_s(case, boosts[name]) for _ in range(5)]
         row: Row = {
             "list": name,
             "entries": len(lists.get(name, ())),
-            "ratio": round(statistics.median(ratios), 3),
-            "active": round(answers[name][1] / answers["none"][1], 3),
+            "ratio": timed["ratio"],
+            "active": timed["entries"],
             "compile_ms": round(1e3 * min(one for one, _ in ready), 2),
             "overlay_ms": round(1e3 * min(one for _, one in ready), 2),
-            "seconds": [round(one, 4) for one in seconds],
+            "seconds": timed["seconds"],
         }
         print(
             f"{name:12s} {row['entries']:5d} words: time {row['ratio']:.2f}, active "

@@ -18,7 +18,6 @@ Utterances all of whose words the lexicon has, with their references:
 from __future__ import annotations
 
 import argparse
-import gc
 import tempfile
 import time
 from collections.abc import Mapping, Sequence
@@ -31,13 +30,14 @@ from typing import Any
 import numpy as np
 
 from tools.bench import data
-from tools.bench.cases import Case, Inputs, load_set, make_case
+from tools.bench.cases import Case, default_case
 from tools.bench.command import Run, exit_with, make_parser, parse
 from tools.bench.report import Row
 from tools.bench.timing import Turns
 from wfstdec.align.aligner import ForcedAligner
 from wfstdec.align.alignment import Alignment
 from wfstdec.align.options import AlignOptions
+from wfstdec.compare.memory import Peak
 from wfstdec.metrics import GAP, align
 from wfstdec.text.lexicon import read_lexicon
 from wfstdec.text.symbols import read_tokens
@@ -187,13 +187,14 @@ def measure_long(case: Case, minutes: float) -> Row:
             "logprobs_mb": round(logprobs.nbytes / 1e6, 1),
         }
         row |= measure_graph(aligner, words)
-        before, began = reset_peak(), time.process_time()
-        alignment = aligner.align(logprobs, words)
-        taken = time.process_time() - began
+        with Peak() as peak:
+            began = time.process_time()
+            alignment = aligner.align(logprobs, words)
+            taken = time.process_time() - began
         row |= {
             "cpu_s": round(taken, 2),
             "cpu_s_per_hour": round(taken / audio_s * 3600, 2),
-            "peak_more_mb": round(memory_mb("VmHWM") - before, 1),
+            "peak_more_mb": round(peak.growth_mb, 1),
             "reached_end": alignment.reached_end,
             "proved_exact": alignment.exact,
             "excess": round(alignment.excess, 2),
@@ -211,20 +212,6 @@ def measure_graph(aligner: ForcedAligner, words: Sequence[str]) -> Row:
     graph = aligner._graphs().of(transcript)
     taken = time.process_time() - began
     return {"states": graph.num_states, "graph_cpu_s": round(taken, 3)}
-
-
-def reset_peak() -> float:
-    """Begin to look for the most memory anew; what the process has now, MB."""
-    gc.collect()
-    Path("/proc/self/clear_refs").write_text("5")  # Linux: VmHWM is VmRSS again
-    return memory_mb("VmRSS")
-
-
-def memory_mb(name: str) -> float:
-    """A line of the process's status: `VmRSS` now, `VmHWM` at most."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    [line] = [line for line in lines if line.startswith(name)]
-    return int(line.split()[1]) * 1024 / 1e6
 
 
 def spoil(
@@ -288,9 +275,7 @@ def measure_misfits(case: Case, aligned: Mapping[str, Alignment]) -> list[Row]:
 
 def main(argv: list[str] | None = None) -> int:
     args = parse_arguments(argv)
-    inputs, run = Inputs.of(args), Run("tools.bench.alignment", args)
-    lm = args.lm or data.default_lms(inputs.data)[0]
-    case = make_case(load_set("dev", inputs), lm, inputs)
+    run, case = Run("tools.bench.alignment", args), default_case(args)
     whole = len(case.speech.logprobs)
     case = replace(case, speech=case.speech.take(sayable(case)))
     print(f"{len(case.speech.logprobs)} of {whole} utterances have known words alone")

@@ -45,6 +45,7 @@ from tools.peers.nemo_attention import NemoAttention
 from wfstdec import AttentionOptions, TransducerOptions
 from wfstdec.attention.joint_net import load_attention
 from wfstdec.attention.rescoring import reweighed
+from wfstdec.autoregressive.model import TimedModel
 from wfstdec.boost.phrases import PhraseOptions
 from wfstdec.compare.speech import Speech, evenly_spaced, read_speech
 from wfstdec.lm.ngram import NgramLM
@@ -116,37 +117,15 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     return parse(parser, argv, PROFILES)
 
 
-class Clock:
-    """CPU seconds in some methods of a model, and in all else.
-
-    Args:
-        model: Whose methods are timed, in place.
-        methods: Their names.
-    """
-
-    def __init__(self, model: Any, methods: Sequence[str]) -> None:
-        self.seconds = 0.0
-        for name in methods:
-            if hasattr(model, name):
-                setattr(model, name, self._timed(getattr(model, name)))
-
-    def _timed(self, method: Callable[..., Any]) -> Callable[..., Any]:
-        def run(*given: Any, **named: Any) -> Any:
-            begin = time.process_time()
-            try:
-                return method(*given, **named)
-            finally:
-                self.seconds += time.process_time() - begin
-
-        return run
-
-    def measure(self, call: Callable[[Any], Any], given: Any) -> tuple[Any, Row]:
-        """Result of a call, and its seconds; its first row goes through before."""
-        call(given[:1])
-        self.seconds, begin = 0.0, time.process_time()
-        found = call(given)
-        whole = time.process_time() - begin
-        return found, {"model_s": self.seconds, "search_s": whole - self.seconds}
+def measure(
+    model: TimedModel, call: Callable[[Any], Any], given: Any
+) -> tuple[Any, Row]:
+    """Result of a call, and its seconds; its first row goes through before."""
+    call(given[:1])
+    model.cpu_s, begin = 0.0, time.process_time()
+    found = call(given)
+    whole = time.process_time() - begin
+    return found, {"model_s": model.cpu_s, "search_s": whole - model.cpu_s}
 
 
 class Part:
@@ -197,12 +176,8 @@ class Tables:
             for name, own in chosen.items()
         }
         self.frame_shift_s = speech.frame_shift_s
-        self.attention = load_attention(args.model)
-        methods = "encode", "start", "step", "take", "score", "ctc"
-        self.clock = Clock(self.attention, methods)
-        self.transducer = open_model(args.transducer, "rnnt")
-        methods = "encode", "start", "predict", "join"
-        self.transducer_clock = Clock(self.transducer, methods)
+        self.attention: Any = TimedModel(load_attention(args.model))
+        self.transducer: Any = TimedModel(open_model(args.transducer, "rnnt"))
         names = [*self.attention.tokens[: self.attention.eos], "<blank>"]
         self.tokens = wfstdec.token_table(names)
         self.lms: dict[str, NgramLM | None] = {"-": None}
@@ -234,8 +209,10 @@ class Tables:
             batch_size=batch_size,
         )
         given = boosts and boosts(decoder)
-        found = self.clock.measure(
-            lambda rows: decoder.decode(rows, boosts=given), own.features
+        found = measure(
+            self.attention,
+            lambda rows: decoder.decode(rows, boosts=given),
+            own.features,
         )
         row = {"model": "attention", "search": "beam", "lm": lm}
         row["batch_size"] = batch_size
@@ -262,7 +239,7 @@ class Tables:
                 for i in range(len(order))
             ]
 
-        texts, seconds = self.clock.measure(decode, own.features)
+        texts, seconds = measure(self.attention, decode, own.features)
         row = {"model": "attention", "search": "NeMo", "beam_size": beam_size}
         row |= {"part": part, "batch_size": batch_size}
         return row | own.figures([" ".join(words) for words in texts]) | seconds
@@ -296,7 +273,8 @@ class Tables:
             return decoder.decode(rows, boosts=given)
 
         row = {"model": "CTC head", "search": search, "lm": lm}
-        return self._row(row | options, part, *self.clock.measure(decode, own.features))
+        found = measure(self.attention, decode, own.features)
+        return self._row(row | options, part, *found)
 
     def transduced(self, part: str, lm: str, boosts: Any = None, **options: Any) -> Row:
         """Decode a part with the transducer demo."""
@@ -305,8 +283,10 @@ class Tables:
             lm, TransducerOptions(lm_scale=scale, **options)
         )
         given = boosts and boosts(decoder)
-        found = self.transducer_clock.measure(
-            lambda rows: decoder.decode(rows, boosts=given), own.features
+        found = measure(
+            self.transducer,
+            lambda rows: decoder.decode(rows, boosts=given),
+            own.features,
         )
         row = {"model": "RNN-T", "search": options["strategy"], "lm": lm}
         return self._row(row | options, part, *found)
@@ -366,7 +346,7 @@ def searches(tables: Tables) -> Iterator[Row]:
     part = tables.parts["all"]
     nemo_is_there = importlib.util.find_spec("nemo") is not None
     decoder = tables.wfst(lm_scale=LM_SCALE)
-    hyps, seconds = tables.clock.measure(decoder.decode, part.logprobs)
+    hyps, seconds = measure(tables.attention, decoder.decode, part.logprobs)
     row = {"model": "CTC phones", "search": "WFST", "lm": "words", "part": "all"}
     row |= part.figures([hyp.text for hyp in hyps]) | seconds
     yield row | {"model_s": None}

@@ -20,6 +20,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -109,8 +110,10 @@ class Case:
     @cached_property
     def lexicon(self) -> Lexicon | None:
         """Words that the language model has; None where tokens are decoded."""
-        if self.graph is None:
-            return None
+        return None if self.graph is None else self.known_words()
+
+    def known_words(self) -> Lexicon:
+        """The recipe's words that the language model has."""
         recipe = self.speech.recipe
         whole = read_lexicon(recipe.lexicon, self.tokens, separator=recipe.separator)
         return whole.restrict(read_arpa(self.arpa).index)[0]
@@ -126,18 +129,22 @@ class Case:
         )
 
     def trie_decoder(
-        self, options: TrieOptions, threads: int | None = 1, backend: str = "cpu"
+        self,
+        options: TrieOptions,
+        threads: int | None = 1,
+        backend: str = "cpu",
+        **more: Any,
     ) -> TrieDecoder:
-        """Ours on the lexicon's trie, or on bare tokens."""
+        """Ours on the lexicon's trie, or on bare tokens; `more` in place of others."""
+        given = {
+            "tokens": self.tokens,
+            "lexicon": self.lexicon,
+            "lm": self.arpa,
+            "separator": self.separator,
+            "frame_shift_s": self.speech.frame_shift_s,
+        }
         return TrieDecoder(
-            tokens=self.tokens,
-            lexicon=self.lexicon,
-            lm=self.arpa,
-            options=options,
-            backend=backend,
-            separator=self.separator,
-            frame_shift_s=self.speech.frame_shift_s,
-            threads=threads,
+            **(given | more), options=options, backend=backend, threads=threads
         )
 
     def peer_inputs(self) -> PeerInputs:
@@ -204,6 +211,13 @@ def make_case(
     arpa = data.find_lm(lm, inputs.data)
     graph = data.build_or_load(speech.recipe, arpa, topology, inputs.cache)
     return Case(speech, data.name_of_lm(arpa), arpa, inputs.lm_scale, graph)
+
+
+def default_case(args: argparse.Namespace, name: str = "dev") -> Case:
+    """A set with the language model of `--lm`, or the data's first."""
+    inputs = Inputs.of(args)
+    lm = getattr(args, "lm", None) or data.default_lms(inputs.data)[0]
+    return make_case(load_set(name, inputs), lm, inputs)
 
 
 def load_set(name: str, inputs: Inputs) -> SpeechSet:

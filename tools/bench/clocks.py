@@ -4,6 +4,10 @@
     change("wfstdec.trie.cpu", ["frame.merge"], lambda one: clocked(one, 0))
     ticks, calls = TICKS[0]                       # after some frames
 
+    timer = host.search_rows = KernelTime(host.search_rows)
+    best = fastest_turn(lambda: decoder.decode(utterances), timer, frames, 5, phases)
+    rows = start_variant("tools.bench.row_phases", "clocked", argv)
+
 What a clock takes by itself is measured by `empty_clocks`. Ticks go on while others
 have the processor.
 """
@@ -12,7 +16,11 @@ from __future__ import annotations
 
 import hashlib
 import importlib
-from collections.abc import Callable, Sequence
+import json
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,6 +29,7 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
+from tools.bench.report import Row
 from wfstdec.jit import inlined, kernel
 from wfstdec.jit.cache import KernelCache
 from wfstdec.search.hypothesis import Hypothesis
@@ -120,3 +129,61 @@ def digest_of(hypotheses: Sequence[Hypothesis]) -> str:
         for one in hypotheses
     ]
     return hashlib.blake2b(repr(said).encode(), digest_size=8).hexdigest()
+
+
+class KernelTime:
+    """CPU seconds in a kernel, as the host calls it; called in its place."""
+
+    def __init__(self, kernel: Callable[..., Any]) -> None:
+        self.seconds, self._kernel = 0.0, kernel
+
+    def __call__(self, *arguments: Any) -> Any:
+        begin = time.process_time()
+        found = self._kernel(*arguments)
+        self.seconds += time.process_time() - begin
+        return found
+
+
+def fastest_turn(
+    decode: Callable[[], Any],
+    timer: KernelTime,
+    frames: int,
+    repeats: int,
+    phases: Mapping[str, int],
+) -> Row:
+    """Nanoseconds of a frame: of the kernel, of the host beside it, and by phase.
+
+    Args:
+        decode: Decodes all frames.
+        timer: In the place of the kernel.
+        frames: So many.
+        repeats: Turns, of which the one with the fastest kernel counts.
+        phases: Clocks in the kernel, by name.
+    """
+    best: Row = {"frame": np.inf}
+    for _ in range(repeats):
+        TICKS[:-1], timer.seconds = 0, 0.0
+        began, first = time.process_time(), ticks_now()
+        decode()
+        whole, lasted = time.process_time() - began, ticks_now() - first
+        if timer.seconds * 1e9 / frames >= best["frame"]:
+            continue
+        empty, ns = TICKS[-1, 0] / max(1, TICKS[-1, 1]), 1e9 * whole / lasted / frames
+        best = {"frame": 1e9 * timer.seconds / frames}
+        best["host"] = 1e9 * (whole - timer.seconds) / frames
+        for name, phase in phases.items():
+            taken, calls = TICKS[phase]
+            best[name] = float(taken - calls * empty) * ns
+            best[f"{name} calls"] = float(calls / frames)
+    return {name: round(value, 2) for name, value in best.items()}
+
+
+def start_variant(module: str, variant: str, argv: Sequence[str]) -> list[Row]:
+    """Run a tool's variant in a process of its own: kernels are compiled anew.
+
+    Raises:
+        subprocess.CalledProcessError: It fails.
+    """
+    command = [sys.executable, "-m", module, *argv, "--variant", variant]
+    done = subprocess.run(command, stdout=subprocess.PIPE, check=True)
+    return json.loads(done.stdout.splitlines()[-1])

@@ -27,7 +27,7 @@ from typing import Any
 import numpy as np
 
 from tools.bench import data
-from tools.bench.cases import Case, Inputs, load_set, make_case
+from tools.bench.cases import Case, default_case
 from tools.bench.command import Run, exit_with, make_parser, parse
 from tools.bench.report import Row
 from wfstdec.boost.compiled import CompiledBoosts
@@ -121,9 +121,7 @@ def measure(case: Case, args: argparse.Namespace) -> Row:
 
 def main(argv: list[str] | None = None) -> int:
     args = parse_arguments(argv)
-    inputs = Inputs.of(args)
-    lm = data.default_lms(inputs.data)[0]
-    row = measure(make_case(load_set("dev", inputs), lm, inputs), args)
+    row = measure(default_case(args), args)
     for name, value in row.items():
         print(f"{name:22} {value}")
     if args.output is not None:

@@ -18,17 +18,13 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from functools import partial
-from pathlib import Path
-
-import numpy as np
+from functools import cached_property, partial
+from typing import Any
 
 from tools.bench import data
-from tools.bench.cases import Inputs, load_set
+from tools.bench.cases import Case, Inputs, load_set
 from tools.bench.command import Run, exit_with, make_parser, parse
 from tools.bench.contestants import Answer, Contestant, settings
-from tools.bench.data import SpeechSet
 from tools.bench.harness import check_and_time, run_cases
 from tools.bench.report import (
     Columns,
@@ -42,13 +38,10 @@ from tools.bench.report import (
 )
 from tools.bench.trie_report import setting_text
 from wfstdec.compare.peers import PEERS
-from wfstdec.compare.points import Outcome, Peer, PeerInputs, Setting
+from wfstdec.compare.points import Outcome, Peer, Setting
 from wfstdec.errors import BackendError, OptionError
-from wfstdec.lm.ngram import NgramLM
 from wfstdec.search.open_vocabulary import OpenVocabulary
-from wfstdec.text.arpa import ArpaModel, read_arpa
-from wfstdec.text.lexicon import Lexicon, read_lexicon
-from wfstdec.text.symbols import TokenTable, read_tokens
+from wfstdec.text.lexicon import Lexicon
 from wfstdec.trie.decoder import TrieDecoder
 from wfstdec.trie.options import TrieOptions
 
@@ -101,85 +94,29 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     return parse(parser, argv, PROFILES)
 
 
-@dataclass(frozen=True, eq=False)
-class WordCase:
-    """A set with a language model over words, and the words that it has.
+class WordCase(Case):
+    """A set with a language model over words, for decoders without a graph."""
 
-    Attributes:
-        speech: The utterances.
-        tokens: The token table.
-        lexicon: Words of the recipe that the language model has.
-        arpa: The language model.
-        arpa_path: Its file.
-        lm_scale: For everyone.
-    """
-
-    speech: SpeechSet
-    tokens: TokenTable
-    lexicon: Lexicon
-    arpa: ArpaModel
-    arpa_path: Path
-    lm_scale: float
-
-    @property
-    def name(self) -> str:
-        """The set and the language model."""
-        return f"{self.speech.name}:{data.name_of_lm(self.arpa_path)}"
-
-    @property
-    def utterances(self) -> list[np.ndarray]:
-        """The log-probs."""
-        return list(self.speech.logprobs.values())
-
-    @property
-    def inputs(self) -> PeerInputs:
-        """Inputs that peers are made of."""
-        return PeerInputs(
-            tokens=self.tokens,
-            lexicon=self.lexicon,
-            arpa=str(self.arpa_path),
-            separator=self.speech.recipe.separator,
-            lm_scale=self.lm_scale,
-        )
+    @cached_property
+    def lexicon(self) -> Lexicon:
+        """Words that the language model has."""
+        return self.known_words()
 
 
 def make_case(name: str, inputs: Inputs) -> WordCase:
     """A set with a language model, by `set:language model`."""
     wanted, _, lm = name.rpartition(":")
-    speech = load_set(wanted, inputs)
-    recipe, path = speech.recipe, data.find_lm(lm, inputs.data)
-    tokens, arpa = read_tokens(recipe.tokens), read_arpa(path)
-    lexicon = read_lexicon(recipe.lexicon, tokens, separator=recipe.separator)
-    return WordCase(
-        speech=speech,
-        tokens=tokens,
-        lexicon=lexicon.restrict(arpa.index)[0],
-        arpa=arpa,
-        arpa_path=path,
-        lm_scale=inputs.lm_scale,
-    )
+    arpa = data.find_lm(lm, inputs.data)
+    named = load_set(wanted, inputs), data.name_of_lm(arpa)
+    return WordCase(*named, arpa, inputs.lm_scale, None)
 
 
 def decoder_of(
-    case: WordCase,
-    costs: OpenVocabulary | None,
-    *,
-    lm: NgramLM | None = None,
-    spelled: bool = False,
-    backend: str = "cpu",
+    case: WordCase, costs: OpenVocabulary | None, backend: str = "cpu", **more: Any
 ) -> TrieDecoder:
-    """Ours; with open words where they have costs, and spelled without a lexicon."""
-    return TrieDecoder(
-        tokens=case.tokens,
-        lexicon=None if spelled else case.lexicon,
-        lm=lm or case.arpa,
-        options=TrieOptions(lm_scale=case.lm_scale),
-        backend=backend,
-        separator=case.speech.recipe.separator,
-        open_vocabulary=costs,
-        frame_shift_s=case.speech.frame_shift_s,
-        threads=1,
-    )
+    """Ours; with open words where they have costs."""
+    options = TrieOptions(lm_scale=case.lm_scale)
+    return case.trie_decoder(options, 1, backend, open_vocabulary=costs, **more)
 
 
 def contestants(case: WordCase, costs: OpenVocabulary) -> Iterator[Contestant]:
@@ -188,12 +125,12 @@ def contestants(case: WordCase, costs: OpenVocabulary) -> Iterator[Contestant]:
     ours = {LEXICON: plain, OPEN: decoder_of(case, costs, lm=plain.lm)}
     spelling = ours[OPEN].open_spelling
     if spelling is not None and spelling.is_spelled:
-        ours[SPELLED] = decoder_of(case, costs, spelled=True)
+        ours[SPELLED] = decoder_of(case, costs, lexicon=None)
     for name, decoder in ours.items():
         for setting in SETTINGS:
             yield Contestant(name, setting, decoder.with_options(**setting).decode)
     try:
-        peer: Peer = PEERS["pyctcdecode"](case.inputs)
+        peer: Peer = PEERS["pyctcdecode"](case.peer_inputs())
     except (BackendError, OptionError) as error:
         print(f"  without pyctcdecode: {error}", flush=True)
         return
@@ -239,7 +176,7 @@ def run_case(
     timed = check_and_time(runs, lambda _: faults_of(case, costs), args)
     if timed.faults:
         return [], timed.faults
-    rows = []
+    rows, known = [], set(case.lexicon.words)
     for one in everyone:
         texts = [answer.text for answer in timed.answers[one.name]]
         row = {
@@ -248,23 +185,16 @@ def run_case(
             "setting": dict(one.setting),
             "costs": [costs.word_cost, costs.token_cost],
             "audio_s": round(case.speech.audio_s, 2),
-            **_word_errors(case, texts),
-            "new_words": _new_words(case, texts),
+            **word_errors(
+                case.speech.references,
+                dict(zip(case.speech.references, texts, strict=True)),
+            ),
+            "new_words": sum(w not in known for text in texts for w in text.split()),
             **speed(case.speech.audio_s, timed.seconds[one.name]),
         }
         rows.append(row)
     print(format_table(COLUMNS, rows), flush=True)
     return rows, []
-
-
-def _word_errors(case: WordCase, texts: Sequence[str]) -> Row:
-    named = dict(zip(case.speech.references, texts, strict=True))
-    return word_errors(case.speech.references, named)
-
-
-def _new_words(case: WordCase, texts: Sequence[str]) -> int:
-    known = set(case.lexicon.words)
-    return sum(word not in known for text in texts for word in text.split())
 
 
 def verdicts(rows: Sequence[Row]) -> list[Row]:

@@ -18,10 +18,9 @@ from __future__ import annotations
 
 import argparse
 import json
-import subprocess
 import sys
-import time
-from typing import Any
+from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 
@@ -29,12 +28,14 @@ from tools.bench import data
 from tools.bench.cases import Case, Inputs, make_cases
 from tools.bench.clocks import (
     TICKS,
+    KernelTime,
     change,
     clocked,
     digest_of,
     empty_clocks,
+    fastest_turn,
     keep_no_kernels,
-    ticks_now,
+    start_variant,
 )
 from tools.bench.command import Run, exit_with, make_parser, parse
 from tools.bench.report import Columns, Row, figure, format_table, text_figure
@@ -75,19 +76,6 @@ COLUMNS: Columns = {
 }
 
 
-class KernelTime:
-    """CPU seconds in `search_rows`, as the host calls it."""
-
-    def __init__(self) -> None:
-        self.seconds, self._search = 0.0, host.search_rows
-
-    def __call__(self, *arguments: Any) -> Any:
-        begin = time.process_time()
-        found = self._search(*arguments)
-        self.seconds += time.process_time() - begin
-        return found
-
-
 def run_variant(args: argparse.Namespace) -> list[Row]:
     """Decode everything with kernels of a variant; ns per frame."""
     if args.variant == CLOCKED:
@@ -95,8 +83,7 @@ def run_variant(args: argparse.Namespace) -> list[Row]:
         for phase, name in enumerate(STEPS.values()):
             change(ROOM, [name], lambda one, at=phase: clocked(one, at))
         empty_clocks(len(TICKS) - 1, 1000)
-    timer = KernelTime()
-    host.search_rows = timer
+    timer = host.search_rows = KernelTime(host.search_rows)
     rows = []
     for case in make_cases(args.cases, Inputs.of(args)):
         for beam in args.beams:
@@ -113,26 +100,13 @@ def time_beam(
     frames = sum(map(len, utterances))
     row: Row = {"case": case.name, "beam": decoder.options.beam}
     row["answers"] = digest_of(decoder.decode(utterances))
-    best: Row = {"frame": np.inf}
-    for _ in range(args.repeats):
-        TICKS[:-1], timer.seconds = 0, 0.0
-        began, first = time.process_time(), ticks_now()
-        decoder.decode(utterances)
-        whole, lasted = time.process_time() - began, ticks_now() - first
-        if timer.seconds * 1e9 / frames >= best["frame"]:
-            continue
-        ns = 1e9 * whole / lasted / frames
-        best = {"frame": 1e9 * timer.seconds / frames}
-        best["host"] = 1e9 * (whole - timer.seconds) / frames
-        if args.variant == CLOCKED:
-            empty = TICKS[-1, 0] / max(1, TICKS[-1, 1])
-            for name, (taken, calls) in zip(STEPS, TICKS, strict=False):
-                best[name] = float(taken - calls * empty) * ns
+    phases = {name: i for i, name in enumerate(STEPS) if args.variant == CLOCKED}
+    decode = partial(decoder.decode, utterances)
+    row |= fastest_turn(decode, timer, frames, args.repeats, phases)
     if args.variant == PLAIN:
-        best["warm"] = min(
-            warm(decoder, utterances, timer) for _ in range(args.repeats)
-        )
-    return row | {name: round(value, 2) for name, value in best.items()}
+        turns = [warm(decoder, utterances, timer) for _ in range(args.repeats)]
+        row["warm"] = round(min(turns), 2)
+    return row
 
 
 def warm(
@@ -148,37 +122,14 @@ def warm(
     return 1e9 * seconds / frames
 
 
-def start_variant(variant: str, args: argparse.Namespace) -> list[Row]:
-    """Run a variant in a process of its own.
-
-    Raises:
-        subprocess.CalledProcessError: It fails.
-    """
-    command = [sys.executable, "-m", "tools.bench.row_phases", "--variant", variant]
-    for name in (
-        "cases",
-        "beams",
-        "utterances",
-        "lm_scale",
-        "repeats",
-        "data",
-        "cache",
-    ):
-        value = getattr(args, name)
-        if value is not None:
-            values = value if isinstance(value, list) else [value]
-            command += [f"--{name.replace('_', '-')}", *map(str, values)]
-    done = subprocess.run(command, stdout=subprocess.PIPE, check=True)
-    return json.loads(done.stdout.splitlines()[-1])
-
-
-def phases(args: argparse.Namespace) -> list[Row]:
+def phases(argv: Sequence[str]) -> list[Row]:
     """Rows of cases and beams: the frame as it is, with its steps by the clocks.
 
     Raises:
         SystemExit: Hypotheses differ.
     """
-    rows, clocks = (start_variant(variant, args) for variant in VARIANTS)
+    tool = "tools.bench.row_phases"
+    rows, clocks = (start_variant(tool, variant, argv) for variant in VARIANTS)
     for row, other in zip(rows, clocks, strict=True):
         if other.pop("answers") != row["answers"]:
             raise SystemExit(f"{row['case']}: other answers with clocks")
@@ -197,7 +148,7 @@ def main(argv: list[str] | None = None) -> int:
         print(json.dumps(run_variant(args)))
         return 0
     run = Run("tools.bench.row_phases", args)
-    rows = phases(args)
+    rows = phases(sys.argv[1:] if argv is None else argv)
     print("ns for a frame, the fastest of the turns")
     print(f"{format_table(COLUMNS, rows)}\n{run.footer()}")
     run.write(rows)

@@ -25,7 +25,7 @@ from typing import Any
 import numpy as np
 
 from tools.bench import data
-from tools.bench.cases import Case, Inputs, load_set, make_case
+from tools.bench.cases import Case, default_case
 from tools.bench.command import Run, exit_with, make_parser, parse
 from tools.bench.report import Row
 from wfstdec.lattice.arrays import Lattice
@@ -198,9 +198,7 @@ def measure(case: Case, args: argparse.Namespace) -> list[Row]:
 
 def main(argv: list[str] | None = None) -> int:
     args = parse_arguments(argv)
-    run, inputs = Run("tools.bench.segments", args), Inputs.of(args)
-    lm = args.lm or data.default_lms(inputs.data)[0]
-    case = make_case(load_set(args.set, inputs), lm, inputs)
+    run, case = Run("tools.bench.segments", args), default_case(args, args.set)
     print(case.headline())
     rows = measure(case, args)
     run.write(rows, case=case.name)

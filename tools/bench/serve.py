@@ -41,7 +41,7 @@ import numpy as np
 
 import wfstdec
 from tools.bench import data, row_encoder
-from tools.bench.cases import Inputs, load_set, make_case
+from tools.bench.cases import default_case
 from tools.bench.command import Run, exit_with, make_parser, parse
 from tools.bench.data import ROOT
 from tools.bench.report import Row, figure, format_table
@@ -108,9 +108,7 @@ class Rows:
     """
 
     def __init__(self, args: argparse.Namespace, folder: Path) -> None:
-        inputs = Inputs.of(args)
-        lm = args.lm or data.default_lms(inputs.data)[0]
-        case = make_case(load_set("dev", inputs), lm, inputs)
+        case = default_case(args)
         assert case.graph is not None
         case.graph.save(folder / "graph.npz")
         utterances = [

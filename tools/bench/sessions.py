@@ -20,7 +20,6 @@ The clock of latencies is the audio's: decoding takes no time there.
 from __future__ import annotations
 
 import argparse
-import resource
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
@@ -31,9 +30,10 @@ from typing import Any
 import numpy as np
 
 from tools.bench import data
-from tools.bench.cases import Case, Inputs, load_set, make_case
+from tools.bench.cases import Case, default_case
 from tools.bench.command import Run, exit_with, make_parser, parse
 from tools.bench.report import Row
+from wfstdec.compare.memory import resident_mb
 from wfstdec.search.hypothesis import Hypothesis
 from wfstdec.search.sessions import Partial, SessionId, Sessions
 from wfstdec.trie.decoder import TrieDecoder
@@ -77,15 +77,8 @@ def make_decoder(case: Case, beam: float, args: argparse.Namespace) -> Decoder:
     if args.decoder == "wfst":
         options = WfstOptions(beam=beam, lm_scale=case.lm_scale)
         return case.wfst_decoder(options, args.threads)
-    return TrieDecoder(
-        tokens=case.tokens,
-        lexicon=case.lexicon,
-        lm=case.arpa,
-        separator=case.separator,
-        options=TrieOptions(beam=beam, lm_scale=case.lm_scale),
-        frame_shift_s=case.speech.frame_shift_s,
-        threads=args.threads,
-    )
+    trie_options = TrieOptions(beam=beam, lm_scale=case.lm_scale)
+    return case.trie_decoder(trie_options, args.threads)
 
 
 # -------------------------------------------------------------------------- latency
@@ -160,7 +153,7 @@ def measure_rounds(
     audio = np.concatenate(utterances)
     places = np.linspace(0, len(audio), count, endpoint=False).astype(int)
     sessions = decoder.sessions()
-    before = _resident_mb()
+    before = resident_mb()
     names = [sessions.open() for _ in range(count)]
 
     def chunks() -> dict[Any, np.ndarray]:
@@ -181,7 +174,7 @@ def measure_rounds(
         began = time.perf_counter()
         sessions.partial(name)
         looks.append(time.perf_counter() - began)
-    memory = _resident_mb() - before
+    memory = resident_mb() - before
     for name in names:
         sessions.close(name)
     return {
@@ -192,11 +185,6 @@ def measure_rounds(
         "partial_ms": round(1e3 * median(looks), 4),
         "mb_per_session": round(memory / count, 3),
     }
-
-
-def _resident_mb() -> float:
-    with open("/proc/self/statm", encoding="ascii") as file:
-        return int(file.read().split()[1]) * resource.getpagesize() / 1e6
 
 
 # ------------------------------------------------------------------- long sessions
@@ -249,7 +237,7 @@ def go_through(
             partial, looked = sessions.partial(session), frames
         while marks and frames >= marks[0]:
             after[f"{round(marks.pop(0) * shift / 60, 2)} min"] = {
-                "resident_mb": round(_resident_mb(), 1),
+                "resident_mb": round(resident_mb(), 1),
                 "words": len(partial.words),
                 "settled": partial.num_settled,
                 "timed": partial.num_timed,
@@ -259,9 +247,7 @@ def go_through(
 
 def main(argv: list[str] | None = None) -> int:
     args = parse_arguments(argv)
-    run, inputs = Run("tools.bench.sessions", args), Inputs.of(args)
-    lm = args.lm or data.default_lms(inputs.data)[0]
-    case = make_case(load_set("dev", inputs), lm, inputs)
+    run, case = Run("tools.bench.sessions", args), default_case(args)
     print(case.headline(), flush=True)
     rows: list[Row] = []
 

@@ -24,26 +24,22 @@ from __future__ import annotations
 
 import argparse
 import json
-import subprocess
 import sys
-import time
-from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
-from typing import Any
-
-import numpy as np
 
 from tools.bench import data
 from tools.bench.cases import Inputs
 from tools.bench.clocks import (
     TICKS,
+    KernelTime,
     change,
     clocked,
     digest_of,
     empty_clocks,
+    fastest_turn,
     keep_no_kernels,
-    ticks_now,
+    start_variant,
     twice,
 )
 from tools.bench.command import Run, exit_with, make_parser, parse
@@ -113,23 +109,10 @@ def change_kernels(variant: str) -> dict[str, int]:
     return phases
 
 
-class KernelTime:
-    """CPU seconds in `kernels.advance`, as the search calls it."""
-
-    def __init__(self) -> None:
-        self.seconds, self._advance = 0.0, host.kernels.advance
-
-    def __call__(self, *arguments: Any) -> Any:
-        begin = time.process_time()
-        found = self._advance(*arguments)
-        self.seconds += time.process_time() - begin
-        return found
-
-
 def run_variant(args: argparse.Namespace) -> list[Row]:
     """Decode everything with kernels of a variant; ns per frame."""
     phases = change_kernels(args.variant)
-    timer = KernelTime()
+    timer = KernelTime(host.kernels.advance)
     host.kernels = argparse.Namespace(advance=timer)
     rows = []
     for name in args.cases:
@@ -159,37 +142,9 @@ def time_setting(
     utterances = case.utterances
     frames = sum(map(len, utterances))
     answers = digest_of(decoder.decode(utterances))
-    best: Row = {"frame": np.inf}
-    for _ in range(args.repeats):
-        TICKS[:-1], timer.seconds = 0, 0.0
-        began, first = time.process_time(), ticks_now()
-        decoder.decode(utterances)
-        whole, lasted = time.process_time() - began, ticks_now() - first
-        if timer.seconds * 1e9 / frames >= best["frame"]:
-            continue
-        empty = TICKS[-1, 0] / max(1, TICKS[-1, 1])
-        ns = 1e9 * whole / lasted / frames
-        best = {"frame": 1e9 * timer.seconds / frames}
-        best["host"] = 1e9 * (whole - timer.seconds) / frames
-        for name, phase in phases.items():
-            taken, calls = TICKS[phase]
-            best[name] = float(taken - calls * empty) * ns
-            best[f"{name} calls"] = float(calls / frames)
-    row = {"case": case.name, "setting": setting, "answers": answers}
-    return row | {key: round(value, 2) for key, value in best.items()}
-
-
-def start_variant(variant: str, argv: Sequence[str]) -> list[Row]:
-    """Run a variant in a process of its own.
-
-    Raises:
-        subprocess.CalledProcessError: It fails.
-    """
-    command = [sys.executable, "-m", "tools.bench.trie_phases", *argv]
-    done = subprocess.run(
-        [*command, "--variant", variant], stdout=subprocess.PIPE, check=True
-    )
-    return json.loads(done.stdout.splitlines()[-1])
+    row: Row = {"case": case.name, "setting": setting, "answers": answers}
+    decode = partial(decoder.decode, utterances)
+    return row | fastest_turn(decode, timer, frames, args.repeats, phases)
 
 
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
@@ -215,7 +170,8 @@ def main(argv: list[str] | None = None) -> int:
     given = list(argv if argv is not None else sys.argv[1:])
     variants = [PLAIN, "steps", "parts", *(f"2x {name}" for name in args.twice)]
     with ThreadPoolExecutor(len(variants) if args.together else 1) as pool:
-        found = list(pool.map(partial(start_variant, argv=given), variants))
+        start = partial(start_variant, "tools.bench.trie_phases", argv=given)
+        found = list(pool.map(start, variants))
     rows = found[0]
     for variant, others in zip(variants[1:], found[1:], strict=True):
         for row, other in zip(rows, others, strict=True):

@@ -30,7 +30,7 @@ from typing import Any
 import numpy as np
 
 from tools.bench import command, data
-from tools.bench.cases import Case, Inputs, load_set, make_case
+from tools.bench.cases import Case, default_case
 from tools.bench.gpu_device import Gpu
 from tools.bench.gpu_measure import phases_of
 from tools.bench.report import Row
@@ -158,9 +158,7 @@ def measure(args: argparse.Namespace, gpu: Gpu) -> tuple[list[Row], int]:
     rows: list[Row] = []
     if args.resume and args.output.exists():
         rows = json.loads(args.output.read_text("utf-8"))["rows"]
-    inputs, begin = Inputs.of(args), time.monotonic()
-    lm = args.lm or data.default_lms(inputs.data)[0]
-    profile = Profile(make_case(load_set("dev", inputs), lm, inputs), gpu, args)
+    begin, profile = time.monotonic(), Profile(default_case(args), gpu, args)
     run.write(rows)
     done = {_point(row) for row in rows if "rtfx" in row}
     left_out = 0

@@ -33,7 +33,7 @@ def run(tmp_path, monkeypatch):
     """A function that joins what variants say: here they are not started."""
 
     def run(said):
-        def start(variant, argv):
+        def start(module, variant, argv):
             row = {"case": "x", "setting": "8:32:max", "answers": "a", "frame": 100.0}
             return [row | {"host": 7.0} | said.get(variant, {})]
 

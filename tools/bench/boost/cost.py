@@ -12,7 +12,7 @@ from __future__ import annotations
 import argparse
 import random
 import statistics
-from collections.abc import Callable
+from collections.abc import Iterator
 from functools import partial
 from typing import Any
 
@@ -23,7 +23,7 @@ from tools.bench.cases import Case
 from tools.bench.command import Run
 from tools.bench.report import Row
 from tools.bench.timing import Turns
-from wfstdec import TrieDecoder, TrieOptions, WfstOptions
+from wfstdec import TrieOptions, WfstOptions
 from wfstdec.boost.phrases import PhraseOptions
 from wfstdec.search.decoder import Decoder
 
@@ -85,35 +85,49 @@ def search_all(decoder: Decoder, utterances: list[np.ndarray], compiled: list) -
     return costs, work
 
 
+def time_lists(
+    decoder: Decoder, utterances: list[np.ndarray], boosts: dict[str, Any], repeats: int
+) -> Iterator[tuple[str, Row]]:
+    """Search with each list by turns: time and work over those of the list "none".
+
+    Raises:
+        SystemExit: Turns differ in what they find.
+    """
+    compiled = {
+        key: decoder._compiled(given, len(utterances)) for key, given in boosts.items()
+    }
+    turns = Turns(
+        {
+            key: partial(search_all, decoder, utterances, one)
+            for key, one in compiled.items()
+        }
+    )
+    answers = turns.take()  # kernels are compiled
+    for seconds in turns.seconds.values():
+        seconds.clear()
+    for _ in range(repeats):
+        if turns.take() != answers:
+            raise SystemExit("two turns have different results")
+    for key, seconds in turns.seconds.items():
+        pairs = zip(seconds, turns.seconds["none"], strict=True)
+        yield (
+            key,
+            {
+                "ratio": round(statistics.median(a / b for a, b in pairs), 3),
+                "entries": round(answers[key][1] / answers["none"][1], 3),
+                "seconds": [round(one, 4) for one in seconds],
+            },
+        )
+
+
 def rows_of(
     name: str, decoder: Decoder, boosts: dict[str, Any], args: Any
 ) -> list[Row]:
     """A row for each list."""
     utterances = args.arrays
-    compiled = {
-        key: decoder._compiled(given, len(utterances)) for key, given in boosts.items()
-    }
-    tasks: dict[str, Callable[[], Any]] = {
-        key: partial(search_all, decoder, utterances, one)
-        for key, one in compiled.items()
-    }
-    turns = Turns(tasks)
-    answers = turns.take()  # kernels are compiled
-    for seconds in turns.seconds.values():
-        seconds.clear()
-    for _ in range(args.repeats):
-        if turns.take() != answers:
-            raise SystemExit("two turns have different results")
-    base, rows = turns.seconds["none"], []
-    for key, seconds in turns.seconds.items():
-        ratios = [one / other for one, other in zip(seconds, base, strict=True)]
-        row = {
-            "search": name,
-            "list": key,
-            "ratio": round(statistics.median(ratios), 3),
-            "entries": round(answers[key][1] / answers["none"][1], 3),
-            "seconds": [round(one, 4) for one in seconds],
-        }
+    rows = []
+    for key, figures in time_lists(decoder, utterances, boosts, args.repeats):
+        row = {"search": name, "list": key, **figures}
         print(f"{name:5s} {key:34s} {row['ratio']:6.2f} {row['entries']:6.2f}")
         rows.append(row)
     return rows
@@ -128,16 +142,8 @@ def main(argv: list[str] | None = None) -> int:
     arrays = [np.ascontiguousarray(x, np.float32) for x in case.utterances]
     args.arrays = arrays
     options = WfstOptions(beam=args.beam, lm_scale=case.lm_scale)
-    trie = TrieDecoder(
-        tokens=case.tokens,
-        lexicon=case.lexicon,
-        lm=case.arpa,
-        separator=case.separator,
-        options=TrieOptions(
-            beam=args.beam, beam_size=args.beam_size, lm_scale=case.lm_scale
-        ),
-        threads=1,
-    )
+    trie_options = TrieOptions(args.beam, args.beam_size, lm_scale=case.lm_scale)
+    trie = case.trie_decoder(trie_options)
     rows: list[Row] = []
     for name, decoder in (("wfst", case.wfst_decoder(options)), ("trie", trie)):
         rows += rows_of(name, decoder, boosts_of(case, decoder, args), args)
