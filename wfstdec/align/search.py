@@ -130,7 +130,9 @@ def search(
         _log.info("no path reaches the end of the text: again with beam %g", beam)
         hypothesis = _one_pass(decoder, logprobs, beam)
     excess = hypothesis.total_cost - least
-    provable = _costs_nothing_negative(graph) and hypothesis.reached_final
+    # The proof's premise: nothing but log-probs makes a path cheaper.
+    least_of_all = min(graph.arcs["cost"].min(initial=0.0), graph.final_cost.min())
+    provable = least_of_all >= 0.0 and hypothesis.reached_final
     # A path that was pruned had, somewhere, cost more than the beam above the best one
     # there. None can be cheaper than what was found once the beam covers its whole
     # excess.
@@ -148,10 +150,3 @@ def _one_pass(decoder: WfstDecoder, logprobs: LogProbs, beam: float) -> Hypothes
     for chunk in logprobs:
         sessions.advance({one: chunk})
     return sessions.close(one)
-
-
-def _costs_nothing_negative(graph: PackedGraph) -> bool:
-    """Check the proof's premise: nothing but log-probs makes a path cheaper."""
-    return bool(
-        graph.arcs["cost"].min(initial=0.0) >= 0.0 and graph.final_cost.min() >= 0.0
-    )

@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 import time
 from dataclasses import dataclass
+from typing import Any
 
 from tqdm import tqdm
 
@@ -29,10 +30,7 @@ from wfstdec.lattice.rescoring import rescored
 from wfstdec.lm.loading import AnyLM, lm_over, read_lm
 from wfstdec.search.hypothesis import Hypothesis
 from wfstdec.search.paths.confidences import confidences_of
-from wfstdec.search.paths.lattice import (
-    hypotheses_of,
-    nbest_texts,
-)
+from wfstdec.search.paths.lattice import hypotheses_of, nbest_texts
 from wfstdec.text.files import digest
 
 
@@ -133,9 +131,10 @@ def rescore_file(
         model = None if lm is None else lm_over(read_lm(lm), words, unk_cost)
         if kaldi is not None:
             kaldi.number(file.vocabulary.own.words)
+    scales: dict[str, Any] = {"lm_scale": lm_scale, "word_insertion": word_insertion}
     settings = {
         "lattices": digest(file.path),
-        **{"lm_scale": lm_scale, "word_insertion": word_insertion},
+        **scales,
         **fields_of(reading),
         **{"format": format, "unk_cost": unk_cost},
         "lm": digest(lm) if isinstance(lm, str | os.PathLike) else None,
@@ -158,13 +157,9 @@ def rescore_file(
             try:
                 lattice = file[utterance]
                 if model is not None:
-                    lattice = rescored(
-                        lattice, model, lm_scale=lm_scale, word_insertion=word_insertion
-                    )
-                elif lm_scale is not None or word_insertion is not None:
-                    lattice = weighed(
-                        lattice, lm_scale=lm_scale, word_insertion=word_insertion
-                    )
+                    lattice = rescored(lattice, model, **scales)
+                elif scales != {"lm_scale": None, "word_insertion": None}:
+                    lattice = weighed(lattice, **scales)
                 found = reading(utterance, lattice)
                 if kaldi is not None:
                     kaldi(utterance, lattice)

@@ -123,11 +123,14 @@ def scaled_boosts(boosts: CompiledBoosts, scale: float) -> CompiledBoosts:
     if scale == 1:
         return boosts
     phrases, added = boosts.phrases, boosts.added
+    if added is not None:
+        bonus = (added.bonus * np.float64(scale)).astype(np.float32)
+        added = replace(added, bonus=bonus)
     return replace(
         boosts,
         words=scaled_words(boosts.words, scale),
         phrases=None if phrases is None else scaled_phrases(phrases, scale),
-        added=None if added is None else _scaled_added(added, scale),
+        added=added,
     )
 
 
@@ -143,11 +146,13 @@ def scaled_phrases(phrases: PhraseBoosts, scale: float) -> PhraseBoosts:
     # Costs are differences of credits. Each part is scaled and rounded by itself, so
     # that differences cancel as before: rounded costs would not add up to 0 on a way
     # back.
-    credit = _credits_of(automaton.backoff_state, automaton.backoff_cost)
+    credit = credits_of(automaton.backoff_state, automaton.backoff_cost)
     source = np.repeat(np.arange(len(credit)), np.diff(automaton.state_arc_splits))
     done = credit[source] - credit[automaton.arc_next] - automaton.arc_cost
     left = automaton.final_cost - credit
-    credit, done, left = (_rounded_to_grain(x * scale) for x in (credit, done, left))
+    credit, done, left = (
+        np.round(x * scale / GRAIN) * GRAIN for x in (credit, done, left)
+    )
     backoff = automaton.backoff_state
     return replace(
         phrases,
@@ -162,19 +167,10 @@ def scaled_phrases(phrases: PhraseBoosts, scale: float) -> PhraseBoosts:
     )
 
 
-def _rounded_to_grain(amounts: np.ndarray) -> np.ndarray:
-    return np.round(amounts / GRAIN) * GRAIN
-
-
 @jit
-def _credits_of(backoff_state, backoff_cost):
+def credits_of(backoff_state, backoff_cost):
     """Credit paid in advance at each state, float64 [S]: 0 at the root."""
     credit = np.zeros(len(backoff_cost))
     for state in range(1, len(credit)):
         credit[state] = credit[backoff_state[state]] + np.float64(backoff_cost[state])
     return credit
-
-
-def _scaled_added(added: OovWords, scale: float) -> OovWords:
-    bonus = (added.bonus * np.float64(scale)).astype(np.float32)
-    return replace(added, bonus=bonus)

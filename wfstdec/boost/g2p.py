@@ -43,6 +43,7 @@ ARPABET = dict(
 """ARPAbet in IPA, as cmudict writes it; stress matters for one vowel alone."""
 _UNHEARD = str.maketrans({"ɡ": "g"} | dict.fromkeys("ˈˌːˑ͜͡"))
 """Stress, length, ties; and the second letter that Unicode has for g."""
+_PROBABILITY = re.compile(r"[01]?\.\d+([eE]-?\d+)?|1(\.0*)?")
 _ALTERNATE = re.compile(r"\(\d+\)$")
 _SHOWN = 200
 """So much of what a program said stands in an error."""
@@ -204,7 +205,7 @@ class _LexiconFile:
                 continue
             word, *phones = line.split(" #")[0].split() or [""]
             # Kaldi's lexiconp.txt has a column of them.
-            if phones and _is_probability(phones[0]):
+            if phones and _PROBABILITY.fullmatch(phones[0]):
                 del phones[0]
             if phones:
                 # CMUdict numbers further pronunciations: `read(2)`.
@@ -318,7 +319,3 @@ def _phone_lines(path: _Path) -> Iterable[tuple[str, str]]:
         if line.strip() and not line.startswith("# "):
             phone, *names = line.split()
             yield phone, " ".join(names)
-
-
-def _is_probability(text: str) -> bool:
-    return bool(re.fullmatch(r"[01]?\.\d+([eE]-?\d+)?|1(\.0*)?", text))

@@ -56,7 +56,8 @@ class BoostAccount:
             return F(0), boost
         state = int(state_of(boost))
         credit = F(0) if word is None else F(self._words.bonus(word))
-        label = self._label(word, token)
+        unit = None if self._phrases is None else self._phrases.unit
+        label = word if unit == "word" else token
         if self._phrases is not None and label is not None:
             cost, state = automata.step(self._phrases.automaton, 0, state, label)
             credit = F(credit - cost)
@@ -70,9 +71,3 @@ class BoostAccount:
         if self._phrases is not None:
             refund = automata.final(self._phrases.automaton, 0, int(state_of(boost)))
         return F(refund - rest_of(boost, self._size))
-
-    def _label(self, word: int | None, token: int | None) -> int | None:
-        """Label that the phrases step by."""
-        if self._phrases is None:
-            return None
-        return word if self._phrases.unit == "word" else token

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy import float32, uint64
 
-from wfstdec.boost.compiled import CompiledBoosts
+from wfstdec.boost.compiled import CompiledBoosts, credits_of
 from wfstdec.boost.kernels import BIT, LOW_BITS, NO_BITS, WORD_SHIFT, check_states
 from wfstdec.boost.phrases import GRAIN, PhraseBoosts
 from wfstdec.boost.words import compile_word_boosts
@@ -85,14 +85,8 @@ def _room(found: int, most: int) -> tuple[np.ndarray, np.uint64]:
     return np.zeros(num_bits // 64, np.uint64), np.uint64(num_bits - 1)
 
 
-def _no_words() -> ListedWords:
-    nothing, _ = compile_word_boosts(None, {})
-    bits = read_only(np.zeros(1, np.uint64))
-    return ListedWords(*nothing, bits, LOW_BITS, bits, LOW_BITS)
-
-
-NO_WORDS = _no_words()
-
+_NONE_HOT = read_only(np.zeros(1, np.uint64)), LOW_BITS
+NO_WORDS = ListedWords(*compile_word_boosts(None, {})[0], *_NONE_HOT, *_NONE_HOT)
 """No boosted words and no hot positions."""
 
 
@@ -194,6 +188,7 @@ def phrase_rows(phrases: PhraseBoosts, first_label: int = 0) -> PhraseRows:
     inner["dense"][states] = np.arange(len(states)) * dense.shape[1]
     _fill_rows(inner, rows["begin"], arcs, is_dense)
     _fill_credits(inner, rows["begin"], arcs, dense[0]["cost"])
+    begun = BIT << (arcs["label"][: rows["begin"][1]].astype(np.uint64) & LOW_BITS)
     return PhraseRows(
         rows=read_only(rows),
         arcs=read_only(arcs),
@@ -206,15 +201,9 @@ def phrase_rows(phrases: PhraseBoosts, first_label: int = 0) -> PhraseRows:
         # Where labels outside of phrases cost something no state is quiet: each step
         # pays.
         quiet=np.uint32(NO_STATE if automaton.model_default_cost[0] else 0),
-        begun=_set_of(arcs["label"][: rows["begin"][1]]),
+        begun=np.bitwise_or.reduce(begun, initial=NO_BITS),
         start=np.uint32(phrases.start),
     )
-
-
-def _set_of(labels: np.ndarray) -> np.uint64:
-    """The set of some labels, modulo 64."""
-    bits = BIT << (labels.astype(np.uint64) & LOW_BITS)
-    return np.bitwise_or.reduce(bits, initial=NO_BITS)
 
 
 def _dense_states(phrases: PhraseBoosts) -> np.ndarray:
@@ -225,21 +214,13 @@ def _dense_states(phrases: PhraseBoosts) -> np.ndarray:
     costs = np.concatenate(
         [automaton.arc_cost, automaton.backoff_cost, automaton.model_default_cost]
     )
-    largest = _largest_backoff(automaton.backoff_state, automaton.backoff_cost)
+    # Of backing off from any state to the root, either way.
+    largest = np.abs(credits_of(automaton.backoff_state, automaton.backoff_cost)).max()
     largest = 2 * largest + np.abs(costs).max()
     exact = (costs % GRAIN == 0).all() and largest < 2**24 * GRAIN
     many = np.flatnonzero(num_arcs >= max(2, DENSE_SHARE * phrases.num_labels))
     many = np.sort(many[np.argsort(-num_arcs[many], kind="stable")[:MAX_DENSE]])
     return np.concatenate([[0], many if exact else []]).astype(np.int32)
-
-
-@jit
-def _largest_backoff(backoff_state, backoff_cost):
-    """The largest cost of backing off from any state to the root, either way."""
-    costs = np.zeros(len(backoff_cost))
-    for s in range(1, len(costs)):
-        costs[s] = costs[backoff_state[s]] + np.float64(backoff_cost[s])
-    return np.abs(costs).max()
 
 
 @jit

@@ -19,7 +19,7 @@ import sys
 
 import wfstdec
 from wfstdec.align.options import AlignOptions
-from wfstdec.batch.aligning import AlignmentSummary, align_file
+from wfstdec.batch.aligning import align_file
 from wfstdec.cli.flags import add_flags
 from wfstdec.cli.kinds import made_of
 from wfstdec.cli.result_flags import (
@@ -29,6 +29,7 @@ from wfstdec.cli.result_flags import (
     restart_of,
     result_format,
     subtitle_options,
+    tell,
 )
 from wfstdec.cli.text_flags import normalizer_of
 
@@ -84,15 +85,11 @@ def run(args: argparse.Namespace) -> None:
         restart=restart_of(args),
         progress=not args.quiet,
     )
-    if not args.quiet:
-        _show(summary)
-    summary.check_all_done()
-
-
-def _show(summary: AlignmentSummary) -> None:
-    for utterance, misfits in list(summary.misfits.items())[:_SHOWN_AT_MOST]:
+    shown = [] if args.quiet else list(summary.misfits.items())[:_SHOWN_AT_MOST]
+    for utterance, misfits in shown:
         for misfit in misfits:
             print(f"{utterance}: {misfit}", file=sys.stderr)
-    if len(summary.misfits) > _SHOWN_AT_MOST:
-        print(f"... and {len(summary.misfits) - _SHOWN_AT_MOST} more", file=sys.stderr)
-    print(summary, file=sys.stderr)
+    more = len(summary.misfits) - _SHOWN_AT_MOST
+    if shown and more > 0:
+        print(f"... and {more} more", file=sys.stderr)
+    tell(summary, args)

@@ -21,7 +21,6 @@ On a Ray cluster (--ray) log-probs may also be rows: Parquet, or shards of WebDa
 from __future__ import annotations
 
 import argparse
-import sys
 from functools import partial
 from pathlib import Path
 
@@ -43,6 +42,7 @@ from wfstdec.cli.result_flags import (
     restart_of,
     result_format,
     subtitle_options,
+    tell,
 )
 from wfstdec.io.logprobs import open_logprobs
 from wfstdec.io.results import result_writer
@@ -112,9 +112,7 @@ def run(args: argparse.Namespace) -> None:
         restart=restart_of(args, makes="lattices"),
         progress=not args.quiet,
     )
-    if not args.quiet:
-        print(summary, file=sys.stderr)
-    summary.check_all_done()
+    tell(summary, args)
 
 
 def run_decoding_on_ray(args: argparse.Namespace) -> None:

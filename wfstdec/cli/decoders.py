@@ -9,8 +9,10 @@ decoder = make_decoder(args, options)
 from __future__ import annotations
 
 import argparse
+import importlib
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, fields
+from functools import partial
 from typing import Any
 
 import wfstdec
@@ -35,46 +37,34 @@ class Kind:
     make: Callable[..., Decoder]
 
 
-def _wfst(*, graph: str, options: wfstdec.WfstOptions, **common: Any) -> Decoder:
-    g2p = g2p_of(common.pop("g2p", None), common.pop("g2p_phones", None))
-    return wfstdec.WfstDecoder(wfstdec.load_graph(graph), options, g2p=g2p, **common)
-
-
 def _trie(*, open_vocabulary: Sequence[float] | None = None, **more: Any) -> Decoder:
     if open_vocabulary is not None:
         more["open_vocabulary"] = wfstdec.OpenVocabulary(*open_vocabulary)
-    g2p = g2p_of(more.pop("g2p", None), more.pop("g2p_phones", None))
-    return wfstdec.TrieDecoder(g2p=g2p, **more)
+    return wfstdec.TrieDecoder(**more)
 
 
-def _greedy(**more: Any) -> Decoder:
-    return wfstdec.GreedyDecoder(**more)
-
-
-def _transducer(*, model: str, **more: Any) -> Decoder:
-    need_torch()
-    from wfstdec.transducer.loading import open_decoder
-
-    return open_decoder(model, **more)
-
-
-def _attention(*, model: str, **more: Any) -> Decoder:
-    need_torch("attention decoders")
-    from wfstdec.attention.decoder import open_decoder
-
-    return open_decoder(model, **more)
+def _open(module: str, who: str, *, model: str, **more: Any) -> Decoder:
+    """Open a decoder that runs its model itself, by a module that needs torch."""
+    need_torch(who)
+    return importlib.import_module(module).open_decoder(model, **more)
 
 
 _TOKENS = ("tokens", "blank", "separator", "lm", "unk_cost")
 _G2P = ("g2p", "g2p_phones")
 KINDS = {
-    "wfst": Kind(("graph", *_G2P), _wfst),
+    "wfst": Kind(("graph", *_G2P), lambda **more: wfstdec.WfstDecoder(**more)),
     "trie": Kind(
         (*_TOKENS, "lexicon", "separator_optional", "open_vocabulary", *_G2P), _trie
     ),
-    "greedy": Kind(_TOKENS, _greedy),
-    "transducer": Kind(("model", "head", "lm", "separator", "unk_cost"), _transducer),
-    "attention": Kind(("model", "lm", "separator", "unk_cost"), _attention),
+    "greedy": Kind(_TOKENS, lambda **more: wfstdec.GreedyDecoder(**more)),
+    "transducer": Kind(
+        ("model", "head", "lm", "separator", "unk_cost"),
+        partial(_open, "wfstdec.transducer.loading", "transducers"),
+    ),
+    "attention": Kind(
+        ("model", "lm", "separator", "unk_cost"),
+        partial(_open, "wfstdec.attention.decoder", "attention decoders"),
+    ),
 }
 """By the name in `--decoder`."""
 CTC_DECODERS = ("wfst", "trie", "greedy")
@@ -167,8 +157,11 @@ def search_options(args: argparse.Namespace, *, of_audio: bool = False) -> Any:
 def make_decoder(args: argparse.Namespace, options: Any) -> Decoder:
     """The decoder that the flags ask for, with these options; errors as its own."""
     kind = KINDS[args.decoder]
+    given = _given(args, kind.inputs)
+    if kind.inputs[-2:] == _G2P:
+        given["g2p"] = g2p_of(given.pop("g2p", None), given.pop("g2p_phones", None))
     return kind.make(
-        **_given(args, kind.inputs),
+        **given,
         options=options,
         backend=args.backend,
         frame_shift_s=args.frame_shift,

@@ -18,7 +18,7 @@ from wfstdec.batch.decoding import decode_all
 from wfstdec.batch.summary import Summary
 from wfstdec.cli.flags import add_flags
 from wfstdec.cli.score import report
-from wfstdec.io.boost_files import BoostFile, read_boosts
+from wfstdec.io.boost_files import read_boosts
 from wfstdec.io.logprobs import open_logprobs
 from wfstdec.io.text import read_text
 from wfstdec.metrics import GAP, Score, UtteranceScore, align, score_texts
@@ -60,7 +60,8 @@ def run(args: argparse.Namespace) -> None:
     _say(f"\n{report(plain)}\n{summary}")
 
     boosts = read_boosts(recipe / "boosts.txt")
-    _say(f"\nThe same with boosts in nats: {_listed(boosts)}")
+    listed = ", ".join(f"{word} {bonus:g}" for word, bonus in boosts.common.items())
+    _say(f"\nThe same with boosts in nats: {listed}")
     boosted = _score(references, _decode(decoder, recipe, BoostLists(boosts)))
     _say(f"{what_changed(plain, boosted)}\n{boosted.wer_line}")
     if (recipe / AUDIO).is_dir() and (recipe / MODEL).is_file():
@@ -150,10 +151,6 @@ def _score(
     references: dict[str, tuple[str, ...]], hypotheses: dict[str, Hypothesis]
 ) -> Score:
     return score_texts(references, {u: h.text.split() for u, h in hypotheses.items()})
-
-
-def _listed(boosts: BoostFile) -> str:
-    return ", ".join(f"{word} {bonus:g}" for word, bonus in boosts.common.items())
 
 
 def _say(text: str) -> None:

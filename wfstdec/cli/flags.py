@@ -136,6 +136,12 @@ def _defaults_told(option: str, decoders: Collection[str]) -> str:
     return f" (default: {listed})"
 
 
+def _range(what: str, option: str) -> Flag:
+    """Make a flag of `tune`: the range of an option."""
+    how = {"nargs": 2, "default": RANGES[option]}
+    return takes(("LOW", "HIGH"), f"where to look for {what}", float, **how)
+
+
 _BACKENDS = dict.fromkeys((*WFST_BACKENDS, *TRIE_BACKENDS, *GREEDY_BACKENDS))
 
 _SEARCH_FLAGS: dict[str, Flag] = {
@@ -332,27 +338,11 @@ FLAGS: dict[str, Flag] = {
     "--no-peers": switch("leave out other people's decoders"),
     "--json": takes("FILE", "keep all figures in this file"),
     "--plot": takes("FILE", "draw WER against RTFx: .png or .svg (needs matplotlib)"),
-    "--lm-scale-range": takes(
-        ("LOW", "HIGH"),
-        "where to look for the LM scale",
-        float,
-        nargs=2,
-        default=RANGES["lm_scale"],
+    "--lm-scale-range": _range("the LM scale", "lm_scale"),
+    "--insertion-range": _range(
+        "the insertion (--greedy: the blank penalty), nats", "word_insertion"
     ),
-    "--insertion-range": takes(
-        ("LOW", "HIGH"),
-        "where to look for the insertion (--greedy: the blank penalty), nats",
-        float,
-        nargs=2,
-        default=RANGES["word_insertion"],
-    ),
-    "--boost-range": takes(
-        ("LOW", "HIGH"),
-        "where to look for the scale of --boost",
-        float,
-        nargs=2,
-        default=RANGES["boost_scale"],
-    ),
+    "--boost-range": _range("the scale of --boost", "boost_scale"),
     "--max-trials": takes("N", "the most evaluations", count_above_zero, default=80),
     "--all": switch(
         "what few need too: every kind of list in every way, greedy, alignment"

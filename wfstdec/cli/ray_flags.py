@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import argparse
 import os
-import sys
 from collections.abc import Callable
 from typing import Any
 
 from wfstdec.batch.ray import RayOptions, RowWorker, run_rows
 from wfstdec.cli.kinds import Flag, made_of, takes
-from wfstdec.cli.result_flags import SUBTITLE_FLAGS, restart_of
+from wfstdec.cli.result_flags import SUBTITLE_FLAGS, restart_of, tell
 from wfstdec.errors import OptionError
 
 RAY_FLAGS: dict[str, Flag] = {
@@ -117,6 +116,4 @@ def run_on_ray(
         restart=restart_of(args, makes="lattices"),
         progress=not args.quiet,
     )
-    if not args.quiet:
-        print(summary, file=sys.stderr)
-    summary.check_all_done()
+    tell(summary, args)

@@ -14,12 +14,11 @@ goes on from there.
 from __future__ import annotations
 
 import argparse
-import sys
 
 from wfstdec.batch.lattices import rescore_file
 from wfstdec.cli.flags import add_flags
 from wfstdec.cli.lattice_flags import GIVEN_LATTICES, READING_FLAGS, reading_of
-from wfstdec.cli.result_flags import RUN_FLAGS, restart_of
+from wfstdec.cli.result_flags import RUN_FLAGS, restart_of, tell
 from wfstdec.errors import OptionError
 from wfstdec.io.kaldi_lattices import KaldiLatticeWriter
 
@@ -64,6 +63,4 @@ def run(args: argparse.Namespace) -> None:
         restart=restart_of(args, makes="kaldi"),
         progress=not args.quiet,
     )
-    if not args.quiet:
-        print(summary, file=sys.stderr)
-    summary.check_all_done()
+    tell(summary, args)

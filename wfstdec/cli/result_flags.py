@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import argparse
 import os
+import sys
 from typing import Any
 
 import wfstdec
 from wfstdec.align.options import AlignOptions
+from wfstdec.batch.summary import Tally
 from wfstdec.boost.g2p import G2p
 from wfstdec.cli.kinds import Flag, one_of, switch, takes
 from wfstdec.errors import OptionError
@@ -98,11 +100,17 @@ def restart_of(args: argparse.Namespace, makes: str | None = None) -> Restart:
             is_read = isinstance(value, str) and name != makes
             is_file = is_read and os.path.exists(value)
             settings[name] = digest(value) if is_file else value
-    return Restart(args.resume, args.overwrite, settings, _flag_of)
+    return Restart(
+        *(args.resume, args.overwrite, settings),
+        called=lambda name: name if " " in name else "--" + name.replace("_", "-"),
+    )
 
 
-def _flag_of(name: str) -> str:
-    return name if " " in name else "--" + name.replace("_", "-")
+def tell(summary: Tally, args: argparse.Namespace) -> None:
+    """Say what a run did, unless quiet; raise where utterances were left out."""
+    if not args.quiet:
+        print(summary, file=sys.stderr)
+    summary.check_all_done()
 
 
 def g2p_of(source: str | None, phones: str | None = None) -> G2p | None:

@@ -111,12 +111,16 @@ def run(args: argparse.Namespace) -> int:
             serving,
             on_ready=lambda: print("ready", flush=True),
         )
-        _show_errors_of("uvicorn")
+        # Its warnings and errors are to come out where ours do.
+        theirs, ours = logging.getLogger("uvicorn"), logging.getLogger("wfstdec")
+        theirs.handlers, theirs.propagate = ours.handlers, False
         server.run([listening])
     if server.fault is not None:
         raise server.fault
     if threading.active_count() > 1:  # cut off: nobody waits for what is under way
-        _end_at_once()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(0)
     return 0
 
 
@@ -185,16 +189,3 @@ def _allow_open_files(wanted: int) -> None:
             allowed,
             wanted,
         )
-
-
-def _show_errors_of(name: str) -> None:
-    """Have another library's warnings and errors come out where ours do."""
-    logger = logging.getLogger(name)
-    logger.handlers, logger.propagate = logging.getLogger("wfstdec").handlers, False
-
-
-def _end_at_once() -> None:
-    """End the process; threads that compile or wait for a model would keep it."""
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(0)

@@ -21,7 +21,6 @@ On a Ray cluster (--ray) AUDIO may also be rows: Parquet, or shards of WebDatase
 from __future__ import annotations
 
 import argparse
-import sys
 from functools import partial
 from typing import Any
 
@@ -43,6 +42,7 @@ from wfstdec.cli.result_flags import (
     restart_of,
     result_format,
     subtitle_options,
+    tell,
 )
 from wfstdec.io.results import result_writer
 from wfstdec.lattice.file import LatticeWriter
@@ -118,9 +118,7 @@ def run(args: argparse.Namespace) -> None:
         restart=restart,
         progress=not args.quiet,
     )
-    if not args.quiet:
-        print(summary, file=sys.stderr)
-    summary.check_all_done()
+    tell(summary, args)
 
 
 def _transcriber(

@@ -33,8 +33,8 @@ from __future__ import annotations
 
 import argparse
 import shlex
-from collections.abc import Iterable
 from dataclasses import fields, replace
+from functools import partial
 from typing import Any
 
 from wfstdec.boost.lists import BoostEntry
@@ -44,7 +44,7 @@ from wfstdec.cli.flags import DECODERS, FLAGS, add_flags
 from wfstdec.cli.lattice_flags import GIVEN_LATTICES
 from wfstdec.compare.plotting import check_plot, plot_tuning
 from wfstdec.compare.searches import DecoderSearch
-from wfstdec.compare.tuning import Range, Trial, Tuning, one_setting, tune
+from wfstdec.compare.tuning import Tuning, one_setting, tune
 from wfstdec.errors import OptionError
 from wfstdec.io.boost_files import read_boosts
 from wfstdec.text.files import read_lines
@@ -99,14 +99,16 @@ def run(args: argparse.Namespace) -> None:
         boosts = search.compile_boosts(given)
         tunable = (*tunable, "boost_scale")
     options = replace(search.base, **search.settings[0])
+    # Those of the scales, or that of insertions.
+    scales = {"lm_scale": args.lm_scale_range, "boost_scale": args.boost_range}
     tuning = tune(
         prepare,
         speech,
-        _ranges(args, tunable),
+        {name: tuple(scales.get(name, args.insertion_range)) for name in tunable},
         boosts=boosts,
         max_trials=args.max_trials,
         default={name: getattr(options, name) for name in tunable},
-        say=lambda trial: _say(trial, quiet=args.quiet),
+        say=(lambda _: None) if args.quiet else partial(print, flush=True),
     )
     _report(tuning, args.max_trials)
     if args.plot is not None:
@@ -199,12 +201,6 @@ def _flag(name: str, value: Any) -> list[str]:
     return [f"{flag_of(name)}={text}"] if text[0] == "-" else [flag_of(name), text]
 
 
-def _ranges(args: argparse.Namespace, options: Iterable[str]) -> dict[str, Range]:
-    """Ranges of each option: of the scales, or that of insertions."""
-    scales = {"lm_scale": args.lm_scale_range, "boost_scale": args.boost_range}
-    return {name: tuple(scales.get(name, args.insertion_range)) for name in options}
-
-
 def _searches(args: argparse.Namespace) -> list[DecoderSearch]:
     """The search that is tuned; several where a grid has several settings.
 
@@ -216,8 +212,3 @@ def _searches(args: argparse.Namespace) -> list[DecoderSearch]:
         raise OptionError("--greedy with --lexicon, expected tokens alone")
     models = compare_flags.models_of(args)
     return compare_flags.searches_of(models, name, getattr(args, name))
-
-
-def _say(trial: Trial, *, quiet: bool) -> None:
-    if not quiet:
-        print(trial, flush=True)

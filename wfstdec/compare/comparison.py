@@ -196,10 +196,9 @@ def _point(found: dict[str, Any]) -> Point:
         raise ValueError(f"unknown {min(found)!r}")
     values["setting"] = _setting(values["setting"])
     values["errors"] = WordErrors(**values["errors"])
-    if values["phrases"] is not None:
-        values["phrases"] = PhraseScore(**values["phrases"])
-    if values["kept"] is not None:
-        values["kept"] = KeptErrors(**values["kept"])
+    for name, kind in {"phrases": PhraseScore, "kept": KeptErrors}.items():
+        if values[name] is not None:
+            values[name] = kind(**values[name])
     if values["wer_interval"] is not None:
         values["wer_interval"] = Interval(*values["wer_interval"])
     values["cpu_s"] = tuple(values["cpu_s"])

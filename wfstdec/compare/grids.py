@@ -120,7 +120,10 @@ def combinations(grid: Grid) -> list[Setting]:
 
 def label(setting: Setting) -> str:
     """`beam 8, max_active 2000`."""
-    return ", ".join(f"{name} {_text(value)}" for name, value in setting.items())
+    return ", ".join(
+        f"{name} {x:g}" if isinstance(x, float) else f"{name} {str(x).lower()}"
+        for name, x in setting.items()
+    )
 
 
 def _axis(names: str | tuple[str, ...], values: Sequence[Any]) -> _Axis:
@@ -174,7 +177,3 @@ def _value(text: str) -> Any:
         except ValueError:
             continue
     return text
-
-
-def _text(value: Any) -> str:
-    return f"{value:g}" if isinstance(value, float) else str(value).lower()

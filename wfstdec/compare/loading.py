@@ -81,11 +81,7 @@ def trie_factory(
     """
     # Everything is read and checked here, once; decoders of other options share it.
     # Look-ahead depends on options, so that none is made yet.
-    common: dict[str, Any] = {
-        "frame_shift_s": frame_shift_s,
-        "backend": backend,
-        **others,
-    }
+    common = {"frame_shift_s": frame_shift_s, "backend": backend, **others}
     files: dict[str, Any] = {"tokens": tokens, "lexicon": lexicon, "lm": lm}
     first = TrieDecoder(**files, **common, options=TrieOptions(lookahead="none"))
     loaded = {name: getattr(first, name) for name in files}
@@ -113,11 +109,7 @@ def greedy_factory(
     Raises:
         InputError: As `GreedyDecoder`'s.
     """
-    common: dict[str, Any] = {
-        "frame_shift_s": frame_shift_s,
-        "backend": backend,
-        **others,
-    }
+    common = {"frame_shift_s": frame_shift_s, "backend": backend, **others}
     first = GreedyDecoder(tokens=tokens, lm=lm, **common)
     loaded = {"tokens": first.tokens, "lm": first.lm, **_LOADED}
     return lambda options: GreedyDecoder(options=options, **{**common, **loaded})

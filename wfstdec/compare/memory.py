@@ -47,7 +47,8 @@ class Peak:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        growth = _peak_bytes() - self._before
+        peak = _status_bytes("VmHWM") if IS_EXACT else _maxrss_bytes()
+        growth = peak - self._before
         self.growth_mb = round(max(0, growth) / 1e6, 2)
 
 
@@ -75,10 +76,6 @@ def _reset_peak() -> int:
         return _maxrss_bytes()
     _CLEAR_REFS.write_text(_RESET_PEAK)
     return _status_bytes("VmRSS")
-
-
-def _peak_bytes() -> int:
-    return _status_bytes("VmHWM") if IS_EXACT else _maxrss_bytes()
 
 
 def _status_bytes(name: str) -> int:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 
 from wfstdec.compare.comparison import Comparison, Point
 from wfstdec.compare.confidences import Reliability
-from wfstdec.compare.tuning import Trial, Tuning
+from wfstdec.compare.tuning import Tuning
 from wfstdec.errors import BackendError, FormatError, OptionError
 from wfstdec.metrics import Interval
 from wfstdec.text.files import atomic_write
@@ -76,8 +76,9 @@ def plot_tuning(tuning: Tuning, path: str | os.PathLike[str] | None = None) -> F
     with _figure((4.0 * len(names), 4.0), path) as figure:
         panels = figure.subplots(1, len(names), sharey=True, squeeze=False)[0]
         for axes, name in zip(panels, names, strict=True):
+            elsewhere = best.setting.items() - {(name, best.setting[name])}
             line = sorted(
-                (trial for trial in tuning.trials if _differ_by(trial, best) <= {name}),
+                (one for one in tuning.trials if elsewhere <= one.setting.items()),
                 key=lambda trial: trial.setting[name],
             )
             others = [trial for trial in tuning.trials if trial not in line]
@@ -97,11 +98,6 @@ def plot_tuning(tuning: Tuning, path: str | os.PathLike[str] | None = None) -> F
         panels[0].set_ylabel("WER %")
         figure.suptitle(str(best), fontsize=9)
     return figure
-
-
-def _differ_by(trial: Trial, other: Trial) -> set[str]:
-    """The options by which two trials differ."""
-    return {name for name, x in trial.setting.items() if x != other.setting[name]}
 
 
 def plot_reliability(
@@ -125,13 +121,7 @@ def plot_reliability(
         shares, counts = figure.subplots(2, sharex=True, height_ratios=(3, 1))
         shares.plot([0, 1], [0, 1], linestyle=":", color="#777777", linewidth=1.0)
         for i, (name, bins) in enumerate(series.items()):
-            look = {
-                "label": name,
-                "color": COLOURS[i % len(COLOURS)],
-                "marker": MARKERS[i % len(MARKERS)],
-                "markersize": 5,
-                "linewidth": 1.2,
-            }
+            look = {"label": name, **_look(i)}
             sure = [one.confidence for one in bins]
             shares.plot(sure, [one.right for one in bins], **look)
             counts.plot(sure, [one.words for one in bins], **look)
@@ -195,31 +185,25 @@ def _draw(axes: Any, comparison: Comparison) -> None:
         series.setdefault(comparison.heading(point), []).append(point)
     lists = comparison.lists
     for i, (name, points) in enumerate(series.items()):
-        colour, marker = COLOURS[i % len(COLOURS)], MARKERS[i % len(MARKERS)]
+        look = _look(i)
         dashes = "--" if points[0].boosts else "-"
         ordered = points  # from narrow to wide
         if len(points[0].setting) > 1:
             ordered = sorted(points, key=lambda point: -point.rtfx)
         xs, ys = [p.rtfx for p in ordered], [p.wer for p in ordered]
-        axes.plot(
-            xs,
-            ys,
-            dashes,
-            label=name,
-            markersize=5,
-            linewidth=1.2,
-            color=colour,
-            marker=marker,
-        )
-        _error_bars(axes, xs, ys, [p.wer_interval for p in ordered], colour)
-        for point in _labelled(ordered):
+        axes.plot(xs, ys, dashes, label=name, **look)
+        _error_bars(axes, xs, ys, [p.wer_interval for p in ordered], look["color"])
+        # The first and the last, without those whose setting says nothing.
+        for point in {id(one): one for one in (ordered[0], ordered[-1])}.values():
+            if not point.setting:
+                continue
             axes.annotate(
                 point.label,
                 (point.rtfx, point.wer),
                 textcoords="offset points",
                 xytext=(4, 5 if i % 2 == 0 else -11),
                 fontsize=7,
-                color=colour,
+                color=look["color"],
             )
     for boosts in lists:
         _ring(axes, comparison.front(boosts), first=boosts == lists[0])
@@ -245,10 +229,10 @@ def _error_bars(
         axes.errorbar(x, y, yerr=(below, above), elinewidth=1.0, **style)
 
 
-def _labelled(points: list[Point]) -> list[Point]:
-    """The first and the last, without those whose setting says nothing."""
-    ends = points if len(points) < 2 else [points[0], points[-1]]
-    return [point for point in ends if point.setting]
+def _look(i: int) -> dict[str, Any]:
+    """Style of the i-th line: a colour and a marker of its own."""
+    colour, marker = COLOURS[i % len(COLOURS)], MARKERS[i % len(MARKERS)]
+    return {"color": colour, "marker": marker, "markersize": 5, "linewidth": 1.2}
 
 
 def _ring(axes: Any, front: list[Point], *, first: bool) -> None:

@@ -142,7 +142,9 @@ def run(
             if turn == 0:
                 if candidate is candidates[0]:
                     speech.check_heard(_heard(candidate, speech))
-                _say(_point(candidate, candidates, speech, counter))
+                told = _point(candidate, candidates, speech, counter)
+                figures = told.series, told.label, told.wer, told.rtfx
+                _log.info("%s, %s: %%WER %.2f, RTFx %.0f", *figures)
     for candidate in candidates if oracle is not None else ():
         candidate.look_at_lattices(speech, oracle or 1)
     points = [_point(one, candidates, speech, counter) for one in candidates]
@@ -237,11 +239,6 @@ def _point(
 
 def _heard(one: _Candidate, speech: Speech) -> dict[str, tuple[str, ...]]:
     return speech.words_of(found.text for found in one.found)
-
-
-def _say(point: Point) -> None:
-    text = "%s, %s: %%WER %.2f, RTFx %.0f"
-    _log.info(text, point.series, point.label, point.wer, point.rtfx)
 
 
 def _facts(speech: Speech, counter: PhraseCounter, repeats: int) -> dict[str, Any]:

@@ -78,7 +78,8 @@ class DecoderSearch:
             utterances: Sequence[np.ndarray], boosts: Sequence[Any] | None
         ) -> list[Outcome]:
             while not_looked_at:  # a comparison decodes a few before it times
-                _look(not_looked_at.pop(), utterances)
+                pairs = ((str(i), one) for i, one in enumerate(utterances[:UTTERANCES]))
+                list(not_looked_at.pop().looked_at(pairs))  # which warns
             found = map(Outcome.of, decoder.decode(utterances, boosts=boosts))
             if self.has_widths:
                 return list(found)
@@ -91,13 +92,6 @@ class DecoderSearch:
         decoder = self.make(replace(self.base, **setting))
         is_sum = getattr(decoder.options, "merge", None) == "sum"
         return decoder if decoder.records_lattices and not is_sum else None
-
-
-def _look(decoder: Decoder, utterances: Sequence[np.ndarray]) -> None:
-    """Warn of what seems wrong with the first utterances."""
-    some = utterances[:UTTERANCES]
-    for _ in decoder.looked_at((str(i), one) for i, one in enumerate(some)):
-        pass
 
 
 @dataclass(frozen=True, eq=False)

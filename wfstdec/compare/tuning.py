@@ -21,6 +21,7 @@ import itertools
 import logging
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -185,7 +186,11 @@ class _Search:
         Where the ranges leave it out it is evaluated, and is none of the trials.
         """
         setting = {
-            name: round(low if low == high else _default(name, given), DIGITS)
+            # A scale that nobody gives is 1, an insertion 0.
+            name: round(
+                low if low == high else float(given.get(name, name.endswith("_scale"))),
+                DIGITS,
+            )
             for name, (low, high) in self.ranges.items()
         }
         place, ranges = tuple(setting.values()), self.ranges.values()
@@ -201,7 +206,11 @@ class _Search:
         while not self.cut_short:
             before = self.best
             centre = tuple(before.setting.values())
-            self.visit([_moved(centre, move, steps) for move in moves], stage)
+            places = (
+                tuple(x + m * s for x, m, s in zip(centre, move, steps, strict=True))
+                for move in moves
+            )
+            self.visit(places, stage)
             if self.best is before:
                 return
 
@@ -250,10 +259,15 @@ def tune(
             speech.check_heard(hypotheses)
         return score_texts(speech.references, hypotheses)
 
-    search = _Search(evaluate, ranges, max_trials, say or _log_trial)
+    say = say or partial(_log.info, "%s")
+    search = _Search(evaluate, ranges, max_trials, say)
     tried_first = search.default(default or {})
     # A coarse grid first, so that refinement begins near the best of all.
-    search.visit(itertools.product(*map(_evenly, ranges.values())), "grid")
+    axes = (
+        [low + (high - low) * i / (COARSE - 1) for i in range(COARSE)]
+        for low, high in ranges.values()
+    )
+    search.visit(itertools.product(*axes), "grid")
     for halving in range(1, HALVINGS + 1):
         parts = (COARSE - 1) * 2**halving
         steps = tuple((high - low) / parts for low, high in ranges.values())
@@ -275,10 +289,6 @@ def one_setting(searches: Sequence[Search]) -> Callable[[Setting], Decode]:
     return lambda setting: search.prepare({**search.settings[0], **setting})
 
 
-def _default(name: str, given: Setting) -> float:
-    return float(given.get(name, 1.0 if name.endswith("_scale") else 0.0))
-
-
 def _check(ranges: Mapping[str, Range], max_trials: int) -> None:
     if max_trials < 1:
         raise OptionError(f"max_trials={max_trials!r}, expected 1 or more")
@@ -289,16 +299,3 @@ def _check(ranges: Mapping[str, Range], max_trials: int) -> None:
             raise OptionError(
                 f"range of {name} {low!r} to {high!r}, expected the lower end first"
             )
-
-
-def _evenly(ends: Range) -> list[float]:
-    low, high = ends
-    return [low + (high - low) * i / (COARSE - 1) for i in range(COARSE)]
-
-
-def _moved(centre: _Place, move: tuple[int, ...], steps: _Place) -> _Place:
-    return tuple(x + m * s for x, m, s in zip(centre, move, steps, strict=True))
-
-
-def _log_trial(trial: Trial) -> None:
-    _log.info("%s", trial)

@@ -32,8 +32,9 @@ def json_line(utterance: str, hypothesis: Hypothesis) -> str:
 
 def nbest_json_line(utterance: str, hypotheses: Sequence[Hypothesis]) -> str:
     """The object of the best one, and an array `nbest` of all, best first."""
-    nbest = [_fields_of_text(hypothesis) for hypothesis in hypotheses]
-    best = hypotheses[0].to_dict()
+    each = [hypothesis.to_dict() for hypothesis in hypotheses]
+    nbest = [{n: x for n, x in one.items() if n not in _OF_ALL} for one in each]
+    best = each[0]
     return _json({"id": utterance, **best, "nbest": nbest})
 
 
@@ -120,12 +121,6 @@ def result_writer(
             "can hold them"
         )
     return NBEST_FORMATS[format]
-
-
-def _fields_of_text(hypothesis: Hypothesis) -> dict[str, Any]:
-    """Fields that differ between the hypotheses of an utterance."""
-    fields = hypothesis.to_dict()
-    return {name: fields[name] for name in fields if name not in _OF_ALL}
 
 
 _OF_ALL = frozenset({"num_frames", "died_at_frame"})

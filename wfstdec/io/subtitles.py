@@ -11,6 +11,7 @@ words alone.
 
 from __future__ import annotations
 
+import html
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -149,7 +150,8 @@ def srt_text(words: Sequence[Word], options: SubtitleOptions | None = None) -> s
 def vtt_text(words: Sequence[Word], options: SubtitleOptions | None = None) -> str:
     """A WebVTT file; `&`, `<` and `>` are escaped."""
     parts = [
-        f"\n{_span(cue, '.')}\n" + "".join(f"{_escaped(line)}\n" for line in cue.lines)
+        f"\n{_span(cue, '.')}\n"
+        + "".join(f"{html.escape(line, quote=False)}\n" for line in cue.lines)
         for cue in cues(words, options)
     ]
     return "WEBVTT\n" + "".join(parts)
@@ -160,10 +162,6 @@ SUBTITLES: dict[str, Callable[[Sequence[Word], SubtitleOptions | None], str]] = 
     "vtt": vtt_text,
 }
 """Makers of a whole file from words, by format name."""
-
-
-def _escaped(line: str) -> str:
-    return line.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
 
 
 def _ms(seconds: float) -> int:

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from functools import partial
 from typing import Any, Generic, TypeVar
 from weakref import WeakKeyDictionary
 
@@ -49,7 +50,8 @@ class Pool(Generic[_Item]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle what it is made of: a copy begins empty."""
-        return _pool, (self._make, self._fits, self._beside)
+        made = partial(Pool, self._make, fits=self._fits, beside=self._beside)
+        return made, ()
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -107,7 +109,3 @@ class Once(Generic[_Key, _Value]):
     def _known(self, key: _Key) -> Any:
         with self._lock:
             return self._made.get(key, _NOTHING)
-
-
-def _pool(make: Any, fits: Any, beside: Any) -> Pool[Any]:
-    return Pool(make, fits=fits, beside=beside)

@@ -304,18 +304,14 @@ def posteriors(lattice: Lattice, scale: float = 1.0) -> Posteriors:
     order = lattice.order
     forward = _forward(order, splits, into, columns[0], excess)
     backward = _backward(order, splits, into, columns[0], excess, ends)
-    whole = _log_sum(forward - ends)
+    logs = forward - ends
+    whole = float(logs.max() + np.log(np.exp(logs - logs.max()).sum()))
     through = forward[columns[0]] - excess
     return Posteriors(
         arc=np.exp(through + backward[columns[1]] - whole),
         into=np.exp(through - forward[columns[1]]),
         end=np.exp(forward - ends - whole),
     )
-
-
-def _log_sum(logs: np.ndarray) -> float:
-    top = logs.max()
-    return float(top + np.log(np.exp(logs - top).sum()))
 
 
 @jit

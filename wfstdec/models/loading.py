@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -148,10 +148,6 @@ def _load(model: Any, given: Given, kind: str | None = None) -> Encoder:
     )
 
 
-def _encoder(found: _Found) -> Encoder | None:
-    return found.model if isinstance(found.model, Encoder) else None
-
-
 def _mapped(found: _Found) -> Encoder | None:
     if found.path is None or found.path.suffix != ".json" or not found.path.is_file():
         return None
@@ -159,7 +155,7 @@ def _mapped(found: _Found) -> Encoder | None:
 
 
 def _hama(found: _Found) -> Encoder | None:
-    if found.model == "hama" if isinstance(found.model, str) else False:
+    if isinstance(found.model, str) and found.model == "hama":
         return hama_encoder(found.given)
     if type(found.model).__module__.split(".")[0] == "hama":
         return hama_encoder(found.given, found.model)
@@ -256,36 +252,36 @@ def _imported(module: str, name: str) -> Any:
         ) from error
 
 
-def _tried() -> Iterator[Kind]:
-    """All kinds, the more particular first."""
-    yield Kind("encoder", "an object with `spec` and `encode`", _encoder)
-    yield Kind(
-        "mapped", "a .json file that names a model and what its tokens are", _mapped
-    )
-    yield Kind("hama", "the name of that package", _hama)
-    yield Kind(
+_KINDS = (
+    Kind(
+        "encoder",
+        "an object with `spec` and `encode`",
+        lambda found: found.model if isinstance(found.model, Encoder) else None,
+    ),
+    Kind("mapped", "a .json file that names a model and what its tokens are", _mapped),
+    Kind("hama", "the name of that package", _hama),
+    Kind(
         "transformers",
         "a folder with config.json of a ...ForCTC and its weights, or (model, "
         "processor)",
         _transformers,
-    )
-    yield Kind(
+    ),
+    Kind(
         "streaming-onnx",
         "an .onnx with sherpa-onnx's metadata of a streaming CTC model",
         _streaming_onnx,
-    )
-    yield Kind(
+    ),
+    Kind(
         "onnx-asr",
         "a folder that onnx-asr reads: model.onnx, vocab.txt, config.json with a CTC "
         "model_type, or GigaAM's names",
         _onnx_asr,
-    )
-    yield Kind("onnx", "an .onnx that takes waveforms [B, N]", _onnx)
-    yield Kind("nemo", "a .nemo file, or a CTC model of NeMo", _nemo)
-    yield Kind("torchaudio", "a bundle of torchaudio", _torchaudio)
-    yield Kind("function", "a function, or 'module:function'", _function)
-
-
-_KINDS = tuple(_tried())
+    ),
+    Kind("onnx", "an .onnx that takes waveforms [B, N]", _onnx),
+    Kind("nemo", "a .nemo file, or a CTC model of NeMo", _nemo),
+    Kind("torchaudio", "a bundle of torchaudio", _torchaudio),
+    Kind("function", "a function, or 'module:function'", _function),
+)
+"""All kinds, the more particular first."""
 KINDS = tuple(one.name for one in _KINDS)
 """Names of all kinds, for `kind=`."""

@@ -53,7 +53,8 @@ class Access:
                 self._check(scope)
             except _Refused as refused:
                 self._service.measures.refused(refused.reason)
-                await _answer(refused.problem, scope, receive, send)
+                # Also a handshake, before it is accepted.
+                await problem_response(refused.problem)(scope, receive, send)
                 return
         await self._app(scope, receive, send)
 
@@ -187,21 +188,11 @@ _SUBPROTOCOLS = ("token", "bearer", "realtime")
 
 def check_open(service: Service) -> None:
     """Refuse work while kernels are compiled, and when the server is about to stop."""
-    if service.draining:
-        problem = Problem(
-            503, "the server is about to stop", code="draining", retry_after_s=5
-        )
-        raise _Refused("draining", problem)
-    if service.warming:
-        problem = Problem(
-            503, "the server is starting", code="warming", retry_after_s=5
-        )
-        raise _Refused("warming", problem)
-
-
-async def _answer(problem: Problem, scope: Scope, receive: Receive, send: Send) -> None:
-    """Answer a request, or a handshake before it is accepted."""
-    await problem_response(problem)(scope, receive, send)
+    if service.draining or service.warming:
+        code = "draining" if service.draining else "warming"
+        text = "about to stop" if service.draining else "starting"
+        problem = Problem(503, f"the server is {text}", code=code, retry_after_s=5)
+        raise _Refused(code, problem)
 
 
 class RequestLog:
@@ -254,12 +245,7 @@ class RequestLog:
             "%s %s %s %d %.3f s",
             client[0],
             method,
-            _printable(scope["path"]),
+            scope["path"][:200].encode("unicode_escape").decode(),  # no line of its own
             status,
             seconds,
         )
-
-
-def _printable(path: str) -> str:
-    """A path for a line of a log: short, and no line of its own."""
-    return path[:200].encode("unicode_escape").decode()

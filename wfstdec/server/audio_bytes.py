@@ -398,18 +398,10 @@ def _of_integers(dtype: str) -> Callable[[bytes], np.ndarray]:
     return decode
 
 
-def _of_int16(data: bytes) -> np.ndarray:
-    return np.frombuffer(data, "<i2").astype(np.float32) * np.float32(2**-15)
-
-
 def _of_int24(data: bytes) -> np.ndarray:
     wide = np.zeros((len(data) // 3, 4), np.uint8)
     wide[:, 1:] = np.frombuffer(data, np.uint8).reshape(-1, 3)
     return (wide.view("<i4")[:, 0] / np.float64(2**31)).astype(np.float32)
-
-
-def _of_uint8(data: bytes) -> np.ndarray:
-    return (np.frombuffer(data, np.uint8).astype(np.float32) - 128) / 128
 
 
 def _of_floats(dtype: str) -> Callable[[bytes], np.ndarray]:
@@ -444,11 +436,15 @@ def _alaw() -> np.ndarray:
     return (np.where(byte & 0x80, size, -size) / 2**15).astype(np.float32)
 
 
-_LINEAR16 = Coding(2, _of_int16)
+_LINEAR16 = Coding(
+    2, lambda data: np.frombuffer(data, "<i2").astype(np.float32) * np.float32(2**-15)
+)
 _MULAW, _ALAW = Coding(1, _of_table(_mulaw())), Coding(1, _of_table(_alaw()))
 _ENCODINGS = {"linear16": _LINEAR16, "mulaw": _MULAW, "alaw": _ALAW}
 _WAV_CODINGS = {
-    (1, 8): Coding(1, _of_uint8),
+    (1, 8): Coding(
+        1, lambda data: (np.frombuffer(data, np.uint8).astype(np.float32) - 128) / 128
+    ),
     (1, 16): _LINEAR16,
     (1, 24): Coding(3, _of_int24),
     (1, 32): Coding(4, _of_integers("<i4")),

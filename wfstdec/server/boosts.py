@@ -58,7 +58,7 @@ def requested_boosts(
     found: dict[str, float | None | BoostEntry] = {}
     counted = _Counted(limits)
     for text, what in chain(
-        _items(keyterms, "keyterm", _keyterm),
+        _items(keyterms, "keyterm", lambda given: (_text(given, "keyterm"), None)),
         _items(keywords, "keyword", _keyword),
         _listed(boosts),
     ):
@@ -103,10 +103,6 @@ def _items(given: Any, name: str, read: Callable[[Any], Item]) -> Iterator[Item]
     if isinstance(given, str) or not isinstance(given, Sequence):
         raise BoostError(f"{name}s is {_short(given)}, expected a list of strings")
     return (read(one) for one in given)
-
-
-def _keyterm(given: Any) -> Item:
-    return _text(given, "keyterm"), None
 
 
 def _keyword(given: Any) -> Item:

@@ -387,9 +387,12 @@ class Engine:
         try:
             act()
         except Exception as error:
-            if not isinstance(error, InputError):
-                _log.exception("a stream failed")
-            course.fail(error)
+            self._fail(course, error)
+
+    def _fail(self, course: Course, error: Exception) -> None:
+        if not isinstance(error, InputError):
+            _log.error("a stream failed", exc_info=error)
+        course.fail(error)
 
     # ------------------------------------------------------------ encoding
     def _hear(self, courses: Sequence[Course]) -> set[Course]:
@@ -401,7 +404,7 @@ class Engine:
         ended = set()
         for course, samples, rows, is_last in (one for some in found for one in some):
             if isinstance(rows, Exception):
-                self._attempt(course, partial(_raise, rows))
+                self._fail(course, rows)
             else:
                 self._measures.heard(len(samples) / self._spec.sample_rate)
                 self._attempt(course, partial(course.hear, samples, rows))
@@ -659,10 +662,6 @@ def _checked(rows: Any) -> Any:
     if rows.ndim != 2:
         return ModelError(f"the model gave {rows.shape}, expected [T, V]")
     return rows
-
-
-def _raise(error: Exception) -> None:
-    raise error
 
 
 _NOTHING = np.zeros(0, np.float32)

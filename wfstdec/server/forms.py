@@ -62,7 +62,9 @@ async def read_form(
         Problem: 415 no form, 413 too large, 408 nothing comes, 400 cut short,
             malformed, no file, or several; 503 no room for it on the disk.
     """
-    _check_size(headers, limits)
+    said = headers.get("content-length", "")
+    if said.isdecimal() and int(said) > limits.body_bytes:
+        raise _too_large(f"{int(said)} bytes", limits)
     receiver = _Receiver(_boundary(headers), place, limits)
     size = 0
     async for chunk in _not_idle(body, limits):
@@ -72,13 +74,6 @@ async def read_form(
         if chunk:
             await asyncio.to_thread(receiver.write, chunk)
     return receiver.finish()
-
-
-def _check_size(headers: Mapping[str, str], limits: Limits) -> None:
-    """Refuse at once what says that it is too large."""
-    said = headers.get("content-length", "")
-    if said.isdecimal() and int(said) > limits.body_bytes:
-        raise _too_large(f"{int(said)} bytes", limits)
 
 
 def _too_large(what: str, limits: Limits, *, close: bool = False) -> Problem:

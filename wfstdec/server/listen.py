@@ -256,18 +256,15 @@ class _Talk:
             )
         except (WebSocketDisconnect, RuntimeError) as gone:
             raise _Gone from gone
-        self._say_what_is_ignored()
+        # At once, where the client may not have what it thinks.
+        if self._query.ignored or self._warnings:
+            self._outbox.put(self._metadata(0.0))
 
     def _refuse_opening(self, error: Exception) -> None:
         if isinstance(error, _CLIENTS_FAULTS):
             raise Problem(400, str(error), "keyterm", code="invalid_value")
         _log.error("stream %s: no opening", self._answers.request_id, exc_info=error)
         raise Problem(500, "the server failed; its log says why", code="fault")
-
-    def _say_what_is_ignored(self) -> None:
-        """Send `Metadata` at once where the client may not have what it thinks."""
-        if self._query.ignored or self._warnings:
-            self._outbox.put(self._metadata(0.0))
 
     def _metadata(self, heard_s: float) -> Json:
         return self._answers.metadata(heard_s, self._query.ignored, self._warnings)

@@ -59,7 +59,8 @@ class Problem(Exception):
     ) -> None:
         super().__init__(message)
         self.status, self.message, self.param, self.code = status, message, param, code
-        self.type = type or _type_of(status)
+        usual = "server_error" if status >= 500 else "invalid_request_error"
+        self.type = type or _TYPES.get(status, usual)
         self.headers = dict(headers or {})
         if retry_after_s is not None:
             self.headers["Retry-After"] = str(max(1, math.ceil(retry_after_s)))
@@ -86,9 +87,3 @@ def answer_problem(request: Request, error: Exception) -> JSONResponse:
     """Answer a request whose handler raised `Problem`; an exception handler."""
     assert isinstance(error, Problem)
     return problem_response(error)
-
-
-def _type_of(status: int) -> str:
-    if status >= 500:
-        return _TYPES.get(status, "server_error")
-    return _TYPES.get(status, "invalid_request_error")

@@ -268,13 +268,9 @@ class _Http(H11Protocol):
         if self.conn.their_state is not h11.IDLE:
             self._expect_no_more()
         elif self._waiting is None:
-            self._waiting = self.loop.call_later(self.idle_s, self._give_up)
+            self._waiting = self.loop.call_later(self.idle_s, self.transport.close)
 
     def _expect_no_more(self) -> None:
         if self._waiting is not None:
             self._waiting.cancel()
             self._waiting = None
-
-    def _give_up(self) -> None:
-        if not self.transport.is_closing():
-            self.transport.close()

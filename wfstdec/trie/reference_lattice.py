@@ -221,7 +221,9 @@ class RecordingSearch(ReferenceSearch):
                 node=np.array([key.node for key in keys], np.int32),
                 boost=np.array([key.boost for key in keys], np.int32),
                 spelling=np.array([key.spelling for key in keys], np.uint64),
-                nonblank_first=np.array([_is_nonblank_first(e) for e in entries]),
+                nonblank_first=np.array(
+                    [e.phases[1].cost < e.phases[0].cost for e in entries]
+                ),
             ),
             RecordedArcs(
                 state=np.array([state(arc.state) for arc in arcs], np.int64),
@@ -241,8 +243,3 @@ def _olabel(end: WordEnd) -> int:
     if end.pron == NONE:
         return EPSILON
     return OPEN if end.pron == OPEN_PRON and end.word == EPSILON else end.word
-
-
-def _is_nonblank_first(entry: Entry) -> bool:
-    blank, nonblank = entry.phases
-    return bool(nonblank.cost < blank.cost)

@@ -89,7 +89,11 @@ class RecordingSearch(ReferenceSearch):
         """
         extra, limit = dict(end), F(self._options.beam_of_lattice)
         arcs = [arc for arcs in reversed(self._arcs) for arc in _prune(arcs, extra)]
-        arcs = [arc for arc in arcs if self._is_within(arc, extra)]
+        arcs = [
+            arc
+            for arc in arcs
+            if F(arc.excess + extra.get(arc.nextstate, F(np.inf))) <= limit
+        ]
         return [state for state in extra if extra[state] <= limit], arcs
 
     def _end_excess(self) -> dict[State, np.float32]:
@@ -107,10 +111,6 @@ class RecordingSearch(ReferenceSearch):
             if excess <= F(self._options.beam_of_lattice):
                 found[self._frames, state, boost] = excess
         return found
-
-    def _is_within(self, arc: _Arc, extra: dict[State, np.float32]) -> bool:
-        through = F(arc.excess + extra.get(arc.nextstate, F(np.inf)))
-        return bool(through <= F(self._options.beam_of_lattice))
 
     def _improve(  # type: ignore[override]  # the search's is static
         self, reached: dict[Key, Entry], key: Key, entry: Entry, cutoff: np.float32

@@ -188,7 +188,11 @@ def compile_tokens(alphabet: Alphabet) -> k.Tokens:
     first = {label: i for i, label in reversed(list(enumerate(labels)))}
     kind = [_kind(label, is_bpe) for label in labels]
     char_splits, chars = _spelled(labels)
-    words = [_without_marks(label) if is_bpe else "" for label in labels]
+    # Of pieces with which a word begins, without its mark.
+    words = [
+        label.removeprefix(BPE_TOKEN).removesuffix(BPE_TOKEN) if is_bpe else ""
+        for label in labels
+    ]
     first_splits, first_chars = _spelled(words)
     arrays = (
         np.array(kind, np.int8),
@@ -205,11 +209,6 @@ def _kind(label: str, is_bpe: bool) -> int:
     if is_bpe:
         return k.STARTS if label.startswith(BPE_TOKEN) else k.INSIDE
     return k.SPACE if label == " " else k.INSIDE
-
-
-def _without_marks(label: str) -> str:
-    """Strip the mark of a piece with which a word begins."""
-    return label.removeprefix(BPE_TOKEN).removesuffix(BPE_TOKEN)
 
 
 def _spelled(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import Any, ClassVar
 
 from wfstdec.adapters.pyctcdecode.alphabet import Alphabet, compile_tokens
@@ -111,7 +112,7 @@ class BeamSearchDecoderCTC:
     def __reduce__(self) -> tuple[Any, ...]:
         """Copies and pickles are decoders of their own."""
         parts = self._alphabet, self._language_model, self._threads, self._own.faithful
-        return _rebuilt, (type(self), *parts)
+        return partial(type(self), *parts[:2], threads=parts[2], faithful=parts[3]), ()
 
     @property
     def _language_model(self) -> Any:
@@ -187,14 +188,8 @@ class BeamSearchDecoderCTC:
             OptionError: A number is out of range, or a state of another model.
             BoostError: Hotwords that are no list of strings.
         """
-        limits = Limits(
-            beam_width,
-            beam_prune_logp,
-            token_min_logp,
-            prune_history,
-            hotwords,
-            hotword_weight,
-        )
+        width = beam_width, beam_prune_logp, token_min_logp
+        limits = Limits(*width, prune_history, hotwords, hotword_weight)
         found, states = self._find(logits, limits, lm_start_state, None)
         return [
             OutputBeam(one.text, states(one), one.words, one.logit_score, one.total)
@@ -212,14 +207,8 @@ class BeamSearchDecoderCTC:
         lm_start_state: Any = None,
     ) -> str:
         """The best text of an utterance; see `decode_beams`. It prunes histories."""
-        limits = Limits(
-            beam_width,
-            beam_prune_logp,
-            token_min_logp,
-            True,
-            hotwords,
-            hotword_weight,
-        )
+        width = beam_width, beam_prune_logp, token_min_logp
+        limits = Limits(*width, True, hotwords, hotword_weight)
         return self._find(logits, limits, lm_start_state, 1)[0][0].text
 
     def decode_beams_batch(
@@ -245,14 +234,8 @@ class BeamSearchDecoderCTC:
             hotwords: For all utterances.
             hotword_weight: Nats.
         """
-        limits = Limits(
-            beam_width,
-            beam_prune_logp,
-            token_min_logp,
-            prune_history,
-            _as_tuple(hotwords),
-            hotword_weight,
-        )
+        width = beam_width, beam_prune_logp, token_min_logp
+        limits = Limits(*width, prune_history, _as_tuple(hotwords), hotword_weight)
 
         def decode(logits: Any) -> list[OutputBeamMPSafe]:
             found, _ = self._find(logits, limits, None, None)
@@ -274,14 +257,8 @@ class BeamSearchDecoderCTC:
         hotword_weight: float = DEFAULT_HOTWORD_WEIGHT,
     ) -> list[str]:
         """`decode` of many utterances, in threads; see `decode_beams_batch`."""
-        limits = Limits(
-            beam_width,
-            beam_prune_logp,
-            token_min_logp,
-            True,
-            _as_tuple(hotwords),
-            hotword_weight,
-        )
+        width = beam_width, beam_prune_logp, token_min_logp
+        limits = Limits(*width, True, _as_tuple(hotwords), hotword_weight)
         return self._of_each(
             logits_list, lambda logits: self._find(logits, limits, None, 1)[0][0].text
         )
@@ -339,14 +316,8 @@ class BeamSearchDecoderCTC:
             As `decode_beams`.
         """
         scorer = hotword_scorer or HotwordScorer((), 0.0)
-        limits = Limits(
-            beam_width,
-            beam_prune_logp,
-            token_min_logp,
-            prune_history,
-            scorer.words,
-            scorer.weight,
-        )
+        width = beam_width, beam_prune_logp, token_min_logp
+        limits = Limits(*width, prune_history, scorer.words, scorer.weight)
         start = cached_lm_scores.get(("", False), (0.0, 0.0, None))[2]
         labels = self._alphabet.labels
         search, asked, kept = self._prepared(logits, limits, start)
@@ -466,16 +437,6 @@ class BeamSearchDecoderCTC:
             FormatError: The folder is no decoder's.
         """
         return cls.load_from_dir(download(model_id, cache_dir, **kwargs))
-
-
-def _rebuilt(
-    kind: type[BeamSearchDecoderCTC],
-    alphabet: Alphabet,
-    model: Any,
-    threads: int,
-    faithful: bool,
-) -> BeamSearchDecoderCTC:
-    return kind(alphabet, model, threads=threads, faithful=faithful)
 
 
 def _as_tuple(hotwords: Iterable[str] | None) -> Iterable[str] | None:

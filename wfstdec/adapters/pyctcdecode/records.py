@@ -29,20 +29,7 @@ BEAM = np.dtype(
 """A beam between frames: the log-sum of its alignments; the same with all scores;
 `frames` is the node of its last word's frames, `start` and `end` are those of the word
 under way, -1 where none has begun."""
-ENTRY = np.dtype(
-    [
-        ("logit", "<f8"),
-        ("total", "<f8"),
-        ("text", "<i4"),
-        ("part", "<i4"),
-        ("last", "<i4"),
-        ("frames", "<i4"),
-        ("start", "<i4"),
-        ("end", "<i4"),
-        ("word_start", "<i4"),
-        ("word_end", "<i4"),
-    ]
-)
+ENTRY = np.dtype([*BEAM.descr, ("word_start", "<i4"), ("word_end", "<i4")])
 """A beam while its frame is made; its word that ended here, `word_end` -1 if none."""
 PART = np.dtype(
     [

@@ -100,8 +100,10 @@ class FlashlightPeer(ScoredPeer):
         self, utterances: Sequence[np.ndarray], setting: Setting
     ) -> list[tuple[str, float]]:
         """See `ScoredPeer`."""
-        decoder = self._decoder(setting)
-        found = []
+        # Kept until another setting is asked for.
+        if self._made is None or self._made[0] != setting:
+            self._made = setting, self._make_decoder(setting)
+        decoder, found = self._made[1], []
         for logprobs in utterances:
             rows = self._rows(logprobs)
             results = decoder.decode(rows.ctypes.data, *rows.shape)
@@ -132,12 +134,6 @@ class FlashlightPeer(ScoredPeer):
             trie.insert([*spelt, *end], label, score)
         trie.smear(self._text.SmearingMode.MAX)
         return trie
-
-    def _decoder(self, setting: Setting) -> Any:
-        """The decoder of a setting, kept until another is asked for."""
-        if self._made is None or self._made[0] != setting:
-            self._made = (setting, self._make_decoder(setting))
-        return self._made[1]
 
     def _make_decoder(self, setting: Setting) -> Any:
         text, inputs = self._text, self._inputs
