@@ -413,7 +413,7 @@ def rescoring(tables: Tables) -> Iterator[Row]:
         rnnt = tables.transducer_decoder("-", options)
         first = {"WFST": (wfst, own.logprobs), "RNN-T": (rnnt, own.features)}
         for name, (decoder, given) in first.items():
-            lists, seconds = tables.clock.measure(decoder.decode_nbest, given)
+            lists, seconds = measure(tables.attention, decoder.decode_nbest, given)
             first_s = sum(seconds.values())
             for size in args.sizes:
                 yield from _passes(tables, part, name, frames, lists, size, first_s)
@@ -431,7 +431,8 @@ def _passes(
     """Rows of a size, by weight; the texts are scored once."""
     own, cut = tables.parts[part], [hyps[:size] for hyps in lists]
     ctc = max(tables.args.ctc_weights)
-    again, seconds = tables.clock.measure(
+    again, seconds = measure(
+        tables.attention,
         lambda lists: wfstdec.rescore(
             tables.attention,
             frames[: len(lists)],
