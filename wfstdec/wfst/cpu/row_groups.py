@@ -25,6 +25,7 @@ from wfstdec.jit import inlined, kernel
 from wfstdec.jit.handles import Handle, opened
 from wfstdec.jit.pool import Once
 from wfstdec.search.acoustics import penalised
+from wfstdec.search.group_calls import filled_up, stretch
 from wfstdec.search.interrupts import Pace, check
 from wfstdec.search.paths.label_path import BestPath, PathTokens
 from wfstdec.search.paths.traceback import read_paths
@@ -40,8 +41,6 @@ from wfstdec.wfst.cpu.row_traceback import end_of
 from wfstdec.wfst.cpu.rows import ADDED, RECORDS, RowArrays, words_by_row
 from wfstdec.wfst.options import SearchParams
 
-GROUP = 16
-"""Whole utterances of one call, at most: kernels are compiled for so many."""
 STEPS_PER_FRAME = 2
 """Room for the arcs of paths at first: epsilon arcs are more."""
 GROW_STEPS = -1
@@ -64,8 +63,8 @@ _NONE = uint32(k.NONE)
 _ZERO = uint64(0)
 _EPSILON_ARC, _FROM_TOKEN = uint32(k.EPSILON_ARC), uint32(k.FROM_TOKEN)
 _ADDED, _RECORDS = uint32(ADDED), uint32(RECORDS)
-_NOTHING = np.zeros((0, 0), np.float32)
-"""Fills what is given up to `GROUP`: a kernel is compiled for one length."""
+_handle_of = functools.lru_cache(maxsize=64)(Handle[SearchParams])
+"""The handle of options."""
 
 
 @kernel
@@ -246,19 +245,17 @@ class RowSearch:
         pace: Pace,
     ) -> list[BestPath]:
         """Decode utterances, at most `GROUP`; log-probs float32 [T, V], C order."""
-        assert len(utterances) <= GROUP
         state = self._memory.states.take()
         scratch = self._memory.scratches.take(len(state.value.record))
-        # Always as many arrays: a kernel is compiled for a number of them.
-        given = (*utterances, *[_NOTHING] * (GROUP - len(utterances)))
+        given = filled_up(utterances)
         ends, at = np.zeros(len(utterances), END), np.zeros(3, np.int64)
         steps = np.empty(STEPS_PER_FRAME * sum(map(len, utterances)) + 1, STEP)
         while True:
-            now, behind, cut = _stretch(given, len(ends), at, pace.frames)
-            before, began = at.tolist(), time.perf_counter()
+            now, behind, cut, frames = stretch(given, len(ends), at, pace.frames)
+            began = time.perf_counter()
             status = search_rows(*inputs, scratch, state, now, ends[:behind], steps, at)
             if status == k.OK:
-                _note(pace, now, before, behind, time.perf_counter() - began)
+                pace.note(frames, time.perf_counter() - began)
                 if cut:  # no end yet: the next call goes on
                     last = behind - 1
                     at[:] = last, cut, at[2] - ends[last]["count"]
@@ -275,46 +272,6 @@ class RowSearch:
         first, count = map(np.ascontiguousarray, (ends["first"], ends["count"]))
         said = read_paths(self._rule_of(inputs), steps, first, count)
         return [_path(*one) for one in zip(said, ends, strict=True)]
-
-
-_handle_of = functools.lru_cache(maxsize=64)(Handle[SearchParams])
-"""The handle of options."""
-
-
-def _stretch(
-    given: tuple[np.ndarray, ...], num: int, at: np.ndarray, frames: int
-) -> tuple[tuple[np.ndarray, ...], int, int]:
-    """Part of a kernel's work that one call does, from `at` on.
-
-    Args:
-        given: The utterances.
-        num: How many they are.
-        at: Where it begins.
-        frames: So many at most.
-
-    Returns:
-        The utterances, how many of them, and the frames of the last one if it is cut.
-    """
-    i, frame, _ = at.tolist()
-    left = frame + frames
-    while i < num and len(given[i]) <= left:
-        left -= len(given[i])
-        i += 1
-    if i == num or not left:
-        return given, i, 0
-    return (*given[:i], given[i][:left], *given[i + 1 :]), i + 1, left
-
-
-def _note(
-    pace: Pace,
-    given: tuple[np.ndarray, ...],
-    before: list[int],
-    behind: int,
-    seconds: float,
-) -> None:
-    """Let the pace know of a call."""
-    first, frame, _ = before
-    pace.note(sum(map(len, given[first:behind])) - frame, seconds)
 
 
 def _path(said: PathTokens, end: np.void) -> BestPath:
