@@ -263,7 +263,7 @@ def _write(path: Path, made_of: str, payload: bytes) -> bool:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary.write_bytes(_head(made_of) + _digest(payload) + payload)
-        # Another process may write the same: the last one wins, and no one reads a half.
+        # Another process may write the same: the last one wins; no one reads a half.
         temporary.replace(path)
     except OSError:
         return False
