@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
-from functools import partial
 from typing import Any, ClassVar
 
 from wfstdec.adapters.pyctcdecode.alphabet import Alphabet, compile_tokens
@@ -112,7 +111,7 @@ class BeamSearchDecoderCTC:
     def __reduce__(self) -> tuple[Any, ...]:
         """Copies and pickles are decoders of their own."""
         parts = self._alphabet, self._language_model, self._threads, self._own.faithful
-        return partial(type(self), *parts[:2], threads=parts[2], faithful=parts[3]), ()
+        return _rebuilt, (type(self), *parts)
 
     @property
     def _language_model(self) -> Any:
@@ -437,6 +436,16 @@ class BeamSearchDecoderCTC:
             FormatError: The folder is no decoder's.
         """
         return cls.load_from_dir(download(model_id, cache_dir, **kwargs))
+
+
+def _rebuilt(
+    kind: type[BeamSearchDecoderCTC],
+    alphabet: Alphabet,
+    model: Any,
+    threads: int,
+    faithful: bool,
+) -> BeamSearchDecoderCTC:
+    return kind(alphabet, model, threads=threads, faithful=faithful)
 
 
 def _as_tuple(hotwords: Iterable[str] | None) -> Iterable[str] | None:

@@ -12,10 +12,8 @@ nemo             NeMo's batched search: tokens, no lexicon
 
 from __future__ import annotations
 
-import importlib
 import logging
 from collections.abc import Mapping
-from functools import partial
 
 from wfstdec.compare.points import MakePeer, Peer, PeerInputs
 from wfstdec.errors import BackendError, OptionError
@@ -23,16 +21,35 @@ from wfstdec.errors import BackendError, OptionError
 _log = logging.getLogger(__name__)
 
 
-def _make(module: str, name: str, inputs: PeerInputs) -> Peer:
-    """Make a peer, whose module is imported only now."""
-    return getattr(importlib.import_module(f"{__name__}.{module}"), name)(inputs)
+def _flashlight(inputs: PeerInputs) -> Peer:
+    from wfstdec.compare.peers.flashlight import FlashlightPeer
+
+    return FlashlightPeer(inputs)
+
+
+def _pyctcdecode(inputs: PeerInputs) -> Peer:
+    from wfstdec.compare.peers.pyctcdecode import PyctcdecodePeer
+
+    return PyctcdecodePeer(inputs)
+
+
+def _kaldi_decoder(inputs: PeerInputs) -> Peer:
+    from wfstdec.compare.peers.kaldi import KaldiPeer
+
+    return KaldiPeer(inputs)
+
+
+def _nemo(inputs: PeerInputs) -> Peer:
+    from wfstdec.compare.peers.nemo import NemoPeer
+
+    return NemoPeer(inputs)
 
 
 PEERS: Mapping[str, MakePeer] = {
-    "flashlight": partial(_make, "flashlight", "FlashlightPeer"),
-    "pyctcdecode": partial(_make, "pyctcdecode", "PyctcdecodePeer"),
-    "kaldi-decoder": partial(_make, "kaldi", "KaldiPeer"),
-    "nemo": partial(_make, "nemo", "NemoPeer"),
+    "flashlight": _flashlight,
+    "pyctcdecode": _pyctcdecode,
+    "kaldi-decoder": _kaldi_decoder,
+    "nemo": _nemo,
 }
 """Makers of the peers, by the name that options call them. Comparisons count the CPU
 seconds of one thread: peers on a GPU are left to `tools/peers`."""
