@@ -16,8 +16,8 @@ from wfst_searches import NO_BOOSTS, bits
 from wfstdec import CompiledBoosts, WfstDecoder, WfstOptions
 from wfstdec.boost.words import compile_word_boosts
 from wfstdec.errors import BoostError
+from wfstdec.search.group_calls import GROUP, groups_of
 from wfstdec.search.interrupts import Pace
-from wfstdec.search.scheduling import groups_of
 from wfstdec.wfst.cpu import arrays as k
 from wfstdec.wfst.cpu import row_groups
 from wfstdec.wfst.cpu.backend import CpuBackend
@@ -38,7 +38,7 @@ def draw(rng):
     graph = random_graph(rng)
     words = compile_word_boosts(random_boosts(rng, graph), graph.word_ids)[0]
     phrases = random_phrases(rng, graph) if rng.random() < 0.5 else None
-    lengths = rng.integers(0, 12, rng.integers(1, row_groups.GROUP + 1))
+    lengths = rng.integers(0, 12, rng.integers(1, GROUP + 1))
     batch = [random_logprobs(rng, n, len(graph.tokens)) for n in lengths]
     return graph, random_options(rng), CompiledBoosts(words, phrases), batch
 
@@ -111,7 +111,7 @@ def test_utterances_of_one_list_are_grouped(monkeypatch, threads):
     enough = sum(map(len, batch)) / (4 * threads)
     assert all(sum(group) <= enough or len(group) == 1 for group in made)
     assert sum(map(len, made)) == len(batch)
-    assert len(made) < len(batch) / 3 and max(map(len, made)) <= row_groups.GROUP
+    assert len(made) < len(batch) / 3 and max(map(len, made)) <= GROUP
     made.clear()
     assert found == [
         decoder.decode([x], boosts=[one])[0]
@@ -123,10 +123,10 @@ def test_utterances_of_one_list_are_grouped(monkeypatch, threads):
 def test_long_utterances_among_short_ones_are_alone():
     """Sixteen of half a minute in one group would keep one thread, and no other."""
     lengths = [1500] * 16 + [50] * 112
-    groups = groups_of(lengths, [NO_BOOSTS] * 128, threads=2, most=row_groups.GROUP)
+    groups = groups_of(lengths, [NO_BOOSTS] * 128, threads=2, most=GROUP)
     assert sorted(i for group in groups for i in group) == list(range(128))
     assert max(sum(lengths[i] for i in group) for group in groups) <= sum(lengths) / 8
-    assert max(map(len, groups)) == row_groups.GROUP
+    assert max(map(len, groups)) == GROUP
 
 
 def test_what_goes_wrong_names_an_utterance(monkeypatch):

@@ -199,66 +199,15 @@ def _freeze(tables: Any) -> None:
             _freeze(one)
 
 
-def decode_in_groups(
-    decode: Callable[[list[Any], CompiledBoosts], list[_Item]],
-    utterances: Sequence[Any],
-    boosts: Sequence[CompiledBoosts],
-    most: int,
-    workers: Workers,
-) -> list[_Item]:
-    """Decode utterances of the same boosts a few at a time.
-
-    Args:
-        decode: Decodes a group.
-        utterances: Of any length.
-        boosts: Of each.
-        most: The most utterances of a group.
-        workers: Threads, each of which gets a few groups.
-
-    Returns:
-        What was found of each utterance.
-    """
-    groups = groups_of(list(map(len, utterances)), boosts, workers.threads, most)
-
-    def decode_some(group: list[int]) -> list[_Item]:
-        # An error that names nobody is at least of this group.
-        with naming(group[0]):
-            return decode([utterances[i] for i in group], boosts[group[0]])
-
-    found: dict[int, _Item] = {}
-    for group, some in zip(groups, workers.map(decode_some, groups), strict=True):
-        found.update(zip(group, some, strict=True))
-    return [found[i] for i in range(len(utterances))]
-
-
-def groups_of(
-    lengths: Sequence[int], boosts: Sequence[CompiledBoosts], threads: int, most: int
-) -> list[list[int]]:
-    """Put utterances of the same boosts together; leave every thread a few groups."""
-    enough = sum(lengths) / (4 * threads)
-    groups: list[list[int]] = []
-    begun: dict[int, tuple[list[int], int]] = {}  # by what boosts are: with its frames
-    for i in _longest_first(lengths):
-        # Equal lists were compiled once, and are one object.
-        key = id(boosts[i])
-        group, frames = begun.get(key, ([], 0))
-        if group and (len(group) == most or frames + lengths[i] > enough):
-            group, frames = [], 0
-        if not group:
-            groups.append(group)
-        group.append(i)
-        begun[key] = group, frames + lengths[i]
-    return groups
-
-
 def _each(
     function: Callable[[int], _Item], lengths: Sequence[int], workers: Workers
 ) -> list[_Item]:
     """Call for the position of everything that has a length, the longest first."""
-    order = _longest_first(lengths)
+    order = longest_first(lengths)
     results = dict(zip(order, workers.map(function, order), strict=True))
     return [results[i] for i in range(len(lengths))]
 
 
-def _longest_first(lengths: Sequence[int]) -> list[int]:
+def longest_first(lengths: Sequence[int]) -> list[int]:
+    """Positions of lengths, the longest first."""
     return sorted(range(len(lengths)), key=lambda i: -lengths[i])

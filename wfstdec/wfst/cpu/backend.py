@@ -19,15 +19,17 @@ import numpy as np
 
 from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.boost.tables import BoostTables
+from wfstdec.errors import naming
 from wfstdec.graph.arcs import LABEL_MASK
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.jit import jit
 from wfstdec.jit.pool import Once
 from wfstdec.lm.automaton import Unit
 from wfstdec.search.contract import SEGMENTS, Read
+from wfstdec.search.group_calls import decode_in_groups
 from wfstdec.search.interrupts import Pace, pass_through
 from wfstdec.search.paths.label_path import BestPath
-from wfstdec.search.scheduling import ALONE, HostBackend, Workers, decode_in_groups
+from wfstdec.search.scheduling import ALONE, HostBackend, Workers
 from wfstdec.text.symbols import ilabel_of
 from wfstdec.wfst.boost_support import overlay_of, steps_on
 from wfstdec.wfst.cpu import arrays as k
@@ -35,7 +37,7 @@ from wfstdec.wfst.cpu.emitting import MAX_LABELS
 from wfstdec.wfst.cpu.memory import SearchMemory
 from wfstdec.wfst.cpu.oov import AddedArrays, added_arrays, with_scratch
 from wfstdec.wfst.cpu.row_chunks import ChunkedRowSearch, RowInputs
-from wfstdec.wfst.cpu.row_groups import GROUP, RowSearch
+from wfstdec.wfst.cpu.row_groups import RowSearch
 from wfstdec.wfst.cpu.rows import rule_of_rows, take_apart
 from wfstdec.wfst.cpu.search import CpuSearch, RecordingSearch, SearchInputs
 from wfstdec.wfst.options import WfstOptions, search_params
@@ -98,10 +100,14 @@ class CpuBackend(HostBackend):
                 utterances, options, boosts, record=record, workers=workers, read=read
             )
 
-        def decode(some: list[np.ndarray], boosts: CompiledBoosts) -> list[BestPath]:
-            return self.decode_group(some, options, boosts, workers.pace)
+        def decode(
+            some: list[np.ndarray], boosts: CompiledBoosts, names: list[int]
+        ) -> list[BestPath]:
+            # An error that names nobody is at least of this group.
+            with naming(names[0]):
+                return self.decode_group(some, options, boosts, workers.pace)
 
-        return decode_in_groups(decode, utterances, boosts, GROUP, workers)
+        return decode_in_groups(decode, utterances, boosts, workers)
 
     def decode_group(
         self,
