@@ -1,5 +1,6 @@
 """Machine code on disk: found wherever it may be, and harmless wherever it may not."""
 
+import fcntl
 import os
 import pickle
 import resource
@@ -126,12 +127,21 @@ def test_a_full_disk_is_no_error_and_leaves_nothing(folder):
     ]
 
 
-def test_two_processes_at_once_both_compile_and_leave_whole_code(folder):
+def test_of_processes_at_once_one_compiles_and_the_others_load(folder):
     children = [os.fork() for _ in range(2)]
     if 0 in children:
-        os._exit(0 if call(folder)[0] == [6, 6] else 1)
-    assert [os.waitpid(child, 0)[1] for child in children] == [0, 0]
+        result, loaded, _ = call(folder)
+        os._exit(loaded if result == [6, 6] else 9)
+    ends = [os.waitpid(child, 0)[1] for child in children]
+    assert sum(map(os.waitstatus_to_exitcode, ends)) == 2
     assert call(folder) == ([6, 6], 2, [])
+
+
+def test_who_compiles_for_ever_is_not_waited_for(folder, monkeypatch):
+    monkeypatch.setattr(cache, "_PATIENCE_S", 0.1)
+    with (folder / "a_kernel.py").open() as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        assert call(folder) == ([6, 6], 0, [])
 
 
 @pytest.mark.parametrize("damage", ["cut", "changed", "empty", "a folder"])

@@ -63,7 +63,9 @@ intrinsics.prefetch = lambda array, index: None
 intrinsics.count_bits = lambda value: np.uint64(int(value).bit_count())
 
 from tools.vectors_in_python import use_arrays
-from wfstdec.jit import vectors
+from wfstdec.jit import handles, vectors
+
+handles.opened = lambda handle: handle and as_records(handle.value)
 
 use_arrays(vectors)
 

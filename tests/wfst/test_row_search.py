@@ -27,6 +27,7 @@ from wfstdec import (
     WfstDecoder,
     WfstOptions,
 )
+from wfstdec.jit.handles import Handle
 from wfstdec.search.interrupts import Pace
 from wfstdec.wfst.cpu import row_arrays, row_chunks, row_memory
 from wfstdec.wfst.cpu.backend import CpuBackend
@@ -160,16 +161,17 @@ def test_open_words_are_arcs_of_rows(tmp_path):
     assert (found.said.word == graph.vocabulary.open_word.word).any()
 
 
-def test_a_long_session_keeps_few_nodes_and_frames():
+def test_a_long_session_keeps_few_nodes_and_frames(monkeypatch):
     """The trace is folded although nobody looks, before the log-probs are many."""
     rng = np.random.default_rng(9)
     graph, options = random_product(rng, 6), WfstOptions(beam=8.0)
+    monkeypatch.setattr(row_chunks, "KEPT", 200 * 6 * 4)
     x = np.log(rng.dirichlet([0.3] * 6, 3000)).astype(np.float32)
     search_in_chunks = CpuBackend(graph, first_capacity=64).start(options, NO_BOOSTS)
     for part in np.split(x, [5, 700, 701]):
         search_in_chunks.advance(part)
-    assert len(search_in_chunks._kept) == row_chunks.KEPT
-    assert len(search_in_chunks._state.nodes) < 3000
+    assert len(search_in_chunks._kept) == 200
+    assert len(search_in_chunks._state.value.nodes) < 3000
     expected = search(ReferenceBackend(graph), options, x)
     assert bits(search_in_chunks.finish()) == bits(expected)
 
@@ -301,9 +303,9 @@ def test_chunks_leave_memory_that_is_large_enough_as_it_is():
         search_in_chunks.advance(part)
     memory = backend.on_rows._memory
     memory.states.take()
-    memory.states.give(row_arrays.new_state(1, 16))  # grows alone
+    memory.states.give(Handle(row_arrays.new_state(1, 16)))  # grows alone
     backend.decode_group([x], WfstOptions(beam=8.0), NO_BOOSTS, Pace())
-    scratch = memory.scratches.take(0)
+    scratch = memory.scratches.take(0).value
     assert len(scratch.waiting) < 2 * 4096
     assert len(scratch.candidates) < 2 * row_memory.CANDIDATES_PER_ENTRY * 4096
 
@@ -315,8 +317,8 @@ def test_a_state_that_grew_gets_scratch_that_is_as_large():
     x = np.log(rng.dirichlet([1] * 6, 20)).astype(np.float32)
     backend, options = CpuBackend(graph, first_capacity=1), WfstOptions(beam=20.0)
     memory = backend.on_rows._memory
-    memory.states.give(row_arrays.new_state(4096, 64))
+    memory.states.give(Handle(row_arrays.new_state(4096, 64)))
     memory.scratches.give(memory.scratches._make(1))
     (found,) = backend.decode_group([x], options, NO_BOOSTS, Pace())
     assert bits(found) == bits(search(ReferenceBackend(graph), options, x))
-    assert len(memory.scratches.take(0).waiting) >= 4096
+    assert len(memory.scratches.take(0).value.waiting) >= 4096

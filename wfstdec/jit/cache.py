@@ -15,6 +15,7 @@ as not there. Times of files mean nothing, so that packages may be copied and un
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import functools
 import hashlib
 import os
@@ -22,6 +23,7 @@ import pickle
 import platform
 import sys
 import sysconfig
+import time
 import uuid
 import warnings
 from collections.abc import Callable, Iterator
@@ -58,6 +60,8 @@ ENTRY, PART = ".kernel", ".part"
 """How files end: machine code, and code that only compiling kernels takes."""
 _VERSIONS = f"{numba.__version__} {llvmlite.__version__}"
 _DIGEST_SIZE = 16
+_PATIENCE_S, _LOOK_S = 60.0, 0.02
+"""How long another process that compiles is waited for, and how often one looks."""
 _not_kept: set[str] = set()
 """Endings of cache files that are not written."""
 
@@ -75,6 +79,24 @@ class KernelCache(NullCache):
         self, function: Callable[..., Any], library: Any, suffix: str = ENTRY
     ) -> None:
         self._function, self._library, self._suffix = function, library, suffix
+
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[bool]:
+        """Hold the kernel's source while it is compiled; True if another one had it.
+
+        What the other process has made is then on disk. Two that compile the same take
+        as long as one after the other, on as many cores.
+        """
+        with contextlib.ExitStack() as held:
+            try:
+                file = held.enter_context(open(self._function.__code__.co_filename))
+                waited = _lock(file)
+            except OSError:  # typed into a notebook; a file system without locks
+                waited = False
+            else:
+                # A process forked meanwhile has the lock too, unless it is given back.
+                held.callback(fcntl.flock, file, fcntl.LOCK_UN)
+            yield waited
 
     @property
     def cache_path(self) -> str | None:
@@ -207,6 +229,19 @@ def places_of(folder: Path) -> list[Path]:
     return places
 
 
+def _lock(file: Any) -> bool:
+    """Lock a file, after a while without success go on; whether another one had it."""
+    end, waited = time.monotonic() + _PATIENCE_S, False
+    while time.monotonic() <= end:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            break
+        except BlockingIOError:
+            waited = True
+            time.sleep(_LOOK_S)
+    return waited
+
+
 def _read(path: Path, made_of: str) -> bytes | None:
     """The content of a file that is whole and made of this."""
     try:
@@ -228,7 +263,7 @@ def _write(path: Path, made_of: str, payload: bytes) -> bool:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         temporary.write_bytes(_head(made_of) + _digest(payload) + payload)
-        # Other processes compile the same: the last one wins, and no one reads a half.
+        # Another process may write the same: the last one wins; no one reads a half.
         temporary.replace(path)
     except OSError:
         return False

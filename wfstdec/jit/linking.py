@@ -192,18 +192,30 @@ class _Kernel(CPUDispatcher):
             known = self.overloads.get(tuple(args))
             if known is not None:
                 return known.entry_point
-            result = self._cache.load_overload(signature, self.targetctx)
-            if result is not None:
-                self._cache_hits[signature] += 1
-                self.targetctx.insert_user_function(
-                    result.entry_point, result.fndesc, [result.library]
-                )
-            else:
-                self._cache_misses[signature] += 1
-                result = self._compile(args, return_type)
-                self._cache.save_overload(signature, result)
+            result = self._load(signature)
+            if result is None:
+                with self._alone() as waited:
+                    result = self._load(signature) if waited else None
+                    if result is None:
+                        self._cache_misses[signature] += 1
+                        result = self._compile(args, return_type)
+                        self._cache.save_overload(signature, result)
             self.add_overload(result)
             return result.entry_point
+
+    def _load(self, signature: Any) -> Any:
+        """Load what this or another process has compiled; None if there is nothing."""
+        result = self._cache.load_overload(signature, self.targetctx)
+        if result is not None:
+            self._cache_hits[signature] += 1
+            self.targetctx.insert_user_function(
+                result.entry_point, result.fndesc, [result.library]
+            )
+        return result
+
+    def _alone(self) -> contextlib.AbstractContextManager[bool]:
+        """Compile whether or not another process does the same."""
+        return contextlib.nullcontext(False)
 
     def _compile(self, args: Any, return_type: Any) -> Any:
         details = {"dispatcher": self, "args": args, "return_type": return_type}
@@ -262,6 +274,10 @@ class Entry(_Kernel):
     def get_compile_result(self, signature: Any) -> Any:
         """The part for these types, compiled if it is not yet."""
         return self.part.get_compile_result(signature)
+
+    def _alone(self) -> contextlib.AbstractContextManager[bool]:
+        """Wait for another process that compiles it, or another kernel of its file."""
+        return self._cache.alone()
 
     def _compile(self, args: Any, return_type: Any) -> Any:
         codegen = self.targetctx.codegen()

@@ -9,6 +9,7 @@ blanks and repeats leave that as it is.
 
 from __future__ import annotations
 
+import itertools
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -83,16 +84,18 @@ class RowState(NamedTuple):
     counts: np.ndarray  # int64 [12]
     costs: np.ndarray  # float32 [5]
     base: np.ndarray  # float64 [1]: what re-basing took off
+    turn: np.ndarray  # int64 [1]: of no other state's, and of none before
 
 
 class RowScratch(NamedTuple):
     """Scratch of a thread.
 
-    Between frames `slots` and `hashed` alone mean anything.
+    Between frames `slots`, `hashed` and `turn` alone mean anything.
     """
 
     slots: np.ndarray  # uint32 [R]: where a record, or a row's first entry, may stand
     hashed: np.ndarray  # uint32 [HASHED]: where those with boost states may
+    turn: np.ndarray  # int64 [1]: that of the state whose entries are found there
     waiting: np.ndarray  # uint32 [F]: entries whose epsilon arcs are to be followed
     links: np.ndarray  # uint32 [F]: linked lists of these, by rank
     heads: np.ndarray  # uint32 [ranks]
@@ -117,6 +120,10 @@ class RowScratch(NamedTuple):
     live_sets: np.ndarray  # uint64 [3 LEVELS]: tokens, modulo 64, that can survive
 
 
+_states = itertools.count(1)
+"""Numbers of states."""
+
+
 def new_state(entries: int, nodes: int) -> RowState:
     """Make room for an utterance."""
     some = _Spread()
@@ -130,6 +137,7 @@ def new_state(entries: int, nodes: int) -> RowState:
         counts=np.zeros(12, np.int64),
         costs=np.zeros(5, f),
         base=np.zeros(1),
+        turn=np.array([next(_states) << 32]),
     )
 
 
@@ -140,6 +148,7 @@ def new_scratch(rows: RowArrays, entries: int, candidates: int) -> RowScratch:
     return RowScratch(
         slots=np.zeros(int(rows.num_rows), np.uint32),
         hashed=np.zeros(HASHED, np.uint32),
+        turn=np.zeros(1, np.int64),
         waiting=some.zeros(entries, np.uint32),
         links=some.zeros(entries, np.uint32),
         heads=np.zeros(int(rows.num_ranks), np.uint32),

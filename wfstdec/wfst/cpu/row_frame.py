@@ -78,8 +78,6 @@ _INF = float32(np.inf)
 _NOBODY = uint16(0)
 _ZERO, _ONE = uint64(0), uint64(1)
 _FEW_DEAD = uint64(24)
-IN_OTHER_SCRATCH = -1
-"""In place of the first frame of a chunk: all of it, entries registered anew."""
 
 
 @kernel
@@ -94,8 +92,6 @@ def restart(state):
 def advance(rows, params, words, phrases, added, scratch, state, logprobs, first):
     """Pass entries through the frames `first` and on of a chunk.
 
-    `first`: `IN_OTHER_SCRATCH` for all of them, where the scratch is not the one that
-    the frame before had: entries are found there once they are registered anew.
     `phrases`: `RowPhrases` where boosts have states, else None. `added`: a `RowOverlay`
     where there are OOV words, else None.
 
@@ -103,13 +99,13 @@ def advance(rows, params, words, phrases, added, scratch, state, logprobs, first
         (status, frame): OK and T, or what must grow and the frame to go on from.
     """
     counts, frame = state.counts, int64(first)
-    # Not a kernel of its own: a call from Python hands over a hundred arrays, which
-    # takes as long as four frames.
-    if frame == IN_OTHER_SCRATCH:
-        frame = int64(0)
-        if counts[k.PHASE] == k.BETWEEN:
-            n = uint64(counts[k.ENTRIES])
-            counts[k.ENTRIES] = int64(compact(rows, phrases, added, scratch, state, n))
+    # In scratch that another utterance had meanwhile, or that is another than before,
+    # entries are found once they are registered anew.
+    if counts[k.PHASE] == k.BETWEEN and scratch.turn[0] != state.turn[0]:
+        n = uint64(counts[k.ENTRIES])
+        counts[k.ENTRIES] = int64(compact(rows, phrases, added, scratch, state, n))
+    state.turn[0] += 1
+    scratch.turn[0] = state.turn[0]
     if counts[k.PHASE] == k.NEW:
         _begin(rows, params, words, phrases, added, scratch, state)
     while True:

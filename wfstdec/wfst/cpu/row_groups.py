@@ -10,6 +10,7 @@ about one for each token said, so that no utterance is too long.
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Sequence
 from functools import cached_property, partial
@@ -18,9 +19,10 @@ import numpy as np
 from numpy import int64, uint32, uint64
 
 from wfstdec.boost.compiled import CompiledBoosts
-from wfstdec.boost.tables import NO_PHRASES, BoostTables, PhraseRows
+from wfstdec.boost.tables import NO_PHRASES, BoostTables, ListedWords, PhraseRows
 from wfstdec.graph.overlay import Overlay
 from wfstdec.jit import inlined, kernel
+from wfstdec.jit.handles import Handle, opened
 from wfstdec.jit.pool import Once
 from wfstdec.search.acoustics import penalised
 from wfstdec.search.group_calls import filled_up, stretch
@@ -61,6 +63,8 @@ _NONE = uint32(k.NONE)
 _ZERO = uint64(0)
 _EPSILON_ARC, _FROM_TOKEN = uint32(k.EPSILON_ARC), uint32(k.FROM_TOKEN)
 _ADDED, _RECORDS = uint32(ADDED), uint32(RECORDS)
+_handle_of = functools.lru_cache(maxsize=64)(Handle[SearchParams])
+"""The handle of options."""
 
 
 @kernel
@@ -69,12 +73,15 @@ def search_rows(
 ):
     """Search utterances one after the other, from a frame of one of them on.
 
-    `at`: int64 [3], the utterance and the frame to begin with, or to go on with when
-    something has grown; steps so far.
+    `rows` to `state`: handles, or None. `at`: int64 [3], the utterance and the frame to
+    begin with, or to go on with when something has grown; steps so far.
 
     Returns:
         OK, or what must grow.
     """
+    rows, params, words = opened(rows), opened(params), opened(words)
+    phrases, added = opened(phrases), opened(added)
+    scratch, state = opened(scratch), opened(state)
     for i in range(at[0], len(ends)):
         if at[1] == 0:
             restart(state)
@@ -180,8 +187,9 @@ class RowSearch:
     """
 
     def __init__(self, rows: RowArrays, rule: Rule, first_capacity: int) -> None:
-        self._rows, self._rule = rows, rule
+        self._rows, self._rule, self._handle = rows, rule, Handle(rows)
         self._memory = RowMemory(rows, first_capacity)
+        self._words = Once(self._list)
         self._phrases = Once(self._lay_out)
         self._no_phrases = self._on_rows(NO_PHRASES)
         self._overlays: Once[Overlay, RowOverlay] = Once(partial(row_overlay, rows))
@@ -190,11 +198,14 @@ class RowSearch:
     def _tables(self) -> BoostTables:
         return BoostTables(*words_by_row(self._rows), first_token=FIRST_TOKEN)
 
-    def _lay_out(self, boosts: CompiledBoosts) -> RowPhrases:
+    def _list(self, boosts: CompiledBoosts) -> Handle[ListedWords]:
+        return Handle(self._tables.words(boosts))
+
+    def _lay_out(self, boosts: CompiledBoosts) -> Handle[RowPhrases]:
         return self._on_rows(self._tables.phrases(boosts))
 
-    def _on_rows(self, phrases: PhraseRows) -> RowPhrases:
-        return row_phrases(phrases, len(self._rows.repeat_arc))
+    def _on_rows(self, phrases: PhraseRows) -> Handle[RowPhrases]:
+        return Handle(row_phrases(phrases, len(self._rows.repeat_arc)))
 
     def inputs_of(
         self, params: SearchParams, boosts: CompiledBoosts, overlay: Overlay | None
@@ -207,13 +218,14 @@ class RowSearch:
         """
         phrases, added, top_bonus = None, None, boosts.words.top_bonus
         if overlay is not None:
-            added = with_slots(self._overlays.of(overlay))
+            added = Handle(with_slots(self._overlays.of(overlay)))
             top_bonus = top_bonus + overlay.top_bonus
         if boosts.phrases is not None:
             phrases = self._phrases.of(boosts)
         elif top_bonus > params.instalment:
             phrases = self._no_phrases
-        return self._rows, params, self._tables.words(boosts), phrases, added
+        options = _handle_of(params)
+        return self._handle, options, self._words.of(boosts), phrases, added
 
     def start(self, inputs: RowInputs) -> ChunkedRowSearch:
         """Begin an utterance that comes in chunks."""
@@ -222,7 +234,9 @@ class RowSearch:
     def _rule_of(self, inputs: RowInputs) -> Rule:
         """How paths of a search are read."""
         added = inputs[-1]
-        return self._rule if added is None else self._rule._replace(added=added.arcs)
+        return (
+            self._rule if added is None else self._rule._replace(added=added.value.arcs)
+        )
 
     def decode(
         self,
@@ -232,7 +246,7 @@ class RowSearch:
     ) -> list[BestPath]:
         """Decode utterances, at most `GROUP`; log-probs float32 [T, V], C order."""
         state = self._memory.states.take()
-        scratch = self._memory.scratches.take(len(state.record))
+        scratch = self._memory.scratches.take(len(state.value.record))
         given = filled_up(utterances)
         ends, at = np.zeros(len(utterances), END), np.zeros(3, np.int64)
         steps = np.empty(STEPS_PER_FRAME * sum(map(len, utterances)) + 1, STEP)

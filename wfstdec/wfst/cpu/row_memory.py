@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
+from wfstdec.jit.handles import Handle
 from wfstdec.jit.pool import Pool
 from wfstdec.wfst.cpu import row_arrays as k
 from wfstdec.wfst.cpu.row_entries import drop_nodes
@@ -14,7 +15,7 @@ CANDIDATES_PER_ENTRY, NODES_PER_ENTRY = 4, 16
 
 
 class RowMemory:
-    """Pools of arrays.
+    """Pools of arrays, by their handles.
 
     Args:
         rows: The graph.
@@ -26,45 +27,52 @@ class RowMemory:
     """
 
     def __init__(self, rows: RowArrays, first_capacity: int) -> None:
-        self.scratches: Pool[k.RowScratch] = Pool(
+        self.scratches: Pool[Handle[k.RowScratch]] = Pool(
             partial(_first_scratch, rows, first_capacity), fits=_fits
         )
-        self.states: Pool[k.RowState] = Pool(
-            partial(k.new_state, first_capacity, NODES_PER_ENTRY * first_capacity),
-            beside=self.scratches,
+        self.states: Pool[Handle[k.RowState]] = Pool(
+            partial(_first_state, first_capacity), beside=self.scratches
         )
 
 
-def _first_scratch(rows: RowArrays, first_capacity: int, entries: int) -> k.RowScratch:
+def _first_scratch(
+    rows: RowArrays, first_capacity: int, entries: int
+) -> Handle[k.RowScratch]:
     entries = max(entries, first_capacity)
-    return k.new_scratch(rows, entries, CANDIDATES_PER_ENTRY * entries)
+    return Handle(k.new_scratch(rows, entries, CANDIDATES_PER_ENTRY * entries))
 
 
-def _fits(scratch: k.RowScratch, entries: int) -> bool:
-    return len(scratch.waiting) >= entries
+def _first_state(entries: int) -> Handle[k.RowState]:
+    return Handle(k.new_state(entries, NODES_PER_ENTRY * entries))
+
+
+def _fits(scratch: Handle[k.RowScratch], entries: int) -> bool:
+    return len(scratch.value.waiting) >= entries
 
 
 def grown(
-    status: int, scratch: k.RowScratch, state: k.RowState
-) -> tuple[k.RowScratch, k.RowState]:
+    status: int, scratch: Handle[k.RowScratch], state: Handle[k.RowState]
+) -> tuple[Handle[k.RowScratch], Handle[k.RowState]]:
     """Make room for what the kernel found too small, if anything was."""
     if status == k.OK:
         return scratch, state
+    arrays = state.value
     if status == k.GROW_NODES:
-        drop_nodes(state)
+        drop_nodes(arrays)
         # A frame makes one for each entry at most.
-        while len(state.nodes) < 2 * (state.counts[k.NODES] + len(state.record)):
-            state = state._replace(nodes=k.twice(state.nodes))
-        return scratch, state
+        while len(arrays.nodes) < 2 * (arrays.counts[k.NODES] + len(arrays.record)):
+            arrays = arrays._replace(nodes=k.twice(arrays.nodes))
+        return scratch, Handle(arrays)
     names: tuple[str, ...] = k.OF_CANDIDATES
     if status == k.GROW_ENTRIES:
         names = k.OF_SCRATCH_ENTRIES
-        state = state._replace(
-            **{name: k.twice(getattr(state, name)) for name in k.OF_STATE_ENTRIES}
+        arrays = arrays._replace(
+            **{name: k.twice(getattr(arrays, name)) for name in k.OF_STATE_ENTRIES}
         )
-        while len(state.nodes) < 2 * len(state.record):  # those of two costs each
-            state = state._replace(nodes=k.twice(state.nodes))
-        if _fits(scratch, len(state.record)):  # a state before this one was as large
+        while len(arrays.nodes) < 2 * len(arrays.record):  # those of two costs each
+            arrays = arrays._replace(nodes=k.twice(arrays.nodes))
+        state = Handle(arrays)
+        if _fits(scratch, len(arrays.record)):  # a state before this one was as large
             return scratch, state
-    larger = {name: k.twice(getattr(scratch, name)) for name in names}
-    return scratch._replace(**larger), state
+    larger = {name: k.twice(getattr(scratch.value, name)) for name in names}
+    return Handle(scratch.value._replace(**larger)), state

@@ -20,6 +20,7 @@ from wfstdec.search.paths.traceback_kernels import (
     new_events,
     new_tips,
     pass_arc,
+    read,
     write_event,
 )
 from wfstdec.text.symbols import ilabel_of
@@ -34,10 +35,18 @@ _MANY = 1024
 
 
 @jit
-def fold_all(rows, rule, params, phrases, added, scratch, state, said, tips, events):
+def fold_all(rows, params, phrases, added, scratch, state, history, said):
     """Fold the paths of all entries; the nodes of the trace are then roots alone.
 
-    The rest of the arguments, and of what is returned, is that of `_fold`.
+    Args:
+        rows: The graph.
+        params: The options.
+        phrases: `RowPhrases`, or None.
+        added: A `RowOverlay`, or None.
+        scratch: Any.
+        state: Of the utterance.
+        history: Its rule, events and tips.
+        said: Log-probs since the last fold, float32 [T, V], and the frames before.
 
     Returns:
         (position of the best entry's tip, its cost, that of ending; tips, events).
@@ -50,7 +59,7 @@ def fold_all(rows, rule, params, phrases, added, scratch, state, said, tips, eve
     else:
         at_end = scratch.end_boosts, phrases.final_cost, params.instalment
         best = best_so_far(ends, final_cost, scale, survived, at_end)
-    folded, events = _fold(rows, rule, params, added, state, ends, said, tips, events)
+    folded, events = _fold(rows, params, added, state, ends, history, said)
     now = uint32(counts[k.FRAMES])
     for i in range(counts[k.ENTRIES]):
         state.token_node[i] = state.blank_node[i] = uint32(0)
@@ -66,18 +75,20 @@ def fold_all(rows, rule, params, phrases, added, scratch, state, said, tips, eve
 
 
 @jit
-def fold_best(rows, rule, params, phrases, added, scratch, state, said, tips, events):
-    """Fold the path that the utterance ends with; arguments as of `fold_all`.
+def read_best(rows, params, phrases, added, scratch, state, history, said):
+    """Read the path that the utterance ends with; arguments as of `fold_all`.
 
     Returns:
-        (its cost, whether it is final, the final cost of its state; its tip, events).
+        (its cost, whether it is final, the final cost of its state; as `read`).
     """
     ends = scratch.ends[: spread(rows, phrases, added, scratch, state)]
     at, cost, final = end_of(rows, params, phrases, added, scratch, state, ends)
     one = ends[at : at + 1]
-    tip, events = _fold(rows, rule, params, added, state, one, said, tips, events)
+    tip, events = _fold(rows, params, added, state, one, history, said)
+    no_arcs, no_costs = np.empty(0, np.int64), np.empty(0, np.float32)
+    path = read(history[0], events, tip, 0, no_arcs, no_costs)
     ends_with = rows.final_cost[ends[at].state] if final else np.float32(0)
-    return float64(cost), final, ends_with, tip, events
+    return float64(cost), final, ends_with, path
 
 
 @inlined
@@ -93,23 +104,23 @@ def end_of(rows, params, phrases, added, scratch, state, ends):
 
 
 @jit
-def _fold(rows, rule, params, added, state, ends, said, tips, events):
+def _fold(rows, params, added, state, ends, history, said):
     """Fold the paths that end as `ends` say, from `spread`.
 
     Args:
         rows: The graph.
-        rule: How its arcs are read.
         params: The options.
         added: A `RowOverlay`, or None.
         state: Of the utterance.
         ends: ENTRY [E].
+        history: How arcs are read; EVENT, of the tips; TIP, of the trace's roots, which
+            have their numbers in `before`.
         said: Log-probs since the last fold, float32 [T, V], and the frames before.
-        tips: TIP, of the trace's roots, which have their numbers in `before`.
-        events: EVENT, of the tips.
 
     Returns:
         (TIP [E], all events).
     """
+    rule, events, tips = history
     nodes, now = state.nodes, int64(state.counts[k.FRAMES])
     number = np.full(state.counts[k.NODES], -1, np.int32)  # where `found` has a node
     waiting = np.empty(state.counts[k.NODES], np.int32)

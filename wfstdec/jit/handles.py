@@ -1,0 +1,178 @@
+"""Tuples of arrays that Python hands to kernels as one pointer.
+
+    handle = Handle(state)                # once, while the arrays stay where they are
+
+    @kernel
+    def advance(state, logprobs):         # advance(handle, logprobs)
+        arrays = opened(state)            # the NamedTuple itself
+
+numba looks at each array of a tuple whenever a kernel is called: a hundred of them take
+ten microseconds. A handle is looked at once, when it is made.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Generic, TypeVar
+
+import numba
+import numpy as np
+from llvmlite import ir
+from numba.core import types
+from numba.core.datamodel import models
+from numba.core.pythonapi import NativeValue
+from numba.core.types.containers import BaseTuple
+from numba.extending import intrinsic, register_model, unbox
+
+_Tuple = TypeVar("_Tuple", bound=tuple[Any, ...])
+_WORD = ir.IntType(64)
+_SIZE = 8
+_types: dict[tuple[Any, ...], HandleType] = {}
+"""Types by what `_look` finds: numba takes longer for one than a kernel for a frame."""
+
+
+class HandleType(types.Type):
+    """Type of a handle: that of the tuple behind it."""
+
+    def __init__(self, of: Any) -> None:
+        self.of = of
+        super().__init__(f"handle({of})")
+
+
+@register_model(HandleType)
+class _HandleModel(models.PrimitiveModel):
+    """The address of the words."""
+
+    def __init__(self, dmm: Any, fe_type: Any) -> None:
+        super().__init__(dmm, fe_type, _WORD.as_pointer())
+
+
+class Handle(Generic[_Tuple]):
+    """A tuple that kernels may open.
+
+    Args:
+        value: A tuple of C-ordered arrays, numbers, None and tuples of these.
+
+    Attributes:
+        value: The same; it is kept while the handle is.
+        address: Words that say where it lies: for an array its address and its shape,
+            for a number its bits.
+    """
+
+    __slots__ = "_numba_type_", "_words", "address", "value"
+
+    def __init__(self, value: _Tuple) -> None:
+        words: list[int] = []
+        kinds: list[Any] = []
+        _look(value, words, kinds)
+        found = _types.get(tuple(kinds))
+        if found is None:
+            found = _types[tuple(kinds)] = HandleType(numba.typeof(value))
+        self.value, self._numba_type_ = value, found
+        self._words = np.array(words, np.uint64)
+        self.address = self._words.ctypes.data
+
+
+def _look(value: Any, words: list[int], kinds: list[Any]) -> None:
+    """Add the words of a value, and what its type goes by."""
+    if isinstance(value, np.ndarray):
+        assert value.flags.c_contiguous
+        words += [value.ctypes.data, *value.shape]
+        kinds.append((value.dtype, value.ndim, value.flags.writeable))
+        return
+    kinds.append(type(value))
+    if isinstance(value, tuple):
+        for one in value:
+            _look(one, words, kinds)
+    elif value is not None:
+        bits = np.asarray(value).tobytes().ljust(_SIZE, b"\0")
+        words.append(int.from_bytes(bits, "little"))
+
+
+@unbox(HandleType)
+def _unbox(kind: Any, handle: Any, context: Any) -> NativeValue:
+    """Take the address."""
+    api = context.pyapi
+    number = api.object_getattr_string(handle, "address")
+    address = api.long_as_voidptr(number)
+    api.decref(number)
+    return NativeValue(context.builder.bitcast(address, _WORD.as_pointer()))
+
+
+@intrinsic
+def opened(typing_context: Any, handle: Any) -> Any:
+    """The tuple behind a handle; None of None."""
+    if handle == types.none:
+        return types.none(handle), _nothing
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        return _Reader(context, builder, args[0]).read(handle.of)
+
+    return handle.of(handle), generate
+
+
+def _nothing(context: Any, *others: Any) -> Any:
+    return context.get_dummy_value()
+
+
+class _Reader:
+    """Writes the code that puts values together, word by word."""
+
+    def __init__(self, context: Any, builder: Any, words: Any) -> None:
+        self._context, self._builder, self._words = context, builder, words
+        self._at = 0
+
+    def read(self, kind: Any) -> Any:
+        """Read a value of a type."""
+        if isinstance(kind, BaseTuple):
+            whole = self._context.get_value_type(kind)
+            return self._joined(whole, [self.read(one) for one in kind])
+        if isinstance(kind, types.Array):
+            return self._array(kind)
+        if kind == types.none:
+            return self._context.get_dummy_value()
+        return self._next(self._context.get_value_type(kind))
+
+    def _next(self, kind: Any) -> Any:
+        """Read the next word as a value of an LLVM type, of 64 bits or fewer."""
+        builder = self._builder
+        at = builder.gep(self._words, [_WORD(self._at)])
+        self._at += 1
+        if isinstance(kind, ir.IntType):
+            word = builder.load(at)
+            return builder.trunc(word, kind) if kind.width < _WORD.width else word
+        return builder.load(builder.bitcast(at, kind.as_pointer()))
+
+    def _array(self, kind: Any) -> Any:
+        """Read an array: nobody counts references to it."""
+        context, builder = self._context, self._builder
+        of = context.data_model_manager[kind]
+        pointers = {
+            name: context.get_value_type(of.get_type(name))
+            for name in ("meminfo", "parent", "data")
+        }
+        data = self._next(pointers["data"])
+        shape = [self._next(_WORD) for _ in range(kind.ndim)]
+        size = _WORD(context.get_abi_sizeof(context.get_data_type(kind.dtype)))
+        strides, count = [size], shape[0]
+        for length in reversed(shape[1:]):
+            strides.insert(0, builder.mul(strides[0], length))
+            count = builder.mul(count, length)
+        fields = {
+            "meminfo": ir.Constant(pointers["meminfo"], None),
+            "parent": ir.Constant(pointers["parent"], None),
+            "nitems": count,
+            "itemsize": size,
+            "data": data,
+            "shape": self._joined(ir.ArrayType(_WORD, kind.ndim), shape),
+            "strides": self._joined(ir.ArrayType(_WORD, kind.ndim), strides),
+        }
+        whole = context.get_value_type(kind)
+        order = sorted(fields, key=of.get_field_position)
+        return self._joined(whole, [fields[name] for name in order])
+
+    def _joined(self, kind: Any, members: list[Any]) -> Any:
+        """Make a value of its members."""
+        aggregate = ir.Constant(kind, ir.Undefined)
+        for at, member in enumerate(members):
+            aggregate = self._builder.insert_value(aggregate, member, at)
+        return aggregate
