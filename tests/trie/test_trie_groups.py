@@ -40,7 +40,7 @@ def one_by_one(decoder, compiled, batch):
 
 def together(backend, decoder, compiled, batch, pace):
     inputs = backend.inputs_of(decoder.options, compiled)
-    found = decode_group(backend.memory, *inputs, batch, pace, range(len(batch)))
+    found = decode_group(backend.memory, inputs, batch, pace, range(len(batch)))
     return list(map(bits, found))
 
 

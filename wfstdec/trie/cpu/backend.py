@@ -92,7 +92,7 @@ class CpuBackend(HostBackend):
             some: list[np.ndarray], boosts: CompiledBoosts, names: list[int]
         ) -> list[list[TokenPath]]:
             inputs = self.inputs_of(options, boosts)
-            return decode_group(self.memory, *inputs, some, workers.pace, names)
+            return decode_group(self.memory, inputs, some, workers.pace, names)
 
         return decode_in_groups(decode, utterances, boosts, workers)
 

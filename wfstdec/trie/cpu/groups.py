@@ -1,6 +1,6 @@
 """Whole utterances, a few in one call of a kernel: the search of most of them.
 
-    found = decode_group(memory, search, lm, utterances, pace, names)   # TokenPaths
+    found = decode_group(memory, (search, lm), utterances, pace, names)  # TokenPaths
 
 Lattices, and utterances that come in chunks, are searched by `search.py`.
 """
@@ -148,8 +148,7 @@ class FoundPaths(NamedTuple):
 
 def decode_group(
     memory: SearchMemory,
-    search: k.Search,
-    lm: LmArrays,
+    inputs: tuple[k.Search, LmArrays],
     utterances: Sequence[np.ndarray],
     pace: Pace,
     names: Sequence[int],
@@ -158,8 +157,7 @@ def decode_group(
 
     Args:
         memory: What is borrowed.
-        search: What they are searched with.
-        lm: Its language model.
+        inputs: What they are searched with, and its language model.
         utterances: Float32 [T, V], C order, at most `GROUP`.
         pace: Of searches like these.
         names: What errors call each.
@@ -169,6 +167,7 @@ def decode_group(
             is passed on.
         Stopped: A handler of signals has raised something.
     """
+    search, lm = inputs
     params, num = search.params, len(utterances)
     given = filled_up(utterances)
     found = FoundPaths.room_for(num, params.nbest, sum(map(len, utterances)))
