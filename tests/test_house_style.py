@@ -64,7 +64,7 @@ STRANGERS = {
     "align": {"trie", "greedy", "autoregressive", "transducer", "attention"},
     "adapters": {"wfst", "graph", "fst", "gpu", "greedy", "align"}
     | {"autoregressive", "transducer", "attention"},
-    "transducer": {"wfst", "trie", "graph", "fst", "gpu", "greedy", "attention"},
+    "transducer": {"wfst", "trie", "graph", "fst", "greedy", "attention"},
     "attention": {"wfst", "trie", "graph", "fst", "gpu", "greedy", "align"},
     "audio": {*DECODING, "text", "models"},
     "models": DECODING,

@@ -24,6 +24,7 @@ from wfstdec.graph.product import (
 )
 from wfstdec.search.interrupts import Pace
 from wfstdec.wfst.cpu.backend import CpuBackend
+from wfstdec.wfst.cpu.rows import take_apart
 from wfstdec.wfst.options import WfstOptions
 from wfstdec.wfst.reference_backend import ReferenceBackend
 
@@ -185,7 +186,7 @@ def put(i, value, field=None):
 )
 def test_parts_that_do_not_belong_together(name, change, message):
     with pytest.raises(GraphError, match=message):
-        product_from(bad(name, change), 1)
+        product_from(bad(name, change), 1, 3)
 
 
 def test_whatever_is_changed_a_graph_is_sound_or_refused(tmp_path):
@@ -216,3 +217,15 @@ def test_whatever_is_changed_a_graph_is_sound_or_refused(tmp_path):
         again = Product(**stored.product._asdict())
         assert compose(again)[0].tobytes() == stored.arcs.tobytes()
     assert refused > 40 and whole > 10
+
+
+def test_rows_share_the_arcs_of_a_stored_product(tmp_path):
+    graph = drawn(1)
+    graph.save(tmp_path / "graph.npz")
+    stored = load_graph(tmp_path / "graph.npz")
+    product, rows = stored.product, take_apart(stored)
+    assert rows.said is take_apart(stored).said
+    assert np.shares_memory(rows.said, product.arcs)
+    assert np.shares_memory(rows.said, product.epsilons)
+    other = take_apart(pickle.loads(pickle.dumps(stored)))
+    assert other.said.tobytes() == rows.said.tobytes()

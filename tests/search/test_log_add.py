@@ -9,7 +9,7 @@ import pytest
 from tools.gpu import log_add as in_numpy
 from wfstdec.jit import kernel
 from wfstdec.search import log_add as rule
-from wfstdec.search.log_add import LIMIT, log_add, log_one_plus
+from wfstdec.search.log_add import LIMIT, add_scores, log_add, log_one_plus
 
 INF = np.float32(np.inf)
 
@@ -19,6 +19,13 @@ def add_each(a, b, out):
     """Fill in the sum of each two."""
     for i in range(len(a)):
         out[i] = log_add(a[i], b[i])
+
+
+@kernel
+def add_each_score(a, b, out):
+    """Fill in the score of each two."""
+    for i in range(len(a)):
+        out[i] = add_scores(a[i], b[i])
 
 
 def test_two_halves_are_certain():
@@ -55,13 +62,35 @@ def test_costs_far_apart_are_the_lesser():
 
 
 def test_torch_has_the_same_bits():
-    """No search in torch adds costs yet; one that does has this rule to go by."""
+    """In some 40 operations a sum: `wfstdec/transducer/sums.py` has one instead."""
     torch = pytest.importorskip("torch")
     a, b = (torch.from_numpy(each) for each in in_numpy.inputs())
     low, high = torch.minimum(a, b), torch.maximum(a, b)
     apart = torch.where(high < INF, high - low, LIMIT)
     found = torch.where(high < INF, low - log_one_plus_of(torch, apart), low)
     assert in_numpy.digest(found.numpy()) == in_numpy.KEPT
+
+
+def test_scores_gain_the_same_in_kernels_python_numpy_and_torch():
+    torch = pytest.importorskip("torch")
+    costs = [each.astype(np.float64) for each in in_numpy.inputs()]
+    a, b = (-1000 * costs[0] - costs[0], -1000 * costs[0] - costs[1])
+    a[:3], b[:3] = (-np.inf, -np.inf, 2.5), (-np.inf, 2.5, -np.inf)
+    found = np.empty_like(a)
+    add_each_score(a, b, found)
+    high, low = np.maximum(a, b), np.minimum(a, b)
+    there = low > -np.inf
+    apart = np.where(there, high, 0.0) - np.where(there, low, 0.0)
+    apart = np.where(there, apart, np.inf).astype(np.float32)
+    in_torch = torch.from_numpy(high) + log_one_plus_of(torch, torch.from_numpy(apart))
+    np.testing.assert_array_equal(found, high + in_numpy.log_one_plus(apart))
+    np.testing.assert_array_equal(found, in_torch.numpy())
+    some = slice(None, None, 509)
+    in_python = [add_scores(*pair) for pair in zip(a[some], b[some], strict=True)]
+    np.testing.assert_array_equal(found[some], in_python)
+    # Far from 0 nothing is lost: the sum is float64, and the gain alone is rounded.
+    exact = np.log1p(np.exp(low[there] - high[there]))
+    assert np.abs(found[there] - high[there] - exact).max() < 3e-7
 
 
 def log_one_plus_of(torch, x):

@@ -99,7 +99,7 @@ def test_early_and_scored_adds_each_logprob_once(seed):
     kinds = {"strategy": "aes", "expansion_rounds": 4, **WIDE}
     late = nbest(model, [(UNIGRAMS, 0.5)], fusion="late", **kinds)
     early = nbest(model, [(UNIGRAMS, 0.5)], fusion="early", **kinds)
-    assert early == pytest.approx(late, rel=1e-9)
+    assert early == pytest.approx(late, rel=0, abs=1e-6)
 
 
 def test_several_models_and_phrases_go_with_all_searches():
@@ -108,7 +108,7 @@ def test_several_models_and_phrases_go_with_all_searches():
     boosts = {"ab": 1.0, "b": 0.5}
     alsd = nbest(model, lms, boosts, strategy="alsd", **WIDE)
     aes = nbest(model, lms, boosts, strategy="aes", expansion_rounds=4, **WIDE)
-    assert aes == pytest.approx(alsd, rel=1e-9) and len(aes) == 15
+    assert aes == pytest.approx(alsd, rel=0, abs=1e-6) and len(aes) == 15
     without = nbest(model, lms[:1], boosts, strategy="aes", expansion_rounds=4, **WIDE)
     assert without != pytest.approx(aes, rel=1e-3)
 
@@ -163,7 +163,7 @@ def test_a_blank_takes_time_and_its_durations_are_normalised_again():
     rows = [{"": [0.0, 0.0, 1.0]}] * 3
     model = transducer_of(rows, "ab", (0, 1, 2), [{"": [0.5, 0.2, 0.3]}] * 3)
     expected = naive_transducer.totals(model.joint(), 3, durations=(0, 1, 2))
-    assert nbest(model)[""] == pytest.approx(0.0, abs=1e-9)
+    assert nbest(model)[""] == pytest.approx(0.0, abs=1e-6)
     assert expected[()] == pytest.approx(0.0, abs=1e-9)
 
 
@@ -174,7 +174,8 @@ def test_a_forced_blank_pays_for_the_duration_that_it_moves_by(seed):
     expected = naive_transducer.totals(model.joint(), 3, durations=(0, 1, 2, 3))
     expected = {"".join("ab"[p] for p in text): v for text, v in expected.items()}
     found = nbest(model, max_symbols=1, **WIDE)
-    assert found == pytest.approx({t: v for t, v in expected.items() if v > -INF})
+    expected = {t: v for t, v in expected.items() if v > -INF}
+    assert found == pytest.approx(expected, abs=1e-6)
 
 
 @pytest.mark.parametrize("strategy", ["alsd", "aes"])

@@ -109,14 +109,14 @@ def test_all_texts_have_the_totals_of_the_oracle(seed, search):
 @pytest.mark.parametrize("seed", range(100, 200))
 @pytest.mark.share(keep=20)
 def test_plain_models_equal_the_forward_algorithm(seed):
-    """Weights of 0 and no boosts: float64 throughout, so to the last digits."""
+    """Weights of 0 and no boosts: to what sums gain in float32, 1e-7 each."""
     case = Case(seed)
     case.weights, case.arpas, case.phrases, case.insertion = [], [], {}, 0.0
     expected = case.expected()
     for options in SEARCHES.values():
         decoder, _ = case.decoder(**options)
         (hyps,) = decoder.decode_nbest([case.model.frames()])
-        assert texts_of(hyps) == pytest.approx(expected, rel=1e-9, abs=1e-9)
+        assert texts_of(hyps) == pytest.approx(expected, rel=0, abs=1e-6)
 
 
 def test_length_norm_ranks_by_the_total_per_token():
@@ -194,7 +194,8 @@ def test_narrow_beams_equal_the_plain_reading(seed, beam_size):
     (hyps,) = decoder.decode_nbest([case.model.frames()])
     found = texts_of(hyps)
     assert found == pytest.approx(
-        {"".join(names[p] for p in text): t for text, t in expected.items()}
+        {"".join(names[p] for p in text): t for text, t in expected.items()},
+        abs=1e-6,
     )
 
 
@@ -220,7 +221,8 @@ def test_durations_behind_the_end_are_one_hypothesis_at_any_width(beam_size, den
         (hyps,) = decoder.decode_nbest([model.frames()])
         names = model.tokens
         assert texts_of(hyps) == pytest.approx(
-            {"".join(names[p] for p in text): t for text, t in expected.items()}
+            {"".join(names[p] for p in text): t for text, t in expected.items()},
+            abs=1e-6,
         )
         cut += any(token.end_frame == model.num_frames for token in hyps[0].tokens)
     assert cut > 20

@@ -58,7 +58,7 @@ def take_logprobs(
         BackendError: An array is on another GPU.
     """
     cupy = device.cupy
-    with cupy.cuda.Device(device.number), _callers_stream(cupy, _first(logprobs)):
+    with cupy.cuda.Device(device.number), callers_stream(cupy, _first(logprobs)):
         return _split(device, logprobs, lengths, num_tokens)
 
 
@@ -121,8 +121,13 @@ def _is_torch(array: Any) -> bool:
     return hasattr(array, "detach") and hasattr(array, "is_cuda")
 
 
-def _callers_stream(cupy: Any, array: Any) -> Any:
-    """The stream that the caller works on: torch's current one, else CuPy's."""
+def callers_stream(cupy: Any, array: Any) -> Any:
+    """The stream that the caller works on: torch's current one, else CuPy's.
+
+    Args:
+        cupy: The module.
+        array: Of torch, on the GPU, or of anybody.
+    """
     if not _is_torch(array):
         return cupy.cuda.get_current_stream()
     torch = importlib.import_module("torch")

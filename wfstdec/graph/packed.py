@@ -152,7 +152,7 @@ class PackedGraph:
     def product(self) -> Product | None:
         """The graph as rows of LG with their topology; None where it is no product."""
         blank = ilabel_of(self.tokens.blank)
-        return product_of(self.arcs, self.state_arc_splits, blank)
+        return product_of(self.arcs, self.state_arc_splits, blank, len(self.tokens))
 
     @staticmethod
     def pack(
@@ -334,7 +334,8 @@ def _stored(
 ) -> PackedGraph:
     """Check rows of LG, by the part of T o LG that leads everywhere."""
     vocabulary, info, calls = facts
-    product = product_from(arrays, ilabel_of(vocabulary.tokens.blank))
+    tokens = vocabulary.tokens
+    product = product_from(arrays, ilabel_of(tokens.blank), len(tokens))
     final_cost = arrays["final_cost"]
     if len(final_cost) != len(product.kind):
         raise GraphError(f"{len(final_cost)} final costs, {len(product.kind)} states")

@@ -1,6 +1,6 @@
 """A graph as a product of T and rows of LG: what a file keeps, and searches need.
 
-    product = product_of(arcs, splits, blank)     # None where a graph is none
+    product = product_of(arcs, splits, blank, V)  # None where a graph is none
     arcs, splits = compose(product)               # T o LG, bit for bit
 
 For each state s of LG, T o LG has one state "after a blank", and one for each token i
@@ -25,6 +25,7 @@ from wfstdec.errors import GraphError
 from wfstdec.graph.arcs import ARC, LABEL_MASK, LEADS_TO_EPSILON, REPEAT
 from wfstdec.graph.checks import check_splits
 from wfstdec.jit import inlined, jit, read_only
+from wfstdec.text.symbols import ilabel_of
 
 AFTER_BLANK, IN_TOKEN, NO_BLANK, TO_HUB = range(4)
 """Kinds of states: after a blank, which leads to itself; others, whose blank leads to
@@ -58,6 +59,23 @@ class Product(NamedTuple):
         """Tell whether tokens lead to hubs: only then may the start be one."""
         return bool(self.kind[0] == AFTER_BLANK)
 
+    def said(self, num_tokens: int) -> np.ndarray:
+        """All arcs that paths are read by: of rows, epsilon arcs, those of T.
+
+        The array that `arcs` and `epsilons` are parts of, where they are.
+
+        Args:
+            num_tokens: V.
+
+        Returns:
+            ARC [A + E + V + 1], last the repeats of all tokens and a blank.
+        """
+        whole = self.arcs.base
+        length = len(self.arcs) + len(self.epsilons) + num_tokens + 1
+        if whole is not None and whole is self.epsilons.base and len(whole) == length:
+            return whole
+        return _joined(self.arcs, self.epsilons, self.blank, num_tokens)
+
     def arrays(self) -> dict[str, np.ndarray]:
         """Arrays of a graph file by name, of the smallest integers that hold them."""
         parts = {f"lg_{name}": getattr(self, name) for name in self._fields[:-1]}
@@ -68,8 +86,32 @@ class Product(NamedTuple):
         return parts
 
 
-def product_from(arrays: dict[str, np.ndarray], blank: int) -> Product:
+def _joined(
+    arcs: np.ndarray, epsilons: np.ndarray, blank: int, num_tokens: int
+) -> np.ndarray:
+    """Put arcs of rows, epsilon arcs and those of T into one array."""
+    of_t = np.zeros(num_tokens + 1, ARC)
+    label = ilabel_of(np.arange(num_tokens)).astype(np.uint32)
+    of_t["ilabel"] = np.append(label | np.uint32(REPEAT), blank)
+    return read_only(np.concatenate([arcs, epsilons, of_t]))
+
+
+def _parts_of(
+    arcs: np.ndarray, epsilons: np.ndarray, blank: int, num_tokens: int
+) -> dict[str, np.ndarray]:
+    """Put arcs into the array that paths are read by; its parts by name."""
+    whole, num_arcs = _joined(arcs, epsilons, blank, num_tokens), len(arcs)
+    behind = num_arcs + len(epsilons)
+    return {"arcs": whole[:num_arcs], "epsilons": whole[num_arcs:behind]}
+
+
+def product_from(arrays: dict[str, np.ndarray], blank: int, num_tokens: int) -> Product:
     """Take a product out of a file's arrays; `compose` may then be called.
+
+    Args:
+        arrays: By name.
+        blank: Its ilabel.
+        num_tokens: V.
 
     Raises:
         KeyError: A part is missing.
@@ -89,6 +131,7 @@ def product_from(arrays: dict[str, np.ndarray], blank: int) -> Product:
             raise GraphError(f"array 'lg_{name}' has {array.max()}")
         parts.append(read_only(array.astype(kind, copy=False)))
     named: Any = dict(zip(Product._fields, parts, strict=False))
+    named |= _parts_of(named["arcs"], named["epsilons"], blank, num_tokens)
     product = Product(**named, blank=blank)
     num_states, num_rows = len(product.kind), len(product.row_splits) - 1
     if not len(product.token) == len(product.row) == num_states > 0:
@@ -247,7 +290,9 @@ def _put(arcs, i, ilabel, nextstate):
     return i + 1
 
 
-def product_of(arcs: np.ndarray, splits: np.ndarray, blank: int) -> Product | None:
+def product_of(
+    arcs: np.ndarray, splits: np.ndarray, blank: int, num_tokens: int
+) -> Product | None:
     """Take a packed graph apart; None where it is no such product."""
     splits = splits.astype(np.int64)
     label = arcs["ilabel"] & np.uint32(LABEL_MASK)
@@ -271,9 +316,8 @@ def product_of(arcs: np.ndarray, splits: np.ndarray, blank: int) -> Product | No
         token=read_only(token),
         row=read_only(row),
         num_epsilons=read_only(np.diff(epsilons[splits]).astype(np.uint32)),
-        epsilons=read_only(arcs[is_epsilon]),
         row_splits=read_only(np.concatenate([[0], ends]).astype(np.uint32)),
-        arcs=read_only(arcs[of_row]),
+        **_parts_of(arcs[of_row], arcs[is_epsilon], blank, num_tokens),
         blank=blank,
     )
 

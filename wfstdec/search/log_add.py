@@ -1,6 +1,7 @@
 """The sum of two probabilities that are given as costs, in float32 alone.
 
     log_add(a, b)            # -ln(e^-a + e^-b): in kernels; in Python on np.float32
+    add_scores(a, b)         # ln(e^a + e^b) of float64: only what is gained is float32
     log_one_plus(x)          # ln(1 + e^-x), x >= 0
 
 Every operation is rounded and none is fused, and no library of the machine is asked:
@@ -14,12 +15,16 @@ NumPy, torch and CUDA's `log_add.cuh` give the same bits.
 
 The error is 1.2e-7 at most, that of float64's `log1p` and `exp` rounded once 6e-8. It
 rises in x now and then by one last place, so that nobody may build on its falling.
+
+Scores of transducers are sums over a whole utterance that nobody re-bases: at 1,000
+nats float32 has steps of 6e-5. They stay float64, and what a sum adds to the higher
+one, at most ln 2, is the float32 of above.
 """
 
 from __future__ import annotations
 
 import numpy as np
-from numpy import float32, int32, uint32
+from numpy import float32, float64, int32, uint32
 
 from wfstdec.jit import inlined
 
@@ -75,3 +80,13 @@ def log_add(a, b):
     if high == _INF:
         return low
     return low - log_one_plus(high - low)
+
+
+@inlined
+def add_scores(a, b):
+    """The score of two probabilities together, float64: logarithms, not costs."""
+    high, low = max(a, b), min(a, b)
+    # Infinity less infinity would be NaN.
+    if low == -_INF:
+        return high
+    return high + float64(log_one_plus(float32(high - low)))

@@ -23,6 +23,7 @@ from torch import Tensor
 
 from wfstdec.transducer.fusion import States
 from wfstdec.transducer.model import take_rows, tree_map
+from wfstdec.transducer.sums import sum_runs
 
 NO_TOKEN = -1
 _INF = float("inf")
@@ -219,10 +220,7 @@ def merge(
     place = torch.where(score == best, order, nowhere)
     place = nowhere.scatter_reduce(1, group, place, "amin").gather(1, group)
     if how == "sum":
-        # Infinity less infinity would be NaN.
-        share = torch.where(score > -_INF, torch.exp(score - best), 0.0)
-        share = torch.zeros_like(score).scatter_add(1, group, share).gather(1, group)
-        best = torch.where(best > -_INF, best + torch.log(share), -_INF)
+        best = sum_runs(score, begins)
     best = torch.where(order == place, best, -_INF)
     merged = none.scatter(1, order, best)
     return found._replace(score=merged.view(shape))

@@ -52,6 +52,7 @@ from wfstdec.transducer.model import TransducerModel, choose_rows, take_rows, tr
 from wfstdec.transducer.options import TransducerOptions
 from wfstdec.transducer.pricing import Choices, Priced, Pricer
 from wfstdec.transducer.source import LEAST_ROWS, Source
+from wfstdec.transducer.sums import sum_runs
 
 _INF = float("inf")
 _FAR = 1 << 30
@@ -90,6 +91,7 @@ class Searcher:
         self.dense = self.device.type != "cpu" if dense is None else dense
         self.pricer = Pricer(model, options, fusion, device)
         self._longest = max(model.durations, default=1)
+        self._first_of_two = torch.tensor([True, False], device=self.device)
         self.bad: Tensor | None = None
         self.num_steps = 0
 
@@ -311,7 +313,9 @@ class Searcher:
     def _added(self, one: Tensor, other: Tensor) -> Tensor:
         if self.options.merge == "max":
             return torch.maximum(one, other)
-        return torch.logaddexp(one, other)
+        # A run of two in each row.
+        both, first = torch.cat([one, other], 1), self._first_of_two.expand(len(one), 2)
+        return sum_runs(both, first)[:, :1]
 
 
 def _without_seen(beam: Beam, found: Candidates, is_open: Tensor) -> Candidates:

@@ -26,3 +26,10 @@ __device__ __forceinline__ float log_add(float a, float b) {
     const float low = a < b ? a : b, high = a < b ? b : a;
     return high == infinite() ? low : low - log_one_plus(high - low);
 }
+
+// Of two scores, which are logarithms; what the lower one adds is float32's.
+__device__ __forceinline__ double add_scores(double a, double b) {
+    const double high = a < b ? b : a, low = a < b ? a : b;
+    if (low == -infinite()) return high;
+    return high + log_one_plus(static_cast<float>(high - low));
+}

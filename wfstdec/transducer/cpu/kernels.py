@@ -8,8 +8,8 @@ A step of a search, the model in between:
     choices.choose(...)                           # symbols that may follow
     advance(...)                                  # merged, cut; the new hypotheses
 
-Sums are taken in the order of `wfstdec.transducer.beam`, which other devices run; sums
-of exponentials may differ in the last bit, since the functions are others.
+Sums are taken in the order of `wfstdec.transducer.beam`, which other devices run, by
+the rule of `wfstdec.search.log_add`: the same bits.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from __future__ import annotations
 import numpy as np
 
 from wfstdec.jit import inlined, kernel
+from wfstdec.search.log_add import add_scores
 from wfstdec.transducer.cpu.choices import total
 from wfstdec.transducer.cpu.trees import add_text, add_trace, child_of, text_of
 
@@ -184,11 +185,8 @@ def add_prefixes(lanes, tree, prices, rows, num, parents, extra, zero, is_sum):
                 b, k = rows[i] // width, rows[i] % width
                 one, came = lanes.score[b, k], lanes.score[b, rows[parent] % width]
                 came = came + gain
-                high, low = max(one, came), min(one, came)
-                # Infinity less infinity would be NaN.
-                if is_sum and low > -_INF:
-                    high = high + np.log1p(np.exp(low - high))
-                lanes.score[b, k] = high
+                both = add_scores(one, came) if is_sum else max(one, came)
+                lanes.score[b, k] = both
         begin = end
 
 
@@ -283,7 +281,7 @@ def _merge(scratch, num, is_sum):
     scratch.table[:size] = NONE
     for i in range(num):
         scratch.head[i] = scratch.best[i] = NONE
-        scratch.total[i], scratch.merged[i] = 0.0, -_INF
+        scratch.total[i], scratch.merged[i] = -_INF, -_INF
         # Impossible ones merge with nothing.
         if not scratch.score[i] > -_INF:
             continue
@@ -300,21 +298,15 @@ def _merge(scratch, num, is_sum):
     for i in range(num):
         head = scratch.head[i]
         if head >= 0:
-            best = scratch.best[head]
-            if best < 0 or scratch.score[i] > scratch.score[best]:
+            best, score = scratch.best[head], scratch.score[i]
+            if best < 0 or score > scratch.score[best]:
                 scratch.best[head] = i
-    for i in range(num):
-        head = scratch.head[i]
-        if head >= 0:
-            best = scratch.score[scratch.best[head]]
-            scratch.total[head] += np.exp(scratch.score[i] - best)
+            total = scratch.total[head]
+            total = add_scores(total, score) if is_sum else max(total, score)
+            scratch.total[head] = total
     for i in range(num):
         if scratch.best[i] >= 0:
-            best = scratch.best[i]
-            one = scratch.score[best]
-            if is_sum:
-                one = one + np.log(scratch.total[i])
-            scratch.merged[best] = one
+            scratch.merged[scratch.best[i]] = scratch.total[i]
 
 
 @inlined

@@ -32,7 +32,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy import float32, int64, uint32, uint64
 
-from wfstdec.graph.arcs import ARC, CARRIES_WORD, LABEL_MASK, NO_ARCS, REPEAT
+from wfstdec.graph.arcs import CARRIES_WORD, LABEL_MASK, NO_ARCS
 from wfstdec.graph.oov_exits import NO_STATE
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.graph.product import AFTER_BLANK, TO_HUB, Product
@@ -40,7 +40,6 @@ from wfstdec.graph.product import NO_BLANK as WITHOUT_BLANK
 from wfstdec.jit import jit, read_only
 from wfstdec.jit.sorting import STACK, key_of, sort_keys
 from wfstdec.search.paths.traceback_kernels import Rule
-from wfstdec.text.symbols import ilabel_of
 
 RECORD = np.dtype(
     [
@@ -149,11 +148,8 @@ def take_apart(graph: PackedGraph) -> RowArrays | None:
     *laid_out, least_cost, least_epsilon, by_token = laid
     names = RowArrays._fields[: len(laid_out)]
     arrays: dict[str, Any] = dict(zip(names, map(read_only, laid_out), strict=True))
-    of_t = np.zeros(num_tokens + 1, ARC)
-    label = ilabel_of(np.arange(num_tokens)).astype(np.uint32)
-    of_t["ilabel"] = np.append(label | np.uint32(REPEAT), product.blank)
-    said = np.concatenate([product.arcs, product.epsilons, of_t])
-    first_repeat = uint32(len(said) - len(of_t))
+    said = product.said(num_tokens)
+    first_repeat = uint32(len(said) - 1 - num_tokens)
     return RowArrays(
         **arrays,
         repeat_arc=read_only(np.arange(num_tokens, dtype=np.uint32) + first_repeat),
@@ -161,7 +157,7 @@ def take_apart(graph: PackedGraph) -> RowArrays | None:
         blank_arc=uint32(len(said) - 1),
         state_of_record=read_only(records.state),
         state_of_row=read_only(product.state_of_row.astype(np.uint32)),
-        said=read_only(said),
+        said=said,
         final_cost=graph.final_cost,
         num_rows=uint64(len(product.row_splits) - 1),
         num_ranks=uint64(graph.epsilon_rank.max() + 1),
