@@ -135,9 +135,10 @@ def potential(lookahead, automaton, state, node):
     state = np.int64(state)
     while lookahead.uses_history and automaton.backoff_state[state] >= 0:
         row = lookahead.states[state]
-        at = _first_at(lookahead.rows, row.first, row.end, node)
-        if at < row.end and lookahead.rows[at].node == node:
-            best = min(best, total + lookahead.rows[at].cost)
+        end = row["end"]  # as Python reads records too
+        at = _first_at(lookahead.rows, row["first"], end, node)
+        if at < end and lookahead.rows[at]["node"] == node:
+            best = min(best, total + lookahead.rows[at]["cost"])
         total += automaton.backoff_cost[state]
         state = np.int64(automaton.backoff_state[state])
     return min(best, total + lookahead.unigram_cost[node])
@@ -206,7 +207,7 @@ def _first_at(rows, begin, end, node):
     """Find the first position whose node is not below a node; `end` if none is."""
     while begin < end:
         middle = (begin + end) >> 1
-        if rows[middle].node < node:
+        if rows[middle]["node"] < node:
             begin = middle + 1
         else:
             end = middle
@@ -449,5 +450,10 @@ def _without_history(unigram_cost: np.ndarray, state_cost: np.ndarray) -> Lookah
 
 
 def _frozen(lookahead: Lookahead) -> Lookahead:
-    *arrays, uses_history = lookahead
-    return Lookahead(*map(read_only, arrays), uses_history)
+    return Lookahead(
+        states=read_only(lookahead.states),
+        rows=read_only(lookahead.rows),
+        unigram_cost=read_only(lookahead.unigram_cost),
+        state_cost=read_only(lookahead.state_cost),
+        uses_history=lookahead.uses_history,
+    )
