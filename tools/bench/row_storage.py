@@ -28,6 +28,7 @@ from tools.bench.report import Row
 from wfstdec.fst.build_log import peak_memory_gb
 from wfstdec.graph import file as packed_file
 from wfstdec.graph.packed import load_graph
+from wfstdec.text.symbols import read_tokens
 from wfstdec.wfst.cpu.backend import CpuBackend
 from wfstdec.wfst.decoder import WfstDecoder
 from wfstdec.wfst.options import WfstOptions
@@ -139,9 +140,12 @@ def with_cmudict(recipe: Recipe, inputs: Inputs) -> Recipe:
 
         pieces = SentencePieceProcessor(model_file=str(model))
         lines = lexicon.read_text("utf-8").splitlines()
-        words = dict.fromkeys(line.split("\t")[0] for line in lines)
-        said = (f"{w}\t{' '.join(pieces.encode(w, out_type=str))}\n" for w in words)
-        lexicon.write_text("".join(said), "utf-8")
+        words = list(dict.fromkeys(line.split("\t")[0] for line in lines))
+        # Letters that the model has not seen, of `a.` and the like, are no tokens.
+        known = set(read_tokens(recipe.tokens).names)
+        said = zip(words, pieces.encode(words, out_type=str), strict=True)
+        text = "".join(f"{w}\t{' '.join(p)}\n" for w, p in said if known.issuperset(p))
+        lexicon.write_text(text, "utf-8")
     return replace(recipe, name=name, lexicon=lexicon)
 
 
