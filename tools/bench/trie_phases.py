@@ -12,7 +12,8 @@ are compiled into the kernels, so that each variant has a process of its own.
 Hypotheses must be the same in all, or nothing is told, exit status 1. Ticks go
 on while others have the processor: with a load above the cores they mean nothing.
 
-    frame   all that the kernel does; `price` to `settle` are its steps
+    frame   all that the kernel does, from one utterance of a group to the next;
+            `price` to `settle` are its steps
     stay    entries if no token begins; tokens: finding and sorting those that may
             begin; model: asking the language model; look-ahead: what is not in the
             cache; inside: children of nodes: all in `expand`
@@ -50,7 +51,7 @@ from tools.bench.command import Run, exit_with, make_parser, parse
 from tools.bench.open_vocabulary import WordCase, decoder_of, make_case
 from tools.bench.report import Columns, Row, figure, format_table, text_figure
 from wfstdec.search.open_vocabulary import OpenVocabulary
-from wfstdec.trie.cpu import search as host
+from wfstdec.trie.cpu import groups as host
 from wfstdec.trie.decoder import TrieDecoder
 
 CASES = ["dev:lm_books.3g_pruned", "bpe-mild:lm_books.3g_pruned"]
@@ -114,14 +115,14 @@ def change_kernels(variant: str) -> dict[str, int]:
 
 
 class KernelTime:
-    """CPU seconds in `kernels.advance`, as the search calls it."""
+    """CPU seconds in `search_group`, as groups of utterances call it."""
 
     def __init__(self) -> None:
-        self.seconds, self._advance = 0.0, host.kernels.advance
+        self.seconds, self._search = 0.0, host.search_group
 
     def __call__(self, *arguments: Any) -> Any:
         begin = time.process_time()
-        found = self._advance(*arguments)
+        found = self._search(*arguments)
         self.seconds += time.process_time() - begin
         return found
 
@@ -130,7 +131,7 @@ def run_variant(args: argparse.Namespace) -> list[Row]:
     """Decode everything with kernels of a variant; ns per frame."""
     phases = change_kernels(args.variant)
     timer = KernelTime()
-    host.kernels = argparse.Namespace(advance=timer)
+    host.search_group = timer
     rows = []
     for name in args.cases:
         case = make_case(name, Inputs.of(args))

@@ -16,6 +16,7 @@ from wfstdec.search.costs import NO_CUTOFF
 from wfstdec.trie.added_trie import AddedTrie, credit_cap
 from wfstdec.trie.options import TrieOptions
 from wfstdec.trie.search_space import SearchSpace
+from wfstdec.trie.traceback import most_endings
 
 ENTRY = np.dtype(
     [
@@ -102,11 +103,36 @@ ENDING = np.dtype(
         ("graph_cost", "<f4"),
         ("boost_cost", "<f4"),
         ("olabel", "<u4"),
+        ("best_of_text", "<i4"),
+        ("cost_of_text", "<f4"),
     ]
 )
-"""A way to end, as `endings.Ending`; then what a lattice has of it: the position of the
-entry, its phase (1: nonblank), costs, and the label of the last word, 0 for
-none."""
+"""A way to end, as `traceback.Ending`; then what a lattice has of it: the position of
+the entry, its phase (1: nonblank), costs, and the label of the last word, 0 for none.
+Then, in place n, of text number n: the best ending, and what it costs."""
+OUTCOME = np.dtype(
+    [
+        ("base", "<f8"),
+        ("first", "<i8"),
+        ("count", "<i8"),
+        ("frames", "<i8"),
+        ("died", "<i8"),
+        ("complete", "<i8"),
+    ]
+)
+"""How an utterance ended, as `traceback.Outcome`; it has `count` paths from `first`."""
+PATH_END = np.dtype(
+    [
+        ("cost", "<f4"),
+        ("pron", "<i4"),
+        ("acoustic", "<f8"),
+        ("first", "<i8"),
+        ("count", "<i8"),
+        ("before", "<i8"),
+    ]
+)
+"""End of a path; its tokens are `count` rows from `first`, and the token before these
+ends at `before`."""
 NOTED = np.dtype(
     [
         ("state", "<u4"),
@@ -154,8 +180,11 @@ frames need, so that they stay in the processor's first caches."""
 NUM_RANGES = 256
 """Ranges of cost that many tokens are laid out by."""
 OK, GROW_CANDIDATES, GROW_FRONTIER, GROW_TRACE, GROW_NOTED, ASK_MODEL = range(6)
-"""What a kernel returns: done, which arrays are too small for the next frame, or that
-the language model must be asked before it."""
+GROW_PATHS, GROW_ROWS = 6, 7
+"""What a kernel returns: done, which arrays are too small for the next frame or for the
+end, or that the language model must be asked before it."""
+NEXT_UTTERANCE, NEXT_FRAME, NUM_PATHS, NUM_ROWS = range(4)
+"""Positions in how far a kernel has come: what it does next; what it has written."""
 FRONTIER, TRACE, FRAMES, DIED, ACTIVE, CANDIDATES, STAMP, SLOT_MASK = range(8)
 """Positions in counts: entries, trace nodes, frames done, the frame that no entry
 survived or -1, sums of entries and of candidates; in `Scratch` the last stamp of the
@@ -174,6 +203,7 @@ class SearchParams(NamedTuple):
     sums: bool
     by_text: bool  # whether entries have texts of their own
     nbest: int
+    most_paths: int  # of an utterance, for so many texts
     pricing: Pricing
     lm_scale: np.float32
     word_insertion: np.float32
@@ -200,6 +230,8 @@ class Search(NamedTuple):
     beside: bool  # whether there are nodes beside the lexicon's trie
     first_added: int  # the first node of the second trie
     first_open: int  # the first node behind it
+    first: np.ndarray  # ENTRY [1], before the first frame
+    first_base: float  # what its cost is relative to
 
 
 class UtteranceState(NamedTuple):
@@ -236,6 +268,7 @@ class Scratch(NamedTuple):
 
     Attributes:
         candidates: CANDIDATE [C], tokens that begin.
+        endings: ENDING [C], ways to end an utterance.
         new_entries: NEW_ENTRY [C + beam_size], the frontier's own first.
         keys: uint64 [max(C + beam_size, V)], what is sorted.
         again_costs: float32 [beam_size], of each entry by its last token again.
@@ -267,6 +300,7 @@ class Scratch(NamedTuple):
     """
 
     candidates: np.ndarray
+    endings: np.ndarray
     new_entries: np.ndarray
     keys: np.ndarray
     again_costs: np.ndarray
@@ -313,6 +347,7 @@ def search_params(
         sums=options.merge == "sum",
         by_text=options.merge == "sum" or options.nbest > 1,
         nbest=options.nbest,
+        most_paths=most_endings(options, has_lexicon=space.has_lexicon),
         pricing=pricing_of(options),
         lm_scale=np.float32(options.lm_scale),
         word_insertion=np.float32(options.word_insertion),

@@ -8,16 +8,22 @@ paths = search.finish()                       # TokenPaths, best first
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.boost.oov import OovWords
 from wfstdec.boost.tables import BoostTables
+from wfstdec.jit import read_only
 from wfstdec.jit.pool import Once
 from wfstdec.lm.on_demand import LmArrays
-from wfstdec.search.scheduling import HostBackend
+from wfstdec.search.contract import Read
+from wfstdec.search.group_calls import decode_in_groups
+from wfstdec.search.paths.token_path import TokenPath
+from wfstdec.search.scheduling import ALONE, HostBackend, Workers
 from wfstdec.trie.added_trie import (
     AddedTrie,
     lay_out_added,
@@ -26,10 +32,12 @@ from wfstdec.trie.added_trie import (
 )
 from wfstdec.trie.cpu import arrays as k
 from wfstdec.trie.cpu.arrays import search_params
+from wfstdec.trie.cpu.groups import decode_group, with_model
 from wfstdec.trie.cpu.memory import SearchMemory
 from wfstdec.trie.cpu.search import CpuSearch, RecordingSearch
 from wfstdec.trie.options import TrieOptions
-from wfstdec.trie.search_space import SearchSpace
+from wfstdec.trie.search_space import SearchSpace, lookahead_cost
+from wfstdec.trie.traceback import start_cost
 
 NO_ADDED = no_added()
 
@@ -64,38 +72,75 @@ class CpuBackend(HostBackend):
             kind, options = RecordingSearch, replace(options, nbest=1)
         return kind(self.memory, *self.inputs_of(options, boosts), options, boosts)
 
+    def decode(
+        self,
+        utterances: Sequence[np.ndarray],
+        options: TrieOptions,
+        boosts: Sequence[CompiledBoosts],
+        *,
+        record: bool = False,
+        workers: Workers = ALONE,
+        read: Read | None = None,
+    ) -> list[Any]:
+        """Decode whole utterances, as `Backend.decode`: those of a list in groups."""
+        if record or read is not None:
+            return super().decode(
+                utterances, options, boosts, record=record, workers=workers, read=read
+            )
+
+        def decode(
+            some: list[np.ndarray], boosts: CompiledBoosts, names: list[int]
+        ) -> list[list[TokenPath]]:
+            inputs = self.inputs_of(options, boosts)
+            return decode_group(self.memory, inputs, some, workers.pace, names)
+
+        return decode_in_groups(decode, utterances, boosts, workers)
+
     def inputs_of(
         self, options: TrieOptions, boosts: CompiledBoosts
     ) -> tuple[k.Search, LmArrays]:
         """Lay out what a search goes by; for the last options of each list, once."""
         known = self._searches.of(boosts)
         search = known.get(options)
-        if search is None:
-            known.clear()
-            search = known[options] = self._lay_out(options, boosts)
         new_words = boosts.added.words if boosts.added is not None else ()
         lm = LmArrays(self.space.automaton, new_words)
-        if lm.now is not search.space.automaton:  # a table that changes as it is asked
-            search = search._replace(space=search.space._replace(automaton=lm.now))
-        return search, lm
+        if search is None:
+            known.clear()
+            search = known[options] = self._lay_out(options, boosts, lm)
+        return with_model(search, lm), lm
 
-    def _lay_out(self, options: TrieOptions, boosts: CompiledBoosts) -> k.Search:
+    def _lay_out(
+        self, options: TrieOptions, boosts: CompiledBoosts, lm: LmArrays
+    ) -> k.Search:
         space, added = self.space, self.added_trie(boosts.added)
-        first_added = space.trie.num_nodes
+        first_added, phrases = space.trie.num_nodes, self.tables.phrases(boosts)
+        first = _first_entry(space, int(lm.now.model_start[0]), int(phrases.start))
         return k.Search(
             space=space,
             params=search_params(options, space, boosts),
             words=self.tables.words(boosts),
-            phrases=self.tables.phrases(boosts),
+            phrases=phrases,
             added=added,
             beside=space.open.is_open or added.num_nodes > 0,
             first_added=first_added,
             first_open=first_added + added.num_nodes,
+            first=read_only(first),
+            first_base=start_cost(options, first["lookahead_cost"][0]),
         )
 
     def added_trie(self, added: OovWords | None) -> AddedTrie:
         """The second trie of a list; made once."""
         return NO_ADDED if added is None else self._added.of(added)
+
+
+def _first_entry(space: SearchSpace, state: int, boost: int) -> np.ndarray:
+    """Make the entry before the first frame, ENTRY [1]."""
+    first = np.zeros(1, k.ENTRY)
+    first["state"], first["node"], first["boost"] = state, space.start_node, boost
+    first["lookahead_cost"] = lookahead_cost(space, state, space.start_node)
+    first["nonblank_cost"] = np.inf
+    first["blank_trace"], first["nonblank_trace"] = -1, -1
+    return first
 
 
 class _AddedTries:

@@ -1,8 +1,10 @@
 """The end of an utterance: all ways to end, and the way back through the trace.
 
+status = end(search, scratch, utterance, outcome, paths, rows, at)    # in kernels
+
 endings = accepted_endings(search, utterance)            # whole words and `</s>`
 endings = unfinished_endings(search, utterance)          # where none is accepted
-best, costs = merge_texts(endings, sums)                 # one for each text
+rows, before = trace_back(trace, at, token_end)
 """
 
 from __future__ import annotations
@@ -12,12 +14,14 @@ from typing import NamedTuple
 import numpy as np
 from numpy import float32, int64, uint64
 
-from wfstdec.jit import inlined, jit, part
+from wfstdec.jit import inlined, jit, kernel, part
 from wfstdec.jit.hashing import first_equal
-from wfstdec.lm.kernels import final
+from wfstdec.jit.sorting import index_of, key_of, sort_keys
+from wfstdec.lm.kernels import final, unanswered
 from wfstdec.search.log_add import log_add
 from wfstdec.trie.cpu import arrays as k
 from wfstdec.trie.cpu.expand import text_with
+from wfstdec.trie.cpu.merge import is_before
 from wfstdec.trie.cpu.nodes import (
     advance_of,
     boosts_at_end,
@@ -55,22 +59,169 @@ class LastWord(NamedTuple):
     rest: np.float32
 
 
+@inlined
+def end(search, scratch, utterance, outcome, paths, rows, at):
+    """Write the paths of an utterance that is over, best first.
+
+    Nothing of the utterance changes: whoever called makes room, or asks the language
+    model, and this is done again.
+
+    Args:
+        search: `Search`.
+        scratch: `Scratch`; `endings` are all ways to end.
+        utterance: `UtteranceState`.
+        outcome: OUTCOME, written.
+        paths: PATH_END [P], written from `at[NUM_PATHS]` on.
+        rows: int32 [N, 4], the tokens of paths, written from `at[NUM_ROWS]` on.
+        at: int64 [4], counted up.
+
+    Returns:
+        OK, or what must grow, or be asked.
+    """
+    counts, count, complete = utterance.counts, int64(0), False
+    endings = scratch.endings
+    if counts[k.DIED] < 0:
+        count = _num_accepted(search, utterance)
+        if count > len(endings):
+            return k.GROW_CANDIDATES
+        _fill_accepted(search, utterance, endings)
+        if unanswered(search.space.automaton):
+            return k.ASK_MODEL
+        for i in range(count):
+            complete |= endings[i].cost < _INF
+    if not complete:
+        count = 2 * counts[k.FRONTIER]
+        if count > len(endings):
+            return k.GROW_CANDIDATES
+        _fill_unfinished(search, utterance, endings)
+    if search.params.by_text:
+        num_paths = _best_texts(search.params, scratch, count)
+    else:
+        num_paths = int64(1)
+        best = _best_ending(search, scratch, utterance, count)
+        endings[0].best_of_text = best
+        endings[0].cost_of_text = endings[best].cost
+        scratch.keys[0] = uint64(0)
+    outcome.first, outcome.count = at[k.NUM_PATHS], num_paths
+    outcome.base, outcome.frames = utterance.base[0], counts[k.FRAMES]
+    outcome.died, outcome.complete = counts[k.DIED], int64(complete)
+    if at[k.NUM_PATHS] + num_paths > len(paths):
+        return k.GROW_PATHS
+    first = at[k.NUM_ROWS]
+    for n in range(num_paths):
+        text = index_of(scratch.keys[n])
+        ending, path = endings[endings[text].best_of_text], paths[outcome.first + n]
+        length = _length(utterance.trace, int64(ending.trace))
+        if first + length > len(rows):
+            return k.GROW_ROWS
+        path.cost, path.pron = endings[text].cost_of_text, ending.pron
+        path.acoustic, path.first, path.count = ending.acoustic, first, length
+        path.before = _fill_rows(
+            utterance.trace,
+            int64(ending.trace),
+            int64(ending.token_end),
+            rows,
+            first + length,
+        )
+        first += length
+    at[k.NUM_PATHS] += num_paths
+    at[k.NUM_ROWS] = first
+    return k.OK
+
+
+@inlined
+def _best_ending(search, scratch, utterance, count):
+    """Find the ending of least cost; of equal ones that of the entry that goes before.
+
+    Where nothing is summed entries have no order of their own.
+    """
+    endings, frontier, best = scratch.endings, utterance.frontier, int64(0)
+    for i in range(1, count):
+        one, least = endings[i], endings[best]
+        if one.cost > least.cost:
+            continue
+        if one.cost == least.cost:
+            here, there = frontier[one.entry], frontier[least.entry]
+            if here.cost > there.cost or one.entry == least.entry:
+                continue
+            if here.cost == there.cost:
+                if not is_before(search.space.automaton, here, there):
+                    continue
+        best = i
+    return best
+
+
+@inlined
+def _best_texts(params, scratch, count):
+    """Merge the endings of each text, as `traceback.best_endings` does; how many.
+
+    The texts' numbers are then in `scratch.keys`, the cheapest first: of equal ones
+    that which came up first.
+    """
+    endings, slots, keys = scratch.endings, scratch.slots, scratch.keys
+    scratch.counts[k.STAMP] += 1
+    stamp, num_texts, mask = scratch.counts[k.STAMP], int64(0), uint64(1)
+    while int64(mask) < 2 * count:
+        mask = (mask << uint64(1)) | uint64(1)
+    for i in range(count):
+        one = endings[i]
+        if not one.cost < _INF:
+            continue
+        # Texts are hashes: their bits are as good as another hash of them.
+        slot, text = (one.text >> _HIGH_BITS) & mask, int64(-1)
+        while slots[slot] >> 32 == stamp:
+            other = slots[slot] & int64(0xFFFFFFFF)
+            if endings[endings[other].best_of_text].text == one.text:
+                text = other
+                break
+            slot = (slot + uint64(1)) & mask
+        if text < 0:
+            slots[slot] = (stamp << 32) | num_texts
+            endings[num_texts].best_of_text = i
+            endings[num_texts].cost_of_text = one.cost
+            num_texts += 1
+            continue
+        known = endings[text]
+        if one.cost < endings[known.best_of_text].cost:
+            known.best_of_text = i
+        if params.sums:
+            known.cost_of_text = log_add(known.cost_of_text, one.cost)
+        else:
+            known.cost_of_text = min(known.cost_of_text, one.cost)
+    for text in range(num_texts):
+        keys[text] = key_of(endings[text].cost_of_text, text)
+    sort_keys(keys, num_texts, scratch.stack)
+    return min(num_texts, int64(params.most_paths))
+
+
+@kernel
+def end_alone(search, scratch, utterance, outcomes, paths, rows, at):
+    """Write the paths of an utterance that is over; see `end`."""
+    return end(search, scratch, utterance, outcomes[0], paths, rows, at)
+
+
 @jit
 def accepted_endings(search, utterance):
     """All ways to end with whole words and `</s>`, ENDING [N], in order.
 
     Of equal ones the first wins.
     """
-    frontier, count = utterance.frontier, 0
+    endings = np.zeros(_num_accepted(search, utterance), k.ENDING)
+    _fill_accepted(search, utterance, endings)
+    return endings
+
+
+@inlined
+def _num_accepted(search, utterance):
+    """Count the ways to end with whole words."""
+    frontier, count = utterance.frontier, int64(0)
     for i in range(utterance.counts[k.FRONTIER]):
         node = int64(frontier[i].node)
         if search.space.has_lexicon and node != 0:
             count += 2 * num_word_ends(search, node)
         else:
             count += 2
-    endings = np.zeros(count, k.ENDING)
-    _fill_accepted(search, utterance, endings)
-    return endings
+    return count
 
 
 @part
@@ -172,64 +323,42 @@ def _fill_unfinished(search, utterance, endings):
 
 
 @jit
-def merge_texts(endings, sums):
-    """Merge the endings of each text, as `traceback.best_endings` does.
-
-    Args:
-        endings: ENDING [N].
-        sums: Whether a text costs what all of its endings cost together.
-
-    Returns:
-        (int64 [M], the first of the least of each text; float32 [M], what it costs), in
-        the order in which texts come up.
-    """
-    most = len(endings)
-    size = 4
-    while size < 2 * most:
-        size *= 2
-    slots, num_texts = np.full(size, -1, np.int64), 0
-    best, costs = np.empty(most, np.int64), np.empty(most, np.float32)
-    for i in range(most):
-        ending = endings[i]
-        if not ending.cost < _INF:
-            continue
-        # Texts are hashes: their bits are as good as another hash of them.
-        at = int64(ending.text >> _HIGH_BITS) & (size - 1)
-        while slots[at] >= 0 and endings[best[slots[at]]].text != ending.text:
-            at = (at + 1) & (size - 1)
-        text = slots[at]
-        if text < 0:
-            text = slots[at] = num_texts
-            num_texts += 1
-            best[text], costs[text] = i, ending.cost
-            continue
-        if ending.cost < endings[best[text]].cost:
-            best[text] = i
-        least = min(costs[text], ending.cost)
-        costs[text] = log_add(costs[text], ending.cost) if sums else least
-    return best[:num_texts], costs[:num_texts]
-
-
-@jit
 def trace_back(trace, at, token_end):
-    """Implement `endings.trace_back`, from a position in the trace.
+    """Implement `traceback.trace_back`, from a position in the trace.
 
     Returns:
         (int32 [N, 4], where the token before them ends: `token_end` if there are none).
     """
-    length, before = 0, at
-    while before >= 0:
-        length += 1
-        before = int64(trace[before].previous)
-    tokens = np.empty((length, 4), np.int32)
+    length = _length(trace, at)
+    rows = np.empty((length, 4), np.int32)
+    return rows, _fill_rows(trace, at, token_end, rows, length)
+
+
+@inlined
+def _length(trace, at):
+    """Count the tokens up to a position in the trace."""
+    length = int64(0)
     while at >= 0:
-        length -= 1
+        length += 1
+        at = int64(trace[at].previous)
+    return length
+
+
+@inlined
+def _fill_rows(trace, at, token_end, rows, end):
+    """Fill in the tokens up to a position in the trace, the last one at `end - 1`.
+
+    Returns:
+        Where the token before them ends.
+    """
+    while at >= 0:
+        end -= 1
         node = trace[at]
-        tokens[length, 0], tokens[length, 1] = node.token, node.start
-        tokens[length, 2], tokens[length, 3] = token_end, node.pron
+        rows[end, 0], rows[end, 1] = node.token, node.start
+        rows[end, 2], rows[end, 3] = token_end, node.pron
         token_end = int64(node.previous_end)
         at = int64(node.previous)
-    return tokens, token_end
+    return token_end
 
 
 @jit

@@ -186,7 +186,7 @@ def _goes_before(search, scratch, frontier, i, q):
     source, former = frontier[here], frontier[there]
     if source.cost != former.cost:
         return source.cost < former.cost
-    return _less(search.space.automaton, source, former)
+    return is_before(search.space.automaton, source, former)
 
 
 @inlined
@@ -263,7 +263,7 @@ def settle(search, scratch, utterance, num_entries):
 
 
 @inlined
-def _less(lm, a, b):
+def is_before(lm, a, b):
     """Tell whether entry `a` stands before `b` where their costs are equal."""
     if a.state != b.state:
         return state_order(lm, a.state) < state_order(lm, b.state)
@@ -285,7 +285,7 @@ def _order_ties(lm, keys, entries, count):
         while (
             j > 0
             and keys[j - 1] >> uint64(32) == key >> uint64(32)
-            and _less(lm, entries[index_of(key)], entries[index_of(keys[j - 1])])
+            and is_before(lm, entries[index_of(key)], entries[index_of(keys[j - 1])])
         ):
             keys[j] = keys[j - 1]
             j -= 1

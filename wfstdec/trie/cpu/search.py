@@ -27,20 +27,18 @@ from wfstdec.trie.cpu import frame as kernels
 from wfstdec.trie.cpu import lattice_kernels as recording
 from wfstdec.trie.cpu.final import (
     accepted_endings,
-    merge_texts,
+    end_alone,
     settle_trace,
     trace_back,
     unfinished_endings,
 )
-from wfstdec.trie.cpu.memory import SearchMemory, new_scratch
+from wfstdec.trie.cpu.groups import FoundPaths, with_model
+from wfstdec.trie.cpu.memory import SearchMemory, grown, new_state
 from wfstdec.trie.lattice_pack import Recorded, RecordedArcs, RecordedEntries
 from wfstdec.trie.options import TrieOptions
 from wfstdec.trie.reference_steps import Key, Steps
-from wfstdec.trie.search_space import SearchSpace, lookahead_cost
-from wfstdec.trie.traceback import Ending, Outcome, most_endings, path_of, start_cost
 
 _Found = TypeVar("_Found")
-FIRST_ENTRIES = 1024
 FIRST_ARCS = 1 << 15
 """Room for so many arcs of a lattice at first, and for a quarter as many places."""
 
@@ -58,14 +56,11 @@ class CpuSearch:
     ) -> None:
         self._memory, self._options, self._boosts = memory, options, boosts
         self._search, self._lm = search, lm
-        first = _first_entry(search, memory.space)
-        frontier = np.zeros(min(options.beam_size, FIRST_ENTRIES), k.ENTRY)
-        frontier[:1] = first
-        counts = np.zeros(8, np.int64)
+        self._utterance = new_state(memory.capacity, options.beam_size)
+        self._utterance.frontier[:1] = search.first
+        self._utterance.base[0] = search.first_base
+        counts = self._utterance.counts
         counts[k.FRONTIER], counts[k.DIED] = 1, -1
-        trace = np.empty(memory.capacity, k.TRACE_NODE)
-        base = np.array([start_cost(options, first["lookahead_cost"][0])])
-        self._utterance = k.UtteranceState(frontier, trace, counts, base)
         self._settled = SettledTokens()
         self._record: k.Record | None = None
 
@@ -92,7 +87,7 @@ class CpuSearch:
         try:
             with self._lm:
                 frame, status = 0, -1
-                self._take_model()
+                self._search = with_model(self._search, self._lm)
                 while status != k.OK:
                     status, frame = kernels.advance(
                         *(self._search, scratch, self._utterance, self._record),
@@ -100,56 +95,38 @@ class CpuSearch:
                     )
                     scratch = self._grow(status, scratch)
                     if self._lm.answer():
-                        self._take_model()
+                        self._search = with_model(self._search, self._lm)
                         check()  # a model of the user's may be slow
         finally:
             self._memory.give(scratch)
 
-    def _take_model(self) -> None:
-        """Let kernels have the language model's arrays as they are now."""
-        if self._search.space.automaton is not self._lm.now:
-            space = self._search.space._replace(automaton=self._lm.now)
-            self._search = self._search._replace(space=space)
-
     def _answered(self, find: Callable[[k.Search], _Found]) -> _Found:
         """Call kernels until the language model has answered what they ask."""
         with self._lm:
-            self._take_model()
-            found = find(self._search)
+            found = find(with_model(self._search, self._lm))
             while self._lm.answer():
-                self._take_model()
-                found = find(self._search)
+                found = find(with_model(self._search, self._lm))
         return found
 
     def finish(self) -> list[TokenPath]:
         """End the utterance; the search cannot be used afterwards."""
-        counts, utterance = self._utterance.counts, self._utterance
-        if self._search.params.by_text:  # sums are added up in this order
+        params, utterance = self._search.params, self._utterance
+        if params.by_text:  # sums are added up in this order
             utterance = self._in_order()
-        endings, complete = self._endings(utterance)
-        if not self._search.params.by_text:
-            # Entries have no order of their own; only equal endings ask for one.
-            costs = endings["cost"]
-            if np.count_nonzero(costs == costs.min()) > 1:
-                endings, complete = self._endings(self._in_order())
-        outcome = Outcome(
-            float(utterance.base[0]),
-            complete,
-            int(counts[k.FRAMES]),
-            int(counts[k.DIED]),
-        )
-        return [
-            path_of(self._tokens(ending), ending, outcome, self._options)
-            for ending in self._best_of(endings)
-        ]
-
-    def _endings(self, utterance: k.UtteranceState) -> tuple[np.ndarray, bool]:
-        """The ways to end, ENDING [N], and whether any is a whole sentence."""
-        if utterance.counts[k.DIED] < 0:
-            endings = self._answered(lambda search: accepted_endings(search, utterance))
-            if (endings["cost"] < np.inf).any():
-                return endings, True
-        return unfinished_endings(self._search, utterance), False
+        found = FoundPaths.room_for(1, params.nbest, int(utterance.counts[k.FRAMES]))
+        num_tokens = self._memory.space.num_tokens
+        scratch = self._memory.take(num_tokens, len(utterance.frontier))
+        try:
+            with self._lm:
+                status = -1
+                while status != k.OK:
+                    self._search = with_model(self._search, self._lm)
+                    status = end_alone(self._search, scratch, utterance, *found)
+                    scratch, found = self._grow(status, scratch), found.grown(status)
+                    self._lm.answer()
+        finally:
+            self._memory.give(scratch)
+        return found.read({0: self._settled}, sums=params.sums)[0]
 
     def look(self) -> PathSoFar[TokenRows]:
         """How far the search has come; it goes on as if nobody had looked."""
@@ -163,14 +140,14 @@ class CpuSearch:
                 lambda search: accepted_endings(search, utterance)
             )
             ended = accepted["cost"].min(initial=np.inf)
-        (best,) = _as_endings(unfinished[at : at + 1])
+        best = unfinished[at]
         entry = utterance.frontier[at // 2]
         pron = self._ending_pron(entry)
         return PathSoFar(
             settled=self._settled,
             said_since=lambda token, _: TokenRows(self._tokens(best, token), pron),
             num_frames=int(counts[k.FRAMES]),
-            final_cost=float(ended) - float(best.cost),
+            final_cost=float(ended) - float(best["cost"]),
         )
 
     def settle_trace(self) -> None:
@@ -186,24 +163,11 @@ class CpuSearch:
             steps = Steps(space, self._options, self._boosts, added, lm)
             return steps.ending_pron(key)
 
-    def _tokens(self, ending: Ending, since: int = 0) -> np.ndarray:
+    def _tokens(self, ending: np.void, since: int) -> np.ndarray:
         """The tokens of an ending but the first ones, as rows of `TokenPath`."""
-        trace = self._utterance.trace
-        rows, end = trace_back(trace, ending.trace, ending.token_end)
+        at, token_end = int(ending["trace"]), int(ending["token_end"])
+        rows, end = trace_back(self._utterance.trace, at, token_end)
         return self._settled.followed_by(rows, end, since)
-
-    def _best_of(self, endings: np.ndarray) -> list[Ending]:
-        """The endings that become paths, best first."""
-        if not self._search.params.by_text:
-            at = endings["cost"].argmin()
-            return _as_endings(endings[at : at + 1])
-        best, costs = merge_texts(endings, self._search.params.sums)
-        has_lexicon = self._search.space.has_lexicon
-        most = most_endings(self._options, has_lexicon=has_lexicon)
-        order = costs.argsort(kind="stable")[:most]
-        chosen = endings[best[order]]
-        chosen["cost"] = costs[order]
-        return _as_endings(chosen)
 
     def _in_order(self) -> k.UtteranceState:
         """The utterance with its entries in order: the first of equal endings wins."""
@@ -215,29 +179,9 @@ class CpuSearch:
 
     def _grow(self, status: int, scratch: k.Scratch) -> k.Scratch:
         """Enlarge what a kernel found too small; returns the scratch to go on with."""
-        utterance = self._utterance
-        if status == k.GROW_CANDIDATES:
-            sizes = (
-                len(scratch.costs),
-                len(scratch.sources),
-                2 * len(scratch.candidates),
-            )
-            return new_scratch(*sizes, self._memory.most_words)
-        if status == k.GROW_FRONTIER:
-            size = 2 * len(utterance.frontier)
-            frontier = np.zeros(size, k.ENTRY)
-            frontier[: len(utterance.frontier)] = utterance.frontier
-            self._utterance = utterance._replace(frontier=frontier)
-            sizes = len(scratch.costs), size, len(scratch.candidates)
-            return new_scratch(*sizes, self._memory.most_words)
-        if status == k.GROW_TRACE:
-            self.settle_trace()
-            kept = int(utterance.counts[k.TRACE])
-            most = 2 * len(scratch.candidates)
-            if 2 * (kept + most) > len(utterance.trace):
-                longer = np.empty(2 * (len(utterance.trace) + most), k.TRACE_NODE)
-                longer[:kept] = utterance.trace[:kept]
-                self._utterance = utterance._replace(trace=longer)
+        scratch, self._utterance = grown(
+            *(status, scratch, self._utterance, self._memory.most_words), self._settled
+        )
         return scratch
 
 
@@ -321,27 +265,6 @@ class RecordingSearch(CpuSearch):
                 number=np.empty(needed, np.int32),
             )
         self._record = record
-
-
-def _first_entry(search: k.Search, space: SearchSpace) -> np.ndarray:
-    """The entry before the first frame, ENTRY [1]."""
-    first = np.zeros(1, k.ENTRY)
-    state = int(search.space.automaton.model_start[0])
-    first["state"], first["node"] = state, space.start_node
-    first["boost"] = search.phrases.start
-    first["lookahead_cost"] = lookahead_cost(space, state, space.start_node)
-    first["nonblank_cost"] = np.inf
-    first["blank_trace"], first["nonblank_trace"] = -1, -1
-    return first
-
-
-def _as_endings(endings: np.ndarray) -> list[Ending]:
-    """Records as tuples; costs stay float32."""
-    others = (endings[name].tolist() for name in Ending._fields[1:])
-    return [
-        Ending(cost, *rest)
-        for cost, *rest in zip(endings["cost"], *others, strict=True)
-    ]
 
 
 def _new_record(arcs: int, places: int, limit: np.float32) -> k.Record:
