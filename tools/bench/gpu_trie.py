@@ -27,6 +27,7 @@ from tools.bench.data import SpeechSet
 from tools.bench.gpu_device import Padded, Timing
 from tools.bench.gpu_measure import Measuring, each, phases_of
 from tools.bench.report import Row
+from tools.gpu.model import predicted_of_trie
 from tools.gpu.tokens import WHOLE
 from wfstdec.compare.peers.nemo import NemoPeer
 from wfstdec.compare.points import Outcome
@@ -131,11 +132,14 @@ class TrieBench(Measuring):
             if not differ:
                 timing = self.gpu.time(run, self.args.repeats)
                 row |= self._figures(names, [one.text for one in found], timing)
-                row |= self._phases(decoder, batches[0])
+                row |= self._phases(decoder, batches[0], form.threads)
             yield row
 
-    def _phases(self, decoder: TrieDecoder, batch: Padded) -> Row:
-        """Work of a frame, and microseconds of a frame and block by phase."""
+    def _phases(self, decoder: TrieDecoder, batch: Padded, threads: int) -> Row:
+        """Work of a frame, and microseconds of a frame and block by phase.
+
+        Beside them stand the model's, which no device has made.
+        """
         backend: Any = decoder._backend
         chunks = backend.inputs(*batch)
         boosts = decoder._boosts.compile(None, len(chunks))
@@ -144,7 +148,9 @@ class TrieBench(Measuring):
         counts, row = phases_of(lambda: DeviceBatch(*made), chunks, PHASES)
         frames = max(1, counts["frames"])
         work = ("active", "candidates", "entries")
-        return row | {f"{name}_per_frame": counts[name] / frames for name in work}
+        row |= {f"{name}_per_frame": counts[name] / frames for name in work}
+        predicted_us = predicted_of_trie(row["active_per_frame"], threads)
+        return row | {"predicted_us": predicted_us}
 
     def nemo(
         self, setting: TrieSetting, expected: dict[str, Hypothesis], peer: NemoPeer

@@ -160,6 +160,19 @@ struct Told {
 };
 inline Told told = {};
 inline uint32_t at_turns[2] = {};  // the deepest at a barrier's even and odd turns
+constexpr uint32_t MOST_WARPS = 32, MOST_PHASES = 16;
+inline uint32_t at_warp_turns[MOST_WARPS][2] = {};  // likewise at those of a warp
+
+// What one block did up to the marks of its phases, which all threads pass.
+struct Phase {
+    uint64_t instructions, chain, barriers;
+};
+inline Phase phases[MOST_PHASES] = {};
+struct Mark {
+    uint32_t phase, deepest;
+};
+inline std::vector<Mark> marks;
+inline uint64_t ticks_at_mark = 0;
 
 inline uint32_t deeper(uint32_t one, uint32_t other) {
     return one > other ? one : other;
@@ -183,6 +196,27 @@ inline const uint32_t* at_barrier(uint32_t control, uint32_t stored) {
     return &turn;
 }
 
+inline const uint32_t* at_warp_barrier(uint32_t control, uint32_t stored) {
+    const int warp = emulation::fiber->number / emulation::WARP;
+    const auto turn = emulation::block->warp_barriers[warp].turn % 2;
+    uint32_t& deepest = at_warp_turns[warp][turn];
+    deepest = deeper(deepest, deeper(control, stored));
+    return &deepest;
+}
+
+// `done`: the thread's instructions since its last mark. `passed`: its marks so far.
+inline void at_mark(uint32_t phase, uint64_t& done, uint32_t& passed, uint32_t depth) {
+    phases[phase].instructions += done;
+    done = 0;
+    if (passed == marks.size()) marks.push_back({phase, 0});
+    Mark& mark = marks[passed++];
+    mark.deepest = deeper(mark.deepest, depth);
+    if (emulation::fiber->number != 0) return;
+    const uint64_t ticks = emulation::block->ticks;
+    phases[phase].barriers += ticks - ticks_at_mark;
+    ticks_at_mark = ticks;
+}
+
 inline void at_end(uint32_t control, uint32_t stored) {
     told.chain = std::max<uint64_t>(told.chain, deeper(control, stored));
     told.barriers = emulation::block->ticks;
@@ -195,4 +229,22 @@ extern "C" __attribute__((used)) inline void emulated_counts(ptx::Told* counts) 
     *counts = ptx::told;
     ptx::told = {};
     ptx::at_turns[0] = ptx::at_turns[1] = 0;
+    for (auto& turns : ptx::at_warp_turns) turns[0] = turns[1] = 0;
+}
+
+// What one launch of one block did by phase, since it was asked last.
+extern "C" __attribute__((used)) inline void emulated_phases(ptx::Phase* phases) {
+    uint32_t before = 0;
+    for (const ptx::Mark& mark : ptx::marks) {
+        // Depths only grow: what is deeper than at the last mark is this phase's.
+        const uint32_t deepest = ptx::deeper(before, mark.deepest);
+        ptx::phases[mark.phase].chain += deepest - before;
+        before = deepest;
+    }
+    for (uint32_t i = 0; i < ptx::MOST_PHASES; ++i) {
+        phases[i] = ptx::phases[i];
+        ptx::phases[i] = {};
+    }
+    ptx::marks.clear();
+    ptx::ticks_at_mark = 0;
 }

@@ -11,8 +11,9 @@ does not show what ptxas and a GPU make of it.
 
 With `counts` every register has a depth: of how many loads from global memory, each of
 which waits for the one before, it is made. A branch hands its depth on to all that
-comes after it, and so does a barrier: the largest of what all threads have stored or
-branched by. (A shuffle hands on a lane's own.)
+comes after it, and so does a barrier, of a block or of a warp: the largest of what all
+threads have stored or branched by. (A shuffle hands on a lane's own.) `pmevent n` ends
+phase n, where all threads pass: `emulated_phases`.
 """
 
 import re
@@ -116,6 +117,7 @@ class Entry:
             self._read(line.partition("//")[0].strip())
         if self._counts:
             depths = ", ".join(f"depth_{name} = 0" for name in sorted(self._names))
+            self._registers.append("uint64_t done = 0; uint32_t passed = 0;")
             self._registers.append(f"uint32_t control = 0, stored = 0, {depths};")
         body = "\n".join(self._registers + self._lines)
         name = self.name
@@ -203,12 +205,16 @@ extern "C" void emulate_{name}(const void* argument, unsigned blocks, unsigned t
             after += "stored = ptx::deeper(stored, depth); "
         if operation == "bra" and guard:
             after += "control = depth; "
-        if operation in ("bar", "barrier") and "warp" not in instruction:
-            after += "const uint32_t* latest = ptx::at_barrier(control, stored); "
+        if operation in ("bar", "barrier"):
+            kind = "at_warp_barrier" if "warp" in instruction else "at_barrier"
+            after += f"const uint32_t* latest = ptx::{kind}(control, stored); "
             said += " control = *latest;"
+        if operation == "pmevent":
+            depth_now = "ptx::deeper(control, stored)"
+            return f"{{ ptx::at_mark({operands[0]}, done, passed, {depth_now}); }}"
         if operation == "ret":
             after += "ptx::at_end(control, stored); "
-        before = f"++ptx::told.instructions; const uint32_t depth = {depth};"
+        before = f"++ptx::told.instructions; ++done; const uint32_t depth = {depth};"
         return f"{{ {before} {after}{said} }}"
 
     def value(self, word, kind=None):
@@ -269,6 +275,9 @@ class Instruction:
     # ------------------------------------------------------------------------ control
     def _ret(self):
         return "return;"
+
+    def _pmevent(self):
+        return ""
 
     def _bra(self):
         return f"goto {self.operands[0].lstrip('$')};"
