@@ -24,7 +24,7 @@ MOST_BYTES = {"all": 128 * 1024, "plain": 64 * 1024}
 
 @pytest.mark.parametrize("target", ["sm_75", "sm_90", "sm_120"])
 @pytest.mark.parametrize("search", SEARCHES)
-@pytest.mark.share(keep=2)
+@pytest.mark.share(keep=1)
 def test_registers_stack_and_size(search, target):
     cupy = pytest.importorskip("cupy", reason="needs the extra `nvrtc`")
     program, macros = SEARCHES[search]
