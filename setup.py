@@ -1,8 +1,8 @@
 """Building the package: kernels are compiled ahead, so that first results come at once.
 
 It takes one to one and a half minutes of CPU time, on two cores; `WFSTDEC_COMPILE=0 pip
-install` leaves it out: kernels are then compiled when they are first used. All else is
-in `setup.cfg`.
+install` leaves it out: kernels are then compiled when they are first used. Names of
+`wfstdec.warm_up.ALL` in its place compile these alone. All else is in `setup.cfg`.
 """
 
 import os
@@ -15,14 +15,13 @@ from pathlib import Path
 from setuptools import Distribution, setup
 from setuptools.command.build_py import build_py
 
-COMPILES = os.environ.get("WFSTDEC_COMPILE", "1") != "0" and (
-    platform.machine() == "x86_64" and sys.platform == "linux"
-)
+ASKED = os.environ.get("WFSTDEC_COMPILE", "1")
+COMPILES = ASKED != "0" and (platform.machine() == "x86_64" and sys.platform == "linux")
 PROGRAM = """
 import sys
 from pathlib import Path
-from wfstdec.warm_up import compile_ahead
-print(compile_ahead(Path(sys.argv[1])))
+from wfstdec.warm_up import USUAL, compile_ahead
+print(compile_ahead(Path(sys.argv[1]), sys.argv[2:] or USUAL))
 """
 
 
@@ -39,9 +38,10 @@ class BuildWithKernels(build_py):
         """Compile, and say how long it took."""
         sys.stderr.write("compiling kernels, about 80 s of CPU time ...\n")
         begin, before = time.perf_counter(), os.times()
+        ways = ASKED.split() if ASKED != "1" else []
         paths = [str(root), os.environ.get("PYTHONPATH", "")]
         done = subprocess.run(
-            [sys.executable, "-c", PROGRAM, str(root / "wfstdec")],
+            [sys.executable, "-c", PROGRAM, str(root / "wfstdec"), *ways],
             env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))},
             capture_output=True,
             text=True,

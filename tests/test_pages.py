@@ -82,7 +82,7 @@ def workplace(tmp_path_factory):
 @pytest.mark.parametrize(
     "page", [page for page in PAGES if runs_something(page)], ids=lambda page: page.name
 )
-@pytest.mark.share(keep=6)
+@pytest.mark.share(keep=3)
 def test_snippets_run(page, workplace, monkeypatch):
     monkeypatch.chdir(workplace)
     names = {"__name__": page.stem}

@@ -1,12 +1,16 @@
 """Does what the Dockerfile does, where no container can be built, and tries the server.
 
     python tools/container_check.py --python .venv/bin/python
+    python tools/container_check.py --quick             # as CI does
 
 Its RUN lines run as a script in a fresh environment, on a copy of what COPY would
 take. Then the server starts as nobody (where this runs as root, by an interpreter that
 others may run), without a home that can be written, and has to say that it is ready, to
 transcribe a recording, and to end in order. The image itself is not built. Nothing but
 the standard library is needed, and an index to install from.
+
+With `--quick` the installation compiles one way ahead, and the others are warm with the
+kernels that tests of this checkout have compiled: minutes of CPU time less.
 """
 
 from __future__ import annotations
@@ -59,7 +63,12 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument(
         "--python", default=sys.executable, help="makes the environment"
     )
+    parser.add_argument(
+        "--quick", action="store_true", help="with the kernels of this checkout"
+    )
     args = parser.parse_args(argv)
+    if args.quick:
+        os.environ["WFSTDEC_COMPILE"] = "greedy"
     lines = run_lines((ROOT / "Dockerfile").read_text("utf-8"))
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
@@ -69,6 +78,8 @@ def main(argv: list[str] | None = None) -> int:
         for line in lines:
             print(f"RUN {line}", flush=True)
             _run(["sh", "-ec", line.replace("/src", str(source))], folder, python)
+            if args.quick:
+                _bring_kernels(folder / "env")
         data = folder / "data"
         data.mkdir(mode=0o755)
         shutil.copy(ROOT / "tools" / "bench" / "row_encoder.py", data)
@@ -106,6 +117,16 @@ def _copied(folder: Path) -> Path:
     return folder
 
 
+def _bring_kernels(environment: Path) -> None:
+    """Copy machine code of this checkout to where the installed sources look for it."""
+    for path in (ROOT / "wfstdec").rglob("__pycache__/*"):
+        if path.suffix in (".kernel", ".part"):
+            for package in environment.glob("lib/python*/site-packages/wfstdec"):
+                copy = package / path.relative_to(ROOT / "wfstdec")
+                copy.parent.mkdir(exist_ok=True)
+                shutil.copy(path, copy)
+
+
 def _environment(folder: Path, python: str) -> Path:
     subprocess.run([python, "-m", "venv", str(folder / "env")], check=True)
     return folder / "env" / "bin" / "python"
@@ -116,7 +137,8 @@ def _variables(python: Path, home: Path) -> dict[str, str]:
     kept = {
         name: value
         for name, value in os.environ.items()
-        if name.startswith(("PIP_", "SSL_", "LANG")) or name.lower().endswith("_proxy")
+        if name.startswith(("PIP_", "SSL_", "LANG", "WFSTDEC_"))
+        or name.lower().endswith("_proxy")
     }
     path = f"{python.parent}:{os.environ['PATH']}"
     return kept | {"PATH": path, "HOME": str(home), "PYTHONDONTWRITEBYTECODE": "1"}

@@ -39,11 +39,17 @@ for extra in $peers; do
         [ -z "${WFSTDEC_REQUIRE_PEERS:-}" ] || exit 1
     fi
 done
+# Beside the checks one process collects: whatever is imported is then parsed already,
+# where each worker would parse it anew.
+.venv/bin/python -m pytest -n 0 --collect-only -q >build/collect.log 2>&1 &
+collecting=$!
+trap 'kill "$warming" "$collecting" 2>/dev/null' EXIT
 .venv/bin/ruff check .
 .venv/bin/ruff format --check .
 .venv/bin/mypy
 # Again where it was cut off because a package it uses was installed anew.
 wait "$warming" || .venv/bin/wfstdec warm-up
+wait "$collecting" || tail -n 20 build/collect.log >&2 # pytest says it again, and fails
 trap - EXIT
 # Files in the order of tests/support/spread.py, and a worker more than there are cores:
 # tests wait for sockets, processes and Ray. Linear algebra has the worker's core alone,

@@ -216,11 +216,12 @@ def warm_up(
         raise BackendError(f"warming up {last}")
 
 
-def compile_ahead(package: Path) -> int:
+def compile_ahead(package: Path, ways: Iterable[str] = USUAL) -> int:
     """Compile the usual kernels for all machines of a level, into a package.
 
     Args:
         package: The folder of `wfstdec` that is to have them.
+        ways: Names of `ALL`.
 
     Returns:
         How many kernels there are; 0 where this machine is not of the level.
@@ -235,7 +236,7 @@ def compile_ahead(package: Path) -> int:
     with tempfile.TemporaryDirectory() as kept:
         level = {"NUMBA_CPU_NAME": LEVEL, "NUMBA_CPU_FEATURES": ""}
         try:
-            warm_up(USUAL, {**level, "NUMBA_CACHE_DIR": kept}, parts=False)
+            warm_up(ways, {**level, "NUMBA_CACHE_DIR": kept}, parts=False)
         finally:  # what other ways compiled is of use all the same
             target.mkdir(parents=True)
             kernels = list(Path(kept).glob(f"*/*{ENTRY}"))

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from arpa_texts import arpa_of
 from ctc_decoder_cases import random_case, random_options
 
 from wfstdec.adapters import torchaudio
@@ -32,24 +33,10 @@ from wfstdec.errors import (
 KENLM = Path(__file__).parents[1] / "data" / "kenlm"
 TOKENS = list("-|abc")
 LEXICON = "ab a b |\nba b a |\nc c |\ncab c a b |\n"
-ARPA = r"""\data\
-ngram 1=6
-ngram 2=2
-
-\1-grams:
--99	<s>	-0.25
--0.5	</s>
--0.25	ab	-0.5
--1	ba
--0.75	c
--2	<unk>
-
-\2-grams:
--0.125	<s> c
--0.0625	c ab
-
-\end\
-"""
+ARPA = arpa_of(
+    "-99 <s> -0.25; -0.5 </s>; -0.25 ab -0.5; -1 ba; -0.75 c; -2 <unk>",
+    "-0.125 <s> c; -0.0625 c ab",
+)
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ import naive_cases
 import naive_lm
 import numpy as np
 import pytest
+from arpa_texts import arpa_of
 
 from wfstdec import NgramLM
 from wfstdec.adapters.transformers import NgramLogitsProcessor, token_table_of
@@ -75,16 +76,9 @@ def test_a_prompt_is_no_part_of_the_text():
     assert found == pytest.approx(expected(coster, (0, 1, 2)), rel=1e-5)
 
 
-ONLY_A = """\\data\\
-ngram 1=3
-
-\\1-grams:
--99\t<s>
--0.5\t</s>
--0.25\ta
-
-\\end\\
-"""
+ONLY_A = arpa_of(
+    "-99 <s>; -0.5 </s>; -0.25 a",
+)
 
 
 @pytest.mark.parametrize("weight", [-0.5, 0.0, 0.5])

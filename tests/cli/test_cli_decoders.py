@@ -6,6 +6,7 @@ import re
 
 import numpy as np
 import pytest
+from arpa_texts import arpa_of
 from cli_files import SENTENCES, logprobs_of, wfstdec, write_files
 from real_speech import RECIPE
 
@@ -20,23 +21,10 @@ from wfstdec.trie.options import BACKENDS as TRIE_BACKENDS
 from wfstdec.wfst.backend_choice import BACKENDS as WFST_BACKENDS
 
 WORDS = "utt2 ab c\nutt1 cab\nutt3 c\n"
-TOKEN_ARPA = """\\data\\
-ngram 1=6
-ngram 2=1
-
-\\1-grams:
--0.7\t<wb>
--0.7\ta\t-0.3
--0.7\tb
--0.7\tc
--99\t<s>\t-0.3
--0.7\t</s>
-
-\\2-grams:
--0.1\ta c
-
-\\end\\
-"""
+TOKEN_ARPA = arpa_of(
+    "-0.7 <wb>; -0.7 a -0.3; -0.7 b; -0.7 c; -99 <s> -0.3; -0.7 </s>",
+    "-0.1 a c",
+)
 
 
 @pytest.fixture

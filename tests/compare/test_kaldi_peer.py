@@ -60,18 +60,18 @@ def assert_same_cost(found, expected):
 @pytest.mark.parametrize("form", ["const", "vector"])
 def test_random_graphs(form, tmp_path):
     finished = 0
-    for i in range(200):
+    for i in range(60):
         rng = np.random.default_rng(i)
         graph = random_graph(rng)
         x = random_logprobs(rng, int(rng.integers(1, 8)), len(graph.tokens))
         found = ours(graph, x)
         assert_same_cost(found, kaldi(as_kaldi(graph, tmp_path, form), x))
         finished += found is not None
-    assert finished > 100
+    assert finished > 30
 
 
 def test_random_tlgs(tmp_path):
-    for i in range(150):
+    for i in range(50):
         case = naive_cases.random_case(np.random.default_rng(i), plain=True)
         if len(case.logprobs):
             graph = graph_by_files(case, tmp_path)
@@ -90,7 +90,7 @@ def test_a_graph_that_comes_back_from_openfst_decodes_alike(tmp_path):
 
 # ------------------------------------------------------------------------- with a beam
 @pytest.mark.parametrize("beam", [2.0, 4.0, 8.0])
-@pytest.mark.share(keep=1)
+@pytest.mark.share
 def test_random_tlgs_with_a_beam(beam, tmp_path):
     """Kaldi's beam is tightened while a frame goes on, in the order of its visits.
 
@@ -98,7 +98,7 @@ def test_random_tlgs_with_a_beam(beam, tmp_path):
     we do not reach, or on a path of another cost; both are rare.
     """
     same = total = 0
-    for i in range(150):
+    for i in range(100):
         case = naive_cases.random_case(np.random.default_rng(i), plain=True)
         if len(case.logprobs) == 0:
             continue
@@ -124,8 +124,8 @@ def speech(request, tmp_path_factory):
 @pytest.mark.share(keep=1)
 def test_the_beginning_of_speech_without_bound(speech):
     graph, fst = speech
-    for x in utterances(step=20):
-        found, expected = ours(graph, x[:20]), kaldi(fst, x[:20])
+    for x in utterances(step=40):
+        found, expected = ours(graph, x[:16]), kaldi(fst, x[:16])
         assert found[0] == close_to(expected[0])
 
 

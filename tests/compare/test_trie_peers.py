@@ -17,6 +17,7 @@ import naive_search
 import naive_search_cases
 import numpy as np
 import pytest
+from arpa_texts import arpa_of
 from naive_search_cases import LEXICON, hand
 
 from wfstdec import TrieDecoder, TrieOptions
@@ -28,46 +29,16 @@ pytestmark = pytest.mark.usefixtures("quiet")
 WIDE = {"beam_size": 2000, "beam_threshold": 1e4, "beam_size_token": None}
 LETTERS = "-|abc"
 WORDS = "ab a b\nba b a\nc c\ncab c a b\n"
-ARPA = r"""\data\
-ngram 1=7
-ngram 2=3
-
-\1-grams:
--99	<s>	-0.125
--0.5	ab	-0.25
--0.8125	ba
--0.625	c	-0.125
--0.5	cab
--3	<unk>
--0.375	</s>
-
-\2-grams:
--0.625	<s> ab
--0.25	c ab
--0.5	ab </s>
-
-\end\
-"""
-TOKENS_ARPA = r"""\data\
-ngram 1=7
-ngram 2=3
-
-\1-grams:
--99	<s>	-0.125
--0.5	a	-0.25
--0.75	b
--0.625	c	-0.125
--1	|
--3	<unk>
--0.375	</s>
-
-\2-grams:
--0.625	<s> a
--0.25	c a
--0.5	a </s>
-
-\end\
-"""
+ARPA = arpa_of(
+    "-99 <s> -0.125; -0.5 ab -0.25; -0.8125 ba; -0.625 c -0.125; -0.5 cab; -3 <unk>; "
+    "-0.375 </s>",
+    "-0.625 <s> ab; -0.25 c ab; -0.5 ab </s>",
+)
+TOKENS_ARPA = arpa_of(
+    "-99 <s> -0.125; -0.5 a -0.25; -0.75 b; -0.625 c -0.125; -1 |; -3 <unk>; "
+    "-0.375 </s>",
+    "-0.625 <s> a; -0.25 c a; -0.5 a </s>",
+)
 
 
 @pytest.fixture

@@ -86,7 +86,7 @@ def test_chunks(cell, drawn, rng):
             check_settled(seen, hyp)
 
 
-@promise(rounds=3)
+@promise(rounds=2)
 def test_partials(cell, drawn, rng):
     """A session that is looked at says what one of the reference says."""
     schedule = int(rng.integers(1 << 30))

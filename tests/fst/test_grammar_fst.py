@@ -7,52 +7,21 @@ import naive_cases
 import naive_lm
 import numpy as np
 import pytest
+from arpa_texts import arpa_of
 from fst_tools import grammar_of, outputs_of, rows_of, sentence_cost, without
 
 from wfstdec.errors import ArpaError
 
-SMALL = r"""\data\
-ngram 1=4
-ngram 2=3
-ngram 3=1
-
-\1-grams:
--99	<s>	-0.5
--1	</s>
--0.25	a	-0.125
--2	b
-
-\2-grams:
--0.75	<s> a	-0.25
--1.5	a b
--0.0625	a </s>
-
-\3-grams:
--0.5	<s> a b
-
-\end\
-"""
-KALDI = r"""\data\
-ngram 1=4
-ngram 2=2
-ngram 3=2
-
-\1-grams:
--5.234679	a	-3.3
--3.456783	b
-0.0000000	<s>	-2.5
--4.333333	</s>
-
-\2-grams:
--1.45678	a b	-3.23
--1.30490	<s> a	-4.2
-
-\3-grams:
--0.34958	<s> a b
--0.23940	a b </s>
-
-\end\
-"""
+SMALL = arpa_of(
+    "-99 <s> -0.5; -1 </s>; -0.25 a -0.125; -2 b",
+    "-0.75 <s> a -0.25; -1.5 a b; -0.0625 a </s>",
+    "-0.5 <s> a b",
+)
+KALDI = arpa_of(
+    "-5.234679 a -3.3; -3.456783 b; 0.0000000 <s> -2.5; -4.333333 </s>",
+    "-1.45678 a b -3.23; -1.30490 <s> a -4.2",
+    "-0.34958 <s> a b; -0.23940 a b </s>",
+)
 LN10 = np.log(10)
 
 

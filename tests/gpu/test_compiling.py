@@ -49,7 +49,7 @@ VARIANTS = {
     [(t, v) for t in kernel_resources.TARGETS for v in ("all", "plain")]
     + [("sm_90", variant) for variant in VARIANTS if variant not in ("all", "plain")],
 )
-@pytest.mark.share(keep=6)
+@pytest.mark.share(keep=2)
 def test_every_target(target, variant):
     ptx, log = compiled(target, VARIANTS[variant])
     assert "warning" not in log
@@ -65,6 +65,7 @@ def test_every_target(target, variant):
 
 
 @pytest.mark.parametrize("target", SLOTS)
+@pytest.mark.share(keep=1)
 def test_two_blocks_with_their_tables_fit_into_a_multiprocessor(target):
     _, log = compiled(target, VARIANTS["all"])
     assert kernel_resources.resources(log)["search_chunk"].shared <= PROGRAM.own_bytes

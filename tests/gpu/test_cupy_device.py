@@ -104,6 +104,7 @@ def torch(monkeypatch):
 
 @needs_compiler
 @pytest.mark.parametrize("dtype", ["float32", "float16", "bfloat16"])
+@pytest.mark.share(keep=2)
 def test_tensors_are_read_where_they_are_on_the_callers_stream(cupy, torch, dtype):
     cupy(stand_in())
     for i in range(4):

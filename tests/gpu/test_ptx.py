@@ -157,6 +157,7 @@ def test_numbers_are_those_of_every_other_backend():
 
 
 @pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.share(keep=2)
 def test_a_fault_is_found(fault):
     """In a process of its own: the emulation ends it, with the line of the source."""
     kernel, message = FAULTS[fault]

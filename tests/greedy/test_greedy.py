@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+from arpa_texts import arpa_of
 from naive_greedy import random_case, solve
 from searches import Lockstep
 
@@ -25,24 +26,10 @@ from wfstdec.errors import BackendError, BoostError, OptionError, TokenTableErro
 from wfstdec.greedy.options import BACKENDS as GREEDY_BACKENDS
 
 NAMES = ("<blank>", "a", "b", "c")
-BIGRAMS = r"""\data\
-ngram 1=5
-ngram 2=3
-
-\1-grams:
--1	a	-0.5
--1	b	-0.5
--1	c	-0.5
--99	<s>	-0.5
--1	</s>
-
-\2-grams:
--0.1	<s> b
--0.1	b c
--0.1	c </s>
-
-\end\
-"""
+BIGRAMS = arpa_of(
+    "-1 a -0.5; -1 b -0.5; -1 c -0.5; -99 <s> -0.5; -1 </s>",
+    "-0.1 <s> b; -0.1 b c; -0.1 c </s>",
+)
 backends = pytest.mark.parametrize("backend", GREEDY_BACKENDS)
 
 

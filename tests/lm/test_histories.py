@@ -5,33 +5,18 @@ import logging
 
 import numpy as np
 import pytest
+from arpa_texts import arpa_of
 
 from wfstdec import read_arpa
 from wfstdec.errors import ArpaError
 from wfstdec.lm.histories import NO_LABEL, build_histories
 
 # `b a` is not listed and begins `b a b`; nothing begins with `a b`.
-ARPA = r"""\data\
-ngram 1=4
-ngram 2=3
-ngram 3=1
-
-\1-grams:
--99	<s>	-0.5
--1	</s>
--0.25	a	-0.125
--2	b	-0.75
-
-\2-grams:
--0.75	<s> a
--1.5	a b	-0.375
--0.0625	a </s>
-
-\3-grams:
--0.5	b a b
-
-\end\
-"""
+ARPA = arpa_of(
+    "-99 <s> -0.5; -1 </s>; -0.25 a -0.125; -2 b -0.75",
+    "-0.75 <s> a; -1.5 a b -0.375; -0.0625 a </s>",
+    "-0.5 b a b",
+)
 LN10 = np.log(10)
 LABELS = {"a": 0, "b": 1, "<s>": 2, "</s>": 3}
 

@@ -1,6 +1,7 @@
 """`compile_boosts`: results as of the list itself, nothing compiled in use."""
 
 import io
+import os
 import pickle
 import subprocess
 import sys
@@ -131,7 +132,7 @@ print(*map(repr, decoder.decode([numpy.load("x.npy")], boosts=boosts)), sep="")
         cwd=tmp_path,
         capture_output=True,
         text=True,
-        env={"PYTHONPATH": wfstdec.__path__[0] + "/.."},
+        env=os.environ | {"PYTHONPATH": wfstdec.__path__[0] + "/.."},
     )
     [expected] = decoder.decode([frames("_nab_ban")], boosts=NAMES)
     assert done.stdout.strip() == repr(expected), done.stderr

@@ -106,8 +106,8 @@ def check_to_the_bit(messages, rows, decoder):
 
 
 def test_many_streams_give_what_decode_gives(server, decoder, speech):
-    """32 streams of a minute each; beside them others die, stop reading, or crawl."""
-    streams = [speech(60, seed) for seed in range(32)]
+    """12 streams of half a minute; beside them others die, stop reading, or crawl."""
+    streams = [speech(30, seed) for seed in range(12)]
 
     async def die(seed):
         rng = np.random.default_rng(seed)
@@ -132,11 +132,11 @@ def test_many_streams_give_what_decode_gives(server, decoder, speech):
     for rows, (messages, code) in zip(streams, asyncio.run(run()), strict=True):
         assert code == 1000
         assert messages[-1]["type"] == "Metadata"
-        assert messages[-1]["duration"] == pytest.approx(60)
+        assert messages[-1]["duration"] == pytest.approx(30)
         num_words += check_to_the_bit(messages, rows, lister)
         for result in results(messages, is_final=False):
             assert result["duration"] >= 0
-    assert num_words > 2000
+    assert num_words > 350
 
 
 def test_confidences_are_those_of_the_lattice(sure_server, decoder, speech):

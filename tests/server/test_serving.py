@@ -17,6 +17,8 @@ from row_streams import bytes_of, long_rows
 from tiny_models import waveform_model
 from websockets.asyncio.client import connect
 
+from wfstdec.cli.main import main
+
 ROOT = Path(__file__).parents[2]
 MODEL = "tools.bench.row_encoder:streaming"
 QUERY = "encoding=linear16&sample_rate=16000"
@@ -167,17 +169,18 @@ def test_the_tokens_named_are_those_of_the_model(graph, decoder, tmp_path):
             assert program.end() == 0
 
 
-def test_what_is_wrong_is_said_in_a_line(graph, tmp_path):
+def test_what_is_wrong_is_said_in_a_line(graph, tmp_path, capsys):
     for flags, told in (
         (["--max-streams", "0"], "streams=0, expected 1"),
         (["--key-file", str(tmp_path / "nowhere")], "nowhere"),
-        (["--host", "192.0.2.1"], "192.0.2.1"),
         (["--ssl-certfile", "cert.pem"], "cert.pem"),
     ):
-        with Program(*searching(graph), *flags) as program:
-            errors = program.errors()
-            assert program.process.returncode in (1, 2)
-            assert told in errors and "Traceback" not in errors
+        assert main(["serve", MODEL, "--port", "0", *searching(graph), *flags]) == 1
+        assert told in capsys.readouterr().err
+    with Program(*searching(graph), "--host", "192.0.2.1") as program:
+        errors = program.errors()
+        assert program.process.returncode in (1, 2)
+        assert "192.0.2.1" in errors and "Traceback" not in errors
 
 
 def test_rows_of_the_streams_are_those_of_the_test(speech):

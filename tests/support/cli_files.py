@@ -3,28 +3,16 @@
 import gzip
 
 import numpy as np
+from arpa_texts import arpa_of
 
 from wfstdec.cli.main import main
 
 TOKENS = ["<blank>", "<wb>", "a", "b", "c"]
 LEXICON = "ab\ta b\ncab\tc a b\nc\tc\nrare\tb b\n"
-ARPA = """\\data\\
-ngram 1=5
-ngram 2=2
-
-\\1-grams:
--0.7\tab\t-0.3
--0.7\tc\t-0.3
--0.7\tcab
--99\t<s>\t-0.3
--0.7\t</s>
-
-\\2-grams:
--0.2\t<s> ab
--0.3\tab c
-
-\\end\\
-"""
+ARPA = arpa_of(
+    "-0.7 ab -0.3; -0.7 c -0.3; -0.7 cab; -99 <s> -0.3; -0.7 </s>",
+    "-0.2 <s> ab; -0.3 ab c",
+)
 SENTENCES = {"utt2": "a b | c", "utt1": "c a b", "utt3": "c"}
 
 

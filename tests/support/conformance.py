@@ -225,7 +225,15 @@ def draw_wfst(cell, rng):
         lists = [wfst_lists(cell, rng, graph) for _ in range(4)]
     if cell.feature in ("nbest", "lattices"):
         beam = float(rng.choice([0, 0.5, 1])) * min(options.beam, 20.0)
-        options = dataclasses.replace(options, lattice_beam=beam, nbest=3)
+        # Where sounds or words cost nothing, millions of texts tie: seconds a list.
+        scales = options.acoustic_scale or 0.3, options.lm_scale or 0.3
+        options = dataclasses.replace(
+            options,
+            acoustic_scale=scales[0],
+            lm_scale=scales[1],
+            lattice_beam=beam,
+            nbest=3,
+        )
     utterances = [
         random_logprobs(rng, int(t), len(graph.tokens)) for t in rng.integers(0, 25, 4)
     ]
@@ -243,7 +251,7 @@ def make_wfst(cell, graph, options, seed, *, backend=None, threads=1, tight=Fals
         device = EmulatedDevice(64, seed=seed, shared_slots=[0, 16, 512][seed % 3])
         decoder._backend = DeviceBackend(graph, device, 2 if tight else 64)
     elif tight:
-        decoder._backend = WfstBackend(graph, first_capacity=1)
+        decoder._backend = WfstBackend(graph, first_capacity=2)
     return decoder
 
 

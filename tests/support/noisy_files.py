@@ -4,31 +4,16 @@ Which words are found depends on the decoder, its language model, scales and boo
 """
 
 import numpy as np
+from arpa_texts import arpa_of
 from cli_files import TOKENS, wfstdec, write_files
 
 from wfstdec.io import read_text, write_text
 
 SPOKEN = {"ab": "a b", "cab": "c a b", "c": "c"}
-TOKEN_ARPA = """\\data\\
-ngram 1=6
-ngram 2=4
-
-\\1-grams:
--0.9\t<wb>\t-0.2
--0.6\ta\t-0.4
--0.8\tb\t-0.2
--0.7\tc\t-0.3
--99\t<s>\t-0.3
--0.9\t</s>
-
-\\2-grams:
--0.1\ta b
--0.3\tc a
--0.4\tb <wb>
--0.2\t<s> c
-
-\\end\\
-"""
+TOKEN_ARPA = arpa_of(
+    "-0.9 <wb> -0.2; -0.6 a -0.4; -0.8 b -0.2; -0.7 c -0.3; -99 <s> -0.3; -0.9 </s>",
+    "-0.1 a b; -0.3 c a; -0.4 b <wb>; -0.2 <s> c",
+)
 TRIE = ["--tokens", "tokens.txt", "--lexicon", "lexicon.txt", "--separator", "<wb>"]
 BARE = ["--tokens", "tokens.txt", "--separator", "<wb>"]
 SPEECH = ["--logprobs", "x.npz", "--ref", "ref.txt"]

@@ -4,26 +4,14 @@ write_sets(tmp_path)          # the set `dev` of six utterances, the model `tiny
 """
 
 import numpy as np
+from arpa_texts import arpa_of
 
 TOKENS = ["<blank>", "<wb>", "a", "b", "c"]
 LEXICON = "ab\ta b\ncab\tc a b\nc\tc\n"
-ARPA = """\\data\\
-ngram 1=5
-ngram 2=2
-
-\\1-grams:
--0.7\tab\t-0.3
--0.5\tc\t-0.2
--0.9\tcab
--99\t<s>\t-0.3
--0.7\t</s>
-
-\\2-grams:
--0.2\t<s> ab
--0.3\tab c
-
-\\end\\
-"""
+ARPA = arpa_of(
+    "-0.7 ab -0.3; -0.5 c -0.2; -0.9 cab; -99 <s> -0.3; -0.7 </s>",
+    "-0.2 <s> ab; -0.3 ab c",
+)
 
 
 def write_sets(path):

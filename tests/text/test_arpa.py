@@ -11,29 +11,17 @@ import naive_cases
 import naive_lm
 import numpy as np
 import pytest
+from arpa_texts import arpa_of
 
 from wfstdec import read_arpa
 from wfstdec.errors import ArpaError, FormatError
 from wfstdec.text.arpa_scan import parse_number
 
 LN10 = math.log(10)
-SMALL = r"""\data\
-ngram 1=4
-ngram 2=3
-
-\1-grams:
--99	<s>	-0.5
--1	</s>
--0.25	a	0.125
--2	naïve
-
-\2-grams:
--0.75	<s> a	-0.3
--1.5	a naïve
-0	a </s>
-
-\end\
-"""
+SMALL = arpa_of(
+    "-99 <s> -0.5; -1 </s>; -0.25 a 0.125; -2 naïve",
+    "-0.75 <s> a -0.3; -1.5 a naïve; 0 a </s>",
+)
 
 
 def read(text):

@@ -8,6 +8,7 @@ import pickle
 import numpy as np
 import pytest
 import torch
+from arpa_texts import arpa_of
 from table_transducers import TableTransducer, transducer_of
 from torch._subclasses import FakeTensorMode
 
@@ -43,25 +44,10 @@ from wfstdec.transducer.torch_model import (
 STRATEGIES = ("greedy", "alsd", "aes")
 KINDS = [(s, d) for s in STRATEGIES for d in ((), (0, 1, 2), (1, 2))]
 LETTERS = ("<sp>", "a", "b", "c")
-ARPA = r"""\data\
-ngram 1=6
-ngram 2=3
-
-\1-grams:
--99	<s>	-0.25
--0.75	</s>
--0.5	<sp>	-0.125
--0.75	a	-0.5
--1	b
--0.875	c
-
-\2-grams:
--0.125	<s> b
--0.25	a b
--0.0625	<sp> a
-
-\end\
-"""
+ARPA = arpa_of(
+    "-99 <s> -0.25; -0.75 </s>; -0.5 <sp> -0.125; -0.75 a -0.5; -1 b; -0.875 c",
+    "-0.125 <s> b; -0.25 a b; -0.0625 <sp> a",
+)
 
 
 def arpa():

@@ -7,6 +7,7 @@ import naive_transducer
 import numpy as np
 import pytest
 import torch
+from arpa_texts import arpa_of
 from table_transducers import TableTransducer, texts_of, transducer_of
 
 from wfstdec import TransducerDecoder, TransducerOptions, read_arpa
@@ -15,33 +16,13 @@ from wfstdec.transducer.beam import Candidates, merge, start_beam
 INF = math.inf
 LN10 = math.log(10)
 WIDE = {"beam_size": 64, "expansion_beta": 60, "expansion_gamma": INF}
-UNIGRAMS = r"""\data\
-ngram 1=4
-
-\1-grams:
--99	<s>
--0.5	</s>
--0.25	a
--1	b
-
-\end\
-"""
-BIGRAMS = r"""\data\
-ngram 1=4
-ngram 2=2
-
-\1-grams:
--99	<s>	-0.5
--0.5	</s>
--0.25	a	-0.75
--1	b
-
-\2-grams:
--0.0625	<s> b
--0.125	b a
-
-\end\
-"""
+UNIGRAMS = arpa_of(
+    "-99 <s>; -0.5 </s>; -0.25 a; -1 b",
+)
+BIGRAMS = arpa_of(
+    "-99 <s> -0.5; -0.5 </s>; -0.25 a -0.75; -1 b",
+    "-0.0625 <s> b; -0.125 b a",
+)
 
 
 def decoder_of(model, lm=None, **options):

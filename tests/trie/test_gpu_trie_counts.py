@@ -101,7 +101,7 @@ def test_a_frame_of_speech(options, kept, loads):
 @pytest.mark.nvrtc
 @pytest.mark.share
 def test_counts_between_those_that_are_kept():
-    """Counts for settings that nobody counted, and cycles predicted from them."""
+    """Predictions of the model for settings that nobody counted."""
     pytest.importorskip("cupy", reason="needs the extra `nvrtc`")
     options = {"beam": 12.0, "beam_size": 64, "merge": "max"}
     threads, active, _, found = counted(options)

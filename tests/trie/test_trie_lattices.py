@@ -8,6 +8,7 @@ import naive_search_cases
 import naive_words
 import numpy as np
 import pytest
+from arpa_texts import arpa_of
 from lattice_searches import bits
 from naive_search_cases import LEXICON, hand, says
 from trie_lattices import lattice_by, tokens_on
@@ -187,18 +188,9 @@ def test_the_best_path_is_the_1_best(kind):
 
 
 # ----------------------------------------------------------- what is made of them
-ARPA = """\\data\\
-ngram 1=5
-
-\\1-grams:
--99\t<s>
--1.5\t</s>
-{see}\tsee
-{sea}\tsea
--2\t<unk>
-
-\\end\\
-"""
+ARPA = arpa_of(
+    "-99 <s>; -1.5 </s>; {see} see; {sea} sea; -2 <unk>",
+)
 
 
 def model(see, sea):

@@ -10,6 +10,7 @@ import naive_search
 import naive_search_cases
 import numpy as np
 import pytest
+from arpa_texts import arpa_of
 from naive_search_cases import LEXICON, hand
 
 from wfstdec import Lexicon, TrieDecoder, TrieOptions, read_arpa, token_table
@@ -182,21 +183,10 @@ def test_looking_ahead_changes_nothing(kind, backend):
             assert_best(case, hyp, texts, "max")
 
 
-IMPOSSIBLE = """\\data\\
-ngram 1=4
-ngram 2=1
-
-\\1-grams:
--99\t<s>\t0
--1\t</s>
--inf\tA\t0
--inf\tB\t0
-
-\\2-grams:
--0.1\t<s> A
-
-\\end\\
-"""
+IMPOSSIBLE = arpa_of(
+    "-99 <s> 0; -1 </s>; -inf A 0; -inf B 0",
+    "-0.1 <s> A",
+)
 """The empty history can say nothing, another can."""
 
 

@@ -6,6 +6,7 @@ import time
 
 import numpy as np
 import pytest
+from arpa_texts import arpa_of
 
 from wfstdec import (
     BoostEntry,
@@ -25,23 +26,10 @@ pytestmark = pytest.mark.usefixtures("quiet")
 
 # ---------------------------------------------------------------------------- by hand
 LETTERS = ("<blank>", "|", *"abcdefox")
-ARPA = """\\data\\
-ngram 1=6
-ngram 2=1
-
-\\1-grams:
--99\t<s>\t0
--1\t</s>
--2\t<unk>\t-0.3
--0.5\tcab
--1\tbad
--1\tfed
-
-\\2-grams:
--0.2\t<unk> bad
-
-\\end\\
-"""
+ARPA = arpa_of(
+    "-99 <s> 0; -1 </s>; -2 <unk> -0.3; -0.5 cab; -1 bad; -1 fed",
+    "-0.2 <unk> bad",
+)
 
 
 def says(text, p=0.97):

@@ -8,14 +8,17 @@
 Everything that both of our searches find is compared first, bit for bit, and the costs
 of FasterDecoder's paths with ours; where they differ nothing is told, exit status 1.
 Then all are timed by turns in one process, nanoseconds of CPU for a frame, one thread.
-A part takes five minutes at most on a quiet machine, its data and graphs being there.
+A part takes five minutes at most on a quiet machine, its data and graphs being there;
+`storage` builds two graphs of 135,000 words, for some ten minutes.
 
     beams, pieces, hard, ljspeech, compact    whole utterances; FasterDecoder beside
     boosts      300 boosted words, 300 phrases of two words, 300 OOV words
-    sessions    chunks; chunks that are looked at; `min_active`
+    sessions    chunks of several sizes; looked at; with boosts
+    fewest      `min_active`
     lattices    what they cost on the packed graph, and what rows could gain at most
     threads     seconds on the wall of one thread over those of two
     phases      see `tools.bench.row_phases`: steps of a frame; warm caches
+    storage     see `tools.bench.row_storage`: graph files, loading, memory
 """
 
 from __future__ import annotations
@@ -30,22 +33,23 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tools.bench import data, row_phases
+from tools.bench import data, row_phases, row_storage
 from tools.bench.cases import Case, Inputs, load_set, make_case
 from tools.bench.command import Run, exit_with, make_parser, parse
 from tools.bench.report import Row
+from tools.bench.row_storage import PackedBackend
 from tools.bench.timing import Turns
 from tools.bench.wfst_measure import Duel
 from wfstdec import BoostEntry
 from wfstdec.fst.topology import TOPOLOGIES
-from wfstdec.wfst.cpu.backend import CpuBackend
 from wfstdec.wfst.decoder import WfstDecoder
 from wfstdec.wfst.options import WfstOptions
 
-KINDS = "whole", "words", "phrases", "oov", "fewest", "chunks", "looks"
-KINDS += "lattices", "threads"
+BOOSTED = "words", "phrases", "oov"
+IN_CHUNKS = "chunks", "looks", *(f"chunks-{kind}" for kind in BOOSTED)
+KINDS = "whole", *BOOSTED, "fewest", *IN_CHUNKS, "lattices", "threads"
 """Whole utterances; with 300 boosted words, phrases, OOV words; with `min_active`;
-sessions that get a chunk at a time, and that are looked at after each."""
+sessions that get a chunk at a time, that are looked at after each, and with boosts."""
 WORDS, NATS = 300, 3.0
 """How many words or phrases are boosted, and by how much."""
 LM = "lm_books.3g_pruned"
@@ -59,6 +63,7 @@ class Part(NamedTuple):
     kinds: list[str]
     utterances: int
     topology: str = "normal"
+    chunks: tuple[int, ...] = (32,)
 
 
 PARTS = {
@@ -70,10 +75,23 @@ PARTS = {
     "boosts": Part(
         [f"dev:{LM}", f"bpe-mid:{LM}"], [8, 13], ["words", "phrases", "oov"], 30
     ),
-    "sessions": Part([f"dev:{LM}"], [8, 13], ["fewest", "chunks", "looks"], 40),
+    "sessions": Part(
+        [f"dev:{LM}", f"bpe-mid:{LM}"],
+        [8, 13],
+        list(IN_CHUNKS),
+        30,
+        chunks=(16, 32, 128),
+    ),
+    "fewest": Part([f"dev:{LM}"], [8, 13], ["fewest"], 40),
     "lattices": Part([f"dev:{LM}", f"bpe-mid:{LM}"], [8, 13], ["lattices"], 30),
     "threads": Part([f"dev:{LM}", f"bpe-mid:{LM}"], [8, 13], ["threads"], 60),
     "phases": Part([f"dev:{LM}", f"bpe-mid:{LM}"], [8, 13], ["phases"], 30),
+    "storage": Part(
+        [f"{speech}:{lm}" for lm in (LM, "en-us.3g") for speech in ("dev", "bpe-mid")],
+        [],
+        ["storage"],
+        0,
+    ),
 }
 PROFILES: dict[str, Row] = {
     "full": {},
@@ -87,12 +105,6 @@ PROFILES: dict[str, Row] = {
 }
 
 
-class PackedBackend(CpuBackend):
-    """A backend that searches every graph as it is packed."""
-
-    on_rows = None  # type: ignore[assignment]
-
-
 def add_own(parser: argparse.ArgumentParser) -> None:
     """Add the flags of this benchmark."""
     add = parser.add_argument
@@ -101,7 +113,7 @@ def add_own(parser: argparse.ArgumentParser) -> None:
     add("--beams", nargs="+", type=float, default=[8.0, 10.0, 13.0, 17.0])
     add("--kinds", nargs="+", choices=KINDS, default=list(KINDS))
     add("--topology", choices=TOPOLOGIES, default="normal")
-    add("--chunk", type=int, default=32, help="frames of a chunk; default 32")
+    add("--chunk", type=int, help="frames of a chunk; default: of the part, or 32")
     add("--min-active", type=int, default=200)
 
 
@@ -123,12 +135,12 @@ def whole(decoder: WfstDecoder, arrays: list[np.ndarray], boosts: Any) -> Any:
 
 
 def in_chunks(
-    decoder: WfstDecoder, arrays: list[np.ndarray], size: int, look: bool
+    decoder: WfstDecoder, arrays: list[np.ndarray], boosts: Any, size: int, look: bool
 ) -> Any:
     """Decode utterances one after the other, in chunks; partial results too."""
     sessions, found = decoder.sessions(), []
     for array in arrays:
-        one = sessions.open()
+        one = sessions.open(boosts)
         for first in range(0, len(array), size):
             sessions.advance({one: array[first : first + size]})
             if look:
@@ -160,19 +172,19 @@ def oov_words(case: Case) -> list[BoostEntry]:
 
 
 def task_of(
-    kind: str, decoder: WfstDecoder, case: Case, args: argparse.Namespace
+    kind: str, decoder: WfstDecoder, case: Case, args: argparse.Namespace, chunk: int
 ) -> Callable[[], Any]:
     """Make the call that is timed."""
     arrays = [np.ascontiguousarray(x, np.float32) for x in case.utterances]
-    if kind in ("chunks", "looks"):
-        return partial(in_chunks, decoder, arrays, args.chunk, kind == "looks")
+    boosts: Any = None
+    if kind.endswith(("words", "phrases")):
+        boosts = boosted_words(case, 1 + kind.endswith("phrases"))
+    elif kind.endswith("oov"):
+        boosts = oov_words(case)
+    if kind in IN_CHUNKS:
+        return partial(in_chunks, decoder, arrays, boosts, chunk, kind == "looks")
     if kind == "fewest":
         decoder = decoder.with_options(min_active=args.min_active)
-    boosts: Any = None
-    if kind in ("words", "phrases"):
-        boosts = boosted_words(case, 1 + (kind == "phrases"))
-    elif kind == "oov":
-        boosts = oov_words(case)
     return partial(whole, decoder, arrays, boosts)
 
 
@@ -188,14 +200,18 @@ def decoders_of(case: Case, beam: float) -> dict[str, WfstDecoder]:
     return decoders
 
 
-def measure(case: Case, beam: float, kind: str, args: argparse.Namespace) -> Row:
+def measure(
+    case: Case, beam: float, kind: str, args: argparse.Namespace, chunk: int = 0
+) -> Row:
     """Compare both searches, and FasterDecoder where it can; nanoseconds a frame.
 
     Raises:
         SystemExit: They find different things.
     """
     decoders, duel = decoders_of(case, beam), None
-    tasks = {name: task_of(kind, one, case, args) for name, one in decoders.items()}
+    tasks = {
+        name: task_of(kind, one, case, args, chunk) for name, one in decoders.items()
+    }
     if kind == "whole":
         duel = Duel(case)
         options = WfstOptions(beam=beam, lm_scale=case.lm_scale)
@@ -205,7 +221,7 @@ def measure(case: Case, beam: float, kind: str, args: argparse.Namespace) -> Row
     where = f"{case.name}, beam {beam:g}, {kind}"
     if answers["packed"] != answers["rows"]:
         raise SystemExit(f"{where}: different results")
-    row = row_of(case, beam, kind)
+    row = row_of(case, beam, kind) | ({"chunk": chunk} if chunk else {})
     if duel is not None:
         found = {"ours": answers["rows"], "kaldi": answers["kaldi"]}
         agreement = duel.compare(found)
@@ -287,22 +303,35 @@ def rows_of(name: str, part: Part, args: argparse.Namespace) -> Iterator[Row]:
         for row in row_phases.phases(argparse.Namespace(**(vars(args) | given))):
             yield {"part": name} | row
         return
+    if part.kinds == ["storage"]:
+        for of_case in part.cases:
+            speech, _, lm = of_case.rpartition(":")
+            row = row_storage.measure_storage(speech, lm, part.topology, args)
+            yield {"part": name} | row
+        return
     inputs = replace(Inputs.of(args), limit=limit)
     for of_case in part.cases:
         speech, _, lm = of_case.rpartition(":")
         case = make_case(load_set(speech, inputs), lm, inputs, part.topology)
         for beam in part.beams:
             for kind in part.kinds:
-                yield {"part": name} | measured(case, beam, kind, args)
+                for row in measured(case, beam, kind, part, args):
+                    yield {"part": name} | row
 
 
-def measured(case: Case, beam: float, kind: str, args: argparse.Namespace) -> Row:
-    """Measure a case with a beam and a kind."""
+def measured(
+    case: Case, beam: float, kind: str, part: Part, args: argparse.Namespace
+) -> Iterator[Row]:
+    """Measure a case with a beam and a kind, in chunks of all sizes if in any."""
     if kind == "lattices":
-        return measure_lattices(case, beam, args)
-    if kind == "threads":
-        return measure_threads(case, beam, args)
-    return measure(case, beam, kind, args)
+        yield measure_lattices(case, beam, args)
+    elif kind == "threads":
+        yield measure_threads(case, beam, args)
+    elif kind in IN_CHUNKS:
+        for size in [args.chunk] if args.chunk else part.chunks:
+            yield measure(case, beam, kind, args, size)
+    else:
+        yield measure(case, beam, kind, args)
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -42,7 +42,6 @@ from wfstdec.lm.loading import AnyLM, lm_over, read_lm
 from wfstdec.lm.null import NULL_AUTOMATON
 from wfstdec.search.backends import make_backend
 from wfstdec.search.decoder import Decoder
-from wfstdec.search.hypothesis import Hypothesis
 from wfstdec.search.paths.found import FoundReader
 from wfstdec.search.paths.hypotheses import PathReader
 from wfstdec.search.paths.lm_account import LmAccount
@@ -121,16 +120,8 @@ class GreedyDecoder(Decoder[np.ndarray, TokenPath]):
     def _models(self) -> tuple[str, ...]:
         return () if self.lm is None else (self.lm.fingerprint,)
 
-    def _reader(self, boosts: CompiledBoosts) -> GreedyReader:
+    def _reader(self, boosts: CompiledBoosts) -> FoundReader[TokenPath]:
         insertion, names = self.options.token_insertion, self.tokens.names
         account = LmAccount(self.options, self._automaton, insertion)
         paths = PathReader(self._cutter, account, names, self.frame_shift_s)
-        return GreedyReader(paths, boosts)
-
-
-class GreedyReader(FoundReader[TokenPath]):
-    """Reads paths of greedy searches; see `FoundReader`."""
-
-    def hypothesis(self, found: TokenPath) -> Hypothesis:
-        """Read the path."""
-        return self._paths.hypothesis(found, self._boosts)
+        return FoundReader(paths, boosts)

@@ -7,28 +7,16 @@ from pathlib import Path
 import naive_prefix
 import numpy as np
 import pytest
+from arpa_texts import arpa_of
 from prefix_cases import NOTHING_PRUNED, PrefixCase, random_case
 
 from wfstdec.adapters.pyctcdecode import build_ctcdecoder
 
 pytestmark = pytest.mark.usefixtures("quiet")
-HAND = r"""\data\
-ngram 1=5
-ngram 2=2
-
-\1-grams:
--99	<s>	-0.5
--0.5	a	-0.25
--1	b
--2	<unk>
--0.75	</s>
-
-\2-grams:
--0.125	<s> a
--0.25	a </s>
-
-\end\
-"""
+HAND = arpa_of(
+    "-99 <s> -0.5; -0.5 a -0.25; -1 b; -2 <unk>; -0.75 </s>",
+    "-0.125 <s> a; -0.25 a </s>",
+)
 LM = {"alpha": 0.5, "beta": 1.5, "unk_score_offset": -3.0, "lm_score_boundary": True}
 LN10 = math.log(10)
 

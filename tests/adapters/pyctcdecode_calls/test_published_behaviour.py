@@ -4,6 +4,7 @@ import pickle
 
 import numpy as np
 import pytest
+from arpa_texts import arpa_of
 from prefix_cases import PEER, random_case
 
 from wfstdec.adapters.pyctcdecode import (
@@ -17,24 +18,10 @@ from wfstdec.adapters.pyctcdecode import (
 from wfstdec.errors import FormatError, OptionError
 
 LABELS = [" ", "b", "g", "n", "s", "u", "y", ""]
-ARPA = """\\data\\
-ngram 1=5
-ngram 2=3
-
-\\1-grams:
--1.2\t</s>
--99\t<s>\t-0.3
--1.6\t<unk>
--0.9\tbugs\t-0.2
--0.8\tbunny\t-0.3
-
-\\2-grams:
--0.4\t<s> bugs
--0.2\tbugs bunny
--0.3\tbunny </s>
-
-\\end\\
-"""
+ARPA = arpa_of(
+    "-1.2 </s>; -99 <s> -0.3; -1.6 <unk>; -0.9 bugs -0.2; -0.8 bunny -0.3",
+    "-0.4 <s> bugs; -0.2 bugs bunny; -0.3 bunny </s>",
+)
 
 
 def frames_of(text, blank_before=()):

@@ -6,27 +6,16 @@ installed: that it still does so.
 
 import numpy as np
 import pytest
+from arpa_texts import arpa_of
 from prefix_cases import PEER
 
 from wfstdec.adapters.pyctcdecode import build_ctcdecoder
 
 pytestmark = pytest.mark.usefixtures("quiet")
-ARPA = r"""\data\
-ngram 1=5
-ngram 2=1
-
-\1-grams:
--99	<s>	-0.5
--0.5	ab	-0.25
--1	ba
--3	<unk>	0
--0.75	</s>	0
-
-\2-grams:
--0.125	<s> ab
-
-\end\
-"""
+ARPA = arpa_of(
+    "-99 <s> -0.5; -0.5 ab -0.25; -1 ba; -3 <unk> 0; -0.75 </s> 0",
+    "-0.125 <s> ab",
+)
 LETTERS = ["", " ", "a", "b"]
 
 

@@ -69,6 +69,7 @@ def tdt_by_alignments(logprobs, durations, target, values):
 
 
 @pytest.mark.parametrize("frames, size", CASES)
+@pytest.mark.share(keep=1)
 def test_rnnt_is_the_sum_over_alignments(frames, size):
     logprobs = random_cells(frames, size, 4, seed=frames * 10 + size)
     target = [2, 0, 0][:size]

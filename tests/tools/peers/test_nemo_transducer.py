@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from arpa_texts import arpa_of
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("nemo")
@@ -21,26 +22,10 @@ from wfstdec.errors import OptionError  # noqa: E402
 RECIPE = Path(__file__).parents[3] / "graphs" / "transducer_demo"
 
 # `</s>` for nothing, back-off too: their scores have no end of the utterance.
-ARPA = """\\data\\
-ngram 1=7
-ngram 2=3
-
-\\1-grams:
--99\t<s>
-0\t</s>
--0.5\ta
--0.75\tb
--1\tc
--0.875\td
--1.25\te
-
-\\2-grams:
--0.125\t<s> b
--0.25\ta b
--0.0625\tb c
-
-\\end\\
-"""
+ARPA = arpa_of(
+    "-99 <s>; 0 </s>; -0.5 a; -0.75 b; -1 c; -0.875 d; -1.25 e",
+    "-0.125 <s> b; -0.25 a b; -0.0625 b c",
+)
 LM_SCALE = 0.4
 
 
