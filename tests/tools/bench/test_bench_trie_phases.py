@@ -6,8 +6,6 @@ import pytest
 
 from tools.bench import trie_phases
 
-pytestmark = pytest.mark.share
-
 
 def test_clocks_count_calls_and_ticks():
     trie_phases.TICKS[-1] = 0
