@@ -5,9 +5,10 @@
 #include "layout.cuh"
 
 constexpr u32 WARPS = THREADS / WARP;
-// Blocks that a multiprocessor's shared memory has room for; with the registers that this
-// leaves to a thread the compiler need not spill any.
-constexpr u32 TEAMS_PER_SM = WARPS == 1 ? 10 : 2;
+// As many threads as the blocks of other searches: leaves 64 registers to each, of which
+// the compiler need not spill any. Told that fewer blocks come (10 and 2 have room in
+// shared memory), it takes 70 for sm_120.
+constexpr u32 TEAMS_PER_SM = BLOCKS_PER_SM * MAX_THREADS / THREADS;
 
 // A barrier of the block: of its only warp where it has one.
 __device__ __forceinline__ void team_sync() {
