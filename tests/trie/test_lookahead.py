@@ -16,6 +16,8 @@ from wfstdec.trie.lookahead import (
     ABSENT,
     ANYWHERE,
     AT_ROOT,
+    NODE,
+    STATE,
     Rows,
     build_lookahead,
     potential,
@@ -77,8 +79,9 @@ def test_a_look_ahead_by_hand():
     the_cat = lm.step(the, 2)[1]
     assert lookahead.unigram_cost / LN10 == pytest.approx([0.75, 0.75, 1.5, 1.5])
     row = slice(*lookahead.row_splits[the : the + 2])
-    assert lookahead.row_node[row].tolist() == [0, 2, 3]
-    assert lookahead.row_cost[row] / LN10 == pytest.approx([1.0, 1.0, 1.0])  # the cat
+    assert lookahead.rows["node"][row].tolist() == [0, 2, 3]
+    found = lookahead.rows["cost"][row] / LN10
+    assert found == pytest.approx([1.0, 1.0, 1.0])  # the cat
     found = [potential(lookahead, lm.automaton, the, node) / LN10 for node in range(4)]
     assert found == pytest.approx([1.0, 0.25 + 0.75, 1.0, 1.0])
     found = [
@@ -99,8 +102,8 @@ def test_rows_are_what_the_definition_says(seed):
     for state in range(case.lm.num_states):
         row = slice(*case.lookahead.row_splits[state : state + 2])
         found = (
-            case.lookahead.row_node[row].tolist(),
-            bits(case.lookahead.row_cost[row]),
+            case.lookahead.rows["node"][row].tolist(),
+            bits(case.lookahead.rows["cost"][row]),
         )
         listed = {}
         for number, node in enumerate(case.nodes if state else ()):
@@ -157,7 +160,7 @@ def test_going_down_the_trie_gives_the_same_bits(kind):
         for state in range(case.lm.num_states):
             rows = [Rows(AT_ROOT, AT_ROOT)]
             for node in range(1, case.trie.num_nodes):
-                at = case.lookahead, case.lm.automaton, state, node
+                at = case.lookahead, state, node
                 cost, found = potential_below(*at, rows[parent[node]])
                 again, same = potential_below(*at, Rows(ANYWHERE, ANYWHERE))
                 assert bits(cost) == bits(again) == expected[state][node]
@@ -171,7 +174,7 @@ def test_going_down_the_trie_gives_the_same_bits(kind):
 def test_types_do_not_depend_on_the_kind(kind):
     """Otherwise kernels would be compiled again for each."""
     case = Case(3, kind)
-    types = [np.int64, np.int32, np.float32, np.uint64, *[np.float32] * 2]
+    types = [STATE, NODE, np.float32, np.float32]
     assert [array.dtype for array in case.lookahead[:-1]] == types
     assert not any(array.flags.writeable for array in case.lookahead[:-1])
     assert len(case.lookahead.unigram_cost) == case.trie.num_nodes
@@ -215,7 +218,7 @@ def test_rows_have_the_ancestors_of_their_nodes(seed):
     for begin, end in np.lib.stride_tricks.sliding_window_view(
         case.lookahead.row_splits, 2
     ):
-        row = case.lookahead.row_node[begin:end].tolist()
+        row = case.lookahead.rows["node"][begin:end].tolist()
         assert row == sorted(set(row))
         assert {int(parent[node]) for node in row} <= {-1, *row}
 

@@ -7,7 +7,9 @@
 A phase is timed by a clock around its calls; what the clock itself takes is measured
 and taken off. Clocks keep a phase from overlapping with what stands beside it, so that
 one of short calls is told too large. Beside them are what-if runs: a phase that changes
-nothing when it is repeated runs twice, and the time that this adds is told. Clocks
+nothing when it is repeated runs twice, and the time that this adds is told; and the
+answers of the look-ahead are read one by one from a list of those before, which takes
+off what it computes and waits for. Clocks
 are compiled into the kernels, so that each variant has a process of its own.
 Hypotheses must be the same in all, or nothing is told, exit status 1. Ticks go
 on while others have the processor: with a load above the cores they mean nothing.
@@ -39,11 +41,13 @@ from tools.bench import data
 from tools.bench.cases import Inputs
 from tools.bench.clocks import (
     TICKS,
+    begin_keeping,
     change,
     clocked,
     digest_of,
     empty_clocks,
     keep_no_kernels,
+    remembered,
     ticks_now,
     twice,
 )
@@ -73,10 +77,11 @@ PARTS = {
     "inside": ["frame._find_inside"],
     "log_add": ["merge.log_add"],
     "sort": ["merge.sort_keys"],
-    "trace": ["merge._extend_trace"],
+    "trace": ["merge._settle_nonblank"],
 }
 TWICE = ["price", "merge"]
 """Steps that only fill scratch, which they begin anew."""
+LISTED = "0x look-ahead"
 PLAIN, ROOM = "plain", "wfstdec.trie.cpu"
 PROFILES: dict[str, Row] = {
     "full": {},
@@ -95,6 +100,7 @@ COLUMNS: Columns = {
     "host": figure("host", ".0f"),
     **{name: figure(name, ".0f") for name in (*STEPS, *PARTS)},
     **{f"2x {name}": figure(f"2x {name}", ".0f") for name in TWICE},  # what it adds
+    LISTED: figure(LISTED, ".0f"),
 }
 
 
@@ -105,6 +111,9 @@ def change_kernels(variant: str) -> dict[str, int]:
     keep_no_kernels()
     if variant.startswith("2x "):
         change(ROOM, STEPS[variant.removeprefix("2x ")], twice)
+        return {}
+    if variant == LISTED:
+        change(ROOM, PARTS["look-ahead"], remembered)
         return {}
     first, clocks = (0, STEPS) if variant == "steps" else (len(STEPS), PARTS)
     phases = {name: first + i for i, name in enumerate(clocks)}
@@ -159,10 +168,15 @@ def time_setting(
     decoder = decoder.with_options(**options)
     utterances = case.utterances
     frames = sum(map(len, utterances))
+    for _ in range(2):  # the second time caches are as they will be from then on
+        begin_keeping(read=False)
+        decoder.decode(utterances)
+    begin_keeping(read=True)
     answers = digest_of(decoder.decode(utterances))
     best: Row = {"frame": np.inf}
     for _ in range(args.repeats):
         TICKS[:-1], timer.seconds = 0, 0.0
+        begin_keeping(read=True)
         began, first = time.process_time(), ticks_now()
         decoder.decode(utterances)
         whole, lasted = time.process_time() - began, ticks_now() - first
@@ -214,7 +228,8 @@ def main(argv: list[str] | None = None) -> int:
         return 0
     run = Run("tools.bench.trie_phases", args)
     given = list(argv if argv is not None else sys.argv[1:])
-    variants = [PLAIN, "steps", "parts", *(f"2x {name}" for name in args.twice)]
+    what_if = [*(f"2x {name}" for name in args.twice), LISTED]
+    variants = [PLAIN, "steps", "parts", *what_if]
     with ThreadPoolExecutor(len(variants) if args.together else 1) as pool:
         found = list(pool.map(partial(start_variant, argv=given), variants))
     rows = found[0]
@@ -224,7 +239,7 @@ def main(argv: list[str] | None = None) -> int:
                 print(f"ANSWERS DIFFER, nothing is told: {row['case']}, {variant}")
                 return 1
             timed = {key: other[key] for key in other if key not in row}
-            if variant.startswith("2x "):
+            if variant in what_if:
                 timed = {variant: round(other["frame"] - row["frame"], 2)}
             row |= timed
     print("ns for a frame, the fastest of the turns")

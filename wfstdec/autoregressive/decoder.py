@@ -193,9 +193,9 @@ class ModelDecoder(Decoder[Any, _Found]):
 class PathsReader(FoundReader[HasPaths]):
     """Reads what searches of models found; see `FoundReader`."""
 
-    def hypothesis(self, found: HasPaths) -> Hypothesis:
-        """Read the best path."""
-        return self._paths.hypothesis(found.paths[0], self._boosts)
+    def best(self, found: HasPaths) -> Any:
+        """Find the best path."""
+        return found.paths[0]
 
     def nbest(self, found: HasPaths, num: int | None) -> list[Hypothesis]:
         """Read the paths, at most so many; a greedy search finds one."""

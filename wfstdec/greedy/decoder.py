@@ -42,7 +42,6 @@ from wfstdec.lm.loading import AnyLM, lm_over, read_lm
 from wfstdec.lm.null import NULL_AUTOMATON
 from wfstdec.search.backends import make_backend
 from wfstdec.search.decoder import Decoder
-from wfstdec.search.hypothesis import Hypothesis
 from wfstdec.search.paths.found import FoundReader
 from wfstdec.search.paths.hypotheses import PathReader
 from wfstdec.search.paths.lm_account import LmAccount
@@ -138,16 +137,8 @@ class GreedyDecoder(Decoder[np.ndarray, TokenPath]):
     def _models(self) -> tuple[str, ...]:
         return () if self.lm is None else (self.lm.fingerprint,)
 
-    def _reader(self, boosts: CompiledBoosts) -> GreedyReader:
+    def _reader(self, boosts: CompiledBoosts) -> FoundReader[TokenPath]:
         options, names = self.options, self.tokens.names
         account = LmAccount(options, self._automaton, options.token_insertion)
         paths = PathReader(self._cutter, account, names, self.frame_shift_s)
-        return GreedyReader(paths, boosts)
-
-
-class GreedyReader(FoundReader[TokenPath]):
-    """Reads paths of greedy searches; see `FoundReader`."""
-
-    def hypothesis(self, found: TokenPath) -> Hypothesis:
-        """Read the path."""
-        return self._paths.hypothesis(found, self._boosts)
+        return FoundReader(paths, boosts)

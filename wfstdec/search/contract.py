@@ -156,6 +156,16 @@ class Reader(Protocol[_Found_contra]):
     def hypothesis(self, found: _Found_contra) -> Hypothesis:
         """Read the best hypothesis."""
 
+    def hypotheses(
+        self, found: Sequence[_Found_contra], boosts: Sequence[CompiledBoosts]
+    ) -> list[Hypothesis]:
+        """Read the best of each of many searches.
+
+        Args:
+            found: Of each search.
+            boosts: Of each; they add the same words as the reader's own.
+        """
+
     def partial(self, look: Any) -> Partial:
         """Read how far a search has come: of one search, again and again."""
 

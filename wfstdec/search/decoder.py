@@ -559,6 +559,13 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
     def _read(
         self, found: Sequence[_Found], boosts: Sequence[CompiledBoosts]
     ) -> list[Hypothesis]:
-        """Make the hypothesis of each utterance."""
-        pairs = zip(found, boosts, strict=True)
-        return [self._reader(boost).hypothesis(one) for one, boost in pairs]
+        """Make the hypotheses: those with the same added words are read together."""
+        positions: dict[int, list[int]] = {}
+        for i, one in enumerate(boosts):
+            positions.setdefault(id(one.added), []).append(i)
+        read: dict[int, Hypothesis] = {}
+        for group in positions.values():
+            reader, given = self._reader(boosts[group[0]]), [boosts[i] for i in group]
+            made = reader.hypotheses([found[i] for i in group], given)
+            read.update(zip(group, made, strict=True))
+        return [read[i] for i in range(len(found))]

@@ -470,10 +470,9 @@ class TrieReader(FoundReader[list[TokenPath] | Recorded]):
         super().__init__(paths, boosts)
         self._vocabulary, self._options = vocabulary, options
 
-    def hypothesis(self, found: list[TokenPath] | Recorded) -> Hypothesis:
-        """Read the best path."""
-        best = found.path if isinstance(found, Recorded) else found[0]
-        return self._paths.hypothesis(best, self._boosts)
+    def best(self, found: list[TokenPath] | Recorded) -> TokenPath:
+        """Find the best path."""
+        return found.path if isinstance(found, Recorded) else found[0]
 
     def nbest(
         self, found: list[TokenPath] | Recorded, num: int | None
@@ -482,8 +481,7 @@ class TrieReader(FoundReader[list[TokenPath] | Recorded]):
         if isinstance(found, Recorded):
             return [self.hypothesis(found)]
         texts: dict[str, Hypothesis] = {}
-        for path in found:
-            hypothesis = self._paths.hypothesis(path, self._boosts)
+        for hypothesis in self._paths.hypotheses(found, [self._boosts] * len(found)):
             texts.setdefault(hypothesis.text, hypothesis)
             if len(texts) == num:
                 break

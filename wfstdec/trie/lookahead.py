@@ -24,7 +24,7 @@ import numpy as np
 from wfstdec.errors import OptionError
 from wfstdec.jit import by_class, inlined, jit, read_only
 from wfstdec.lm.automaton import Automaton
-from wfstdec.lm.kernels import canonical, find_arc, step
+from wfstdec.lm.kernels import canonical, step
 from wfstdec.lm.ngram import NgramLM
 from wfstdec.lm.on_demand import LazyLM
 from wfstdec.lm.on_demand_table import LazyTable
@@ -42,27 +42,39 @@ _BIT_FACTOR, _BIT_SHIFT, _ONE = (
 )
 
 
+STATE = np.dtype(
+    [
+        ("first", "<i8"),
+        ("end", "<i8"),
+        ("first_bits", "<u8"),
+        ("backoff_state", "<i4"),
+        ("backoff_cost", "<f4"),
+    ]
+)
+"""A state of the model: where its row stands; `bit_of` the children of the trie's root
+in it; where it backs off to, below 0 for the model's root. Half a cache line."""
+NODE = np.dtype([("node", "<i4"), ("cost", "<f4")])
+"""A node in a row, and the least cost of words below it by the state's own arcs."""
+
+
 class Lookahead(NamedTuple):
     """Least costs for S states of a model and N nodes of a trie; read-only, nats.
 
     A row that has a node has its ancestors too, the trie's root first. Together the
-    rows have E elements.
+    rows have E elements. What is asked for together stands together: most of it waits
+    for memory.
 
     Attributes:
-        row_splits: int64 [S + 1], the row of each state; the model's root has none.
-        row_node: int32 [E], increasing in each row.
-        row_cost: float32 [E], of the words of the state's own arcs.
-        first_bits: uint64 [S], `bit_of` the children of the trie's root in each row.
+        states: STATE [S]; the row of the model's root is empty.
+        rows: NODE [E], by increasing node in each row.
         unigram_cost: float32 [N], of all words in the empty history.
         state_cost: float32 [S], of whatever may follow in a state, a word or the end;
             finite in the state in which utterances begin.
         uses_history: Whether states matter; if not, phi(s, n) is `unigram_cost[n]`.
     """
 
-    row_splits: np.ndarray
-    row_node: np.ndarray
-    row_cost: np.ndarray
-    first_bits: np.ndarray
+    states: np.ndarray
+    rows: np.ndarray
     unigram_cost: np.ndarray
     state_cost: np.ndarray
     uses_history: bool
@@ -71,6 +83,11 @@ class Lookahead(NamedTuple):
     def num_bytes(self) -> int:
         """Bytes of the arrays."""
         return sum(array.nbytes for array in self[:-1])
+
+    @property
+    def row_splits(self) -> np.ndarray:
+        """Splits of the rows, int64 [S + 1]."""
+        return np.append(self.states["first"], len(self.rows))
 
 
 def build_lookahead(
@@ -117,10 +134,11 @@ def potential(lookahead, automaton, state, node):
     total, best = np.float32(0), np.float32(np.inf)
     state = np.int64(state)
     while lookahead.uses_history and automaton.backoff_state[state] >= 0:
-        end = lookahead.row_splits[state + 1]
-        at = find_arc(lookahead.row_node, lookahead.row_splits[state], end, node)
-        if at < end and lookahead.row_node[at] == node:
-            best = min(best, total + lookahead.row_cost[at])
+        row = lookahead.states[state]
+        end = row["end"]  # as Python reads records too
+        at = _first_at(lookahead.rows, row["first"], end, node)
+        if at < end and lookahead.rows[at]["node"] == node:
+            best = min(best, total + lookahead.rows[at]["cost"])
         total += automaton.backoff_cost[state]
         state = np.int64(automaton.backoff_state[state])
     return min(best, total + lookahead.unigram_cost[node])
@@ -137,7 +155,7 @@ class Rows(NamedTuple):
 
 
 @inlined
-def potential_below(lookahead, automaton, state, node, above):
+def potential_below(lookahead, state, node, above):
     """`potential`, the same bits, and `Rows` of the node; `above` are its parent's.
 
     A row has the nodes below another one close behind it, or has neither: most searches
@@ -145,42 +163,55 @@ def potential_below(lookahead, automaton, state, node, above):
     """
     total, best = np.float32(0), np.float32(np.inf)
     own, backoff, depth = ABSENT, ABSENT, 0
-    state = np.int64(state)
-    while lookahead.uses_history and automaton.backoff_state[state] >= 0:
-        begin = AT_ROOT if above.own == AT_ROOT else ANYWHERE
-        if depth < 2:
-            begin = above.own if depth == 0 else above.backoff
-        at = ABSENT
-        if begin != ABSENT:
-            at = _find_behind(lookahead, state, begin, node)
-        if at != ABSENT:
-            best = min(best, total + lookahead.row_cost[at])
-        if depth == 0:
-            own = at
-        elif depth == 1:
-            backoff = at
-        total += automaton.backoff_cost[state]
-        state = np.int64(automaton.backoff_state[state])
-        depth += 1
+    if lookahead.uses_history:
+        row = lookahead.states[state]
+        while row.backoff_state >= 0:
+            begin = AT_ROOT if above.own == AT_ROOT else ANYWHERE
+            if depth < 2:
+                begin = above.own if depth == 0 else above.backoff
+            at = ABSENT
+            if begin != ABSENT:
+                at = _find_behind(lookahead.rows, row, begin, node)
+            if at != ABSENT:
+                best = min(best, total + lookahead.rows[at].cost)
+            if depth == 0:
+                own = at
+            elif depth == 1:
+                backoff = at
+            total += row.backoff_cost
+            row = lookahead.states[row.backoff_state]
+            depth += 1
     return min(best, total + lookahead.unigram_cost[node]), Rows(own, backoff)
 
 
 @inlined
-def _find_behind(lookahead, state, begin, node):
+def _find_behind(rows, row, begin, node):
     """The position of a node in the row of a state, behind another one; or `ABSENT`."""
-    if begin == AT_ROOT and not lookahead.first_bits[state] & bit_of(node):
+    if begin == AT_ROOT and not row.first_bits & bit_of(node):
         return ABSENT
-    nodes, row_end = lookahead.row_node, lookahead.row_splits[state + 1]
+    row_end = np.int64(row.end)
     end = row_end
     if begin < 0:
-        begin = lookahead.row_splits[state]
+        begin = np.int64(row.first)
     else:
         begin, step = begin + 1, 1
-        while begin + step < end and nodes[begin + step - 1] < node:
+        while begin + step < end and rows[begin + step - 1].node < node:
             begin, step = begin + step, 2 * step
         end = min(end, begin + step)
-    at = find_arc(nodes, begin, end, node)
-    return at if at < row_end and nodes[at] == node else ABSENT
+    at = _first_at(rows, begin, end, node)
+    return at if at < row_end and rows[at].node == node else ABSENT
+
+
+@inlined
+def _first_at(rows, begin, end, node):
+    """Find the first position whose node is not below a node; `end` if none is."""
+    while begin < end:
+        middle = (begin + end) >> 1
+        if rows[middle]["node"] < node:
+            begin = middle + 1
+        else:
+            end = middle
+    return begin
 
 
 @inlined
@@ -196,7 +227,7 @@ def _no_history(lm, lookahead, state, node, above):
 
 @inlined
 def _with_history(lm, lookahead, state, node, above):
-    return potential_below(lookahead, lm, state, node, above)
+    return potential_below(lookahead, state, node, above)
 
 
 _potential = by_class({Automaton: _with_history, LazyTable: _no_history})
@@ -248,14 +279,18 @@ def _of_kind(automaton: Automaton, trie: LexiconTrie, kind: LookaheadKind) -> Lo
         return _of_unigrams(unigram_cost, num_states)
     state_cost = np.zeros(num_states, np.float32)
     arcs = _arcs_by_label(automaton, len(automaton.label_alias))
-    rows = _rows(_leaves(automaton, trie, arcs), parent)
-    rows = (*rows, _first_bits(rows[0], rows[1], parent))
-    lookahead = _frozen(rows, unigram_cost, np.zeros(num_states, np.float32), True)
+    splits, rows = _rows(_leaves(automaton, trie, arcs), parent)
+    states = np.zeros(num_states, STATE)
+    states["first"], states["end"] = splits[:-1], splits[1:]
+    states["backoff_state"] = automaton.backoff_state
+    states["backoff_cost"] = automaton.backoff_cost
+    _fill_first_bits(states, rows, parent)
+    lookahead = Lookahead(states, rows, unigram_cost, state_cost, True)
     _fill_state_costs(lookahead, automaton, state_cost)
     start = automaton.model_start[0]
     if np.isinf(state_cost[start]):  # the first entry must have a finite cost
         state_cost[start] = 0
-    return _frozen(rows, unigram_cost, state_cost, True)
+    return _frozen(lookahead)
 
 
 def _of_answers(lm: LazyLM, trie: LexiconTrie, kind: LookaheadKind) -> Lookahead:
@@ -334,10 +369,9 @@ def _row_sizes(leaves, parent):
 
 @jit
 def _rows(leaves, parent):
-    """Splits, nodes and costs of the rows; O(output)."""
+    """Splits of the rows, NODE [E]; O(output)."""
     splits = _splits_of(_row_sizes(leaves, parent))
-    nodes = np.empty(splits[-1], np.int32)
-    costs = np.full(splits[-1], np.inf, np.float32)
+    rows = np.empty(splits[-1], NODE)
     place = np.zeros(len(parent), np.int64)  # of each node, in the row at work
     end = 0
     for state in range(len(splits) - 1):
@@ -350,24 +384,24 @@ def _rows(leaves, parent):
                 node = parent[node]
             node = last
             for at in range(end - 1, begin - 1, -1):
-                nodes[at], place[node] = node, at
+                rows[at].node, rows[at].cost, place[node] = node, np.inf, at
                 node = parent[node]
-            costs[place[last]] = min(costs[place[last]], leaves.cost[leaf])
+            row = rows[place[last]]
+            row.cost = min(row.cost, leaves.cost[leaf])
             before = last
         for at in range(end - 1, splits[state], -1):
-            above = place[parent[nodes[at]]]
-            costs[above] = min(costs[above], costs[at])
-    return splits, nodes, costs
+            above = rows[place[parent[rows[at].node]]]
+            above.cost = min(above.cost, rows[at].cost)
+    return splits, rows
 
 
 @jit
-def _first_bits(splits, nodes, parent):
-    bits = np.zeros(len(splits) - 1, np.uint64)
-    for state in range(len(bits)):
-        for at in range(splits[state], splits[state + 1]):
-            if parent[nodes[at]] == 0:
-                bits[state] |= bit_of(nodes[at])
-    return bits
+def _fill_first_bits(states, rows, parent):
+    for state in range(len(states)):
+        row = states[state]
+        for at in range(row.first, row.end):
+            if parent[rows[at].node] == 0:
+                row.first_bits |= bit_of(rows[at].node)
 
 
 @jit
@@ -409,28 +443,17 @@ def _largest(costs: np.ndarray) -> float:
 
 
 def _without_history(unigram_cost: np.ndarray, state_cost: np.ndarray) -> Lookahead:
-    no_rows = (
-        np.zeros(len(state_cost) + 1, np.int64),
-        np.zeros(0, np.int32),
-        np.zeros(0, np.float32),
-        np.zeros(len(state_cost), np.uint64),
-    )
-    return _frozen(no_rows, unigram_cost, state_cost, False)
+    states = np.zeros(len(state_cost), STATE)
+    states["backoff_state"] = -1
+    rows = np.zeros(0, NODE)
+    return _frozen(Lookahead(states, rows, unigram_cost, state_cost, False))
 
 
-def _frozen(
-    rows: tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray],
-    unigram_cost: np.ndarray,
-    state_cost: np.ndarray,
-    uses_history: bool,
-) -> Lookahead:
-    row_splits, row_node, row_cost, first_bits = rows
+def _frozen(lookahead: Lookahead) -> Lookahead:
     return Lookahead(
-        row_splits=read_only(row_splits),
-        row_node=read_only(row_node),
-        row_cost=read_only(row_cost),
-        first_bits=read_only(first_bits),
-        unigram_cost=read_only(unigram_cost),
-        state_cost=read_only(state_cost),
-        uses_history=uses_history,
+        states=read_only(lookahead.states),
+        rows=read_only(lookahead.rows),
+        unigram_cost=read_only(lookahead.unigram_cost),
+        state_cost=read_only(lookahead.state_cost),
+        uses_history=lookahead.uses_history,
     )

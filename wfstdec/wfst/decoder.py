@@ -211,20 +211,6 @@ class WfstDecoder(Decoder[np.ndarray, BestPath | Recorded]):
             if one.added is not None:
                 check_added(self.graph, i)
 
-    def _read(
-        self, found: Sequence[BestPath | Recorded], boosts: Sequence[CompiledBoosts]
-    ) -> list[Hypothesis]:
-        """Make hypotheses: those with the same added words are read together."""
-        places: dict[int, list[int]] = {}
-        for i, one in enumerate(boosts):
-            places.setdefault(id(one.added), []).append(i)
-        read: dict[int, Hypothesis] = {}
-        for group in places.values():
-            reader, given = self._reader(boosts[group[0]]), [boosts[i] for i in group]
-            made = reader.hypotheses([found[i] for i in group], given)
-            read.update(zip(group, made, strict=True))
-        return [read[i] for i in range(len(found))]
-
 
 class WfstReader(FoundReader[BestPath | Recorded]):
     """Reads what searches of a graph found; see `FoundReader`."""
@@ -241,16 +227,9 @@ class WfstReader(FoundReader[BestPath | Recorded]):
         self._searched = graph, options
         self._read_as = paths.frame_shift_s, vocabulary
 
-    def hypothesis(self, found: BestPath | Recorded) -> Hypothesis:
-        """Read the best path."""
-        return self.hypotheses([found], [self._boosts])[0]
-
-    def hypotheses(
-        self, found: Sequence[BestPath | Recorded], boosts: Sequence[CompiledBoosts]
-    ) -> list[Hypothesis]:
-        """Read many together, whose boosts add the same words as the reader's."""
-        best = [one.best if isinstance(one, Recorded) else one for one in found]
-        return self._paths.hypotheses(best, boosts)
+    def best(self, found: BestPath | Recorded) -> BestPath:
+        """Find the best path."""
+        return found.best if isinstance(found, Recorded) else found
 
     def nbest(self, found: Recorded, num: int | None) -> NbestList:
         """Read the best texts of the lattice."""

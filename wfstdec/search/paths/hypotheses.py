@@ -1,7 +1,6 @@
 """Paths to what users hold, for every search: made when somebody looks.
 
     reader = PathReader(cutter, account, token_names, frame_shift_s)
-    hypothesis = reader.hypothesis(path, boosts)
     hypotheses = reader.hypotheses(paths, boosts)      # of paths found together
 
 Until a hypothesis is looked at it is its path and no more. Then the numbers of all that
@@ -71,19 +70,15 @@ class PathReader(NamedTuple):
     frame_shift_s: float
     at_once: bool = False
 
-    def hypothesis(self, path: FoundPath, boosts: Any) -> Hypothesis:
-        """The hypothesis of a path."""
-        hypothesis = HypothesisBatch(self, [path], [boosts]).hypothesis(0)
-        if self.at_once:
-            _ = hypothesis.words
-        return hypothesis
-
     def hypotheses(
         self, paths: Sequence[FoundPath], boosts: Sequence[Any]
     ) -> list[Hypothesis]:
         """The hypotheses of paths that were found together, with what each has."""
         batch = HypothesisBatch(self, paths, boosts)
-        return list(map(batch.hypothesis, range(len(paths))))
+        hypotheses = list(map(batch.hypothesis, range(len(paths))))
+        if self.at_once and hypotheses:
+            _ = hypotheses[0].words  # made with those of all
+        return hypotheses
 
 
 class WordScales(Scales, Protocol):
@@ -162,11 +157,12 @@ class HypothesisBatch:
                 "token_ids": tuple(said.token.tolist()),
                 "token_frames": (tuple(said.start.tolist()), tuple(said.end.tolist())),
             }
-        with self._lock, Held():
-            # For all of a batch, when somebody first looks: one call of a kernel.
-            if self._made is None:
-                self._made = self._make()
+        # For all of a batch, when somebody first looks. A thread that sees them made
+        # need not wait: they are put there whole.
         made = self._made
+        if made is None:
+            with self._lock, Held():
+                made = self._made = self._made or self._make()
         first, end = made.splits[i : i + 2]
         columns = [column[first:end] for column in made.columns]
         words = zip(*columns, [None] * (end - first), strict=True)  # no confidences

@@ -19,7 +19,7 @@ import numpy as np
 
 from wfstdec.boost.oov import OovWords
 from wfstdec.search.hypothesis import SECONDS_DIGITS, Word
-from wfstdec.search.paths.token_path import OPEN_PRON, TokenRows
+from wfstdec.search.paths.token_path import NO_PRON, OPEN_PRON, TokenRows
 from wfstdec.text.lexicon import WORD_START
 from wfstdec.text.loading import word_ids
 from wfstdec.text.symbols import EPSILON, TokenTable
@@ -301,6 +301,38 @@ class PronouncedWords(SpanCutter):
             counted=Counted(words, float(known.cost[prons].sum(dtype=np.float64))),
         )
 
+    def words_of_all(
+        self, said: Sequence[TokenRows], complete: Sequence[bool]
+    ) -> WordsOfAll:
+        """Implement `Cutter.words_of_all`: of all paths in one go."""
+        known, first = self._prons, np.zeros(len(said) + 1, np.int64)
+        np.cumsum([len(one.rows) for one in said], out=first[1:])
+        rows = np.concatenate([_NO_ROWS, *(one.rows for one in said)])
+        # A pronunciation stands with the token that it ends before: the last one of a
+        # path takes the place of what ended before the next path's first token.
+        at = np.append(rows[:, 3], np.int32(NO_PRON))
+        at[first[:-1]] = NO_PRON
+        for one, behind in zip(said, first[1:].tolist(), strict=True):
+            if len(one.rows):
+                at[behind] = one.last_pron
+        ends = np.flatnonzero(at >= 0)
+        prons = at[ends]
+        if (prons >= len(known.word)).any():  # added or open words
+            return super().words_of_all(said, complete)
+        words, costs = known.word[prons].tolist(), known.cost[prons]
+        texts = [self._words[word] for word in words]
+        if not all(texts):
+            return super().words_of_all(said, complete)
+        frames = np.empty((len(ends), 2), np.int32)
+        frames[:, 0] = rows[ends - known.length[prons], 1]
+        frames[:, 1] = rows[ends - 1, 2]
+        splits = np.searchsorted(ends, first, side="right").tolist()
+        counted = [
+            Counted(words[a:b], float(costs[a:b].sum(dtype=np.float64)))
+            for a, b in zip(splits[:-1], splits[1:], strict=True)
+        ]
+        return WordsOfAll(Words(texts, frames), splits, counted)
+
     def _spans_beside(
         self, tokens: list[int], prons: np.ndarray, ends: np.ndarray
     ) -> Spans:
@@ -354,4 +386,4 @@ def _framed(texts: Sequence[str], spans: Sequence[Span], said: Timed) -> Words:
     return Words([text for text, _ in found], frames)
 
 
-_NO_FRAMES = np.zeros((0, 2), np.int32)
+_NO_FRAMES, _NO_ROWS = np.zeros((0, 2), np.int32), np.zeros((0, 4), np.int32)

@@ -145,9 +145,10 @@ def _lexicon_arrays(space: SearchSpace) -> dict[str, np.ndarray]:
         )
     }
     integers |= {"node_token": space.node_token, "root_child": space.root_child}
-    integers |= {"row_splits": lookahead.row_splits, "row_node": lookahead.row_node}
+    integers |= {"row_splits": lookahead.row_splits, "row_node": lookahead.rows["node"]}
     arrays: dict[str, Any] = {"pron_cost": trie.pron_cost}
-    for name in ("row_cost", "unigram_cost", "state_cost"):
+    arrays["row_cost"] = np.ascontiguousarray(lookahead.rows["cost"])
+    for name in ("unigram_cost", "state_cost"):
         arrays[name] = getattr(lookahead, name)
     # -1 becomes `NONE`.
     unsigned = {
