@@ -77,7 +77,7 @@ PARTS = {
     "inside": ["frame._find_inside"],
     "log_add": ["merge.log_add"],
     "sort": ["merge.sort_keys"],
-    "trace": ["merge._extend_trace"],
+    "trace": ["merge._settle_nonblank"],
 }
 TWICE = ["price", "merge"]
 """Steps that only fill scratch, which they begin anew."""

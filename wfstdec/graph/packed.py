@@ -336,6 +336,7 @@ def _stored(
     vocabulary, info, calls = facts
     tokens = vocabulary.tokens
     product = product_from(arrays, ilabel_of(tokens.blank), len(tokens))
+    del arrays["lg_arcs"], arrays["lg_epsilons"]  # they were copied into one array
     final_cost = arrays["final_cost"]
     if len(final_cost) != len(product.kind):
         raise GraphError(f"{len(final_cost)} final costs, {len(product.kind)} states")

@@ -107,7 +107,8 @@ class TrieDecoder(Decoder[np.ndarray, list[TokenPath] | Recorded]):
         backend: `"cpu"`, `"reference"` (plain Python, slow), `"cuda"` (tested in
             emulation, not yet on a GPU; beams of up to 256, no lattices, OOV or open
             words, and a language model with n-grams or none), or `"auto"`: what
-            `choose_backend` says for each batch, and the CPU for sessions.
+            `choose_backend` says for each batch, and the CPU for sessions and n-best
+            lists.
         words: With a lexicon: the word table. None takes that of the `NgramLM`, or the
             words of the lexicon in their order without those that an ARPA model lacks.
         open_vocabulary: The price of words that neither lexicon nor list has; None for

@@ -68,7 +68,7 @@ class WfstDecoder(Decoder[np.ndarray, BestPath | Recorded]):
         options: Search options.
         backend: `"cpu"`, `"cuda"` (tested in emulation, not yet on a GPU),
             `"reference"` (plain Python, slow), or `"auto"`: what `choose_backend` says
-            for each batch, and the CPU for sessions.
+            for each batch, and the CPU for sessions and n-best.
         frame_shift_s: Seconds per frame of log-probs.
         threads: Utterances decoded side by side; `None` takes one per processor.
         g2p: How words of boost lists are said that neither the graph nor the list has

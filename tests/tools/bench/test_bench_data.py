@@ -11,8 +11,6 @@ import wfstdec
 from tools.bench import data
 from wfstdec.errors import FormatError
 
-pytestmark = pytest.mark.share
-
 
 def test_flattened_frames_are_distributions():
     x = np.log(np.random.default_rng(3).dirichlet(np.ones(9), 5)).astype(np.float32)

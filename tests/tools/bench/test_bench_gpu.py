@@ -23,7 +23,6 @@ from wfstdec.trie.gpu.layout import PHASES
 
 pytestmark = [
     pytest.mark.skipif(not shutil.which("g++"), reason="needs g++"),
-    pytest.mark.share,
 ]
 
 
@@ -54,6 +53,7 @@ def riva(monkeypatch):
 POINTS = ["--settings", "100:9", "2:4", "--batches", "1", "8", "--boosted", "0", "3"]
 
 
+@pytest.mark.share
 def test_a_run_without_riva(run, capsys):
     status, written = run(*POINTS)
     assert status == 0
@@ -96,6 +96,7 @@ def test_no_time_without_the_cpus_answers(run, capsys):
     assert "hypotheses are not the CPU's, no time is given" in capsys.readouterr().out
 
 
+@pytest.mark.share
 def test_riva_beside_ours(run, riva, capsys):
     status, written = run(*POINTS, "--lattice-beams", "1", "8")
     assert status == 0
@@ -118,6 +119,7 @@ def test_riva_beside_ours(run, riva, capsys):
     assert len(pairs) == len({(row["beam"], row["batch"]) for row in ours})
 
 
+@pytest.mark.share
 def test_a_worse_peer_is_seen(run, riva):
     class Narrow(riva_stand_in.Decoder):
         def __init__(self, config, *files):
@@ -131,6 +133,7 @@ def test_a_worse_peer_is_seen(run, riva):
     assert row["costs"]["ours_lower"] > 0 == row["costs"]["theirs_lower"]
 
 
+@pytest.mark.share
 def test_a_peer_that_breaks_takes_nothing_with_it(run, riva, capsys):
     class Broken(riva_stand_in.Decoder):
         def decode_nbest(self, padded, lengths):
@@ -145,6 +148,7 @@ def test_a_peer_that_breaks_takes_nothing_with_it(run, riva, capsys):
     assert "KaldiFatalError" in capsys.readouterr().out
 
 
+@pytest.mark.share
 def test_a_run_that_is_cut_off_goes_on(run, riva, capsys):
     arguments = ("--settings", "100:9", "--batches", "8")
     status, written = run(*arguments, "--minutes", "0")
@@ -164,6 +168,7 @@ def test_a_run_that_is_cut_off_goes_on(run, riva, capsys):
     ]
 
 
+@pytest.mark.share
 def test_halves_are_compared_with_what_the_cpu_finds_in_halves(run):
     points = ["--settings", "100:9", "--batches", "8", "--boosted", "0"]
     status, written = run("--sets", "hard", *points)  # rounding changes its numbers
@@ -175,6 +180,7 @@ def test_halves_are_compared_with_what_the_cpu_finds_in_halves(run):
     assert (as_given(x, "float16") != x).any() and (as_given(x, "float32") == x).all()
 
 
+@pytest.mark.share
 def test_long_recordings(run):
     _, written = run("--long", "0.5", "0.9", "--settings", "100:9", "--batches", "2")
     ours = [row for row in written["rows"] if row["decoder"] == "ours"]
@@ -335,6 +341,7 @@ class Nemo:
         return [(one.text, -one.total_cost) for one in beams.found]
 
 
+@pytest.mark.share
 def test_the_trie_beside_the_cpu_and_nemo(run, monkeypatch, capsys):
     monkeypatch.setattr(gpu, "NemoPeer", Nemo)
     status, written = run(*TRIE, "--settings", "100:9")
@@ -385,6 +392,7 @@ def test_the_trie_beside_the_cpu_and_nemo(run, monkeypatch, capsys):
     assert "nothing was compared with riva" in told
 
 
+@pytest.mark.share
 def test_a_trie_that_is_not_the_cpus_has_no_time(run, monkeypatch, capsys):
     class Wrong(Emulated):
         def trie_backend(self, space):

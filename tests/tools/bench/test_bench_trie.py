@@ -15,8 +15,6 @@ from tools.bench.cases import Case, Inputs, make_cases
 from wfstdec import TrieOptions
 from wfstdec.errors import FormatError
 
-pytestmark = pytest.mark.share
-
 
 @pytest.fixture
 def bench(tmp_path, monkeypatch):
@@ -46,6 +44,7 @@ def case(tmp_path):
     return next(make_cases(["dev:tiny"], inputs))
 
 
+@pytest.mark.share
 def test_a_run_checks_then_times(bench, capsys):
     status, report = bench()
     assert status == 0 and report["faults"] == 0
@@ -64,6 +63,7 @@ def test_a_run_checks_then_times(bench, capsys):
 
 
 @pytest.mark.parametrize("wrong", ["backend", "language model", "alignment"])
+@pytest.mark.share
 def test_no_speed_where_answers_are_wrong(bench, monkeypatch, capsys, wrong):
     if wrong == "backend":
         make = Case.trie_decoder
@@ -87,6 +87,7 @@ def test_no_speed_where_answers_are_wrong(bench, monkeypatch, capsys, wrong):
 
 
 @pytest.mark.peers
+@pytest.mark.share
 def test_peers_take_part(bench, capsys):
     pytest.importorskip("flashlight.lib.text.decoder")
     status, report = bench("flashlight", "pyctcdecode", "nemo")

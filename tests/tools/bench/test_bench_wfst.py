@@ -14,7 +14,7 @@ from wfstdec import WfstOptions
 from wfstdec.compare.peers import kaldi as kaldi_peer  # noqa: E402
 from wfstdec.compare.points import Outcome  # noqa: E402
 
-pytestmark = [pytest.mark.peers, pytest.mark.share]
+pytestmark = pytest.mark.peers
 
 DONE = Outcome("ab", 100.0, True)
 
@@ -34,6 +34,7 @@ def sets(tmp_path, monkeypatch):
     return run
 
 
+@pytest.mark.share
 def test_a_run_compares_then_times(sets, capsys):
     status, rows = sets("--sets", "dev", "hard", "--beams", "7.013", "30.013")
     assert status == 0

@@ -16,8 +16,6 @@ from tools.bench.boost.__main__ import main as boost
 from wfstdec import PhraseOptions
 from wfstdec.errors import WfstdecError
 
-pytestmark = pytest.mark.share
-
 
 @pytest.fixture
 def recipe(tmp_path):
@@ -118,6 +116,7 @@ def test_rare_words_that_sound_like_others():
     assert experiments.like_others(SimpleNamespace(lexicon=None), rare) == set()
 
 
+@pytest.mark.share
 def test_magnitudes(recipe):
     pytest.importorskip("matplotlib")
     more = ["--common", "0", "--magnitudes", "1", "2", "--beams", "9"]
@@ -146,6 +145,7 @@ def test_what_could_not_be_written_is_said_at_once(recipe, given, message):
 
 
 @pytest.mark.parametrize("own", [False, True])
+@pytest.mark.share
 def test_list_sizes(recipe, own):
     more = ["--common", "0", "--sizes", "2", "3", "--keys", "2", "--own"]
     rows = run(list_size, recipe, *(more if own else more[:-1]))
@@ -157,6 +157,7 @@ def test_list_sizes(recipe, own):
     assert rows[1]["compile_s"] >= 0 == rows[0]["wer"]
 
 
+@pytest.mark.share
 def test_magnitudes_of_one_list(recipe):
     more = ["--common", "0", "--magnitudes", "1", "--beams", "9", "--for-all"]
     rows = run(magnitude, recipe, *more)
@@ -164,6 +165,7 @@ def test_magnitudes_of_one_list(recipe):
     assert kinds == [("none", 0.0), ("accurate", 1.0), ("inaccurate", 1.0)]
 
 
+@pytest.mark.share
 def test_boosts_and_a_language_model(recipe):
     rows = run(lm, recipe, "--common", "0", "--magnitudes", "1", "--own", "2")
     assert [(row["search"], row["lm"], row["magnitude"]) for row in rows] == [
@@ -186,6 +188,7 @@ def test_a_list_of_their_own_rare_words_and_of_others(recipe):
         assert len(set(words)) == 3 and set(references[utterance]) <= set(words)
 
 
+@pytest.mark.share
 def test_how_credit_is_spread(recipe):
     more = ["--common", "0", "--magnitudes", "1", "--no-peer", "--others", "1"]
     rows = run(weights, recipe, *more)
@@ -228,6 +231,7 @@ def test_hotwords_are_given_to_the_peer():
     assert asked[1] == setting | {"hotwords": ["a"], "hotword_weight": 2.0}
 
 
+@pytest.mark.share
 def test_beams(recipe):
     more = [
         "--common",

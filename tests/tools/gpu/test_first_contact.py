@@ -25,8 +25,6 @@ from tools.gpu.steps import LONGEST_LOG, Runner, Step
 from wfstdec.errors import BackendError
 from wfstdec.gpu import cupy_device
 
-pytestmark = pytest.mark.share
-
 ROOT = Path(__file__).parents[3]
 STAND_IN = ROOT / "tests" / "support" / "stand_in"
 needs_compiler = pytest.mark.skipif(not shutil.which("g++"), reason="needs g++")
@@ -107,6 +105,7 @@ def unpacked(archive, folder):
     return {path.name: path for path in folder.iterdir()}
 
 
+@pytest.mark.share
 def test_every_fault_leaves_the_other_steps_unharmed(tmp_path):
     runner = Runner(tmp_path / "work", tmp_path / "home" / "all.tar.gz", 120.0)
     steps = [python("first", GOOD % "first")]
@@ -281,6 +280,7 @@ def contact(tmp_path, fault, *words):
         ("memory", "out of memory"),
     ],
 )
+@pytest.mark.share
 def test_a_gpu_that_goes_wrong(tmp_path, fault, status, monkeypatch):
     if fault == "hang":  # as long as compiling may take here, not as long as there
         words = ["--steps", "search", "versions", "--minutes", "0.5"]
@@ -305,6 +305,7 @@ def test_a_gpu_that_goes_wrong(tmp_path, fault, status, monkeypatch):
     ("fault", "gate", "versions"),
     [("no files", "ok", "ok"), ("no device", "unfit", "not run")],
 )
+@pytest.mark.share
 def test_a_call_begins_with_the_probe(tmp_path, fault, gate, versions):
     code, report = contact(
         tmp_path, fault, "--steps", "probe", "versions", "--minutes", "1"
@@ -345,6 +346,7 @@ def test_no_graph_is_built_where_there_is_no_device(module, words, monkeypatch):
     cupy_device.load_cupy.cache_clear()
 
 
+@pytest.mark.share
 def test_the_tests_of_a_gpu_that_is_not_there_do_not_pass(tmp_path):
     """All of them skipped would be told as none failed."""
     environment = os.environ | {
@@ -410,6 +412,7 @@ def wheel(path, name, body="x = 1"):
 
 
 @needs_compiler
+@pytest.mark.share
 def test_a_wheel_that_does_not_fit_leaves_the_others_and_the_run(tmp_path):
     wheels = tmp_path / "wheels"
     wheels.mkdir()
@@ -427,6 +430,7 @@ def test_a_wheel_that_does_not_fit_leaves_the_others_and_the_run(tmp_path):
 
 
 @needs_compiler
+@pytest.mark.share
 def test_the_bundle_runs_itself_outside_the_checkout(tmp_path):
     bundle = make_bundle(tmp_path, WHEELS="none")
     assert bundle.stat().st_size < 10_000_000, "without packages and data"
@@ -442,6 +446,7 @@ def test_the_bundle_runs_itself_outside_the_checkout(tmp_path):
     assert "a stand-in" in log["versions.log"].read_text()
 
 
+@pytest.mark.share
 def test_the_bundle_has_data_once_and_no_more_than_batches_need(tmp_path):
     data = tmp_path / "data"
     data.mkdir()
