@@ -1,7 +1,7 @@
 """Compiling the kernels that most users need, side by side on all cores.
 
     warm_up(USUAL)            # in processes of their own
-    python -m wfstdec.warm_up packed-lattices trie
+    python -m wfstdec.warm_up rows-lattices trie
 
 A way is a small run through the public interface: a language of three words, a few
 frames of speech. What it compiles is kept by `wfstdec.jit.cache`; installation gathers
@@ -126,8 +126,11 @@ def _wfst_lattices() -> None:
     assert _wfst().decode([_logprobs()], confidence=True)[0].words
     decoder = _wfst().with_options(nbest=3)
     assert decoder.decode_nbest([_logprobs()])[0][0].words
-    on_packed_graph = _wfst(topology="eesen")
-    assert on_packed_graph.decode([_logprobs()])[0].words
+
+
+def _packed() -> None:
+    """Decode with a graph of a topology that is searched on the packed graph."""
+    assert _wfst(topology="eesen").decode([_logprobs()])[0].words
 
 
 def _wfst_sessions() -> None:
@@ -144,12 +147,13 @@ def _trie_nbest() -> None:
 
 
 USUAL: dict[str, Callable[[], None]] = {
-    "packed-lattices": _wfst_lattices,
+    "rows-lattices": _wfst_lattices,
     "rows-oov": _boosted(_wfst, "oov", "names"),
     "trie": _trie_nbest,
     "trie-sessions": lambda: _trie().warm_up({"ab": 1.0}, lattices=False),
     "rows-boosts": _boosted(_wfst, "words", "numberless", "phrases"),
     "rows-sessions": _wfst_sessions,
+    "packed": _packed,
 }
 """What installation compiles, the longest branch first.
 

@@ -32,6 +32,7 @@ from wfstdec.graph.info import GraphInfo
 from wfstdec.graph.oov_exits import OovExits, exits_from
 from wfstdec.graph.product import (
     Product,
+    arc_splits,
     compose,
     num_arcs,
     product_from,
@@ -272,19 +273,14 @@ class _StoredGraph(PackedGraph):
         return self.__dict__.get("_product") or super().product
 
     @cached_property
-    def _composed(self) -> tuple[np.ndarray, np.ndarray]:
-        """Arcs, and the row of each state."""
-        return compose(self.__dict__["_product"])
-
-    @cached_property
     def arcs(self) -> np.ndarray:
         """The arcs of T o LG."""
-        return self._composed[0]
+        return compose(self.__dict__["_product"])[0]
 
     @cached_property
     def state_arc_splits(self) -> np.ndarray:
-        """The row of each state."""
-        return self._composed[1]
+        """The row of each state: told without the arcs, which lattices do not need."""
+        return arc_splits(self.__dict__["_product"]).astype(np.uint32)
 
     @property
     def num_arcs(self) -> int:

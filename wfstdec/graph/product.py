@@ -204,16 +204,21 @@ def compose(
             can be reached is the same, and the arcs are hardly more than the rows'.
     """
     state_of_row = product.state_of_row
-    counts = _arcs_of_states(product, state_of_row, reduced)
-    splits = np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
+    splits = arc_splits(product, reduced=reduced)
     arcs = np.empty(splits[-1], ARC)
     _compose(product, state_of_row, splits, arcs, reduced)
     return arcs, splits.astype(np.uint32)
 
 
+def arc_splits(product: Product, *, reduced: bool = False) -> np.ndarray:
+    """The row of each state of T o LG, int64 [S + 1], for which no arcs are made."""
+    counts = _arcs_of_states(product, product.state_of_row, reduced)
+    return np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
+
+
 def num_arcs(product: Product) -> int:
     """The number of arcs of T o LG."""
-    return int(_arcs_of_states(product, product.state_of_row, False).sum())
+    return int(arc_splits(product)[-1])
 
 
 @inlined

@@ -12,6 +12,15 @@ from tools.bench import attention_tables as tables  # noqa: E402
 from wfstdec import load_attention  # noqa: E402
 
 pytestmark = pytest.mark.share
+
+
+@pytest.fixture(autouse=True)
+def gradients():
+    """The tool turns them off for its process; other tests train."""
+    yield
+    torch.set_grad_enabled(True)
+
+
 SPEECH = Path(__file__).parents[3] / "graphs" / "transducer_demo"
 ROWS = {
     # WFST; with and without a model: two CTC, two RNN-T, K x CTC, a norm; K x batches

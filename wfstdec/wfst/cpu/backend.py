@@ -76,9 +76,13 @@ class CpuBackend(HostBackend):
         self, options: WfstOptions, boosts: CompiledBoosts, *, record: bool = False
     ) -> CpuSearch | ChunkedRowSearch:
         """Begin an utterance."""
-        on_rows = None if record else self.on_rows
+        on_rows = self.on_rows
         if on_rows is not None:
-            return on_rows.start(self._inputs_on_rows(on_rows, options, boosts))
+            inputs_on_rows = self._inputs_on_rows(on_rows, options, boosts)
+            if not record:
+                return on_rows.start(inputs_on_rows)
+            splits = self.graph.state_arc_splits
+            return on_rows.start_recording(inputs_on_rows, splits, options)
         inputs = self.inputs_of(options, boosts)
         if record:
             return RecordingSearch(self.memory, *inputs, options)

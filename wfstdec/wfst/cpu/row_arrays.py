@@ -60,7 +60,7 @@ any entry's `credit`."""
 HASHED = 1 << 15
 """Slots for entries with boost states of their own."""
 
-OK, GROW_ENTRIES, GROW_CANDIDATES, GROW_NODES = range(4)
+OK, GROW_ENTRIES, GROW_CANDIDATES, GROW_NODES, GROW_NOTES = range(5)
 """What the kernel returns: done, or what is too small."""
 
 

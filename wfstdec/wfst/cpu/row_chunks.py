@@ -56,7 +56,7 @@ def pass_chunk(rows, params, words, phrases, added, scratch, state, logprobs, fi
     """`advance`, by handles."""
     return advance(
         *(opened(rows), opened(params), opened(words), opened(phrases)),
-        *(opened(added), opened(scratch), opened(state), logprobs, first),
+        *(opened(added), opened(scratch), opened(state), logprobs, first, None),
     )
 
 
@@ -152,15 +152,14 @@ class ChunkedRowSearch:
 
     def _search(self, part: np.ndarray) -> None:
         """Pass the search through some frames, and keep them."""
-        state, scratches = self._state, self._memory.scratches
-        scratch = scratches.take(len(state.value.record))
+        scratches = self._memory.scratches
+        scratch = scratches.take(len(self._state.value.record))
         try:
             frame, status = 0, -1
             while status != k.OK:
-                status, frame = pass_chunk(*self._inputs, scratch, state, part, frame)
-                scratch, state = grown(status, scratch, state)
+                status, frame = self._advance(status, scratch, part, frame)
+                scratch, self._state = grown(status, scratch, self._state)
         finally:
-            self._state = state
             scratches.give(scratch)
         kept, passed = self._last - self._first, int(self._counts[k.FRAMES])
         new, self._last = passed - self._last, passed
@@ -170,6 +169,12 @@ class ChunkedRowSearch:
             longer[:kept] = self._kept[:kept]
             self._kept = longer
         self._kept[kept : kept + new] = part[:new]
+
+    def _advance(
+        self, status: int, scratch: Handle[k.RowScratch], part: np.ndarray, frame: int
+    ) -> tuple[int, int]:
+        """Call the kernel once, after what it found too small has grown."""
+        return pass_chunk(*self._inputs, scratch, self._state, part, frame)
 
     def _fold(self) -> tuple[int, float, float]:
         """Keep of the trace what was said; (best entry, its cost, that of ending)."""

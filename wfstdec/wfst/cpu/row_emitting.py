@@ -49,7 +49,7 @@ _ROUNDING = float32(4e-6)
 
 
 @inlined
-def emit(rows, params, words, phrases, added, scratch, state, lowest, beam):
+def emit(rows, params, words, phrases, added, scratch, state, lowest, beam, record):
     """Write the arcs that may survive to `scratch.candidates`.
 
     Leaves the least cost and the cutoff in `state.costs`. `lowest` is the least cost of
@@ -80,7 +80,7 @@ def emit(rows, params, words, phrases, added, scratch, state, lowest, beam):
         # First those within OOV words, since the best may be one of them.
         made, lowest, fits = emit_added(
             *(rows, params, words, phrases, added, scratch, state),
-            *(made, lowest, beam, False),
+            *(made, lowest, beam, False, record),
         )
         status = k.OK if fits else k.GROW_CANDIDATES
     if status == k.OK and bits != _ZERO:
@@ -114,19 +114,19 @@ def emit(rows, params, words, phrases, added, scratch, state, lowest, beam):
         if rows.by_token:
             status, made, lowest = _follow_by_token(
                 *(rows, params, words, phrases, added, scratch, state),
-                *(listed, made, lowest, beam),
+                *(listed, made, lowest, beam, record),
             )
         else:
             beyond = slack + credit, bonus
             status, made, lowest = _follow_by_cost(
                 *(rows, params, words, phrases, added, scratch, state),
-                *(listed, made, lowest, beam, beyond, cheapest, begins),
+                *(listed, made, lowest, beam, beyond, cheapest, begins, record),
             )
     if added is not None:
         if status == k.OK:
             made, lowest, fits = emit_added(
                 *(rows, params, words, phrases, added, scratch, state),
-                *(made, lowest, beam, True),
+                *(made, lowest, beam, True, record),
             )
             status = k.OK if fits else k.GROW_CANDIDATES
     state.costs[k.LOWEST] = lowest
@@ -286,7 +286,18 @@ def _hot_tokens(words, labels, first, among):
 
 @inlined
 def _follow_by_token(
-    rows, params, words, phrases, added, scratch, state, listed, made, lowest, beam
+    rows,
+    params,
+    words,
+    phrases,
+    added,
+    scratch,
+    state,
+    listed,
+    made,
+    lowest,
+    beam,
+    record,
 ):
     """Candidates of the live tokens: arcs are asked for first, then followed.
 
@@ -313,7 +324,7 @@ def _follow_by_token(
         cutoff = min(float32(lowest + beam), NO_CUTOFF)
         reached = _follow(
             *(rows, params, words, phrases, added, scratch, state),
-            *(i, a, uint32(token), made, frame, cutoff),
+            *(i, a, uint32(token), made, frame, cutoff, record),
         )
         lowest = min(lowest, reached)
         made += uint64(reached <= min(float32(lowest + beam), NO_CUTOFF))
@@ -336,6 +347,7 @@ def _follow_by_cost(
     above,
     cheapest,
     begins,
+    record,
 ):
     """Candidates of rows in the order of cost; entries near the best one first.
 
@@ -390,7 +402,7 @@ def _follow_by_cost(
                 cutoff = min(float32(lowest + beam), NO_CUTOFF)
                 reached = _follow(
                     *(rows, params, words, phrases, added, scratch, state),
-                    *(i, a, token, made, frame, cutoff),
+                    *(i, a, token, made, frame, cutoff, record),
                 )
                 lowest = min(lowest, reached)
                 made += uint64(reached <= min(float32(lowest + beam), NO_CUTOFF))
@@ -451,6 +463,7 @@ def _follow(
     made,
     frame,
     cutoff,
+    record,
 ):
     """Write candidate number `made`: arc `a` of entry `i`; its cost.
 
@@ -458,7 +471,7 @@ def _follow(
     equal ones the lower state. Sums round, so both are added up. The cost is infinite
     where all that boosts may pay would leave it over the cutoff.
     """
-    arc, record = rows.arcs[a], state.record[i]
+    arc, own = rows.arcs[a], state.record[i]
     graph_cost = float32(params.lm_scale * arc.cost)
     after_blank = float32(state.blank[i] + graph_cost)
     after_token = float32(state.token[i] + graph_cost)
@@ -491,9 +504,16 @@ def _follow(
         scratch.goals[made] = boost
     after_blank = float32(after_blank + scratch.costs[uint64(token)])
     after_token = float32(after_token + scratch.costs[uint64(token)])
-    tied = after_token == after_blank and record & _TOKEN_FIRST != _NO_FLAG
+    tied = after_token == after_blank and own & _TOKEN_FIRST != _NO_FLAG
     from_token = token != state.again[i] and (after_token < after_blank or tied)
     from_token = from_token and not rows.through_epsilon
+    if record is not None:
+        other = _INF
+        if from_token:
+            other = after_blank
+        elif token != state.again[i] and not rows.through_epsilon:
+            other = after_token
+        record.others[made] = other
     candidate, to = scratch.candidates[made], arc.next & ~_WORD
     candidate.cost = after_token if from_token else after_blank
     candidate.record, candidate.arc = to, uint32(a)

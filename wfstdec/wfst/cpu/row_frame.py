@@ -63,6 +63,12 @@ from wfstdec.wfst.cpu.row_entries import (
     state_after_token,
 )
 from wfstdec.wfst.cpu.row_fewest import keep_fewest, keep_least, reach_fewest
+from wfstdec.wfst.cpu.row_notes import (
+    note_moves,
+    note_staying,
+    note_step,
+    start_frame,
+)
 from wfstdec.wfst.cpu.row_recombination import close, fall_back, recombine
 from wfstdec.wfst.cpu.rows import (
     EPSILONS,
@@ -89,11 +95,14 @@ def restart(state):
 
 
 @kernel
-def advance(rows, params, words, phrases, added, scratch, state, logprobs, first):
+def advance(
+    rows, params, words, phrases, added, scratch, state, logprobs, first, record
+):
     """Pass entries through the frames `first` and on of a chunk.
 
     `phrases`: `RowPhrases` where boosts have states, else None. `added`: a `RowOverlay`
-    where there are OOV words, else None.
+    where there are OOV words, else None. `record`: `RowNotes`, or None where nobody
+    asks for a lattice.
 
     Returns:
         (status, frame): OK and T, or what must grow and the frame to go on from.
@@ -103,17 +112,22 @@ def advance(rows, params, words, phrases, added, scratch, state, logprobs, first
     # entries are found once they are registered anew.
     if counts[k.PHASE] == k.BETWEEN and scratch.turn[0] != state.turn[0]:
         n = uint64(counts[k.ENTRIES])
+        note_moves(record, state, n)
         counts[k.ENTRIES] = int64(compact(rows, phrases, added, scratch, state, n))
     state.turn[0] += 1
     scratch.turn[0] = state.turn[0]
     if counts[k.PHASE] == k.NEW:
         _begin(rows, params, words, phrases, added, scratch, state)
+        start_frame(record, _ZERO)
     while True:
         if counts[k.PHASE] != k.BETWEEN:
-            status = close(rows, params, words, phrases, added, scratch, state)
+            status = close(rows, params, words, phrases, added, scratch, state, record)
+            if record is not None:
+                if status == k.OK:
+                    status = note_step(rows, phrases, added, scratch, state, record)
             if status != k.OK:
                 return status, frame
-            _settle(rows, params, words, phrases, added, scratch, state)
+            _settle(rows, params, words, phrases, added, scratch, state, record)
             frame += counts[k.PASSES]
         if frame == logprobs.shape[0] or counts[k.DIED] >= 0:
             return k.OK, int64(logprobs.shape[0])
@@ -122,7 +136,8 @@ def advance(rows, params, words, phrases, added, scratch, state, logprobs, first
         beam, more = state.costs[k.BEAM], True
         while more:
             status, made = emit(
-                rows, params, words, phrases, added, scratch, state, lowest, beam
+                *(rows, params, words, phrases, added, scratch, state),
+                *(lowest, beam, record),
             )
             more = False
             if status == k.OK and params.min_active > _ZERO:
@@ -141,8 +156,11 @@ def advance(rows, params, words, phrases, added, scratch, state, logprobs, first
         if uint64(counts[k.NODES]) + made > room_in(state.nodes):
             return k.GROW_NODES, frame
         counts[k.ACTIVE] += int64(within)
-        waiting = _go_on(rows, phrases, added, scratch, state, of_blank)
-        recombine(rows, params, words, phrases, added, scratch, state, made, waiting)
+        waiting = _go_on(rows, phrases, added, scratch, state, of_blank, record)
+        recombine(
+            *(rows, params, words, phrases, added, scratch, state),
+            *(made, waiting, record),
+        )
         if rows.through_epsilon:
             fall_back(rows, phrases, added, scratch, state)
 
@@ -255,7 +273,7 @@ def _keep(rows, params, phrases, added, scratch, state, of_blank):
 
 
 @inlined
-def _go_on(rows, phrases, added, scratch, state, of_blank):
+def _go_on(rows, phrases, added, scratch, state, of_blank, record):
     """Let entries go on by blanks and repeats, in place.
 
     Returns:
@@ -265,28 +283,34 @@ def _go_on(rows, phrases, added, scratch, state, of_blank):
     inf, cutoffs = splat(_INF), splat(state.costs[k.CUTOFF])
     blanks, frames = splat(of_blank), splat(uint32(counts[k.FRAMES] + 1))
     waiting, alive, i = _ZERO, _ZERO, _ZERO
+    start_frame(record, n)
     while i < n:
         blank, token = load(state.blank, i), load(state.token, i)
-        record = load(state.record, i)
+        flagged = load(state.record, i)
         after_blank, after_token = add(blank, blanks), inf
         if not rows.through_epsilon:
             after_token = add(token, blanks)
         stays = least(after_blank, after_token)
-        kept = at_most(stays, cutoffs) & ~has(record, _NO_BLANK)
+        no_blank = has(flagged, _NO_BLANK)
+        kept = at_most(stays, cutoffs) & ~no_blank
+        if record is not None:
+            note_staying(record, i, no_blank, after_blank, after_token, cutoffs)
         store(state.blank, i, select(kept, stays, inf))
         repeated = _NOBODY
         if below(token, inf) != _NOBODY:
             again = load(scratch.repeats, i)
             repeated = at_most(again, cutoffs)
             store(state.token, i, select(repeated, again, inf))
+            if record is not None:
+                store(record.again, i, select(repeated, again, inf))
             from_token = below(after_token, after_blank)
-            from_token |= equal(after_token, after_blank) & has(record, _TOKEN_FIRST)
+            from_token |= equal(after_token, after_blank) & has(flagged, _TOKEN_FIRST)
             nodes = select(
                 from_token, load(state.token_node, i), load(state.blank_node, i)
             )
             store(state.blank_node, i, nodes)
             store(state.ended, i, select(from_token, frames, load(state.ended, i)))
-            epsilons = uint64(repeated & has(record, _EPSILONS))
+            epsilons = uint64(repeated & has(flagged, _EPSILONS))
             while epsilons != _ZERO:
                 scratch.waiting[waiting] = uint32(i + trailing(epsilons))
                 waiting += _ONE
@@ -331,13 +355,14 @@ def _blank_from(rows, phrases, added, state, first):
 
 
 @inlined
-def _settle(rows, params, words, phrases, added, scratch, state):
+def _settle(rows, params, words, phrases, added, scratch, state, record):
     """Find what costs are to be less by; leave out the dead where they are many."""
     counts, n = state.counts, uint64(state.counts[k.ENTRIES])
     counts[k.FRAMES] += counts[k.PASSES]
     counts[k.PHASE] = k.BETWEEN
     alive = uint64(counts[k.ALIVE])
     if n > alive + (alive >> _ONE) + _FEW_DEAD:
+        note_moves(record, state, n)
         n = compact(rows, phrases, added, scratch, state, n)
         counts[k.ENTRIES] = int64(n)
     best = state.costs[k.LOWEST]

@@ -3,7 +3,7 @@
     search = RowSearch(rows, rule, 4096)
     search.decode(utterances, params, pace)       # their BestPaths
 
-Lattices are left to the search on the packed graph, which finds the same bits. Nodes of
+Lattices are recorded an utterance at a time (`row_recording.py`). Nodes of
 the trace that nobody comes from are dropped when there is no room; what is left is
 about one for each token said, so that no utterance is too long.
 """
@@ -37,9 +37,10 @@ from wfstdec.wfst.cpu.row_entries import arc_at, spread, token_at
 from wfstdec.wfst.cpu.row_frame import advance, restart
 from wfstdec.wfst.cpu.row_memory import RowMemory, grown
 from wfstdec.wfst.cpu.row_oov import RowOverlay, row_overlay, with_slots
+from wfstdec.wfst.cpu.row_recording import RecordingRowSearch
 from wfstdec.wfst.cpu.row_traceback import end_of
 from wfstdec.wfst.cpu.rows import ADDED, RECORDS, RowArrays, words_by_row
-from wfstdec.wfst.options import SearchParams
+from wfstdec.wfst.options import SearchParams, WfstOptions
 
 STEPS_PER_FRAME = 2
 """Room for the arcs of paths at first: epsilon arcs are more."""
@@ -86,7 +87,8 @@ def search_rows(
         if at[1] == 0:
             restart(state)
         status, frame = advance(
-            rows, params, words, phrases, added, scratch, state, utterances[i], at[1]
+            *(rows, params, words, phrases, added, scratch, state),
+            *(utterances[i], at[1], None),
         )
         at[0], at[1] = i, frame
         if status != k.OK:
@@ -230,6 +232,14 @@ class RowSearch:
     def start(self, inputs: RowInputs) -> ChunkedRowSearch:
         """Begin an utterance that comes in chunks."""
         return ChunkedRowSearch(self._rule_of(inputs), inputs, self._memory)
+
+    def start_recording(
+        self, inputs: RowInputs, splits: np.ndarray, options: WfstOptions
+    ) -> RecordingRowSearch:
+        """Begin an utterance, whole or in chunks, for a lattice."""
+        return RecordingRowSearch(
+            self._rule_of(inputs), inputs, self._memory, splits, options
+        )
 
     def _rule_of(self, inputs: RowInputs) -> Rule:
         """How paths of a search are read."""

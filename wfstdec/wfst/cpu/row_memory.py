@@ -8,10 +8,14 @@ from wfstdec.jit.handles import Handle
 from wfstdec.jit.pool import Pool
 from wfstdec.wfst.cpu import row_arrays as k
 from wfstdec.wfst.cpu.row_entries import drop_nodes
+from wfstdec.wfst.cpu.row_lattice_arcs import RowLattice, new_lattice
+from wfstdec.wfst.cpu.row_notes import RowNotes, new_notes
 from wfstdec.wfst.cpu.rows import RowArrays
 
 CANDIDATES_PER_ENTRY, NODES_PER_ENTRY = 4, 16
 """Room for candidates and nodes at first."""
+FIRST_NOTES = 1 << 14
+"""Room for so many notes of a lattice at first."""
 
 
 class RowMemory:
@@ -24,6 +28,7 @@ class RowMemory:
     Attributes:
         scratches: Scratch of a thread; `take` is told how many entries it must hold.
         states: The state of an utterance.
+        recordings: What is noted of an utterance for its lattice.
     """
 
     def __init__(self, rows: RowArrays, first_capacity: int) -> None:
@@ -32,6 +37,9 @@ class RowMemory:
         )
         self.states: Pool[Handle[k.RowState]] = Pool(
             partial(_first_state, first_capacity), beside=self.scratches
+        )
+        self.recordings: Pool[tuple[Handle[RowNotes], Handle[RowLattice]]] = Pool(
+            _first_recording, beside=self.scratches
         )
 
 
@@ -46,6 +54,10 @@ def _first_state(entries: int) -> Handle[k.RowState]:
     return Handle(k.new_state(entries, NODES_PER_ENTRY * entries))
 
 
+def _first_recording() -> tuple[Handle[RowNotes], Handle[RowLattice]]:
+    return Handle(new_notes(FIRST_NOTES)), Handle(new_lattice())
+
+
 def _fits(scratch: Handle[k.RowScratch], entries: int) -> bool:
     return len(scratch.value.waiting) >= entries
 
@@ -54,7 +66,7 @@ def grown(
     status: int, scratch: Handle[k.RowScratch], state: Handle[k.RowState]
 ) -> tuple[Handle[k.RowScratch], Handle[k.RowState]]:
     """Make room for what the kernel found too small, if anything was."""
-    if status == k.OK:
+    if status in (k.OK, k.GROW_NOTES):  # a recording search has these
         return scratch, state
     arrays = state.value
     if status == k.GROW_NODES:

@@ -110,7 +110,18 @@ def with_slots(overlay: RowOverlay) -> RowOverlay:
 
 @part
 def emit_added(
-    rows, params, words, phrases, added, scratch, state, made, lowest, beam, exits
+    rows,
+    params,
+    words,
+    phrases,
+    added,
+    scratch,
+    state,
+    made,
+    lowest,
+    beam,
+    exits,
+    record,
 ):
     """Write the arcs of an overlay that may survive to `scratch.candidates`.
 
@@ -126,6 +137,7 @@ def emit_added(
         lowest: Their least cost, and that of what goes on in place.
         beam: How much more than the least a candidate may cost.
         exits: Whether those that lead into it, or those that leave its own states.
+        record: `RowNotes`, or None.
 
     Returns:
         (candidates, least cost, whether there was room).
@@ -138,16 +150,16 @@ def emit_added(
             at = i + trailing(some)
             some &= some - _ONE
             # Of the dead, and behind the last entry, both costs are infinite.
-            blank, token, record = state.blank[at], state.token[at], state.record[at]
+            blank, token, own = state.blank[at], state.token[at], state.record[at]
             if not min(blank, token) < _INF:
                 continue
             if exits:
                 # Each state has an exit of its own, with costs of its own.
                 for after_token in range(2):
                     if after_token == 0:
-                        source, of_state = blank, state_after_blank(rows, added, record)
+                        source, of_state = blank, state_after_blank(rows, added, own)
                     else:
-                        source, of_state = token, state_after_token(rows, added, record)
+                        source, of_state = token, state_after_token(rows, added, own)
                     if not source < _INF:
                         continue
                     exit = _exit_of(added, of_state)
@@ -160,7 +172,7 @@ def emit_added(
                     made, lowest, fits = _follow_row(
                         *(rows, params, words, phrases, added, scratch, state),
                         *(at, first, last, of_blank, of_token, _NONE),
-                        *(made, lowest, beam),
+                        *(made, lowest, beam, record),
                     )
                     if not fits:
                         return made, lowest, False
@@ -170,13 +182,13 @@ def emit_added(
                     token = _INF
                     if not blank < _INF:
                         continue  # the token is left, its hub was pruned
-                node = uint64(record & _RECORDS)
+                node = uint64(own & _RECORDS)
                 first = uint64(added.begin[node + node + _ONE]) + _ONE
                 last = uint64(added.begin[node + node + uint64(2)])
                 made, lowest, fits = _follow_row(
                     *(rows, params, words, phrases, added, scratch, state),
                     *(at, first, last, blank, token, state.again[at]),
-                    *(made, lowest, beam),
+                    *(made, lowest, beam, record),
                 )
                 if not fits:
                     return made, lowest, False
@@ -218,6 +230,7 @@ def _follow_row(
     made,
     lowest,
     beam,
+    record,
 ):
     """Candidates of arcs `first` to `last` of entry `i`, at its costs or one of them.
 
@@ -263,6 +276,11 @@ def _follow_row(
         reached = after_token if from_token else after_blank
         if not reached <= min(float32(lowest + beam), NO_CUTOFF):
             continue
+        if record is not None:
+            other = after_blank if from_token else after_token
+            if uint32(label) == again:
+                other = _INF
+            record.others[made] = other
         candidate = scratch.candidates[made]
         candidate.cost, candidate.record = reached, added.next[a]
         candidate.arc = uint32(uint64(len(rows.arcs)) + a)

@@ -25,6 +25,7 @@ from wfstdec.wfst.cpu.row_entries import (
     state_after_blank,
     state_after_token,
 )
+from wfstdec.wfst.cpu.row_notes import MADE, has_room_for_epsilons, note_epsilon
 from wfstdec.wfst.cpu.rows import EPSILONS, RECORDS, SHARED, WORD
 
 _EPSILONS, _WORD, _RECORDS = uint32(EPSILONS), uint32(WORD), uint32(RECORDS)
@@ -37,24 +38,30 @@ _ZERO, _ONE = uint64(0), uint64(1)
 
 
 @inlined
-def recombine(rows, params, words, phrases, added, scratch, state, made, waiting):
+def recombine(
+    rows, params, words, phrases, added, scratch, state, made, waiting, record
+):
     """Candidates to entries: the least (cost, arc, boost state left) of each."""
     counts, cutoff = state.counts, state.costs[k.CUTOFF]
     n, fresh = uint64(counts[k.ENTRIES]), uint64(counts[k.NODES])
     frame = uint32(counts[k.FRAMES] + 1)
+    if record is not None:
+        record.counts[MADE] = int64(made)
     for q in range(made):
         candidate = scratch.candidates[q]
         if not candidate.cost <= cutoff:
             continue
-        record, boost = candidate.record, NO_BOOST
+        to, boost = candidate.record, NO_BOOST
         if phrases is not None:
             boost = scratch.goals[q]
-        i, after = find(rows, phrases, added, scratch, state, n, record, boost, False)
+        i, after = find(rows, phrases, added, scratch, state, n, to, boost, False)
         if i == n:
             n = insert(
                 *(rows, params, words, phrases, added, scratch, state),
-                *(n, record, boost, after),
+                *(n, to, boost, after),
             )
+        if record is not None:
+            record.found[q] = uint32(i)
         before = state.token[i]
         better = candidate.cost < before
         if candidate.cost == before:
@@ -67,7 +74,7 @@ def recombine(rows, params, words, phrases, added, scratch, state, made, waiting
             node.ended = candidate.ended
             state.token[i], scratch.winner[i] = candidate.cost, uint32(q)
         scratch.waiting[waiting] = uint32(i)
-        has_epsilons = record & _EPSILONS != _NO_FLAG
+        has_epsilons = to & _EPSILONS != _NO_FLAG
         waiting += uint64((before == _INF) & has_epsilons)
     counts[k.ENTRIES], counts[k.WAITING] = int64(n), int64(waiting)
     counts[k.FRESH], counts[k.AT], counts[k.PASSES] = int64(fresh), 0, 1
@@ -177,7 +184,7 @@ def fallen_from(rows, phrases, added, state, first):
 
 
 @inlined
-def close(rows, params, words, phrases, added, scratch, state):
+def close(rows, params, words, phrases, added, scratch, state, record):
     """Follow epsilon arcs in rank order; OK, or what must grow before it goes on.
 
     Sources are final when their rank comes, since every epsilon arc leads to a higher
@@ -189,8 +196,8 @@ def close(rows, params, words, phrases, added, scratch, state):
         return k.OK
     at = uint64(counts[k.AT])
     for q in range(at, waiting if counts[k.PHASE] == k.PASSING else at):
-        record = state.record[uint64(scratch.waiting[q])]
-        prefetch(rows.epsilons, uint64(rows.records[uint64(record & _RECORDS)].epsilon))
+        own = state.record[uint64(scratch.waiting[q])]
+        prefetch(rows.epsilons, uint64(rows.records[uint64(own & _RECORDS)].epsilon))
     while True:
         if counts[k.PHASE] == k.PASSING:  # `at` counts those that waited
             if at == waiting:
@@ -209,7 +216,7 @@ def close(rows, params, words, phrases, added, scratch, state):
             if at >= rows.num_ranks:
                 return k.OK
             i = uint64(scratch.heads[at])
-        status = _relax(rows, params, words, phrases, added, scratch, state, i)
+        status = _relax(rows, params, words, phrases, added, scratch, state, i, record)
         if status != k.OK:
             counts[k.AT] = int64(at)
             return status
@@ -220,7 +227,7 @@ def close(rows, params, words, phrases, added, scratch, state):
 
 
 @inlined
-def _relax(rows, params, words, phrases, added, scratch, state, i):
+def _relax(rows, params, words, phrases, added, scratch, state, i, record):
     """Follow the epsilon arcs of entry `i`; OK, or what must grow before that.
 
     At equal cost an emitting arc beats an epsilon arc, then the first one does, then
@@ -238,6 +245,8 @@ def _relax(rows, params, words, phrases, added, scratch, state, i):
         return k.GROW_ENTRIES
     if uint64(counts[k.NODES]) + many > room_in(state.nodes):
         return k.GROW_NODES
+    if not has_room_for_epsilons(record, many):
+        return k.GROW_NOTES
     for a in range(uint64(one.epsilon), uint64(one.epsilon) + many):
         via, boost = rows.epsilons[a], NO_BOOST
         reached = float32(cost + float32(params.lm_scale * via.cost))
@@ -267,6 +276,8 @@ def _relax(rows, params, words, phrases, added, scratch, state, i):
                 rows, params, words, phrases, added, scratch, state, n, to, boost, after
             )
         before, flagged = costs[j], uint32(a) | _EPSILON_ARC
+        if record is not None:
+            note_epsilon(record, i, j, flagged, reached)
         better, has_node = reached < before, uint64(nodes[j]) >= fresh
         other = state.nodes[uint64(nodes[j])].arc
         by_epsilon = has_node and other & _EPSILON_ARC != _NO_FLAG

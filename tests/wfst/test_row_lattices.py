@@ -1,0 +1,130 @@
+"""Lattices from rows of LG are those of the specification on the packed graph."""
+
+import dataclasses
+
+import numpy as np
+import pytest
+from added_cases import random_added_boosts, random_calls_product
+from lattice_searches import bits, joined, lattice_by
+from random_graphs import (
+    random_compiled,
+    random_logprobs,
+    random_options,
+    random_product,
+)
+from wfst_searches import random_splits
+
+from wfstdec import WfstDecoder, WfstOptions, load_graph
+from wfstdec.lattice.arrays import check_lattice
+from wfstdec.wfst.cpu import row_memory, row_recording
+from wfstdec.wfst.cpu.backend import CpuBackend
+from wfstdec.wfst.cpu.row_recording import RecordingRowSearch
+from wfstdec.wfst.cpu.search import RecordingSearch
+from wfstdec.wfst.lattice_pack import lattice_of
+from wfstdec.wfst.reference_backend import ReferenceBackend
+
+TOPOLOGIES = "normal", "compact"
+
+
+@pytest.fixture(autouse=True)
+def arrays_that_are_too_small(monkeypatch):
+    """Notes and states that are kept have little room; log-probs are forgotten soon."""
+    monkeypatch.setattr(row_memory, "FIRST_NOTES", 1)
+    monkeypatch.setattr(row_recording, "FEW_NODES", 4)
+    monkeypatch.setattr(row_recording, "KEPT", 5)
+    monkeypatch.setattr("wfstdec.wfst.cpu.row_chunks.FIRST_FRAMES", 5)
+    monkeypatch.setattr("wfstdec.wfst.cpu.row_chunks.KEPT", 1)
+
+
+def drawn(rng, added):
+    """A graph that is a product, an utterance, options, boosts."""
+    if added:
+        graph = random_calls_product(rng)
+        while not len(graph.calls):  # the specification knows no empty overlay
+            graph = random_calls_product(rng)
+    else:
+        graph = random_product(rng, topology=str(rng.choice(TOPOLOGIES)))
+    options = random_options(rng)
+    x = random_logprobs(rng, int(rng.integers(0, 14)), len(graph.tokens))
+    if rng.random() < 0.5:  # nearly every frame has ties
+        x = (np.round(x) - 2 * (x < -3)).astype(np.float32)
+    compile_boosts = random_added_boosts if added else random_compiled
+    given = (rng, graph) if added else (rng, graph, options)
+    return graph, x, options, compile_boosts(*given)
+
+
+def segments_of(rng, search, chunks, shortest):
+    """The segments of a search that is looked at and settled now and then."""
+    parts = []
+    for chunk in chunks:
+        search.advance(chunk)
+        if rng.random() < 0.2:
+            search.look()
+        if rng.random() < 0.5:
+            parts += search.settle(shortest)
+    return parts
+
+
+@pytest.mark.parametrize("added", [False, True], ids=["graph", "oov"])
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.share(keep=2)
+def test_lattices_are_the_specification(seed, added):
+    wide, segments, of_oov = 0, 0, 0
+    for i in range(25):
+        rng = np.random.default_rng([seed, i, 31])
+        graph, x, options, boosts = drawn(rng, added)
+        reference = ReferenceBackend(graph).start(options, boosts, record=True)
+        expected = lattice_by(reference, graph, options, [x])
+        wide += expected.num_arcs > expected.num_states
+        of_oov += (expected.arcs["arc"] >= graph.num_arcs).any()
+        backend = CpuBackend(graph, first_capacity=int(rng.choice([1, 64])))
+        for chunks in ([x], random_splits(rng, x)):
+            search = backend.start(options, boosts, record=True)
+            assert isinstance(search, RecordingRowSearch)
+            found = lattice_by(search, graph, options, chunks)
+            assert bits(found) == bits(expected), (seed, i)
+        shortest = int(rng.integers(1, 4))
+        search = backend.start(options, boosts, record=True)
+        parts = segments_of(rng, search, random_splits(rng, x), shortest)
+        segments += len(parts)
+        vocabulary = graph.vocabulary
+        if boosts.added is not None:
+            vocabulary = vocabulary.with_oov(boosts.added)
+        last = lattice_of(graph, options, search.finish(), 0.02, vocabulary)
+        check_lattice(last)
+        assert joined([*parts, last]) == bits(expected)[:2], (seed, i)
+    assert wide > 3 and segments > 3
+    assert bool(of_oov) == added
+
+
+def test_a_graph_as_rows_has_lattices_without_arcs_of_its_own(tmp_path):
+    rng = np.random.default_rng(5)
+    graph = random_product(rng, num_tokens=4)
+    graph.save(tmp_path / "graph.npz")
+    stored = load_graph(tmp_path / "graph.npz")
+    x = random_logprobs(rng, 20, 4)
+    options = WfstOptions(beam=9.0, lattice_beam=6.0)
+    (found,) = WfstDecoder(stored, options, "cpu").decode_lattice([x])
+    assert stored.product is not None and "arcs" not in stored.__dict__
+    (expected,) = WfstDecoder(graph, options, "reference").decode_lattice([x])
+    assert bits(found) == bits(expected) and found.num_arcs > 20
+
+
+def test_other_graphs_have_lattices_of_the_search_on_the_packed_graph():
+    rng = np.random.default_rng(3)
+    while True:
+        graph, x, options, boosts = drawn(rng, False)
+        state = int(np.argmax(np.diff(graph.state_arc_splits)))
+        arcs = graph.arcs.copy()
+        blank = graph.tokens.blank + 1
+        own = np.flatnonzero(arcs["ilabel"] & 0xFFFFFFF == blank)
+        if state and len(own):
+            break
+    arcs["cost"][own] += 1  # blanks of a product cost nothing
+    graph = dataclasses.replace(graph, arcs=arcs)
+    search = CpuBackend(graph).start(options, boosts, record=True)
+    assert isinstance(search, RecordingSearch)
+    expected = ReferenceBackend(graph).start(options, boosts, record=True)
+    assert bits(lattice_by(search, graph, options, [x])) == bits(
+        lattice_by(expected, graph, options, [x])
+    )
