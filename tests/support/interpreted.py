@@ -48,12 +48,14 @@ def interpreted(function):
     """In the place of the decorators of `wfstdec.jit`."""
 
     @functools.wraps(function)
-    def call(*arguments):
-        return as_records(function(*map(as_records, arguments)))
+    def call(*arguments, **named):
+        return as_records(function(*map(as_records, arguments), **named))
 
     return call
 
 
+for name in ("empty", "zeros"):  # kernels make arrays of records too
+    setattr(np, name, interpreted(getattr(np, name)))
 for name in ("jit", "kernel", "part", "inlined"):
     setattr(wfstdec.jit, name, interpreted)
 
