@@ -311,8 +311,12 @@ def rows_of(name: str, part: Part, args: argparse.Namespace) -> Iterator[Row]:
     """Measure a part."""
     limit = args.utterances or part.utterances
     if part.kinds == ["phases"]:
-        given = {"cases": part.cases, "beams": part.beams, "utterances": limit}
-        for row in row_phases.phases(argparse.Namespace(**(vars(args) | given))):
+        flags = ["--cases", *part.cases, "--beams", *map(str, part.beams)]
+        given = {"utterances": limit, "repeats": args.repeats, "data": args.data}
+        given |= {"lm-scale": args.lm_scale, "cache": args.cache}
+        for flag, value in given.items():
+            flags += [] if value is None else [f"--{flag}", str(value)]
+        for row in row_phases.phases(flags):
             yield {"part": name} | row
         return
     if part.kinds == ["storage"]:
