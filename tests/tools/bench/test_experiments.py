@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import logging
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -15,6 +16,16 @@ from tools.bench.boost.__main__ import COMMANDS
 from tools.bench.boost.__main__ import main as boost
 from wfstdec import PhraseOptions
 from wfstdec.errors import WfstdecError
+
+
+@pytest.fixture(autouse=True)
+def quiet_again():
+    """What the tool's flags set in logs is set back: others read them."""
+    loggers = [logging.getLogger(name) for name in ("wfstdec", "wfstdec.compare")]
+    levels = [logger.level for logger in loggers]
+    yield
+    for logger, level in zip(loggers, levels, strict=True):
+        logger.setLevel(level)
 
 
 @pytest.fixture
