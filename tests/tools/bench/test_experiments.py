@@ -20,7 +20,7 @@ from wfstdec.errors import WfstdecError
 
 @pytest.fixture(autouse=True)
 def quiet_again():
-    """What the tool's flags set in logs is set back: others read them."""
+    """Set back the log levels that the tool's flags set: other tests read logs."""
     loggers = [logging.getLogger(name) for name in ("wfstdec", "wfstdec.compare")]
     levels = [logger.level for logger in loggers]
     yield
