@@ -61,7 +61,7 @@ ENTRY, PART = ".kernel", ".part"
 _VERSIONS = f"{numba.__version__} {llvmlite.__version__}"
 _DIGEST_SIZE = 16
 _PATIENCE_S, _LOOK_S = 60.0, 0.02
-"""How long another process that compiles is waited for, and how often one looks."""
+"""Seconds that a process waits for another that compiles, and between two looks."""
 _not_kept: set[str] = set()
 """Endings of cache files that are not written."""
 

@@ -1,6 +1,6 @@
 """Groups of utterances that a kernel searches in one call, for every search on a CPU.
 
-    found = decode_in_groups(decode_group, utterances, boosts, workers)
+    class CpuBackend(GroupingBackend):            # has `decode_group`
 
     given = filled_up(utterances)                 # in `decode_group`
     now, behind, cut, frames = stretch(given, len(utterances), at, pace.frames)
@@ -11,48 +11,75 @@ What Python takes to call a kernel is taken once for a group: it has many arrays
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from abc import abstractmethod
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 
 from wfstdec.boost.compiled import CompiledBoosts
-from wfstdec.search.scheduling import Workers, longest_first
+from wfstdec.search.contract import Read
+from wfstdec.search.interrupts import Pace
+from wfstdec.search.scheduling import ALONE, HostBackend, Workers, longest_first
 
-_Item = TypeVar("_Item")
 GROUP = 16
 """Whole utterances of one call, at most: kernels are compiled for so many."""
 _NOTHING = np.zeros((0, 0), np.float32)
 """Fills what is given up to `GROUP`: a kernel is compiled for one length."""
 
 
-def decode_in_groups(
-    decode: Callable[[list[Any], CompiledBoosts, list[int]], list[_Item]],
-    utterances: Sequence[Any],
-    boosts: Sequence[CompiledBoosts],
-    workers: Workers,
-) -> list[_Item]:
-    """Decode utterances of the same boosts a few at a time.
+class GroupingBackend(HostBackend):
+    """A backend on the host that searches whole utterances a few in one call."""
 
-    Args:
-        decode: Decodes a group; called with its utterances, at most `GROUP`, their
-            boosts, and their positions, by which it names them in errors.
-        utterances: Of any length.
-        boosts: Of each.
-        workers: Threads, each of which gets a few groups.
+    @abstractmethod
+    def decode_group(
+        self,
+        utterances: Sequence[np.ndarray],
+        options: Any,
+        boosts: CompiledBoosts,
+        pace: Pace,
+        names: Sequence[int] | None = None,
+    ) -> list[Any]:
+        """Decode whole utterances with the same boosts.
 
-    Returns:
-        What was found of each utterance.
-    """
-    groups = groups_of(list(map(len, utterances)), boosts, workers.threads, GROUP)
+        Args:
+            utterances: At most `GROUP`, float32 [T, V] each, C order.
+            options: Of the search.
+            boosts: Of all of them.
+            pace: How much a call of the kernel does.
+            names: How errors name them; by default by their place in the group.
 
-    def decode_some(group: list[int]) -> list[_Item]:
-        return decode([utterances[i] for i in group], boosts[group[0]], group)
+        Returns:
+            What was found of each utterance.
+        """
 
-    found: dict[int, _Item] = {}
-    for group, some in zip(groups, workers.map(decode_some, groups), strict=True):
-        found.update(zip(group, some, strict=True))
-    return [found[i] for i in range(len(utterances))]
+    def decode(
+        self,
+        utterances: Sequence[np.ndarray],
+        options: Any,
+        boosts: Sequence[CompiledBoosts],
+        *,
+        record: bool = False,
+        workers: Workers = ALONE,
+        read: Read | None = None,
+    ) -> list[Any]:
+        """Decode whole utterances, as `Backend.decode`: those of a list in groups."""
+        if record or read is not None:
+            return super().decode(
+                utterances, options, boosts, record=record, workers=workers, read=read
+            )
+        groups = groups_of(list(map(len, utterances)), boosts, workers.threads, GROUP)
+
+        def decode_some(group: list[int]) -> list[Any]:
+            some, of_all = [utterances[i] for i in group], boosts[group[0]]
+            return self.decode_group(some, options, of_all, workers.pace, group)
+
+        found: dict[int, Any] = {}
+        for group, of_group in zip(
+            groups, workers.map(decode_some, groups), strict=True
+        ):
+            found.update(zip(group, of_group, strict=True))
+        return [found[i] for i in range(len(utterances))]
 
 
 def groups_of(

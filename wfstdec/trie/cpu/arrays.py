@@ -120,7 +120,7 @@ OUTCOME = np.dtype(
         ("complete", "<i8"),
     ]
 )
-"""How an utterance ended, as `traceback.Outcome`; it has `count` paths from `first`."""
+"""An utterance's end, as `traceback.Outcome`; it has `count` paths from `first`."""
 PATH_END = np.dtype(
     [
         ("cost", "<f4"),
@@ -181,7 +181,7 @@ NUM_RANGES = 256
 """Ranges of cost that many tokens are laid out by."""
 OK, GROW_CANDIDATES, GROW_FRONTIER, GROW_TRACE, GROW_NOTED, ASK_MODEL = range(6)
 GROW_PATHS, GROW_ROWS = 6, 7
-"""What a kernel returns: done, which arrays are too small for the next frame or for the
+"""Statuses of a kernel: done, which arrays are too small for the next frame or for the
 end, or that the language model must be asked before it."""
 NEXT_UTTERANCE, NEXT_FRAME, NUM_PATHS, NUM_ROWS = range(4)
 """Positions in how far a kernel has come: what it does next; what it has written."""

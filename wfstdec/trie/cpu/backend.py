@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
 
@@ -20,10 +19,9 @@ from wfstdec.boost.tables import BoostTables
 from wfstdec.jit import read_only
 from wfstdec.jit.pool import Once
 from wfstdec.lm.on_demand import LmArrays
-from wfstdec.search.contract import Read
-from wfstdec.search.group_calls import decode_in_groups
+from wfstdec.search.group_calls import GroupingBackend
+from wfstdec.search.interrupts import Pace
 from wfstdec.search.paths.token_path import TokenPath
-from wfstdec.search.scheduling import ALONE, HostBackend, Workers
 from wfstdec.trie.added_trie import (
     AddedTrie,
     lay_out_added,
@@ -42,7 +40,7 @@ from wfstdec.trie.traceback import start_cost
 NO_ADDED = no_added()
 
 
-class CpuBackend(HostBackend):
+class CpuBackend(GroupingBackend):
     """A space, boosts laid out for the kernels, and memory of searches.
 
     Args:
@@ -72,29 +70,17 @@ class CpuBackend(HostBackend):
             kind, options = RecordingSearch, replace(options, nbest=1)
         return kind(self.memory, *self.inputs_of(options, boosts), options, boosts)
 
-    def decode(
+    def decode_group(
         self,
         utterances: Sequence[np.ndarray],
         options: TrieOptions,
-        boosts: Sequence[CompiledBoosts],
-        *,
-        record: bool = False,
-        workers: Workers = ALONE,
-        read: Read | None = None,
-    ) -> list[Any]:
-        """Decode whole utterances, as `Backend.decode`: those of a list in groups."""
-        if record or read is not None:
-            return super().decode(
-                utterances, options, boosts, record=record, workers=workers, read=read
-            )
-
-        def decode(
-            some: list[np.ndarray], boosts: CompiledBoosts, names: list[int]
-        ) -> list[list[TokenPath]]:
-            inputs = self.inputs_of(options, boosts)
-            return decode_group(self.memory, inputs, some, workers.pace, names)
-
-        return decode_in_groups(decode, utterances, boosts, workers)
+        boosts: CompiledBoosts,
+        pace: Pace,
+        names: Sequence[int] | None = None,
+    ) -> list[list[TokenPath]]:
+        """Decode whole utterances with the same boosts, as `GroupingBackend`."""
+        inputs, called = self.inputs_of(options, boosts), range(len(utterances))
+        return decode_group(self.memory, inputs, utterances, pace, names or called)
 
     def inputs_of(
         self, options: TrieOptions, boosts: CompiledBoosts

@@ -13,7 +13,6 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from functools import cached_property, partial
-from typing import Any
 
 import numpy as np
 
@@ -25,11 +24,10 @@ from wfstdec.graph.packed import PackedGraph
 from wfstdec.jit import jit
 from wfstdec.jit.pool import Once
 from wfstdec.lm.automaton import Unit
-from wfstdec.search.contract import SEGMENTS, Read
-from wfstdec.search.group_calls import decode_in_groups
+from wfstdec.search.contract import SEGMENTS
+from wfstdec.search.group_calls import GroupingBackend
 from wfstdec.search.interrupts import Pace, pass_through
 from wfstdec.search.paths.label_path import BestPath
-from wfstdec.search.scheduling import ALONE, HostBackend, Workers
 from wfstdec.text.symbols import ilabel_of
 from wfstdec.wfst.boost_support import overlay_of, steps_on
 from wfstdec.wfst.cpu import arrays as k
@@ -43,7 +41,7 @@ from wfstdec.wfst.cpu.search import CpuSearch, RecordingSearch, SearchInputs
 from wfstdec.wfst.options import WfstOptions, search_params
 
 
-class CpuBackend(HostBackend):
+class CpuBackend(GroupingBackend):
     """A graph laid out for the CPU kernels, and the memory of its searches.
 
     Args:
@@ -51,7 +49,7 @@ class CpuBackend(HostBackend):
         first_capacity: Entries that the scratch arrays hold at first; they grow.
     """
 
-    can = HostBackend.can | {SEGMENTS}
+    can = GroupingBackend.can | {SEGMENTS}
 
     def __init__(self, graph: PackedGraph, first_capacity: int = 4096) -> None:
         super().__init__(len(graph.tokens), graph)
@@ -88,49 +86,27 @@ class CpuBackend(HostBackend):
             return RecordingSearch(self.memory, *inputs, options)
         return CpuSearch(self.memory, *inputs)
 
-    def decode(
-        self,
-        utterances: Sequence[np.ndarray],
-        options: WfstOptions,
-        boosts: Sequence[CompiledBoosts],
-        *,
-        record: bool = False,
-        workers: Workers = ALONE,
-        read: Read | None = None,
-    ) -> list[Any]:
-        """Decode whole utterances, as `Backend.decode`: those of a list in groups."""
-        if record or read is not None:
-            return super().decode(
-                utterances, options, boosts, record=record, workers=workers, read=read
-            )
-
-        def decode(
-            some: list[np.ndarray], boosts: CompiledBoosts, names: list[int]
-        ) -> list[BestPath]:
-            # An error that names nobody is at least of this group.
-            with naming(names[0]):
-                return self.decode_group(some, options, boosts, workers.pace)
-
-        return decode_in_groups(decode, utterances, boosts, workers)
-
     def decode_group(
         self,
         utterances: Sequence[np.ndarray],
         options: WfstOptions,
         boosts: CompiledBoosts,
         pace: Pace,
+        names: Sequence[int] | None = None,
     ) -> list[BestPath]:
-        """Decode whole utterances with the same boosts, at most `GROUP`."""
-        on_rows = self.on_rows
-        if on_rows is not None:
-            inputs_on_rows = self._inputs_on_rows(on_rows, options, boosts)
-            return on_rows.decode(utterances, inputs_on_rows, pace)
-        paths = []
-        for logprobs in utterances:
-            search = self.start(options, boosts)
-            pass_through(search, logprobs, pace)
-            paths.append(search.finish())
-        return paths
+        """Decode whole utterances with the same boosts, as `GroupingBackend`."""
+        on_rows, first = self.on_rows, 0 if names is None else names[0]
+        # An error that names nobody is at least of this group.
+        with naming(first):
+            if on_rows is not None:
+                inputs_on_rows = self._inputs_on_rows(on_rows, options, boosts)
+                return on_rows.decode(utterances, inputs_on_rows, pace)
+            paths = []
+            for logprobs in utterances:
+                search = self.start(options, boosts)
+                pass_through(search, logprobs, pace)
+                paths.append(search.finish())
+            return paths
 
     @cached_property
     def memory(self) -> SearchMemory:

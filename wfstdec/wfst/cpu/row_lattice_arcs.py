@@ -397,7 +397,7 @@ def _num_below(rows, one, label):
 
 @inlined
 def _rank_of_label(rows, added, record, from_token, label):
-    """How many arcs of a state come before those of a label; a repeat is the last.
+    """Count the arcs of a state before those of a label; a repeat is the last.
 
     Those are its epsilon arcs, its blank, its repeat, and its row's without the token.
     """

@@ -102,7 +102,7 @@ def new_notes(arcs: int) -> RowNotes:
 
 
 OF_ENTRIES, OF_CANDIDATES = ("of_blank", "of_token", "again"), ("others", "found")
-"""What has the length of a state's entries, and of scratch for candidates."""
+"""Arrays as long as a state's entries, and as scratch for candidates."""
 
 
 def fitted(
