@@ -104,7 +104,7 @@ struct Search : FrameSearch {
 };
 
 // Every block takes utterances from the queue until it is empty.
-extern "C" __global__ void __launch_bounds__(THREADS, TEAMS_PER_SM)
+extern "C" __global__ void __launch_bounds__(TEAM_BOUND, TEAMS_PER_SM)
 advance_chunk(const __grid_constant__ Task task) {
     // The task is in constant memory; what changes, and all threads read, in shared.
     __shared__ TeamMemory team;

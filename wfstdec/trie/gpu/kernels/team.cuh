@@ -5,10 +5,12 @@
 #include "layout.cuh"
 
 constexpr u32 WARPS = THREADS / WARP;
-// As many threads as the blocks of other searches: leaves 64 registers to each, of which
-// the compiler need not spill any. Told that fewer blocks come (10 and 2 have room in
-// shared memory), it takes 70 for sm_120.
-constexpr u32 TEAMS_PER_SM = BLOCKS_PER_SM * MAX_THREADS / THREADS;
+// The compiler is told of as many threads as the blocks of other searches have: that leaves
+// 64 registers to each, of which it need not spill any. Told that fewer come (10 and 2 blocks
+// have room in shared memory), it takes 70 for sm_120. sm_75 holds 16 blocks at most, and a
+// bound beyond that is ignored: blocks of one warp are told of as two.
+constexpr u32 TEAM_BOUND = THREADS < 2 * WARP ? 2 * WARP : THREADS;
+constexpr u32 TEAMS_PER_SM = BLOCKS_PER_SM * MAX_THREADS / TEAM_BOUND;
 
 // A barrier of the block: of its only warp where it has one.
 __device__ __forceinline__ void team_sync() {
