@@ -63,8 +63,6 @@ LONG = {
 }
 """Modules over the limits, with the reason."""
 SMALL = {
-    "doctor.token_errors": "one examination, as its neighbours are",
-    "doctor.words": "one examination, as its neighbours are",
     "jit.message": "what people see of compiling, apart from how it is done",
     "jit.sources": "which files a kernel is made of: text, no machine code",
     "adapters.transformers.spelling": "how phrases are cut, apart from their credit",

@@ -9,8 +9,7 @@ from real_speech import RECIPE
 
 from wfstdec import doctor
 from wfstdec.cli.main import main
-from wfstdec.doctor.token_errors import token_errors
-from wfstdec.doctor.words import case_of
+from wfstdec.doctor.words import case_of, token_errors
 
 LN10 = np.float32(np.log(10))
 WORDS = 40

@@ -18,8 +18,12 @@ from wfstdec.doctor.hearing import (
 )
 from wfstdec.doctor.lexicons import lexicon_finding, separator_finding, unread_finding
 from wfstdec.doctor.report import Finding, Report, Status
-from wfstdec.doctor.token_errors import errors_finding, ways_of
-from wfstdec.doctor.words import PAIRS, case_finding, coverage_finding
+from wfstdec.doctor.words import (
+    PAIRS,
+    case_findings,
+    coverage_finding,
+    error_findings,
+)
 from wfstdec.errors import InputError, LexiconError, TokenTableError
 from wfstdec.io.logprobs import open_logprobs
 from wfstdec.io.text import read_text
@@ -119,15 +123,15 @@ class _Examination:
             self._count_token_errors(tokens, hearing)
         return Report(tuple(self.findings), tuple(self._commands()))
 
-    def _wrong(self, name: str, error: InputError) -> None:
-        self.findings.append(Finding(name, "wrong", str(error)))
+    def _say(self, name: str, status: Status, text: object) -> None:
+        self.findings.append(Finding(name, status, str(text)))
 
     def _read_tokens(self) -> TokenTable | None:
         path = self.paths["--tokens"]
         try:
             tokens = read_tokens(path, self.named_blank)
         except InputError as error:
-            self._wrong("tokens", error)
+            self._say("tokens", "wrong", error)
             if not isinstance(error, TokenTableError):
                 return None
             # A table that does not name its blank can still be read: frames tell which
@@ -137,8 +141,7 @@ class _Examination:
                 return read_tokens(path, 0)
             except TokenTableError:
                 return None
-        text = f"{len(tokens)} in {path}"
-        self.findings.append(Finding("tokens", "ok", text))
+        self._say("tokens", "ok", f"{len(tokens)} in {path}")
         if self.named_blank is not None:
             self.flags["--blank"] = str(self.named_blank)
         return tokens
@@ -147,7 +150,7 @@ class _Examination:
         try:
             hearing = Hearing.of(open_logprobs(self.paths["--logprobs"]), len(tokens))
         except InputError as error:
-            self._wrong("log-probs", error)
+            self._say("log-probs", "wrong", error)
             return None
         self.findings.append(shape_finding(hearing, tokens))
         if not hearing.said.num_frames:
@@ -176,15 +179,14 @@ class _Examination:
         except LexiconError as error:
             self.findings.append(unread_finding(path, tokens, error))
         except InputError as error:
-            self._wrong("lexicon", error)
+            self._say("lexicon", "wrong", error)
 
     def _find_separator(self, tokens: TokenTable, said: Said) -> None:
         heard, named = None, self.named_separator
         if self.lexicon is not None:
             heard = {token for way in self.lexicon.pronunciations for token in way}
         if named is not None and not self.between:
-            text = f"{tokens.lacks(named)}"
-            self.findings.append(Finding("separator", "wrong", text))
+            self._say("separator", "wrong", tokens.lacks(named))
         elif self.lexicon is not None or "--lexicon" not in self.paths:
             given = self.between[0] if self.between else None
             finding, found = separator_finding(tokens, said, given, heard)
@@ -203,10 +205,10 @@ class _Examination:
         try:
             model = read_arpa(self.paths["--lm"])
         except InputError as error:
-            self._wrong("language model", error)
+            self._say("language model", "wrong", error)
             return
-        text = f"{len(model.words):,} words, order {model.order}"
-        self.findings.append(Finding("language model", "ok", text))
+        found = f"{len(model.words):,} words, order {model.order}"
+        self._say("language model", "ok", found)
         self.words["LM"] = Counter(model.words)
 
     def _read_references(self, hearing: Hearing) -> None:
@@ -215,7 +217,7 @@ class _Examination:
         try:
             texts = read_text(self.paths["--ref"])
         except InputError as error:
-            self._wrong("references", error)
+            self._say("references", "wrong", error)
             return
         self.references = {u: words for u, words in texts.items() if u in hearing.runs}
         count, heard = len(self.references), len(hearing.runs)
@@ -224,7 +226,7 @@ class _Examination:
             first, other = next(iter(texts)), next(iter(hearing.runs))
             text += f"; ids are as {first!r} there, as {other!r} in the log-probs"
         status: Status = "ok" if count == heard else "look" if count else "wrong"
-        self.findings.append(Finding("references", status, text))
+        self._say("references", status, text)
         if any(texts.values()):
             said = (word for words in texts.values() for word in words)
             self.words["references"] = Counter(said)
@@ -244,9 +246,7 @@ class _Examination:
             self.flags["--frame-shift"] = f"{shift_s:g}"
 
     def _compare_words(self) -> None:
-        case = case_finding(self.words)
-        if case is not None:
-            self.findings.append(case)
+        self.findings += case_findings(self.words)
         for one, other in PAIRS:
             if one in self.words and other in self.words:
                 found = coverage_finding(one, self.words[one], other, self.words[other])
@@ -261,9 +261,7 @@ class _Examination:
             words = {word for said in self.references.values() for word in said}
             lexicon, _ = spellable_words(words, tokens, separator=separator)
         said = hearing.texts(without=[tokens.blank, *self.between])
-        finding = errors_finding(said, self.references, ways_of(lexicon))
-        if finding is not None:
-            self.findings.append(finding)
+        self.findings += error_findings(said, self.references, lexicon)
 
     def _commands(self) -> list[str]:
         """Command lines: to build, to decode, and to tune or to score."""
