@@ -37,22 +37,19 @@ def cut_short(file: IO[bytes]) -> str | None:
     """
     place = file.tell()
     try:
-        return _missing(file, file.seek(0, os.SEEK_END))
+        size = file.seek(0, os.SEEK_END)
+        file.seek(0)
+        head = file.read(256)
+        if head[:4] == b"RIFF" and head[8:12] == b"WAVE":
+            return _cut_chunk(file, size, "little", b"data")
+        if head[:4] == b"FORM" and head[8:11] == b"AIF":
+            return _cut_chunk(file, size, "big", b"SSND")
+        if head[:4] == b"OggS":
+            file.seek(max(0, size - _TAIL))
+            return _cut_ogg(file.read())
+        return _cut_mp3(file, head, size)
     finally:
         file.seek(place)
-
-
-def _missing(file: IO[bytes], size: int) -> str | None:
-    file.seek(0)
-    head = file.read(256)
-    if head[:4] == b"RIFF" and head[8:12] == b"WAVE":
-        return _cut_chunk(file, size, "little", b"data")
-    if head[:4] == b"FORM" and head[8:11] == b"AIF":
-        return _cut_chunk(file, size, "big", b"SSND")
-    if head[:4] == b"OggS":
-        file.seek(max(0, size - _TAIL))
-        return _cut_ogg(file.read())
-    return _cut_mp3(file, head, size)
 
 
 def _cut_chunk(

@@ -19,7 +19,7 @@ import io
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import IO, Any
+from typing import IO
 
 import numpy as np
 
@@ -78,8 +78,8 @@ class AudioReader:
         self,
         source: Source,
         sample_rate: int,
-        *,
         channel: int | None,
+        *,
         max_seconds: float,
         block_s: float = _BLOCK_S,
         allow_cut: bool = False,
@@ -89,13 +89,11 @@ class AudioReader:
                 f"a sample rate of {source.rate} Hz, expected {_RATES[0]} to "
                 f"{_RATES[1]} Hz"
             )
-        self.sample_rate = sample_rate
-        self.source = source
+        self.source, self.sample_rate = source, sample_rate
         self.notes = list(source.notes)
         self._mixer = Mixer(channel)
         self._resample = ResampleStream(source.rate, sample_rate)
-        self._max_seconds = max_seconds
-        self._block_s = block_s
+        self._max_seconds, self._block_s = max_seconds, block_s
         self._allow_cut = allow_cut
         if source.rate != sample_rate:
             text = f"{source.rate} Hz resampled to {sample_rate} Hz"
@@ -195,25 +193,25 @@ def open_audio(
             f"sample_rate={sample_rate!r}, max_seconds={max_seconds!r}, "
             f"block_s={block_s!r}, expected positive numbers"
         )
-    options: dict[str, Any] = dict(
-        channel=channel,
-        max_seconds=max_seconds,
-        block_s=block_s,
-        allow_cut=allow_cut,
-    )
     with _naming(source), contextlib.ExitStack() as stack:
+        found: Source
         if isinstance(source, np.ndarray):
-            array = ArraySource(source, source_rate or sample_rate)
-            yield AudioReader(array, sample_rate, **options)
-            return
-        file = stack.enter_context(_opened(source))
-        cut = cut_short(file)
-        if cut is not None and not allow_cut:
-            raise AudioError(f"cut short: {cut}; allow_cut=True reads what is there")
-        found = stack.enter_context(open_source(file))
-        if cut is not None:
-            found.notes.append(AudioNote("cut", f"cut short: {cut}"))
-        yield AudioReader(found, sample_rate, **options)
+            found = ArraySource(source, source_rate or sample_rate)
+        else:
+            file = stack.enter_context(_opened(source))
+            cut = cut_short(file)
+            if cut is not None and not allow_cut:
+                text = f"cut short: {cut}; allow_cut=True reads what is there"
+                raise AudioError(text)
+            found = stack.enter_context(open_source(file))
+            if cut is not None:
+                found.notes.append(AudioNote("cut", f"cut short: {cut}"))
+        yield AudioReader(
+            *(found, sample_rate, channel),
+            max_seconds=max_seconds,
+            block_s=block_s,
+            allow_cut=allow_cut,
+        )
 
 
 def read_audio(

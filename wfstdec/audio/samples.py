@@ -54,26 +54,24 @@ class Mixer:
             AudioError: NaN, inf, integers kept as floats, or no such channel.
             ShapeError: Neither [n] nor [n, C].
         """
-        samples = _scaled(block)
+        samples = scaled(block)
         if samples.ndim == 1:
             samples = samples[:, None]
         if samples.ndim != 2:
             raise ShapeError(f"audio of shape {samples.shape}, expected [n] or [n, C]")
         self.source_peak = max(self.source_peak, checked_peak(samples))
-        mono = self._one_channel(samples)
-        self.peak = max(self.peak, float(np.abs(mono).max(initial=0)))
-        return np.ascontiguousarray(mono)
-
-    def _one_channel(self, samples: np.ndarray) -> np.ndarray:
         num_channels = samples.shape[1]
         if self.channel is None:
-            return samples[:, 0] if num_channels == 1 else samples.mean(axis=1)
-        if self.channel >= num_channels:
+            mono = samples[:, 0] if num_channels == 1 else samples.mean(axis=1)
+        elif self.channel < num_channels:
+            mono = samples[:, self.channel]
+        else:
             raise AudioError(
                 f"channel {self.channel} of {num_channels}, "
                 f"expected 0 to {num_channels - 1}"
             )
-        return samples[:, self.channel]
+        self.peak = max(self.peak, float(np.abs(mono).max(initial=0)))
+        return np.ascontiguousarray(mono)
 
     def silence(self) -> AudioNote | None:
         """Tell whether nothing was heard in all blocks so far.
@@ -109,8 +107,8 @@ def checked_peak(samples: np.ndarray) -> float:
     return peak
 
 
-def _scaled(block: np.ndarray) -> np.ndarray:
-    """Integers by the range of their type, floats as they are; float32."""
+def scaled(block: np.ndarray) -> np.ndarray:
+    """Scale integers by the range of their type, floats as they are; float32."""
     block = np.asarray(block)
     if block.dtype == np.uint8:
         return (block.astype(np.float32) - 128) / 128

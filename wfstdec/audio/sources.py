@@ -143,12 +143,9 @@ def open_source(file: IO[bytes]) -> Iterator[Source]:
     if not head:
         raise AudioError("an empty file, expected audio")
     form = needs_av(head)
-    if form is None:
-        with _open_soundfile(file, head) as source:
-            yield source
-    else:
-        with open_av(file, form) as source:
-            yield source
+    opened = _open_soundfile(file, head) if form is None else open_av(file, form)
+    with opened as source:
+        yield source
 
 
 @contextlib.contextmanager

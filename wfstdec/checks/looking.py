@@ -55,7 +55,13 @@ class Heard:
         """Read a vocabulary; where it has no pronunciations any token may be one."""
         words = None
         if vocabulary.words and vocabulary.open_word is None:
-            words = tokens_of_words(vocabulary)
+            entries: Any = vocabulary.entries
+            if hasattr(entries, "tokens"):
+                words = frozenset(np.unique(entries.tokens).tolist())
+            else:
+                words = frozenset().union(*entries.pronunciations)
+        # Where there are no pronunciations, any token may be one.
+        words = words or None
         return cls(vocabulary.tokens, vocabulary.separators, words)
 
     @classmethod
@@ -67,16 +73,6 @@ class Heard:
             if not is_mark(name) and any(map(str.isalnum, name))
         }
         return cls(tokens, between, frozenset(words))
-
-
-def tokens_of_words(vocabulary: Vocabulary) -> frozenset[int] | None:
-    """All tokens of the pronunciations; None where there are none."""
-    entries: Any = vocabulary.entries
-    if hasattr(entries, "tokens"):
-        found = frozenset(np.unique(entries.tokens).tolist())
-    else:
-        found = frozenset().union(*entries.pronunciations)
-    return found or None
 
 
 def looked_at(logprobs: Pairs, heard: Heard) -> Iterator[tuple[str, np.ndarray]]:
@@ -117,7 +113,12 @@ def doubts(said: Said, heard: Heard) -> list[str]:
     if heard.words is None:
         return []
     known = heard.words.union(heard.between)
-    return [unheard_doubt(names[t]) for t in said.unheard(names, blank, known)[:1]]
+    return [
+        f"logprobs: the model often says {names[token]!r}, which no word has, expected "
+        f"tokens of words, or between them; --separator {names[token]!r} where graph "
+        "or decoder is made, or --silence?"
+        for token in said.unheard(names, blank, known)[:1]
+    ]
 
 
 def blank_doubt(tokens: TokenTable, other: int) -> str:
@@ -127,15 +128,6 @@ def blank_doubt(tokens: TokenTable, other: int) -> str:
     return (
         f"logprobs: the blank ({found}) wins few frames while {likely}, wins "
         f"most, between all others, expected the reverse; --blank {other}?"
-    )
-
-
-def unheard_doubt(name: str) -> str:
-    """A warning about a token that no word has."""
-    return (
-        f"logprobs: the model often says {name!r}, which no word has, expected tokens "
-        f"of words, or between them; --separator {name!r} where graph or decoder is "
-        "made, or --silence?"
     )
 
 
