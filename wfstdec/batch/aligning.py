@@ -132,24 +132,18 @@ def align_file(
     settings["logprobs"] = digest(logprobs.path)
     summary = AlignmentSummary(aligner.frame_shift_s)
     with open_results(
-        output,
-        format,
-        write,
-        logprobs.num_utterances,
+        *(output, format, write, logprobs.num_utterances),
         restart=restart,
         settings=settings,
     ) as results:
-        summary.go_on(results)
-        # An earlier run's failures are not tried again: they would fail again.
-        known = {*results.done, *(str(one.utterance) for one in results.failures)}
-        shown = progress and not results.on_terminal
+        known = summary.go_on(results)
         for utterance, alignment in align_all(
             aligner,
             logprobs.without(known),
             {one: words for one, words in said.items() if one not in known},
             summary=summary,
             strict=strict,
-            progress=shown,
+            progress=progress and not results.on_terminal,
         ):
             results.put(utterance, alignment)
     return summary

@@ -8,7 +8,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import fields, is_dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba.core.event import Event, Listener, register
@@ -102,16 +102,12 @@ def decode_file(
     if restart is None or not restart.settings:  # or it says where boosts are from
         settings["boosts"] = told_apart(boosts)
     with open_results(
-        output,
-        format,
-        write,
-        logprobs.num_utterances,
+        *(output, format, write, logprobs.num_utterances),
         beside=keep,
         restart=restart,
         settings=settings,
     ) as results:
-        summary.go_on(results)
-        known = {*results.done, *(str(one.utterance) for one in results.failures)}
+        known = summary.go_on(results)
         found = decode_all(
             decoder,
             logprobs.without(known),
@@ -166,7 +162,7 @@ def decode_all(
     total = getattr(logprobs, "num_utterances", None)
     path = getattr(logprobs, "path", None)
     summary = summary or Summary(decoder.input_frame_shift_s)
-    record = lattices is not None
+    search = _Search(decoder, boosts, nbest, lattices is not None)
 
     def fail(error: InputError) -> None:
         if path is not None and not isinstance(error, BoostError):
@@ -179,11 +175,9 @@ def decode_all(
         pairs = decoder.looked_at(readable(logprobs, fail))
         for number, batch in enumerate(batches(pairs)):
             if number == 0:
-                _warm_up(decoder, batch, boosts, nbest, record)
+                search.warm_up(batch)
             size, compiled, began = len(batch), _compiling.seconds, time.perf_counter()
-            found = _decode(
-                decoder, batch, boosts, nbest=nbest, record=record, fail=fail
-            )
+            found = search.leaving_out(batch, fail)
             summary.decode_s += _compiling.left_out(began, compiled)
             # One at a time: what reads a lattice may keep it beside the results.
             for (utterance, array), hypotheses in zip(batch, found, strict=True):
@@ -253,25 +247,70 @@ class _Compiling(Listener):
 _compiling = _Compiling()
 
 
-def _warm_up(
+class _Search(NamedTuple):
+    """A decoder, and what is asked of it: hypotheses of each utterance, or lattices."""
+
+    decoder: Decoder
+    boosts: BoostLists | BoostsLike
+    nbest: bool
+    record: bool
+
+    def __call__(self, batch: Batch) -> list[Any]:
+        given: Any = self.boosts
+        if isinstance(given, BoostLists):
+            given = [given.of(utterance) for utterance, _ in batch]
+        logprobs = [array for _, array in batch]
+        return search_all(self.decoder, logprobs, given, self.nbest, self.record)
+
+    def warm_up(self, batch: Batch) -> None:
+        """Load or compile the kernels of a run: a frame of a few of its utterances.
+
+        What is wrong with them is said when they are decoded; what is wrong with
+        phrases, when their lists are compiled, which happens once.
+        """
+        frames = [(utterance, array[:1]) for utterance, array in batch[:_WARMING]]
+        if isinstance(self.boosts, BoostLists):
+            for utterance, _ in frames:
+                self.boosts.of(utterance)
+        with warnings.catch_warnings(), suppress(InputError):
+            warnings.simplefilter("ignore")
+            self(frames)
+
+    def leaving_out(self, batch: Batch, fail: Fail) -> list[Any]:
+        """Search a batch; utterances that cannot be searched are taken out of it."""
+        while batch:
+            try:
+                return self(batch)
+            except InputError as error:
+                at = error.utterance
+                if not isinstance(at, int):
+                    raise  # it is no fault of one of them
+                error.utterance = batch.pop(at)[0]
+                fail(error)
+        return []
+
+
+def search_all(
     decoder: Decoder,
-    batch: Batch,
-    boosts: BoostLists | BoostsLike,
+    logprobs: Sequence[Any],
+    boosts: Any,
     nbest: bool,
     record: bool,
-) -> None:
-    """Load or compile the kernels of a run: a frame of a few of its utterances.
+) -> list[Any]:
+    """Decode utterances: hypotheses of each, best first, or lattices.
 
-    What is wrong with them is said when they are decoded; what is wrong with phrases,
-    when their lists are compiled, which happens once.
+    Args:
+        decoder: Any of our decoders.
+        logprobs: [T, V] of each.
+        boosts: Of each, or of all.
+        nbest: Whether each has a list, and not only the best.
+        record: Whether lattices are wanted.
     """
-    frames = [(utterance, array[:1]) for utterance, array in batch[:_WARMING]]
-    if isinstance(boosts, BoostLists):
-        for utterance, _ in frames:
-            boosts.of(utterance)
-    with warnings.catch_warnings(), suppress(InputError):
-        warnings.simplefilter("ignore")
-        _search(decoder, frames, boosts, nbest, record)
+    if record:
+        return decoder.decode_lattice(logprobs, boosts=boosts)
+    if nbest:
+        return decoder.decode_nbest(logprobs, boosts=boosts)
+    return [[best] for best in decoder.decode(logprobs, boosts=boosts)]
 
 
 def batches(
@@ -296,28 +335,6 @@ def batches(
         yield batch
 
 
-def _decode(
-    decoder: Decoder,
-    batch: Batch,
-    boosts: BoostLists | BoostsLike,
-    *,
-    nbest: bool,
-    record: bool,
-    fail: Fail,
-) -> list[Any]:
-    """Decode a batch; utterances that cannot be are taken out of it."""
-    while batch:
-        try:
-            return _search(decoder, batch, boosts, nbest, record)
-        except InputError as error:
-            at = error.utterance
-            if not isinstance(at, int):
-                raise  # it is no fault of one of them
-            error.utterance = batch.pop(at)[0]
-            fail(error)
-    return []
-
-
 def _read(
     lattices: Callable[[str, Lattice], list[Hypothesis]],
     utterance: str,
@@ -335,27 +352,6 @@ def _read(
         return []
     finally:
         summary.decode_s += _compiling.left_out(began, compiled)
-
-
-def _search(
-    decoder: Decoder,
-    batch: Batch,
-    boosts: BoostLists | BoostsLike,
-    nbest: bool,
-    record: bool,
-) -> list[Any]:
-    """Search all utterances of a batch: hypotheses of each, or lattices."""
-    logprobs = [array for _, array in batch]
-    given: BoostsLike | Sequence[BoostsLike]
-    if isinstance(boosts, BoostLists):
-        given = [boosts.of(utterance) for utterance, _ in batch]
-    else:
-        given = boosts
-    if record:
-        return decoder.decode_lattice(logprobs, boosts=given)
-    if nbest:
-        return decoder.decode_nbest(logprobs, boosts=given)
-    return [[best] for best in decoder.decode(logprobs, boosts=given)]
 
 
 def reading_and_keeping(

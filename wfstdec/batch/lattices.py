@@ -141,16 +141,12 @@ def rescore_file(
     }
     summary = RescoringSummary()
     with open_results(
-        output,
-        format,
-        write,
-        len(file),
+        *(output, format, write, len(file)),
         beside=kaldi,
         restart=restart,
         settings=settings,
     ) as results:
-        summary.go_on(results)
-        known = {*results.done, *(one.utterance for one in results.failures)}
+        known = summary.go_on(results)
         left = [utterance for utterance in file if utterance not in known]
         shown = progress and not results.on_terminal
         for utterance in tqdm(left, disable=None if shown else True):

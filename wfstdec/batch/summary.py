@@ -31,10 +31,15 @@ class Tally:
     failures: list[InputError] = field(default_factory=list)
     _named: int = 0
 
-    def go_on(self, results: Results) -> None:
-        """Take over what an earlier run did; failures go to both from here on."""
+    def go_on(self, results: Results) -> set[str]:
+        """Take over what an earlier run did; failures go to both from here on.
+
+        Returns:
+            The utterances of that run: what failed in it would fail again.
+        """
         self.num_kept, self.failures = len(results.done), results.failures
         self._named = len(self.failures)
+        return {*results.done, *(str(one.utterance) for one in self.failures)}
 
     def fail(self, error: InputError, *, strict: bool = False) -> None:
         """Leave an utterance out.

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+from functools import partial
 from pathlib import Path
 
 import wfstdec
@@ -25,7 +26,6 @@ from wfstdec.metrics import GAP, Score, UtteranceScore, align, score_texts
 from wfstdec.models import load_model
 from wfstdec.recipes import OPTIONS, build_or_load, find_recipe
 from wfstdec.search.hypothesis import Hypothesis
-from wfstdec.transcription.encoding import Recording
 from wfstdec.transcription.recordings import find_recordings
 from wfstdec.transcription.transcriber import Transcriber
 
@@ -35,6 +35,8 @@ MODEL = "model.json"
 """The file that names the recipe's acoustic model, and what its tokens became."""
 SHOWN_UTTERANCES = 4
 SHOWN_WORDS = range(6, 11)
+
+_say = partial(print, flush=True)  # at once: the log goes to standard error meanwhile
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -85,9 +87,7 @@ def from_audio(
     sources = find_recordings([recipe / AUDIO])
     heard = {
         transcript.name: transcript.hypothesis
-        for transcript in transcriber.run(
-            Recording(source.name, source.path) for source in sources
-        )
+        for transcript in transcriber.run(source.recording() for source in sources)
     }
     score = _score({name: references[name] for name in heard}, heard)
     for utterance in score.utterances:
@@ -151,8 +151,3 @@ def _score(
     references: dict[str, tuple[str, ...]], hypotheses: dict[str, Hypothesis]
 ) -> Score:
     return score_texts(references, {u: h.text.split() for u, h in hypotheses.items()})
-
-
-def _say(text: str) -> None:
-    """To standard output at once: the log goes to standard error meanwhile."""
-    print(text, flush=True)

@@ -2,7 +2,7 @@
 
     encoding = Encoding(model, decoder, CutOptions(), AudioOptions(), workers=2)
     for part in encoding.run([Recording("talk", "talk.mp3"), Recording("x", waveform)]):
-        ...                                    # Encoded pieces in order, Done or Failed
+        ...                                    # Encoded pieces in order, and Ended
 
 A short recording is one piece. A long one is cut by the words of windows, and each
 piece is then encoded whole; no more of it is in memory than the windows and pieces that
@@ -75,33 +75,23 @@ class Encoded(NamedTuple):
     logprobs: np.ndarray | None
 
 
-class Done(NamedTuple):
+class Ended(NamedTuple):
     """The end of a recording, behind its last piece.
 
     Attributes:
         recording: Whose end it is.
         audio_s: Seconds of it.
         notes: What was done to its audio, or is odd about it.
+        error: Why it cannot be read or encoded; None where all went well.
     """
 
     recording: Recording
-    audio_s: float
-    notes: tuple[AudioNote, ...]
+    audio_s: float = 0.0
+    notes: tuple[AudioNote, ...] = ()
+    error: InputError | None = None
 
 
-class Failed(NamedTuple):
-    """The end of a recording that cannot be read or encoded.
-
-    Attributes:
-        recording: Which.
-        error: Why.
-    """
-
-    recording: Recording
-    error: InputError
-
-
-Part = Encoded | Done | Failed
+Part = Encoded | Ended
 
 
 @dataclass(frozen=True)
@@ -155,7 +145,7 @@ class Encoding:
         """Encode recordings, in their order.
 
         Raises:
-            InputError: Never of a recording, which is `Failed`; what iterating
+            InputError: Never of a recording, which has `Ended` with it; what iterating
                 `recordings` raises comes out here.
         """
         pool = ThreadPoolExecutor(self._workers, "wfstdec-encoder")
@@ -169,7 +159,7 @@ class Encoding:
                     yield part() if callable(part) else part
                 except InputError as error:
                     failed = number
-                    yield Failed(recording, error)
+                    yield Ended(recording, error=error)
         finally:
             parts.close()
             pool.shutdown(cancel_futures=True)
@@ -180,13 +170,8 @@ class Encoding:
         """Each recording's parts; those that are being made, as what waits for them."""
         for number, recording in enumerate(recordings):
             try:
-                with open_audio(
-                    recording.audio,
-                    self._model.spec.sample_rate,
-                    channel=self._audio.channel,
-                    max_seconds=self._audio.max_seconds,
-                    allow_cut=self._audio.allow_cut,
-                ) as reader:
+                rate = self._model.spec.sample_rate
+                with open_audio(recording.audio, rate, **vars(self._audio)) as reader:
                     heard = _Heard(reader, recording)
                     for piece in self._pieces(heard, recording, pool):
                         yield number, recording, self._submit(recording, piece, pool)
@@ -194,9 +179,9 @@ class Encoding:
                     notes = tuple(reader.notes)
                     # Only behind the last piece: notes on the end of a file come with
                     # it.
-                    yield number, recording, Done(recording, audio_s, notes)
+                    yield number, recording, Ended(recording, audio_s, notes)
             except InputError as error:
-                yield number, recording, Failed(recording, error)
+                yield number, recording, Ended(recording, error=error)
 
     def _submit(
         self, recording: Recording, piece: Piece, pool: Executor
@@ -239,15 +224,8 @@ class Encoding:
         with contextlib.closing(track):
             for some in rows:
                 track.feed(some)
-                yield from self._search(track)
+                yield from track.search()
             if (piece := track.end()) is not None:
-                yield piece
-
-    def _search(self, track: Track) -> Iterator[Piece]:
-        """Advance the first pass; the pieces that end in what is new."""
-        while len(chunk := track.next_rows()):
-            self._sessions.advance({track.session: chunk})
-            if (piece := track.advanced()) is not None:
                 yield piece
 
     def _stream(self, blocks: Iterable[np.ndarray]) -> Iterator[np.ndarray]:

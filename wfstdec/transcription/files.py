@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import IO, Any
 
@@ -14,14 +14,12 @@ from tqdm import tqdm
 from wfstdec.batch.boost_lists import BoostLists
 from wfstdec.batch.decoding import fields_of
 from wfstdec.batch.summary import Summary, named
-from wfstdec.boost.lists import BoostsLike
 from wfstdec.io.journal import Restart
 from wfstdec.io.outputs import open_results
 from wfstdec.io.results import format_named, result_writer
 from wfstdec.io.subtitles import SubtitleOptions
 from wfstdec.lattice.arrays import Lattice
 from wfstdec.lattice.file import LatticeWriter
-from wfstdec.transcription.encoding import Recording
 from wfstdec.transcription.recordings import Source
 from wfstdec.transcription.transcriber import Transcriber, Transcript
 
@@ -111,10 +109,7 @@ def transcribe_files(
     transcriber.keep = lattices
     with (
         open_results(
-            output,
-            format,
-            write,
-            len(sources),
+            *(output, format, write, len(sources)),
             beside=lattices,
             restart=restart,
             settings=settings,
@@ -126,12 +121,10 @@ def transcribe_files(
             desc=f"0 of {len(sources)} recordings",
         ) as bar,
     ):
-        summary.go_on(results)
-        # An earlier run's failures are not tried again: they would fail again.
-        known = {*results.done, *(str(one.utterance) for one in results.failures)}
-        todo = [source for source in sources if source.name not in known]
+        known = summary.go_on(results)
+        todo = (one.recording(boosts) for one in sources if one.name not in known)
         told: set[str] = set()
-        for transcript in transcriber.run(_recordings(todo, boosts), heard=bar.update):
+        for transcript in transcriber.run(todo, heard=bar.update):
             if transcript.error is not None:
                 transcript.error.utterance = transcript.name
                 summary.fail(transcript.error, strict=strict)
@@ -150,25 +143,6 @@ def transcribe_files(
     summary.wall_s = time.monotonic() - began
     summary.encode_s, summary.decode_s = transcriber.encode_s, transcriber.decode_s
     return summary
-
-
-def _recordings(
-    sources: Sequence[Source], boosts: BoostLists | None
-) -> Iterator[Recording]:
-    for source in sources:
-        yield Recording(
-            source.name,
-            source.path,
-            _boosts_of(source, boosts),
-            start_s=source.start_s,
-            duration_s=source.duration_s,
-        )
-
-
-def _boosts_of(source: Source, boosts: BoostLists | None) -> BoostsLike:
-    if boosts is None:
-        return source.boosts
-    return boosts.of(source.name, source.boosts)
 
 
 def _tell(transcript: Transcript, told: set[str]) -> None:

@@ -10,6 +10,7 @@ audio is cut in the middle of the silence:
     while len(rows := track.next_rows()):
         sessions.advance({track.session: rows})    # any number of tracks at once
         piece = track.advanced()                   # None while the utterance goes on
+    for piece in track.search(): ...               # or this one alone
     piece = track.end()
 
 What the first pass found between two cuts is thrown away where an encoder does not
@@ -29,7 +30,8 @@ import numpy as np
 
 from wfstdec.boost.lists import BoostsLike
 from wfstdec.errors import OptionError
-from wfstdec.models.encoder import EncoderSpec
+from wfstdec.models.encoder import Encoder, EncoderSpec, StreamingEncoder
+from wfstdec.models.windowed import Windowed
 from wfstdec.search.endpoints import Endpointer, EndpointRule
 from wfstdec.search.options import CheckedOptions
 from wfstdec.search.sessions import Partial, SessionId, Sessions
@@ -80,6 +82,12 @@ class CutOptions(CheckedOptions):
             self.check(name, lambda x: 0 < x < 3600, "seconds, above 0")
         for name in ("left_s", "right_s", "whole_s"):
             self.check(name, lambda x: 0 <= x < 3600, "seconds, 0 or more")
+
+    def chunked(self, model: Encoder) -> StreamingEncoder:
+        """The same encoder where it streams, else one of windows."""
+        if isinstance(model, StreamingEncoder):
+            return model
+        return Windowed(model, self.window_s, self.left_s, self.right_s)
 
     def windows(
         self, blocks: Iterable[np.ndarray], spec: EncoderSpec
@@ -272,6 +280,13 @@ class Track:
             self._forget_rows()
             return None
         return self._cut(self._cut_frame(partial), rule)
+
+    def search(self) -> Iterator[Piece]:
+        """Advance the session alone through all that is new; the pieces that end."""
+        while len(rows := self.next_rows()):
+            self._sessions.advance({self.session: rows})
+            if (piece := self.advanced()) is not None:
+                yield piece
 
     def _forget_rows(self) -> None:
         """Drop what is only kept for `reopen`, once that will not be."""

@@ -18,10 +18,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from wfstdec.batch.boost_lists import BoostLists
 from wfstdec.boost.lists import Numbers
 from wfstdec.errors import FormatError
 from wfstdec.io.boost_files import boosts_of
 from wfstdec.text.files import read_lines
+from wfstdec.transcription.encoding import Recording
 
 AUDIO_ENDINGS = frozenset(
     ".wav .flac .ogg .oga .opus .mp3 .aif .aiff .au .w64 .caf .webm .m4a .mp4 .mkv "
@@ -49,6 +51,11 @@ class Source:
     start_s: float = 0.0
     duration_s: float | None = None
     boosts: Numbers | None = None
+
+    def recording(self, lists: BoostLists | None = None) -> Recording:
+        """Make what a `Transcriber` takes, with its own boosts or those of lists."""
+        boosts = self.boosts if lists is None else lists.of(self.name, self.boosts)
+        return Recording(self.name, self.path, boosts, self.start_s, self.duration_s)
 
 
 def find_recordings(places: Sequence[str | os.PathLike[str]]) -> list[Source]:

@@ -18,8 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from wfstdec.boost.lists import BoostsLike
-from wfstdec.models.encoder import Encoder, StreamingEncoder
-from wfstdec.models.windowed import Windowed
+from wfstdec.models.encoder import Encoder
 from wfstdec.search.decoder import Decoder
 from wfstdec.search.endpoints import DEFAULT_RULES, EndpointRule
 from wfstdec.search.hypothesis import Hypothesis
@@ -60,21 +59,15 @@ class Stream:
         self, model: Encoder, decoder: Decoder, cuts: CutOptions, boosts: BoostsLike
     ) -> None:
         self._model, self._decoder, self._boosts = model, decoder, boosts
-        self._one_pass = isinstance(model, StreamingEncoder)
-        self._encoder = (
-            model
-            if isinstance(model, StreamingEncoder)
-            else Windowed(model, cuts.window_s, cuts.left_s, cuts.right_s)
-        )
+        self._encoder = cuts.chunked(model)
         self._state = self._encoder.start()
-        self._sessions = decoder.sessions()
         self._track = Track(
-            self._sessions,
+            decoder.sessions(),
             cuts,
             frame_shift_s=model.spec.frame_shift_s,
             sample_rate=model.spec.sample_rate,
             boosts=boosts,
-            one_pass=self._one_pass,
+            one_pass=self._encoder is model,
         )
 
     @property
@@ -101,14 +94,9 @@ class Stream:
         self._track.close()
 
     def _take(self, samples: np.ndarray, *, last: bool) -> list[Final]:
-        finals = []
         self._track.hear(samples)
         self._track.feed(self._encoder.step([self._state], [samples], [last])[0])
-        while len(chunk := self._track.next_rows()):
-            self._sessions.advance({self._track.session: chunk})
-            if (piece := self._track.advanced()) is not None:
-                finals.append(self._final(piece))
-        return finals
+        return [self._final(piece) for piece in self._track.search()]
 
     def _final(self, piece: Piece) -> Final:
         found = piece.first_pass

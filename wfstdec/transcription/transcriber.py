@@ -22,6 +22,7 @@ from typing import Any
 
 from wfstdec.audio.reading import AudioLike
 from wfstdec.audio.samples import AudioNote
+from wfstdec.batch.decoding import search_all
 from wfstdec.boost.lists import BoostsLike
 from wfstdec.errors import InputError, OptionError
 from wfstdec.lattice.arrays import Lattice
@@ -30,9 +31,9 @@ from wfstdec.search.decoder import Decoder
 from wfstdec.search.hypothesis import Hypothesis
 from wfstdec.transcription.encoding import (
     AudioOptions,
-    Done,
     Encoded,
     Encoding,
+    Ended,
     Part,
     Recording,
 )
@@ -176,27 +177,22 @@ class Transcriber:
         # Closed at once: an error in here would keep the threads with its frames.
         with contextlib.closing(self._encoding.run(recordings)) as parts:
             for part, found in self._decoded(parts):
-                if isinstance(part, Encoded):
-                    found = self._read(part, found)
-                    if heard is not None:
-                        heard(len(part.piece.waveform) / self.model.spec.sample_rate)
+                if isinstance(part, Ended):
+                    error = error or part.error
+                    said = tuple(pieces) if error is None else ()
+                    name, audio_s, notes = part.recording.name, part.audio_s, part.notes
+                    yield Transcript(name, said, audio_s, notes, error)
+                    pieces, error = [], None
+                    continue
+                found = self._read(part, found)
+                if heard is not None:
+                    heard(len(part.piece.waveform) / self.model.spec.sample_rate)
                 if isinstance(found, InputError):
                     error = error or found
-                elif isinstance(part, Encoded):
-                    pieces.append((part.piece.start_frame, found))
-                    if found_piece is not None:
-                        found_piece(part.piece.start_frame, found)
-                if isinstance(part, Encoded):
                     continue
-                ended = isinstance(part, Done) and error is None
-                yield Transcript(
-                    part.recording.name,
-                    tuple(pieces) if ended else (),
-                    part.audio_s if isinstance(part, Done) else 0.0,
-                    part.notes if isinstance(part, Done) else (),
-                    error,
-                )
-                pieces, error = [], None
+                pieces.append((part.piece.start_frame, found))
+                if found_piece is not None:
+                    found_piece(part.piece.start_frame, found)
 
     def stream(
         self, boosts: BoostsLike = None, *, cuts: CutOptions = STREAM_CUTS
@@ -218,14 +214,9 @@ class Transcriber:
                 hypotheses = iter(self._decode(pieces))
             except InputError:  # of one of them: which, and what of the others?
                 hypotheses = (self._decode_alone(piece) for piece in pieces)
+            # In the order of pieces: other parts take none.
             decoded = [
-                (
-                    part,
-                    # In the order of pieces: failed parts take none.
-                    next(hypotheses)
-                    if isinstance(part, Encoded)
-                    else getattr(part, "error", None),
-                )
+                (part, next(hypotheses) if isinstance(part, Encoded) else None)
                 for part in batch
             ]
             self.decode_s += time.perf_counter() - began
@@ -243,14 +234,8 @@ class Transcriber:
         todo = [piece for piece in pieces if piece.logprobs is not None]
         logprobs = [piece.logprobs for piece in todo]
         boosts = [piece.recording.boosts for piece in todo]
-        found: list[Any]
-        if self._lattices is not None:
-            found = self.decoder.decode_lattice(logprobs, boosts=boosts)
-        elif self._nbest:
-            found = self.decoder.decode_nbest(logprobs, boosts=boosts)
-        else:
-            found = [[best] for best in self.decoder.decode(logprobs, boosts=boosts)]
-        rest = iter(found)
+        record = self._lattices is not None
+        rest = iter(search_all(self.decoder, logprobs, boosts, self._nbest, record))
         return [
             [piece.piece.first_pass] if piece.logprobs is None else next(rest)
             for piece in pieces

@@ -82,7 +82,7 @@ class JobFolder:
         """Decide on what an earlier run left."""
         self._file.seek(0)
         text = self._file.read()
-        if text and not self._restart.overwrite and self._has_work():
+        if text and not self._restart.overwrite and any(self.checkpoints.glob("*")):
             self._compare(text)
             return
         if self.output.exists() and any(self.output.iterdir()):
@@ -100,9 +100,6 @@ class JobFolder:
             self._file.truncate(0)
             self._file.write(json.dumps(self._header, ensure_ascii=False) + "\n")
             self._file.flush()
-
-    def _has_work(self) -> bool:
-        return self.checkpoints.exists() and any(self.checkpoints.iterdir())
 
     def _compare(self, text: str) -> None:
         called = self._restart.called

@@ -339,6 +339,7 @@ def _summary(
 
     Raises:
         FormatError: An id stands there twice, or is missing; a file is damaged.
+        InputError: Of the first row, where all failed.
     """
     import pyarrow as pa
     import pyarrow.compute
@@ -375,16 +376,7 @@ def _summary(
                 f"{folder.output}: {len(left)} rows of the manifest are missing, such "
                 f"as {named(left[:9].to_pylist())}"
             )
-    _tell(summary)
-    return summary
-
-
-def _tell(summary: RowsSummary) -> None:
-    """Name failures in the log.
-
-    Raises:
-        InputError: The first, where no row went well: then it is no fault of a row.
-    """
+    # Where no row went well it is no fault of a row.
     if summary.failures and not summary.num_utterances + summary.num_kept:
         raise summary.failures[0]
     for error in summary.failures[:_LOGGED_AT_MOST]:
@@ -392,6 +384,7 @@ def _tell(summary: RowsSummary) -> None:
     more = len(summary.failures) - _LOGGED_AT_MOST
     if more > 0:
         _log.error("and %d more, in the column error", more)
+    return summary
 
 
 def _cause(error: BaseException | None) -> str:

@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     import pyarrow
 
 Keep = Callable[[str, Lattice], Any]
+_Todo = dict[str, tuple[int, Any, Numbers | None]]
+"""Rows by id: the place in the batch, what was read, and boosts of its own."""
 
 
 class RowWorker(ABC):
@@ -63,7 +65,7 @@ class RowWorker(ABC):
         # Every row gets an answer, if only an error: rows of a batch must not fail
         # together.
         done: list[dict[str, Any] | None] = [_refused(row) for row in rows]
-        todo: dict[str, tuple[int, Any, Numbers | None]] = {}
+        todo: _Todo = {}
         for i, row in enumerate(rows):
             if done[i] is None and names[i] in todo:
                 done[i] = failed_row(names[i], "the id stands there twice")
@@ -90,38 +92,24 @@ class RowWorker(ABC):
         """Yield the result of each row, in any order; errors may be of any row."""
 
     def _each(
-        self, todo: Mapping[str, tuple[int, Any, Numbers | None]], keep: Keep | None
+        self, todo: _Todo, keep: Keep | None
     ) -> Iterator[tuple[str, dict[str, Any]]]:
         """Yield the result of every row, whatever becomes of the others."""
         left = dict(todo)
-        try:
-            for name, found in self._some(left, keep):
-                del left[name]
-                yield name, found
-        except Exception:
-            # Not one that names its row: a fault of ours, of a model, of the machine.
-            # Each row is asked alone; it fails as it would in any company.
-            for name in list(left):
-                yield name, self._alone(name, {name: left[name]}, keep)
-
-    def _alone(
-        self,
-        name: str,
-        todo: Mapping[str, tuple[int, Any, Numbers | None]],
-        keep: Keep | None,
-    ) -> dict[str, Any]:
-        try:
-            [(_, found)] = self._some(todo, keep)
-        except Exception as error:
-            return failed_row(name, error)
-        return found
-
-    def _some(
-        self, todo: Mapping[str, tuple[int, Any, Numbers | None]], keep: Keep | None
-    ) -> Iterator[tuple[str, dict[str, Any]]]:
         given = {name: read for name, (_, read, _) in todo.items()}
         own = {name: one for name, (*_, one) in todo.items() if one is not None}
-        return self._work(given, own, keep)
+        try:
+            for name, found in self._work(given, own, keep):
+                del left[name]
+                yield name, found
+        except Exception as error:
+            # Not one that names its row: a fault of ours, of a model, of the machine.
+            # Each row is asked alone; it fails as it would in any company.
+            for name, one in left.items():
+                if len(todo) > 1:
+                    yield from self._each({name: one}, keep)
+                else:
+                    yield name, failed_row(name, error)
 
     @contextlib.contextmanager
     def _kept(self, names: Sequence[Any]) -> Iterator[tuple[Keep | None, str | None]]:
