@@ -20,7 +20,7 @@ from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from wfstdec.server.limits import Limits
-from wfstdec.server.problems import Problem, problem_response
+from wfstdec.server.problems import Problem
 from wfstdec.server.service import Service
 
 OPEN_PATHS = ("/", "/health", "/ready")
@@ -32,6 +32,9 @@ SUBPROTOCOL = "wfstdec.subprotocol"
 _REALTIME_KEY = "openai-insecure-api-key."
 _PORTS = {"http": 80, "https": 443}
 _PROBES = ("/health", "/ready", "/metrics")
+_REASONS = {401: "key", 403: "origin", 413: "body", 414: "url"}
+"""Words for the measures, by the status that a request is refused with."""
+_SUBPROTOCOLS = ("token", "bearer", "realtime")
 _BODY_OF_NOTHING = 1 << 16
 """Bytes of a body that nobody reads."""
 
@@ -47,14 +50,16 @@ class Access:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Check requests and handshakes; the rest passes."""
         if scope["type"] in ("http", "websocket"):
-            if scope["type"] == "websocket":
-                scope[SUBPROTOCOL] = _subprotocol(scope["subprotocols"])
+            # One to accept with: a browser that offers any closes if none is taken.
+            offered = [*scope.get("subprotocols", ()), None]
+            scope[SUBPROTOCOL] = offered[0] if offered[0] in _SUBPROTOCOLS else None
             try:
                 self._check(scope)
-            except _Refused as refused:
-                self._service.measures.refused(refused.reason)
+            except Problem as problem:
+                reason = _REASONS.get(problem.status, problem.code or "")
+                self._service.measures.refused(reason)
                 # Also a handshake, before it is accepted.
-                await problem_response(refused.problem)(scope, receive, send)
+                await problem.response()(scope, receive, send)
                 return
         await self._app(scope, receive, send)
 
@@ -69,38 +74,19 @@ class Access:
             check_open(self._service)
 
 
-class _Refused(Exception):
-    """A request is not let through.
-
-    Args:
-        reason: A word for the measures.
-        problem: What the client is told.
-    """
-
-    def __init__(self, reason: str, problem: Problem) -> None:
-        super().__init__(reason)
-        self.reason, self.problem = reason, problem
-
-
 def check_size(scope: Scope, headers: Headers, limits: Limits) -> None:
     """Refuse an address that is too long, and a body where none is read."""
     address = len(scope.get("raw_path", b"")) + len(scope["query_string"])
     if address > limits.url_bytes:
-        raise _Refused(
-            "url",
-            Problem(
-                414,
-                f"an address of {address} bytes, expected at most {limits.url_bytes}; "
-                f"the server's {limits.flag('url_bytes')} allows more, and long lists "
-                "can be sent by `Configure`",
-            ),
+        raise Problem(
+            414,
+            f"an address of {address} bytes, expected at most {limits.url_bytes}; "
+            f"{limits.remedy('url_bytes')}, and long lists can be sent by `Configure`",
         )
     body = headers.get("content-length", "0")
     if scope.get("method") != "POST" and body.isdecimal():
         if int(body) > _BODY_OF_NOTHING:
-            raise _Refused(
-                "body", Problem(413, f"a body of {body} bytes, expected none here")
-            )
+            raise Problem(413, f"a body of {body} bytes, expected none here")
 
 
 def check_origin(headers: Mapping[str, str], origins: Sequence[str]) -> None:
@@ -112,14 +98,11 @@ def check_origin(headers: Mapping[str, str], origins: Sequence[str]) -> None:
     if origin is None or "*" in origins or origin in origins:
         return
     if not is_same_origin(origin, headers.get("host", "")):
-        raise _Refused(
-            "origin",
-            Problem(
-                403,
-                f"a page of {origin[:100]!r}, expected the server's own; its --origin "
-                "lists others",
-                code="origin_not_allowed",
-            ),
+        raise Problem(
+            403,
+            f"a page of {origin[:100]!r}, expected the server's own; its --origin "
+            "lists others",
+            code="origin_not_allowed",
         )
 
 
@@ -147,15 +130,12 @@ def check_key(
     given = given_key(headers, subprotocols)
     if given is None or not same_key(given, key):
         found = "no key" if given is None else "another key"
-        raise _Refused(
-            "key",
-            Problem(
-                401,
-                f"{found}, expected the server's: 'Authorization: Bearer KEY' or "
-                "'Token KEY', in browsers the WebSocket subprotocols 'token', KEY",
-                code="invalid_api_key",
-                headers={"WWW-Authenticate": "Bearer"},
-            ),
+        raise Problem(
+            401,
+            f"{found}, expected the server's: 'Authorization: Bearer KEY' or "
+            "'Token KEY', in browsers the WebSocket subprotocols 'token', KEY",
+            code="invalid_api_key",
+            headers={"WWW-Authenticate": "Bearer"},
         )
 
 
@@ -178,21 +158,12 @@ def same_key(given: str, key: str) -> bool:
     return hmac.compare_digest(one, other)
 
 
-def _subprotocol(offered: Sequence[str]) -> str | None:
-    """The one to accept with: a browser that offers any closes if none is taken."""
-    return offered[0] if offered and offered[0] in _SUBPROTOCOLS else None
-
-
-_SUBPROTOCOLS = ("token", "bearer", "realtime")
-
-
 def check_open(service: Service) -> None:
     """Refuse work while kernels are compiled, and when the server is about to stop."""
     if service.draining or service.warming:
         code = "draining" if service.draining else "warming"
         text = "about to stop" if service.draining else "starting"
-        problem = Problem(503, f"the server is {text}", code=code, retry_after_s=5)
-        raise _Refused(code, problem)
+        raise Problem(503, f"the server is {text}", code=code, retry_after_s=5)
 
 
 class RequestLog:

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import functools
 import logging
 from collections.abc import AsyncIterator
 
@@ -29,7 +28,7 @@ from starlette.routing import BaseRoute, Route
 from wfstdec.server import listen, transcriptions
 from wfstdec.server.access import Access, RequestLog
 from wfstdec.server.page import read_page
-from wfstdec.server.problems import Problem, answer_problem, problem_response
+from wfstdec.server.problems import Problem
 from wfstdec.server.service import Service, in_thread
 
 _STOP_S = 5.0
@@ -51,7 +50,15 @@ def make_app(service: Service, *, page: bool = True) -> Starlette:
         streams=lambda: len(service.engine),
         ready=lambda: float(service.unready is None),
     )
-    routes = _routes(page)
+    routes: list[BaseRoute] = [
+        Route("/health", _health),
+        Route("/ready", _ready),
+        Route("/metrics", _metrics),
+        *transcriptions.routes(),
+        *listen.routes(),
+    ]
+    if page:
+        routes.append(Route("/", _page))
     paths = frozenset(getattr(route, "path", "") for route in routes)
     app = Starlette(
         routes=routes,
@@ -66,35 +73,18 @@ def make_app(service: Service, *, page: bool = True) -> Starlette:
             ),
             Middleware(Access, service=service),
         ],
-        exception_handlers={
-            Problem: answer_problem,
-            HTTPException: _answer_http_error,
-            Exception: _answer_fault,
-        },
+        exception_handlers=dict.fromkeys((Problem, HTTPException, Exception), _answer),
         lifespan=_running,
     )
     app.state.service = service
     return app
 
 
-def _routes(page: bool) -> list[BaseRoute]:
-    own: list[BaseRoute] = [
-        Route("/health", _health),
-        Route("/ready", _ready),
-        Route("/metrics", _metrics),
-        *transcriptions.routes(),
-        *listen.routes(),
-    ]
-    if page:
-        own.append(Route("/", _page))
-    return own
-
-
 @contextlib.asynccontextmanager
 async def _running(app: Starlette) -> AsyncIterator[None]:
     """Run the engine as long as the app; the threads of files end with it."""
     service: Service = app.state.service
-    service.hand_over.bind(asyncio.get_running_loop())
+    service.hand_over.loop = asyncio.get_running_loop()
     service.engine.start()
     try:
         yield
@@ -103,7 +93,7 @@ async def _running(app: Starlette) -> AsyncIterator[None]:
             await asyncio.wait_for(in_thread(service.stop), _STOP_S)
         except TimeoutError:  # a kernel is compiled, or a model does not answer
             _log.warning("a thread does not stop; it is left alone")
-        service.hand_over.bind(None)
+        service.hand_over.loop = None
 
 
 async def _health(request: Request) -> Response:
@@ -133,21 +123,14 @@ async def _metrics(request: Request) -> Response:
 
 async def _page(request: Request) -> Response:
     """Give the page, which may load nothing from elsewhere."""
-    page = _read_page()
+    page = read_page()
     return HTMLResponse(page.body, headers=page.headers)
 
 
-_read_page = functools.cache(read_page)
-
-
-def _answer_http_error(request: Request, error: Exception) -> Response:
-    """Say in our own form what Starlette finds: no such path, another method."""
-    assert isinstance(error, HTTPException)
-    return problem_response(
-        Problem(error.status_code, error.detail, headers=error.headers)
-    )
-
-
-def _answer_fault(request: Request, error: Exception) -> Response:
-    """Answer where a handler failed; the log has what it was."""
-    return problem_response(Problem(500, "the server failed; its log says why"))
+def _answer(request: Request, error: Exception) -> Response:
+    """Say in one form what handlers raise, and what Starlette finds: no such path."""
+    if isinstance(error, HTTPException):
+        error = Problem(error.status_code, error.detail, headers=error.headers)
+    elif not isinstance(error, Problem):
+        error = Problem(500, "the server failed; its log says why")
+    return error.response()

@@ -15,64 +15,21 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 import numpy as np
 
 from wfstdec.audio.headers import UNKNOWN_SIZE
 from wfstdec.audio.resampling import ResampleStream
-from wfstdec.audio.samples import checked_peak
+from wfstdec.audio.samples import checked_peak, scaled
 from wfstdec.errors import AudioError
-from wfstdec.server.containers import Piped
+from wfstdec.server.containers import NOTHING, AudioBytes, Piped, Taken
 from wfstdec.server.stream_settings import StreamSettings
 
-_NOTHING = np.zeros(0, np.float32)
 _HEAD = 12
 """Bytes that tell what a container is."""
 _MAX_CHUNK = 1 << 20
 """Bytes of a chunk of a WAV file before its samples, at most."""
-
-Taken = tuple[np.ndarray, float]
-"""Samples, and when the last of their bytes arrived."""
-
-
-class AudioBytes(Protocol):
-    """Bytes on their way to samples; `take` and `rest` may be called by any thread."""
-
-    @property
-    def waiting_s(self) -> float:
-        """Seconds that wait to be taken, about."""
-
-    @property
-    def waits_since(self) -> float | None:
-        """When the oldest bytes that wait came; None where that is not known."""
-
-    @property
-    def is_ready(self) -> bool:
-        """Tell whether there is something to take now, or an error to be raised."""
-
-    @property
-    def is_through(self) -> bool:
-        """Tell whether all that was given was taken, but for a part of a sample."""
-
-    def give(self, data: bytes, arrived: float) -> None:
-        """Take bytes, cut anywhere."""
-
-    def end(self) -> None:
-        """Say that no more bytes come."""
-
-    def take(self, seconds: float) -> Taken:
-        """Take what is ready, at most so much.
-
-        Raises:
-            AudioError: The bytes are no audio, or damaged.
-        """
-
-    def rest(self) -> np.ndarray:
-        """Take what a resampler holds; it begins anew."""
-
-    def close(self) -> None:
-        """Give up; no thread is left."""
 
 
 class Coding(NamedTuple):
@@ -87,7 +44,7 @@ class Coding(NamedTuple):
     decode: Callable[[bytes], np.ndarray]
 
 
-class RawBytes:
+class RawBytes(AudioBytes):
     """Bytes of an encoding.
 
     Args:
@@ -133,15 +90,12 @@ class RawBytes:
         self._waiting.append((data, arrived))
         self._num_bytes += len(data)
 
-    def end(self) -> None:
-        """Implement `AudioBytes.end`."""
-
     def take(self, seconds: float) -> Taken:
         """Implement `AudioBytes.take`."""
         most = max(1, math.ceil(seconds * self._rates[0])) * self._size
         data = self._joined(min(most, self._num_bytes // self._size * self._size))
         if not data:
-            return _NOTHING, self._arrived
+            return NOTHING, self._arrived
         samples = self._decode(data)
         if self._channels > 1:
             samples = samples.reshape(-1, self._channels).mean(axis=1)
@@ -173,7 +127,7 @@ class RawBytes:
         self._num_bytes = 0
 
 
-class ContainerBytes:
+class ContainerBytes(AudioBytes):
     """Bytes that say by their first ones what they are.
 
     Args:
@@ -187,103 +141,98 @@ class ContainerBytes:
     ) -> None:
         self._model_rate, self._most_s, self._wake = model_rate, most_s, wake
         self._head = b""
-        self._has_ended = False
-        self._arrived = 0.0
-        self._inner: RawBytes | Piped | None = None
+        self._is_open = False
+        self._inner = AudioBytes()
         self._left = math.inf  # bytes of samples in a WAV file
-        self._error: AudioError | None = None
 
     @property
     def waiting_s(self) -> float:
         """Implement `AudioBytes.waiting_s`."""
-        return 0.0 if self._inner is None else self._inner.waiting_s
+        return self._inner.waiting_s
 
     @property
     def waits_since(self) -> float | None:
         """Implement `AudioBytes.waits_since`."""
-        return None if self._inner is None else self._inner.waits_since
+        return self._inner.waits_since
 
     @property
     def is_ready(self) -> bool:
         """Implement `AudioBytes.is_ready`."""
-        if self._error is not None:
-            return True
-        return self._inner is not None and self._inner.is_ready
+        return self._inner.is_ready
 
     @property
     def is_through(self) -> bool:
         """Implement `AudioBytes.is_through`."""
-        if self._error is not None:
-            return True
-        return self._inner is None or self._inner.is_through
+        return self._inner.is_through
 
     def give(self, data: bytes, arrived: float) -> None:
         """Implement `AudioBytes.give`."""
-        self._arrived = arrived
-        if self._error is not None:
-            return
-        if self._inner is not None:
-            self._pass_on(data, arrived)
-            return
-        self._head += data
-        try:
-            self._begin()
-        except AudioError as error:
-            self._error = error
+        if not self._is_open:
+            self._head += data
+            try:
+                data = self._begin()
+            except AudioError as error:
+                self._refuse(error)
+        if self._is_open:
+            # What follows the samples in a WAV file is no audio.
+            data = data[: int(min(self._left, len(data)))]
+            self._left -= len(data)
+            self._inner.give(data, arrived)
 
-    def _pass_on(self, data: bytes, arrived: float) -> None:
-        """Give bytes of samples; what follows them in a WAV file is no audio."""
-        assert self._inner is not None
-        if len(data) > self._left:
-            data = data[: int(self._left)]
-        self._left -= len(data)
-        self._inner.give(data, arrived)
-
-    def _begin(self) -> None:
-        """Choose a decoder once the first bytes are there."""
-        head = self._head
+    def _begin(self) -> bytes:
+        """Choose a decoder once the first bytes are there; those that it decodes."""
+        head, start = self._head, 0
         if len(head) < _HEAD:
-            return
+            return b""
         if head[:4] == b"RIFF" and head[8:12] == b"WAVE":
             found = _wav_header(head)
             if found is None:
-                return
+                return b""
             coding, rate, channels, start, self._left = found
             self._inner = RawBytes(coding, rate, channels, self._model_rate)
         else:
-            start = 0
             form = container_form(head)
             self._inner = Piped(form, self._model_rate, self._most_s, self._wake)
-        self._head = b""
-        self._pass_on(head[start:], self._arrived)
+        self._is_open, self._head = True, b""
+        return head[start:]
+
+    def _refuse(self, error: AudioError) -> None:
+        self._is_open, self._head, self._inner = True, b"", _Refused(error)
 
     def end(self) -> None:
         """Implement `AudioBytes.end`."""
-        self._has_ended = True
-        if self._inner is not None:
-            self._inner.end()
-        elif self._head and self._error is None:
-            self._error = AudioError(
-                f"{len(self._head)} bytes that begin with {self._head[:_HEAD]!r}, "
-                "expected the head of an audio file and what follows it"
+        if self._head:
+            self._refuse(
+                AudioError(
+                    f"{len(self._head)} bytes that begin with {self._head[:_HEAD]!r}, "
+                    "expected the head of an audio file and what follows it"
+                )
             )
+        self._inner.end()
 
     def take(self, seconds: float) -> Taken:
         """Implement `AudioBytes.take`."""
-        if self._error is not None:
-            raise self._error
-        if self._inner is None:
-            return _NOTHING, self._arrived
         return self._inner.take(seconds)
 
     def rest(self) -> np.ndarray:
         """Implement `AudioBytes.rest`."""
-        return _NOTHING if self._inner is None else self._inner.rest()
+        return self._inner.rest()
 
     def close(self) -> None:
         """Implement `AudioBytes.close`."""
-        if self._inner is not None:
-            self._inner.close()
+        self._inner.close()
+
+
+class _Refused(AudioBytes):
+    """Bytes that are no audio."""
+
+    is_ready = True
+
+    def __init__(self, error: AudioError) -> None:
+        self._error = error
+
+    def take(self, seconds: float) -> Taken:
+        raise self._error
 
 
 def open_bytes(
@@ -390,18 +339,13 @@ _EXTENSIBLE = 0xFFFE
 
 
 def _of_integers(dtype: str) -> Callable[[bytes], np.ndarray]:
-    full = -float(np.iinfo(dtype).min)
-
-    def decode(data: bytes) -> np.ndarray:
-        return (np.frombuffer(data, dtype) / np.float64(full)).astype(np.float32)
-
-    return decode
+    return lambda data: scaled(np.frombuffer(data, dtype))
 
 
 def _of_int24(data: bytes) -> np.ndarray:
     wide = np.zeros((len(data) // 3, 4), np.uint8)
     wide[:, 1:] = np.frombuffer(data, np.uint8).reshape(-1, 3)
-    return (wide.view("<i4")[:, 0] / np.float64(2**31)).astype(np.float32)
+    return scaled(wide.view("<i4")[:, 0])
 
 
 def _of_floats(dtype: str) -> Callable[[bytes], np.ndarray]:
@@ -415,10 +359,7 @@ def _of_floats(dtype: str) -> Callable[[bytes], np.ndarray]:
 
 
 def _of_table(table: np.ndarray) -> Callable[[bytes], np.ndarray]:
-    def decode(data: bytes) -> np.ndarray:
-        return table[np.frombuffer(data, np.uint8)]
-
-    return decode
+    return lambda data: table[np.frombuffer(data, np.uint8)]
 
 
 def _mulaw() -> np.ndarray:
@@ -442,9 +383,7 @@ _LINEAR16 = Coding(
 _MULAW, _ALAW = Coding(1, _of_table(_mulaw())), Coding(1, _of_table(_alaw()))
 _ENCODINGS = {"linear16": _LINEAR16, "mulaw": _MULAW, "alaw": _ALAW}
 _WAV_CODINGS = {
-    (1, 8): Coding(
-        1, lambda data: (np.frombuffer(data, np.uint8).astype(np.float32) - 128) / 128
-    ),
+    (1, 8): Coding(1, _of_integers("u1")),
     (1, 16): _LINEAR16,
     (1, 24): Coding(3, _of_int24),
     (1, 32): Coding(4, _of_integers("<i4")),

@@ -56,13 +56,25 @@ def requested_boosts(
         OptionError: More, or longer, than the limits allow.
     """
     found: dict[str, float | None | BoostEntry] = {}
-    counted = _Counted(limits)
+    entries = 0
     for text, what in chain(
         _items(keyterms, "keyterm", lambda given: (_text(given, "keyterm"), None)),
         _items(keywords, "keyword", _keyword),
         _listed(boosts),
     ):
-        counted.take(text, what)
+        said = what.pronunciations if isinstance(what, BoostEntry) else ()
+        entries += 1 + len(said)
+        if entries > limits.boosts:
+            raise OptionError(
+                f"more than {limits.boosts} boosts and pronunciations, expected at "
+                f"most so many; {limits.remedy('boosts')}"
+            )
+        longest = max(len(text), *map(len, said), 0)
+        if longest > limits.boost_chars:
+            raise OptionError(
+                f"boost {_short(text)} has {longest} characters or tokens, expected at "
+                f"most {limits.boost_chars}; {limits.remedy('boost_chars')}"
+            )
         known = found.setdefault(text, what)
         if known != what:
             raise BoostError(
@@ -70,32 +82,6 @@ def requested_boosts(
                 "expected one"
             )
     return found or None
-
-
-class _Counted:
-    """Entries so far, and whether there may be one more."""
-
-    def __init__(self, limits: Limits) -> None:
-        self._limits = limits
-        self._entries = 0
-
-    def take(self, text: str, what: float | None | BoostEntry) -> None:
-        """Count an entry; raises OptionError where it is too long or one too many."""
-        limits = self._limits
-        said = what.pronunciations if isinstance(what, BoostEntry) else ()
-        self._entries += 1 + len(said)
-        if self._entries > limits.boosts:
-            raise OptionError(
-                f"more than {limits.boosts} boosts and pronunciations, expected at "
-                f"most so many; the server's {limits.flag('boosts')} allows more"
-            )
-        longest = max(len(text), *map(len, said), 0)
-        if longest > limits.boost_chars:
-            raise OptionError(
-                f"boost {_short(text)} has {longest} characters or tokens, expected at "
-                f"most {limits.boost_chars}; the server's "
-                f"{limits.flag('boost_chars')} allows more"
-            )
 
 
 def _items(given: Any, name: str, read: Callable[[Any], Item]) -> Iterator[Item]:

@@ -29,7 +29,58 @@ BYTES_PER_S = 16_000
 _SOON = {"probesize": "4096", "analyzeduration": "0"}
 """Options of FFmpeg: it begins by the first packets, and waits for no more. With
 `nobuffer` it would drop the packets that it looked at: up to 0.9 s of MP3."""
-_NOTHING = np.zeros(0, np.float32)
+NOTHING = np.zeros(0, np.float32)
+
+Taken = tuple[np.ndarray, float]
+"""Samples, and when the last of their bytes arrived."""
+
+
+class AudioBytes:
+    """Bytes on their way to samples; here those of which none have come yet.
+
+    `take` and `rest` may be called by any thread.
+    """
+
+    @property
+    def waiting_s(self) -> float:
+        """Seconds that wait to be taken, about."""
+        return 0.0
+
+    @property
+    def waits_since(self) -> float | None:
+        """When the oldest bytes that wait came; None where that is not known."""
+        return None
+
+    @property
+    def is_ready(self) -> bool:
+        """Tell whether there is something to take now, or an error to be raised."""
+        return False
+
+    @property
+    def is_through(self) -> bool:
+        """Tell whether all that was given was taken, but for a part of a sample."""
+        return True
+
+    def give(self, data: bytes, arrived: float) -> None:
+        """Take bytes, cut anywhere."""
+
+    def end(self) -> None:
+        """Say that no more bytes come."""
+
+    def take(self, seconds: float) -> Taken:
+        """Take what is ready, at most so much.
+
+        Raises:
+            AudioError: The bytes are no audio, or damaged.
+        """
+        return NOTHING, 0.0
+
+    def rest(self) -> np.ndarray:
+        """Take what a resampler holds; it begins anew."""
+        return NOTHING
+
+    def close(self) -> None:
+        """Give up; no thread is left."""
 
 
 class _Closed(Exception):
@@ -85,8 +136,8 @@ class _Pipe:
             return found
 
 
-class Piped:
-    """An `AudioBytes` of a container that FFmpeg reads.
+class Piped(AudioBytes):
+    """Bytes of a container that FFmpeg reads, and resamples to its end.
 
     Args:
         form: Its name, for errors.
@@ -118,11 +169,6 @@ class Piped:
         return self._waiting / self._rate + len(self._pipe) / BYTES_PER_S
 
     @property
-    def waits_since(self) -> float | None:
-        """Not known: bytes of a container are not those of its samples."""
-        return None
-
-    @property
     def is_ready(self) -> bool:
         """Implement `AudioBytes.is_ready`."""
         return self._waiting > 0 or self._error is not None
@@ -142,24 +188,20 @@ class Piped:
         """Implement `AudioBytes.end`."""
         self._pipe.end()
 
-    def take(self, seconds: float) -> tuple[np.ndarray, float]:
+    def take(self, seconds: float) -> Taken:
         """Implement `AudioBytes.take`."""
         most = max(1, math.ceil(seconds * self._rate))
         with self._changed:
             if self._error is not None and not self._waiting:
                 raise self._error
             if not self._waiting:
-                return _NOTHING, self._arrived
+                return NOTHING, self._arrived
             samples = np.concatenate(self._blocks)
             found, rest = samples[:most], samples[most:]
             self._blocks = [rest] if len(rest) else []
             self._waiting = len(rest)
             self._changed.notify_all()
         return found, self._arrived
-
-    def rest(self) -> np.ndarray:
-        """Nothing: the thread resamples, to its end."""
-        return _NOTHING
 
     def close(self) -> None:
         """Implement `AudioBytes.close`."""
@@ -173,14 +215,9 @@ class Piped:
             # PyAV asks for nothing but `read`.
             file = cast(IO[bytes], self._pipe)
             with open_av(file, self._form, options=_SOON) as source:
-                reader = AudioReader(
-                    source,
-                    self._rate,
-                    channel=None,
-                    max_seconds=math.inf,
-                    allow_cut=True,
-                )
-                for block in reader:
+                for block in AudioReader(
+                    source, self._rate, None, max_seconds=math.inf, allow_cut=True
+                ):
                     self._put(block)
         except _Closed:
             pass

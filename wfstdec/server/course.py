@@ -178,11 +178,6 @@ class Course:
         return audio.is_ready or (self._end is not None and audio.is_through)
 
     @property
-    def waits_since(self) -> float | None:
-        """When the audio that comes next came; None where that is not known."""
-        return self.stream.audio.waits_since
-
-    @property
     def has_more(self) -> bool:
         """Tell whether there is something for the next round already."""
         if self.is_over or self.boosts is None:
@@ -204,7 +199,8 @@ class Course:
             boosts=self.boosts,
             one_pass=means.one_pass,
             keeps_rows=False,
-            close=_same if means.one_pass else None,
+            # Left open in one pass: closed where its hypotheses are read.
+            close=(lambda session: session) if means.one_pass else None,
         )
 
     def next_samples(self, seconds: float) -> tuple[np.ndarray, bool]:
@@ -295,19 +291,15 @@ class Course:
         self._last_frame = end
         self._begin_utterance()
 
+    def _place(self, frame: int) -> int:
+        """The place among arrivals of the frame before `frame`."""
+        sample = round(frame * self._shift_s * self._rate)
+        return bisect_left(self._arrivals, (sample, -math.inf))
+
     def _arrival_of(self, frame: int) -> float:
         """When the audio of the frame before `frame` came."""
-        sample = round(frame * self._shift_s * self._rate)
-        at = bisect_left(self._arrivals, (sample, -math.inf))
-        if not self._arrivals:
-            return time.monotonic()
-        return self._arrivals[min(at, len(self._arrivals) - 1)][1]
-
-    def _forget_arrivals(self) -> None:
-        """Drop those before the last final."""
-        sample = round(self._last_frame * self._shift_s * self._rate)
-        at = bisect_left(self._arrivals, (sample, -math.inf))
-        del self._arrivals[: max(0, at - 1)]
+        at = min(self._place(frame), len(self._arrivals) - 1)
+        return self._arrivals[at][1] if self._arrivals else time.monotonic()
 
     # ------------------------------------------------------------ boosts
     def change_boosts(self, boosts: CompiledBoosts, warnings: tuple[str, ...]) -> None:
@@ -429,12 +421,10 @@ class Course:
                 if first.error is not None:
                     self.fail(first.error, at_once=True)
                     continue
-                self._outbox.popleft()
-                yield self._words_of(first)
-            else:
-                self._outbox.popleft()
-                yield first, None
-        self._forget_arrivals()
+            self._outbox.popleft()
+            yield self._words_of(first) if isinstance(first, Final) else (first, None)
+        # None before the last final is asked for again.
+        del self._arrivals[: max(0, self._place(self._last_frame) - 1)]
 
     def _words_of(self, final: Final) -> tuple[Words, float | None]:
         """The event of a final, and when the audio of its last word came."""
@@ -488,11 +478,6 @@ class Course:
         self.encoder_state = None
         for one in self.compiling:
             one.cancel()
-
-
-def _same(session: SessionId) -> SessionId:
-    """Leave a session open: it is closed where its hypotheses are read."""
-    return session
 
 
 _NO_ROWS = np.empty((0, 0))

@@ -32,11 +32,12 @@ import math
 import os
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import partial
-from typing import Any, Protocol
+from itertools import chain
+from typing import Any
 
 import numpy as np
 
@@ -44,8 +45,7 @@ from wfstdec.boost.compile import collected_warnings
 from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.boost.lists import BoostsLike
 from wfstdec.errors import InputError, LimitError, ModelError
-from wfstdec.models.encoder import Encoder, StreamingEncoder
-from wfstdec.models.windowed import Windowed
+from wfstdec.models.encoder import Encoder
 from wfstdec.search.decoder import Decoder
 from wfstdec.search.endpoints import EndpointRule
 from wfstdec.search.sessions import SessionId
@@ -54,6 +54,7 @@ from wfstdec.server.course import Course, Final, Means
 from wfstdec.server.events import Event, Finished, Room
 from wfstdec.server.finals import Finals
 from wfstdec.server.limits import Limits
+from wfstdec.server.measures import Measures
 from wfstdec.server.stream import Stream
 from wfstdec.server.stream_settings import StreamSettings
 from wfstdec.transcription.pieces import CutOptions
@@ -74,28 +75,6 @@ SERVER_CUTS = replace(STREAM_CUTS, look_s=0.04)
 
 Post = Callable[[Sequence[tuple[Stream, Event]]], None]
 """Takes what a round found, in order; called by the engine's thread, must not wait."""
-
-
-class EngineMeasures(Protocol):
-    """Measures of the engine's work; called by its thread, but for `refused`."""
-
-    def round_done(self, streams: int, encoder_s: float, decoder_s: float) -> None:
-        """A round with so many streams took so long in both."""
-
-    def queued(self, seconds: float) -> None:
-        """Audio waited so long for its round."""
-
-    def final_after(self, seconds: float) -> None:
-        """A final went out so long after the last of its words came in."""
-
-    def heard(self, seconds: float) -> None:
-        """Note that so much audio was searched."""
-
-    def failed(self, kind: str) -> None:
-        """A stream ended with an error of this class."""
-
-    def refused(self, reason: str) -> None:
-        """A stream was refused."""
 
 
 class Engine:
@@ -122,7 +101,7 @@ class Engine:
         model: Encoder,
         decoder: Decoder[Any, Any],
         limits: Limits,
-        measures: EngineMeasures,
+        measures: Measures,
         *,
         post: Post,
         confidence: bool = False,
@@ -134,14 +113,8 @@ class Engine:
         self._finals = Finals(model, decoder, confidence, nbest)
         self._spec, self._limits, self._measures = model.spec, limits, measures
         self._post, self._cuts = post, cuts
-        one_pass = isinstance(model, StreamingEncoder)
-        self._means = Means(
-            model
-            if isinstance(model, StreamingEncoder)
-            else Windowed(model, cuts.window_s, cuts.left_s, cuts.right_s),
-            one_pass,
-            self._finals.sessions(),
-        )
+        encoder = cuts.chunked(model)
+        self._means = Means(encoder, encoder is model, self._finals.sessions())
         self._no_boosts = decoder.compile_boosts(None)
         self._num_workers = workers or len(os.sched_getaffinity(0))
         self._hearers = ThreadPoolExecutor(
@@ -187,10 +160,15 @@ class Engine:
             buffered_s=self._limits.buffered_s,
             wake=self._wake,
         )
+        reason = None
         # Refused outside of the lock: counting and errors need none.
         with self._lock:
-            reason = self._reason_to_refuse(context)
-            if reason is None:
+            is_full = len(self._streams) >= self._limits.streams
+            if self._is_draining or self._is_stopping:
+                reason = "draining"
+            elif is_full and not isinstance(context, _Warming):
+                reason = "full"
+            else:
                 self._streams.add(stream)
         if reason is not None:
             self._measures.refused(reason)
@@ -203,12 +181,6 @@ class Engine:
             )
         self._wake(stream)
         return stream
-
-    def _reason_to_refuse(self, context: Any) -> str | None:
-        if self._is_draining or self._is_stopping:
-            return "draining"
-        is_full = len(self._streams) >= self._limits.streams
-        return "full" if is_full and not isinstance(context, _Warming) else None
 
     def drain(self) -> None:
         """Take no more streams and finish all: each gets its finals and `Finished`."""
@@ -237,7 +209,7 @@ class Engine:
         Raises:
             WfstdecError: The model or the decoder fails.
         """
-        kept, self._measures = self._measures, _Unmeasured()
+        kept, self._measures = self._measures, Measures()  # that nobody reads
         try:
             self._run_once()
         finally:
@@ -294,7 +266,16 @@ class Engine:
         """Do a round; a fault that is nobody's ends the streams that were in it."""
         courses: list[Course] = []
         try:
-            courses = self._taken_in(touched)
+            for stream in touched:
+                course = self._courses.get(stream)
+                if stream.is_aborted:
+                    self._drop(stream)
+                elif course is not None:
+                    courses.append(course)
+                elif stream in self._streams:
+                    courses.append(self._begun(stream))
+            for course in courses:
+                self._attempt(course, partial(self._take_in, course))
             self._work(courses)
         except Exception as error:
             _log.exception("a round of %d streams failed", len(touched))
@@ -302,21 +283,6 @@ class Engine:
                 with contextlib.suppress(Exception):
                     course.fail(error, at_once=True)
         self._tell(courses)
-
-    def _taken_in(self, touched: Sequence[Stream]) -> list[Course]:
-        """The courses of a round; those that were given up end."""
-        courses = []
-        for stream in touched:
-            course = self._courses.get(stream)
-            if stream.is_aborted:
-                self._drop(stream)
-            elif course is None and stream in self._streams:
-                courses.append(self._begun(stream))
-            elif course is not None:
-                courses.append(course)
-        for course in courses:
-            self._attempt(course, partial(self._take_in, course))
-        return courses
 
     def _begun(self, stream: Stream) -> Course:
         silence_s = stream.settings.endpoint_silence_s
@@ -332,7 +298,12 @@ class Engine:
 
     def _take_in(self, course: Course) -> None:
         while not course.is_over and course.compiling and course.compiling[0].done():
-            self._take_boosts(course)
+            try:
+                found = course.compiling.popleft().result()
+            except Exception as error:
+                course.refuse_boosts(error)
+            else:
+                course.change_boosts(*found)
         if course.is_over or course.boosts is None:
             return
         while (new := course.take_in()) is not None:
@@ -349,14 +320,6 @@ class Engine:
             compiled = self._finals.decoder.compile_boosts(boosts)
         return compiled, tuple(texts)
 
-    def _take_boosts(self, course: Course) -> None:
-        try:
-            found = course.compiling.popleft().result()
-        except Exception as error:
-            course.refuse_boosts(error)
-        else:
-            course.change_boosts(*found)
-
     def _work(self, courses: Sequence[Course]) -> None:
         """Encode and search what is new of all streams."""
         hearing = [c for c in courses if not c.is_over and c.wants_to_hear]
@@ -365,7 +328,7 @@ class Engine:
         now = time.monotonic()
         for course in hearing:
             # Before audio is taken, or nothing would be waiting.
-            if (since := course.waits_since) is not None:
+            if (since := course.stream.audio.waits_since) is not None:
                 self._measures.queued(now - since)
         began = time.perf_counter()
         # All streams are encoded together, then all searched: one call of the model for
@@ -402,76 +365,67 @@ class Engine:
         jobs = [self._hearers.submit(self._encoded, group) for group in groups[1:]]
         found = [self._encoded(groups[0]), *(job.result() for job in jobs)]
         ended = set()
-        for course, samples, rows, is_last in (one for some in found for one in some):
-            if isinstance(rows, Exception):
-                self._fail(course, rows)
+        for one in chain.from_iterable(found):
+            if one.error is not None:
+                self._fail(one.course, one.error)
             else:
-                self._measures.heard(len(samples) / self._spec.sample_rate)
-                self._attempt(course, partial(course.hear, samples, rows))
-                if is_last:
-                    ended.add(course)
+                self._measures.heard(len(one.samples) / self._spec.sample_rate)
+                self._attempt(
+                    one.course, partial(one.course.hear, one.samples, one.rows)
+                )
+                if one.is_last:
+                    ended.add(one.course)
         return ended
 
-    def _encoded(
-        self, courses: Sequence[Course]
-    ) -> list[tuple[Course, np.ndarray, Any, bool]]:
-        """Samples, log-probs or what went wrong, and whether a segment ends."""
-        given: list[tuple[Course, np.ndarray, bool]] = []
-        found: list[tuple[Course, np.ndarray, Any, bool]] = []
+    def _encoded(self, courses: Sequence[Course]) -> list[_Chunk]:
+        """Take what is new of courses, with its log-probs or what went wrong."""
+        found, given = [], []
         for course in courses:
             try:
-                samples, is_last = course.next_samples(_ROUND_S)
+                chunk = _Chunk(course, *course.next_samples(_ROUND_S))
             except Exception as error:
-                found.append((course, _NOTHING, error, True))
+                found.append(_Chunk(course, error=error))
                 continue
-            if course.encoder_state is None:
-                found.append((course, samples, _NO_ROWS, is_last))
             # Streams without news take no place in the model's batch.
-            elif len(samples) or is_last:
-                given.append((course, samples, is_last))
+            if chunk.is_last or len(chunk.samples):
+                found.append(chunk)
+                if course.encoder_state is not None:
+                    given.append(chunk)
         size = self._spec.max_batch
         for start in range(0, len(given), size):
-            found += self._stepped(given[start : start + size])
+            self._step(given[start : start + size])
         return found
 
-    def _stepped(
-        self, given: Sequence[tuple[Course, np.ndarray, bool]]
-    ) -> list[tuple[Course, np.ndarray, Any, bool]]:
-        """Log-probs of a batch, or what is wrong with them.
+    def _step(self, given: Sequence[_Chunk]) -> None:
+        """Make the log-probs of a batch, or find what is wrong with them.
 
         An error of windows is looked for one by one. Of a model that streams it is
         everybody's: nobody knows what became of the other states.
         """
-        before = [copy.copy(course.encoder_state) for course, *_ in given]
-        rows: list[Any] = self._stepped_together(given)
-        is_lost = len(given) > 1 and isinstance(rows[0], Exception)
-        if is_lost and not self._means.one_pass:
-            for at, one in enumerate(given):
-                one[0].encoder_state = before[at]
-                rows[at] = self._stepped_together([one])[0]
-        return [
-            (course, samples, _checked(some), is_last)
-            for (course, samples, is_last), some in zip(given, rows, strict=True)
-        ]
-
-    def _stepped_together(
-        self, given: Sequence[tuple[Course, np.ndarray, bool]]
-    ) -> list[Any]:
-        """Log-probs of a batch, or the same error for each."""
-        states, samples, last = (
-            [course.encoder_state for course, *_ in given],
-            [samples for _, samples, _ in given],
-            [is_last for *_, is_last in given],
-        )
+        before = [copy.copy(one.course.encoder_state) for one in given]
         try:
-            rows = self._means.encoder.step(states, samples, last)
+            rows = self._means.encoder.step(
+                [one.course.encoder_state for one in given],
+                [one.samples for one in given],
+                [one.is_last for one in given],
+            )
             if len(rows) != len(given):
                 raise ModelError(
                     f"{len(rows)} log-probs of {len(given)} chunks, expected as many"
                 )
-            return list(rows)
         except Exception as error:
-            return [error] * len(given)
+            for one, state in zip(given, before, strict=True):
+                one.error = error
+                if len(given) > 1 and not self._means.one_pass:
+                    one.course.encoder_state, one.error = state, None
+                    self._step([one])
+            return
+        for one, some in zip(given, rows, strict=True):
+            one.rows = np.asarray(some)
+            if one.rows.ndim != 2:
+                one.error = ModelError(
+                    f"the model gave {one.rows.shape}, expected [T, V]"
+                )
 
     # ------------------------------------------------------------ searching
     def _search(self, courses: Iterable[Course]) -> None:
@@ -487,26 +441,18 @@ class Engine:
                     under_way[course.session] = course
             if not chunks:
                 return
-            self._advance(chunks, under_way)
+            try:
+                self._means.sessions.advance(chunks)
+            except Exception:  # one by one, where one of them fails
+                for session, rows in chunks.items():
+                    act = partial(self._advance_one, under_way[session], session, rows)
+                    self._attempt(under_way[session], act)
             # What comes behind the end of an utterance is searched in another round of
             # this loop, by a new session.
             left = list(under_way.values())
             for course in left:
                 if not course.is_over:
                     self._attempt(course, course.advanced)
-
-    def _advance(
-        self,
-        chunks: Mapping[SessionId, np.ndarray],
-        courses: Mapping[SessionId, Course],
-    ) -> None:
-        """Advance sessions together; one by one where one of them fails."""
-        try:
-            self._means.sessions.advance(chunks)
-        except Exception:
-            for session, rows in chunks.items():
-                act = partial(self._advance_one, courses[session], session, rows)
-                self._attempt(courses[session], act)
 
     def _advance_one(
         self, course: Course, session: SessionId, rows: np.ndarray
@@ -534,12 +480,11 @@ class Engine:
     def _found(self, final: Final) -> None:
         """Find a final; what goes wrong is its error."""
         try:
+            piece, sessions = final.piece, self._means.sessions
             if self._means.one_pass:
-                session = final.piece.first_pass
-                final.found = self._finals.of_session(self._means.sessions, session)
+                final.found = self._finals.of_session(sessions, piece.first_pass)
             else:
-                piece = final.piece
-                [final.found] = self._finals.of_pieces([(piece, piece.boosts)])
+                final.found = self._finals.of_piece(piece)
             _ = final.found[0].words  # made here, not in a round
         except Exception as error:
             if not isinstance(error, InputError):
@@ -553,7 +498,20 @@ class Engine:
         for course in courses:
             stream = course.stream
             try:
-                self._collect(course, batch)
+                for event, said in course.events():
+                    if isinstance(stream.context, _Warming):
+                        stream.context.take(event)
+                    else:
+                        batch.append((stream, event))
+                    if said is not None:
+                        self._measures.final_after(time.monotonic() - said)
+                    if isinstance(event, Finished):
+                        if event.error is not None:
+                            self._measures.failed(type(event.error).__name__)
+                        self._drop(stream)
+                if stream.awaits_room and stream.has_room:
+                    stream.awaits_room = False
+                    batch.append((stream, Room()))
             # One stream's fault ends that stream alone.
             except Exception as error:
                 _log.exception("a final cannot be told")
@@ -567,23 +525,6 @@ class Engine:
             except Exception:
                 _log.exception("%d events could not be handed over", len(batch))
 
-    def _collect(self, course: Course, batch: list[tuple[Stream, Event]]) -> None:
-        stream = course.stream
-        for event, said in course.events():
-            if isinstance(stream.context, _Warming):
-                stream.context.take(event)
-            else:
-                batch.append((stream, event))
-            if said is not None:
-                self._measures.final_after(time.monotonic() - said)
-            if isinstance(event, Finished):
-                if event.error is not None:
-                    self._measures.failed(type(event.error).__name__)
-                self._drop(stream)
-        if stream.awaits_room and stream.has_room:
-            stream.awaits_room = False
-            batch.append((stream, Room()))
-
     def _drop(self, stream: Stream) -> None:
         """Forget a stream and all that it has."""
         course = self._courses.pop(stream, None)
@@ -593,20 +534,15 @@ class Engine:
             course.abort()
 
 
-class _Unmeasured:
-    """Measures that note nothing."""
+@dataclass
+class _Chunk:
+    """Audio of a course that a round encodes, and its log-probs or what went wrong."""
 
-    def round_done(self, streams: int, encoder_s: float, decoder_s: float) -> None:
-        """Forget a round."""
-
-    def queued(self, seconds: float) -> None:
-        """Forget seconds."""
-
-    def failed(self, kind: str) -> None:
-        """Forget a word."""
-
-    final_after = heard = queued
-    refused = failed
+    course: Course
+    samples: np.ndarray = field(default_factory=lambda: np.zeros(0, np.float32))
+    is_last: bool = True
+    rows: np.ndarray = field(default_factory=lambda: np.empty((0, 0)))
+    error: Exception | None = None
 
 
 class _Warming:
@@ -652,17 +588,3 @@ def rules_with_silence(
             rule = replace(rule, silence_s=max(rule.silence_s, longest))
         changed.append(rule)
     return tuple(changed)
-
-
-def _checked(rows: Any) -> Any:
-    """Log-probs [T, V], or what is wrong with them."""
-    if isinstance(rows, Exception):
-        return rows
-    rows = np.asarray(rows)
-    if rows.ndim != 2:
-        return ModelError(f"the model gave {rows.shape}, expected [T, V]")
-    return rows
-
-
-_NOTHING = np.zeros(0, np.float32)
-_NO_ROWS = np.empty((0, 0))

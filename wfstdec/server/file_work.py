@@ -147,8 +147,8 @@ def problem_of(error: Exception, limits: Limits) -> Problem:
     if isinstance(error, AudioLengthError):
         return Problem(
             413,
-            f"audio longer than {limits.file_s:g} s, expected at most that; the "
-            f"server's {limits.flag('file_s')} allows more",
+            f"audio longer than {limits.file_s:g} s, expected at most that; "
+            f"{limits.remedy('file_s')}",
             FILE,
             code="audio_too_long",
         )

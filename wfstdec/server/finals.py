@@ -3,18 +3,17 @@
     finals = Finals(model, decoder, confidence=True, nbest=3)
     sessions = finals.sessions()
     hypotheses = finals.of_session(sessions, session)     # one pass: closes it
-    found = finals.of_pieces(pieces)                      # two: encoded whole, decoded
+    hypotheses = finals.of_piece(piece)                   # two: encoded whole, decoded
 
 Best first, the best one with confidences where they are asked for.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
+from wfstdec.batch.decoding import search_all
 from wfstdec.batch.lattices import LatticeReading
-from wfstdec.boost.lists import BoostsLike
 from wfstdec.models.encoder import Encoder
 from wfstdec.search.decoder import Decoder
 from wfstdec.search.hypothesis import Hypothesis
@@ -71,19 +70,13 @@ class Finals:
             return sessions.close_nbest(session)
         return [sessions.close(session)]
 
-    def of_pieces(
-        self, pieces: Sequence[tuple[Piece, BoostsLike]]
-    ) -> list[list[Hypothesis]]:
-        """Encode and decode pieces whole; the hypotheses of each, best first.
+    def of_piece(self, piece: Piece) -> list[Hypothesis]:
+        """Encode and decode a piece whole; its hypotheses, best first.
 
         Raises:
-            InputError: One of them cannot be encoded or decoded.
+            InputError: It cannot be encoded or decoded.
         """
-        rows = self._model.encode([piece.waveform for piece, _ in pieces])
-        boosts = [one for _, one in pieces]
-        if self._from_lattice:
-            lattices = self.decoder.decode_lattice(rows, boosts=boosts)
-            return [self._reading("", lattice) for lattice in lattices]
-        if self._from_list:
-            return self.decoder.decode_nbest(rows, boosts=boosts)
-        return [[best] for best in self.decoder.decode(rows, boosts=boosts)]
+        rows = self._model.encode([piece.waveform])
+        how = self._from_list, self._from_lattice
+        [found] = search_all(self.decoder, rows, [piece.boosts], *how)
+        return self._reading("", found) if self._from_lattice else found

@@ -14,6 +14,7 @@ import asyncio
 import tempfile
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import IO, Any
 
 from python_multipart.exceptions import FormParserError
@@ -79,8 +80,8 @@ async def read_form(
 def _too_large(what: str, limits: Limits, *, close: bool = False) -> Problem:
     return Problem(
         413,
-        f"a request of {what}, expected at most {limits.body_bytes}; the server's "
-        f"{limits.flag('body_bytes')} allows more",
+        f"a request of {what}, expected at most {limits.body_bytes}; "
+        f"{limits.remedy('body_bytes')}",
         FILE,
         code="file_too_large",
         headers={"Connection": "close"} if close else None,
@@ -112,7 +113,7 @@ async def _not_idle(body: AsyncIterator[bytes], limits: Limits) -> AsyncIterator
             raise Problem(
                 408,
                 f"nothing came for {limits.idle_s:g} s, expected the rest of the "
-                f"request; the server's {limits.flag('idle_s')} allows more",
+                f"request; {limits.remedy('idle_s')}",
                 headers={"Connection": "close"},
             ) from None
         yield chunk
@@ -123,20 +124,23 @@ class _Receiver:
 
     def __init__(self, boundary: bytes, place: Place, limits: Limits) -> None:
         self._place, self._limits = place, limits
+        self._most_fields = limits.boosts + _OTHER_FIELDS
+        # A full boost list may need so much, and some.
+        self._most_bytes = _IN_MEMORY + limits.boosts * (4 * limits.boost_chars + 64)
         self._file: Any = None
         self._fields: list[tuple[str, str]] = []
-        self._room = _room_for_fields(limits)
+        self._room = self._most_bytes
         self._is_over = False
         self._begin_part()
         callbacks: Any = {
             "on_part_begin": self._begin_part,
-            "on_header_field": self._take_header_name,
-            "on_header_value": self._take_header_value,
+            "on_header_field": partial(self._take_header, 0),
+            "on_header_value": partial(self._take_header, 1),
             "on_header_end": self._end_header,
             "on_headers_finished": self._begin_data,
             "on_part_data": self._take_data,
             "on_part_end": self._end_part,
-            "on_end": self._end,
+            "on_end": lambda: setattr(self, "_is_over", True),
         }
         try:
             self._parser = MultipartParser(boundary, callbacks)
@@ -170,11 +174,9 @@ class _Receiver:
         self._data = bytearray()
         self._is_file = False
 
-    def _take_header_name(self, data: bytes, start: int, end: int) -> None:
-        self._header[0] += data[start:end]
-
-    def _take_header_value(self, data: bytes, start: int, end: int) -> None:
-        self._header[1] += data[start:end]
+    def _take_header(self, part: int, data: bytes, start: int, end: int) -> None:
+        """Take some of a header's name, its part 0, or of its value."""
+        self._header[part] += data[start:end]
 
     def _end_header(self) -> None:
         name, value = self._header
@@ -193,8 +195,8 @@ class _Receiver:
         # memory too.
         if not self._is_file:
             self._spend(len(self._name))
-            if len(self._fields) >= self._limits.boosts + _OTHER_FIELDS:
-                raise self._too_many("fields", self._limits.boosts + _OTHER_FIELDS)
+            if len(self._fields) >= self._most_fields:
+                raise self._too_many("fields", self._most_fields)
             return
         if self._name != FILE:
             raise Problem(
@@ -222,29 +224,19 @@ class _Receiver:
         value = _text(bytes(self._data), f"the field {self._name!r}", self._name)
         self._fields.append((self._name, value))
 
-    def _end(self) -> None:
-        self._is_over = True
-
     def _spend(self, size: int) -> None:
         """Count the bytes of fields, which are kept in memory."""
         self._room -= size
         if self._room < 0:
-            raise self._too_many(
-                "bytes beside the file", _room_for_fields(self._limits)
-            )
+            raise self._too_many("bytes beside the file", self._most_bytes)
 
     def _too_many(self, what: str, most: int) -> Problem:
         return Problem(
             413,
-            f"more than {most} {what}, expected at most so many; the server's "
-            f"{self._limits.flag('boosts')} allows more",
+            f"more than {most} {what}, expected at most so many; "
+            f"{self._limits.remedy('boosts')}",
             code="form_too_large",
         )
-
-
-def _room_for_fields(limits: Limits) -> int:
-    """Bytes that a full boost list may need, and some."""
-    return _IN_MEMORY + limits.boosts * (4 * limits.boost_chars + 64)
 
 
 def _text(data: bytes, what: str, param: str | None = None) -> str:

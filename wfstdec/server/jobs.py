@@ -84,10 +84,6 @@ class Job(Generic[_Result]):
         if self._future is not None:
             self._future.cancel()
 
-    def _begin(self, future: Future[_Result]) -> None:
-        self._future = future
-        future.add_done_callback(lambda _: self.say(None))
-
 
 class Place:
     """A request's place among those that are worked on or wait."""
@@ -126,7 +122,8 @@ class Place:
             try:
                 self._kept.close()
             finally:
-                self._jobs._leave()
+                with self._jobs._lock:
+                    self._jobs._taken -= 1
 
 
 class Jobs:
@@ -165,13 +162,15 @@ class Jobs:
         """
         with self._lock:
             if self._taken >= self._limits.requests or self._is_over:
+                # Until a place may be free, as things went so far.
+                wait_s = self._seconds * max(1.0, self._taken / self._threads)
                 raise Problem(
                     503,
                     f"{self._taken} requests with files are worked on or wait, "
                     f"expected less than {self._limits.requests}; ask again later, or "
                     f"raise the server's {self._limits.flag('requests')}",
                     code="too_many_requests",
-                    retry_after_s=self._wait_s(),
+                    retry_after_s=min(wait_s, _LONGEST_RETRY_S),
                 )
             self._taken += 1
         return Place(self)
@@ -184,11 +183,6 @@ class Jobs:
         for job in under_way:
             job.cancel()
         self._pool.shutdown(cancel_futures=True)
-
-    def _wait_s(self) -> float:
-        """Seconds until a place may be free, as things went so far."""
-        waiting = self._taken / self._threads
-        return min(self._seconds * max(1.0, waiting), _LONGEST_RETRY_S)
 
     def _submit(
         self, job: Job, work: Callable[[Job], Any], done: Callable[[], None]
@@ -217,12 +211,9 @@ class Jobs:
             # The pool is shut down: it must not seem that a job is under way.
             over(Future())
             raise Problem(503, "the server stops", retry_after_s=5) from None
-        job._begin(future)
+        job._future = future
+        future.add_done_callback(lambda _: job.say(None))
         future.add_done_callback(over)
-
-    def _leave(self) -> None:
-        with self._lock:
-            self._taken -= 1
 
 
 def _give_way() -> None:

@@ -48,6 +48,11 @@ class Limits(CheckedOptions):
         """Name the flag of `wfstdec serve` that sets a limit, for errors."""
         return "--max-" + name.replace("_", "-")
 
+    @classmethod
+    def remedy(cls, name: str) -> str:
+        """Say what raises a limit, for errors."""
+        return f"the server's {cls.flag(name)} allows more"
+
     def __post_init__(self) -> None:
         """Check every value."""
         for name in self.__dataclass_fields__:

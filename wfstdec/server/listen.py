@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import importlib.metadata
 import json
 import logging
 import time
@@ -25,6 +24,7 @@ from typing import NamedTuple, TypeVar
 from starlette.routing import WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
+from wfstdec import __version__
 from wfstdec.errors import (
     AudioError,
     BackendError,
@@ -53,7 +53,7 @@ from wfstdec.server.listen_messages import (
 )
 from wfstdec.server.listen_query import Query, read_query
 from wfstdec.server.outbox import Outbox
-from wfstdec.server.problems import Problem, problem_response
+from wfstdec.server.problems import Problem
 from wfstdec.server.service import Service
 from wfstdec.server.sockets import GIVE_UP
 
@@ -103,7 +103,7 @@ class _Unread(Exception):
 async def _listen(websocket: WebSocket) -> None:
     """Serve one stream, from its handshake to its close."""
     service: Service = websocket.app.state.service
-    answers = Answers(service.name, _version())
+    answers = Answers(service.name, __version__)
     items = websocket.query_params.multi_items()
     websocket.scope["query_string"] = b""  # servers log it, and names are in it
     try:
@@ -128,14 +128,6 @@ async def _listen(websocket: WebSocket) -> None:
         talk.stream.abort()
 
 
-def _version() -> str:
-    """The program's version, as installed."""
-    try:
-        return importlib.metadata.version("wfstdec")
-    except importlib.metadata.PackageNotFoundError:
-        return "unknown"
-
-
 async def _refuse(
     websocket: WebSocket, service: Service, problem: Problem, answers: Answers
 ) -> None:
@@ -148,7 +140,7 @@ async def _refuse(
         "dg-error": text.decode()[:1000],
     }
     with contextlib.suppress(WebSocketDisconnect, RuntimeError):  # it has gone
-        await websocket.send_denial_response(problem_response(problem))
+        await websocket.send_denial_response(problem.response())
 
 
 async def _close(websocket: WebSocket, ending: _Ending | None) -> None:
@@ -246,8 +238,12 @@ class _Talk:
         error = self._opened.error if self._opened is not None else None
         if error is None and self._finished is not None:
             error = self._finished.error
+        if isinstance(error, _CLIENTS_FAULTS):
+            raise Problem(400, str(error), "keyterm", code="invalid_value")
         if error is not None:
-            self._refuse_opening(error)
+            request = self._answers.request_id
+            _log.error("stream %s: no opening", request, exc_info=error)
+            raise Problem(500, "the server failed; its log says why", code="fault")
         self._settled.set()
         try:
             await self._websocket.accept(
@@ -259,12 +255,6 @@ class _Talk:
         # At once, where the client may not have what it thinks.
         if self._query.ignored or self._warnings:
             self._outbox.put(self._metadata(0.0))
-
-    def _refuse_opening(self, error: Exception) -> None:
-        if isinstance(error, _CLIENTS_FAULTS):
-            raise Problem(400, str(error), "keyterm", code="invalid_value")
-        _log.error("stream %s: no opening", self._answers.request_id, exc_info=error)
-        raise Problem(500, "the server failed; its log says why", code="fault")
 
     def _metadata(self, heard_s: float) -> Json:
         return self._answers.metadata(heard_s, self._query.ignored, self._warnings)
@@ -289,13 +279,8 @@ class _Talk:
         except _Gone:
             return None
         except _Unread:
-            self._measures.failed("unread")
-            limits = self._limits
-            return _Ending(
-                1013,
-                f"nothing was read for {limits.unread_s:g} s; the server's "
-                f"{limits.flag('unread_s')} allows more",
-            )
+            text = f"nothing was read for {self._limits.unread_s:g} s"
+            return self._cut_off("unread", 1013, text, "unread_s")
         finally:
             for task in both:
                 task.cancel()
@@ -303,15 +288,19 @@ class _Talk:
 
     async def _read(self) -> _Ending | None:
         """Give what the client sends to the engine, until it has gone."""
-        pace = _Pace()
+        pace, limits = _Pace(), self._limits
         while True:
             message = await self._receive()
             if message is None:
-                self._end(self._idle())
+                text = (
+                    f"no message for {limits.idle_s:g} s, expected audio or KeepAlive"
+                )
+                self._end(self._cut_off("idle", 1011, text, "idle_s"))
                 continue
             found = message.get("bytes") or message.get("text") or b""
-            if len(found) > self._limits.message_bytes:
-                return self._too_large(len(found))
+            if len(found) > (most := limits.message_bytes):
+                text = f"a message of {len(found)}, expected at most {most} bytes"
+                return self._cut_off("message_size", 1009, text, "message_bytes")
             await pace.step()
             if self._ending is not None:
                 continue  # what comes now comes too late
@@ -340,23 +329,10 @@ class _Talk:
             raise _Gone
         return dict(message)
 
-    def _idle(self) -> _Ending:
-        self._measures.failed("idle")
-        limits = self._limits
-        return _Ending(
-            1011,
-            f"no message for {limits.idle_s:g} s, expected audio or KeepAlive; the "
-            f"server's {limits.flag('idle_s')} allows more",
-        )
-
-    def _too_large(self, size: int) -> _Ending:
-        self._measures.failed("message_size")
-        limits = self._limits
-        return _Ending(
-            1009,
-            f"a message of {size}, expected at most {limits.message_bytes} bytes; the "
-            f"server's {limits.flag('message_bytes')} allows more",
-        )
+    def _cut_off(self, kind: str, code: int, text: str, limit: str) -> _Ending:
+        """Count a stream that is beyond a limit; how it is closed."""
+        self._measures.failed(kind)
+        return _Ending(code, f"{text}; {self._limits.remedy(limit)}")
 
     async def _hold_back(self) -> None:
         """Wait while so much waits that no more is received; TCP holds the client."""
@@ -383,17 +359,14 @@ class _Talk:
             wrong = self._answers.error("SchemaError", str(error), error.found)
             self._outbox.put(wrong)
             return
-        if isinstance(message, Configure):
-            await self._configure(message, text)
-        else:
-            self._obey_plain(message)
-
-    def _obey_plain(self, message: Plain) -> None:
-        if message.type == "Finalize":
-            self._unanswered += 1
-            self.stream.flush()
-        elif message.type == "CloseStream":
-            self._end(_Ending(1000))
+        match message:
+            case Configure():
+                await self._configure(message, text)
+            case Plain("Finalize"):
+                self._unanswered += 1
+                self.stream.flush()
+            case Plain("CloseStream"):
+                self._end(_Ending(1000))
 
     async def _configure(self, message: Configure, text: str) -> None:
         """Change the boosts, after the change before is settled."""

@@ -20,6 +20,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import TypeVar
 
 from wfstdec.errors import BoostError, OptionError
 from wfstdec.server.boosts import requested_boosts
@@ -50,6 +51,7 @@ _KNOWN = (
 )
 _LEAST_UTTERANCE_END_MS = 1000
 _MOST_MS = 60_000
+_Default = TypeVar("_Default", int, None)
 _NAMED, _NAME_CHARS = 50, 60
 """How many ignored names are told, and how much of each."""
 
@@ -171,33 +173,29 @@ def _silence(given: dict[str, str]) -> float | None:
         return None
     if text == "false":
         return math.inf
-    return (_milliseconds(given, "endpointing") or math.inf) / 1000
+    return (_milliseconds(given, "endpointing", ", or false") or math.inf) / 1000
 
 
-def _milliseconds(given: dict[str, str], name: str) -> int | None:
-    if name not in given:
-        return None
-    number = _number(given[name])
-    if number is None or number > _MOST_MS:
-        expected = f"milliseconds, 0 to {_MOST_MS}"
-        expected += ", or false" if name == "endpointing" else ""
-        raise _wrong(name, repr(given[name]), expected)
-    return number
+def _milliseconds(given: dict[str, str], name: str, more: str = "") -> int | None:
+    expected = f"milliseconds, 0 to {_MOST_MS}{more}"
+    return _whole(given, name, None, _MOST_MS, expected)
 
 
-def _whole(given: dict[str, str], name: str, default: int) -> int:
-    if name not in given:
+def _whole(
+    given: dict[str, str],
+    name: str,
+    default: _Default,
+    most: int = 10**9 - 1,
+    expected: str = "a whole number",
+) -> int | _Default:
+    """A whole number in plain digits, at most so large."""
+    text = given.get(name)
+    if text is None:
         return default
-    number = _number(given[name])
-    if number is None:
-        raise _wrong(name, repr(given[name]), "a whole number")
-    return number
-
-
-def _number(text: str) -> int | None:
-    """A whole number in plain digits, or None."""
     plain = text.isascii() and text.isdecimal() and len(text) < 10
-    return int(text) if plain else None
+    if not plain or int(text) > most:
+        raise _wrong(name, repr(text), expected)
+    return int(text)
 
 
 def _flag(given: dict[str, str], name: str) -> bool:

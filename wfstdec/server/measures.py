@@ -11,6 +11,7 @@ encoder and the decoder by those of audio.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.exposition import choose_encoder
@@ -28,58 +29,53 @@ class Measures:
     """
 
     def __init__(self) -> None:
-        self.registry = registry = CollectorRegistry()
+        self.registry = CollectorRegistry()
+        ours: dict[str, Any] = {"namespace": "wfstdec", "registry": self.registry}
 
         def histogram(name: str, text: str, buckets: tuple[float, ...]) -> Histogram:
-            return Histogram(name, text, buckets=buckets, registry=registry)
+            return Histogram(name, text, buckets=buckets, **ours)
 
         def counter(name: str, text: str, *labels: str) -> Counter:
-            return Counter(name, text, labels, registry=registry)
+            return Counter(name, text, labels, **ours)
 
-        self._streams = Gauge("wfstdec_streams", "Streams under way", registry=registry)
-        self._ready = Gauge(
-            "wfstdec_ready", "1 where new streams are taken", registry=registry
-        )
+        self._streams = Gauge("streams", "Streams under way", **ours)
+        self._ready = Gauge("ready", "1 where new streams are taken", **ours)
         self._sizes = histogram(
-            "wfstdec_round_streams", "Streams that a round advanced", _SIZES
+            "round_streams", "Streams that a round advanced", _SIZES
         )
         self._encoder = histogram(
-            "wfstdec_round_encoder_seconds", "Encoder's part of a round", _ROUNDS
+            "round_encoder_seconds", "Encoder's part of a round", _ROUNDS
         )
         self._decoder = histogram(
-            "wfstdec_round_decoder_seconds", "Search's part of a round", _ROUNDS
+            "round_decoder_seconds", "Search's part of a round", _ROUNDS
         )
         self._queue = histogram(
-            "wfstdec_queue_seconds",
+            "queue_seconds",
             "From the arrival of audio to the round that takes it",
             _LATENCIES,
         )
         self._finals = histogram(
-            "wfstdec_final_seconds",
+            "final_seconds",
             "From the end of speech to the final words of an utterance",
             _LATENCIES,
         )
-        self._audio = counter("wfstdec_audio_seconds", "Audio that came in by streams")
+        self._audio = counter("audio_seconds", "Audio that came in by streams")
         self._file_audio = counter(
-            "wfstdec_file_audio_seconds", "Audio of files that were transcribed"
+            "file_audio_seconds", "Audio of files that were transcribed"
         )
         self._file_work = histogram(
-            "wfstdec_file_seconds",
-            "From a file's turn to its answer",
-            _REQUESTS,
+            "file_seconds", "From a file's turn to its answer", _REQUESTS
         )
         self._requests = Histogram(
-            "wfstdec_request_seconds",
+            "request_seconds",
             "Requests, by route and status; streams as long as they last",
             ("route", "status"),
             buckets=_REQUESTS,
-            registry=registry,
+            **ours,
         )
-        self._errors = counter(
-            "wfstdec_errors", "Streams and files that failed", "kind"
-        )
+        self._errors = counter("errors", "Streams and files that failed", "kind")
         self._refused = counter(
-            "wfstdec_refused", "Requests and streams that were not taken", "reason"
+            "refused", "Requests and streams that were not taken", "reason"
         )
 
     def watch(self, streams: Callable[[], float], ready: Callable[[], float]) -> None:

@@ -22,22 +22,20 @@ class Outbox(Generic[_Message]):
 
     Args:
         most: Messages that may wait; at one more it closes, and has overflowed.
+
+    Attributes:
+        overflowed: Whether more waited than may; no more is given out then.
     """
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._waiting: deque[_Message] = deque()
         self._interim: _Message | None = None
-        self._closed = self._overflowed = False
+        self._closed = self.overflowed = False
         self._changed = asyncio.Event()
 
     def __len__(self) -> int:
         return len(self._waiting)
-
-    @property
-    def overflowed(self) -> bool:
-        """Tell whether more messages waited than may; no more is given out then."""
-        return self._overflowed
 
     def put(self, message: _Message) -> None:
         """Add a message."""
@@ -45,7 +43,7 @@ class Outbox(Generic[_Message]):
             return
         self._waiting.append(message)
         if len(self._waiting) > self._most:
-            self._overflowed = True
+            self.overflowed = True
             self.close()
         self._changed.set()
 
@@ -75,7 +73,7 @@ class Outbox(Generic[_Message]):
         while not self._waiting and not self._closed:
             self._changed.clear()
             await self._changed.wait()
-        if self._overflowed or not self._waiting:
+        if self.overflowed or not self._waiting:
             return None
         message = self._waiting.popleft()
         if message is self._interim:

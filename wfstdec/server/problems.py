@@ -6,7 +6,7 @@
     {"error": {"message": "...", "type": "invalid_request_error",
                "param": "response_format", "code": null}}
 
-The app registers `answer_problem`, and a handler raises. OpenAI's clients make of the
+A handler raises, and the app answers. OpenAI's clients make of the
 status an exception (`BadRequestError`, ...), and ask again by themselves at 408, 409,
 429 and from 500 on, after `Retry-After` where it is given.
 """
@@ -16,7 +16,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from starlette.requests import Request
 from starlette.responses import JSONResponse
 
 _TYPES = {
@@ -77,13 +76,6 @@ class Problem(Exception):
             }
         }
 
-
-def problem_response(problem: Problem) -> JSONResponse:
-    """Make the answer that says a problem."""
-    return JSONResponse(problem.body, problem.status, problem.headers)
-
-
-def answer_problem(request: Request, error: Exception) -> JSONResponse:
-    """Answer a request whose handler raised `Problem`; an exception handler."""
-    assert isinstance(error, Problem)
-    return problem_response(error)
+    def response(self) -> JSONResponse:
+        """Make the answer that says it."""
+        return JSONResponse(self.body, self.status, self.headers)

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import json
 import logging
 import signal
 import socket
@@ -242,22 +241,14 @@ class _Http(H11Protocol):
         if isinstance(error, h11.RemoteProtocolError):
             status = error.error_status_hint
             if status == 431:
-                text = (
-                    f"an address and headers of more than "
-                    f"{self.config.h11_max_incomplete_event_size} bytes; the server's "
-                    f"{Limits.flag('url_bytes')} allows more"
-                )
-        problem = Problem(status, text)
-        body = json.dumps(problem.body).encode()
-        headers = [
-            ("content-type", "application/json"),
-            ("content-length", str(len(body))),
-            ("connection", "close"),
-        ]
+                most = self.config.h11_max_incomplete_event_size
+                text = f"an address and headers of more than {most} bytes; "
+                text += Limits.remedy("url_bytes")
+        answer = Problem(status, text, headers={"connection": "close"}).response()
         with contextlib.suppress(h11.LocalProtocolError):  # an answer has begun
             for part in (
-                h11.Response(status_code=status, headers=headers),
-                h11.Data(data=body),
+                h11.Response(status_code=status, headers=answer.raw_headers),
+                h11.Data(data=bytes(answer.body)),
                 h11.EndOfMessage(),
             ):
                 self.transport.write(self.conn.send(part) or b"")

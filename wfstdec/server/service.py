@@ -7,6 +7,7 @@ import contextlib
 import logging
 import threading
 from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -120,22 +121,20 @@ class Service:
 class HandOver:
     """Takes events from the engine's thread to the handlers on the loop.
 
-    It is the engine's `post`, made before there is a loop: `bind` names the loop.
+    It is the engine's `post`, made before there is a loop.
+
+    Attributes:
+        loop: Of the handlers; None drops all events.
     """
 
     def __init__(self) -> None:
-        self._loop: asyncio.AbstractEventLoop | None = None
-
-    def bind(self, loop: asyncio.AbstractEventLoop | None) -> None:
-        """Hand over on this loop from now on; None drops all events."""
-        self._loop = loop
+        self.loop: asyncio.AbstractEventLoop | None = None
 
     def __call__(self, events: Sequence[tuple[Stream, Event]]) -> None:
         """Have the loop give each event to its stream's handler; waits for nothing."""
-        loop = self._loop
-        if loop is not None and events:
+        if self.loop is not None and events:
             with contextlib.suppress(RuntimeError):  # it was closed in this moment
-                loop.call_soon_threadsafe(_deliver, list(events))
+                self.loop.call_soon_threadsafe(_deliver, list(events))
 
 
 def _deliver(events: Sequence[tuple[Stream, Event]]) -> None:
@@ -149,25 +148,14 @@ def _deliver(events: Sequence[tuple[Stream, Event]]) -> None:
 
 async def in_thread(work: Callable[[], Any]) -> Any:
     """Run something in a thread that nobody waits for when the program ends."""
-    loop = asyncio.get_running_loop()
-    future: asyncio.Future[Any] = loop.create_future()
-
-    def settle(result: Any, error: BaseException | None) -> None:
-        if future.done():
-            return
-        if error is None:
-            future.set_result(result)
-        else:
-            future.set_exception(error)
+    future: Future[Any] = Future()
+    future.set_running_or_notify_cancel()  # it goes on where nobody waits any more
 
     def run() -> None:
-        result, error = None, None
         try:
-            result = work()
-        except BaseException as raised:
-            error = raised
-        with contextlib.suppress(RuntimeError):  # the loop is closed
-            loop.call_soon_threadsafe(settle, result, error)
+            future.set_result(work())
+        except BaseException as error:
+            future.set_exception(error)
 
     threading.Thread(target=run, daemon=True).start()
-    return await future
+    return await asyncio.wrap_future(future)

@@ -32,17 +32,17 @@ from wfstdec.server.transcription_request import read_request
 
 _Found = TypeVar("_Found")
 
+_STARTED = int(time.time())
 _ALIVE_S = 10.0
 """How often a stream without words says that it is there: proxies close silent ones."""
 
 
 def routes() -> list[BaseRoute]:
     """Make the routes of files and models."""
-    models = _Models()
     return [
         Route("/v1/audio/transcriptions", Transcriptions(), methods=["POST"]),
-        Route("/v1/models", models.all),
-        Route("/v1/models/{name:path}", models.one),
+        Route("/v1/models", _all_models),
+        Route("/v1/models/{name:path}", _one_model),
     ]
 
 
@@ -208,31 +208,23 @@ class _Client:
             pass
 
 
-class _Models:
+def _model(request: Request) -> dict[str, str | int]:
     """The one model, as OpenAI's clients ask for it."""
+    return {
+        "id": request.app.state.service.name,
+        "object": "model",
+        "created": _STARTED,
+        "owned_by": "wfstdec",
+    }
 
-    def __init__(self) -> None:
-        self._created = int(time.time())
 
-    async def all(self, request: Request) -> Response:
-        """List all models."""
-        data = [self._fields(request.app.state.service.name)]
-        return JSONResponse({"object": "list", "data": data})
+async def _all_models(request: Request) -> Response:
+    return JSONResponse({"object": "list", "data": [_model(request)]})
 
-    async def one(self, request: Request) -> Response:
-        """Describe a model."""
-        name, asked = request.app.state.service.name, request.path_params["name"]
-        if asked != name:
-            raise Problem(
-                404, f"no model {asked!r}, expected {name!r}", code="model_not_found"
-            )
-        return JSONResponse(self._fields(name))
 
-    def _fields(self, name: str) -> dict[str, str | int]:
-        created = self._created
-        return {
-            "id": name,
-            "object": "model",
-            "created": created,
-            "owned_by": "wfstdec",
-        }
+async def _one_model(request: Request) -> Response:
+    model, asked = _model(request), request.path_params["name"]
+    if asked != model["id"]:
+        text = f"no model {asked!r}, expected {model['id']!r}"
+        raise Problem(404, text, code="model_not_found")
+    return JSONResponse(model)

@@ -11,6 +11,7 @@ by an address alone. A proxy that sets a policy of its own has to leave this one
 from __future__ import annotations
 
 import base64
+import functools
 import hashlib
 import re
 from dataclasses import dataclass
@@ -32,6 +33,7 @@ class Page:
     headers: dict[str, str]
 
 
+@functools.cache
 def read_page() -> Page:
     """Read the page and work out the policy that it needs."""
     body = (files(__package__) / "index.html").read_bytes()
