@@ -26,9 +26,7 @@ from wfstdec.cli.result_flags import (
     RUN_FLAGS,
     SUBTITLE_FLAGS,
     g2p_of,
-    restart_of,
-    result_format,
-    subtitle_options,
+    run_options,
     tell,
 )
 from wfstdec.cli.text_flags import normalizer_of
@@ -57,8 +55,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> None:
     """Align all utterances, write the results, and say what does not fit."""
-    format, subtitles = result_format(args), subtitle_options(args)
-    options = made_of(AlignOptions, args)
+    how, options = run_options(args), made_of(AlignOptions, args)
     aligner = wfstdec.ForcedAligner(
         args.tokens,
         args.lexicon,
@@ -74,17 +71,7 @@ def run(args: argparse.Namespace) -> None:
         options=options,
         frame_shift_s=args.frame_shift,
     )
-    summary = align_file(
-        aligner,
-        args.logprobs,
-        args.ref,
-        args.output,
-        format=format,
-        subtitles=subtitles,
-        strict=args.strict,
-        restart=restart_of(args),
-        progress=not args.quiet,
-    )
+    summary = align_file(aligner, args.logprobs, args.ref, args.output, **how)
     shown = [] if args.quiet else list(summary.misfits.items())[:_SHOWN_AT_MOST]
     for utterance, misfits in shown:
         for misfit in misfits:

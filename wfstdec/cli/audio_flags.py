@@ -34,10 +34,7 @@ AUDIO_FLAGS: dict[str, Flag] = {
         "N", "the channel of the audio to take, from 0 (default: all, mixed)", int
     ),
     "--max-audio-seconds": takes(
-        "S",
-        "longer recordings are refused",
-        float,
-        default=MAX_SECONDS,
+        "S", "longer recordings are refused", float, default=MAX_SECONDS
     ),
     "--allow-cut": switch("take what is there of files that were cut short"),
     "--whole": takes(

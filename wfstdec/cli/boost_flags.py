@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any
 
 from wfstdec.batch.boost_lists import BoostLists
 from wfstdec.boost.phrases import PhraseOptions
@@ -40,22 +39,6 @@ _WORTH = {
 """Flags and fields of `PhraseOptions`, by name."""
 
 
-def phrase_options(args: argparse.Namespace) -> PhraseOptions:
-    """Options of phrases: what they are worth.
-
-    Raises:
-        OptionError: A number is out of range.
-    """
-    given = {name: getattr(args, flag) for flag, name in _WORTH.items()}
-    known = {name: value for name, value in given.items() if value is not None}
-    return PhraseOptions(**known, weights_are_totals=args.phrase_totals)
-
-
-def phrase_arguments(args: argparse.Namespace) -> dict[str, Any]:
-    """The keyword arguments of `Decoder.phrase_compiler`."""
-    return {name: getattr(args, flag) for flag, name in _ARGUMENTS.items()}
-
-
 def refuse_phrase_flags(args: argparse.Namespace, *, without: str) -> None:
     """Raise `OptionError` where there are flags of phrases and no phrases."""
     for name in (*_ARGUMENTS, *_WORTH, "phrase_totals"):
@@ -63,9 +46,7 @@ def refuse_phrase_flags(args: argparse.Namespace, *, without: str) -> None:
             raise OptionError(f"{flag_of(name)} without {without}, expected both")
 
 
-def read_lists(
-    args: argparse.Namespace,
-) -> tuple[BoostFile | None, BoostFile | None]:
+def read_lists(args: argparse.Namespace) -> tuple[BoostFile | None, BoostFile | None]:
     """Read the files of `--boost` and `--phrases`; errors as of their readers.
 
     Raises:
@@ -88,7 +69,8 @@ def boosts_for(
     """The lists for a decoder.
 
     Raises:
-        OptionError: Words for a decoder that has none, or as of `phrase_compiler`.
+        OptionError: Words for a decoder that has none; a number is out of range; or
+            as of `phrase_compiler`.
     """
     if words is not None and not decoder.vocabulary.words:
         raise OptionError(
@@ -96,5 +78,8 @@ def boosts_for(
         )
     if phrases is None:
         return BoostLists(words)
-    compiler = decoder.phrase_compiler(phrase_options(args), **phrase_arguments(args))
-    return BoostLists(words, phrases, compiler)
+    worth = {name: getattr(args, flag) for flag, name in _WORTH.items()}
+    known = {name: value for name, value in worth.items() if value is not None}
+    options = PhraseOptions(**known, weights_are_totals=args.phrase_totals)
+    how = {name: getattr(args, flag) for flag, name in _ARGUMENTS.items()}
+    return BoostLists(words, phrases, decoder.phrase_compiler(options, **how))

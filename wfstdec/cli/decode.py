@@ -36,14 +36,7 @@ from wfstdec.cli.ray_flags import (
     refuse_flags_of_ray,
     run_on_ray,
 )
-from wfstdec.cli.result_flags import (
-    RUN_FLAGS,
-    SUBTITLE_FLAGS,
-    restart_of,
-    result_format,
-    subtitle_options,
-    tell,
-)
+from wfstdec.cli.result_flags import RUN_FLAGS, SUBTITLE_FLAGS, run_options, tell
 from wfstdec.io.logprobs import open_logprobs
 from wfstdec.io.results import result_writer
 from wfstdec.lattice.file import LatticeWriter
@@ -91,8 +84,8 @@ def run(args: argparse.Namespace) -> None:
     refuse_flags_of_ray(args)
     options = search_options(args)
     nbest = getattr(options, "nbest", None) or 1
-    format, subtitles = result_format(args), subtitle_options(args)
-    result_writer(format, nbest=nbest)  # refused before anything is loaded
+    how = run_options(args, makes="lattices")
+    result_writer(how["format"], nbest=nbest)  # refused before anything is loaded
     reading = reading_of(args, nbest)
     # Everything small is read, and refused, before a graph is loaded.
     words, phrases = read_lists(args)
@@ -103,14 +96,10 @@ def run(args: argparse.Namespace) -> None:
         logprobs,
         args.output,
         boosts=boosts_for(decoder, args, words, phrases),
-        format=format,
         nbest=nbest,
-        subtitles=subtitles,
         lattices=reading,
         keep=LatticeWriter(args.lattices) if args.lattices else None,
-        strict=args.strict,
-        restart=restart_of(args, makes="lattices"),
-        progress=not args.quiet,
+        **how,
     )
     tell(summary, args)
 

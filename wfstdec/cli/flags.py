@@ -11,10 +11,7 @@ from typing import Any, get_args
 
 from wfstdec.attention.options import AttentionOptions
 from wfstdec.checks.frame_shift import check_frame_shift
-from wfstdec.cli.attention_flags import (
-    ATTENTION_MODEL_FLAGS,
-    ATTENTION_SEARCH_FLAGS,
-)
+from wfstdec.cli.attention_flags import ATTENTION_MODEL_FLAGS, ATTENTION_SEARCH_FLAGS
 from wfstdec.cli.audio_flags import AUDIO_FLAGS
 from wfstdec.cli.kinds import Flag, one_of, switch, takes
 from wfstdec.cli.lattice_flags import LATTICE_FLAGS
@@ -205,10 +202,7 @@ FLAGS: dict[str, Flag] = {
     "--separator-optional": switch("the separator may be left out between words too"),
     "--silence": takes("TOKEN", "a token for silence between words"),
     "--silence-prob": takes(
-        "PROB",
-        "the probability of silence at each place",
-        float,
-        default=0.5,
+        "PROB", "the probability of silence at each place", float, default=0.5
     ),
     "--lm": takes(
         "PATH",
@@ -235,9 +229,7 @@ FLAGS: dict[str, Flag] = {
     ),
     "--topology": one_of(TOPOLOGIES, "the CTC topology", default="normal"),
     "--engine": one_of(
-        tuple(ENGINES),
-        "what does the FST operations",
-        default="kaldifst",
+        tuple(ENGINES), "what does the FST operations", default="kaldifst"
     ),
     "--no-minimize": switch("do not minimize: exact costs, a larger graph"),
     # converting
@@ -252,10 +244,7 @@ FLAGS: dict[str, Flag] = {
     ),
     "--decoder": one_of(tuple(DECODERS), "the search", default="wfst"),
     "--frame-shift": takes(
-        "SECONDS",
-        "from one frame to the next",
-        seconds_of_a_frame,
-        default=0.02,
+        "SECONDS", "from one frame to the next", seconds_of_a_frame, default=0.02
     ),
     "--boost": takes(
         "FILE",
@@ -330,10 +319,7 @@ FLAGS: dict[str, Flag] = {
         "with lists by utterance), or to score (default: those of the boost lists)",
     ),
     "--repeats": takes(
-        "N",
-        "time every point so often, by turns",
-        count_above_zero,
-        default=3,
+        "N", "time every point so often, by turns", count_above_zero, default=3
     ),
     "--no-peers": switch("leave out other people's decoders"),
     "--json": takes("FILE", "keep all figures in this file"),

@@ -34,10 +34,7 @@ LATTICE_FLAGS: dict[str, Flag] = {
         "the text of least expected error in place of the most probable one"
     ),
     "--posterior-scale": takes(
-        "X",
-        "times all costs, for --confidence and --mbr",
-        float,
-        default=1.0,
+        "X", "times all costs, for --confidence and --mbr", float, default=1.0
     ),
     "--kaldi": takes(
         "FILE",

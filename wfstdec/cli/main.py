@@ -56,17 +56,20 @@ def main(argv: Sequence[str] | None = None) -> int:
     argv = list(sys.argv[1:] if argv is None else argv)
     # Flags of this command alone: those of others would import half of the library.
     parser = make_parser(argv[0] if argv else "")
-    try:
-        argv, told = _with_new_spellings(parser, argv)
-    except WfstdecError as error:
-        _show_error(argv[0], str(error), error)
-        return FAILED
+    told: list[str] = []
+    if argv and argv[0] in COMMANDS:
+        known = command_parser(parser, argv[0])._option_string_actions
+        try:
+            argv, told = command_named("flags").with_new_spellings(argv, known)
+        except WfstdecError as error:
+            return _failed(argv[0], error)
     args = parser.parse_args(argv)
     quiet = args.quiet
     for text in () if quiet else told:
         _say(f"warning: {text}")
     with _stopping(), _log_to_stderr(quiet=quiet), warnings.catch_warnings():
-        warnings.showwarning = _show_warning
+        # In one line, without the place in our sources.
+        warnings.showwarning = lambda text, *_, **__: _say(f"warning: {text}")
         warnings.simplefilter("ignore" if quiet else "once", UserWarning)
         try:
             return command_named(args.command).run(args) or OK
@@ -74,28 +77,11 @@ def main(argv: Sequence[str] | None = None) -> int:
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return FAILED
         except (WfstdecError, OSError) as error:
-            _show_error(args.command, str(error), error)
-            return FAILED
+            return _failed(args.command, error)
         except _Stopped as error:
-            _show_error(args.command, str(error), error)
-            return STOPPED + error.args[1]
+            return _failed(args.command, error, STOPPED + error.args[1])
         except KeyboardInterrupt as error:
-            _show_error(args.command, "interrupted", error)
-            return INTERRUPTED
-
-
-def _with_new_spellings(
-    parser: argparse.ArgumentParser, argv: list[str]
-) -> tuple[list[str], list[str]]:
-    """Replace old spellings of flags; also what to say of them.
-
-    Raises:
-        OptionError: A flag is there by both of its names.
-    """
-    if not argv or argv[0] not in COMMANDS:
-        return argv, []
-    known = command_parser(parser, argv[0])._option_string_actions
-    return command_named("flags").with_new_spellings(argv, known)
+            return _failed(args.command, error, INTERRUPTED)
 
 
 def command_parser(
@@ -132,10 +118,12 @@ def _stopping() -> Iterator[None]:
             signal.signal(changed, handler)
 
 
-def _show_error(command: str, text: str, error: BaseException) -> None:
+def _failed(command: str, error: BaseException, code: int = FAILED) -> int:
     """Say what is wrong in a line, and what else those know whom it came through."""
+    text = "interrupted" if type(error) is KeyboardInterrupt else str(error)
     lines = [text, *getattr(error, "__notes__", ())]
     sys.stderr.write("".join(f"wfstdec {command}: {line}\n" for line in lines))
+    return code
 
 
 def command_named(name: str) -> ModuleType:
@@ -181,21 +169,20 @@ class _ShortHelp(argparse.Action):
         super().__init__(option_strings, argparse.SUPPRESS, nargs=0, help=text)
 
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
-        """Show it and end the program."""
-        sys.stdout.write(_short_help(parser))
+        """Show it, of `COMMON_FLAGS` and `EXAMPLES`, and end the program."""
+        command = command_named(parser.prog.split()[-1])
+        summary = (command.__doc__ or "").partition("\n")[0]
+        places = [f"{action.metavar}" for action in parser._get_positional_actions()]
+        common = command.COMMON_FLAGS
+        width = max(map(len, common))
+        lines = [
+            *(" ".join(["usage:", parser.prog, *places, "[flags]"]), "", summary, ""),
+            *(f"  {flag:{width}}  {text}" for flag, text in common.items()),
+            *(command.EXAMPLES.rstrip("\n"), ""),
+            f"all flags: {parser.prog} --help-all\n",
+        ]
+        sys.stdout.write("\n".join(lines))
         parser.exit()
-
-
-def _short_help(parser: argparse.ArgumentParser) -> str:
-    """The short help of a command with `COMMON_FLAGS` and `EXAMPLES`."""
-    command = command_named(parser.prog.split()[-1])
-    summary = (command.__doc__ or "").partition("\n")[0]
-    places = [f"{action.metavar}" for action in parser._get_positional_actions()]
-    usage = " ".join(["usage:", parser.prog, *places, "[flags]"])
-    width = max(map(len, command.COMMON_FLAGS))
-    lines = [f"  {flag:{width}}  {text}" for flag, text in command.COMMON_FLAGS.items()]
-    lines += [command.EXAMPLES.rstrip("\n"), "", f"all flags: {parser.prog} --help-all"]
-    return "\n".join([usage, "", summary, "", *lines, ""])
 
 
 class _StderrHandler(logging.Handler):
@@ -219,11 +206,6 @@ def _log_to_stderr(*, quiet: bool) -> Iterator[None]:
     finally:
         logger.setLevel(before[0])
         logger.handlers, logger.propagate = before[1:]
-
-
-def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    """Show a warning in one line, without the place in our sources."""
-    _say(f"warning: {message}")
 
 
 def _say(text: str) -> None:

@@ -106,6 +106,21 @@ def restart_of(args: argparse.Namespace, makes: str | None = None) -> Restart:
     )
 
 
+def run_options(args: argparse.Namespace, makes: str | None = None) -> dict[str, Any]:
+    """Arguments of runs that write results, as a command line has them.
+
+    Raises:
+        OptionError: Flags of subtitles for another format; a value is out of range.
+    """
+    return {
+        "format": format_named(args.format, args.output),
+        "subtitles": _subtitle_options(args),
+        "strict": args.strict,
+        "restart": restart_of(args, makes),
+        "progress": not args.quiet,
+    }
+
+
 def tell(summary: Tally, args: argparse.Namespace) -> None:
     """Say what a run did, unless quiet; raise where utterances were left out."""
     if not args.quiet:
@@ -124,25 +139,13 @@ def g2p_of(source: str | None, phones: str | None = None) -> G2p | None:
     return None if source is None else G2p(source, phones)
 
 
-def result_format(args: argparse.Namespace) -> str:
-    """The name of the format that a command line asks for."""
-    return format_named(args.format, args.output)
-
-
-def subtitle_options(args: argparse.Namespace) -> SubtitleOptions | None:
-    """Options of subtitles on a command line; None where there are none.
-
-    Raises:
-        OptionError: Flags of subtitles for another format; a value is out of range.
-    """
-    given = {}
+def _subtitle_options(args: argparse.Namespace) -> SubtitleOptions | None:
+    format, given = format_named(args.format, args.output), {}
     for flag, (name, _, _) in _SUBTITLES.items():
         value = getattr(args, flag.removeprefix("--").replace("-", "_"))
         if value is not None:
             given[name] = value
-            if result_format(args) not in SUBTITLES:
+            if format not in SUBTITLES:
                 known = " or ".join(SUBTITLES)
-                raise OptionError(
-                    f"{flag} with format {result_format(args)}, expected {known}"
-                )
+                raise OptionError(f"{flag} with format {format}, expected {known}")
     return SubtitleOptions(**given) if given else None

@@ -82,7 +82,9 @@ def run(args: argparse.Namespace) -> int:
     # The port first: a model takes a while to load, and another server may have it.
     with contextlib.closing(running.open_socket(args.host, args.port)) as listening:
         host, port = listening.getsockname()[:2]
-        _warn_of_strangers(host, key)
+        if key is None and not ipaddress.ip_address(host.partition("%")[0]).is_loopback:
+            text = "everybody who reaches %s may use the server; --key-file sets a key"
+            _log.warning(text, host)
         model = load_acoustic_model(args)
         serving = service.Service.of(
             model,
@@ -167,13 +169,6 @@ def _tls(args: argparse.Namespace) -> dict[str, str]:
     for path in filter(None, given.values()):
         open(path, "rb").close()  # its error names the file
     return {name: path for name, path in given.items() if path}
-
-
-def _warn_of_strangers(host: str, key: str | None) -> None:
-    if key is None and not ipaddress.ip_address(host.partition("%")[0]).is_loopback:
-        _log.warning(
-            "everybody who reaches %s may use the server; --key-file sets a key", host
-        )
 
 
 def _allow_open_files(wanted: int) -> None:

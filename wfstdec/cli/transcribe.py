@@ -36,14 +36,7 @@ from wfstdec.cli.ray_flags import (
     refuse_flags_of_ray,
     run_on_ray,
 )
-from wfstdec.cli.result_flags import (
-    RUN_FLAGS,
-    SUBTITLE_FLAGS,
-    restart_of,
-    result_format,
-    subtitle_options,
-    tell,
-)
+from wfstdec.cli.result_flags import RUN_FLAGS, SUBTITLE_FLAGS, run_options, tell
 from wfstdec.io.results import result_writer
 from wfstdec.lattice.file import LatticeWriter
 from wfstdec.models import Encoder, load_model
@@ -96,27 +89,21 @@ def run(args: argparse.Namespace) -> None:
         run_transcribing_on_ray(ready_for_ray(args))
         return
     refuse_flags_of_ray(args)
-    restart = restart_of(args, makes="lattices")
-    sources = find_recordings(args.audio)
-    format, subtitles = result_format(args), subtitle_options(args)
+    sources, how = find_recordings(args.audio), run_options(args, makes="lattices")
     words, phrases = read_lists(args)
     model = load_acoustic_model(args)
     options = search_options(args, of_audio=True)
     nbest = getattr(options, "nbest", None) or 1
-    result_writer(format, nbest=nbest)  # refused before the graph is loaded
+    result_writer(how["format"], nbest=nbest)  # refused before the graph is loaded
     transcriber = _transcriber(args, model, options, nbest)
     summary = transcribe_files(
         transcriber,
         sources,
         args.output,
         boosts=boosts_for(transcriber.decoder, args, words, phrases),
-        format=format,
         nbest=nbest,
-        subtitles=subtitles,
         keep=LatticeWriter(args.lattices) if args.lattices else None,
-        strict=args.strict,
-        restart=restart,
-        progress=not args.quiet,
+        **how,
     )
     tell(summary, args)
 
