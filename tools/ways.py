@@ -69,8 +69,6 @@ SMALL = {
     "boost.phrase_kernels": "kernels, apart from the compiler of phrases",
     "cli.posterior_scale": "a module for each command: a way to tune",
     "attention.times": "one idea: the alignment of a text that is known",
-    "cli.attention_flags": "flags of one decoder, as those of lattices and results",
-    "cli.transducer_flags": "flags of one decoder, as those of lattices and results",
     "server.finals": "what finals are, apart from when they are due",
     "transducer.decoder": "a decoder that users hold: what it adds to all of its kind",
     "server.listen_boosts": "one idea: a stream's lists, as its client changes them",

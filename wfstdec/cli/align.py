@@ -21,7 +21,7 @@ import wfstdec
 from wfstdec.align.options import AlignOptions
 from wfstdec.batch.aligning import align_file
 from wfstdec.cli.flags import add_flags
-from wfstdec.cli.kinds import made_of
+from wfstdec.cli.kinds import made_of, values_of
 from wfstdec.cli.result_flags import (
     RUN_FLAGS,
     SUBTITLE_FLAGS,
@@ -57,17 +57,10 @@ def run(args: argparse.Namespace) -> None:
     """Align all utterances, write the results, and say what does not fit."""
     how, options = run_options(args), made_of(AlignOptions, args)
     aligner = wfstdec.ForcedAligner(
-        args.tokens,
-        args.lexicon,
-        separator=args.separator,
-        separator_optional=args.separator_optional,
-        silence=args.silence,
-        silence_prob=args.silence_prob,
+        **values_of(args, "tokens lexicon separator separator_optional silence"),
+        **values_of(args, "silence_prob sentencepiece_model topology blank"),
         g2p=g2p_of(args.g2p, args.g2p_phones),
-        sentencepiece_model=args.sentencepiece_model,
         normalizer=normalizer_of(args),
-        topology=args.topology,
-        blank=args.blank,
         options=options,
         frame_shift_s=args.frame_shift,
     )
@@ -76,7 +69,6 @@ def run(args: argparse.Namespace) -> None:
     for utterance, misfits in shown:
         for misfit in misfits:
             print(f"{utterance}: {misfit}", file=sys.stderr)
-    more = len(summary.misfits) - _SHOWN_AT_MOST
-    if shown and more > 0:
+    if shown and (more := len(summary.misfits) - len(shown)):
         print(f"... and {more} more", file=sys.stderr)
     tell(summary, args)

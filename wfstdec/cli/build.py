@@ -10,6 +10,7 @@ import logging
 
 import wfstdec
 from wfstdec.cli.flags import add_flags
+from wfstdec.cli.kinds import values_of
 from wfstdec.text.files import read_lines
 from wfstdec.text.lexicon import Lexicon, spellable_words, spelling_lexicon
 from wfstdec.text.loading import separator_of
@@ -40,16 +41,9 @@ def run(args: argparse.Namespace) -> None:
     graph = wfstdec.build_graph(
         tokens=tokens,
         lexicon=args.lexicon or _spelt(args, tokens),
-        lm=args.lm,
-        grammar=args.grammar,
-        topology=args.topology,
-        separator=args.separator,
-        separator_optional=args.separator_optional,
-        silence=args.silence,
-        silence_prob=args.silence_prob,
-        unk_cost=args.unk_cost,
+        **values_of(args, "lm grammar topology separator separator_optional"),
+        **values_of(args, "silence silence_prob unk_cost engine"),
         open_vocabulary=costs and wfstdec.OpenVocabulary(*costs),
-        engine=args.engine,
         minimize=not args.no_minimize,
         progress=not args.quiet,
     )

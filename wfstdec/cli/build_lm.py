@@ -14,6 +14,7 @@ import argparse
 
 import wfstdec
 from wfstdec.cli.flags import add_flags
+from wfstdec.cli.kinds import values_of
 from wfstdec.errors import OptionError
 
 
@@ -31,12 +32,7 @@ def run(args: argparse.Namespace) -> None:
         raise OptionError(f"{found} --tokens, expected one of them")
     lm = wfstdec.build_lm(
         args.arpa,
-        tokens=args.tokens,
-        lexicon=args.lexicon,
         words=None if args.graph is None else wfstdec.load_graph(args.graph).words,
-        blank=args.blank,
-        separator=args.separator,
-        unk_cost=args.unk_cost,
-        nemo_tokens=args.nemo_tokens,
+        **values_of(args, "tokens lexicon blank separator unk_cost nemo_tokens"),
     )
     lm.save(args.output)

@@ -11,6 +11,7 @@ import argparse
 
 import wfstdec
 from wfstdec.cli.flags import add_flags
+from wfstdec.cli.kinds import values_of
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -25,7 +26,5 @@ def run(args: argparse.Namespace) -> None:
     if args.input.endswith(".npz"):
         wfstdec.to_openfst(wfstdec.load_graph(args.input), args.output, args.to)
         return
-    graph = wfstdec.from_openfst(
-        args.input, tokens=args.tokens, words=args.words, blank=args.blank
-    )
+    graph = wfstdec.from_openfst(args.input, **values_of(args, "tokens words blank"))
     graph.save(args.output)

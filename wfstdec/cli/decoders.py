@@ -188,5 +188,5 @@ def _options(decoder: str) -> list[str]:
 
 
 def _given(args: argparse.Namespace, names: Iterable[str]) -> dict[str, Any]:
-    """The values of those flags that are on the command line."""
+    """The values of flags that are on the command line."""
     return {name: getattr(args, name) for name in names if hasattr(args, name)}

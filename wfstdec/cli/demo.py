@@ -18,7 +18,7 @@ from wfstdec.batch.boost_lists import BoostLists
 from wfstdec.batch.decoding import decode_all
 from wfstdec.batch.summary import Summary
 from wfstdec.cli.flags import add_flags
-from wfstdec.cli.score import report
+from wfstdec.cli.score import columns, report
 from wfstdec.io.boost_files import read_boosts
 from wfstdec.io.logprobs import open_logprobs
 from wfstdec.io.text import read_text
@@ -107,17 +107,15 @@ def pick(score: Score) -> list[UtteranceScore]:
 def with_times(score: UtteranceScore, hypothesis: Hypothesis) -> str:
     """Reference, hypothesis, and the seconds at which its words begin, in columns."""
     starts = iter([f"{word.start_s:.2f}" for word in hypothesis.words])
-    columns = [
+    cells = [
         (ref, hyp, GAP if hyp == GAP else next(starts))
         for ref, hyp in score.alignment()
     ]
     lines = [f"  {score.utterance}"]
-    for name, row in zip(("ref", "hyp", "s"), zip(*columns, strict=True), strict=True):
-        cells = [
-            cell.ljust(max(map(len, column)))
-            for cell, column in zip(row, columns, strict=True)
-        ]
-        lines.append(f"    {name:3}  {' '.join(cells).rstrip()}")
+    for name, row in zip(
+        ("ref", "hyp", "s"), zip(*columns(cells), strict=True), strict=True
+    ):
+        lines.append(f"    {name:3}  {' '.join(row).rstrip()}")
     return "\n".join(lines)
 
 

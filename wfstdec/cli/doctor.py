@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 
 from wfstdec.cli.flags import add_flags
+from wfstdec.cli.kinds import values_of
 from wfstdec.doctor import examine
 
 
@@ -35,13 +36,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Print the page."""
     report = examine(
-        tokens=args.tokens,
-        logprobs=args.logprobs,
-        lexicon=args.lexicon,
-        lm=args.lm,
-        ref=args.ref,
-        blank=args.blank,
-        separator=args.separator,
+        **values_of(args, "tokens logprobs lexicon lm ref blank separator"),
         frame_shift_s=args.frame_shift,
     )
     print(report)

@@ -11,15 +11,14 @@ from typing import Any, get_args
 
 from wfstdec.attention.options import AttentionOptions
 from wfstdec.checks.frame_shift import check_frame_shift
-from wfstdec.cli.attention_flags import ATTENTION_MODEL_FLAGS, ATTENTION_SEARCH_FLAGS
 from wfstdec.cli.audio_flags import AUDIO_FLAGS
 from wfstdec.cli.kinds import Flag, one_of, switch, takes
 from wfstdec.cli.lattice_flags import LATTICE_FLAGS
+from wfstdec.cli.model_flags import MODEL_FLAGS, SEARCH_FLAGS
 from wfstdec.cli.ray_flags import RAY_FLAGS
 from wfstdec.cli.result_flags import ALIGN_FLAGS, RESULT_FLAGS
 from wfstdec.cli.serve_flags import SERVE_FLAGS
 from wfstdec.cli.text_flags import TEXT_FLAGS
-from wfstdec.cli.transducer_flags import MODEL_FLAGS, SEARCH_FLAGS
 from wfstdec.compare.grids import TRIE_GRID, WFST_GRID
 from wfstdec.compare.tuning import RANGES
 from wfstdec.errors import OptionError
@@ -176,7 +175,6 @@ _SEARCH_FLAGS: dict[str, Flag] = {
     ),
     "--boost-scale": takes("X", "times all boosts", float),
     **SEARCH_FLAGS,
-    **ATTENTION_SEARCH_FLAGS,
 }
 """Options of searches, by the name that they have there with dashes."""
 
@@ -335,7 +333,6 @@ FLAGS: dict[str, Flag] = {
     ),
     "--quiet": switch("say nothing but results and errors"),
     **MODEL_FLAGS,
-    **ATTENTION_MODEL_FLAGS,
     **LATTICE_FLAGS,
     **RESULT_FLAGS,
     **RAY_FLAGS,

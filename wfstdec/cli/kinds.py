@@ -5,6 +5,7 @@
 "--repeats": takes("N", "time every point so often", int, default=3),
 
 made_of(AlignOptions, args)                 # its fields by flags of their names
+build_graph(**values_of(args, "lm blank"))  # lm=args.lm, blank=args.blank
 """
 
 from __future__ import annotations
@@ -43,6 +44,11 @@ def made_of(kind: type[_Made], args: argparse.Namespace, **others: Any) -> _Made
     """Make an object of a dataclass: fields are flags by name, but for `others`."""
     names = {field.name for field in fields(cast(Any, kind))} - others.keys()
     return kind(**{n: v for n, v in vars(args).items() if n in names}, **others)
+
+
+def values_of(args: argparse.Namespace, names: str) -> dict[str, Any]:
+    """Values of flags, by names with spaces between: arguments of the same names."""
+    return {name: getattr(args, name) for name in names.split()}
 
 
 def _told(text: str, how: Flag) -> str:

@@ -17,6 +17,7 @@ import argparse
 
 from wfstdec.batch.lattices import rescore_file
 from wfstdec.cli.flags import add_flags
+from wfstdec.cli.kinds import values_of
 from wfstdec.cli.lattice_flags import GIVEN_LATTICES, READING_FLAGS, reading_of
 from wfstdec.cli.result_flags import RUN_FLAGS, restart_of, tell
 from wfstdec.errors import OptionError
@@ -52,14 +53,9 @@ def run(args: argparse.Namespace) -> None:
     summary = rescore_file(
         args.lattices,
         args.output,
-        lm=args.lm,
-        unk_cost=args.unk_cost,
-        lm_scale=args.lm_scale,
-        word_insertion=args.word_insertion,
+        **values_of(args, "lm unk_cost lm_scale word_insertion format strict"),
         reading=reading_of(args, args.nbest),
-        format=args.format,
         kaldi=kaldi,
-        strict=args.strict,
         restart=restart_of(args, makes="kaldi"),
         progress=not args.quiet,
     )

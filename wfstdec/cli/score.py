@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import argparse
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import chain
 
 from wfstdec.cli.flags import add_flags
@@ -121,15 +121,15 @@ def report(score: Score) -> str:
 
 def aligned(score: UtteranceScore) -> str:
     """Reference above hypothesis, word under word."""
-    pairs = score.alignment()
-    widths = [max(map(len, pair)) for pair in pairs]
-    rows = [
-        " ".join(word.ljust(width) for word, width in zip(words, widths, strict=True))
-        for words in zip(*pairs, strict=True)
-    ]
     count = f"{score.errors.total} errors / {score.errors.reference_words} words"
-    reference, hypothesis = (row.rstrip() for row in rows)
+    rows = zip(*columns(score.alignment()), strict=True)
+    reference, hypothesis = (" ".join(row).rstrip() for row in rows)
     return f"{score.utterance}: {count}\n  ref {reference}\n  hyp {hypothesis}"
+
+
+def columns(cells: Iterable[Sequence[str]]) -> list[list[str]]:
+    """Columns of cells that are as wide as the widest of each column."""
+    return [[one.ljust(max(map(len, some))) for one in some] for some in cells]
 
 
 def _names(utterances: Sequence[str]) -> str:

@@ -29,6 +29,7 @@ from wfstdec.cli.audio_flags import AUDIO_FLAGS, audio_options
 from wfstdec.cli.boost_flags import BOOST_FLAGS, boosts_for, read_lists
 from wfstdec.cli.decoders import add_decoder_flags, make_decoder, search_options
 from wfstdec.cli.flags import add_flags
+from wfstdec.cli.kinds import values_of
 from wfstdec.cli.lattice_flags import READING_FLAGS, reading_of
 from wfstdec.cli.ray_flags import (
     RAY_FLAGS,
@@ -125,10 +126,9 @@ def _transcriber(
 def run_transcribing_on_ray(args: argparse.Namespace) -> None:
     """Transcribe all rows on a cluster; what is wrong with the flags is said before."""
     args.workers = args.workers or args.threads
-    if are_rows(args.audio):
-        rows = args.audio
-    else:
-        rows = list(recording_rows(find_recordings(args.audio)))
+    rows = args.audio
+    if not are_rows(rows):
+        rows = list(recording_rows(find_recordings(rows)))
     transcribe_rows(args)
     run_on_ray(args, rows, partial(transcribe_rows, args))
 
@@ -156,9 +156,7 @@ def load_acoustic_model(args: argparse.Namespace) -> Encoder:
         given.pop("tokens", None),
         given.pop("blank", None),
         frame_shift_s=given.get("frame_shift"),
-        sample_rate=args.sample_rate,
-        kind=args.kind,
-        logits=args.logits,
+        **values_of(args, "sample_rate kind logits"),
     )
     args.frame_shift = model.spec.frame_shift_s
     if args.decoder != "wfst":  # whose graph has a table

@@ -1,4 +1,7 @@
-"""The flags of attention decoders; `flags.FLAGS` takes them in."""
+"""The flags of decoders that run a model: transducers and attention decoders.
+
+`flags.FLAGS` takes them in.
+"""
 
 from __future__ import annotations
 
@@ -40,7 +43,33 @@ class SwitchOrChoice(argparse.BooleanOptionalAction):
         return f"--{self.dest.replace('_', '-')} [{'|'.join(self._allowed)}]"
 
 
-ATTENTION_SEARCH_FLAGS: dict[str, Flag] = {
+SEARCH_FLAGS: dict[str, Flag] = {
+    # of transducers
+    "--strategy": one_of(
+        ("greedy", "alsd", "aes"),
+        "one token after the other, ALSD++ (a symbol a step), or AES++ (by frames)",
+    ),
+    "--fusion": one_of(
+        ("late", "early"),
+        "language models and boosts before the best tokens are taken, or after",
+    ),
+    "--blank-scored": {
+        "action": argparse.BooleanOptionalAction,
+        "help": "language models weigh the blank too",
+    },
+    "--max-symbols": takes("N", "tokens said in one frame at most", int),
+    "--expansion-rounds": takes("N", "AES++: tokens in a frame", int),
+    "--expansion-beta": takes(
+        "N", "AES++: labels of an entry beyond the beam size", int
+    ),
+    "--expansion-gamma": takes(
+        "NATS", "AES++: labels of an entry are this close to its best", float
+    ),
+    "--prefix-search": {
+        "action": argparse.BooleanOptionalAction,
+        "help": "AES++: move scores to texts that are one token longer first",
+    },
+    # of attention decoders
     "--end-rule": one_of(
         get_args(EndRule),
         "what becomes of phrases at the end, a token that competes with them",
@@ -73,9 +102,30 @@ ATTENTION_SEARCH_FLAGS: dict[str, Flag] = {
         "N", "so many tokens in a row come but once in a text; 0: they may", int
     ),
 }
-"""Options of `AttentionOptions`: the name, what it does, how it is read."""
+"""Options of `TransducerOptions` and `AttentionOptions`, by their names there."""
 
-ATTENTION_MODEL_FLAGS: dict[str, Flag] = {
+MODEL_FLAGS: dict[str, Flag] = {
+    "--model": takes(
+        "PATH",
+        "a transducer: what TransducerNet.save wrote, or a folder with "
+        "encoder.onnx, decoder.onnx, joiner.onnx and tokens.txt; for `wfstdec "
+        "decode --decoder attention`, what JointNet.save wrote; the log-probs are "
+        "the features of its encoder",
+    ),
+    "--head": takes(
+        None, "which of its heads, where it has several (default: the first)"
+    ),
+    "--transducer": takes(
+        "OPTION=VALUES",
+        "the transducer of --model takes part, with options such as "
+        "strategy=alsd,aes beam_size=4,10 fusion=late",
+        nargs="*",
+    ),
+    "--transducer-lm": takes(
+        "PATH",
+        "a language model over the tokens of --model: an ARPA file, or what "
+        "`wfstdec build-lm` saved",
+    ),
     "--attention": takes(
         "OPTION=VALUES",
         "the attention decoder of --attention-model takes part, with options "
