@@ -203,20 +203,11 @@ class RequestLog:
             status = status or 500
             raise
         finally:
-            self._note(scope, status, time.perf_counter() - began)
-
-    def _note(self, scope: Scope, status: int, seconds: float) -> None:
-        route = scope["path"] if scope["path"] in self._paths else "other"
-        self._measures.request_done(route, status, seconds)
-        client = scope.get("client") or ("-",)
-        method = scope.get("method", "WS")
-        level = logging.DEBUG if scope["path"] in _PROBES else logging.INFO
-        _log.log(
-            level,
-            "%s %s %s %d %.3f s",
-            client[0],
-            method,
-            scope["path"][:200].encode("unicode_escape").decode(),  # no line of its own
-            status,
-            seconds,
-        )
+            path, seconds = scope["path"], time.perf_counter() - began
+            route = path if path in self._paths else "other"
+            self._measures.request_done(route, status, seconds)
+            client, method = scope.get("client") or ("-",), scope.get("method", "WS")
+            level = logging.DEBUG if path in _PROBES else logging.INFO
+            shown = path[:200].encode("unicode_escape").decode()  # no line of its own
+            what = client[0], method, shown, status, seconds
+            _log.log(level, "%s %s %s %d %.3f s", *what)

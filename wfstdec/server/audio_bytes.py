@@ -93,18 +93,11 @@ class RawBytes(AudioBytes):
     def take(self, seconds: float) -> Taken:
         """Implement `AudioBytes.take`."""
         most = max(1, math.ceil(seconds * self._rates[0])) * self._size
-        data = self._joined(min(most, self._num_bytes // self._size * self._size))
-        if not data:
+        left = min(most, self._num_bytes // self._size * self._size)
+        if not left:
             return NOTHING, self._arrived
-        samples = self._decode(data)
-        if self._channels > 1:
-            samples = samples.reshape(-1, self._channels).mean(axis=1)
-        return self._resample(samples), self._arrived
-
-    def _joined(self, size: int) -> bytes:
-        """The next `size` bytes."""
+        self._num_bytes -= left
         parts: list[bytes] = []
-        left = size
         while left:
             data, self._arrived = self._waiting.popleft()
             if len(data) > left:
@@ -112,8 +105,10 @@ class RawBytes(AudioBytes):
                 data = data[:left]
             parts.append(data)
             left -= len(data)
-        self._num_bytes -= size
-        return b"".join(parts)
+        samples = self._decode(b"".join(parts))
+        if self._channels > 1:
+            samples = samples.reshape(-1, self._channels).mean(axis=1)
+        return self._resample(samples), self._arrived
 
     def rest(self) -> np.ndarray:
         """Implement `AudioBytes.rest`."""

@@ -222,7 +222,14 @@ class Piped(AudioBytes):
         except _Closed:
             pass
         except WfstdecError as error:
-            self._error = self._explained(error)
+            self._error = error
+            if self._form == "MP4" and not self._has_begun:  # why it may be no stream
+                self._error = AudioError(
+                    f"an MP4 that cannot be read as it comes ({error}), expected one "
+                    "in fragments; one with its index at the end goes by a request "
+                    "with a file"
+                )
+                self._error.__cause__ = error
         except Exception as error:  # of FFmpeg, or ours: the stream's, nobody else's
             self._error = AudioError(
                 f"cannot read {self._form} ({error!r}), expected audio"
@@ -232,17 +239,6 @@ class Piped(AudioBytes):
             self._is_done = True
             self._pipe.end(close=True)
             self._wake()
-
-    def _explained(self, error: WfstdecError) -> WfstdecError:
-        """Say why a whole file may be no stream."""
-        if self._form != "MP4" or self._has_begun:
-            return error
-        found = AudioError(
-            f"an MP4 that cannot be read as it comes ({error}), expected one in "
-            "fragments; one with its index at the end goes by a request with a file"
-        )
-        found.__cause__ = error
-        return found
 
     def _put(self, block: np.ndarray) -> None:
         with self._changed:

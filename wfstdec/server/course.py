@@ -332,17 +332,10 @@ class Course:
         self._noticed = track.num_frames
         asks = self.stream.settings
         start = self._base + track.start_frame
-        is_due = (
-            self._means.one_pass
-            and (start + track.num_frames - self._last_frame) * self._shift_s
-            >= _SETTLED_S
-        )
-        if (
-            is_due
-            or asks.interims
-            or asks.utterance_end_s is not None
-            or (asks.speech_started and not self._has_started)
-        ):
+        since_s = (start + track.num_frames - self._last_frame) * self._shift_s
+        is_due = self._means.one_pass and since_s >= _SETTLED_S
+        is_awaited = asks.speech_started and not self._has_started
+        if is_due or is_awaited or asks.interims or asks.utterance_end_s is not None:
             self._say(track.partial, start, is_due)
 
     def _say(self, partial: Partial, start: int, is_due: bool) -> None:

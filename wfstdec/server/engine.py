@@ -273,7 +273,7 @@ class Engine:
                 elif course is not None:
                     courses.append(course)
                 elif stream in self._streams:
-                    courses.append(self._begun(stream))
+                    courses.append(self._begin(stream))
             for course in courses:
                 self._attempt(course, partial(self._take_in, course))
             self._work(courses)
@@ -284,7 +284,7 @@ class Engine:
                     course.fail(error, at_once=True)
         self._tell(courses)
 
-    def _begun(self, stream: Stream) -> Course:
+    def _begin(self, stream: Stream) -> Course:
         silence_s = stream.settings.endpoint_silence_s
         cuts = self._cuts
         if silence_s is not None:

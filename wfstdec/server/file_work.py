@@ -31,7 +31,7 @@ from wfstdec.server.problems import Problem
 from wfstdec.server.service import Service
 from wfstdec.server.transcription_answers import answer, delta_event, done_event
 from wfstdec.server.transcription_request import TranscriptionRequest
-from wfstdec.transcription import AudioOptions, Recording, Transcriber, Transcript
+from wfstdec.transcription import AudioOptions, Recording, Transcriber
 
 _log = logging.getLogger(__name__)
 
@@ -78,29 +78,25 @@ class FileWork:
             JobCancelled: Nobody waits any more.
         """
         try:
-            return self._answered(job)
+            return self._answer(job)
         except (Problem, JobCancelled):
             raise
         except Exception as error:
             raise problem_of(error, self._service.limits) from error
 
-    def _answered(self, job: Job[Answer]) -> Answer:
+    def _answer(self, job: Job[Answer]) -> Answer:
         service, request = self._service, self._request
         began = time.monotonic()
         boosts = request.boost_list(service.limits)
         with collected_warnings() as warnings:
-            compiled = (
-                None if boosts is None else service.decoder.compile_boosts(boosts)
-            )
+            compiled = boosts and service.decoder.compile_boosts(boosts)
         # Compiling many boosts takes a while: whoever has left by now is not worked
         # for.
         job.check()
+        audio = AudioOptions(request.channel, service.limits.file_s, request.allow_cut)
         transcriber = Transcriber(
-            service.model,
-            service.decoder,
-            audio=AudioOptions(
-                request.channel, service.limits.file_s, request.allow_cut
-            ),
+            *(service.model, service.decoder),
+            audio=audio,
             workers=service.jobs.workers,
             lattices=self._reading,
         )
@@ -111,22 +107,18 @@ class FileWork:
         )
         if transcript.error is not None:
             raise transcript.error
-        warnings += self._more_warnings(transcript)
+        # Of the audio, and of what was asked in vain.
+        warnings += [note.text for note in transcript.notes if note.kind in _TOLD]
+        asked, known = request.language, service.language
+        if asked is not None and asked.lower()[:2] != known.lower()[:2]:
+            warnings.append(f"language {asked!r}, this server's model is for {known!r}")
+        if request.confidence and self._reading is None:
+            warnings.append("no confidences: this server's decoder makes none")
+        warnings += [f"the field {name!r} is unknown" for name in request.unknown]
         service.measures.file_done(transcript.audio_s, time.monotonic() - began)
         if request.stream:
             return done_event(transcript, request, warnings), "text/event-stream"
         return answer(transcript, request, service.language, warnings)
-
-    def _more_warnings(self, transcript: Transcript) -> list[str]:
-        """Warnings of the audio, and of what was asked in vain."""
-        found = [note.text for note in transcript.notes if note.kind in _TOLD]
-        asked, known = self._request.language, self._service.language
-        if asked is not None and asked.lower()[:2] != known.lower()[:2]:
-            found.append(f"language {asked!r}, this server's model is for {known!r}")
-        if self._request.confidence and self._reading is None:
-            found.append("no confidences: this server's decoder makes none")
-        found += [f"the field {name!r} is unknown" for name in self._request.unknown]
-        return found
 
 
 class _Deltas:

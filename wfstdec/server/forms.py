@@ -66,7 +66,16 @@ async def read_form(
     said = headers.get("content-length", "")
     if said.isdecimal() and int(said) > limits.body_bytes:
         raise _too_large(f"{int(said)} bytes", limits)
-    receiver = _Receiver(_boundary(headers), place, limits)
+    kind, options = parse_options_header(headers.get("content-type"))
+    if kind != _MULTIPART:
+        raise Problem(
+            415,
+            f"content type {kind.decode('latin-1', 'replace')!r}, expected "
+            "'multipart/form-data' with a field 'file'",
+        )
+    if not options.get(b"boundary"):
+        raise Problem(400, "a form without a boundary, expected one in Content-Type")
+    receiver = _Receiver(options[b"boundary"], place, limits)
     size = 0
     async for chunk in _not_idle(body, limits):
         size += len(chunk)
@@ -86,19 +95,6 @@ def _too_large(what: str, limits: Limits, *, close: bool = False) -> Problem:
         code="file_too_large",
         headers={"Connection": "close"} if close else None,
     )
-
-
-def _boundary(headers: Mapping[str, str]) -> bytes:
-    kind, options = parse_options_header(headers.get("content-type"))
-    if kind != _MULTIPART:
-        raise Problem(
-            415,
-            f"content type {kind.decode('latin-1', 'replace')!r}, expected "
-            "'multipart/form-data' with a field 'file'",
-        )
-    if not options.get(b"boundary"):
-        raise Problem(400, "a form without a boundary, expected one in Content-Type")
-    return options[b"boundary"]
 
 
 async def _not_idle(body: AsyncIterator[bytes], limits: Limits) -> AsyncIterator[bytes]:

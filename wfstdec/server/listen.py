@@ -361,23 +361,20 @@ class _Talk:
             return
         match message:
             case Configure():
-                await self._configure(message, text)
+                # After the change before is settled.
+                await self._settled.wait()
+                try:
+                    boosts = await _apart(text, lambda: self._boosts.asked(message))
+                except (BoostError, OptionError) as error:
+                    self._outbox.put(refusal(error, self._answers))
+                    return
+                self._settled.clear()
+                self.stream.change_boosts(boosts)
             case Plain("Finalize"):
                 self._unanswered += 1
                 self.stream.flush()
             case Plain("CloseStream"):
                 self._end(_Ending(1000))
-
-    async def _configure(self, message: Configure, text: str) -> None:
-        """Change the boosts, after the change before is settled."""
-        await self._settled.wait()
-        try:
-            boosts = await _apart(text, lambda: self._boosts.asked(message))
-        except (BoostError, OptionError) as error:
-            self._outbox.put(refusal(error, self._answers))
-            return
-        self._settled.clear()
-        self.stream.change_boosts(boosts)
 
     async def _write(self) -> _Ending:
         """Send what the engine found, until it has ended the stream."""

@@ -21,7 +21,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from wfstdec.search.endpoints import EndpointRule
 from wfstdec.search.hypothesis import Hypothesis, Word
 from wfstdec.server.events import SpeechStarted, UtteranceEnd, Words
 
@@ -130,9 +129,6 @@ class Answers:
         if isinstance(event, UtteranceEnd):
             last = event.last_word_end_s
             return {"type": "UtteranceEnd", "channel": [0, 1], "last_word_end": last}
-        return self._results(event)
-
-    def _results(self, event: Words) -> Json:
         said = {
             "type": "Results",
             "channel_index": [0, 1],
@@ -147,7 +143,9 @@ class Answers:
         if event.is_answer:
             said["from_finalize"] = True
         if event.rule is not None:
-            said["rule"] = _rule(event.rule)
+            rule = dataclasses.asdict(event.rule)
+            # JSON has no infinity.
+            said["rule"] = {n: None if x == math.inf else x for n, x in rule.items()}
         return said
 
     @functools.cached_property
@@ -227,35 +225,22 @@ def _alternatives(event: Words) -> list[Json]:
 
 
 def _alternative(words: Sequence[Word], whole: Hypothesis | None) -> Json:
+    known = [word.confidence for word in words if word.confidence is not None]
     said = {
         "transcript": " ".join(word.text for word in words),
-        "confidence": _confidence(words),
-        "words": [_word(word) for word in words],
+        # The mean of the words'; 0 where there are none.
+        "confidence": float(sum(known) / len(known)) if known else 0.0,
+        "words": [
+            {
+                "word": word.text,
+                "start": float(word.start_s),
+                "end": float(word.end_s),
+                "confidence": float(word.confidence or 0.0),
+                "punctuated_word": word.text,
+            }
+            for word in words
+        ],
     }
     if whole is not None and math.isfinite(whole.total_cost):
         said["cost"] = float(whole.total_cost)
     return said
-
-
-def _word(word: Word) -> Json:
-    return {
-        "word": word.text,
-        "start": float(word.start_s),
-        "end": float(word.end_s),
-        "confidence": float(word.confidence or 0.0),
-        "punctuated_word": word.text,
-    }
-
-
-def _confidence(words: Sequence[Word]) -> float:
-    """The mean of the words' confidences; 0 where there are none."""
-    known = [word.confidence for word in words if word.confidence is not None]
-    return float(sum(known) / len(known)) if known else 0.0
-
-
-def _rule(rule: EndpointRule) -> Json:
-    """An endpoint rule; JSON has no infinity."""
-    return {
-        name: value if not isinstance(value, float) or math.isfinite(value) else None
-        for name, value in dataclasses.asdict(rule).items()
-    }

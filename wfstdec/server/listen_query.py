@@ -112,7 +112,11 @@ def read_query(
 def _settings(
     given: dict[str, str], lists: dict[str, list[str]], limits: Limits
 ) -> StreamSettings:
-    encoding = _encoding(given.get("encoding"))
+    named = given.get("encoding")
+    if named is not None and named not in _ENCODINGS:
+        expected = f"{_choice(tuple(_ENCODINGS))}; a WAV, FLAC, Ogg, ... needs none"
+        raise _wrong("encoding", repr(named), expected)
+    encoding = None if named is None else _ENCODINGS[named]
     interims = _flag(given, "interim_results")
     utterance_end_ms = _milliseconds(given, "utterance_end_ms")
     if utterance_end_ms is not None:
@@ -137,9 +141,9 @@ def _settings(
     except (BoostError, OptionError) as error:
         # The error is of a class that knows no parameters of queries: its text tells
         # which it is of.
-        named = [name for name in ("sample_rate", "channels") if name in str(error)]
-        named = named or [name for name in _LISTS if lists[name]]
-        param = named[0] if len(named) == 1 else None
+        about = [name for name in ("sample_rate", "channels") if name in str(error)]
+        about = about or [name for name in _LISTS if lists[name]]
+        param = about[0] if len(about) == 1 else None
         raise Problem(400, str(error), param, code="invalid_value") from None
 
 
@@ -157,13 +161,6 @@ def _warnings(given: dict[str, str], language: str) -> Iterable[str]:
 def _base(language: str) -> str:
     """A language without its region."""
     return language.replace("_", "-").partition("-")[0].lower()
-
-
-def _encoding(given: str | None) -> str | None:
-    if given is not None and given not in _ENCODINGS:
-        expected = f"{_choice(tuple(_ENCODINGS))}; a WAV, FLAC, Ogg, ... needs none"
-        raise _wrong("encoding", repr(given), expected)
-    return None if given is None else _ENCODINGS[given]
 
 
 def _silence(given: dict[str, str]) -> float | None:

@@ -171,7 +171,11 @@ class DrainingServer(uvicorn.Server):
         )
         deadline = time.monotonic() + limits.drain_s
         service.engine.drain()
-        while self._is_busy() and not self.should_exit:
+        state = self.server_state
+        # A stream or request is under way, or its end being read.
+        while not self.should_exit and (
+            state.tasks or any(isinstance(x, SocketProtocol) for x in state.connections)
+        ):
             if time.monotonic() > deadline:
                 _log.warning(
                     "%d streams and requests are cut off after %g s; %s gives more",
@@ -182,13 +186,6 @@ class DrainingServer(uvicorn.Server):
                 break
             await asyncio.sleep(_LOOK_S)
         super().handle_exit(sig, frame)
-
-    def _is_busy(self) -> bool:
-        """Tell whether a stream or request is under way, or its end being read."""
-        state = self.server_state
-        return bool(state.tasks) or any(
-            isinstance(one, SocketProtocol) for one in state.connections
-        )
 
 
 def _take_long_handshakes() -> None:

@@ -65,12 +65,9 @@ def done_event(
 ) -> bytes:
     """Make the last event of a stream: the text and the words of all."""
     hypotheses = transcript.hypotheses(request.nbest)
-    fields = {
-        "type": "transcript.text.done",
-        "text": hypotheses[0].text,
-        "words": words_of(hypotheses[0].words),
-        "segments": segments_of(hypotheses[0].words),
-    }
+    text, words = hypotheses[0].text, hypotheses[0].words
+    fields = {"type": "transcript.text.done", "text": text}
+    fields |= {"words": words_of(words), "segments": segments_of(words)}
     return event(fields | _more(transcript, hypotheses, request, warnings))
 
 
@@ -131,19 +128,15 @@ def _more(
     seconds = _rounded(transcript.audio_s)
     fields: dict[str, Any] = {"usage": {"type": "duration", "seconds": seconds}}
     if request.nbest > 1:
-        fields["nbest"] = [_hypothesis(one) for one in hypotheses]
+        costs = ("total_cost", "graph_cost", "acoustic_cost", "boost_cost")
+        fields["nbest"] = [
+            {"text": one.text, "words": words_of(one.words)}
+            | {name: _cost(getattr(one, name)) for name in costs}
+            for one in hypotheses
+        ]
     if warnings:
         fields["warnings"] = list(warnings)
     return fields
-
-
-def _hypothesis(found: Hypothesis) -> dict[str, Any]:
-    costs = ("total_cost", "graph_cost", "acoustic_cost", "boost_cost")
-    return {
-        "text": found.text,
-        "words": words_of(found.words),
-        **{name: _cost(getattr(found, name)) for name in costs},
-    }
 
 
 def _mean_logprob(words: Sequence[Word]) -> float:
