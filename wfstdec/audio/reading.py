@@ -125,7 +125,12 @@ class AudioReader:
         if heard == 0:
             raise AudioError("no samples in it, expected audio")
         # Before the last samples go out, so that nobody takes a damaged file for whole.
-        self._check_length(heard / rate)
+        said_s = self.source.duration_s
+        if said_s is not None and heard / rate < said_s - SLACK_S:
+            text = f"the file says {said_s:.2f} s, {heard / rate:.2f} s are there"
+            if not self._allow_cut:
+                raise AudioError(f"cut short: {text}; allow_cut=True reads them")
+            self._note_cut(f"cut short: {text}")
         rest = self._resample.finish()
         if len(rest):
             yield rest
@@ -149,15 +154,6 @@ class AudioReader:
     def _note_cut(self, text: str) -> None:
         if all(note.kind != "cut" for note in self.notes):
             self.notes.append(AudioNote("cut", text))
-
-    def _check_length(self, heard_s: float) -> None:
-        said_s = self.source.duration_s
-        if said_s is None or heard_s >= said_s - SLACK_S:
-            return
-        text = f"cut short: the file says {said_s:.2f} s, {heard_s:.2f} s are there"
-        if not self._allow_cut:
-            raise AudioError(f"{text}; allow_cut=True reads them")
-        self._note_cut(text)
 
 
 @contextlib.contextmanager

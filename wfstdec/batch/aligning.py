@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import chain
 
 import numpy as np
 from tqdm import tqdm
@@ -126,7 +127,7 @@ def align_file(
     split = (one.split() if isinstance(one, str) else one for one in said.values())
     # Before the run: words of another case or form would fail one utterance after the
     # other.
-    aligner.check_words(word for words in split for word in words)
+    aligner.check_words(chain.from_iterable(split))
     if not isinstance(logprobs, LogprobReader):
         logprobs = open_logprobs(logprobs)
     settings["logprobs"] = digest(logprobs.path)
@@ -181,8 +182,8 @@ def align_all(
     fail = partial(summary.fail, strict=strict)
     total = getattr(logprobs, "num_utterances", None)
     left, found = dict.fromkeys(texts), list[str]()
-    shown = None if progress else True
-    with tqdm(total=total, disable=shown, unit=" utterances") as bar:
+    hidden = None if progress else True
+    with tqdm(total=total, disable=hidden, unit=" utterances") as bar:
         for utterance, array in aligner.looked_at(readable(logprobs, fail)):
             bar.update()
             if utterance not in texts:

@@ -57,11 +57,8 @@ class BoostLists:
         """The utterances with lists of their own that `of` was never asked for."""
         return sorted({*self._words.own, *self._phrases.own} - self._asked)
 
-    @property
-    def digest(self) -> str:
-        """A few letters that differ where the lists do."""
-        text = repr((self._words, self._phrases))
-        return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
+    def __repr__(self) -> str:
+        return repr((self._words, self._phrases))
 
     def of(self, utterance: str, own: Numbers | None = None) -> BoostsLike:
         """The boosts of an utterance, for `Decoder.decode`; None where it has none.
@@ -97,6 +94,4 @@ def warn_of_unused(utterances: list[str], reader: LogprobReader) -> None:
 
 def told_apart(boosts: BoostLists | BoostsLike) -> str:
     """A few letters that differ where boosts do."""
-    if isinstance(boosts, BoostLists):
-        return boosts.digest
     return hashlib.blake2b(repr(boosts).encode(), digest_size=16).hexdigest()

@@ -6,7 +6,7 @@ import os
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import fields, is_dataclass
 from typing import Any, NamedTuple
 
@@ -35,6 +35,7 @@ _WARMING = 8
 
 Batch = list[tuple[str, np.ndarray]]
 Fail = Callable[[InputError], None]
+ReadLattice = Callable[[str, Lattice], list[Hypothesis]]
 
 
 def decode_file(
@@ -46,7 +47,7 @@ def decode_file(
     format: str | None = None,
     nbest: int = 1,
     subtitles: SubtitleOptions | None = None,
-    lattices: Callable[[str, Lattice], list[Hypothesis]] | None = None,
+    lattices: ReadLattice | None = None,
     keep: LatticeWriter | None = None,
     strict: bool = False,
     restart: Restart | None = None,
@@ -131,7 +132,7 @@ def decode_all(
     boosts: BoostLists | BoostsLike = None,
     *,
     nbest: bool = False,
-    lattices: Callable[[str, Lattice], list[Hypothesis]] | None = None,
+    lattices: ReadLattice | None = None,
     summary: Summary | None = None,
     strict: bool = False,
     progress: bool = False,
@@ -176,13 +177,19 @@ def decode_all(
         for number, batch in enumerate(batches(pairs)):
             if number == 0:
                 search.warm_up(batch)
-            size, compiled, began = len(batch), _compiling.seconds, time.perf_counter()
-            found = search.leaving_out(batch, fail)
-            summary.decode_s += _compiling.left_out(began, compiled)
+            size = len(batch)
+            with _compiling.left_out(summary):
+                found = search.leaving_out(batch, fail)
             # One at a time: what reads a lattice may keep it beside the results.
             for (utterance, array), hypotheses in zip(batch, found, strict=True):
                 if lattices is not None:
-                    hypotheses = _read(lattices, utterance, hypotheses, summary, fail)
+                    with _compiling.left_out(summary):
+                        try:
+                            hypotheses = lattices(utterance, hypotheses)
+                        except InputError as error:
+                            error.utterance = utterance
+                            fail(error)
+                            continue
                 if hypotheses:
                     summary.add(utterance, len(array), hypotheses)
                     summary.check()
@@ -238,10 +245,15 @@ class _Compiling(Listener):
         if self._depth == 0:
             self.seconds += time.perf_counter() - self._began
 
-    def left_out(self, began: float, compiled: float) -> float:
-        """Seconds since a time when so many had been compiled, without compiling."""
-        seconds = time.perf_counter() - began - (self.seconds - compiled)
-        return max(0.0, seconds)
+    @contextmanager
+    def left_out(self, summary: Summary) -> Iterator[None]:
+        """Count the seconds of the decoder in what is done meanwhile."""
+        compiled, began = self.seconds, time.perf_counter()
+        try:
+            yield
+        finally:
+            seconds = time.perf_counter() - began - (self.seconds - compiled)
+            summary.decode_s += max(0.0, seconds)
 
 
 _compiling = _Compiling()
@@ -291,11 +303,7 @@ class _Search(NamedTuple):
 
 
 def search_all(
-    decoder: Decoder,
-    logprobs: Sequence[Any],
-    boosts: Any,
-    nbest: bool,
-    record: bool,
+    decoder: Decoder, logprobs: Sequence[Any], boosts: Any, nbest: bool, record: bool
 ) -> list[Any]:
     """Decode utterances: hypotheses of each, best first, or lattices.
 
@@ -335,29 +343,9 @@ def batches(
         yield batch
 
 
-def _read(
-    lattices: Callable[[str, Lattice], list[Hypothesis]],
-    utterance: str,
-    lattice: Lattice,
-    summary: Summary,
-    fail: Fail,
-) -> list[Hypothesis]:
-    """The hypotheses of a lattice; none where it cannot be read."""
-    compiled, began = _compiling.seconds, time.perf_counter()
-    try:
-        return lattices(utterance, lattice)
-    except InputError as error:
-        error.utterance = utterance
-        fail(error)
-        return []
-    finally:
-        summary.decode_s += _compiling.left_out(began, compiled)
-
-
 def reading_and_keeping(
-    lattices: Callable[[str, Lattice], list[Hypothesis]] | None,
-    keep: Callable[[str, Lattice], Any] | None,
-) -> Callable[[str, Lattice], list[Hypothesis]] | None:
+    lattices: ReadLattice | None, keep: Callable[[str, Lattice], Any] | None
+) -> ReadLattice | None:
     """Read a lattice, and then keep it; only lattices that can be read are kept."""
     if keep is None or lattices is None:
         return lattices

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import argparse
-
 from wfstdec.audio.reading import MAX_SECONDS
 from wfstdec.cli.kinds import Flag, one_of, switch, takes
-from wfstdec.transcription.encoding import AudioOptions
 from wfstdec.transcription.pieces import CutOptions
 
 MODEL_KINDS = (
@@ -44,8 +41,3 @@ AUDIO_FLAGS: dict[str, Flag] = {
         default=CutOptions.whole_s,
     ),
 }
-
-
-def audio_options(args: argparse.Namespace) -> AudioOptions:
-    """Options of reading audio, as a command line has them."""
-    return AudioOptions(args.channel, args.max_audio_seconds, args.allow_cut)

@@ -79,7 +79,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     """Decode all utterances and write their results."""
     if args.ray is not None:
-        run_decoding_on_ray(ready_for_ray(args))
+        args = ready_for_ray(args)
+        path = Path(args.logprobs)
+        rows = [path] if are_rows([path]) else logprob_rows(path)
+        decode_rows(args)  # what is wrong with the flags is said before
+        run_on_ray(args, rows, partial(decode_rows, args))
         return
     refuse_flags_of_ray(args)
     options = search_options(args)
@@ -102,14 +106,6 @@ def run(args: argparse.Namespace) -> None:
         **how,
     )
     tell(summary, args)
-
-
-def run_decoding_on_ray(args: argparse.Namespace) -> None:
-    """Decode all rows on a cluster; what is wrong with the flags is said before."""
-    path = Path(args.logprobs)
-    rows = [path] if are_rows([path]) else logprob_rows(path)
-    decode_rows(args)
-    run_on_ray(args, rows, partial(decode_rows, args))
 
 
 def decode_rows(args: argparse.Namespace) -> DecodeRows:

@@ -71,20 +71,17 @@ def seconds_of_a_frame(text: str) -> float:
         raise argparse.ArgumentTypeError(error.message.partition("=")[2]) from None
 
 
-def count(text: str) -> int:
+def count(text: str, least: int = 0) -> int:
     """An integer, 0 or more."""
     value = int(text)
-    if value < 0:
-        raise argparse.ArgumentTypeError(f"found {text!r}, expected 0 or more")
+    if value < least:
+        raise argparse.ArgumentTypeError(f"found {text!r}, expected {least} or more")
     return value
 
 
 def count_above_zero(text: str) -> int:
     """An integer, 1 or more."""
-    value = int(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"found {text!r}, expected 1 or more")
-    return value
+    return count(text, 1)
 
 
 def threads(text: str) -> int | None:

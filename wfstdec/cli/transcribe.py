@@ -25,7 +25,7 @@ from functools import partial
 from typing import Any
 
 from wfstdec.batch.ray import TranscribeRows, are_rows, recording_rows
-from wfstdec.cli.audio_flags import AUDIO_FLAGS, audio_options
+from wfstdec.cli.audio_flags import AUDIO_FLAGS
 from wfstdec.cli.boost_flags import BOOST_FLAGS, boosts_for, read_lists
 from wfstdec.cli.decoders import add_decoder_flags, make_decoder, search_options
 from wfstdec.cli.flags import add_flags
@@ -41,6 +41,7 @@ from wfstdec.cli.result_flags import RUN_FLAGS, SUBTITLE_FLAGS, run_options, tel
 from wfstdec.io.results import result_writer
 from wfstdec.lattice.file import LatticeWriter
 from wfstdec.models import Encoder, load_model
+from wfstdec.transcription.encoding import AudioOptions
 from wfstdec.transcription.files import transcribe_files
 from wfstdec.transcription.pieces import CutOptions
 from wfstdec.transcription.recordings import find_recordings
@@ -87,7 +88,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     """Transcribe all recordings and write their results."""
     if args.ray is not None:
-        run_transcribing_on_ray(ready_for_ray(args))
+        args = ready_for_ray(args)
+        args.workers, rows = args.workers or args.threads, args.audio
+        if not are_rows(rows):
+            rows = list(recording_rows(find_recordings(rows)))
+        transcribe_rows(args)  # what is wrong with the flags is said before
+        run_on_ray(args, rows, partial(transcribe_rows, args))
         return
     refuse_flags_of_ray(args)
     sources, how = find_recordings(args.audio), run_options(args, makes="lattices")
@@ -116,21 +122,11 @@ def _transcriber(
         model,
         make_decoder(args, options),
         cuts=CutOptions(whole_s=args.whole),
-        audio=audio_options(args),
+        audio=AudioOptions(args.channel, args.max_audio_seconds, args.allow_cut),
         workers=args.workers,
         nbest=nbest > 1,
         lattices=reading_of(args, nbest),
     )
-
-
-def run_transcribing_on_ray(args: argparse.Namespace) -> None:
-    """Transcribe all rows on a cluster; what is wrong with the flags is said before."""
-    args.workers = args.workers or args.threads
-    rows = args.audio
-    if not are_rows(rows):
-        rows = list(recording_rows(find_recordings(rows)))
-    transcribe_rows(args)
-    run_on_ray(args, rows, partial(transcribe_rows, args))
 
 
 def transcribe_rows(args: argparse.Namespace) -> TranscribeRows:

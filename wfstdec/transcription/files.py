@@ -21,7 +21,7 @@ from wfstdec.io.subtitles import SubtitleOptions
 from wfstdec.lattice.arrays import Lattice
 from wfstdec.lattice.file import LatticeWriter
 from wfstdec.transcription.recordings import Source
-from wfstdec.transcription.transcriber import Transcriber, Transcript
+from wfstdec.transcription.transcriber import Transcriber
 
 _log = logging.getLogger("wfstdec.transcription")
 
@@ -129,7 +129,12 @@ def transcribe_files(
                 transcript.error.utterance = transcript.name
                 summary.fail(transcript.error, strict=strict)
             else:
-                _tell(transcript, told)
+                # Of each kind of note the first, silence always.
+                for kind, text in transcript.notes:
+                    if kind not in told or kind == "silence":
+                        told.add(kind)
+                        more = "" if kind == "silence" else " (said once)"
+                        _log.info("%s: %s%s", transcript.name, text, more)
                 hypotheses = transcript.hypotheses(nbest)
                 frames = hypotheses[0].num_frames
                 summary.add(transcript.name, frames, hypotheses)
@@ -143,15 +148,6 @@ def transcribe_files(
     summary.wall_s = time.monotonic() - began
     summary.encode_s, summary.decode_s = transcriber.encode_s, transcriber.decode_s
     return summary
-
-
-def _tell(transcript: Transcript, told: set[str]) -> None:
-    """Log what was done to audio: of each kind the first, silence always."""
-    for kind, text in transcript.notes:
-        if kind not in told or kind == "silence":
-            told.add(kind)
-            more = "" if kind == "silence" else " (said once)"
-            _log.info("%s: %s%s", transcript.name, text, more)
 
 
 class _PieceLattices:

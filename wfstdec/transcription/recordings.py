@@ -87,15 +87,21 @@ def find_recordings(places: Sequence[str | os.PathLike[str]]) -> list[Source]:
 def _of(place: Path) -> Iterator[Source]:
     ending = place.suffix.lower()
     if place.is_dir():
-        yield from _in_folder(place)
+        files = sorted(place.rglob("*"))
+        audio = [file for file in files if file.suffix.lower() in AUDIO_ENDINGS]
+        if not audio:
+            raise FormatError(
+                f"{place}: no audio in it, expected files that end in "
+                f"{' '.join(sorted(AUDIO_ENDINGS))}"
+            )
+        yield from map(_file, audio)
     elif ending in _MANIFESTS:
         yield from _in_manifest(place)
     elif ending == ".scp":
         yield from _in_scp(place)
     elif ending in _LISTS:
-        for line in read_lines(place):
-            if line.strip():
-                yield _file(place.parent / line.strip())
+        lines = filter(None, map(str.strip, read_lines(place)))
+        yield from (_file(place.parent / line) for line in lines)
     else:
         yield _file(place)
 
@@ -106,17 +112,6 @@ def _file(path: Path) -> Source:
 
 def _longer(source: Source) -> str:
     return "-".join((*source.path.parent.parts[-2:], source.name)).lstrip("/-")
-
-
-def _in_folder(folder: Path) -> Iterator[Source]:
-    files = sorted(folder.rglob("*"))
-    audio = [file for file in files if file.suffix.lower() in AUDIO_ENDINGS]
-    if not audio:
-        raise FormatError(
-            f"{folder}: no audio in it, expected files that end in "
-            f"{' '.join(sorted(AUDIO_ENDINGS))}"
-        )
-    yield from map(_file, audio)
 
 
 def _in_scp(path: Path) -> Iterator[Source]:

@@ -22,7 +22,7 @@ from typing import Any
 
 from wfstdec.audio.reading import AudioLike
 from wfstdec.audio.samples import AudioNote
-from wfstdec.batch.decoding import search_all
+from wfstdec.batch.decoding import ReadLattice, search_all
 from wfstdec.boost.lists import BoostsLike
 from wfstdec.errors import InputError, OptionError
 from wfstdec.lattice.arrays import Lattice
@@ -44,8 +44,6 @@ from wfstdec.transcription.stream import STREAM_CUTS, Stream
 _BATCH_PARTS = 32
 _BATCH_S = 1.0
 """A batch is decoded when it has so many parts, or has waited so long for more."""
-
-ReadLattice = Callable[[str, Lattice], list[Hypothesis]]
 
 
 @dataclass(frozen=True)

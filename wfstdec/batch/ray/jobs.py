@@ -76,11 +76,6 @@ class RayOptions:
                 f"{self}, expected counts of 1 or more, gpus of 0 or more"
             )
 
-    @property
-    def needed_cpus(self) -> int:
-        """CPUs that a cluster must have."""
-        return (self.actors or 1) * self.threads + _BESIDE_CPUS
-
 
 @dataclass
 class RowsSummary(Tally):
@@ -132,6 +127,8 @@ def run_rows(
             an id stands there twice, or is missing.
     """
     need_ray()
+    import ray.exceptions
+
     options, restart = options or RayOptions(), restart or Restart()
     began = time.monotonic()
     with JobFolder(Path(output), restart) as folder:
@@ -140,25 +137,17 @@ def run_rows(
         if not _all_done(manifest.ids, folder):
             with _cluster(address, options, quiet=not progress):
                 options = replace(options, actors=_actors(options))
-                with _explained(folder, restart):
+                try:
                     _execute(manifest, make, folder, options, progress)
+                except ray.exceptions.RayError as error:
+                    raise BackendError(
+                        f"Ray could not go on: {_cause(error)}; what is done is in "
+                        f"{folder.output}, expected to go on with "
+                        f"{restart.called('resume')}"
+                    ) from error
         summary = _summary(folder, before, manifest.ids)
     summary.wall_s = time.monotonic() - began
     return summary
-
-
-@contextlib.contextmanager
-def _explained(folder: JobFolder, restart: Restart) -> Iterator[None]:
-    """Say in a line why Ray could not go on."""
-    import ray.exceptions
-
-    try:
-        yield
-    except ray.exceptions.RayError as error:
-        raise BackendError(
-            f"Ray could not go on: {_cause(error)}; what is done is in "
-            f"{folder.output}, expected to go on with {restart.called('resume')}"
-        ) from error
 
 
 def _all_done(ids: pyarrow.Array | None, folder: JobFolder) -> bool:
@@ -251,11 +240,8 @@ class _Manifest:
         if isinstance(rows, ray.data.Dataset):
             self._dataset = rows
             return
-        places: list[Any]
-        if isinstance(rows, str | os.PathLike):
-            places = [rows]
-        else:
-            places = list(rows)
+        is_one = isinstance(rows, str | os.PathLike)
+        places: list[Any] = [rows] if is_one else list(rows)
         if not places:
             raise FormatError("no rows, expected one or more")
         if isinstance(places[0], dict):
@@ -322,11 +308,12 @@ def _actors(options: RayOptions) -> int:
     fits = int((cpus - _BESIDE_CPUS) // options.threads)
     if options.gpus:
         fits = min(fits, int(gpus / options.gpus))
-    if fits < (options.actors or 1):
+    if fits < (actors := options.actors or 1):
+        needed = actors * options.threads + _BESIDE_CPUS
         raise OptionError(
-            f"{options.actors or 1} actors of {options.threads} CPUs and "
+            f"{actors} actors of {options.threads} CPUs and "
             f"{options.gpus:g} GPUs on a cluster of {cpus:g} CPUs and {gpus:g} GPUs, "
-            f"expected at least {options.needed_cpus} CPUs, {_BESIDE_CPUS} of them for "
+            f"expected at least {needed} CPUs, {_BESIDE_CPUS} of them for "
             "reading and writing: ray start --num-cpus may say more than there are"
         )
     return options.actors or fits

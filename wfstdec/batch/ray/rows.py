@@ -180,7 +180,10 @@ class RowLogprobs:
             if isinstance(given, str) and given.endswith(".npy"):
                 return np.load(given, allow_pickle=False)
             if isinstance(given, str) and given.endswith(".npz"):
-                return self._member(given, row["id"])
+                if given != self._path:
+                    self._arrays = np.load(given, allow_pickle=False)
+                    self._path = given
+                return self._arrays[row["id"]]
             if isinstance(given, str):
                 return read_matrix_at(given)
             if isinstance(given, list | np.ndarray):
@@ -193,11 +196,6 @@ class RowLogprobs:
             f"found {type(given).__name__} as the row's logprobs, expected a path, "
             "bytes or an array"
         )
-
-    def _member(self, path: str, name: str) -> np.ndarray:
-        if path != self._path:
-            self._arrays, self._path = np.load(path, allow_pickle=False), path
-        return self._arrays[name]
 
 
 def _fetched(address: str) -> bytes:

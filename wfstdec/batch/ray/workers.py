@@ -40,6 +40,8 @@ if TYPE_CHECKING:
     import pyarrow
 
 Keep = Callable[[str, Lattice], Any]
+_Given, _Own = Mapping[str, Any], Mapping[str, Numbers]
+_Done = Iterator[tuple[str, dict[str, Any]]]
 _Todo = dict[str, tuple[int, Any, Numbers | None]]
 """Rows by id: the place in the batch, what was read, and boosts of its own."""
 
@@ -86,14 +88,10 @@ class RowWorker(ABC):
         """Read the contents of a row."""
 
     @abstractmethod
-    def _work(
-        self, given: Mapping[str, Any], own: Mapping[str, Numbers], keep: Keep | None
-    ) -> Iterator[tuple[str, dict[str, Any]]]:
+    def _work(self, given: _Given, own: _Own, keep: Keep | None) -> _Done:
         """Yield the result of each row, in any order; errors may be of any row."""
 
-    def _each(
-        self, todo: _Todo, keep: Keep | None
-    ) -> Iterator[tuple[str, dict[str, Any]]]:
+    def _each(self, todo: _Todo, keep: Keep | None) -> _Done:
         """Yield the result of every row, whatever becomes of the others."""
         left = dict(todo)
         given = {name: read for name, (_, read, _) in todo.items()}
@@ -162,9 +160,7 @@ class DecodeRows(RowWorker):
     def _read(self, row: Row) -> Any:
         return self._logprobs(row)
 
-    def _work(
-        self, given: Mapping[str, Any], own: Mapping[str, Numbers], keep: Keep | None
-    ) -> Iterator[tuple[str, dict[str, Any]]]:
+    def _work(self, given: _Given, own: _Own, keep: Keep | None) -> _Done:
         tally = _Tally(self._decoder.input_frame_shift_s)
         for name, hypotheses in decode_all(
             self._decoder,
@@ -210,9 +206,7 @@ class TranscribeRows(RowWorker):
     def _read(self, row: Row) -> Any:
         return row_recording(row)
 
-    def _work(
-        self, given: Mapping[str, Any], own: Mapping[str, Numbers], keep: Keep | None
-    ) -> Iterator[tuple[str, dict[str, Any]]]:
+    def _work(self, given: _Given, own: _Own, keep: Keep | None) -> _Done:
         self._transcriber.keep = keep
         recordings = (
             one._replace(boosts=self._boosts.of(name, own.get(name)))
@@ -222,13 +216,9 @@ class TranscribeRows(RowWorker):
             if found.error is not None:
                 yield found.name, failed_row(found.name, found.error)
                 continue
-            hypotheses = found.hypotheses(self._nbest)
-            yield (
-                found.name,
-                result_row(
-                    found.name, hypotheses, nbest=self._nbest, audio_s=found.audio_s
-                ),
-            )
+            name, nbest, audio_s = found.name, self._nbest, found.audio_s
+            hypotheses = found.hypotheses(nbest)
+            yield name, result_row(name, hypotheses, nbest=nbest, audio_s=audio_s)
 
 
 class _Tally(Summary):
