@@ -11,8 +11,8 @@ from wav_files import wav_bytes
 
 from wfstdec.audio import read_audio
 from wfstdec.errors import AudioError
-from wfstdec.server.audio_bytes import ContainerBytes, open_bytes
-from wfstdec.server.stream_settings import StreamSettings
+from wfstdec.server.audio_bytes import ContainerBytes
+from wfstdec.server.stream import Stream, StreamSettings
 
 soundfile = pytest.importorskip("soundfile")
 av = pytest.importorskip("av")
@@ -54,6 +54,12 @@ def cuts(size, seed):
     return [*sizes.tolist(), size - int(sizes.sum())]
 
 
+def audio_of(settings):
+    """What reads the bytes of a stream."""
+    how = {"sample_rate": RATE, "buffered_s": 10.0, "wake": lambda _: None}
+    return Stream(settings, None, **how).audio
+
+
 def container(most_s=10.0):
     return ContainerBytes(RATE, most_s, lambda: None)
 
@@ -70,7 +76,7 @@ def test_samples_are_those_of_a_file_however_they_are_cut(rate, channels):
     for seed in range(3):
         sizes = cuts(len(data), seed)
         for audio, given in (
-            (open_bytes(settings, RATE, 10.0, lambda: None), data),
+            (audio_of(settings), data),
             (container(), file),
         ):
             some = sizes if given is data else cuts(len(file), seed)
@@ -90,14 +96,14 @@ def test_telephone_codes_are_those_of_the_standard(encoding, subtype):
         subtype=subtype,
     )
     settings = StreamSettings(encoding, RATE)
-    audio = open_bytes(settings, RATE, 10.0, lambda: None)
+    audio = audio_of(settings)
     assert np.array_equal(heard(audio, codes, [100, 156]), expected)
 
 
 def test_a_part_of_a_sample_waits_for_the_rest_of_it():
     """Half a sample waits, even if the client ends an utterance in between."""
     settings = StreamSettings("linear16", RATE, 2)
-    audio = open_bytes(settings, RATE, 10.0, lambda: None)
+    audio = audio_of(settings)
     data = np.arange(8, dtype="<i2").tobytes()
     audio.give(data[:5], 1.0)
     assert audio.waiting_s > 0 and audio.waits_since == 1.0

@@ -22,7 +22,7 @@ from wfstdec.errors import AudioError, BoostError, LimitError, LogprobError
 from wfstdec.server.engine import Engine
 from wfstdec.server.events import BoostsChanged, SpeechStarted, UtteranceEnd, Words
 from wfstdec.server.limits import Limits
-from wfstdec.server.stream_settings import StreamSettings
+from wfstdec.server.stream import StreamSettings
 
 LISTS = (None, ["bartley"], {"i": 2.0, "was wrong": 3.0}, ["understand", "he"])
 

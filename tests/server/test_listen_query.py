@@ -8,7 +8,7 @@ import pytest
 from wfstdec.server.limits import Limits
 from wfstdec.server.listen_query import read_query
 from wfstdec.server.problems import Problem
-from wfstdec.server.stream_settings import StreamSettings
+from wfstdec.server.stream import StreamSettings
 
 
 def read(query, limits=None):

@@ -1,7 +1,7 @@
 """The server: streams and files of audio come in by the network, words go out.
 
     engine.py           one thread that advances all streams in rounds
-    stream_settings.py  what a client asks of its stream
+    stream.py           what a client asks of its stream, and what it sends
     events.py           what the engine says about a stream
     limits.py           what one client may ask of the machine
     service.py          what all handlers share

@@ -1,6 +1,6 @@
 """Bytes of a stream to samples at a model's rate, however they were cut.
 
-    audio = open_bytes(settings, model.spec.sample_rate, wake)
+    audio = RawBytes(ENCODINGS["mulaw"], 8000, 1, 16000)     # or ContainerBytes(...)
     audio.give(data, arrived)                     # as they came; never waits
     samples, arrived = audio.take(seconds)        # float32 [n], what is ready, at most
     audio.end()                                   # no more bytes come
@@ -24,7 +24,6 @@ from wfstdec.audio.resampling import ResampleStream
 from wfstdec.audio.samples import checked_peak, scaled
 from wfstdec.errors import AudioError
 from wfstdec.server.containers import NOTHING, AudioBytes, Piped, Taken
-from wfstdec.server.stream_settings import StreamSettings
 
 _HEAD = 12
 """Bytes that tell what a container is."""
@@ -230,26 +229,6 @@ class _Refused(AudioBytes):
         raise self._error
 
 
-def open_bytes(
-    settings: StreamSettings,
-    model_rate: int,
-    most_s: float,
-    wake: Callable[[], object],
-) -> AudioBytes:
-    """Choose what reads the bytes of a stream.
-
-    Args:
-        settings: Say the encoding, its rate and its channels.
-        model_rate: Samples a second that go out.
-        most_s: Seconds of samples of a container that may wait.
-        wake: Called by another thread when a container has something to take.
-    """
-    if settings.encoding is None:
-        return ContainerBytes(model_rate, most_s, wake)
-    coding = _ENCODINGS[settings.encoding]
-    return RawBytes(coding, settings.sample_rate, settings.channels, model_rate)
-
-
 def container_form(head: bytes) -> str:
     """Name of a container by its first 12 bytes.
 
@@ -376,7 +355,7 @@ _LINEAR16 = Coding(
     2, lambda data: np.frombuffer(data, "<i2").astype(np.float32) * np.float32(2**-15)
 )
 _MULAW, _ALAW = Coding(1, _of_table(_mulaw())), Coding(1, _of_table(_alaw()))
-_ENCODINGS = {"linear16": _LINEAR16, "mulaw": _MULAW, "alaw": _ALAW}
+ENCODINGS = {"linear16": _LINEAR16, "mulaw": _MULAW, "alaw": _ALAW}
 _WAV_CODINGS = {
     (1, 8): Coding(1, _of_integers("u1")),
     (1, 16): _LINEAR16,

@@ -55,8 +55,7 @@ from wfstdec.server.events import Event, Finished, Room
 from wfstdec.server.finals import Finals
 from wfstdec.server.limits import Limits
 from wfstdec.server.measures import Measures
-from wfstdec.server.stream import Stream
-from wfstdec.server.stream_settings import StreamSettings
+from wfstdec.server.stream import Stream, StreamSettings
 from wfstdec.transcription.pieces import CutOptions
 from wfstdec.transcription.stream import STREAM_CUTS
 from wfstdec.transcription.transcriber import check_fit

@@ -32,6 +32,7 @@ class Finals:
 
     Attributes:
         decoder: With options that give so many.
+        are_quick: Whether `of_session` is so quick that nobody minds waiting for it.
 
     Raises:
         OptionError: The decoder has no lattices, or no lists, and they are needed.
@@ -49,14 +50,10 @@ class Finals:
             decoder = decoder.with_options(nbest=nbest)
         self.decoder = decoder
         self._records = confidence or (self._from_list and decoder.nbest_of_lattices)
+        self.are_quick = not self._records
         if self._from_list:
             self.decoder.decode_nbest([])  # raises where there are no lists
         self.sessions()
-
-    @property
-    def are_quick(self) -> bool:
-        """Tell whether `of_session` is so quick that nobody minds waiting for it."""
-        return not self._records
 
     def sessions(self) -> Sessions:
         """Make sessions that record what finals need."""

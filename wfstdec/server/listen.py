@@ -290,13 +290,18 @@ class _Talk:
         """Give what the client sends to the engine, until it has gone."""
         pace, limits = _Pace(), self._limits
         while True:
-            message = await self._receive()
-            if message is None:
-                text = (
-                    f"no message for {limits.idle_s:g} s, expected audio or KeepAlive"
-                )
+            idle_s = limits.idle_s if self._ending is None else None
+            try:
+                async with asyncio.timeout(idle_s):
+                    message = await self._websocket.receive()
+            except TimeoutError:
+                text = f"no message for {idle_s:g} s, expected audio or KeepAlive"
                 self._end(self._cut_off("idle", 1011, text, "idle_s"))
                 continue
+            if message["type"] == "websocket.disconnect":
+                if message.get("code") == 1009:
+                    self._measures.failed("message_size")
+                raise _Gone
             found = message.get("bytes") or message.get("text") or b""
             if len(found) > (most := limits.message_bytes):
                 text = f"a message of {len(found)}, expected at most {most} bytes"
@@ -309,25 +314,6 @@ class _Talk:
             elif found:
                 self.stream.send(found)
             await self._hold_back()
-
-    async def _receive(self) -> Json | None:
-        """Wait for a message; None where none came for too long.
-
-        Raises:
-            _Gone: The client has left.
-        """
-        try:
-            async with asyncio.timeout(
-                self._limits.idle_s if self._ending is None else None
-            ):
-                message = await self._websocket.receive()
-        except TimeoutError:
-            return None
-        if message["type"] == "websocket.disconnect":
-            if message.get("code") == 1009:
-                self._measures.failed("message_size")
-            raise _Gone
-        return dict(message)
 
     def _cut_off(self, kind: str, code: int, text: str, limit: str) -> _Ending:
         """Count a stream that is beyond a limit; how it is closed."""

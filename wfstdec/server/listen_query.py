@@ -26,7 +26,7 @@ from wfstdec.errors import BoostError, OptionError
 from wfstdec.server.boosts import requested_boosts
 from wfstdec.server.limits import Limits
 from wfstdec.server.problems import Problem
-from wfstdec.server.stream_settings import StreamSettings
+from wfstdec.server.stream import StreamSettings
 
 _ENCODINGS = {
     "linear16": "linear16",

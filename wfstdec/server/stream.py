@@ -1,17 +1,65 @@
-"""A stream as its handler has it: what is sent waits for the engine's next round."""
+"""A stream as its handler has it: its settings, and what waits for the next round."""
 
 from __future__ import annotations
 
+import math
 import time
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 from enum import Enum
 from typing import Any, NamedTuple
 
 from wfstdec.boost.lists import BoostsLike
-from wfstdec.server.audio_bytes import open_bytes
-from wfstdec.server.containers import BYTES_PER_S
-from wfstdec.server.stream_settings import StreamSettings
+from wfstdec.search.options import CheckedOptions
+from wfstdec.server.audio_bytes import ENCODINGS, ContainerBytes, RawBytes
+from wfstdec.server.containers import BYTES_PER_S, AudioBytes
+
+
+@dataclass(frozen=True)
+class StreamSettings(CheckedOptions):
+    """Settings that a client asks for its stream.
+
+    Attributes:
+        encoding: 'linear16', 'mulaw' or 'alaw'; None where the audio says what it is
+            by its first bytes (WAV, FLAC, Ogg, WebM, ...).
+        sample_rate: Samples a second of an encoding.
+        channels: Channels, interleaved; they are mixed.
+        boosts: A list as `Sessions.open` takes it.
+        interims: Whether words that may still change are wanted.
+        endpoint_silence_s: Silence that ends an utterance with a good end (the second
+            of the rules; the others keep their distance); None for the server's rules,
+            `inf` for no rule of silence.
+        utterance_end_s: Seconds behind the last word after which `UtteranceEnd` is
+            said; None for never.
+        speech_started: Whether `SpeechStarted` is wanted.
+
+    Raises:
+        OptionError: A value is out of range.
+    """
+
+    encoding: str | None = None
+    sample_rate: int = 16000
+    channels: int = 1
+    boosts: BoostsLike = None
+    interims: bool = False
+    endpoint_silence_s: float | None = None
+    utterance_end_s: float | None = None
+    speech_started: bool = False
+
+    def __post_init__(self) -> None:
+        """Check every value."""
+        if self.encoding is not None:
+            self.check_choice("encoding", tuple(ENCODINGS))
+        self.check("sample_rate", lambda x: 1000 <= x <= 384000, "1000 to 384000")
+        self.check("channels", lambda x: 1 <= x <= 8, "1 to 8")
+        for name in ("endpoint_silence_s", "utterance_end_s"):
+            self.check(
+                name,
+                lambda x: 0 < x and not math.isnan(x),
+                "seconds, above 0, or None",
+                optional=True,
+            )
 
 
 class End(Enum):
@@ -67,17 +115,18 @@ class Stream:
     ) -> None:
         self.settings, self.context = settings, context
         self.inbox: deque[tuple[Message, float]] = deque()
-        self.audio = open_bytes(settings, sample_rate, buffered_s, lambda: wake(self))
+        self.audio: AudioBytes
+        if settings.encoding is None:
+            self.audio = ContainerBytes(sample_rate, buffered_s, lambda: wake(self))
+            self._bytes_per_s = BYTES_PER_S
+        else:
+            coding, rate = ENCODINGS[settings.encoding], settings.sample_rate
+            self.audio = RawBytes(coding, rate, settings.channels, sample_rate)
+            self._bytes_per_s = coding.width * settings.channels * rate
         self.is_aborted = self.awaits_room = False
         self._wake, self._most_s = wake, buffered_s
         self._has_ended = False
         self._sent = self._taken = 0  # bytes, counted by one thread each
-        width = 2 if settings.encoding == "linear16" else 1
-        self._bytes_per_s = (
-            BYTES_PER_S
-            if settings.encoding is None
-            else width * settings.channels * settings.sample_rate
-        )
 
     @property
     def buffered_s(self) -> float:

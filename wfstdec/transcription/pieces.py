@@ -149,11 +149,6 @@ class Piece:
     boosts: BoostsLike = None
     partial: Partial | None = None
 
-    @property
-    def is_whole(self) -> bool:
-        """Tell whether it is all of the audio."""
-        return self.rule is None and not self.start_frame
-
 
 class Track:
     """Audio that comes in, cut into pieces; of one recording or one stream.
@@ -176,6 +171,7 @@ class Track:
         start_frame: First frame of the piece under way, from the beginning of the
             audio.
         num_frames: Frames of it that were searched.
+        looked: The last `partial` of it that was asked for.
     """
 
     def __init__(
@@ -211,20 +207,15 @@ class Track:
         self._searched: list[np.ndarray] = []  # rows, where they are kept
         self._under_way = np.empty((0, 0))
         self._look_at = self._look_frames
-        self._looked: Partial | None = None
+        self.looked: Partial | None = None
         self._has_begun = False
 
     @property
     def partial(self) -> Partial:
         """The words so far of the piece under way."""
-        if self._looked is None or self._looked.num_frames != self.num_frames:
-            self._looked = self._sessions.partial(self.session)
-        return self._looked
-
-    @property
-    def looked(self) -> Partial | None:
-        """The last `partial` of the piece under way that was asked for."""
-        return self._looked
+        if self.looked is None or self.looked.num_frames != self.num_frames:
+            self.looked = self._sessions.partial(self.session)
+        return self.looked
 
     @property
     def has_begun(self) -> bool:
@@ -347,7 +338,7 @@ class Track:
         piece = Piece(
             *(begin, frame, audio[:size], rule),
             boosts=self._used_boosts,
-            partial=self._looked,
+            partial=self.looked,
         )
         rows = np.concatenate(self._searched or [np.empty((0, 0))])
         if self._one_pass:

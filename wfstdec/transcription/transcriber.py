@@ -254,7 +254,7 @@ class Transcriber:
     def _name(self, piece: Encoded) -> str:
         """A piece's own name: with hundredths of seconds, as Kaldi's segments have."""
         name, part = piece.recording.name, piece.piece
-        if part.is_whole:
+        if part.rule is None and not part.start_frame:  # all of the audio
             return name
         spec = self.model.spec
         begin_s = part.start_frame * spec.frame_shift_s
