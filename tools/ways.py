@@ -54,11 +54,9 @@ LONG = {
     "trie.decoder": "a public class, with what makes it of files and what reads it",
     "trie.reference": "one search, read top to bottom, with comments at its steps",
     "transducer.torch_model": "one net, from its configuration to what the search asks",
-    "server.audio_bytes": "one idea: bytes cut anywhere, to samples, for each encoding",
     "server.course": "one idea: what becomes of a stream, step by step",
     "server.engine": "one loop: a round, its stages in order",
     "server.listen": "one protocol: both ways of a socket, and how it ends",
-    "batch.ray.jobs": "one job, from the cluster to the count of what is done",
     "lm.on_demand": "one thing: what kernels ask of a model, answered between tries",
 }
 """Modules over the limits, with the reason."""
@@ -67,7 +65,6 @@ SMALL = {
     "jit.sources": "which files a kernel is made of: text, no machine code",
     "adapters.transformers.spelling": "how phrases are cut, apart from their credit",
     "boost.phrase_kernels": "kernels, apart from the compiler of phrases",
-    "cli.posterior_scale": "a module for each command: a way to tune",
     "attention.times": "one idea: the alignment of a text that is known",
     "server.finals": "what finals are, apart from when they are due",
     "transducer.decoder": "a decoder that users hold: what it adds to all of its kind",

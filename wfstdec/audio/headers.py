@@ -46,7 +46,14 @@ def cut_short(file: IO[bytes]) -> str | None:
             return _cut_chunk(file, size, "big", b"SSND")
         if head[:4] == b"OggS":
             file.seek(max(0, size - _TAIL))
-            return _cut_ogg(file.read())
+            tail = file.read()
+            # The last page must be whole, and say that the stream ends.
+            page = tail[tail.rfind(b"OggS") :] if b"OggS" in tail else b""
+            lacing = page[27 : 27 + page[26]] if len(page) > 26 else b""
+            is_whole = len(page) > 26 and len(page) >= 27 + page[26] + sum(lacing)
+            if is_whole and page[5] & 4:
+                return None
+            return "no page says that the stream ends"
         return _cut_mp3(file, head, size)
     finally:
         file.seek(place)
@@ -70,17 +77,6 @@ def _cut_chunk(
     if length >= UNKNOWN_SIZE or length <= there:
         return None
     return f"the header says {length} bytes of samples, {there} are there"
-
-
-def _cut_ogg(tail: bytes) -> str | None:
-    """Look for the end-of-stream flag on the last page, which must be whole."""
-    last = tail.rfind(b"OggS")
-    page = tail[last:] if last >= 0 else b""
-    lacing = page[27 : 27 + page[26]] if len(page) > 26 else b""
-    whole = len(page) > 26 and len(page) >= 27 + page[26] + sum(lacing)
-    if whole and page[5] & 4:
-        return None
-    return "no page says that the stream ends"
 
 
 def _cut_mp3(file: IO[bytes], head: bytes, size: int) -> str | None:

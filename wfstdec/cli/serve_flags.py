@@ -8,30 +8,13 @@ from dataclasses import fields
 from wfstdec.cli.kinds import Flag, switch, takes
 from wfstdec.server.limits import Limits
 
-_LIMITS = {
-    "streams": "streams at once",
-    "buffered_s": "seconds of a stream's audio that wait for the search; it is then "
-    "read no faster",
-    "message_bytes": "bytes of a message of a stream",
-    "body_bytes": "bytes of a request with a file",
-    "file_s": "seconds of a request's audio",
-    "boosts": "entries of a boost list",
-    "boost_chars": "characters of an entry of a boost list",
-    "idle_s": "seconds without a message after which a stream is closed",
-    "unread_s": "seconds that a client may leave its messages unread",
-    "requests": "requests with files that are worked on or wait",
-    "drain_s": "seconds from the first signal to stop until streams are cut off",
-    "url_bytes": "bytes of an address, with its query",
-}
-
-
 LIMIT_FLAGS = {
-    Limits.flag(field.name): takes(
-        *(("SECONDS", text, float) if name.endswith("_s") else ("N", text, int)),
-        default=field.default,
+    Limits.flag(one.name): takes(
+        *("SECONDS" if one.name.endswith("_s") else "N", one.metadata["help"]),
+        float if one.name.endswith("_s") else int,
+        default=one.default,
     )
-    for field in fields(Limits)
-    for name, text in [(field.name, _LIMITS[field.name])]
+    for one in fields(Limits)
 }
 
 SERVE_FLAGS: dict[str, Flag] = {

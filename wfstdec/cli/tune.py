@@ -35,20 +35,34 @@ import argparse
 import shlex
 from dataclasses import fields, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 from wfstdec.boost.lists import BoostEntry
-from wfstdec.cli import compare_flags, posterior_scale
+from wfstdec.cli import compare_flags
 from wfstdec.cli.decoders import KINDS, flag_of
 from wfstdec.cli.flags import DECODERS, FLAGS, add_flags
 from wfstdec.cli.lattice_flags import GIVEN_LATTICES
-from wfstdec.compare.plotting import check_plot, plot_tuning
+from wfstdec.cli.text_flags import normalizer_of
+from wfstdec.compare.plotting import check_plot, plot_reliability, plot_tuning
+from wfstdec.compare.posterior_scale import (
+    SCALES,
+    Judged,
+    ScaleTrial,
+    by_speaker,
+    judge_all,
+    measure,
+    tune_posterior_scale,
+)
 from wfstdec.compare.searches import DecoderSearch
 from wfstdec.compare.tuning import Tuning, one_setting, tune
 from wfstdec.errors import OptionError
 from wfstdec.io.boost_files import read_boosts
+from wfstdec.io.text import read_text
+from wfstdec.lattice.file import LatticeFile, open_lattices
 from wfstdec.text.files import read_lines
 from wfstdec.text.loading import AUTO
+from wfstdec.text.pairing import Pairing
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -71,12 +85,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> None:
     """Search, say every trial, and then the best."""
     if args.posterior_scale is not None:
-        posterior_scale.run(args)
+        _tune_scale(args)
         return
     for name in ("lattices", "test_lattices", "test_ref", "reliability"):
         if getattr(args, name) is not None:
-            flag = f"--{name.replace('_', '-')}"
-            raise OptionError(f"{flag} without --posterior-scale, expected both")
+            text = f"{flag_of(name)} without --posterior-scale, expected both"
+            raise OptionError(text)
     if all(getattr(args, name) is None for name in DECODERS):
         if args.graph is None:
             flags = ", ".join(flag_of(name) for name in DECODERS)
@@ -88,7 +102,12 @@ def run(args: argparse.Namespace) -> None:
         raise OptionError("no --logprobs, expected what is decoded")
     if args.plot is not None:
         check_plot(args.plot)
-    searches, speech = _searches(args), compare_flags.speech_of(args)
+    name = next(name for name in DECODERS if getattr(args, name) is not None)
+    if name == "greedy" and args.lexicon is not None:
+        raise OptionError("--greedy with --lexicon, expected tokens alone")
+    models = compare_flags.models_of(args)
+    searches = compare_flags.searches_of(models, name, getattr(args, name))
+    speech = compare_flags.speech_of(args)
     # A grid has several settings; tuning looks for one itself.
     prepare, boosts = one_setting(searches), None
     [search] = searches
@@ -201,14 +220,54 @@ def _flag(name: str, value: Any) -> list[str]:
     return [f"{flag_of(name)}={text}"] if text[0] == "-" else [flag_of(name), text]
 
 
-def _searches(args: argparse.Namespace) -> list[DecoderSearch]:
-    """The search that is tuned; several where a grid has several settings.
+def _tune_scale(args: argparse.Namespace) -> None:
+    """Tune the scale of confidences on some speakers, and test it on others.
 
     Raises:
-        OptionError: Something that it needs is missing or has no place in it.
+        OptionError: Flags that are missing or have no place here.
     """
-    name = next(name for name in DECODERS if getattr(args, name) is not None)
-    if name == "greedy" and args.lexicon is not None:
-        raise OptionError("--greedy with --lexicon, expected tokens alone")
-    models = compare_flags.models_of(args)
-    return compare_flags.searches_of(models, name, getattr(args, name))
+    if args.lattices is None:
+        raise OptionError("--posterior-scale without --lattices, expected both")
+    if (args.test_lattices is None) != (args.test_ref is None):
+        raise OptionError("--test-lattices and --test-ref, expected both or none")
+    if args.reliability:
+        check_plot(args.reliability)
+    given, others = _judged(args)
+
+    def say(trial: ScaleTrial) -> None:
+        if not args.quiet:
+            print(trial, flush=True)
+
+    tuning = tune_posterior_scale(given, args.posterior_scale or SCALES, say)
+    print(f"best of {len(tuning.trials)}: {tuning.best}")
+    tested = {scale: measure(others, scale) for scale in (tuning.best.scale, 1.0)}
+    for found in tested.values():
+        print(f"on others, {found}")
+    if args.reliability:
+        series = {
+            f"scale {s:g}, {m.quality}": m.quality.bins for s, m in tested.items()
+        }
+        plot_reliability(series, args.reliability)
+
+
+def _judged(args: argparse.Namespace) -> tuple[list[Judged], list[Judged]]:
+    """Lattices to tune on, and to test on."""
+    normalizer = normalizer_of(args)
+    lattices, references = _paired(args.lattices, args.ref)
+    if args.test_lattices is not None:
+        tested = judge_all(
+            *_paired(args.test_lattices, args.test_ref), normalizer=normalizer
+        )
+        return judge_all(lattices, references, normalizer=normalizer), tested
+    given, others = by_speaker(lattices)
+    return (
+        judge_all(lattices, references, given, normalizer),
+        judge_all(lattices, references, others, normalizer),
+    )
+
+
+def _paired(path: str, ref: str) -> tuple[LatticeFile, dict[str, tuple[str, ...]]]:
+    """Lattices and references, which have utterances in common."""
+    lattices, references = open_lattices(path), read_text(ref)
+    Pairing.of(lattices, references, (Path(path).name, Path(ref).name)).check()
+    return lattices, references

@@ -45,10 +45,7 @@ class Report:
         Raises:
             KeyError: Nothing was found out about it.
         """
-        for finding in self.findings:
-            if finding.name == name:
-                return finding
-        raise KeyError(name)
+        return {one.name: one for one in reversed(self.findings)}[name]
 
     @property
     def is_wrong(self) -> bool:

@@ -13,6 +13,7 @@ containers by FFmpeg in a thread of their own, which holds no more than some sec
 from __future__ import annotations
 
 import math
+import struct
 from collections import deque
 from collections.abc import Callable
 from typing import NamedTuple
@@ -268,7 +269,7 @@ def _wav_header(head: bytes) -> tuple[Coding, int, int, int, float] | None:
     """
     at, found = 12, None
     while len(head) >= at + 8:
-        name, size = head[at : at + 4], int.from_bytes(head[at + 4 : at + 8], "little")
+        name, size = struct.unpack_from("<4sI", head, at)
         at += 8
         if name == b"data":
             if found is None:
@@ -294,9 +295,7 @@ def _wav_form(chunk: bytes) -> tuple[Coding, int, int]:
     """Read a fmt chunk: what a number is, samples a second, and channels."""
     if len(chunk) < 16:
         raise AudioError(f"a fmt chunk of {len(chunk)} bytes, expected 16 or more")
-    kind, channels, rate, bits = (
-        int.from_bytes(chunk[a:b], "little") for a, b in _WAV_FIELDS
-    )
+    kind, channels, rate, bits = struct.unpack("<HHI6xH", chunk[:16])
     if kind == _EXTENSIBLE and len(chunk) >= 26:
         kind = int.from_bytes(chunk[24:26], "little")
     coding = _WAV_CODINGS.get((kind, bits))
@@ -308,7 +307,6 @@ def _wav_form(chunk: bytes) -> tuple[Coding, int, int]:
     return coding, rate, channels
 
 
-_WAV_FIELDS = (0, 2), (2, 4), (4, 8), (14, 16)
 _EXTENSIBLE = 0xFFFE
 
 

@@ -179,11 +179,7 @@ def _bonus(given: Any, text: str) -> float | None:
 
 def _is_text(given: str) -> bool:
     """Tell whether it can be written: JSON may hold halves of surrogate pairs."""
-    try:
-        given.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+    return not any("\ud800" <= char <= "\udfff" for char in given)
 
 
 def _said(what: float | None | BoostEntry) -> str:

@@ -218,7 +218,15 @@ class Piped(AudioBytes):
                 for block in AudioReader(
                     source, self._rate, None, max_seconds=math.inf, allow_cut=True
                 ):
-                    self._put(block)
+                    with self._changed:
+                        while self._waiting >= self._most and not self._is_closed:
+                            self._changed.wait()
+                        if self._is_closed:
+                            raise _Closed
+                        self._has_begun = True
+                        self._blocks.append(block)
+                        self._waiting += len(block)
+                    self._wake()
         except _Closed:
             pass
         except WfstdecError as error:
@@ -239,14 +247,3 @@ class Piped(AudioBytes):
             self._is_done = True
             self._pipe.end(close=True)
             self._wake()
-
-    def _put(self, block: np.ndarray) -> None:
-        with self._changed:
-            while self._waiting >= self._most and not self._is_closed:
-                self._changed.wait()
-            if self._is_closed:
-                raise _Closed
-            self._has_begun = True
-            self._blocks.append(block)
-            self._waiting += len(block)
-        self._wake()

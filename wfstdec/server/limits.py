@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Any
 
 from wfstdec.search.options import CheckedOptions
+
+
+def _limit(default: Any, text: str) -> Any:
+    """Make a field with what the help of its flag says."""
+    return field(default=default, metadata={"help": text})
 
 
 @dataclass(frozen=True)
@@ -30,18 +36,28 @@ class Limits(CheckedOptions):
         OptionError: A value is out of range.
     """
 
-    streams: int = 256
-    buffered_s: float = 10.0
-    message_bytes: int = 1 << 20
-    body_bytes: int = 200 << 20
-    file_s: float = 4 * 3600.0
-    boosts: int = 20_000
-    boost_chars: int = 64
-    idle_s: float = 10.0
-    unread_s: float = 10.0
-    requests: int = 64
-    drain_s: float = 30.0
-    url_bytes: int = 128 << 10
+    streams: int = _limit(256, "streams at once")
+    buffered_s: float = _limit(
+        10.0,
+        "seconds of a stream's audio that wait for the search; it is then read no "
+        "faster",
+    )
+    message_bytes: int = _limit(1 << 20, "bytes of a message of a stream")
+    body_bytes: int = _limit(200 << 20, "bytes of a request with a file")
+    file_s: float = _limit(4 * 3600.0, "seconds of a request's audio")
+    boosts: int = _limit(20_000, "entries of a boost list")
+    boost_chars: int = _limit(64, "characters of an entry of a boost list")
+    idle_s: float = _limit(
+        10.0, "seconds without a message after which a stream is closed"
+    )
+    unread_s: float = _limit(
+        10.0, "seconds that a client may leave its messages unread"
+    )
+    requests: int = _limit(64, "requests with files that are worked on or wait")
+    drain_s: float = _limit(
+        30.0, "seconds from the first signal to stop until streams are cut off"
+    )
+    url_bytes: int = _limit(128 << 10, "bytes of an address, with its query")
 
     @staticmethod
     def flag(name: str) -> str:
