@@ -29,7 +29,7 @@ def heard(audio, data, sizes, step_s=0.7):
     """Samples of bytes that are given in parts, and taken in parts."""
     parts, at = [], 0
     for size in sizes:
-        audio.give(data[at : at + size], 0.0)
+        audio = audio.give(data[at : at + size], 0.0)
         at += size
         parts.append(audio.take(step_s)[0])
     audio.end()
@@ -200,13 +200,12 @@ def test_a_small_file_of_many_hours_fills_no_memory():
     soundfile.write(file, silence, RATE, format="OGG", subtype="OPUS")
     data = file.getvalue()
     assert len(data) < len(silence) / 20
-    audio = container(most_s=2.0)
-    audio.give(data, 0.0)
+    audio = container(most_s=2.0).give(data, 0.0)
     audio.end()
     deadline, most, taken = time.monotonic() + 60, 0, 0
     while not audio.is_through:
         assert time.monotonic() < deadline
-        most = max(most, audio._inner._waiting)
+        most = max(most, audio._waiting)
         taken += len(audio.take(1.0)[0])
     assert most < 3.5 * RATE, "2 s, and what one packet has"
     assert abs(taken - len(silence)) < RATE
@@ -266,8 +265,7 @@ def test_random_bytes_end_as_audio_or_as_an_error():
 def test_closing_at_any_moment_leaves_no_thread():
     data = FORMS["opus"]()
     for size in (4, 12, 100, 2000, len(data)):
-        audio = container(most_s=0.2)
-        audio.give(data[:size], 0.0)
+        audio = container(most_s=0.2).give(data[:size], 0.0)
         audio.close()
     deadline = time.monotonic() + 5
     while [t for t in threading.enumerate() if t.name == "wfstdec-container"]:

@@ -1,7 +1,7 @@
 """Bytes of a stream to samples at a model's rate, however they were cut.
 
-    audio = RawBytes(ENCODINGS["mulaw"], 8000, 1, 16000)     # or ContainerBytes(...)
-    audio.give(data, arrived)                     # as they came; never waits
+    audio = ContainerBytes(16000, 10.0, wake)     # or RawBytes(coding, 8000, 1, 16000)
+    audio = audio.give(data, arrived)             # as they came; never waits
     samples, arrived = audio.take(seconds)        # float32 [n], what is ready, at most
     audio.end()                                   # no more bytes come
     audio.is_through, audio.rest()                # all is taken; the resampler's tail
@@ -52,10 +52,16 @@ class RawBytes(AudioBytes):
         rate: Samples a second of each channel.
         channels: Interleaved; they are mixed.
         model_rate: Samples a second that go out.
+        most: Bytes; what comes behind them is no audio.
     """
 
     def __init__(
-        self, coding: Coding, rate: int, channels: int, model_rate: int
+        self,
+        coding: Coding,
+        rate: int,
+        channels: int,
+        model_rate: int,
+        most: float = math.inf,
     ) -> None:
         self._decode, self._channels = coding.decode, channels
         self._size = coding.width * channels
@@ -63,6 +69,7 @@ class RawBytes(AudioBytes):
         self._resample = ResampleStream(*self._rates)
         self._waiting: deque[tuple[bytes, float]] = deque()
         self._num_bytes = 0
+        self._left = most
         self._arrived = 0.0
 
     @property
@@ -85,10 +92,13 @@ class RawBytes(AudioBytes):
         """Implement `AudioBytes.is_through`."""
         return self._num_bytes < self._size
 
-    def give(self, data: bytes, arrived: float) -> None:
+    def give(self, data: bytes, arrived: float) -> AudioBytes:
         """Implement `AudioBytes.give`."""
+        data = data[: int(min(self._left, len(data)))]
+        self._left -= len(data)
         self._waiting.append((data, arrived))
         self._num_bytes += len(data)
+        return self
 
     def take(self, seconds: float) -> Taken:
         """Implement `AudioBytes.take`."""
@@ -136,98 +146,48 @@ class ContainerBytes(AudioBytes):
     ) -> None:
         self._model_rate, self._most_s, self._wake = model_rate, most_s, wake
         self._head = b""
-        self._is_open = False
-        self._inner = AudioBytes()
-        self._left = math.inf  # bytes of samples in a WAV file
-
-    @property
-    def waiting_s(self) -> float:
-        """Implement `AudioBytes.waiting_s`."""
-        return self._inner.waiting_s
-
-    @property
-    def waits_since(self) -> float | None:
-        """Implement `AudioBytes.waits_since`."""
-        return self._inner.waits_since
+        self._error: AudioError | None = None
 
     @property
     def is_ready(self) -> bool:
         """Implement `AudioBytes.is_ready`."""
-        return self._inner.is_ready
+        return self._error is not None
 
-    @property
-    def is_through(self) -> bool:
-        """Implement `AudioBytes.is_through`."""
-        return self._inner.is_through
-
-    def give(self, data: bytes, arrived: float) -> None:
-        """Implement `AudioBytes.give`."""
-        if not self._is_open:
-            self._head += data
-            try:
-                data = self._begin()
-            except AudioError as error:
-                self._refuse(error)
-        if self._is_open:
-            # What follows the samples in a WAV file is no audio.
-            data = data[: int(min(self._left, len(data)))]
-            self._left -= len(data)
-            self._inner.give(data, arrived)
-
-    def _begin(self) -> bytes:
-        """Choose a decoder once the first bytes are there; those that it decodes."""
+    def give(self, data: bytes, arrived: float) -> AudioBytes:
+        """Implement `AudioBytes.give`: chooses a decoder once the first are there."""
+        self._head += data
         head, start = self._head, 0
-        if len(head) < _HEAD:
-            return b""
-        if head[:4] == b"RIFF" and head[8:12] == b"WAVE":
-            found = _wav_header(head)
-            if found is None:
-                return b""
-            coding, rate, channels, start, self._left = found
-            self._inner = RawBytes(coding, rate, channels, self._model_rate)
-        else:
-            form = container_form(head)
-            self._inner = Piped(form, self._model_rate, self._most_s, self._wake)
-        self._is_open, self._head = True, b""
-        return head[start:]
-
-    def _refuse(self, error: AudioError) -> None:
-        self._is_open, self._head, self._inner = True, b"", _Refused(error)
+        if len(head) < _HEAD or self._error is not None:
+            return self
+        inner: AudioBytes
+        try:
+            if head[:4] == b"RIFF" and head[8:12] == b"WAVE":
+                found = _wav_header(head)
+                if found is None:
+                    return self
+                coding, rate, channels, start, size = found
+                inner = RawBytes(coding, rate, channels, self._model_rate, size)
+            else:
+                form = container_form(head)
+                inner = Piped(form, self._model_rate, self._most_s, self._wake)
+        except AudioError as error:
+            self._error = error
+            return self
+        return inner.give(head[start:], arrived)
 
     def end(self) -> None:
         """Implement `AudioBytes.end`."""
-        if self._head:
-            self._refuse(
-                AudioError(
-                    f"{len(self._head)} bytes that begin with {self._head[:_HEAD]!r}, "
-                    "expected the head of an audio file and what follows it"
-                )
+        if self._head and self._error is None:
+            self._error = AudioError(
+                f"{len(self._head)} bytes that begin with {self._head[:_HEAD]!r}, "
+                "expected the head of an audio file and what follows it"
             )
-        self._inner.end()
 
     def take(self, seconds: float) -> Taken:
         """Implement `AudioBytes.take`."""
-        return self._inner.take(seconds)
-
-    def rest(self) -> np.ndarray:
-        """Implement `AudioBytes.rest`."""
-        return self._inner.rest()
-
-    def close(self) -> None:
-        """Implement `AudioBytes.close`."""
-        self._inner.close()
-
-
-class _Refused(AudioBytes):
-    """Bytes that are no audio."""
-
-    is_ready = True
-
-    def __init__(self, error: AudioError) -> None:
-        self._error = error
-
-    def take(self, seconds: float) -> Taken:
-        raise self._error
+        if self._error is not None:
+            raise self._error
+        return NOTHING, 0.0
 
 
 def container_form(head: bytes) -> str:

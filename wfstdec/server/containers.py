@@ -61,8 +61,9 @@ class AudioBytes:
         """Tell whether all that was given was taken, but for a part of a sample."""
         return True
 
-    def give(self, data: bytes, arrived: float) -> None:
-        """Take bytes, cut anywhere."""
+    def give(self, data: bytes, arrived: float) -> AudioBytes:
+        """Take bytes, cut anywhere; what is to take those behind them."""
+        return self
 
     def end(self) -> None:
         """Say that no more bytes come."""
@@ -178,11 +179,12 @@ class Piped(AudioBytes):
         """Implement `AudioBytes.is_through`."""
         return not self._waiting and (self._is_done or self._pipe.is_waiting)
 
-    def give(self, data: bytes, arrived: float) -> None:
+    def give(self, data: bytes, arrived: float) -> AudioBytes:
         """Implement `AudioBytes.give`."""
         self._arrived = arrived
         if not self._is_done:
             self._pipe.write(data)
+        return self
 
     def end(self) -> None:
         """Implement `AudioBytes.end`."""

@@ -181,7 +181,7 @@ class Answers:
         self, keyterms: Sequence[str] | None, *, now: bool, warnings: Sequence[str]
     ) -> Json:
         """Tell that boosts were changed; `keyterms` only where they were replaced."""
-        said: Json = {"type": "ConfigureSuccess", "request_id": self.request_id}
+        said = self._said("ConfigureSuccess")
         if keyterms is not None:
             said["keyterms"] = list(keyterms)
         said["effective"] = "now" if now else "next_utterance"
@@ -190,22 +190,15 @@ class Answers:
 
     def not_configured(self, code: str, description: str) -> Json:
         """Tell that boosts were not changed, and why."""
-        return {
-            "type": "ConfigureFailure",
-            "request_id": self.request_id,
-            "code": code,
-            "description": description,
-        }
+        return self._said("ConfigureFailure", code=code, description=description)
 
     def error(self, variant: str, description: str, message: str = "") -> Json:
         """Tell what is wrong; `message` is the client's own that it is about."""
-        return {
-            "type": "Error",
-            "request_id": self.request_id,
-            "variant": variant,
-            "description": description,
-            "message": message,
-        }
+        what = {"variant": variant, "description": description, "message": message}
+        return self._said("Error", **what)
+
+    def _said(self, kind: str, **fields: str) -> Json:
+        return {"type": kind, "request_id": self.request_id, **fields}
 
 
 def _alternatives(event: Words) -> list[Json]:

@@ -33,7 +33,7 @@ from wfstdec.errors import OptionError
 from wfstdec.server.limits import Limits
 from wfstdec.server.problems import Problem
 from wfstdec.server.service import Service, in_thread
-from wfstdec.server.sockets import SocketProtocol, socket_options
+from wfstdec.server.sockets import SocketProtocol
 
 _HEADERS = 64 << 10
 """Bytes of headers beside an address."""
@@ -54,7 +54,15 @@ def make_config(app: ASGIApp, limits: Limits, **more: Any) -> uvicorn.Config:
     http = type("_BoundedHttp", (_Http,), {"idle_s": limits.idle_s})
     settings: dict[str, Any] = {
         "http": http,
-        **socket_options(limits),
+        "ws": SocketProtocol,
+        "ws_max_size": limits.message_bytes,
+        # Audio does not compress, and short messages hardly.
+        "ws_per_message_deflate": False,
+        # Pings keep ways through the network open. No answer in time is no fault: it
+        # waits behind the audio that a fast client has sent, and the idle timer is
+        # there for dead ones.
+        "ws_ping_interval": 20.0,
+        "ws_ping_timeout": None,
         "h11_max_incomplete_event_size": limits.url_bytes + _HEADERS,
         "timeout_graceful_shutdown": _LEAVING_S,
         "lifespan": "on",

@@ -1,6 +1,6 @@
 """WebSockets under uvicorn: its protocol, which lets go of clients that do not read.
 
-    uvicorn.Config(app, **socket_options(limits))
+    uvicorn.Config(app, ws=SocketProtocol)
 
 uvicorn closes a connection once its last bytes are sent: with a client that never reads
 that is never, and neither does the server stop. A stream's key and words may be in its
@@ -17,28 +17,10 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import (
     WebSocketsSansIOProtocol,
 )
 
-from wfstdec.server.limits import Limits
-
 GIVE_UP = "wfstdec.give_up"
 """Name in a WebSocket's scope of `give_up(code, reason)`."""
 _LAST_S = 5.0
 """Seconds that the last bytes have to get out, once nobody waits for them."""
-
-
-def socket_options(limits: Limits) -> dict[str, Any]:
-    """Make uvicorn's options of WebSockets.
-
-    Pings keep ways through the network open. No answer in time is no fault: it waits
-    behind the audio that a fast client has sent, and the idle timer is there for dead
-    ones. Audio does not compress, and short messages hardly.
-    """
-    return {
-        "ws": SocketProtocol,
-        "ws_max_size": limits.message_bytes,
-        "ws_per_message_deflate": False,
-        "ws_ping_interval": 20.0,
-        "ws_ping_timeout": None,
-    }
 
 
 class SocketProtocol(WebSocketsSansIOProtocol):

@@ -185,7 +185,7 @@ class Stream:
         """Take the next message; bytes go to `audio`. For the engine."""
         message, arrived = self.inbox.popleft()
         if isinstance(message, bytes):
-            self.audio.give(message, arrived)
+            self.audio = self.audio.give(message, arrived)
             self._taken += len(message)
         return message
 
