@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from wfstdec.search.hypothesis import Hypothesis, Token, Word, seconds
 
+COSTS = ("total_cost", "graph_cost", "acoustic_cost", "insertion_cost", "boost_cost")
+"""Costs of a hypothesis, which pieces add up."""
 _Timed = TypeVar("_Timed", Word, Token)
 
 
@@ -32,6 +34,9 @@ def join(found: Sequence[tuple[int, Hypothesis]]) -> Hypothesis:
         tuple(start + t for start, h in found for t in h.token_frames[side])
         for side in (0, 1)
     )
+    costs: dict[str, Any] = {
+        name: sum(getattr(hypothesis, name) for hypothesis in pieces) for name in COSTS
+    }
     return Hypothesis(
         words=tuple(
             shifted(word, start, h.frame_shift_s)
@@ -42,11 +47,7 @@ def join(found: Sequence[tuple[int, Hypothesis]]) -> Hypothesis:
         token_frames=(starts, ends),
         token_names=last.token_names,
         frame_shift_s=last.frame_shift_s,
-        total_cost=sum(h.total_cost for h in pieces),
-        graph_cost=sum(h.graph_cost for h in pieces),
-        acoustic_cost=sum(h.acoustic_cost for h in pieces),
-        insertion_cost=sum(h.insertion_cost for h in pieces),
-        boost_cost=sum(h.boost_cost for h in pieces),
+        **costs,
         reached_final=all(h.reached_final for h in pieces),
         num_frames=last_start + last.num_frames,
         died_at_frame=min(died, default=None),

@@ -27,11 +27,11 @@ from wfstdec.io.kaldi import read_matrix_at
 from wfstdec.io.logprobs import checked
 from wfstdec.search.hypothesis import Hypothesis
 from wfstdec.transcription.encoding import Recording
+from wfstdec.transcription.joining import COSTS
 
 if TYPE_CHECKING:
     import pyarrow
 
-COSTS = ("total_cost", "graph_cost", "acoustic_cost", "insertion_cost", "boost_cost")
 _OF_A_TEXT = ("text", "words", *COSTS, "reached_final")
 
 Row = Mapping[str, Any]
