@@ -47,7 +47,6 @@ from wfstdec.cli.text_flags import normalizer_of
 from wfstdec.compare.plotting import check_plot, plot_reliability, plot_tuning
 from wfstdec.compare.posterior_scale import (
     SCALES,
-    Judged,
     ScaleTrial,
     by_speaker,
     judge_all,
@@ -183,21 +182,16 @@ def decode_command(
     ]
     if args.frame_shift != FLAGS["--frame-shift"]["default"]:
         flags.append(("frame_shift", args.frame_shift))
-    if args.boost:
-        flags += _boost_flags(args.boost, by_tokens=search.compile is not None)
+    # A decoder without words takes a list as phrases.
+    if args.boost and search.compile is None:
+        flags.append(("boost", args.boost))
+    elif args.boost and not _is_no_phrase_list(args.boost):
+        flags.append(("phrases", args.boost))
+        if None not in read_boosts(args.boost).common.values():
+            flags.append(("phrase_totals", True))
     flags.append(("logprobs", args.logprobs))
     words = [word for name, value in flags for word in _flag(name, value)]
     return shlex.join(["wfstdec", "decode", *words])
-
-
-def _boost_flags(path: str, *, by_tokens: bool) -> list[tuple[str, Any]]:
-    """The flags of a boost list; a decoder without words takes it as phrases."""
-    if not by_tokens:
-        return [("boost", path)]
-    if _is_no_phrase_list(path):
-        return []
-    has_numbers = None not in read_boosts(path).common.values()
-    return [("phrases", path), *([("phrase_totals", True)] if has_numbers else [])]
 
 
 def _is_no_phrase_list(path: str) -> bool:
@@ -232,7 +226,17 @@ def _tune_scale(args: argparse.Namespace) -> None:
         raise OptionError("--test-lattices and --test-ref, expected both or none")
     if args.reliability:
         check_plot(args.reliability)
-    given, others = _judged(args)
+    normalizer = normalizer_of(args)
+    lattices, references = _paired(args.lattices, args.ref)
+    if args.test_lattices is not None:
+        others_said = _paired(args.test_lattices, args.test_ref)
+        given = judge_all(lattices, references, normalizer=normalizer)
+        others = judge_all(*others_said, normalizer=normalizer)
+    else:
+        given, others = (
+            judge_all(lattices, references, some, normalizer)
+            for some in by_speaker(lattices)
+        )
 
     def say(trial: ScaleTrial) -> None:
         if not args.quiet:
@@ -248,22 +252,6 @@ def _tune_scale(args: argparse.Namespace) -> None:
             f"scale {s:g}, {m.quality}": m.quality.bins for s, m in tested.items()
         }
         plot_reliability(series, args.reliability)
-
-
-def _judged(args: argparse.Namespace) -> tuple[list[Judged], list[Judged]]:
-    """Lattices to tune on, and to test on."""
-    normalizer = normalizer_of(args)
-    lattices, references = _paired(args.lattices, args.ref)
-    if args.test_lattices is not None:
-        tested = judge_all(
-            *_paired(args.test_lattices, args.test_ref), normalizer=normalizer
-        )
-        return judge_all(lattices, references, normalizer=normalizer), tested
-    given, others = by_speaker(lattices)
-    return (
-        judge_all(lattices, references, given, normalizer),
-        judge_all(lattices, references, others, normalizer),
-    )
 
 
 def _paired(path: str, ref: str) -> tuple[LatticeFile, dict[str, tuple[str, ...]]]:

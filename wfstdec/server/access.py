@@ -71,7 +71,11 @@ class Access:
             subprotocols = scope.get("subprotocols", ())
             check_key(headers, subprotocols, self._service.key)
         if scope["path"].startswith(WORK):
-            check_open(self._service)
+            # No work while kernels are compiled, and when the server is about to stop.
+            if self._service.draining or self._service.warming:
+                code = "draining" if self._service.draining else "warming"
+                text = "about to stop" if code == "draining" else "starting"
+                raise Problem(503, f"the server is {text}", code=code, retry_after_s=5)
 
 
 def check_size(scope: Scope, headers: Headers, limits: Limits) -> None:
@@ -156,14 +160,6 @@ def same_key(given: str, key: str) -> bool:
     """Compare in a time that tells neither where they differ, nor how long one is."""
     one, other = (hashlib.sha256(text.encode()).digest() for text in (given, key))
     return hmac.compare_digest(one, other)
-
-
-def check_open(service: Service) -> None:
-    """Refuse work while kernels are compiled, and when the server is about to stop."""
-    if service.draining or service.warming:
-        code = "draining" if service.draining else "warming"
-        text = "about to stop" if service.draining else "starting"
-        raise Problem(503, f"the server is {text}", code=code, retry_after_s=5)
 
 
 class RequestLog:

@@ -101,6 +101,8 @@ def segments_of(words: Sequence[Word]) -> list[dict[str, Any]]:
         some = words[first:end]
         text = " ".join(word.text for word in some)
         data = text.encode()
+        sure = [word.confidence for word in some if word.confidence is not None]
+        logs = [math.log(max(one, _LEAST)) for one in sure]
         found.append(
             {
                 "id": number,
@@ -110,7 +112,7 @@ def segments_of(words: Sequence[Word]) -> list[dict[str, Any]]:
                 "text": text,
                 "tokens": [],
                 "temperature": 0.0,
-                "avg_logprob": _rounded(_mean_logprob(some)),
+                "avg_logprob": _rounded(sum(logs) / len(logs) if logs else 0.0),
                 "compression_ratio": _rounded(len(data) / len(zlib.compress(data))),
                 "no_speech_prob": 0.0,
             }
@@ -137,13 +139,6 @@ def _more(
     if warnings:
         fields["warnings"] = list(warnings)
     return fields
-
-
-def _mean_logprob(words: Sequence[Word]) -> float:
-    known = [word.confidence for word in words if word.confidence is not None]
-    if not known:
-        return 0.0
-    return sum(math.log(max(one, _LEAST)) for one in known) / len(known)
 
 
 def _rounded(number: float) -> float:

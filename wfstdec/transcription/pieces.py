@@ -268,7 +268,11 @@ class Track:
         if rule is None:
             looks = self._endpointer.frames_to_go(partial) / self._look_frames
             self._look_at += self._look_frames * max(1, math.ceil(looks))
-            self._forget_rows()
+            # Rows are only kept for `reopen`, which will not be once a word has begun.
+            if not self._has_begun and self.has_begun:
+                self._has_begun = True
+                if not self._keeps_rows:
+                    self._searched = []
             return None
         return self._cut(self._cut_frame(partial), rule)
 
@@ -278,13 +282,6 @@ class Track:
             self._sessions.advance({self.session: rows})
             if (piece := self.advanced()) is not None:
                 yield piece
-
-    def _forget_rows(self) -> None:
-        """Drop what is only kept for `reopen`, once that will not be."""
-        if not self._has_begun and self.has_begun:
-            self._has_begun = True
-            if not self._keeps_rows:
-                self._searched = []
 
     def reopen(self) -> bool:
         """Let `boosts` hold for the piece under way, if no word of it has begun.

@@ -30,8 +30,6 @@ AUDIO_ENDINGS = frozenset(
     ".mov .aac .wma".split()
 )
 """What counts as audio in folders."""
-_LISTS = frozenset((".txt", ".lst", ".list"))
-_MANIFESTS = frozenset((".json", ".jsonl", ".ndjson"))
 
 
 @dataclass(frozen=True)
@@ -85,7 +83,7 @@ def find_recordings(places: Sequence[str | os.PathLike[str]]) -> list[Source]:
 
 
 def _of(place: Path) -> Iterator[Source]:
-    ending = place.suffix.lower()
+    read = _LINES.get(place.suffix.lower())
     if place.is_dir():
         files = sorted(place.rglob("*"))
         audio = [file for file in files if file.suffix.lower() in AUDIO_ENDINGS]
@@ -95,15 +93,12 @@ def _of(place: Path) -> Iterator[Source]:
                 f"{' '.join(sorted(AUDIO_ENDINGS))}"
             )
         yield from map(_file, audio)
-    elif ending in _MANIFESTS:
-        yield from _in_manifest(place)
-    elif ending == ".scp":
-        yield from _in_scp(place)
-    elif ending in _LISTS:
-        lines = filter(None, map(str.strip, read_lines(place)))
-        yield from (_file(place.parent / line) for line in lines)
-    else:
+    elif read is None:
         yield _file(place)
+    else:
+        for number, line in enumerate(read_lines(place), 1):
+            if line.strip():
+                yield read(line, place.parent, f"{place}:{number}")
 
 
 def _file(path: Path) -> Source:
@@ -114,31 +109,27 @@ def _longer(source: Source) -> str:
     return "-".join((*source.path.parent.parts[-2:], source.name)).lstrip("/-")
 
 
-def _in_scp(path: Path) -> Iterator[Source]:
-    for number, line in enumerate(read_lines(path), 1):
-        if not line.strip():
-            continue
-        name, *rest = line.split(maxsplit=1)
-        if not rest or rest[0].rstrip().endswith("|"):
-            raise FormatError(
-                f"{path}:{number}: found {line!r}, expected a name and a file; "
-                "commands are not run"
-            )
-        yield Source(name, path.parent / rest[0].strip())
+def _in_list(line: str, folder: Path, where: str) -> Source:
+    return _file(folder / line.strip())
 
 
-def _in_manifest(path: Path) -> Iterator[Source]:
-    for number, line in enumerate(read_lines(path), 1):
-        if not line.strip():
-            continue
-        try:
-            entry = json.loads(line)
-            yield _entry(entry, path.parent)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise FormatError(
-                f"{path}:{number}: found {line[:80]!r} ({error}), expected a JSON "
-                "object a line, with audio_filepath"
-            ) from error
+def _in_scp(line: str, folder: Path, where: str) -> Source:
+    name, *rest = line.split(maxsplit=1)
+    if not rest or rest[0].rstrip().endswith("|"):
+        raise FormatError(
+            f"{where}: found {line!r}, expected a name and a file; commands are not run"
+        )
+    return Source(name, folder / rest[0].strip())
+
+
+def _in_manifest(line: str, folder: Path, where: str) -> Source:
+    try:
+        return _entry(json.loads(line), folder)
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise FormatError(
+            f"{where}: found {line[:80]!r} ({error}), expected a JSON object a line, "
+            "with audio_filepath"
+        ) from error
 
 
 def _entry(entry: dict[str, Any], folder: Path) -> Source:
@@ -159,3 +150,11 @@ def _entry(entry: dict[str, Any], folder: Path) -> Source:
         duration and float(duration),
         None if boosts is None else boosts_of(boosts),
     )
+
+
+_LINES = {
+    **dict.fromkeys((".txt", ".lst", ".list"), _in_list),
+    **dict.fromkeys((".json", ".jsonl", ".ndjson"), _in_manifest),
+    ".scp": _in_scp,
+}
+"""Makes a recording of a line, its file's folder, and where it stands; by endings."""
