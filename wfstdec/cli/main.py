@@ -69,7 +69,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         _say(f"warning: {text}")
     with _stopping(), _log_to_stderr(quiet=quiet), warnings.catch_warnings():
         # In one line, without the place in our sources.
-        warnings.showwarning = lambda text, *_, **__: _say(f"warning: {text}")
+        warnings.showwarning = lambda message, *_, **__: _say(f"warning: {message}")
         warnings.simplefilter("ignore" if quiet else "once", UserWarning)
         try:
             return command_named(args.command).run(args) or OK

@@ -346,11 +346,11 @@ class _Talk:
             self._outbox.put(wrong)
             return
         match message:
-            case Configure():
+            case Configure() as wanted:
                 # After the change before is settled.
                 await self._settled.wait()
                 try:
-                    boosts = await _apart(text, lambda: self._boosts.asked(message))
+                    boosts = await _apart(text, lambda: self._boosts.asked(wanted))
                 except (BoostError, OptionError) as error:
                     self._outbox.put(refusal(error, self._answers))
                     return

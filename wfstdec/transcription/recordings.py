@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from wfstdec.batch.boost_lists import BoostLists
-from wfstdec.boost.lists import Numbers
+from wfstdec.boost.lists import BoostsLike, Numbers
 from wfstdec.errors import FormatError
 from wfstdec.io.boost_files import boosts_of
 from wfstdec.text.files import read_lines
@@ -52,7 +52,8 @@ class Source:
 
     def recording(self, lists: BoostLists | None = None) -> Recording:
         """Make what a `Transcriber` takes, with its own boosts or those of lists."""
-        boosts = self.boosts if lists is None else lists.of(self.name, self.boosts)
+        own = self.boosts
+        boosts: BoostsLike = own if lists is None else lists.of(self.name, own)
         return Recording(self.name, self.path, boosts, self.start_s, self.duration_s)
 
 

@@ -240,8 +240,9 @@ class _Manifest:
         if isinstance(rows, ray.data.Dataset):
             self._dataset = rows
             return
-        is_one = isinstance(rows, str | os.PathLike)
-        places: list[Any] = [rows] if is_one else list(rows)
+        places: list[Any] = (
+            [rows] if isinstance(rows, str | os.PathLike) else list(rows)
+        )
         if not places:
             raise FormatError("no rows, expected one or more")
         if isinstance(places[0], dict):

@@ -40,7 +40,8 @@ if TYPE_CHECKING:
     import pyarrow
 
 Keep = Callable[[str, Lattice], Any]
-_Given, _Own = Mapping[str, Any], Mapping[str, Numbers]
+_Given = Mapping[str, Any]
+_Own = Mapping[str, Numbers]
 _Done = Iterator[tuple[str, dict[str, Any]]]
 _Todo = dict[str, tuple[int, Any, Numbers | None]]
 """Rows by id: the place in the batch, what was read, and boosts of its own."""
