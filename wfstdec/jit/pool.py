@@ -101,11 +101,6 @@ class Once(Generic[_Key, _Value]):
                         self._made[key] = found
         return found
 
-    def forget(self, key: _Key) -> None:
-        """Let the value of a key be made anew."""
-        with self._lock:
-            self._made.pop(key, None)
-
     def _known(self, key: _Key) -> Any:
         with self._lock:
             return self._made.get(key, _NOTHING)
