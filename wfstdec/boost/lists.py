@@ -60,9 +60,6 @@ class BoostEntry:
         object.__setattr__(self, "text", text)
         object.__setattr__(self, "pronunciations", names)
 
-    def __hash__(self) -> int:
-        return hash((self.text, self.pronunciations, self.bonus))
-
 
 Numbers = Mapping[str, float | None | BoostEntry]
 """Words or phrases, and their bonuses or all that is known of them."""

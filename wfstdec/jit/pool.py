@@ -50,8 +50,7 @@ class Pool(Generic[_Item]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle what it is made of: a copy begins empty."""
-        made = partial(Pool, self._make, fits=self._fits, beside=self._beside)
-        return made, ()
+        return partial(Pool, self._make, fits=self._fits, beside=self._beside), ()
 
     def __len__(self) -> int:
         return len(self._kept)

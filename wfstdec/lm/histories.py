@@ -272,9 +272,7 @@ def _usable(
 
 
 @jit
-def _fill_unlisted(
-    trie: NgramTrie, nodes: np.ndarray, cost: np.ndarray, backoff: np.ndarray
-) -> None:
+def _fill_unlisted(trie, nodes, cost, backoff):
     """Give these nodes, shorter n-grams first, the cost of backing off."""
     for node in nodes:
         history, label = trie.pair[node, 0], trie.pair[node, 1]
@@ -288,9 +286,7 @@ def _fill_unlisted(
 
 
 @jit
-def _targets(
-    trie: NgramTrie, by_depth: np.ndarray, is_state: np.ndarray, backoff: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
+def _targets(trie, by_depth, is_state, backoff):
     """See `Histories.targets`; `by_depth` has shorter n-grams first."""
     target = np.zeros(len(by_depth), np.int32)
     cost = np.zeros(len(by_depth), np.float64)

@@ -185,9 +185,7 @@ def _root(
 
 
 @jit
-def _backed_off(
-    final_cost: np.ndarray, backoff_state: np.ndarray, backoff_cost: np.ndarray
-) -> np.ndarray:
+def _backed_off(final_cost, backoff_state, backoff_cost):
     """Costs of ending where NaN stood, added up as `step` does."""
     filled = final_cost.copy()
     for state in range(len(final_cost)):

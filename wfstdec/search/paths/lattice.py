@@ -269,7 +269,9 @@ class WordEnds(SpanCutter):
     """
 
     def __init__(self, vocabulary: Vocabulary) -> None:
-        self._vocabulary, self._fillers = vocabulary, vocabulary.separators
+        self._words, self._fillers = vocabulary.words, vocabulary.separators
+        self._open = vocabulary.open_word.word if vocabulary.open_word else -1
+        self._spelling = vocabulary.open_spelling
 
     def spans(self, said: PathTokens) -> Spans:
         """Find the words of a path: the tokens since the word before, no fillers."""
@@ -278,17 +280,13 @@ class WordEnds(SpanCutter):
         for word, stop in labels:
             while tokens[end] in self._fillers:
                 end += 1
-            texts.append(self._text(word, tokens[end:stop]))
+            if word == self._open and self._spelling is not None:
+                texts.append(self._spelling.text(tokens[end:stop]))
+            else:
+                texts.append(self._words[word])
             spans.append((end, stop))
             end = stop
         return Spans(texts, spans)
-
-    def _text(self, word: int, tokens: list[int]) -> str:
-        """The text of a word; of open words by their tokens."""
-        opened, spelling = self._vocabulary.open_word, self._vocabulary.open_spelling
-        if opened is not None and spelling is not None and word == opened.word:
-            return spelling.text(tokens)
-        return self._vocabulary.words[word]
 
 
 class _CostsOnArcs(NamedTuple):

@@ -77,15 +77,6 @@ class TokenPath(NamedTuple):
         """The tokens, int32 [N]."""
         return self.rows[:, 0]
 
-    @property
-    def pron(self) -> np.ndarray:
-        """The pronunciations of the words, int32 [W]."""
-        ended = self.rows[:, 3]
-        ended = ended[ended >= 0]
-        return (
-            np.append(ended, np.int32(self.last_pron)) if self.last_pron >= 0 else ended
-        )
-
 
 def tokens_so_far(
     rows: np.ndarray,
