@@ -273,8 +273,9 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
         Raises:
             OptionError: This kind of decoder finds only the best.
         """
-        record, num = self._nbest_from == "lattice", self.options.nbest
+        record = self._nbest_from == "lattice"
         self._check_nbest(record)
+        num = self.options.nbest
         if record:
             return self._recorded(
                 logprobs,
