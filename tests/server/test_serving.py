@@ -14,6 +14,7 @@ import httpx
 import numpy as np
 import pytest
 from row_streams import bytes_of, long_rows
+from served import LINEAR16
 from tiny_models import waveform_model
 from websockets.asyncio.client import connect
 
@@ -21,7 +22,6 @@ from wfstdec.cli.main import main
 
 ROOT = Path(__file__).parents[2]
 MODEL = "tools.bench.row_encoder:streaming"
-QUERY = "encoding=linear16&sample_rate=16000"
 
 
 @pytest.fixture(scope="module")
@@ -75,7 +75,7 @@ def listen_until_drained(program, rows, num):
 
     async def one(begun):
         found = []
-        url = f"{program.url.replace('http', 'ws')}/v1/listen?{QUERY}"
+        url = f"{program.url.replace('http', 'ws')}/v1/listen?{LINEAR16}"
         async with connect(f"{url}&interim_results=true") as socket:
             for part in np.array_split(rows, 8):
                 await socket.send(bytes_of(part))
@@ -117,10 +117,10 @@ def test_a_signal_drains_streams_and_the_second_ends_at_once(graph, speech):
 
     with Program(*searching(graph), "--max-drain-s", "30") as program:
         program.wait_until_ready()
-        url = f"{program.url.replace('http', 'ws')}/v1/listen?{QUERY}"
+        url = f"{program.url.replace('http', 'ws')}/v1/listen?{LINEAR16}"
 
         async def hold():
-            async with connect(url) as socket:
+            async with connect(url, close_timeout=0.1) as socket:
                 socket.transport.pause_reading()
                 await socket.send(bytes_of(speech(2, 1)))
                 program.process.send_signal(signal.SIGTERM)
