@@ -3,13 +3,12 @@
 import copy
 import json
 import pickle
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
 from cli_files import TOKENS, logprobs_of, write_files
+from processes import python
 
 import wfstdec
 from wfstdec.errors import FormatError, OptionError, SessionError, TokenTableError
@@ -78,13 +77,7 @@ def test_a_decoder_works_in_a_process_that_was_spawned(decoders, tmp_path):
         "decoder, batch = pickle.load(open(sys.argv[1], 'rb'))\n"
         "print(json.dumps([hyp.to_dict() for hyp in decoder.decode(batch)]))\n"
     )
-    run = subprocess.run(
-        [sys.executable, "-c", code, tmp_path / "given"],
-        capture_output=True,
-        text=True,
-        check=True,
-        cwd=Path(__file__).parents[1],
-    )
+    run = python("-c", code, tmp_path / "given", check=True)
     assert json.loads(run.stdout) == expected
 
 

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import pytest
 from prefix_cases import PEER
-from tiny_sets import write_sets
 
 from tools.bench import adapters_pyctcdecode as bench
 from tools.bench.spelled_words import spelled_arpa, spelled_words
@@ -15,19 +14,10 @@ pytestmark = pytest.mark.share
 
 
 @pytest.fixture
-def run(tmp_path):
-    """A function that runs the tool on a tiny set."""
-    write_sets(tmp_path)
-
-    def main(*arguments):
-        fixed = f"--data {tmp_path} --cache {tmp_path}/cache --cases dev:tiny dev:none"
-        output = tmp_path / "figures.json"
-        status = bench.main(
-            [*fixed.split(), *arguments, "--output", str(output), "--repeats", "2"]
-        )
-        return status, json.loads(output.read_text())
-
-    return main
+def run(on_tiny_sets):
+    """A function that runs the tool."""
+    fixed = "--cases dev:tiny dev:none --repeats 2"
+    return lambda *given: on_tiny_sets(bench, fixed, *given)
 
 
 @PEER
