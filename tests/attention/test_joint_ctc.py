@@ -123,10 +123,12 @@ def joint_model():
 
 def test_the_head_of_the_model_is_asked_where_nothing_is_given():
     model = joint_model()
-    rows = [torch.randn(n, 5).log_softmax(-1) for n in (9, 30, 17)]
+    rows = [torch.randn(n, 5).log_softmax(-1) for n in (9, 30, 0, 17)]
     options = AttentionOptions(beam_size=3, ctc_weight=0.4, token_insertion=-3.0)
     given = {"options": options, "frame_shift_s": 0.08}
     of_features = AttentionDecoder(model, input="features", **given)
+    assert of_features.num_tokens == 5
+    assert of_features.input_frame_shift_s == pytest.approx(0.02)
     frames = of_features.encode(rows)
     ctc = [model.ctc(one) for one in frames]
     of_frames = AttentionDecoder(model, **given)

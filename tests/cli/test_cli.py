@@ -211,15 +211,6 @@ def test_score_names_missing_and_worst_utterances(files, capsys):
     ]
 
 
-def test_a_lexicon_of_spellings(files, capsys):
-    (files / "words.txt").write_text("ab\ncab\nc\n")
-    given = ["--tokens", "tokens.txt", "--spell", "words.txt", "--lm", "lm.arpa"]
-    given += ["--separator", "<wb>", "--output", "graph.npz"]
-    assert wfstdec(files, "build", *given) == 0
-    assert decode(files, "--quiet") == 0
-    assert capsys.readouterr().out == "utt2 ab c\nutt1 cab\nutt3 c\n"
-
-
 @pytest.mark.parametrize(
     "arguments, message",
     [

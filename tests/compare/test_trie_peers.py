@@ -70,17 +70,8 @@ def inputs_of(case, folder):
 def flat_arpa(case):
     """All words alike, for peers that want a model; a bigram for KenLM's sake."""
     words = sorted({entry.word for entry in case.entries})
-    unigrams = "".join(f"-1\t{word}\n" for word in ["</s>", "<unk>", *words])
-    return unigram_arpa(unigrams)
-
-
-def unigram_arpa(unigrams):
-    """A model of these lines and `<s>`; KenLM wants a bigram as well."""
-    size = unigrams.count("\n") + 1
-    return (
-        f"\\data\\\nngram 1={size}\nngram 2=1\n\n\\1-grams:\n-99\t<s>\t0\n{unigrams}"
-        "\n\\2-grams:\n-1\t<s> </s>\n\n\\end\\\n"
-    )
+    unigrams = "; ".join(f"-1 {word}" for word in ["</s>", "<unk>", *words])
+    return arpa_of(f"-99 <s> 0; {unigrams}", "-1 <s> </s>")
 
 
 def ours(case, backend, **options):
@@ -117,9 +108,10 @@ HOMOPHONES = hand(
     "sea",
     "-seal",
     lexicon="".join(f"sea{i} s e a\n" for i in range(8)),
-    arpa=unigram_arpa(
-        "-1\t</s>\n-9\t<unk>\n"
-        + "".join(f"-{0.5 if i == 7 else 2}\tsea{i}\n" for i in range(8))
+    arpa=arpa_of(
+        "-99 <s> 0; -1 </s>; -9 <unk>; -0.5 sea7; "
+        + "; ".join(f"-2 sea{i}" for i in range(7)),
+        "-1 <s> </s>",
     ),
 )
 

@@ -8,9 +8,8 @@ import time
 import numpy as np
 import pytest
 import websockets
-from row_streams import SHIFT_S, bytes_of, random_cuts
+from row_streams import SHIFT_S, bytes_of, random_cuts, wav_of
 from served import LINEAR16, listened, serving, wait_until
-from wav_files import wav_bytes
 from websockets.asyncio.client import connect
 
 from wfstdec.server.limits import Limits
@@ -178,7 +177,7 @@ def test_500_keyterms_in_the_address(server, speech):
 def test_a_file_says_itself_what_it_is(server, decoder, speech):
     """WAV in messages of any size, without an encoding in the query."""
     rows = speech(6, 9)
-    whole = wav_bytes(np.frombuffer(bytes_of(rows), "<i2") / 32768)
+    whole = wav_of(rows)
     parts = [whole[first : first + 1777] for first in range(0, len(whole), 1777)]
     found, _ = listened(server, *parts, query="")
     assert check_to_the_bit(found, rows, decoder.with_options(nbest=2)) > 5

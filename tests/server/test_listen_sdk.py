@@ -101,19 +101,6 @@ def test_words_are_boosted_and_changed_under_way(server, speech):
     assert text_of(found) == plain  # nothing has changed
 
 
-def test_finalize_twice_has_one_answer_each(server, speech):
-    def say(socket):
-        socket.send_media(bytes_of(speech(3, 2)))
-        socket.send_finalize()
-        socket.send_finalize()
-
-    found = of_kind(talk(server, say, **RAW), ListenV1Results)
-    first, second = [one for one in found if one.from_finalize]
-    assert first.channel.alternatives[0].transcript
-    assert first.start + first.duration == pytest.approx(3)
-    assert not second.channel.alternatives[0].transcript
-
-
 def test_events_of_speech(server):
     said = rounded_rows(utterances(3)[1])  # whole: its last word is no half one
     quiet = np.full((150, said.shape[1]), -24, np.float32)

@@ -1,10 +1,8 @@
 """The page in a real browser: Chromium, with a fake microphone that plays a file."""
 
-import numpy as np
 import pytest
-from row_streams import bytes_of
+from row_streams import wav_of
 from served import serving
-from wav_files import wav_bytes
 
 from wfstdec.server.service import Service
 
@@ -36,8 +34,7 @@ def words_on(page):
 
 
 def send_file(page, rows, name="talk.wav"):
-    data = wav_bytes(np.frombuffer(bytes_of(rows), "<i2") / 2.0**15)
-    kind = {"name": name, "mimeType": "audio/wav", "buffer": data}
+    kind = {"name": name, "mimeType": "audio/wav", "buffer": wav_of(rows)}
     page.set_input_files("#files", kind)
 
 

@@ -213,35 +213,6 @@ def test_warming_up_is_not_measured(encoder, decoder):
     assert "wfstdec_round_streams_count 0.0" in text
 
 
-def test_no_thread_of_files_is_left():
-    service = still_service()
-    ended = threading.Event()
-
-    def work(job):
-        try:
-            while True:
-                job.check()
-                time.sleep(0.005)
-        finally:
-            ended.set()
-
-    async def hold(request):
-        with service.jobs.place() as place:
-            return await place.start(work).result()
-
-    app = make_app(service)
-    app.router.routes.append(Route("/hold", hold))
-    with (
-        serving(service, app, timeout_graceful_shutdown=1) as running,
-        asked(f"{running.url}/hold"),
-    ):
-        wait_until(lambda: len(service.jobs) == 1)
-        running.server.should_exit = True
-        running.thread.join(20)
-    assert ended.wait(5) and len(service.jobs) == 0
-    assert not [t for t in threading.enumerate() if "wfstdec-request" in t.name]
-
-
 def test_a_taken_port_is_named():
     with contextlib.closing(open_socket("127.0.0.1", 0)) as one:
         one.listen()

@@ -9,9 +9,8 @@ import time
 import httpx
 import numpy as np
 import pytest
-from row_streams import bytes_of
+from row_streams import bytes_of, wav_of
 from served import error_of, post_file, serving, wait_until
-from wav_files import wav_bytes
 
 from tools.bench.row_encoder import RowEncoder
 from wfstdec import Transcriber
@@ -39,10 +38,6 @@ def client(server):
         base_url=f"{server.url}/v1", api_key="any", max_retries=0
     ) as client:
         yield client
-
-
-def wav_of(rows):
-    return wav_bytes(np.frombuffer(bytes_of(rows), "<i2") / 32768)
 
 
 def post(server, **more):
@@ -89,14 +84,6 @@ def test_every_form_of_json_and_text(client, recording, expected):
     assert starts == sorted(starts) and len(starts) > 5
 
 
-def test_words_come_while_the_file_is_decoded(client, recording, expected):
-    events = list(ask(client, recording, stream=True))
-    deltas = [one.delta for one in events if one.type == "transcript.text.delta"]
-    assert "".join(deltas) == expected.text and len(deltas) > 1
-    assert events[-1].type == "transcript.text.done"
-    assert events[-1].text == expected.text
-
-
 def test_lists_of_boosts(client, recording, model, decoder):
     raw = client.audio.transcriptions.with_raw_response.create(
         file=("talk.wav", recording),
@@ -113,23 +100,6 @@ def test_lists_of_boosts(client, recording, model, decoder):
     assert (
         best.text == Transcriber(model, decoder)(recording, boosts={"bartley": 4}).text
     )
-
-
-def test_what_is_wrong_is_said(client, recording):
-    import openai
-
-    with pytest.raises(openai.BadRequestError, match="diarized_json.*expected"):
-        ask(client, recording, response_format="diarized_json")
-    with pytest.raises(openai.BadRequestError, match="bonus|many"):
-        ask(client, recording, extra_body={"boosts": '{"a": "many"}'})
-    with pytest.raises(openai.BadRequestError, match="--max-boosts"):
-        words = json.dumps([f"w{i}" for i in range(60)])
-        ask(client, recording, extra_body={"boosts": words})
-    with pytest.raises(openai.APIStatusError, match="expected") as refused:
-        ask(client, b"this is no recording" * 99)
-    assert refused.value.status_code in (400, 415)
-    with pytest.raises(openai.BadRequestError, match="cut|short"):
-        ask(client, recording[: len(recording) // 2])
 
 
 # ------------------------------------------------------------------- rude clients

@@ -26,16 +26,17 @@ def wav_bytes(sound, width=2, rate=16000):
 
 
 def av_bytes(sound, form, codec, rate=16000, **options):
-    """Bytes of a container of samples [n], float32, which FFmpeg writes."""
+    """Bytes of a container of samples [n] or [n, 2], float32, which FFmpeg writes."""
     av = pytest.importorskip("av")
     out = io.BytesIO()
     with av.open(out, "w", format=form, options=options) as container:
         stream = container.add_stream(codec, rate=48000 if "opus" in codec else rate)
-        stream.layout = "mono"
+        layout = stream.layout = "mono" if sound.ndim == 1 else "stereo"
         resampler = av.AudioResampler(
-            *(stream.format, "mono", stream.rate), frame_size=stream.frame_size or None
+            *(stream.format, layout, stream.rate), frame_size=stream.frame_size or None
         )
-        frame = av.AudioFrame.from_ndarray(sound[None], "fltp", "mono")
+        planes = np.ascontiguousarray(np.atleast_2d(sound.T))
+        frame = av.AudioFrame.from_ndarray(planes, "fltp", layout)
         frame.rate = rate
         for given in (frame, None):
             for piece in resampler.resample(given):

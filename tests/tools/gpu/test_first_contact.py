@@ -212,7 +212,6 @@ def test_long_logs_lose_their_middle(tmp_path):
 
 
 def test_a_run_begins_with_its_gate_and_steps_are_modules_that_there_are():
-    assert {*first_contact.RUNS} == {"first", "times", "sanitizers"}
     for steps in first_contact.RUNS.values():
         assert steps[0].name == "probe" and steps[0].gate
         assert not any(step.gate for step in steps[1:])
