@@ -66,7 +66,7 @@ def done_event(
     """Make the last event of a stream: the text and the words of all."""
     hypotheses = transcript.hypotheses(request.nbest)
     text, words = hypotheses[0].text, hypotheses[0].words
-    fields = {"type": "transcript.text.done", "text": text}
+    fields: dict[str, Any] = {"type": "transcript.text.done", "text": text}
     fields |= {"words": words_of(words), "segments": segments_of(words)}
     return event(fields | _more(transcript, hypotheses, request, warnings))
 

@@ -367,8 +367,8 @@ def _summary(
     # Where no row went well it is no fault of a row.
     if summary.failures and not summary.num_utterances + summary.num_kept:
         raise summary.failures[0]
-    for error in summary.failures[:_LOGGED_AT_MOST]:
-        _log.error("an error in place of words: %s", error)
+    for fault in summary.failures[:_LOGGED_AT_MOST]:
+        _log.error("an error in place of words: %s", fault)
     more = len(summary.failures) - _LOGGED_AT_MOST
     if more > 0:
         _log.error("and %d more, in the column error", more)
