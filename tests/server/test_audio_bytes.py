@@ -55,7 +55,7 @@ def cuts(size, seed):
 
 
 def audio_of(settings):
-    """What reads the bytes of a stream."""
+    """Make the reader of the bytes of a stream."""
     how = {"sample_rate": RATE, "buffered_s": 10.0, "wake": lambda _: None}
     return Stream(settings, None, **how).audio
 

@@ -24,7 +24,7 @@ from typing import NamedTuple, TypeVar
 from starlette.routing import WebSocketRoute
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
-from wfstdec import __version__
+import wfstdec
 from wfstdec.errors import (
     AudioError,
     BackendError,
@@ -103,7 +103,7 @@ class _Unread(Exception):
 async def _listen(websocket: WebSocket) -> None:
     """Serve one stream, from its handshake to its close."""
     service: Service = websocket.app.state.service
-    answers = Answers(service.name, __version__)
+    answers = Answers(service.name, wfstdec.__version__)
     items = websocket.query_params.multi_items()
     websocket.scope["query_string"] = b""  # servers log it, and names are in it
     try:

@@ -84,7 +84,7 @@ class CutOptions(CheckedOptions):
             self.check(name, lambda x: 0 <= x < 3600, "seconds, 0 or more")
 
     def chunked(self, model: Encoder) -> StreamingEncoder:
-        """The same encoder where it streams, else one of windows."""
+        """Make an encoder of chunks: the model where it streams, else windows of it."""
         if isinstance(model, StreamingEncoder):
             return model
         return Windowed(model, self.window_s, self.left_s, self.right_s)
