@@ -1,9 +1,7 @@
 """The trie search's kernels on this machine's CPU: the bits of the specification."""
 
-import logging
 import shutil
 
-import naive_search_cases
 import numpy as np
 import pytest
 from cuda_emulation.device import as_given, in_16_bits, in_32_bits
@@ -19,7 +17,7 @@ from trie_devices import (
     speech_decoder,
     spoken,
 )
-from trie_searches import bits, draw, search
+from trie_searches import bits, search
 
 from wfstdec import (
     BoostEntry,
@@ -39,15 +37,10 @@ __all__ = ["made_of"]
 pytestmark = [
     pytest.mark.skipif(not shutil.which("g++"), reason="needs g++"),
     pytest.mark.filterwarnings("ignore::wfstdec.errors.BoostWarning"),
+    pytest.mark.usefixtures("quiet"),
 ]
 BLOCKS = [32, 64, 128]
 MERGES = ["max", "sum"]
-
-
-@pytest.fixture(autouse=True)
-def quiet(caplog):
-    """The library says how many words are dropped; here they are dropped on purpose."""
-    caplog.set_level(logging.ERROR, logger="wfstdec")
 
 
 def compiled(decoder, boosts, num):
@@ -68,18 +61,6 @@ def found(backend, decoder, batch, boosts=None):
 
 
 # ------------------------------------------------------------------------ bit equality
-@pytest.mark.parametrize("kind", naive_search_cases.KINDS)
-def test_the_bits_of_the_reference(kind):
-    for seed in range(20):
-        rng, case, decoder, boosts = draw(seed, kind)
-        size = min(decoder.options.beam_size, int(rng.choice([64, 256])))
-        decoder = decoder.with_options(beam_size=size)
-        batch = [np.ascontiguousarray(case.logprobs, np.float32)]
-        backend = emulated(decoder._space, preempt=[0, 5][seed % 2], seed=seed)
-        want = expected(decoder, batch, boosts, "reference")
-        assert found(backend, decoder, batch, boosts) == want, seed
-
-
 @pytest.mark.parametrize("merge", MERGES)
 @pytest.mark.parametrize("threads", BLOCKS)
 @pytest.mark.parametrize("size", [1, 2, 16, 33, 64, 65, 256])
