@@ -2,6 +2,7 @@
 
 import shutil
 
+import naive_search_cases
 import numpy as np
 import pytest
 from cuda_emulation.device import as_given, in_16_bits, in_32_bits
@@ -17,7 +18,7 @@ from trie_devices import (
     speech_decoder,
     spoken,
 )
-from trie_searches import bits, search
+from trie_searches import bits, draw, search
 
 from wfstdec import (
     BoostEntry,
@@ -61,6 +62,18 @@ def found(backend, decoder, batch, boosts=None):
 
 
 # ------------------------------------------------------------------------ bit equality
+@pytest.mark.parametrize("kind", naive_search_cases.KINDS)
+def test_the_bits_of_the_reference(kind):
+    for seed in range(20):
+        rng, case, decoder, boosts = draw(seed, kind)
+        size = min(decoder.options.beam_size, int(rng.choice([64, 256])))
+        decoder = decoder.with_options(beam_size=size)
+        batch = [np.ascontiguousarray(case.logprobs, np.float32)]
+        backend = emulated(decoder._space, preempt=[0, 5][seed % 2], seed=seed)
+        want = expected(decoder, batch, boosts, "reference")
+        assert found(backend, decoder, batch, boosts) == want, seed
+
+
 @pytest.mark.parametrize("merge", MERGES)
 @pytest.mark.parametrize("threads", BLOCKS)
 @pytest.mark.parametrize("size", [1, 2, 16, 33, 64, 65, 256])

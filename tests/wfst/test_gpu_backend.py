@@ -61,6 +61,18 @@ def expected_paths(graph, *given):
 
 
 # --------------------------------------------------------------------- bit equality
+@pytest.mark.parametrize("threads", [32, 64, 128, 256])
+@pytest.mark.parametrize("preempt", [0, 4])
+@pytest.mark.share(keep=2)
+def test_random_graphs(threads, preempt):
+    for i in range(30):
+        rng = np.random.default_rng([threads, preempt, i])
+        drawn = draw(rng)
+        device = random_device(rng, threads, preempt)
+        backend = DeviceBackend(drawn[0], device, first_capacity=64)
+        assert decoded(backend, *drawn[1:]) == expected_paths(*drawn), i
+
+
 def test_a_thousand_tokens():
     """Rows with all of them, as word pieces make at the beginning of words."""
     for i in range(3):
@@ -81,6 +93,22 @@ def test_schedules_do_not_matter(seed):
         )
         backend = DeviceBackend(drawn[0], device, first_capacity=64)
         assert decoded(backend, *drawn[1:]) == expected, schedule
+
+
+@pytest.mark.parametrize("threads", [32, 128])
+def test_arrays_too_small_lose_nothing(threads):
+    """Every array overflows, at every place where one can."""
+    grown = 0
+    for i in range(40):
+        rng = np.random.default_rng(i)
+        drawn = draw(rng, arcs_per_state=8)
+        device = random_device(rng, threads, int(rng.choice([0, 5])))
+        backend = DeviceBackend(drawn[0], device, first_capacity=1)
+        expected = expected_paths(*drawn)
+        assert decoded(backend, *drawn[1:]) == expected, i
+        grown += device.launches.count("search_chunk") > 4
+        assert decoded(backend, *drawn[1:]) == expected, i  # pooled memory
+    assert grown > 20
 
 
 def test_frames_that_outgrow_the_table_in_shared_memory():

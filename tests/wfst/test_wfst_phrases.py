@@ -229,30 +229,18 @@ def test_bounded_searches_find_nothing_cheaper(name, tmp_path, quiet):
 
 
 # ------------------------------------------------------------------- bit equality
-def draw(rng, num_frames=9, **kinds):
-    """A graph, and an utterance's options, log-probs and compiled boosts."""
-    graph, options = random_graph(rng, **kinds), random_options(rng)
-    x = random_logprobs(rng, int(rng.integers(0, num_frames)), len(graph.tokens))
-    words = compile_word_boosts(random_boosts(rng, graph), graph.word_ids)[0]
-    return graph, options, x, CompiledBoosts(words, random_phrases(rng, graph))
-
-
-def search(backend, options, x, boosts):
-    """Search one utterance with a backend."""
-    under_way = backend.start(options, boosts)
-    under_way.advance(x)
-    return under_way.finish()
-
-
 @pytest.mark.parametrize("name", BACKENDS)
 def test_the_cost_of_the_search_is_the_cost_of_what_was_said(name):
     """Added up by the search, and counted along the path that it returns."""
     credited = 0
     for i in range(150):
         rng = np.random.default_rng(i)
-        graph, options, x, boosts = draw(rng)
+        graph, options = random_graph(rng), random_options(rng)
+        x = random_logprobs(rng, int(rng.integers(0, 9)), len(graph.tokens))
+        words = compile_word_boosts(random_boosts(rng, graph), graph.word_ids)[0]
+        boosts = CompiledBoosts(words, random_phrases(rng, graph))
         decoder = decoder_of(name, graph, options)
-        path = search(decoder._backend, options, x, boosts)
+        (path,) = decoder._backend.decode([x], options, [boosts])
         hyp = decoder._reader(boosts).hypothesis(path)
         costs = [1.0, *abs(graph.arcs["cost"]).tolist()]
         costs += abs(boosts.phrases.automaton.arc_cost).tolist()
