@@ -11,8 +11,8 @@ from wfst_searches import NO_BOOSTS, bits, decoded
 
 from wfstdec import WfstDecoder, WfstOptions
 from wfstdec.errors import BoostError
-from wfstdec.search.group_calls import GROUP, groups_of
 from wfstdec.search.interrupts import Pace
+from wfstdec.search.scheduling import GROUP, groups_of
 from wfstdec.wfst.cpu import arrays as k
 from wfstdec.wfst.cpu import row_groups
 from wfstdec.wfst.cpu.backend import CpuBackend
