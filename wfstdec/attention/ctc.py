@@ -17,7 +17,6 @@ a blank, or in its last token: between equal tokens there must be a blank.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -68,21 +67,20 @@ class CtcUnits(NamedTuple):
         Raises:
             OptionError: CTC is of other units.
         """
-        if table is None:
-            column = np.arange(len(names))
-            # Timestamps and the like, of which CTC knows nothing.
-            column[silent] = -1
-            return cls(column, eos, len(names), silent, eos)
-        places = {name: i for i, name in enumerate(table.names) if i != table.blank}
-        column = np.array([places.get(name, -1) for name in names], np.int64)
-        column[silent] = -1
+        column, blank, num = np.arange(len(names)), eos, len(names)
+        if table is not None:
+            places = {name: i for i, name in enumerate(table.names) if i != table.blank}
+            column = np.array([places.get(name, -1) for name in names], np.int64)
+            blank, num = table.blank, len(table)
         lacking = np.setdiff1d(np.flatnonzero(column < 0), silent)
         if len(lacking):
             raise OptionError(
                 f"CTC log-probs without the token {names[lacking[0]]!r}, expected all "
                 "of the attention decoder's: rescore n-best lists where units differ"
             )
-        return cls(column, table.blank, len(table), silent, eos)
+        # Timestamps and the like, of which CTC knows nothing.
+        column[silent] = -1
+        return cls(column, blank, num, silent, eos)
 
     def check(self, logprobs: np.ndarray, num_frames: int) -> np.ndarray:
         """The log-probs of an utterance, float32 [T, num_columns], as many as frames.
@@ -345,8 +343,3 @@ def _step(logprobs, lengths, utterance, column, blank_at, rows, labels):
         nonblank[row, end], blank[row, end] = said, silent
         rows.whole[row] = _added(said, silent)
         rows.last[row] = label
-
-
-def width_of(pre_beam: int | None, beam_size: int) -> int:
-    """How many tokens of a row CTC scores: one and a half beams, if nobody says."""
-    return math.ceil(1.5 * beam_size) if pre_beam is None else pre_beam

@@ -95,7 +95,12 @@ class Fusion:
         Returns:
             float32 [N, V], in place of what may be the same array; and the states.
         """
-        fused = _weighed(logprobs, self.options.ctc_weight)
+        fused = logprobs
+        # The model's part beside CTC; what it thinks impossible stays so.
+        if self.options.ctc_weight:
+            part = np.float32(1 - self.options.ctc_weight)
+            possible = logprobs > -np.inf
+            fused = np.where(possible, np.where(possible, logprobs, 0) * part, logprobs)
         if self.options.token_insertion:
             paid = fused - np.float32(self.options.token_insertion)
             paid[:, self.silent] = fused[:, self.silent]
@@ -186,20 +191,19 @@ class Fusion:
         """
         if any(weight < 0 for _, weight in self.lms):
             return np.inf
-        boosts = self.lists[self._list_of[utterance]]
-        dearest, most = _dearest(boosts)
+        a = self.lists[self._list_of[utterance]].automaton
+        if not len(a.arc_cost):
+            dearest = most = 0.0
+        else:  # of the ends of phrases, and of steps
+            source = np.repeat(
+                np.arange(len(a.final_cost)), np.diff(a.state_arc_splits)
+            )
+            gains = -a.arc_cost
+            dearest = max(0.0, float((a.final_cost[source] + gains).max()))
+            most = max(0.0, float(gains.max()))
         if self.options.end_rule == "compensated" and self._end_score >= 0:
             dearest += most + float(self._end_score)
         return dearest
-
-
-def _weighed(logprobs: np.ndarray, ctc_weight: float) -> np.ndarray:
-    """The model's part beside CTC; what it thinks impossible stays so."""
-    if not ctc_weight:
-        return logprobs
-    part = np.float32(1 - ctc_weight)
-    weighed = np.where(logprobs > -np.inf, logprobs, 0) * part
-    return np.where(logprobs > -np.inf, weighed, logprobs)
 
 
 def _steps(
@@ -211,14 +215,3 @@ def _steps(
         model.automaton, models, np.ascontiguousarray(states), labels, costs, after
     )
     return costs, after
-
-
-def _dearest(boosts: PhraseBoosts) -> tuple[float, float]:
-    """Credit of the dearest end of a phrase, and of the dearest step."""
-    a = boosts.automaton
-    if not len(a.arc_cost):
-        return 0.0, 0.0
-    source = np.repeat(np.arange(len(a.final_cost)), np.diff(a.state_arc_splits))
-    gains = -a.arc_cost
-    dearest = (a.final_cost[source] + gains).max()
-    return max(0.0, float(dearest)), max(0.0, float(gains.max()))

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from wfstdec.errors import OptionError
+from wfstdec.text.files import PathLike
 from wfstdec.text.lexicon import is_mark, load_sentencepiece
 from wfstdec.text.symbols import TokenTable
 
@@ -35,7 +36,7 @@ class SentencePieceFile:
         path: The `.model` file.
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: PathLike) -> None:
         self.path = os.fspath(path)
         self._model: Any = None
 
@@ -59,7 +60,7 @@ class SentencePieceFile:
         return self._model
 
 
-def tokenizer_beside(path: str | os.PathLike[str]) -> SentencePieceFile | None:
+def tokenizer_beside(path: PathLike) -> SentencePieceFile | None:
     """The SentencePiece model in a file's folder: `bpe.model`, `tokenizer.model`."""
     folder = Path(path).parent
     for name in _BESIDE:

@@ -17,7 +17,7 @@ import hashlib
 import math
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields, replace
 from functools import cached_property, partial
 from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
@@ -354,13 +354,20 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
             BackendError: Such a model, and sentencepiece is not installed.
             TokenTableError: The boundary is not a token.
         """
+        own = self._cut_text if sentencepiece_model is None else None
         return phrase_compiler(
             self.vocabulary,
             options,
             unit=unit,
             boundary=boundary,
             sentencepiece_model=sentencepiece_model,
+            tokenizer=own,
         )
+
+    @property
+    def _cut_text(self) -> Callable[[str], Sequence[str]] | None:
+        """What cuts text into tokens as the model was trained, if anything does."""
+        return None
 
     def sessions(self, *, lattices: bool = False) -> Sessions:
         """Utterances that come in chunks, and that join and leave at any time.
