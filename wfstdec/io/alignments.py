@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from wfstdec.align.alignment import Alignment, Misfit
-from wfstdec.io.results import ctm_lines, format_named
+from wfstdec.io.results import ctm_lines, format_named, text_line
 from wfstdec.io.subtitles import SUBTITLES, SubtitleOptions
 from wfstdec.io.textgrid import textgrid_text
 from wfstdec.search.hypothesis import Token, Word
@@ -20,14 +20,9 @@ from wfstdec.search.hypothesis import Token, Word
 _DIGITS = 6  # frame * shift leaves more, like 0.6000000000000001
 
 
-def alignment_text_line(utterance: str, alignment: Alignment) -> str:
-    """`utterance words...`, those that were found."""
-    return f"{utterance} {alignment.text}".rstrip(" ") + "\n"
-
-
 def alignment_json_line(utterance: str, alignment: Alignment) -> str:
     """Format a JSON object: words, tokens, times, confidences, misfits, costs."""
-    cost = alignment.total_cost
+    cost, excess = alignment.total_cost, alignment.excess
     fields = {
         "id": utterance,
         "text": alignment.text,
@@ -35,7 +30,7 @@ def alignment_json_line(utterance: str, alignment: Alignment) -> str:
         "fits": alignment.fits,
         "misfits": [_misfit(misfit) for misfit in alignment.misfits],
         "total_cost": float(cost) if math.isfinite(cost) else None,
-        "excess": float(alignment.excess) if math.isfinite(alignment.excess) else None,
+        "excess": float(excess) if math.isfinite(excess) else None,
         "exact": alignment.exact,
         "reached_end": alignment.reached_end,
         "num_frames": int(alignment.num_frames),
@@ -60,7 +55,7 @@ def alignment_writer(
         made = SUBTITLES[format]
         return lambda _, alignment: made(alignment.words, subtitles)
     writers: dict[str, Callable[[str, Alignment], str]] = {
-        "text": alignment_text_line,
+        "text": text_line,
         "jsonl": alignment_json_line,
         "ctm": ctm_lines,
         "textgrid": lambda _, alignment: textgrid_text(alignment),

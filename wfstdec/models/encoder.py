@@ -234,25 +234,19 @@ def checked_rows(
     some = rows[:: max(1, len(rows) // _ROWS_CHECKED)]
     with np.errstate(over="ignore", divide="ignore"):
         masses = np.exp(some.astype(np.float64)).sum(axis=1)
-    if not np.isfinite(masses).all():
-        if np.isnan(masses).any():
-            raise LogprobError("the model gave NaN, expected log-probs")
-        raise ModelError(_not_logprobs(some, masses))
-    if len(masses) and np.abs(np.log(np.maximum(masses, 1e-99))).max() > _ROW_SLACK:
-        raise ModelError(_not_logprobs(some, masses))
-    return rows
-
-
-def _not_logprobs(rows: np.ndarray, masses: np.ndarray) -> str:
-    """Say what rows are instead, by the sums of their exponentials."""
-    # The furthest from 1 as a factor: 0.01 is as wrong as 100.
-    worst = masses[np.argmax(np.abs(np.log(np.maximum(masses, 1e-99))))]
-    sums = rows.sum(axis=1)
-    if rows.min() >= 0 and np.allclose(sums, 1, atol=0.05):
-        return "the model gives probabilities, expected their natural logarithm"
-    return (
-        f"the exponentials of a row sum to {worst:.4g}, expected 1: logits? "
-        "give logits=True (--logits) to have them normalised"
+    if np.isnan(masses).any():
+        raise LogprobError("the model gave NaN, expected log-probs")
+    # How far they are from 1 as factors: 0.01 is as wrong as 100.
+    off = np.abs(np.log(np.maximum(masses, 1e-99)))
+    if off.max(initial=0) <= _ROW_SLACK:
+        return rows
+    if some.min() >= 0 and np.allclose(some.sum(axis=1), 1, atol=0.05):
+        raise ModelError(
+            "the model gives probabilities, expected their natural logarithm"
+        )
+    raise ModelError(
+        f"the exponentials of a row sum to {masses[off.argmax()]:.4g}, expected 1: "
+        "logits? give logits=True (--logits) to have them normalised"
     )
 
 

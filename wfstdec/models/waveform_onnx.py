@@ -18,12 +18,13 @@ import numpy as np
 from wfstdec.errors import FormatError, ModelError, needs
 from wfstdec.models.encoder import BatchEncoder, EncoderSpec
 from wfstdec.models.given import Given, read_json, tokens_beside
+from wfstdec.text.files import PathLike
 
 _FLOATS = {"tensor(float)": np.float32, "tensor(float16)": np.float16}
 _INTEGERS = {"tensor(int64)": np.int64, "tensor(int32)": np.int32}
 
 
-def open_session(path: str | os.PathLike[str], threads: int) -> Any:
+def open_session(path: PathLike, threads: int) -> Any:
     """An onnxruntime session on the CPU.
 
     Raises:
@@ -135,9 +136,12 @@ def load_waveform_onnx(path: Path, session: Any, given: Given) -> WaveformOnnx:
             "preprocessor_config.json of its model beside it: it says whether audio is "
             "normalised"
         )
-    tokens = given.table(
-        tokens_beside(path.parent), place, _blank(config, own, path.parent)
-    )
+    # The blank by the model's files: metadata, or the padding token of Transformers.
+    blank: Any = read_json(path.parent / "special_tokens_map.json").get("pad_token")
+    if isinstance(blank, dict):
+        blank = blank.get("content")
+    blank = own.get("blank", blank or config.get("pad_token_id"))
+    tokens = given.table(tokens_beside(path.parent), place, blank)
     rate = given.rate(
         int(own.get("sample_rate", 0)) or features.get("sampling_rate"), place
     )
@@ -151,18 +155,6 @@ def load_waveform_onnx(path: Path, session: Any, given: Given) -> WaveformOnnx:
         logits=logits,
         normalize=bool(features.get("do_normalize", False)),
     )
-
-
-def _blank(
-    config: Mapping[str, Any], own: Mapping[str, str], folder: Path
-) -> int | str | None:
-    """Blank by the model's files: metadata, or the padding token of Transformers."""
-    if "blank" in own:
-        return own["blank"]
-    special = read_json(folder / "special_tokens_map.json").get("pad_token")
-    if isinstance(special, dict):
-        special = special.get("content")
-    return special or config.get("pad_token_id")
 
 
 def _measured_shift(session: Any, rate: int, place: str, given: Given) -> float:
