@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from types import SimpleNamespace
 
 import naive_attention
 import naive_joint
@@ -19,7 +20,8 @@ from wfstdec.transducer.torch_model import TransducerConfig
 
 WIDE = 400
 """More than there are texts."""
-UNITS = CtcUnits.of(["a", "b", "</s>"], None, np.array([2]), 2)
+NAMES = SimpleNamespace(tokens=["a", "b", "</s>"], eos=2, neutral=frozenset())
+UNITS = CtcUnits.of(NAMES, None)
 
 
 def random_logprobs(seed, num_frames, num_columns=3):

@@ -119,10 +119,7 @@ class AttentionBackend(ModelBackend):
         super().__init__(model, device, batch_size, encodes)
         self.dense = dense
         self._lms, self._frame_shift_s = lms, frame_shift_s
-        silent = {int(model.eos), *model.neutral}
-        self._silent = np.array(sorted(silent), np.int64)
-        eos = int(model.eos)
-        self._units = CtcUnits.of(model.tokens, ctc_tokens, self._silent, eos)
+        self._units = CtcUnits.of(model, ctc_tokens)
 
     def inputs(self, frames: Any, lengths: Any) -> list[Utterance]:
         """Check frames, or encode features, as `ModelBackend.inputs`.
@@ -202,7 +199,8 @@ class AttentionBackend(ModelBackend):
         for group in self._groups(utterances, given):
             some = [utterances[i].frames for i in group]
             of_group = [lists[i] for i in group]
-            fusion = Fusion(lms, of_group, options, self._silent, int(self.model.eos))
+            units = self._units
+            fusion = Fusion(lms, of_group, options, units.silent, units.eos)
             logprobs = [self._logprobs_of(utterances[i], i) for i in group]
             ctc = self._ctc(options, logprobs)
             searcher = Searcher(self.model, options, fusion, ctc=ctc, dense=self.dense)
@@ -299,7 +297,7 @@ class AttentionBackend(ModelBackend):
         ctc: np.ndarray | None,
     ) -> AttentionPath:
         """A text with what it was credited, and its times by CTC."""
-        silent = set(self._silent.tolist())
+        silent = set(self._units.silent.tolist())
         said = [token for token in text.tokens if token not in silent]
         # Behind the closing of a list nothing was credited.
         kept = text.tokens[: None if text.closed_at < 0 else text.closed_at]

@@ -23,6 +23,7 @@ from typing import NamedTuple
 import numpy as np
 
 from wfstdec.attention.kernels import best_labels
+from wfstdec.attention.model import AttentionModel
 from wfstdec.errors import LogprobError, OptionError, ShapeError
 from wfstdec.jit import inlined, kernel
 from wfstdec.text.symbols import TokenTable
@@ -48,25 +49,19 @@ class CtcUnits(NamedTuple):
     eos: int
 
     @classmethod
-    def of(
-        cls,
-        names: Sequence[str],
-        table: TokenTable | None,
-        silent: np.ndarray,
-        eos: int,
-    ) -> CtcUnits:
+    def of(cls, model: AttentionModel, table: TokenTable | None) -> CtcUnits:
         """The columns by name.
 
         Args:
-            names: The V tokens of the attention decoder.
+            model: The attention decoder.
             table: The tokens of CTC, with its blank; None where they are the same, and
                 the blank has the place of the end.
-            silent: See above.
-            eos: See above.
 
         Raises:
             OptionError: CTC is of other units.
         """
+        names, eos = model.tokens, int(model.eos)
+        silent = np.array(sorted({eos, *model.neutral}), np.int64)
         column, blank, num = np.arange(len(names)), eos, len(names)
         if table is not None:
             places = {name: i for i, name in enumerate(table.names) if i != table.blank}

@@ -23,7 +23,6 @@ from wfstdec.autoregressive.decoder import (
     Input,
     ModelDecoder,
     check_input,
-    torch_device,
     weighted_lms,
 )
 from wfstdec.boost.compiled import CompiledBoosts
@@ -232,33 +231,19 @@ class AttentionDecoder(ModelDecoder):
         return -path.boost + 0.0
 
 
-def open_decoder(
-    model: PathLike,
-    *,
-    backend: str = "auto",
-    frame_shift_s: float = 0.02,
-    threads: int | None = None,
-    **more: Any,
-) -> AttentionDecoder:
+def open_decoder(model: PathLike, **more: Any) -> AttentionDecoder:
     """A decoder of features, with its encoder.
 
     Args:
         model: As of `load_attention`.
-        backend: `"auto"` (the CPU), or a device of torch: `"cpu"`, `"cuda"`.
-        frame_shift_s: Seconds per frame of features.
-        threads: Of torch; None leaves them as they are.
-        **more: Other arguments of `AttentionDecoder`, such as `lm`.
+        **more: As of `ModelDecoder.of_features`.
 
     Raises:
         BackendError: There is no such device.
         InputError: As of `load_attention` and `AttentionDecoder`.
     """
-    device = torch_device(backend, threads)
-    loaded = load_attention(model, device=device)
-    return AttentionDecoder(
-        loaded,
-        input="features",
-        frame_shift_s=frame_shift_s * loaded.stride,
-        device=device,
-        **more,
-    )
+
+    def load(device: torch.device) -> AttentionModel:
+        return load_attention(model, device=device)
+
+    return AttentionDecoder.of_features(load, **more)

@@ -236,9 +236,7 @@ def ctc_costs(
         OptionError: There is no CTC, or it is of other units.
         ShapeError: The log-probs do not fit.
     """
-    eos = int(model.eos)
-    silent = np.array(sorted({eos, *model.neutral}), np.int64)
-    units = CtcUnits.of(model.tokens, tokens, silent, eos)
+    units = CtcUnits.of(model, tokens)
     head: Any = getattr(model, "ctc", None)
     if logprobs is None and head is None:
         raise OptionError(

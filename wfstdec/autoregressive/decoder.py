@@ -6,7 +6,7 @@ class AttentionDecoder(ModelDecoder):         # adds its search and its options
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, Self, cast
 
 import numpy as np
 import torch
@@ -89,6 +89,33 @@ class ModelDecoder(Decoder[Any, Paths]):
             threads=1,
         )
         self._cutter = BareTokens(table, between)
+
+    @classmethod
+    def of_features(
+        cls,
+        load: Callable[[torch.device], Any],
+        *,
+        backend: str = "auto",
+        frame_shift_s: float = 0.02,
+        threads: int | None = None,
+        **more: Any,
+    ) -> Self:
+        """A decoder of features, with the encoder of its model.
+
+        Args:
+            load: Loads the model to a device.
+            backend: `"auto"` (the CPU), or a device of torch: `"cpu"`, `"cuda"`.
+            frame_shift_s: Seconds per frame of features.
+            threads: Of torch; None leaves them as they are.
+            **more: Other arguments of this kind of decoder, such as `lm`.
+
+        Raises:
+            BackendError: There is no such device.
+        """
+        device = torch_device(backend, threads)
+        model, make = load(device), cast(Any, cls)
+        shift = frame_shift_s * model.stride
+        return make(model, input="features", frame_shift_s=shift, device=device, **more)
 
     @property
     def num_tokens(self) -> int:

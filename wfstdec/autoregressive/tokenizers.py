@@ -13,6 +13,7 @@ import importlib.util
 import logging
 import os
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -38,7 +39,6 @@ class SentencePieceFile:
 
     def __init__(self, path: PathLike) -> None:
         self.path = os.fspath(path)
-        self._model: Any = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the path."""
@@ -47,17 +47,16 @@ class SentencePieceFile:
     @property
     def pieces(self) -> set[str]:
         """All that it cuts text into."""
-        model = self._loaded()
-        return {model.id_to_piece(i) for i in range(model.get_piece_size())}
+        size = self._model.get_piece_size()
+        return {self._model.id_to_piece(i) for i in range(size)}
 
     def __call__(self, text: str) -> list[str]:
         """The names of a text's pieces."""
-        return self._loaded().encode(text, out_type=str)
+        return self._model.encode(text, out_type=str)
 
-    def _loaded(self) -> Any:
-        if self._model is None:
-            self._model = load_sentencepiece(self.path)
-        return self._model
+    @cached_property
+    def _model(self) -> Any:
+        return load_sentencepiece(self.path)
 
 
 def tokenizer_beside(path: PathLike) -> SentencePieceFile | None:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
-from typing import Any
 
 from wfstdec.align.alignment import Alignment, Misfit
 from wfstdec.io.results import ctm_lines, format_named, text_line
@@ -17,6 +16,7 @@ from wfstdec.io.subtitles import SUBTITLES, SubtitleOptions
 from wfstdec.io.textgrid import textgrid_text
 from wfstdec.search.hypothesis import Token, Word
 
+_OF_MISFITS = ("kind", "first_word", "end_word", "text")
 _DIGITS = 6  # frame * shift leaves more, like 0.6000000000000001
 
 
@@ -26,9 +26,26 @@ def alignment_json_line(utterance: str, alignment: Alignment) -> str:
     fields = {
         "id": utterance,
         "text": alignment.text,
-        "words": [_word(alignment, i) for i in range(len(alignment.words))],
+        "words": [
+            {
+                "word": word.text,
+                "position": position,
+                **_times(word),
+                "tokens": [
+                    {"token": token.text, **_times(token)}
+                    for token in alignment.tokens[first:end]
+                ],
+            }
+            for word, position, (first, end) in zip(
+                *(alignment.words, alignment.positions, alignment.word_tokens),
+                strict=True,
+            )
+        ],
         "fits": alignment.fits,
-        "misfits": [_misfit(misfit) for misfit in alignment.misfits],
+        "misfits": [
+            {name: getattr(one, name) for name in _OF_MISFITS} | _times(one)
+            for one in alignment.misfits
+        ],
         "total_cost": float(cost) if math.isfinite(cost) else None,
         "excess": float(excess) if math.isfinite(excess) else None,
         "exact": alignment.exact,
@@ -61,29 +78,6 @@ def alignment_writer(
         "textgrid": lambda _, alignment: textgrid_text(alignment),
     }
     return writers[format]
-
-
-def _word(alignment: Alignment, i: int) -> dict[str, Any]:
-    first, end = alignment.word_tokens[i]
-    return {
-        "word": alignment.words[i].text,
-        "position": alignment.positions[i],
-        **_times(alignment.words[i]),
-        "tokens": [
-            {"token": token.text, **_times(token)}
-            for token in alignment.tokens[first:end]
-        ],
-    }
-
-
-def _misfit(misfit: Misfit) -> dict[str, Any]:
-    return {
-        "kind": misfit.kind,
-        "first_word": misfit.first_word,
-        "end_word": misfit.end_word,
-        "text": misfit.text,
-        **_times(misfit),
-    }
 
 
 def _times(item: Word | Token | Misfit) -> dict[str, float | None]:

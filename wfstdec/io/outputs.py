@@ -117,7 +117,11 @@ def open_results(
             results = stack.enter_context(_streamed(target, beside))
         else:
             wanted = {**(settings or {}), **restart.settings}
-            journal = Journal(target.journal(files), files, wanted, restart)
+            if target.folder is not None:
+                path = target.folder / "wfstdec.journal"
+            else:
+                path = files[0].with_name(f"{files[0].name}.journal")
+            journal = Journal(path, files, wanted, restart)
             results = stack.enter_context(_journaled(target, journal, beside))
         try:
             yield results
@@ -167,12 +171,6 @@ class _Target:
                 "expected files: what is no regular file keeps nothing"
             )
         return None
-
-    def journal(self, files: Sequence[Path]) -> Path:
-        """The journal that goes with these files."""
-        if self.folder is not None:
-            return self.folder / "wfstdec.journal"
-        return files[0].with_name(files[0].name + ".journal")
 
     def writer(self, file: IO[Any] | None, encode: bool) -> Callable[[str, Any], None]:
         """Make what writes an utterance: to a file, or to one of its own."""

@@ -139,7 +139,12 @@ class BatchEncoder:
                 batch[row, : len(given[i])] = given[i]
             lengths = np.array([len(given[i]) for i in group])
             for i, rows in zip(group, self._run(batch, lengths), strict=True):
-                found[i] = self._checked(rows, len(waveforms[i]))
+                found[i] = checked_rows(rows, self.spec.tokens, self._logits)
+                size = len(waveforms[i])
+                if size < SHORTEST_S * self.spec.sample_rate:
+                    shift = self.spec.frame_shift_s * self.spec.sample_rate
+                    found[i] = found[i][: -int(-size // shift)]
+                check_frames(len(found[i]), size, self.spec)
         return found
 
     def _batches(self, lengths: Sequence[int]) -> Iterator[list[int]]:
@@ -160,14 +165,6 @@ class BatchEncoder:
     def _run(self, batch: np.ndarray, lengths: np.ndarray) -> Sequence[np.ndarray]:
         """Log-probs or logits [T, V] for each row [N] of a batch float32 [B, N]."""
         raise NotImplementedError
-
-    def _checked(self, rows: np.ndarray, num_samples: int) -> np.ndarray:
-        logprobs = checked_rows(rows, self.spec.tokens, self._logits)
-        if num_samples < SHORTEST_S * self.spec.sample_rate:
-            shift = self.spec.frame_shift_s * self.spec.sample_rate
-            logprobs = logprobs[: -int(-num_samples // shift)]
-        check_frames(len(logprobs), num_samples, self.spec)
-        return logprobs
 
 
 def checked_waveform(waveform: np.ndarray, shortest: int = 0) -> np.ndarray:

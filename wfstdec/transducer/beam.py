@@ -163,15 +163,10 @@ def taken_apart(beam: Beam) -> list[Beam]:
         longest = int(beam.length[i].max())
         rows = slice(i * width, (i + 1) * width)
         own = {name: getattr(beam, name)[i : i + 1] for name in _OF_UTTERANCES}
-        found.append(
-            beam._replace(
-                **own,
-                rows=beam.rows[rows, :longest],
-                g=beam.g[rows],
-                state=tree_map(lambda part, rows=rows: part[rows], beam.state),
-                fusion=tuple(at[rows] for at in beam.fusion),
-            )
-        )
+        others = beam.g, beam.state, beam.fusion
+        g, state, fusion = tree_map(lambda part, rows=rows: part[rows], others)
+        tokens = beam.rows[rows, :longest]
+        found.append(beam._replace(**own, rows=tokens, g=g, state=state, fusion=fusion))
     return found
 
 
@@ -244,7 +239,8 @@ def moved(beam: Beam, kept: Kept) -> Beam:
     count = beam.length.gather(1, kept.parent)
     before = beam.frame.gather(1, kept.parent)
     run = beam.run.gather(1, kept.parent) + spoke
-    rows = beam.rows.index_select(0, flat)
+    parts = beam.rows, beam.g, beam.state, beam.fusion
+    rows, g, state, fusion = take_rows(parts, flat)
     # The rows with one more where a token was said.
     after = torch.maximum(kept.frame, before + 1)
     new = torch.stack([kept.label, before, after], 2).view(-1, 1, 3).int()
@@ -266,8 +262,8 @@ def moved(beam: Beam, kept: Kept) -> Beam:
         last=torch.where(spoke, kept.label, beam.last.gather(1, kept.parent)),
         shared=shared + same,
         rows=rows,
-        g=beam.g.index_select(0, flat),
-        state=take_rows(beam.state, flat),
-        fusion=tuple(at.index_select(0, flat) for at in beam.fusion),
+        g=g,
+        state=state,
+        fusion=fusion,
         before=beam.before,
     )

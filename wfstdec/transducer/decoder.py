@@ -24,7 +24,6 @@ from wfstdec.autoregressive.decoder import (
     Input,
     ModelDecoder,
     check_input,
-    torch_device,
     weighted_lms,
 )
 from wfstdec.errors import OptionError
@@ -132,34 +131,21 @@ def open_model(
 
 
 def open_decoder(
-    model: PathLike,
-    *,
-    head: str | None = None,
-    backend: str = "auto",
-    frame_shift_s: float = 0.02,
-    threads: int | None = None,
-    **more: Any,
+    model: PathLike, *, head: str | None = None, **more: Any
 ) -> TransducerDecoder:
     """A decoder of features, with its encoder.
 
     Args:
         model: As in `open_model`.
         head: As in `open_model`.
-        backend: `"auto"` (the CPU), or a device of torch: `"cpu"`, `"cuda"`.
-        frame_shift_s: Seconds per frame of features.
-        threads: Of torch; None leaves them as they are.
-        **more: Other arguments of `TransducerDecoder`, such as `lm`.
+        **more: As of `ModelDecoder.of_features`.
 
     Raises:
         BackendError: There is no such device.
         InputError: As of `open_model` and `TransducerDecoder`.
     """
-    device = torch_device(backend, threads)
-    loaded: Any = open_model(model, head, device=device)
-    return TransducerDecoder(
-        loaded,
-        input="features",
-        frame_shift_s=frame_shift_s * loaded.stride,
-        device=device,
-        **more,
-    )
+
+    def load(device: torch.device) -> TransducerModel:
+        return open_model(model, head, device=device)
+
+    return TransducerDecoder.of_features(load, **more)

@@ -62,8 +62,7 @@ class TransducerSearch:
     def __init__(self, searcher: Searcher) -> None:
         self.searcher = searcher
         self.beam = searcher.start(1)
-        self._frames: Tensor | None = None
-        self._first = self._come = 0
+        self._rest: Coming | None = None
         self._settled: list[np.ndarray] = []
 
     @property
@@ -82,22 +81,22 @@ class TransducerSearch:
         Raises:
             ShapeError: D is another.
         """
-        frames = chunk
-        if self._frames is not None:
-            if chunk.shape[1] != self._frames.shape[1]:
-                raise ShapeError(
-                    f"frames have D={chunk.shape[1]}, expected "
-                    f"D={self._frames.shape[1]} as of the first chunk"
-                )
-            frames = torch.cat([self._frames, chunk])
-        return Coming(frames, self._first, self._come + len(chunk))
+        if self._rest is None:
+            return Coming(chunk, 0, len(chunk))
+        frames, first, come = self._rest
+        if chunk.shape[1] != frames.shape[1]:
+            raise ShapeError(
+                f"frames have D={chunk.shape[1]}, expected D={frames.shape[1]} as of "
+                "the first chunk"
+            )
+        return Coming(torch.cat([frames, chunk]), first, come + len(chunk))
 
     def move(self, coming: Coming, beam: Beam) -> None:
         """Stand where a search through these frames came to."""
-        self._come = coming.come
-        live = torch.where(beam.live, beam.frame, self._come)
-        gone = min(int(live.min()), self._come) - self._first
-        self._frames, self._first = coming.frames[gone:], self._first + gone
+        frames, first, come = coming
+        live = torch.where(beam.live, beam.frame, come)
+        gone = min(int(live.min()), come) - first
+        self._rest = Coming(frames[gone:], first + gone, come)
         count = _common(beam) if beam.rows.shape[1] >= _SETTLE_FROM else 0
         # Tokens that all hypotheses have at the same frames leave the beam.
         if count:
@@ -113,11 +112,12 @@ class TransducerSearch:
     def finish(self) -> list[TokenPath]:
         """End the utterance."""
         beam, searcher = self.beam, self.searcher
-        if self._frames is not None:
-            rest = Coming(self._frames, self._first, self._come)
-            beam = searcher.run(beam, source_of([rest], searcher.device).ended())
+        come = 0
+        if self._rest is not None:
+            source, come = source_of([self._rest], searcher.device), self._rest.come
+            beam = searcher.run(beam, source.ended())
             check_numbers(searcher, [None])
-        (paths,) = paths_of(beam, searcher.fusion, searcher.options, [self._come])
+        (paths,) = paths_of(beam, searcher.fusion, searcher.options, [come])
         return [
             path._replace(rows=np.concatenate([*self._settled, path.rows]))
             for path in paths
@@ -131,7 +131,7 @@ class TransducerSearch:
         return tokens_so_far(
             rows,
             sum(map(len, self._settled)) + _common(beam),
-            num_frames=self._come,
+            num_frames=0 if self._rest is None else self._rest.come,
             final_cost=-float(ends[best]) + 0.0,
         )
 
