@@ -10,7 +10,7 @@ In NumPy arrays, by the kernels of `lm` and `boost`; the model may be on any dev
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -135,22 +135,29 @@ class Fusion:
         out = scores.copy()
         modes = np.where(at.will_close, CLOSING, OPEN)
         modes = np.where(at.is_closed, CLOSED, modes).astype(np.int8)
-        which = self._list_of[utterance]
         ends = np.array([self.eos])
+        for boosts, rows in self._rows_of_lists(utterance):
+            states = RowStates(
+                row=rows,
+                state=at.phrase[rows],
+                mode=modes[rows],
+                ends_phrase=at.ends_phrase[rows],
+                silent=self.silent,
+                ends=ends,
+            )
+            given = boosts.automaton, states, scores, out
+            credit_rows(*given, False, self._end_score)
+        return out
+
+    def _rows_of_lists(
+        self, utterance: np.ndarray, counts: np.ndarray | bool = True
+    ) -> Iterator[tuple[PhraseBoosts, np.ndarray]]:
+        """Yield each list, and which rows have it, of those that count."""
+        which = np.where(counts, self._list_of[utterance], 0)
         for number, boosts in enumerate(self.lists):
             rows = np.flatnonzero(which == number)
             if number and len(rows):
-                states = RowStates(
-                    row=rows,
-                    state=at.phrase[rows],
-                    mode=modes[rows],
-                    ends_phrase=at.ends_phrase[rows],
-                    silent=self.silent,
-                    ends=ends,
-                )
-                given = boosts.automaton, states, scores, out
-                credit_rows(*given, False, self._end_score)
-        return out
+                yield boosts, rows
 
     def stepped(self, at: States, labels: np.ndarray, utterance: np.ndarray) -> States:
         """The states after one token each, int64 [N]."""
@@ -161,26 +168,20 @@ class Fusion:
             _, after = _steps(model, states, labels)
             states[:] = np.where(is_silent, states, after)
         phrase, ended = at.phrase.copy(), at.ends_phrase.copy()
-        which = self._list_of[utterance]
-        for number, boosts in enumerate(self.lists):
-            rows = np.flatnonzero((which == number) & ~is_silent)
-            if number and len(rows):
-                paid = boosts.automaton.final_cost
-                before = phrase[rows]
-                costs, after = _steps(boosts, before, labels[rows])
-                phrase[rows] = after
-                # What a step pays beyond the change of credit is a phrase that is
-                # complete.
-                ended[rows] = paid[before] - paid[after] - costs > 0
+        for boosts, rows in self._rows_of_lists(utterance, ~is_silent):
+            paid = boosts.automaton.final_cost
+            before = phrase[rows]
+            costs, after = _steps(boosts, before, labels[rows])
+            phrase[rows] = after
+            # What a step pays beyond the change of credit is a phrase that is complete.
+            ended[rows] = paid[before] - paid[after] - costs > 0
         closed = at.is_closed | at.will_close
         return States(lm, phrase, closed, np.zeros_like(closed), ended)
 
     def paid_ahead(self, at: States, utterance: np.ndarray) -> np.ndarray:
         """Credit of phrases that are half said, float64 [N]."""
         found = np.zeros(len(at.phrase))
-        which = self._list_of[utterance]
-        for number, boosts in enumerate(self.lists):
-            rows = np.flatnonzero((which == number) & ~at.is_closed)
+        for boosts, rows in self._rows_of_lists(utterance, ~at.is_closed):
             found[rows] = boosts.automaton.final_cost[at.phrase[rows]]
         return found
 

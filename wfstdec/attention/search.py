@@ -310,23 +310,19 @@ def _without_repeats(
 ) -> np.ndarray:
     """Drop tokens that make an n-gram come a second time."""
     fused = fused.copy()
+    start = tokens.shape[1] - size + 1
     for i, text in enumerate(tokens.tolist()):
-        start = len(text) - size + 1
-        if start < 0:
-            continue
         last = text[start:]
         for first in range(start):
-            if text[first : first + size - 1] == last:
-                banned = text[first + size - 1]
-                if banned != eos:
-                    fused[i, banned] = -np.inf
+            banned = text[first + size - 1]
+            if text[first : first + size - 1] == last and banned != eos:
+                fused[i, banned] = -np.inf
     return fused
 
 
 def is_looped(tokens: Sequence[int]) -> bool:
     """Tell whether a text ends in four times the same, of one token or more."""
-    for size in range(1, len(tokens) // 4 + 1):
-        last = tuple(tokens[-size:])
-        if tuple(tokens[-4 * size :]) == last * 4:
-            return True
-    return False
+    return any(
+        tuple(tokens[-4 * size :]) == tuple(tokens[-size:]) * 4
+        for size in range(1, len(tokens) // 4 + 1)
+    )
