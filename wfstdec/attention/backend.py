@@ -23,7 +23,7 @@ from wfstdec.attention.search import FoundText, Searcher
 from wfstdec.attention.times import token_spans
 from wfstdec.autoregressive.backend import ModelBackend, phrases_of
 from wfstdec.boost.compiled import CompiledBoosts
-from wfstdec.errors import InputError, OptionError, ShapeError
+from wfstdec.errors import InputError, OptionError, ShapeError, naming
 from wfstdec.lm.ngram import NgramLM
 from wfstdec.search.logprobs import as_numpy, split_batch
 from wfstdec.search.paths.token_path import NO_PRON, TokenRows
@@ -155,11 +155,8 @@ class AttentionBackend(ModelBackend):
         ]
 
     def _checked_ctc(self, logprobs: np.ndarray, num_frames: int, i: int) -> np.ndarray:
-        try:
+        with naming(i):
             return self._units.check(logprobs, num_frames)
-        except InputError as error:
-            error.utterance = i
-            raise
 
     @torch.no_grad()
     def decode(

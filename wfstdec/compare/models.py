@@ -147,23 +147,13 @@ class Models:
             OptionError: There are no tokens, or a value of the grid is out of range.
             InputError: As `TrieDecoder`'s.
         """
-        tokens = self.tokens
-        if tokens is None:
+        if self.tokens is None:
             raise OptionError("the trie decoder without tokens, expected a token table")
-        factory = measure_load(
-            lambda: trie_factory(
-                tokens=tokens,
-                lexicon=self.lexicon,
-                lm=self.lm,
-                frame_shift_s=self.frame_shift_s,
-                blank=self.blank,
-                separator=self.separator,
-                separator_optional=self.separator_optional,
-                unk_cost=self.unk_cost,
-                open_vocabulary=self.open_vocabulary,
-            )
-        )
-        inputs = _fingerprints(tokens=tokens, lexicon=self.lexicon, lm=self.lm)
+        names = ("tokens", "lexicon", "lm", "blank", "unk_cost", "frame_shift_s")
+        names += ("separator", "separator_optional", "open_vocabulary")
+        parts = {name: getattr(self, name) for name in names}
+        factory = measure_load(lambda: trie_factory(**parts))
+        inputs = _fingerprints(tokens=self.tokens, lexicon=self.lexicon, lm=self.lm)
         if self.open_vocabulary is not None:
             inputs["open_vocabulary"] = repr(self.open_vocabulary)
         searches = trie_searches(factory, base, grid, inputs=inputs)

@@ -9,11 +9,11 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable
+from typing import Any
 
 from wfstdec.align.alignment import Alignment, Misfit
-from wfstdec.io.results import ctm_lines, format_named, text_line
-from wfstdec.io.subtitles import SUBTITLES, SubtitleOptions
-from wfstdec.io.textgrid import textgrid_text
+from wfstdec.io.results import format_named, result_writer
+from wfstdec.io.subtitles import SubtitleOptions
 from wfstdec.search.hypothesis import Token, Word
 
 _OF_MISFITS = ("kind", "first_word", "end_word", "text")
@@ -67,17 +67,11 @@ def alignment_writer(
     Raises:
         OptionError: No such format.
     """
-    format = format_named(format)
-    if format in SUBTITLES:
-        made = SUBTITLES[format]
-        return lambda _, alignment: made(alignment.words, subtitles)
-    writers: dict[str, Callable[[str, Alignment], str]] = {
-        "text": text_line,
-        "jsonl": alignment_json_line,
-        "ctm": ctm_lines,
-        "textgrid": lambda _, alignment: textgrid_text(alignment),
-    }
-    return writers[format]
+    if format_named(format) == "jsonl":
+        return alignment_json_line
+    # All others have words with times, as hypotheses do.
+    write: Callable[[str, Any], str] = result_writer(format, subtitles=subtitles)
+    return lambda utterance, alignment: write(utterance, [alignment])
 
 
 def _times(item: Word | Token | Misfit) -> dict[str, float | None]:

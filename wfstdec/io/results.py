@@ -14,7 +14,6 @@ import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from wfstdec.align.alignment import Alignment
 from wfstdec.errors import OptionError
 from wfstdec.io.subtitles import SUBTITLES, SubtitleOptions, srt_text, vtt_text
 from wfstdec.io.textgrid import Timed, textgrid_text
@@ -22,7 +21,7 @@ from wfstdec.search.hypothesis import Hypothesis
 from wfstdec.text.files import PathLike
 
 
-def text_line(utterance: str, hypothesis: Hypothesis | Alignment) -> str:
+def text_line(utterance: str, hypothesis: Hypothesis) -> str:
     """`utterance words...`, those that were found."""
     return f"{utterance} {hypothesis.text}".rstrip(" ") + "\n"
 

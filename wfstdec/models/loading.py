@@ -212,22 +212,16 @@ def _transformers(found: _Found) -> Encoder | None:
 
 
 def _nemo(found: _Found) -> Encoder | None:
-    model = found.model
-    if found.path is not None and found.path.suffix == ".nemo":
-        model = _restored(found.path)
+    model, path = found.model, found.path
+    if path is not None and path.suffix == ".nemo":
+        if not path.is_file():
+            raise ModelError(f"{path}: no such file, expected a model of NeMo")
+        advice = ": pip install nemo_toolkit[asr]; or export it to ONNX"
+        with needs(f"{path}: a .nemo file needs NeMo", advice):
+            from nemo.collections.asr.models import ASRModel
+        model = ASRModel.restore_from(str(path), map_location="cpu")
     is_nemo = all(hasattr(model, name) for name in ("preprocessor", "decoder", "cfg"))
     return nemo_encoder(model, found.given) if is_nemo else None
-
-
-def _restored(path: Path) -> Any:
-    if not path.is_file():
-        raise ModelError(f"{path}: no such file, expected a model of NeMo")
-    with needs(
-        f"{path}: a .nemo file needs NeMo",
-        ": pip install nemo_toolkit[asr]; or export it to ONNX",
-    ):
-        from nemo.collections.asr.models import ASRModel
-    return ASRModel.restore_from(str(path), map_location="cpu")
 
 
 def _torchaudio(found: _Found) -> Encoder | None:

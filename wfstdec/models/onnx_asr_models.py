@@ -80,10 +80,8 @@ def load_onnx_asr(
         FormatError: It cannot load the folder; says what it lacks.
         ModelError: No tokens.
     """
-    with needs(
-        f"{folder}: {model_type} needs onnx-asr",
-        ": pip install onnx-asr==0.12.0 onnxruntime",
-    ):
+    advice = ": pip install onnx-asr==0.12.0 onnxruntime"
+    with needs(f"{folder}: {model_type} needs onnx-asr", advice):
         import onnxruntime
         from onnx_asr.loader import Manager, create_asr_resolver
     options = onnxruntime.SessionOptions()

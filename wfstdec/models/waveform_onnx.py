@@ -77,9 +77,11 @@ class WaveformOnnx(BatchEncoder):
 
     def _run(self, batch: np.ndarray, lengths: np.ndarray) -> Sequence[np.ndarray]:
         if self._normalize:
-            batch = np.stack(
-                [_normalized(x, n) for x, n in zip(batch, lengths, strict=True)]
-            )
+            # Mean 0, variance 1 over what is no padding, as Transformers does.
+            given, batch = batch, np.zeros_like(batch)
+            for samples, out, length in zip(given, batch, lengths, strict=True):
+                real = samples[:length]
+                out[:length] = (real - real.mean()) / np.sqrt(real.var() + 1e-7)
         frames, counts = run_waveforms(self._session, batch, lengths)
         return [rows[:count] for rows, count in zip(frames, counts, strict=True)]
 
@@ -106,14 +108,6 @@ def run_waveforms(
         if one.ndim == 1 and np.issubdtype(one.dtype, np.integer):
             return frames, np.minimum(one, frames.shape[1])
     return frames, np.full(len(frames), frames.shape[1])
-
-
-def _normalized(samples: np.ndarray, length: int) -> np.ndarray:
-    """Mean 0, variance 1 over what is no padding, as Transformers does."""
-    real = samples[:length]
-    out = np.zeros_like(samples)
-    out[:length] = (real - real.mean()) / np.sqrt(real.var() + 1e-7)
-    return out
 
 
 def load_waveform_onnx(path: Path, session: Any, given: Given) -> WaveformOnnx:
