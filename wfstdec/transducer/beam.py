@@ -221,9 +221,10 @@ def select(beam: Beam, found: Candidates) -> Kept:
     """The K best; of equal ones the lower hypothesis, then the lower candidate."""
     width = beam.score.shape[1]
     scores = found.score.flatten(1)
-    order = torch.sort(scores, dim=1, descending=True, stable=True)[1][:, :width]
+    score, order = torch.sort(scores, dim=1, descending=True, stable=True)
+    order = order[:, :width]
     return Kept(
-        score=scores.gather(1, order),
+        score=score[:, :width],
         parent=order // found.score.shape[2],
         label=found.label.flatten(1).gather(1, order),
         frame=found.frame.flatten(1).gather(1, order),
