@@ -153,6 +153,7 @@ class Searcher:
             kind: `"step"`, or of AES++ `"search"` (prefixes, then expand), `"expand"`
                 or `"close"` (with the blank).
         """
+        # Each row's frame and g are joined, whether it is open or not.
         rows = self._rows(beam)
         utterance = rows // beam.score.shape[1]
         frame = beam.frame.flatten().index_select(0, rows)
