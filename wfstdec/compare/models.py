@@ -149,9 +149,9 @@ class Models:
         """
         if self.tokens is None:
             raise OptionError("the trie decoder without tokens, expected a token table")
-        names = ("tokens", "lexicon", "lm", "blank", "unk_cost", "frame_shift_s")
-        names += ("separator", "separator_optional", "open_vocabulary")
-        parts = {name: getattr(self, name) for name in names}
+        names = "tokens lexicon lm blank unk_cost frame_shift_s separator"
+        names += " separator_optional open_vocabulary"
+        parts = {name: getattr(self, name) for name in names.split()}
         factory = measure_load(lambda: trie_factory(**parts))
         inputs = _fingerprints(tokens=self.tokens, lexicon=self.lexicon, lm=self.lm)
         if self.open_vocabulary is not None:

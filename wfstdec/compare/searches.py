@@ -163,6 +163,7 @@ def wfst_searches(
     def make(options: WfstOptions) -> Decoder:
         return WfstDecoder(loaded.item, options, **how)
 
+    factory: Loaded[DecoderFactory]
     factory = Loaded(make, loaded.load_s, loaded.load_mb)
     inputs = {"graph": loaded.item.fingerprint}
     return grid_searches("WFST", factory, base, grid, inputs)
