@@ -117,8 +117,9 @@ def checked_rows(
     """
     shape = tuple(getattr(logprobs, "shape", ()))
     if not isinstance(logprobs, Tensor) or shape != (num_rows, num_tokens):
+        kind = "" if isinstance(logprobs, Tensor) else f"{type(logprobs).__name__}, no "
         raise ShapeError(
-            f"the model gives a {type(logprobs).__name__} {shape}, expected log-probs "
+            f"the model gives {kind}log-probs {shape}, expected "
             f"{(num_rows, num_tokens)}: rows as it was given, V={num_tokens} as of its "
             "tokens"
         )

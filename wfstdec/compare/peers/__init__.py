@@ -12,10 +12,10 @@ nemo             NeMo's batched search: tokens, no lexicon
 
 from __future__ import annotations
 
-import importlib
 import logging
 from collections.abc import Mapping
 from functools import partial
+from importlib import import_module
 
 from wfstdec.compare.points import MakePeer, Peer, PeerInputs
 from wfstdec.errors import BackendError, OptionError
@@ -25,7 +25,7 @@ _log = logging.getLogger(__name__)
 
 def _made(module: str, name: str, inputs: PeerInputs) -> Peer:
     """Make a peer; its module, and what it imports, is imported now."""
-    return getattr(importlib.import_module(f"{__name__}.{module}"), name)(inputs)
+    return getattr(import_module(f"{__name__}.{module}"), name)(inputs)
 
 
 PEERS: Mapping[str, MakePeer] = {
