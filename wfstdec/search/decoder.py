@@ -386,7 +386,7 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
 
     @property
     def _cut_text(self) -> Callable[[str], Sequence[str]] | None:
-        """What cuts text into tokens as the model was trained, if anything does."""
+        """Function that cuts text as the model was trained; None without one."""
         return None
 
     def sessions(self, *, lattices: bool = False) -> Sessions:
