@@ -127,7 +127,8 @@ def start_beam(num: int, width: int, g: Tensor, state: Any, fusion: States) -> B
     score = torch.full_like(none, -_INF, dtype=torch.float64)
     score[:, 0] = 0
     return Beam(
-        *(score, none, none, none, none + NO_TOKEN),
+        # No tensor twice: a step that is exported would take them to be one for good.
+        *(score, none, none.clone(), none.clone(), none + NO_TOKEN),
         shared=none.new_zeros(num, width, width),
         rows=none.new_zeros(num * width, 0, 3).int(),
         g=g,
