@@ -16,7 +16,6 @@ import argparse
 import io
 import logging
 import multiprocessing
-import re
 import tempfile
 import time
 from concurrent.futures import ProcessPoolExecutor
@@ -50,15 +49,6 @@ SEPARATOR = "<wb>"
 SENTENCES = 100
 TOLERANCE = 1e-4
 LEXICONS = {"ipa": "lexicon/lexicon_ipa.txt", "cmudict": "lexicon/cmudict.dict"}
-PHONES = dict(
-    pair.split("=")
-    for pair in """
-    AA=ɑ AE=æ AH0=ə AH=ʌ AO=ɔ AW=aʊ AY=aɪ B=b CH=t͡ʃ D=d DH=ð EH=ɛ ER=ɝ EY=eɪ F=f G=g
-    HH=h IH=ɪ IY=i JH=d͡ʒ K=k L=l M=m N=n NG=ŋ OW=oʊ OY=ɔɪ P=p R=ɹ S=s SH=ʃ T=t TH=θ
-    UH=ʊ UW=u V=v W=w Y=j Z=z ZH=ʒ
-    """.split()
-)
-"""cmudict's phones, without stress where it does not matter, as tokens."""
 
 
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
@@ -126,12 +116,9 @@ def lexicon_file(path: Path, folder: Path) -> Path:
     if path.suffix != ".dict":
         return path
     converted = folder / "lexicon.txt"
-    with open(path, encoding="utf-8") as source, open(converted, "w") as target:
-        for line in source:
-            word, *phones = line.split("#")[0].split()
-            tokens = [PHONES.get(p) or PHONES[p.rstrip("012")] for p in phones]
-            word = re.sub(r"\(\d+\)$", "", word)  # alternates: word(2)
-            target.write(f"{word}\t{' '.join(tokens)}\n")
+    said = data.read_cmudict(path)
+    lines = (f"{word}\t{' '.join(tokens)}\n" for word, tokens in said)
+    converted.write_text("".join(lines), "utf-8")
     return converted
 
 

@@ -2,7 +2,7 @@
 
 args = parse(make_parser(__doc__), argv, PROFILES)
 run = Run("tools.bench.wfst", args)
-run.write(rows)                              # to `--output`, if that was given
+return run.finish(rows, COLUMNS)             # rows to `--output` too, as they come
 exit_with(main)                              # at the end of the script
 """
 
@@ -14,12 +14,12 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from tools.bench.data import CACHE, ROOT
-from tools.bench.report import Row
+from tools.bench.data import CACHE, RECIPE, ROOT
+from tools.bench.report import Columns, Row, format_table
 from wfstdec.compare import machine
 from wfstdec.errors import FormatError, WfstdecError
 from wfstdec.text.files import atomic_write
@@ -43,6 +43,11 @@ def make_parser(description: str | None) -> argparse.ArgumentParser:
     add("--cache", type=Path, default=CACHE, help="for what is made: graphs, sets")
     add("--output", type=Path, help="write all figures as JSON")
     return parser
+
+
+def profiles(full: Row | None = None, **small: Any) -> dict[str, Row]:
+    """The usual defaults, and those of a smoke test: once, on the demo's recipe."""
+    return {"full": full or {}, "small": {"data": RECIPE, "repeats": 1} | small}
 
 
 def parse(
@@ -79,16 +84,19 @@ class Run:
     Args:
         tool: What was started.
         args: Its flags.
+
+    Attributes:
+        args: The same.
     """
 
     def __init__(self, tool: str, args: argparse.Namespace) -> None:
-        self._tool, self._args = tool, args
+        self._tool, self.args = tool, args
         self._load_before = os.getloadavg()[0]
         self.machine = describe_machine()
 
     def report(self, rows: Sequence[Row], **more: Any) -> Row:
         """All that goes into the file: no folders and no names of hosts."""
-        options = {name: _told(value) for name, value in vars(self._args).items()}
+        options = {name: _told(value) for name, value in vars(self.args).items()}
         load = {"before": self._load_before, "after": os.getloadavg()[0]}
         return {
             "tool": self._tool,
@@ -102,11 +110,35 @@ class Run:
 
     def write(self, rows: Sequence[Row], **more: Any) -> None:
         """Write the report where `--output` says."""
-        if self._args.output is None:
+        if self.args.output is None:
             return
-        with atomic_write(self._args.output, "w") as file:
+        with atomic_write(self.args.output, "w") as file:
             json.dump(self.report(rows, **more), file, indent=1, ensure_ascii=False)
             file.write("\n")
+
+    def finish(
+        self, rows: Iterable[Row], columns: Columns | None = None, **more: Any
+    ) -> int:
+        """Tell rows as they come, and all at the end as a table; 0, the exit status.
+
+        Args:
+            rows: Those that there are, are written: a run that is cut off keeps them.
+            columns: Of the table; None: there is none, and names stand by values.
+            more: What the file has besides.
+        """
+        kept: list[Row] = []
+        for row in rows:
+            kept.append(row)
+            self.write(kept, **more)
+            if columns is None:
+                line = "  " + ", ".join(f"{name} {one}" for name, one in row.items())
+            else:
+                line = format_table(columns, [row]).splitlines()[-1]
+            print(line, flush=True)
+        if columns is not None:
+            print(format_table(columns, kept))
+        print(self.footer())
+        return 0
 
     def footer(self) -> str:
         """The machine and its load, for the terminal."""
