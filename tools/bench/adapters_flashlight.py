@@ -35,7 +35,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tools.bench import cases, data
-from tools.bench.command import Run, exit_with, make_parser, parse
+from tools.bench.command import Run, exit_with, make_parser, parse, profiles
 from tools.bench.data import SpeechSet
 from tools.bench.flashlight_calls import Flashlight
 from tools.bench.harness import check_and_time, run_cases
@@ -81,10 +81,7 @@ LEGEND = (
     "  made: files to a decoder and its first utterance; times: flashlight's seconds\n"
     "  by ours; same: best texts that are alike, the others have one score"
 )
-PROFILES: dict[str, Row] = {
-    "full": {},
-    "small": {"data": data.RECIPE, "cases": ["dev:lm"], "utterances": 4, "repeats": 1},
-}
+PROFILES = profiles(cases=["dev:lm"], utterances=4)
 
 Answers = list[list[Any]]
 """Hypotheses of each utterance, the best first."""
@@ -177,10 +174,6 @@ def ours_of(**arguments: Any) -> Callable[[np.ndarray], list[Any]]:
     return lambda emissions: decoder(emissions[None])[0]
 
 
-def decode_all(decode: Callable, utterances: Sequence[np.ndarray]) -> Answers:
-    return [decode(emissions) for emissions in utterances]
-
-
 def faults_of(case: AdapterCase, ours: Answers, theirs: Answers) -> list[str]:
     """Where answers are not the same, in lines."""
     faults = []
@@ -199,11 +192,6 @@ def text_of(case: AdapterCase, hypothesis: Any) -> list[Any]:
     if case.arguments["lexicon"] is not None:
         return hypothesis.words
     return [int(token) for token in hypothesis.tokens]
-
-
-def compile_all() -> None:
-    """Let numba compile, or load, what it needs."""
-    ours_of(lexicon=None, tokens=["-", "|"])(np.zeros((2, 2), np.float32))
 
 
 def run_case(
@@ -228,7 +216,7 @@ def run_setting(
     utterances = list(case.speech.logprobs.values())
     made = list(contestants(case, options))
     timed = check_and_time(
-        {name: partial(decode_all, one, utterances) for name, _, one in made},
+        {name: lambda one=one: list(map(one, utterances)) for name, _, one in made},
         lambda answers: faults_of(case, *answers.values()),
         args,
     )
@@ -260,7 +248,8 @@ PEER = name_with_version("flashlight-text")
 def main(argv: Sequence[str] | None = None) -> int:
     args = parse_arguments(argv)
     run, inputs = Run("tools.bench.adapters_flashlight", args), cases.Inputs.of(args)
-    compile_all()
+    # numba compiles, or loads, what it needs.
+    ours_of(lexicon=None, tokens=["-", "|"])(np.zeros((2, 2), np.float32))
     with tempfile.TemporaryDirectory() as folder:
         made = (make_case(name, inputs, Path(folder)) for name in args.cases)
         return run_cases(run, made, partial(run_case, args), lambda _: ([LEGEND], {}))

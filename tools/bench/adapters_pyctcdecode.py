@@ -31,7 +31,7 @@ import numpy as np
 
 from tools.bench import data
 from tools.bench.cases import Inputs, load_set
-from tools.bench.command import Run, exit_with, make_parser, parse
+from tools.bench.command import Run, exit_with, make_parser, parse, profiles
 from tools.bench.data import SpeechSet
 from tools.bench.harness import check_and_time, run_cases
 from tools.bench.report import (
@@ -42,9 +42,9 @@ from tools.bench.report import (
     text_figure,
     word_errors,
 )
-from tools.bench.spelled_words import spelled_arpa, spelled_words
 from wfstdec.adapters.pyctcdecode import build_ctcdecoder
 from wfstdec.compare.peers.installed import import_peer, name_with_version
+from wfstdec.text.files import atomic_write, read_lines
 from wfstdec.text.symbols import read_tokens
 
 NO_LM = "none"
@@ -76,15 +76,7 @@ COLUMNS: Columns = {
 LEGEND = """\
   ms: the fastest turn, per utterance; same: texts, and by default; made, first: making
   a decoder and its first utterance"""
-PROFILES: dict[str, Row] = {
-    "full": {},
-    "small": {
-        "data": data.RECIPE,
-        "cases": ["dev:lm", "dev:none"],
-        "utterances": 4,
-        "repeats": 1,
-    },
-}
+PROFILES = profiles(cases=["dev:lm", "dev:none"], utterances=4)
 
 
 class Made(NamedTuple):
@@ -276,6 +268,73 @@ def main(argv: Sequence[str] | None = None) -> int:
         return [format_table(COLUMNS, rows), LEGEND], more
 
     return run_cases(run, made, partial(run_case, args), report)
+
+
+# --------------------------------------- words as their phones spell them
+def spelled_words(
+    lexicon: Path, labels: list[str], separator: str | None
+) -> dict[str, str]:
+    """Spell words by their first pronunciation, where labels can."""
+    known, found = set(labels), dict[str, str]()
+    for line in read_lines(lexicon):
+        word, *said = line.split()
+        said = [token for token in said if token != separator]
+        if said and word not in found and known.issuperset(said):
+            found[word] = "".join(said)
+    return found
+
+
+def spelled_arpa(arpa: Path, spelled: dict[str, str], out: Path) -> list[str]:
+    """Write a model with its words as they are spelled; the words that it has then.
+
+    Of words that are spelled alike the likeliest stays; n-grams with others are left
+    out, as are words that nothing spells.
+    """
+    sections = _sections(arpa)
+    likeliest: dict[str, tuple[float, str]] = {}
+    for fields in sections[0]:
+        text = spelled.get(fields[1])
+        if text is not None:
+            likeliest[text] = max(
+                likeliest.get(text, (-1e9, "")), (float(fields[0]), fields[1])
+            )
+    names = {word: text for text, (_, word) in likeliest.items()}
+    names |= {mark: mark for mark in ("<s>", "</s>", "<unk>")}
+    kept = [
+        [
+            [cost, " ".join(names[word] for word in words.split()), *rest]
+            for cost, words, *rest in section
+            if all(word in names for word in words.split())
+        ]
+        for section in sections
+    ]
+    with atomic_write(out, "w") as file:
+        file.write("\\data\\\n")
+        for n, section in enumerate(kept, start=1):
+            file.write(f"ngram {n}={len(section)}\n")
+        for n, section in enumerate(kept, start=1):
+            lines = "".join("\t".join(fields) + "\n" for fields in section)
+            file.write(f"\n\\{n}-grams:\n{lines}")
+        file.write("\n\\end\\\n")
+    return sorted(likeliest)
+
+
+def _sections(arpa: Path) -> list[list[list[str]]]:
+    """The fields of each line, order by order."""
+    sections: list[list[list[str]]] = []
+    for line in read_lines(arpa):
+        if line.startswith("\\"):
+            if line.endswith("-grams:"):
+                sections.append([])
+        elif sections and line.strip():
+            sections[-1].append(_fields(line, len(sections)))
+    return sections
+
+
+def _fields(line: str, order: int) -> list[str]:
+    """Log-prob, words with spaces between them, a back-off weight if there is one."""
+    cost, *rest = line.split()
+    return [cost, " ".join(rest[:order]), *rest[order:]]
 
 
 if __name__ == "__main__":

@@ -245,7 +245,7 @@ def _synthetic(inputs: Inputs, kind: str, level: str) -> Path:
         print(f"making {folder.name}", flush=True)
         make_synthetic.main(
             ["--data", str(inputs.data), "--out", str(folder), "--level", level]
-            + ["--pieces", str(SYNTHETIC[kind]), "--no-compare"]
+            + ["--pieces", str(SYNTHETIC[kind])]
             + (["--seed", seed] if seed else [])
         )
     return folder

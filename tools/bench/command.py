@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
 import os
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -179,6 +181,13 @@ def commit_of(checkout: Path) -> str | None:
     if any(one.returncode for one in done):
         return None
     return done[0].stdout.strip() + ("+" if done[1].stdout.strip() else "")
+
+
+def in_own_process(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Call a function in a fresh process, where nothing else was loaded."""
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1, mp_context=context) as pool:
+        return pool.submit(function, *arguments).result()
 
 
 def exit_with(main: Callable[[], int]) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
@@ -96,16 +97,24 @@ def contestants(
         if most_entries is None or one.setting.get("beam_size", 0) <= most_entries
     ]
     for name in peers:
-        try:
-            peer = PEERS[name](case.peer_inputs())
-        except (BackendError, OptionError) as error:
-            print(f"  without {name}: {error}", flush=True)
-            continue
-        found += [
-            Contestant(peer.name, setting, _run(peer, setting))
-            for setting in _settings(case, name, peer)
-        ]
+        wanted = None if name != "flashlight" else _of_flashlight(case)
+        found += peer_contestants(case, name, wanted)
     return found
+
+
+def peer_contestants(
+    case: Case, name: str, settings: Sequence[Setting] | None
+) -> list[Contestant]:
+    """A peer at settings, or at its own; none, and why, where it cannot take part."""
+    try:
+        peer = PEERS[name](case.peer_inputs())
+    except (BackendError, OptionError) as error:
+        print(f"  without {name}: {error}", flush=True)
+        return []
+    return [
+        Contestant(peer.name, setting, partial(_decode, peer, setting))
+        for setting in settings or peer.settings()
+    ]
 
 
 def _ours(case: Case) -> list[Contestant]:
@@ -121,19 +130,17 @@ def _ours(case: Case) -> list[Contestant]:
     return found
 
 
-def _settings(case: Case, name: str, peer: Peer) -> Sequence[Setting]:
-    if name != "flashlight":
-        return peer.settings()
+def _of_flashlight(case: Case) -> Sequence[Setting]:
     if case.lexicon is None:
         return FLASHLIGHT_TOKENS
     many = len(case.tokens) >= MANY_TOKENS
     return FLASHLIGHT_PIECES if many else FLASHLIGHT_WORDS
 
 
-def _run(peer: Peer, setting: Setting) -> Callable[..., Sequence[Answer]]:
+def _decode(
+    peer: Peer, setting: Setting, utterances: Sequence[np.ndarray]
+) -> list[Outcome]:
     if isinstance(peer, ScoredPeer):
-        return lambda utterances: [
-            Outcome(text, -score)
-            for text, score in peer.decode_scored(utterances, setting)
-        ]
-    return lambda utterances: list(map(Outcome, peer.decode(utterances, setting)))
+        scored = peer.decode_scored(utterances, setting)
+        return [Outcome(text, -score) for text, score in scored]
+    return list(map(Outcome, peer.decode(utterances, setting)))

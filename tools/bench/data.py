@@ -173,6 +173,12 @@ def read_cmudict(path: Path) -> Iterator[tuple[str, tuple[str, ...]]]:
         yield re.sub(r"\(\d+\)$", "", word), tuple(said)
 
 
+def model_files(data: Path) -> tuple[Path, Path]:
+    """The waveform model of the project's data, and its tokens."""
+    folder = data / "model"
+    return next(folder.glob("*.onnx")), next(folder.glob("*_tokens.txt"))
+
+
 def default_lms(data: Path) -> list[str]:
     """The language models to use where none are named."""
     return ["lm"] if is_recipe(data) else ["lm_books.3g_pruned", "lm_books.3g"]

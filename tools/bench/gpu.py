@@ -51,12 +51,7 @@ PROFILES: dict[str, Row] = {
         "lms": ["lm_books.3g_pruned", "lm_books.3g"],
         "lattice_beams": [1.0, 8.0],
     },
-    "small": {
-        "data": data.RECIPE,
-        "settings": HEADLINE[:1],
-        "batches": [1, 8],
-        "repeats": 2,
-    },
+    "small": command.profiles(settings=HEADLINE[:1], batches=[1, 8])["small"],
 }
 KEYS = ("decoder", *report.OF, "boosted", *report.POINT)
 """What names a point, among `--resume`'s rows."""

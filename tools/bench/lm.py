@@ -175,10 +175,7 @@ def main(argv: list[str] | None = None) -> int:
     words = [word for word in read_arpa(args.lm).words if not word.startswith("<")]
     ids = {word: i for i, word in enumerate(words, start=1)}
     named = model_rows(said, words, args) | phrase_rows(said, ids, args)
-    for name, row in named.items():
-        print(f"{name}: " + ", ".join(f"{key} {value:,}" for key, value in row.items()))
-    run.write([{"of": name} | row for name, row in named.items()])
-    return 0
+    return run.finish({"of": name} | row for name, row in named.items())
 
 
 if __name__ == "__main__":

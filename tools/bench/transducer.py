@@ -30,30 +30,34 @@ from typing import Any
 import numpy as np
 import torch
 
-from tools.bench.command import Run, bare_parser, exit_with, parse
-from tools.bench.report import Row, figure, format_table, speed, text_figure
-from tools.bench.report import word_errors as errors_row
+from tools.bench.command import Run, bare_parser, exit_with, parse, profiles
+from tools.bench.parts import by_length
+from tools.bench.report import (
+    Row,
+    figure,
+    format_table,
+    speed,
+    text_figure,
+    word_errors,
+)
 from tools.bench.timing import Turns
+from tools.data.transducer_greedy import words_of
 from tools.peers.nemo_transducer import NemoTransducer
 from wfstdec import TransducerDecoder, TransducerOptions
 from wfstdec.autoregressive.model import TimedModel
 from wfstdec.boost.phrases import PhraseOptions
 from wfstdec.compare.speech import Speech, read_speech
-from wfstdec.errors import BackendError, FormatError, OptionError
+from wfstdec.errors import BackendError, FormatError
 from wfstdec.io.boost_files import read_phrase_weights
-from wfstdec.text.lexicon import WORD_START
 from wfstdec.transducer.fusion import Fusion
 from wfstdec.transducer.loading import open_model
 from wfstdec.transducer.source import Source
 from wfstdec.transducer.steps import Searcher
 
-PROFILES: dict[str, Row] = {
-    "full": {},
-    "small": {
-        **{"utterances": 4, "beams": [2], "repeats": 1, "steps": True},
-        **{"step_beams": [2], "step_batches": [2], "heads": ["rnnt"]},
-    },
-}
+PROFILES = profiles(
+    **{"utterances": 4, "beams": [2], "steps": True},
+    **{"step_beams": [2], "step_batches": [2], "heads": ["rnnt"]},
+)
 ALONE = 6
 """Utterances that are decoded one at a time too."""
 COLUMNS = {
@@ -118,11 +122,6 @@ class Bench:
         plain.encode(self.features)
         self.encoder_s = time.process_time() - begin
 
-    def decoder(self, lm: Path | None, options: TransducerOptions) -> Any:
-        return TransducerDecoder(
-            *(self.model,), lm=lm, options=options, batch_size=self.args.batch_size
-        )
-
     def rows(self, lms: dict[str, Path | None]) -> list[Row]:
         """All settings with all language models."""
         rows = []
@@ -141,19 +140,20 @@ class Bench:
             for beam, scored, fusion in itertools.product(
                 *(beams, (True, False)[: 1 + both], ("late", "early")[: 1 + both])
             ):
-                found.append(
-                    {
-                        **{"strategy": strategy, "beam_size": beam},
-                        **{"blank_scored": scored, "fusion": fusion},
-                    }
-                )
+                one = {"strategy": strategy, "beam_size": beam}
+                found.append(one | {"blank_scored": scored, "fusion": fusion})
         return found
 
     def _points(
         self, name: str, path: Path | None, scale: float, setting: Row
     ) -> list[Row]:
         """Without phrases, and with them; NeMo beside the first."""
-        decoder = self.decoder(path, TransducerOptions(lm_scale=scale, **setting))
+        decoder = TransducerDecoder(
+            self.model,
+            lm=path,
+            options=TransducerOptions(lm_scale=scale, **setting),
+            batch_size=self.args.batch_size,
+        )
         named = {"lm": f"{name} {scale:g}" if path else "-"}
         rows = [self._point(decoder, None, setting, named, self._peer(path, scale))]
         if self.args.phrases is not None:
@@ -191,8 +191,14 @@ class Bench:
         self._check_alone(decoder, boosts, ours())
         model_s.clear()
         functions: dict[str, Any] = {"ours": ours}
-        if peer is not None and self._does(peer, setting):
-            functions["nemo"] = lambda: self._nemo(peer, setting)
+        if peer is not None and peer.has(setting):
+            functions["nemo"] = lambda: by_length(
+                self.frames,
+                self.args.batch_size,
+                lambda batch, lengths: [
+                    texts[0].tokens for texts in peer.decode(batch, lengths, setting)
+                ],
+            )
         turns = Turns(functions)
         found = turns.take()
         texts = [hyp.text for hyp in found["ours"]]
@@ -212,39 +218,17 @@ class Bench:
         if "nemo" in found:
             self._check_greedy(setting, found["ours"], found["nemo"])
             theirs = min(turns.seconds["nemo"]) + self.encoder_s
-            row["nemo_wer"] = self._wer([self._text(t) for t in found["nemo"]])["wer"]
+            names = self.model.tokens
+            said = [words_of(names[t] for t in tokens) for tokens in found["nemo"]]
+            row["nemo_wer"] = self._wer(list(map(" ".join, said)))["wer"]
             row["nemo_rtfx"] = self.speech.audio_s / theirs
             row["times"] = theirs / (min(seconds) + self.encoder_s)
             row["times_alone"] = min(turns.seconds["nemo"]) / min(seconds)
         return row
 
-    def _does(self, peer: NemoTransducer, setting: Row) -> bool:
-        try:
-            peer.search(setting)
-        except OptionError:
-            return False
-        return True
-
-    def _nemo(self, peer: NemoTransducer, setting: Row) -> list[tuple[int, ...]]:
-        """Decode by NeMo in batches of like length; the best tokens."""
-        order = sorted(range(len(self.frames)), key=lambda i: len(self.frames[i]))
-        found: dict[int, tuple[int, ...]] = {}
-        for first in range(0, len(order), self.args.batch_size):
-            group = order[first : first + self.args.batch_size]
-            rows = [self.frames[i] for i in group]
-            lengths = torch.tensor([len(one) for one in rows])
-            batch = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)
-            best = [texts[0].tokens for texts in peer.decode(batch, lengths, setting)]
-            found.update(zip(group, best, strict=True))
-        return [found[i] for i in range(len(order))]
-
-    def _text(self, tokens: Sequence[int]) -> str:
-        said = "".join(self.model.tokens[t] for t in tokens)
-        return " ".join(said.replace(WORD_START, " ").split())
-
     def _wer(self, texts: Sequence[str]) -> Row:
         named = dict(zip(self.speech.logprobs, texts, strict=True))
-        return errors_row(self.speech.references, named)
+        return word_errors(self.speech.references, named)
 
     def _check_alone(self, decoder: Any, boosts: Any, together: list[Any]) -> None:
         for frames, hyp in list(zip(self.frames, together, strict=True))[:ALONE]:
@@ -307,12 +291,8 @@ def step_rows(args: argparse.Namespace) -> list[Row]:
                 taken = time.process_time() - begin - model.seconds
                 best = min(best, taken / searcher.num_steps)
             unit = "step" if strategy == "alsd" else "frame"
-            rows.append(
-                {
-                    **{"search": strategy, "beam_size": beam, "batch": batch},
-                    **{"labels": args.labels, "per": unit, "us": 1e6 * best},
-                }
-            )
+            row = {"search": strategy, "beam_size": beam, "batch": batch}
+            rows.append(row | {"labels": args.labels, "per": unit, "us": 1e6 * best})
     return rows
 
 

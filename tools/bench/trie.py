@@ -28,9 +28,9 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import chain
 
-from tools.bench import data, trie_checks, trie_report
+from tools.bench import trie_checks, trie_report
 from tools.bench.cases import Case, Inputs, make_cases
-from tools.bench.command import Run, exit_with, make_parser, parse
+from tools.bench.command import Run, exit_with, make_parser, parse, profiles
 from tools.bench.contestants import TRIE, Answer, Contestant, contestants
 from tools.bench.harness import check_and_time, run_cases
 from tools.bench.report import Row, format_table, speed, word_errors
@@ -53,16 +53,7 @@ CHECKED = (
 """Settings at which the backends are compared."""
 BESIDE = ("torch", "kenlm", "kaldingram", "sentencepiece")
 """Packages that peers or cases depend on; the peers' versions are in their rows."""
-PROFILES: dict[str, Row] = {
-    "full": {},
-    "small": {
-        "data": data.RECIPE,
-        "cases": ["dev:lm"],
-        "utterances": 6,
-        "peers": ["flashlight"],
-        "repeats": 1,
-    },
-}
+PROFILES = profiles(cases=["dev:lm"], peers=["flashlight"], utterances=6)
 
 Answers = Mapping[str, Sequence[Answer]]
 """What contestants said of each utterance, by the contestant's name."""

@@ -30,7 +30,7 @@ from typing import Any
 
 from tools.bench import data
 from tools.bench.cases import Inputs, load_set, make_case
-from tools.bench.command import Run, exit_with, make_parser, parse
+from tools.bench.command import Run, exit_with, make_parser, parse, profiles
 from tools.bench.harness import check_and_time, run_cases
 from tools.bench.report import Row, word_errors
 from tools.bench.wfst_measure import Duel, time_loading
@@ -38,15 +38,7 @@ from tools.bench.wfst_report import agreement_lines, speed_table, topology_table
 from wfstdec.fst.topology import TOPOLOGIES
 from wfstdec.wfst.options import WfstOptions
 
-PROFILES: dict[str, Row] = {
-    "full": {},
-    "small": {
-        "data": data.RECIPE,
-        "utterances": 8,
-        "beams": [8.0, 13.0],
-        "repeats": 2,
-    },
-}
+PROFILES = profiles(beams=[8.0, 13.0], utterances=8)
 
 
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:

@@ -104,8 +104,7 @@ TIMES = (
         "table",
         _module(
             "tools.gpu.phases", "--table", "{folder}/phases.json",
-            "{folder}/gpu-riva.json", "{folder}/nemo.json", "--plot",
-            "{folder}/phases.png",
+            "{folder}/gpu-riva.json", "{folder}/nemo.json",
         ),
         60,
     ),

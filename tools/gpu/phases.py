@@ -2,7 +2,7 @@
 
     python -m tools.gpu.phases --output phases.json                # on a GPU
     python -m tools.gpu.phases --output phases.json --resume       # goes on
-    python -m tools.gpu.phases --table phases.json riva.json nemo.json --plot phases.png
+    python -m tools.gpu.phases --table phases.json riva.json nemo.json
 
 A thread of each block reads the clock between phases, in a build of its own (`TIMES`);
 the wall is taken with the build that users have. Hypotheses are compared with the CPU's
@@ -17,8 +17,6 @@ has made.
 from __future__ import annotations
 
 import argparse
-import importlib
-import importlib.util
 import json
 import sys
 import time
@@ -29,13 +27,12 @@ from typing import Any
 
 import numpy as np
 
-from tools.bench import command, data
+from tools.bench import command
 from tools.bench.cases import Case, default_case
 from tools.bench.gpu_device import Gpu
 from tools.bench.gpu_measure import phases_of
-from tools.bench.report import Row
+from tools.bench.report import Columns, Row, figure, format_table, text_figure
 from tools.gpu.model import Work, predicted
-from tools.gpu.phase_report import plot, table
 from tools.gpu.steps import OK_STATUS, UNFINISHED_STATUS, WRONG_STATUS
 from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.compare.speech import evenly_spaced
@@ -45,7 +42,7 @@ from wfstdec.wfst.gpu.layout import PHASES
 from wfstdec.wfst.options import WfstOptions
 
 BATCHES, THREADS = (1, 8, 32, 128, 400), (128, 256, 512)
-PROFILES: dict[str, Row] = {"small": {"data": data.RECIPE, "batches": [1, 8]}}
+PROFILES = command.profiles(batches=[1, 8])
 
 
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
@@ -59,7 +56,6 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     add("--minutes", type=float, default=float("inf"), help="stop after so many")
     add("--resume", action="store_true", help="go on with the output's points")
     add("--table", nargs="+", type=Path, help="measure nothing: show those there are")
-    add("--plot", type=Path, help="a file for a picture of --table")
     args = command.parse(parser, argv, PROFILES)
     if args.table is None and args.output is None:
         parser.error("--output or --table is needed")
@@ -139,6 +135,45 @@ class Profile:
         return {"ms_per_batch": 1e3 * seconds, "rtfx": audio_s / seconds}
 
 
+def _us(name: str | None = None) -> Any:
+    """A column: microseconds of a phase, or of all, and in brackets as predicted."""
+
+    def shown(row: Row) -> str:
+        parts = row.get("phases_us"), row.get("predicted_us")
+        if None in parts:
+            return "-"
+        found, expected = (one[name] if name else sum(one.values()) for one in parts)
+        return f"{found:.2f} ({expected:.2f})"
+
+    return shown
+
+
+COLUMNS: Columns = {
+    "decoder": text_figure("decoder"),
+    "batch": figure("batch", "d"),
+    "threads": figure("threads", "d"),
+    **{phase: _us(phase) for phase in PHASES},
+    "us/frame": _us(),
+    "ms/batch": figure("ms_per_batch", ".2f"),
+    "RTFx": figure("rtfx", ".0f"),
+}
+
+
+def table(rows: list[Row]) -> str:
+    """Batch by batch: ours, the CPU, and whoever else has been measured."""
+    timed = [row for row in rows if "rtfx" in row]
+    order = sorted(timed, key=lambda row: (row["batch"], row["decoder"] != "cpu"))
+    head = "us of a frame and block by phase; in brackets the model's prediction"
+    wrong = [row for row in rows if row.get("differ")]
+    lines = [head, format_table(COLUMNS, order)]
+    lines += [
+        f"batch {row['batch']}, {row['threads']} threads: {row['differ']} hypotheses "
+        "are not the CPU's, no time is given"
+        for row in wrong
+    ]
+    return "\n".join(lines)
+
+
 def points(args: argparse.Namespace) -> Iterator[tuple[str, int, int]]:
     """Points to measure: the settings most asked for first."""
     for size in args.batches:
@@ -187,10 +222,6 @@ def main(argv: list[str] | None = None, gpu: Gpu | None = None) -> int:
         texts = [path.read_text("utf-8") for path in there]
         rows = [row for text in texts for row in json.loads(text)["rows"]]
     print(table(rows))
-    if args.plot is not None and importlib.util.find_spec("matplotlib") is None:
-        print(f"no {args.plot}: matplotlib is not installed")
-    elif args.plot is not None:
-        plot(rows, args.plot, importlib.import_module("matplotlib"))
     if left_out:
         print(f"{left_out} points left out for --minutes: go on with --resume")
     if any(row.get("differ") for row in rows):

@@ -17,6 +17,7 @@ import functools
 import importlib.util
 import sys
 import tempfile
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -122,6 +123,10 @@ class NemoTransducer:
         return self._classes[f"alsd-{kind}"](
             **given, beam_size=setting["beam_size"], **modes
         )
+
+    def has(self, setting: Setting) -> bool:
+        """Tell whether there is such a search: no AES++ for TDT."""
+        return not (setting["strategy"] == "aes" and self._model.durations)
 
     def decode(self, frames: Any, lengths: Any, setting: Setting) -> list[list[Scored]]:
         """The texts of each utterance, best first, by score.
@@ -273,17 +278,46 @@ def _tree(form: Any, leaves: list[Any]) -> Any:
     return leaves.pop(0)
 
 
-@functools.cache
-def _load(torch: Any) -> dict[str, Any]:
-    """NeMo's classes, by what they are called here."""
+class Unused:
+    """Whatever NeMo's modules import from elsewhere and do not call here."""
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        pass
+
+    def _init_confidence_method(self, confidence_method_cfg: Any = None) -> None:
+        pass
+
+
+def register_all(
+    packages: Iterable[str], content: Mapping[str, Mapping[str, Any]]
+) -> None:
+    """Put empty packages, and stand-ins, in the place of NeMo's.
+
+    Args:
+        packages: Besides those that all of its searches need.
+        content: Names of each module that is not to be loaded.
+
+    Raises:
+        BackendError: NeMo is not installed.
+    """
     spec = importlib.util.find_spec("nemo")
     if spec is None or not spec.submodule_search_locations:
         raise BackendError(f"nemo cannot be imported; {_INSTALL}")
     root = Path(next(iter(spec.submodule_search_locations)))
-    for name in (*_EMPTY, f"{_PARTS}.context_biasing", "nemo.collections.common.parts"):
-        _register(name, root)
-    for name, content in _transducer_placeholders(torch).items():
-        _register(name, root, **content)
+    confidence = {f"{_PARTS}.utils.asr_confidence_utils": _CONFIDENCE}
+    every = dict.fromkeys((*_EMPTY, *packages), {}) | content | confidence
+    for name, names in every.items():
+        _register(name, root, **names)
+
+
+_CONFIDENCE = {"ConfidenceMethodMixin": Unused}
+
+
+@functools.cache
+def _load(torch: Any) -> dict[str, Any]:
+    """NeMo's classes, by what they are called here."""
+    packages = f"{_PARTS}.context_biasing", "nemo.collections.common.parts"
+    register_all(packages, _transducer_placeholders(torch))
     sys.modules.pop(f"{_LOOPING}.label_looping_base", None)  # of the CTC search's
     found = {
         "lm": ("ngram_lm.ngram_lm_batched", "NGramGPULanguageModel"),
@@ -305,23 +339,12 @@ def _load(torch: Any) -> dict[str, Any]:
 
 
 def _transducer_placeholders(torch: Any) -> dict[str, dict[str, Any]]:
-    """Stand-ins for what NeMo's modules import from elsewhere and do not call here."""
-
-    class Unused:
-        def __init__(self, *_: Any, **__: Any) -> None:
-            pass
-
-    class Confidence:
-        def _init_confidence_method(self, confidence_method_cfg: Any = None) -> None:
-            pass
-
+    """Stand-ins for what NeMo's modules import from elsewhere, by module."""
     biasing = ("GPUBiasingMultiModel", "GPUBiasingMultiModelBase")
     names = _placeholders(torch)
     del names[f"{_LOOPING}.label_looping_base"]
     cuda = names["nemo.core.utils.cuda_python_utils"]
     cuda["CUDA_GRAPH_COMPILE_ERROR_TYPES"] = (Exception,)
     names["omegaconf"]["ListConfig"] = list
-    return names | {
-        f"{_PARTS}.utils.asr_confidence_utils": {"ConfidenceMethodMixin": Confidence},
-        f"{_PARTS}.context_biasing.biasing_multi_model": dict.fromkeys(biasing, Unused),
-    }
+    unused = dict.fromkeys(biasing, Unused)
+    return names | {f"{_PARTS}.context_biasing.biasing_multi_model": unused}

@@ -8,7 +8,6 @@ from prefix_cases import PEER
 from tiny_sets import write_sets
 
 from tools.bench import adapters_pyctcdecode as bench
-from tools.bench.spelled_words import spelled_arpa, spelled_words
 from wfstdec import read_arpa
 
 pytestmark = pytest.mark.share
@@ -57,7 +56,7 @@ def test_answers_that_differ_are_not_timed(run, monkeypatch, capsys):
 def test_words_are_spelled_by_their_phones(tmp_path):
     lexicon = tmp_path / "lexicon.txt"
     lexicon.write_text("two\tt u\ntoo\tt u\ntoo\tt o\nx\tk s\nodd\tq\n", "utf-8")
-    spelled = spelled_words(lexicon, ["t", "u", "o", "k", "s"], None)
+    spelled = bench.spelled_words(lexicon, ["t", "u", "o", "k", "s"], None)
     assert spelled == {"two": "tu", "too": "tu", "x": "ks"}
     arpa = tmp_path / "lm.arpa"
     arpa.write_text(
@@ -67,7 +66,7 @@ def test_words_are_spelled_by_their_phones(tmp_path):
         "utf-8",
     )
     out = tmp_path / "spelled.arpa"
-    assert spelled_arpa(arpa, spelled, out) == ["ks", "tu"]
+    assert bench.spelled_arpa(arpa, spelled, out) == ["ks", "tu"]
     model = read_arpa(out)
     assert set(model.words) == {"<s>", "</s>", "tu", "ks"}
     assert [len(table) for table in model.ngrams] == [4, 2]

@@ -205,7 +205,7 @@ def test_profiles():
     small = gpu.parse_arguments(
         ["--output", "x", "--profile", "small", "--batches", "3"]
     )
-    assert (small.batches, small.repeats) == ([3], 2)
+    assert (small.batches, small.repeats) == ([3], 1)
 
 
 def test_the_batches_of_a_point():

@@ -68,7 +68,7 @@ def test_a_ratio_is_of_the_fastest_point_that_is_no_worse():
         row("theirs", 7.0, 9.0, width=500),  # no better than 25, and slower
         row("theirs", 5.0, 3.0, width=50),
     ]
-    good, none = bench.verdicts(rows)
-    assert good["setting"] == {"beam": 3.0} and good["ratio"] == pytest.approx(5)
-    assert "WER 7.00, 5.0 x" in bench.verdict_line(good)
-    assert none["ours"] is None and "none as good" in bench.verdict_line(none)
+    (_, good, none), more = bench.report(rows)
+    assert "WER 7.00, 5.0 x" in good and "none as good" in none
+    assert [one["ours"] for one in more["verdicts"]] == [{"beam": 3.0}, None]
+    assert more["verdicts"][0]["ratio"] == 5

@@ -9,7 +9,7 @@ import pytest
 from emulated_gpu import Emulated
 from tiny_sets import write_sets
 
-from tools.gpu import phase_report, phases, tokens
+from tools.gpu import phases, tokens
 from tools.gpu.model import Work, predicted
 from tools.gpu.steps import MISSING_STATUS, OK_STATUS, UNFINISHED_STATUS
 from wfstdec.wfst.gpu.layout import PHASES
@@ -96,14 +96,6 @@ def test_others_stand_in_the_same_table(tmp_path, capsys):
     assert "1.00 (1.00)" in lines[2]
     assert [line.split()[0] for line in lines[2:]] == ["ours", "ours", "riva"]
     assert f"{len(PHASES)}.00 ({len(PHASES)}.00)" in lines[2]
-
-
-def test_the_picture(tmp_path):
-    matplotlib = pytest.importorskip("matplotlib")
-    rows = [row(batch=b, threads=t) for b in (1, 8) for t in (128, 512)]
-    path = tmp_path / "phases.png"
-    phase_report.plot(rows, path, matplotlib)
-    assert path.read_bytes()[:4] == b"\x89PNG"
 
 
 def test_the_prediction_is_the_reviews():

@@ -129,12 +129,7 @@ def hex_of(values: Sequence[float] | np.ndarray) -> list[str]:
 
 
 def _stream(decoder: Any, rounds: Sequence[Any], count: int, boosts: Any) -> list[Any]:
-    """Utterances as they come in: the one place that knows how a search begins."""
-    if hasattr(decoder, "start"):  # a checkout from before the sessions
-        search = decoder.start(count, boosts)
-        for chunks in rounds:
-            search.advance(list(chunks))
-        return search.finish()
+    """Utterances as they come in, side by side."""
     each = boosts if isinstance(boosts, list | tuple) else [boosts] * count
     sessions = decoder.sessions()
     names = [sessions.open(one) for one in each]
@@ -155,24 +150,12 @@ def _search_costs(decoder: Any) -> Iterator[list[float]]:
         best = result[0] if isinstance(result, list) else result
         costs.append(float(best.search_cost))
 
-    if hasattr(decoder, "_reader") and hasattr(type(decoder), "records_lattices"):
-        hook, make = "_reader", decoder._reader
-
-        def noting(boosts: Any) -> Any:
-            return _NotingReader(make(boosts), note)
-
-    else:  # a checkout from before there were readers
-        hook, make = "_hypothesis", decoder._hypothesis
-
-        def noting(result: Any, *more: Any) -> Any:
-            note(result)
-            return make(result, *more)
-
-    setattr(decoder, hook, noting)
+    make = decoder._reader
+    decoder._reader = lambda boosts: _NotingReader(make(boosts), note)
     try:
         yield costs
     finally:
-        delattr(decoder, hook)
+        del decoder._reader
 
 
 class _NotingReader:
