@@ -44,7 +44,7 @@ from tools.bench.report import (
 )
 from wfstdec.adapters.pyctcdecode import build_ctcdecoder
 from wfstdec.compare.peers.installed import import_peer, name_with_version
-from wfstdec.text.files import atomic_write, read_lines
+from wfstdec.text.files import read_lines
 from wfstdec.text.symbols import read_tokens
 
 NO_LM = "none"
@@ -92,13 +92,11 @@ class Made(NamedTuple):
 
 
 class Decoders(NamedTuple):
-    """The three of a case, and the seconds that making two of them took."""
+    """The three of a case."""
 
     peer: Any
     faithful: Any
     ours: Any
-    peer_made_s: float
-    made_s: float
 
 
 def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -140,45 +138,39 @@ def make_case(name: str, inputs: Inputs) -> Made:
     return Made(name, speech, utterances, labels, arpa, words, hotwords)
 
 
-def warm_up() -> float:
-    """Load what numba compiled, or compile it; the seconds that it took."""
+def timed(call: Callable[..., Any], *given: Any, **options: Any) -> tuple[Any, float]:
+    """Call a function: what it returns, and its CPU seconds."""
     begin = time.process_time()
+    return call(*given, **options), time.process_time() - begin
+
+
+def warm_up() -> None:
+    """Load what numba compiled, or compile it."""
     decoder = build_ctcdecoder(["", " ", "a"])
     decoder.decode(np.zeros((2, 3), np.float32), hotwords=["a"])
-    return time.process_time() - begin
 
 
-def make_decoders(case: Made) -> Decoders:
-    """Both; ours twice."""
+def make_decoders(case: Made) -> tuple[Decoders, Row]:
+    """Both, ours twice; the seconds that two of them and first utterances took."""
     peer_package = import_peer("pyctcdecode", "pip install --no-deps pyctcdecode")
     given = (case.labels, case.arpa, case.words)
-    begin = time.process_time()
-    peer = peer_package.build_ctcdecoder(*given)
-    middle = time.process_time()
-    ours = build_ctcdecoder(*given, threads=1)
-    end = time.process_time()
+    peer, peer_s = timed(peer_package.build_ctcdecoder, *given)
+    ours, ours_s = timed(build_ctcdecoder, *given, threads=1)
     faithful = build_ctcdecoder(*given, threads=1, faithful=True)
-    return Decoders(peer, faithful, ours, middle - begin, end - middle)
-
-
-def first_ms(decoder: Any, case: Made) -> float:
-    """Time the first utterance, ms."""
-    begin = time.process_time()
-    decoder.decode(case.utterances[0])
-    return 1000 * (time.process_time() - begin)
+    first = case.utterances[0]
+    return Decoders(peer, faithful, ours), {
+        "peer_made_s": peer_s,
+        "made_s": ours_s,
+        "peer_first_ms": 1000 * timed(peer.decode, first)[1],
+        "first_ms": 1000 * timed(ours.decode, first)[1],
+    }
 
 
 def run_case(args: argparse.Namespace, case: Made) -> tuple[list[Row], list[str]]:
     """A row of each call with and without hotwords; and what is wrong."""
     rows: list[Row] = []
     faults: list[str] = []
-    decoders = make_decoders(case)
-    made = {
-        "peer_made_s": decoders.peer_made_s,
-        "made_s": decoders.made_s,
-        "peer_first_ms": first_ms(decoders.peer, case),
-        "first_ms": first_ms(decoders.ours, case),
-    }
+    decoders, made = make_decoders(case)
     for call in args.calls:
         for hotwords in ([], case.hotwords):
             row = {"case": case.name, "call": call, "hotwords": len(hotwords)}
@@ -208,10 +200,10 @@ def compare(
         return faults
 
     runs = {"peer": all_of(decoders.peer), "ours": all_of(decoders.ours)}
-    timed = check_and_time(runs, check_texts, args)
-    if timed.faults:
-        return row, timed.faults
-    count, seconds = len(case.utterances), timed.seconds
+    found = check_and_time(runs, check_texts, args)
+    if found.faults:
+        return row, found.faults
+    count, seconds = len(case.utterances), found.seconds
     row |= {
         "cpu_s": [round(one, 6) for one in seconds["ours"]],
         "peer_cpu_s": [round(one, 6) for one in seconds["peer"]],
@@ -226,22 +218,20 @@ def check(
     case: Made, decoders: Decoders, texts: dict[str, list[str]], options: Row
 ) -> tuple[Row, list[str]]:
     """Compare texts and word error rates; what is wrong, in lines."""
-    faults, same = [], 0
-    names = list(case.speech.logprobs)
-    for i, (theirs, ours) in enumerate(
-        zip(texts["peer"], texts["faithful"], strict=True)
-    ):
-        same += theirs == ours
+    names, faults = list(case.speech.logprobs), []
+    pairs = list(zip(texts["peer"], texts["faithful"], strict=True))
+    for name, x, (theirs, ours) in zip(names, case.utterances, pairs, strict=True):
         if theirs != ours:
             one, two = (
-                decoder.decode_beams(case.utterances[i], **options)[0][4]
+                decoder.decode_beams(x, **options)[0][4]
                 for decoder in (decoders.peer, decoders.faithful)
             )
             if abs(one - two) > SAME_SCORE:
-                faults.append(f"  {names[i]}: {ours!r} {two}, theirs {theirs!r} {one}")
+                faults.append(f"  {name}: {ours!r} {two}, theirs {theirs!r} {one}")
+    same = sum(theirs == ours for theirs, ours in pairs)
     row: Row = {"utterances": len(names), "same": same}
-    pairs = zip(texts["peer"], texts["ours"], strict=True)
-    row["same_by_default"] = sum(one == two for one, two in pairs)
+    by_default = zip(texts["peer"], texts["ours"], strict=True)
+    row["same_by_default"] = sum(one == two for one, two in by_default)
     if case.speech.recipe.separator is None:
         for name, key in (("peer", "peer_wer"), ("ours", "wer")):
             found = dict(zip(names, texts[name], strict=True))
@@ -259,7 +249,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     logging.getLogger("pyctcdecode").setLevel(logging.ERROR)
     logging.getLogger("wfstdec").setLevel(logging.ERROR)
     run, inputs = Run("tools.bench.adapters_pyctcdecode", args), Inputs.of(args)
-    loaded_s = warm_up()
+    _, loaded_s = timed(warm_up)
     made = (make_case(name, inputs) for name in args.cases)
 
     def report(rows: list[Row]) -> tuple[list[str], Row]:
@@ -308,14 +298,7 @@ def spelled_arpa(arpa: Path, spelled: dict[str, str], out: Path) -> list[str]:
         ]
         for section in sections
     ]
-    with atomic_write(out, "w") as file:
-        file.write("\\data\\\n")
-        for n, section in enumerate(kept, start=1):
-            file.write(f"ngram {n}={len(section)}\n")
-        for n, section in enumerate(kept, start=1):
-            lines = "".join("\t".join(fields) + "\n" for fields in section)
-            file.write(f"\n\\{n}-grams:\n{lines}")
-        file.write("\n\\end\\\n")
+    data.write_arpa(out, kept)
     return sorted(likeliest)
 
 

@@ -120,7 +120,7 @@ class Case:
 
     @property
     def files(self) -> dict[str, Any]:
-        """What decoders without a graph are made of, by the names of arguments."""
+        """Inputs of decoders without a graph, by the names of arguments."""
         return {
             "tokens": self.tokens,
             "lexicon": self.lexicon,

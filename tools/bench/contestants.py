@@ -83,19 +83,19 @@ FLASHLIGHT_TOKENS = settings(
 )
 
 
-def contestants(
-    case: Case, peers: Sequence[str], most_entries: int | None = None
-) -> list[Contestant]:
+def contestants(case: Case, peers: Sequence[str]) -> list[Contestant]:
     """Ours, then the peers of these names that can take part.
 
-    Why others cannot is printed. `most_entries`: leave out settings of the trie with a
-    larger `beam_size`.
+    Why others cannot is printed.
     """
+    trie = case.trie_decoder(TrieOptions(lm_scale=case.lm_scale))
     found = [
-        one
-        for one in _ours(case)
-        if most_entries is None or one.setting.get("beam_size", 0) <= most_entries
+        Contestant(TRIE, setting, trie.with_options(**setting).decode)
+        for setting in (TRIE_WORDS if case.lexicon else TRIE_TOKENS)
     ]
+    for setting in WFST_WORDS if case.graph else ():
+        options = WfstOptions(lm_scale=case.lm_scale, **setting)
+        found.append(Contestant(WFST, setting, case.wfst_decoder(options).decode))
     for name in peers:
         wanted = None if name != "flashlight" else _of_flashlight(case)
         found += peer_contestants(case, name, wanted)
@@ -115,19 +115,6 @@ def peer_contestants(
         Contestant(peer.name, setting, partial(_decode, peer, setting))
         for setting in settings or peer.settings()
     ]
-
-
-def _ours(case: Case) -> list[Contestant]:
-    """The trie at all settings; the WFST too where there is a graph."""
-    trie = case.trie_decoder(TrieOptions(lm_scale=case.lm_scale))
-    found = [
-        Contestant(TRIE, setting, trie.with_options(**setting).decode)
-        for setting in (TRIE_WORDS if case.lexicon else TRIE_TOKENS)
-    ]
-    for setting in WFST_WORDS if case.graph else ():
-        options = WfstOptions(lm_scale=case.lm_scale, **setting)
-        found.append(Contestant(WFST, setting, case.wfst_decoder(options).decode))
-    return found
 
 
 def _of_flashlight(case: Case) -> Sequence[Setting]:

@@ -20,7 +20,7 @@ import wfstdec
 from wfstdec import recipes
 from wfstdec.compare.speech import Speech, read_speech
 from wfstdec.errors import FormatError
-from wfstdec.text.files import read_lines
+from wfstdec.text.files import atomic_write, read_lines
 
 ROOT = Path(__file__).resolve().parents[2]
 DATA = ROOT.parent / "shared" / "data"
@@ -171,6 +171,24 @@ def read_cmudict(path: Path) -> Iterator[tuple[str, tuple[str, ...]]]:
         word, *phones = line.split("#")[0].split()
         said = (PHONES.get(phone) or PHONES[phone.rstrip("012")] for phone in phones)
         yield re.sub(r"\(\d+\)$", "", word), tuple(said)
+
+
+def write_arpa(path: Path, orders: Sequence[Sequence[Sequence[str]]]) -> None:
+    """Write a language model.
+
+    Args:
+        path: The file.
+        orders: The fields of each n-gram, order by order: the log10 of its probability,
+            its words with spaces between them, the weight of its back-off if any.
+    """
+    with atomic_write(path, "w") as file:
+        file.write("\\data\\\n")
+        for n, grams in enumerate(orders, 1):
+            file.write(f"ngram {n}={len(grams)}\n")
+        for n, grams in enumerate(orders, 1):
+            file.write(f"\n\\{n}-grams:\n")
+            file.writelines("\t".join(fields) + "\n" for fields in grams)
+        file.write("\n\\end\\\n")
 
 
 def model_files(data: Path) -> tuple[Path, Path]:

@@ -155,12 +155,6 @@ def file_of(kind: str, args: argparse.Namespace) -> Path:
     return path
 
 
-def size_mb(path: Path) -> float:
-    """Size of a file or a folder, MB."""
-    files = path.glob("*") if path.is_dir() else [path]
-    return sum(file.stat().st_size for file in files) / 1e6
-
-
 def decoder_of(
     kind: str, path: Path, recipe: Recipe, lookahead: Any, args: argparse.Namespace
 ) -> TrieDecoder:
@@ -205,10 +199,11 @@ def measure(kind: str, lookahead: str, args: argparse.Namespace) -> Row:
     assert again == hyps, "what was asked before changes a result"
     texts = dict(zip(speech.logprobs, (hyp.text for hyp in hyps), strict=True))
     lazy = isinstance(decoder.lm, LazyLM)
+    files = path.glob("*") if path.is_dir() else [path]
     return {
         "kind": kind,
         "lookahead": lookahead,
-        "file_mb": round(size_mb(path), 2),
+        "file_mb": round(sum(one.stat().st_size for one in files) / 1e6, 2),
         "load_s": loaded.load_s,
         "load_mb": loaded.load_mb,
         "cold_rtfx": round(speech.audio_s / cold_s, 1),

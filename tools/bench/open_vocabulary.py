@@ -35,6 +35,7 @@ from tools.bench.report import (
     text_figure,
     word_errors,
 )
+from tools.bench.trie_checks import compare_backends
 from tools.bench.trie_report import setting_text, verdicts
 from wfstdec.search.open_vocabulary import OpenVocabulary
 from wfstdec.text.lexicon import Lexicon
@@ -59,7 +60,8 @@ PEER_SETTINGS = settings(
 )
 """Of pyctcdecode: its own thresholds, narrower and wider ones."""
 COSTS = ["4:3", "4:3", "8:1"]
-CHECKED_FRAMES = 30
+CHECKED = {"beam": 8.0, "beam_size": 8, "token_top_k": 6, "merge": "sum"}
+"""The setting at which the backends are compared."""
 COLUMNS: Columns = {
     "decoder": text_figure("decoder"),
     "setting": lambda row: setting_text(row["setting"]),
@@ -119,20 +121,6 @@ def contestants(case: WordCase, costs: OpenVocabulary) -> Iterator[Contestant]:
     yield from peer_contestants(case, "pyctcdecode", PEER_SETTINGS)
 
 
-def faults_of(case: WordCase, costs: OpenVocabulary) -> list[str]:
-    """Where the backends differ, in lines."""
-    beginnings = [rows[:CHECKED_FRAMES] for rows in case.utterances[:3]]
-    narrow = {"beam": 8.0, "beam_size": 8, "token_top_k": 6, "merge": "sum"}
-    lm = decoder_of(case, None).lm
-    found = [
-        decoder_of(case, costs, lm=lm, backend=backend)
-        .with_options(**narrow)
-        .decode(beginnings)
-        for backend in ("cpu", "reference")
-    ]
-    return [] if found[0] == found[1] else [f"  {case.name}: the backends differ"]
-
-
 def run_case(
     args: argparse.Namespace, named: tuple[str, str]
 ) -> tuple[list[Row], list[str]]:
@@ -150,7 +138,12 @@ def run_case(
     for one in everyone:
         one.run(case.utterances[:2])
     runs = {one.name: partial(one.run, case.utterances) for one in everyone}
-    timed = check_and_time(runs, lambda _: faults_of(case, costs), args)
+    make = partial(decoder_of, case, costs, lm=decoder_of(case, None).lm)
+    timed = check_and_time(
+        runs,
+        lambda _: compare_backends(case, [CHECKED], lambda name: make(backend=name)),
+        args,
+    )
     if timed.faults:
         return [], timed.faults
     rows, known = [], set(case.lexicon.words)

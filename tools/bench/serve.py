@@ -103,7 +103,7 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
 
 # -------------------------------------------------------------------------- sources
 class Source(NamedTuple):
-    """What streams say, and what is right.
+    """Audio of streams, and what decodes it rightly.
 
     Attributes:
         audio: int16 [N] of each stream, by name.

@@ -39,6 +39,7 @@ from tools.data.train_transducer import (
     Smooth,
     follow,
     has_halves,
+    make_parser,
     speller,
 )
 from tools.data.transducer_data import (
@@ -209,14 +210,10 @@ def groups_of(net: JointNet) -> list[dict[str, Any]]:
 
 
 def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    add = parser.add_argument
-    add("--data", type=Path, default=Path("../shared/data"), help="development data")
-    add("--out", type=Path, default=Path("build/attention"), help="folder to write to")
-    add("--minutes", type=float, default=90.0, help="of the whole training")
-    add("--seed", type=int, default=1)
-    add("--report", type=int, default=100, help="steps between lines of losses")
-    add("--check", type=int, default=1000, help="steps between error rates")
+    parser = make_parser(__doc__, "build/attention", 1000)
+    parser.add_argument(
+        "--minutes", type=float, default=90.0, help="of the whole training"
+    )
     return parser.parse_args(argv)
 
 

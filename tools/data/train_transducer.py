@@ -197,15 +197,23 @@ def train(net: TransducerNet, source: Source, args: argparse.Namespace) -> nn.Mo
     return average
 
 
-def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+def make_parser(
+    description: str | None, out: str, check: int
+) -> argparse.ArgumentParser:
+    """Flags of a training: those of one of these tools, by its defaults."""
+    parser = argparse.ArgumentParser(description=(description or "").splitlines()[0])
     add = parser.add_argument
     add("--data", type=Path, default=Path("../shared/data"), help="development data")
-    add("--out", type=Path, default=Path("build/transducer"), help="folder to write to")
-    add("--steps", type=int, default=8500)
+    add("--out", type=Path, default=Path(out), help="folder to write to")
     add("--seed", type=int, default=1)
     add("--report", type=int, default=100, help="steps between lines of losses")
-    add("--check", type=int, default=2000, help="steps between error rates")
+    add("--check", type=int, default=check, help="steps between error rates")
+    return parser
+
+
+def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = make_parser(__doc__, "build/transducer", 2000)
+    parser.add_argument("--steps", type=int, default=8500)
     return parser.parse_args(argv)
 
 

@@ -182,34 +182,21 @@ def points(args: argparse.Namespace) -> Iterator[tuple[str, int, int]]:
         yield "ours", size, threads
 
 
-def _point(row: Row) -> tuple[str, int, int]:
-    return row["decoder"], row["batch"], row["asked"]
-
-
 def measure(args: argparse.Namespace, gpu: Gpu) -> tuple[list[Row], int]:
     """All rows, and how many points were left out; the file is written after each."""
-    run = command.Run("tools.gpu.phases", args)
+    names = "decoder", "batch", "asked"
+    run = command.Resumed("tools.gpu.phases", args, names, "rtfx")
     run.machine |= gpu.describe()
-    rows: list[Row] = []
-    if args.resume and args.output.exists():
-        rows = json.loads(args.output.read_text("utf-8"))["rows"]
-    begin, profile = time.monotonic(), Profile(default_case(args), gpu, args)
-    run.write(rows)
-    done = {_point(row) for row in rows if "rtfx" in row}
-    left_out = 0
-    for point in points(args):
-        if point in done:
+    profile = Profile(default_case(args), gpu, args)
+    run.write(run.rows)
+    for who, size, threads in points(args):
+        point = {"decoder": who, "batch": size, "asked": threads}
+        if run.skip(point):
             continue
-        if time.monotonic() - begin > 60 * args.minutes:
-            left_out += 1
-            continue
-        who, size, threads = point
         row = profile.on_gpu(size, threads) if threads else profile.on_cpu(size)
-        rows = [one for one in rows if _point(one) != point]
-        rows.append(row | {"asked": threads})
-        print(f"{who}, batch {size}, {threads} threads: {rows[-1]}", flush=True)
-        run.write(rows)
-    return rows, left_out
+        run.keep(row | {"asked": threads})
+        print(f"{who}, batch {size}, {threads} threads: {row}", flush=True)
+    return run.rows, run.left_out
 
 
 def main(argv: list[str] | None = None, gpu: Gpu | None = None) -> int:

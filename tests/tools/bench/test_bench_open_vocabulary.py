@@ -48,7 +48,8 @@ def test_a_run_checks_then_times(run):
 
 
 def test_backends_that_differ_are_not_timed(run, monkeypatch, capsys):
-    monkeypatch.setattr(bench, "faults_of", lambda *_: ["  tiny: the backends differ"])
+    faults = ["  tiny: the backends differ"]
+    monkeypatch.setattr(bench, "compare_backends", lambda *_: faults)
     status, report = run("--costs", "1:0")
     assert status == 1 and report["faults"] == 1 and report["rows"] == []
     assert "the backends differ" in capsys.readouterr().out

@@ -142,7 +142,7 @@ def test_the_language_model_that_nemo_is_timed_with(tmp_path):
 )
 def test_nemo_takes_that_model(monkeypatch):
     peer = tokens.make_peer()
-    assert peer._lm.max_order == tokens.ORDER
+    assert peer._lm.max_order == 6
     search, found = tokens.searcher(peer, 4, 2, "cpu", frames=6)
     assert len(found()) == 2
     assert tokens.row_of(search, found, 2, 1) is None, "no CUDA graphs, no row"

@@ -25,13 +25,12 @@ from typing import Any
 from tools.bench import experiments
 from tools.bench.cases import Case
 from tools.bench.command import Run
-from tools.bench.data import build_or_load, file_key
+from tools.bench.data import build_or_load, file_key, write_arpa
 from tools.bench.experiments import searches_of, token_phrases
 from tools.bench.report import Row
 from wfstdec import GreedyOptions, TrieOptions, compare
 from wfstdec.compare.comparison import Point
 from wfstdec.compare.searches import DecoderSearch
-from wfstdec.text.files import atomic_write
 
 NO_LM = "no LM"
 
@@ -49,13 +48,9 @@ def flat_case(case: Case, args: argparse.Namespace) -> Case:
     assert case.lexicon is not None
     words = sorted(set(case.lexicon.words))
     path = args.cache / f"flat-{case.lm}-{file_key([case.arpa])}.arpa"
-    cost = -math.log10(len(words) + 1)
-    unigrams = "".join(f"{cost:.6f}\t{word}\n" for word in [*words, "</s>"])
-    with atomic_write(path, "w") as file:
-        file.write(
-            f"\\data\\\nngram 1={len(words) + 2}\n\n"
-            f"\\1-grams:\n-99\t<s>\n{unigrams}\n\\end\\\n"
-        )
+    logprob = f"{-math.log10(len(words) + 1):.6f}"
+    unigrams = [(logprob, word) for word in [*words, "</s>"]]
+    write_arpa(path, [[("-99", "<s>"), *unigrams]])
     graph = build_or_load(case.speech.recipe, path, "normal", args.cache)
     scale = case.lm_scale if args.flat_scale is None else args.flat_scale
     return replace(case, lm=NO_LM, arpa=path, lm_scale=scale, graph=graph)

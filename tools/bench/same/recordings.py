@@ -101,7 +101,10 @@ class Recording:
     ) -> None:
         """Decode side by side, each utterance cut at random places."""
         rng = np.random.default_rng(len(case))
-        cut = [_random_chunks(rng, array) for array in logprobs.values()]
+        cut = []
+        for array in logprobs.values():
+            places = np.sort(rng.integers(0, len(array) + 1, CHUNKS - 1))
+            cut.append(np.split(array, places))
         rounds = list(zip(*cut, strict=True))
         with _search_costs(decoder) as costs:
             found = _stream(decoder, rounds, len(cut), boosts)
@@ -177,10 +180,6 @@ class _NotingReader:
         for one in found:
             self._note(one)
         return self._reader.hypotheses(found, *more)
-
-
-def _random_chunks(rng: np.random.Generator, array: np.ndarray) -> list[np.ndarray]:
-    return np.split(array, np.sort(rng.integers(0, len(array) + 1, CHUNKS - 1)))
 
 
 def _record_of(hypothesis: Any) -> dict[str, Any]:

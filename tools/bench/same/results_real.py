@@ -120,7 +120,7 @@ class Real:
                 name = f"{topology}, {case}"
                 self.recording.decode(name, decoder, self.few.logprobs)
                 if case == "beam 8":
-                    for kind, boosts in self._wfst_boosts(graph, self.few):
+                    for kind, boosts in self._boosts(graph, self.few):
                         named = f"{name}, {kind}"
                         self.recording.decode(named, decoder, self.few.logprobs, boosts)
 
@@ -143,7 +143,7 @@ class Real:
             given = {name: x.astype(kind) for name, x in self.few.logprobs.items()}
             record.decode(kind.__name__, decoder, given)
         narrow = decoder.with_options(max_active=50, beam_delta=1.0)
-        for kind, boosts in self._wfst_boosts(graph, self.dev):
+        for kind, boosts in self._boosts(graph, self.dev):
             record.decode(kind, decoder, self.dev.logprobs, boosts)
             record.decode(f"narrow, {kind}", narrow, self.dev.logprobs, boosts)
             record.in_chunks(f"{kind}, chunks", decoder, self.dev.logprobs, boosts)
@@ -167,7 +167,7 @@ class Real:
         record.decode("no model", optional, self.few.logprobs)
         for case in ("12:128", "sum", "n-best"):
             decoder = first.with_options(**TRIE[case])
-            for kind, boosts in self._trie_boosts(first):
+            for kind, boosts in self._boosts(first, self.few):
                 name = f"{case}, {kind}"
                 record.decode(name, decoder, self.few.logprobs, boosts)
                 record.in_chunks(f"{name}, chunks", decoder, self.few.logprobs, boosts)
@@ -208,7 +208,7 @@ class Real:
             }
             record.note(name, files | {"walks": walks(model)})
             record.note(f"{name}, saved", {"walks": walks(wfstdec.load_lm(folder))})
-        for kind, phrases in self._wfst_boosts(graph, self.dev):
+        for kind, phrases in self._boosts(graph, self.dev):
             if hasattr(phrases, "step_batch"):
                 sizes = {"num_states": phrases.num_states, "num_arcs": phrases.num_arcs}
                 sizes["unknown"] = list(phrases.unknown)
@@ -241,16 +241,12 @@ class Real:
         files["lexicon"] = self.data / real_sets.LEXICON
         return {**files, "separator": real_sets.SEPARATOR}
 
-    def _wfst_boosts(
-        self, graph: Any, speech: real_sets.Speech
+    def _boosts(
+        self, tables: Any, speech: real_sets.Speech
     ) -> Iterator[tuple[str, Any]]:
-        """Every kind of boosts that the decoder of a graph takes."""
-        yield from self._word_boosts(graph.words, speech)
-        yield from self._token_phrases(graph.tokens, speech)
-
-    def _trie_boosts(self, decoder: Any) -> Iterator[tuple[str, Any]]:
-        yield from self._word_boosts(decoder.words, self.few)
-        yield from self._token_phrases(decoder.tokens, self.few)
+        """Every kind of boosts for the words and tokens of a graph or a decoder."""
+        yield from self._word_boosts(tables.words, speech)
+        yield from self._token_phrases(tables.tokens, speech)
 
     def _word_boosts(
         self, words: tuple[str, ...], speech: real_sets.Speech

@@ -122,10 +122,10 @@ class Tasks:
         letters[names.index(real_sets.SEPARATOR)] = " "
         peer = importlib.import_module("wfstdec.adapters.pyctcdecode")
         letter_decoder = peer.build_ctcdecoder(letters, threads=1)
-        entries = dict.fromkeys(real_sets.read_lexicon_lines(self.data))
+        entries = real_sets.read_lexicon(self.data)
+        lines = [" ".join([word, *said, real_sets.SEPARATOR]) for word, said in entries]
         lexicon = self.folder / "lexicon.txt"
-        lines = (f"{word} {said} {real_sets.SEPARATOR}" for word, said in entries)
-        lexicon.write_text("\n".join(lines), "utf-8")
+        lexicon.write_text("\n".join(dict.fromkeys(lines)), "utf-8")
         calls = importlib.import_module("wfstdec.adapters.torchaudio")
         word_decoder = calls.ctc_decoder(
             str(lexicon),
@@ -136,10 +136,8 @@ class Tasks:
             sil_token=real_sets.SEPARATOR,
         )
         return {
-            "pyctcdecode": partial(map_list, letter_decoder.decode, self.arrays),
-            "torchaudio": partial(
-                map_list, lambda x: word_decoder(x[None])[0][0], self.arrays
-            ),
+            "pyctcdecode": lambda: list(map(letter_decoder.decode, self.arrays)),
+            "torchaudio": lambda: [word_decoder(x[None])[0][0] for x in self.arrays],
         }
 
     def _decode(self, decoder: Any, boosts: Any = None) -> Task:
@@ -168,11 +166,6 @@ class Tasks:
     def _make_lm(self) -> Any:
         arpa = self.data / real_sets.ARPA
         return wfstdec.NgramLM.from_arpa(arpa, self.graph.words)
-
-
-def map_list(call: Callable[[Any], Any], items: list[Any]) -> list[Any]:
-    """Call a function with each item."""
-    return [call(item) for item in items]
 
 
 def answers_of(result: Any) -> str:
