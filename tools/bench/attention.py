@@ -48,20 +48,20 @@ class Counted(TorchAttention):
         return super().step(*given)
 
 
-def add_own(parser: argparse.ArgumentParser) -> None:
+def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
+    parser = make_parser(__doc__)
     add = parser.add_argument
     add("--beams", nargs="+", type=int, default=[1, 8])
     add("--batches", nargs="+", type=int, default=[1, 24])
     add("--sizes", nargs="+", type=int, default=[0, 1000])
     add("--tokens", type=int, default=12)
+    return parse(parser, argv)
 
 
 def main(argv: list[str] | None = None) -> int:
     """Time every beam, batch and list."""
     torch.set_num_threads(1)
-    parser = make_parser(__doc__)
-    add_own(parser)
-    args = parse(parser, argv)
+    args = parse_arguments(argv)
     torch.manual_seed(0)
     sizes = AttentionSizes(NUM_TOKENS, 384, 384, heads=6, layers=4)
     names = [f"t{i}" for i in range(NUM_TOKENS)]

@@ -97,7 +97,8 @@ class _Bench:
         for words in (line["words"] for line in expected.values()):
             for word in words:
                 word.setdefault("confidence", None)
-        found = {row["id"]: row for row in _rows(rows)}
+        tables = map(pyarrow.parquet.read_table, rows.glob("*.parquet"))
+        found = {row["id"]: row for table in tables for row in table.to_pylist()}
         wrong = [
             name
             for name, line in expected.items()
@@ -273,14 +274,6 @@ def _look(used: dict[tuple[int, str], float], roots: set[int]) -> None:
             at = parents[at]
         if at in roots:
             used[number, start] = seconds
-
-
-def _rows(folder: Path) -> list[Row]:
-    return [
-        row
-        for path in folder.glob("*.parquet")
-        for row in pyarrow.parquet.read_table(path).to_pylist()
-    ]
 
 
 if __name__ == "__main__":

@@ -89,18 +89,21 @@ class Run:
 
     Attributes:
         args: The same.
+        machine: Processor, memory, versions and commit: nothing about who owns them.
     """
 
     def __init__(self, tool: str, args: argparse.Namespace) -> None:
         self._tool, self.args = tool, args
         self._load_before = os.getloadavg()[0]
-        self.machine = describe_machine()
+        self.machine = {**machine.describe_machine(), "commit": commit_of(ROOT)}
 
-    def report(self, rows: Sequence[Row], **more: Any) -> Row:
-        """All that goes into the file: no folders and no names of hosts."""
+    def write(self, rows: Sequence[Row], **more: Any) -> None:
+        """Write all where `--output` says: no folders and no names of hosts."""
+        if self.args.output is None:
+            return
         options = {name: _told(value) for name, value in vars(self.args).items()}
         load = {"before": self._load_before, "after": os.getloadavg()[0]}
-        return {
+        report = {
             "tool": self._tool,
             "date": time.strftime("%Y-%m-%d"),
             "machine": self.machine,
@@ -109,13 +112,8 @@ class Run:
             **more,
             "rows": list(rows),
         }
-
-    def write(self, rows: Sequence[Row], **more: Any) -> None:
-        """Write the report where `--output` says."""
-        if self.args.output is None:
-            return
         with atomic_write(self.args.output, "w") as file:
-            json.dump(self.report(rows, **more), file, indent=1, ensure_ascii=False)
+            json.dump(report, file, indent=1, ensure_ascii=False)
             file.write("\n")
 
     def finish(
@@ -197,11 +195,6 @@ def _told(value: Any) -> Any:
     if isinstance(value, str):
         return Path(value).name or value
     return None if isinstance(value, Path) else value
-
-
-def describe_machine() -> Row:
-    """Processor, memory, versions and commit: nothing about who owns them."""
-    return {**machine.describe_machine(), "commit": commit_of(ROOT)}
 
 
 def commit_of(checkout: Path) -> str | None:

@@ -96,8 +96,12 @@ def contestants(case: Case, peers: Sequence[str]) -> list[Contestant]:
     for setting in WFST_WORDS if case.graph else ():
         options = WfstOptions(lm_scale=case.lm_scale, **setting)
         found.append(Contestant(WFST, setting, case.wfst_decoder(options).decode))
+    for_flashlight = FLASHLIGHT_TOKENS
+    if case.lexicon is not None:
+        many = len(case.tokens) >= MANY_TOKENS
+        for_flashlight = FLASHLIGHT_PIECES if many else FLASHLIGHT_WORDS
     for name in peers:
-        wanted = None if name != "flashlight" else _of_flashlight(case)
+        wanted = for_flashlight if name == "flashlight" else None
         found += peer_contestants(case, name, wanted)
     return found
 
@@ -115,13 +119,6 @@ def peer_contestants(
         Contestant(peer.name, setting, partial(_decode, peer, setting))
         for setting in settings or peer.settings()
     ]
-
-
-def _of_flashlight(case: Case) -> Sequence[Setting]:
-    if case.lexicon is None:
-        return FLASHLIGHT_TOKENS
-    many = len(case.tokens) >= MANY_TOKENS
-    return FLASHLIGHT_PIECES if many else FLASHLIGHT_WORDS
 
 
 def _decode(

@@ -20,7 +20,7 @@ status 4), goes on with `--resume`.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import product
 
@@ -98,17 +98,6 @@ def cases(args: argparse.Namespace) -> Iterator[Case]:
         yield from (replace(case, speech=speech) for speech in sets)
 
 
-def token_benches(
-    args: argparse.Namespace, gpu: Gpu, skip: Callable[[Row], bool]
-) -> list[TrieBench]:
-    """Every set as bare tokens."""
-    inputs = Inputs.of(args)
-    return [
-        TrieBench(token_case(load_set(name, inputs), inputs, args), args, gpu, skip)
-        for name in args.sets
-    ]
-
-
 class Points:
     """Points, one after the other, and the file that they go to."""
 
@@ -125,7 +114,10 @@ class Points:
         every = list(cases(args)) if only != "nemo" else []
         tries = [TrieSetting(*point) for point in args.trie]
         benches = [Bench(case, *made) for case in every]
-        token_cases = token_benches(args, *made[1:]) if tries else []
+        inputs, token_cases = Inputs.of(args), []
+        for name in args.sets if tries else ():
+            case = token_case(load_set(name, inputs), inputs, args)
+            token_cases.append(TrieBench(case, *made))
         trie_benches = [TrieBench(case, *made) for case in every if tries]
         for bench, point in product(benches, args.settings):
             for boosted in args.boosted if only in (None, "ours") else ():

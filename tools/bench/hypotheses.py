@@ -26,9 +26,9 @@ import numpy as np
 from tools.bench.cases import Case, default_case
 from tools.bench.command import Run, exit_with, make_parser, parse, profiles
 from tools.bench.report import Row
+from tools.bench.row_storage import PackedBackend
 from tools.bench.timing import Turns
 from wfstdec.boost.compiled import CompiledBoosts
-from wfstdec.search.paths.label_path import PathTokens
 from wfstdec.search.paths.traceback import read_paths, rule_of
 from wfstdec.wfst.decoder import WfstDecoder
 from wfstdec.wfst.gpu.layout import STEP
@@ -66,13 +66,6 @@ def steps_of(decoder: WfstDecoder, utterance: np.ndarray) -> np.ndarray:
     return np.array(arcs, STEP)
 
 
-def check(said: list[PathTokens], paths: list[Any]) -> None:
-    """Raise unless steps say what the paths do."""
-    for one, path in zip(said, paths, strict=True):
-        for left, right in zip(one, path.said, strict=True):
-            assert np.array_equal(left, right), "a path is read in another way"
-
-
 def measure(case: Case, args: argparse.Namespace) -> Row:
     """The microseconds of a batch."""
     options = WfstOptions(beam=args.beam, lm_scale=case.lm_scale)
@@ -84,11 +77,15 @@ def measure(case: Case, args: argparse.Namespace) -> Row:
     alone = [decoder.decode([one])[0] for one in given]
     found = decoder._read(paths, boosts)
     assert all(h == alone[i % len(given)] for i, h in enumerate(found))
-    rule, each = rule_of(case.graph), [steps_of(decoder, one) for one in given]
+    packed = case.wfst_decoder(options)
+    packed._backend = PackedBackend(decoder.graph)  # its trace can be read
+    rule, each = rule_of(case.graph), [steps_of(packed, one) for one in given]
     steps = np.concatenate([each[i % len(given)] for i in range(size)])
     count = np.array([len(each[i % len(given)]) for i in range(size)], np.int64)
     first = np.cumsum(count) - count
-    check(read_paths(rule, steps, first, count), paths)
+    for one, path in zip(read_paths(rule, steps, first, count), paths, strict=True):
+        for left, right in zip(one, path.said, strict=True):
+            assert np.array_equal(left, right), "a path is read in another way"
     runs = {
         "steps_to_paths": partial(read_paths, rule, steps, first, count),
         "paths_to_hypotheses": partial(decoder._read, paths, boosts),

@@ -42,7 +42,7 @@ from wfstdec.wfst.options import WfstOptions
 _CUT, _COMPACT = "rescoring_of_cut_paths", "compact"
 PROFILES = profiles(
     {"rescore": ["lm_books.3g", "lm_books.4g"], "beams": [4.0, 6.0, 8.0]},
-    **{"rescore": [], "beams": [6.0], "utterances": 6},
+    **{"rescore": [], "beams": [6.0], "utterances": 6, "repeats": 3},
 )
 
 

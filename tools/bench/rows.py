@@ -39,7 +39,7 @@ from tools.bench.command import Run, exit_with, make_parser, parse, profiles
 from tools.bench.report import Row
 from tools.bench.row_storage import PackedBackend
 from tools.bench.timing import Turns
-from tools.bench.wfst_measure import Duel
+from tools.bench.wfst_measure import Duel, read_all
 from wfstdec import BoostEntry
 from wfstdec.fst.topology import TOPOLOGIES
 from wfstdec.wfst.decoder import WfstDecoder
@@ -109,14 +109,6 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     return parse(parser, argv, PROFILES)
 
 
-def whole(decoder: WfstDecoder, arrays: list[np.ndarray], boosts: Any) -> Any:
-    """Decode whole utterances, and read their words."""
-    found = decoder.decode(arrays, boosts=boosts)
-    for hypothesis in found:
-        _ = hypothesis.words
-    return found
-
-
 def in_chunks(
     decoder: WfstDecoder, arrays: list[np.ndarray], boosts: Any, size: int, look: bool
 ) -> Any:
@@ -168,7 +160,7 @@ def task_of(
         return partial(in_chunks, decoder, arrays, boosts, chunk, kind == "looks")
     if kind == "fewest":
         decoder = decoder.with_options(min_active=args.min_active)
-    return partial(whole, decoder, arrays, boosts)
+    return partial(read_all, decoder, arrays, boosts)
 
 
 def decoders_of(case: Case, beam: float) -> dict[str, WfstDecoder]:
@@ -257,7 +249,7 @@ def measure_lattices(case: Case, beam: float, args: argparse.Namespace) -> Row:
     tasks: dict[str, Callable[[], Any]] = {
         name: partial(one.decode_lattice, arrays) for name, one in decoders.items()
     }
-    tasks["best"] = partial(whole, decoders["rows"], arrays, None)
+    tasks["best"] = partial(read_all, decoders["rows"], arrays)
     turns = Turns(tasks)
     answers = turns.take()
     where = f"{case.name}, beam {beam:g}"

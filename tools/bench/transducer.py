@@ -137,9 +137,8 @@ class Bench:
         for strategy in self.args.strategies:
             beams = [1] if strategy == "greedy" else self.args.beams
             both = has_lm and strategy != "greedy"
-            for beam, scored, fusion in itertools.product(
-                *(beams, (True, False)[: 1 + both], ("late", "early")[: 1 + both])
-            ):
+            axes = (True, False)[: 1 + both], ("late", "early")[: 1 + both]
+            for beam, scored, fusion in itertools.product(beams, *axes):
                 one = {"strategy": strategy, "beam_size": beam}
                 found.append(one | {"blank_scored": scored, "fusion": fusion})
         return found

@@ -101,16 +101,13 @@ class TextCosts:
 
     def cost(self, utterance: str, text: str) -> float:
         """The least total of a text of words; `inf` where the lexicon lacks one."""
-        key = utterance, text
-        if key not in self._known:
-            self._known[key] = self._text_cost(utterance, tuple(text.split()))
-        return self._known[key]
-
-    def _text_cost(self, utterance: str, words: Words) -> float:
+        key, words = (utterance, text), tuple(text.split())
         if not all(word in self._said for word in words):
             return math.inf
-        acoustic = self._aligned([self._said[word] for word in words], utterance)
-        return acoustic + self._case.lm_scale * self.lm_cost(words)
+        if key not in self._known:
+            acoustic = self._aligned([self._said[word] for word in words], utterance)
+            self._known[key] = acoustic + self._case.lm_scale * self.lm_cost(words)
+        return self._known[key]
 
     def _aligned(self, words: Sequence[Pronunciations], utterance: str) -> float:
         case, logprobs = self._case, self._case.speech.logprobs[utterance]

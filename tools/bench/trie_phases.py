@@ -48,7 +48,7 @@ from tools.bench.command import (
     profiles,
 )
 from tools.bench.open_vocabulary import WordCase, decoder_of, make_case
-from tools.bench.report import Columns, Row, figure, format_table, text_figure
+from tools.bench.report import Columns, Row, figure, text_figure
 from wfstdec.search.open_vocabulary import OpenVocabulary
 from wfstdec.trie.cpu import groups as host
 from wfstdec.trie.decoder import TrieDecoder
@@ -175,9 +175,7 @@ def main(argv: list[str] | None = None) -> int:
         listed = {LISTED: round(listed["frame"] - row["frame"], 2)}
         row |= steps | parts | row | listed
     print("ns for a frame, the fastest of the turns")
-    print(f"{format_table(COLUMNS, rows)}\n{run.footer()}")
-    run.write(rows)
-    return 0
+    return run.finish(rows, COLUMNS)
 
 
 if __name__ == "__main__":

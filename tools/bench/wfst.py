@@ -46,7 +46,7 @@ from tools.bench.wfst_measure import Duel, time_loading
 from wfstdec.fst.topology import TOPOLOGIES
 from wfstdec.wfst.options import WfstOptions
 
-PROFILES = profiles(beams=[8.0, 13.0], utterances=8)
+PROFILES = profiles(beams=[8.0, 13.0], utterances=8, repeats=2)
 
 SPEED: Columns = {
     "beam": lambda row: f"{row['setting']['beam']:g}",

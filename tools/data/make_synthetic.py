@@ -141,9 +141,8 @@ def write_lexicon(path: Path, spellings: Spellings, tokens: TokenTable) -> None:
     with atomic_write(path, "w") as file:
         for word, own in spellings.items():
             for spelt in own:
-                file.write(
-                    word + "\t" + " ".join(tokens.names[t] for t in spelt) + "\n"
-                )
+                names = " ".join(tokens.names[token] for token in spelt)
+                file.write(f"{word}\t{names}\n")
 
 
 def piece_counts(

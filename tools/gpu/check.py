@@ -12,7 +12,7 @@ import sys
 import time
 from collections.abc import Callable
 from functools import partial
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import distributions
 from pathlib import Path
 from typing import Any
 
@@ -34,14 +34,6 @@ TRIE_OPTIONS = (
     TrieOptions(beam=12.0, beam_size=128, lm_scale=0.8, merge="sum", nbest=4),
 )
 """Searches of the trie: in a warp, and in four with sums and texts."""
-
-
-def installed(package: str) -> str | None:
-    """A version, or None."""
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None
 
 
 def describe_device() -> None:
@@ -133,7 +125,8 @@ def main(argv: list[str] | None = None) -> int:
     """Print what is asked for, or all of it."""
     asked = (sys.argv[1:] if argv is None else argv) or ["versions", *SEARCHES]
     if "versions" in asked:
-        versions = {name: installed(name) for name in (*PACKAGES, *PEERS)}
+        installed = {one.name: one.version for one in distributions()}
+        versions = {name: installed.get(name) for name in (*PACKAGES, *PEERS)}
         print(sys.version.split()[0], versions, flush=True)
         describe_device()
     status = 0

@@ -32,6 +32,7 @@ from tools.bench.cases import Case, default_case
 from tools.bench.gpu_device import Gpu
 from tools.bench.gpu_measure import phases_of
 from tools.bench.report import Columns, Row, figure, format_table, text_figure
+from tools.bench.wfst_measure import read_all
 from tools.gpu.model import Work, predicted
 from tools.gpu.steps import OK_STATUS, UNFINISHED_STATUS, WRONG_STATUS
 from wfstdec.boost.compiled import CompiledBoosts
@@ -91,8 +92,7 @@ class Profile:
         batch, decoder = self.batch(size), self._cpu
         decoder.decode(batch)
         begin = time.perf_counter()
-        for hypothesis in decoder.decode(batch):
-            _ = hypothesis.words
+        read_all(decoder, batch)
         seconds = time.perf_counter() - begin
         row: Row = {"decoder": "cpu", "batch": size, "threads": decoder.threads}
         return row | self._rates(batch, seconds)

@@ -102,6 +102,10 @@ class NemoTransducer:
         if strategy == "aes":
             if durations:
                 raise OptionError("AES++ for TDT, expected ALSD++: NeMo has none")
+            lm: dict[str, Any] = {}
+            if self._fusion:
+                lm = {"ngram_lm_model": self._fusion["lm"], **self._modes(setting)}
+                lm["ngram_lm_alpha"] = self._fusion["scale"]
             return self._classes["aes"](
                 **given,
                 beam_size=setting["beam_size"],
@@ -110,7 +114,7 @@ class NemoTransducer:
                 maes_expansion_gamma=setting.get(
                     "expansion_gamma", ours.expansion_gamma
                 ),
-                **self._ngram_lm(setting),
+                **lm,
             )
         given["max_symbols_per_step"] = setting.get("max_symbols", 10)
         if self._fusion:
@@ -169,16 +173,6 @@ class NemoTransducer:
         return {
             "blank_lm_score_mode": "lm_weighted_full" if scored else "no_score",
             "pruning_mode": setting.get("fusion", "late"),
-        }
-
-    def _ngram_lm(self, setting: Setting) -> dict[str, Any]:
-        if not self._fusion:
-            return {}
-        lm, scale = self._fusion["lm"], self._fusion["scale"]
-        return {
-            "ngram_lm_model": lm,
-            "ngram_lm_alpha": scale,
-            **self._modes(setting),
         }
 
 
