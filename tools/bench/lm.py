@@ -157,8 +157,9 @@ def model_rows(said: list[str], words: list[str], args: argparse.Namespace) -> d
     seconds, lm = fastest(lambda: NgramLM.from_arpa(arpa, table))
     row = {"build_s": round(seconds, 3), **size_of(lm)}
     with tempfile.TemporaryDirectory() as folder:
-        lm.save(folder)
-        seconds, _ = fastest(lambda: load_lm(folder))
+        saved = Path(folder) / "lm"
+        lm.save(saved)
+        seconds, _ = fastest(lambda: load_lm(saved))
     row["map_s"] = round(seconds, 4)
     ids = {word: i for i, word in enumerate(table) if i}
     text = [ids.get(word, len(table)) for word in said]
