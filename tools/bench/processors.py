@@ -74,15 +74,19 @@ def phrases_of(num: int) -> list[str]:
 
 
 def arpa_of(num: int) -> str:
-    """A trigram model over so many of the tokens."""
+    """A bigram model over so many of the tokens."""
     draw = np.random.default_rng(0)
-    lines = ["\\data\\", f"ngram 1={num + 2}", f"ngram 2={3 * num}", "", "\\1-grams:"]
+    followers = draw.integers(num, size=(num, 3)).tolist()
+    pairs = sorted({(i, j) for i, some in enumerate(followers) for j in some})
+    lines = [
+        "\\data\\",
+        f"ngram 1={num + 2}",
+        f"ngram 2={len(pairs)}",
+        "",
+        "\\1-grams:",
+    ]
     lines += ["-99\t<s>\t-0.5", "-2\t</s>"]
     lines += [f"-4\tt{i}\t-0.5" for i in range(num)]
-    pairs = sorted(
-        {(i, int(j)) for i in range(num) for j in draw.integers(num, size=3)}
-    )
-    lines[2] = f"ngram 2={len(pairs)}"
     lines += ["", "\\2-grams:", *(f"-1\tt{i} t{j}" for i, j in pairs), "", "\\end\\"]
     return "\n".join(lines) + "\n"
 

@@ -66,32 +66,22 @@ class Part(NamedTuple):
     chunks: tuple[int, ...] = (32,)
 
 
+BOTH = [f"dev:{LM}", f"bpe-mid:{LM}"]
+"""Phones of real speech, and synthetic word pieces."""
+STORED = [f"{speech}:{lm}" for lm in (LM, "en-us.3g") for speech in ("dev", "bpe-mid")]
 PARTS = {
     "beams": Part([f"dev:{LM}"], [8, 10, 13, 17], ["whole"], 100),
     "pieces": Part([f"bpe-mid:{LM}"], [8, 10, 13, 17], ["whole"], 30),
     "hard": Part([f"hard:{LM}"], [8, 10, 13], ["whole"], 20),
     "ljspeech": Part([f"ljspeech:{LM}"], [8, 10, 13], ["whole"], 60),
     "compact": Part([f"dev:{LM}"], [8, 10, 13], ["whole"], 60, "compact"),
-    "boosts": Part(
-        [f"dev:{LM}", f"bpe-mid:{LM}"], [8, 13], ["words", "phrases", "oov"], 30
-    ),
-    "sessions": Part(
-        [f"dev:{LM}", f"bpe-mid:{LM}"],
-        [8, 13],
-        list(IN_CHUNKS),
-        30,
-        chunks=(16, 32, 128),
-    ),
+    "boosts": Part(BOTH, [8, 13], list(BOOSTED), 30),
+    "sessions": Part(BOTH, [8, 13], list(IN_CHUNKS), 30, chunks=(16, 32, 128)),
     "fewest": Part([f"dev:{LM}"], [8, 13], ["fewest"], 40),
-    "lattices": Part([f"dev:{LM}", f"bpe-mid:{LM}"], [8, 13], ["lattices"], 30),
-    "threads": Part([f"dev:{LM}", f"bpe-mid:{LM}"], [8, 13], ["threads"], 60),
-    "phases": Part([f"dev:{LM}", f"bpe-mid:{LM}"], [8, 13], ["phases"], 30),
-    "storage": Part(
-        [f"{speech}:{lm}" for lm in (LM, "en-us.3g") for speech in ("dev", "bpe-mid")],
-        [],
-        ["storage"],
-        0,
-    ),
+    "lattices": Part(BOTH, [8, 13], ["lattices"], 30),
+    "threads": Part(BOTH, [8, 13], ["threads"], 60),
+    "phases": Part(BOTH, [8, 13], ["phases"], 30),
+    "storage": Part(STORED, [], ["storage"], 0),
 }
 PROFILES = profiles(cases=["dev:lm"], beams=[8.0], utterances=4)
 

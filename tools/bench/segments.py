@@ -64,18 +64,11 @@ def bytes_of(thing: Any) -> int:
     return 0
 
 
-def arrays_of(search: Any) -> tuple[Any, ...]:
-    """Arrays that a search keeps between chunks, on rows or on the packed graph."""
-    if hasattr(search, "_state"):
-        return search._state.value, search._kept
-    return search._utterance, search._record
-
-
 def kept_mb(sessions: Sessions, session: Any) -> float:
     """Memory of the arrays that are a session's own, MB."""
     search = sessions._find(session).search
     history = search._history
-    own = *vars(history).values(), *arrays_of(search)
+    own = *vars(history).values(), search._state.value, search._kept  # on rows
     own += tuple(vars(history.settled).values())
     rules = bytes_of(history._rule)  # the graph's
     return round((bytes_of(own) - rules) / 1e6, 3)
