@@ -57,7 +57,7 @@ def test_utterances_of_unlike_length_in_a_batch(module):
     rng = np.random.default_rng(4)
     peer = make(GRAPH)
     x = [np.log(rng.dirichlet(np.ones(3), n)).astype(np.float32) for n in (3, 1, 5)]
-    found = peer.decoder(SETTING).decode(*riva.pad(x))
+    found = peer.decoder(SETTING | {"batch": 3}).decode(*riva.pad(x))
     options = wfstdec.WfstOptions(beam=17.0, lm_scale=0.5)
     ours = wfstdec.WfstDecoder(text_graph(GRAPH), options, "cpu").decode(x)
     assert [" ".join(one.words) for one in found] == [one.text for one in ours]
