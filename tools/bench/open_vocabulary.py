@@ -37,7 +37,7 @@ from tools.bench.report import (
 )
 from tools.bench.trie_checks import compare_backends
 from tools.bench.trie_report import setting_text, verdicts
-from wfstdec.search.open_vocabulary import OpenVocabulary
+from wfstdec.search.options import OpenVocabulary
 from wfstdec.text.lexicon import Lexicon
 from wfstdec.trie.decoder import TrieDecoder
 from wfstdec.trie.options import TrieOptions

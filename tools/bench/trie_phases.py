@@ -49,7 +49,7 @@ from tools.bench.command import (
 )
 from tools.bench.open_vocabulary import WordCase, decoder_of, make_case
 from tools.bench.report import Columns, Row, figure, text_figure
-from wfstdec.search.open_vocabulary import OpenVocabulary
+from wfstdec.search.options import OpenVocabulary
 from wfstdec.trie.cpu import groups as host
 from wfstdec.trie.decoder import TrieDecoder
 
