@@ -58,7 +58,7 @@ from wfstdec.graph.packed import PackedGraph
 from wfstdec.lm.ngram import NgramLM
 from wfstdec.metrics import GAP, align
 from wfstdec.text.files import read_lines
-from wfstdec.transducer.loading import open_model
+from wfstdec.transducer.decoder import open_model
 
 PROFILES = profiles(
     **{"utterances": 2, "beams": [1, 2], "ctc_weights": [0.0, 0.3]},

@@ -49,9 +49,9 @@ from wfstdec.boost.phrases import PhraseOptions
 from wfstdec.compare.speech import Speech, read_speech
 from wfstdec.errors import BackendError, FormatError
 from wfstdec.io.boost_files import read_phrase_weights
+from wfstdec.transducer.beam import Source
+from wfstdec.transducer.decoder import open_model
 from wfstdec.transducer.fusion import Fusion
-from wfstdec.transducer.loading import open_model
-from wfstdec.transducer.source import Source
 from wfstdec.transducer.steps import Searcher
 
 PROFILES = profiles(

@@ -46,7 +46,7 @@ from wfstdec import TransducerDecoder, TransducerOptions
 from wfstdec.boost.phrases import PhraseOptions
 from wfstdec.lm.ngram import NgramLM
 from wfstdec.text.files import read_lines
-from wfstdec.transducer.loading import open_model
+from wfstdec.transducer.decoder import open_model
 
 PROFILES = profiles(
     **{"utterances": 2, "heads": ["rnnt"], "beams": [2], "scales": [0.3]},
