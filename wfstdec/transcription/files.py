@@ -19,7 +19,7 @@ from wfstdec.io.outputs import open_results
 from wfstdec.io.results import format_named, result_writer
 from wfstdec.io.subtitles import SubtitleOptions
 from wfstdec.lattice.arrays import Lattice
-from wfstdec.lattice.file import LatticeWriter
+from wfstdec.lattice.file import GrowingFile, LatticeWriter
 from wfstdec.transcription.recordings import Source
 from wfstdec.transcription.transcriber import Transcriber
 
@@ -150,11 +150,12 @@ def transcribe_files(
     return summary
 
 
-class _PieceLattices:
+class _PieceLattices(GrowingFile):
     """A file of lattices that gets several of each recording, one of each piece."""
 
     def __init__(self, writer: LatticeWriter) -> None:
-        self._writer, self.path = writer, writer.path
+        super().__init__(writer.path)
+        self._writer = writer
         self.notes: list[Any] = []
 
     @property
