@@ -148,6 +148,10 @@ def test_no_frames_no_survivors_no_whole_word(name):
 # -------------------------------------------------------------- the same everywhere
 
 
+class SmallSearch(RecordingSearch):
+    first_arcs = 1
+
+
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.share(keep=3)
 def test_pruning_at_any_time_changes_nothing(kind):
@@ -159,7 +163,7 @@ def test_pruning_at_any_time_changes_nothing(kind):
         backend = CpuBackend(decoder._space, 1)
         options = replace(decoder.options, nbest=1)
         inputs = *backend.inputs_of(options, compiled), options, compiled
-        small = RecordingSearch(backend.memory, *inputs, first_arcs=1)
+        small = SmallSearch(backend.memory, *inputs)
         for chunk in chunks_of(rng, x):
             lattice_by_chunk(small, chunk)
         lattice = decoder._reader(compiled).lattice(small.finish())

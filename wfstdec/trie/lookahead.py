@@ -23,6 +23,7 @@ import numpy as np
 
 from wfstdec.errors import OptionError
 from wfstdec.jit import by_class, inlined, jit, read_only
+from wfstdec.jit.records import record
 from wfstdec.lm.automaton import Automaton
 from wfstdec.lm.kernels import canonical, step
 from wfstdec.lm.ngram import NgramLM
@@ -42,18 +43,10 @@ _BIT_FACTOR, _BIT_SHIFT, _ONE = (
 )
 
 
-STATE = np.dtype(
-    [
-        ("first", "<i8"),
-        ("end", "<i8"),
-        ("first_bits", "<u8"),
-        ("backoff_state", "<i4"),
-        ("backoff_cost", "<f4"),
-    ]
-)
+STATE = record("i8 first end", "u8 first_bits", "i4 backoff_state", "f4 backoff_cost")
 """A state of the model: where its row stands; `bit_of` the children of the trie's root
 in it; where it backs off to, below 0 for the model's root. Half a cache line."""
-NODE = np.dtype([("node", "<i4"), ("cost", "<f4")])
+NODE = record("i4 node", "f4 cost")
 """A node in a row, and the least cost of words below it by the state's own arcs."""
 
 

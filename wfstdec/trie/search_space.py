@@ -168,6 +168,16 @@ def lookahead_cost(space: SearchSpace, state: int, node: int) -> np.float32:
     return cost
 
 
+def start_cost(lm_scale: float, lookahead_cost: np.float32) -> float:
+    """The base before the first frame: the look-ahead of the first entry, scaled."""
+    return lm_scale * float(charged(lookahead_cost))
+
+
+def charged(lookahead_cost: np.float32) -> np.float32:
+    """A look-ahead as it is given back: 0 where nothing can follow."""
+    return lookahead_cost if lookahead_cost < np.inf else np.float32(0)
+
+
 def row_of(space: SearchSpace, state: int) -> int:
     """Where arrays by state have a state; those of a `LazyLM` have but one."""
     return 0 if isinstance(space.automaton, LazyLM) else state

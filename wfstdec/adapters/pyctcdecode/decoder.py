@@ -9,10 +9,15 @@ text, lm_state, text_frames, logit_score, lm_score = beams[0]
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import partial
 from typing import Any, ClassVar
 
-from wfstdec.adapters.pyctcdecode.alphabet import Alphabet, compile_tokens
+from wfstdec.adapters.pyctcdecode.alphabet import (
+    Alphabet,
+    compile_tokens,
+    verify_alphabet_coverage,
+)
 from wfstdec.adapters.pyctcdecode.beams import (
     EMPTY_START_BEAM,
     Beam,
@@ -20,11 +25,15 @@ from wfstdec.adapters.pyctcdecode.beams import (
     OutputBeamMPSafe,
 )
 from wfstdec.adapters.pyctcdecode.constants import (
+    DEFAULT_ALPHA,
     DEFAULT_BEAM_WIDTH,
+    DEFAULT_BETA,
     DEFAULT_HOTWORD_WEIGHT,
     DEFAULT_MIN_TOKEN_LOGP,
     DEFAULT_PRUNE_BEAMS,
     DEFAULT_PRUNE_LOGP,
+    DEFAULT_SCORE_LM_BOUNDARY,
+    DEFAULT_UNK_LOGP_OFFSET,
 )
 from wfstdec.adapters.pyctcdecode.folder import (
     ALPHABET,
@@ -39,7 +48,7 @@ from wfstdec.adapters.pyctcdecode.language_model import (
     LanguageModel,
 )
 from wfstdec.adapters.pyctcdecode.logprobs import KeptTokens, keep_tokens, read_logits
-from wfstdec.adapters.pyctcdecode.ngrams import LMState
+from wfstdec.adapters.pyctcdecode.ngrams import LMState, open_scorer, unigrams_of
 from wfstdec.adapters.pyctcdecode.parameters import (
     Limits,
     Own,
@@ -53,15 +62,15 @@ from wfstdec.adapters.pyctcdecode.partial import (
     read_ended,
     with_words_ended,
 )
-from wfstdec.adapters.pyctcdecode.prefix_tree import give_back, store_pool
+from wfstdec.adapters.pyctcdecode.prefix_tree import begin, give_back, store_pool
 from wfstdec.adapters.pyctcdecode.records import Search
-from wfstdec.adapters.pyctcdecode.results import Found
-from wfstdec.adapters.pyctcdecode.search import AskedModel, ended, passed, run
+from wfstdec.adapters.pyctcdecode.results import Found, read_endings
+from wfstdec.adapters.pyctcdecode.search import AskedModel, ended, passed
 from wfstdec.adapters.pyctcdecode.word_tree import (
     NO_HOTWORDS,
     HotwordScorer,
     WordTree,
-    compile_hotwords,
+    build_tree,
     split_hotwords,
 )
 from wfstdec.errors import InputError, OptionError
@@ -110,8 +119,8 @@ class BeamSearchDecoderCTC:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Copies and pickles are decoders of their own."""
-        parts = self._alphabet, self._language_model, self._threads, self._own.faithful
-        return _rebuilt, (type(self), *parts)
+        options = {"threads": self._threads, "faithful": self._own.faithful}
+        return partial(type(self), **options), (self._alphabet, self._language_model)
 
     @property
     def _language_model(self) -> Any:
@@ -363,7 +372,11 @@ class BeamSearchDecoderCTC:
         model = self._language_model
         search, asked, kept = self._prepared(logits, limits, lm_start_state)
         with Held():
-            found = run(self._pool, search, kept, asked, count, pace=self._pace)
+            store = self._pool.take(search.params.beam_width)
+            begin(search, store)
+            store = ended(passed(store, search, kept, asked, self._pace), search, asked)
+            found = read_endings(store, count)
+            give_back(self._pool, store)
         if asked is not None:
             return found, lambda one: asked.states[one.state]
         return found, lambda one: None if model is None else LMState(one.state)
@@ -388,7 +401,7 @@ class BeamSearchDecoderCTC:
         words = split_hotwords(hotwords)
         known, tree = self._hotwords
         if words != known:
-            tree = compile_hotwords(words)
+            tree = build_tree(words)
             self._hotwords = (words, tree)
         return tree
 
@@ -438,14 +451,59 @@ class BeamSearchDecoderCTC:
         return cls.load_from_dir(download(model_id, cache_dir, **kwargs))
 
 
-def _rebuilt(
-    kind: type[BeamSearchDecoderCTC],
-    alphabet: Alphabet,
-    model: Any,
-    threads: int,
-    faithful: bool,
+def build_ctcdecoder(
+    labels: list[str],
+    kenlm_model_path: str | os.PathLike[str] | None = None,
+    unigrams: Collection[str] | None = None,
+    alpha: float = DEFAULT_ALPHA,
+    beta: float = DEFAULT_BETA,
+    unk_score_offset: float = DEFAULT_UNK_LOGP_OFFSET,
+    lm_score_boundary: bool = DEFAULT_SCORE_LM_BOUNDARY,
+    *,
+    threads: int | None = None,
+    faithful: bool = False,
 ) -> BeamSearchDecoderCTC:
-    return kind(alphabet, model, threads=threads, faithful=faithful)
+    """Make a decoder.
+
+    Args:
+        labels: One for each output of the model; see `Alphabet.build_alphabet`.
+        kenlm_model_path: An ARPA file, plain or gzip, or a KenLM binary; None decodes
+            without a language model.
+        unigrams: The words that are known; None takes those of an ARPA file.
+        alpha: Weight of the language model.
+        beta: Reward of a word, nats.
+        unk_score_offset: Added to the log10-prob of unknown words.
+        lm_score_boundary: Whether utterances begin with `<s>` and end with `</s>`.
+        threads: Utterances of a batch side by side; None for one per processor.
+        faithful: Whether what is wrong in 0.5.0 is done as there.
+
+    Raises:
+        TokenTableError: Labels that are none.
+        InputError: The language model is damaged or cannot be read.
+        OptionError: A parameter is out of range.
+
+    Warns (by logging):
+        Where labels can spell few of the unigrams.
+    """
+    alphabet = Alphabet.build_alphabet(labels)
+    scorer = None if kenlm_model_path is None else open_scorer(kenlm_model_path)
+    if unigrams is None and scorer is not None:
+        unigrams = unigrams_of(scorer, faithful)
+    if unigrams is not None:
+        verify_alphabet_coverage(alphabet, unigrams)
+    language_model = None
+    if scorer is not None:
+        language_model = LanguageModel(
+            scorer,
+            unigrams,
+            alpha=alpha,
+            beta=beta,
+            unk_score_offset=unk_score_offset,
+            score_boundary=lm_score_boundary,
+        )
+    return BeamSearchDecoderCTC(
+        alphabet, language_model, threads=threads, faithful=faithful
+    )
 
 
 def _as_tuple(hotwords: Iterable[str] | None) -> Iterable[str] | None:

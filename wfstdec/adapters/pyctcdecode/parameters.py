@@ -83,9 +83,24 @@ def make_search(
     asks = model is not None and scorer is None
     if start is None and model is not None:
         start = model.get_start_state()
+    params = k.SearchParams(
+        beam_width=limits.beam_width,
+        beam_prune_logp=float(limits.beam_prune_logp),
+        prunes_history=bool(limits.prune_history),
+        history=1 if model is None else max(1, model.order - 1),
+        alpha=0.0 if scorer is None else float(model.alpha),
+        beta=0.0 if scorer is None else float(model.beta),
+        unk_offset=0.0 if scorer is None else float(model.unk_score_offset),
+        hotword_weight=float(limits.hotword_weight),
+        has_lm=model is not None,
+        asks=asks,
+        boundary=scorer is not None and bool(model.score_boundary),
+        is_bpe=own.is_bpe,
+        faithful=own.faithful,
+    )
     search = k.Search(
         tokens=own.tokens,
-        params=_params(model, limits, asks, own),
+        params=params,
         automaton=NULL_AUTOMATON if scorer is None else scorer.lm.automaton,
         vocabulary=NO_HOTWORDS if scorer is None else model.tree,
         is_listed=_NOTHING if scorer is None else model.is_listed,
@@ -103,22 +118,3 @@ def compiled_scorer(model: Any) -> NgramScorer | None:
     ):
         return None
     return model.scorer if isinstance(model.scorer, NgramScorer) else None
-
-
-def _params(model: Any, limits: Limits, asks: bool, own: Own) -> k.SearchParams:
-    compiled = model is not None and not asks
-    return k.SearchParams(
-        beam_width=limits.beam_width,
-        beam_prune_logp=float(limits.beam_prune_logp),
-        prunes_history=bool(limits.prune_history),
-        history=1 if model is None else max(1, model.order - 1),
-        alpha=float(model.alpha) if compiled else 0.0,
-        beta=float(model.beta) if compiled else 0.0,
-        unk_offset=float(model.unk_score_offset) if compiled else 0.0,
-        hotword_weight=float(limits.hotword_weight),
-        has_lm=model is not None,
-        asks=asks,
-        boundary=compiled and bool(model.score_boundary),
-        is_bpe=own.is_bpe,
-        faithful=own.faithful,
-    )

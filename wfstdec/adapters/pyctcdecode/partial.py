@@ -26,6 +26,7 @@ from wfstdec.adapters.pyctcdecode.prefix_tree import (
 )
 from wfstdec.adapters.pyctcdecode.results import text_of
 from wfstdec.adapters.pyctcdecode.search import AskedModel
+from wfstdec.adapters.pyctcdecode.word_tree import code_points
 from wfstdec.jit import kernel
 from wfstdec.jit.pool import Pool
 
@@ -126,11 +127,7 @@ def near_the_best(beams: Sequence[Beam], prune_logp: float, width: int) -> list[
 def _entered(store: k.Store, search: k.Search, beam: Beam) -> tuple[k.Store, int, int]:
     """Find the nodes of a beam's text and part, or make them."""
     words = [*beam.text.split(), *beam.next_word.split()]
-    spelt = [np.array([ord(c) for c in word], np.int32) for word in words]
-    spelt.append(np.array([ord(c) for c in beam.partial_word], np.int32))
-    splits = np.zeros(len(spelt) + 1, np.int64)
-    np.cumsum([len(chars) for chars in spelt], out=splits[1:])
-    chars = np.concatenate(spelt)
+    splits, chars = code_points([*words, beam.partial_word])
     while True:
         status, text, part = _enter(search, store, chars, splits, beam.is_closed)
         if status == k.OK:

@@ -37,6 +37,7 @@ from wfstdec.adapters.torchaudio.candidates import (
     raise_cut,
 )
 from wfstdec.jit import inlined, kernel, part
+from wfstdec.jit.hashing import hash_of
 from wfstdec.lm.kernels import step
 
 _LOG10_OF_NATS = -1 / math.log(10)
@@ -103,9 +104,9 @@ def trace_back(trace, index, tokens, words):
 
 
 @kernel
-def insert_arcs(utterance, first):
-    """Put the arcs from `first` on into the slots."""
-    for arc in range(first, utterance.counts[k.NUM_ARCS]):
+def insert_arcs(utterance):
+    """Put the arcs into slots that are empty."""
+    for arc in range(utterance.counts[k.NUM_ARCS]):
         state, label = utterance.arc_of[arc, 0], utterance.arc_of[arc, 1]
         slot, _ = _find_arc(utterance, state, label)
         utterance.arc_slots[slot] = arc
@@ -114,11 +115,8 @@ def insert_arcs(utterance, first):
 @inlined
 def _find_arc(utterance, state, label):
     """The slot of an arc, and the arc that is there or -1."""
-    mixed = uint64(state) * uint64(0x9E3779B97F4A7C15)
-    mixed ^= (uint64(label) + uint64(0x165667B19E3779F9)) * uint64(0xC2B2AE3D27D4EB4F)
-    mixed ^= mixed >> uint64(29)
     mask = uint64(len(utterance.arc_slots) - 1)
-    slot = (mixed ^ (mixed >> uint64(32))) & mask
+    slot = hash_of(state, label, 0) & mask
     while True:
         arc = int64(utterance.arc_slots[slot])
         if arc < 0:

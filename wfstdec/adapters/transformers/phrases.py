@@ -28,6 +28,7 @@ tokens and its utterance, from call to call; a row that was never seen counts as
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple, get_args
 
 import numpy as np
@@ -305,8 +306,7 @@ def _texts_of(
         return parents
     last = ids[:, -1]
     states = np.array([one.state for one in parents], np.int32)
-    labels = np.minimum(last, np.iinfo(np.int32).max).astype(np.int32)
-    costs, after = step_all(automaton, states, labels)
+    costs, after = step_all(automaton, states, last)
     done = automaton.final_cost[states] - automaton.final_cost[after] - costs
     silent = rows.is_silent(last)
     return [
@@ -338,13 +338,9 @@ def _are_alike(scores: Any, width: int) -> bool:
     """Tell whether each `width` rows in a row have equal scores, but for rounding."""
     for first in range(0, len(scores), width):
         one = scores[first : first + 1]
+        is_close = getattr(one, "isclose", partial(np.isclose, one))
         for other in range(first + 1, first + width):
-            if not _is_close(one, scores[other : other + 1]):
+            near = is_close(scores[other : other + 1], rtol=_ALIKE, atol=_ALIKE)
+            if not bool(near.all()):
                 return False
     return True
-
-
-def _is_close(one: Any, other: Any) -> bool:
-    if hasattr(one, "isclose"):
-        return bool(one.isclose(other, rtol=_ALIKE, atol=_ALIKE).all())
-    return bool(np.isclose(one, other, rtol=_ALIKE, atol=_ALIKE).all())

@@ -34,8 +34,7 @@ from wfstdec.trie.cpu.groups import decode_group, with_model
 from wfstdec.trie.cpu.memory import SearchMemory
 from wfstdec.trie.cpu.search import CpuSearch, RecordingSearch
 from wfstdec.trie.options import TrieOptions
-from wfstdec.trie.search_space import SearchSpace, lookahead_cost
-from wfstdec.trie.traceback import start_cost
+from wfstdec.trie.search_space import SearchSpace, lookahead_cost, start_cost
 
 NO_ADDED = no_added()
 
@@ -111,7 +110,7 @@ class CpuBackend(GroupingBackend):
             first_added=first_added,
             first_open=first_added + added.num_nodes,
             first=read_only(first),
-            first_base=start_cost(options, first["lookahead_cost"][0]),
+            first_base=start_cost(options.lm_scale, first["lookahead_cost"][0]),
         )
 
     def added_trie(self, added: OovWords | None) -> AddedTrie:

@@ -153,7 +153,7 @@ def _best_ending(search, scratch, utterance, count):
 
 @inlined
 def _best_texts(params, scratch, count):
-    """Merge the endings of each text, as `traceback.best_endings` does; how many.
+    """Merge the endings of each text, as `_best_endings` of the reference; how many.
 
     The texts' numbers are then in `scratch.keys`, the cheapest first: of equal ones
     that which came up first.
@@ -324,7 +324,7 @@ def _fill_unfinished(search, utterance, endings):
 
 @jit
 def trace_back(trace, at, token_end):
-    """Implement `traceback.trace_back`, from a position in the trace.
+    """The tokens up to a position in the trace, first to last.
 
     Returns:
         (int32 [N, 4], where the token before them ends: `token_end` if there are none).
