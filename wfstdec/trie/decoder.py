@@ -179,7 +179,8 @@ class TrieDecoder(ChoosingDecoder[np.ndarray, list[TokenPath] | Recorded]):
         self.lm = None if lm is None else any_lm_over(lm, labels, unk_cost)
         spelling = None
         if entries is None:
-            space = self._token_space(options)
+            _check_token_options(options)
+            space = token_space(len(self.tokens), self.lm, self.tokens.blank)
         else:
             if open_vocabulary is not None:
                 self._check_unk("open_vocabulary", OptionError)
@@ -208,7 +209,12 @@ class TrieDecoder(ChoosingDecoder[np.ndarray, list[TokenPath] | Recorded]):
             self._lattice_vocabulary = self.vocabulary.with_open_word(
                 spelling.kind, float(token_cost), float(word_cost)
             )
-        self._cutter = self._cutter_of(space)
+        self._cutter: BareTokens | PronouncedWords
+        self._cutter = BareTokens(self.tokens, self.separator)
+        if space.has_lexicon:
+            trie = space.trie
+            prons = Prons(trie.pron_word, pron_lengths(trie), trie.pron_cost)
+            self._cutter = PronouncedWords(self._lattice_vocabulary, prons)
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -356,18 +362,6 @@ class TrieDecoder(ChoosingDecoder[np.ndarray, list[TokenPath] | Recorded]):
                 except BoostError as error:
                     error.utterance = number
                     raise
-
-    def _token_space(self, options: TrieOptions) -> SearchSpace:
-        _check_token_options(options)
-        return token_space(len(self.tokens), self.lm, self.tokens.blank)
-
-    def _cutter_of(self, space: SearchSpace) -> BareTokens | PronouncedWords:
-        """Make what cuts the paths of a space into words."""
-        if not space.has_lexicon:
-            return BareTokens(self.tokens, self.separator)
-        trie = space.trie
-        prons = Prons(trie.pron_word, pron_lengths(trie), trie.pron_cost)
-        return PronouncedWords(self._lattice_vocabulary, prons)
 
     def _lexicon_space(
         self, options: TrieOptions, spelling: OpenSpelling | None

@@ -57,19 +57,7 @@ class LexiconTrie(NamedTuple):
 
 def empty_trie() -> LexiconTrie:
     """The trie of no words: a root."""
-    none, no_rows = np.zeros(0, np.int32), np.zeros(2, np.int32)
-    trie = LexiconTrie(
-        node_child_splits=no_rows,
-        child_token=none,
-        child_node=none,
-        node_child_bits=np.zeros(1, np.uint64),
-        node_token=np.full(1, -1, np.int32),
-        node_end=np.ones(1, np.int32),
-        node_pron_splits=no_rows,
-        pron_word=none,
-        pron_cost=np.zeros(0, np.float32),
-    )
-    return LexiconTrie(*map(read_only, trie))
+    return trie_of(())
 
 
 def build_trie(lexicon: Lexicon, word_ids: Mapping[str, int]) -> LexiconTrie:
@@ -86,7 +74,19 @@ def build_trie(lexicon: Lexicon, word_ids: Mapping[str, int]) -> LexiconTrie:
     Raises:
         LexiconError: An entry without tokens.
     """
-    return trie_of(_distinct_entries(lexicon, word_ids))
+    costs = lexicon.costs.tolist()
+    everything = zip(lexicon.pronunciations, lexicon.words, costs, strict=True)
+    entries = sorted(
+        (spelt, word_ids[word], cost)
+        for spelt, word, cost in everything
+        if word in word_ids
+    )
+    if entries and not entries[0][0]:
+        word = lexicon.words[lexicon.pronunciations.index(())]
+        raise LexiconError(f"{word!r} has no tokens, expected at least one")
+    before = [None, *(entry[:2] for entry in entries)]
+    pairs = zip(entries, before, strict=False)
+    return trie_of([entry for entry, last in pairs if entry[:2] != last])
 
 
 def trie_of(entries: Sequence[tuple[Pronunciation, int, float]]) -> LexiconTrie:
@@ -95,7 +95,8 @@ def trie_of(entries: Sequence[tuple[Pronunciation, int, float]]) -> LexiconTrie:
     tokens = np.array([token for spelt in counts for token in spelt], np.int32)
     splits = np.cumsum([0, *map(len, counts)])
     parent, node_token, _, ending = grow_tree(tokens, splits)
-    pron_node = np.repeat(np.flatnonzero(ending >= 0), list(counts.values()))
+    prons = np.array([*counts.values()], np.int64)
+    pron_node = np.repeat(np.flatnonzero(ending >= 0), prons)
     num_nodes = len(parent)
     children = 1 + np.argsort(parent[1:], kind="stable")
     child_bits = np.zeros(num_nodes, np.uint64)
@@ -139,27 +140,6 @@ def pron_lengths(trie: LexiconTrie) -> np.ndarray:
     for node, parent in enumerate(parents_of(trie).tolist()):
         depth[node] = depth[parent] + 1 if parent >= 0 else 0
     return np.repeat(depth, np.diff(trie.node_pron_splits))
-
-
-def _distinct_entries(
-    lexicon: Lexicon, word_ids: Mapping[str, int]
-) -> list[tuple[Pronunciation, int, float]]:
-    """Tokens, word id and cost of the entries, sorted, each pair once."""
-    costs = lexicon.costs.tolist()
-    everything = zip(lexicon.pronunciations, lexicon.words, costs, strict=True)
-    entries = sorted(
-        (spelt, word_ids[word], cost)
-        for spelt, word, cost in everything
-        if word in word_ids
-    )
-    if entries and not entries[0][0]:
-        word = lexicon.words[lexicon.pronunciations.index(())]
-        raise LexiconError(f"{word!r} has no tokens, expected at least one")
-    return [
-        entry
-        for i, entry in enumerate(entries)
-        if not i or entry[:2] != entries[i - 1][:2]
-    ]
 
 
 @jit

@@ -49,8 +49,14 @@ from wfstdec.search.log_add import log_add
 from wfstdec.search.paths.so_far import PathSoFar
 from wfstdec.search.paths.token_path import TokenPath, TokenRows, tokens_so_far
 from wfstdec.trie.options import TrieOptions, most_endings
-from wfstdec.trie.reference_steps import Key, Steps, WordEnd, text_with
-from wfstdec.trie.search_space import NONE, SearchSpace, charged, start_cost
+from wfstdec.trie.reference_steps import Key, Steps, text_with
+from wfstdec.trie.search_space import (
+    NONE,
+    SearchSpace,
+    WordEnd,
+    charged,
+    start_cost,
+)
 
 F = np.float32
 INF = F(np.inf)

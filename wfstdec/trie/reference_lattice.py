@@ -27,8 +27,8 @@ from wfstdec.trie.reference import (
     F,
     ReferenceSearch,
 )
-from wfstdec.trie.reference_steps import Key, WordEnd
-from wfstdec.trie.search_space import NONE, SearchSpace, charged
+from wfstdec.trie.reference_steps import Key
+from wfstdec.trie.search_space import NONE, SearchSpace, WordEnd, charged
 
 State = tuple[int, Key, int]
 """Frames passed, the entry, its phase."""
@@ -44,14 +44,6 @@ class _Arc(NamedTuple):
     excess: np.float32
     graph: np.float32
     acoustic: np.float32
-    boost: np.float32
-
-
-class _Step(NamedTuple):
-    """Step without acoustics: the word that ends, graph and boost costs."""
-
-    end: WordEnd
-    graph: np.float32
     boost: np.float32
 
 
@@ -134,8 +126,10 @@ class RecordingSearch(ReferenceSearch):
             boost,
         )
 
-    def _step(self, source: Entry, one: Candidate) -> _Step:
-        """The step in which a candidate's token begins."""
+    def _step(
+        self, source: Entry, one: Candidate
+    ) -> tuple[WordEnd, np.float32, np.float32]:
+        """The word that ends where a candidate's token begins, graph and boost cost."""
         for place, end in self._steps.successors(source.key, one.token):
             boost, cost = self._steps.step_boosts(
                 source.key, end, one.token, place.node
@@ -144,7 +138,7 @@ class RecordingSearch(ReferenceSearch):
             if key == one.key and end.pron == one.pron:
                 lookahead = self._steps.lookahead_cost(end.state, place.node)
                 graph = F(F(end.cost + lookahead) - source.lookahead_cost)
-                return _Step(end, graph, F(cost + F(0)))
+                return end, graph, F(cost + F(0))
         raise AssertionError("a candidate is a successor of its source")
 
     def _with_start(self, graph: np.float32) -> np.float32:

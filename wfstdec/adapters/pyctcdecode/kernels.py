@@ -100,8 +100,10 @@ def _emit(search, store, tokens, logps, begin, end, forced):
                 and (kind == k.STARTS or forced or store.parts[part].char == k.CLOSED)
             ):
                 ends = part != 0
-                if ends:
-                    text = _ended(search, store, i, text, part)
+                if ends:  # once for all tokens
+                    if store.ended[i] < 0:
+                        store.ended[i] = text_child(search, store, text, part)
+                    text = int64(store.ended[i])
                     if text < 0:
                         return k.GROW_TEXTS, count, forced
                 # A first part is the same for all beams.
@@ -137,14 +139,6 @@ def _emit(search, store, tokens, logps, begin, end, forced):
             entry.start, entry.end, entry.word_start = start, stop, beam.start
             entry.word_end = beam.end if ends else int32(-1)
     return k.OK, count, forced
-
-
-@inlined
-def _ended(search, store, i, text, part):
-    """The text of beam `i` with its part as a word."""
-    if store.ended[i] < 0:
-        store.ended[i] = text_child(search, store, text, part)
-    return int64(store.ended[i])
 
 
 @part

@@ -57,8 +57,13 @@ def entered(
     begin(search, store)
     places = []
     for beam in beams:
-        store, text, part = _entered(store, search, beam)
-        places.append((text, part))
+        words = [*beam.text.split(), *beam.next_word.split()]
+        splits, chars = code_points([*words, beam.partial_word])
+        status = -1
+        while status != k.OK:
+            store = store if status < 0 else enlarged(store, status)
+            status, *place = _enter(search, store, chars, splits, beam.is_closed)
+        places.append(place)
     if asked is not None:
         # Have the host score all texts, those before others first, and these parts.
         parts = [part for _, part in places]
@@ -122,17 +127,6 @@ def near_the_best(beams: Sequence[Beam], prune_logp: float, width: int) -> list[
     best = max((beam.lm_score for beam in beams), default=-math.inf)
     kept = [beam for beam in beams if beam.lm_score >= best + prune_logp]
     return sorted(kept, key=lambda beam: -beam.lm_score)[:width]
-
-
-def _entered(store: k.Store, search: k.Search, beam: Beam) -> tuple[k.Store, int, int]:
-    """Find the nodes of a beam's text and part, or make them."""
-    words = [*beam.text.split(), *beam.next_word.split()]
-    splits, chars = code_points([*words, beam.partial_word])
-    while True:
-        status, text, part = _enter(search, store, chars, splits, beam.is_closed)
-        if status == k.OK:
-            return store, text, part
-        store = enlarged(store, status)
 
 
 @kernel

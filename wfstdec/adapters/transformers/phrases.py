@@ -197,6 +197,9 @@ class PhraseBoostLogitsProcessor:
             pairs = zip(texts, self._prefers_end(scores), strict=True)
             texts = [one._replace(will_close=ended) for one, ended in pairs]
         self._rows.keep(ids, texts, self._width(scores, per_list, before))
+        # Below 0 an end gets nothing.
+        is_given = self.end_rule == "compensated"
+        end_score = np.float32(self.final_eos_score if is_given else -1)
         out, own, written = with_room(scores)
         for boosts, block in zip(self.lists, blocks, strict=True):
             states = self._states(boosts, texts[block], own.shape[1])
@@ -206,7 +209,7 @@ class PhraseBoostLogitsProcessor:
                 own[block],
                 written[block],
                 self._is_last(int(input_ids.shape[1])),
-                self._end_score,
+                end_score,
             )
         return out if out is not None else with_gains(scores, written)
 
@@ -271,12 +274,6 @@ class PhraseBoostLogitsProcessor:
             silent=self._rows.silent_columns(self._num_named, size),
             ends=self._rows.ends(size),
         )
-
-    @property
-    def _end_score(self) -> np.float32:
-        """Credit of an end, for the kernel: below 0 where it gets nothing."""
-        is_given = self.end_rule == "compensated"
-        return np.float32(self.final_eos_score if is_given else -1)
 
 
 def _compiled(phrases: Any, compiler: PhraseCompiler) -> PhraseBoosts:

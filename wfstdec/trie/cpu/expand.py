@@ -20,7 +20,6 @@ from numpy import float32, int32, int64, uint32, uint64
 from wfstdec.boost.kernels import is_hot, most_credited, most_paid
 from wfstdec.jit import inlined
 from wfstdec.trie.cpu.nodes import (
-    Place,
     added_begun,
     advance_of,
     credit_token,
@@ -45,6 +44,7 @@ from wfstdec.trie.cpu.pruning import (
 )
 from wfstdec.trie.lexicon_trie import find_child
 from wfstdec.trie.open_words import find_text
+from wfstdec.trie.search_space import Place
 
 _TEXT_FACTOR = np.uint64(6364136223846793005)
 _TEXT_STEP = np.uint64(1442695040888963407)

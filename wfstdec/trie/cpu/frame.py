@@ -44,7 +44,7 @@ from wfstdec.trie.cpu.expand import (
 )
 from wfstdec.trie.cpu.lattice_kernels import note
 from wfstdec.trie.cpu.merge import choose, merge, settle
-from wfstdec.trie.cpu.nodes import Place, num_word_ends, step_token, token_of
+from wfstdec.trie.cpu.nodes import num_word_ends, step_token, token_of
 from wfstdec.trie.cpu.pruning import (
     exceeds,
     is_over,
@@ -53,6 +53,7 @@ from wfstdec.trie.cpu.pruning import (
     running_bound,
 )
 from wfstdec.trie.lexicon_trie import find_child
+from wfstdec.trie.search_space import Place
 
 MAX_RANK_SORT = 64
 """More tokens than these are laid out by ranges of cost before they are sorted."""
