@@ -68,6 +68,7 @@ from wfstdec.text.symbols import TokenTable
 from wfstdec.trie.backend_choice import ROOM, for_the_cpu, pace_of
 from wfstdec.trie.lattice_pack import Recorded, lattice_of
 from wfstdec.trie.lexicon_trie import build_trie, pron_lengths
+from wfstdec.trie.lookahead import ROOT
 from wfstdec.trie.open_words import open_words
 from wfstdec.trie.options import BACKENDS, TrieOptions
 from wfstdec.trie.search_space import SearchSpace, lexicon_space, token_space
@@ -258,8 +259,7 @@ class TrieDecoder(ChoosingDecoder[np.ndarray, list[TokenPath] | Recorded]):
             return 0.0
         if isinstance(self.lm, LazyLM):
             return self.lm.unk_cost()
-        root = int(np.flatnonzero(self.lm.automaton.backoff_state < 0)[0])
-        return self.lm.step(root, UNKNOWN)[0]
+        return self.lm.step(ROOT, UNKNOWN)[0]
 
     def _check_unk(self, what: str, error: type[InputError]) -> None:
         """See that the language model can score words that it does not have."""
@@ -275,8 +275,7 @@ class TrieDecoder(ChoosingDecoder[np.ndarray, list[TokenPath] | Recorded]):
             return None
         if isinstance(self.lm, LazyLM):
             return self.lm.word_costs()
-        root = int(np.flatnonzero(self.lm.automaton.backoff_state < 0)[0])
-        return self.lm.row(root)[0][: len(self.words)]
+        return self.lm.row(ROOT)[0][: len(self.words)]
 
     def with_options(self, **changes: Any) -> Self:
         """Make this decoder with some options changed; it shares all arrays.

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from wfstdec.jit import jit, read_only
+from wfstdec.jit import read_only
 from wfstdec.lm.automaton import Automaton
-from wfstdec.lm.kernels import step
+from wfstdec.lm.kernels import steps
 from wfstdec.lm.ngram import NgramLM
 from wfstdec.lm.null import NULL_AUTOMATON
 from wfstdec.lm.on_demand import LazyLM
@@ -244,16 +244,13 @@ def _unk_lookahead(automaton: Automaton | LazyLM, kind: LookaheadKind) -> np.nda
     costs = np.zeros(len(automaton.final_cost), np.float32)
     if kind != "none" and automaton is not NULL_AUTOMATON:
         # A label that is none of the table costs what `<unk>` does.
-        _fill_unk_costs(automaton, len(automaton.label_alias), costs)
+        states = np.arange(len(costs), dtype=np.int32)
+        unknown = np.full_like(states, len(automaton.label_alias))
+        models, nextstates = np.zeros_like(states), np.empty_like(states)
+        steps(automaton, models, states, unknown, costs, nextstates)
     if kind == "unigram":
         costs[:] = costs[0]
     return read_only(costs)
-
-
-@jit
-def _fill_unk_costs(automaton, label, costs):
-    for state in range(len(costs)):
-        costs[state], _ = step(automaton, 0, state, label)
 
 
 def _max_word_gain(

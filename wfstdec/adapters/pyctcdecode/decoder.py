@@ -11,6 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any, ClassVar
 
 from wfstdec.adapters.pyctcdecode.alphabet import (
@@ -38,10 +39,10 @@ from wfstdec.adapters.pyctcdecode.constants import (
 from wfstdec.adapters.pyctcdecode.folder import (
     ALPHABET,
     LANGUAGE_MODEL,
-    decoder_files,
     download,
-    load_decoder,
-    save_decoder,
+    names_in,
+    read_text,
+    write_text,
 )
 from wfstdec.adapters.pyctcdecode.language_model import (
     AbstractLanguageModel,
@@ -73,7 +74,7 @@ from wfstdec.adapters.pyctcdecode.word_tree import (
     build_tree,
     split_hotwords,
 )
-from wfstdec.errors import InputError, OptionError
+from wfstdec.errors import FormatError, InputError, OptionError
 from wfstdec.search.interrupts import Held, Pace
 from wfstdec.search.scheduling import Workers
 
@@ -411,7 +412,16 @@ class BeamSearchDecoderCTC:
         Raises:
             FormatError: They cannot be written.
         """
-        save_decoder(self._alphabet, self._language_model, filepath)
+        write_text(Path(filepath, ALPHABET), self._alphabet.dumps())
+        if self._language_model is not None:
+            inside = Path(filepath, LANGUAGE_MODEL)
+            try:
+                inside.mkdir()
+            except OSError as error:
+                raise FormatError(
+                    f"{inside}: cannot make the folder: {error.strerror}"
+                ) from error
+            self._language_model.save_to_dir(str(inside))
 
     @staticmethod
     def parse_directory_contents(filepath: str) -> dict[str, str | None]:
@@ -420,7 +430,20 @@ class BeamSearchDecoderCTC:
         Raises:
             FormatError: The alphabet is missing, or the folder has other things.
         """
-        return decoder_files(filepath)
+        folder = Path(filepath)
+        names = names_in(folder)
+        if ALPHABET not in names:
+            raise FormatError(
+                f"{folder}: found {names}, expected {ALPHABET!r} among them"
+            )
+        names.remove(ALPHABET)
+        if names and LANGUAGE_MODEL not in names:
+            raise FormatError(
+                f"{folder}: found {names} beside {ALPHABET!r}, expected nothing or "
+                f"{LANGUAGE_MODEL!r}"
+            )
+        inside = str(folder / LANGUAGE_MODEL) if names else None
+        return {"alphabet": str(folder / ALPHABET), "language_model": inside}
 
     @classmethod
     def load_from_dir(
@@ -431,7 +454,17 @@ class BeamSearchDecoderCTC:
         Raises:
             FormatError: A file is missing, damaged, or one too many.
         """
-        return cls(*load_decoder(LanguageModel, filepath, unigram_encoding))
+        inside = cls.parse_directory_contents(filepath)["language_model"]
+        path = Path(filepath, ALPHABET)
+        try:
+            alphabet = Alphabet.loads(read_text(path))
+        except InputError as error:
+            if error.path is None and not isinstance(error, FormatError):
+                error.path = str(path)
+            raise
+        if inside is None:
+            return cls(alphabet)
+        return cls(alphabet, LanguageModel.load_from_dir(inside, unigram_encoding))
 
     @classmethod
     def load_from_hf_hub(

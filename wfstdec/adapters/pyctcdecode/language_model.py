@@ -13,8 +13,11 @@ from __future__ import annotations
 
 import abc
 import copy
+import json
 import logging
+import shutil
 from collections.abc import Collection
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -28,13 +31,16 @@ from wfstdec.adapters.pyctcdecode.constants import (
     LOG_BASE_CHANGE_FACTOR,
 )
 from wfstdec.adapters.pyctcdecode.folder import (
-    language_model_files,
-    load_language_model,
-    save_language_model,
+    ATTRS,
+    MODEL_SUFFIXES,
+    UNIGRAMS,
+    names_in,
+    read_text,
+    write_text,
 )
 from wfstdec.adapters.pyctcdecode.ngrams import NgramScorer, Scorer, open_scorer
 from wfstdec.adapters.pyctcdecode.word_tree import WordTree, build_tree
-from wfstdec.errors import OptionError
+from wfstdec.errors import FormatError, OptionError
 from wfstdec.jit import read_only
 
 _log = logging.getLogger("wfstdec.adapters")
@@ -260,7 +266,21 @@ class LanguageModel(AbstractLanguageModel):
         Raises:
             FormatError: They cannot be written, or the model has no file.
         """
-        save_language_model(self, filepath, unigram_encoding)
+        folder, source = Path(filepath), self.scorer.path
+        if source is None:
+            raise FormatError(
+                f"{folder}: the language model has no file, expected one that was read "
+                "from a path"
+            )
+        write_text(folder / ATTRS, json.dumps(self.serializable_attrs))
+        lines = "".join(f"{word}\n" for word in sorted(self.unigrams))
+        write_text(folder / UNIGRAMS, lines, unigram_encoding)
+        try:
+            shutil.copy2(source, folder / Path(source).name)
+        except OSError as error:
+            raise FormatError(
+                f"{folder}: cannot copy {source}: {error.strerror}"
+            ) from error
 
     @staticmethod
     def parse_directory_contents(filepath: str) -> dict[str, str]:
@@ -269,7 +289,16 @@ class LanguageModel(AbstractLanguageModel):
         Raises:
             FormatError: It has other files than three.
         """
-        return language_model_files(filepath)
+        folder = Path(filepath)
+        names = names_in(folder)
+        models = [name for name in names if name.endswith(MODEL_SUFFIXES)]
+        if len(names) != 3 or len(models) != 1 or not {ATTRS, UNIGRAMS} < set(names):
+            raise FormatError(
+                f"{folder}: found {names}, expected {ATTRS!r}, {UNIGRAMS!r} and a "
+                f"model ({', '.join(MODEL_SUFFIXES)})"
+            )
+        found = {"json_attrs": ATTRS, "unigrams": UNIGRAMS, "kenlm": models[0]}
+        return {name: str(folder / file) for name, file in found.items()}
 
     @classmethod
     def load_from_dir(cls, filepath: str, unigram_encoding: str | None = None) -> Self:
@@ -278,7 +307,19 @@ class LanguageModel(AbstractLanguageModel):
         Raises:
             FormatError: The folder has other files, or one is damaged.
         """
-        return load_language_model(cls, filepath, unigram_encoding)
+        files = LanguageModel.parse_directory_contents(filepath)
+        path, text = files["json_attrs"], read_text(Path(files["json_attrs"]))
+        try:
+            attrs = json.loads(text)
+        except ValueError as error:
+            raise FormatError(f"{path}: no JSON ({error})") from error
+        if not isinstance(attrs, dict) or set(attrs) != set(cls.JSON_ATTRS):
+            found = sorted(attrs) if isinstance(attrs, dict) else attrs
+            raise FormatError(
+                f"{path}: found {found!r}, expected {sorted(cls.JSON_ATTRS)}"
+            )
+        lines = read_text(Path(files["unigrams"]), unigram_encoding).splitlines()
+        return cls(files["kenlm"], lines, **attrs)
 
 
 class MultiLanguageModel(AbstractLanguageModel):

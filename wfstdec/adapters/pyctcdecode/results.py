@@ -109,11 +109,9 @@ def _write(store, order, chars, frames, splits):
             frames[last, 0], frames[last, 1] = entry.start, entry.end
         while at >= 0:
             last -= 1
-            frames[last, 0], frames[last, 1] = (
-                store.frames[at].start,
-                store.frames[at].end,
-            )
-            at = int64(store.frames[at].previous)
+            one = store.frames[at]
+            frames[last, 0], frames[last, 1] = one.start, one.end
+            at = int64(one.previous)
         while node > 0:
             end -= 1
             chars[end] = 32

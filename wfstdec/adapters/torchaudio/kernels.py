@@ -236,10 +236,8 @@ def _extend(rules, scratch, utterance, i, score, above, label, n, word):
     total = score[0] + weight * float64(lm_score - above) + score[1]
     at = add(rules, scratch, total, lm, label, 0, n, word, i, False)
     if at >= 0:
-        scratch.candidates[at].lm_score, scratch.candidates[at].lm_state = (
-            lm_score,
-            state,
-        )
+        c = scratch.candidates[at]
+        c.lm_score, c.lm_state = lm_score, state
 
 
 @inlined

@@ -323,12 +323,8 @@ def _walked(rows: TextRows, boosts: PhraseBoosts, row: np.ndarray) -> Text:
     """A row of which nothing is known; it counts as open."""
     automaton, said = boosts.automaton, rows.said(row)
     state = walk(automaton, int(automaton.model_start[0]), said[:-1])
-    if not len(said):
-        return Text(state, False, False, False)
-    costs, after = step_all(automaton, np.array([state], np.int32), said[-1:])
-    paid = automaton.final_cost
-    done = paid[state] - paid[after[0]] - costs[0]
-    return Text(int(after[0]), bool(done > 0), False, False)
+    before = Text(state, False, False, False)
+    return _texts_of(rows, boosts, said[None, -1:], [before])[0]
 
 
 def _are_alike(scores: Any, width: int) -> bool:
