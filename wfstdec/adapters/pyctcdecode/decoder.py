@@ -388,23 +388,14 @@ class BeamSearchDecoderCTC:
         """Prepare the search of an utterance and the tokens that it keeps."""
         frames = read_logits(logits, self._num_tokens)
         kept = keep_tokens(frames, limits.token_min_logp)
-        search, asked = make_search(
-            self._language_model,
-            limits,
-            lm_start_state,
-            self._hotword_tree(limits.hotwords),
-            self._own,
-        )
-        return search, asked, kept
-
-    def _hotword_tree(self, hotwords: Iterable[str] | None) -> WordTree:
-        """The tree of a list; that of the last list is kept."""
-        words = split_hotwords(hotwords)
-        known, tree = self._hotwords
-        if words != known:
+        words, (known, tree) = split_hotwords(limits.hotwords), self._hotwords
+        if words != known:  # the tree of the last list is kept
             tree = build_tree(words)
             self._hotwords = (words, tree)
-        return tree
+        search, asked = make_search(
+            self._language_model, limits, lm_start_state, tree, self._own
+        )
+        return search, asked, kept
 
     def save_to_dir(self, filepath: str) -> None:
         """Write alphabet.json and language_model/ into a folder, as pyctcdecode does.

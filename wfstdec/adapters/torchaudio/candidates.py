@@ -125,9 +125,17 @@ def raise_cut(rules, scratch):
 def choose(rules, scratch):
     """The candidates that live on into `scratch.order`, the best first; how many."""
     candidates, cut = scratch.candidates, scratch.limits[k.CUT]
-    if rules.log_add:
-        _sum_up(rules, scratch)
     count = scratch.counts[k.COUNT]
+    if rules.log_add:
+        # What is within the threshold is merged, in the order that it came in.
+        total, count = count, int64(0)
+        for i in range(total):
+            if candidates[i].score >= cut:
+                if count < i:
+                    candidates[count] = candidates[i]
+                at = merge(candidates, scratch.slots, scratch.taken, count, True)
+                count += int64(at == count)
+        scratch.counts[k.COUNT] = count
     # Only those at the K-th score or above are sorted.
     if count > rules.beam_size:
         for i in range(count):
@@ -140,20 +148,6 @@ def choose(rules, scratch):
             chosen += 1
     _sort(scratch, chosen)
     return min(chosen, rules.beam_size)
-
-
-@inlined
-def _sum_up(rules, scratch):
-    """Merge what is within the threshold, in the order that it came in."""
-    total, cut = scratch.counts[k.COUNT], scratch.limits[k.CUT]
-    scratch.counts[k.COUNT] = 0
-    for i in range(total):
-        if scratch.candidates[i].score >= cut:
-            last = scratch.counts[k.COUNT]
-            if last < i:
-                scratch.candidates[last] = scratch.candidates[i]
-            at = merge(scratch.candidates, scratch.slots, scratch.taken, last, True)
-            scratch.counts[k.COUNT] += at == last
 
 
 @part
