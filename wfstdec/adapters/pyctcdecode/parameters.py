@@ -42,25 +42,6 @@ class Own(NamedTuple):
     faithful: bool
 
 
-def check_limits(limits: Limits) -> None:
-    """Raise where a number is out of range.
-
-    Raises:
-        OptionError: It is.
-    """
-    width = limits.beam_width
-    if not isinstance(width, int | np.integer) or width < 1:
-        raise OptionError(f"beam_width={width!r}, expected 1 or more")
-    if not limits.beam_prune_logp <= 0:
-        raise OptionError(
-            f"beam_prune_logp={limits.beam_prune_logp!r}, expected nats, 0 or below"
-        )
-    if np.isnan(limits.token_min_logp):
-        raise OptionError(f"token_min_logp={limits.token_min_logp!r}, expected nats")
-    if not np.isfinite(limits.hotword_weight):  # infinity times no hotword is NaN
-        raise OptionError(f"hotword_weight={limits.hotword_weight!r}, expected nats")
-
-
 def make_search(
     model: Any, limits: Limits, start: Any, hotwords: WordTree, own: Own
 ) -> tuple[k.Search, AskedModel | None]:
@@ -76,7 +57,17 @@ def make_search(
     Raises:
         OptionError: A number is out of range, or a state of another model.
     """
-    check_limits(limits)
+    width = limits.beam_width
+    if not isinstance(width, int | np.integer) or width < 1:
+        raise OptionError(f"beam_width={width!r}, expected 1 or more")
+    if not limits.beam_prune_logp <= 0:
+        raise OptionError(
+            f"beam_prune_logp={limits.beam_prune_logp!r}, expected nats, 0 or below"
+        )
+    if np.isnan(limits.token_min_logp):
+        raise OptionError(f"token_min_logp={limits.token_min_logp!r}, expected nats")
+    if not np.isfinite(limits.hotword_weight):  # infinity times no hotword is NaN
+        raise OptionError(f"hotword_weight={limits.hotword_weight!r}, expected nats")
     if isinstance(model, LanguageModel | MultiLanguageModel):
         model.check_usable()
     scorer = compiled_scorer(model)

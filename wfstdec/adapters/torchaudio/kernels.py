@@ -153,7 +153,14 @@ def _try_frame(rules, scratch, utterance, row):
     raise_cut(rules, scratch)
     count = 0
     if not rules.has_lexicon:
-        count = _promising(rules, scratch, beam[0].score, row)
+        # Tokens with which the best hypothesis may go on: no other can with others.
+        for n in range(len(row)):
+            hope = beam[0].score + float64(row[n]) + max(rules.sil_score, 0.0)
+            hope += rules.label_gain[n]
+            is_allowed = scratch.allowed[n] and n != rules.blank
+            if is_allowed and not hope < scratch.limits[k.CUT]:
+                scratch.tokens[count] = n
+                count += 1
     for i in range(counts[k.BEAM_SIZE]):
         if rules.has_lexicon:
             _go_on_in_lexicon(rules, scratch, utterance, i, row)
@@ -281,19 +288,6 @@ def _go_on_in_lexicon(rules, scratch, utterance, i, row):
                 _extend(
                     rules, scratch, utterance, i, (score, bonus), above, word, n, word
                 )
-
-
-@inlined
-def _promising(rules, scratch, best, row):
-    """Find tokens with which the best hypothesis may go on, `scratch.tokens`; count."""
-    count = 0
-    for n in range(len(row)):
-        hope = best + float64(row[n]) + max(rules.sil_score, 0.0)
-        hope += rules.label_gain[n]
-        if scratch.allowed[n] and n != rules.blank and not hope < scratch.limits[k.CUT]:
-            scratch.tokens[count] = n
-            count += 1
-    return count
 
 
 @inlined

@@ -211,7 +211,17 @@ def choose(search, scratch, count):
         sort_keys(keys, count, scratch.stack)
     # Sorting was by cost, then by the order in which entries came up: what they are
     # decides instead, as in the reference.
-    _order_ties(lm, keys, entries, count)
+    for i in range(1, count):
+        key = keys[i]
+        j = i
+        while (
+            j > 0
+            and keys[j - 1] >> uint64(32) == key >> uint64(32)
+            and is_before(lm, entries[index_of(key)], entries[index_of(keys[j - 1])])
+        ):
+            keys[j] = keys[j - 1]
+            j -= 1
+        keys[j] = key
     if not params.by_text:
         return min(count, params.beam_size)
     if params.sums and count <= params.beam_size:
@@ -271,22 +281,6 @@ def is_before(lm, a, b):
     if a.spelling != b.spelling:
         return a.spelling < b.spelling
     return a.text < b.text
-
-
-@inlined
-def _order_ties(lm, keys, entries, count):
-    """Put entries of equal cost into the order of what they are."""
-    for i in range(1, count):
-        key = keys[i]
-        j = i
-        while (
-            j > 0
-            and keys[j - 1] >> uint64(32) == key >> uint64(32)
-            and is_before(lm, entries[index_of(key)], entries[index_of(keys[j - 1])])
-        ):
-            keys[j] = keys[j - 1]
-            j -= 1
-        keys[j] = key
 
 
 @part
