@@ -3,13 +3,13 @@
 import copy
 import json
 import pickle
-import subprocess
-import sys
 from pathlib import Path
 
 import numpy as np
 import pytest
+from arpa_texts import arpa_of
 from cli_files import TOKENS, logprobs_of, write_files
+from processes import python
 
 import wfstdec
 from wfstdec.errors import FormatError, OptionError, SessionError, TokenTableError
@@ -78,13 +78,7 @@ def test_a_decoder_works_in_a_process_that_was_spawned(decoders, tmp_path):
         "decoder, batch = pickle.load(open(sys.argv[1], 'rb'))\n"
         "print(json.dumps([hyp.to_dict() for hyp in decoder.decode(batch)]))\n"
     )
-    run = subprocess.run(
-        [sys.executable, "-c", code, tmp_path / "given"],
-        capture_output=True,
-        text=True,
-        check=True,
-        cwd=Path(__file__).parents[1],
-    )
+    run = python("-c", code, tmp_path / "given", check=True)
     assert json.loads(run.stdout) == expected
 
 
@@ -240,9 +234,7 @@ def test_the_separator_of_hugging_face(caplog):
 
 def test_the_separator_of_hugging_face_in_graphs_and_tries(tmp_path):
     (tmp_path / "lexicon.txt").write_text("ab a b |\nb b\n")
-    (tmp_path / "lm.arpa").write_text(
-        "\\data\\\nngram 1=4\n\n\\1-grams:\n-1 <s>\n-1 </s>\n-0.5 ab\n-0.5 b\n\\end\\\n"
-    )
+    (tmp_path / "lm.arpa").write_text(arpa_of("-1 <s>; -1 </s>; -0.5 ab; -0.5 b"))
     words = {"lexicon": tmp_path / "lexicon.txt", "lm": tmp_path / "lm.arpa"}
     for off in (True, False):
         chosen = {"separator": None} if off else {}

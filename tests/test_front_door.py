@@ -3,11 +3,10 @@
 import ast
 import importlib
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from processes import python
 
 import wfstdec
 
@@ -52,7 +51,7 @@ def test_other_names_are_not_there():
 
 def test_importing_the_package_imports_nothing_else():
     code = "import sys, wfstdec; print('numpy' in sys.modules, len(wfstdec.__all__))"
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    run = python("-c", code)
     assert run.stdout == f"False {len(wfstdec.__all__)}\n"
 
 

@@ -3,11 +3,10 @@
 import json
 import os
 import signal
-import subprocess
 import sys
-from pathlib import Path
 
 import pytest
+from processes import python
 
 from wfstdec import warm_up as module
 from wfstdec.cli import warm_up as command
@@ -38,10 +37,7 @@ print(json.dumps([warm, waited[warm:]]))
 
 
 def test_no_session_waits_for_kernels_after_warm_up():
-    root = str(Path(__file__).parents[1])
-    done = subprocess.run(
-        [sys.executable, "-c", WARM], capture_output=True, text=True, cwd=root
-    )
+    done = python("-c", WARM)
     warm, waited = json.loads(done.stdout or f"[0, [{done.stderr!r}]]")
     assert warm > 10 and waited == []
 

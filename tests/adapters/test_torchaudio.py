@@ -1,6 +1,5 @@
 """torchaudio's decoder: what it takes, what it gives, what it refuses."""
 
-import logging
 from pathlib import Path
 
 import numpy as np
@@ -414,9 +413,3 @@ def test_verbs_out_of_order(files):
         made.decode_step(heard("c")[0])
     with pytest.raises(InputError, match="token 5, expected 0 to 4"):
         made.idxs_to_tokens([5])
-
-
-def test_nobody_is_warned_of_models_that_fit(files, caplog):
-    with caplog.at_level(logging.WARNING, logger="wfstdec"):
-        ctc_decoder(files["lexicon"], TOKENS, files["lm"])
-    assert not caplog.records

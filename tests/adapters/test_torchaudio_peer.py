@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from arpa_texts import arpa_of
 from ctc_decoder_cases import random_case, random_options
 from real_speech import RECIPE, utterances
 
@@ -98,10 +99,8 @@ def test_the_same_where_tokens_have_other_names(tmp_path):
     """Blank and silence by any name; a word of the model's for the unknown ones."""
     lexicon, arpa = tmp_path / "lexicon.txt", tmp_path / "lm.arpa"
     lexicon.write_text("one a b _\ntwo b _\nother c _\n", "utf-8")
-    arpa.write_text(
-        "\\data\\\nngram 1=5\nngram 2=1\n\n\\1-grams:\n-99\t<s>\t-0.5\n-1\t</s>\n"
-        "-0.5\tone\n-0.75\tother\n-2\t<unk>\n\n\\2-grams:\n-0.25\t<s> one\n\n\\end\\\n"
-    )
+    words = "-99 <s> -0.5; -1 </s>; -0.5 one; -0.75 other; -2 <unk>"
+    arpa.write_text(arpa_of(words, "-0.25 <s> one"))
     arguments = {"lexicon": str(lexicon), "tokens": list("a_*cb"), "lm": str(arpa)}
     options = {
         "blank_token": "*",
@@ -219,9 +218,9 @@ def test_real_utterances_have_the_same_scores_without_a_lexicon(speech):
 
 
 # -------------------------------------------------------- what they get wrong, ours not
-ARPA = (
-    "\\data\\\nngram 1=6\nngram 2=1\n\n\\1-grams:\n-99\t<s>\t-0.5\n-1\t</s>\n-0.25\ta\n"
-    "-3\tb\n-1.5\t|\n-2\t<unk>\n\n\\2-grams:\n-0.125\t<s> a\n\n\\end\\\n"
+ARPA = arpa_of(
+    "-99 <s> -0.5; -1 </s>; -0.25 a; -3 b; -1.5 |; -2 <unk>",
+    "-0.125 <s> a",
 )
 
 

@@ -5,19 +5,15 @@ The model is a tiny random one, made here; nothing is downloaded.
 
 import importlib.util
 import json
-import subprocess
-import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
-from prefix_cases import random_arpa
+from processes import python
 
 from wfstdec.adapters.pyctcdecode import build_ctcdecoder
 from wfstdec.adapters.transformers import labels_of
 from wfstdec.errors import TokenTableError
 
-ROOT = Path(__file__).parents[2]
 VOCABULARY = ("<pad>", "<s>", "</s>", "<unk>", "|", "a", "b", "c")
 NEEDS = ("transformers", "torch", "tokenizers")
 TRANSFORMERS = pytest.mark.skipif(
@@ -85,13 +81,6 @@ def speech(tmp_path_factory):
     return Wav2Vec2CTCTokenizer(str(path)), config, logits, path
 
 
-@pytest.fixture
-def arpa(tmp_path):
-    path = tmp_path / "lm.arpa"
-    path.write_text(random_arpa(np.random.default_rng(0), 3), "utf-8")
-    return str(path)
-
-
 def test_labels_by_hand():
     tokenizer = Tokenizer({"a": 2, "[blank]": 0, "/": 1, "<unk>": 3})
     assert labels_of(tokenizer) == ["", " ", "a", "<unk>"]
@@ -139,12 +128,7 @@ def test_transformers_own_processor_runs_on_the_shim(speech, arpa, tmp_path):
     _, _, logits, vocabulary = speech
     np.save(tmp_path / "logits.npy", logits.numpy())
     given = [vocabulary, arpa, tmp_path / "logits.npy", tmp_path / "processor"]
-    done = subprocess.run(
-        [sys.executable, "-c", PROCESSOR, *map(str, given)],
-        capture_output=True,
-        text=True,
-        cwd=ROOT,
-    )
+    done = python("-c", PROCESSOR, *given)
     assert done.returncode == 0, done.stderr
     text = build_ctcdecoder(labels_of(speech[0]), arpa).decode_beams(logits[0])[0][0]
     assert done.stdout.startswith(text)

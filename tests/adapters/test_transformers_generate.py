@@ -34,6 +34,8 @@ from tiny_whisper import (
     features,
     letter_tokenizer,
     log_probs,
+    moonshine,
+    speech_to_text,
     tiny_whisper,
 )
 from transformers.generation.utils import GenerationMixin
@@ -429,39 +431,12 @@ def test_sequence_bias_favours_the_last_token_alone():
     assert found["theirs"] == 0 and found["ours"] > 3
 
 
-SMALL = {"pad_token_id": EOS, "bos_token_id": EOS, "eos_token_id": EOS}
-SMALL |= {"vocab_size": 10, "decoder_start_token_id": SOT}
-
-
-def moonshine():
-    config = transformers.MoonshineConfig(
-        **SMALL,
-        **{"hidden_size": 8, "intermediate_size": 16, "encoder_num_hidden_layers": 1},
-        **{"decoder_num_hidden_layers": 1, "encoder_num_attention_heads": 1},
-        **{"decoder_num_attention_heads": 1, "initializer_range": 1.0},
-    )
-    model = transformers.MoonshineForConditionalGeneration(config)
-    return model, {"input_values": torch.randn(2, 4000)}
-
-
-def speech_to_text():
-    config = transformers.Speech2TextConfig(
-        **SMALL,
-        **{"d_model": 8, "encoder_layers": 1, "decoder_layers": 1},
-        **{"encoder_attention_heads": 1, "decoder_attention_heads": 1},
-        **{"encoder_ffn_dim": 8, "decoder_ffn_dim": 8, "input_feat_per_channel": 4},
-        **{"conv_channels": 8, "init_std": 1.0},
-    )
-    model = transformers.Speech2TextForConditionalGeneration(config)
-    return model, {"input_features": torch.randn(2, 24, 4)}
-
-
 @pytest.mark.parametrize("make", [moonshine, speech_to_text])
 @pytest.mark.parametrize("num_beams", [1, 4])
 def test_models_of_other_kinds_take_it(make, num_beams):
     """Other models tell no `begin_index`: the beginning is a mark, and says nothing."""
     torch.manual_seed(0)
-    model, inputs = make()
+    model, inputs = make(2)
     flags = {"max_new_tokens": 6, "num_beams": num_beams}
     flags |= {"suppress_tokens": [SOT, MARK, 7, 8, 9]}
     boosts = PhraseBoostLogitsProcessor({"dab": 6.0}, letter_tokenizer())

@@ -46,27 +46,6 @@ def texts(model, boosts=None, frames=None, **options):
     return {"".join(names[t] for t in one.token_ids): -one.total_cost for one in found}
 
 
-def test_nemo_decoder_memories_in_the_wrong_order():
-    """`decoder_mems.repeat(K, 1, 1)` orders rows k * B + b where all else is b * K + k.
-
-    NeMo 3.0.0: from two utterances on the memories of the prompt are another's: 22 of
-    120 texts differed in batches of 3. Here rows that know their utterance say it.
-    """
-    differ = 0
-    for seed in range(20):
-        model = TableAttention(np.random.default_rng(seed), 3, num_utterances=3)
-        frames = [model.frames(i, 5) for i in range(3)]
-        for dense in (False, True):
-            decoder = AttentionDecoder(
-                model, options=AttentionOptions(beam_size=4), dense=dense
-            )
-            together = decoder.texts(frames)
-            alone = [decoder.texts([one])[0] for one in frames]
-            assert together == alone
-        differ += together[0] != together[1]
-    assert differ > 15
-
-
 def test_duplicates_where_boosts_make_scores_positive():
     """NeMo pushes equal finished texts down by `score * 10001`: up, if above 0."""
     model = table({"": {"a": 0.6, "b": 0.4}, "a": {"b": 0.5, "": 0.5}, "b": {"": 1.0}})

@@ -4,38 +4,45 @@ import naive_attention
 import numpy as np
 import pytest
 import torch
-from attention_cases import Case
-
-WIDE = 400
-"""More than there are texts."""
+from attention_cases import Case, JointCase
 
 
-@pytest.mark.parametrize("seed", range(200))
-@pytest.mark.share(keep=40)
-def test_all_texts_have_the_totals_of_the_enumeration(seed):
-    case = Case(seed)
+def cases(first, *counts):
+    """Values of seeds: of attention alone, and of CTC beside it."""
+    kinds = zip((Case, JointCase), counts, strict=True)
+    return [(kind, seed) for kind, n in kinds for seed in range(first, first + n)]
+
+
+@pytest.mark.parametrize(("kind", "seed"), cases(0, 200, 60))
+@pytest.mark.share(keep=60)
+def test_all_texts_have_the_totals_of_the_enumeration(kind, seed):
+    case = kind(seed)
     stop = ("bound", "full", "never")[seed % 3]
-    [found] = case.found(beam_size=WIDE, stop=stop)
+    [found] = case.found(beam_size=400, stop=stop)  # more than there are texts
     expected = naive_attention.totals(**case.definition())
-    assert found == pytest.approx(expected, abs=5e-4)
+    assert found == pytest.approx(expected, abs=case.tolerance)
     ranks = [case.rank(total, len(text)) for text, total in found.items()]
     assert ranks == sorted(ranks, reverse=True)
 
 
-@pytest.mark.parametrize("seed", range(1000, 1120))
-@pytest.mark.share(keep=24)
-def test_a_narrow_beam_is_the_plain_one(seed):
-    """Texts, totals and their order; K = 1 is greedy."""
-    case = Case(seed)
+@pytest.mark.parametrize(("kind", "seed"), cases(1000, 120, 60))
+@pytest.mark.share(keep=44)
+def test_a_narrow_beam_is_the_plain_one(kind, seed):
+    """Texts, totals and their order; K = 1 is greedy.
+
+    With CTC the best `pre_beam` tokens of each text by all else are asked, no others.
+    """
+    case = kind(seed)
     width = 1 + seed % 4
+    given = {"pre_beam": case.pre_beam} if kind is JointCase else {}
     for stop in ("full", "never"):
         plain = "full" if width == 1 else stop
-        [found] = case.found(beam_size=width, stop=stop)
+        [found] = case.found(beam_size=width, stop=stop, **given)
         expected = naive_attention.beam(
             **case.definition(), width=width, stop=plain, rank=case.rank, cut=False
         )
         assert list(found) == list(expected)
-        assert found == pytest.approx(expected, abs=5e-4)
+        assert found == pytest.approx(expected, abs=case.tolerance)
 
 
 @pytest.mark.parametrize("seed", range(20))

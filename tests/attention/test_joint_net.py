@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 import torch
 
-from wfstdec import AttentionDecoder, AttentionOptions, load_attention
+from wfstdec import AttentionDecoder, load_attention
 from wfstdec.attention.joint_net import JointAttention, JointNet
 from wfstdec.attention.torch_model import AttentionSizes
 from wfstdec.errors import FormatError, OptionError, ShapeError
@@ -54,24 +54,6 @@ def test_ctc_log_probs_are_of_the_pieces_and_a_blank_behind_them():
     assert logprobs.shape == (1, 4, len(PIECES) + 1)
     assert torch.allclose(logprobs.exp().sum(-1), torch.ones(1, 4))
     assert (*model.tokens[: model.eos],) == PIECES and model.eos == len(PIECES)
-
-
-def test_features_are_decoded_as_their_frames():
-    model = JointAttention(net_of())
-    features = features_of(9, 30, 0, 17)
-    options = AttentionOptions(beam_size=3, token_insertion=-2.0)
-    decoder = AttentionDecoder(
-        model, options=options, input="features", frame_shift_s=0.08
-    )
-    assert decoder.num_tokens == 5
-    assert decoder.input_frame_shift_s == pytest.approx(0.02)
-    found = decoder.decode(features)
-    of_frames = AttentionDecoder(model, options=options, frame_shift_s=0.08)
-    expected = of_frames.decode(decoder.encode(features))
-    for one, other in zip(found, expected, strict=True):
-        assert one.token_ids == other.token_ids
-        assert one.total_cost == pytest.approx(other.total_cost, abs=1e-5)
-    assert any(one.token_ids for one in found) and not found[2].token_ids
 
 
 def test_what_does_not_fit_is_refused(tmp_path):

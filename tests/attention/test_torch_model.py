@@ -68,20 +68,6 @@ def test_cross_attention_is_copied_for_no_row(model):
         assert key is same and value is too and len(key) == 2
 
 
-@pytest.mark.parametrize("dense", [False, True])
-def test_a_batch_decodes_as_each_utterance_does(model, dense):
-    frames = frames_of(9, 4, 7, 1)
-    options = AttentionOptions(beam_size=4, length_norm="mean", token_insertion=-4.0)
-    decoder = AttentionDecoder(model, options=options, dense=dense)
-    together = decoder.texts(frames)
-    for one, found in zip(frames, together, strict=True):
-        (alone,) = decoder.texts([one])
-        assert [t.token_ids for t in alone] == [t.token_ids for t in found]
-        totals = [t.total_cost for t in alone]
-        assert [t.total_cost for t in found] == pytest.approx(totals, abs=1e-4)
-    assert any(text[0].token_ids for text in together)
-
-
 def test_a_wide_search_finds_the_best_of_all_texts(model):
     """All texts are scored at once by the net itself."""
     (frames,) = frames_of(3)

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from wav_files import av_bytes
 
 RATE = 16000
 SECONDS = 6
@@ -27,28 +28,15 @@ def sounds(tmp_path_factory, sound):
     return folder
 
 
-def write_av(path, sound, codec):
-    """Write what only FFmpeg reads."""
-    av = pytest.importorskip("av")
-    with av.open(path, "w") as container:
-        stream = container.add_stream(codec, rate=48000 if "opus" in codec else RATE)
-        stream.layout = "mono"
-        resampler = av.AudioResampler(
-            stream.format, "mono", stream.rate, frame_size=stream.frame_size or None
-        )
-        frame = av.AudioFrame.from_ndarray(sound[None], "fltp", "mono")
-        frame.rate = RATE
-        for given in (frame, None):
-            for piece in resampler.resample(given):
-                container.mux(stream.encode(piece))
-        container.mux(stream.encode(None))
-
-
 @pytest.fixture(scope="session")
 def av_sounds(tmp_path_factory, sound):
     """A folder with the sound in what libsndfile does not read."""
     folder = tmp_path_factory.mktemp("av_sounds")
-    for form, codec in (("m4a", "aac"), ("mp4", "aac"), ("webm", "libopus")):
-        write_av(str(folder / f"sound.{form}"), sound, codec)
-    write_av(str(folder / "sound.aac"), sound, "aac")
+    for ending, form, codec in (
+        ("m4a", "ipod", "aac"),
+        ("mp4", "mp4", "aac"),
+        ("webm", "webm", "libopus"),
+        ("aac", "adts", "aac"),
+    ):
+        (folder / f"sound.{ending}").write_bytes(av_bytes(sound, form, codec))
     return folder

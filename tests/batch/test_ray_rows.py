@@ -6,8 +6,9 @@ from functools import partial
 
 import numpy as np
 import pytest
-from cli_files import SENTENCES, logprobs_of, write_files
+from cli_files import SENTENCES, logprobs_of, small_decoder, write_files
 from spoken import SpokenEncoder, speech, spoken, write_wav
+from wav_files import wav_bytes
 
 import wfstdec
 from wfstdec import BoostEntry
@@ -40,14 +41,7 @@ def files(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def decoder(files):
-    graph = wfstdec.build_graph(
-        tokens=files / "tokens.txt",
-        lexicon=files / "lexicon.txt",
-        lm=files / "lm.arpa",
-        separator="<wb>",
-    )
-    options = wfstdec.WfstOptions(beam=12.0, nbest=3)
-    return wfstdec.WfstDecoder(graph, options, "cpu", frame_shift_s=0.02, threads=1)
+    return small_decoder(files)
 
 
 def npy(array):
@@ -176,17 +170,11 @@ def test_errors_that_name_no_row_are_of_the_rows_that_raise_them_alone(decoder):
     silent = np.zeros(1600, np.float32)
     for at in range(4):
         given = [*sounds[:at], silent, *sounds[at:]]
-        rows = [{"id": f"r{i}", "audio": wav(one)} for i, one in enumerate(given)]
+        rows = [{"id": f"r{i}", "audio": wav_bytes(one)} for i, one in enumerate(given)]
         found = work(worker, *rows)
         assert found[at]["error"] == "RuntimeError: rude"
         texts = [row["text"] for i, row in enumerate(found) if i != at]
         assert texts == [" ".join(speech(2, seed=i)[0]) for i in range(3)]
-
-
-def wav(sound):
-    from wav_files import wav_bytes
-
-    return wav_bytes(sound)
 
 
 def test_every_form_of_audio_gives_the_words_of_the_bare_transcriber(decoder, tmp_path):
@@ -287,7 +275,7 @@ def test_confidences_lists_and_lattices(decoder, tmp_path):
 
 def test_pieces_of_long_recordings_have_lattices(decoder):
     sound = spoken(["cab", "c", "ab"] * 30, pauses=(2, 2, 60))
-    row = {"id": "long", "audio": wav(sound)}
+    row = {"id": "long", "audio": wav_bytes(sound)}
     assert len(sound) > 30 * 16000
     kept = {}
     transcriber = wfstdec.Transcriber(

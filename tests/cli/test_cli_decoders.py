@@ -4,19 +4,15 @@ import dataclasses
 import json
 import re
 
-import numpy as np
 import pytest
 from arpa_texts import arpa_of
 from cli_files import SENTENCES, logprobs_of, wfstdec, write_files
-from real_speech import RECIPE
 
 import wfstdec as library
 from wfstdec.cli import decoders, flags
 from wfstdec.cli.main import main, make_parser
 from wfstdec.errors import OptionError
 from wfstdec.greedy.options import BACKENDS as GREEDY_BACKENDS
-from wfstdec.io import read_text
-from wfstdec.metrics import score_texts
 from wfstdec.trie.options import BACKENDS as TRIE_BACKENDS
 from wfstdec.wfst.backend_choice import BACKENDS as WFST_BACKENDS
 
@@ -116,45 +112,12 @@ def test_flags_reach_the_decoder(files, capsys):
     assert read[0]["words"][1]["start_s"] == hyps[0].words[1].start_s
 
 
-def test_flags_reach_the_greedy_decoder(files, capsys):
-    given = ["--lm", "tokens.arpa", "--lm-scale", "2", "--blank-penalty", "1"]
-    assert decode(files, "greedy", *given, "--format", "jsonl") == 0
-    read = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
-    decoder = library.GreedyDecoder(
-        tokens=files / "tokens.txt",
-        lm=files / "tokens.arpa",
-        options=library.GreedyOptions(lm_scale=2.0, blank_penalty=1.0),
-    )
-    hyps = decoder.decode([logprobs_of(text) for text in SENTENCES.values()])
-    assert [one["total_cost"] for one in read] == [hyp.total_cost for hyp in hyps]
-
-
-def test_bad_logprobs_and_boosts_name_the_utterance(files, capsys):
+def test_bad_boosts_name_the_utterance(files, capsys):
     (files / "boosts.jsonl").write_text('{"id": "utt1", "boosts": {"c c": 1}}\n')
     (files / "phrases.txt").write_text("ab c\n")
     given = ["--boost", "boosts.jsonl", "--phrases", "phrases.txt"]
     assert decode(files, "trie", *LEXICAL, *given) == 1
     assert "utterance 'utt1': boosts has compiled phrases" in capsys.readouterr().err
-    np.savez(files / "x.npz", narrow=logprobs_of("c")[:, :4])
-    assert decode(files, "greedy") == 1
-    err = capsys.readouterr().err
-    assert "x.npz: utterance 'narrow': logprobs has V=4 tokens, expected V=5" in err
-
-
-def test_the_shipped_recipe_by_the_trie(tmp_path, capsys):
-    with np.load(RECIPE / "logprobs.npz") as shipped:
-        some = {name: shipped[name] for name in shipped.files[::8]}
-    np.savez(tmp_path / "x.npz", **some)
-    argv = ["decode", "--decoder", "trie", "--tokens", str(RECIPE / "tokens.txt")]
-    argv += ["--lexicon", str(RECIPE / "lexicon.txt.gz"), "--separator", "<wb>"]
-    argv += ["--lm", str(RECIPE / "lm.arpa.gz"), "--lm-scale", "0.8"]
-    argv += ["--beam-size", "64", "--quiet", "--logprobs", str(tmp_path / "x.npz")]
-    assert main([*argv, "--output", str(tmp_path / "hyp.txt")]) == 0
-    assert capsys.readouterr() == ("", "")
-    references = read_text(RECIPE / "refs.txt")
-    found = read_text(tmp_path / "hyp.txt")
-    score = score_texts({name: references[name] for name in some}, found)
-    assert list(found) == list(some) and score.errors.total < len(some) * 3
 
 
 # ----------------------------------------------------------------------------- n-best

@@ -4,7 +4,7 @@ import json
 
 import numpy as np
 import pytest
-from cli_files import TOKENS, logprobs_of, wfstdec, write_files
+from cli_files import TOKENS, build, logprobs_of, wfstdec, write_files
 
 import wfstdec as library
 from wfstdec.errors import BoostError
@@ -20,9 +20,7 @@ GREEDY = ["--decoder", "greedy", "--tokens", "tokens.txt", "--separator", "<wb>"
 @pytest.fixture
 def files(tmp_path, capsys):
     folder = write_files(tmp_path)
-    given = ["--tokens", "tokens.txt", "--lexicon", "lexicon.txt", "--lm", "lm.arpa"]
-    given += ["--separator", "<wb>", "--output", "graph.npz"]
-    assert wfstdec(folder, "build", *given) == 0
+    assert build(folder) == 0
     flat = np.full((12, len(TOKENS)), np.log(0.225), np.float32)
     flat[:, TOKENS.index("<blank>")] = np.log(0.1)
     np.savez(folder / "x.npz", flat=flat, ab=logprobs_of("a b"))
@@ -115,9 +113,7 @@ def test_phrases_of_tokens_are_whole_words(decoder, files, capsys):
     token = ["--phrases", "phrases.txt", "--phrase-unit", "token"]
     assert decode(files, capsys, *decoder, *token)["cab"] == ("cab", 0.0)
     if decoder is WFST:
-        given = ["--tokens", "tokens.txt", "--lexicon", "lexicon.txt"]
-        given += ["--lm", "lm.arpa", "--separator", "<wb>", "--separator-optional"]
-        assert wfstdec(files, "build", *given, "--output", "graph.npz") == 0
+        assert build(files, "--separator-optional") == 0
         capsys.readouterr()
     else:
         decoder = [*decoder, "--separator-optional"]
@@ -126,38 +122,33 @@ def test_phrases_of_tokens_are_whole_words(decoder, files, capsys):
     assert bounded["cab"] == ("cab", 0.0)
 
 
-def test_a_boundary_is_a_token(files, capsys):
-    (files / "phrases.txt").write_text("c\n")
-    token = [*WFST, "--phrases", "phrases.txt", "--phrase-unit", "token"]
-    given = ["--logprobs", "x.npz", "--phrase-boundary", "|"]
-    assert wfstdec(files, "decode", *token, *given) == 1
-    assert "'|'" in capsys.readouterr().err
+TOKEN_LIST = ["--phrases", "list.txt", "--phrase-unit", "token"]
+WORD_LIST = ["--phrases", "list.txt", "--phrase-boundary", "<wb>"]
 
 
-def test_flags_of_phrases_need_phrases(files, capsys):
-    flags = ["--phrase-unit", "word"], ["--phrase-boundary", "a"], ["--phrase-totals"]
-    for flag in flags:
-        assert wfstdec(files, "decode", *WFST, "--logprobs", "x.npz", *flag) == 1
-        assert f"{flag[0]} without --phrases" in capsys.readouterr().err
-
-
-def test_boundaries_are_for_tokens(files, capsys):
-    """Words are whole ones."""
-    (files / "phrases.txt").write_text("c\n")
-    given = ["--logprobs", "x.npz", "--phrases", "phrases.txt"]
-    given += ["--phrase-boundary", "<wb>"]
-    for decoder in (WFST, TRIE):
-        assert wfstdec(files, "decode", *decoder, *given) == 1
-        err = capsys.readouterr().err
-        assert "boundary='<wb>' with phrases of words" in err
-
-
-def test_words_need_a_decoder_that_has_some(files, capsys):
-    (files / "boosts.txt").write_text("ab\t2\n")
-    given = ["--logprobs", "x.npz", "--boost", "boosts.txt"]
-    for decoder in (BARE, GREEDY):
-        assert wfstdec(files, "decode", *decoder, *given) == 1
-        assert "has no words, expected --phrases" in capsys.readouterr().err
+@pytest.mark.parametrize(
+    ("decoder", "flags", "message"),
+    [
+        (WFST, [*TOKEN_LIST, "--phrase-boundary", "|"], "'|'"),
+        (WFST, ["--phrase-unit", "word"], "--phrase-unit without --phrases"),
+        (WFST, ["--phrase-boundary", "a"], "--phrase-boundary without --phrases"),
+        (WFST, ["--phrase-totals"], "--phrase-totals without --phrases"),
+        (WFST, WORD_LIST, "boundary='<wb>' with phrases of words"),
+        (TRIE, WORD_LIST, "boundary='<wb>' with phrases of words"),
+        (BARE, ["--boost", "list.txt"], "has no words, expected --phrases"),
+        (GREEDY, ["--boost", "list.txt"], "has no words, expected --phrases"),
+        (
+            WFST,
+            [*TOKEN_LIST, "--sentencepiece-model", "bpe.model"],
+            "its lexicon spells phrases",
+        ),
+    ],
+)
+def test_flags_that_do_not_go_together(decoder, flags, message, files, capsys):
+    (files / "list.txt").write_text("c\t2\n")
+    given = [*decoder, "--logprobs", "x.npz", *flags]
+    assert wfstdec(files, "decode", *given) == 1
+    assert message in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("kind", ["boosts", "phrases"])
@@ -233,11 +224,3 @@ def test_pieces_as_a_sentencepiece_model_cuts_them(tmp_path, capsys):
     found = decode(tmp_path, capsys, *bare, "--sentencepiece-model", "bpe.model")
     worth = library.PhraseOptions().base(len(cut))[-1]
     assert found["wol"] == ("wol", pytest.approx(-0.01 * worth, abs=1e-4))
-
-
-def test_a_lexicon_needs_no_sentencepiece_model(files, capsys):
-    (files / "phrases.txt").write_text("ab\n")
-    given = ["--logprobs", "x.npz", "--sentencepiece-model", "bpe.model"]
-    given += ["--phrases", "phrases.txt", "--phrase-unit", "token"]
-    assert wfstdec(files, "decode", *WFST, *given) == 1
-    assert "its lexicon spells phrases" in capsys.readouterr().err

@@ -2,9 +2,8 @@
 
 import sys
 
-import numpy as np
 import pytest
-from cli_files import ARPA, LEXICON, SENTENCES, TOKENS, build, logprobs_of, wfstdec
+from cli_files import build, wfstdec, write_files
 
 from wfstdec.compare import load_comparison
 
@@ -16,12 +15,8 @@ SPEECH = ["--logprobs", "x.npz", "--ref", "ref.txt"]
 @pytest.fixture
 def files(tmp_path):
     """A folder with all that the commands read; `rare` is never said."""
-    (tmp_path / "tokens.txt").write_text("".join(f"{t}\n" for t in TOKENS))
-    (tmp_path / "lexicon.txt").write_text(LEXICON)
-    (tmp_path / "lm.arpa").write_text(ARPA)
+    write_files(tmp_path)
     (tmp_path / "names.txt").write_text("cab\t4\n")
-    arrays = {utt: logprobs_of(text) for utt, text in SENTENCES.items()}
-    np.savez(tmp_path / "x.npz", **arrays)
     (tmp_path / "ref.txt").write_text("utt2 ab c\nutt1 cab\nutt3 ab\n")
     build(tmp_path, "--quiet")
     return tmp_path
@@ -71,59 +66,12 @@ def test_phrases_of_a_file_and_peers_that_are_installed(files, capsys):
     assert (first.phrases.hits, first.phrases.in_references) == (2, 3)
 
 
-def test_a_trie_without_a_lexicon_decodes_tokens(files, capsys):
-    tokens = ["--tokens", "tokens.txt", "--separator", "<wb>", "--no-peers"]
-    (files / "ref.txt").write_text("utt2 ab c\nutt1 cab\nutt3 c\n")
-    assert compare(files, *tokens, "--trie", "beam_size=20", "--quiet") == 0
-    assert " 0.00 " in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    "given, message",
-    [
-        ([], "neither --graph nor --tokens, expected one"),
-        (["--graph", "graph.npz", "--plot", "c.pdf"], "plot 'c.pdf', expected .png"),
-        (["--graph", "graph.npz", "--wfst", "beams=1"], "grid 'beams=1', expected one"),
-        (["--boost", "names.txt", "names.txt"], "two boost lists called 'names'"),
-        (
-            ["--graph", "graph.npz", "--utterances", "2", "--ref", "lexicon.txt"],
-            "no utterance",
-        ),
-    ],
-)
-def test_what_cannot_be_compared_is_one_line(files, capsys, given, message):
-    if "--plot" in given:
-        pytest.importorskip("matplotlib")
-    assert compare(files, *given, "--no-peers") == 1
-    [line] = capsys.readouterr().err.splitlines()[-1:]
-    assert line.startswith("wfstdec compare: ") and message in line
-
-
 def test_a_plot_without_matplotlib_is_refused_before_anything_runs(
     files, capsys, monkeypatch
 ):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     assert compare(files, "--graph", "no.npz", "--plot", "c.png") == 1
     assert "pip install matplotlib" in capsys.readouterr().err
-
-
-@pytest.mark.parametrize(
-    "which",
-    [["--wfst", "beam=20", "--graph", "graph.npz"], ["--trie", "beam_size=50", *TRIE]],
-)
-def test_tuning_either_decoder(files, capsys, which):
-    assert wfstdec(files, "tune", *SPEECH, *which, "--max-trials", "30") == 0
-    *trials, best, plain = [
-        line for line in capsys.readouterr().out.splitlines() if "%WER" in line
-    ]
-    assert len(trials) <= 30
-    assert trials[0].startswith("lm_scale 1, word_insertion 0: %WER ")
-    assert trials[1].startswith("lm_scale 0.2, word_insertion -4: %WER ")
-    assert plain == f"without tuning: {trials[0]}"
-    shown = best.removeprefix(f"best of {len(trials)}: ")
-    assert shown in trials
-    wers = [float(trial.split("%WER ")[1].split()[0]) for trial in trials]
-    assert float(shown.split("%WER ")[1].split()[0]) == min(wers)
 
 
 def test_a_graph_alone_is_tuned_with_the_wfst(files, capsys):
@@ -143,25 +91,6 @@ def test_tuning_says_when_the_best_is_on_the_border_or_there_was_no_time(files, 
     assert lines[0].startswith("best of 26: ")
     assert "word_insertion 60 is the lower end of its range: look beyond it" in lines
     assert lines[-3] == "cut short after 26 trials: better ones may be near"
-
-
-def test_without_a_lexicon_token_insertion_is_tuned(files, capsys):
-    given = ["--trie", "--tokens", "tokens.txt", "--separator", "<wb>"]
-    assert wfstdec(files, "tune", *SPEECH, *given, "--max-trials", "5") == 0
-    assert "token_insertion -4" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    "given, message",
-    [
-        (["--wfst", "beam=8"], "the WFST decoder without a graph, expected one"),
-        (["--trie", "beam_size=8"], "the trie decoder without tokens, expected a"),
-        (["--trie", "beam_size=8,9", *TRIE], "several settings to tune, expected one"),
-    ],
-)
-def test_what_cannot_be_tuned_is_one_line(files, capsys, given, message):
-    assert wfstdec(files, "tune", *SPEECH, *given) == 1
-    assert message in capsys.readouterr().err.splitlines()[-1]
 
 
 def test_the_best_of_what_was_kept(files, capsys):
@@ -188,9 +117,3 @@ def test_the_best_of_what_was_kept(files, capsys):
         lists, lattices = (line for line in told.splitlines() if "best in" in line)
         assert lists.startswith(f"%WER {point.kept.list_wer:.2f} [")
         assert lattices.startswith(f"%WER {point.kept.lattice_wer:.2f} [")
-
-
-@pytest.mark.parametrize("given", ["0", "-1"])
-def test_no_texts_to_look_at(files, capsys, given):
-    assert compare(files, "--graph", "graph.npz", "--no-peers", "--oracle", given) == 1
-    assert f"oracle={given}, expected 1 or more" in capsys.readouterr().err

@@ -68,15 +68,6 @@ def test_greedy_points_are_what_decode_gives(files):
     assert facts.load_s > 0
 
 
-def test_the_common_scale_is_for_greedy_too(files, capsys):
-    lm = ["--lm", "pieces.arpa", "--lm-scale", "2"]
-    comparison = compare(files, *BARE, *lm, "--trie", "beam_size=9", "--greedy")
-    found = decoded(files, "--decoder", "greedy", *BARE, *lm)
-    expected = {("greedy", "only setting"): word_errors(files, found)}
-    assert errors_by_name(comparison) == expected
-    assert "  only setting  " in capsys.readouterr().out.replace(" *", "  ")
-
-
 @pytest.mark.parametrize("tokens", [BARE, ["--separator", "<wb>"]])
 def test_beside_a_lexicon_or_a_graph_alone_greedy_has_no_words_to_go_by(files, tokens):
     """With a lexicon the model is over words; the graph has tokens too."""
@@ -196,30 +187,63 @@ def test_fingerprints_of_folders_say_what_is_in_them(tmp_path):
         fingerprint(tmp_path / "no")
 
 
+GRAPH = ["--graph", "graph.npz"]
+
+
 @pytest.mark.parametrize(
-    "given, message",
+    ("given", "message"),
     [
+        ([], "neither --graph nor --tokens, expected one"),
+        ([*GRAPH, "--plot", "c.pdf"], "plot 'c.pdf', expected .png"),
+        ([*GRAPH, "--wfst", "beams=1"], "grid 'beams=1', expected one"),
+        ([*GRAPH, "--utterances", "2", "--ref", "lexicon.txt"], "no utterance"),
+        ([*GRAPH, "--oracle", "0"], "oracle=0, expected 1 or more"),
+        ([*GRAPH, "--oracle", "-1"], "oracle=-1, expected 1 or more"),
         (["--greedy"], "neither tokens nor a graph, expected a token table"),
-        (
-            ["--greedy", "beam=3", *BARE],
-            "grid 'beam=3', expected one of acoustic_scale",
-        ),
+        (["--greedy", "beam=3", *BARE], "grid 'beam=3', expected one of acoustic_sca"),
         (
             [*BARE, "--arpa", "pieces.arpa", "--lm", "x"],
-            "both --lm and --arpa, its old name, expected --lm",
+            "both --lm and --arpa, its old",
         ),
-        (
-            [*BARE, "--lm", "words", "--greedy"],
-            "a language model over 4 words, expected",
-        ),
+        ([*BARE, "--lm", "words", "--greedy"], "a language model over 4 words, expect"),
         ([*BARE, "--lm", "no.lm"], "no.lm: cannot read: No such file"),
+        (["--boost", "a.txt", "a.txt"], "two boost lists called 'a'"),
+        (
+            ["--boost", "bad.txt"],
+            "bad.txt:1: found 'ab c 3', expected 'word<TAB>bonus'",
+        ),
+        (["--phrase-unit", "token"], "--phrase-unit without --boost, expected both"),
+        (
+            [*BARE, "--boost", "a.txt", "--phrase-unit", "word"],
+            "unit='word', expected 'token': this decoder has no words",
+        ),
     ],
 )
 def test_what_cannot_be_compared_is_one_line(files, capsys, given, message):
+    if "--plot" in given:
+        pytest.importorskip("matplotlib")
+    (files / "a.txt").write_text("cab\t4\n")
+    (files / "bad.txt").write_text("ab c 3\n")
     named = [str(files / one) if one == "words" else one for one in given]
     assert wfstdec(files, "compare", *SPEECH, "--no-peers", *named) == 1
     [line] = capsys.readouterr().err.splitlines()[-1:]
     assert line.startswith("wfstdec compare: ") and message in line
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        (["--wfst", "beam=8"], "the WFST decoder without a graph, expected one"),
+        (["--trie", "beam_size=8"], "the trie decoder without tokens, expected a"),
+        (["--trie", "beam_size=8,9", *TRIE], "several settings to tune, expected one"),
+        (["--greedy"], "neither tokens nor a graph, expected a token table"),
+        (["--greedy", *TRIE], "--greedy with --lexicon, expected tokens alone"),
+        (["--greedy", "lm_scale=1,2", *BARE], "several settings to tune, expected one"),
+    ],
+)
+def test_what_cannot_be_tuned_is_one_line(files, capsys, given, message):
+    assert wfstdec(files, "tune", *SPEECH, *given) == 1
+    assert message in capsys.readouterr().err.splitlines()[-1]
 
 
 def test_greedy_is_tuned_by_its_blank_penalty(files, capsys):
@@ -259,16 +283,3 @@ def test_a_trie_is_tuned_with_its_options_and_a_saved_model(files, capsys):
     narrow = decoded(files, *flags, "--beam-size", "2", "--merge", "sum")
     assert saved[1].endswith(f"({word_errors(files, narrow)} errors)")
     assert word_errors(files, decoded(files, *flags)) != word_errors(files, narrow)
-
-
-@pytest.mark.parametrize(
-    "given, message",
-    [
-        (["--greedy"], "neither tokens nor a graph, expected a token table"),
-        (["--greedy", *TRIE], "--greedy with --lexicon, expected tokens alone"),
-        (["--greedy", "lm_scale=1,2", *BARE], "several settings to tune, expected one"),
-    ],
-)
-def test_what_cannot_be_tuned_is_one_line(files, capsys, given, message):
-    assert wfstdec(files, "tune", *SPEECH, *given) == 1
-    assert message in capsys.readouterr().err.splitlines()[-1]

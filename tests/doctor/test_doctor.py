@@ -5,11 +5,11 @@ import shlex
 
 import numpy as np
 import pytest
+from arpa_texts import arpa_of
 from real_speech import RECIPE
 
 from wfstdec import doctor
 from wfstdec.cli.main import main
-from wfstdec.doctor.token_errors import token_errors
 from wfstdec.doctor.words import case_of
 
 LN10 = np.float32(np.log(10))
@@ -31,7 +31,8 @@ def demo(tmp_path_factory):
     ]
     words = sorted({line.split("\t")[0] for line in kept})
     (folder / "lexicon.txt").write_text("\n".join(kept) + "\n", "utf-8")
-    (folder / "lm.arpa").write_text(arpa_of(words), "utf-8")
+    unigrams = "; ".join(f"-3.5 {word}" for word in ["<s>", "</s>", *words])
+    (folder / "lm.arpa").write_text(arpa_of(unigrams), "utf-8")
     (folder / "refs.txt").write_text(text, "utf-8")
     (folder / "tokens.txt").write_bytes((RECIPE / "tokens.txt").read_bytes())
     (folder / "x.npz").write_bytes((RECIPE / "logprobs.npz").read_bytes())
@@ -42,12 +43,6 @@ def demo(tmp_path_factory):
 def arrays():
     with np.load(RECIPE / "logprobs.npz") as file:
         return {name: file[name].astype(np.float32) for name in file.files}
-
-
-def arpa_of(words):
-    rows = "".join(f"-3.5\t{word}\n" for word in ["<s>", "</s>", *words])
-    count = len(words) + 2
-    return f"\\data\\\nngram 1={count}\n\n\\1-grams:\n{rows}\n\\end\\\n"
 
 
 def examine(demo, **changes):
@@ -257,14 +252,6 @@ def test_a_frame_shift_in_milliseconds_on_the_command_line(capsys):
 
 
 # ------------------------------------------------------------------------------- parts
-def test_token_errors_take_the_nearest_pronunciation():
-    ways = {"a": [(1, 2), (3,)], "b": [(4,)]}
-    assert token_errors(["a", "b"], [3, 4], ways) == (0, 3)
-    assert token_errors(["a", "b"], [1, 2, 4], ways) == (0, 3)
-    assert token_errors(["a", "b"], [5, 4], ways) == (1, 3)
-    assert token_errors(["b"], [4, 4, 4], ways) == (2, 1)
-    assert token_errors(["a", "b"], [], ways) == (2, 3)
-    assert token_errors(["c"], [4], ways) is None
 
 
 def test_case_of_words():

@@ -11,51 +11,29 @@ if any(importlib.util.find_spec(name) is None for name in ("torch", "transformer
     pytest.skip("needs transformers and torch", allow_module_level=True)
 
 import torch
-import transformers
-from tiny_whisper import EOS, SOT, features, letter_tokenizer, log_probs, tiny_whisper
+from tiny_whisper import (
+    EOS,
+    SOT,
+    features,
+    letter_tokenizer,
+    log_probs,
+    moonshine,
+    speech_to_text,
+    tiny_whisper,
+)
 
 from wfstdec import AttentionDecoder, AttentionOptions
 from wfstdec.models import HfAttentionModel
 
-SMALL = {"pad_token_id": EOS, "bos_token_id": EOS, "eos_token_id": EOS}
-SMALL |= {"vocab_size": 10, "decoder_start_token_id": SOT}
 
-
-def whisper():
-    return tiny_whisper(1), {"input_features": features(3)}
-
-
-def moonshine():
-    config = transformers.MoonshineConfig(
-        **SMALL,
-        **{"hidden_size": 8, "intermediate_size": 16, "encoder_num_hidden_layers": 1},
-        **{"decoder_num_hidden_layers": 2, "encoder_num_attention_heads": 1},
-        **{"decoder_num_attention_heads": 1, "initializer_range": 1.0},
-    )
-    model = transformers.MoonshineForConditionalGeneration(config)
-    mask = torch.ones(3, 4000, dtype=torch.int64)
-    mask[1, 2500:] = 0
-    return model, {"input_values": torch.randn(3, 4000), "attention_mask": mask}
-
-
-def speech_to_text():
-    config = transformers.Speech2TextConfig(
-        **SMALL,
-        **{"d_model": 8, "encoder_layers": 1, "decoder_layers": 2},
-        **{"encoder_attention_heads": 1, "decoder_attention_heads": 1},
-        **{"encoder_ffn_dim": 8, "decoder_ffn_dim": 8, "input_feat_per_channel": 4},
-        **{"conv_channels": 8, "init_std": 1.0},
-    )
-    model = transformers.Speech2TextForConditionalGeneration(config)
-    mask = torch.ones(3, 24, dtype=torch.int64)
-    mask[1, 11:] = 0
-    return model, {"input_features": torch.randn(3, 24, 4), "attention_mask": mask}
+def whisper(num):
+    return tiny_whisper(1), {"input_features": features(num)}
 
 
 @pytest.fixture(params=[whisper, moonshine, speech_to_text])
 def made(request):
     torch.manual_seed(0)
-    model, inputs = request.param()
+    model, inputs = request.param(3)
     return model.eval(), inputs
 
 

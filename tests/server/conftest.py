@@ -1,9 +1,11 @@
 import pytest
 
+pytest.importorskip("httpx")
 pytest.importorskip("starlette")
 pytest.importorskip("uvicorn")
 pytest.importorskip("prometheus_client")
 pytest.importorskip("soxr")
+pytest.importorskip("websockets")
 
 import shutil
 

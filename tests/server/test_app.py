@@ -5,23 +5,20 @@ import logging
 import re
 import socket
 
+import httpx
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
+from served import error_of, serving, still_service, wait_until
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route, WebSocketRoute
+from websockets.exceptions import InvalidStatus
+from websockets.sync.client import connect
 
-httpx = pytest.importorskip("httpx")
-pytest.importorskip("uvicorn")
-pytest.importorskip("prometheus_client")
-websockets = pytest.importorskip("websockets.sync.client")
-
-from prometheus_client.parser import text_string_to_metric_families  # noqa: E402
-from served import serving, still_service, wait_until  # noqa: E402
-from starlette.applications import Starlette  # noqa: E402
-from starlette.middleware import Middleware  # noqa: E402
-from starlette.responses import PlainTextResponse  # noqa: E402
-from starlette.routing import Route, WebSocketRoute  # noqa: E402
-
-from wfstdec.server import access  # noqa: E402
-from wfstdec.server.access import Access, RequestLog, is_same_origin  # noqa: E402
-from wfstdec.server.limits import Limits  # noqa: E402
+from wfstdec.server import access
+from wfstdec.server.access import Access, RequestLog, is_same_origin
+from wfstdec.server.limits import Limits
 
 KEY = "s3cret-key"
 
@@ -38,12 +35,6 @@ def locked():
         yield running
 
 
-def problem(answer):
-    error = answer.json()["error"]
-    assert error.keys() == {"message", "type", "param", "code"}
-    return error
-
-
 def test_health_and_ready(server):
     assert httpx.get(f"{server.url}/health").json() == {"status": "ok"}
     answer = httpx.get(f"{server.url}/ready")
@@ -57,9 +48,9 @@ def test_health_and_ready(server):
 
 
 def test_unknown_paths_and_methods_are_said_in_one_form(server):
-    assert problem(httpx.get(f"{server.url}/nothing"))["type"] == "not_found_error"
+    assert error_of(httpx.get(f"{server.url}/nothing"))["type"] == "not_found_error"
     answer = httpx.post(f"{server.url}/health")
-    assert answer.status_code == 405 and problem(answer)["message"]
+    assert answer.status_code == 405 and error_of(answer)["message"]
     assert set(answer.headers["allow"].split(", ")) == {"GET", "HEAD"}
 
 
@@ -92,7 +83,7 @@ def test_ready_says_why_not():
         assert reason() == "warming"
         assert httpx.get(f"{running.url}/health").status_code == 200
         answer = httpx.get(f"{running.url}/v1/models")
-        assert answer.status_code == 503 and problem(answer)["code"] == "warming"
+        assert answer.status_code == 503 and error_of(answer)["code"] == "warming"
         assert int(answer.headers["retry-after"]) > 0
         service.engine.is_warm.set()
         wait_until(lambda: reason() is None)
@@ -125,7 +116,7 @@ def test_without_the_key_nothing_but_page_and_probes(locked, given):
         answer = httpx.get(locked.url + path, headers=headers)
         assert answer.status_code == 401, path
         assert answer.headers["www-authenticate"] == "Bearer"
-        error = problem(answer)
+        error = error_of(answer)
         assert error["type"] == "authentication_error"
         assert error["code"] == "invalid_api_key" and KEY not in error["message"]
 
@@ -181,15 +172,13 @@ def echoing():
     ],
 )
 def test_browsers_send_the_key_as_a_subprotocol(echoing, offered, answered):
-    with websockets.connect(f"{echoing.ws}/v1/echo", subprotocols=offered) as socket:
+    with connect(f"{echoing.ws}/v1/echo", subprotocols=offered) as socket:
         assert socket.recv() == "in" and socket.subprotocol == answered
 
 
 def test_a_handshake_with_the_key_in_a_header(echoing):
     headers = {"Authorization": f"Token {KEY}"}
-    with websockets.connect(
-        f"{echoing.ws}/v1/echo", additional_headers=headers
-    ) as socket:
+    with connect(f"{echoing.ws}/v1/echo", additional_headers=headers) as socket:
         assert socket.recv() == "in" and socket.subprotocol is None
 
 
@@ -205,8 +194,8 @@ def test_a_handshake_with_the_key_in_a_header(echoing):
     ],
 )
 def test_a_handshake_without_the_key_is_refused_in_words(echoing, offered, caplog):
-    with pytest.raises(websockets.InvalidStatus) as refused:
-        websockets.connect(f"{echoing.ws}/v1/echo", subprotocols=offered)
+    with pytest.raises(InvalidStatus) as refused:
+        connect(f"{echoing.ws}/v1/echo", subprotocols=offered)
     response = refused.value.response
     assert response.status_code == 401
     assert json.loads(response.body)["error"]["code"] == "invalid_api_key"
@@ -253,18 +242,16 @@ def test_pages_of_others_are_refused(locked):
         )
         assert answer.status_code == status, origin
         if status == 403:
-            assert problem(answer)["code"] == "origin_not_allowed"
-            assert "--origin" in problem(answer)["message"]
+            assert error_of(answer)["code"] == "origin_not_allowed"
+            assert "--origin" in error_of(answer)["message"]
 
 
 def test_sockets_of_other_pages_are_refused(echoing):
     given = {"additional_headers": {"Authorization": f"Token {KEY}"}}
-    with websockets.connect(
-        f"{echoing.ws}/v1/echo", origin=echoing.url, **given
-    ) as socket:
+    with connect(f"{echoing.ws}/v1/echo", origin=echoing.url, **given) as socket:
         assert socket.recv() == "in"
-    with pytest.raises(websockets.InvalidStatus) as refused:
-        websockets.connect(f"{echoing.ws}/v1/echo", origin="http://evil", **given)
+    with pytest.raises(InvalidStatus) as refused:
+        connect(f"{echoing.ws}/v1/echo", origin="http://evil", **given)
     assert refused.value.response.status_code == 403
 
 
@@ -312,7 +299,7 @@ def test_long_addresses_are_served(echoing, length):
     """`websockets` reads 8,192 bytes of a line; longer ones were left unanswered."""
     url = f"{echoing.ws}/v1/echo?{words_of(length)}"
     headers = {"Authorization": f"Token {KEY}"}
-    with websockets.connect(url, additional_headers=headers) as socket:
+    with connect(url, additional_headers=headers) as socket:
         assert socket.recv() == "in"
 
 
@@ -393,7 +380,7 @@ def test_half_a_request_is_not_waited_for():
 
 def test_bodies_that_nobody_reads_are_refused(server):
     answer = httpx.request("GET", f"{server.url}/health", content=b"x" * 100_000)
-    assert answer.status_code == 413 and problem(answer)["message"]
+    assert answer.status_code == 413 and error_of(answer)["message"]
 
 
 # Measures and the log
@@ -447,7 +434,7 @@ def test_the_log_has_neither_keys_nor_queries(echoing, caplog):
     with caplog.at_level(logging.DEBUG):
         httpx.get(f"{echoing.url}/v1/hello?keyterm=Frau+Geheim", headers=headers)
         httpx.get(f"{echoing.url}/v1/hello%0aforged?token=t0ken", headers=headers)
-        with websockets.connect(
+        with connect(
             f"{echoing.ws}/v1/echo?token=t0ken", subprotocols=["token", KEY]
         ) as socket:
             socket.recv()

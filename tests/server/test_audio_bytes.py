@@ -7,7 +7,7 @@ import wave
 
 import numpy as np
 import pytest
-from wav_files import wav_bytes
+from wav_files import av_bytes, wav_bytes
 
 from wfstdec.audio import read_audio
 from wfstdec.errors import AudioError
@@ -15,7 +15,7 @@ from wfstdec.server.audio_bytes import ContainerBytes, open_bytes
 from wfstdec.server.stream_settings import StreamSettings
 
 soundfile = pytest.importorskip("soundfile")
-av = pytest.importorskip("av")
+pytest.importorskip("av")
 
 RATE = 16000
 TIMES = np.arange(3 * RATE) / RATE
@@ -144,32 +144,15 @@ def written(form, subtype=None):
     return file.getvalue()
 
 
-def written_av(form, codec, times=1, **options):
-    file = io.BytesIO()
-    with av.open(file, "w", format=form, options=options) as out:
-        stream = out.add_stream(codec, rate=48000 if "opus" in codec else RATE)
-        stream.layout = "mono"
-        resampler = av.AudioResampler(
-            *(stream.format, "mono", stream.rate), frame_size=stream.frame_size or None
-        )
-        frame = av.AudioFrame.from_ndarray(np.tile(SOUND, times)[None], "fltp", "mono")
-        frame.rate = RATE
-        for given in (frame, None):
-            for piece in resampler.resample(given):
-                out.mux(stream.encode(piece))
-        out.mux(stream.encode(None))
-    return file.getvalue()
-
-
 FORMS = {
     "flac": lambda: written("FLAC"),
     "aiff": lambda: written("AIFF"),
     "vorbis": lambda: written("OGG"),
     "opus": lambda: written("OGG", "OPUS"),
     "mp3": lambda: written("MP3"),
-    "webm": lambda: written_av("webm", "libopus", live="1"),
-    "aac": lambda: written_av("adts", "aac"),
-    "mp4": lambda: written_av("mp4", "aac", movflags="frag_keyframe+empty_moov"),
+    "webm": lambda: av_bytes(SOUND, "webm", "libopus", live="1"),
+    "aac": lambda: av_bytes(SOUND, "adts", "aac"),
+    "mp4": lambda: av_bytes(SOUND, "mp4", "aac", movflags="frag_keyframe+empty_moov"),
 }
 
 
@@ -230,7 +213,8 @@ def test_what_is_no_audio_is_an_error(data, match):
 
 
 def test_an_mp4_with_its_index_at_the_end_is_no_stream():
-    data = written_av("mp4", "aac", times=5)  # FFmpeg keeps 32 KiB, and seeks in them
+    # FFmpeg keeps 32 KiB, and seeks in them.
+    data = av_bytes(np.tile(SOUND, 5), "mp4", "aac")
     assert data.index(b"moov") > len(data) // 2
     with pytest.raises(AudioError, match="goes by a request with a file"):
         heard(container(), data, [len(data)])

@@ -15,6 +15,7 @@ from row_streams import (
     check_utterances,
     random_cuts,
 )
+from served import wait_until
 
 from tools.bench.row_encoder import RowEncoder, StreamingRowEncoder
 from wfstdec.batch import LatticeReading
@@ -51,18 +52,8 @@ def make_engine(decoder):
     assert not [name for name in names if name.startswith("wfstdec-")], names
 
 
-def wait_for(saids, seconds=60):
-    deadline = time.monotonic() + seconds
-    while any(said.finished is None for said in saids):
-        assert time.monotonic() < deadline, "streams did not come to their end"
-        time.sleep(0.005)
-
-
-def wait_until(is_so, seconds=20):
-    deadline = time.monotonic() + seconds
-    while not is_so():
-        assert time.monotonic() < deadline
-        time.sleep(0.005)
+def wait_for(saids):
+    wait_until(lambda: all(said.finished is not None for said in saids), 60)
 
 
 class Talker:
@@ -269,31 +260,6 @@ def test_faults_of_one_stream_are_its_own(decoder, encoder, speech, make_engine)
     stream.finish()
     wait_for([said])
     assert isinstance(said.finished.error, AudioError)
-
-
-def test_giving_up_at_any_moment_leaves_nothing(encoder, speech, make_engine):
-    engine = make_engine(encoder, nbest=2, confidence=True)
-    rng = np.random.default_rng(0)
-    silent = Said()
-    for seed in range(60):
-        said = Said()
-        stream = engine.open(StreamSettings("linear16", boosts=["bartley"]), said)
-        said.lists.append(["bartley"])
-        stream.send(bytes_of(speech(1.5, seed)))
-        if rng.random() < 0.3:
-            stream.flush()
-        if rng.random() < 0.3:
-            stream.finish()
-        time.sleep(rng.choice([0, 0.001, 0.01]))
-        stream.abort()
-    wait_until(lambda: not len(engine))
-    stream = engine.open(StreamSettings("linear16"), silent)
-    stream.send(bytes_of(speech(3, 1)))
-    stream.finish()
-    wait_for([silent])
-    assert silent.utterances[0][1]
-    assert not len(engine) and not engine._courses
-    assert not len(engine._means.sessions)
 
 
 def test_limits_draining_and_stopping(encoder, speech, make_engine):

@@ -2,23 +2,19 @@
 
 import asyncio
 import contextlib
-import io
 import json
-import threading
 import time
-import wave
 
 import numpy as np
 import pytest
 import websockets
-from row_streams import SHIFT_S, bytes_of, random_cuts
-from served import serving, wait_until
+from row_streams import SHIFT_S, bytes_of, random_cuts, wav_of
+from served import LINEAR16, listened, serving, wait_until
 from websockets.asyncio.client import connect
 
 from wfstdec.server.limits import Limits
 from wfstdec.server.service import Service
 
-QUERY = "encoding=linear16&sample_rate=16000"
 LIMITS = Limits(streams=64, idle_s=1.5, unread_s=1.5, message_bytes=1 << 16)
 
 
@@ -52,7 +48,7 @@ async def listen(server, rows, rng, query="", say=()):
         async for text in socket:
             found.append(json.loads(text))
 
-    async with connect(f"{server.ws}/v1/listen?{QUERY}{query}") as socket:
+    async with connect(f"{server.ws}/v1/listen?{LINEAR16}{query}") as socket:
         reader = asyncio.create_task(read())
         data, first = bytes_of(rows), 0
         for size in random_cuts(rng, len(data), max(12, len(data) // 30_000)):
@@ -106,17 +102,26 @@ def check_to_the_bit(messages, rows, decoder):
 
 
 def test_many_streams_give_what_decode_gives(server, decoder, speech):
-    """12 streams of half a minute; beside them others die, stop reading, or crawl."""
+    """12 streams of half a minute; beside them others die, and one stops reading."""
     streams = [speech(30, seed) for seed in range(12)]
 
     async def die(seed):
         rng = np.random.default_rng(seed)
-        socket = await connect(f"{server.ws}/v1/listen?{QUERY}&interim_results=true")
+        socket = await connect(f"{server.ws}/v1/listen?{LINEAR16}&interim_results=true")
         for _ in range(rng.integers(1, 30)):
             await socket.send(rng.bytes(rng.integers(1, 1 << 15)))
         socket.transport.abort()
 
+    async def stop_reading():
+        url = f"{server.ws}/v1/listen?{LINEAR16}&interim_results=true"
+        async with connect(url, max_queue=1, close_timeout=1) as socket:
+            socket.transport.pause_reading()
+            with contextlib.suppress(websockets.ConnectionClosed, OSError):
+                while True:
+                    await socket.send(bytes_of(streams[0][:50]))
+
     async def run():
+        deaf = asyncio.create_task(stop_reading())
         good = [
             listen(
                 *(server, rows, np.random.default_rng(i)),
@@ -125,6 +130,8 @@ def test_many_streams_give_what_decode_gives(server, decoder, speech):
             for i, rows in enumerate(streams)
         ]
         found = await asyncio.gather(*good, *(die(seed) for seed in range(8)))
+        deaf.cancel()
+        await asyncio.gather(deaf, return_exceptions=True)
         return found[: len(good)]
 
     lister = decoder.with_options(nbest=2)
@@ -159,130 +166,6 @@ def test_confidences_are_those_of_the_lattice(sure_server, decoder, speech):
     assert found == expected and len(found) > 3 and max(found) <= 1
 
 
-def test_deepgrams_own_client(server, speech):
-    """The SDK as it is installed: interims, finals, all of its messages."""
-    deepgram = pytest.importorskip("deepgram")
-    from deepgram.environment import DeepgramClientEnvironment
-    from deepgram.listen.v1.types import ListenV1Metadata, ListenV1Results
-
-    place = DeepgramClientEnvironment(
-        base=server.url, production=server.ws, agent=server.ws, agent_rest=server.url
-    )
-    client = deepgram.DeepgramClient(api_key="anything", environment=place)
-    rows, found = speech(10, 2), []
-    with client.listen.v1.connect(
-        model="nova-3",
-        encoding="linear16",
-        sample_rate=16000,
-        interim_results="true",
-        smart_format="true",
-        keyterm=["bartley", "new york"],
-    ) as socket:
-        thread = threading.Thread(target=lambda: found.extend(socket))
-        thread.start()
-        for first in range(0, 250, 50):
-            socket.send_media(bytes_of(rows[first : first + 50]))
-        socket.send_keep_alive()
-        socket.send_finalize()
-        for first in range(250, len(rows), 50):
-            socket.send_media(bytes_of(rows[first : first + 50]))
-        socket.send_close_stream()
-        thread.join(30)
-        assert not thread.is_alive()
-    said = [one for one in found if isinstance(one, ListenV1Results)]
-    assert len(said) > 3 and any(one.is_final is False for one in said)
-    assert sum(bool(one.from_finalize) for one in said) == 1
-    first = next(one for one in said if one.from_finalize)
-    assert first.start + first.duration == pytest.approx(5.0)
-    text = " ".join(
-        one.channel.alternatives[0].transcript for one in said if one.is_final
-    )
-    assert len(text.split()) > 10
-    assert isinstance(found[-1], ListenV1Metadata)
-    assert found[-1].duration == pytest.approx(10)
-
-
-def test_a_file_says_itself_what_it_is(server, decoder, speech):
-    """WAV in messages of any size, without an encoding in the query."""
-    rows, data = speech(6, 9), io.BytesIO()
-    with wave.open(data, "wb") as file:
-        file.setnchannels(1)
-        file.setsampwidth(2)
-        file.setframerate(16000)
-        file.writeframes(bytes_of(rows))
-
-    async def run():
-        async with connect(f"{server.ws}/v1/listen") as socket:
-            whole = data.getvalue()
-            for first in range(0, len(whole), 1777):
-                await socket.send(whole[first : first + 1777])
-            await socket.send('{"type": "CloseStream"}')
-            return [json.loads(text) async for text in socket]
-
-    assert check_to_the_bit(asyncio.run(run()), rows, decoder.with_options(nbest=2)) > 5
-
-
-def test_boosts_are_changed_under_way(server, speech):
-    async def run():
-        query = f"{QUERY}&keywords=bartley:4&vad_events=true&tag=mine"
-        async with connect(f"{server.ws}/v1/listen?{query}") as socket:
-            for message in (
-                {"type": "Configure", "keyterms": ["new york", "zzyzx"]},
-                {"type": "Configure", "boosts": {"i": "many"}},
-                {"type": "Configure", "keyterms": []},
-                {"type": "KeepAlive"},
-            ):
-                await socket.send(json.dumps(message))
-            for part in np.array_split(speech(3, 1), 3):
-                await socket.send(bytes_of(part))
-            await socket.send('{"type": "Finalize"}')
-            await socket.send('{"type": "Finalize"}')
-            await socket.send('{"type": "CloseStream"}')
-            return [json.loads(text) async for text in socket]
-
-    found = asyncio.run(run())
-    kinds = [one["type"] for one in found]
-    assert kinds.count("ConfigureSuccess") == 2 and kinds.count("ConfigureFailure") == 1
-    success = found[kinds.index("ConfigureSuccess")]
-    assert (
-        success["keyterms"] == ["new york", "zzyzx"] and success["effective"] == "now"
-    )
-    assert any("zzyzx" in warning for warning in success["warnings"])
-    assert "many" in found[kinds.index("ConfigureFailure")]["description"]
-    assert "SpeechStarted" in kinds
-    assert found[0]["type"] == "Metadata" and found[0]["ignored"] == ["tag"]
-    answers = results(found, from_finalize=True)
-    assert len(answers) == 2 and words_of(answers[0]) and not words_of(answers[1])
-
-
-@pytest.mark.parametrize(
-    ("query", "expected"),
-    [
-        ("encoding=opus", "encoding"),
-        ("encoding=linear16&sample_rate=fast", "sample_rate"),
-        ("encoding=linear16&sample_rate=1", "sample_rate"),
-        ("encoding=linear16&channels=99", "channels"),
-        ("encoding=linear16&endpointing=-3", "endpointing"),
-        (
-            "encoding=linear16&utterance_end_ms=10&interim_results=true",
-            "utterance_end_ms",
-        ),
-        ("encoding=linear16&keywords=bartley:lots", "bartley"),
-        ("encoding=linear16&interim_results=maybe", "interim_results"),
-    ],
-)
-def test_wrong_queries_are_refused_in_words(server, query, expected):
-    async def run():
-        async with connect(f"{server.ws}/v1/listen?{query}"):
-            pass
-
-    with pytest.raises(websockets.InvalidStatus) as refused:
-        asyncio.run(run())
-    assert refused.value.response.status_code == 400
-    said = json.loads(refused.value.response.body)["error"]
-    assert expected in said["message"] and "expected" in said["message"]
-
-
 def test_500_keyterms_in_the_address(server, speech):
     terms = "".join(f"&keyterm=word{i}%20and%20more" for i in range(500))
     messages, code = asyncio.run(
@@ -291,12 +174,31 @@ def test_500_keyterms_in_the_address(server, speech):
     assert code == 1000 and results(messages, is_final=True)
 
 
+def test_a_file_says_itself_what_it_is(server, decoder, speech):
+    """WAV in messages of any size, without an encoding in the query."""
+    rows = speech(6, 9)
+    whole = wav_of(rows)
+    parts = [whole[first : first + 1777] for first in range(0, len(whole), 1777)]
+    found, _ = listened(server, *parts, query="")
+    assert check_to_the_bit(found, rows, decoder.with_options(nbest=2)) > 5
+
+
+def test_audio_that_is_none_closes_with_1008(server):
+    junk = b"no audio, whatever it says" * 50
+    messages, code = listened(server, junk, query="")
+    assert code == 1008 and "expected" in json.dumps(messages)
+
+
+def test_a_message_too_large_closes_with_1009(server):
+    assert listened(server, bytes(1 << 18))[1] == 1009
+
+
 def test_the_full_house_is_closed_before_the_handshake(encoder, decoder):
     service = Service.of(encoder, decoder, Limits(streams=1))
 
     async def run():
-        async with connect(f"{server.ws}/v1/listen?{QUERY}"):
-            async with connect(f"{server.ws}/v1/listen?{QUERY}"):
+        async with connect(f"{server.ws}/v1/listen?{LINEAR16}"):
+            async with connect(f"{server.ws}/v1/listen?{LINEAR16}"):
                 pass
 
     with serving(service) as server, pytest.raises(websockets.InvalidStatus) as refused:
@@ -305,102 +207,11 @@ def test_the_full_house_is_closed_before_the_handshake(encoder, decoder):
     assert "Retry-After" in refused.value.response.headers
 
 
-def test_rude_clients_are_told_why(server):
-    """No message for too long: 1011; a message too large: 1009; random ones: Errors."""
-
-    async def silent():
-        async with connect(f"{server.ws}/v1/listen?{QUERY}") as socket:
-            with contextlib.suppress(websockets.ConnectionClosed):
-                async for _ in socket:
-                    pass
-        return socket.close_code, socket.close_reason
-
-    async def large():
-        async with connect(f"{server.ws}/v1/listen?{QUERY}") as socket:
-            with contextlib.suppress(websockets.ConnectionClosed):
-                await socket.send(bytes(25 << 20))
-            with contextlib.suppress(websockets.ConnectionClosed):
-                async for _ in socket:
-                    pass
-        return socket.close_code, socket.close_reason
-
-    async def babbling():
-        rng, wrong = np.random.default_rng(1), 0
-        async with connect(f"{server.ws}/v1/listen?{QUERY}") as socket:
-            for text in (
-                "",
-                "{",
-                "[1]",
-                "nil",
-                '{"type": []}',
-                '{"type": "Configure", "keyterms": 3}',
-                "ä" * 999,
-                "[" * 3000,
-            ):
-                await socket.send(text)
-                await socket.send(rng.bytes(rng.integers(0, 999)))
-            await socket.send('{"type": "CloseStream"}')
-            async for text in socket:
-                wrong += json.loads(text)["type"] in ("Error", "ConfigureFailure")
-        return socket.close_code, wrong
-
-    async def run():
-        return await asyncio.gather(silent(), large(), babbling())
-
-    (idle, why), (too_large, _), (done, wrong) = asyncio.run(run())
-    assert idle == 1011 and "--max-idle-s" in why
-    assert too_large == 1009
-    assert done == 1000 and wrong >= 6
-
-
-def test_who_does_not_read_costs_nobody(server, decoder, speech):
-    """Beside one that never reads a good client is exact; its end: test_listen_rude."""
-    rows = speech(20, 3)
-
-    async def deaf():
-        url = f"{server.ws}/v1/listen?{QUERY}&interim_results=true"
-        async with connect(url, max_queue=1, close_timeout=1) as socket:
-            socket.transport.pause_reading()
-            data = bytes_of(speech(1, 5))
-            with contextlib.suppress(
-                websockets.ConnectionClosed, TimeoutError, OSError
-            ):
-                async with asyncio.timeout(12):
-                    while True:
-                        await socket.send(data)
-            socket.transport.abort()
-
-    async def run():
-        task = asyncio.create_task(deaf())
-        found = await listen(server, rows, np.random.default_rng(0))
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
-        return found
-
-    messages, _ = asyncio.run(run())
-    assert check_to_the_bit(messages, rows, decoder.with_options(nbest=2))
-
-
-def test_audio_that_is_none_closes_with_1008(server):
-    async def run():
-        async with connect(f"{server.ws}/v1/listen") as socket:
-            await socket.send(b"no audio, whatever it says" * 50)
-            await socket.send('{"type": "CloseStream"}')
-            messages = []
-            with contextlib.suppress(websockets.ConnectionClosed):
-                async for text in socket:
-                    messages.append(json.loads(text))
-        return messages, socket.close_code, socket.close_reason
-
-    messages, code, reason = asyncio.run(run())
-    assert code == 1008 and "expected" in (reason + json.dumps(messages))
-
-
 def test_leaving_at_any_moment_leaves_nothing(server, speech):
     data = bytes_of(speech(4, 1))
 
     async def leave(i):
-        socket = await connect(f"{server.ws}/v1/listen?{QUERY}&keyterm=bartley")
+        socket = await connect(f"{server.ws}/v1/listen?{LINEAR16}&keyterm=bartley")
         if i % 3:
             await socket.send(data[: i * 1000])
         if i % 2:

@@ -3,7 +3,6 @@
 import asyncio
 import contextlib
 import json
-import logging
 import socket
 import struct
 import time
@@ -12,13 +11,12 @@ import numpy as np
 import pytest
 import websockets
 from row_streams import bytes_of
-from served import serving, wait_until
+from served import LINEAR16, answers, listened, say, serving, wait_until
 from websockets.asyncio.client import connect
 
 from wfstdec.server.limits import Limits
 from wfstdec.server.service import Service
 
-QUERY = "encoding=linear16&sample_rate=16000"
 LIMITS = Limits(
     streams=64, idle_s=1.0, unread_s=1.0, buffered_s=3.0, message_bytes=1 << 16
 )
@@ -49,19 +47,6 @@ def failures(server, kind):
     return sample("wfstdec_errors_total", {"kind": kind}) or 0
 
 
-async def answers(socket):
-    """All messages up to the close, whatever its code."""
-    found = []
-    with contextlib.suppress(websockets.ConnectionClosed):
-        async for text in socket:
-            found.append(json.loads(text))
-    return found
-
-
-async def say(socket, **message):
-    await socket.send(json.dumps(message))
-
-
 def raw_client(server, receive_bytes=None):
     """A WebSocket by hand: for what no library would do."""
     raw = socket.socket()
@@ -70,9 +55,9 @@ def raw_client(server, receive_bytes=None):
     raw.settimeout(10)
     raw.connect(("127.0.0.1", server.port))
     raw.sendall(
-        f"GET /v1/listen?{QUERY} HTTP/1.1\r\nHost: 127.0.0.1\r\nUpgrade: websocket\r\n"
-        "Connection: Upgrade\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n"
-        "Sec-WebSocket-Version: 13\r\n\r\n".encode()
+        f"GET /v1/listen?{LINEAR16} HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+        "Upgrade: websocket\r\nConnection: Upgrade\r\nSec-WebSocket-Version: 13\r\n"
+        "Sec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n".encode()
     )
     head = b""
     while not head.endswith(b"\r\n\r\n"):
@@ -89,19 +74,10 @@ def frame(payload, opcode=1):
     return bytes([128 | opcode]) + length + bytes(4) + payload
 
 
-def rest_of(raw):
-    """Read what still comes, up to the end of the connection."""
-    found = b""
-    with contextlib.suppress(ConnectionError):
-        while part := raw.recv(1 << 16):
-            found += part
-    return found
-
-
-def test_who_never_reads_is_closed_with_1013(server, speech):
-    """Until it reads again it learns nothing; the server has let go long before."""
-    rows, before = speech(8, 3), failures(server, "unread")
-    raw = raw_client(server, receive_bytes=4096)
+@pytest.fixture
+def deaf(server):
+    """A client that reads nothing, and a function that sends until it is given up."""
+    raw, before = raw_client(server, receive_bytes=4096), failures(server, "unread")
     raw.setblocking(False)
     began, junk = time.monotonic(), frame(b"?" * 120) * 50
 
@@ -113,9 +89,23 @@ def test_who_never_reads_is_closed_with_1013(server, speech):
                 raw.send(junk)
             time.sleep(0.002)
 
+    yield raw, babble
+    raw.close()
+
+
+def test_a_connection_nobody_reads_is_cut_in_the_end(server, deaf):
+    """No bytes wait for ever for a client that is there and does not read."""
+    deaf[1]()
+    wait_until(lambda: not server.server.server_state.connections, 10)
+
+
+def test_who_never_reads_is_closed_with_1013(server, speech, deaf):
+    """Until it reads again it learns nothing; the server has let go long before."""
+    rows, (raw, babble) = speech(8, 3), deaf
+
     async def beside():
         """A good client, while the other one is stuck: all of its words come."""
-        async with connect(f"{server.ws}/v1/listen?{QUERY}") as socket:
+        async with connect(f"{server.ws}/v1/listen?{LINEAR16}") as socket:
             for part in np.array_split(rows, 16):
                 await socket.send(bytes_of(part))
                 await asyncio.sleep(0.05)
@@ -123,34 +113,20 @@ def test_who_never_reads_is_closed_with_1013(server, speech):
             return await answers(socket), socket.close_code
 
     async def run():
-        deaf = asyncio.create_task(asyncio.to_thread(babble))
+        babbling = asyncio.create_task(asyncio.to_thread(babble))
         found = await beside()
-        await deaf
+        await babbling
         return found
 
     found, code = asyncio.run(run())
     assert code == 1000 and found[-1]["duration"] == pytest.approx(8)
     wait_until(lambda: not len(server.service.engine))
     raw.settimeout(10)
-    read = rest_of(raw)  # it begins to read, within the time for last bytes
-    raw.close()
+    read = b""  # it begins to read, within the time for last bytes
+    while b"--max-unread-s" not in read and (part := raw.recv(1 << 16)):
+        read += part
     assert struct.pack(">H", 1013) in read
     assert b"--max-unread-s" in read
-
-
-def test_a_connection_nobody_reads_is_cut_in_the_end(server):
-    """No bytes wait for ever for a client that is there and does not read."""
-    before = failures(server, "unread")
-    raw = raw_client(server, receive_bytes=4096)
-    raw.setblocking(False)
-    began, junk = time.monotonic(), frame(b"?" * 120) * 50
-    while failures(server, "unread") == before:
-        assert time.monotonic() - began < 30
-        with contextlib.suppress(BlockingIOError, ConnectionError):
-            raw.send(junk)
-        time.sleep(0.002)
-    wait_until(lambda: not server.server.server_state.connections, 10)
-    raw.close()
 
 
 @pytest.mark.parametrize("sent", [b"", b"\x81", frame(b"x" * 100)[:50]])
@@ -188,31 +164,16 @@ def test_drops_of_a_frame_are_no_sign_of_life(server):
 
 
 def test_keep_alive_keeps_and_nothing_else_is_needed(server):
-    async def run():
-        async with connect(f"{server.ws}/v1/listen?{QUERY}") as socket:
-            for _ in range(5):
-                await asyncio.sleep(0.4)  # twice as long as may be idle, in all
-                await say(socket, type="KeepAlive")
-            await say(socket, type="CloseStream")
-            return await answers(socket), socket.close_code
-
-    found, code = asyncio.run(run())
+    keep = [{"type": "KeepAlive"}] * 5  # twice as long as may be idle, in all
+    found, code = listened(server, *keep, pause_s=0.4)
     assert code == 1000 and found[-1]["type"] == "Metadata"
 
 
 def test_what_comes_behind_close_stream_is_not_heard(server, speech):
-    async def run(more):
-        async with connect(f"{server.ws}/v1/listen?{QUERY}") as socket:
-            await socket.send(bytes_of(speech(1, 1)))
-            await say(socket, type="CloseStream")
-            with contextlib.suppress(websockets.ConnectionClosed):
-                for message in more:
-                    await socket.send(message)
-            return await answers(socket), socket.close_code
-
-    flush, other = '{"type": "Finalize"}', '{"type": "Configure", "keyterms": ["a"]}'
-    plain = asyncio.run(run(()))
-    rude = asyncio.run(run((bytes_of(speech(1, 2)), flush, other, "junk", b"\1")))
+    flush, other = {"type": "Finalize"}, {"type": "Configure", "keyterms": ["a"]}
+    end, said = {"type": "CloseStream"}, bytes_of(speech(1, 1))
+    plain = listened(server, said)
+    rude = listened(server, said, end, bytes_of(speech(1, 2)), flush, other, "x", b"1")
     for found, code in (plain, rude):
         assert code == 1000 and found[-1]["duration"] == pytest.approx(1)
     texts = [
@@ -229,15 +190,7 @@ def test_wrong_types_in_every_field_are_said_once_each(server):
     messages = [
         {"type": "Configure", field: value} for field in fields for value in wrong
     ]
-
-    async def run():
-        async with connect(f"{server.ws}/v1/listen?{QUERY}") as socket:
-            for message in messages:
-                await socket.send(json.dumps(message))
-            await say(socket, type="CloseStream")
-            return await answers(socket), socket.close_code
-
-    found, code = asyncio.run(run())
+    found, code = listened(server, *messages)
     kinds = [one["type"] for one in found]
     assert code == 1000 and kinds[-1] == "Metadata" and len(kinds) == len(messages) + 1
     assert kinds.count("Error") == len(wrong)  # those of `type`
@@ -246,11 +199,21 @@ def test_wrong_types_in_every_field_are_said_once_each(server):
     assert kinds.count("ConfigureSuccess") == 3 + 2 * len(wrong)
 
 
+def test_unknown_words_of_the_query_are_told_at_once(server):
+    more = "&keyterm=bartley&keyterm=zzyzx&smart_format=true&language=de"
+    (first, *_, last), _ = listened(server, query=LINEAR16 + more)
+    for one in (first, last):
+        assert one["type"] == "Metadata" and one["ignored"] == ["smart_format"]
+        assert any("zzyzx" in warning for warning in one["warnings"])
+        assert any("'de'" in warning for warning in one["warnings"])
+    assert first["request_id"] == last["request_id"]
+
+
 def test_segments_shorter_than_a_frame_leave_no_session(server):
     """Two bytes and Finalize, again and again: each left a session of the decoder."""
 
     async def run():
-        async with connect(f"{server.ws}/v1/listen?{QUERY}") as socket:
+        async with connect(f"{server.ws}/v1/listen?{LINEAR16}") as socket:
             for _ in range(20):
                 await socket.send(bytes(2))
                 await say(socket, type="Finalize")
@@ -303,7 +266,7 @@ def test_many_tiny_messages_hold_up_nobody(server, speech):
 
     async def flood(end, message):
         with contextlib.suppress(websockets.ConnectionClosed, OSError):
-            async with connect(f"{server.ws}/v1/listen?{QUERY}") as socket:
+            async with connect(f"{server.ws}/v1/listen?{LINEAR16}") as socket:
                 while not end.is_set():
                     for _ in range(200):
                         await socket.send(message)
@@ -316,7 +279,7 @@ def test_many_tiny_messages_hold_up_nobody(server, speech):
             asyncio.create_task(flood(end, message))
             for message in (b"\0\0", '{"type": "KeepAlive"}', "junk")
         ]
-        async with connect(f"{server.ws}/v1/listen?{QUERY}") as socket:
+        async with connect(f"{server.ws}/v1/listen?{LINEAR16}") as socket:
             for part in np.array_split(speech(4, 1), 8):
                 began = time.monotonic()
                 await socket.send(bytes_of(part))
@@ -341,7 +304,7 @@ def test_messages_are_taken_no_faster_than_may_be(server, monkeypatch):
 
     async def run():
         began = time.monotonic()
-        async with connect(f"{server.ws}/v1/listen?{QUERY}") as socket:
+        async with connect(f"{server.ws}/v1/listen?{LINEAR16}") as socket:
             reader = asyncio.create_task(answers(socket))
             for _ in range(600):
                 await socket.send("junk")
@@ -363,7 +326,7 @@ def test_a_fast_sender_is_held_back(server, speech):
             most = max(most, stream.buffered_s)
 
     async def run():
-        async with connect(f"{server.ws}/v1/listen?{QUERY}") as socket:
+        async with connect(f"{server.ws}/v1/listen?{LINEAR16}") as socket:
             reader = asyncio.create_task(answers(socket))
             for first in range(0, len(data), 32_000):
                 await socket.send(data[first : first + 32_000])
@@ -381,7 +344,7 @@ def test_a_fast_sender_is_held_back(server, speech):
 
 def test_interims_never_go_back_behind_a_final(server, speech):
     async def run():
-        url = f"{server.ws}/v1/listen?{QUERY}&interim_results=true"
+        url = f"{server.ws}/v1/listen?{LINEAR16}&interim_results=true"
         async with connect(url) as socket:
             reader = asyncio.create_task(answers(socket))
             for part in np.array_split(speech(20, 7), 100):
@@ -403,22 +366,6 @@ def test_interims_never_go_back_behind_a_final(server, speech):
     assert interims > 5 and end_s == pytest.approx(20, abs=0.1)
 
 
-def test_unknown_words_of_the_query_are_told_at_once(server):
-    async def run():
-        query = f"{QUERY}&keyterm=bartley&keyterm=zzyzx&smart_format=true&language=de"
-        async with connect(f"{server.ws}/v1/listen?{query}") as socket:
-            first = json.loads(await socket.recv())
-            await say(socket, type="CloseStream")
-            return first, (await answers(socket))[-1]
-
-    first, last = asyncio.run(run())
-    for one in (first, last):
-        assert one["type"] == "Metadata" and one["ignored"] == ["smart_format"]
-        assert any("zzyzx" in warning for warning in one["warnings"])
-        assert any("'de'" in warning for warning in one["warnings"])
-    assert first["request_id"] == last["request_id"]
-
-
 def test_a_refused_handshake_says_it_in_both_protocols(server):
     async def run():
         async with connect(f"{server.ws}/v1/listen?encoding=mp5"):
@@ -434,30 +381,6 @@ def test_a_refused_handshake_says_it_in_both_protocols(server):
     assert (error["param"], error["code"]) == ("encoding", "invalid_value")
 
 
-def test_no_log_has_the_query(server, caplog):
-    """Neither names of people nor keys of clients that put them into the address."""
-    caplog.set_level(logging.INFO)
-    known = logging.getLogger("uvicorn.error")
-    level = known.level
-    known.setLevel(logging.INFO)  # at DEBUG it shows every byte
-
-    async def run(query):
-        with contextlib.suppress(websockets.InvalidStatus):
-            async with connect(f"{server.ws}/v1/listen?{query}") as socket:
-                await say(socket, type="CloseStream")
-                await answers(socket)
-
-    try:
-        for query in (QUERY, "encoding=mp5"):
-            asyncio.run(run(f"{query}&keyterm=secretname&token=secretkey"))
-    finally:
-        known.setLevel(level)
-    said = [one.getMessage() for one in caplog.records]
-    assert sum("WebSocket /v1/listen" in one for one in said) == 2  # uvicorn's own
-    assert not any("secret" in one for one in said)
-    assert not [one for one in caplog.records if one.levelno > logging.INFO]
-
-
 def test_what_fails_unforeseen_is_1011_with_the_number_to_look_for(
     server, monkeypatch, caplog
 ):
@@ -469,7 +392,7 @@ def test_what_fails_unforeseen_is_1011_with_the_number_to_look_for(
     monkeypatch.setattr(listen, "read_message", broken)
 
     async def run():
-        async with connect(f"{server.ws}/v1/listen?{QUERY}") as socket:
+        async with connect(f"{server.ws}/v1/listen?{LINEAR16}") as socket:
             await socket.send("{}")
             await answers(socket)
             request = socket.response.headers["dg-request-id"]

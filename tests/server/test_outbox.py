@@ -29,33 +29,6 @@ def test_only_the_newest_interim_is_sent():
     assert taken(outbox) == ["final 1", "speech started", "a b c"]
 
 
-def test_what_comes_behind_an_interim_stays_behind_it():
-    outbox = Outbox(9)
-    outbox.put_interim("a")
-    outbox.put("utterance end")
-    assert taken(outbox) == ["a", "utterance end"]
-
-
-def test_a_final_takes_out_the_interim_that_waits():
-    outbox = Outbox(9)
-    outbox.put_interim("a")
-    outbox.drop_interim()
-    outbox.put("final")
-    assert taken(outbox) == ["final"]
-    outbox.drop_interim()  # none waits
-    assert not len(outbox)
-
-
-def test_an_interim_that_was_sent_takes_out_nothing():
-    outbox = Outbox(9)
-    outbox.put_interim("a")
-    assert taken(outbox) == ["a"]
-    outbox.put("a")  # equal, and another one
-    outbox.put_interim("b")
-    outbox.drop_interim()
-    assert taken(outbox) == ["a"]
-
-
 def test_who_waits_is_woken_and_the_end_comes_behind_all():
     async def run():
         outbox, found = Outbox(9), []

@@ -83,21 +83,3 @@ def test_a_boosted_name_appears(server, open_page, speaking):
         expect(page.locator(".readings mark").first).to_be_visible()
         page.get_by_role("button", name="Clear").click()
     expect(page.locator("#boost-notes")).to_contain_text("zzyzx")
-
-
-def test_a_file_is_transcribed_and_played(server, open_page):
-    page = open_page(server.url)
-    page.set_input_files("#files", find_recipe() / AUDIO / SPOKEN)
-    expect(page.locator("#transcript")).to_contain_text("wrong", timeout=LISTENS_MS)
-    assert " ".join(words_of(page)) == PLAIN
-    page.fill("#boosts", "bartley 4")
-    page.get_by_role("button", name="Use these words").click()
-    page.get_by_role("button", name="Clear").click()
-    page.set_input_files("#files", find_recipe() / AUDIO / SPOKEN)
-    expect(page.locator("#transcript")).to_contain_text("wrong", timeout=LISTENS_MS)
-    assert " ".join(words_of(page)) == BOOSTED
-    page.locator("#transcript .word", has_text="bartley").click()
-    expect(page.locator(".playing")).to_have_text("bartley")
-    expect(page.locator(".playing")).to_have_count(0)
-    expect(page.locator("#trouble")).to_be_hidden()
-    assert float(page.locator("#factor-meter").inner_text()) > 0

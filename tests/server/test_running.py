@@ -8,35 +8,30 @@ import signal
 import socket
 import ssl
 import subprocess
-import sys
 import threading
 import time
 from dataclasses import fields
-from pathlib import Path
 
+import httpx
 import pytest
+from processes import python
+from served import serving, still_service, wait_until
+from starlette.applications import Starlette
+from starlette.middleware import Middleware
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route, WebSocketRoute
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.sync.client import connect
 
-httpx = pytest.importorskip("httpx")
-websockets = pytest.importorskip("websockets.sync.client")
-
-from served import serving, still_service, wait_until  # noqa: E402
-from starlette.applications import Starlette  # noqa: E402
-from starlette.middleware import Middleware  # noqa: E402
-from starlette.responses import PlainTextResponse  # noqa: E402
-from starlette.routing import Route, WebSocketRoute  # noqa: E402
-from websockets.exceptions import ConnectionClosed  # noqa: E402
-
-from wfstdec.cli.main import main, make_parser  # noqa: E402
-from wfstdec.cli.serve import read_key  # noqa: E402
-from wfstdec.cli.serve_flags import limits_of  # noqa: E402
-from wfstdec.errors import FormatError, OptionError  # noqa: E402
-from wfstdec.server.access import Access  # noqa: E402
-from wfstdec.server.app import make_app  # noqa: E402
-from wfstdec.server.limits import Limits  # noqa: E402
-from wfstdec.server.running import open_socket  # noqa: E402
-from wfstdec.server.service import Service  # noqa: E402
-
-ROOT = Path(__file__).parents[2]
+from wfstdec.cli.main import main, make_parser
+from wfstdec.cli.serve import read_key
+from wfstdec.cli.serve_flags import limits_of
+from wfstdec.errors import FormatError, OptionError
+from wfstdec.server.access import Access
+from wfstdec.server.app import make_app
+from wfstdec.server.limits import Limits
+from wfstdec.server.running import open_socket
+from wfstdec.server.service import Service
 
 
 class Held:
@@ -93,23 +88,30 @@ def asked(url):
         thread.join(20)
 
 
-def test_what_is_under_way_ends_and_nothing_new_begins():
-    service = still_service()
+@contextlib.contextmanager
+def under_way(service):
+    """A server with a stream and a request; the answer to this is in the list later."""
     held = Held(service)
     with (
         serving(service, held.app) as running,
-        websockets.connect(f"{running.ws}/v1/stream") as stream,
+        connect(f"{running.ws}/v1/stream") as stream,
         asked(f"{running.url}/v1/hold") as found,
     ):
         wait_until(lambda: held.begun == 2)
+        yield running, held, stream, found
+
+
+def test_what_is_under_way_ends_and_nothing_new_begins():
+    service = still_service()
+    with under_way(service) as (running, held, stream, found):
         running.server.handle_exit(signal.SIGTERM, None)
         wait_until(lambda: service.draining)
         refused = httpx.get(f"{running.url}/v1/hold")
         assert refused.status_code == 503
         assert refused.json()["error"]["code"] == "draining"
         assert refused.headers["retry-after"]
-        with pytest.raises(websockets.InvalidStatus) as handshake:
-            websockets.connect(f"{running.ws}/v1/stream")
+        with pytest.raises(InvalidStatus) as handshake:
+            connect(f"{running.ws}/v1/stream")
         assert handshake.value.response.status_code == 503
         assert httpx.get(f"{running.url}/ready").text == "draining"
         assert not found and running.thread.is_alive()
@@ -126,13 +128,7 @@ def test_what_is_under_way_ends_and_nothing_new_begins():
 
 def test_what_takes_too_long_is_cut_off(caplog):
     service = still_service(Limits(drain_s=0.3))
-    held = Held(service)
-    with (
-        serving(service, held.app) as running,
-        websockets.connect(f"{running.ws}/v1/stream") as stream,
-        asked(f"{running.url}/v1/hold") as found,
-    ):
-        wait_until(lambda: held.begun == 2)
+    with under_way(service) as (running, _, stream, found):
         began = time.monotonic()
         running.server.handle_exit(signal.SIGTERM, None)
         with pytest.raises(ConnectionClosed):
@@ -215,35 +211,6 @@ def test_warming_up_is_not_measured(encoder, decoder):
         text = httpx.get(f"{running.url}/metrics").text
     assert "wfstdec_audio_seconds_total 0.0" in text
     assert "wfstdec_round_streams_count 0.0" in text
-
-
-def test_no_thread_of_files_is_left():
-    service = still_service()
-    ended = threading.Event()
-
-    def work(job):
-        try:
-            while True:
-                job.check()
-                time.sleep(0.005)
-        finally:
-            ended.set()
-
-    async def hold(request):
-        with service.jobs.place() as place:
-            return await place.start(work).result()
-
-    app = make_app(service)
-    app.router.routes.append(Route("/hold", hold))
-    with (
-        serving(service, app, timeout_graceful_shutdown=1) as running,
-        asked(f"{running.url}/hold"),
-    ):
-        wait_until(lambda: len(service.jobs) == 1)
-        running.server.should_exit = True
-        running.thread.join(20)
-    assert ended.wait(5) and len(service.jobs) == 0
-    assert not [t for t in threading.enumerate() if "wfstdec-request" in t.name]
 
 
 def test_a_taken_port_is_named():
@@ -352,8 +319,6 @@ def test_missing_packages_are_named():
         "import sys; sys.modules['uvicorn'] = None; from wfstdec.cli.main import main; "
         "sys.exit(main(['serve', 'model', '--graph', 'graph.npz']))"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True
-    )
+    done = python("-c", program)
     [line] = done.stderr.splitlines()
     assert done.returncode == 1 and "needs uvicorn: pip install" in line

@@ -5,17 +5,15 @@ import io
 import json
 import threading
 import time
-import wave
 
 import httpx
 import numpy as np
 import pytest
-from row_streams import bytes_of
-from served import serving, wait_until
+from row_streams import bytes_of, wav_of
+from served import error_of, post_file, serving, wait_until
 
 from tools.bench.row_encoder import RowEncoder
 from wfstdec import Transcriber
-from wfstdec.batch import LatticeReading
 from wfstdec.server.limits import Limits
 from wfstdec.server.service import Service
 
@@ -42,17 +40,9 @@ def client(server):
         yield client
 
 
-def wav_of(rows, rate=16000, width=2):
-    data = io.BytesIO()
-    with wave.open(data, "wb") as file:
-        file.setnchannels(1)
-        file.setsampwidth(width)
-        file.setframerate(rate)
-        samples = np.frombuffer(bytes_of(rows), "<i2")
-        if width == 4:
-            samples = samples.astype("<i4") << 16
-        file.writeframes(samples.tobytes())
-    return data.getvalue()
+def post(server, **more):
+    url = f"{server.url}/v1/audio/transcriptions"
+    return httpx.post(url, timeout=more.pop("timeout", 60), **more)
 
 
 @pytest.fixture(scope="module")
@@ -77,15 +67,12 @@ def test_models(client):
     assert model.id == "rows" and client.models.retrieve("rows").id == "rows"
 
 
-def test_json_and_text(client, recording, expected):
+def test_every_form_of_json_and_text(client, recording, expected):
     found = ask(client, recording)
     assert found.text == expected.text and len(found.text.split()) > 60
     assert found.usage.type == "duration" and found.usage.seconds == 45
     text = ask(client, recording, response_format="text")
     assert text.strip() == expected.text
-
-
-def test_verbose_json_has_words_and_segments(client, recording, expected):
     found = ask(
         client,
         recording,
@@ -93,51 +80,21 @@ def test_verbose_json_has_words_and_segments(client, recording, expected):
         timestamp_granularities=["word", "segment"],
     )
     assert [w.word for w in found.words] == [w.text for w in expected.words]
-    for name in ("start", "end"):
-        times = [getattr(word, f"{name}_s") for word in expected.words]
-        assert [getattr(w, name) for w in found.words] == pytest.approx(times, abs=1e-3)
-    assert " ".join(s.text.replace("\n", " ") for s in found.segments) == expected.text
-    assert float(found.duration) == 45
     starts = [segment.start for segment in found.segments]
     assert starts == sorted(starts) and len(starts) > 5
 
 
-@pytest.mark.parametrize("format", ["srt", "vtt"])
-def test_subtitles(client, recording, expected, format):
-    text = ask(client, recording, response_format=format)
-    lines = [line for line in text.splitlines() if line and "-->" not in line]
-    lines = [line for line in lines if not line.isdigit() and line != "WEBVTT"]
-    assert " ".join(lines) == expected.text
-    assert ("," if format == "srt" else ".") in text.partition("-->")[0].splitlines()[
-        -1
-    ]
-
-
-def test_words_come_while_the_file_is_decoded(client, recording, expected):
-    events = list(ask(client, recording, stream=True))
-    deltas = [one.delta for one in events if one.type == "transcript.text.delta"]
-    assert "".join(deltas) == expected.text and len(deltas) > 1
-    assert events[-1].type == "transcript.text.done"
-    assert events[-1].text == expected.text
-
-
-def test_boosts_lists_and_confidences(client, recording, model, decoder):
-    body = {"keywords[]": ["bartley", "zzyzx"], "nbest": 3, "confidence": "true"}
+def test_lists_of_boosts(client, recording, model, decoder):
     raw = client.audio.transcriptions.with_raw_response.create(
         file=("talk.wav", recording),
         model="rows",
         response_format="verbose_json",
-        extra_body=body,
+        extra_body={"keywords[]": ["bartley", "zzyzx"]},
     )
     found = json.loads(raw.content)
-    transcriber = Transcriber(
-        model, decoder, lattices=LatticeReading(nbest=3, confidence=True)
-    )
     with pytest.warns(match="zzyzx"):
-        whole = transcriber(recording, boosts=["bartley", "zzyzx"])
-    sure = [word.confidence for word in whole.words]
-    assert [w["confidence"] for w in found["words"]] == pytest.approx(sure, abs=1e-3)
-    assert len(found["nbest"]) == 3
+        whole = Transcriber(model, decoder)(recording, boosts=["bartley", "zzyzx"])
+    assert found["text"] == whole.text
     assert any("zzyzx" in text for text in found["warnings"])
     best = ask(client, recording, extra_body={"boosts": json.dumps({"bartley": 4.0})})
     assert (
@@ -145,31 +102,7 @@ def test_boosts_lists_and_confidences(client, recording, model, decoder):
     )
 
 
-def test_what_is_wrong_is_said(client, recording):
-    import openai
-
-    with pytest.raises(openai.BadRequestError, match="diarized_json.*expected"):
-        ask(client, recording, response_format="diarized_json")
-    with pytest.raises(openai.BadRequestError, match="bonus|many"):
-        ask(client, recording, extra_body={"boosts": '{"a": "many"}'})
-    with pytest.raises(openai.BadRequestError, match="--max-boosts"):
-        words = json.dumps([f"w{i}" for i in range(60)])
-        ask(client, recording, extra_body={"boosts": words})
-    with pytest.raises(openai.APIStatusError, match="expected") as refused:
-        ask(client, b"this is no recording" * 99)
-    assert refused.value.status_code in (400, 415)
-    with pytest.raises(openai.BadRequestError, match="cut|short"):
-        ask(client, recording[: len(recording) // 2])
-
-
 # ------------------------------------------------------------------- rude clients
-def post(server, **more):
-    more.setdefault("timeout", 60)
-    return httpx.post(f"{server.url}/v1/audio/transcriptions", **more)
-
-
-def error_of(answer):
-    return answer.json()["error"]
 
 
 def test_requests_that_are_none(server, recording):
@@ -210,7 +143,7 @@ def test_audio_that_is_too_long_is_refused_while_it_is_decoded(server):
     samples = np.frombuffer(bytes_of(silence), "<i2")
     soundfile.write(data, samples, 16000, format="FLAC")
     assert len(data.getvalue()) < LIMITS.body_bytes
-    answer = post(server, files={"file": ("a.flac", data.getvalue())})
+    answer = post_file(server, data.getvalue())
     assert answer.status_code == 413 and "--max-file-s" in error_of(answer)["message"]
 
 
@@ -223,23 +156,25 @@ def test_forms_and_rates(server, form, rate):
         pytest.skip("libmp3lame writes it as MPEG 2.5, other tests have that")
     data, rng = io.BytesIO(), np.random.default_rng(0)
     soundfile.write(data, rng.normal(0, 0.01, rate * 2), rate, format=form)
-    files = {"file": (f"a.{form.lower()}", data.getvalue())}
-    answer = post(server, files=files, data={"response_format": "verbose_json"})
+    answer = post_file(server, data.getvalue(), response_format="verbose_json")
     assert answer.status_code == 200, answer.text
     assert answer.json()["duration"] == pytest.approx(2, abs=0.1)
 
 
-def test_many_at_once_are_served_or_told_to_come_again(server, recording, expected):
-    def one(_):
-        return post(server, files={"file": ("a.wav", recording)})
-
+def test_many_at_once_get_each_their_own_or_are_told_to_come_again(
+    server, model, decoder, speech
+):
+    transcriber = Transcriber(model, decoder)
+    recordings = [wav_of(speech(8 + seed, 10 + seed)) for seed in range(4)] * 6
+    expected = [transcriber(one).text for one in recordings[:4]] * 6
+    assert len(set(expected)) == 4
     with concurrent.futures.ThreadPoolExecutor(24) as pool:
-        answers = list(pool.map(one, range(24)))
-    good = [answer for answer in answers if answer.status_code == 200]
-    assert len(good) >= 8
-    assert {answer.json()["text"] for answer in good} == {expected.text}
-    for answer in answers:
-        if answer.status_code != 200:
+        answers = list(pool.map(lambda one: post_file(server, one), recordings))
+    assert sum(answer.status_code == 200 for answer in answers) >= 8
+    for answer, text in zip(answers, expected, strict=True):
+        if answer.status_code == 200:
+            assert answer.json()["text"] == text
+        else:
             assert answer.status_code == 503 and "retry-after" in answer.headers
     wait_until(lambda: not len(server.service.jobs))
 
@@ -248,7 +183,7 @@ def test_who_goes_away_frees_the_place(server, speech):
     long = wav_of(speech(85, 2))
     for _ in range(3):
         with pytest.raises(httpx.TimeoutException):  # reading or sending
-            post(server, files={"file": ("a.wav", long)}, timeout=0.02)
+            post_file(server, long, timeout=0.02)
     wait_until(lambda: not len(server.service.jobs))
 
 
@@ -268,7 +203,7 @@ def test_one_that_never_ends_does_not_stop_others(server, recording, expected):
     thread = threading.Thread(target=slow, daemon=True)
     thread.start()
     time.sleep(0.2)
-    answer = post(server, files={"file": ("a.wav", recording)})
+    answer = post_file(server, recording)
     assert answer.json()["text"] == expected.text
     stop.set()
     thread.join(20)

@@ -19,6 +19,9 @@ RULES = ("closed", "compensated", "none")
 class Case:
     """A random model with random language models, phrases and options."""
 
+    tolerance = 5e-4
+    """Of totals, in nats."""
+
     def __init__(self, seed, **sizes):
         rng = np.random.default_rng(seed)
         self.model = random_model(rng, **sizes)
@@ -105,6 +108,8 @@ class Case:
 
 class JointCase(Case):
     """Case with CTC log-probs, of the letters in any order, some of them -inf."""
+
+    tolerance = 1e-3
 
     def __init__(self, seed, **sizes):
         super().__init__(seed, **sizes)

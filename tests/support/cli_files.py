@@ -5,6 +5,7 @@ import gzip
 import numpy as np
 from arpa_texts import arpa_of
 
+from wfstdec import WfstDecoder, WfstOptions, build_graph
 from wfstdec.cli.main import main
 
 TOKENS = ["<blank>", "<wb>", "a", "b", "c"]
@@ -52,6 +53,18 @@ def build(folder, *more):
     given = ["--tokens", "tokens.txt", "--lexicon", "lexicon.txt", "--lm", "lm.arpa"]
     given += ["--separator", "<wb>", "--output", "graph.npz", *more]
     return wfstdec(folder, "build", *given)
+
+
+def small_decoder(folder):
+    """A WFST decoder of the small files, with lists of three texts."""
+    graph = build_graph(
+        tokens=folder / "tokens.txt",
+        lexicon=folder / "lexicon.txt",
+        lm=folder / "lm.arpa",
+        separator="<wb>",
+    )
+    options = WfstOptions(beam=12.0, nbest=3)
+    return WfstDecoder(graph, options, "cpu", frame_shift_s=0.02, threads=1)
 
 
 def recipe_of(files):

@@ -3,6 +3,7 @@
 from collections import defaultdict
 
 import numpy as np
+from wav_files import wav_bytes
 
 from tools.bench.row_encoder import RowEncoder, audio_of_rows, rounded_rows
 from wfstdec.server.events import BoostsChanged, Finished, Words
@@ -29,6 +30,11 @@ def random_cuts(rng, size, num):
 def bytes_of(rows):
     """Rows as the bytes of linear16 at 16 kHz."""
     return audio_of_rows(rows).tobytes()
+
+
+def wav_of(rows):
+    """Rows as a WAV file of the same samples."""
+    return wav_bytes(np.frombuffer(bytes_of(rows), "<i2") / 32768)
 
 
 class Said:

@@ -5,18 +5,27 @@
         websockets.sync.client.connect(f"{server.ws}/v1/listen")
 
 `still_service()` has an engine that advances nothing: for what stands before it.
+`listened` is a plain client of `/v1/listen`, `post_file` one of files.
 """
 
 import asyncio
 import contextlib
+import json
 import socket
 import threading
 import time
 from types import SimpleNamespace
 
+import httpx
+from websockets.asyncio.client import connect
+from websockets.exceptions import ConnectionClosed
+
 from wfstdec.server.limits import Limits
 from wfstdec.server.measures import Measures
 from wfstdec.server.service import Service
+
+LINEAR16 = "encoding=linear16&sample_rate=16000"
+"""The query of streams that are the bytes of `row_streams.bytes_of`."""
 
 
 class StillEngine:
@@ -90,3 +99,46 @@ def wait_until(is_so, seconds=20):
     while not is_so():
         assert time.monotonic() < deadline, "it did not happen in time"
         time.sleep(0.005)
+
+
+async def say(socket, **message):
+    await socket.send(json.dumps(message))
+
+
+async def answers(socket):
+    """All messages up to the close, whatever its code."""
+    found = []
+    with contextlib.suppress(ConnectionClosed):
+        async for text in socket:
+            found.append(json.loads(text))
+    return found
+
+
+def listened(server, *messages, query=LINEAR16, pause_s=0.0):
+    """Send messages, then `CloseStream`; all answers, and the close's code."""
+
+    async def run():
+        async with connect(f"{server.ws}/v1/listen?{query}") as socket:
+            with contextlib.suppress(ConnectionClosed):
+                for message in (*messages, {"type": "CloseStream"}):
+                    if isinstance(message, dict):
+                        message = json.dumps(message)
+                    await socket.send(message)
+                    await asyncio.sleep(pause_s)
+            return await answers(socket), socket.close_code
+
+    return asyncio.run(run())
+
+
+def post_file(server, data, timeout=60, **fields):
+    """Ask for the words of a file's bytes."""
+    files = {"file": ("a", data)}
+    url = f"{server.url}/v1/audio/transcriptions"
+    return httpx.post(url, files=files, data=fields, timeout=timeout)
+
+
+def error_of(answer):
+    """The fields of an answer that is a problem."""
+    error = answer.json()["error"]
+    assert error.keys() == {"message", "type", "param", "code"}
+    return error

@@ -23,6 +23,25 @@ def write_onnx(path, text, weights=None, metadata=None):
     return path
 
 
+def in_any_chunks(model, audio, random):
+    """Rows of a streaming model for recordings that come in parts, side by side."""
+    parts = [
+        np.split(x, np.sort(random.integers(0, len(x) + 1, random.integers(0, 9))))
+        for x in audio
+    ]
+    states, found = [model.start() for _ in audio], [[] for _ in audio]
+    for turn in range(max(map(len, parts))):
+        on = [i for i in random.permutation(len(audio)) if turn < len(parts[i])]
+        new = model.step(
+            [states[i] for i in on],
+            [parts[i][turn] for i in on],
+            [turn == len(parts[i]) - 1 for i in on],
+        )
+        for i, rows in zip(on, new, strict=True):
+            found[i].append(rows)
+    return [np.concatenate(rows) for rows in found]
+
+
 def random_weights(seed, **shapes):
     """Normal numbers float32 of the shapes, small enough to keep outputs lively."""
     random = np.random.default_rng(seed)
@@ -175,6 +194,12 @@ def _state_lines(states, mean):
     return "\n".join(lines)
 
 
+def _state_weights(seed, size, kernel):
+    """Weights of a convolution over 80 mels, and the numbers of `_state_lines`."""
+    weights = random_weights(seed, w=(size, 80, kernel), direction=(size,))
+    return weights | {"half": np.float32(0.5), "last_axes": np.array([1, 2])}
+
+
 def zipformer2_model(path, size=5, layers=(1, 2)):
     """Write a model of icefall's streaming Zipformer2 CTC, two stacks."""
     dims, left, kernels = [8, 12], [6, 3], [5, 3]
@@ -217,12 +242,7 @@ def zipformer2_model(path, size=5, layers=(1, 2)):
         log_probs = LogSoftmax<axis=-1>(sum)
         new_processed_lens = Add(processed_lens, step)
     }}"""
-    weights = random_weights(5, w=(size, 80, 17), direction=(size,))
-    weights |= {
-        "half": np.float32(0.5),
-        "last_axes": np.array([1, 2]),
-        "step": np.array([32]),
-    }
+    weights = _state_weights(5, size, 17) | {"step": np.array([32])}
     metadata = {
         "model_type": "zipformer2",
         "encoder_dims": "8,12",
@@ -256,13 +276,8 @@ def nemo_streaming_model(path, size=5, **metadata):
         encoded_lengths = Div(length, eight)
         new_channel_len = Add(channel_len, one)
     }}"""
-    weights = random_weights(6, w=(size, 80, 17), direction=(size,))
-    weights |= {
-        "half": np.float32(0.5),
-        "last_axes": np.array([1, 2]),
-        "eight": np.array([8]),
-        "one": np.array([1]),
-    }
+    weights = _state_weights(6, size, 17)
+    weights |= {"eight": np.array([8]), "one": np.array([1])}
     own = {
         "window_size": 25,
         "chunk_shift": 16,
@@ -308,13 +323,8 @@ def wenet_model(path, size=5):
         sum = Add(sum0, where)
         log_probs = LogSoftmax<axis=-1>(sum)
     }}"""
-    weights = random_weights(7, w=(size, 80, 7), direction=(size,))
-    weights |= {
-        "half": np.float32(0.5),
-        "tenth": np.float32(0.1),
-        "hundredth": np.float32(0.01),
-        "last_axes": np.array([1, 2]),
-    }
+    weights = _state_weights(7, size, 7)
+    weights |= {"tenth": np.float32(0.1), "hundredth": np.float32(0.01)}
     metadata = {
         "model_type": "wenet_ctc",
         "chunk_size": 4,

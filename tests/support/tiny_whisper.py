@@ -83,3 +83,36 @@ def log_probs(model, frames, longest, prompt=(SOT,)):
         logits[:, model.generation_config.suppress_tokens] = -torch.inf
         found.update(zip(texts, logits.double().numpy(), strict=True))
     return found
+
+
+SMALL = {"pad_token_id": EOS, "bos_token_id": EOS, "eos_token_id": EOS}
+SMALL |= {"vocab_size": 10, "decoder_start_token_id": SOT}
+
+
+def moonshine(num):
+    """A random Moonshine, and noise for so many utterances; the second is shorter."""
+    config = transformers.MoonshineConfig(
+        **SMALL,
+        **{"hidden_size": 8, "intermediate_size": 16, "encoder_num_hidden_layers": 1},
+        **{"decoder_num_hidden_layers": 2, "encoder_num_attention_heads": 1},
+        **{"decoder_num_attention_heads": 1, "initializer_range": 1.0},
+    )
+    model = transformers.MoonshineForConditionalGeneration(config)
+    mask = torch.ones(num, 4000, dtype=torch.int64)
+    mask[1, 2500:] = 0
+    return model, {"input_values": torch.randn(num, 4000), "attention_mask": mask}
+
+
+def speech_to_text(num):
+    """A random Speech2Text, and noise like `moonshine`'s."""
+    config = transformers.Speech2TextConfig(
+        **SMALL,
+        **{"d_model": 8, "encoder_layers": 1, "decoder_layers": 2},
+        **{"encoder_attention_heads": 1, "decoder_attention_heads": 1},
+        **{"encoder_ffn_dim": 8, "decoder_ffn_dim": 8, "input_feat_per_channel": 4},
+        **{"conv_channels": 8, "init_std": 1.0},
+    )
+    model = transformers.Speech2TextForConditionalGeneration(config)
+    mask = torch.ones(num, 24, dtype=torch.int64)
+    mask[1, 11:] = 0
+    return model, {"input_features": torch.randn(num, 24, 4), "attention_mask": mask}

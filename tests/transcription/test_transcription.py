@@ -9,7 +9,7 @@ import time
 
 import numpy as np
 import pytest
-from cli_files import write_files
+from cli_files import small_decoder, write_files
 from spoken import (
     FRAME,
     RATE,
@@ -36,15 +36,7 @@ needs_soundfile = pytest.mark.skipif(
 
 @pytest.fixture(scope="module")
 def decoder(tmp_path_factory):
-    folder = write_files(tmp_path_factory.mktemp("small"))
-    graph = wfstdec.build_graph(
-        tokens=folder / "tokens.txt",
-        lexicon=folder / "lexicon.txt",
-        lm=folder / "lm.arpa",
-        separator="<wb>",
-    )
-    options = wfstdec.WfstOptions(beam=12.0, nbest=3)
-    return wfstdec.WfstDecoder(graph, options, "cpu", frame_shift_s=0.02, threads=1)
+    return small_decoder(write_files(tmp_path_factory.mktemp("small")))
 
 
 def bits(hypothesis):

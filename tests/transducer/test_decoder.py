@@ -1,9 +1,7 @@
 """The decoder: by hand, whatever surrounds an utterance, sessions, shapes, errors."""
 
-import copy
 import io
 import math
-import pickle
 
 import numpy as np
 import pytest
@@ -152,21 +150,6 @@ def table_decoder(model, strategy, **more):
     text = ARPA.replace("<sp>", "z")
     lm = [(read_arpa(io.StringIO(text)), 0.5)]
     return TransducerDecoder(model, lm=lm, options=TransducerOptions(**options))
-
-
-@pytest.mark.parametrize(("strategy", "durations"), KINDS)
-def test_dense_and_sparse_rows_give_the_same(strategy, durations):
-    model = tables(durations)
-    decoder = table_decoder(model, strategy)
-    given = [model.frames(u, n) for u, n in enumerate([5, 2, 0, 4])]
-    sparse = decoder.decode_nbest(given)
-    decoder._backend.dense = True
-    dense = decoder.decode_nbest(given)
-    for hyps, others in zip(sparse, dense, strict=True):
-        for hyp, other in zip(hyps, others, strict=True):
-            assert hyp.token_ids == other.token_ids
-            assert hyp.token_frames == other.token_frames
-            assert hyp.total_cost == other.total_cost
 
 
 @pytest.mark.parametrize("head", ["rnnt", "tdt"])
@@ -477,19 +460,6 @@ def test_language_models_and_boosts_over_other_tokens():
         decoder.decode([model.frames()], boosts=boosts)
     with pytest.raises(BoostError, match="words"):
         decoder.decode([model.frames()], boosts={"a": 1.0})
-
-
-@pytest.mark.parametrize("copied", [copy.deepcopy, None], ids=["deepcopy", "pickle"])
-def test_decoders_can_be_pickled_and_copied(copied):
-    model = TorchTransducer(small_net())
-    options = TransducerOptions(strategy="alsd", beam_size=3)
-    decoder = TransducerDecoder(model, lm=arpa(), separator="<sp>", options=options)
-    frames = [torch.randn(9, 16), torch.randn(4, 16)]
-    boosts = decoder.phrase_compiler().compile(["ab"])
-    expected = decoder.decode(frames, boosts=boosts)
-    made = copied(decoder) if copied else pickle.loads(pickle.dumps(decoder))
-    assert made.decode(frames, boosts=boosts) == expected
-    assert made.decode_nbest(frames) == decoder.decode_nbest(frames)
 
 
 def test_frames_that_do_not_fit():

@@ -83,17 +83,6 @@ def test_early_and_scored_adds_each_logprob_once(seed):
     assert early == pytest.approx(late, rel=0, abs=1e-6)
 
 
-def test_several_models_and_phrases_go_with_all_searches():
-    model = random_model(0)
-    lms = [(UNIGRAMS, 0.5), (BIGRAMS, 0.25)]
-    boosts = {"ab": 1.0, "b": 0.5}
-    alsd = nbest(model, lms, boosts, strategy="alsd", **WIDE)
-    aes = nbest(model, lms, boosts, strategy="aes", expansion_rounds=4, **WIDE)
-    assert aes == pytest.approx(alsd, rel=0, abs=1e-6) and len(aes) == 15
-    without = nbest(model, lms[:1], boosts, strategy="aes", expansion_rounds=4, **WIDE)
-    assert without != pytest.approx(aes, rel=1e-3)
-
-
 @pytest.mark.parametrize("strategy", ["greedy", "alsd", "aes"])
 @pytest.mark.parametrize("durations", [(), (0, 1, 2)])
 def test_states_of_models_are_kept_over_chunks(strategy, durations):

@@ -2,31 +2,17 @@
 
 import numpy as np
 import pytest
+import tiny_models
 import torch
 
 from wfstdec import TransducerDecoder, TransducerOptions, load_onnx_transducer
 from wfstdec.errors import FormatError, OptionError, ShapeError, TokenTableError
 
-onnx = pytest.importorskip("onnx")
+pytest.importorskip("onnx")
 pytest.importorskip("onnxruntime")
 
 V1, DIM, FEATURES, CONTEXT = 5, 6, 3, 2
 TOKENS = ["<blk>", "\u2581a", "b", "c", "\u2581d"]
-
-
-def value(name, kind, shape):
-    return onnx.helper.make_tensor_value_info(name, kind, shape)
-
-
-def save(path, nodes, inputs, outputs, weights, **metadata):
-    helper = onnx.helper
-    tensors = [onnx.numpy_helper.from_array(a, name) for name, a in weights.items()]
-    graph = helper.make_graph(nodes, path.stem, inputs, outputs, tensors)
-    opset = [helper.make_opsetid("", 17)]
-    model = helper.make_model(graph, opset_imports=opset, ir_version=8)
-    helper.set_model_props(model, {k: str(v) for k, v in metadata.items()})
-    onnx.checker.check_model(model)
-    onnx.save(model, path)
 
 
 def weights(seed=0, outputs=V1):
@@ -39,67 +25,46 @@ def weights(seed=0, outputs=V1):
     return {k: rng.normal(size=s).astype(np.float32) * 1.5 for k, s in sizes.items()}
 
 
+ENCODER = f"""g (float[N, T, {FEATURES}] x, int64[N] x_lens)
+    => (float[N, T2, {DIM}] encoder_out, int64[N] encoder_out_lens) {{
+    half = Slice(x, starts, ends, axes, steps)
+    encoder_out = MatMul(half, w_in)
+    more = Add(x_lens, one)
+    encoder_out_lens = Div(more, two)
+}}"""
+DECODER = f"""g (int64[N, {CONTEXT}] y) => (float[N, {DIM}] decoder_out) {{
+    seen = Gather(embedding, y)
+    decoder_out = ReduceMean<axes=[1], keepdims=0>(seen)
+}}"""
+JOINER = f"""g (float[N, {DIM}] encoder_out, float[N, {DIM}] decoder_out)
+    => (float[N, V] logit) {{
+    sum = Add(encoder_out, decoder_out)
+    inner = Tanh(sum)
+    logit = MatMul(inner, w_out)
+}}"""
+
+
 def write_triple(folder, outputs=V1):
     """Encoder: every second frame, projected; decoder: a mean; joiner: tanh, linear."""
-    node, given = onnx.helper.make_node, weights(outputs=outputs)
-    kind = onnx.TensorProto
-    picked = {
-        "starts": np.array([0]),
-        "ends": np.array([1 << 31]),
-        "axes": np.array([1]),
-        "steps": np.array([2]),
-        "one": np.array(1),
-        "two": np.array(2),
-    }
-    save(
-        folder / "encoder.onnx",
-        [
-            node("Slice", ["x", "starts", "ends", "axes", "steps"], ["half"]),
-            node("MatMul", ["half", "w_in"], ["encoder_out"]),
-            node("Add", ["x_lens", "one"], ["more"]),
-            node("Div", ["more", "two"], ["encoder_out_lens"]),
-        ],
-        [
-            value("x", kind.FLOAT, ["N", "T", FEATURES]),
-            value("x_lens", kind.INT64, ["N"]),
-        ],
-        [
-            value("encoder_out", kind.FLOAT, ["N", "T2", DIM]),
-            value("encoder_out_lens", kind.INT64, ["N"]),
-        ],
-        {**picked, "w_in": given["w_in"]},
-        subsampling_factor=2,
-    )
-    save(
-        folder / "decoder.onnx",
-        [
-            node("Gather", ["embedding", "y"], ["seen"]),
-            node("ReduceMean", ["seen"], ["decoder_out"], axes=[1], keepdims=0),
-        ],
-        [value("y", kind.INT64, ["N", CONTEXT])],
-        [value("decoder_out", kind.FLOAT, ["N", DIM])],
-        {"embedding": given["embedding"]},
-        context_size=CONTEXT,
-        vocab_size=V1,
-    )
-    save(
-        folder / "joiner.onnx",
-        [
-            node("Add", ["encoder_out", "decoder_out"], ["sum"]),
-            node("Tanh", ["sum"], ["inner"]),
-            node("MatMul", ["inner", "w_out"], ["logit"]),
-        ],
-        [
-            value("encoder_out", kind.FLOAT, ["N", DIM]),
-            value("decoder_out", kind.FLOAT, ["N", DIM]),
-        ],
-        [value("logit", kind.FLOAT, ["N", outputs])],
-        {"w_out": given["w_out"]},
-    )
+    given = weights(outputs=outputs)
+    numbers = {"starts": [0], "ends": [1 << 31], "axes": [1], "steps": [2]}
+    numbers |= {"one": 1, "two": 2}
+    files = [folder / f"{name}.onnx" for name in ("encoder", "decoder", "joiner")]
+    for path, text, parts, metadata in zip(
+        files,
+        (ENCODER, DECODER, JOINER),
+        (
+            {"w_in": given["w_in"], **numbers},
+            {"embedding": given["embedding"]},
+            {"w_out": given["w_out"]},
+        ),
+        ({"subsampling_factor": 2}, {"context_size": CONTEXT, "vocab_size": V1}, {}),
+        strict=True,
+    ):
+        tiny_models.write_onnx(path, text.replace("V]", f"{outputs}]"), parts, metadata)
     lines = "".join(f"{name} {i}\n" for i, name in enumerate(TOKENS))
     (folder / "tokens.txt").write_text(lines, "utf-8")
-    names = ("encoder.onnx", "decoder.onnx", "joiner.onnx", "tokens.txt")
-    return [folder / name for name in names]
+    return [*files, folder / "tokens.txt"]
 
 
 class SameInTorch:

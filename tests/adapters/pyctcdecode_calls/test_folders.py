@@ -6,7 +6,7 @@ import sys
 
 import numpy as np
 import pytest
-from prefix_cases import PEER, random_arpa
+from prefix_cases import PEER
 
 from wfstdec import read_arpa
 from wfstdec.adapters.pyctcdecode import (
@@ -18,13 +18,6 @@ from wfstdec.errors import BackendError, FormatError, TokenTableError
 
 LABELS = ["", "▁a", "▁b", "a", "b", "c"]
 X = 3 * np.random.default_rng(0).normal(size=(15, 6))
-
-
-@pytest.fixture
-def arpa(tmp_path):
-    path = tmp_path / "lm.arpa"
-    path.write_text(random_arpa(np.random.default_rng(0), 3), "utf-8")
-    return str(path)
 
 
 @pytest.fixture

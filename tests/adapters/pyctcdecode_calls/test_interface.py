@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from prefix_cases import PEER, random_arpa
+from prefix_cases import PEER
 
 from wfstdec.adapters.pyctcdecode import (
     Alphabet,
@@ -39,13 +39,6 @@ LABELS = [
     ["a", "##b", "[PAD]", "[UNK]", "<s>", "▁"],
     ["##a", "", "c", "▁⁇▁"],
 ]
-
-
-@pytest.fixture
-def arpa(tmp_path):
-    path = tmp_path / "lm.arpa"
-    path.write_text(random_arpa(np.random.default_rng(0), 3), "utf-8")
-    return str(path)
 
 
 @pytest.mark.parametrize(
@@ -197,17 +190,6 @@ def test_parameters_are_reset_whole_or_not_at_all(arpa):
     decoder.reset_params(beta=2)
     assert model.beta == 2
     build_ctcdecoder(LETTERS).reset_params(alpha=1.0)
-
-
-def test_a_decoder_that_was_cleaned_up_is_not_used(arpa):
-    decoder, other = build_ctcdecoder(LETTERS, arpa), build_ctcdecoder(LETTERS)
-    decoder.cleanup()
-    with pytest.raises(OptionError, match="cleaned up"):
-        decoder.decode(np.zeros((2, 4)))
-    assert other.decode(np.zeros((2, 4)), beam_width=1) == ""
-    BeamSearchDecoderCTC.clear_class_models()
-    with pytest.raises(OptionError, match="cleaned up"):
-        other.decode(np.zeros((2, 4)))
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ import pickle
 import numpy as np
 import pytest
 from arpa_texts import arpa_of
-from prefix_cases import PEER, random_case
+from prefix_cases import random_case
 
 from wfstdec.adapters.pyctcdecode import (
     Alphabet,
@@ -96,6 +96,8 @@ def test_models_are_in_one_container_until_they_are_cleaned_up(arpa):
         decoder.decode(LOGITS)
     BeamSearchDecoderCTC.clear_class_models()
     assert len(BeamSearchDecoderCTC.model_container) == 0
+    with pytest.raises(OptionError, match="cleaned up"):
+        plain.decode(LOGITS)
 
 
 def test_infinite_parameters(arpa):
@@ -241,19 +243,3 @@ def test_files_of_folders_are_found(arpa, tmp_path):
         LanguageModel.parse_directory_contents(str(tmp_path / "saved"))
     with pytest.raises(FormatError):
         BeamSearchDecoderCTC.parse_directory_contents(found["language_model"])
-
-
-@PEER
-@pytest.mark.parametrize("hotwords", [None, ["bugs"]])
-def test_the_same_beams_as_there(hotwords, arpa):
-    import pyctcdecode
-
-    theirs = pyctcdecode.build_ctcdecoder(LABELS, arpa)
-    ours = build_ctcdecoder(LABELS, arpa, faithful=True)
-    options = {"beam_prune_logp": -20.0, "hotwords": hotwords}
-    found = ours.decode_beams(LOGITS, **options)
-    expected = theirs.decode_beams(LOGITS, **options)
-    assert found[0].text == expected[0][0]
-    assert {beam.text: beam.text_frames for beam in found} == {
-        beam[0]: beam[2] for beam in expected
-    }

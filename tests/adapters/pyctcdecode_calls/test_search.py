@@ -17,9 +17,7 @@ from wfstdec.adapters.pyctcdecode import (
 from wfstdec.adapters.pyctcdecode.logprobs import keep_tokens
 from wfstdec.adapters.pyctcdecode.prefix_tree import store_pool
 from wfstdec.adapters.pyctcdecode.token_order import table_size, visit_order
-from wfstdec.adapters.pyctcdecode.word_tree import HotwordScorer, build_tree, find_child
-from wfstdec.jit import jit
-from wfstdec.jit.sorting import STACK, best_first
+from wfstdec.adapters.pyctcdecode.word_tree import HotwordScorer
 
 pytestmark = pytest.mark.usefixtures("quiet")
 
@@ -206,17 +204,6 @@ def test_tokens_are_visited_as_a_set_of_python_is_gone_through():
         assert found[:number].tolist() == list(set(tokens.tolist()) | {best})
 
 
-def test_the_best_come_first_and_ties_keep_their_order():
-    rng, stack = np.random.default_rng(1), np.zeros(STACK, np.int64)
-    for _ in range(100):
-        count, wanted = int(rng.integers(0, 300)), int(rng.integers(1, 120))
-        keys = rng.integers(0, rng.choice([3, 1000]), count).astype(np.uint64)
-        order = np.arange(count, dtype=np.int32)
-        expected = np.lexsort([order, keys])[:wanted]
-        best_first(keys.copy(), order, count, wanted, stack)
-        assert order[:wanted].tolist() == expected.tolist()
-
-
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_tokens_near_the_best_are_kept_with_their_log_probs(dtype):
     rng = np.random.default_rng(2)
@@ -235,29 +222,6 @@ def test_tokens_near_the_best_are_kept_with_their_log_probs(dtype):
                 assert sorted(kept.tokens[here]) == sorted(near)
                 expected = logps[t, kept.tokens[here]]
                 assert np.allclose(kept.logps[here], expected, atol=2e-6)
-
-
-@jit
-def _child(tree, node, char):
-    return find_child(tree, node, char)
-
-
-def test_trees_of_words():
-    words = ["a", "ab", "abc", "b", "\U0001f600\u00e9"]
-    tree = build_tree(words, np.array([False, False, True, True, True]))
-    prefixes = {word[:n] for word in words for n in range(len(word) + 1)}
-    for text in [*prefixes, "c", "aa", "abcd"]:
-        node = 0
-        for char in text:
-            node = _child(tree, node, ord(char)) if node >= 0 else -1
-        assert (node >= 0) == (text in prefixes)
-        if node >= 0:
-            word = int(tree.word[node])
-            assert (words[word] if word >= 0 else None) == (
-                text if text in words else None
-            )
-            below = [len(w) for w in words[2:] if w.startswith(text)]
-            assert tree.least[node] == min(below, default=0)
 
 
 def test_hotwords_in_python():

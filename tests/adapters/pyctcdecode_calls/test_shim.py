@@ -1,15 +1,13 @@
 """`import pyctcdecode` where `install_shim` was called: in a process of its own."""
 
-import subprocess
 import sys
-from pathlib import Path
 
 import pytest
+from processes import python
 
 from wfstdec.adapters.pyctcdecode import install_shim, remove_shim
 from wfstdec.errors import OptionError
 
-ROOT = Path(__file__).parents[3]
 NAMES = """
 import importlib.util
 from wfstdec.adapters.pyctcdecode import BeamSearchDecoderCTC, install_shim
@@ -32,14 +30,8 @@ print(build_ctcdecoder(["", "a"]).decode(np.eye(2)[[1, 0, 1]] * 9))
 """
 
 
-def run(code):
-    return subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT
-    )
-
-
 def test_code_that_imports_pyctcdecode_runs():
-    done = run(NAMES)
+    done = python("-c", NAMES)
     assert (done.stdout, done.returncode) == ("aa\n", 0), done.stderr
 
 

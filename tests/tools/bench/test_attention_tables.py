@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
+from arpa_texts import arpa_of
 
 torch = pytest.importorskip("torch")
 pytest.importorskip("sentencepiece")
@@ -37,9 +38,8 @@ def test_tables_have_a_row_for_each_setting(table, tmp_path, capsys, monkeypatch
     monkeypatch.setattr(tables.importlib.util, "find_spec", lambda name: None)  # NeMo
     arpa, text = tmp_path / "lm.arpa", tmp_path / "text.txt"
     pieces = load_attention(tables.DEMO / "model.npz").tokens[:-1]
-    lines = [f"-2.4\t{piece}" for piece in (*pieces, "</s>")]
-    head = f"\\data\\\nngram 1={len(lines) + 1}\n\n\\1-grams:\n-99\t<s>"
-    arpa.write_text("\n".join([head, *lines, "", "\\end\\", ""]), "utf-8")
+    known = [f"-2.4 {piece}" for piece in (*pieces, "</s>")]
+    arpa.write_text(arpa_of("; ".join(["-99 <s>", *known])), "utf-8")
     text.write_text("strawberry blueberry gooseberry blackberry\n")
     flags = ["--table", table, "--profile", "small", "--lm", str(arpa)]
     flags += ["--logprobs", str(SPEECH / "logprobs.npz")]

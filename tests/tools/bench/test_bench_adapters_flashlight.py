@@ -1,10 +1,8 @@
 """The benchmark of torchaudio's calls: no speed where answers differ."""
 
-import json
 from pathlib import Path
 
 import pytest
-from tiny_sets import write_sets
 
 pytest.importorskip("flashlight.lib.text.decoder")
 
@@ -14,20 +12,11 @@ pytestmark = [pytest.mark.peers, pytest.mark.share]
 
 
 @pytest.fixture
-def run(tmp_path, monkeypatch):
-    """A function that runs the tool on a tiny set."""
-    write_sets(tmp_path)
+def run(on_tiny_sets, monkeypatch):
+    """A function that runs the tool with few settings."""
     settings = {True: [{}, {"log_add": True}], False: [{}]}
     monkeypatch.setattr(bench, "SETTINGS", settings)
-
-    def main():
-        fixed = f"--data {tmp_path} --cache {tmp_path}/cache --repeats 2"
-        output = tmp_path / "figures.json"
-        cases = ["--cases", "dev:tiny", "dev:none", "--output", str(output)]
-        status = bench.main([*fixed.split(), *cases])
-        return status, json.loads(output.read_text())
-
-    return main
+    return lambda: on_tiny_sets(bench, "--repeats 2 --cases dev:tiny dev:none")
 
 
 def test_a_run_checks_then_times(run):

@@ -4,8 +4,8 @@ import json
 from pathlib import Path
 
 import pytest
+from arpa_texts import arpa_of
 from prefix_cases import PEER
-from tiny_sets import write_sets
 
 from tools.bench import adapters_pyctcdecode as bench
 from tools.bench.spelled_words import spelled_arpa, spelled_words
@@ -15,19 +15,10 @@ pytestmark = pytest.mark.share
 
 
 @pytest.fixture
-def run(tmp_path):
-    """A function that runs the tool on a tiny set."""
-    write_sets(tmp_path)
-
-    def main(*arguments):
-        fixed = f"--data {tmp_path} --cache {tmp_path}/cache --cases dev:tiny dev:none"
-        output = tmp_path / "figures.json"
-        status = bench.main(
-            [*fixed.split(), *arguments, "--output", str(output), "--repeats", "2"]
-        )
-        return status, json.loads(output.read_text())
-
-    return main
+def run(on_tiny_sets):
+    """A function that runs the tool."""
+    fixed = "--cases dev:tiny dev:none --repeats 2"
+    return lambda *given: on_tiny_sets(bench, fixed, *given)
 
 
 @PEER
@@ -60,12 +51,8 @@ def test_words_are_spelled_by_their_phones(tmp_path):
     spelled = spelled_words(lexicon, ["t", "u", "o", "k", "s"], None)
     assert spelled == {"two": "tu", "too": "tu", "x": "ks"}
     arpa = tmp_path / "lm.arpa"
-    arpa.write_text(
-        "\\data\\\nngram 1=6\nngram 2=3\n\n\\1-grams:\n-99\t<s>\t-0.5\n-1\t</s>\n"
-        "-1.5\ttwo\t-0.25\n-1.25\ttoo\t-0.125\n-2\tx\t0\n-3\tnone\n\n\\2-grams:\n"
-        "-0.5\t<s> two\n-0.25\t<s> too\n-0.75\ttoo x\n\n\\end\\\n",
-        "utf-8",
-    )
+    words = "-99 <s> -0.5; -1 </s>; -1.5 two -0.25; -1.25 too -0.125; -2 x 0; -3 none"
+    arpa.write_text(arpa_of(words, "-0.5 <s> two; -0.25 <s> too; -0.75 too x"))
     out = tmp_path / "spelled.arpa"
     assert spelled_arpa(arpa, spelled, out) == ["ks", "tu"]
     model = read_arpa(out)

@@ -2,7 +2,6 @@
 
 import dataclasses
 import importlib.util
-import json
 import shutil
 import types
 
@@ -10,13 +9,12 @@ import numpy as np
 import pytest
 import riva_stand_in
 from emulated_gpu import Emulated
-from tiny_sets import write_sets
 
 from tools.bench import data, gpu, gpu_device, gpu_trie, token_lm
 from tools.bench import gpu_report as report
-from tools.bench.cases import Case, Inputs, make_cases
+from tools.bench.cases import Case
 from tools.bench.gpu_device import Gpu, padded
-from tools.bench.gpu_measure import Bench, Setting, as_given
+from tools.bench.gpu_measure import Bench, as_given
 from tools.peers import riva as riva_peer
 from wfstdec import Lexicon, TrieDecoder, TrieOptions
 from wfstdec.trie.gpu.layout import PHASES
@@ -27,19 +25,14 @@ pytestmark = [
 
 
 @pytest.fixture
-def run(tmp_path):
-    """Runs the tool on a small folder: (exit status, what it wrote)."""
-    write_sets(tmp_path)
+def run(on_tiny_sets):
+    """A function that runs the tool."""
 
-    def go(*arguments, device=None):
-        output = tmp_path / "run.json"
-        fixed = f"--data {tmp_path} --cache {tmp_path}/cache --lms tiny --repeats 2"
-        fixed += " --threads 32"
-        words = [*fixed.split(), "--output", str(output), *map(str, arguments)]
-        status = gpu.main(words, device or Emulated())
-        return status, json.loads(output.read_text())
+    def run(*given, device=None):
+        fixed = "--lms tiny --repeats 2 --threads 32"
+        return on_tiny_sets(gpu, fixed, *given, gpu=device or Emulated())
 
-    return go
+    return run
 
 
 @pytest.fixture
@@ -250,12 +243,6 @@ def test_times_are_those_of_events_around_whole_calls(monkeypatch):
     assert len(timing.wall_s) == 3 and max(timing.wall_s) < 1
 
 
-def test_a_batch_is_padded():
-    batch = padded([np.ones((2, 3)), np.ones((4, 3))], "float16")
-    assert batch.logprobs.shape == (2, 4, 3) and batch.logprobs.dtype == np.float16
-    assert batch.logprobs.sum() == 18 and batch.lengths.tolist() == [2, 4]
-
-
 def test_what_is_asked_is_asked_at_an_equal_word_error_rate():
     base = {"set": "s", "lm": "l", "max_active": 7, "beam": 9.0, "boosted": 0}
     base |= {"event_s": [1.0], "wer": 5.0, "dtype": "float32", "decoder": "ours"}
@@ -273,18 +260,6 @@ def test_what_is_asked_is_asked_at_an_equal_word_error_rate():
     )
     assert latency.startswith("latency: 12.0 to 12.0 times Riva's over 1 points, 10 ")
     assert latency.endswith("at 1 of them")
-
-
-def test_a_bench_measures_what_its_plan_wants(tmp_path):
-    write_sets(tmp_path)
-    [case] = make_cases(["dev:tiny"], Inputs(tmp_path, tmp_path / "cache"))
-    words = "--output x --batches 8 --dtypes float32 --threads 64 --repeats 1"
-    args = gpu.parse_arguments(words.split())
-    bench = Bench(case, args, Emulated(), lambda row: row["decoder"] == "cpu")
-    setting = Setting(100, 9.0)
-    assert list(bench.cpu(setting)) == []
-    (row,) = bench.ours(setting, bench.expect(setting))
-    assert row["differ"] == 0 and row["set"] == "dev"
 
 
 # ---------------------------------------------------------------- the trie, and NeMo's
@@ -476,12 +451,6 @@ def test_what_is_asked_of_the_trie():
         "trie: 0.3 to 3.0 times 16 threads of the CPU over 3 points from batch 32 on"
     )
     assert last == "nothing was compared with riva-asrlib-decoder"
-
-
-def test_the_trie_has_a_profile():
-    args = gpu.parse_arguments(["--output", "x", "--profile", "trie"])
-    assert [size for size, _ in args.trie] == [16, 32, 128] and args.settings == []
-    assert sorted(args.batches) == [1, 32, 128, 512]
 
 
 def test_a_model_over_tokens_adds_up(tmp_path):

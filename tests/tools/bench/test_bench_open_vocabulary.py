@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 import pytest
-from tiny_sets import ARPA, write_sets
+from tiny_sets import ARPA
 
 from tools.bench import open_vocabulary as bench
 from tools.bench.contestants import settings
@@ -13,29 +13,19 @@ pytestmark = pytest.mark.share
 
 
 @pytest.fixture
-def run(tmp_path, monkeypatch):
-    """A function that runs the tool on a tiny set with one setting."""
-    write_sets(tmp_path)
+def run(on_tiny_sets, tmp_path, monkeypatch):
+    """A function that runs the tool with one setting, and costs of 1 and 0."""
     with_unk = ARPA.replace("ngram 1=5", "ngram 1=6").replace(
         "-0.5\tc", "-2\t<unk>\n-0.5\tc"
     )
     (tmp_path / "lm" / "tiny.arpa.gz").write_text(with_unk)
     few = settings("beam:beam_size:merge=8.0:16:sum")
     monkeypatch.setattr(bench, "SETTINGS", few)
-
-    def main(*arguments):
-        fixed = f"--data {tmp_path} --cache {tmp_path}/cache --cases dev:tiny"
-        output = tmp_path / "figures.json"
-        status = bench.main(
-            [*fixed.split(), *arguments, "--output", str(output), "--repeats", "2"]
-        )
-        return status, json.loads(output.read_text())
-
-    return main
+    return lambda: on_tiny_sets(bench, "--cases dev:tiny --repeats 2 --costs 1:0")
 
 
 def test_a_run_checks_then_times(run):
-    status, report = run("--costs", "1:0")
+    status, report = run()
     assert status == 0 and report["faults"] == 0
     decoders = [row["decoder"] for row in report["rows"]]
     assert {bench.LEXICON, bench.OPEN} <= set(decoders)
@@ -49,7 +39,7 @@ def test_a_run_checks_then_times(run):
 
 def test_backends_that_differ_are_not_timed(run, monkeypatch, capsys):
     monkeypatch.setattr(bench, "faults_of", lambda *_: ["  tiny: the backends differ"])
-    status, report = run("--costs", "1:0")
+    status, report = run()
     assert status == 1 and report["faults"] == 1 and report["rows"] == []
     assert "the backends differ" in capsys.readouterr().out
 

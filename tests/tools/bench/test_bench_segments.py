@@ -1,10 +1,8 @@
 """The benchmark of segments: what it tells, and that it compares before it does."""
 
-import json
 from dataclasses import replace
 
 import pytest
-from tiny_sets import write_sets
 
 from tools.bench import segments
 from wfstdec import Sessions
@@ -13,18 +11,16 @@ pytestmark = pytest.mark.share
 
 
 @pytest.fixture
-def run(tmp_path):
-    """A function that runs the tool on sets laid out as the project's data."""
-    write_sets(tmp_path)
+def run(on_tiny_sets):
+    """A function that runs the tool: its rows."""
+    flags = "--lm tiny --repeats 1 --minutes 0.3 --beams 0.5 --every-s 1 --chunk-ms 200"
 
-    def start():
-        fixed = f"--data {tmp_path} --cache {tmp_path}/cache --lm tiny --repeats 1"
-        more = "--minutes 0.3 --beams 0.5 --every-s 1 --chunk-ms 200"
-        output = tmp_path / "figures.json"
-        assert segments.main([*f"{fixed} {more} --output {output}".split()]) == 0
-        return json.loads(output.read_text())["rows"]
+    def run():
+        status, written = on_tiny_sets(segments, flags)
+        assert status == 0
+        return written["rows"]
 
-    return start
+    return run
 
 
 def test_a_run(run):

@@ -1,12 +1,10 @@
 """The benchmark of sessions: what it says of partial results and of rounds."""
 
-import json
 from dataclasses import fields, replace
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from tiny_sets import write_sets
 
 from tools.bench import sessions
 from wfstdec import Decoder, Hypothesis, Partial
@@ -16,19 +14,16 @@ pytestmark = pytest.mark.share
 
 
 @pytest.fixture
-def run(tmp_path):
-    """A function that runs the tool on sets laid out as the project's data."""
-    write_sets(tmp_path)
+def run(on_tiny_sets):
+    """A function that runs the tool: its rows."""
+    fixed = "--lm tiny --repeats 2 --counts 1 3 --chunk-ms 100 --minutes 0.1 --beams 9"
 
-    def start(*arguments):
-        fixed = f"--data {tmp_path} --cache {tmp_path}/cache --lm tiny --repeats 2"
-        more = "--counts 1 3 --chunk-ms 100 --minutes 0.1 --beams 9 --threads 1"
-        output = tmp_path / "figures.json"
-        words = [*fixed.split(), *more.split(), "--output", str(output), *arguments]
-        assert sessions.main(words) == 0
-        return json.loads(output.read_text())["rows"]
+    def run(*given):
+        status, written = on_tiny_sets(sessions, f"{fixed} --threads 1", *given)
+        assert status == 0
+        return written["rows"]
 
-    return start
+    return run
 
 
 @pytest.mark.parametrize("decoder", ["wfst", "trie"])

@@ -5,6 +5,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
+from arpa_texts import arpa_of
 
 torch = pytest.importorskip("torch")
 
@@ -34,12 +35,8 @@ def given(tmp_path):
     refs = "".join(f"{name} a bc\n" for name in arrays)
     (tmp_path / "x.txt").write_text(refs)
     (tmp_path / "phrases.txt").write_text("bc\n")
-    (tmp_path / "lm.arpa").write_text(
-        "\\data\\\nngram 1=5\nngram 2=1\n\n\\1-grams:\n-99\t<s>\n-0.5\t</s>\n"
-        "-0.5\t\u2581a\n-0.5\t\u2581b\n-0.5\tc\n\n"
-        "\\2-grams:\n-0.2\t\u2581b c\n\n\\end\\\n",
-        "utf-8",
-    )
+    grams = "-99 <s>; -0.5 </s>; -0.5 \u2581a; -0.5 \u2581b; -0.5 c", "-0.2 \u2581b c"
+    (tmp_path / "lm.arpa").write_text(arpa_of(*grams), "utf-8")
     flags = ["--model", "m.npz", "--logprobs", "x.npz", "--ref", "x.txt"]
     flags += ["--phrases", "phrases.txt", "--output", "run.json"]
     paths = [flag if flag.startswith("-") else str(tmp_path / flag) for flag in flags]

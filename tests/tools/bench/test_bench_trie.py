@@ -17,23 +17,14 @@ from wfstdec.errors import FormatError
 
 
 @pytest.fixture
-def bench(tmp_path, monkeypatch):
-    """A function that runs the tool on tiny sets with few settings."""
-    write_sets(tmp_path)
+def bench(on_tiny_sets, monkeypatch):
+    """A function that runs the tool with few settings, and these peers."""
     monkeypatch.setattr(trie, "CHECKED", trie.CHECKED[:2])
     every = contestants.TRIE_WORDS
     few = [*every[:2], *every[8:10], every[-1]]
     monkeypatch.setattr(contestants, "TRIE_WORDS", few)
-
-    def run(*arguments):
-        fixed = f"--data {tmp_path} --cache {tmp_path}/cache --cases dev:tiny --peers"
-        output = tmp_path / "figures.json"
-        status = trie.main(
-            [*fixed.split(), *arguments, "--output", str(output), "--repeats", "2"]
-        )
-        return status, json.loads(output.read_text())
-
-    return run
+    fixed = "--cases dev:tiny --repeats 2 --peers"
+    return lambda *peers: on_tiny_sets(trie, fixed, *peers)
 
 
 @pytest.fixture
@@ -203,15 +194,3 @@ def test_costs_decide_where_errors_do_by_chance():
         ("wer", 90.0),
         ("own_cost", 5.0),
     ]
-
-
-def test_the_widest_beams_are_compared():
-    rows = [row("trie", 9.0, 1.0), row("WFST", 8.75, 1.0)]
-    assert trie_report.wfst_lines(rows) == [
-        "x: WER at the widest beam: trie 9.00, WFST 8.75"
-    ]
-
-
-def test_settings_are_short():
-    setting = {"beam_size": 50, "beam_threshold": 20.0, "beam_size_token": None}
-    assert trie_report.setting_text(setting) == "beam_size=50 beam_threshold=20"

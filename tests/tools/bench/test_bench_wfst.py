@@ -1,10 +1,8 @@
 """The benchmark of the WFST decoder: no speed without equal costs."""
 
-import json
 import math
 
 import pytest
-from tiny_sets import write_sets
 
 pytest.importorskip("kaldi_decoder")
 
@@ -20,16 +18,12 @@ DONE = Outcome("ab", 100.0, True)
 
 
 @pytest.fixture
-def sets(tmp_path, monkeypatch):
-    """A folder laid out as the project's data, and a function that runs the tool."""
-    write_sets(tmp_path)
+def sets(on_tiny_sets):
+    """A function that runs the tool: its exit status and rows."""
 
-    def run(*arguments):
-        fixed = f"--data {tmp_path} --cache {tmp_path}/cache --lms tiny --repeats 2"
-        output = tmp_path / "figures.json"
-        words = [*fixed.split(), "--output", str(output), *arguments]
-        status = wfst.main(words)
-        return status, json.loads(output.read_text())["rows"]
+    def run(*given):
+        status, written = on_tiny_sets(wfst, "--lms tiny --repeats 2", *given)
+        return status, written["rows"]
 
     return run
 

@@ -77,15 +77,6 @@ def test_accurate_lists_are_said_and_inaccurate_ones_are_not():
     assert again == lists
 
 
-def test_one_list_for_all_utterances():
-    references = {"u": ("a", "b", "of"), "v": ("c",)}
-    rare = set("abcdefgh")
-    lists = magnitude.lists_for_all(case_of(references), rare, seed=1)
-    assert lists["accurate"] == dict.fromkeys(references, ["a", "b", "c"])
-    one, other = lists["inaccurate"].values()
-    assert one is other and len(one) == 3 and set(one) <= rare - set("abc")
-
-
 def test_lists_of_all_sizes_hold_each_other_and_the_same_keys(recipe):
     references = {"u": ("ab", "c"), "v": ("cab",)}
     case = case_of(references, ("ab", "c", "cab", "rare"), recipe / "lm.arpa")
@@ -186,17 +177,6 @@ def test_boosts_and_a_language_model(recipe):
         for nats in (0.0, 1.0)
     ]
     assert all(row["wer"] == 0.0 and row["f"] == 1.0 for row in rows)
-
-
-def test_a_list_of_their_own_rare_words_and_of_others(recipe):
-    references = {"u": ("ab", "c"), "v": ("cab",)}
-    case = case_of(references, ("ab", "c", "cab", "rare"), recipe / "lm.arpa")
-    args = SimpleNamespace(seed=1, common=0, own=1)
-    lists = lm.word_lists(case, args)
-    assert lists == {"u": ["ab", "c"], "v": ["cab"]}
-    args.own = 3
-    for utterance, words in lm.word_lists(case, args).items():
-        assert len(set(words)) == 3 and set(references[utterance]) <= set(words)
 
 
 @pytest.mark.share

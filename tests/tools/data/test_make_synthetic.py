@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from arpa_texts import arpa_of
 
 pytest.importorskip("sentencepiece")
 
@@ -32,9 +33,8 @@ def sources(tmp_path_factory):
     lines = [" ".join(rng.choice(WORDS, rng.integers(3, 12))) for _ in range(300)]
     (folder / "text.txt").write_text("\n".join(lines) + "\n")
     known = ["<unk>", "<s>", "</s>", *WORDS[:-1]]
-    unigrams = "".join(f"-1.5\t{word}\n" for word in known)
-    header = f"\\data\\\nngram 1={len(known)}\n\n\\1-grams:\n"
-    (folder / "lm.arpa").write_text(header + unigrams + "\n\\end\\\n")
+    unigrams = "; ".join(f"-1.5 {word}" for word in known)
+    (folder / "lm.arpa").write_text(arpa_of(unigrams))
     return folder
 
 

@@ -1,7 +1,6 @@
 """The run on a GPU machine, rehearsed: whatever a step does, the others come home."""
 
 import importlib
-import json
 import os
 import shutil
 import subprocess
@@ -14,6 +13,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 from cupy_stand_in import stand_in
+from processes import ROOT, STAND_IN, on_stand_in
+from processes import python as run_python
 from tiny_sets import write_sets
 
 from tools.bench import gpu
@@ -25,8 +26,6 @@ from tools.gpu.steps import LONGEST_LOG, Runner, Step
 from wfstdec.errors import BackendError
 from wfstdec.gpu import cupy_device
 
-ROOT = Path(__file__).parents[3]
-STAND_IN = ROOT / "tests" / "support" / "stand_in"
 needs_compiler = pytest.mark.skipif(not shutil.which("g++"), reason="needs g++")
 
 
@@ -212,59 +211,23 @@ def test_long_logs_lose_their_middle(tmp_path):
     assert log.startswith("begin") and log.endswith("end\n") and "left out" in log
 
 
-def test_the_order_of_a_first_contact():
-    def names(run):
-        return [step.name for step in first_contact.RUNS[run]]
-
-    assert names("first") == ["probe", "versions", "search", "trie", "tests"]
-    assert names("times") == [
-        "probe",
-        "phases",
-        "riva",
-        "bench-trie",
-        "nemo",
-        "table",
-        "ncu",
-    ]
-    assert names("sanitizers") == [
-        "probe",
-        "memcheck",
-        "racecheck",
-        "synccheck",
-        "initcheck",
-        "memcheck-added",
-        "memcheck-trie",
-        "racecheck-trie",
-        "synccheck-trie",
-        "initcheck-trie",
-    ]
+def test_a_run_begins_with_its_gate_and_steps_are_modules_that_there_are():
     for steps in first_contact.RUNS.values():
-        assert steps[0].gate and not any(step.gate for step in steps[1:])
+        assert steps[0].name == "probe" and steps[0].gate
+        assert not any(step.gate for step in steps[1:])
         for step in steps:
             assert step.limit_s <= first_contact.LIMIT_S < 600
-    steps = [step for steps in first_contact.RUNS.values() for step in steps]
-    modules = [step.command[2] for step in steps if step.name != "ncu"]
-    for module in modules:
-        path = ROOT / f"{module.replace('.', '/')}.py"
-        assert module == "pytest" or path.exists()
+            module = step.command[2]
+            path = ROOT / f"{module.replace('.', '/')}.py"
+            assert module == "pytest" or step.name == "ncu" or path.exists()
 
 
 # ------------------------------------------------------------ the real steps, no GPU
 def contact(tmp_path, fault, *words):
     """`first_contact` in a process, with a stand-in for CuPy: (status, report)."""
-    environment = os.environ | {
-        "PYTHONPATH": os.pathsep.join([str(STAND_IN), str(ROOT)]),
-        "STAND_IN_FAULT": fault,
-        "CUPY_CACHE_DIR": str(tmp_path / "kernels"),
-    }
-    out = ["--out", "home", "--relative-to", str(tmp_path)]
-    done = subprocess.run(
-        [sys.executable, "-m", "tools.gpu.first_contact", *out, *words],
-        cwd=ROOT,
-        env=environment,
-        capture_output=True,
-        text=True,
-    )
+    environment = on_stand_in(fault, CUPY_CACHE_DIR=str(tmp_path / "kernels"))
+    out = ["--out", "home", "--relative-to", tmp_path]
+    done = run_python("-m", "tools.gpu.first_contact", *out, *words, env=environment)
     assert "Traceback" not in done.stderr, done.stderr
     return done.returncode, (tmp_path / "home" / "report.txt").read_text()
 
@@ -349,19 +312,9 @@ def test_no_graph_is_built_where_there_is_no_device(module, words, monkeypatch):
 @pytest.mark.share
 def test_the_tests_of_a_gpu_that_is_not_there_do_not_pass(tmp_path):
     """All of them skipped would be told as none failed."""
-    environment = os.environ | {
-        "PYTHONPATH": os.pathsep.join([str(STAND_IN), str(ROOT)]),
-        "STAND_IN_FAULT": "no device",
-        "WFSTDEC_REQUIRE_GPU": "1",
-    }
-    path = str(ROOT / "tests" / "wfst" / "test_on_gpu.py")
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-q", "-m", "gpu", path],
-        cwd=ROOT,
-        env=environment,
-        capture_output=True,
-        text=True,
-    )
+    environment = on_stand_in("no device", WFSTDEC_REQUIRE_GPU="1")
+    path = ROOT / "tests" / "wfst" / "test_on_gpu.py"
+    done = run_python("-m", "pytest", "-q", "-m", "gpu", path, env=environment)
     assert done.returncode not in (0, 5), done.stdout
     assert "a GPU is required: backend 'cuda' finds no usable GPU" in done.stderr
 
@@ -500,13 +453,6 @@ def test_races_that_are_meant_pass_and_others_do_not(search):
     assert not_meant(meant + summary, search) == []
 
 
-def test_a_search_has_its_own_races():
-    """A line of one may be any line of the other's file of the same name."""
-    (bound,) = [line for line in allowed_lines("wfst") if line[0] == "frame.cuh"]
-    log = hazard("{}:{}".format(*bound), "{}:{}".format(*bound))
-    assert not_meant(log, "wfst") == [] != not_meant(log, "trie")
-
-
 def test_the_trie_goes_through_all_sanitizers(tmp_path):
     steps = {step.name: step for step in first_contact.SANITIZERS}
     for tool in TOOLS:
@@ -564,10 +510,3 @@ def test_a_sanitizer_is_believed_where_the_searches_ran(
     # Races that are meant are told by an exit status too.
     if printed != "nothing":
         assert sanitize.main(["racecheck", "--program", str(program)]) == 0
-
-
-def test_what_a_run_wrote_is_json(tmp_path):
-    runner = Runner(tmp_path / "work", tmp_path / "all.tar.gz", 60.0)
-    runner.run([python("one", "print(1)")])
-    (one,) = json.loads((tmp_path / "work" / "steps.json").read_text())
-    assert (one["step"], one["status"]) == ("one", "ok")

@@ -7,10 +7,8 @@ import types
 
 import pytest
 from emulated_gpu import Emulated
-from tiny_sets import write_sets
 
 from tools.gpu import phase_report, phases, tokens
-from tools.gpu.model import Work, predicted
 from tools.gpu.steps import MISSING_STATUS, OK_STATUS, UNFINISHED_STATUS
 from wfstdec.wfst.gpu.layout import PHASES
 
@@ -20,16 +18,13 @@ needs_compiler = pytest.mark.skipif(not shutil.which("g++"), reason="needs g++")
 
 
 @pytest.fixture
-def run(tmp_path):
-    """Runs the tool on a small folder: (exit status, rows, what is in the file)."""
-    write_sets(tmp_path)
-    output = tmp_path / "phases.json"
+def run(on_tiny_sets):
+    """A function that runs the tool: its exit status and rows."""
 
     def run(*words, gpu=None):
-        fixed = f"--data {tmp_path} --cache {tmp_path}/cache --repeats 1 --resume "
-        fixed += f"--output {output} --beam 7 --lm tiny"
-        status = phases.main([*fixed.split(), *words], gpu=gpu or Emulated())
-        return status, json.loads(output.read_text())["rows"]
+        fixed = "--repeats 1 --resume --beam 7 --lm tiny"
+        status, told = on_tiny_sets(phases, fixed, *words, gpu=gpu or Emulated())
+        return status, told["rows"]
 
     return run
 
@@ -104,17 +99,6 @@ def test_the_picture(tmp_path):
     path = tmp_path / "phases.png"
     phase_report.plot(rows, path, matplotlib)
     assert path.read_bytes()[:4] == b"\x89PNG"
-
-
-def test_the_prediction_is_the_reviews():
-    """13 : 7000 with 512 threads: 8 to 11 us, as was estimated."""
-    found = predicted(Work(arcs=977, ranks=1.3), 512)
-    assert 7.0 < sum(found.values()) < 11.0
-    assert (found["bound"], found["recombine"], found["settle"]) == (0.6, 1.0, 1.0)
-    assert found["close"] == pytest.approx(2.2 * 1.3)
-    assert found["emit"] == pytest.approx(0.9 + 0.5 * 977 / 512, abs=1e-3)
-    narrow = predicted(Work(arcs=977, ranks=1.3), 128)
-    assert narrow["emit"] > found["emit"]
 
 
 def read_grams(path):

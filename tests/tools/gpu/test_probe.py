@@ -3,25 +3,21 @@
 import ctypes
 import functools
 import json
-import os
 import re
 import shutil
 import subprocess
-import sys
 import types
-from pathlib import Path
 
 import numpy as np
 import pytest
 from cuda_emulation.device import EmulatedDevice, compile_kernels, load_library
+from processes import on_stand_in, python
 
 from tools.gpu import constants, kernel_resources, log_add, probe, probe_program
 from tools.gpu.assumptions import ASSUMPTIONS
 from tools.gpu.probe_program import PROBE, Machine
 from tools.gpu.steps import OK_STATUS, UNFINISHED_STATUS, UNFIT_STATUS, WRONG_STATUS
 
-ROOT = Path(__file__).parents[3]
-STAND_IN = ROOT / "tests" / "support" / "stand_in"
 MOST_SHARED = 227 * 1024
 needs_compiler = pytest.mark.skipif(not shutil.which("g++"), reason="needs g++")
 
@@ -134,8 +130,7 @@ def test_no_numba_and_no_graph():
         "print([m for m in ('numba', 'wfstdec.graph', 'wfstdec.wfst') "
         "if m in sys.modules])"
     )
-    words = [sys.executable, "-c", code]
-    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True)
+    done = python("-c", code)
     assert done.stdout == "[]\n", done.stdout + done.stderr
 
 
@@ -252,17 +247,11 @@ def test_what_no_search_needs_yet_does_not_shut_the_gate():
 # ----------------------------------------------------------- the step, on a stand-in
 def run(tmp_path, fault, **more):
     """The probe in a process: (exit status, lines by name, what it printed)."""
-    environment = os.environ | {
-        "PYTHONPATH": os.pathsep.join([str(STAND_IN), str(ROOT)]),
-        "STAND_IN_FAULT": fault,
-        "CUPY_CACHE_DIR": str(tmp_path / "kernels"),
-    }
+    environment = on_stand_in(fault, CUPY_CACHE_DIR=str(tmp_path / "kernels"))
     output = tmp_path / "probe.jsonl"
-    words = [sys.executable, "-m", "tools.gpu.probe", "--output", str(output)]
+    words = "-m", "tools.gpu.probe", "--output", output
     try:
-        done = subprocess.run(
-            words, cwd=ROOT, env=environment, capture_output=True, text=True, **more
-        )
+        done = python(*words, env=environment, **more)
         status, printed = done.returncode, done.stdout + done.stderr
     except subprocess.TimeoutExpired as error:
         status, printed = None, error.stdout.decode()

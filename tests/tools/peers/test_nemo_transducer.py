@@ -162,10 +162,7 @@ def test_their_blank_is_clamped(tmp_path):
     """ln(1 - 0.9999) is ln(1 - 0.99) there."""
     model = transducer_of([{"": [0.0001, 0.0, 0.9999], "a": [0.0, 0.0, 1.0]}])
     path = tmp_path / "lm.arpa"
-    path.write_text(
-        "\\data\\\nngram 1=4\nngram 2=1\n\n\\1-grams:\n-99\t<s>\n0\t</s>\n"
-        "-0.75\ta\n-1\tb\n\n\\2-grams:\n-0.5\tb b\n\n\\end\\\n"
-    )
+    path.write_text(arpa_of("-99 <s>; 0 </s>; -0.75 a; -1 b", "-0.5 b b"))
     setting = {"strategy": "alsd", "beam_size": 2, "fusion": "late"}
     peer = NemoTransducer(model, arpa=path, lm_scale=LM_SCALE)
     (found,) = peer.decode(model.frames()[None], torch.tensor([1]), setting)

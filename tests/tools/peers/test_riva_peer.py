@@ -102,9 +102,3 @@ def test_an_empty_list_of_theirs_is_nothing_found(module):
     decoder = make("0 0 a A 0\n0 0").decoder(SETTING)
     batch = riva.pad([np.zeros((3, 3)), np.zeros((2, 3))])
     assert decoder.decode(*batch) == [riva.NOTHING] * 2
-
-
-def test_a_batch_is_padded():
-    padded, lengths = riva.pad([np.ones((2, 3)), np.ones((4, 3))])
-    assert padded.shape == (2, 4, 3) and padded.dtype == np.float32
-    assert padded.sum() == 18 and lengths.tolist() == [2, 4]
