@@ -120,8 +120,9 @@ class BeamSearchDecoderCTC:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Copies and pickles are decoders of their own."""
-        options = {"threads": self._threads, "faithful": self._own.faithful}
-        return partial(type(self), **options), (self._alphabet, self._language_model)
+        threads, faithful = self._threads, self._own.faithful
+        made = partial(type(self), threads=threads, faithful=faithful)
+        return made, (self._alphabet, self._language_model)
 
     @property
     def _language_model(self) -> Any:
