@@ -68,7 +68,6 @@ SMALL = {
     "jit.message": "what people see of compiling, apart from how it is done",
     "jit.sources": "which files a kernel is made of: text, no machine code",
     "adapters.transformers.spelling": "how phrases are cut, apart from their credit",
-    "boost.phrase_kernels": "kernels, apart from the compiler of phrases",
     "cli.posterior_scale": "a module for each command: a way to tune",
     "attention.times": "one idea: the alignment of a text that is known",
     "cli.attention_flags": "flags of one decoder, as those of lattices and results",
@@ -81,7 +80,6 @@ SMALL = {
     "fst.oov_exits": "one step of a build, with the idea of it",
     "wfst.gpu.backend": "the search on any device, apart from CUDA: emulated in tests",
     "trie.backend_choice": "the pace of a search, apart from the decoder",
-    "search.paths.partial": "one idea: the words that can no longer change",
 }
 """Small modules with one importer in their own folder, with the reason."""
 

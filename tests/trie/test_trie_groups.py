@@ -6,8 +6,8 @@ import pytest
 from trie_searches import bits, draw
 
 from wfstdec import TrieDecoder, TrieOptions, spelling_lexicon, token_table
-from wfstdec.search.group_calls import GROUP
 from wfstdec.search.interrupts import Pace
+from wfstdec.search.scheduling import GROUP
 from wfstdec.trie.cpu import groups
 from wfstdec.trie.cpu.backend import CpuBackend
 from wfstdec.trie.cpu.groups import decode_group

@@ -16,8 +16,8 @@ from wfst_searches import NO_BOOSTS, bits
 from wfstdec import CompiledBoosts, WfstDecoder, WfstOptions
 from wfstdec.boost.words import compile_word_boosts
 from wfstdec.errors import BoostError
-from wfstdec.search.group_calls import GROUP, groups_of
 from wfstdec.search.interrupts import Pace
+from wfstdec.search.scheduling import GROUP, groups_of
 from wfstdec.wfst.cpu import arrays as k
 from wfstdec.wfst.cpu import row_groups
 from wfstdec.wfst.cpu.backend import CpuBackend

@@ -40,7 +40,7 @@ from tools.bench.trie_report import setting_text
 from wfstdec.compare.peers import PEERS
 from wfstdec.compare.points import Outcome, Peer, Setting
 from wfstdec.errors import BackendError, OptionError
-from wfstdec.search.open_vocabulary import OpenVocabulary
+from wfstdec.search.options import OpenVocabulary
 from wfstdec.text.lexicon import Lexicon
 from wfstdec.trie.decoder import TrieDecoder
 from wfstdec.trie.options import TrieOptions

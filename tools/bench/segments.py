@@ -30,7 +30,7 @@ from tools.bench.command import Run, exit_with, make_parser, parse
 from tools.bench.report import Row
 from wfstdec.lattice.arrays import Lattice
 from wfstdec.search.hypothesis import Hypothesis, Word
-from wfstdec.search.paths.segments import SegmentReader
+from wfstdec.search.paths.lattice import SegmentReader
 from wfstdec.search.sessions import Sessions
 from wfstdec.wfst.decoder import WfstDecoder
 from wfstdec.wfst.options import WfstOptions

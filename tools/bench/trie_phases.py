@@ -50,7 +50,7 @@ from tools.bench.clocks import (
 from tools.bench.command import Run, exit_with, make_parser, parse
 from tools.bench.open_vocabulary import WordCase, decoder_of, make_case
 from tools.bench.report import Columns, Row, figure, format_table, text_figure
-from wfstdec.search.open_vocabulary import OpenVocabulary
+from wfstdec.search.options import OpenVocabulary
 from wfstdec.trie.cpu import groups as host
 from wfstdec.trie.decoder import TrieDecoder
 

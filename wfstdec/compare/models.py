@@ -48,7 +48,7 @@ from wfstdec.graph.packed import PackedGraph, load_graph
 from wfstdec.greedy.options import GreedyOptions
 from wfstdec.lm.automaton import Unit
 from wfstdec.search.decoder import Decoder
-from wfstdec.search.open_vocabulary import OpenVocabulary
+from wfstdec.search.options import OpenVocabulary
 from wfstdec.text.loading import AUTO, load_lexicon, load_tokens, separator_of
 from wfstdec.text.symbols import TokenTable
 from wfstdec.transducer.options import TransducerOptions

@@ -213,13 +213,18 @@ class LatticeFile(Mapping[str, Lattice]):
 
     def __getitem__(self, utterance: str) -> Lattice:
         number = self._at[utterance]
-        found = self._header[number]
+        found, vocabulary = self._header[number], self.vocabulary
+        assert vocabulary is not None
         try:
+            if found.get("has_words"):
+                arrays = self._read_arrays(f"{number}.{_ADDED}")
+                vocabulary = vocabulary.extended(*packed_file.oov_from(arrays))
+                check_vocabulary(vocabulary)
             states, arcs = (self._read(number, name) for name in ("states", "arcs"))
             lattice = Lattice(
                 states,
                 arcs,
-                self._tables_of(number),
+                vocabulary,
                 LatticeScales(**found["scales"]),
                 **{name: found[name] for name in _NUMBERS},
                 **self._facts,
@@ -235,16 +240,6 @@ class LatticeFile(Mapping[str, Lattice]):
     def _read(self, number: int, name: str) -> np.ndarray:
         part = io.BytesIO(self._zip.read(f"{number}.{name}.npy"))
         return np.lib.format.read_array(part, allow_pickle=False)
-
-    def _tables_of(self, number: int) -> Vocabulary:
-        """The graph's, with the words of an utterance."""
-        assert self.vocabulary is not None
-        if not self._header[number].get("has_words"):
-            return self.vocabulary
-        arrays = self._read_arrays(f"{number}.{_ADDED}")
-        vocabulary = self.vocabulary.extended(*packed_file.oov_from(arrays))
-        check_vocabulary(vocabulary)
-        return vocabulary
 
     def _read_tables(self) -> tuple[Vocabulary, dict[str, Any]]:
         """The vocabulary, and the fields of each lattice that tell of the search."""

@@ -30,9 +30,8 @@ from torch import Tensor, library, nn
 
 from wfstdec.errors import OptionError
 from wfstdec.lm import kernels
-from wfstdec.lm.automaton import Automaton, BackoffModel, frozen
+from wfstdec.lm.automaton import NULL_AUTOMATON, Automaton, BackoffModel, frozen
 from wfstdec.lm.ngram import NgramLM
-from wfstdec.lm.null import NULL_AUTOMATON
 
 _HANDLES = itertools.count()
 _MODULES: WeakValueDictionary[int, TorchBackoff] = WeakValueDictionary()

@@ -31,7 +31,7 @@ from wfstdec.adapters.torchaudio.models import (
 from wfstdec.adapters.torchaudio.records import Rules
 from wfstdec.errors import BackendError, OptionError, ShapeError
 from wfstdec.jit import read_only
-from wfstdec.lm.null import NULL_AUTOMATON
+from wfstdec.lm.automaton import NULL_AUTOMATON
 from wfstdec.trie.lexicon_trie import empty_trie
 
 File = str | os.PathLike[str]

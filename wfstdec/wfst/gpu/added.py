@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from wfstdec.boost.compiled import CompiledBoosts
-from wfstdec.boost.oov import OovWords
 from wfstdec.gpu.device import Device
 from wfstdec.gpu.launch import upload
 from wfstdec.gpu.records import NONE
@@ -24,6 +23,7 @@ from wfstdec.jit.pool import Once
 from wfstdec.search.paths.label_path import PathTokens
 from wfstdec.search.paths.traceback import read_paths, rule_of
 from wfstdec.search.paths.traceback_kernels import Rule
+from wfstdec.text.vocabulary import OovWords
 from wfstdec.wfst.boost_support import overlay_of
 from wfstdec.wfst.gpu import layout as d
 
