@@ -51,7 +51,7 @@ from wfstdec.compare.speech import Speech, evenly_spaced, read_speech
 from wfstdec.lm.ngram import NgramLM
 from wfstdec.metrics import GAP, align
 from wfstdec.text.files import read_lines
-from wfstdec.transducer.loading import open_model
+from wfstdec.transducer.decoder import open_model
 
 PROFILES: dict[str, Row] = {
     "full": {},

@@ -14,8 +14,7 @@ import numpy as np
 from tools.bench.cases import Case
 from wfstdec.compare.grids import combinations, parse_grid
 from wfstdec.compare.peers import PEERS
-from wfstdec.compare.peers.scored import ScoredPeer
-from wfstdec.compare.points import Outcome, Peer, Setting
+from wfstdec.compare.points import Outcome, Peer, ScoredPeer, Setting
 from wfstdec.errors import BackendError, OptionError
 from wfstdec.search.hypothesis import Hypothesis
 from wfstdec.trie.options import TrieOptions

@@ -42,9 +42,9 @@ from wfstdec.compare.speech import Speech, read_speech
 from wfstdec.errors import BackendError, FormatError, OptionError
 from wfstdec.io.boost_files import read_phrase_weights
 from wfstdec.text.lexicon import WORD_START
+from wfstdec.transducer.beam import Source
+from wfstdec.transducer.decoder import open_model
 from wfstdec.transducer.fusion import Fusion
-from wfstdec.transducer.loading import open_model
-from wfstdec.transducer.source import Source
 from wfstdec.transducer.steps import Searcher
 
 PROFILES: dict[str, Row] = {

@@ -41,7 +41,7 @@ from wfstdec.boost.phrases import PhraseOptions
 from wfstdec.compare.speech import evenly_spaced, read_speech
 from wfstdec.lm.ngram import NgramLM
 from wfstdec.text.files import read_lines
-from wfstdec.transducer.loading import open_model
+from wfstdec.transducer.decoder import open_model
 
 PROFILES: dict[str, Row] = {
     "full": {},

@@ -374,13 +374,20 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
             BackendError: Such a model, and sentencepiece is not installed.
             TokenTableError: The boundary is not a token.
         """
+        own = self._cut_text if sentencepiece_model is None else None
         return phrase_compiler(
             self.vocabulary,
             options,
             unit=unit,
             boundary=boundary,
             sentencepiece_model=sentencepiece_model,
+            tokenizer=own,
         )
+
+    @property
+    def _cut_text(self) -> Callable[[str], Sequence[str]] | None:
+        """Function that cuts text as the model was trained; None without one."""
+        return None
 
     def sessions(self, *, lattices: bool = False) -> Sessions:
         """Utterances that come in chunks, and that join and leave at any time.
