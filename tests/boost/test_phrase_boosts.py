@@ -13,7 +13,7 @@ from arpa_texts import TRIGRAMS
 from packed_models import pack_models
 
 from wfstdec import Lexicon, NgramLM, PhraseCompiler, PhraseOptions, token_table
-from wfstdec.boost.phrases import GRAIN, compile_spellings
+from wfstdec.boost.phrases import GRAIN
 from wfstdec.boost.spelling import (
     MAX_SPELLINGS,
     by_lexicon,
@@ -277,20 +277,6 @@ def test_art_is_not_in_heart():
     assert credited(compiler.compile(["ARTZZHA"]), "ARTZHA") == 6
     with pytest.raises(BoostError, match="a spelling without labels"):
         compiler.compile(["ZZ"])
-
-
-@pytest.mark.parametrize("seed", range(40))
-@pytest.mark.share(keep=8)
-def test_the_order_of_the_list_changes_nothing(seed):
-    rng, spellings, weights, options, size, _ = random_case(seed)
-    one = compile_spellings(spellings, weights, options, size)
-    order = rng.permutation(len(spellings))
-    shuffled = [
-        [spellings[i][j] for j in rng.permutation(len(spellings[i]))] for i in order
-    ]
-    other = compile_spellings(shuffled, [weights[i] for i in order], options, size)
-    for name, left, right in zip(one._fields, one, other, strict=True):
-        assert np.array_equal(left, right), name
 
 
 @pytest.mark.parametrize("seed", range(40))

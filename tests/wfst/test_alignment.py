@@ -264,7 +264,7 @@ def test_tokens_against_a_naive_reading():
         graph, options = random_graph(rng), random_options(rng)
         under_way = make_backend(BACKENDS, "cpu", graph).start(options, NO_BOOSTS)
         under_way.advance(random_logprobs(rng, 8, len(graph.tokens)))
-        arcs, _ = walk_back(under_way)
+        arcs = walk_back(under_way)
         said = under_way.finish().said
         tokens, words = naive_tokens(graph, arcs)
         columns = zip(token_of(said.ilabel), said.start, said.end, strict=True)
