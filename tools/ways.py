@@ -32,11 +32,8 @@ from pathlib import Path
 
 KERNEL = re.compile(r"\b_?(n?jit|kernel|part|inlined|intrinsic)\b")
 """Decorators that make a numba kernel of a function."""
-FRAMES = {
-    "WFST": ("wfst.cpu.frame", "wfst.cpu.kernels"),
-    "trie": ("trie.cpu.frame", "trie.cpu.kernels"),
-}
-"""Where `advance` is, the newest name first."""
+FRAMES = {"WFST": "wfst.cpu.frame", "trie": "trie.cpu.frame"}
+"""Where `advance` is."""
 LEFT_OUT = re.compile(
     r"(^|/)__init__\.py$|^jit/|^errors\.py$|^text/files\.py$"
     r"|^cli/(main|\w*flags|decoders)\.py$"
@@ -234,10 +231,7 @@ class Library:
 
     def frame(self, search: str) -> set[tuple[str, str]]:
         """Kernels of one frame of a search, as module and name."""
-        for module in FRAMES[search]:
-            if module in self.modules:
-                return self.kernels_from(module, "advance")
-        raise SystemExit(f"{self.root}: no per-frame kernel of the {search}")
+        return self.kernels_from(FRAMES[search], "advance")
 
 
 def kept(files: Iterable[str]) -> list[str]:

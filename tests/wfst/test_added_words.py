@@ -18,7 +18,8 @@ from oracle_cases import (
 import wfstdec
 from wfstdec import BoostEntry
 from wfstdec.errors import BoostError
-from wfstdec.graph.overlay import make_overlay
+from wfstdec.graph.concatenation import concatenate
+from wfstdec.graph.overlay import SaidWords, make_overlay
 from wfstdec.wfst import boost_support
 from wfstdec.wfst.backend_choice import BACKENDS
 
@@ -47,6 +48,17 @@ def test_a_word_by_hand(topology, backend, tmp_path):
     assert hyp.boost_cost == -2.0
     assert hyp.graph_cost == pytest.approx(np.log(10) * 1.5 + 2 * UNK)
     assert (other.text, other.reached_final) == ("an nab", False)  # a word begun
+
+
+def test_an_overlay_without_words_leaves_a_graph_as_it_is(tmp_path):
+    """Joining one raised IndexError."""
+    graph = small_graph(tmp_path, "normal", "|")
+    ids, costs = np.zeros(0, np.int32), np.zeros(0, np.float32)
+    nothing = SaidWords(ids, np.zeros(1, np.int32), ids, costs, costs)
+    whole = concatenate(graph, make_overlay(graph, nothing), graph.vocabulary)
+    assert whole.graph.arcs.tobytes() == graph.arcs.tobytes()
+    assert whole.bonus.tolist() == [0] * graph.num_arcs
+    assert whole.number.tolist() == list(range(graph.num_arcs))
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
