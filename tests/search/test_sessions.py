@@ -54,5 +54,5 @@ def test_silence_adds_nothing_to_a_session_of_the_trie():
     for _ in range(40):
         sessions.advance({session: silence})
         sessions.partial(session)
-        kept.append(int(search._utterance.counts[trie_records.TRACE]))
+        kept.append(int(search.state.counts[trie_records.TRACE]))
     assert kept[-1] <= kept[0]

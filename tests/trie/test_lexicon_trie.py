@@ -12,8 +12,7 @@ from wfstdec.trie.lexicon_trie import build_trie, find_child, parents_of
 find_child = compiled(find_child)
 
 DTYPES = {name: np.int32 for name in ("node_child_splits", "child_token", "child_node")}
-DTYPES |= {name: np.int32 for name in ("node_token", "node_end")}
-DTYPES |= {"node_child_bits": np.uint64}
+DTYPES |= {"node_child_bits": np.uint64, "node_token": np.int32}
 DTYPES |= {"node_pron_splits": np.int32, "pron_word": np.int32, "pron_cost": np.float32}
 
 
@@ -33,7 +32,6 @@ def by_definition(spoken):
     number = {node: i for i, node in enumerate(nodes)}
     children = [[n for n in nodes if n and n[:-1] == node] for node in nodes]
     words = [sorted(word for spelt, word in spoken if spelt == node) for node in nodes]
-    end = [sum(n[: len(node)] == node for n in nodes) for node in nodes]
     return {
         "node_child_splits": np.cumsum([0, *map(len, children)]).tolist(),
         "child_token": [node[-1] for row in children for node in row],
@@ -42,7 +40,6 @@ def by_definition(spoken):
             sum(1 << bit for bit in {node[-1] % 64 for node in row}) for row in children
         ],
         "node_token": [node[-1] if node else -1 for node in nodes],
-        "node_end": [i + count for i, count in enumerate(end)],
         "node_pron_splits": np.cumsum([0, *map(len, words)]).tolist(),
         "pron_word": [word for row in words for word in row],
         "pron_cost": [
@@ -67,7 +64,6 @@ def test_a_trie_by_hand():
         "child_node": [1, 2, 3, 4],
         "node_child_bits": [0b100001, 0, 0b10000100, 0, 0],
         "node_token": [-1, 0, 5, 2, 7],
-        "node_end": [5, 2, 5, 4, 5],
         "node_pron_splits": [0, 0, 1, 2, 3, 5],
         "pron_word": [4, 3, 1, 1, 2],
         "pron_cost": [0.0, 0.25, 1.0, 0.0, 0.5],
@@ -112,7 +108,7 @@ def test_homophones_without_limit():
 def test_a_pronunciation_deeper_than_any_recursion():
     trie = trie_of(("a", (1,) * 50_000, 0.0), ("b", (1,) * 49_999 + (2,), 0.0))
     assert trie.num_nodes == 50_002
-    assert trie.node_end.tolist() == [50_002] * 50_000 + [50_001, 50_002]
+    assert parents_of(trie).tolist() == [*range(-1, 50_000), 49_999]
 
 
 @pytest.mark.parametrize("entries", [(), (("a", (1,), 0.0),)])

@@ -159,7 +159,7 @@ def test_going_down_the_trie_gives_the_same_bits(kind):
         for state in range(case.lm.num_states):
             rows = [Rows(AT_ROOT, AT_ROOT)]
             for node in range(1, case.trie.num_nodes):
-                at = case.lookahead, state, node
+                at = case.lm.automaton, case.lookahead, state, node
                 cost, found = potential_below(*at, rows[parent[node]])
                 again, same = potential_below(*at, Rows(ANYWHERE, ANYWHERE))
                 assert bits(cost) == bits(again) == expected[state][node]

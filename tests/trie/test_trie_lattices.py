@@ -102,6 +102,10 @@ def test_no_frames_no_survivors_no_whole_word(name):
 # -------------------------------------------------------------- the same everywhere
 
 
+class SmallSearch(RecordingSearch):
+    first_arcs = 1
+
+
 @pytest.mark.parametrize("kind", naive_search_cases.KINDS)
 @pytest.mark.share(keep=3)
 def test_pruning_at_any_time_changes_nothing(kind):
@@ -115,7 +119,7 @@ def test_pruning_at_any_time_changes_nothing(kind):
         expected = lattice_by(wide, decoder, compiled, [case.logprobs])
         backend = CpuBackend(decoder._space, 1)
         inputs = *backend.inputs_of(options, compiled), options, compiled
-        small = RecordingSearch(backend.memory, *inputs, first_arcs=1)
+        small = SmallSearch(backend.memory, *inputs)
         for chunk in random_splits(rng, case.logprobs):
             small.advance(np.ascontiguousarray(chunk, np.float32))
             small.look()

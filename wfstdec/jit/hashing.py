@@ -11,18 +11,32 @@ A table of pairs:
     table, count, number = enter(table, count, first, second)     # found, or added
 
 Open addressing: a slot holds the number of a pair, -1 where it is empty.
+
+Tables of a kernel's own begin at `hash_of(a, b, c)`.
 """
 
 from __future__ import annotations
 
 import numpy as np
+from numpy import uint64
 
-from wfstdec.jit import jit
+from wfstdec.jit import inlined, jit
 from wfstdec.jit.copying import twice
 
 _FACTOR = 1000003
 _KEY_MASK = (1 << 31) - 1
 _SPREAD = 2654435761  # below 2**32: products stay below 2**63
+
+
+@inlined
+def hash_of(a, b, c):
+    """A hash of three integers, uint64: multiply and shift."""
+    mixed = uint64(a) * uint64(0x9E3779B97F4A7C15)
+    mixed ^= (uint64(b) + uint64(0x165667B19E3779F9)) * uint64(0xC2B2AE3D27D4EB4F)
+    mixed ^= uint64(c) * uint64(0xD6E8FEB86659FD93)
+    mixed ^= mixed >> uint64(29)
+    mixed *= uint64(0xBF58476D1CE4E5B9)
+    return mixed ^ (mixed >> uint64(32))
 
 
 @jit

@@ -67,6 +67,7 @@ from wfstdec.text.symbols import TokenTable
 from wfstdec.trie.backend_choice import ROOM, for_the_cpu, pace_of
 from wfstdec.trie.lattice_pack import Recorded, lattice_of
 from wfstdec.trie.lexicon_trie import build_trie, pron_lengths
+from wfstdec.trie.lookahead import ROOT
 from wfstdec.trie.open_words import open_words
 from wfstdec.trie.options import BACKENDS, TrieOptions
 from wfstdec.trie.search_space import SearchSpace, lexicon_space, token_space
@@ -178,7 +179,8 @@ class TrieDecoder(ChoosingDecoder[np.ndarray, list[TokenPath] | Recorded]):
         self.lm = None if lm is None else any_lm_over(lm, labels, unk_cost)
         spelling = None
         if entries is None:
-            space = self._token_space(options)
+            _check_token_options(options)
+            space = token_space(len(self.tokens), self.lm, self.tokens.blank)
         else:
             if open_vocabulary is not None:
                 self._check_unk("open_vocabulary", OptionError)
@@ -207,7 +209,12 @@ class TrieDecoder(ChoosingDecoder[np.ndarray, list[TokenPath] | Recorded]):
             self._lattice_vocabulary = self.vocabulary.with_open_word(
                 spelling.kind, float(token_cost), float(word_cost)
             )
-        self._cutter = self._cutter_of(space)
+        self._cutter: BareTokens | PronouncedWords
+        self._cutter = BareTokens(self.tokens, self.separator)
+        if space.has_lexicon:
+            trie = space.trie
+            prons = Prons(trie.pron_word, pron_lengths(trie), trie.pron_cost)
+            self._cutter = PronouncedWords(self._lattice_vocabulary, prons)
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -251,8 +258,7 @@ class TrieDecoder(ChoosingDecoder[np.ndarray, list[TokenPath] | Recorded]):
             return 0.0
         if isinstance(self.lm, LazyLM):
             return self.lm.unk_cost()
-        root = int(np.flatnonzero(self.lm.automaton.backoff_state < 0)[0])
-        return self.lm.step(root, UNKNOWN)[0]
+        return self.lm.step(ROOT, UNKNOWN)[0]
 
     def _check_unk(self, what: str, error: type[InputError]) -> None:
         """See that the language model can score words that it does not have."""
@@ -268,8 +274,7 @@ class TrieDecoder(ChoosingDecoder[np.ndarray, list[TokenPath] | Recorded]):
             return None
         if isinstance(self.lm, LazyLM):
             return self.lm.word_costs()
-        root = int(np.flatnonzero(self.lm.automaton.backoff_state < 0)[0])
-        return self.lm.row(root)[0][: len(self.words)]
+        return self.lm.row(ROOT)[0][: len(self.words)]
 
     def with_options(self, **changes: Any) -> Self:
         """Make this decoder with some options changed; it shares all arrays.
@@ -355,18 +360,6 @@ class TrieDecoder(ChoosingDecoder[np.ndarray, list[TokenPath] | Recorded]):
                 except BoostError as error:
                     error.utterance = number
                     raise
-
-    def _token_space(self, options: TrieOptions) -> SearchSpace:
-        _check_token_options(options)
-        return token_space(len(self.tokens), self.lm, self.tokens.blank)
-
-    def _cutter_of(self, space: SearchSpace) -> BareTokens | PronouncedWords:
-        """Make what cuts the paths of a space into words."""
-        if not space.has_lexicon:
-            return BareTokens(self.tokens, self.separator)
-        trie = space.trie
-        prons = Prons(trie.pron_word, pron_lengths(trie), trie.pron_cost)
-        return PronouncedWords(self._lattice_vocabulary, prons)
 
     def _lexicon_space(
         self, options: TrieOptions, spelling: OpenSpelling | None

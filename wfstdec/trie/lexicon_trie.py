@@ -5,8 +5,8 @@
     ending = slice(*trie.node_pron_splits[node : node + 2])    # pronunciations, by row
     trie.pron_word[ending], trie.pron_cost[ending]             # and what they say
 
-Nodes stand in preorder: the root is 0, children follow their parent in the order of
-their tokens, and what is below node n are the nodes n + 1 to `node_end[n]` - 1.
+Nodes stand in preorder: the root is 0, and children follow their parent in the order of
+their tokens, each with all that is below it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from wfstdec.errors import LexiconError
-from wfstdec.jit import inlined, jit, read_only
+from wfstdec.jit import inlined, read_only
 from wfstdec.jit.trees import grow_tree
 from wfstdec.lm.kernels import find_arc
 from wfstdec.text.lexicon import Lexicon, Pronunciation
@@ -33,7 +33,6 @@ class LexiconTrie(NamedTuple):
         child_node: int32 [N - 1].
         node_child_bits: uint64 [N], the tokens of each node's children, modulo 64.
         node_token: int32 [N], the token that leads there; -1 at the root.
-        node_end: int32 [N], one past the last node below.
         node_pron_splits: int32 [N + 1], which pronunciations end at each node.
         pron_word: int32 [P], the word id of each pronunciation; increasing in each row.
         pron_cost: float32 [P], nats.
@@ -44,7 +43,6 @@ class LexiconTrie(NamedTuple):
     child_node: np.ndarray
     node_child_bits: np.ndarray
     node_token: np.ndarray
-    node_end: np.ndarray
     node_pron_splits: np.ndarray
     pron_word: np.ndarray
     pron_cost: np.ndarray
@@ -57,19 +55,7 @@ class LexiconTrie(NamedTuple):
 
 def empty_trie() -> LexiconTrie:
     """The trie of no words: a root."""
-    none, no_rows = np.zeros(0, np.int32), np.zeros(2, np.int32)
-    trie = LexiconTrie(
-        node_child_splits=no_rows,
-        child_token=none,
-        child_node=none,
-        node_child_bits=np.zeros(1, np.uint64),
-        node_token=np.full(1, -1, np.int32),
-        node_end=np.ones(1, np.int32),
-        node_pron_splits=no_rows,
-        pron_word=none,
-        pron_cost=np.zeros(0, np.float32),
-    )
-    return LexiconTrie(*map(read_only, trie))
+    return trie_of(())
 
 
 def build_trie(lexicon: Lexicon, word_ids: Mapping[str, int]) -> LexiconTrie:
@@ -86,7 +72,19 @@ def build_trie(lexicon: Lexicon, word_ids: Mapping[str, int]) -> LexiconTrie:
     Raises:
         LexiconError: An entry without tokens.
     """
-    return trie_of(_distinct_entries(lexicon, word_ids))
+    costs = lexicon.costs.tolist()
+    everything = zip(lexicon.pronunciations, lexicon.words, costs, strict=True)
+    entries = sorted(
+        (spelt, word_ids[word], cost)
+        for spelt, word, cost in everything
+        if word in word_ids
+    )
+    if entries and not entries[0][0]:
+        word = lexicon.words[lexicon.pronunciations.index(())]
+        raise LexiconError(f"{word!r} has no tokens, expected at least one")
+    before = [None, *(entry[:2] for entry in entries)]
+    pairs = zip(entries, before, strict=False)
+    return trie_of([entry for entry, last in pairs if entry[:2] != last])
 
 
 def trie_of(entries: Sequence[tuple[Pronunciation, int, float]]) -> LexiconTrie:
@@ -95,7 +93,8 @@ def trie_of(entries: Sequence[tuple[Pronunciation, int, float]]) -> LexiconTrie:
     tokens = np.array([token for spelt in counts for token in spelt], np.int32)
     splits = np.cumsum([0, *map(len, counts)])
     parent, node_token, _, ending = grow_tree(tokens, splits)
-    pron_node = np.repeat(np.flatnonzero(ending >= 0), list(counts.values()))
+    prons = np.array([*counts.values()], np.int64)
+    pron_node = np.repeat(np.flatnonzero(ending >= 0), prons)
     num_nodes = len(parent)
     children = 1 + np.argsort(parent[1:], kind="stable")
     child_bits = np.zeros(num_nodes, np.uint64)
@@ -107,7 +106,6 @@ def trie_of(entries: Sequence[tuple[Pronunciation, int, float]]) -> LexiconTrie:
         child_node=read_only(np.array(children, np.int32)),
         node_child_bits=read_only(child_bits),
         node_token=read_only(np.array(node_token, np.int32)),
-        node_end=read_only(np.array(_ends(parent), np.int32)),
         node_pron_splits=_splits_of(pron_node, num_nodes),
         pron_word=read_only(np.array([word for _, word, _ in entries], np.int32)),
         pron_cost=read_only(np.array([cost for _, _, cost in entries], np.float32)),
@@ -139,36 +137,6 @@ def pron_lengths(trie: LexiconTrie) -> np.ndarray:
     for node, parent in enumerate(parents_of(trie).tolist()):
         depth[node] = depth[parent] + 1 if parent >= 0 else 0
     return np.repeat(depth, np.diff(trie.node_pron_splits))
-
-
-def _distinct_entries(
-    lexicon: Lexicon, word_ids: Mapping[str, int]
-) -> list[tuple[Pronunciation, int, float]]:
-    """Tokens, word id and cost of the entries, sorted, each pair once."""
-    costs = lexicon.costs.tolist()
-    everything = zip(lexicon.pronunciations, lexicon.words, costs, strict=True)
-    entries = sorted(
-        (spelt, word_ids[word], cost)
-        for spelt, word, cost in everything
-        if word in word_ids
-    )
-    if entries and not entries[0][0]:
-        word = lexicon.words[lexicon.pronunciations.index(())]
-        raise LexiconError(f"{word!r} has no tokens, expected at least one")
-    return [
-        entry
-        for i, entry in enumerate(entries)
-        if not i or entry[:2] != entries[i - 1][:2]
-    ]
-
-
-@jit
-def _ends(parent):
-    """Ends of subtrees: one past the last node below each node."""
-    end = np.arange(1, len(parent) + 1)
-    for node in range(len(parent) - 1, 0, -1):
-        end[parent[node]] = max(end[parent[node]], end[node])
-    return end
 
 
 def _splits_of(rows: np.ndarray, num_rows: int) -> np.ndarray:

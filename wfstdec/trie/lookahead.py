@@ -23,6 +23,7 @@ import numpy as np
 
 from wfstdec.errors import OptionError
 from wfstdec.jit import by_class, inlined, jit, read_only
+from wfstdec.jit.records import record
 from wfstdec.lm.automaton import Automaton
 from wfstdec.lm.kernels import canonical, step
 from wfstdec.lm.ngram import NgramLM
@@ -42,18 +43,10 @@ _BIT_FACTOR, _BIT_SHIFT, _ONE = (
 )
 
 
-STATE = np.dtype(
-    [
-        ("first", "<i8"),
-        ("end", "<i8"),
-        ("first_bits", "<u8"),
-        ("backoff_state", "<i4"),
-        ("backoff_cost", "<f4"),
-    ]
-)
+STATE = record("i8 first end", "u8 first_bits", "i4 backoff_state", "f4 backoff_cost")
 """A state of the model: where its row stands; `bit_of` the children of the trie's root
 in it; where it backs off to, below 0 for the model's root. Half a cache line."""
-NODE = np.dtype([("node", "<i4"), ("cost", "<f4")])
+NODE = record("i4 node", "f4 cost")
 """A node in a row, and the least cost of words below it by the state's own arcs."""
 
 
@@ -113,9 +106,16 @@ def build_lookahead(
         raise OptionError(f"lookahead={kind!r}, expected {known}")
     if lm.unit != "word":
         raise OptionError(f"a language model over {lm.unit}s, expected one over words")
-    if isinstance(lm, LazyLM):
-        return _of_answers(lm, trie, kind)
-    return _of_kind(lm.automaton, trie, kind)
+    if not isinstance(lm, LazyLM):
+        return _of_kind(lm.automaton, trie, kind)
+    if kind == "ngram":
+        raise OptionError(
+            "lookahead='ngram' with a language model whose n-grams cannot be listed, "
+            "expected 'unigram' or 'none'; 'unigram' asks it for every word, once"
+        )
+    if kind == "none":
+        return no_lookahead(trie)
+    return _of_unigrams(_least_below(lm.word_costs(), trie, parents_of(trie)), 1)
 
 
 def no_lookahead(trie: LexiconTrie, num_states: int = 1) -> Lookahead:
@@ -155,7 +155,7 @@ class Rows(NamedTuple):
 
 
 @inlined
-def potential_below(lookahead, state, node, above):
+def potential_below(lm, lookahead, state, node, above):
     """`potential`, the same bits, and `Rows` of the node; `above` are its parent's.
 
     A row has the nodes below another one close behind it, or has neither: most searches
@@ -225,18 +225,8 @@ def _no_history(lm, lookahead, state, node, above):
     return lookahead.unigram_cost[node], Rows(ABSENT, ABSENT)
 
 
-@inlined
-def _with_history(lm, lookahead, state, node, above):
-    return potential_below(lookahead, state, node, above)
-
-
-_potential = by_class({Automaton: _with_history, LazyTable: _no_history})
-
-
-@inlined
-def potential_of(lookahead, lm, state, node, above):
-    """`potential_below` for any model; without its history where it is `LazyTable`."""
-    return _potential(lm, lookahead, state, node, above)
+potential_of = by_class({Automaton: potential_below, LazyTable: _no_history})
+"""`potential_below` for any model; without its history where it is `LazyTable`."""
 
 
 class _Arcs(NamedTuple):
@@ -293,19 +283,9 @@ def _of_kind(automaton: Automaton, trie: LexiconTrie, kind: LookaheadKind) -> Lo
     return _frozen(lookahead)
 
 
-def _of_answers(lm: LazyLM, trie: LexiconTrie, kind: LookaheadKind) -> Lookahead:
-    if kind == "ngram":
-        raise OptionError(
-            "lookahead='ngram' with a language model whose n-grams cannot be listed, "
-            "expected 'unigram' or 'none'; 'unigram' asks it for every word, once"
-        )
-    if kind == "none":
-        return no_lookahead(trie)
-    return _of_unigrams(_least_below(lm.word_costs(), trie, parents_of(trie)), 1)
-
-
 def _of_unigrams(unigram_cost: np.ndarray, num_states: int) -> Lookahead:
-    unigram_cost[np.isinf(unigram_cost)] = _largest(unigram_cost)
+    largest = unigram_cost[np.isfinite(unigram_cost)].max(initial=0)
+    unigram_cost[np.isinf(unigram_cost)] = largest
     state_cost = np.full(num_states, unigram_cost[0], np.float32)
     return _without_history(unigram_cost, state_cost)
 
@@ -437,11 +417,6 @@ def _splits_of(sizes):
     return splits
 
 
-def _largest(costs: np.ndarray) -> float:
-    """The largest finite cost, at least 0."""
-    return float(costs[np.isfinite(costs)].max(initial=0))
-
-
 def _without_history(unigram_cost: np.ndarray, state_cost: np.ndarray) -> Lookahead:
     states = np.zeros(len(state_cost), STATE)
     states["backoff_state"] = -1
@@ -450,10 +425,5 @@ def _without_history(unigram_cost: np.ndarray, state_cost: np.ndarray) -> Lookah
 
 
 def _frozen(lookahead: Lookahead) -> Lookahead:
-    return Lookahead(
-        states=read_only(lookahead.states),
-        rows=read_only(lookahead.rows),
-        unigram_cost=read_only(lookahead.unigram_cost),
-        state_cost=read_only(lookahead.state_cost),
-        uses_history=lookahead.uses_history,
-    )
+    arrays = map(read_only, lookahead[:4])
+    return Lookahead(*arrays, uses_history=lookahead.uses_history)

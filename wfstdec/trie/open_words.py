@@ -191,11 +191,11 @@ def open_words(
     begins, extends = read_only(spelling.begins), read_only(spelling.extends)
     node_text = np.full(trie.num_nodes, EMPTY_TEXT, np.uint64)
     node_length = np.zeros(trie.num_nodes, np.int32)
-    _walk(trie, texts, begins, extends, node_text, node_length)
+    node_word = np.full(trie.num_nodes, -1, np.int32)
     named = words[1:] if spelling.is_spelled else ()
     table = text_table(named, range(1, len(named) + 1))
-    node_word = np.full(trie.num_nodes, -1, np.int32)
-    _find_words(table, node_text, node_length, node_word)
+    nodes = node_text, node_length, node_word
+    _walk(trie, texts, begins, extends, table, nodes)
     return OpenWords(
         is_open=True,
         word_cost=np.float32(vocabulary.word_cost),
@@ -246,10 +246,12 @@ def open_token(first, node, num_tokens):
 
 
 @jit
-def _walk(trie, texts, begins, extends, node_text, node_length):
-    """Fill in texts and lengths, the parents first."""
-    splits = trie.node_child_splits
+def _walk(trie, texts, begins, extends, table, nodes):
+    """Fill in texts, lengths and words, the parents first."""
+    splits, (node_text, node_length, node_word) = trie.node_child_splits, nodes
     for node in range(len(trie.node_token)):
+        if node_length[node] > 0:
+            node_word[node] = find_text(table, node_text[node])
         for at in range(splits[node], splits[node + 1]):
             child, token = trie.child_node[at], trie.child_token[at]
             node_text[child] = extended(texts, node_text[node], token)
@@ -257,11 +259,3 @@ def _walk(trie, texts, begins, extends, node_text, node_length):
                 node_length[child] = 1
             elif node_length[node] > 0 and extends[token]:
                 node_length[child] = node_length[node] + 1
-
-
-@jit
-def _find_words(table, node_text, node_length, node_word):
-    """Fill in the words that are spelled on the way to each node."""
-    for node in range(len(node_text)):
-        if node_length[node] > 0:
-            node_word[node] = find_text(table, node_text[node])

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from wfstdec.search.options import LatticeOptions
+from wfstdec.search.paths.token_path import SPELLINGS_PER_TEXT
 from wfstdec.trie.lookahead import LookaheadKind
 
 Merge = Literal["max", "sum"]
@@ -87,3 +88,9 @@ class TrieOptions(LatticeOptions):
         self.check_nats("word_insertion", "token_insertion", "blank_penalty")
         self.check_probability("blank_skip_threshold")
         self.check_lattice_beam()
+
+
+def most_endings(options: TrieOptions, *, has_lexicon: bool) -> int:
+    """Number of endings of different texts that give `nbest` paths of other words."""
+    spare = 1 if has_lexicon or options.nbest == 1 else SPELLINGS_PER_TEXT
+    return spare * options.nbest

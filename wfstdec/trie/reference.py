@@ -35,6 +35,7 @@ will charge for what comes next. Where entries may go says `reference_steps.py`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -47,19 +48,14 @@ from wfstdec.search.costs import NO_CUTOFF
 from wfstdec.search.log_add import log_add
 from wfstdec.search.paths.so_far import PathSoFar
 from wfstdec.search.paths.token_path import TokenPath, TokenRows, tokens_so_far
-from wfstdec.trie.options import TrieOptions
-from wfstdec.trie.reference_steps import Key, Steps, WordEnd, text_with
-from wfstdec.trie.search_space import NONE, SearchSpace
-from wfstdec.trie.traceback import (
-    Ending,
-    Outcome,
-    TraceNode,
+from wfstdec.trie.options import TrieOptions, most_endings
+from wfstdec.trie.reference_steps import Key, Steps, text_with
+from wfstdec.trie.search_space import (
+    NONE,
+    SearchSpace,
+    WordEnd,
     charged,
-    num_settled_of,
-    paths_of,
-    said,
     start_cost,
-    trace_back,
 )
 
 F = np.float32
@@ -121,6 +117,46 @@ class Candidate(NamedTuple):
 ByPhase = tuple[list[Candidate], list[Candidate]]
 
 
+class TraceNode(NamedTuple):
+    """A token in the trace.
+
+    Attributes:
+        previous: The token before, a position in the trace; -1 for none.
+        token: The token.
+        pron: The pronunciation that ended before it, -1 for none.
+        start: The frame where it begins.
+        previous_end: One behind the last frame of the token before.
+    """
+
+    previous: int
+    token: int
+    pron: int
+    start: int
+    previous_end: int
+
+
+class Ending(NamedTuple):
+    """A way to end an utterance.
+
+    Attributes:
+        cost: Relative to the base of the last frame.
+        entry: Where it ends.
+        phase: In which phase.
+        end: The word that ends with the utterance, if one does.
+        text: The hash of its text.
+        graph_cost: Unscaled, without the entry's look-ahead.
+        boost_cost: With what is owed at the end.
+    """
+
+    cost: np.float32
+    entry: Entry
+    phase: int
+    end: WordEnd
+    text: int
+    graph_cost: np.float32
+    boost_cost: np.float32
+
+
 class ReferenceSearch:
     """The search of one utterance: `advance` any number of times, then `finish`."""
 
@@ -145,7 +181,7 @@ class ReferenceSearch:
         lookahead = self._steps.lookahead_cost(key.state, key.node)
         # Entries cost what they cost more than the best; the base has the rest in
         # float64, so that float32 stays exact to the same fraction in hours of speech.
-        self._base = start_cost(options, lookahead)
+        self._base = start_cost(options.lm_scale, lookahead)
         self._frontier = [Entry(key, lookahead, (Phase(F(0)), Phase()), F(0))]
 
     def advance(self, logprobs: np.ndarray) -> None:
@@ -157,50 +193,69 @@ class ReferenceSearch:
 
     def finish(self) -> list[TokenPath]:
         """End the utterance: paths of different texts, best first."""
-        endings = [] if self._died_at_frame >= 0 else list(self._accepted_endings())
-        complete = any(ending.cost < INF for ending in endings)
-        # Nothing that was whole: what there is, so that users see where it stopped.
-        if not complete:
-            endings = list(self._unfinished_endings())
-        outcome = Outcome(self._base, complete, self._frames, self._died_at_frame)
-        words = self._space.has_lexicon
-        return paths_of(endings, self._trace, self._options, outcome, has_lexicon=words)
+        endings, complete = self._endings()
+        return [
+            TokenPath(
+                rows=self._trace_back(one),
+                last_pron=one.end.pron,
+                acoustic=math.nan if self._sums else self._phase_of(one).acoustic,
+                search_cost=self._base + float(one.cost),
+                reached_final=complete,
+                num_frames=self._frames,
+                died_at_frame=self._died_at_frame,
+            )
+            for one in self._best_endings(endings)
+        ]
 
     def look(self) -> PathSoFar[TokenRows]:
         """How far the search has come."""
-        unfinished = list(self._unfinished_endings())
-        at = min(range(len(unfinished)), key=lambda i: unfinished[i].cost)
+        best = min(self._unfinished_endings(), key=lambda ending: ending.cost)
         accepted = [] if self._died_at_frame >= 0 else self._accepted_endings()
         ended = min((ending.cost for ending in accepted), default=INF)
-        key, best = self._frontier[at // 2].key, unfinished[at]
         return tokens_so_far(
-            trace_back(self._trace, best),
+            self._trace_back(best),
             self._num_settled(),
-            self._steps.ending_pron(key),
+            self._steps.ending_pron(best.entry.key),
             num_frames=self._frames,
             final_cost=float(ended) - float(best.cost),
         )
 
     def _num_settled(self) -> int:
-        chains, ends = [], set()
+        """How many first tokens all entries have in common, with their ends."""
+        chains: list[list[tuple]] = []
+        ends: set[int | None] = set()  # None: the last token may go on
         for entry in self._frontier:
             for kind, phase in enumerate(entry.phases):
                 if phase.cost < INF:
-                    chains.append(said(self._trace, phase.trace))
+                    chains.append(self._said(phase.trace))
                     ends.add(phase.token_end if kind == BLANK else None)
-        return num_settled_of(chains, ends)
+        count, first = 0, chains[0]
+        while all(len(one) > count and one[count] == first[count] for one in chains):
+            count += 1
+        ended = all(len(one) == count for one in chains) and len(ends) == 1
+        return count if count == 0 or (ended and None not in ends) else count - 1
+
+    def _said(self, at: int) -> list[tuple]:
+        """Chain that tells tokens of a path and their beginnings apart, in order."""
+        chain = []
+        while at >= 0:
+            node = self._trace[at]
+            chain.append((node.token, node.pron, *node[3:]))
+            at = node.previous
+        return chain[::-1]
 
     def _frame(self, logprobs: np.ndarray) -> None:
-        unscaled, costs = price_frame(logprobs, self._pricing, self._space.blank)
+        priced = price_frame(logprobs, self._pricing, self._space.blank)
+        self._unscaled, self._costs = priced
         # Tokens that may begin are those of the frame, whatever the entry.
-        next_tokens = self._next_tokens(unscaled)
+        next_tokens = self._next_tokens()
         candidates: list[Candidate] = []
         for entry in self._frontier:
             # This order, entries by cost and tokens by number, decides ties and sums of
             # "sum".
-            candidates += self._stay(entry, unscaled, costs)
+            candidates += self._stay(entry)
             for token in next_tokens:
-                candidates += self._begin(entry, token, unscaled, costs)
+                candidates += self._begin(entry, token)
         least = min((c.cost for c in candidates), default=INF)
         # Nothing is possible: the utterance ends before this frame.
         if not least < INF:
@@ -223,18 +278,16 @@ class ReferenceSearch:
         self._base += float(best)
         self._frames += 1
 
-    def _next_tokens(self, unscaled: list[np.float32]) -> list[int]:
+    def _next_tokens(self) -> list[int]:
         """The tokens that may begin: the `token_top_k` most probable that can."""
         blank, top_k = self._space.blank, self._options.token_top_k
         # By unscaled costs: `acoustic_scale=0` makes all scaled ones equal.
-        ranked = sorted((x, v) for v, x in enumerate(unscaled) if v != blank)
+        ranked = sorted((x, v) for v, x in enumerate(self._unscaled) if v != blank)
         return sorted(v for x, v in ranked[:top_k] if x < INF)
 
-    def _stay(
-        self, entry: Entry, unscaled: list[np.float32], costs: list[np.float32]
-    ) -> Iterator[Candidate]:
+    def _stay(self, entry: Entry) -> Iterator[Candidate]:
         """A blank, or the same token again."""
-        blank = self._space.blank
+        blank, unscaled, costs = self._space.blank, self._unscaled, self._costs
         token = self._steps.token_of(entry.key.node)
         for phase in self._phases_of(entry):
             source = entry.phases[phase]
@@ -248,13 +301,7 @@ class ReferenceSearch:
             cost = F(source.cost + costs[token])
             yield Candidate(cost, entry.key, NONBLANK, source, 0, unscaled[token])
 
-    def _begin(
-        self,
-        entry: Entry,
-        token: int,
-        unscaled: list[np.float32],
-        costs: list[np.float32],
-    ) -> Iterator[Candidate]:
+    def _begin(self, entry: Entry, token: int) -> Iterator[Candidate]:
         """A token begins: inside a word, after a word that ends, or between words."""
         key, insertion = entry.key, F(self._options.token_insertion)
         repeated = token == self._steps.token_of(key.node)
@@ -276,12 +323,12 @@ class ReferenceSearch:
                     continue
                 total = self._steps.cost(source.cost, graph, added, boost_cost)
                 yield Candidate(
-                    F(total + costs[token]),
+                    F(total + self._costs[token]),
                     Key(end.state, place.node, boost, place.spelling, text),
                     NONBLANK,
                     source,
                     self._frames if phase == NONBLANK else source.token_end,
-                    unscaled[token],
+                    self._unscaled[token],
                     token,
                     end.pron,
                 )
@@ -347,22 +394,20 @@ class ReferenceSearch:
         # With "sum" the cost is that of all ways, the times those of the best one.
         cost = F(self._phase_cost(candidates) - best)
         acoustic = first.source.acoustic + float(first.acoustic)
-        return Phase(cost, self._trace_of(first), first.token_end, acoustic)
+        trace = first.source.trace
+        if first.token != NONE:  # a token begins
+            begun = first.token, first.pron, self._frames, first.token_end
+            self._trace.append(TraceNode(trace, *begun))
+            trace = len(self._trace) - 1
+        return Phase(cost, trace, first.token_end, acoustic)
 
-    def _trace_of(self, candidate: Candidate) -> int:
-        """The trace of a candidate, with a node for the token that begins."""
-        if candidate.token == NONE:
-            return candidate.source.trace
-        self._trace.append(
-            TraceNode(
-                previous=candidate.source.trace,
-                token=candidate.token,
-                pron=candidate.pron,
-                start=self._frames,
-                previous_end=candidate.token_end,
-            )
-        )
-        return len(self._trace) - 1
+    def _endings(self) -> tuple[list[Ending], bool]:
+        """All ways to end, and whether they are accepted."""
+        endings = [] if self._died_at_frame >= 0 else list(self._accepted_endings())
+        if any(ending.cost < INF for ending in endings):
+            return endings, True
+        # Nothing that was whole: what there is, so that users see where it stopped.
+        return list(self._unfinished_endings()), False
 
     def _accepted_endings(self) -> Iterator[Ending]:
         """All ways to end with whole words and `</s>`."""
@@ -383,25 +428,61 @@ class ReferenceSearch:
                 boost, boost_cost = self._steps.step_boosts(key, end, NONE, 0)
                 if not graph < INF:
                     continue
-                for phase in entry.phases:
+                rest, text = self._steps.rest(boost), entry.key.text
+                text = self._text_after(text, end.label)
+                for kind, phase in enumerate(entry.phases):
                     total = self._steps.cost(phase.cost, graph, insertion, boost_cost)
-                    total = F(total + self._steps.rest(boost))
-                    yield self._ending(total, entry, phase, end)
+                    costs = graph, F(F(boost_cost + F(0)) + rest)
+                    yield Ending(F(total + rest), entry, kind, end, text, *costs)
 
     def _unfinished_endings(self) -> Iterator[Ending]:
         """All entries as they are, without their look-ahead."""
         nothing = WordEnd(NONE, NONE, F(0), NONE, NONE)
         for entry in self._frontier:
             rest = self._steps.rest(entry.key.boost, entry.key.node)
-            graph = F(F(self._options.lm_scale) * F(-charged(entry.lookahead_cost)))
-            for phase in entry.phases:
-                total = F(F(phase.cost + graph) + rest)
-                yield self._ending(total, entry, phase, nothing)
+            graph, text = F(-charged(entry.lookahead_cost)), entry.key.text
+            for kind, phase in enumerate(entry.phases):
+                total = F(phase.cost + F(F(self._options.lm_scale) * graph))
+                total = F(total + rest)
+                yield Ending(total, entry, kind, nothing, text, graph, rest)
 
-    def _ending(
-        self, cost: np.float32, entry: Entry, phase: Phase, end: WordEnd
-    ) -> Ending:
-        text = self._text_after(entry.key.text, end.label)
-        is_blank = phase is entry.phases[BLANK]
-        last = phase.token_end if is_blank else self._frames
-        return Ending(cost, phase.trace, last, end.pron, text, phase.acoustic)
+    def _best_endings(self, endings: list[Ending]) -> list[Ending]:
+        """Choose the `nbest` endings, one for each text, best first.
+
+        Of the endings of a text the first of the least stands for it, with "sum" at the
+        cost of all of them together. Without a lexicon texts are told apart by their
+        tokens, and there may be more of them.
+        """
+        least: dict[int, Ending] = {}
+        totals: dict[int, np.float32] = {}
+        for number, ending in enumerate(endings):
+            if not ending.cost < INF:
+                continue
+            text = ending.text if self._by_text else number
+            if text not in least or ending.cost < least[text].cost:
+                least[text] = ending
+            if self._sums:
+                totals[text] = log_add(totals.get(text, INF), ending.cost)
+        whole = [one._replace(cost=totals.get(i, one.cost)) for i, one in least.items()]
+        by_cost = sorted(whole, key=lambda ending: ending.cost)
+        most = most_endings(self._options, has_lexicon=self._space.has_lexicon)
+        return by_cost[:most]
+
+    def _phase_of(self, ending: Ending) -> Phase:
+        return ending.entry.phases[ending.phase]
+
+    def _trace_back(self, ending: Ending) -> np.ndarray:
+        """The tokens of an ending, first to last.
+
+        Returns:
+            int32 [N, 4]: token, start, end, pronunciation that ended before it or -1.
+        """
+        phase, rows = self._phase_of(ending), []
+        at, end = phase.trace, phase.token_end
+        if ending.phase == NONBLANK:
+            end = self._frames
+        while at >= 0:
+            node = self._trace[at]
+            rows.append((node.token, node.start, end, node.pron))
+            at, end = node.previous, node.previous_end
+        return np.array(rows[::-1], np.int32).reshape(-1, 4)

@@ -6,7 +6,6 @@ phases of an entry.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -28,9 +27,8 @@ from wfstdec.trie.reference import (
     F,
     ReferenceSearch,
 )
-from wfstdec.trie.reference_steps import Key, WordEnd
-from wfstdec.trie.search_space import NONE, SearchSpace
-from wfstdec.trie.traceback import charged
+from wfstdec.trie.reference_steps import Key
+from wfstdec.trie.search_space import NONE, SearchSpace, WordEnd, charged
 
 State = tuple[int, Key, int]
 """Frames passed, the entry, its phase."""
@@ -46,14 +44,6 @@ class _Arc(NamedTuple):
     excess: np.float32
     graph: np.float32
     acoustic: np.float32
-    boost: np.float32
-
-
-class _Step(NamedTuple):
-    """Step without acoustics: the word that ends, graph and boost costs."""
-
-    end: WordEnd
-    graph: np.float32
     boost: np.float32
 
 
@@ -136,8 +126,10 @@ class RecordingSearch(ReferenceSearch):
             boost,
         )
 
-    def _step(self, source: Entry, one: Candidate) -> _Step:
-        """The step in which a candidate's token begins."""
+    def _step(
+        self, source: Entry, one: Candidate
+    ) -> tuple[WordEnd, np.float32, np.float32]:
+        """The word that ends where a candidate's token begins, graph and boost cost."""
         for place, end in self._steps.successors(source.key, one.token):
             boost, cost = self._steps.step_boosts(
                 source.key, end, one.token, place.node
@@ -146,7 +138,7 @@ class RecordingSearch(ReferenceSearch):
             if key == one.key and end.pron == one.pron:
                 lookahead = self._steps.lookahead_cost(end.state, place.node)
                 graph = F(F(end.cost + lookahead) - source.lookahead_cost)
-                return _Step(end, graph, F(cost + F(0)))
+                return end, graph, F(cost + F(0))
         raise AssertionError("a candidate is a successor of its source")
 
     def _with_start(self, graph: np.float32) -> np.float32:
@@ -155,54 +147,21 @@ class RecordingSearch(ReferenceSearch):
 
     def _ends(self) -> list[_Arc]:
         """The arcs to the end, the best of excess 0."""
-        found = [] if self._died_at_frame >= 0 else list(self._accepted_ends())
-        if not any(cost < INF for cost, _ in found):
-            found = list(self._unfinished_ends())
-        best = min(cost for cost, _ in found)
+        endings = [one for one in self._endings()[0] if one.cost < INF]
+        best = min(one.cost for one in endings)
         return [
-            arc._replace(excess=F(cost - best)) for cost, arc in found if cost < INF
+            _Arc(
+                (self._frames, one.entry.key, one.phase),
+                None,
+                EPSILON,
+                _olabel(one.end),
+                F(one.cost - best),
+                self._with_start(one.graph_cost),
+                F(0),
+                one.boost_cost,
+            )
+            for one in endings
         ]
-
-    def _accepted_ends(self) -> Iterator[tuple[np.float32, _Arc]]:
-        """Whole words and `</s>`, with their totals."""
-        space, options, steps = self._space, self._options, self._steps
-        for entry in self._frontier:
-            key = entry.key
-            ends = [WordEnd(NONE, NONE, F(0), key.state, NONE)]
-            if space.has_lexicon and key.node != 0:
-                ends = list(steps.word_ends(key))
-            for end in ends:
-                last = self._lm.final(end.state)
-                graph = F(F(end.cost + last) - entry.lookahead_cost)
-                insertion = F(options.word_insertion) if end.pron != NONE else F(0)
-                boost, cost = steps.step_boosts(key, end, NONE, 0)
-                if graph < INF:
-                    rest = steps.rest(boost)
-                    for kind, phase in enumerate(entry.phases):
-                        total = F(steps.cost(phase.cost, graph, insertion, cost) + rest)
-                        costs = graph, F(F(cost + F(0)) + rest)
-                        yield total, self._end(entry, kind, _olabel(end), costs)
-
-    def _unfinished_ends(self) -> Iterator[tuple[np.float32, _Arc]]:
-        """All entries as they are, with their totals."""
-        for entry in self._frontier:
-            rest = self._steps.rest(entry.key.boost, entry.key.node)
-            graph = F(-charged(entry.lookahead_cost))
-            for kind, phase in enumerate(entry.phases):
-                total = F(phase.cost + F(F(self._options.lm_scale) * graph))
-                yield F(total + rest), self._end(entry, kind, 0, (graph, rest))
-
-    def _end(
-        self,
-        entry: Entry,
-        kind: int,
-        olabel: int,
-        costs: tuple[np.float32, np.float32],
-    ) -> _Arc:
-        graph, boost = costs
-        state = self._frames, entry.key, kind
-        graph = self._with_start(graph)
-        return _Arc(state, None, EPSILON, olabel, F(0), graph, F(0), boost)
 
     def _as_arrays(self, arcs: list[_Arc]) -> Recorded:
         number = {entry: i for i, entry in enumerate(self._entries)}

@@ -42,7 +42,14 @@ from wfstdec.trie.open_words import (
     spelling_cost,
 )
 from wfstdec.trie.options import TrieOptions
-from wfstdec.trie.search_space import NONE, SearchSpace, lookahead_cost, row_of
+from wfstdec.trie.search_space import (
+    NONE,
+    Place,
+    SearchSpace,
+    WordEnd,
+    lookahead_cost,
+    row_of,
+)
 
 F = np.float32
 _ZERO = F(0)
@@ -64,46 +71,6 @@ class Key(NamedTuple):
     boost: int
     spelling: int = 0
     text: int = 0
-
-
-class Place(NamedTuple):
-    """A node, and the hash of an open word."""
-
-    node: int
-    spelling: int = 0
-
-
-class WordEnd(NamedTuple):
-    """A word that ends at a node.
-
-    Attributes:
-        pron: The pronunciation; those of the list come after the lexicon's, and an open
-            word has `OPEN_PRON`. -1 where no word ends.
-        word: The word id; 0 of an open word that has none, -1 where no word ends.
-        cost: Of the word, and of the pronunciation.
-        state: The state of the language model after the word.
-        label: What the text grows by: the word id, or a hash of an open word.
-        bonus: What is credited for the pronunciation.
-    """
-
-    pron: int
-    word: int
-    cost: np.float32
-    state: int
-    label: int
-    bonus: np.float32 = _ZERO
-
-
-class Successor(NamedTuple):
-    """Place that a token leads to.
-
-    Attributes:
-        place: The next node.
-        end: The word that ends before the token, and the next state.
-    """
-
-    place: Place
-    end: WordEnd
 
 
 class Steps:
@@ -176,31 +143,34 @@ class Steps:
             return F(0)
         return F(advance_credit(self._added, self._cap, node - self._first_added))
 
-    def successors(self, key: Key, token: int) -> Iterator[Successor]:
-        """Where a token that begins leads: inside a word, or after the end of one."""
+    def successors(self, key: Key, token: int) -> Iterator[tuple[Place, WordEnd]]:
+        """Where a token that begins leads: inside a word, or after the end of one.
+
+        Each with the word that ends before the token, and the next state.
+        """
         space = self._space
         inside = WordEnd(NONE, NONE, F(0), key.state, NONE)
         if not space.has_lexicon:
             cost, state = self.lm.step(key.state, token)
             end = WordEnd(NONE, NONE, F(cost), int(state), token)
-            yield Successor(Place(token), end)
+            yield Place(token), end
             return
         # A separator between words, or after the word that it ends; of one that may be
         # missing any token that begins a word does the same.
         if token == space.separator:
             following: list[Place] = [Place(0)]
             if key.node == 0:
-                yield Successor(Place(0), inside)
+                yield Place(0), inside
         else:
             for place in self._places_inside(key, token):
-                yield Successor(place, inside)
+                yield place, inside
             if not space.separator_optional:
                 return
             following = list(self._places_begun(token))
         if key.node != 0:
             for end in self.word_ends(key):
                 for place in following:
-                    yield Successor(place, end)
+                    yield place, end
 
     def word_ends(self, key: Key) -> Iterator[WordEnd]:
         """The words that end at the node of an entry."""

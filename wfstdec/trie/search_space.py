@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from wfstdec.jit import jit, read_only
+from wfstdec.jit import read_only
 from wfstdec.lm.automaton import NULL_AUTOMATON, Automaton
-from wfstdec.lm.kernels import step
+from wfstdec.lm.kernels import steps
 from wfstdec.lm.ngram import NgramLM
 from wfstdec.lm.on_demand import LazyLM
 from wfstdec.trie.lexicon_trie import LexiconTrie, empty_trie
@@ -30,6 +30,38 @@ from wfstdec.trie.open_words import OpenWords, no_open_words, spelling_cost
 
 NONE = -1
 """No token, node, word or pronunciation."""
+
+
+class Place(NamedTuple):
+    """A node, of a trie or of an open word behind them, and the hash of an open word.
+
+    Kernels say -1 for no node.
+    """
+
+    node: int
+    spelling: int = 0
+
+
+class WordEnd(NamedTuple):
+    """A word that ends at a node.
+
+    Attributes:
+        pron: The pronunciation; those of the list come after the lexicon's, and an open
+            word has `OPEN_PRON`. -1 where no word ends.
+        word: The word id; 0 of what has none, and of what no boost knows; -1 where no
+            word ends.
+        cost: Of the word, and of the pronunciation; inf where there is no word.
+        state: The state of the language model after the word.
+        label: What the text grows by: the word id, or a hash of an open word.
+        bonus: What is credited for the pronunciation.
+    """
+
+    pron: int
+    word: int
+    cost: np.float32
+    state: int
+    label: int
+    bonus: np.float32 = np.float32(0)
 
 
 class SearchSpace(NamedTuple):
@@ -99,7 +131,10 @@ def lexicon_space(
     automaton = _model_of(lm)
     unk_lookahead = _unk_lookahead(automaton, kind)
     opened = open_words or no_open_words(trie.num_nodes)
-    lookahead = _with_open_words(lookahead, opened, unk_lookahead, kind)
+    if opened.is_open and kind != "none":  # an open word may begin in any state
+        begun = (unk_lookahead + opened.word_cost) + opened.token_cost
+        state_cost = np.minimum(lookahead.state_cost, begun)
+        lookahead = lookahead._replace(state_cost=read_only(state_cost))
     return SearchSpace(
         trie=trie,
         node_token=read_only(node_token),
@@ -167,14 +202,19 @@ def lookahead_cost(space: SearchSpace, state: int, node: int) -> np.float32:
     return cost
 
 
+def start_cost(lm_scale: float, lookahead_cost: np.float32) -> float:
+    """The base before the first frame: the look-ahead of the first entry, scaled."""
+    return lm_scale * float(charged(lookahead_cost))
+
+
+def charged(lookahead_cost: np.float32) -> np.float32:
+    """A look-ahead as it is given back: 0 where nothing can follow."""
+    return lookahead_cost if lookahead_cost < np.inf else np.float32(0)
+
+
 def row_of(space: SearchSpace, state: int) -> int:
     """Where arrays by state have a state; those of a `LazyLM` have but one."""
     return 0 if isinstance(space.automaton, LazyLM) else state
-
-
-def unk_label(automaton: Automaton) -> int:
-    """A label that is none of the table: what it costs is the cost of `<unk>`."""
-    return len(automaton.label_alias)
 
 
 def least_backoff(automaton: Automaton) -> float:
@@ -202,30 +242,14 @@ def _unk_lookahead(automaton: Automaton | LazyLM, kind: LookaheadKind) -> np.nda
         return read_only(np.array([cost], np.float32))
     costs = np.zeros(len(automaton.final_cost), np.float32)
     if kind != "none" and automaton is not NULL_AUTOMATON:
-        _fill_unk_costs(automaton, unk_label(automaton), costs)
+        # A label that is none of the table costs what `<unk>` does.
+        states = np.arange(len(costs), dtype=np.int32)
+        unknown = np.full_like(states, len(automaton.label_alias))
+        models, nextstates = np.zeros_like(states), np.empty_like(states)
+        steps(automaton, models, states, unknown, costs, nextstates)
     if kind == "unigram":
         costs[:] = costs[0]
     return read_only(costs)
-
-
-@jit
-def _fill_unk_costs(automaton, label, costs):
-    for state in range(len(costs)):
-        costs[state], _ = step(automaton, 0, state, label)
-
-
-def _with_open_words(
-    lookahead: Lookahead,
-    opened: OpenWords,
-    unk_lookahead: np.ndarray,
-    kind: LookaheadKind,
-) -> Lookahead:
-    """The look-ahead where an open word may begin."""
-    if not opened.is_open or kind == "none":
-        return lookahead
-    begun = (unk_lookahead + opened.word_cost) + opened.token_cost  # `spelling_cost`
-    state_cost = np.minimum(lookahead.state_cost, begun)
-    return lookahead._replace(state_cost=read_only(state_cost))
 
 
 def _max_word_gain(

@@ -7,8 +7,10 @@ decoder.decode(logits)
 """
 
 from wfstdec.adapters.pyctcdecode.alphabet import Alphabet
-from wfstdec.adapters.pyctcdecode.building import build_ctcdecoder
-from wfstdec.adapters.pyctcdecode.decoder import BeamSearchDecoderCTC
+from wfstdec.adapters.pyctcdecode.decoder import (
+    BeamSearchDecoderCTC,
+    build_ctcdecoder,
+)
 from wfstdec.adapters.pyctcdecode.language_model import (
     AbstractLanguageModel,
     LanguageModel,

@@ -12,11 +12,12 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection
 
 import numpy as np
 
 from wfstdec.adapters.pyctcdecode import records as k
+from wfstdec.adapters.pyctcdecode.word_tree import code_points
 from wfstdec.errors import TokenTableError
 from wfstdec.jit import read_only
 
@@ -39,16 +40,14 @@ class Alphabet:
     Args:
         labels: Normalised, one for each output; the blank is empty.
         is_bpe: Whether they are pieces, of which those that begin with '▁' start words.
+
+    Attributes:
+        is_bpe: The same.
     """
 
     def __init__(self, labels: list[str], is_bpe: bool) -> None:
         self._labels = list(labels)
-        self._is_bpe = is_bpe
-
-    @property
-    def is_bpe(self) -> bool:
-        """True where labels are pieces."""
-        return self._is_bpe
+        self.is_bpe = is_bpe
 
     @property
     def labels(self) -> list[str]:
@@ -187,13 +186,13 @@ def compile_tokens(alphabet: Alphabet) -> k.Tokens:
     labels, is_bpe = alphabet.labels, alphabet.is_bpe
     first = {label: i for i, label in reversed(list(enumerate(labels)))}
     kind = [_kind(label, is_bpe) for label in labels]
-    char_splits, chars = _spelled(labels)
+    char_splits, chars = code_points(labels)
     # Of pieces with which a word begins, without its mark.
     words = [
         label.removeprefix(BPE_TOKEN).removesuffix(BPE_TOKEN) if is_bpe else ""
         for label in labels
     ]
-    first_splits, first_chars = _spelled(words)
+    first_splits, first_chars = code_points(words)
     arrays = (
         np.array(kind, np.int8),
         np.array([first[label] for label in labels], np.int32),
@@ -209,11 +208,3 @@ def _kind(label: str, is_bpe: bool) -> int:
     if is_bpe:
         return k.STARTS if label.startswith(BPE_TOKEN) else k.INSIDE
     return k.SPACE if label == " " else k.INSIDE
-
-
-def _spelled(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
-    """Splits of texts, int64 [N + 1]; the code points of all, int32."""
-    splits = np.zeros(len(texts) + 1, np.int64)
-    np.cumsum([len(text) for text in texts], out=splits[1:])
-    joined = "".join(texts).encode("utf-32-le", "surrogatepass")
-    return splits, np.frombuffer(joined, np.int32)

@@ -9,10 +9,16 @@ text, lm_state, text_frames, logit_score, lm_score = beams[0]
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from functools import partial
+from pathlib import Path
 from typing import Any, ClassVar
 
-from wfstdec.adapters.pyctcdecode.alphabet import Alphabet, compile_tokens
+from wfstdec.adapters.pyctcdecode.alphabet import (
+    Alphabet,
+    compile_tokens,
+    verify_alphabet_coverage,
+)
 from wfstdec.adapters.pyctcdecode.beams import (
     EMPTY_START_BEAM,
     Beam,
@@ -20,26 +26,30 @@ from wfstdec.adapters.pyctcdecode.beams import (
     OutputBeamMPSafe,
 )
 from wfstdec.adapters.pyctcdecode.constants import (
+    DEFAULT_ALPHA,
     DEFAULT_BEAM_WIDTH,
+    DEFAULT_BETA,
     DEFAULT_HOTWORD_WEIGHT,
     DEFAULT_MIN_TOKEN_LOGP,
     DEFAULT_PRUNE_BEAMS,
     DEFAULT_PRUNE_LOGP,
+    DEFAULT_SCORE_LM_BOUNDARY,
+    DEFAULT_UNK_LOGP_OFFSET,
 )
 from wfstdec.adapters.pyctcdecode.folder import (
     ALPHABET,
     LANGUAGE_MODEL,
-    decoder_files,
     download,
-    load_decoder,
-    save_decoder,
+    names_in,
+    read_text,
+    write_text,
 )
 from wfstdec.adapters.pyctcdecode.language_model import (
     AbstractLanguageModel,
     LanguageModel,
 )
 from wfstdec.adapters.pyctcdecode.logprobs import KeptTokens, keep_tokens, read_logits
-from wfstdec.adapters.pyctcdecode.ngrams import LMState
+from wfstdec.adapters.pyctcdecode.ngrams import LMState, open_scorer, unigrams_of
 from wfstdec.adapters.pyctcdecode.parameters import (
     Limits,
     Own,
@@ -53,18 +63,18 @@ from wfstdec.adapters.pyctcdecode.partial import (
     read_ended,
     with_words_ended,
 )
-from wfstdec.adapters.pyctcdecode.prefix_tree import give_back, store_pool
+from wfstdec.adapters.pyctcdecode.prefix_tree import begin, give_back, store_pool
 from wfstdec.adapters.pyctcdecode.records import Search
-from wfstdec.adapters.pyctcdecode.results import Found
-from wfstdec.adapters.pyctcdecode.search import AskedModel, ended, passed, run
+from wfstdec.adapters.pyctcdecode.results import Found, read_endings
+from wfstdec.adapters.pyctcdecode.search import AskedModel, ended, passed
 from wfstdec.adapters.pyctcdecode.word_tree import (
     NO_HOTWORDS,
     HotwordScorer,
     WordTree,
-    compile_hotwords,
+    build_tree,
     split_hotwords,
 )
-from wfstdec.errors import InputError, OptionError
+from wfstdec.errors import FormatError, InputError, OptionError
 from wfstdec.search.interrupts import Held, Pace
 from wfstdec.search.scheduling import Workers
 
@@ -110,8 +120,9 @@ class BeamSearchDecoderCTC:
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Copies and pickles are decoders of their own."""
-        parts = self._alphabet, self._language_model, self._threads, self._own.faithful
-        return _rebuilt, (type(self), *parts)
+        threads, faithful = self._threads, self._own.faithful
+        made = partial(type(self), threads=threads, faithful=faithful)
+        return made, (self._alphabet, self._language_model)
 
     @property
     def _language_model(self) -> Any:
@@ -363,7 +374,11 @@ class BeamSearchDecoderCTC:
         model = self._language_model
         search, asked, kept = self._prepared(logits, limits, lm_start_state)
         with Held():
-            found = run(self._pool, search, kept, asked, count, pace=self._pace)
+            store = self._pool.take(search.params.beam_width)
+            begin(search, store)
+            store = ended(passed(store, search, kept, asked, self._pace), search, asked)
+            found = read_endings(store, count)
+            give_back(self._pool, store)
         if asked is not None:
             return found, lambda one: asked.states[one.state]
         return found, lambda one: None if model is None else LMState(one.state)
@@ -374,23 +389,14 @@ class BeamSearchDecoderCTC:
         """Prepare the search of an utterance and the tokens that it keeps."""
         frames = read_logits(logits, self._num_tokens)
         kept = keep_tokens(frames, limits.token_min_logp)
+        words, (known, tree) = split_hotwords(limits.hotwords), self._hotwords
+        if words != known:  # the tree of the last list is kept
+            tree = build_tree(words)
+            self._hotwords = (words, tree)
         search, asked = make_search(
-            self._language_model,
-            limits,
-            lm_start_state,
-            self._hotword_tree(limits.hotwords),
-            self._own,
+            self._language_model, limits, lm_start_state, tree, self._own
         )
         return search, asked, kept
-
-    def _hotword_tree(self, hotwords: Iterable[str] | None) -> WordTree:
-        """The tree of a list; that of the last list is kept."""
-        words = split_hotwords(hotwords)
-        known, tree = self._hotwords
-        if words != known:
-            tree = compile_hotwords(words)
-            self._hotwords = (words, tree)
-        return tree
 
     def save_to_dir(self, filepath: str) -> None:
         """Write alphabet.json and language_model/ into a folder, as pyctcdecode does.
@@ -398,7 +404,16 @@ class BeamSearchDecoderCTC:
         Raises:
             FormatError: They cannot be written.
         """
-        save_decoder(self._alphabet, self._language_model, filepath)
+        write_text(Path(filepath, ALPHABET), self._alphabet.dumps())
+        if self._language_model is not None:
+            inside = Path(filepath, LANGUAGE_MODEL)
+            try:
+                inside.mkdir()
+            except OSError as error:
+                raise FormatError(
+                    f"{inside}: cannot make the folder: {error.strerror}"
+                ) from error
+            self._language_model.save_to_dir(str(inside))
 
     @staticmethod
     def parse_directory_contents(filepath: str) -> dict[str, str | None]:
@@ -407,7 +422,20 @@ class BeamSearchDecoderCTC:
         Raises:
             FormatError: The alphabet is missing, or the folder has other things.
         """
-        return decoder_files(filepath)
+        folder = Path(filepath)
+        names = names_in(folder)
+        if ALPHABET not in names:
+            raise FormatError(
+                f"{folder}: found {names}, expected {ALPHABET!r} among them"
+            )
+        names.remove(ALPHABET)
+        if names and LANGUAGE_MODEL not in names:
+            raise FormatError(
+                f"{folder}: found {names} beside {ALPHABET!r}, expected nothing or "
+                f"{LANGUAGE_MODEL!r}"
+            )
+        inside = str(folder / LANGUAGE_MODEL) if names else None
+        return {"alphabet": str(folder / ALPHABET), "language_model": inside}
 
     @classmethod
     def load_from_dir(
@@ -418,7 +446,17 @@ class BeamSearchDecoderCTC:
         Raises:
             FormatError: A file is missing, damaged, or one too many.
         """
-        return cls(*load_decoder(LanguageModel, filepath, unigram_encoding))
+        inside = cls.parse_directory_contents(filepath)["language_model"]
+        path = Path(filepath, ALPHABET)
+        try:
+            alphabet = Alphabet.loads(read_text(path))
+        except InputError as error:
+            if error.path is None and not isinstance(error, FormatError):
+                error.path = str(path)
+            raise
+        if inside is None:
+            return cls(alphabet)
+        return cls(alphabet, LanguageModel.load_from_dir(inside, unigram_encoding))
 
     @classmethod
     def load_from_hf_hub(
@@ -438,14 +476,59 @@ class BeamSearchDecoderCTC:
         return cls.load_from_dir(download(model_id, cache_dir, **kwargs))
 
 
-def _rebuilt(
-    kind: type[BeamSearchDecoderCTC],
-    alphabet: Alphabet,
-    model: Any,
-    threads: int,
-    faithful: bool,
+def build_ctcdecoder(
+    labels: list[str],
+    kenlm_model_path: str | os.PathLike[str] | None = None,
+    unigrams: Collection[str] | None = None,
+    alpha: float = DEFAULT_ALPHA,
+    beta: float = DEFAULT_BETA,
+    unk_score_offset: float = DEFAULT_UNK_LOGP_OFFSET,
+    lm_score_boundary: bool = DEFAULT_SCORE_LM_BOUNDARY,
+    *,
+    threads: int | None = None,
+    faithful: bool = False,
 ) -> BeamSearchDecoderCTC:
-    return kind(alphabet, model, threads=threads, faithful=faithful)
+    """Make a decoder.
+
+    Args:
+        labels: One for each output of the model; see `Alphabet.build_alphabet`.
+        kenlm_model_path: An ARPA file, plain or gzip, or a KenLM binary; None decodes
+            without a language model.
+        unigrams: The words that are known; None takes those of an ARPA file.
+        alpha: Weight of the language model.
+        beta: Reward of a word, nats.
+        unk_score_offset: Added to the log10-prob of unknown words.
+        lm_score_boundary: Whether utterances begin with `<s>` and end with `</s>`.
+        threads: Utterances of a batch side by side; None for one per processor.
+        faithful: Whether what is wrong in 0.5.0 is done as there.
+
+    Raises:
+        TokenTableError: Labels that are none.
+        InputError: The language model is damaged or cannot be read.
+        OptionError: A parameter is out of range.
+
+    Warns (by logging):
+        Where labels can spell few of the unigrams.
+    """
+    alphabet = Alphabet.build_alphabet(labels)
+    scorer = None if kenlm_model_path is None else open_scorer(kenlm_model_path)
+    if unigrams is None and scorer is not None:
+        unigrams = unigrams_of(scorer, faithful)
+    if unigrams is not None:
+        verify_alphabet_coverage(alphabet, unigrams)
+    language_model = None
+    if scorer is not None:
+        language_model = LanguageModel(
+            scorer,
+            unigrams,
+            alpha=alpha,
+            beta=beta,
+            unk_score_offset=unk_score_offset,
+            score_boundary=lm_score_boundary,
+        )
+    return BeamSearchDecoderCTC(
+        alphabet, language_model, threads=threads, faithful=faithful
+    )
 
 
 def _as_tuple(hotwords: Iterable[str] | None) -> Iterable[str] | None:

@@ -100,8 +100,10 @@ def _emit(search, store, tokens, logps, begin, end, forced):
                 and (kind == k.STARTS or forced or store.parts[part].char == k.CLOSED)
             ):
                 ends = part != 0
-                if ends:
-                    text = _ended(search, store, i, text, part)
+                if ends:  # once for all tokens
+                    if store.ended[i] < 0:
+                        store.ended[i] = text_child(search, store, text, part)
+                    text = int64(store.ended[i])
                     if text < 0:
                         return k.GROW_TEXTS, count, forced
                 # A first part is the same for all beams.
@@ -137,14 +139,6 @@ def _emit(search, store, tokens, logps, begin, end, forced):
             entry.start, entry.end, entry.word_start = start, stop, beam.start
             entry.word_end = beam.end if ends else int32(-1)
     return k.OK, count, forced
-
-
-@inlined
-def _ended(search, store, i, text, part):
-    """The text of beam `i` with its part as a word."""
-    if store.ended[i] < 0:
-        store.ended[i] = text_child(search, store, text, part)
-    return int64(store.ended[i])
 
 
 @part
@@ -286,21 +280,16 @@ def _settle(params, store, chosen):
     for i in range(chosen):
         entry, beam = store.entries[store.order[i]], store.beams[i]
         frames = entry.frames
-        if entry.word_end >= 0:
-            frames = _add_frames(store, frames, entry.word_start, entry.word_end)
+        if entry.word_end >= 0:  # a word ended here, with its frames
+            node = store.frames[counts[k.NUM_FRAMES]]
+            node.previous, node.start = frames, entry.word_start
+            node.end = entry.word_end
+            frames = int32(counts[k.NUM_FRAMES])
+            counts[k.NUM_FRAMES] += 1
         beam.logit, beam.total = entry.logit, entry.total
         beam.text, beam.part, beam.last = entry.text, entry.part, entry.last
         beam.frames, beam.start, beam.end = frames, entry.start, entry.end
     counts[k.BEAMS] = chosen
-
-
-@inlined
-def _add_frames(store, previous, start, end):
-    count = store.counts[k.NUM_FRAMES]
-    node = store.frames[count]
-    node.previous, node.start, node.end = previous, start, end
-    store.counts[k.NUM_FRAMES] = count + 1
-    return int32(count)
 
 
 @kernel
@@ -355,8 +344,12 @@ def _score_endings(search, store, count):
             asked += 1
         if params.has_lm and not params.asks:
             text.ended = text.raw + end_score(search, text.state)
+            # As if an unknown word without a letter had been said.
             if params.faithful and entry.word_end == 0:
-                _say_nothing(search, text)
+                unknown, state = int64(len(search.automaton.label_alias)), text.state
+                score = word_score(search, state, unknown, False)
+                text.state = step(search.automaton, 0, state, unknown)[1]
+                text.ended = text.raw + score + end_score(search, text.state)
         if params.has_lm:
             hot = params.hotword_weight * text.hot_words
             entry.total = entry.logit + (text.ended + hot)
@@ -364,12 +357,3 @@ def _score_endings(search, store, count):
             entry.total = entry.logit + text.score
     store.counts[k.ASKS] = asked
     return k.ASK if asked > 0 else k.OK
-
-
-@inlined
-def _say_nothing(search, text):
-    """End as if an unknown word without a letter had been said."""
-    unknown = int64(len(search.automaton.label_alias))
-    score = word_score(search, text.state, unknown, False)
-    text.state = step(search.automaton, 0, text.state, unknown)[1]
-    text.ended = text.raw + score + end_score(search, text.state)

@@ -13,8 +13,11 @@ from __future__ import annotations
 
 import abc
 import copy
+import json
 import logging
+import shutil
 from collections.abc import Collection
+from pathlib import Path
 from typing import Any, Self
 
 import numpy as np
@@ -28,13 +31,16 @@ from wfstdec.adapters.pyctcdecode.constants import (
     LOG_BASE_CHANGE_FACTOR,
 )
 from wfstdec.adapters.pyctcdecode.folder import (
-    language_model_files,
-    load_language_model,
-    save_language_model,
+    ATTRS,
+    MODEL_SUFFIXES,
+    UNIGRAMS,
+    names_in,
+    read_text,
+    write_text,
 )
 from wfstdec.adapters.pyctcdecode.ngrams import NgramScorer, Scorer, open_scorer
-from wfstdec.adapters.pyctcdecode.word_tree import WordTree
-from wfstdec.errors import OptionError
+from wfstdec.adapters.pyctcdecode.word_tree import WordTree, build_tree
+from wfstdec.errors import FormatError, OptionError
 from wfstdec.jit import read_only
 
 _log = logging.getLogger("wfstdec.adapters")
@@ -106,6 +112,9 @@ class LanguageModel(AbstractLanguageModel):
         score_boundary: Whether utterances are sentences: begun by `<s>`, ended by
             `</s>`.
 
+    Attributes:
+        scorer: Scorer that has the probabilities.
+
     Raises:
         InputError: The file is damaged or cannot be read.
         OptionError: A parameter is out of range.
@@ -123,7 +132,7 @@ class LanguageModel(AbstractLanguageModel):
         unk_score_offset: float = DEFAULT_UNK_LOGP_OFFSET,
         score_boundary: bool = DEFAULT_SCORE_LM_BOUNDARY,
     ) -> None:
-        self._scorer: Scorer = open_scorer(kenlm_model)
+        self.scorer: Scorer = open_scorer(kenlm_model)
         self.alpha, self.beta = alpha, beta
         self.unk_score_offset, self.score_boundary = unk_score_offset, score_boundary
         self._check()
@@ -135,12 +144,15 @@ class LanguageModel(AbstractLanguageModel):
             )
         else:
             self._unigram_set = self._known(unigrams)
-        self._has_unigrams = unigrams is not None
         self._prefixes: set[str] | None = None
         self.is_listed: np.ndarray | None = None
-        # Kernels have such a model; others are asked word by word.
-        if isinstance(self._scorer, NgramScorer):
-            self._list(self._scorer)
+        # Kernels have such a model, and lay out which words are known; others are asked
+        # word by word.
+        if isinstance(self.scorer, NgramScorer):
+            words, known = self.scorer.words, self._unigram_set
+            listed = np.array([word in known for word in words], np.bool_)
+            self.tree = build_tree(words, listed)
+            self.is_listed = read_only(listed if known else np.ones_like(listed))
 
     def __deepcopy__(self, memo: dict) -> LanguageModel:
         """All but the parameters never changes, and is shared."""
@@ -153,21 +165,13 @@ class LanguageModel(AbstractLanguageModel):
             self.is_listed = read_only(self.is_listed)
             self.tree = WordTree(*(read_only(array) for array in self.tree))
 
-    def _list(self, scorer: NgramScorer) -> None:
-        """Lay out for the search which words are known."""
-        words, known = scorer.words, self._unigram_set
-        unigrams = np.array([word in known for word in words], np.bool_)
-        listed = unigrams if known else np.ones(len(words), np.bool_)
-        self.is_listed = read_only(listed)
-        self.tree = scorer.tree_of(unigrams)
-
     def _known(self, unigrams: Collection[str]) -> set[str]:
         if isinstance(unigrams, str):
             raise OptionError(f"unigrams {unigrams!r}, expected a list of words")
         wanted = set(unigrams)
         if len(wanted) < _FEW_UNIGRAMS:
             _log.warning("only %d unigrams: is this small or made data?", len(wanted))
-        found = {word for word in wanted if self._scorer.has(word)}
+        found = {word for word in wanted if self.scorer.has(word)}
         if wanted and len(found) / len(wanted) < _FEW_KNOWN:
             _log.warning(
                 "the language model has %.1f %% of %d unigrams: are they of its kind?",
@@ -214,17 +218,12 @@ class LanguageModel(AbstractLanguageModel):
     @property
     def order(self) -> int:
         """The order of the model."""
-        return self._scorer.order
+        return self.scorer.order
 
     @property
     def unigrams(self) -> frozenset[str]:
         """The words that are known; empty where none were given."""
         return frozenset(self._unigram_set)
-
-    @property
-    def scorer(self) -> Scorer:
-        """Scorer that has the probabilities."""
-        return self._scorer
 
     @property
     def serializable_attrs(self) -> dict[str, Any]:
@@ -233,38 +232,33 @@ class LanguageModel(AbstractLanguageModel):
 
     def get_start_state(self) -> Any:
         """The state before a sentence, or without a history."""
-        return self._scorer.start(bool(self.score_boundary))
+        return self.scorer.start(bool(self.score_boundary))
 
     def score_partial_token(self, partial_token: str) -> float:
         """`unk_score_offset`, if no known word begins so; more for long ones."""
-        if self._begins_word(partial_token):
-            return 0.0
-        length = max(len(partial_token), AVG_TOKEN_LEN)
-        return self.unk_score_offset * length / AVG_TOKEN_LEN
-
-    def _begins_word(self, partial_token: str) -> bool:
-        if not self._has_unigrams:
-            return False
         if self._prefixes is None:
             self._prefixes = {
                 word[:end] for word in self._unigram_set for end in range(len(word) + 1)
             }
-        return partial_token in self._prefixes
+        if partial_token in self._prefixes:
+            return 0.0
+        length = max(len(partial_token), AVG_TOKEN_LEN)
+        return self.unk_score_offset * length / AVG_TOKEN_LEN
 
     def score(
         self, prev_state: Any, word: str, is_last_word: bool = False
     ) -> tuple[float, Any]:
         """See `AbstractLanguageModel`."""
-        logp, state = self._scorer.score(prev_state, word)
+        logp, state = self.scorer.score(prev_state, word)
         unlisted = self._unigram_set and word not in self._unigram_set
-        if unlisted or not self._scorer.has(word):
+        if unlisted or not self.scorer.has(word):
             logp += self.unk_score_offset * LOG_BASE_CHANGE_FACTOR
         score = self.alpha * logp + self.beta
         return score + (self.score_end(state) if is_last_word else 0.0), state
 
     def score_end(self, state: Any) -> float:
         """The score of the end of an utterance in a state; nats."""
-        return self.alpha * self._scorer.end(state) if self.score_boundary else 0.0
+        return self.alpha * self.scorer.end(state) if self.score_boundary else 0.0
 
     def save_to_dir(self, filepath: str, unigram_encoding: str | None = None) -> None:
         """Write attrs.json, unigrams.txt and the model's file into a folder.
@@ -272,7 +266,21 @@ class LanguageModel(AbstractLanguageModel):
         Raises:
             FormatError: They cannot be written, or the model has no file.
         """
-        save_language_model(self, filepath, unigram_encoding)
+        folder, source = Path(filepath), self.scorer.path
+        if source is None:
+            raise FormatError(
+                f"{folder}: the language model has no file, expected one that was read "
+                "from a path"
+            )
+        write_text(folder / ATTRS, json.dumps(self.serializable_attrs))
+        lines = "".join(f"{word}\n" for word in sorted(self.unigrams))
+        write_text(folder / UNIGRAMS, lines, unigram_encoding)
+        try:
+            shutil.copy2(source, folder / Path(source).name)
+        except OSError as error:
+            raise FormatError(
+                f"{folder}: cannot copy {source}: {error.strerror}"
+            ) from error
 
     @staticmethod
     def parse_directory_contents(filepath: str) -> dict[str, str]:
@@ -281,7 +289,16 @@ class LanguageModel(AbstractLanguageModel):
         Raises:
             FormatError: It has other files than three.
         """
-        return language_model_files(filepath)
+        folder = Path(filepath)
+        names = names_in(folder)
+        models = [name for name in names if name.endswith(MODEL_SUFFIXES)]
+        if len(names) != 3 or len(models) != 1 or not {ATTRS, UNIGRAMS} < set(names):
+            raise FormatError(
+                f"{folder}: found {names}, expected {ATTRS!r}, {UNIGRAMS!r} and a "
+                f"model ({', '.join(MODEL_SUFFIXES)})"
+            )
+        found = {"json_attrs": ATTRS, "unigrams": UNIGRAMS, "kenlm": models[0]}
+        return {name: str(folder / file) for name, file in found.items()}
 
     @classmethod
     def load_from_dir(cls, filepath: str, unigram_encoding: str | None = None) -> Self:
@@ -290,7 +307,19 @@ class LanguageModel(AbstractLanguageModel):
         Raises:
             FormatError: The folder has other files, or one is damaged.
         """
-        return load_language_model(cls, filepath, unigram_encoding)
+        files = LanguageModel.parse_directory_contents(filepath)
+        path, text = files["json_attrs"], read_text(Path(files["json_attrs"]))
+        try:
+            attrs = json.loads(text)
+        except ValueError as error:
+            raise FormatError(f"{path}: no JSON ({error})") from error
+        if not isinstance(attrs, dict) or set(attrs) != set(cls.JSON_ATTRS):
+            found = sorted(attrs) if isinstance(attrs, dict) else attrs
+            raise FormatError(
+                f"{path}: found {found!r}, expected {sorted(cls.JSON_ATTRS)}"
+            )
+        lines = read_text(Path(files["unigrams"]), unigram_encoding).splitlines()
+        return cls(files["kenlm"], lines, **attrs)
 
 
 class MultiLanguageModel(AbstractLanguageModel):

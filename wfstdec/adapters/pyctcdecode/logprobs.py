@@ -112,7 +112,12 @@ def keep_tokens(frames: np.ndarray, token_min_logp: float) -> KeptTokens:
     else:
         bad = _add_up_float64(frames, best, total)
     if bad < num_frames:
-        raise _bad_frame(frames[bad], bad)
+        wrong = frames[bad][~(frames[bad] < np.inf)]
+        found = f"{float(wrong[0])!r}" if len(wrong) else "-inf alone"
+        raise LogprobError(
+            f"logits have {found} in frame {bad}, expected numbers (-inf for "
+            "impossible tokens)"
+        )
     log_total = np.log(total).astype(frames.dtype)
     near = frames.dtype.type(token_min_logp - _SLACK)
     scratch = np.empty((2, table_size(num_tokens)), np.int32)
@@ -131,15 +136,6 @@ def keep_tokens(frames: np.ndarray, token_min_logp: float) -> KeptTokens:
         more = max(len(tokens), num_tokens + 1)
         tokens = np.concatenate([tokens, np.empty(more, np.int32)])
         logps = np.concatenate([logps, np.empty(more, np.float64)])
-
-
-def _bad_frame(row: np.ndarray, frame: int) -> LogprobError:
-    bad = row[~(row < np.inf)]
-    found = f"{float(bad[0])!r}" if len(bad) else "-inf alone"
-    return LogprobError(
-        f"logits have {found} in frame {frame}, expected numbers (-inf for impossible "
-        "tokens)"
-    )
 
 
 @kernel
@@ -188,8 +184,9 @@ def _add_up_float64(frames, best, total):
     """Sum in float64."""
     num_frames, num_tokens = frames.shape
     for t in range(num_frames):
-        x = frames[t]
-        top = _highest(x)
+        x, top = frames[t], frames[t, 0]
+        for i in range(num_tokens):
+            top = x[i] if not x[i] <= top else top  # NaN is none
         if not (top < np.inf and top > -np.inf):
             return t
         added, good = 0.0, int32(0)
@@ -201,15 +198,6 @@ def _add_up_float64(frames, best, total):
         best[t] = _first_of(x, top)
         total[t] = added
     return num_frames
-
-
-@inlined
-def _highest(x):
-    """The highest number; NaN is none."""
-    top = x[0]
-    for i in range(len(x)):
-        top = x[i] if not x[i] <= top else top
-    return top
 
 
 @inlined

@@ -13,10 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
-import numpy as np
-
 from wfstdec.adapters.pyctcdecode.constants import LOG_BASE_CHANGE_FACTOR
-from wfstdec.adapters.pyctcdecode.word_tree import WordTree, build_tree
 from wfstdec.errors import FormatError, OptionError, needs
 from wfstdec.lm.automaton import frozen
 from wfstdec.lm.ngram import NgramLM
@@ -46,28 +43,22 @@ class Scorer(Protocol):
     @property
     def path(self) -> str | None:
         """Name its file."""
-        ...
 
     @property
     def order(self) -> int:
         """The highest n of its n-grams."""
-        ...
 
     def has(self, word: str) -> bool:
         """Tell whether the model has the word."""
-        ...
 
     def start(self, boundary: bool) -> Any:
         """The state behind `<s>`, or without a history."""
-        ...
 
     def score(self, state: Any, word: str) -> tuple[float, Any]:
         """The log-prob of a word, and the state behind it."""
-        ...
 
     def end(self, state: Any) -> float:
         """The log-prob of `</s>`."""
-        ...
 
 
 class NgramScorer:
@@ -104,10 +95,6 @@ class NgramScorer:
     def labels(self) -> dict[str, int]:
         """The label of each word."""
         return {word: i for i, word in enumerate(self.words, start=1)}
-
-    def tree_of(self, listed: np.ndarray) -> WordTree:
-        """The words as a tree; `listed` ones, bool [W], count as known."""
-        return build_tree(self.words, listed)
 
     def has(self, word: str) -> bool:
         """See `Scorer`."""

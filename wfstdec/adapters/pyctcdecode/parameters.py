@@ -42,25 +42,6 @@ class Own(NamedTuple):
     faithful: bool
 
 
-def check_limits(limits: Limits) -> None:
-    """Raise where a number is out of range.
-
-    Raises:
-        OptionError: It is.
-    """
-    width = limits.beam_width
-    if not isinstance(width, int | np.integer) or width < 1:
-        raise OptionError(f"beam_width={width!r}, expected 1 or more")
-    if not limits.beam_prune_logp <= 0:
-        raise OptionError(
-            f"beam_prune_logp={limits.beam_prune_logp!r}, expected nats, 0 or below"
-        )
-    if np.isnan(limits.token_min_logp):
-        raise OptionError(f"token_min_logp={limits.token_min_logp!r}, expected nats")
-    if not np.isfinite(limits.hotword_weight):  # infinity times no hotword is NaN
-        raise OptionError(f"hotword_weight={limits.hotword_weight!r}, expected nats")
-
-
 def make_search(
     model: Any, limits: Limits, start: Any, hotwords: WordTree, own: Own
 ) -> tuple[k.Search, AskedModel | None]:
@@ -76,16 +57,41 @@ def make_search(
     Raises:
         OptionError: A number is out of range, or a state of another model.
     """
-    check_limits(limits)
+    width = limits.beam_width
+    if not isinstance(width, int | np.integer) or width < 1:
+        raise OptionError(f"beam_width={width!r}, expected 1 or more")
+    if not limits.beam_prune_logp <= 0:
+        raise OptionError(
+            f"beam_prune_logp={limits.beam_prune_logp!r}, expected nats, 0 or below"
+        )
+    if np.isnan(limits.token_min_logp):
+        raise OptionError(f"token_min_logp={limits.token_min_logp!r}, expected nats")
+    if not np.isfinite(limits.hotword_weight):  # infinity times no hotword is NaN
+        raise OptionError(f"hotword_weight={limits.hotword_weight!r}, expected nats")
     if isinstance(model, LanguageModel | MultiLanguageModel):
         model.check_usable()
     scorer = compiled_scorer(model)
     asks = model is not None and scorer is None
     if start is None and model is not None:
         start = model.get_start_state()
+    params = k.SearchParams(
+        beam_width=limits.beam_width,
+        beam_prune_logp=float(limits.beam_prune_logp),
+        prunes_history=bool(limits.prune_history),
+        history=1 if model is None else max(1, model.order - 1),
+        alpha=0.0 if scorer is None else float(model.alpha),
+        beta=0.0 if scorer is None else float(model.beta),
+        unk_offset=0.0 if scorer is None else float(model.unk_score_offset),
+        hotword_weight=float(limits.hotword_weight),
+        has_lm=model is not None,
+        asks=asks,
+        boundary=scorer is not None and bool(model.score_boundary),
+        is_bpe=own.is_bpe,
+        faithful=own.faithful,
+    )
     search = k.Search(
         tokens=own.tokens,
-        params=_params(model, limits, asks, own),
+        params=params,
         automaton=NULL_AUTOMATON if scorer is None else scorer.lm.automaton,
         vocabulary=NO_HOTWORDS if scorer is None else model.tree,
         is_listed=_NOTHING if scorer is None else model.is_listed,
@@ -103,22 +109,3 @@ def compiled_scorer(model: Any) -> NgramScorer | None:
     ):
         return None
     return model.scorer if isinstance(model.scorer, NgramScorer) else None
-
-
-def _params(model: Any, limits: Limits, asks: bool, own: Own) -> k.SearchParams:
-    compiled = model is not None and not asks
-    return k.SearchParams(
-        beam_width=limits.beam_width,
-        beam_prune_logp=float(limits.beam_prune_logp),
-        prunes_history=bool(limits.prune_history),
-        history=1 if model is None else max(1, model.order - 1),
-        alpha=float(model.alpha) if compiled else 0.0,
-        beta=float(model.beta) if compiled else 0.0,
-        unk_offset=float(model.unk_score_offset) if compiled else 0.0,
-        hotword_weight=float(limits.hotword_weight),
-        has_lm=model is not None,
-        asks=asks,
-        boundary=compiled and bool(model.score_boundary),
-        is_bpe=own.is_bpe,
-        faithful=own.faithful,
-    )

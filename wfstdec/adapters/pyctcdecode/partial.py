@@ -26,6 +26,7 @@ from wfstdec.adapters.pyctcdecode.prefix_tree import (
 )
 from wfstdec.adapters.pyctcdecode.results import text_of
 from wfstdec.adapters.pyctcdecode.search import AskedModel
+from wfstdec.adapters.pyctcdecode.word_tree import code_points
 from wfstdec.jit import kernel
 from wfstdec.jit.pool import Pool
 
@@ -56,8 +57,13 @@ def entered(
     begin(search, store)
     places = []
     for beam in beams:
-        store, text, part = _entered(store, search, beam)
-        places.append((text, part))
+        words = [*beam.text.split(), *beam.next_word.split()]
+        splits, chars = code_points([*words, beam.partial_word])
+        status = -1
+        while status != k.OK:
+            store = store if status < 0 else enlarged(store, status)
+            status, *place = _enter(search, store, chars, splits, beam.is_closed)
+        places.append(place)
     if asked is not None:
         # Have the host score all texts, those before others first, and these parts.
         parts = [part for _, part in places]
@@ -121,21 +127,6 @@ def near_the_best(beams: Sequence[Beam], prune_logp: float, width: int) -> list[
     best = max((beam.lm_score for beam in beams), default=-math.inf)
     kept = [beam for beam in beams if beam.lm_score >= best + prune_logp]
     return sorted(kept, key=lambda beam: -beam.lm_score)[:width]
-
-
-def _entered(store: k.Store, search: k.Search, beam: Beam) -> tuple[k.Store, int, int]:
-    """Find the nodes of a beam's text and part, or make them."""
-    words = [*beam.text.split(), *beam.next_word.split()]
-    spelt = [np.array([ord(c) for c in word], np.int32) for word in words]
-    spelt.append(np.array([ord(c) for c in beam.partial_word], np.int32))
-    splits = np.zeros(len(spelt) + 1, np.int64)
-    np.cumsum([len(chars) for chars in spelt], out=splits[1:])
-    chars = np.concatenate(spelt)
-    while True:
-        status, text, part = _enter(search, store, chars, splits, beam.is_closed)
-        if status == k.OK:
-            return store, text, part
-        store = enlarged(store, status)
 
 
 @kernel

@@ -24,9 +24,10 @@ from wfstdec.adapters.pyctcdecode.constants import (
     AVG_TOKEN_LEN,
     LOG_BASE_CHANGE_FACTOR,
 )
-from wfstdec.adapters.pyctcdecode.word_tree import SLOT, enter, find_child, first_slot
+from wfstdec.adapters.pyctcdecode.word_tree import SLOT, enter, find_child, slot_of
 from wfstdec.jit import inlined, kernel, part
 from wfstdec.jit.pool import Pool
+from wfstdec.jit.records import longer
 from wfstdec.jit.sorting import STACK
 from wfstdec.lm.kernels import final, step
 
@@ -41,15 +42,10 @@ _KEPT_NODES = 1 << 16
 @inlined
 def part_child(search, store, parent, char):
     """The part behind a character."""
-    slots, mask = store.part_slots, len(store.part_slots) - 1
-    at = first_slot(parent, char, mask)
-    while True:
-        slot = slots[at]
-        if slot.node == 0:
-            return _new_part(search, store, parent, char, slot)
-        if slot.parent == parent and slot.char == char:
-            return int64(slot.node)
-        at = (at + 1) & mask
+    slot = slot_of(store.part_slots, parent, char)
+    if slot.node == 0:
+        return _new_part(search, store, parent, char, slot)
+    return int64(slot.node)
 
 
 @part
@@ -107,17 +103,13 @@ def _score_part(search, node):
 @inlined
 def text_child(search, store, parent, part):
     """The text with one more word."""
-    slots, mask, word = store.text_slots, len(store.text_slots) - 1, int64(part)
+    word = int64(part)
     if store.parts[part].char == k.CLOSED:
         word = int64(store.parts[part].parent)
-    at = first_slot(parent, word, mask)
-    while True:
-        slot = slots[at]
-        if slot.node == 0:
-            return _new_text(search, store, parent, word, slot)
-        if slot.parent == parent and slot.char == word:
-            return int64(slot.node)
-        at = (at + 1) & mask
+    slot = slot_of(store.text_slots, parent, word)
+    if slot.node == 0:
+        return _new_text(search, store, parent, word, slot)
+    return int64(slot.node)
 
 
 @part
@@ -221,8 +213,9 @@ def begin(search, store):
         store.entry_slots[:] = 0
     counts[:] = 0
     counts[k.STAMP] = stamp
-    _empty(store.part_slots)
-    _empty(store.text_slots)
+    for slots in (store.part_slots, store.text_slots):
+        for at in range(len(slots)):
+            slots[at].node = 0
     part, text, beam = store.parts[0], store.texts[0], store.beams[0]
     part.score, part.parent, part.char, part.length = 0.0, -1, -1, 0
     part.vocabulary = 0 if params.has_lm and not params.asks else -1
@@ -249,22 +242,16 @@ def enlarged(store: k.Store, status: int) -> k.Store:
             asks=np.zeros(2 * size, np.int64),
         )
     if status == k.GROW_FRAMES:
-        return store._replace(frames=_twice(store.frames))
+        return store._replace(frames=longer(store.frames, 2 * len(store.frames)))
     if status == k.GROW_PARTS:
-        parts = _twice(store.parts)
+        parts = longer(store.parts, 2 * len(store.parts))
         slots = np.zeros(_table_size(len(parts)), SLOT)
         _enter(parts["parent"], parts["char"], slots, store.counts[k.NUM_PARTS])
         return store._replace(parts=parts, part_slots=slots)
-    texts = _twice(store.texts)
+    texts = longer(store.texts, 2 * len(store.texts))
     slots = np.zeros(_table_size(len(texts)), SLOT)
     _enter(texts["parent"], texts["word"], slots, store.counts[k.NUM_TEXTS])
     return store._replace(texts=texts, text_slots=slots)
-
-
-def _twice(array: np.ndarray) -> np.ndarray:
-    longer = np.zeros(2 * len(array), array.dtype)
-    longer[: len(array)] = array
-    return longer
 
 
 @kernel
@@ -272,9 +259,3 @@ def _enter(first, second, slots, count):
     """Put the nodes of a tree, but for the root, into an empty table."""
     for node in range(1, count):
         enter(slots, first[node], second[node], node)
-
-
-@inlined
-def _empty(slots):
-    for at in range(len(slots)):
-        slots[at].node = 0

@@ -12,59 +12,32 @@ from typing import NamedTuple
 import numpy as np
 
 from wfstdec.adapters.pyctcdecode.word_tree import WordTree
+from wfstdec.jit.records import record
 from wfstdec.lm.automaton import Automaton
 
-BEAM = np.dtype(
-    [
-        ("logit", "<f8"),
-        ("total", "<f8"),
-        ("text", "<i4"),
-        ("part", "<i4"),
-        ("last", "<i4"),
-        ("frames", "<i4"),
-        ("start", "<i4"),
-        ("end", "<i4"),
-    ]
-)
+BEAM = record("f8 logit total", "i4 text part last frames start end")
 """A beam between frames: the log-sum of its alignments; the same with all scores;
 `frames` is the node of its last word's frames, `start` and `end` are those of the word
 under way, -1 where none has begun."""
 ENTRY = np.dtype([*BEAM.descr, ("word_start", "<i4"), ("word_end", "<i4")])
 """A beam while its frame is made; its word that ended here, `word_end` -1 if none."""
-PART = np.dtype(
-    [
-        ("score", "<f8"),
-        ("parent", "<i4"),
-        ("char", "<i4"),
-        ("length", "<i4"),
-        ("vocabulary", "<i4"),
-        ("hot", "<i4"),
-        ("label", "<i4"),
-        ("is_known", "?"),
-        ("is_hot", "?"),
-        ("is_scored", "?"),
-    ]
+PART = record(
+    "f8 score",
+    "i4 parent char length vocabulary hot label",
+    "? is_known is_hot is_scored",
 )
 """The beginning of a word: its score while it is under way, its last character, its
 length, its nodes in the trees of known words and of hotwords (-1 outside); its label
 in the language model, whether it is no `<unk>`, and whether it is a hotword."""
-TEXT = np.dtype(
-    [
-        ("raw", "<f8"),
-        ("score", "<f8"),
-        ("ended", "<f8"),
-        ("history", "<u8"),
-        ("parent", "<i4"),
-        ("word", "<i4"),
-        ("state", "<i4"),
-        ("hot_words", "<i4"),
-        ("is_scored", "?"),
-        ("is_ended", "?"),
-    ]
+TEXT = record(
+    "f8 raw score ended",
+    "u8 history",
+    "i4 parent word state hot_words",
+    "? is_scored is_ended",
 )
 """A text: its score by the language model, with hotwords, and with the end of the
 utterance; a hash of its last words; its last word (a part); the state behind it."""
-FRAMES = np.dtype([("previous", "<i4"), ("start", "<i4"), ("end", "<i4")])
+FRAMES = record("i4 previous start end")
 """The frames of a word, and the node of the word before it."""
 
 OK, GROW_ENTRIES, GROW_PARTS, GROW_TEXTS, GROW_FRAMES, ASK = range(6)

@@ -23,7 +23,6 @@ class Found(NamedTuple):
 
     Attributes:
         text: Its words.
-        node: Of the text, in the store's tree.
         state: Of the language model behind the last word.
         words: Each word with its first frame, and the one behind its last.
         logit_score: The log-sum of its alignments, nats.
@@ -31,7 +30,6 @@ class Found(NamedTuple):
     """
 
     text: str
-    node: int
     state: int
     words: list[tuple[str, tuple[int, int]]]
     logit_score: float
@@ -56,14 +54,13 @@ def read_endings(store: k.Store, count: int | None = None) -> list[Found]:
     texts = chars.tobytes().decode("utf-32-le", "surrogatepass").split(_BETWEEN)
     spans = list(map(tuple, frames.tolist()))
     entries = store.entries[order]
-    states = store.texts["state"][entries["text"]]
-    columns = (entries[name].tolist() for name in ("text", "logit", "total"))
+    states = store.texts["state"][entries["text"]].tolist()
+    scores = zip(entries["logit"].tolist(), entries["total"].tolist(), strict=True)
     found = []
-    for i, (node, logit, total) in enumerate(zip(*columns, strict=True)):
+    for i, (logit, total) in enumerate(scores):
         said = texts[i].split()
-        own = spans[splits[i] : splits[i + 1]]
-        words = list(zip(said, own, strict=False))
-        found.append(Found(" ".join(said), node, int(states[i]), words, logit, total))
+        words = list(zip(said, spans[splits[i] : splits[i + 1]], strict=False))
+        found.append(Found(" ".join(said), states[i], words, logit, total))
     return found
 
 
@@ -112,11 +109,9 @@ def _write(store, order, chars, frames, splits):
             frames[last, 0], frames[last, 1] = entry.start, entry.end
         while at >= 0:
             last -= 1
-            frames[last, 0], frames[last, 1] = (
-                store.frames[at].start,
-                store.frames[at].end,
-            )
-            at = int64(store.frames[at].previous)
+            one = store.frames[at]
+            frames[last, 0], frames[last, 1] = one.start, one.end
+            at = int64(one.previous)
         while node > 0:
             end -= 1
             chars[end] = 32

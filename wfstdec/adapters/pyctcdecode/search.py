@@ -1,7 +1,7 @@
 """Search of an utterance by kernels; what is too small grows, the host is asked.
 
-searcher = Searcher(pool, search, asked)
-found = searcher.run(kept_tokens, 1)          # `Found`, best first
+store = passed(store, search, kept_tokens, asked, pace)    # `begin` made it ready
+found = read_endings(ended(store, search, asked), 1)       # `Found`, best first
 """
 
 from __future__ import annotations
@@ -12,9 +12,8 @@ from typing import Any
 from wfstdec.adapters.pyctcdecode import kernels
 from wfstdec.adapters.pyctcdecode import records as k
 from wfstdec.adapters.pyctcdecode.logprobs import KeptTokens
-from wfstdec.adapters.pyctcdecode.prefix_tree import begin, enlarged, give_back
-from wfstdec.adapters.pyctcdecode.results import Found, read_endings, text_of
-from wfstdec.jit.pool import Pool
+from wfstdec.adapters.pyctcdecode.prefix_tree import enlarged
+from wfstdec.adapters.pyctcdecode.results import text_of
 from wfstdec.search.interrupts import Pace, check
 
 
@@ -68,7 +67,9 @@ class AskedModel:
             if not store.texts[node]["is_scored"]:
                 self._score(search, store, node)
         ended = [
-            self._ended(store, node, self._faithful and node in spaced)
+            self._say_nothing(store, node)
+            if self._faithful and node in spaced
+            else (self._end(store, node), int(store.texts[node]["state"]))
             for node in asked
         ]
         for node, (score, state) in zip(asked, ended, strict=True):
@@ -76,14 +77,10 @@ class AskedModel:
             text["ended"], text["state"] = text["raw"] + score, state
             text["is_ended"] = True
 
-    def _ended(
-        self, store: k.Store, node: int, with_nothing: bool
-    ) -> tuple[float, int]:
-        """Score the end of an utterance, and give the state behind it."""
-        at = int(store.texts[node]["state"])
-        if not with_nothing:
-            return self._end(store, node), at
-        score, after = self._model.score(self.states[at], "", is_last_word=True)
+    def _say_nothing(self, store: k.Store, node: int) -> tuple[float, int]:
+        """Score the end of an utterance as an empty word; the state behind it."""
+        before = self.states[store.texts[node]["state"]]
+        score, after = self._model.score(before, "", is_last_word=True)
         self.states.append(after)
         return score, len(self.states) - 1
 
@@ -98,33 +95,6 @@ class AskedModel:
         return ended - self._model.score(before, word, is_last_word=False)[0]
 
 
-def run(
-    pool: Pool[k.Store],
-    search: k.Search,
-    kept: KeptTokens,
-    asked: AskedModel | None,
-    count: int | None,
-    *,
-    pace: Pace,
-) -> list[Found]:
-    """Search one utterance.
-
-    Args:
-        pool: Where the arrays come from.
-        search: What is searched with.
-        kept: The frames.
-        asked: The model that the host asks; None where the kernels have it.
-        count: So many endings at most; None for all.
-        pace: Of searches like this.
-    """
-    store = pool.take(search.params.beam_width)
-    begin(search, store)
-    store = ended(passed(store, search, kept, asked, pace), search, asked)
-    found = read_endings(store, count)
-    give_back(pool, store)
-    return found
-
-
 def passed(
     store: k.Store,
     search: k.Search,
@@ -132,7 +102,14 @@ def passed(
     asked: AskedModel | None,
     pace: Pace,
 ) -> k.Store:
-    """Pass the beams of a store through frames; arguments as of `run`.
+    """Pass the beams of a store through frames.
+
+    Args:
+        store: The utterance.
+        search: What is searched with.
+        kept: The frames.
+        asked: The model that the host asks; None where the kernels have it.
+        pace: Of searches like this.
 
     Returns:
         The store, or a larger one that took its place.

@@ -17,7 +17,6 @@ from types import ModuleType
 from wfstdec.adapters.pyctcdecode import (
     alphabet,
     beams,
-    building,
     constants,
     decoder,
     language_model,
@@ -31,7 +30,7 @@ _MARK = "_is_shim_of_wfstdec"
 _SOURCES: Mapping[str, tuple[ModuleType, ...]] = {
     "alphabet": (alphabet,),
     "constants": (constants,),
-    "decoder": (constants, alphabet, beams, decoder, building),
+    "decoder": (constants, alphabet, beams, decoder),
     "language_model": (constants, language_model, hotwords, ngrams),
 }
 """Modules of ours that each module takes its names from; later ones win."""

@@ -6,7 +6,7 @@ tree.word[node], tree.least[node]           # -1 and 2: 'ab' is the shortest bel
 
 Hotwords count as pyctcdecode counts them, by word and by the beginning of one:
 
-    tree = compile_hotwords(split_hotwords(["new york", "kensho"]))    # three words
+    tree = build_tree(split_hotwords(["new york", "kensho"]))          # three words
 
     weight * words of a text that are hot
     + weight * len(part) / len(shortest so begun)
@@ -23,13 +23,14 @@ from numpy import int64, uint64
 from wfstdec.adapters.pyctcdecode.constants import DEFAULT_HOTWORD_WEIGHT
 from wfstdec.errors import BoostError
 from wfstdec.jit import inlined, jit, read_only
+from wfstdec.jit.records import record
 from wfstdec.jit.trees import grow_tree
 
 _PARENT, _CHAR = uint64(0x9E3779B97F4A7C15), uint64(0xC2B2AE3D27D4EB4F)
 _HALF = uint64(32)
 
 
-SLOT = np.dtype([("parent", "<i4"), ("char", "<i4"), ("node", "<i4")])
+SLOT = record("i4 parent char node")
 """A place of a hash table of nodes: it is empty where `node` is 0, the root."""
 
 
@@ -55,16 +56,22 @@ def build_tree(words: Sequence[str], listed: np.ndarray | None = None) -> WordTr
         words: Sorted, different, none empty.
         listed: bool [W], the words that `least` counts; None for all.
     """
-    text = "".join(words).encode("utf-32-le", "surrogatepass")
-    splits = np.zeros(len(words) + 1, np.int64)
-    np.cumsum([len(word) for word in words], out=splits[1:])
-    parent, char, depth, word = grow_tree(np.frombuffer(text, np.int32), splits)
+    splits, chars = code_points(words)
+    parent, char, depth, word = grow_tree(chars, splits)
     if listed is None:
         listed = np.ones(len(words), np.bool_)
     slots = np.zeros(1 << (2 * len(parent)).bit_length(), SLOT)
     least = np.zeros(len(parent), np.int32)
     _fill(parent, char, depth, word, listed, slots, least)
     return WordTree(*map(read_only, (slots, word, least)))
+
+
+def code_points(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+    """Splits of texts, int64 [N + 1]; the code points of all, int32."""
+    splits = np.zeros(len(texts) + 1, np.int64)
+    np.cumsum([len(text) for text in texts], out=splits[1:])
+    joined = "".join(texts).encode("utf-32-le", "surrogatepass")
+    return splits, np.frombuffer(joined, np.int32)
 
 
 @jit
@@ -82,32 +89,28 @@ def _fill(parent, char, depth, word, listed, slots, least):
 @inlined
 def enter(slots, parent, char, node):
     """Put a node into a table that lacks it."""
-    mask = len(slots) - 1
-    at = first_slot(parent, char, mask)
-    while slots[at].node > 0:
-        at = (at + 1) & mask
-    slots[at].parent, slots[at].char, slots[at].node = parent, char, node
+    slot = slot_of(slots, parent, char)
+    slot.parent, slot.char, slot.node = parent, char, node
 
 
 @inlined
-def first_slot(parent, char, mask):
-    """First slot to look for a pair of integers in a table of mask + 1 slots."""
+def slot_of(slots, parent, char):
+    """The slot of the node behind a character, or the empty one where it belongs."""
+    mask = len(slots) - 1
     key = uint64(int64(parent)) * _PARENT + uint64(int64(char)) * _CHAR
-    return int64((key ^ (key >> _HALF)) & uint64(mask))
+    at = int64((key ^ (key >> _HALF)) & uint64(mask))
+    while slots[at].node != 0:
+        if slots[at].parent == parent and slots[at].char == char:
+            break
+        at = (at + 1) & mask
+    return slots[at]
 
 
 @inlined
 def find_child(tree, node, char):
     """The node behind a character, or -1."""
-    mask = len(tree.slots) - 1
-    at = first_slot(node, char, mask)
-    while True:
-        slot = tree.slots[at]
-        if slot.node == 0:
-            return int64(-1)
-        if slot.parent == node and slot.char == char:
-            return int64(slot.node)
-        at = (at + 1) & mask
+    child = int64(slot_of(tree.slots, node, char).node)
+    return child if child != 0 else int64(-1)
 
 
 NO_HOTWORDS = build_tree([])
@@ -133,36 +136,25 @@ def split_hotwords(hotwords: Iterable[str] | None) -> tuple[str, ...]:
     return tuple(sorted(words))
 
 
-def compile_hotwords(words: tuple[str, ...]) -> WordTree:
-    """The tree of what `split_hotwords` gave."""
-    return build_tree(words) if words else NO_HOTWORDS
-
-
 class HotwordScorer:
     """Scorer of hotwords in Python, for whoever asks outside of a search.
 
     Args:
         words: Hotwords; phrases count word by word.
         weight: Nats of each.
+
+    Attributes:
+        words: The hotwords, sorted.
+        weight: Nats of each.
     """
 
     def __init__(self, words: Iterable[str], weight: float) -> None:
         self._words = frozenset(words)
-        self._weight = weight
+        self.words, self.weight = sorted(self._words), weight
         self._shortest: dict[str, int] = {}
         for word in sorted(self._words, key=len, reverse=True):
             for end in range(len(word) + 1):
                 self._shortest[word[:end]] = len(word)
-
-    @property
-    def words(self) -> list[str]:
-        """The hotwords, sorted."""
-        return sorted(self._words)
-
-    @property
-    def weight(self) -> float:
-        """Nats of each."""
-        return self._weight
 
     @classmethod
     def build_scorer(
@@ -183,10 +175,10 @@ class HotwordScorer:
 
     def score(self, text: str) -> float:
         """Score the hotwords of a text."""
-        return self._weight * sum(word in self._words for word in text.split())
+        return self.weight * sum(word in self._words for word in text.split())
 
     def score_partial_token(self, token: str) -> float:
         """Score the beginning of a hotword."""
         if token not in self:
             return 0.0
-        return self._weight * len(token) / self._shortest[token]
+        return self.weight * len(token) / self._shortest[token]

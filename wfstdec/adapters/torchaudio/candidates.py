@@ -15,6 +15,7 @@ from numpy import int64, uint64
 
 import wfstdec.adapters.torchaudio.records as k
 from wfstdec.jit import inlined, kernel, part
+from wfstdec.jit.hashing import hash_of
 
 _INF = np.inf
 
@@ -75,21 +76,18 @@ def merge(candidates, slots, taken, i, log_add):
     """
     c = candidates[i]
     mask = uint64(len(slots) - 1)
-    slot = _hash(c.lm, c.label, c.node, int64(c.token) * 2 + int64(c.blank)) & mask
-    while slots[slot] >= 0:
-        j = int64(slots[slot])
-        if _same(candidates[j], c):
-            return _join(candidates, i, j, log_add)
+    frame = int64(c.token) * 2 + int64(c.blank)
+    key = hash_of(c.lm, c.node, uint64(frame) + (uint64(c.label) << uint64(20)))
+    slot = key & mask
+    while slots[slot] >= 0 and not _same(candidates[slots[slot]], c):
         slot = (slot + uint64(1)) & mask
-    slots[slot] = i
-    taken[i] = slot
-    return i
-
-
-@inlined
-def _join(candidates, i, j, log_add):
-    """Candidate `i` leads where `j` does; where it is the better way it takes over."""
-    c, other = candidates[i], candidates[j]
+    j = int64(slots[slot])
+    if j < 0:
+        slots[slot] = i
+        taken[i] = slot
+        return i
+    # It leads where `j` does; where it is the better way it takes over.
+    other = candidates[j]
     low, high = min(c.score, other.score), max(c.score, other.score)
     other.score = high + math.log1p(math.exp(low - high)) if log_add else high
     better = c.single > other.single
@@ -101,7 +99,7 @@ def _join(candidates, i, j, log_add):
     if not better:
         return int64(-1)
     other.single, other.word, other.parent = c.single, c.word, c.parent
-    return int64(j)
+    return j
 
 
 @inlined
@@ -109,19 +107,6 @@ def _same(a, b):
     """Tell whether two candidates are one hypothesis."""
     same = a.lm == b.lm and a.label == b.label and a.node == b.node
     return same and a.token == b.token and a.blank == b.blank
-
-
-@inlined
-def _hash(lm, label, node, token):
-    """A hash of a hypothesis: multiply and shift."""
-    mixed = uint64(lm) * uint64(0x9E3779B97F4A7C15)
-    mixed ^= (uint64(node) + uint64(0x165667B19E3779F9)) * uint64(0xC2B2AE3D27D4EB4F)
-    mixed ^= (uint64(token) + (uint64(label) << uint64(20))) * uint64(
-        0xD6E8FEB86659FD93
-    )
-    mixed ^= mixed >> uint64(29)
-    mixed *= uint64(0xBF58476D1CE4E5B9)
-    return mixed ^ (mixed >> uint64(32))
 
 
 @part
@@ -140,9 +125,17 @@ def raise_cut(rules, scratch):
 def choose(rules, scratch):
     """The candidates that live on into `scratch.order`, the best first; how many."""
     candidates, cut = scratch.candidates, scratch.limits[k.CUT]
-    if rules.log_add:
-        _sum_up(rules, scratch)
     count = scratch.counts[k.COUNT]
+    if rules.log_add:
+        # What is within the threshold is merged, in the order that it came in.
+        total, count = count, int64(0)
+        for i in range(total):
+            if candidates[i].score >= cut:
+                if count < i:
+                    candidates[count] = candidates[i]
+                at = merge(candidates, scratch.slots, scratch.taken, count, True)
+                count += int64(at == count)
+        scratch.counts[k.COUNT] = count
     # Only those at the K-th score or above are sorted.
     if count > rules.beam_size:
         for i in range(count):
@@ -155,20 +148,6 @@ def choose(rules, scratch):
             chosen += 1
     _sort(scratch, chosen)
     return min(chosen, rules.beam_size)
-
-
-@inlined
-def _sum_up(rules, scratch):
-    """Merge what is within the threshold, in the order that it came in."""
-    total, cut = scratch.counts[k.COUNT], scratch.limits[k.CUT]
-    scratch.counts[k.COUNT] = 0
-    for i in range(total):
-        if scratch.candidates[i].score >= cut:
-            last = scratch.counts[k.COUNT]
-            if last < i:
-                scratch.candidates[last] = scratch.candidates[i]
-            at = merge(scratch.candidates, scratch.slots, scratch.taken, last, True)
-            scratch.counts[k.COUNT] += at == last
 
 
 @part

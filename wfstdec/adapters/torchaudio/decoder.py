@@ -12,7 +12,7 @@ import numpy as np
 from wfstdec.adapters.torchaudio.lexicon import Names
 from wfstdec.adapters.torchaudio.models import Model
 from wfstdec.adapters.torchaudio.records import Rules
-from wfstdec.adapters.torchaudio.search import Path, Search
+from wfstdec.adapters.torchaudio.search import Search
 from wfstdec.errors import InputError, LogprobError, ShapeError
 from wfstdec.jit import read_only
 from wfstdec.search.interrupts import Held, Pace, pass_through
@@ -163,17 +163,15 @@ class CTCDecoder:
         return self._search
 
     def _hypotheses(self, search: Search) -> list[CTCHypothesis]:
-        return [self._hypothesis(path) for path in search.paths(self.nbest)]
-
-    def _hypothesis(self, path: Path) -> CTCHypothesis:
-        begins = np.append(True, path.tokens[1:] != path.tokens[:-1])
-        frames = np.flatnonzero(begins & (path.tokens != self.blank))
-        return CTCHypothesis(
-            tokens=_as_array(path.tokens[frames].astype(np.int64)),
-            words=[self._words[word] for word in path.words[path.words >= 0]],
-            score=path.score,
-            timesteps=_as_array(frames.astype(np.int32)),
-        )
+        found = []
+        for score, tokens, words in search.paths(self.nbest):
+            begins = np.append(True, tokens[1:] != tokens[:-1])
+            frames = np.flatnonzero(begins & (tokens != self.blank))
+            said = [self._words[word] for word in words[words >= 0]]
+            times = _as_array(frames.astype(np.int32))
+            tokens = _as_array(tokens[frames].astype(np.int64))
+            found.append(CTCHypothesis(tokens, said, score, times))
+        return found
 
 
 @functools.cache
@@ -200,12 +198,7 @@ def _as_emissions(emissions: Any, axes: str, num_tokens: int) -> np.ndarray:
     Raises:
         ShapeError: Of another type, on a device, or of another shape.
     """
-    device = getattr(emissions, "device", "cpu")
-    # Memory is read where it lies: what is on a device is refused, and named.
-    if getattr(device, "type", str(device)) != "cpu":
-        raise ShapeError(
-            f"emissions are on {device}, expected a tensor on the CPU; call .cpu()"
-        )
+    _check_device("emissions", emissions)
     if hasattr(emissions, "detach"):
         emissions = emissions.detach()
     dtype = str(getattr(emissions, "dtype", type(emissions).__name__))
@@ -233,11 +226,7 @@ def _as_lengths(lengths: Any, emissions: np.ndarray) -> list[int]:
     size, frames = emissions.shape[:2]
     if lengths is None:
         return [frames] * size
-    device = getattr(lengths, "device", "cpu")
-    if getattr(device, "type", str(device)) != "cpu":
-        raise ShapeError(
-            f"lengths are on {device}, expected a tensor on the CPU; call .cpu()"
-        )
+    _check_device("lengths", lengths)
     counts = np.asarray(lengths)
     if counts.shape != (size,) or (size and counts.dtype.kind not in "iu"):
         raise ShapeError(
@@ -247,6 +236,15 @@ def _as_lengths(lengths: Any, emissions: np.ndarray) -> list[int]:
         if not 0 <= count <= frames:
             raise ShapeError(f"length {count}, expected 0 to T={frames}", utterance)
     return [int(count) for count in counts]
+
+
+def _check_device(what: str, given: Any) -> None:
+    """Refuse what is on a device, and name that: memory is read where it lies."""
+    device = getattr(given, "device", "cpu")
+    if getattr(device, "type", str(device)) != "cpu":
+        raise ShapeError(
+            f"{what} are on {device}, expected a tensor on the CPU; call .cpu()"
+        )
 
 
 def _check_frames(frames: np.ndarray, utterance: int | None = None) -> np.ndarray:

@@ -23,15 +23,15 @@ from wfstdec.adapters.torchaudio.lexicon import (
     word_names,
 )
 from wfstdec.adapters.torchaudio.models import (
+    AutomatonModel,
     Model,
     OwnModel,
-    check_size,
     file_model,
-    null_model,
 )
 from wfstdec.adapters.torchaudio.records import Rules
-from wfstdec.errors import BackendError, OptionError
+from wfstdec.errors import BackendError, OptionError, ShapeError
 from wfstdec.jit import read_only
+from wfstdec.lm.automaton import NULL_AUTOMATON
 from wfstdec.trie.lexicon_trie import empty_trie
 
 File = str | os.PathLike[str]
@@ -117,6 +117,9 @@ def ctc_decoder(
         scores[name] = _number(name, value, -math.inf if name == "unk_score" else None)
     most_tokens = beam_size_token or len(table)
     _at_least(beam_size_token=most_tokens)
+    unk = -1  # where nobody says a label of unknown words
+    if inputs.lexicon is not None and unk_score != -math.inf:
+        unk = inputs.labels.index(unk_word, "unk_word")
     rules = Rules(
         automaton=inputs.model.automaton,
         asked=inputs.model.asked,
@@ -126,7 +129,7 @@ def ctc_decoder(
         beam_threshold=_number("beam_threshold", beam_threshold, math.inf),
         blank=table.index(blank_token, "blank_token"),
         sil=table.index(sil_token, "sil_token"),
-        **_searched(inputs, scores, _unknown(inputs, unk_word, unk_score)),
+        **_searched(inputs, scores, unk),
     )
     words = () if inputs.lexicon is None else inputs.labels.names
     return CTCDecoder(
@@ -162,16 +165,15 @@ def _read(
     else:
         labels = table if spellings is None else word_names(spellings)
     if lm is None:
-        return _Inputs(table, spellings, labels, null_model())
-    if spellings is None and isinstance(lm, str | os.PathLike):
-        check_size(labels, len(table))
-    return _Inputs(table, spellings, labels, _model(lm, labels))
-
-
-def _model(lm: File | Any, labels: Names) -> Model:
-    """The language model in a file, or a user's own."""
+        # Flashlight's `ZeroLM`.
+        return _Inputs(table, spellings, labels, AutomatonModel(NULL_AUTOMATON, 0))
     if isinstance(lm, str | os.PathLike):
-        return file_model(lm, labels)
+        if spellings is None and len(labels) < len(table):
+            raise ShapeError(
+                f"lm_dict has {len(labels)} entries, expected one for each of the "
+                f"{len(table)} tokens, in their order"
+            )
+        return _Inputs(table, spellings, labels, file_model(lm, labels))
     lacking = [
         name
         for name in ("start", "score", "finish")
@@ -182,7 +184,7 @@ def _model(lm: File | Any, labels: Names) -> Model:
             f"lm is a {type(lm).__name__} without {lacking[0]}(), expected a file, a "
             "CTCDecoderLM, or None"
         )
-    return OwnModel(lm)
+    return _Inputs(table, spellings, labels, OwnModel(lm))
 
 
 def _searched(inputs: _Inputs, scores: Mapping[str, float], unk: int) -> dict[str, Any]:
@@ -212,13 +214,6 @@ def _searched(inputs: _Inputs, scores: Mapping[str, float], unk: int) -> dict[st
         "unk": unk,
         **scores,
     }
-
-
-def _unknown(inputs: _Inputs, word: str, score: float) -> int:
-    """The label of unknown words; -1 where nobody says one."""
-    if inputs.lexicon is None or score == -math.inf:
-        return -1
-    return inputs.labels.index(word, "unk_word")
 
 
 def _at_least(**counts: int) -> None:

@@ -37,6 +37,7 @@ from wfstdec.adapters.torchaudio.candidates import (
     raise_cut,
 )
 from wfstdec.jit import inlined, kernel, part
+from wfstdec.jit.hashing import hash_of
 from wfstdec.lm.kernels import step
 
 _LOG10_OF_NATS = -1 / math.log(10)
@@ -103,9 +104,9 @@ def trace_back(trace, index, tokens, words):
 
 
 @kernel
-def insert_arcs(utterance, first):
-    """Put the arcs from `first` on into the slots."""
-    for arc in range(first, utterance.counts[k.NUM_ARCS]):
+def insert_arcs(utterance):
+    """Put the arcs into slots that are empty."""
+    for arc in range(utterance.counts[k.NUM_ARCS]):
         state, label = utterance.arc_of[arc, 0], utterance.arc_of[arc, 1]
         slot, _ = _find_arc(utterance, state, label)
         utterance.arc_slots[slot] = arc
@@ -114,11 +115,8 @@ def insert_arcs(utterance, first):
 @inlined
 def _find_arc(utterance, state, label):
     """The slot of an arc, and the arc that is there or -1."""
-    mixed = uint64(state) * uint64(0x9E3779B97F4A7C15)
-    mixed ^= (uint64(label) + uint64(0x165667B19E3779F9)) * uint64(0xC2B2AE3D27D4EB4F)
-    mixed ^= mixed >> uint64(29)
     mask = uint64(len(utterance.arc_slots) - 1)
-    slot = (mixed ^ (mixed >> uint64(32))) & mask
+    slot = hash_of(state, label, 0) & mask
     while True:
         arc = int64(utterance.arc_slots[slot])
         if arc < 0:
@@ -155,7 +153,14 @@ def _try_frame(rules, scratch, utterance, row):
     raise_cut(rules, scratch)
     count = 0
     if not rules.has_lexicon:
-        count = _promising(rules, scratch, beam[0].score, row)
+        # Tokens with which the best hypothesis may go on: no other can with others.
+        for n in range(len(row)):
+            hope = beam[0].score + float64(row[n]) + max(rules.sil_score, 0.0)
+            hope += rules.label_gain[n]
+            is_allowed = scratch.allowed[n] and n != rules.blank
+            if is_allowed and not hope < scratch.limits[k.CUT]:
+                scratch.tokens[count] = n
+                count += 1
     for i in range(counts[k.BEAM_SIZE]):
         if rules.has_lexicon:
             _go_on_in_lexicon(rules, scratch, utterance, i, row)
@@ -238,10 +243,8 @@ def _extend(rules, scratch, utterance, i, score, above, label, n, word):
     total = score[0] + weight * float64(lm_score - above) + score[1]
     at = add(rules, scratch, total, lm, label, 0, n, word, i, False)
     if at >= 0:
-        scratch.candidates[at].lm_score, scratch.candidates[at].lm_state = (
-            lm_score,
-            state,
-        )
+        c = scratch.candidates[at]
+        c.lm_score, c.lm_state = lm_score, state
 
 
 @inlined
@@ -285,19 +288,6 @@ def _go_on_in_lexicon(rules, scratch, utterance, i, row):
                 _extend(
                     rules, scratch, utterance, i, (score, bonus), above, word, n, word
                 )
-
-
-@inlined
-def _promising(rules, scratch, best, row):
-    """Find tokens with which the best hypothesis may go on, `scratch.tokens`; count."""
-    count = 0
-    for n in range(len(row)):
-        hope = best + float64(row[n]) + max(rules.sil_score, 0.0)
-        hope += rules.label_gain[n]
-        if scratch.allowed[n] and n != rules.blank and not hope < scratch.limits[k.CUT]:
-            scratch.tokens[count] = n
-            count += 1
-    return count
 
 
 @inlined

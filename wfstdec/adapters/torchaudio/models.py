@@ -1,6 +1,6 @@
 """Language models of flashlight's search: none, n-grams, and a user's own class.
 
-    model = file_model("lm.arpa", words)            # or null_model(), OwnModel(custom)
+    model = file_model("lm.arpa", words)            # or OwnModel(custom)
     model.first_scores(labels)                      # log10 of each as a first word
     history = model.begin()                         # of one utterance
     history.answer(arc_of), history.finish(states, lm_states)
@@ -22,7 +22,7 @@ from typing import Any, Protocol
 import numpy as np
 
 from wfstdec.adapters.torchaudio.lexicon import Names
-from wfstdec.errors import FormatError, LanguageModelError, ShapeError
+from wfstdec.errors import FormatError, LanguageModelError
 from wfstdec.lm import kernels
 from wfstdec.lm.automaton import NULL_AUTOMATON, Automaton
 from wfstdec.lm.loading import read_any_lm
@@ -205,11 +205,6 @@ def _as_answers(found: list[tuple[int, float]]) -> Answers:
     return states, np.array([score for _, score in found], np.float32)
 
 
-def null_model() -> AutomatonModel:
-    """No language model: flashlight's `ZeroLM`."""
-    return AutomatonModel(NULL_AUTOMATON, 0)
-
-
 def file_model(path: str | os.PathLike[str], labels: Names) -> Model:
     """A model of KenLM's over labels, by name; names that it lacks are its `<unk>`.
 
@@ -269,19 +264,6 @@ def _warn_of_unknown(known: Container[str], labels: Names) -> None:
             "the language model has %d of the %d %s (%r, for example, not): all others "
             "are unknown to it",
             *(len(labels) - len(lacking), len(labels), labels.what, lacking[0]),
-        )
-
-
-def check_size(labels: Names, num_tokens: int) -> None:
-    """Check that each token has a label, where a model is over tokens.
-
-    Raises:
-        ShapeError: There are fewer labels.
-    """
-    if len(labels) < num_tokens:
-        raise ShapeError(
-            f"lm_dict has {len(labels)} entries, expected one for each of the "
-            f"{num_tokens} tokens, in their order"
         )
 
 

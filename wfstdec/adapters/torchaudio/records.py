@@ -10,42 +10,24 @@ from typing import NamedTuple
 
 import numpy as np
 
+from wfstdec.jit.records import record
 from wfstdec.lm.automaton import Automaton
 from wfstdec.trie.lexicon_trie import LexiconTrie
 
-BEAM = np.dtype(
-    [
-        ("score", "<f8"),
-        ("lm", "<i4"),
-        ("node", "<i4"),
-        ("token", "<i4"),
-        ("trace", "<i4"),
-        ("blank", "?"),
-    ],
-    align=True,
-)
+BEAM = record("f8 score", "i4 lm node token trace", "? blank", align=True)
 """A hypothesis: its score, the state of the language model, the node of the lexicon,
 the token of its last frame, its trace, and whether that token is a blank."""
-CANDIDATE = np.dtype(
-    [
-        ("score", "<f8"),
-        ("single", "<f8"),
-        ("lm", "<i4"),
-        ("label", "<i4"),
-        ("node", "<i4"),
-        ("token", "<i4"),
-        ("word", "<i4"),
-        ("parent", "<i4"),
-        ("lm_state", "<i4"),
-        ("lm_score", "<f4"),
-        ("blank", "?"),
-    ],
+CANDIDATE = record(
+    "f8 score single",
+    "i4 lm label node token word parent lm_state",
+    "f4 lm_score",
+    "? blank",
     align=True,
 )
 """A hypothesis one frame on. Where `label` is 0 or more its state is new: what `label`
 makes of `lm`, with `lm_state` and `lm_score`. `single` is the score of its best way in,
 by `word` and from `parent`; `score` is that of all."""
-TRACE = np.dtype([("previous", "<i4"), ("token", "<i4"), ("word", "<i4")])
+TRACE = record("i4 previous token word")
 """A frame of a path: the one before, its token, the word that ended there or -1."""
 
 DONE, MORE_CANDIDATES, MORE_TRACE, MORE_ARCS, MISSED = range(5)

@@ -18,6 +18,7 @@ import numpy as np
 from wfstdec.adapters.torchaudio import kernels
 from wfstdec.adapters.torchaudio import records as k
 from wfstdec.adapters.torchaudio.models import Model
+from wfstdec.jit.records import longer
 from wfstdec.search.interrupts import check
 
 FIRST_CANDIDATES = 4096
@@ -48,11 +49,10 @@ class Search:
     """
 
     def __init__(self, rules: k.Rules, model: Model, num_tokens: int) -> None:
-        self._rules, self._num_tokens = rules, num_tokens
+        self._rules = rules
         self._history = model.begin()
         size = rules.beam_size
-        self._candidates = max(FIRST_CANDIDATES, 2 * size)
-        self._scratch: k.Scratch | None = None
+        self._scratch = _new_scratch(max(FIRST_CANDIDATES, 2 * size), num_tokens)
         self._utterance = k.UtteranceState(
             beam=np.zeros(size, k.BEAM),
             trace=np.empty(1 + 2 * size, k.TRACE),
@@ -69,8 +69,6 @@ class Search:
 
     def advance(self, emissions: np.ndarray) -> None:
         """Search further frames, float32 [T, V]."""
-        if self._scratch is None:
-            self._scratch = _new_scratch(self._candidates, self._num_tokens)
         done = 0
         while True:
             before = done
@@ -85,8 +83,6 @@ class Search:
 
     def end(self) -> None:
         """Let the language model finish, and keep what ends well if anything does."""
-        if self._scratch is None:
-            self._scratch = _new_scratch(self._candidates, self._num_tokens)
         utterance = self._utterance
         if utterance.counts[k.TRACE_SIZE] + len(utterance.beam) > len(utterance.trace):
             self._grow_trace()
@@ -116,8 +112,8 @@ class Search:
     def _make_way(self, status: int) -> None:
         """Do what a frame was broken off for."""
         if status == k.MORE_CANDIDATES:
-            self._candidates *= 2
-            self._scratch = _new_scratch(self._candidates, self._num_tokens)
+            size = 2 * len(self._scratch.candidates)
+            self._scratch = _new_scratch(size, len(self._scratch.tokens))
         elif status == k.MORE_TRACE:
             self._grow_trace()
         elif status == k.MORE_ARCS:
@@ -135,20 +131,20 @@ class Search:
         counts[k.ANSWERED] = counts[k.NUM_ARCS]
 
     def _grow_trace(self) -> None:
-        utterance = self._utterance
-        self._utterance = utterance._replace(trace=_doubled(utterance.trace))
+        trace = self._utterance.trace
+        self._utterance = self._utterance._replace(trace=longer(trace, 2 * len(trace)))
 
     def _grow_arcs(self) -> None:
         utterance = self._utterance
-        arc_of = _doubled(utterance.arc_of)
+        size = 2 * len(utterance.arc_of)
         self._utterance = utterance._replace(
-            lm_state=_doubled(utterance.lm_state),
-            arc_slots=np.full(_slots_for(len(arc_of)), -1, np.int32),
-            arc_of=arc_of,
-            arc_next=_doubled(utterance.arc_next),
-            arc_score=_doubled(utterance.arc_score),
+            lm_state=longer(utterance.lm_state, size + 1),
+            arc_slots=np.full(_slots_for(size), -1, np.int32),
+            arc_of=longer(utterance.arc_of, size),
+            arc_next=longer(utterance.arc_next, size),
+            arc_score=longer(utterance.arc_score, size),
         )
-        kernels.insert_arcs(self._utterance, 0)
+        kernels.insert_arcs(self._utterance)
 
 
 def _new_scratch(candidates: int, num_tokens: int) -> k.Scratch:
@@ -170,10 +166,3 @@ def _new_scratch(candidates: int, num_tokens: int) -> k.Scratch:
 def _slots_for(count: int) -> int:
     """A power of 2, at least twice as many."""
     return 1 << (2 * count).bit_length()
-
-
-def _doubled(array: np.ndarray) -> np.ndarray:
-    """Copy into an array twice as long."""
-    longer = np.empty((2 * len(array), *array.shape[1:]), array.dtype)
-    longer[: len(array)] = array
-    return longer

@@ -9,8 +9,6 @@ from typing import Any
 
 from wfstdec.errors import TokenTableError
 
-_SPACE, _BLANK = " ", ""
-
 
 def labels_of(tokenizer: Any, num_labels: int | None = None) -> list[str]:
     """The labels of a CTC model's outputs: the blank as "", the delimiter as " ".
@@ -31,13 +29,17 @@ def labels_of(tokenizer: Any, num_labels: int | None = None) -> list[str]:
             f"{type(tokenizer).__name__} has no get_vocab(), expected a tokenizer of "
             "Transformers"
         )
+    called = {
+        getattr(tokenizer, "word_delimiter_token", None): " ",
+        getattr(tokenizer, "pad_token", None): "",
+    }
     by_id: dict[int, str] = {}
     for token, i in tokenizer.get_vocab().items():
         if i in by_id:
             raise TokenTableError(
                 f"tokens {by_id[i]!r} and {token!r} both have id {i}, expected one each"
             )
-        by_id[i] = _label(tokenizer, token)
+        by_id[i] = called.get(token, token)
     count = max(by_id, default=-1) + 1 if num_labels is None else num_labels
     missing = [i for i in range(count) if i not in by_id]
     if missing and num_labels is None:
@@ -46,12 +48,3 @@ def labels_of(tokenizer: Any, num_labels: int | None = None) -> list[str]:
             f"{count} tokens; give num_labels, the size of the model's output"
         )
     return [by_id.get(i, f"<unused_{i}>") for i in range(count)]
-
-
-def _label(tokenizer: Any, token: str) -> str:
-    """Name of a token in pyctcdecode."""
-    if token == getattr(tokenizer, "pad_token", None):
-        return _BLANK
-    if token == getattr(tokenizer, "word_delimiter_token", None):
-        return _SPACE
-    return token

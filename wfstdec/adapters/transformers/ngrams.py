@@ -13,13 +13,13 @@ import numpy as np
 
 from wfstdec.adapters.transformers.rows import (
     TextRows,
-    all_labels,
     step_all,
     walk,
     with_gains,
     with_room,
 )
 from wfstdec.errors import OptionError
+from wfstdec.lm import kernels
 from wfstdec.lm.loading import AnyLM, lm_over, read_lm
 from wfstdec.text.tokenizers import ends_of, neutral_of, token_table_of
 
@@ -86,7 +86,8 @@ class NgramLogitsProcessor:
         rows.keep(ids, states.tolist(), len(ids) or 1)
         size = int(scores.shape[1])
         costs, nextstates = self._buffers(len(ids), size)
-        all_labels(self.lm.automaton, states, costs, nextstates)
+        models = np.zeros_like(states)
+        kernels.rows(self.lm.automaton, models, states, costs, nextstates)
         costs[:, rows.silent_columns(self.lm.num_labels - 1, size)] = 0
         costs[:, rows.ends(size)] = self.lm.automaton.final_cost[states][:, None]
         gains = weighted_gains(costs, self.weight)
@@ -119,8 +120,7 @@ class NgramLogitsProcessor:
         if not ids.shape[1]:
             return states
         last = ids[:, -1]
-        labels = np.minimum(last, np.iinfo(np.int32).max).astype(np.int32)
-        _, after = step_all(automaton, states, labels)
+        _, after = step_all(automaton, states, last)
         return np.where(rows.is_silent(last), states, after)
 
 

@@ -28,6 +28,7 @@ tokens and its utterance, from call to call; a row that was never seen counts as
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any, NamedTuple, get_args
 
 import numpy as np
@@ -196,6 +197,9 @@ class PhraseBoostLogitsProcessor:
             pairs = zip(texts, self._prefers_end(scores), strict=True)
             texts = [one._replace(will_close=ended) for one, ended in pairs]
         self._rows.keep(ids, texts, self._width(scores, per_list, before))
+        # Below 0 an end gets nothing.
+        is_given = self.end_rule == "compensated"
+        end_score = np.float32(self.final_eos_score if is_given else -1)
         out, own, written = with_room(scores)
         for boosts, block in zip(self.lists, blocks, strict=True):
             states = self._states(boosts, texts[block], own.shape[1])
@@ -205,7 +209,7 @@ class PhraseBoostLogitsProcessor:
                 own[block],
                 written[block],
                 self._is_last(int(input_ids.shape[1])),
-                self._end_score,
+                end_score,
             )
         return out if out is not None else with_gains(scores, written)
 
@@ -271,12 +275,6 @@ class PhraseBoostLogitsProcessor:
             ends=self._rows.ends(size),
         )
 
-    @property
-    def _end_score(self) -> np.float32:
-        """Credit of an end, for the kernel: below 0 where it gets nothing."""
-        is_given = self.end_rule == "compensated"
-        return np.float32(self.final_eos_score if is_given else -1)
-
 
 def _compiled(phrases: Any, compiler: PhraseCompiler) -> PhraseBoosts:
     if not isinstance(phrases, PhraseBoosts):
@@ -305,8 +303,7 @@ def _texts_of(
         return parents
     last = ids[:, -1]
     states = np.array([one.state for one in parents], np.int32)
-    labels = np.minimum(last, np.iinfo(np.int32).max).astype(np.int32)
-    costs, after = step_all(automaton, states, labels)
+    costs, after = step_all(automaton, states, last)
     done = automaton.final_cost[states] - automaton.final_cost[after] - costs
     silent = rows.is_silent(last)
     return [
@@ -326,25 +323,17 @@ def _walked(rows: TextRows, boosts: PhraseBoosts, row: np.ndarray) -> Text:
     """A row of which nothing is known; it counts as open."""
     automaton, said = boosts.automaton, rows.said(row)
     state = walk(automaton, int(automaton.model_start[0]), said[:-1])
-    if not len(said):
-        return Text(state, False, False, False)
-    costs, after = step_all(automaton, np.array([state], np.int32), said[-1:])
-    paid = automaton.final_cost
-    done = paid[state] - paid[after[0]] - costs[0]
-    return Text(int(after[0]), bool(done > 0), False, False)
+    before = Text(state, False, False, False)
+    return _texts_of(rows, boosts, said[None, -1:], [before])[0]
 
 
 def _are_alike(scores: Any, width: int) -> bool:
     """Tell whether each `width` rows in a row have equal scores, but for rounding."""
     for first in range(0, len(scores), width):
         one = scores[first : first + 1]
+        is_close = getattr(one, "isclose", partial(np.isclose, one))
         for other in range(first + 1, first + width):
-            if not _is_close(one, scores[other : other + 1]):
+            near = is_close(scores[other : other + 1], rtol=_ALIKE, atol=_ALIKE)
+            if not bool(near.all()):
                 return False
     return True
-
-
-def _is_close(one: Any, other: Any) -> bool:
-    if hasattr(one, "isclose"):
-        return bool(one.isclose(other, rtol=_ALIKE, atol=_ALIKE).all())
-    return bool(np.isclose(one, other, rtol=_ALIKE, atol=_ALIKE).all())

@@ -145,17 +145,11 @@ def step_all(
     automaton: Automaton, states: np.ndarray, labels: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
     """Costs and next states of one label each, float32 [N] and int32 [N]."""
+    labels = np.minimum(labels, np.iinfo(np.int32).max).astype(np.int32)
     costs, nextstates = np.empty(len(states), np.float32), np.empty_like(states)
     models = np.zeros_like(states)
     kernels.steps(automaton, models, states, labels, costs, nextstates)
     return costs, nextstates
-
-
-def all_labels(
-    automaton: Automaton, states: np.ndarray, costs: np.ndarray, nextstates: np.ndarray
-) -> None:
-    """Fill in costs and next states of all labels, float32 and int32 [N, size]."""
-    kernels.rows(automaton, np.zeros_like(states), states, costs, nextstates)
 
 
 def with_room(scores: Any) -> tuple[Any, np.ndarray, np.ndarray]:

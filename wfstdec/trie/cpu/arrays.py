@@ -9,171 +9,82 @@ import numpy as np
 
 from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.boost.kernels import instalment_size
-from wfstdec.boost.phrases import PhraseBoosts
 from wfstdec.boost.tables import ListedWords, PhraseRows
+from wfstdec.jit.records import record
 from wfstdec.search.acoustics import Pricing, pricing_of
 from wfstdec.search.costs import NO_CUTOFF
 from wfstdec.trie.added_trie import AddedTrie, credit_cap
-from wfstdec.trie.options import TrieOptions
+from wfstdec.trie.options import TrieOptions, most_endings
 from wfstdec.trie.search_space import SearchSpace
-from wfstdec.trie.traceback import most_endings
 
-ENTRY = np.dtype(
-    [
-        ("cost", "<f4"),
-        ("blank_cost", "<f4"),
-        ("nonblank_cost", "<f4"),
-        ("lookahead_cost", "<f4"),
-        ("state", "<i4"),
-        ("node", "<i4"),
-        ("boost", "<i4"),
-        ("blank_trace", "<i4"),
-        ("nonblank_trace", "<i4"),
-        ("token_end", "<i4"),
-        ("spelling", "<u8"),
-        ("text", "<u8"),
-        ("blank_acoustic", "<f8"),
-        ("nonblank_acoustic", "<f8"),
-    ]
+ENTRY = record(
+    "f4 cost blank_cost nonblank_cost lookahead_cost",
+    "i4 state node boost blank_trace nonblank_trace token_end",
+    "u8 spelling text",
+    "f8 blank_acoustic nonblank_acoustic",
 )
 """An entry of the frontier, with a cost, trace and acoustic cost for each phase;
 `token_end` is that of the blank phase, one behind the last frame of the last token."""
-CANDIDATE = np.dtype(
-    [
-        ("cost", "<f4"),
-        ("lookahead_cost", "<f4"),
-        ("state", "<i4"),
-        ("node", "<i4"),
-        ("boost", "<i4"),
-        ("source", "<i4"),
-        ("token", "<i4"),
-        ("pron", "<i4"),
-        ("spelling", "<u8"),
-        ("text", "<u8"),
-        ("from_nonblank", "?"),
-        ("to_nonblank", "?"),
-    ]
+CANDIDATE = record(
+    "f4 cost lookahead_cost",
+    "i4 state node boost source token pron",
+    "u8 spelling text",
+    "? from_nonblank to_nonblank",
 )
 """A way into a phase of an entry from a phase of its source: a token begins, or, while
 a lattice is noted, none does and `token` is -1."""
-NEW_ENTRY = np.dtype(
-    [
-        ("cost", "<f4"),
-        ("blank_cost", "<f4"),
-        ("nonblank_cost", "<f4"),
-        ("lookahead_cost", "<f4"),
-        ("state", "<i4"),
-        ("node", "<i4"),
-        ("boost", "<i4"),
-        ("blank_candidate", "<i4"),
-        ("nonblank_candidate", "<i4"),
-        ("same_place", "<i4"),
-        ("nonblank_least", "<f4"),
-        ("waits", "<i4"),
-        ("spelling", "<u8"),
-        ("text", "<u8"),
-    ]
+NEW_ENTRY = record(
+    "f4 cost blank_cost nonblank_cost lookahead_cost nonblank_least",
+    "i4 state node boost blank_candidate nonblank_candidate same_place waits",
+    "u8 spelling text",
 )
-"""An entry of the next frontier while it is made: its costs; the best candidate of each
-phase, or what stands for one; the last entry before it at the same place or -1; what
-the best candidate of its nonblank phase costs alone; whether its own token has still to
-be added again."""
+"""An entry of the next frontier while it is made: its costs; what the best candidate of
+its nonblank phase costs alone; the best candidate of each phase, or what stands for
+one; the last entry before it at the same place or -1; whether its own token has still
+to be added again."""
 NO_CANDIDATE, FROM_BLANK, FROM_NONBLANK = -1, -2, -3
 """In the place of a candidate: none, or the entry itself, from either of its phases."""
-TRACE_NODE = np.dtype(
-    [
-        ("previous", "<i4"),
-        ("token", "<i4"),
-        ("pron", "<i4"),
-        ("start", "<i4"),
-        ("previous_end", "<i4"),
-    ]
+TRACE_NODE = record("i4 previous token pron start previous_end")
+"""A token in the trace, as `reference.TraceNode`."""
+ENDING = record(
+    "f4 cost",
+    "i4 trace token_end pron",
+    "u8 text",
+    "f8 acoustic",
+    "i4 entry phase",
+    "f4 graph_cost boost_cost",
+    "u4 olabel",
+    "i4 best_of_text",
+    "f4 cost_of_text",
 )
-"""A token in the trace, as `endings.TraceNode`."""
-ENDING = np.dtype(
-    [
-        ("cost", "<f4"),
-        ("trace", "<i4"),
-        ("token_end", "<i4"),
-        ("pron", "<i4"),
-        ("text", "<u8"),
-        ("acoustic", "<f8"),
-        ("entry", "<i4"),
-        ("phase", "<i4"),
-        ("graph_cost", "<f4"),
-        ("boost_cost", "<f4"),
-        ("olabel", "<u4"),
-        ("best_of_text", "<i4"),
-        ("cost_of_text", "<f4"),
-    ]
-)
-"""A way to end, as `traceback.Ending`; then what a lattice has of it: the position of
+"""A way to end; then what a lattice has of it, as `reference.Ending`: the position of
 the entry, its phase (1: nonblank), costs, and the label of the last word, 0 for none.
 Then, in place n, of text number n: the best ending, and what it costs."""
-OUTCOME = np.dtype(
-    [
-        ("base", "<f8"),
-        ("first", "<i8"),
-        ("count", "<i8"),
-        ("frames", "<i8"),
-        ("died", "<i8"),
-        ("complete", "<i8"),
-    ]
-)
-"""An utterance's end, as `traceback.Outcome`; it has `count` paths from `first`."""
-PATH_END = np.dtype(
-    [
-        ("cost", "<f4"),
-        ("pron", "<i4"),
-        ("acoustic", "<f8"),
-        ("first", "<i8"),
-        ("count", "<i8"),
-        ("before", "<i8"),
-    ]
-)
+OUTCOME = record("f8 base", "i8 first count frames died complete")
+"""An utterance's end, as `TokenPath` has it; there are `count` paths from `first`."""
+PATH_END = record("f4 cost", "i4 pron", "f8 acoustic", "i8 first count before")
 """End of a path; its tokens are `count` rows from `first`, and the token before these
 ends at `before`."""
-NOTED = np.dtype(
-    [
-        ("state", "<u4"),
-        ("nextstate", "<u4"),
-        ("ilabel", "<u4"),
-        ("pron", "<i4"),
-        ("excess", "<f4"),
-        ("acoustic", "<f4"),
-    ]
-)
+NOTED = record("u4 state nextstate ilabel", "i4 pron", "f4 excess acoustic")
 """An arc that may be part of a lattice: states are twice a place, one more for its
 nonblank phase; `pron` is the pronunciation that ends, -1 for none."""
-PLACE = np.dtype(
-    [
-        ("spelling", "<u8"),
-        ("cost", "<f4"),
-        ("lookahead_cost", "<f4"),
-        ("state", "<i4"),
-        ("node", "<i4"),
-        ("boost", "<i4"),
-        ("frame", "<i4"),
-        ("nonblank_first", "<i4"),
-        ("unused", "<i4"),
-    ]
+PLACE = record(
+    "u8 spelling",
+    "f4 cost lookahead_cost",
+    "i4 state node boost frame nonblank_first unused",
 )
 """An entry of some frontier, for a lattice; frames passed, and whether the search goes
 on from its nonblank phase."""
-CACHED_LOOKAHEAD = np.dtype(
-    [
-        ("key", "<u8"),
-        ("cost", "<f4"),
-        ("row", "<i4"),
-        ("backoff_row", "<i4"),
-        ("unused", "<i4"),
-    ]
-)
+CACHED_LOOKAHEAD = record("u8 key", "f4 cost", "i4 row backoff_row unused")
 """The look-ahead in a state (the upper half of the key) at a node (the lower), and the
 node's `lookahead.Rows`."""
-CACHED_STEP = np.dtype([("key", "<u8"), ("cost", "<f4"), ("nextstate", "<i4")])
+CACHED_STEP = record("u8 key", "f4 cost", "i4 nextstate")
 """The cost of a word (the lower half of the key) in a state (the upper half, and the
 highest bit), and where it leads."""
+WORD_END = record("f4 cost credit bonus", "i4 state boost pron", "i8 label")
+"""A word that ends at a node: its cost; what phrases of words credit, what a list adds
+for it; the next states of the language model and of phrases; its pronunciation, and
+what the text grows by."""
 CACHE_BITS, STEP_CACHE_BITS = 12, 10
 """The caches have so many look-aheads and steps, as powers of two: what some tens of
 frames need, so that they stay in the processor's first caches."""
@@ -289,14 +200,7 @@ class Scratch(NamedTuple):
             without the end of a word, and where they lead.
         lookahead_cache: CACHED_LOOKAHEAD [2 ** CACHE_BITS], by the hash of the key.
         step_cache: CACHED_STEP [2 ** STEP_CACHE_BITS], likewise.
-        word_costs, word_states: float32, int32 [most words of a node], of the words
-            that end at a node: costs and the next states of the language model.
-        word_credits, word_boosts: float32, int32 [most words of a node], of the same:
-            bonuses and what phrases of words credit; the next states of these.
-        word_bonuses: float32 [most words of a node], of the same: those of a list that
-            adds them.
-        word_prons, word_labels: int32, int64 [most words of a node], of the same:
-            pronunciations, and what the text grows by.
+        word_ends: WORD_END [most words of a node], the words that end at a node.
     """
 
     candidates: np.ndarray
@@ -321,20 +225,16 @@ class Scratch(NamedTuple):
     inside_nodes: np.ndarray
     lookahead_cache: np.ndarray
     step_cache: np.ndarray
-    word_costs: np.ndarray
-    word_states: np.ndarray
-    word_credits: np.ndarray
-    word_boosts: np.ndarray
-    word_bonuses: np.ndarray
-    word_prons: np.ndarray
-    word_labels: np.ndarray
+    word_ends: np.ndarray
 
 
 def search_params(
     options: TrieOptions, space: SearchSpace, boosts: CompiledBoosts
 ) -> SearchParams:
     """The options as the kernels take them."""
-    top_k = options.token_top_k
+    top_k, phrases, num_labels = options.token_top_k, boosts.phrases, NO_LIMIT
+    if phrases is not None and phrases.unit == "word":
+        num_labels = phrases.num_labels
     inside = max(0.0, -options.token_insertion)
     begin = inside + max(0.0, -options.word_insertion)
     end, word = begin, begin if np.isfinite(space.max_word_gain) else math.inf
@@ -358,14 +258,7 @@ def search_params(
         end_credit=np.float32(end),
         boosted=bool(boosts),
         credit_cap=credit_cap(space, options.lm_scale),
-        num_labels=_num_words(boosts.phrases),
+        num_labels=num_labels,
         has_words=bool(boosts.words),
         instalment=instalment_size(options.beam),
     )
-
-
-def _num_words(phrases: PhraseBoosts | None) -> int:
-    """Phrases know the word ids below it."""
-    if phrases is None or phrases.unit != "word":
-        return NO_LIMIT
-    return phrases.num_labels

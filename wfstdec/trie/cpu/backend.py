@@ -34,8 +34,7 @@ from wfstdec.trie.cpu.groups import decode_group, with_model
 from wfstdec.trie.cpu.memory import SearchMemory
 from wfstdec.trie.cpu.search import CpuSearch, RecordingSearch
 from wfstdec.trie.options import TrieOptions
-from wfstdec.trie.search_space import SearchSpace, lookahead_cost
-from wfstdec.trie.traceback import start_cost
+from wfstdec.trie.search_space import SearchSpace, lookahead_cost, start_cost
 
 NO_ADDED = no_added()
 
@@ -100,7 +99,11 @@ class CpuBackend(GroupingBackend):
     ) -> k.Search:
         space, added = self.space, self.added_trie(boosts.added)
         first_added, phrases = space.trie.num_nodes, self.tables.phrases(boosts)
-        first = _first_entry(space, int(lm.now.model_start[0]), int(phrases.start))
+        first, state = np.zeros(1, k.ENTRY), int(lm.now.model_start[0])
+        first["state"], first["node"] = state, space.start_node
+        first["boost"], first["nonblank_cost"] = int(phrases.start), np.inf
+        first["lookahead_cost"] = lookahead_cost(space, state, space.start_node)
+        first["blank_trace"], first["nonblank_trace"] = -1, -1
         return k.Search(
             space=space,
             params=search_params(options, space, boosts),
@@ -111,22 +114,12 @@ class CpuBackend(GroupingBackend):
             first_added=first_added,
             first_open=first_added + added.num_nodes,
             first=read_only(first),
-            first_base=start_cost(options, first["lookahead_cost"][0]),
+            first_base=start_cost(options.lm_scale, first["lookahead_cost"][0]),
         )
 
     def added_trie(self, added: OovWords | None) -> AddedTrie:
         """The second trie of a list; made once."""
         return NO_ADDED if added is None else self._added.of(added)
-
-
-def _first_entry(space: SearchSpace, state: int, boost: int) -> np.ndarray:
-    """Make the entry before the first frame, ENTRY [1]."""
-    first = np.zeros(1, k.ENTRY)
-    first["state"], first["node"], first["boost"] = state, space.start_node, boost
-    first["lookahead_cost"] = lookahead_cost(space, state, space.start_node)
-    first["nonblank_cost"] = np.inf
-    first["blank_trace"], first["nonblank_trace"] = -1, -1
-    return first
 
 
 class _AddedTries:

@@ -2,6 +2,7 @@
 
     successor = Successor(token, state, node, ...)    # where the token leads
     emitted = begin(search, scratch, source, successor, emitted)
+    emitted = go_on(search, scratch, source, token, place, emitted)
     emitted = end_word(search, scratch, source, num_next, emitted)
     emitted = walk_beside(search, scratch, source, num_next, emitted)
 
@@ -19,7 +20,6 @@ from numpy import float32, int32, int64, uint32, uint64
 from wfstdec.boost.kernels import is_hot, most_credited, most_paid
 from wfstdec.jit import inlined
 from wfstdec.trie.cpu.nodes import (
-    Place,
     added_begun,
     advance_of,
     credit_token,
@@ -44,12 +44,12 @@ from wfstdec.trie.cpu.pruning import (
 )
 from wfstdec.trie.lexicon_trie import find_child
 from wfstdec.trie.open_words import find_text
+from wfstdec.trie.search_space import Place
 
 _TEXT_FACTOR = np.uint64(6364136223846793005)
 _TEXT_STEP = np.uint64(1442695040888963407)
 _INF = float32(np.inf)
 _NO_COST = float32(0)
-_NOWHERE = int64(-1)
 
 
 class Beside(NamedTuple):
@@ -223,7 +223,10 @@ def end_word(search, scratch, source, num_next, emitted):
         if not priced:
             # As cheap as a word can be at all, this token is over the bound, and so are
             # those that follow: no word is asked for.
-            if exceeds(params, cost, _most_without_price(search, source), least):
+            gain = float32(entry.lookahead_cost - space.word_floor)
+            gain = float32(params.lm_scale * max(_NO_COST, gain))
+            most = float32(float32(params.end_credit + gain) + source.most_at_end)
+            if exceeds(params, cost, most, least):
                 break  # also where the words cost as little as can be
             cheapest = _price_words(search, scratch, entry, num_words)
             credit = float32(params.word_credit + source.most_at_end)
@@ -240,15 +243,6 @@ def end_word(search, scratch, source, num_next, emitted):
 
 
 @inlined
-def _most_without_price(search, source):
-    """Bound what the end of a word can lower the cost by, whatever the word."""
-    params, entry = search.params, source.entry
-    gain = float32(entry.lookahead_cost - search.space.word_floor)
-    gain = float32(params.lm_scale * max(_NO_COST, gain))
-    return float32(float32(params.end_credit + gain) + source.most_at_end)
-
-
-@inlined
 def _price_words(search, scratch, entry, num_words):
     """Fill in what the words of the entry's node cost, and where they lead.
 
@@ -257,21 +251,19 @@ def _price_words(search, scratch, entry, num_words):
     """
     cheapest = _INF
     for at in range(num_words):
-        end = word_end(search, scratch, entry, at)
-        scratch.word_costs[at], scratch.word_states[at] = end.cost, end.state
-        scratch.word_prons[at], scratch.word_labels[at] = end.pron, end.label
-        scratch.word_bonuses[at] = end.bonus
+        end, word = word_end(search, scratch, entry, at), scratch.word_ends[at]
+        word.cost, word.state, word.bonus = end.cost, end.state, end.bonus
+        word.pron, word.label = end.pron, end.label
+        word.credit, word.boost = credit_word(search, entry.boost, end.word)
         lookahead = lookahead_of(search, scratch, end.state, 0, 0)
-        cheapest = min(cheapest, _graph_cost(scratch, at, lookahead, entry))
-        credit, boost = credit_word(search, entry.boost, end.word)
-        scratch.word_credits[at], scratch.word_boosts[at] = credit, boost
+        cheapest = min(cheapest, _graph_cost(word, lookahead, entry))
     return cheapest
 
 
 @inlined
-def _graph_cost(scratch, at, lookahead, entry):
+def _graph_cost(word, lookahead, entry):
     """The cost of a word of the node; look-ahead moves from the entry to the next."""
-    return float32(float32(scratch.word_costs[at] + lookahead) - entry.lookahead_cost)
+    return float32(float32(word.cost + lookahead) - entry.lookahead_cost)
 
 
 @inlined
@@ -282,18 +274,18 @@ def _begin_after(search, scratch, source, following, place, emitted):
     repeated = token == token_of(search, entry.node)
     advance = advance_of(search, node), advance_of(search, entry.node)
     for at in range(following.num_words):
-        state = scratch.word_states[at]
+        word, state = scratch.word_ends[at], scratch.word_ends[at].state
         # A word that the model has not, where nothing says what unknown words cost.
-        if not scratch.word_costs[at] < _INF:
+        if not word.cost < _INF:
             continue
-        credit, after = scratch.word_credits[at], uint32(scratch.word_boosts[at])
+        credit, after = word.credit, uint32(word.boost)
         if of_tokens:
             credit, after = float32(credit + following.credit), following.state
-        bonus = float32(float32(scratch.word_bonuses[at] + advance[0]) - advance[1])
+        bonus = float32(float32(word.bonus + advance[0]) - advance[1])
         credit = float32(credit + bonus)
         boost_cost, boost = pay_step(search, entry.boost, credit, after)
         lookahead = lookahead_of(search, scratch, state, 0, 0)
-        graph = _graph_cost(scratch, at, lookahead, entry)
+        graph = _graph_cost(word, lookahead, entry)
         if node > 0:
             before = source_cost(entry, repeated)
             cost = float32(before + float32(params.lm_scale * graph))
@@ -303,7 +295,7 @@ def _begin_after(search, scratch, source, following, place, emitted):
             if exceeds(params, cost, credit, emitted.least_cost):
                 continue
             lookahead = lookahead_of(search, scratch, state, node, 0)
-            graph = _graph_cost(scratch, at, lookahead, entry)
+            graph = _graph_cost(word, lookahead, entry)
         successor = Successor(
             token=token,
             state=state,
@@ -311,11 +303,11 @@ def _begin_after(search, scratch, source, following, place, emitted):
             boost=boost,
             spelling=place.spelling,
             lookahead_cost=lookahead,
-            pron=scratch.word_prons[at],
+            pron=word.pron,
             graph_cost=graph,
             insertion=float32(params.token_insertion + params.word_insertion),
             boost_cost=boost_cost,
-            label=scratch.word_labels[at],
+            label=word.label,
             repeated=repeated,
         )
         emitted = begin(search, scratch, source, successor, emitted)
@@ -325,7 +317,32 @@ def _begin_after(search, scratch, source, following, place, emitted):
 
 
 @inlined
-def most_beside(search, scratch, entry):
+def most_in_step(search, scratch, entry):
+    """No less than a step that ends no word pays, and one that does; part of them."""
+    phrases, words, boost = search.phrases, search.words, uint32(entry.boost)
+    inside, at_end, instalment = _NO_COST, _NO_COST, search.params.instalment
+    beside = Beside(_NO_COST, _NO_COST, _NO_COST, _NO_COST)
+    if search.beside:
+        beside = _most_beside(search, scratch, entry)
+    if search.params.boosted:
+        credited, worth = most_credited(phrases, boost), beside.inside
+        if phrases.of_tokens:
+            worth = float32(worth + credited)
+        inside = most_paid(boost, worth, instalment)
+        if search.space.has_lexicon:
+            worth = float32(words.top_bonus + credited)
+            # Nothing is owed, no phrase is under way, and none begins with a word that
+            # ends here.
+            if boost == phrases.quiet and not phrases.of_tokens:
+                if _is_cold(search, entry.node):
+                    worth = _NO_COST
+            at_end = most_paid(boost, float32(worth + beside.at_end), instalment)
+    inside = float32(inside + beside.fall_inside)
+    return inside, float32(at_end + beside.fall_at_end), beside
+
+
+@inlined
+def _most_beside(search, scratch, entry):
     """Most that added and open words credit in a step of an entry."""
     space, added, params = search.space, search.added, search.params
     rise, fall, at_end, gain = _NO_COST, _NO_COST, _NO_COST, _NO_COST
@@ -362,32 +379,6 @@ def _is_spelled_word(search, entry):
 
 
 @inlined
-def most_inside(search, entry, bonus):
-    """No less than a step pays that ends no word; the bonus is what else it credits."""
-    worth = bonus
-    if search.phrases.of_tokens:
-        worth = float32(worth + most_credited(search.phrases, entry.boost))
-    return most_paid(entry.boost, worth, search.params.instalment)
-
-
-@inlined
-def most_at_end(search, entry, bonus):
-    """No less than a step pays that ends a word of the entry's node.
-
-    The bonus is what else it credits.
-    """
-    phrases, boost, words = search.phrases, uint32(entry.boost), search.words
-    worth = float32(words.top_bonus + most_credited(phrases, boost))
-    if not phrases.of_tokens:
-        # Nothing is owed, no phrase is under way, and none begins with a word that ends
-        # here.
-        if boost == phrases.quiet and _is_cold(search, entry.node):
-            worth = _NO_COST
-    worth = float32(worth + bonus)
-    return most_paid(boost, worth, search.params.instalment)
-
-
-@inlined
 def _is_cold(search, node):
     """Tell whether no word that ends at a node is boosted, or begins a phrase."""
     if search.beside:  # any word may be spelled where none of the lexicon ends
@@ -402,7 +393,7 @@ def _is_cold(search, node):
 @inlined
 def walk_beside(search, scratch, source, num_next, emitted):
     """Tokens inside added and open words, or that begin one, and no word ends."""
-    params, entry = search.params, source.entry
+    space, params, entry = search.space, search.params, source.entry
     credit = float32(params.inside_credit + source.most_inside)
     limit = loosened(running_bound(params, emitted.least_cost), credit)
     length, text = open_beginning(search, entry)
@@ -413,52 +404,49 @@ def walk_beside(search, scratch, source, num_next, emitted):
         token = scratch.next_tokens[n]
         if float32(base + scratch.costs[token]) > limit:
             break
-        place = Place(_NOWHERE, uint64(0))
+        place = Place(int64(-1), uint64(0))
         if node == 0:
-            emitted = _go_beside(
-                search, scratch, source, token, added_begun(search, token), emitted
-            )
-            if search.space.root_child[token] < 0:
+            added = added_begun(search, token)
+            emitted = go_on(search, scratch, source, token, added, emitted)
+            if space.root_child[token] < 0:
                 place = place_begun(search, token)
         elif search.first_added <= node < search.first_open:
             at = node - search.first_added
             child = find_child(search.added.trie, at, token)
             if child >= 0:
                 place = Place(search.first_added + child, uint64(0))
-        elif search.space.open.extends[token]:
-            if node >= search.first_added or _leaves(search, scratch, source, token):
+        elif space.open.extends[token]:
+            # A node of the trie is left where no word of the lexicon goes on so.
+            if node >= search.first_added or find_child(space.trie, node, token) < 0:
                 place = place_behind(search, length, text, token)
         if emitted.num_candidates >= 0:
-            emitted = _go_beside(search, scratch, source, token, place, emitted)
+            emitted = go_on(search, scratch, source, token, place, emitted)
         if emitted.num_candidates < 0:
             break
     return emitted
 
 
 @inlined
-def _leaves(search, scratch, source, token):
-    """Tell whether a token leads from a node of the trie to none."""
-    return find_child(search.space.trie, int64(source.entry.node), token) < 0
-
-
-@inlined
-def _go_beside(search, scratch, source, token, place, emitted):
-    """A token begins and no word ends; it leads beside the trie, if anywhere."""
+def go_on(search, scratch, source, token, place, emitted):
+    """A token begins and no word ends; it leads to a place, if anywhere."""
     params, entry, node = search.params, source.entry, place.node
     if node < 0:
         return emitted
     repeated = token == token_of(search, entry.node)
-    lookahead = lookahead_of(search, scratch, entry.state, node, entry.node)
-    graph = float32(lookahead - entry.lookahead_cost)
-    if not graph < _INF:
-        return emitted
     cost = float32(source_cost(entry, repeated) + scratch.costs[token])
-    cost = float32(cost + float32(params.lm_scale * graph))
-    credit = float32(params.inside_credit + source.most_inside)
+    boost_cost, boost, credit = _NO_COST, entry.boost, params.inside_credit
+    if params.boosted:
+        bonus = float32(advance_of(search, node) - advance_of(search, entry.node))
+        boost_cost, boost = step_token(search, entry.boost, token, bonus)
+        credit = float32(credit - boost_cost)
+    # Inside a word look-ahead never falls: without it the cost is no higher. It may
+    # fall where an added word begins.
+    credit = float32(credit + source.beside.fall_inside)
     if exceeds(params, cost, credit, emitted.least_cost):
         return emitted
-    bonus = float32(advance_of(search, node) - advance_of(search, entry.node))
-    boost_cost, boost = step_token(search, entry.boost, token, bonus)
+    lookahead = entry.lookahead_cost
+    if node > 0:
+        lookahead = lookahead_of(search, scratch, entry.state, node, entry.node)
     successor = Successor(
         token=token,
         state=entry.state,
@@ -467,7 +455,7 @@ def _go_beside(search, scratch, source, token, place, emitted):
         spelling=place.spelling,
         lookahead_cost=lookahead,
         pron=int32(-1),
-        graph_cost=graph,
+        graph_cost=float32(lookahead - entry.lookahead_cost),
         insertion=params.token_insertion,
         boost_cost=boost_cost,
         label=int64(-1),

@@ -9,8 +9,6 @@ rows, before = trace_back(trace, at, token_end)
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 from numpy import float32, int64, uint64
 
@@ -31,32 +29,12 @@ from wfstdec.trie.cpu.nodes import (
     pay_step,
     word_end,
 )
-from wfstdec.trie.cpu.pruning import step_cost
+from wfstdec.trie.cpu.pruning import Step, step_cost
+from wfstdec.trie.search_space import WordEnd
 
 _INF = float32(np.inf)
 _NO_COST = float32(0)
 _HIGH_BITS = uint64(32)
-
-
-class LastWord(NamedTuple):
-    """Costs at the end of an entry: a last word or none, `</s>`, what boosts owe.
-
-    Attributes:
-        pron, label: The pronunciation that ends, and what the text grows by; -1 for
-            none.
-        olabel: The word that ends, as lattices have it.
-        graph_cost: Unscaled, without the entry's look-ahead.
-        insertion, boost_cost: Of the word.
-        rest: What boosts cost at the end.
-    """
-
-    pron: int
-    label: int
-    olabel: int
-    graph_cost: np.float32
-    insertion: np.float32
-    boost_cost: np.float32
-    rest: np.float32
 
 
 @inlined
@@ -153,7 +131,7 @@ def _best_ending(search, scratch, utterance, count):
 
 @inlined
 def _best_texts(params, scratch, count):
-    """Merge the endings of each text, as `traceback.best_endings` does; how many.
+    """Merge the endings of each text, as `_best_endings` of the reference; how many.
 
     The texts' numbers are then in `scratch.keys`, the cheapest first: of equal ones
     that which came up first.
@@ -214,14 +192,19 @@ def accepted_endings(search, utterance):
 @inlined
 def _num_accepted(search, utterance):
     """Count the ways to end with whole words."""
-    frontier, count = utterance.frontier, int64(0)
+    count = int64(0)
     for i in range(utterance.counts[k.FRONTIER]):
-        node = int64(frontier[i].node)
-        if search.space.has_lexicon and node != 0:
-            count += 2 * num_word_ends(search, node)
-        else:
-            count += 2
+        count += 2 * _num_ends(search, utterance.frontier[i])
     return count
+
+
+@inlined
+def _num_ends(search, entry):
+    """How many words may end with the utterance, or none in one way."""
+    # Between words, or where tokens are what counts: `</s>` may follow at once.
+    if not search.space.has_lexicon or entry.node == 0:
+        return int64(1)
+    return num_word_ends(search, entry.node)
 
 
 @part
@@ -229,58 +212,35 @@ def _fill_accepted(search, utterance, endings):
     space, params, frontier = search.space, search.params, utterance.frontier
     at = 0
     for i in range(utterance.counts[k.FRONTIER]):
-        entry = frontier[i]
-        # Between words, or where tokens are what counts: `</s>` may follow at once.
-        if not space.has_lexicon or entry.node == 0:
-            end_cost = final(space.automaton, 0, entry.state)
-            last = LastWord(
-                pron=int64(-1),
-                label=int64(-1),
-                olabel=int64(0),
-                graph_cost=float32(end_cost - entry.lookahead_cost),
-                insertion=_NO_COST,
-                boost_cost=_NO_COST,
-                rest=boosts_at_end(search, entry.boost),
-            )
-            at = _add_endings(params, utterance, i, last, endings, at)
-            continue
-        for number in range(num_word_ends(search, entry.node)):
-            end = word_end(search, None, entry, number)
-            end_cost = final(space.automaton, 0, end.state)
-            credit, after = credit_word(search, entry.boost, end.word)
-            bonus = float32(end.bonus - advance_of(search, entry.node))
-            credit = float32(credit + bonus)
-            boost_cost, boost = pay_step(search, entry.boost, credit, after)
-            last = LastWord(
-                pron=int64(end.pron),
-                label=int64(end.label),
-                olabel=olabel_of(end),
-                graph_cost=float32(float32(end.cost + end_cost) - entry.lookahead_cost),
-                insertion=params.word_insertion,
-                boost_cost=boost_cost,
-                rest=boosts_at_end(search, boost),
-            )
-            at = _add_endings(params, utterance, i, last, endings, at)
-
-
-@inlined
-def _add_endings(params, utterance, i, last, endings, at):
-    """Add the endings of both phases of entry `i`; where the next one goes."""
-    entry = utterance.frontier[i]
-    for phase in range(2):
-        before = entry.nonblank_cost if phase == 1 else entry.blank_cost
-        cost = float32(step_cost(params, before, last) + last.rest)
-        ending = endings[at]
-        ending.cost = cost if before < _INF and last.graph_cost < _INF else _INF
-        _fill_ending(ending, utterance, i, phase)
-        ending.graph_cost, ending.olabel = last.graph_cost, last.olabel
-        # Adding 0 makes 0.0 of -0.0, as on other arcs of a lattice.
-        ending.boost_cost = float32(float32(last.boost_cost + _NO_COST) + last.rest)
-        if last.label >= 0 and params.by_text:
-            ending.text = text_with(entry.text, last.label)
-        ending.pron = last.pron
-        at += 1
-    return at
+        entry, none = frontier[i], int64(-1)
+        for number in range(_num_ends(search, entry)):
+            end = WordEnd(none, none, _NO_COST, entry.state, none, _NO_COST)
+            boost_cost, boost, insertion = _NO_COST, entry.boost, _NO_COST
+            if space.has_lexicon and entry.node != 0:
+                end = word_end(search, None, entry, number)
+                credit, after = credit_word(search, entry.boost, end.word)
+                bonus = float32(end.bonus - advance_of(search, entry.node))
+                credit = float32(credit + bonus)
+                boost_cost, boost = pay_step(search, entry.boost, credit, after)
+                insertion = params.word_insertion
+            graph_cost = float32(end.cost + final(space.automaton, 0, end.state))
+            graph_cost = float32(graph_cost - entry.lookahead_cost)
+            last = Step(olabel_of(end), graph_cost, insertion, boost_cost)
+            rest = boosts_at_end(search, boost)
+            for phase in range(2):
+                before = entry.nonblank_cost if phase == 1 else entry.blank_cost
+                cost, ending = step_cost(params, before, last), endings[at]
+                ending.cost = _INF
+                if before < _INF and graph_cost < _INF:
+                    ending.cost = float32(cost + rest)
+                _fill_ending(ending, utterance, i, phase)
+                ending.graph_cost, ending.olabel = graph_cost, last.olabel
+                # Adding 0 makes 0.0 of -0.0, as on other arcs of a lattice.
+                ending.boost_cost = float32(float32(boost_cost + _NO_COST) + rest)
+                if end.label >= 0 and params.by_text:
+                    ending.text = text_with(entry.text, end.label)
+                ending.pron = end.pron
+                at += 1
 
 
 @inlined
@@ -324,7 +284,7 @@ def _fill_unfinished(search, utterance, endings):
 
 @jit
 def trace_back(trace, at, token_end):
-    """Implement `traceback.trace_back`, from a position in the trace.
+    """The tokens up to a position in the trace, first to last.
 
     Returns:
         (int32 [N, 4], where the token before them ends: `token_end` if there are none).

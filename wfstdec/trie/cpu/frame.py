@@ -31,28 +31,20 @@ from wfstdec.lm.kernels import step, unanswered
 from wfstdec.search.acoustics import price
 from wfstdec.search.costs import NO_CUTOFF
 from wfstdec.trie.cpu import arrays as k
-from wfstdec.trie.cpu.arrays import NUM_RANGES
 from wfstdec.trie.cpu.expand import (
-    Beside,
     Emitted,
     Source,
     Successor,
     begin,
     end_word,
-    most_at_end,
-    most_beside,
-    most_inside,
+    go_on,
+    most_in_step,
     source_cost,
     walk_beside,
 )
 from wfstdec.trie.cpu.lattice_kernels import note
 from wfstdec.trie.cpu.merge import choose, merge, settle
-from wfstdec.trie.cpu.nodes import (
-    lookahead_of,
-    num_word_ends,
-    step_token,
-    token_of,
-)
+from wfstdec.trie.cpu.nodes import num_word_ends, step_token, token_of
 from wfstdec.trie.cpu.pruning import (
     exceeds,
     is_over,
@@ -61,6 +53,7 @@ from wfstdec.trie.cpu.pruning import (
     running_bound,
 )
 from wfstdec.trie.lexicon_trie import find_child
+from wfstdec.trie.search_space import Place
 
 MAX_RANK_SORT = 64
 """More tokens than these are laid out by ranges of cost before they are sorted."""
@@ -136,8 +129,14 @@ def expand(search, scratch, frontier):
     less after re-basing (with "sum" it need not be that of the first entry). Where
     these are many, the best one is followed from the first entry, for a better bound.
     """
-    space, params = search.space, search.params
-    credit = float32(params.begin_credit + _top_credit(search, scratch, frontier))
+    space, params, top = search.space, search.params, _NO_COST
+    # The most that boosts pay in the next step of any entry. Most utterances have no
+    # list: nothing of this is then in the loop.
+    if params.boosted or search.beside:
+        for i in range(len(frontier)):
+            inside, at_end, _ = most_in_step(search, scratch, frontier[i])
+            top = max(top, max(inside, at_end))
+    credit = float32(params.begin_credit + top)
     least = stay(search, scratch, frontier)
     bound = loosened(running_bound(params, least), credit)
     count = find_tokens(space.blank, bound, scratch)
@@ -167,41 +166,13 @@ def expand(search, scratch, frontier):
 
 
 @inlined
-def _top_credit(search, scratch, frontier):
-    """The most that boosts pay in the next step of any entry."""
-    top = _NO_COST
-    # Most utterances have no list: nothing of this is then in the loop.
-    if search.params.boosted or search.beside:
-        for i in range(len(frontier)):
-            inside, at_end, _ = _most_paid(search, scratch, frontier[i])
-            top = max(top, max(inside, at_end))
-    return top
-
-
-@inlined
-def _most_paid(search, scratch, entry):
-    """No less than a step that ends no word pays, and one that does; part of them."""
-    inside, at_end = _NO_COST, _NO_COST
-    beside = Beside(_NO_COST, _NO_COST, _NO_COST, _NO_COST)
-    if search.beside:
-        beside = most_beside(search, scratch, entry)
-    if search.params.boosted:
-        inside = most_inside(search, entry, beside.inside)
-        if search.space.has_lexicon:
-            at_end = most_at_end(search, entry, beside.at_end)
-    inside = float32(inside + beside.fall_inside)
-    at_end = float32(at_end + beside.fall_at_end)
-    return inside, at_end, beside
-
-
-@inlined
 def _emit(search, scratch, frontier, num_next, least):
     """Write the candidates of some entries: the tokens that begin."""
     emitted = Emitted(int64(0), least)
     if num_next == 0:
         return emitted
     for i in range(len(frontier)):
-        inside, at_end, beside = _most_paid(search, scratch, frontier[i])
+        inside, at_end, beside = most_in_step(search, scratch, frontier[i])
         source = Source(frontier[i], i, inside, at_end, beside)
         # Tokens are sorted: where the best one is over the bound all are.
         best = scratch.next_tokens[0]
@@ -264,8 +235,9 @@ def _walk_trie(search, scratch, source, num_next, emitted):
     # Nodes from `first_added` on are beside the trie, where it has no children.
     if not search.beside or entry.node < search.first_added:
         for n in range(_find_inside(search.space, scratch, entry, limit, num_next)):
-            token, node = scratch.inside_tokens[n], int64(scratch.inside_nodes[n])
-            emitted = _go_on(search, scratch, source, token, node, emitted)
+            token = scratch.inside_tokens[n]
+            place = Place(int64(scratch.inside_nodes[n]), uint64(0))
+            emitted = go_on(search, scratch, source, token, place, emitted)
             if emitted.num_candidates < 0:
                 return emitted
     if search.beside:
@@ -328,39 +300,6 @@ def _find_inside(space, scratch, entry, limit, num_next):
         scratch.inside_nodes[count] = 0
         count += 1
     return count
-
-
-@inlined
-def _go_on(search, scratch, source, token, node, emitted):
-    """A token begins and no word ends; it leads to a node."""
-    params, entry = search.params, source.entry
-    repeated = token == search.space.node_token[entry.node]
-    cost = float32(source_cost(entry, repeated) + scratch.costs[token])
-    boost_cost, boost, credit = _NO_COST, entry.boost, params.inside_credit
-    if params.boosted:
-        boost_cost, boost = step_token(search, entry.boost, token, _NO_COST)
-        credit = float32(credit - boost_cost)
-    # Inside a word look-ahead never falls: without it the cost is no higher.
-    if exceeds(params, cost, credit, emitted.least_cost):
-        return emitted
-    lookahead = entry.lookahead_cost
-    if node > 0:
-        lookahead = lookahead_of(search, scratch, entry.state, node, entry.node)
-    successor = Successor(
-        token=token,
-        state=entry.state,
-        node=node,
-        boost=boost,
-        spelling=uint64(0),
-        lookahead_cost=lookahead,
-        pron=int32(-1),
-        graph_cost=float32(lookahead - entry.lookahead_cost),
-        insertion=params.token_insertion,
-        boost_cost=boost_cost,
-        label=int64(-1),
-        repeated=repeated,
-    )
-    return begin(search, scratch, source, successor, emitted)
 
 
 @inlined
@@ -463,12 +402,12 @@ def _bucket_sort(scratch, count):
         least, most = min(least, costs[i]), max(most, costs[i])
     scale = _NO_COST
     if most > least:
-        scale = float32(NUM_RANGES - 1) / float32(most - least)
+        scale = float32(k.NUM_RANGES - 1) / float32(most - least)
     ends[:] = 0
     for i in range(count):
         ends[int64(float32(costs[i] - least) * scale)] += 1
     end = int32(0)
-    for at in range(NUM_RANGES):
+    for at in range(k.NUM_RANGES):
         end += ends[at]
         ends[at] = end
     for i in range(int64(count) - 1, -1, -1):

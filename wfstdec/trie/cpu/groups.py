@@ -17,6 +17,7 @@ import numpy as np
 
 from wfstdec.errors import naming
 from wfstdec.jit import inlined, kernel
+from wfstdec.jit.records import longer
 from wfstdec.lm.on_demand import LmArrays
 from wfstdec.search.interrupts import Pace, check
 from wfstdec.search.paths.token_path import SettledTokens, TokenPath
@@ -53,7 +54,7 @@ def search_group(
     """
     for i in range(at[k.NEXT_UTTERANCE], min(num_whole + 1, len(outcomes))):
         if at[k.NEXT_FRAME] == 0:
-            _restart(search, utterance)
+            begin(search, utterance)
         status, frame = advance(
             search, scratch, utterance, None, logprobs[i], at[k.NEXT_FRAME]
         )
@@ -68,7 +69,7 @@ def search_group(
 
 
 @inlined
-def _restart(search, utterance):
+def begin(search, utterance):
     """Begin an utterance."""
     counts = utterance.counts
     utterance.frontier[0] = search.first[0]
@@ -105,13 +106,9 @@ class FoundPaths(NamedTuple):
     def grown(self, status: int) -> FoundPaths:
         """Make more room for what a kernel says."""
         if status == k.GROW_PATHS:
-            paths = np.zeros(2 * len(self.paths) + 1, k.PATH_END)
-            paths[: len(self.paths)] = self.paths
-            return self._replace(paths=paths)
+            return self._replace(paths=longer(self.paths, 2 * len(self.paths) + 1))
         if status == k.GROW_ROWS:
-            rows = np.empty((2 * len(self.rows), 4), np.int32)
-            rows[: len(self.rows)] = self.rows
-            return self._replace(rows=rows)
+            return self._replace(rows=longer(self.rows, 2 * len(self.rows)))
         return self
 
     def read(

@@ -16,8 +16,6 @@ at 0. So dropping early drops nothing that counts.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 from numpy import float32, int64, uint32
 
@@ -39,28 +37,13 @@ from wfstdec.trie.cpu.nodes import (
     token_of,
     word_end,
 )
-from wfstdec.trie.cpu.pruning import loosened, step_cost
+from wfstdec.trie.cpu.pruning import Step, loosened, step_cost
 
 _DROPPED = uint32(0xFFFFFFFF)
 """In the place of an ilabel."""
 _INF = float32(np.inf)
 _REPEATED = uint32(REPEATED)
 _NO_COST = float32(0)
-
-
-class Step(NamedTuple):
-    """Costs of a token that begins, beside acoustics.
-
-    Attributes:
-        olabel: The word that ends; without a lexicon the token's ilabel.
-        graph_cost, insertion, boost_cost: Unscaled; of word and token; what boosts
-            make of it.
-    """
-
-    olabel: int
-    graph_cost: np.float32
-    insertion: np.float32
-    boost_cost: np.float32
 
 
 @kernel
@@ -96,17 +79,15 @@ def note(search, scratch, utterance, record, made, cutoff):
             if _fill_stay(search, scratch, utterance, num_candidates, source, phase):
                 c = scratch.candidates[num_candidates]
                 if c.cost <= cutoff:
-                    noted = _note_into(
+                    noted = _note(
                         *(search, scratch, utterance, record, noted),
                         *(num_candidates, int64(source), cutoff),
                     )
         while q < num_candidates and scratch.candidates[q].source == source:
             c = scratch.candidates[q]
             if c.cost <= cutoff:
-                _, i = slot_of(scratch, stamp, c)
-                noted = _note_into(
-                    search, scratch, utterance, record, noted, q, i, cutoff
-                )
+                _, i = slot_of(scratch, stamp, c, True)
+                noted = _note(search, scratch, utterance, record, noted, q, i, cutoff)
             q += 1
     counts[k.NUM_ARCS], counts[k.FIRST] = noted, first
     counts[k.NUM_PLACES] = first + num_entries
@@ -128,25 +109,16 @@ def _fill_stay(search, scratch, utterance, q, source, phase):
 
 
 @inlined
-def _note_into(search, scratch, utterance, record, noted, q, i, cutoff):
-    """Note candidate `q`, which leads into entry `i`, if that goes on."""
-    c, new = scratch.candidates[q], scratch.new_entries[i]
+def _note(search, scratch, utterance, record, noted, q, i, cutoff):
+    """Note candidate `q` of entry `i`, and that of the other phase; how many arcs."""
+    new = scratch.new_entries[i]
     if new.same_place < 0:
         return noted
-    least = new.nonblank_cost if c.to_nonblank else new.blank_cost
+    c, blank = scratch.candidates[q], int64(search.space.blank)
+    source = utterance.frontier[c.source]
     # Places of this frame come behind those that are there.
     to = 2 * (record.counts[k.NUM_PLACES] + new.same_place) + int64(c.to_nonblank)
-    return _note(search, scratch, utterance, record, noted, q, to, least, cutoff)
-
-
-@inlined
-def _note(search, scratch, utterance, record, noted, q, to, least, cutoff):
-    """Note candidate `q`, and that of the other phase; how many arcs there are.
-
-    `to`: the state that it leads to, which costs `least`.
-    """
-    c, frontier = scratch.candidates[q], utterance.frontier
-    source, blank = frontier[c.source], int64(search.space.blank)
+    least = new.nonblank_cost if c.to_nonblank else new.blank_cost
     token, repeated = int64(c.token), uint32(0)
     if token < 0:
         token = blank
@@ -204,21 +176,16 @@ def step_of(search, source, to, token, pron):
         graph_cost, _ = step(space.automaton, 0, source.state, token)
         boost_cost, _ = step_token(search, source.boost, token, _NO_COST)
         label, insertion = int64(token + 1), params.token_insertion
-        return Step(
-            label, float32(graph_cost), insertion, float32(boost_cost + _NO_COST)
-        )
+        boost_cost = float32(boost_cost + _NO_COST)
+        return Step(label, float32(graph_cost), insertion, boost_cost)
     advance = advance_of(search, to.node), advance_of(search, source.node)
     lookahead, before = to.lookahead_cost, source.lookahead_cost
     if pron < 0:
         bonus = float32(advance[0] - advance[1])
         boost_cost, _ = step_token(search, source.boost, token, bonus)
         graph_cost = float32(lookahead - before)
-        return Step(
-            int64(EPSILON),
-            graph_cost,
-            params.token_insertion,
-            float32(boost_cost + _NO_COST),
-        )
+        boost_cost = float32(boost_cost + _NO_COST)
+        return Step(int64(EPSILON), graph_cost, params.token_insertion, boost_cost)
     end = _end_of(search, source, pron)
     credit, after = credit_word(search, source.boost, end.word)
     if search.phrases.of_tokens:
@@ -325,7 +292,8 @@ def gather(search, record, ends):
             one = arcs[a]
             state[a], nextstate[a] = one.state, one.nextstate
             ilabel[a], excess[a], acoustic[a] = one.ilabel, one.excess, one.acoustic
-            made, token = _nothing(), int64(one.ilabel) - 1
+            token = int64(one.ilabel) - 1
+            made = Step(int64(EPSILON), _NO_COST, _NO_COST, _NO_COST)
             if not one.ilabel & _REPEATED and token != search.space.blank:
                 source, to = places[one.state >> 1], places[one.nextstate >> 1]
                 made = step_of(search, source, to, token, one.pron)
@@ -340,9 +308,3 @@ def gather(search, record, ends):
         if places[state[a] >> 1].frame == 0:
             graph_cost[a] = float32(graph_cost[a] + start)
     return state, nextstate, ilabel, olabel, excess, graph_cost, acoustic, boost_cost
-
-
-@inlined
-def _nothing():
-    """A step in which no token begins."""
-    return Step(int64(EPSILON), _NO_COST, _NO_COST, _NO_COST)

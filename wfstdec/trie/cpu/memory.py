@@ -7,6 +7,7 @@ from functools import partial
 import numpy as np
 
 from wfstdec.jit.pool import Pool
+from wfstdec.jit.records import longer
 from wfstdec.jit.sorting import STACK
 from wfstdec.jit.vectors import LANES
 from wfstdec.search.paths.token_path import SettledTokens
@@ -93,20 +94,14 @@ def new_scratch(
         inside_nodes=np.empty(num_tokens + 1, np.int32),
         lookahead_cache=np.zeros(1 << k.CACHE_BITS, k.CACHED_LOOKAHEAD),
         step_cache=np.zeros(1 << k.STEP_CACHE_BITS, k.CACHED_STEP),
-        word_costs=np.empty(most_words, np.float32),
-        word_states=np.empty(most_words, np.int32),
-        word_credits=np.empty(most_words, np.float32),
-        word_boosts=np.empty(most_words, np.int32),
-        word_bonuses=np.empty(most_words, np.float32),
-        word_prons=np.empty(most_words, np.int32),
-        word_labels=np.empty(most_words, np.int64),
+        word_ends=np.empty(most_words, k.WORD_END),
     )
 
 
 def _fits(
     scratch: k.Scratch, num_tokens: int, entries: int, _candidates: int, most_words: int
 ) -> bool:
-    fits = len(scratch.word_costs) >= most_words
+    fits = len(scratch.word_ends) >= most_words
     fits = fits and len(scratch.costs) == num_tokens
     return fits and len(scratch.sources) >= entries
 
@@ -132,15 +127,12 @@ def grown(
         sizes = len(scratch.costs), len(scratch.sources), 2 * candidates
         scratch = new_scratch(*sizes, most_words)
     elif status == k.GROW_FRONTIER:
-        frontier = np.zeros(2 * entries, k.ENTRY)
-        frontier[:entries] = utterance.frontier
-        utterance = utterance._replace(frontier=frontier)
+        utterance = utterance._replace(frontier=longer(utterance.frontier, 2 * entries))
         scratch = new_scratch(len(scratch.costs), 2 * entries, candidates, most_words)
     elif status == k.GROW_TRACE:
         settled.add(*settle_trace(utterance))
         kept, most = int(utterance.counts[k.TRACE]), 2 * candidates
         if 2 * (kept + most) > len(utterance.trace):
-            longer = np.empty(2 * (len(utterance.trace) + most), k.TRACE_NODE)
-            longer[:kept] = utterance.trace[:kept]
-            utterance = utterance._replace(trace=longer)
+            trace = longer(utterance.trace, 2 * (len(utterance.trace) + most))
+            utterance = utterance._replace(trace=trace)
     return scratch, utterance

@@ -12,6 +12,7 @@ from numpy import float32, int64, uint64
 
 from wfstdec.boost.kernels import state_of
 from wfstdec.jit import inlined, part
+from wfstdec.jit.hashing import hash_of
 from wfstdec.jit.intrinsics import prefetch
 from wfstdec.jit.sorting import index_of, key_of, sort_few_keys, sort_keys
 from wfstdec.lm.kernels import state_order
@@ -27,27 +28,21 @@ _INF = float32(np.inf)
 
 
 @inlined
-def _hash(state, node, boost, text):
-    """A hash of a key: multiply and shift; the text with the spelling."""
-    mixed = uint64(state) * uint64(0x9E3779B97F4A7C15)
-    mixed ^= (uint64(node) + uint64(0x165667B19E3779F9)) * uint64(0xC2B2AE3D27D4EB4F)
-    mixed ^= (uint64(boost) + text) * uint64(0xD6E8FEB86659FD93)
-    mixed ^= mixed >> uint64(29)
-    mixed *= uint64(0xBF58476D1CE4E5B9)
-    return mixed ^ (mixed >> uint64(32))
+def slot_of(scratch, stamp, c, by_text):
+    """The slot of an entry like `c`, taken or free, and the entry there or -1.
 
-
-@inlined
-def slot_of(scratch, stamp, c):
-    """The slot of a candidate's entry, taken or free, and the entry there or -1."""
+    `by_text`: whether texts tell entries apart; else there is one slot for each place.
+    """
     slots, entries = scratch.slots, scratch.new_entries
     mask = uint64(scratch.counts[k.SLOT_MASK])
-    slot = _hash(c.state, c.node, c.boost, c.text ^ c.spelling) & mask
+    spelt = c.text ^ c.spelling if by_text else c.spelling
+    slot = hash_of(c.state, c.node, uint64(c.boost) + spelt) & mask
     while slots[slot] >> 32 == stamp:
         i = slots[slot] & int64(0xFFFFFFFF)
         e = entries[i]
         same_place = e.state == c.state and e.node == c.node and e.boost == c.boost
-        if same_place and e.text == c.text and e.spelling == c.spelling:
+        same_text = e.text == c.text or not by_text
+        if same_place and same_text and e.spelling == c.spelling:
             return slot, i
         slot = (slot + uint64(1)) & mask
     return slot, int64(-1)
@@ -65,9 +60,30 @@ def merge(search, scratch, frontier, num_candidates, cutoff):
         How many entries there are; `scratch.keys` has their positions.
     """
     params, entries, keys = search.params, scratch.new_entries, scratch.keys
-    count = int64(len(frontier))
+    count, blank = int64(len(frontier)), scratch.costs[search.space.blank]
     for i in range(count):
-        _stay_in_place(search, scratch, frontier, i, cutoff)
+        # An entry with its own key: a blank, and its last token again.
+        e, source = entries[i], frontier[i]
+        _begin_entry(e, source)
+        from_blank = float32(source.blank_cost + blank)
+        from_nonblank = float32(source.nonblank_cost + blank)
+        # With "max" only the cheaper phase goes on, of equal ones the blank.
+        if from_blank <= cutoff:
+            if params.sums or source.blank_cost <= source.nonblank_cost:
+                e.blank_cost, e.blank_candidate = from_blank, k.FROM_BLANK
+        if from_nonblank <= cutoff:
+            if params.sums:
+                if e.blank_candidate == k.NO_CANDIDATE or from_nonblank < from_blank:
+                    e.blank_candidate = k.FROM_NONBLANK
+                e.blank_cost = log_add(e.blank_cost, from_nonblank)
+            elif source.blank_cost > source.nonblank_cost:
+                e.blank_cost, e.blank_candidate = from_nonblank, k.FROM_NONBLANK
+        if scratch.again_costs[i] <= cutoff:
+            # With "sum" what comes from sources before it is added first.
+            if params.sums:
+                e.waits = 1
+            else:
+                _add_again(search, scratch, frontier, i)
     if num_candidates > 0:
         count = _merge_begun(search, scratch, frontier, num_candidates, cutoff)
     num_merged = int64(0)
@@ -82,33 +98,6 @@ def merge(search, scratch, frontier, num_candidates, cutoff):
         keys[num_merged] = np.uint64(i)
         num_merged += int64(e.cost < _INF)
     return num_merged
-
-
-@inlined
-def _stay_in_place(search, scratch, frontier, i, cutoff):
-    """Begin an entry with its own key: a blank, and its last token again."""
-    params, blank = search.params, scratch.costs[search.space.blank]
-    e, source = scratch.new_entries[i], frontier[i]
-    _begin_entry(e, source)
-    from_blank = float32(source.blank_cost + blank)
-    from_nonblank = float32(source.nonblank_cost + blank)
-    # With "max" only the cheaper phase goes on, of equal ones the blank.
-    if from_blank <= cutoff:
-        if params.sums or source.blank_cost <= source.nonblank_cost:
-            e.blank_cost, e.blank_candidate = from_blank, k.FROM_BLANK
-    if from_nonblank <= cutoff:
-        if params.sums:
-            if e.blank_candidate == k.NO_CANDIDATE or from_nonblank < from_blank:
-                e.blank_candidate = k.FROM_NONBLANK
-            e.blank_cost = log_add(e.blank_cost, from_nonblank)
-        elif source.blank_cost > source.nonblank_cost:
-            e.blank_cost, e.blank_candidate = from_nonblank, k.FROM_NONBLANK
-    if scratch.again_costs[i] <= cutoff:
-        # With "sum" what comes from sources before it is added first.
-        if params.sums:
-            e.waits = 1
-        else:
-            _add_again(search, scratch, frontier, i)
 
 
 @inlined
@@ -135,13 +124,13 @@ def _merge_begun(search, scratch, frontier, num_candidates, cutoff):
         num_slots <<= 1
     scratch.counts[k.SLOT_MASK] = min(num_slots, len(scratch.slots)) - 1
     for i in range(count):
-        slot, _ = slot_of(scratch, stamp, entries[i])
+        slot, _ = slot_of(scratch, stamp, entries[i], True)
         scratch.slots[slot] = (stamp << 32) | i
     for q in range(num_candidates):
         c = scratch.candidates[q]
         if c.cost > cutoff:
             continue
-        slot, i = slot_of(scratch, stamp, c)
+        slot, i = slot_of(scratch, stamp, c, True)
         if i < 0:
             i = count
             count += 1
@@ -222,7 +211,17 @@ def choose(search, scratch, count):
         sort_keys(keys, count, scratch.stack)
     # Sorting was by cost, then by the order in which entries came up: what they are
     # decides instead, as in the reference.
-    _order_ties(lm, keys, entries, count)
+    for i in range(1, count):
+        key = keys[i]
+        j = i
+        while (
+            j > 0
+            and keys[j - 1] >> uint64(32) == key >> uint64(32)
+            and is_before(lm, entries[index_of(key)], entries[index_of(keys[j - 1])])
+        ):
+            keys[j] = keys[j - 1]
+            j -= 1
+        keys[j] = key
     if not params.by_text:
         return min(count, params.beam_size)
     if params.sums and count <= params.beam_size:
@@ -238,7 +237,8 @@ def settle(search, scratch, utterance, num_entries):
     # Candidates name their sources by position, and the frontier is written over.
     for i in range(utterance.counts[k.FRONTIER]):
         scratch.sources[i] = frontier[i]
-    best = entries[index_of(keys[0])].cost
+    best, frames = entries[index_of(keys[0])].cost, utterance.counts[k.FRAMES]
+    blank_acoustic = np.float64(scratch.unscaled[search.space.blank])
     for r in range(num_entries):
         i = index_of(keys[r])
         new, entry = entries[i], frontier[r]
@@ -254,8 +254,15 @@ def settle(search, scratch, utterance, num_entries):
         entry.cost = float32(new.cost - best)
         entry.blank_cost = float32(new.blank_cost - best)
         entry.nonblank_cost = float32(new.nonblank_cost - best)
+        # A blank after either phase of source `i`, which is the same entry.
         if new.blank_candidate != k.NO_CANDIDATE:
-            _settle_blank(search, scratch, utterance, entry, new, i)
+            source = scratch.sources[i]
+            entry.token_end, entry.blank_trace = source.token_end, source.blank_trace
+            total = source.blank_acoustic
+            if new.blank_candidate == k.FROM_NONBLANK:  # the token ends here
+                entry.token_end, entry.blank_trace = frames, source.nonblank_trace
+                total = source.nonblank_acoustic
+            entry.blank_acoustic = total + blank_acoustic
         if new.nonblank_candidate != k.NO_CANDIDATE:
             _settle_nonblank(search, scratch, utterance, entry, new, i)
     utterance.counts[k.FRONTIER] = num_entries
@@ -276,22 +283,6 @@ def is_before(lm, a, b):
     return a.text < b.text
 
 
-@inlined
-def _order_ties(lm, keys, entries, count):
-    """Put entries of equal cost into the order of what they are."""
-    for i in range(1, count):
-        key = keys[i]
-        j = i
-        while (
-            j > 0
-            and keys[j - 1] >> uint64(32) == key >> uint64(32)
-            and is_before(lm, entries[index_of(key)], entries[index_of(keys[j - 1])])
-        ):
-            keys[j] = keys[j - 1]
-            j -= 1
-        keys[j] = key
-
-
 @part
 def _choose_texts(params, scratch, count):
     """Keep the texts that may matter at the `beam_size` best places.
@@ -304,7 +295,7 @@ def _choose_texts(params, scratch, count):
     for r in range(count):
         i = index_of(keys[r])
         e = entries[i]
-        slot, last = _place_of(scratch, stamp, e)
+        slot, last = slot_of(scratch, stamp, e, False)
         # A new place, and all are taken. Texts at places that are kept may still
         # follow.
         if last < 0 and places == params.beam_size:
@@ -326,36 +317,6 @@ def _choose_texts(params, scratch, count):
         keys[kept] = keys[r]
         kept += 1
     return kept
-
-
-@inlined
-def _place_of(scratch, stamp, entry):
-    """The slot of an entry's place, and the last entry that was kept there or -1."""
-    slots, entries = scratch.slots, scratch.new_entries
-    mask = uint64(scratch.counts[k.SLOT_MASK])
-    slot = _hash(entry.state, entry.node, entry.boost, entry.spelling) & mask
-    while slots[slot] >> 32 == stamp:
-        i = slots[slot] & int64(0xFFFFFFFF)
-        e = entries[i]
-        same_node = e.state == entry.state and e.node == entry.node
-        same_boost = e.boost == entry.boost
-        if same_node and same_boost and e.spelling == entry.spelling:
-            return slot, i
-        slot = (slot + uint64(1)) & mask
-    return slot, int64(-1)
-
-
-@inlined
-def _settle_blank(search, scratch, utterance, entry, new, i):
-    """A blank after either phase of source `i`, which is the same entry."""
-    source, acoustic = scratch.sources[i], scratch.unscaled[search.space.blank]
-    if new.blank_candidate == k.FROM_BLANK:
-        entry.token_end, entry.blank_trace = source.token_end, source.blank_trace
-        total = source.blank_acoustic
-    else:  # the token ends here
-        entry.token_end = utterance.counts[k.FRAMES]
-        entry.blank_trace, total = source.nonblank_trace, source.nonblank_acoustic
-    entry.blank_acoustic = total + np.float64(acoustic)
 
 
 @inlined

@@ -13,8 +13,6 @@ lexicon's trie.
 
 from __future__ import annotations
 
-from typing import NamedTuple
-
 import numpy as np
 from numpy import float32, int32, int64, uint32, uint64
 
@@ -25,6 +23,7 @@ from wfstdec.lm.kernels import Automaton, row_of_state, step, unknown_label
 from wfstdec.lm.on_demand_table import LazyTable
 from wfstdec.search.options import MAX_OPEN_TOKENS
 from wfstdec.search.paths.token_path import OPEN_PRON
+from wfstdec.text.symbols import EPSILON
 from wfstdec.trie.added_trie import added_lookahead, advance_credit
 from wfstdec.trie.cpu import arrays as k
 from wfstdec.trie.lookahead import ANYWHERE, AT_ROOT, Rows, potential_of
@@ -38,6 +37,7 @@ from wfstdec.trie.open_words import (
     open_token,
     spelling_cost,
 )
+from wfstdec.trie.search_space import Place, WordEnd
 
 _CACHE_FACTOR = np.uint64(0x9E3779B97F4A7C15)
 _CACHE_SHIFT = np.uint64(64 - k.CACHE_BITS)
@@ -49,46 +49,14 @@ _NO_SPELLING = uint64(0)
 _NO_COST = float32(0)
 
 
-class Place(NamedTuple):
-    """A node, -1 for none, and the hash of an open word."""
-
-    node: int
-    spelling: np.uint64
-
-
-class WordEnd(NamedTuple):
-    """A word that ends; as `reference_steps.WordEnd`.
-
-    Attributes:
-        pron: The pronunciation.
-        word: The word id for boosts; 0 for what no boost knows.
-        label: What the text grows by.
-        cost: Of the word and its pronunciation; inf where there is no word.
-        state: The next state of the language model.
-        bonus: What is credited for the pronunciation.
-    """
-
-    pron: int
-    word: int
-    label: int
-    cost: np.float32
-    state: int
-    bonus: np.float32
-
-
 @inlined
 def token_of(search, node):
     """The token that leads to a node; at the root the separator, or -1."""
-    if search.beside and node >= search.first_added:
-        return _token_beside(search, int64(node))
-    return int64(search.space.node_token[node])
-
-
-@inlined
-def _token_beside(search, node):
+    if not search.beside or node < search.first_added:
+        return int64(search.space.node_token[node])
     if node < search.first_open:
-        return int64(search.added.trie.node_token[node - search.first_added])
-    return open_token(search.first_open, node, search.space.num_tokens)
+        return int64(search.added.trie.node_token[int64(node) - search.first_added])
+    return open_token(search.first_open, int64(node), search.space.num_tokens)
 
 
 @inlined
@@ -106,7 +74,7 @@ def lookahead_of(search, scratch, state, node, parent):
     cached = scratch.lookahead_cache[(key * _CACHE_FACTOR) >> _CACHE_SHIFT]
     if cached.key != key:
         above = _rows_of(scratch, state, int64(parent))
-        cost, rows = potential_of(space.lookahead, space.automaton, state, node, above)
+        cost, rows = potential_of(space.automaton, space.lookahead, state, node, above)
         cached.key, cached.row, cached.backoff_row = key, rows.own, rows.backoff
         if space.open.is_open and space.looks_ahead:
             length = int64(space.open.node_length[node])
@@ -198,43 +166,33 @@ def open_beginning(search, entry):
 @inlined
 def num_word_ends(search, node):
     """How many words may end at a node that is not the root."""
-    splits = search.space.trie.node_pron_splits
-    if search.beside and node >= search.first_added:
-        return _num_beside(search, int64(node))
-    count = int64(splits[node + 1]) - int64(splits[node])
+    splits, at = search.space.trie.node_pron_splits, int64(node)
+    if search.beside and at >= search.first_open:
+        return int64(1)
+    if search.beside and at >= search.first_added:
+        splits, at = search.added.trie.node_pron_splits, at - search.first_added
+        return int64(splits[at + 1]) - int64(splits[at])
+    count = int64(splits[at + 1]) - int64(splits[at])
     if search.beside and count == 0 and search.space.open.is_open:
-        count = int64(search.space.open.node_length[node] > 0)
+        count = int64(search.space.open.node_length[at] > 0)
     return count
 
 
-@inlined
-def _num_beside(search, node):
-    if node >= search.first_open:
-        return int64(1)
-    splits, at = search.added.trie.node_pron_splits, node - search.first_added
-    return int64(splits[at + 1]) - int64(splits[at])
-
-
 @part
-def _kept_step(automaton, scratch, state, word):
-    """Take a step of the model, as it was kept if it was.
+def _step_kept(automaton, scratch, state, word):
+    """Take a step of a model whose states are the same for all utterances.
 
-    A word ends for as many frames as its last token is heard.
+    Kept in scratch, if there is any: a word ends for as many frames as its last token
+    is heard.
     """
+    if scratch is None:
+        return step(automaton, 0, state, word)
     key = _TAKEN | (uint64(state) << uint64(32)) | uint64(word)
     cached = scratch.step_cache[(key * _CACHE_FACTOR) >> _STEP_SHIFT]
     if cached.key != key:
         cached.key = key
         cached.cost, cached.nextstate = step(automaton, 0, state, word)
     return cached.cost, cached.nextstate
-
-
-@inlined
-def _step_kept(automaton, scratch, state, word):
-    """Take a step of a model whose states are the same for all utterances."""
-    if scratch is None:
-        return step(automaton, 0, state, word)
-    return _kept_step(automaton, scratch, state, word)
 
 
 @inlined
@@ -260,7 +218,7 @@ def word_end(search, scratch, entry, number):
     word = int64(trie.pron_word[pron])
     cost, state = _step_word(search.space.automaton, scratch, entry.state, word)
     cost = float32(cost + trie.pron_cost[pron])
-    return WordEnd(pron, word, word, cost, state, _NO_COST)
+    return WordEnd(pron, word, cost, state, word, _NO_COST)
 
 
 @inlined
@@ -274,27 +232,27 @@ def _end_beside(search, scratch, entry, number):
         pron = len(space.trie.pron_word) + int64(added.pron[at])
         cost, state = _step_word(automaton, scratch, entry.state, label)
         word = label if label < search.params.num_labels else int64(0)
-        return WordEnd(pron, word, label, cost, state, added.bonus[at])
+        return WordEnd(pron, word, cost, state, label, added.bonus[at])
     pron, bonus = int64(OPEN_PRON), _NO_COST
     length, text = open_beginning(search, entry)
     word = find_text(space.open.words, text)
     if word >= 0:
         cost, state = _step_word(automaton, scratch, entry.state, word)
-        return WordEnd(pron, word, word, cost, state, bonus)
+        return WordEnd(pron, word, cost, state, word, bonus)
     label, unknown = int64(label_of(text)), unknown_label(automaton)
     unk_cost, state = _step_word(automaton, scratch, entry.state, unknown)
     cost = spelling_cost(space.open, unk_cost, length)
     if text == _EMPTY or find_text(added.texts, text) >= 0:
         cost = _INF
-    return WordEnd(pron, int64(0), label, cost, int32(state), bonus)
+    return WordEnd(pron, int64(0), cost, int32(state), label, bonus)
 
 
 @inlined
 def olabel_of(end):
-    """The label of a word that ends in a lattice, `labels.OPEN` if it has no id."""
+    """Label in a lattice of a word that ends, if one does; `OPEN` if it has no id."""
     if end.pron == OPEN_PRON and end.word == 0:
         return int64(OPEN)
-    return int64(end.label)
+    return max(int64(end.label), int64(EPSILON))
 
 
 @inlined

@@ -9,10 +9,29 @@ drops what the final one drops.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
+import numpy as np
 from numpy import float32
 
 from wfstdec.jit import inlined
 from wfstdec.search.costs import NO_CUTOFF
+
+
+class Step(NamedTuple):
+    """Costs of a token that begins, or of the end of an utterance, beside acoustics.
+
+    Attributes:
+        olabel: The word that ends, 0 for none; without a lexicon the token's ilabel.
+        graph_cost: Unscaled, without the entry's look-ahead.
+        insertion: Of word and token.
+        boost_cost: What boosts make of it.
+    """
+
+    olabel: int
+    graph_cost: np.float32
+    insertion: np.float32
+    boost_cost: np.float32
 
 
 @inlined

@@ -18,6 +18,7 @@ from typing import TypeVar
 import numpy as np
 
 from wfstdec.boost.compiled import CompiledBoosts
+from wfstdec.jit.records import longer
 from wfstdec.lm.on_demand import LmArrays
 from wfstdec.search.interrupts import check
 from wfstdec.search.paths.so_far import PathSoFar
@@ -32,19 +33,21 @@ from wfstdec.trie.cpu.final import (
     trace_back,
     unfinished_endings,
 )
-from wfstdec.trie.cpu.groups import FoundPaths, with_model
+from wfstdec.trie.cpu.groups import FoundPaths, begin, with_model
 from wfstdec.trie.cpu.memory import SearchMemory, grown, new_state
 from wfstdec.trie.lattice_pack import Recorded, RecordedArcs, RecordedEntries
 from wfstdec.trie.options import TrieOptions
 from wfstdec.trie.reference_steps import Key, Steps
 
 _Found = TypeVar("_Found")
-FIRST_ARCS = 1 << 15
-"""Room for so many arcs of a lattice at first, and for a quarter as many places."""
 
 
 class CpuSearch:
-    """The search of one utterance: `advance` any number of times, then `finish`."""
+    """The search of one utterance: `advance` any number of times, then `finish`.
+
+    Attributes:
+        state: State of the utterance; kernels elsewhere may have advanced it.
+    """
 
     def __init__(
         self,
@@ -56,46 +59,49 @@ class CpuSearch:
     ) -> None:
         self._memory, self._options, self._boosts = memory, options, boosts
         self._search, self._lm = search, lm
-        self._utterance = new_state(memory.capacity, options.beam_size)
-        self._utterance.frontier[:1] = search.first
-        self._utterance.base[0] = search.first_base
-        counts = self._utterance.counts
-        counts[k.FRONTIER], counts[k.DIED] = 1, -1
+        self.state = new_state(memory.capacity, options.beam_size)
+        begin(search, self.state)
         self._settled = SettledTokens()
-        self._record: k.Record | None = None
+        self._record = self._new_record()
+
+    def _new_record(self) -> k.Record | None:
+        """Room for what a search notes; None notes nothing."""
+        return None
 
     @property
     def counts(self) -> dict[str, int]:
         """Work done so far: `frames`, and sums of `active` entries and `candidates`."""
         names = {"frames": k.FRAMES, "active": k.ACTIVE, "candidates": k.CANDIDATES}
-        return {name: int(self._utterance.counts[at]) for name, at in names.items()}
-
-    @property
-    def state(self) -> k.UtteranceState:
-        """State of the utterance; kernels elsewhere may have advanced it."""
-        return self._utterance
-
-    @state.setter
-    def state(self, state: k.UtteranceState) -> None:
-        """Go on from another state of the same utterance."""
-        self._utterance = state
+        return {name: int(self.state.counts[at]) for name, at in names.items()}
 
     def advance(self, logprobs: np.ndarray) -> None:
         """Pass the search through a chunk, float32 [T, V], C order."""
-        num_tokens = logprobs.shape[1]
-        scratch = self._memory.take(num_tokens, len(self._utterance.frontier))
+        frame = 0
+
+        def go_on(scratch: k.Scratch) -> int:
+            nonlocal frame
+            status, frame = kernels.advance(
+                self._search, scratch, self.state, self._record, logprobs, frame
+            )
+            return status
+
+        self._until_done(go_on)
+
+    def _until_done(self, call: Callable[[k.Scratch], int]) -> None:
+        """Call a kernel until it is done: arrays grow, and the language model answers.
+
+        Args:
+            call: Calls it, and returns its status.
+        """
+        num_tokens = self._memory.space.num_tokens
+        scratch, status = self._memory.take(num_tokens, len(self.state.frontier)), -1
         try:
             with self._lm:
-                frame, status = 0, -1
-                self._search = with_model(self._search, self._lm)
                 while status != k.OK:
-                    status, frame = kernels.advance(
-                        *(self._search, scratch, self._utterance, self._record),
-                        *(logprobs, frame),
-                    )
+                    self._search = with_model(self._search, self._lm)
+                    status = call(scratch)
                     scratch = self._grow(status, scratch)
                     if self._lm.answer():
-                        self._search = with_model(self._search, self._lm)
                         check()  # a model of the user's may be slow
         finally:
             self._memory.give(scratch)
@@ -110,28 +116,24 @@ class CpuSearch:
 
     def finish(self) -> list[TokenPath]:
         """End the utterance; the search cannot be used afterwards."""
-        params, utterance = self._search.params, self._utterance
+        params, utterance = self._search.params, self.state
         if params.by_text:  # sums are added up in this order
             utterance = self._in_order()
         found = FoundPaths.room_for(1, params.nbest, int(utterance.counts[k.FRAMES]))
-        num_tokens = self._memory.space.num_tokens
-        scratch = self._memory.take(num_tokens, len(utterance.frontier))
-        try:
-            with self._lm:
-                status = -1
-                while status != k.OK:
-                    self._search = with_model(self._search, self._lm)
-                    status = end_alone(self._search, scratch, utterance, *found)
-                    scratch, found = self._grow(status, scratch), found.grown(status)
-                    self._lm.answer()
-        finally:
-            self._memory.give(scratch)
+
+        def end(scratch: k.Scratch) -> int:
+            nonlocal found
+            status = end_alone(self._search, scratch, utterance, *found)
+            found = found.grown(status)
+            return status
+
+        self._until_done(end)
         return found.read({0: self._settled}, sums=params.sums)[0]
 
     def look(self) -> PathSoFar[TokenRows]:
         """How far the search has come; it goes on as if nobody had looked."""
         self.settle_trace()
-        counts, utterance = self._utterance.counts, self._in_order()
+        counts, utterance = self.state.counts, self._in_order()
         unfinished = unfinished_endings(self._search, utterance)
         at = int(unfinished["cost"].argmin())
         ended = np.float32(np.inf)
@@ -152,7 +154,7 @@ class CpuSearch:
 
     def settle_trace(self) -> None:
         """Take out of the trace what is settled, and what no entry can reach."""
-        self._settled.add(*settle_trace(self._utterance))
+        self._settled.add(*settle_trace(self.state))
 
     def _ending_pron(self, entry: np.ndarray) -> int:
         """The cheapest pronunciation that ends at the node of an entry, or -1."""
@@ -166,21 +168,22 @@ class CpuSearch:
     def _tokens(self, ending: np.void, since: int) -> np.ndarray:
         """The tokens of an ending but the first ones, as rows of `TokenPath`."""
         at, token_end = int(ending["trace"]), int(ending["token_end"])
-        rows, end = trace_back(self._utterance.trace, at, token_end)
+        rows, end = trace_back(self.state.trace, at, token_end)
         return self._settled.followed_by(rows, end, since)
 
     def _in_order(self) -> k.UtteranceState:
         """The utterance with its entries in order: the first of equal endings wins."""
-        frontier = self._utterance.frontier[: self._utterance.counts[k.FRONTIER]]
+        frontier = self.state.frontier[: self.state.counts[k.FRONTIER]]
         keys = [frontier[name] for name in ("text", "spelling", "boost", "node")]
         states = self._lm.orders(frontier["state"])
         order = np.lexsort([*keys, states, frontier["cost"]])
-        return self._utterance._replace(frontier=frontier[order])
+        return self.state._replace(frontier=frontier[order])
 
     def _grow(self, status: int, scratch: k.Scratch) -> k.Scratch:
         """Enlarge what a kernel found too small; returns the scratch to go on with."""
-        scratch, self._utterance = grown(
-            *(status, scratch, self._utterance, self._memory.most_words), self._settled
+        most_words = self._memory.most_words
+        scratch, self.state = grown(
+            status, scratch, self.state, most_words, self._settled
         )
         return scratch
 
@@ -189,30 +192,27 @@ class RecordingSearch(CpuSearch):
     """The search of one utterance: `advance` any number of times, then `finish`."""
 
     _record: k.Record
+    first_arcs = 1 << 15
+    """Room for so many arcs of a lattice at first, and for a quarter as many places."""
 
-    def __init__(
-        self,
-        memory: SearchMemory,
-        search: k.Search,
-        lm: LmArrays,
-        options: TrieOptions,
-        boosts: CompiledBoosts,
-        *,
-        first_arcs: int = FIRST_ARCS,
-    ) -> None:
-        super().__init__(memory, search, lm, options, boosts)
-        limit = np.float32(options.beam_of_lattice)
-        self._record = _new_record(first_arcs, max(1, first_arcs // 4), limit)
-        first, place = self._utterance.frontier[0], self._record.places[:1]
+    def _new_record(self) -> k.Record:
+        num_places = max(1, self.first_arcs // 4)
+        first, places = self.state.frontier[0], np.zeros(num_places, k.PLACE)
         for name in ("cost", "lookahead_cost", "state", "node", "boost", "spelling"):
-            place[name] = first[name]
-        place["frame"] = place["nonblank_first"] = 0
-        self._record.counts[:] = 0, 1, 0
+            places[0][name] = first[name]
+        return k.Record(
+            arcs=np.empty(self.first_arcs, k.NOTED),
+            places=places,
+            counts=np.array([0, 1, 0]),
+            limit=np.float32(self._options.beam_of_lattice),
+            extra=np.empty(2 * num_places, np.float32),
+            number=np.empty(num_places, np.int32),
+        )
 
     def finish(self) -> Recorded:  # type: ignore[override]
         """End the utterance; the search cannot be used afterwards."""
         record, ends = self._record, self._ends()
-        by_state = np.full(2 * self._utterance.counts[k.FRONTIER], np.inf, np.float32)
+        by_state = np.full(2 * self.state.counts[k.FRONTIER], np.inf, np.float32)
         np.minimum.at(by_state, 2 * ends["entry"] + ends["phase"], ends["cost"])
         recording.spread(record, by_state)
         first = record.counts[k.FIRST]
@@ -234,7 +234,7 @@ class RecordingSearch(CpuSearch):
 
     def _ends(self) -> np.ndarray:
         """The ends within the limit, ENDING [N]; their costs are excess."""
-        utterance, ends = self._utterance, np.zeros(0, k.ENDING)
+        utterance, ends = self.state, np.zeros(0, k.ENDING)
         if utterance.counts[k.DIED] < 0:
             ends = self._answered(lambda search: accepted_endings(search, utterance))
         if not (ends["cost"] < np.inf).any():
@@ -246,39 +246,22 @@ class RecordingSearch(CpuSearch):
     def _grow(self, status: int, scratch: k.Scratch) -> k.Scratch:
         """Enlarge what a kernel found too small; returns the scratch to go on with."""
         if status == k.GROW_NOTED:
-            self._make_room(4 * len(scratch.candidates), len(self._utterance.frontier))
+            self._make_room(4 * len(scratch.candidates), len(self.state.frontier))
             return scratch
         return super()._grow(status, scratch)
 
     def _make_room(self, arcs: int, places: int) -> None:
         """Prune; lengthen what that leaves more than half full."""
         record, counts = self._record, self._record.counts
-        recording.prune(record, self._utterance.counts[k.FRONTIER])
+        recording.prune(record, self.state.counts[k.FRONTIER])
         needed = 2 * (int(counts[k.NUM_ARCS]) + arcs)
         if needed > len(record.arcs):
-            record = record._replace(arcs=_longer(record.arcs, needed))
+            record = record._replace(arcs=longer(record.arcs, needed))
         needed = 2 * (int(counts[k.NUM_PLACES]) + places)
         if needed > len(record.places):
             record = record._replace(
-                places=_longer(record.places, needed),
+                places=longer(record.places, needed),
                 extra=np.empty(2 * needed, np.float32),
                 number=np.empty(needed, np.int32),
             )
         self._record = record
-
-
-def _new_record(arcs: int, places: int, limit: np.float32) -> k.Record:
-    return k.Record(
-        arcs=np.empty(arcs, k.NOTED),
-        places=np.zeros(places, k.PLACE),
-        counts=np.zeros(3, np.int64),
-        limit=limit,
-        extra=np.empty(2 * places, np.float32),
-        number=np.empty(places, np.int32),
-    )
-
-
-def _longer(array: np.ndarray, size: int) -> np.ndarray:
-    longer = np.zeros(size, array.dtype)
-    longer[: len(array)] = array
-    return longer

@@ -29,9 +29,7 @@ OWN_BYTES, OWN_BYTES_OF_THREAD = 512, 45
 """Shared memory that the variables of a block take at most, and more by its threads."""
 CANDIDATES_PER_ENTRY = 4
 MAX_WORDS_OF_NODE = (1 << 15) - 4
-"""The order of a candidate has room for so many words that end at one node,"""
-MAX_ENTRIES = 1 << 16
-"""and for so many entries of a frontier."""
+"""The order of a candidate has room for so many words that end at one node."""
 
 STRUCTS = read_structs(KERNELS / "layout.cuh", **logprobs.STRUCTS, **boosts.STRUCTS)
 """The records that host and kernels share, by their names there."""
