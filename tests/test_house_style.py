@@ -19,8 +19,6 @@ TOOLS = sorted(ROOT.glob("tools/**/*.py"))
 POSITIONAL = 5
 FOREIGN = "adapters"
 """The room of other people's interfaces: what parameters there are is theirs to say."""
-KERNEL = re.compile(r"\b_?(n?jit|kernel|part|inlined|intrinsic)\b")
-"""Decorators that make a numba kernel of a function."""
 
 ROOMS = (
     {"errors", "lazy"},
@@ -174,10 +172,6 @@ def statements(tree):
     return found
 
 
-def is_kernel(function):
-    return any(KERNEL.search(ast.unparse(d)) for d in function.decorator_list)
-
-
 def public_definitions(tree, prefix=""):
     """Public classes, functions and methods, with their dotted names."""
     for node in tree.body:
@@ -304,7 +298,7 @@ def test_few_positional_parameters(path):
     for function in functions(parse(path)):
         names = [a.arg for a in function.args.posonlyargs + function.args.args]
         count = len([name for name in names if name not in ("self", "cls")])
-        assert is_kernel(function) or count <= POSITIONAL, function.name
+        assert ways.is_kernel(function) or count <= POSITIONAL, function.name
 
 
 @of_all(LIBRARY)
@@ -312,7 +306,7 @@ def test_all_but_kernels_have_type_hints(path):
     for function in functions(parse(path)):
         arguments = function.args.posonlyargs + function.args.args
         hinted = all(a.annotation or a.arg in ("self", "cls") for a in arguments)
-        assert is_kernel(function) or (hinted and function.returns), function.name
+        assert ways.is_kernel(function) or (hinted and function.returns), function.name
 
 
 @of_all(LIBRARY)

@@ -121,6 +121,7 @@ def test_logits_of_a_model_to_words_with_seconds(speech, arpa):
 
 
 @TRANSFORMERS
+@pytest.mark.share
 @pytest.mark.skipif(
     importlib.util.find_spec("kenlm") is None, reason="Transformers asks for kenlm"
 )

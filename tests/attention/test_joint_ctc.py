@@ -60,19 +60,6 @@ def test_between_equal_tokens_there_must_be_a_blank():
     assert found == pytest.approx([math.log(6 / 27), math.log(5 / 27)])
 
 
-@pytest.mark.parametrize("seed", range(2000, 2020))
-@pytest.mark.share(keep=10)
-def test_the_bound_loses_nothing(seed):
-    """Psi falls with every token, so what a live text has bounds what it ends with."""
-    case = JointCase(seed)
-    case.phrases, case.options["end_rule"] = {}, "none"
-    for width in (2, 3):
-        given = {"beam_size": width, "pre_beam": 9}
-        [found] = case.found(**given, stop="bound")
-        [never] = case.found(**given, stop="never")
-        assert found == never
-
-
 @pytest.mark.parametrize("seed", range(3000, 3010))
 @pytest.mark.share(keep=4)
 def test_a_batch_is_what_each_utterance_is_alone(seed):

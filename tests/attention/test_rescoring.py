@@ -13,7 +13,6 @@ from table_transducers import TableTransducer
 from wfstdec import (
     AttentionDecoder,
     AttentionOptions,
-    Normalizer,
     TransducerDecoder,
     TrieDecoder,
     TrieOptions,
@@ -26,8 +25,6 @@ from wfstdec import (
 )
 from wfstdec.attention.rescoring import text_costs
 from wfstdec.attention.torch_model import AttentionNet, AttentionSizes, TorchAttention
-from wfstdec.compare import Speech, tune
-from wfstdec.compare.points import Outcome
 from wfstdec.errors import OptionError, ShapeError
 
 
@@ -192,26 +189,6 @@ def test_a_lattice_rescored_is_the_best_of_all_texts(seed):
     assert [tuple(letters(hyp.text)) for hyp in texts] == order
     assert [hyp.total_cost for hyp in texts] == expected
     assert text_log_probs(model, frames, lambda text: None)(["a"]) == [-math.inf]
-
-
-def test_weights_are_tuned_on_lists_that_were_rescored_once():
-    """`wfstdec.compare.tune` takes any function of a setting."""
-    model = TableAttention(np.random.default_rng(2), 2, num_utterances=2)
-    frames = [model.frames(i, 5) for i in range(2)]
-    lists = first_pass(2)
-    rescored = rescore(model, frames, lists, weight=1.0, spell=spell)
-    wanted = [reweighed(rescored, weight=3.0)[i][0].hypothesis.text for i in range(2)]
-    assert wanted != [hyps[0].text for hyps in lists]
-    references = {str(i): tuple(text.split()) for i, text in enumerate(wanted)}
-    logprobs = {str(i): np.zeros((2, 2), np.float32) for i in range(2)}
-    speech = Speech(logprobs, references, 0.02, Normalizer())
-
-    def prepare(setting):
-        best = [one[0].hypothesis for one in reweighed(rescored, **setting)]
-        return lambda utterances, boosts: [Outcome.of(hyp) for hyp in best]
-
-    found = tune(prepare, speech, {"weight": (0.0, 4.0)})
-    assert found.best.errors.total == 0 and found.default.errors.total > 0
 
 
 def test_what_does_not_fit_is_refused():

@@ -70,8 +70,8 @@ def transcribe(files, audio, *more):
     return [*given, *map(str, more)]
 
 
-def on_ray(address, *more):
-    return ["--ray", address, "--actors", "2", *map(str, more)]
+def on_ray(address, *more, actors=1):
+    return ["--ray", address, "--actors", str(actors), *map(str, more)]
 
 
 def rows_of(folder):
@@ -203,7 +203,7 @@ def test_a_killed_driver_and_a_killed_worker_lose_no_row_and_double_none(
     )
     output = tmp_path / "rows"
     given = transcribe(files, with_bad, "--output", output, "--quiet")
-    given += on_ray(address, "--file-rows", "3", "--batch-rows", "2")
+    given += on_ray(address, "--file-rows", "3", "--batch-rows", "2", actors=2)
     (watched / "slow").write_text("0.15")
     driver = driver_of(given)
     committed = tmp_path / "rows.job" / "checkpoint"

@@ -195,15 +195,8 @@ def test_plots_of_wer_have_error_bars(files):
 def test_compare_greedy_with_a_list_without_numbers(files, capsys):
     """Phrases without numbers are worth what `decode --phrases` makes of them."""
     (files / "bare.txt").write_text("cab\nab c\n")
-    given = [
-        *SPEECH,
-        *BARE,
-        "--greedy",
-        "--trie",
-        "beam_size=16",
-        "--boost",
-        "bare.txt",
-    ]
+    given = [*SPEECH, *BARE, "--greedy", "--trie", "beam_size=16"]
+    given += ["--boost", "bare.txt"]
     more = ["--no-peers", "--repeats", "1", "--json", "c.json"]
     assert wfstdec(files, "compare", *given, *more) == 0
     points = {one.series: one for one in load_comparison(files / "c.json").points}

@@ -8,7 +8,7 @@ from random_graphs import random_graph, random_logprobs
 from real_speech import speech_graph, utterances
 
 import wfstdec
-from wfstdec import from_openfst, to_openfst
+from wfstdec import to_openfst
 
 kaldi_decoder = pytest.importorskip("kaldi_decoder")
 kaldifst = pytest.importorskip("kaldifst")
@@ -77,15 +77,6 @@ def test_random_tlgs(tmp_path):
             graph = graph_by_files(case, tmp_path)
             expected = kaldi(as_kaldi(graph, tmp_path), case.logprobs)
             assert_same_cost(ours(graph, case.logprobs), expected)
-
-
-def test_a_graph_that_comes_back_from_openfst_decodes_alike(tmp_path):
-    for i in range(30):
-        case = naive_cases.random_case(np.random.default_rng(i), plain=True)
-        graph = graph_by_files(case, tmp_path)
-        to_openfst(graph, tmp_path / "graph.fst")
-        again = from_openfst(tmp_path / "graph.fst", blank=case.blank)
-        assert ours(again, case.logprobs) == ours(graph, case.logprobs)
 
 
 # ------------------------------------------------------------------------- with a beam

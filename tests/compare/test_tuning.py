@@ -5,14 +5,11 @@ import random
 
 import numpy as np
 import pytest
-from real_speech import RECIPE, speech_graph
 
-import wfstdec
-from wfstdec.compare import Speech, read_speech, tune, wfst_searches
+from wfstdec.compare import Speech, tune
 from wfstdec.compare.points import Outcome
 from wfstdec.compare.tuning import COARSE, HALVINGS
 from wfstdec.errors import OptionError
-from wfstdec.metrics import score_texts
 
 WORDS = 400
 SPEECH = Speech({"u": np.zeros((1, 2), np.float32)}, {"u": ("a",) * WORDS})
@@ -140,14 +137,6 @@ def test_the_default_setting_is_the_first_trial(max_trials):
     assert tuning.default not in tuning.trials and tuning.default.errors.total == 0
 
 
-def test_every_trial_is_said():
-    said = []
-    tuning = tune(Landscape(bowl(1, 0)).prepare, SPEECH, RANGES, say=said.append)
-    assert tuple(said) == tuning.trials
-    assert str(said[0]) == "lm_scale 1, word_insertion 0: %WER 0.00 (0 errors)"
-    assert str(said[1]) == "lm_scale 0.2, word_insertion -4: %WER 40.00 (160 errors)"
-
-
 @pytest.mark.parametrize(
     "ranges, trials, message",
     [
@@ -160,26 +149,3 @@ def test_every_trial_is_said():
 def test_faulty_ranges(ranges, trials, message):
     with pytest.raises(OptionError, match=message):
         tune(Landscape(bowl(1, 0)).prepare, SPEECH, ranges, max_trials=trials)
-
-
-def test_real_speech_is_tuned_as_a_search_of_the_same_grid_by_hand():
-    speech = read_speech(RECIPE / "logprobs.npz", RECIPE / "refs.txt", limit=4)
-    graph = speech_graph("normal")
-    base = wfstdec.WfstOptions(beam=7.0)
-    [search] = wfst_searches(graph, base, {"beam": [7.0]})
-    tuning = tune(search.prepare, speech, RANGES, max_trials=25)
-    totals = {}
-    for scale in (0.2, 0.6, 1.0, 1.4, 1.8):
-        for insertion in (-4.0, -2.0, 0.0, 2.0, 4.0):
-            options = wfstdec.WfstOptions(
-                beam=7.0, lm_scale=scale, word_insertion=insertion
-            )
-            decoder = wfstdec.WfstDecoder(graph, options)
-            found = decoder.decode(list(speech.logprobs.values()))
-            pairs = zip(speech.references, found, strict=True)
-            texts = {utterance: one.text.split() for utterance, one in pairs}
-            totals[scale, insertion] = score_texts(speech.references, texts).errors
-    tried = {tuple(t.setting.values()): t.errors for t in tuning.trials}
-    assert tried == totals
-    least = min(errors.total for errors in totals.values())
-    assert tuning.best.errors.total == least

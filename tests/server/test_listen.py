@@ -26,13 +26,6 @@ def server(encoder, decoder):
         wait_until(lambda: not len(service.engine))
 
 
-@pytest.fixture(scope="module")
-def sure_server(encoder, decoder):
-    """A server whose words have confidences."""
-    with serving(Service.of(encoder, decoder, LIMITS, confidence=True)) as server:
-        yield server
-
-
 @pytest.fixture(autouse=True)
 def nothing_is_left(server):
     """After each test all streams are over."""
@@ -144,26 +137,6 @@ def test_many_streams_give_what_decode_gives(server, decoder, speech):
         for result in results(messages, is_final=False):
             assert result["duration"] >= 0
     assert num_words > 350
-
-
-def test_confidences_are_those_of_the_lattice(sure_server, decoder, speech):
-    from wfstdec.batch.lattices import LatticeReading
-
-    rows = speech(20, 4)
-    messages, _ = asyncio.run(listen(sure_server, rows, np.random.default_rng(0)))
-    first, found, expected = 0, [], []
-    reading = LatticeReading(nbest=1, confidence=True)
-    for result in results(messages, is_final=True):
-        found += [w["confidence"] for w in words_of(result) if w["confidence"]]
-        if result["speech_final"]:
-            end = round((result["start"] + result["duration"]) / SHIFT_S)
-            [lattice] = decoder.decode_lattice([rows[first:end]])
-            # Words that were settled before have none yet.
-            sent = len(words_of(result))
-            words = reading("", lattice)[0].words
-            expected += [w.confidence for w in words[len(words) - sent :]]
-            first = end
-    assert found == expected and len(found) > 3 and max(found) <= 1
 
 
 def test_500_keyterms_in_the_address(server, speech):

@@ -1,6 +1,5 @@
 import json
 
-import numpy as np
 import pytest
 
 from tools.bench import alignment
@@ -28,17 +27,3 @@ def test_a_small_run_has_rows_of_all_kinds(tmp_path, capsys):
 
 
 KINDS = ("beams", "decoder", "long", "misfits")
-
-
-@pytest.mark.parametrize("kind", alignment.KINDS)
-def test_one_word_is_spoilt(kind):
-    words, vocabulary = ["a", "b", "c"], ["a", "b", "c", "d"]
-    for seed in range(20):
-        rng = np.random.default_rng(seed)
-        text, at = alignment.spoil(words, kind, vocabulary, rng)
-        if kind == "left out":
-            assert text == words[:at] + words[at + 1 :]
-        else:
-            assert text[at] != words[at]
-            rest = words[at + 1 :] if kind == "changed" else words[at:]
-            assert text == [*words[:at], text[at], *rest]

@@ -224,17 +224,7 @@ def test_hotwords_are_given_to_the_peer():
 
 @pytest.mark.share
 def test_beams(recipe):
-    more = [
-        "--common",
-        "0",
-        "--beams",
-        "5",
-        "9",
-        "--beam-sizes",
-        "4",
-        "--merges",
-        "sum",
-    ]
+    more = "--common 0 --beams 5 9 --beam-sizes 4 --merges sum".split()
     rows = run(beam_size, recipe, *more)
     assert [(row["search"], row["list"]) for row in rows] == [
         ("WFST", None), ("WFST", None), ("WFST", "list"), ("WFST", "list"),

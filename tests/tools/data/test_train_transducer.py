@@ -208,8 +208,8 @@ class Scripted:
 
     tokens, blank = ("▁a", "b"), 2
 
-    def __init__(self, script, durations=()):
-        self.script, self.durations = script, durations
+    def __init__(self, script):
+        self.script = script
 
     def encode(self, features, lengths):
         return features[:, :, :1], lengths
@@ -221,34 +221,16 @@ class Scripted:
         return labels[:, None], state
 
     def join(self, frames, g):
-        label, ranked = self.script[int(frames[0, 0]), int(g[0, 0])]
-        tokens = torch.nn.functional.one_hot(torch.tensor([label]), 3).float()
-        if not self.durations:
-            return tokens
-        chances = [-float(ranked.index(d)) for d in self.durations]
-        return tokens, torch.tensor([chances])
-
-
-def frames_of(count):
-    return np.arange(count, dtype=np.float32)[:, None]
+        label = self.script[int(frames[0, 0]), int(g[0, 0])]
+        return torch.nn.functional.one_hot(torch.tensor([label]), 3).float()
 
 
 def test_greedy_rnnt_by_hand():
     """Frame 0 says ▁a; frame 1 says b for ever and is left after so many symbols."""
-    script = {(0, -1): (0, ()), (0, 0): (2, ()), (1, 0): (1, ()), (1, 1): (1, ())}
-    said = transducer_greedy.greedy(Scripted(script), frames_of(2))
+    script = {(0, -1): 0, (0, 0): 2, (1, 0): 1, (1, 1): 1}
+    frames = np.arange(2, dtype=np.float32)[:, None]
+    said = transducer_greedy.greedy(Scripted(script), frames)
     assert said == ["a" + "b" * transducer_greedy.MAX_SYMBOLS]
-
-
-def test_greedy_tdt_by_hand():
-    """A token may stay, a blank may not; durations are values and may pass the end."""
-    script = {
-        (0, -1): (0, [0, 2, 5]),  # ▁a, stays
-        (0, 0): (2, [0, 2, 5]),  # a blank: the best that moves is 2
-        (2, 0): (1, [5, 0, 2]),  # b, and five frames on: the end
-    }
-    said = transducer_greedy.greedy(Scripted(script, durations=(0, 2, 5)), frames_of(4))
-    assert said == ["ab"]
 
 
 def test_main_writes_a_recipe(data, tmp_path, monkeypatch, capsys):

@@ -46,53 +46,40 @@ error = subprocess.TimeoutExpired("ncu", 3)
 error.add_note("of utterance 3\\nand 4")
 raise error
 """
-FAULTS = {
-    "hang": (python("hang", HANGS, 3.0), "timed out", "killed after 3 s"),
-    "crash": (python("crash", "import os; os.abort()"), "crashed", "SIGABRT"),
-    "wrong": (
-        python("wrong", "print('NOT THE SAME'); raise SystemExit(1)"),
-        "wrong answers",
-        "exit status 1",
-    ),
+TOLD = {
+    "crash": ("import os; os.abort()", "crashed (SIGABRT)"),
+    "wrong": ("print('NOT THE SAME'); exit(1)", "wrong answers (exit status 1)"),
     "memory": (
-        python("memory", "raise MemoryError('cudaErrorMemoryAllocation')"),
-        "out of memory",
-        "exit status 1",
+        "raise MemoryError('cudaErrorMemoryAllocation')",
+        "out of memory (exit status 1)",
     ),
-    "no peer": (
-        python("no peer", "print('nothing there'); raise SystemExit(3)"),
-        "not there",
-        "nothing there",
-    ),
-    "error": (python("error", "raise SystemExit(7)"), "failed", "exit status 7"),
-    "not done": (
-        python("not done", "raise SystemExit(4)"),
-        "not finished",
-        "exit status 4",
-    ),
-    "unfit": (python("unfit", "raise SystemExit(5)"), "unfit", "exit status 5"),
+    "no peer": ("print('nothing there'); exit(3)", "not there (nothing there)"),
+    "error": ("raise SystemExit(7)", "failed (exit status 7)"),
+    "not done": ("raise SystemExit(4)", "not finished (exit status 4)"),
+    "unfit": ("raise SystemExit(5)", "unfit (exit status 5)"),
     "raised": (
-        python("raised", "raise AttributeError('no such kernel')"),
-        "failed",
-        "exit status 1: AttributeError: no such kernel",
+        "raise AttributeError('no such kernel')",
+        "failed (exit status 1: AttributeError: no such kernel)",
     ),
     "raised with a note": (
-        python("raised with a note", NOTED),
-        "failed",
-        "exit status 1: subprocess.TimeoutExpired: Command 'ncu' timed out after 3 "
-        "seconds",
-    ),
-    "no such program": (
-        Step("no such program", ("there-is-no-such-program",), 5.0),
-        "failed",
-        "exit status 127",
-    ),
-    "not there": (
-        Step("not there", ("nothing",), 5.0, needs="there-is-no-such-program"),
-        "not there",
-        "there-is-no-such-program",
+        NOTED,
+        "failed (exit status 1: subprocess.TimeoutExpired: Command 'ncu' timed out "
+        "after 3 seconds)",
     ),
 }
+"""Python, and what is told of a step that runs it."""
+FAULTS = [
+    (python("hang", HANGS, 3.0), "timed out (killed after 3 s)"),
+    *((python(name, code), told) for name, (code, told) in TOLD.items()),
+    (
+        Step("no such program", ("there-is-no-such-program",), 5.0),
+        "failed (exit status 127)",
+    ),
+    (
+        Step("not there", ("nothing",), 5.0, needs="there-is-no-such-program"),
+        "not there (there-is-no-such-program)",
+    ),
+]
 GOOD = (
     "import pathlib; print('fine'); pathlib.Path(r'{folder}/%s.json').write_text('7')"
 )
@@ -108,14 +95,12 @@ def unpacked(archive, folder):
 def test_every_fault_leaves_the_other_steps_unharmed(tmp_path):
     runner = Runner(tmp_path / "work", tmp_path / "home" / "all.tar.gz", 120.0)
     steps = [python("first", GOOD % "first")]
-    for name, (step, _, _) in FAULTS.items():
-        steps += [step, python(f"after {name}", GOOD % f"after {name}")]
+    for step, _ in FAULTS:
+        steps += [step, python(f"after {step.name}", GOOD % f"after {step.name}")]
     runner.run(steps)
-    for name, (_, status, detail) in FAULTS.items():
-        outcome = runner.outcomes[name]
-        assert (outcome.status, outcome.detail) == (status, detail), name
-        assert runner.outcomes[f"after {name}"].status == "ok"
-        assert f"{name:12} {status} ({detail})" in runner.report()
+    for step, told in FAULTS:
+        assert runner.outcomes[f"after {step.name}"].status == "ok"
+        assert f"{step.name:12} {told}" in runner.report()
     assert not runner.all_ok
     found = unpacked(runner.archive, tmp_path / "read")
     assert {"first.json", "after hang.json", "hang.log", "report.txt"} <= set(found)
