@@ -7,7 +7,7 @@ import naive_joint
 import numpy as np
 import pytest
 import torch
-from attention_cases import JointCase
+from attention_cases import JointCase, random_logprobs
 from table_attention import TableAttention
 
 from wfstdec import AttentionDecoder, AttentionOptions, token_table
@@ -17,12 +17,6 @@ from wfstdec.errors import LogprobError, OptionError, ShapeError
 from wfstdec.transducer.torch_model import TransducerConfig
 
 UNITS = CtcUnits.of(["a", "b", "</s>"], None, np.array([2]), 2)
-
-
-def random_logprobs(seed, num_frames, num_columns=3):
-    rows = np.random.default_rng(seed).normal(size=(num_frames, num_columns)) * 2
-    rows = rows - np.logaddexp.reduce(rows, axis=1, keepdims=True)
-    return rows.astype(np.float32)
 
 
 def psi_of(prefixes, text):
@@ -146,10 +140,3 @@ def test_ctc_that_does_not_fit_is_refused():
     phones = token_table(["a", "aa", "<blk>"], 2)
     with pytest.raises(OptionError, match="without the token 'b', expected all"):
         AttentionDecoder(model, ctc_tokens=phones)
-
-
-@pytest.mark.parametrize("options", [{"ctc_weight": 1.5}, {"pre_beam": 0}])
-def test_options_are_checked(options):
-    (name,) = options
-    with pytest.raises(OptionError, match=f"{name}="):
-        AttentionOptions(**options)

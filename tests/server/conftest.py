@@ -39,6 +39,15 @@ def speech():
 
 
 @pytest.fixture(scope="module")
+def openai_client(server):
+    """OpenAI's own client, of the server of a module."""
+    openai = pytest.importorskip("openai")
+    url = f"{server.url}/v1"
+    with openai.OpenAI(base_url=url, api_key="any", max_retries=2) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
 def launch(tmp_path_factory):
     """Starts Chromium with a microphone that hears these samples, once each time.
 

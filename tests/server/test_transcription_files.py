@@ -56,14 +56,6 @@ def server(model, decoder):
         yield server
 
 
-@pytest.fixture(scope="module")
-def openai_client(server):
-    openai = pytest.importorskip("openai")
-    url = f"{server.url}/v1"
-    with openai.OpenAI(base_url=url, api_key="any", max_retries=2) as client:
-        yield client
-
-
 def samples_of(rows):
     return np.frombuffer(bytes_of(rows), "<i2")
 

@@ -32,12 +32,8 @@ def server(model, decoder):
 
 
 @pytest.fixture(scope="module")
-def client(server):
-    openai = pytest.importorskip("openai")
-    with openai.OpenAI(
-        base_url=f"{server.url}/v1", api_key="any", max_retries=0
-    ) as client:
-        yield client
+def client(openai_client):
+    return openai_client.with_options(max_retries=0)
 
 
 def post(server, **more):

@@ -16,6 +16,13 @@ UNK_COST = 2.5
 RULES = ("closed", "compensated", "none")
 
 
+def random_logprobs(seed, num_frames, num_columns=3):
+    """Draw rows of log-probs, float32 [T, V]."""
+    rows = np.random.default_rng(seed).normal(size=(num_frames, num_columns)) * 2
+    rows = rows - np.logaddexp.reduce(rows, axis=1, keepdims=True)
+    return rows.astype(np.float32)
+
+
 class Case:
     """A random model with random language models, phrases and options."""
 

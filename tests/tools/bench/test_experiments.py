@@ -8,7 +8,7 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from cli_files import ARPA, LEXICON, SENTENCES, TOKENS, logprobs_of, recipe_of
+from cli_files import ARPA, recipe_of, write_files
 
 from tools.bench import experiments
 from tools.bench.boost import beam_size, list_size, lm, magnitude, weights
@@ -31,19 +31,11 @@ def quiet_again():
 @pytest.fixture
 def recipe(tmp_path):
     """The files of a recipe; of its words all but `rare` are said."""
-    (tmp_path / "tokens.txt").write_text("".join(f"{t}\n" for t in TOKENS))
-    (tmp_path / "lexicon.txt").write_text(LEXICON)
-    (tmp_path / "lm.arpa").write_text(
-        ARPA.replace("ngram 1=5", "ngram 1=6").replace(
-            "-99\t<s>", "-1.7\trare\n-99\t<s>"
-        )
-    )
-    arrays = {utt: logprobs_of(text) for utt, text in SENTENCES.items()}
-    np.savez(tmp_path / "x.npz", **arrays)
-    (tmp_path / "ref.txt").write_text("utt2 ab c\nutt1 cab\nutt3 c\n")
-    recipe = recipe_of(tmp_path)
-    packed = gzip.compress((tmp_path / "lm.arpa").read_bytes())
-    (recipe / "lm.arpa.gz").write_bytes(packed)
+    recipe = recipe_of(write_files(tmp_path))
+    text = ARPA.replace("ngram 1=5", "ngram 1=6")
+    text = text.replace("-99\t<s>", "-1.7\trare\n-99\t<s>")
+    (recipe / "lm.arpa").write_text(text)
+    (recipe / "lm.arpa.gz").write_bytes(gzip.compress(text.encode()))
     return recipe
 
 
