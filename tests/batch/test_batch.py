@@ -1,6 +1,5 @@
 """Many utterances: from files, in batches, to files, each with its own boosts."""
 
-import io
 import json
 import time
 from pathlib import Path
@@ -303,10 +302,3 @@ def test_lists_of_utterances_that_are_not_there(decoder, files, tmp_path):
         "'a', 'b', 'c', 'd', 'e', ..."
     )
     assert Path(warned[0].filename).name == "test_batch.py"
-
-
-def test_standard_output(decoder, files, monkeypatch):
-    out = io.StringIO()
-    monkeypatch.setattr("sys.stdout", out)
-    batch.decode_file(decoder, files / "x.npz")
-    assert out.getvalue() == "utt2 ab c\nutt1 cab\nutt3 c\n"

@@ -162,13 +162,9 @@ def test_exports_that_onnx_asr_knows(tmp_path, speech, make, shift, rate, blank)
     (said,) = model._model.recognize_batch(speech[None], np.array([len(speech)]))
     marks = [name.replace("▁", " ") for name in np.array(spec.tokens.names)[best[new]]]
     assert said.tokens == marks and len(marks) > 3
+    if make is tiny.nemo_folder:  # names are those of the file
+        assert spec.tokens.names[:3] == ("▁the", "▁", "a")
     np.testing.assert_allclose(said.timestamps, np.flatnonzero(new) * shift, atol=1e-9)
-
-
-def test_names_of_pieces_are_those_of_the_file(tmp_path):
-    pytest.importorskip("onnx_asr")
-    names = load_model(tiny.nemo_folder(tmp_path)).spec.tokens.names
-    assert names[:3] == ("▁the", "▁", "a") and names[6] == "<blk>"
 
 
 def test_what_onnx_asr_cannot_load_is_told(tmp_path):

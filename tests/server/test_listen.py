@@ -67,17 +67,13 @@ def seconds(frame):
     return round(frame * SHIFT_S, 6)
 
 
-def words_of(result):
-    return result["channel"]["alternatives"][0]["words"]
-
-
 def check_to_the_bit(messages, rows, decoder):
     """Compare words, times and costs of lists with `decode_nbest` between endpoints."""
     first, begun, end_s, num = 0, [], 0.0, 0
     for result in results(messages, is_final=True):
         assert result["start"] == end_s
         end_s = result["start"] + result["duration"]
-        begun += words_of(result)
+        begun += result["channel"]["alternatives"][0]["words"]
         if not result["speech_final"]:
             continue
         end = round(end_s / SHIFT_S)

@@ -115,10 +115,6 @@ def speaking(launch):
     browser.close()
 
 
-def words_of(page):
-    return page.locator("#transcript .word").all_inner_texts()
-
-
 def listen(page):
     """Text of the page for what the microphone hears, whole or as far as it came."""
     page.get_by_role("button", name="Listen").click()
@@ -126,7 +122,7 @@ def listen(page):
         expect(page.locator("#transcript")).to_contain_text("wrong", timeout=LISTENS_MS)
     page.locator("#listen").click()
     expect(page.locator("#listen")).to_have_text("Listen", timeout=LISTENS_MS)
-    return " ".join(words_of(page))
+    return " ".join(page.locator("#transcript .word").all_inner_texts())
 
 
 def listen_for(page, text):

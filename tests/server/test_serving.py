@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx
 import numpy as np
 import pytest
-from row_streams import bytes_of, long_rows
+from row_streams import bytes_of
 from served import LINEAR16
 from tiny_models import waveform_model
 from websockets.asyncio.client import connect
@@ -164,9 +164,3 @@ def test_what_is_wrong_is_said_in_a_line(graph, tmp_path, capsys):
         errors = program.errors()
         assert program.process.returncode in (1, 2)
         assert "192.0.2.1" in errors and "Traceback" not in errors
-
-
-def test_rows_of_the_streams_are_those_of_the_test(speech):
-    """The rows that all these tests speak are log-probs, as far as 1/16 nat goes."""
-    rows = long_rows([speech(3, 1)], 3, 0)
-    assert np.exp(rows).sum(1) == pytest.approx(1, abs=0.1)

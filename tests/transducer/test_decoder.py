@@ -139,17 +139,6 @@ def test_costs_are_those_of_models_and_phrases():
 
 
 # ------------------------------------------------------- what surrounds an utterance
-def tables(durations, **sizes):
-    rng = np.random.default_rng(7)
-    sizes = {"num_utterances": 4, "num_frames": 5, "longest": 5} | sizes
-    return TableTransducer(rng, 3, durations, **sizes)
-
-
-def table_decoder(model, strategy, **more):
-    options = {"strategy": strategy, "beam_size": 4, **more}
-    text = ARPA.replace("<sp>", "z")
-    lm = [(read_arpa(io.StringIO(text)), 0.5)]
-    return TransducerDecoder(model, lm=lm, options=TransducerOptions(**options))
 
 
 @pytest.mark.parametrize("head", ["rnnt", "tdt"])
@@ -439,9 +428,11 @@ def test_frames_of_another_precision_than_the_model(dtype):
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("number", [math.nan, math.inf])
 def test_no_numbers_from_the_joiner_name_the_utterance(strategy, number):
-    model = tables(())
+    sizes = {"num_utterances": 4, "num_frames": 5, "longest": 5}
+    model = TableTransducer(np.random.default_rng(7), 3, **sizes)
     model.table[2, 1] = number
-    decoder = table_decoder(model, strategy)
+    options = TransducerOptions(strategy=strategy, beam_size=4)
+    decoder = TransducerDecoder(model, options=options)
     with pytest.raises(LogprobError, match="joiner gives NaN") as caught:
         decoder.decode([model.frames(u) for u in range(4)])
     assert caught.value.utterance == 2

@@ -26,9 +26,3 @@ def test_chunks_of_all_sizes_are_measured(tmp_path):
     plain, boosted = json.loads(output.read_text())["rows"]
     assert plain["chunk"] == boosted["chunk"] == 16
     assert plain["packed_ratio"] > 0 and boosted["results"] == 4
-
-
-def test_parts_have_kinds_that_there_are():
-    for part in rows.PARTS.values():
-        alone = part.kinds in (["phases"], ["storage"])
-        assert alone or set(part.kinds) <= set(rows.KINDS)
