@@ -25,7 +25,7 @@ def jsonl(folder, name):
     return [json.loads(line) for line in (folder / name).read_text().splitlines()]
 
 
-def test_confidences_lists_lattices_and_another_model(files, capsys):
+def test_confidences_lists_lattices_and_another_model(files):
     assert decode(files, *LEXICAL, "--format", "jsonl", "--output", "plain.jsonl") == 0
     more = ["--lattices", "x.lat", "--lattice-beam", "12", "--posterior-scale", "0.5"]
     more += ["--confidence", "--format", "jsonl", "--output", "sure.jsonl"]
@@ -48,7 +48,6 @@ def test_confidences_lists_lattices_and_another_model(files, capsys):
         assert (files / "again.txt").read_text().splitlines() == texts
     assert decode(files, *LEXICAL, "--mbr", "--output", "mbr.txt") == 0
     assert (files / "mbr.txt").read_text().startswith("utt2 ")
-    capsys.readouterr()
 
 
 def test_bare_tokens(files, capsys):

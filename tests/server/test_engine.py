@@ -59,15 +59,15 @@ def wait_for(saids):
 class Talker:
     """A client: sends rows in messages of any size, and asks for this and that."""
 
-    def __init__(self, engine, rows, seed, *, wishes=True, **settings):
+    def __init__(self, engine, rows, seed, *, wishes=True):
         self.rng, self.rows = np.random.default_rng(seed), rows
         boosts = LISTS[self.rng.integers(len(LISTS))] if wishes else None
         interims = bool(self.rng.integers(2))
         self.said = Said(boosts)
         if boosts is not None:
             self.said.lists.append(boosts)
-        settings = {"boosts": boosts, "interims": interims} | settings
-        self.stream = engine.open(StreamSettings("linear16", **settings), self.said)
+        settings = StreamSettings("linear16", boosts=boosts, interims=interims)
+        self.stream = engine.open(settings, self.said)
         self.wishes, self.messages = wishes, self._messages()
 
     def _messages(self):

@@ -230,10 +230,9 @@ def contact(tmp_path, fault, *words):
 )
 @pytest.mark.share
 def test_a_gpu_that_goes_wrong(tmp_path, fault, status, monkeypatch):
+    words = ["--steps", "search", "versions"]
     if fault == "hang":  # as long as compiling may take here, not as long as there
-        words = ["--steps", "search", "versions", "--minutes", "0.5"]
-    else:
-        words = ["--steps", "search", "versions"]
+        words += ["--minutes", "0.5"]
     code, report = contact(tmp_path, fault, *words)
     lines = report.splitlines()
     search = next(line for line in lines if line.startswith("search "))
