@@ -73,7 +73,8 @@ def main(argv: list[str] | None = None) -> int:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         folder.chmod(0o755)  # nobody has to get in
-        python = _environment(folder, args.python)
+        subprocess.run([args.python, "-m", "venv", str(folder / "env")], check=True)
+        python = folder / "env" / "bin" / "python"
         source = _copied(folder / "src")
         for line in lines:
             print(f"RUN {line}", flush=True)
@@ -125,11 +126,6 @@ def _bring_kernels(environment: Path) -> None:
                 copy = package / path.relative_to(ROOT / "wfstdec")
                 copy.parent.mkdir(exist_ok=True)
                 shutil.copy(path, copy)
-
-
-def _environment(folder: Path, python: str) -> Path:
-    subprocess.run([python, "-m", "venv", str(folder / "env")], check=True)
-    return folder / "env" / "bin" / "python"
 
 
 def _variables(python: Path, home: Path) -> dict[str, str]:

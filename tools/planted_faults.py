@@ -184,10 +184,8 @@ def main(argv: Sequence[str] | None = None) -> int:
             f"{fault.room}: {fault.what}: {found or 'NOT FOUND'} ({seconds} s)",
             flush=True,
         )
-        rows.append(
-            {"room": fault.room, "fault": fault.what, "file": fault.file}
-            | {"found_by": found, "seconds": seconds}
-        )
+        row = {"room": fault.room, "fault": fault.what, "file": fault.file}
+        rows.append(row | {"found_by": found, "seconds": seconds})
         run.write(rows)
     missed = sum(row["found_by"] is None for row in rows)
     print(f"{len(rows) - missed} of {len(rows)} faults were found")

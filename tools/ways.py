@@ -32,11 +32,8 @@ from pathlib import Path
 
 KERNEL = re.compile(r"\b_?(n?jit|kernel|part|inlined|intrinsic)\b")
 """Decorators that make a numba kernel of a function."""
-FRAMES = {
-    "WFST": ("wfst.cpu.frame", "wfst.cpu.kernels"),
-    "trie": ("trie.cpu.frame", "trie.cpu.kernels"),
-}
-"""Where `advance` is, the newest name first."""
+FRAMES = {"WFST": "wfst.cpu.frame", "trie": "trie.cpu.frame"}
+"""Where `advance` is."""
 LEFT_OUT = re.compile(
     r"(^|/)__init__\.py$|^jit/|^errors\.py$|^text/files\.py$"
     r"|^cli/(main|\w*flags|decoders)\.py$"
@@ -53,7 +50,6 @@ LONG = {
     "adapters.pyctcdecode.decoder": "a public class: all calls of pyctcdecode's",
     "trie.decoder": "a public class, with what makes it of files and what reads it",
     "trie.reference": "one search, read top to bottom, with comments at its steps",
-    "transducer.torch_model": "one net, from its configuration to what the search asks",
     "server.audio_bytes": "one idea: bytes cut anywhere, to samples, for each encoding",
     "server.course": "one idea: what becomes of a stream, step by step",
     "server.engine": "one loop: a round, its stages in order",
@@ -68,20 +64,17 @@ SMALL = {
     "jit.message": "what people see of compiling, apart from how it is done",
     "jit.sources": "which files a kernel is made of: text, no machine code",
     "adapters.transformers.spelling": "how phrases are cut, apart from their credit",
-    "boost.phrase_kernels": "kernels, apart from the compiler of phrases",
     "cli.posterior_scale": "a module for each command: a way to tune",
     "attention.times": "one idea: the alignment of a text that is known",
     "cli.attention_flags": "flags of one decoder, as those of lattices and results",
     "cli.transducer_flags": "flags of one decoder, as those of lattices and results",
     "server.finals": "what finals are, apart from when they are due",
-    "transducer.decoder": "a decoder that users hold: what it adds to all of its kind",
     "server.listen_boosts": "one idea: a stream's lists, as its client changes them",
     "server.outbox": "a container, tested by itself",
     "fst.build_log": "logging, apart from what is built",
     "fst.oov_exits": "one step of a build, with the idea of it",
     "wfst.gpu.backend": "the search on any device, apart from CUDA: emulated in tests",
     "trie.backend_choice": "the pace of a search, apart from the decoder",
-    "search.paths.partial": "one idea: the words that can no longer change",
 }
 """Small modules with one importer in their own folder, with the reason."""
 
@@ -238,10 +231,7 @@ class Library:
 
     def frame(self, search: str) -> set[tuple[str, str]]:
         """Kernels of one frame of a search, as module and name."""
-        for module in FRAMES[search]:
-            if module in self.modules:
-                return self.kernels_from(module, "advance")
-        raise SystemExit(f"{self.root}: no per-frame kernel of the {search}")
+        return self.kernels_from(FRAMES[search], "advance")
 
 
 def kept(files: Iterable[str]) -> list[str]:

@@ -46,9 +46,9 @@ from wfstdec.search.decoder import Decoder as Decoder
 from wfstdec.search.endpoints import Endpointer as Endpointer
 from wfstdec.search.endpoints import EndpointRule as EndpointRule
 from wfstdec.search.hypothesis import Hypothesis as Hypothesis
-from wfstdec.search.open_vocabulary import OpenVocabulary as OpenVocabulary
+from wfstdec.search.options import OpenVocabulary as OpenVocabulary
+from wfstdec.search.paths.lattice import SegmentReader as SegmentReader
 from wfstdec.search.paths.lattice import lattice_hypotheses as lattice_hypotheses
-from wfstdec.search.paths.segments import SegmentReader as SegmentReader
 from wfstdec.search.sessions import Partial as Partial
 from wfstdec.search.sessions import Sessions as Sessions
 from wfstdec.search.text_rescoring import rescore_texts as rescore_texts

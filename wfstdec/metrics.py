@@ -19,7 +19,8 @@ independent: of few speakers, the truth is a wider interval.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
+from operator import add
 from typing import NamedTuple
 
 import kaldialign
@@ -95,12 +96,7 @@ class WordErrors:
         return self.insertions + self.deletions + self.substitutions
 
     def __add__(self, other: WordErrors) -> WordErrors:
-        return WordErrors(
-            self.insertions + other.insertions,
-            self.deletions + other.deletions,
-            self.substitutions + other.substitutions,
-            self.reference_words + other.reference_words,
-        )
+        return WordErrors(*map(add, astuple(self), astuple(other)))
 
 
 @dataclass(frozen=True)
@@ -145,10 +141,9 @@ class Score:
     def counts(self) -> tuple[np.ndarray, np.ndarray]:
         """Word errors and reference words of each utterance, int64 [U] both."""
         errors = [score.errors for score in self.utterances]
-        return (
-            np.array([one.total for one in errors], np.int64),
-            np.array([one.reference_words for one in errors], np.int64),
-        )
+        counts = [(one.total, one.reference_words) for one in errors]
+        wrong, spoken = np.array(counts, np.int64).reshape(-1, 2).T
+        return wrong, spoken
 
     @property
     def interval(self) -> Interval | None:
@@ -204,11 +199,8 @@ def score_texts(
         raise FormatError("the references have no words, expected at least one")
     scores = []
     for utterance, reference in references.items():
-        hypothesis = hypotheses.get(utterance, ())
-        errors = count_errors(reference, hypothesis)
-        scores.append(
-            UtteranceScore(utterance, errors, tuple(reference), tuple(hypothesis))
-        )
+        sides = tuple(reference), tuple(hypotheses.get(utterance, ()))
+        scores.append(UtteranceScore(utterance, count_errors(*sides), *sides))
     return Score(
         utterances=tuple(scores),
         missing=tuple(u for u in references if u not in hypotheses),

@@ -10,13 +10,14 @@ it into the package, and `wfstdec warm-up` leaves it in the cache of the machine
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
 import os
 import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
@@ -65,18 +66,19 @@ def _logprobs() -> np.ndarray:
     return np.log(rows)
 
 
-def _files(folder: str) -> dict[str, Path]:
-    """Write tokens, lexicon and language model; the paths."""
+@contextlib.contextmanager
+def _files() -> Iterator[dict[str, Any]]:
+    """Write tokens, lexicon and language model for a while; the paths by name."""
     texts = {"tokens": "\n".join(_TOKENS) + "\n", "lexicon": _LEXICON, "lm": _ARPA}
-    paths = {name: Path(folder) / f"{name}.txt" for name in texts}
-    for name, text in texts.items():
-        paths[name].write_text(text, "utf-8")
-    return paths
+    with tempfile.TemporaryDirectory() as folder:
+        paths = {name: Path(folder) / f"{name}.txt" for name in texts}
+        for name, text in texts.items():
+            paths[name].write_text(text, "utf-8")
+        yield paths
 
 
 def _graph(**options: Any) -> Any:
-    with tempfile.TemporaryDirectory() as folder:
-        files: Any = _files(folder)
+    with _files() as files:
         return wfstdec.build_graph(**files, separator="<wb>", **options)
 
 
@@ -89,15 +91,9 @@ def _wfst(**options: Any) -> Any:
 
 
 def _trie(**options: Any) -> Any:
-    with tempfile.TemporaryDirectory() as folder:
-        paths = _files(folder)
-        return wfstdec.TrieDecoder(
-            tokens=paths["tokens"],
-            lexicon=paths["lexicon"],
-            lm=paths["lm"],
-            separator="<wb>",
-            options=wfstdec.TrieOptions(**options),
-        )
+    given = wfstdec.TrieOptions(**options)
+    with _files() as files:
+        return wfstdec.TrieDecoder(**files, separator="<wb>", options=given)
 
 
 _BOOSTS: dict[str, Callable[[Any], Any]] = {
@@ -121,11 +117,10 @@ def _boosted(make: Callable[[], Any], *kinds: str) -> Callable[[], None]:
 
 
 def _wfst_lattices() -> None:
-    lattice = _wfst().decode_lattice([_logprobs()])[0]
-    assert wfstdec.lattice_hypotheses(lattice, 3)[0].words
-    assert _wfst().decode([_logprobs()], confidence=True)[0].words
-    decoder = _wfst().with_options(nbest=3)
-    assert decoder.decode_nbest([_logprobs()])[0][0].words
+    decoder, logprobs = _wfst(), [_logprobs()]
+    assert wfstdec.lattice_hypotheses(decoder.decode_lattice(logprobs)[0], 3)[0].words
+    assert decoder.decode(logprobs, confidence=True)[0].words
+    assert decoder.with_options(nbest=3).decode_nbest(logprobs)[0][0].words
 
 
 def _packed() -> None:
@@ -172,16 +167,14 @@ ALL: dict[str, Callable[[], None]] = {
 
 
 def _token_table() -> Any:
-    with tempfile.TemporaryDirectory() as folder:
-        return wfstdec.read_tokens(_files(folder)["tokens"])
+    with _files() as files:
+        return wfstdec.read_tokens(files["tokens"])
 
 
 def _align() -> None:
-    with tempfile.TemporaryDirectory() as folder:
-        paths = _files(folder)
-        aligner = wfstdec.ForcedAligner(
-            paths["tokens"], paths["lexicon"], separator="<wb>"
-        )
+    with _files() as files:
+        made_of = files["tokens"], files["lexicon"]
+        aligner = wfstdec.ForcedAligner(*made_of, separator="<wb>")
         aligner.align(_logprobs(), "ab ba")
 
 
@@ -203,14 +196,9 @@ def warm_up(
     """
     root = str(Path(wfstdec.__file__).parents[1])
     path = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))
+    command = [sys.executable, "-m", "wfstdec.warm_up", *ways]
     done = subprocess.run(
-        [
-            sys.executable,
-            "-m",
-            "wfstdec.warm_up",
-            *ways,
-            *([] if parts else [_NO_PARTS]),
-        ],
+        command if parts else [*command, _NO_PARTS],
         env={**os.environ, **(environment or {}), "PYTHONPATH": path},
         capture_output=True,
         text=True,

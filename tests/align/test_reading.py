@@ -5,8 +5,7 @@ from types import SimpleNamespace
 import numpy as np
 
 from wfstdec import AlignOptions
-from wfstdec.align.confidence import Nearness
-from wfstdec.align.reading import _Places
+from wfstdec.align.reading import Nearness, _Places
 
 
 def misfits(below):

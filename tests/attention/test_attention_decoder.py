@@ -159,7 +159,9 @@ def test_answers_of_models_are_looked_at():
         broken(start=lambda *a: (start(*a)[0], start(*a)[1][:, :2]))
     with pytest.raises(ShapeError, match=r"log-probs \(1, 3\), expected \(\d+, 3\)"):
         broken(step=lambda *a: (step(*a)[0][:1], step(*a)[1]))
-    with pytest.raises(ShapeError, match=r"expected log-probs \[\d+, 3\]"):
+    with pytest.raises(
+        ShapeError, match=r"log-probs \(\d+, 1, 3\), expected \(\d+, 3\)"
+    ):
         broken(step=lambda *a: (step(*a)[0][:, None], step(*a)[1]))
     with pytest.raises(LogprobError, match="adds up to .* are they logits"):
         broken(start=lambda *a: (start(*a)[0], start(*a)[1] + 1))

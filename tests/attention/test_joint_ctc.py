@@ -2,6 +2,7 @@
 
 import itertools
 import math
+from types import SimpleNamespace
 
 import naive_joint
 import numpy as np
@@ -16,7 +17,8 @@ from wfstdec.attention.joint_net import JointAttention, JointNet
 from wfstdec.errors import LogprobError, OptionError, ShapeError
 from wfstdec.transducer.torch_model import TransducerConfig
 
-UNITS = CtcUnits.of(["a", "b", "</s>"], None, np.array([2]), 2)
+NAMES = SimpleNamespace(tokens=["a", "b", "</s>"], eos=2, neutral=frozenset())
+UNITS = CtcUnits.of(NAMES, None)
 
 
 def psi_of(prefixes, text):

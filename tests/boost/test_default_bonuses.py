@@ -155,13 +155,6 @@ def test_numbers_that_are_given_stay():
     assert bonuses_of(found)["fuchs"] == bonuses_of(alone)["fuchs"]
 
 
-def test_the_order_of_a_list_changes_nothing():
-    a, b = (
-        compiler().compile(one, 1)[0] for one in (["the", "mater"], ["mater", "the"])
-    )
-    assert bonuses_of(a) == bonuses_of(b)
-
-
 def test_equal_lists_are_compiled_once():
     make = compiler()
     [one] = make.compile({"fuchs": None, "the": 1.0}, 1)

@@ -1,6 +1,5 @@
 """Credits in instalments: what is paid when, and that the sum is what it was."""
 
-import dataclasses
 import math
 
 import numpy as np
@@ -10,14 +9,10 @@ from text_graphs import text_graph
 
 from wfstdec import (
     Boosts,
-    Lexicon,
     PhraseCompiler,
     PhraseOptions,
-    TrieDecoder,
-    TrieOptions,
     WfstDecoder,
     WfstOptions,
-    token_table,
 )
 from wfstdec.boost.compile import BoostCompiler
 from wfstdec.boost.kernels import (
@@ -166,30 +161,3 @@ def test_a_bonus_above_the_beam_does_not_drive_out_what_is_right():
     ]
     assert {one.text for one in found} == {"art"}
     assert {one.total_cost for one in found} == {1.5}
-
-
-def test_decoders_agree_where_nothing_is_pruned():
-    tokens = ("<blank>", "s", "n", "y", "a")
-    spelt = {"new": ("n",), "york": ("y", "n"), "art": ("a",)}
-    table = token_table(tokens)
-    ids = tuple(tuple(table.ids[t] for t in said) for said in spelt.values())
-    lexicon = Lexicon(tuple(spelt), ids, np.zeros(len(spelt), np.float32))
-    rng = np.random.default_rng(3)
-    for boosts in ({"york": 30.0}, {"new york": 25.0, "art": -2.0, "york": 9.0}):
-        x = np.log(rng.dirichlet(np.ones(5), 9)).astype(np.float32)
-        results = []
-        for beam in (6.0, 1e5):
-            options = TrieOptions(beam=beam, beam_size=10**6)
-            for backend in ("reference", "cpu"):
-                decoder = TrieDecoder(
-                    tokens=table,
-                    lexicon=lexicon,
-                    separator="s",
-                    options=options,
-                    backend=backend,
-                )
-                results.append(decoder.decode([x], boosts=boosts)[0])
-        wide = dataclasses.asdict(results[2])
-        assert dataclasses.asdict(results[0]) == dataclasses.asdict(results[1])
-        assert wide == dataclasses.asdict(results[3])
-        assert wide["boost_cost"] <= results[0].boost_cost + 1e-6

@@ -86,15 +86,6 @@ def test_collisions(home):
         assert look_up(boosts, ids) == [*(i / 8 for i in ids[:32]), 0]
 
 
-def test_the_order_of_the_users_list_changes_nothing():
-    word_ids = {f"w{i}": i for i in range(1, 500)}
-    given = {word: i / 7 for word, i in word_ids.items()}
-    one, _ = compile_word_boosts(given, word_ids)
-    other, _ = compile_word_boosts(dict(reversed(given.items())), word_ids)
-    assert one.keys.tolist() == other.keys.tolist()
-    assert one.bonuses.tolist() == other.bonuses.tolist()
-
-
 def test_words_beyond_the_table_come_back_sorted():
     boosts, unknown = compile_word_boosts({"z": 1, "a": 2, "m": 3}, {"m": 1})
     assert unknown == ["a", "z"]
@@ -170,20 +161,6 @@ def test_boosts_are_not_scaled(backend):
     (hyp,) = decoder.decode([TWICE], boosts={"here": 2.0})
     assert (hyp.text, hyp.boost_cost, hyp.insertion_cost) == ("here here", -4.0, 1.0)
     assert hyp.total_cost == -3.0
-
-
-@pytest.mark.parametrize("backend", BACKENDS)
-def test_lists_of_utterances_are_kept_apart(backend):
-    decoder = WfstDecoder(text_graph(HOMOPHONES), backend=backend, threads=1)
-    boosts = [{"here": 2.0}, None, {}, {"here": 9.0, "hear": 9.5}]
-    hyps = decoder.decode([TWICE] * 4, boosts=boosts)
-    assert [h.text for h in hyps] == ["here here", *["hear hear"] * 3]
-    assert [h.boost_cost for h in hyps] == [-4.0, 0.0, 0.0, -19.0]
-    assert decoder.decode([TWICE] * 2, boosts=boosts[0]) == [hyps[0]] * 2
-    # Equal lists in one object and in two are the same.
-    assert decoder.decode([TWICE] * 2, boosts=[boosts[0], dict(boosts[0])]) == (
-        [hyps[0]] * 2
-    )
 
 
 @pytest.mark.parametrize("backend", BACKENDS)

@@ -22,10 +22,12 @@ from conformance import (
     cells,
     close,
     draw,
+    fields,
     hole_of,
     read,
     sessions_of,
 )
+from lattice_searches import joined
 
 import wfstdec
 from wfstdec.errors import (
@@ -36,6 +38,7 @@ from wfstdec.errors import (
     SessionError,
     ShapeError,
 )
+from wfstdec.lattice.arrays import check_lattice
 from wfstdec.trie.options import BACKENDS as TRIE_BACKENDS
 from wfstdec.wfst.backend_choice import BACKENDS as WFST_BACKENDS
 
@@ -267,6 +270,47 @@ def test_users_threads(cell, drawn, rng):
     for thread in threads:
         thread.join()
     assert wrong == []
+
+
+@promise(rounds=4)
+def test_specification(cell, drawn, rng):
+    """The bits of the reference, in whatever room; of n-best the first is the best."""
+    reference = drawn.make(backend="reference")
+    expected = read(cell, reference, drawn.utterances, boosts=drawn.boosts) * 4
+    # So many that short ones of a list are searched in one call.
+    given, boosts = drawn.utterances * 4, drawn.boosts * 4
+    some = [{}] if hole_of("growth", cell) else [{}, {"tight": True}]
+    for decoder in (drawn.make(**room) for room in some):
+        for _ in range(2):  # the second time from pooled memory
+            assert read(cell, decoder, given, boosts=boosts) == expected
+        if cell.feature == "nbest":
+            best = list(map(fields, decoder.decode(given, boosts=boosts)))
+            assert best == [first for first, *_ in expected]
+
+
+@promise(rounds=4)
+def test_segments(cell, drawn, rng):
+    """Settled parts of a lattice are all of it, and nothing else is changed by them."""
+    decoder, few = drawn.make(tight=cell.backend == "cpu"), int(rng.integers(1, 4))
+    found = decoder.decode_lattice(drawn.utterances, boosts=drawn.boosts)
+    hyps = decoder.decode(drawn.utterances, boosts=drawn.boosts)
+    for x, one, lattice, hyp in zip(
+        drawn.utterances, drawn.boosts, found, hyps, strict=True
+    ):
+        plain, sessions = decoder.sessions(), decoder.sessions(lattices=True)
+        a, b, parts = plain.open(one), sessions.open(one), []
+        for chunk in np.split(x, np.sort(rng.integers(0, len(x) + 1, 3))):
+            plain.advance({a: chunk})
+            sessions.advance({b: chunk})
+            if rng.random() < 0.7:
+                parts += sessions.settled_lattices(b, min_frames=few)
+            assert sessions.partial(b) == plain.partial(a)
+        assert min((part.num_frames for part in parts), default=few) >= few
+        assert {part.words for part in parts} <= {lattice.words}
+        assert plain.close(a) == hyp
+        last = sessions.close_lattice(b)
+        check_lattice(last)
+        assert joined([*parts, last]) == bits(lattice)[:2]
 
 
 # ------------------------------------------------------------------ schedules, settled

@@ -12,18 +12,13 @@ import numpy as np
 import pytest
 from added_cases import boosts_of
 from naive_added import random_added_case, solve_added
-from oracle_cases import graph_by_files
+from oracle_cases import boosts_of_case, graph_by_files
 
 from wfstdec import (
     BoostEntry,
-    Boosts,
-    PhraseCompiler,
-    PhraseOptions,
     WfstDecoder,
     WfstOptions,
-    read_lexicon,
 )
-from wfstdec.boost.spelling import by_lexicon, by_words
 from wfstdec.lattice import nbest_paths, posteriors
 from wfstdec.lattice.arrays import check_lattice
 
@@ -45,18 +40,7 @@ def with_phrases(rng, folder):
     phrases = naive_cases.random_phrases(rng, sorted(case.usable_words))
     case = dataclasses.replace(case, phrases=phrases)
     graph = graph_by_files(case, folder)
-    options = PhraseOptions(**phrases.options)
-    if phrases.unit == "word":
-        compiler = PhraseCompiler(by_words(graph.word_ids), graph.words, options)
-    else:
-        lexicon = read_lexicon(
-            folder / "lexicon", graph.tokens, has_probs=case.lexicon_has_probs
-        )
-        separator = case.separator and graph.tokens.ids[case.separator]
-        optional = case.separator_optional
-        speller = by_lexicon(lexicon, separator=separator, separator_optional=optional)
-        compiler = PhraseCompiler(speller, graph.tokens, options)
-    boosts = Boosts(case.boosts, compiler.compile(phrases.weights))
+    boosts = boosts_of_case(case, graph, folder)
     return case, graph, boosts, naive_cases.solve(case)
 
 

@@ -12,22 +12,17 @@ from added_cases import boosts_of
 from naive_added import random_added_case
 from naive_open import random_open_case, spellings
 from naive_rescoring import OPEN, solve_rescored, table_of
-from oracle_cases import graph_by_files
+from oracle_cases import boosts_of_case, graph_by_files
 
 import wfstdec
 from wfstdec import (
-    Boosts,
     NgramLM,
     OpenVocabulary,
-    PhraseCompiler,
-    PhraseOptions,
     TrieDecoder,
     TrieOptions,
     WfstDecoder,
     read_arpa,
-    read_lexicon,
 )
-from wfstdec.boost.spelling import by_lexicon, by_words
 from wfstdec.lattice import nbest_paths, open_lattices, rescored, save_lattices
 from wfstdec.lattice.arrays import check_lattice
 
@@ -121,22 +116,9 @@ def test_phrases_stay_what_they_are(unit, tmp_path):
         phrases = naive_cases.random_phrases(rng, words, unit)
         case = with_costs(rng, dataclasses.replace(case, phrases=phrases))
         graph = graph_by_files(case, tmp_path)
-        boosts = Boosts(case.boosts, compiled_phrases(case, graph, tmp_path))
+        boosts = boosts_of_case(case, graph, tmp_path)
         texts += assert_rescored(rng, case, lattice_of(case, graph, boosts))
     assert texts > 50
-
-
-def compiled_phrases(case, graph, folder):
-    options = PhraseOptions(**case.phrases.options)
-    if case.phrases.unit == "word":
-        compiler = PhraseCompiler(by_words(graph.word_ids), graph.words, options)
-        return compiler.compile(case.phrases.weights)
-    path = folder / "lexicon"
-    lexicon = read_lexicon(path, graph.tokens, has_probs=case.lexicon_has_probs)
-    separator = case.separator and graph.tokens.ids[case.separator]
-    optional = case.separator_optional
-    speller = by_lexicon(lexicon, separator=separator, separator_optional=optional)
-    return PhraseCompiler(speller, graph.tokens, options).compile(case.phrases.weights)
 
 
 def test_added_words_cost_unk_and_keep_their_bonus(tmp_path):

@@ -294,20 +294,25 @@ def test_kenlm_agrees_on_a_model_by_hand(tmp_path):
 
 
 @pytest.mark.peers
-@pytest.mark.parametrize("order", [2, 3, 4])
-def test_kenlm_agrees_on_random_models(tmp_path, order):
+@pytest.mark.parametrize(
+    ("order", "pruned_suffixes"), [(2, False), (3, False), (4, False), (3, True)]
+)
+def test_kenlm_agrees_on_random_models(tmp_path, order, pruned_suffixes):
     path = tmp_path / "lm.arpa"
     agreed = 0
-    for seed in range(30):
-        rng, words, text = random_lm(seed, order=order, pruned_suffixes=False)
+    for seed in range(60 if pruned_suffixes else 30):
+        rng, words, text = random_lm(seed, order=order, pruned_suffixes=pruned_suffixes)
         if "ngram 2=" not in text:
             continue  # KenLM refuses models of unigrams only
         path.write_text(text, encoding="utf-8")
         has_unk = ("<unk>",) in naive_lm.parse_arpa(text).cost
         lm = lm_of(text, words, unk_cost=None if has_unk else 100 * LN10)
-        assert_kenlm_agrees(path, lm, words, random_sentences(rng, words, 20))
-        agreed += 1
-    assert agreed > 20
+        try:
+            assert_kenlm_agrees(path, lm, words, random_sentences(rng, words, 20))
+            agreed += 1
+        except OSError as error:  # its table has no room where many suffixes are gone
+            assert pruned_suffixes and "Avoid pruning n-grams" in str(error)
+    assert agreed > (10 if pruned_suffixes else 20)
 
 
 @pytest.mark.peers

@@ -17,9 +17,9 @@ from random_graphs import (
 
 import wfstdec
 from wfstdec import BoostEntry, CompiledBoosts, WfstDecoder
-from wfstdec.boost.oov import OovWords
 from wfstdec.boost.words import compile_word_boosts
 from wfstdec.graph.oov_exits import OovExits
+from wfstdec.text.vocabulary import OovWords
 from wfstdec.wfst.cpu.rows import take_apart
 
 ARPA = (

@@ -40,7 +40,7 @@ from random_graphs import (
     random_options,
     random_product,
 )
-from trie_devices import emulated
+from trie_devices import emulated, in_blocks_of
 
 import wfstdec
 from wfstdec import BoostEntry, Boosts, Decoder, OpenVocabulary
@@ -115,6 +115,12 @@ HOLES = {
     ("partials", "wfst", EMULATED, "lattices"): ("it keeps none in sessions", None),
     ("partials", "wfst", EMULATED, "nbest"): ("it keeps no lattices there", None),
     ("partials", "*", "reference", "*"): ("it is the specification", None),
+    ("specification", "*", "reference", "*"): ("it is the specification", None),
+    ("specification", "transducer", "*", "*"): ("see its oracle", None),
+    ("specification", "attention", "*", "*"): ("see its oracle", None),
+    ("segments", "*", "*", "[!l]*"): ("a lattice is cut, and nothing else", None),
+    ("segments", "trie", "*", "*"): ("its lattices come whole", None),
+    ("segments", "wfst", EMULATED, "*"): ("it keeps no lattices in sessions", None),
     ("partials", "transducer", "*", "*"): ("its oracle has no partial results", None),
     ("growth", "*", "reference", "*"): ("Python has no room to begin with", None),
     ("growth", "greedy", "*", "*"): ("its arrays are as long as the chunk", None),
@@ -218,11 +224,13 @@ def draw_wfst(cell, rng):
     """Graphs of any kind, T o LG among them, which are searched on rows."""
     options = random_options(rng)
     if adds_words(cell, rng):
-        graph, lists = graph_with_words(cell, rng)
+        of_files = cell.feature == "open" or rng.random() < 0.5
+        graph, lists = (graph_with_words if of_files else graph_with_exits)(cell, rng)
     else:
         kind = random_product if rng.random() < 0.5 else random_graph
         graph = kind(rng)
-        lists = [wfst_lists(cell, rng, graph) for _ in range(4)]
+        lists = [wfst_lists(cell, rng, graph) for _ in range(3)]
+        lists.append(lists[0])
     if cell.feature in ("nbest", "lattices"):
         beam = float(rng.choice([0, 0.5, 1])) * min(options.beam, 20.0)
         # Where sounds or words cost nothing, millions of texts tie: seconds a list.
@@ -248,7 +256,12 @@ def make_wfst(cell, graph, options, seed, *, backend=None, threads=1, tight=Fals
     name = "cpu" if backend == EMULATED else backend
     decoder = wfstdec.WfstDecoder(graph, options, name, threads=threads)
     if backend == EMULATED:
-        device = EmulatedDevice(64, seed=seed, shared_slots=[0, 16, 512][seed % 3])
+        device = EmulatedDevice(
+            [32, 64, 128][seed % 3],
+            preempt=[0, 4][seed // 3 % 2],
+            seed=seed,
+            shared_slots=[0, 16, 512][seed // 6 % 3],
+        )
         decoder._backend = DeviceBackend(graph, device, 2 if tight else 64)
     elif tight:
         decoder._backend = WfstBackend(graph, first_capacity=2)
@@ -299,6 +312,17 @@ def graph_with_words(cell, rng):
     turned = {text: turned_entry(one) for text, one in reversed(boosts.items())}
     both = boosts, turned
     return graph, [both, (None, None), (some, some), both]
+
+
+def graph_with_exits(cell, rng):
+    """A random graph that can be left anywhere for OOV words, which are compiled."""
+    kinds = added_cases.random_calls_product, added_cases.random_calls_graph
+    kind = kinds[int(rng.integers(2))]
+    graph = kind(rng)
+    while not len(graph.calls):  # the specification knows no empty overlay
+        graph = kind(rng)
+    first, second = (added_cases.random_added_boosts(rng, graph) for _ in range(2))
+    return graph, [(one, one) for one in (first, None, second, first)]
 
 
 def turned_entry(given):
@@ -414,6 +438,8 @@ def make_trie(cell, arguments, options, seed, *, backend=None, threads=1, tight=
             decoder._space,
             shared=bool(seed % 2),
             first_entries=1 if tight else 64,
+            form_for=in_blocks_of([32, 64, 128][seed % 3]),
+            preempt=[0, 5][seed // 6 % 2],
             seed=seed,
         )
     elif tight:

@@ -12,8 +12,6 @@ from random_graphs import (
 from wfstdec import CompiledBoosts
 from wfstdec.boost.words import compile_word_boosts
 
-BLOCK_SIZES = [32, 64, 128, 256]
-
 
 def draw(rng, num_utterances=3, **kinds):
     """A graph, and for each utterance log-probs and boosts; options for all."""

@@ -64,7 +64,8 @@ from wfstdec.jit import intrinsics
 intrinsics.prefetch = lambda array, index: None
 intrinsics.count_bits = lambda value: np.uint64(int(value).bit_count())
 
-from tools.vectors_in_python import use_arrays
+from vectors_in_python import use_arrays
+
 from wfstdec.jit import handles, vectors
 
 handles.opened = lambda handle: handle and as_records(handle.value)

@@ -7,7 +7,16 @@ import numpy as np
 import pytest
 
 import wfstdec
-from wfstdec import Lexicon, read_arpa, token_table
+from wfstdec import (
+    Boosts,
+    Lexicon,
+    PhraseCompiler,
+    PhraseOptions,
+    read_arpa,
+    read_lexicon,
+    token_table,
+)
+from wfstdec.boost.spelling import by_lexicon, by_words
 
 
 def graph_of(case, **options):
@@ -49,6 +58,20 @@ def graph_by_files(case, folder, **options):
         unk_cost=case.unk_cost,
         **{"minimize": False} | options,
     )
+
+
+def boosts_of_case(case, graph, folder):
+    """The boosted words and phrases of a case whose graph was made by files."""
+    options = PhraseOptions(**case.phrases.options)
+    speller, labels = by_words(graph.word_ids), graph.words
+    if case.phrases.unit == "token":
+        path, labels = folder / "lexicon", graph.tokens
+        lexicon = read_lexicon(path, labels, has_probs=case.lexicon_has_probs)
+        separator = case.separator and labels.ids[case.separator]
+        optional = case.separator_optional
+        speller = by_lexicon(lexicon, separator=separator, separator_optional=optional)
+    compiler = PhraseCompiler(speller, labels, options)
+    return Boosts(case.boosts, compiler.compile(case.phrases.weights))
 
 
 def words_of(hyp):

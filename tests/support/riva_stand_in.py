@@ -85,7 +85,7 @@ class Decoder:
         for logprobs, length in zip(padded, lengths, strict=True):
             search = make_backend(BACKENDS, "cpu", self.graph).start(options, none)
             search.advance(np.ascontiguousarray(logprobs[:length]))
-            arcs, _ = walk_back(search)
+            arcs = walk_back(search)
             yield self.graph.arcs[arcs], search.finish()
 
     def decode_nbest(self, padded, lengths):

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from wfstdec.graph.arcs import LABEL_MASK, REPEAT
+from wfstdec.graph.arcs import LABEL_MASK
 from wfstdec.search.paths import lattice as paths
 
 
@@ -46,11 +46,3 @@ def near_paths(lattice, beam):
             if total + excess[arc] <= beam:
                 waiting.append(((*arcs, arc), nextstate, total + float(excess[arc])))
     return found
-
-
-def tokens_on(lattice, arcs):
-    """The tokens that begin, in order."""
-    labels = lattice.arcs["ilabel"][list(arcs)]
-    begins = (labels & REPEAT == 0) & (labels & LABEL_MASK != 0)
-    tokens = (labels[begins] & LABEL_MASK).astype(int) - 1
-    return tuple(t for t in tokens.tolist() if t != lattice.tokens.blank)

@@ -4,8 +4,16 @@ import math
 
 import naive_search_cases
 import numpy as np
+import pytest
 
 from wfstdec import TrieDecoder, TrieOptions
+from wfstdec.trie.options import HOST_BACKENDS
+
+SWEPT = [
+    pytest.param(name, marks=pytest.mark.share) if name == "reference" else name
+    for name in HOST_BACKENDS
+]
+"""Backends of sweeps against oracles: the reference, whose bits all have, in shares."""
 
 
 def random_options(rng, case):

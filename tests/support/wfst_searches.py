@@ -7,7 +7,6 @@ from wfstdec.boost.words import compile_word_boosts
 from wfstdec.wfst.cpu import arrays as records
 from wfstdec.wfst.cpu.search import walk_back as walk_through
 from wfstdec.wfst.final import best_end
-from wfstdec.wfst.reference import ReferenceSearch
 
 NO_BOOSTS = CompiledBoosts(compile_word_boosts(None, {})[0])
 UNBOUNDED = WfstOptions(beam=np.inf, max_active=None)
@@ -51,15 +50,7 @@ def random_splits(rng, array, pieces=4):
 
 
 def walk_back(search):
-    """The arcs of the best path of a search whose trace was not folded, and costs."""
-    if isinstance(search, ReferenceSearch):
-        (_, *key), _ = search._best_end(search._died < 0)
-        node, arcs, acoustic = search._nodes[tuple(key)], [], []
-        while node.previous is not None:
-            arcs.append(node.arc)
-            acoustic.append(node.acoustic)
-            node = node.previous
-        return np.array(arcs[::-1], np.int64), np.array(acoustic[::-1], np.float32)
+    """The arcs of the best path of a search on the CPU whose trace was not folded."""
     search._begin()
     utterance, (graph, scales, _, phrases) = search._utterance, search._inputs
     entries = utterance.frontier[: utterance.counts[records.FRONTIER]]
@@ -68,5 +59,4 @@ def walk_back(search):
         bool(utterance.counts[records.DIED] < 0),
         None if phrases is None else phrases.final_cost,
     )
-    _, arcs, acoustic = walk_through(utterance.trace, entries[at]["node"])
-    return arcs, acoustic
+    return walk_through(utterance.trace, entries[at]["node"])[1]

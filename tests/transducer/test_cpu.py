@@ -77,7 +77,8 @@ def test_what_is_forgotten_changes_nothing(strategy, durations, monkeypatch):
 
     noting("forget"), noting("keep_slots")
     monkeypatch.setattr(search, "_FORGET_FROM", 1)
-    monkeypatch.setattr(search.Slots, "_size_of", lambda self, num: 1)
+    monkeypatch.setattr(search, "_SLOTS", 1)
+    monkeypatch.setattr(search, "_SLOTS_EACH", 0)
     assert decoder.decode_nbest(frames, boosts=boosts) == expected
     assert {"forget", "keep_slots"} == set(calls)
 

@@ -27,10 +27,9 @@ from wfstdec.errors import (
     ShapeError,
     TokenTableError,
 )
-from wfstdec.transducer.beam import with_room
+from wfstdec.transducer.beam import Source, with_room
 from wfstdec.transducer.fusion import Fusion, Term
 from wfstdec.transducer.model import tree_map
-from wfstdec.transducer.source import Source
 from wfstdec.transducer.steps import Searcher
 from wfstdec.transducer.torch_model import (
     HeadConfig,
@@ -191,7 +190,7 @@ def test_long_sessions_settle_their_tokens():
     one = sessions.open()
     for first in range(0, 400, 20):
         sessions.advance({one: frames[first : first + 20]})
-    assert sessions._sessions[one].search._beam.rows.shape[1] < 400
+    assert sessions._sessions[one].search.beam.rows.shape[1] < 400
     assert sessions.close(one) == whole
     assert len(whole.token_ids) > 100
 

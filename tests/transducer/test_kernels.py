@@ -6,9 +6,9 @@ import torch
 from table_transducers import TableTransducer
 
 from wfstdec import TransducerOptions
+from wfstdec.transducer.beam import Source
 from wfstdec.transducer.fusion import Fusion
 from wfstdec.transducer.pricing import top_labels
-from wfstdec.transducer.source import Source
 from wfstdec.transducer.steps import Searcher
 
 INF = float("inf")

@@ -13,7 +13,7 @@ from wfstdec import TransducerDecoder
 from wfstdec.autoregressive.model import TimedModel
 from wfstdec.autoregressive.tokenizers import SentencePieceFile
 from wfstdec.errors import FormatError, OptionError
-from wfstdec.transducer.loading import open_model
+from wfstdec.transducer.decoder import open_model
 
 sentencepiece = pytest.importorskip("sentencepiece")
 DEMO = Path(__file__).parents[2] / "graphs" / "transducer_demo"

@@ -1,6 +1,5 @@
 """The trie search's kernels on this machine's CPU: the bits of the specification."""
 
-import logging
 import shutil
 
 import naive_search_cases
@@ -39,15 +38,10 @@ __all__ = ["made_of"]
 pytestmark = [
     pytest.mark.skipif(not shutil.which("g++"), reason="needs g++"),
     pytest.mark.filterwarnings("ignore::wfstdec.errors.BoostWarning"),
+    pytest.mark.usefixtures("quiet"),
 ]
 BLOCKS = [32, 64, 128]
 MERGES = ["max", "sum"]
-
-
-@pytest.fixture(autouse=True)
-def quiet(caplog):
-    """The library says how many words are dropped; here they are dropped on purpose."""
-    caplog.set_level(logging.ERROR, logger="wfstdec")
 
 
 def compiled(decoder, boosts, num):

@@ -2,7 +2,6 @@
 
 import io
 
-import naive_lm
 import naive_trie
 import numpy as np
 import pytest
@@ -196,71 +195,6 @@ def test_no_word_costs_less_than_its_nodes_promise(seed):
             least = min(true, default=INF)
             assert case.phi(state, number) <= least + 1e-5
         assert case.lookahead.state_cost[state] <= case.lm.final(state)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-@pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.share(keep=10)
-def test_nodes_promise_no_less_than_their_parents(seed, kind):
-    case = Case(seed, kind)
-    parent = parents_of(case.trie)
-    for state in range(case.lm.num_states):
-        found = [case.phi(state, node) for node in range(case.trie.num_nodes)]
-        assert all(found[node] >= found[parent[node]] for node in range(1, len(found)))
-
-
-@pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.share(keep=6)
-def test_rows_have_the_ancestors_of_their_nodes(seed):
-    case = Case(seed)
-    parent = parents_of(case.trie)
-    assert case.lookahead.row_splits[1] == 0  # the root's
-    for begin, end in np.lib.stride_tricks.sliding_window_view(
-        case.lookahead.row_splits, 2
-    ):
-        row = case.lookahead.rows["node"][begin:end].tolist()
-        assert row == sorted(set(row))
-        assert {int(parent[node]) for node in row} <= {-1, *row}
-
-
-def by_text(case, history, node):
-    """The bound from the n-grams of the file: any suffix of the history will do."""
-    ngrams = naive_lm.parse_arpa(case.text)
-    names = {i: word for word, i in case.ids.items()}
-    unigrams = dict(ngrams.cost)
-    if case.unk_cost is not None:  # in place of what the file says of <unk>
-        unigrams = {g: c for g, c in ngrams.cost.items() if "<unk>" not in g}
-    best, paid = INF, 0.0
-    for start in range(len(history) + 1):
-        context = history[start:]
-        for word, cost in naive_trie.below(case.spoken, node):
-            name = names[word]
-            if (name,) not in unigrams and case.unk_cost is None:
-                name = "<unk>"
-            arc = unigrams.get((*context, name), INF)
-            if not context and (name,) not in unigrams and case.unk_cost is not None:
-                arc = case.unk_cost
-            best = min(best, paid + arc + cost)
-        paid += ngrams.backoff.get(context, 0.0)
-    return best
-
-
-@pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.share(keep=10)
-def test_the_text_of_the_model_says_the_same(seed):
-    case = Case(seed)
-    known = {gram[0] for gram in naive_lm.parse_arpa(case.text).cost} & set(case.ids)
-    words = sorted(known - {"<unk>"})
-    rng = np.random.default_rng(seed)
-    for _ in range(10):
-        sentence = rng.choice(words, rng.integers(0, 4)).tolist()
-        state = case.lm.start
-        for word in sentence:
-            state = case.lm.step(state, case.ids[word])[1]
-        history = ("<s>", *sentence)[-3:]
-        for number, node in enumerate(case.nodes):
-            expected = by_text(case, history, node)
-            assert case.phi(state, number) == pytest.approx(expected, abs=1e-4)
 
 
 # ------------------------------------------------------------------------ the edges

@@ -6,12 +6,9 @@ import math
 
 import naive_search
 import naive_search_cases
-import naive_words
 import numpy as np
 import pytest
-from lattice_searches import bits
 from own_models import Batched, ById, WholeText, Wrapped
-from searches import Lockstep
 
 from wfstdec import (
     OpenVocabulary,
@@ -131,72 +128,6 @@ def test_the_bits_of_the_same_model_in_arrays(kind):
             assert found.decode_nbest([case.logprobs], boosts=boosts) == want, seed
 
 
-@pytest.mark.parametrize("kind", ["separator", "tokens"])
-@pytest.mark.share
-def test_lattices_are_those_of_the_same_model_in_arrays(kind):
-    for seed in with_lm(kind, count=15):
-        drawn = draw(seed, kind, merge="max", nbest=1, beam=4.0, lattice_beam=3.0)
-        decoder, make, case, boosts = drawn
-        (want,) = decoder.decode_lattice([case.logprobs], boosts=boosts)
-        for backend in HOST_BACKENDS:
-            found = make(backend=backend)
-            for _ in range(2):  # the second time all answers are there
-                (again,) = found.decode_lattice([case.logprobs], boosts=boosts)
-                assert bits(again) == bits(want), seed
-
-
-@pytest.mark.parametrize("kind", ["separator_optional", "tokens"])
-def test_ties_do_not_depend_on_who_asks_first(kind):
-    """States are numbered as they come up; some costs here are equal."""
-    for seed in with_lm(kind, first=50, count=12):
-        decoder, make, case, boosts = draw(seed, kind, beam=4.0, nbest=4)
-        x = np.round(case.logprobs * 2) / 2
-        batch = [x, x[::-1].copy(), x[:2], np.roll(x, 1, axis=0)]
-        alone = [
-            make(Batched, backend="reference").decode_nbest([one], boosts=boosts)[0]
-            for one in batch
-        ]
-        forth, back = make(Batched, threads=3), make(Batched)
-        assert forth.decode_nbest(batch, boosts=boosts) == alone, seed
-        assert forth.decode_nbest(batch, boosts=boosts) == alone, seed
-        assert back.decode_nbest(batch[::-1], boosts=boosts) == alone[::-1], seed
-        under_way = Lockstep(back, len(batch), boosts)
-        for t in range(len(x)):
-            under_way.advance([one[t : t + 1] for one in batch])
-        assert under_way.finish() == [hyps[0] for hyps in alone], seed
-
-
-@pytest.mark.share
-def test_added_and_open_words():
-    """Of the n-gram model all of them are `<unk>`, as here."""
-    compared = 0
-    for seed in range(40):
-        made = naive_words.random_case(np.random.default_rng([seed, 5]))
-        arguments = naive_words.decoder_arguments(made) | {"threads": 1}
-        x, boosts = [made.case.logprobs], [naive_words.decoder_boosts(made)]
-        options = TrieOptions(
-            **made.case.options, beam=6.0, beam_size=20, lookahead="unigram", nbest=3
-        )
-        decoder = TrieDecoder(**arguments, options=options)
-        if decoder.lm is None:
-            continue
-        narrow, reference = (
-            asking(decoder, arguments, backend=name) for name in ("cpu", "reference")
-        )
-        want = reference.decode_nbest(x, boosts=boosts)
-        assert narrow.decode_nbest(x, boosts=boosts) == want, seed
-        (want,), (found,) = (
-            one.with_options(**EVERYTHING).decode_nbest(x, boosts=boosts)
-            for one in (decoder, narrow)
-        )
-        costs = {hyp.text: hyp.total_cost for hyp in want}
-        assert {hyp.text: hyp.total_cost for hyp in found} == pytest.approx(
-            costs, abs=1e-3
-        ), seed
-        compared += 1
-    assert compared > 20
-
-
 def test_a_pair_is_asked_for_once():
     decoder, make, case, _ = draw(with_lm("separator", count=1)[0], "separator")
     found = make(threads=2)
@@ -208,19 +139,6 @@ def test_a_pair_is_asked_for_once():
     assert found.decode([case.logprobs] * 2) == hyps[:2]
     assert found.with_options(beam=0.5).decode([case.logprobs])
     assert len(model.asked) == before
-
-
-def test_partial_hypotheses_of_sessions():
-    decoder, make, case, boosts = draw(with_lm("separator", count=3)[2], "separator")
-    parts = []
-    for one in (decoder, make(Batched)):
-        sessions, found = one.sessions(), []
-        name = sessions.open(boosts)
-        for t in range(len(case.logprobs)):
-            sessions.advance({name: case.logprobs[t : t + 1]})
-            found.append(sessions.partial(name))
-        parts.append((found, sessions.close(name)))
-    assert parts[0] == parts[1]
 
 
 # -------------------------------------------------------------------------- the oracle

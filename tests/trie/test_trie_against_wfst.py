@@ -10,10 +10,10 @@ import math
 import naive_search_cases
 import numpy as np
 import pytest
+from trie_searches import SWEPT
 
 import wfstdec
 from wfstdec import TrieDecoder, TrieOptions
-from wfstdec.trie.options import HOST_BACKENDS
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::wfstdec.errors.BoostWarning"),
@@ -70,7 +70,7 @@ def close_to(cost):
     return pytest.approx(cost, rel=1e-5, abs=2e-4)
 
 
-@pytest.mark.parametrize("backend", HOST_BACKENDS)
+@pytest.mark.parametrize("backend", SWEPT)
 @pytest.mark.parametrize("boosts", naive_search_cases.BOOSTS)
 @pytest.mark.share(keep=2)
 def test_they_agree_where_backing_off_never_pays(boosts, backend):
@@ -93,7 +93,7 @@ def test_they_agree_where_backing_off_never_pays(boosts, backend):
     assert boosted > 5 or boosts == "no"
 
 
-@pytest.mark.parametrize("backend", HOST_BACKENDS)
+@pytest.mark.parametrize("backend", SWEPT)
 @pytest.mark.share(keep=1)
 def test_the_wfst_decoder_costs_as_much_or_less(backend):
     less = 0

@@ -119,7 +119,7 @@ def test_the_prediction_is_of_the_blocks_that_a_beam_gets(monkeypatch):
     for size in (32, 100):
         decoder.with_options(beam_size=size).choose_backend(400, 400_000)
     narrow, wide = (machine.gpu_blocks for _, _, machine in seen)
-    works = decoder._auto.cuda().device_space.work
+    works = decoder._auto.cuda.device_space.work
     assert narrow == works(32).device.shapes[0].num_blocks
     assert wide == works(100).device.shapes[0].num_blocks < narrow
     assert [pace.gpu_us for _, pace, _ in seen] == [2.5, 4.5]

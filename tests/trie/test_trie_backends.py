@@ -88,19 +88,6 @@ def test_the_least_phase_is_not_of_the_best_entry(name):
     assert found == pytest.approx([2 * a * 0.45, b * 0.45, b * 0.36])
 
 
-@pytest.mark.parametrize("name", HOST_BACKENDS)
-def test_no_frames_and_beam_size_one(name):
-    for kind in naive_search_cases.KINDS:
-        for seed in range(10):
-            _, case, decoder, boosts = draw(seed, kind)
-            arguments = naive_search_cases.decoder_arguments(case)
-            narrow = TrieDecoder(**arguments, options=TrieOptions(beam_size=1))
-            (hyp,) = narrow.decode([case.logprobs[:0]], boosts=boosts)
-            assert hyp.text == "" and hyp.num_frames == 0 and hyp.reached_final
-            assert hyp.acoustic_cost == 0
-            assert len(narrow.decode([case.logprobs], boosts=boosts)) == 1
-
-
 # ------------------------------------------------------------------------- errors
 def test_unknown_backend():
     _, case, _, _ = draw(0, "tokens")

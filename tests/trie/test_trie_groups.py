@@ -1,12 +1,10 @@
 """Whole utterances, a few in one call: what the specification finds one by one."""
 
-import naive_search_cases
 import numpy as np
 import pytest
 from trie_searches import bits, draw
 
 from wfstdec import TrieDecoder, TrieOptions, spelling_lexicon, token_table
-from wfstdec.search.group_calls import GROUP
 from wfstdec.search.interrupts import Pace
 from wfstdec.trie.cpu import groups
 from wfstdec.trie.cpu.backend import CpuBackend
@@ -42,27 +40,6 @@ def together(backend, decoder, compiled, batch, pace):
     inputs = backend.inputs_of(decoder.options, compiled)
     found = decode_group(backend.memory, inputs, batch, pace, range(len(batch)))
     return list(map(bits, found))
-
-
-def drawn_batch(rng, case, most=GROUP):
-    """Utterances of some frames of a case, and of none; some say nothing likely."""
-    x = case.logprobs.astype(np.float32)
-    lengths = rng.integers(0, len(x) + 1, rng.integers(1, most + 1))
-    return [np.ascontiguousarray(x[rng.permutation(len(x))[:n]]) for n in lengths]
-
-
-@pytest.mark.parametrize("kind", naive_search_cases.KINDS)
-@pytest.mark.parametrize("seed", range(12))
-@pytest.mark.share(keep=3)
-def test_groups_are_the_specification_one_by_one(kind, seed):
-    rng, case, decoder, boosts = draw(seed, kind)
-    (compiled,) = decoder._boosts.compile(boosts, 1)
-    batch = drawn_batch(rng, case)
-    expected = one_by_one(decoder, compiled, batch)
-    for capacity, pace in ((1, Short(2)), (4096, Pace())):
-        backend = CpuBackend(decoder._space, first_capacity=capacity)
-        for _ in range(2):  # the second time from pooled memory
-            assert together(backend, decoder, compiled, batch, pace) == expected
 
 
 @pytest.mark.parametrize("merge", ["max", "sum"])

@@ -9,6 +9,7 @@ import naive_words
 import numpy as np
 import pytest
 from trie_lattices import alignment_on, near_paths, pieces_on
+from trie_searches import SWEPT
 
 from wfstdec import TrieDecoder, TrieOptions
 from wfstdec.lattice import nbest_paths, posteriors, word_confidences
@@ -89,7 +90,7 @@ def _shown(pieces):
     return tuple((word and word.removeprefix("\0"), n) for word, n in pieces)
 
 
-@pytest.mark.parametrize("backend", ["cpu", "reference"])
+@pytest.mark.parametrize("backend", SWEPT)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.share(keep=6)
 def test_the_paths_are_those_of_the_oracle(kind, backend):
@@ -131,7 +132,7 @@ def test_a_token_begins_after_the_phase_that_costs_more(p, lexicon, backend):
     assert_same_paths(case, lattice, paths)
 
 
-@pytest.mark.parametrize("backend", HOST_BACKENDS)
+@pytest.mark.parametrize("backend", SWEPT)
 def test_a_pruned_search_keeps_what_the_oracle_says(backend):
     """With no model and no look-ahead, what is dropped follows from a few rules."""
     rng = np.random.default_rng(5)

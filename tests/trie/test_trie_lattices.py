@@ -5,13 +5,14 @@ import math
 from dataclasses import replace
 
 import naive_search_cases
-import naive_words
 import numpy as np
 import pytest
 from arpa_texts import arpa_of
 from lattice_searches import bits
 from naive_search_cases import LEXICON, hand, says
-from trie_lattices import lattice_by, tokens_on
+from trie_lattices import lattice_by
+from trie_searches import draw
+from wfst_searches import random_splits
 
 from wfstdec import (
     Lexicon,
@@ -27,61 +28,14 @@ from wfstdec.compare.oracle import lattice_errors
 from wfstdec.errors import LatticeError, OptionError
 from wfstdec.lattice import open_lattices, rescored, save_lattices, weighed
 from wfstdec.lattice.arrays import check_lattice
-from wfstdec.search.backends import make_backend
 from wfstdec.trie.cpu.backend import CpuBackend
 from wfstdec.trie.cpu.search import RecordingSearch
-from wfstdec.trie.options import BACKENDS, HOST_BACKENDS
+from wfstdec.trie.options import HOST_BACKENDS
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::wfstdec.errors.BoostWarning"),
     pytest.mark.usefixtures("quiet"),
 ]
-WITH_WORDS = tuple(f"words of {tokens}" for tokens in naive_words.TOKENS)
-KINDS = (*naive_search_cases.KINDS, *WITH_WORDS)
-
-
-def drawn(seed, kind):
-    """Chance, log-probs, a decoder of narrow or wide options, compiled boosts."""
-    rng = np.random.default_rng([seed, 5, KINDS.index(kind)])
-    if kind in WITH_WORDS:
-        tokens = kind.removeprefix("words of ")
-        made = naive_words.random_case(rng, tokens=tokens)
-        case, arguments = made.case, naive_words.decoder_arguments(made)
-        boosts = naive_words.decoder_boosts(made)
-    else:
-        case, boosts = naive_search_cases.random_case(rng, kind=kind), None
-        arguments = naive_search_cases.decoder_arguments(case)
-    options = TrieOptions(**case.options | random_options(rng))
-    decoder = TrieDecoder(**arguments, options=options, threads=1)
-    if boosts is None:
-        boosts = naive_search_cases.decoder_boosts(case, decoder.words)
-    (compiled,) = decoder._boosts.compile([boosts], 1)
-    x = np.tile(case.logprobs, (1 + seed % 2, 1))
-    if seed % 3 == 0:
-        x = np.round(x * 4) / 4  # many costs are the same
-    return rng, x, decoder, compiled
-
-
-def random_options(rng):
-    """Narrow and wide."""
-    return {
-        "beam": float(rng.choice([0, 0.5, 2, 6, math.inf])),
-        "beam_size": int(rng.choice([1, 2, 5, 1000])),
-        "token_top_k": [None, 1, 2][int(rng.integers(3))],
-        "nbest": int(rng.choice([1, 1, 3])),
-        "lookahead": str(rng.choice(["ngram", "unigram", "none"])),
-        "blank_skip_threshold": [None, 0.5, 1.0][int(rng.integers(3))],
-    }
-
-
-def recording(name, decoder, compiled):
-    """A search of a backend of its own."""
-    backend = make_backend(BACKENDS, name, decoder._space)
-    return backend.start(decoder.options, compiled, record=True)
-
-
-def chunks_of(rng, x):
-    return np.split(x, np.sort(rng.integers(0, len(x) + 1, 3)))
 
 
 # ------------------------------------------------------------------------- by hand
@@ -148,43 +102,24 @@ def test_no_frames_no_survivors_no_whole_word(name):
 # -------------------------------------------------------------- the same everywhere
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", naive_search_cases.KINDS)
 @pytest.mark.share(keep=3)
 def test_pruning_at_any_time_changes_nothing(kind):
     """Room for one arc: whatever comes, all is pruned first."""
     for seed in range(20, 40):
-        rng, x, decoder, compiled = drawn(seed, kind)
-        wide = recording("cpu", decoder, compiled)
-        expected = lattice_by(wide, decoder, compiled, [x])
+        rng, case, decoder, boosts = draw(seed, kind)
+        options = replace(decoder.options, merge="max", nbest=1)
+        decoder, backend = decoder.with_options(merge="max"), decoder._backend
+        (compiled,) = decoder._boosts.compile(boosts, 1)
+        wide = backend.start(options, compiled, record=True)
+        expected = lattice_by(wide, decoder, compiled, [case.logprobs])
         backend = CpuBackend(decoder._space, 1)
-        options = replace(decoder.options, nbest=1)
         inputs = *backend.inputs_of(options, compiled), options, compiled
         small = RecordingSearch(backend.memory, *inputs, first_arcs=1)
-        for chunk in chunks_of(rng, x):
-            lattice_by_chunk(small, chunk)
-        lattice = decoder._reader(compiled).lattice(small.finish())
-        assert bits(lattice) == bits(expected)
-
-
-def lattice_by_chunk(search, chunk):
-    search.advance(np.ascontiguousarray(chunk, np.float32))
-    search.look()
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_the_best_path_is_the_1_best(kind):
-    for seed in range(40, 60):
-        _, x, decoder, compiled = drawn(seed, kind)
-        decoder = decoder.with_options(nbest=1)
-        lattice = lattice_by(
-            recording("cpu", decoder, compiled), decoder, compiled, [x]
-        )
-        search = decoder._backend.start(decoder.options, compiled)
-        search.advance(np.ascontiguousarray(x, np.float32))
-        (path,) = search.finish()
-        assert tokens_on(lattice, lattice.best_arcs()) == tuple(path.token.tolist())
-        assert lattice.search_cost == path.search_cost
-        assert lattice.reached_final == path.reached_final
+        for chunk in random_splits(rng, case.logprobs):
+            small.advance(np.ascontiguousarray(chunk, np.float32))
+            small.look()
+        assert bits(decoder._reader(compiled).lattice(small.finish())) == bits(expected)
 
 
 # ----------------------------------------------------------- what is made of them

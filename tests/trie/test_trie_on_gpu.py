@@ -1,7 +1,5 @@
 """Tests of the trie search that need a GPU: `pytest -m gpu`."""
 
-import logging
-
 import numpy as np
 import pytest
 from real_speech import utterances
@@ -16,13 +14,7 @@ from wfstdec.trie.gpu.backend import DeviceBackend
 from wfstdec.trie.gpu.cuda import device_of
 from wfstdec.trie.options import BACKENDS
 
-pytestmark = pytest.mark.gpu
-
-
-@pytest.fixture(autouse=True)
-def quiet(caplog):
-    """The library says how many words are dropped; here they are dropped on purpose."""
-    caplog.set_level(logging.ERROR, logger="wfstdec")
+pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("quiet")]
 
 
 @pytest.mark.parametrize("threads", [32, 64, 128])

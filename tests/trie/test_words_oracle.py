@@ -7,9 +7,10 @@ import naive_search
 import naive_words
 import numpy as np
 import pytest
+from oracle_cases import close_to, words_of
+from trie_searches import SWEPT
 
 from wfstdec import TrieDecoder, TrieOptions
-from wfstdec.trie.options import HOST_BACKENDS
 
 pytestmark = pytest.mark.usefixtures("quiet")
 UNBOUNDED = {"beam": math.inf, "beam_size": 50_000, "token_top_k": None}
@@ -48,14 +49,6 @@ def decode(made, backend, **options):
     return hyps
 
 
-def close_to(cost, most=1e-4):
-    return pytest.approx(cost, rel=1e-5, abs=most)
-
-
-def text_of(hyp):
-    return tuple(word.text for word in hyp.words)
-
-
 def assert_consistent(made, hyp, merge):
     """The parts add up, and tokens, words, times and costs are one sentence."""
     case = made.case
@@ -66,7 +59,7 @@ def assert_consistent(made, hyp, merge):
     tokens = tuple(case.tokens[token] for token in hyp.token_ids)
     frames = [(word.start_frame, word.end_frame) for word in hyp.words]
     assert any(
-        reading.words == text_of(hyp)
+        reading.words == words_of(hyp)
         and parts[1:] == close_to((reading.graph, reading.insertion, reading.boost))
         and word_frames(reading, hyp) == frames
         for reading in naive_words.reader(made)(tokens)
@@ -89,11 +82,11 @@ def assert_best(made, hyp, texts, merge):
     if texts:
         assert hyp.total_cost == close_to(texts[0].cost)
         most = texts[0].cost + 1e-4 + 1e-5 * abs(texts[0].cost)
-        assert text_of(hyp) in {t.text for t in texts if t.cost <= most}
+        assert words_of(hyp) in {t.text for t in texts if t.cost <= most}
         assert_consistent(made, hyp, merge)
 
 
-@pytest.mark.parametrize("backend", HOST_BACKENDS)
+@pytest.mark.parametrize("backend", SWEPT)
 @pytest.mark.parametrize("tokens", naive_words.TOKENS)
 @pytest.mark.parametrize("merge", MERGES)
 @pytest.mark.share(keep=2)
@@ -103,11 +96,11 @@ def test_nothing_pruned(merge, tokens, backend):
         made, texts = drawn(i, tokens, merge)
         (hyp, *_) = decode(made, backend, merge=merge, lookahead=LOOKAHEADS[i % 3])
         assert_best(made, hyp, texts, merge)
-        beside += any(word not in made.table for word in text_of(hyp))
+        beside += any(word not in made.table for word in words_of(hyp))
     assert beside > 5
 
 
-@pytest.mark.parametrize("backend", HOST_BACKENDS)
+@pytest.mark.parametrize("backend", SWEPT)
 @pytest.mark.parametrize("tokens", naive_words.TOKENS)
 @pytest.mark.parametrize("merge", MERGES)
 @pytest.mark.share(keep=2)
@@ -118,7 +111,7 @@ def test_all_texts_each_once(merge, tokens, backend):
         if not texts:
             continue
         hyps = decode(made, backend, merge=merge, nbest=10_000)
-        found = {text_of(hyp): hyp.total_cost for hyp in hyps}
+        found = {words_of(hyp): hyp.total_cost for hyp in hyps}
         assert len(found) == len(hyps)
         assert found == close_to({text.text: text.cost for text in texts})
         for hyp in hyps:
@@ -127,7 +120,7 @@ def test_all_texts_each_once(merge, tokens, backend):
     assert several > 4
 
 
-@pytest.mark.parametrize("backend", HOST_BACKENDS)
+@pytest.mark.parametrize("backend", SWEPT)
 @pytest.mark.parametrize("fixed", ["listed", "opened", *naive_words.BOOSTS[1:]])
 @pytest.mark.parametrize("merge", MERGES)
 @pytest.mark.share(keep=4)
@@ -142,5 +135,5 @@ def test_lists_open_words_and_boosts(merge, fixed, backend):
         made, texts = drawn(i, tokens, merge, **arguments)
         (hyp, *_) = decode(made, backend, merge=merge, lookahead=LOOKAHEADS[i % 3])
         assert_best(made, hyp, texts, merge)
-        beside += any(word not in made.table for word in text_of(hyp))
+        beside += any(word not in made.table for word in words_of(hyp))
     assert beside > 2

@@ -7,7 +7,6 @@ import pytest
 from added_cases import (
     boosts_of,
     frames,
-    random_calls_search,
     small_graph,
 )
 from naive_added import random_added_case, solve_added
@@ -15,18 +14,14 @@ from oracle_cases import (
     assert_best,
     graph_by_files,
 )
-from wfst_searches import bits, random_splits
 
 import wfstdec
 from wfstdec import BoostEntry
 from wfstdec.errors import BoostError
-from wfstdec.graph.overlay import make_overlay
+from wfstdec.graph.concatenation import concatenate
+from wfstdec.graph.overlay import SaidWords, make_overlay
 from wfstdec.wfst import boost_support
 from wfstdec.wfst.backend_choice import BACKENDS
-from wfstdec.wfst.cpu import backend as cpu_backend
-from wfstdec.wfst.cpu.backend import CpuBackend
-from wfstdec.wfst.cpu.oov import with_scratch
-from wfstdec.wfst.reference_backend import ReferenceBackend
 
 pytestmark = pytest.mark.usefixtures("quiet")
 UNBOUNDED = {"beam": np.inf, "max_active": None}
@@ -55,6 +50,17 @@ def test_a_word_by_hand(topology, backend, tmp_path):
     assert (other.text, other.reached_final) == ("an nab", False)  # a word begun
 
 
+def test_an_overlay_without_words_leaves_a_graph_as_it_is(tmp_path):
+    """Joining one raised IndexError."""
+    graph = small_graph(tmp_path, "normal", "|")
+    ids, costs = np.zeros(0, np.int32), np.zeros(0, np.float32)
+    nothing = SaidWords(ids, np.zeros(1, np.int32), ids, costs, costs)
+    whole = concatenate(graph, make_overlay(graph, nothing), graph.vocabulary)
+    assert whole.graph.arcs.tobytes() == graph.arcs.tobytes()
+    assert whole.bonus.tolist() == [0] * graph.num_arcs
+    assert whole.number.tolist() == list(range(graph.num_arcs))
+
+
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_a_further_pronunciation_by_hand(backend, tmp_path):
     """A further pronunciation costs the word's unigram, and comes out as the word."""
@@ -71,6 +77,10 @@ def test_equal_pronunciations_the_lower_word_wins(backend, tmp_path):
     boosts = [BoostEntry(word, ["n b"], 1.0) for word in ("zz", "yy", "xx")]
     (hyp,) = decoder.decode([frames("nb")], boosts=boosts)
     assert hyp.text == "xx"
+    several = decoder.with_options(nbest=5)
+    (hyps,) = several.decode_nbest([frames("nb")], boosts=boosts)
+    assert [hyp.text for hyp in hyps] == ["xx", "yy", "zz"]
+    assert len({hyp.total_cost for hyp in hyps}) == 1
 
 
 def test_a_list_is_laid_out_once(tmp_path, monkeypatch):
@@ -136,29 +146,3 @@ def test_random_cases(topology, fillers, backend, tmp_path):
         assert_best(hyp, best)
         said += any(word.text not in graph.word_ids for word in hyp.words)
     assert said > 2
-
-
-# ----------------------------------------------------------------- backends, sessions
-
-
-@pytest.mark.parametrize("first_entries", [1, 512])
-def test_random_graphs_with_random_calls(first_entries, monkeypatch):
-    """Random graphs give the same bits, in whatever order arrays have to grow."""
-    monkeypatch.setattr(
-        cpu_backend,
-        "with_scratch",
-        lambda arrays, entries=first_entries: with_scratch(arrays, entries),
-    )
-    found = 0
-    for i in range(200):
-        rng = np.random.default_rng([9, i])
-        graph, options, x, boosts = random_calls_search(rng)
-        paths = []
-        for backend in (ReferenceBackend(graph), CpuBackend(graph)):
-            search = backend.start(options, boosts)
-            for chunk in random_splits(np.random.default_rng(i), x):
-                search.advance(chunk)
-            paths.append(search.finish())
-        assert bits(paths[0]) == bits(paths[1]), i
-        found += any(paths[0].said.word >= len(graph.words))
-    assert found > 30

@@ -264,7 +264,7 @@ def test_tokens_against_a_naive_reading():
         graph, options = random_graph(rng), random_options(rng)
         under_way = make_backend(BACKENDS, "cpu", graph).start(options, NO_BOOSTS)
         under_way.advance(random_logprobs(rng, 8, len(graph.tokens)))
-        arcs, _ = walk_back(under_way)
+        arcs = walk_back(under_way)
         said = under_way.finish().said
         tokens, words = naive_tokens(graph, arcs)
         columns = zip(token_of(said.ilabel), said.start, said.end, strict=True)
@@ -410,7 +410,7 @@ def test_cutting_into_words_against_all_cuts(complete):
             acoustic_cost=0.0,
         )
         aligner = Aligner(graph.vocabulary)
-        found = aligner.word_frames(path, complete).tolist()
+        found = aligner.words(path, complete=complete).frames.tolist()
         cuts = naive_cuts(tokens, words, said, fillers, complete)
         allowed = {cut for cut in cuts if cuts[cut] == min(cuts.values())}
         if cuts:
@@ -443,11 +443,12 @@ def check_settled_frames(aligner, path, complete, expected):
     for count in range(len(path.ilabel) + 1):
         words = int((path.word_token <= count).sum())
         since = cut.tokens, len(frames)
-        more, cut = aligner.settled_frames(beginning_of(path, count, words, since), cut)
-        frames += more.tolist()
+        more, cut = aligner.settled_words(beginning_of(path, count, words, since), cut)
+        frames += more.frames.tolist()
         assert frames == expected[: len(frames)]
     rest = beginning_of(path, None, None, (cut.tokens, len(frames)))
-    assert frames + aligner.word_frames(rest, complete, cut).tolist() == expected
+    found = aligner.words(rest, cut, complete=complete).frames.tolist()
+    assert frames + found == expected
 
 
 def test_times_are_in_order_and_within_the_utterance():
@@ -480,7 +481,7 @@ def test_many_words_and_many_ways():
         graph_cost=0.0,
         acoustic_cost=0.0,
     )
-    frames = Aligner(graph.vocabulary).word_frames(path, True)
+    frames = Aligner(graph.vocabulary).words(path, complete=True).frames
     assert frames[0, 0] == 0 and frames[-1, 1] == count
     assert (frames[1:, 0] == frames[:-1, 1]).all()
     assert set(np.diff(frames).ravel().tolist()) <= {1, 2, 3}

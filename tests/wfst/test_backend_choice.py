@@ -124,8 +124,8 @@ def test_fewer_threads_take_more_turns_over_arcs():
 def test_the_prediction_is_of_the_blocks_that_a_batch_gets(size, threads, blocks):
     shapes = [BlockShape(512, 264, 0), BlockShape(256, 528, 0), BlockShape(128, 999, 0)]
     auto = AutoBackend(None, 16, "nowhere")
-    auto._machine = Machine(16, None)
-    auto._cuda = SimpleNamespace(shape=lambda count, _: shape_for(shapes, count))
+    auto.machine = Machine(16, None)
+    auto.cuda = SimpleNamespace(shape=lambda count, _: shape_for(shapes, count))
     found = auto.choose(batch(size), None, partial(pace_of, 13.0))
     machine = Machine(16, None, blocks)
     expected = choice.choose(batch(size), pace_of(13.0, threads), machine)

@@ -16,17 +16,15 @@ from cuda_emulation.device import (
     of_bits,
 )
 from cuda_emulation.machines import made_of
-from device_cases import BLOCK_SIZES, draw, random_device
+from device_cases import draw, random_device
+from lattice_searches import bits as bits_of_lattice
 from random_graphs import (
     dense_graph,
-    random_boosts,
     random_graph,
     random_logprobs,
-    random_options,
     random_phrases,
 )
 from real_speech import RECIPE, speech_graph, utterances
-from searches import Lockstep
 from text_graphs import text_graph
 from wfst_searches import NO_BOOSTS, bits, decoded, random_splits, search
 
@@ -34,7 +32,6 @@ from wfstdec import (
     CompiledBoosts,
     PhraseCompiler,
     PhraseOptions,
-    WfstDecoder,
     WfstOptions,
     read_lexicon,
 )
@@ -51,23 +48,20 @@ from wfstdec.wfst.gpu.backend import DeviceBackend
 from wfstdec.wfst.gpu.batch import DeviceBatch
 from wfstdec.wfst.gpu.layout import KERNELS, NODE, PHASES, PLAIN
 from wfstdec.wfst.gpu.memory import TRACE_BYTES, trace_nodes
+from wfstdec.wfst.lattice_pack import lattice_of
+from wfstdec.wfst.reference_backend import ReferenceBackend
 
 __all__ = ["made_of"]
 pytestmark = pytest.mark.skipif(not shutil.which("g++"), reason="needs g++")
 TOTALS = PhraseOptions(weights_are_totals=True)
 
 
-def expected_paths(graph, options, batch, boosts):
-    backend, paths = make_backend(BACKENDS, "reference", graph), []
-    for logprobs, one in zip(batch, boosts, strict=True):
-        under_way = backend.start(options, one)
-        under_way.advance(logprobs)
-        paths.append(bits(under_way.finish()))
-    return paths
+def expected_paths(graph, *given):
+    return decoded(ReferenceBackend(graph), *given)
 
 
 # --------------------------------------------------------------------- bit equality
-@pytest.mark.parametrize("threads", BLOCK_SIZES)
+@pytest.mark.parametrize("threads", [32, 64, 128, 256])
 @pytest.mark.parametrize("preempt", [0, 4])
 @pytest.mark.share(keep=2)
 def test_random_graphs(threads, preempt):
@@ -305,22 +299,6 @@ def test_those_that_stopped_go_on_in_larger_blocks():
     assert grown
 
 
-def test_batches_of_one_and_of_none():
-    graph, options, batch, boosts = draw(np.random.default_rng(9))
-    backend = DeviceBackend(graph, EmulatedDevice())
-    for logprobs, one in zip(batch, boosts, strict=True):
-        under_way = DeviceBatch(backend.device_graph, options, [one])
-        under_way.advance([logprobs])
-        expected = expected_paths(graph, options, [logprobs], [one])
-        assert list(map(bits, under_way.finish())) == expected
-    (without_frames,) = DeviceBatch(backend.device_graph, options, [NO_BOOSTS]).finish()
-    assert bits(without_frames) == bits(
-        search(make_backend(BACKENDS, "reference", graph), options, batch[0][:0])
-    )
-    assert backend.decode([], options, []) == []
-    assert DeviceBatch(backend.device_graph, options, []).finish() == []
-
-
 def test_exact_selection_among_equal_costs():
     """A radix select has to go on through all digits of the states."""
     fan = [f"0 {s} a - 0\n{s} {s + 600} b W{s} {600 - s}" for s in range(1, 601)]
@@ -494,6 +472,37 @@ def test_traces_that_fill_up_before_all_chunks_are_known_to_be_good():
     assert [bits(path) for path in batch.finish()] == [expected]
 
 
+# ------------------------------------------------------------------------- lattices
+def recorded_lattices(backend, options, batch, boosts):
+    found = backend.decode(batch, options, boosts, record=True)
+    made = [lattice_of(backend.graph, options, one, 0.02) for one in found]
+    return list(map(bits_of_lattice, made))
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_lattices_in_arrays_too_small(seed, monkeypatch):
+    monkeypatch.setattr("wfstdec.wfst.gpu.memory.LINKS_PER_NODE", 0)
+    monkeypatch.setattr("wfstdec.wfst.gpu.memory.TRACE_BYTES", 1024)
+    rng = np.random.default_rng(seed)
+    graph, options, *given = draw(rng, num_states=25, arcs_per_state=6)
+    beam = float(rng.choice([0, 0.5, 1])) * min(options.beam, 20.0)
+    options = dataclasses.replace(options, lattice_beam=beam)
+    device = EmulatedDevice(64, seed=seed, shared_slots=[0, 16][seed % 2])
+    backends = DeviceBackend(graph, device, 4), ReferenceBackend(graph)
+    found, expected = (recorded_lattices(b, options, *given) for b in backends)
+    assert found == expected
+
+
+def test_lattices_of_parts_of_a_batch_are_put_together():
+    rng = np.random.default_rng(6)
+    graph, options, batch, _ = draw(rng, num_utterances=5)
+    backend = DeviceBackend(graph, random_device(rng, 64), first_capacity=64)
+    given = options, batch, [NO_BOOSTS] * 5
+    expected = recorded_lattices(backend, *given)
+    backend._parts = lambda lengths, options, record: [[4, 1], [0], [2, 3]]
+    assert recorded_lattices(backend, *given) == expected
+
+
 # ---------------------------------------------------------------- memory, long audio
 def test_the_trace_stays_small_over_minutes():
     rng = np.random.default_rng(6)
@@ -626,27 +635,6 @@ def test_what_cannot_fit_is_refused_with_the_numbers():
         share.take(3 << 20)
 
 
-# ------------------------------------------------------------------ the user's object
-def test_the_users_decoder_on_a_device():
-    for i in range(6):
-        rng = np.random.default_rng(i)
-        graph, options = random_graph(rng), random_options(rng)
-        batch = [random_logprobs(rng, t, len(graph.tokens)) for t in (0, 3, 7)]
-        boosts = [random_boosts(rng, graph) for _ in batch]
-        decoder = WfstDecoder(graph, options, "reference")
-        expected = decoder.decode(batch, boosts=boosts)
-        with pytest.raises(BackendError, match="expected 'cuda'"):
-            decoder.memory_plan(8)
-        decoder._backend = DeviceBackend(graph, EmulatedDevice())
-        plan = decoder.memory_plan(8, 100)
-        assert plan["total"] == sum(plan.values()) - plan["total"] - plan["limit"]
-        assert decoder.decode(batch, boosts=boosts) == expected
-        under_way = Lockstep(decoder, 3, boosts)
-        for chunks in zip(*(random_splits(rng, x) for x in batch), strict=True):
-            under_way.advance(chunks)
-        assert under_way.finish() == expected
-
-
 # ------------------------------------------------------------------------ real speech
 @pytest.fixture(scope="module")
 def real_boosts():
@@ -686,12 +674,7 @@ def test_real_speech(real_boosts, options, threads):
     slots = {32: 4096, 256: 256}[threads]
     device = EmulatedDevice(threads, preempt=200, os_threads=2, shared_slots=slots)
     backend = DeviceBackend(graph, device, first_capacity=32)
-    cpu = make_backend(BACKENDS, "cpu", graph)
-    expected = []
-    for x, one in zip(batch, boosts, strict=True):
-        under_way = cpu.start(options, one)
-        under_way.advance(x)
-        expected.append(bits(under_way.finish()))
+    expected = decoded(make_backend(BACKENDS, "cpu", graph), options, batch, boosts)
     assert decoded(backend, options, batch, boosts) == expected
     assert device.launches.count("search_chunk") > 1  # arrays grew
 

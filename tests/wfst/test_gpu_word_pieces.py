@@ -56,7 +56,7 @@ def pieces(tmp_path_factory):
     make_synthetic.main(
         ["--text", str(folder / "text.txt"), "--arpa", str(folder / "words.arpa")]
         + ["--out", str(folder / "set"), "--level", "hard", "--utterances", "4"]
-        + ["--pieces", str(PIECES), "--train-sentences", "1500", "--no-compare"]
+        + ["--pieces", str(PIECES), "--train-sentences", "1500"]
     )
     tokens = read_tokens(folder / "set" / "tokens.txt")
     lexicon = read_lexicon(folder / "set" / "lexicon.txt", tokens)

@@ -4,56 +4,19 @@ import numpy as np
 import pytest
 from random_graphs import (
     dense_graph,
-    random_boosts,
-    random_graph,
     random_logprobs,
-    random_options,
-    random_phrases,
     random_product,
 )
-from wfst_searches import NO_BOOSTS, bits
+from wfst_searches import NO_BOOSTS, bits, decoded
 
-from wfstdec import CompiledBoosts, WfstDecoder, WfstOptions
-from wfstdec.boost.words import compile_word_boosts
+from wfstdec import WfstDecoder, WfstOptions
 from wfstdec.errors import BoostError
-from wfstdec.search.group_calls import GROUP, groups_of
 from wfstdec.search.interrupts import Pace
+from wfstdec.search.scheduling import GROUP, groups_of
 from wfstdec.wfst.cpu import arrays as k
 from wfstdec.wfst.cpu import row_groups
 from wfstdec.wfst.cpu.backend import CpuBackend
 from wfstdec.wfst.reference_backend import ReferenceBackend
-
-
-def one_by_one(backend, options, batch, boosts):
-    found = []
-    for logprobs in batch:
-        search = backend.start(options, boosts)
-        search.advance(logprobs)
-        found.append(bits(search.finish()))
-    return found
-
-
-def draw(rng):
-    """A graph, options, boosts, and up to as many utterances as a call takes."""
-    graph = random_graph(rng)
-    words = compile_word_boosts(random_boosts(rng, graph), graph.word_ids)[0]
-    phrases = random_phrases(rng, graph) if rng.random() < 0.5 else None
-    lengths = rng.integers(0, 12, rng.integers(1, GROUP + 1))
-    batch = [random_logprobs(rng, n, len(graph.tokens)) for n in lengths]
-    return graph, random_options(rng), CompiledBoosts(words, phrases), batch
-
-
-@pytest.mark.parametrize("seed", range(3))
-@pytest.mark.share(keep=1)
-def test_groups_are_the_specification_one_by_one(seed):
-    for i in range(40):
-        graph, options, boosts, batch = draw(np.random.default_rng([seed, i]))
-        expected = one_by_one(ReferenceBackend(graph), options, batch, boosts)
-        for capacity in (1, 4096):
-            backend = CpuBackend(graph, first_capacity=capacity)
-            for _ in range(2):  # the second time from pooled memory
-                found = backend.decode_group(batch, options, boosts, Pace())
-                assert list(map(bits, found)) == expected
 
 
 def test_paths_that_find_no_room(monkeypatch):
@@ -65,7 +28,9 @@ def test_paths_that_find_no_room(monkeypatch):
     backend = CpuBackend(graph, first_capacity=2)
     assert backend.on_rows is not None
     options = WfstOptions(beam=20.0)
-    expected = one_by_one(ReferenceBackend(graph), options, batch, NO_BOOSTS)
+    expected = decoded(
+        ReferenceBackend(graph), options, batch, [NO_BOOSTS] * len(batch)
+    )
     for _ in range(2):
         found = backend.decode_group(batch, options, NO_BOOSTS, Pace())
         assert list(map(bits, found)) == expected
@@ -79,7 +44,7 @@ def test_a_whole_utterance_on_the_packed_graph_keeps_a_short_trace():
     options = WfstOptions(beam=3.0)
     backend = CpuBackend(graph, first_capacity=2)
     found = backend.decode_group([x], options, NO_BOOSTS, Pace())
-    expected = one_by_one(ReferenceBackend(graph), options, [x], NO_BOOSTS)
+    expected = decoded(ReferenceBackend(graph), options, [x], [NO_BOOSTS] * 1)
     assert list(map(bits, found)) == expected
     used = backend.memory.states[False].take()
     assert used.counts[k.ACTIVE] > 900 > len(used.trace)

@@ -98,9 +98,6 @@ def test_random_cases(topology, kind, tmp_path):
     assert said > 2
 
 
-# ------------------------------------------------------------- backends and sessions
-
-
 # ------------------------------------------------------------------ files and errors
 def test_files_keep_open_words(tmp_path):
     costs = OpenVocabulary(2, 1)

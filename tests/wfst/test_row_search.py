@@ -6,8 +6,6 @@ import numpy as np
 import pytest
 from added_cases import (
     frames,
-    random_added_boosts,
-    random_calls_product,
     small_graph,
 )
 from random_graphs import (
@@ -42,32 +40,6 @@ TOPOLOGIES = "normal", "compact"
 def few_kinds(rng, batch):
     """Log-probs of few values: nearly every frame has ties."""
     return [(np.round(x) - 2 * (x < -3)).astype(np.float32) for x in batch]
-
-
-@pytest.mark.parametrize("seed", range(4))
-@pytest.mark.share(keep=2)
-def test_rows_are_the_specification(seed):
-    """Random graphs, options and log-probs, in arrays that are too small at first."""
-    boosted = 0
-    for i in range(40):
-        rng = np.random.default_rng([seed, i])
-        graph = random_product(rng, topology=str(rng.choice(TOPOLOGIES)))
-        options = random_options(rng)
-        lengths = rng.integers(0, 12, 3)
-        batch = [random_logprobs(rng, n, len(graph.tokens)) for n in lengths]
-        batch = few_kinds(rng, batch) if rng.random() < 0.5 else batch
-        boosts = random_compiled(rng, graph, options)
-        given = batch, options, [boosts] * len(batch)
-        expected = list(map(bits, ReferenceBackend(graph).decode(*given)))
-        without = ReferenceBackend(graph).decode(batch, options, [NO_BOOSTS] * 3)
-        boosted += expected != list(map(bits, without))
-        for capacity in (1, 64):
-            backend = CpuBackend(graph, first_capacity=capacity)
-            assert backend.on_rows is not None
-            for _ in range(2):  # the second time in arrays that were used
-                found = backend.decode_group(batch, options, boosts, Pace())
-                assert list(map(bits, found)) == expected, (seed, i)
-    assert boosted > 12
 
 
 def look_bits(look):
@@ -110,35 +82,6 @@ def test_chunks_are_the_specification(seed):
         for expected, found in zip(*both, strict=True):
             assert bits(found.finish()) == bits(expected.finish()), (seed, i)
     assert looks > 40
-
-
-@pytest.mark.parametrize("seed", range(6))
-@pytest.mark.share(keep=2)
-def test_oov_words_are_the_specification(seed):
-    """Whole utterances and sessions, in arrays that are too small at first."""
-    said = 0
-    for i in range(30):
-        rng = np.random.default_rng([seed, i, 3])
-        graph, options = random_calls_product(rng), random_options(rng)
-        boosts = random_added_boosts(rng, graph)
-        batch = [random_logprobs(rng, n, len(graph.tokens)) for n in (8, 0, 13)]
-        batch = few_kinds(rng, batch) if rng.random() < 0.5 else batch
-        reference = ReferenceBackend(graph)
-        expected = list(map(bits, reference.decode(batch, options, [boosts] * 3)))
-        backend = CpuBackend(graph, first_capacity=int(rng.choice([1, 64])))
-        for _ in range(2):
-            found = backend.decode_group(batch, options, boosts, Pace())
-            assert list(map(bits, found)) == expected, (seed, i)
-        said += sum((path.said.word >= len(graph.words)).any() for path in found)
-        under_way = [backend.start(options, boosts) for _ in batch]
-        assert isinstance(under_way[0], row_chunks.ChunkedRowSearch)
-        for parts in zip(*[random_splits(rng, x, 4) for x in batch], strict=True):
-            for one, part in zip(under_way, parts, strict=True):
-                one.advance(part)
-                if rng.random() < 0.3:
-                    one.look()
-        assert [bits(one.finish()) for one in under_way] == expected, (seed, i)
-    assert said > 10
 
 
 def test_an_oov_word_says_a_token_twice_with_a_blank_between(tmp_path):

@@ -4,18 +4,16 @@ import dataclasses
 
 import numpy as np
 import pytest
-from lattice_searches import bits, lattice_by, random_search
+from lattice_searches import bits
 from text_graphs import text_graph
-from wfst_searches import UNBOUNDED, decoder_of, log, random_splits
+from wfst_searches import UNBOUNDED, decoder_of, log
 
-from wfstdec import Boosts, WfstOptions
+from wfstdec import WfstOptions
 from wfstdec.errors import BackendError, OptionError
 from wfstdec.lattice import nbest_paths
 from wfstdec.lattice.arrays import check_lattice
 from wfstdec.search.contract import LATTICES, SESSION_LATTICES
 from wfstdec.wfst.cpu.backend import CpuBackend
-from wfstdec.wfst.cpu.search import RecordingSearch
-from wfstdec.wfst.lattice_pack import lattice_of
 
 BACKENDS = ("reference", "cpu")
 
@@ -94,37 +92,6 @@ def test_backends_without_lattices_say_so(monkeypatch):
 
 
 # -------------------------------------------------------------- the same everywhere
-
-
-def test_pruning_at_any_time_changes_nothing():
-    """Room for one arc and two nodes: whatever comes, all is pruned first."""
-    for seed in range(100):
-        rng, graph, x, options, boosts = random_search(seed)
-        backend = CpuBackend(graph)
-        search = backend.start(options, boosts, record=True)
-        expected = lattice_by(search, graph, options, [x])
-        backend = CpuBackend(graph)
-        inputs = backend.inputs_of(options, boosts)
-        small = RecordingSearch(backend.memory, *inputs, options, first_arcs=1)
-        trace = small._utterance.trace[:2].copy()
-        small._utterance = small._utterance._replace(trace=trace)
-        for chunk in random_splits(rng, x):
-            small.advance(chunk)
-            small.look()
-        assert bits(lattice_of(graph, options, small.finish(), 0.02)) == bits(expected)
-
-
-def test_the_best_path_is_the_1_best():
-    for seed in range(150):
-        _, graph, x, options, boosts = random_search(seed)
-        given = Boosts(dict.fromkeys(graph.words[1:], 0.5), boosts.phrases)
-        options = dataclasses.replace(options, nbest=4)
-        decoder = decoder_of("cpu", graph, options)
-        (hyp,) = decoder.decode([x], boosts=given)
-        ((first, *others),) = decoder.decode_nbest([x], boosts=given)
-        assert first == hyp
-        assert len({h.text for h in (first, *others)}) == 1 + len(others)
-        assert first.died_at_frame == hyp.died_at_frame
 
 
 def test_a_lattice_after_one_with_phrases_has_nothing_of_it():

@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 from oracle_cases import (
     assert_best,
-    close_to,
     graph_by_files,
     words_of,
 )
@@ -153,47 +152,6 @@ def test_the_other_engine(tmp_path):
         case = naive_cases.random_case(np.random.default_rng(i))
         graph = graph_by_files(case, tmp_path, engine="pynini")
         assert_best(decode(case, graph), naive_cases.solve(case))
-
-
-def test_a_graph_from_a_file_decodes_alike(tmp_path):
-    for i in range(10):
-        case = naive_cases.random_case(np.random.default_rng(i))
-        graph = graph_by_files(case, tmp_path)
-        graph.save(tmp_path / "graph.npz")
-        loaded = wfstdec.load_graph(tmp_path / "graph.npz")
-        assert decode(case, loaded) == decode(case, graph)
-
-
-# ---------------------------------------------------------------------- topologies
-def with_blanks_between(case, rng):
-    """The case with log-probs whose every second frame can only be blank."""
-    num_frames = int(rng.integers(0, 4)) * 2
-    x = naive_cases.random_logprobs(rng, num_frames, len(case.tokens))
-    others = np.arange(len(case.tokens)) != case.tokens.index(case.blank)
-    x[np.ix_(np.arange(num_frames) % 2 == 1, others)] = -np.inf
-    return dataclasses.replace(case, logprobs=x)
-
-
-def test_all_topologies_agree_where_blanks_stand_between(tmp_path):
-    for i in range(25):
-        rng = np.random.default_rng(i)
-        case = with_blanks_between(naive_cases.random_case(rng), rng)
-        best = naive_cases.solve(case)
-        for topology in naive.TOPOLOGIES:
-            other = dataclasses.replace(case, topology=topology)
-            assert_best(decode(other, graph_by_files(other, tmp_path)), best)
-
-
-def test_topologies_that_are_the_same_language_agree(tmp_path):
-    pairs = [("compact", "eesen"), ("compact-selfless", "minimal")]
-    for i in range(25):
-        case = naive_cases.random_case(np.random.default_rng(i))
-        for pair in pairs:
-            cases = [dataclasses.replace(case, topology=name) for name in pair]
-            one, other = (decode(c, graph_by_files(c, tmp_path)) for c in cases)
-            assert one.reached_final == other.reached_final
-            if one.reached_final:
-                assert one.total_cost == close_to(other.total_cost)
 
 
 # --------------------------------------------------------------------------- bounds

@@ -7,8 +7,7 @@ from functools import partial
 import naive_cases
 import numpy as np
 import pytest
-from naive_phrases import Phrases
-from oracle_cases import assert_best, graph_by_files, words_of
+from oracle_cases import assert_best, boosts_of_case, graph_by_files, words_of
 from random_graphs import (
     LARGE,
     random_boosts,
@@ -19,10 +18,9 @@ from random_graphs import (
 )
 from real_speech import RECIPE, speech_graph, utterances
 from text_graphs import text_graph
-from wfst_searches import UNBOUNDED, bits, decoder_of, log
+from wfst_searches import UNBOUNDED, decoder_of, log
 
 from wfstdec import (
-    Boosts,
     CompiledBoosts,
     PhraseCompiler,
     PhraseOptions,
@@ -35,11 +33,12 @@ from wfstdec.boost.tables import phrase_rows
 from wfstdec.boost.words import compile_word_boosts
 from wfstdec.errors import BoostError, BoostWarning
 from wfstdec.jit import jit
-from wfstdec.search.backends import make_backend
 from wfstdec.text.symbols import ilabel_of
 from wfstdec.wfst.backend_choice import BACKENDS
 
 OTHERS = [name for name in BACKENDS if name != "reference"]
+SWEPT = [*OTHERS, pytest.param("reference", marks=pytest.mark.share)]
+"""Of sweeps against the oracle: the others have the reference's bits."""
 TOTALS = PhraseOptions(weights_are_totals=True)
 
 
@@ -188,33 +187,16 @@ def test_max_active_counts_boost_states(name):
 
 
 # ---------------------------------------------------------------------- the oracle
-def library_phrases(case, graph, folder):
-    """The phrases of a case, compiled from its texts."""
-    options = PhraseOptions(**case.phrases.options)
-    if case.phrases.unit == "word":
-        compiler = PhraseCompiler(by_words(graph.word_ids), graph.words, options)
-        return compiler.compile(case.phrases.weights)
-    separator = case.separator and graph.tokens.ids[case.separator]
-    (folder / "lexicon").write_text(case.lexicon, "utf-8")
-    lexicon = read_lexicon(
-        folder / "lexicon", graph.tokens, has_probs=case.lexicon_has_probs
-    )
-    speller = by_lexicon(
-        lexicon, separator=separator, separator_optional=case.separator_optional
-    )
-    return PhraseCompiler(speller, graph.tokens, options).compile(case.phrases.weights)
-
-
 def decode_case(case, folder, backend, **options):
     """The hypothesis of a case with phrases."""
     graph = graph_by_files(case, folder)
     options = dataclasses.replace(UNBOUNDED, **case.options, **options)
-    boosts = Boosts(case.boosts, library_phrases(case, graph, folder))
+    boosts = boosts_of_case(case, graph, folder)
     decoder = decoder_of(backend, graph, options)
     return decoder.decode([case.logprobs], boosts=boosts)[0]
 
 
-@pytest.mark.parametrize("name", [*OTHERS, "reference"])
+@pytest.mark.parametrize("name", SWEPT)
 @pytest.mark.parametrize("unit", ["word", "token"])
 @pytest.mark.parametrize("fillers", naive_cases.FILLERS)
 @pytest.mark.share(keep=4)
@@ -233,7 +215,7 @@ def test_random_cases(name, unit, fillers, tmp_path, quiet):
     assert credited > 8
 
 
-@pytest.mark.parametrize("name", BACKENDS)
+@pytest.mark.parametrize("name", SWEPT)
 def test_bounded_searches_find_nothing_cheaper(name, tmp_path, quiet):
     for i in range(30):
         rng = np.random.default_rng(i)
@@ -248,73 +230,19 @@ def test_bounded_searches_find_nothing_cheaper(name, tmp_path, quiet):
                 assert hyp.total_cost >= least - 1e-4 - 1e-5 * abs(least)
 
 
-def test_the_oracle_counts():
-    entries = [naive_cases.naive.Entry(*e) for e in (("A", ("a",)), ("B", ("b", "b")))]
-    fillers = naive_cases.naive.Fillers("s", separator_optional=True)
-    weights = {"A B": 1.0, "A": 2.0}
-    by_word = Phrases(weights, "word", {"uniform": True}).coster(entries, fillers)
-    assert by_word(("A", "B", "A"), ()) == -(2 * 2 + 2)
-    assert by_word(("B",), ()) == 0
-    options = {"uniform": True, "outside_cost": 0.5}
-    by_token = Phrases(weights, "token", options).coster(entries, fillers)
-    assert by_token((), tuple("abb")) == -(4 + 2)  # the longest is `a s b b`
-    assert by_token((), tuple("bbasbb")) == 1.0 - (4 + 2)
-    assert by_token((), tuple("asba")) == -2 * 2
-
-
 # ------------------------------------------------------------------- bit equality
-def draw(rng, num_frames=9, **kinds):
-    """A graph, and an utterance's options, log-probs and compiled boosts."""
-    graph, options = random_graph(rng, **kinds), random_options(rng)
-    x = random_logprobs(rng, int(rng.integers(0, num_frames)), len(graph.tokens))
-    words = compile_word_boosts(random_boosts(rng, graph), graph.word_ids)[0]
-    return graph, options, x, CompiledBoosts(words, random_phrases(rng, graph))
-
-
-def search(backend, options, x, boosts):
-    """Search one utterance with a backend."""
-    under_way = backend.start(options, boosts)
-    under_way.advance(x)
-    return under_way.finish()
-
-
-@pytest.mark.parametrize("name", OTHERS)
-@pytest.mark.parametrize("seed", range(12))
-@pytest.mark.share(keep=4)
-def test_random_graphs(name, seed):
-    for i in range(100):
-        graph, options, x, boosts = draw(np.random.default_rng([seed, i]))
-        expected = search(
-            make_backend(BACKENDS, "reference", graph), options, x, boosts
-        )
-        found = search(make_backend(BACKENDS, name, graph), options, x, boosts)
-        assert bits(found) == bits(expected), i
-
-
-@pytest.mark.parametrize("name", OTHERS)
-@pytest.mark.parametrize("num_tokens", [4, LARGE])
-def test_larger_graphs(name, num_tokens):
-    for i in range(8):
-        rng = np.random.default_rng([i, num_tokens])
-        kinds = {"num_states": 60, "arcs_per_state": 6}
-        graph, options, x, boosts = draw(rng, num_tokens=num_tokens, **kinds)
-        expected = search(
-            make_backend(BACKENDS, "reference", graph), options, x, boosts
-        )
-        assert bits(
-            search(make_backend(BACKENDS, name, graph), options, x, boosts)
-        ) == bits(expected)
-
-
-@pytest.mark.parametrize("name", BACKENDS)
+@pytest.mark.parametrize("name", SWEPT)
 def test_the_cost_of_the_search_is_the_cost_of_what_was_said(name):
     """Added up by the search, and counted along the path that it returns."""
     credited = 0
     for i in range(150):
         rng = np.random.default_rng(i)
-        graph, options, x, boosts = draw(rng)
+        graph, options = random_graph(rng), random_options(rng)
+        x = random_logprobs(rng, int(rng.integers(0, 9)), len(graph.tokens))
+        words = compile_word_boosts(random_boosts(rng, graph), graph.word_ids)[0]
+        boosts = CompiledBoosts(words, random_phrases(rng, graph))
         decoder = decoder_of(name, graph, options)
-        path = search(decoder._backend, options, x, boosts)
+        (path,) = decoder._backend.decode([x], options, [boosts])
         hyp = decoder._reader(boosts).hypothesis(path)
         costs = [1.0, *abs(graph.arcs["cost"]).tolist()]
         costs += abs(boosts.phrases.automaton.arc_cost).tolist()
@@ -384,9 +312,6 @@ def test_small_amounts_have_dense_states_and_inexact_ones_only_the_root():
         assert num_dense == 1 or exact
         sizes.add(min(num_dense, 2))
     assert sizes == {1, 2}
-
-
-# --------------------------------------------------------------------- invariance
 
 
 # -------------------------------------------------------------------- real speech

@@ -26,7 +26,7 @@ from __future__ import annotations
 import argparse
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -35,7 +35,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from tools.bench import cases, data
-from tools.bench.command import Run, exit_with, make_parser, parse
+from tools.bench.command import Run, exit_with, make_parser, parse, profiles
 from tools.bench.data import SpeechSet
 from tools.bench.flashlight_calls import Flashlight
 from tools.bench.harness import check_and_time, run_cases
@@ -81,10 +81,7 @@ LEGEND = (
     "  made: files to a decoder and its first utterance; times: flashlight's seconds\n"
     "  by ours; same: best texts that are alike, the others have one score"
 )
-PROFILES: dict[str, Row] = {
-    "full": {},
-    "small": {"data": data.RECIPE, "cases": ["dev:lm"], "utterances": 4, "repeats": 1},
-}
+PROFILES = profiles(cases=["dev:lm"], utterances=4)
 
 Answers = list[list[Any]]
 """Hypotheses of each utterance, the best first."""
@@ -161,24 +158,10 @@ def write_lexicon(speech: SpeechSet, known: set[str], path: str) -> None:
                 print(word, *names, *end, file=file)
 
 
-def contestants(case: AdapterCase, options: Row) -> Iterator[tuple[str, Row, Callable]]:
-    """Name, seconds it took to be made, and what decodes, of both."""
-    first = next(iter(case.speech.logprobs.values()))
-    for name, make in (("wfstdec", ours_of), ("flashlight", Flashlight)):
-        begin = time.process_time()
-        decode = make(**case.arguments, **options)
-        decode(first)
-        yield name, {"made_s": round(time.process_time() - begin, 3)}, decode
-
-
 def ours_of(**arguments: Any) -> Callable[[np.ndarray], list[Any]]:
     """Ours, of an utterance."""
     decoder = ctc_decoder(**arguments)
     return lambda emissions: decoder(emissions[None])[0]
-
-
-def decode_all(decode: Callable, utterances: Sequence[np.ndarray]) -> Answers:
-    return [decode(emissions) for emissions in utterances]
 
 
 def faults_of(case: AdapterCase, ours: Answers, theirs: Answers) -> list[str]:
@@ -201,11 +184,6 @@ def text_of(case: AdapterCase, hypothesis: Any) -> list[Any]:
     return [int(token) for token in hypothesis.tokens]
 
 
-def compile_all() -> None:
-    """Let numba compile, or load, what it needs."""
-    ours_of(lexicon=None, tokens=["-", "|"])(np.zeros((2, 2), np.float32))
-
-
 def run_case(
     args: argparse.Namespace, case: AdapterCase
 ) -> tuple[list[Row], list[str]]:
@@ -226,9 +204,16 @@ def run_setting(
 ) -> tuple[list[Row], list[str]]:
     """Rows of both, none where answers differ; and what is wrong."""
     utterances = list(case.speech.logprobs.values())
-    made = list(contestants(case, options))
+    runs: dict[str, Callable[[], Answers]] = {}
+    made_s: dict[str, float] = {}
+    for name, make in (("wfstdec", ours_of), ("flashlight", Flashlight)):
+        begin = time.process_time()
+        decode = make(**case.arguments, **options)
+        decode(utterances[0])
+        made_s[name] = round(time.process_time() - begin, 3)
+        runs[name] = lambda one=decode: list(map(one, utterances))
     timed = check_and_time(
-        {name: partial(decode_all, one, utterances) for name, _, one in made},
+        runs,
         lambda answers: faults_of(case, *answers.values()),
         args,
     )
@@ -246,10 +231,10 @@ def run_setting(
             "audio_s": round(case.speech.audio_s, 2),
             "same_texts": same,
             "ratio": round(least[1] / least[0], 2) if name == "wfstdec" else None,
-            **figures,
+            "made_s": seconds,
             **speed(case.speech.audio_s, timed.seconds[name]),
         }
-        for name, figures, _ in made
+        for name, seconds in made_s.items()
     ]
     return rows, []
 
@@ -260,7 +245,8 @@ PEER = name_with_version("flashlight-text")
 def main(argv: Sequence[str] | None = None) -> int:
     args = parse_arguments(argv)
     run, inputs = Run("tools.bench.adapters_flashlight", args), cases.Inputs.of(args)
-    compile_all()
+    # numba compiles, or loads, what it needs.
+    ours_of(lexicon=None, tokens=["-", "|"])(np.zeros((2, 2), np.float32))
     with tempfile.TemporaryDirectory() as folder:
         made = (make_case(name, inputs, Path(folder)) for name in args.cases)
         return run_cases(run, made, partial(run_case, args), lambda _: ([LEGEND], {}))

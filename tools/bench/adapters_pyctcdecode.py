@@ -31,7 +31,7 @@ import numpy as np
 
 from tools.bench import data
 from tools.bench.cases import Inputs, load_set
-from tools.bench.command import Run, exit_with, make_parser, parse
+from tools.bench.command import Run, exit_with, make_parser, parse, profiles
 from tools.bench.data import SpeechSet
 from tools.bench.harness import check_and_time, run_cases
 from tools.bench.report import (
@@ -42,9 +42,9 @@ from tools.bench.report import (
     text_figure,
     word_errors,
 )
-from tools.bench.spelled_words import spelled_arpa, spelled_words
 from wfstdec.adapters.pyctcdecode import build_ctcdecoder
 from wfstdec.compare.peers.installed import import_peer, name_with_version
+from wfstdec.text.files import read_lines
 from wfstdec.text.symbols import read_tokens
 
 NO_LM = "none"
@@ -76,15 +76,7 @@ COLUMNS: Columns = {
 LEGEND = """\
   ms: the fastest turn, per utterance; same: texts, and by default; made, first: making
   a decoder and its first utterance"""
-PROFILES: dict[str, Row] = {
-    "full": {},
-    "small": {
-        "data": data.RECIPE,
-        "cases": ["dev:lm", "dev:none"],
-        "utterances": 4,
-        "repeats": 1,
-    },
-}
+PROFILES = profiles(cases=["dev:lm", "dev:none"], utterances=4)
 
 
 class Made(NamedTuple):
@@ -100,13 +92,11 @@ class Made(NamedTuple):
 
 
 class Decoders(NamedTuple):
-    """The three of a case, and the seconds that making two of them took."""
+    """The three of a case."""
 
     peer: Any
     faithful: Any
     ours: Any
-    peer_made_s: float
-    made_s: float
 
 
 def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
@@ -148,45 +138,39 @@ def make_case(name: str, inputs: Inputs) -> Made:
     return Made(name, speech, utterances, labels, arpa, words, hotwords)
 
 
-def warm_up() -> float:
-    """Load what numba compiled, or compile it; the seconds that it took."""
+def timed(call: Callable[..., Any], *given: Any, **options: Any) -> tuple[Any, float]:
+    """Call a function: what it returns, and its CPU seconds."""
     begin = time.process_time()
+    return call(*given, **options), time.process_time() - begin
+
+
+def warm_up() -> None:
+    """Load what numba compiled, or compile it."""
     decoder = build_ctcdecoder(["", " ", "a"])
     decoder.decode(np.zeros((2, 3), np.float32), hotwords=["a"])
-    return time.process_time() - begin
 
 
-def make_decoders(case: Made) -> Decoders:
-    """Both; ours twice."""
+def make_decoders(case: Made) -> tuple[Decoders, Row]:
+    """Both, ours twice; the seconds that two of them and first utterances took."""
     peer_package = import_peer("pyctcdecode", "pip install --no-deps pyctcdecode")
     given = (case.labels, case.arpa, case.words)
-    begin = time.process_time()
-    peer = peer_package.build_ctcdecoder(*given)
-    middle = time.process_time()
-    ours = build_ctcdecoder(*given, threads=1)
-    end = time.process_time()
+    peer, peer_s = timed(peer_package.build_ctcdecoder, *given)
+    ours, ours_s = timed(build_ctcdecoder, *given, threads=1)
     faithful = build_ctcdecoder(*given, threads=1, faithful=True)
-    return Decoders(peer, faithful, ours, middle - begin, end - middle)
-
-
-def first_ms(decoder: Any, case: Made) -> float:
-    """Time the first utterance, ms."""
-    begin = time.process_time()
-    decoder.decode(case.utterances[0])
-    return 1000 * (time.process_time() - begin)
+    first = case.utterances[0]
+    return Decoders(peer, faithful, ours), {
+        "peer_made_s": peer_s,
+        "made_s": ours_s,
+        "peer_first_ms": 1000 * timed(peer.decode, first)[1],
+        "first_ms": 1000 * timed(ours.decode, first)[1],
+    }
 
 
 def run_case(args: argparse.Namespace, case: Made) -> tuple[list[Row], list[str]]:
     """A row of each call with and without hotwords; and what is wrong."""
     rows: list[Row] = []
     faults: list[str] = []
-    decoders = make_decoders(case)
-    made = {
-        "peer_made_s": decoders.peer_made_s,
-        "made_s": decoders.made_s,
-        "peer_first_ms": first_ms(decoders.peer, case),
-        "first_ms": first_ms(decoders.ours, case),
-    }
+    decoders, made = make_decoders(case)
     for call in args.calls:
         for hotwords in ([], case.hotwords):
             row = {"case": case.name, "call": call, "hotwords": len(hotwords)}
@@ -216,10 +200,10 @@ def compare(
         return faults
 
     runs = {"peer": all_of(decoders.peer), "ours": all_of(decoders.ours)}
-    timed = check_and_time(runs, check_texts, args)
-    if timed.faults:
-        return row, timed.faults
-    count, seconds = len(case.utterances), timed.seconds
+    found = check_and_time(runs, check_texts, args)
+    if found.faults:
+        return row, found.faults
+    count, seconds = len(case.utterances), found.seconds
     row |= {
         "cpu_s": [round(one, 6) for one in seconds["ours"]],
         "peer_cpu_s": [round(one, 6) for one in seconds["peer"]],
@@ -234,22 +218,20 @@ def check(
     case: Made, decoders: Decoders, texts: dict[str, list[str]], options: Row
 ) -> tuple[Row, list[str]]:
     """Compare texts and word error rates; what is wrong, in lines."""
-    faults, same = [], 0
-    names = list(case.speech.logprobs)
-    for i, (theirs, ours) in enumerate(
-        zip(texts["peer"], texts["faithful"], strict=True)
-    ):
-        same += theirs == ours
+    names, faults = list(case.speech.logprobs), []
+    pairs = list(zip(texts["peer"], texts["faithful"], strict=True))
+    for name, x, (theirs, ours) in zip(names, case.utterances, pairs, strict=True):
         if theirs != ours:
             one, two = (
-                decoder.decode_beams(case.utterances[i], **options)[0][4]
+                decoder.decode_beams(x, **options)[0][4]
                 for decoder in (decoders.peer, decoders.faithful)
             )
             if abs(one - two) > SAME_SCORE:
-                faults.append(f"  {names[i]}: {ours!r} {two}, theirs {theirs!r} {one}")
+                faults.append(f"  {name}: {ours!r} {two}, theirs {theirs!r} {one}")
+    same = sum(theirs == ours for theirs, ours in pairs)
     row: Row = {"utterances": len(names), "same": same}
-    pairs = zip(texts["peer"], texts["ours"], strict=True)
-    row["same_by_default"] = sum(one == two for one, two in pairs)
+    by_default = zip(texts["peer"], texts["ours"], strict=True)
+    row["same_by_default"] = sum(one == two for one, two in by_default)
     if case.speech.recipe.separator is None:
         for name, key in (("peer", "peer_wer"), ("ours", "wer")):
             found = dict(zip(names, texts[name], strict=True))
@@ -267,7 +249,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     logging.getLogger("pyctcdecode").setLevel(logging.ERROR)
     logging.getLogger("wfstdec").setLevel(logging.ERROR)
     run, inputs = Run("tools.bench.adapters_pyctcdecode", args), Inputs.of(args)
-    loaded_s = warm_up()
+    _, loaded_s = timed(warm_up)
     made = (make_case(name, inputs) for name in args.cases)
 
     def report(rows: list[Row]) -> tuple[list[str], Row]:
@@ -276,6 +258,66 @@ def main(argv: Sequence[str] | None = None) -> int:
         return [format_table(COLUMNS, rows), LEGEND], more
 
     return run_cases(run, made, partial(run_case, args), report)
+
+
+# --------------------------------------- words as their phones spell them
+def spelled_words(
+    lexicon: Path, labels: list[str], separator: str | None
+) -> dict[str, str]:
+    """Spell words by their first pronunciation, where labels can."""
+    known, found = set(labels), dict[str, str]()
+    for line in read_lines(lexicon):
+        word, *said = line.split()
+        said = [token for token in said if token != separator]
+        if said and word not in found and known.issuperset(said):
+            found[word] = "".join(said)
+    return found
+
+
+def spelled_arpa(arpa: Path, spelled: dict[str, str], out: Path) -> list[str]:
+    """Write a model with its words as they are spelled; the words that it has then.
+
+    Of words that are spelled alike the likeliest stays; n-grams with others are left
+    out, as are words that nothing spells.
+    """
+    sections = _sections(arpa)
+    likeliest: dict[str, tuple[float, str]] = {}
+    for fields in sections[0]:
+        text = spelled.get(fields[1])
+        if text is not None:
+            likeliest[text] = max(
+                likeliest.get(text, (-1e9, "")), (float(fields[0]), fields[1])
+            )
+    names = {word: text for text, (_, word) in likeliest.items()}
+    names |= {mark: mark for mark in ("<s>", "</s>", "<unk>")}
+    kept = [
+        [
+            [cost, " ".join(names[word] for word in words.split()), *rest]
+            for cost, words, *rest in section
+            if all(word in names for word in words.split())
+        ]
+        for section in sections
+    ]
+    data.write_arpa(out, kept)
+    return sorted(likeliest)
+
+
+def _sections(arpa: Path) -> list[list[list[str]]]:
+    """The fields of each line, order by order."""
+    sections: list[list[list[str]]] = []
+    for line in read_lines(arpa):
+        if line.startswith("\\"):
+            if line.endswith("-grams:"):
+                sections.append([])
+        elif sections and line.strip():
+            sections[-1].append(_fields(line, len(sections)))
+    return sections
+
+
+def _fields(line: str, order: int) -> list[str]:
+    """Log-prob, words with spaces between them, a back-off weight if there is one."""
+    cost, *rest = line.split()
+    return [cost, " ".join(rest[:order]), *rest[order:]]
 
 
 if __name__ == "__main__":

@@ -19,10 +19,8 @@ from __future__ import annotations
 
 import argparse
 import random
-import re
 import time
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -30,10 +28,9 @@ import numpy as np
 import wfstdec
 from tools.bench import data, experiments
 from tools.bench.boost.cost import time_lists
-from tools.bench.build import PHONES
 from tools.bench.cases import Case
 from tools.bench.command import Run, exit_with
-from tools.bench.report import Row
+from tools.bench.report import Columns, Row, figure, format_table, text_figure
 from wfstdec import BoostEntry, WfstDecoder, WfstOptions
 from wfstdec.compare.phrase_scores import PhraseCounter
 from wfstdec.metrics import score_texts
@@ -42,6 +39,25 @@ from wfstdec.text.lexicon import Lexicon
 
 Said = dict[str, list[tuple[str, ...]]]
 """Words and their pronunciations, in names of tokens."""
+COLUMNS: Columns = {
+    "graph": text_figure("graph"),
+    "list": text_figure("list"),
+    "bonus": figure("bonus", "g"),
+    "WER": figure("wer", ".2f"),
+    "with": figure("wer_with", ".2f"),
+    "without": figure("wer_without", ".2f"),
+    "P": figure("precision", ".2f"),
+    "R": figure("recall", ".2f"),
+    "F": figure("f", ".2f"),
+}
+TIMES: Columns = {
+    "list": text_figure("list"),
+    "words": figure("entries", "d"),
+    "time": figure("ratio", ".2f"),
+    "active": figure("active", ".2f"),
+    "compiled ms": figure("compile_ms", ".1f"),
+    "laid out ms": figure("overlay_ms", ".1f"),
+}
 
 
 def add_own(parser: argparse.ArgumentParser) -> None:
@@ -57,13 +73,9 @@ def read_cmudict(case: Case, args: argparse.Namespace) -> Said:
     folder = data.find_data(args.data)
     known = {line.split("\t")[0] for line in read_lines(case.speech.recipe.lexicon)}
     said: Said = {}
-    for line in read_lines(folder / "lexicon" / "cmudict.dict"):
-        word, *phones = line.split("#")[0].split()
-        word = re.sub(r"\(\d+\)$", "", word)  # alternates: word(2)
-        if word not in known:
-            tokens = tuple(PHONES.get(p) or PHONES[p.rstrip("012")] for p in phones)
-            said.setdefault(word, [])
-            said[word] += [tokens] * (tokens not in said[word])
+    for word, tokens in data.read_cmudict(folder / "lexicon" / "cmudict.dict"):
+        if word not in known and tokens not in said.setdefault(word, []):
+            said[word].append(tokens)
     return said
 
 
@@ -76,46 +88,28 @@ def lists_of(case: Case, said: Said, args: argparse.Namespace) -> dict[str, list
     return {"alone": keys, "distractors": keys + others[: args.distractors]}
 
 
-@dataclass(frozen=True)
-class Scorer:
-    """Scores texts.
-
-    Attributes:
-        case: Whose references.
-        keys: The key words.
-    """
-
-    case: Case
-    keys: Sequence[str]
-
-    def row(self, texts: Mapping[str, str]) -> Row:
-        """WER, that of utterances with and without a key word, P, R, F, in percent."""
-        references, keys = self.case.speech.references, set(self.keys)
-        with_keys = {name for name, words in references.items() if keys & set(words)}
-        heard = {name: text.split() for name, text in texts.items()}
-        parts = {
-            "wer": set(references),
-            "wer_with": with_keys,
-            "wer_without": set(references) - with_keys,
-        }
-        row: Row = {}
-        for name, part in parts.items():
-            said = {one: references[one] for one in part}
-            row[name] = round(score_texts(said, {o: heard[o] for o in part}).wer, 3)
-        scored = PhraseCounter(self.keys).score(references, heard)
-        row["places"] = [scored.hits, scored.in_references, scored.in_hypotheses]
-        for name, value in (
-            ("precision", scored.precision),
-            ("recall", scored.recall),
-            ("f", scored.f_score),
-        ):
-            row[name] = None if value is None else round(100 * value, 2)
-        return row
-
-
-def texts_by(decoder: WfstDecoder, case: Case, boosts: Any) -> dict[str, str]:
+def scored(case: Case, keys: Sequence[str], decoder: WfstDecoder, boosts: Any) -> Row:
+    """Decode: WER, that of utterances with and without a key word, P, R, F, percent."""
     hyps = decoder.decode(case.utterances, boosts=boosts)
-    return dict(zip(case.speech.logprobs, (hyp.text for hyp in hyps), strict=True))
+    texts = [hyp.text.split() for hyp in hyps]
+    heard = dict(zip(case.speech.logprobs, texts, strict=True))
+    references, wanted = case.speech.references, set(keys)
+    with_keys = {name for name, words in references.items() if wanted & set(words)}
+    parts = {
+        "wer": set(references),
+        "wer_with": with_keys,
+        "wer_without": set(references) - with_keys,
+    }
+    row: Row = {}
+    for name, part in parts.items():
+        said = {one: references[one] for one in part}
+        row[name] = round(score_texts(said, {o: heard[o] for o in part}).wer, 3)
+    found = PhraseCounter(keys).score(references, heard)
+    row["places"] = [found.hits, found.in_references, found.in_hypotheses]
+    scores = {"precision": found.precision, "recall": found.recall, "f": found.f_score}
+    for name, value in scores.items():
+        row[name] = None if value is None else round(100 * value, 2)
+    return row
 
 
 def entries(words: Sequence[str], said: Said, bonus: float | None) -> list[BoostEntry]:
@@ -143,30 +137,17 @@ def rebuilt(
         separator=case.separator,
         unk_cost=case.graph.calls.word_cost,
     )
-    shift = case.speech.frame_shift_s
-    return WfstDecoder(graph, options, "cpu", frame_shift_s=shift, threads=1)
+    return case.wfst_decoder(options, graph=graph)
 
 
 def quality(
     case: Case, lists: Mapping[str, list[str]], said: Said, args: argparse.Namespace
-) -> list[Row]:
+) -> Iterator[Row]:
     """A row for each list, bonus and graph."""
-    options = WfstOptions(beam=args.beam, lm_scale=case.lm_scale)
-    decoder, scorer = case.wfst_decoder(options), Scorer(case, lists["alone"])
-    rows: list[Row] = []
-
-    def note(graph: str, name: str, bonus: float | None, texts: dict[str, str]) -> None:
-        scored = scorer.row(texts)
-        usual = "-" if bonus is None else f"{bonus:g}"
-        row: Row = {"graph": graph, "list": name, "bonus": bonus} | scored
-        rows.append(row)
-        figures = [row[one] for one in ("wer", "wer_with", "wer_without")]
-        figures += [row[one] or 0.0 for one in ("precision", "recall", "f")]
-        told = " ".join(f"{figure:7.2f}" for figure in figures)
-        print(f"{graph:8s} {name:12s} {usual:>4s} {told}", flush=True)
-
-    print("graph    list        bonus    WER    with without       P       R       F")
-    note("as built", "none", None, texts_by(decoder, case, None))
+    options, keys = WfstOptions(beam=args.beam, lm_scale=case.lm_scale), lists["alone"]
+    decoder = case.wfst_decoder(options)
+    row: Row = {"graph": "as built", "list": "none", "bonus": None}
+    yield row | scored(case, keys, decoder, None)
     for name, words in lists.items():
         added = entries(words, said, None)
         usual = decoder._compiled(added, 1)[0].added
@@ -176,16 +157,15 @@ def quality(
             for word, bonus in zip(usual.word, usual.bonus, strict=True)
         }
         for bonus in (*args.bonuses, None):
-            texts = texts_by(decoder, case, entries(words, said, bonus))
-            note("as built", name, bonus, texts)
+            row = {"graph": "as built", "list": name, "bonus": bonus}
+            yield row | scored(case, keys, decoder, entries(words, said, bonus))
         if args.no_rebuilt:
             continue
         other = rebuilt(case, words, said, options)
         for bonus in (*args.bonuses, None):
             nats = dict.fromkeys(words, bonus) if bonus is not None else as_it_comes
-            texts = texts_by(other, case, nats)
-            note("rebuilt", name, bonus, texts)
-    return rows
+            row = {"graph": "rebuilt", "list": name, "bonus": bonus}
+            yield row | scored(case, keys, other, nats)
 
 
 def times(
@@ -209,11 +189,6 @@ def times(
             "overlay_ms": round(1e3 * min(one for _, one in ready), 2),
             "seconds": timed["seconds"],
         }
-        print(
-            f"{name:12s} {row['entries']:5d} words: time {row['ratio']:.2f}, active "
-            f"{row['active']:.2f}, compiled in {row['compile_ms']:.1f} ms, laid out in "
-            f"{row['overlay_ms']:.1f} ms"
-        )
         rows.append(row)
     return rows
 
@@ -230,10 +205,7 @@ def _ready_s(case: Case, boosts: Any) -> tuple[float, float]:
 
 
 def main(argv: list[str] | None = None) -> int:
-    args = experiments.parse_arguments(__doc__, argv, add_own)
-    case = experiments.load_case(args)
-    if case.lexicon is None:
-        raise SystemExit("words are added: a case with a lexicon, please")
+    args, case = experiments.begin(__doc__, argv, add_own)
     run = Run("tools.bench.added_words", args)
     said = read_cmudict(case, args)
     lists = lists_of(case, said, args)
@@ -241,8 +213,9 @@ def main(argv: list[str] | None = None) -> int:
     words = [w for one in case.speech.references.values() for w in one if w in keys]
     print(f"{len(keys)} key words in {len(words)} places")
     timed = times(case, lists, said, args)
-    run.write(quality(case, lists, said, args), times=timed, key_words=len(keys))
-    return 0
+    print(format_table(TIMES, timed))
+    rows = quality(case, lists, said, args)
+    return run.finish(rows, COLUMNS, times=timed, key_words=len(keys))
 
 
 if __name__ == "__main__":

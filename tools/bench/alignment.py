@@ -20,7 +20,7 @@ from __future__ import annotations
 import argparse
 import tempfile
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import cycle
@@ -29,9 +29,8 @@ from typing import Any
 
 import numpy as np
 
-from tools.bench import data
 from tools.bench.cases import Case, default_case
-from tools.bench.command import Run, exit_with, make_parser, parse
+from tools.bench.command import Run, exit_with, make_parser, parse, profiles
 from tools.bench.report import Row
 from tools.bench.timing import Turns
 from wfstdec.align.aligner import ForcedAligner
@@ -39,19 +38,10 @@ from wfstdec.align.alignment import Alignment
 from wfstdec.align.options import AlignOptions
 from wfstdec.compare.memory import Peak
 from wfstdec.metrics import GAP, align
-from wfstdec.text.lexicon import read_lexicon
-from wfstdec.text.symbols import read_tokens
+from wfstdec.text.lexicon import Lexicon, read_lexicon
 from wfstdec.wfst.options import WfstOptions
 
-PROFILES: dict[str, Row] = {
-    "full": {},
-    "small": {
-        "data": data.RECIPE,
-        "repeats": 1,
-        "beams": [60.0],
-        "minutes": [0.5, 1.0],
-    },
-}
+PROFILES = profiles(beams=[60.0], minutes=[0.5, 1.0])
 EXACT_MINUTES = 30.0
 """Recordings up to so long are aligned with `exact=True` too, to compare."""
 KINDS = ("changed", "put in", "left out")
@@ -67,25 +57,21 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     return parse(parser, argv, PROFILES)
 
 
-def make_aligner(case: Case, **options: Any) -> ForcedAligner:
-    """An aligner for the whole lexicon of a case's recipe."""
-    recipe, tokens = case.speech.recipe, read_tokens(case.speech.recipe.tokens)
+def whole_lexicon(case: Case) -> Lexicon:
+    """All words of a case's recipe."""
+    path, separator = case.speech.recipe.lexicon, case.separator
+    return read_lexicon(path, case.tokens, separator=separator)
+
+
+def make_aligner(case: Case) -> ForcedAligner:
+    """An aligner for the whole lexicon."""
     return ForcedAligner(
-        tokens,
-        read_lexicon(recipe.lexicon, tokens, separator=recipe.separator),
-        separator=recipe.separator,
-        options=AlignOptions(**options),
+        case.tokens,
+        whole_lexicon(case),
+        separator=case.separator,
+        options=AlignOptions(),
         frame_shift_s=case.speech.frame_shift_s,
     )
-
-
-def sayable(case: Case) -> list[str]:
-    """The utterances all of whose words the lexicon has."""
-    recipe, tokens = case.speech.recipe, read_tokens(case.speech.recipe.tokens)
-    lexicon = read_lexicon(recipe.lexicon, tokens, separator=recipe.separator)
-    known = set(lexicon.words)
-    references = case.speech.references
-    return [name for name, words in references.items() if known.issuperset(words)]
 
 
 def align_all(
@@ -186,7 +172,11 @@ def measure_long(case: Case, minutes: float) -> Row:
             "words": len(words),
             "logprobs_mb": round(logprobs.nbytes / 1e6, 1),
         }
-        row |= measure_graph(aligner, words)
+        transcript = aligner._transcriber.transcript(words)  # looks words up
+        began = time.process_time()
+        graph = aligner._graphs().of(transcript)
+        graph_s = round(time.process_time() - began, 3)
+        row |= {"states": graph.num_states, "graph_cpu_s": graph_s}
         with Peak() as peak:
             began = time.process_time()
             alignment = aligner.align(logprobs, words)
@@ -203,15 +193,6 @@ def measure_long(case: Case, minutes: float) -> Row:
             exact = aligner.with_options(exact=True).align(logprobs, words)
             row["as_exact"] = exact.exact and exact.words == alignment.words
         return row
-
-
-def measure_graph(aligner: ForcedAligner, words: Sequence[str]) -> Row:
-    """Measure making the graph of a text, once its words have been looked up."""
-    transcript = aligner._transcriber.transcript(words)
-    began = time.process_time()
-    graph = aligner._graphs().of(transcript)
-    taken = time.process_time() - began
-    return {"states": graph.num_states, "graph_cpu_s": round(taken, 3)}
 
 
 def spoil(
@@ -235,7 +216,7 @@ def is_reported(alignment: Alignment, kind: str, at: int) -> bool:
     return False
 
 
-def measure_misfits(case: Case, aligned: Mapping[str, Alignment]) -> list[Row]:
+def measure_misfits(case: Case, aligned: Mapping[str, Alignment]) -> Iterator[Row]:
     """How often spoilt places are reported, and what of texts as they are."""
     speech, aligner = case.speech, make_aligner(case)
     rng = np.random.default_rng(0)
@@ -243,14 +224,13 @@ def measure_misfits(case: Case, aligned: Mapping[str, Alignment]) -> list[Row]:
     weak = [m for a in aligned.values() for m in a.misfits if m.kind == "weak"]
     between = [m for a in aligned.values() for m in a.misfits if m.kind == "speech"]
     words = sum(len(a.words) for a in aligned.values())
-    row: Row = {
+    yield {
         "kind": "misfits",
         "text": "as it is",
         "words": words,
         "weak_words": sum(m.end_word - m.first_word for m in weak),
         "places_between": len(between),
     }
-    rows = [row]
     for kind in KINDS:
         found = total = 0
         for name, said in speech.references.items():
@@ -260,34 +240,27 @@ def measure_misfits(case: Case, aligned: Mapping[str, Alignment]) -> list[Row]:
             alignment = aligner.align(speech.logprobs[name], text)
             found += is_reported(alignment, kind, at)
             total += 1
-        share = round(found / total, 4)
-        rows.append(
-            {
-                "kind": "misfits",
-                "text": f"a word {kind}",
-                "texts": total,
-                "reported": found,
-                "share": share,
-            }
-        )
-    return rows
+        row: Row = {"kind": "misfits", "text": f"a word {kind}", "texts": total}
+        yield row | {"reported": found, "share": round(found / total, 4)}
+
+
+def measure(case: Case, args: argparse.Namespace) -> Iterator[Row]:
+    """Rows of all kinds."""
+    rows, exact = measure_beams(case, args)
+    yield from rows
+    yield measure_decoder(case, exact)
+    yield from (measure_long(case, minutes) for minutes in args.minutes)
+    yield from measure_misfits(case, exact)
 
 
 def main(argv: list[str] | None = None) -> int:
     args = parse_arguments(argv)
     run, case = Run("tools.bench.alignment", args), default_case(args)
-    whole = len(case.speech.logprobs)
-    case = replace(case, speech=case.speech.take(sayable(case)))
-    print(f"{len(case.speech.logprobs)} of {whole} utterances have known words alone")
-    rows, exact = measure_beams(case, args)
-    rows.append(measure_decoder(case, exact))
-    rows += [measure_long(case, minutes) for minutes in args.minutes]
-    rows += measure_misfits(case, exact)
-    for row in rows:
-        print(", ".join(f"{name} {value}" for name, value in row.items()))
-    print(run.footer())
-    run.write(rows, case=case.headline())
-    return 0
+    known, said = set(whole_lexicon(case).words), case.speech.references
+    sayable = [name for name, words in said.items() if known.issuperset(words)]
+    print(f"{len(sayable)} of {len(said)} utterances have known words alone")
+    case = replace(case, speech=case.speech.take(sayable))
+    return run.finish(measure(case, args), case=case.headline())
 
 
 if __name__ == "__main__":

@@ -12,14 +12,19 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable
+from collections.abc import Iterator
+from itertools import product
 from typing import Any
 
 import numpy as np
+import torch
 
 from tools.bench.command import Run, exit_with, make_parser, parse
-from tools.bench.report import Row, figure, format_table
+from tools.bench.report import Row, figure
 from wfstdec import AttentionDecoder, AttentionOptions
+from wfstdec.attention.torch_model import AttentionNet, AttentionSizes, TorchAttention
+from wfstdec.autoregressive.model import TimedModel
+from wfstdec.boost.compile import PhraseCompiler
 
 NUM_TOKENS, EOS = 51_865, 50_257
 COLUMNS = {
@@ -33,81 +38,50 @@ COLUMNS = {
 }
 
 
-class Timed:
-    """A model whose seconds are counted."""
+class Counted(TorchAttention):
+    """A model whose steps are counted."""
 
-    def __init__(self, model: Any) -> None:
-        self.model, self.seconds, self.steps = model, 0.0, 0
-        for name in ("tokens", "prompt", "eos", "neutral"):
-            setattr(self, name, getattr(model, name))
-
-    def counted(self, call: Callable, *given: Any) -> Any:
-        begin = time.process_time()
-        found = call(*given)
-        self.seconds += time.process_time() - begin
-        return found
-
-    def start(self, *given: Any) -> Any:
-        return self.counted(self.model.start, *given)
+    steps = 0
 
     def step(self, *given: Any) -> Any:
         self.steps += 1
-        return self.counted(self.model.step, *given)
-
-    def take(self, *given: Any) -> Any:
-        return self.counted(self.model.take, *given)
-
-    def limit(self, num_frames: int) -> int:
-        return num_frames
+        return super().step(*given)
 
 
-def add_own(parser: argparse.ArgumentParser) -> None:
+def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
+    parser = make_parser(__doc__)
     add = parser.add_argument
     add("--beams", nargs="+", type=int, default=[1, 8])
     add("--batches", nargs="+", type=int, default=[1, 24])
     add("--sizes", nargs="+", type=int, default=[0, 1000])
     add("--tokens", type=int, default=12)
+    return parse(parser, argv)
 
 
 def main(argv: list[str] | None = None) -> int:
     """Time every beam, batch and list."""
-    import torch
-
-    from wfstdec.attention.torch_model import (
-        AttentionNet,
-        AttentionSizes,
-        TorchAttention,
-    )
-
     torch.set_num_threads(1)
-    parser = make_parser(__doc__)
-    add_own(parser)
-    args = parse(parser, argv)
-    run, rows = Run("tools.bench.attention", args), []
+    args = parse_arguments(argv)
     torch.manual_seed(0)
     sizes = AttentionSizes(NUM_TOKENS, 384, 384, heads=6, layers=4)
     names = [f"t{i}" for i in range(NUM_TOKENS)]
-    timed = Timed(TorchAttention(AttentionNet(sizes), names, EOS, prompt=(0,)))
+    timed = TimedModel(Counted(AttentionNet(sizes), names, EOS, prompt=(0,)))
     frames = torch.randn(max(args.batches), args.tokens, 384)
-    for size in args.sizes:
-        for beam in args.beams:
-            for batch in args.batches:
-                options = AttentionOptions(beam_size=beam, stop="never")
-                decoder = AttentionDecoder(timed, options=options, batch_size=batch)
-                boosts = phrases(decoder, size)
-                row: Row = {"beam_size": beam, "batch": batch, "phrases": size}
-                row |= measured(decoder, timed, frames[:batch], boosts, args.repeats)
-                rows.append(row)
-                print(format_table(COLUMNS, rows[-1:]), flush=True)
-    print(format_table(COLUMNS, rows))
-    run.write(rows)
-    return 0
+
+    def rows() -> Iterator[Row]:
+        for size, beam, batch in product(args.sizes, args.beams, args.batches):
+            options = AttentionOptions(beam_size=beam, stop="never")
+            decoder = AttentionDecoder(timed, options=options, batch_size=batch)
+            boosts = phrases(decoder, size)
+            row: Row = {"beam_size": beam, "batch": batch, "phrases": size}
+            figures = measured(decoder, timed, frames[:batch], boosts, args.repeats)
+            yield row | figures
+
+    return Run("tools.bench.attention", args).finish(rows(), COLUMNS)
 
 
 def phrases(decoder: Any, num: int) -> Any:
     """Random phrases of two to four tokens."""
-    from wfstdec.boost.compile import PhraseCompiler
-
     if not num:
         return None
     draw = np.random.default_rng(0)
@@ -119,15 +93,17 @@ def phrases(decoder: Any, num: int) -> Any:
     return compiler.compile(list(spelt))
 
 
-def measured(decoder: Any, timed: Timed, frames: Any, boosts: Any, repeats: int) -> Row:
+def measured(
+    decoder: Any, timed: TimedModel, frames: Any, boosts: Any, repeats: int
+) -> Row:
     """Medians of some turns, milliseconds a step."""
     decoder.texts(frames[:1, :2], boosts=boosts)
     found = []
     for _ in range(repeats):
-        timed.seconds, timed.steps = 0.0, 0
+        timed.cpu_s, timed.model.steps = 0.0, 0
         begin = time.process_time()
         decoder.texts(frames, boosts=boosts)
-        found.append((time.process_time() - begin, timed.seconds, timed.steps))
+        found.append((time.process_time() - begin, timed.cpu_s, timed.model.steps))
     shares = [100 * (1 - model / whole) for whole, model, _ in found]
     place = int(np.argsort(shares)[len(shares) // 2])
     whole, model, steps = found[place]

@@ -27,6 +27,7 @@ import importlib.util
 import itertools
 import time
 from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -35,11 +36,16 @@ import sentencepiece
 import torch
 
 import wfstdec
-from tools.bench.command import Run, bare_parser, exit_with, parse
-from tools.bench.data import DATA
-from tools.bench.phrase_lists import phrase_figures, rare_words, unsaid_words
-from tools.bench.report import Row, figure, format_table, text_figure, word_errors
-from tools.bench.transducer_tables import SPEAKERS
+from tools.bench.command import Run, bare_parser, exit_with, parse, profiles
+from tools.bench.parts import (
+    by_length,
+    parts_of,
+    phrase_figures,
+    rare_words,
+    table_flags,
+    unsaid_words,
+)
+from tools.bench.report import Row, figure, text_figure, word_errors
 from tools.data.transducer_greedy import words_of
 from tools.peers.nemo_attention import NemoAttention
 from wfstdec import AttentionOptions, TransducerOptions
@@ -47,19 +53,17 @@ from wfstdec.attention.joint_net import load_attention
 from wfstdec.attention.rescoring import reweighed
 from wfstdec.autoregressive.model import TimedModel
 from wfstdec.boost.phrases import PhraseOptions
-from wfstdec.compare.speech import Speech, evenly_spaced, read_speech
+from wfstdec.compare.speech import Speech
+from wfstdec.graph.packed import PackedGraph
 from wfstdec.lm.ngram import NgramLM
 from wfstdec.metrics import GAP, align
 from wfstdec.text.files import read_lines
-from wfstdec.transducer.loading import open_model
+from wfstdec.transducer.decoder import open_model
 
-PROFILES: dict[str, Row] = {
-    "full": {},
-    "small": {
-        **{"utterances": 2, "beams": [1, 2], "ctc_weights": [0.0, 0.3]},
-        **{"weights": [1.0], "unsaid": [0, 3], "sizes": [1, 2], "shares": [0.5]},
-    },
-}
+PROFILES = profiles(
+    **{"utterances": 2, "beams": [1, 2], "ctc_weights": [0.0, 0.3]},
+    **{"weights": [1.0], "unsaid": [0, 3], "sizes": [1, 2], "shares": [0.5]},
+)
 DEMO, CTC = Path("graphs/attention_demo"), Path("graphs/librispeech_demo")
 BATCH = 24
 LM_SCALE = 0.8
@@ -90,18 +94,10 @@ COLUMNS = {
 
 def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = bare_parser(__doc__)
-    parser.set_defaults(repeats=1)
-    add = parser.add_argument
-    sets = DATA / "posteriors"
-    add("--table", choices=sorted(TABLES), required=True)
+    add = table_flags(parser, TABLES)
     add("--model", type=Path, default=DEMO / "model.npz")
     add("--transducer", type=Path, default=Path("graphs/transducer_demo/model.npz"))
-    add("--logprobs", type=Path, default=sets / "librispeech_dev.npz")
-    add("--ref", type=Path, default=sets / "librispeech_dev.txt")
-    add("--speakers", nargs="+", default=SPEAKERS)
-    add("--utterances", type=int, help="so many of each part, evenly spread")
     add("--lm", type=Path, help="over pieces")
-    add("--lm-scale", type=float, default=0.3)
     add("--beams", nargs="+", type=int, default=[1, 3, 8])
     add("--ctc-weights", nargs="+", type=float, default=[0.0, 0.3])
     add("--weights", nargs="+", type=float, default=[0.25, 0.5, 1.0], help="of phrases")
@@ -110,10 +106,6 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     add("--sizes", nargs="+", type=int, default=[1, 4, 16, 64], help="of n-best lists")
     shares = [0.1, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0]
     add("--shares", nargs="+", type=float, default=shares, help="of attention")
-    add("--letters", type=int, default=7, help="a phrase's fewest")
-    add("--text", type=Path, default=DATA / "text/standardebooks_9.1Mwords.txt.gz")
-    add("--seed", type=int, default=1)
-    add("--output", type=Path, help="write all figures as JSON, row by row")
     return parse(parser, argv, PROFILES)
 
 
@@ -145,11 +137,9 @@ class Part:
     def figures(self, texts: Sequence[str]) -> Row:
         """The word error rate, and words that are hung on."""
         found = dict(zip(self.ids, texts, strict=True))
-        told = word_errors(self.references, found)
-        told["hung_on"] = sum(
-            hung_on(self.references[name], text.split()) for name, text in found.items()
-        )
-        return told
+        pairs = ((self.references[name], text.split()) for name, text in found.items())
+        hung = sum(hung_on(reference, words) for reference, words in pairs)
+        return word_errors(self.references, found) | {"hung_on": hung}
 
 
 def hung_on(reference: Sequence[str], words: Sequence[str]) -> int:
@@ -168,13 +158,8 @@ class Tables:
 
     def __init__(self, args: argparse.Namespace) -> None:
         self.args = args
-        speech = read_speech(args.logprobs, args.ref)
-        ids = sorted(n for n in speech.logprobs if n.split("-")[0] in args.speakers)
-        chosen = {"all": ids, "tune": ids[1::2], "test": ids[::2]}
-        self.parts = {
-            name: Part(speech, evenly_spaced(own, args.utterances))
-            for name, own in chosen.items()
-        }
+        speech, chosen = parts_of(args)
+        self.parts = {name: Part(speech, own) for name, own in chosen.items()}
         self.frame_shift_s = speech.frame_shift_s
         self.attention: Any = TimedModel(load_attention(args.model))
         self.transducer: Any = TimedModel(open_model(args.transducer, "rnnt"))
@@ -188,7 +173,21 @@ class Tables:
             self._attention_lms["pieces"] = NgramLM.from_arpa(args.lm, tokens)
         file = str(args.model.parent / "bpe.model")
         self._pieces = sentencepiece.SentencePieceProcessor(model_file=file)
-        self._lists: dict[Any, Any] = {}
+
+    @cached_property
+    def graph(self) -> PackedGraph:
+        """The demo's lexicon and trigram, for the phones' log-probs."""
+        return wfstdec.build_graph(
+            tokens=CTC / "tokens.txt",
+            lexicon=CTC / "lexicon.txt.gz",
+            lm=CTC / "lm.arpa.gz",
+        )
+
+    @cached_property
+    def unsaid(self) -> list[str]:
+        """Words of the text that nobody says."""
+        args, everything = self.args, self.parts["all"].references
+        return unsaid_words(read_lines(args.text), everything, args.letters, args.seed)
 
     def attended(
         self,
@@ -199,57 +198,43 @@ class Tables:
         **options: Any,
     ) -> Row:
         """Decode a part with the attention head."""
-        own, scale = self.parts[part], self.args.lm_scale
         decoder = wfstdec.AttentionDecoder(
             self.attention,
             lm=self._attention_lms[lm],
-            options=AttentionOptions(lm_scale=scale, **options),
+            options=AttentionOptions(lm_scale=self.args.lm_scale, **options),
             input="features",
             frame_shift_s=self.frame_shift_s * self.attention.stride,
             batch_size=batch_size,
         )
-        given = boosts and boosts(decoder)
-        found = measure(
-            self.attention,
-            lambda rows: decoder.decode(rows, boosts=given),
-            own.features,
-        )
         row = {"model": "attention", "search": "beam", "lm": lm}
-        row["batch_size"] = batch_size
-        return self._row(row | options, part, *found)
+        row |= {"batch_size": batch_size} | options
+        return self._decoded(row, part, self.attention, decoder, boosts)
 
     def by_nemo(self, part: str, beam_size: int, batch_size: int) -> Row:
         """Decode a part with NeMo's beam search on the same net, no LM."""
-        own = self.parts[part]
+        own, names = self.parts[part], self.attention.tokens
         peer = NemoAttention(self.attention, beam_size)
 
-        def decode(features: Any) -> list[list[str]]:
-            found: dict[int, tuple[int, ...]] = {}
-            order = sorted(range(len(features)), key=lambda i: len(features[i]))
-            for first in range(0, len(order), batch_size):
-                rows = order[first : first + batch_size]
-                chosen = [features[i].float() for i in rows]
-                lengths = torch.tensor([len(one) for one in chosen])
-                padded = torch.nn.utils.rnn.pad_sequence(chosen, batch_first=True)
-                texts = peer.decode(*self.attention.encode(padded, lengths))
-                found |= zip(rows, texts, strict=True)
-            names = self.attention.tokens
-            return [
-                words_of([names[token] for token in found[i]])
-                for i in range(len(order))
-            ]
+        def decode(features: Any) -> list[str]:
+            found = by_length(
+                features,
+                batch_size,
+                lambda padded, lengths: peer.decode(
+                    *self.attention.encode(padded.float(), lengths)
+                ),
+            )
+            return [" ".join(words_of(names[t] for t in tokens)) for tokens in found]
 
         texts, seconds = measure(self.attention, decode, own.features)
         row = {"model": "attention", "search": "NeMo", "beam_size": beam_size}
         row |= {"part": part, "batch_size": batch_size}
-        return row | own.figures([" ".join(words) for words in texts]) | seconds
+        return row | own.figures(texts) | seconds
 
     def by_ctc(
         self, part: str, lm: str, search: str, boosts: Any = None, **options: Any
     ) -> Row:
         """Decode a part with the CTC head, by a search on bare pieces."""
-        own, scale = self.parts[part], self.args.lm_scale
-        options = {"lm_scale": scale, **options}
+        options = {"lm_scale": self.args.lm_scale, **options}
         kinds: Any = {
             "greedy": (wfstdec.GreedyDecoder, wfstdec.GreedyOptions),
             "trie": (wfstdec.TrieDecoder, wfstdec.TrieOptions),
@@ -261,56 +246,43 @@ class Tables:
             options=settings(**options),
             frame_shift_s=self.frame_shift_s * self.attention.stride,
         )
-        given = boosts and boosts(decoder)
+        row = {"model": "CTC head", "search": search, "lm": lm} | options
+        return self._decoded(
+            row,
+            part,
+            self.attention,
+            decoder,
+            boosts,
+            lambda features: [
+                self.attention.ctc(self.encoded(one)).numpy() for one in features
+            ],
+        )
 
-        def decode(features: Any) -> Any:
-            rows = []
-            for one in features:
-                frames, _ = self.attention.encode(
-                    one[None].float(), torch.tensor([len(one)])
-                )
-                rows.append(self.attention.ctc(frames[0]).numpy())
-            return decoder.decode(rows, boosts=given)
-
-        row = {"model": "CTC head", "search": search, "lm": lm}
-        found = measure(self.attention, decode, own.features)
-        return self._row(row | options, part, *found)
+    def encoded(self, features: Any) -> Any:
+        """Frames of the attention net for an utterance."""
+        one = features[None].float()
+        return self.attention.encode(one, torch.tensor([len(features)]))[0][0]
 
     def transduced(self, part: str, lm: str, boosts: Any = None, **options: Any) -> Row:
         """Decode a part with the transducer demo."""
-        own, scale = self.parts[part], self.args.lm_scale
-        decoder = self.transducer_decoder(
-            lm, TransducerOptions(lm_scale=scale, **options)
-        )
-        given = boosts and boosts(decoder)
-        found = measure(
-            self.transducer,
-            lambda rows: decoder.decode(rows, boosts=given),
-            own.features,
-        )
-        row = {"model": "RNN-T", "search": options["strategy"], "lm": lm}
-        return self._row(row | options, part, *found)
+        decoder = self.transducer_decoder(lm, lm_scale=self.args.lm_scale, **options)
+        row = {"model": "RNN-T", "search": options["strategy"], "lm": lm} | options
+        return self._decoded(row, part, self.transducer, decoder, boosts)
 
-    def transducer_decoder(self, lm: str, options: TransducerOptions) -> Any:
+    def transducer_decoder(self, lm: str, **options: Any) -> Any:
         """A decoder of features."""
         return wfstdec.TransducerDecoder(
             self.transducer,
             lm=self.lms[lm],
-            options=options,
+            options=TransducerOptions(**options),
             input="features",
             frame_shift_s=self.frame_shift_s * self.transducer.stride,
         )
 
     def wfst(self, **options: Any) -> Any:
-        """CTC-WFST on the phones' log-probs, with the demo's lexicon and trigram."""
-        if "graph" not in self._lists:
-            self._lists["graph"] = wfstdec.build_graph(
-                tokens=CTC / "tokens.txt",
-                lexicon=CTC / "lexicon.txt.gz",
-                lm=CTC / "lm.arpa.gz",
-            )
-        settings = wfstdec.WfstOptions(**options)
-        return wfstdec.WfstDecoder(self._lists["graph"], settings, threads=1)
+        """CTC-WFST on the phones' log-probs."""
+        settings = wfstdec.WfstOptions(lm_scale=LM_SCALE, **options)
+        return wfstdec.WfstDecoder(self.graph, settings, threads=1)
 
     def spell(self, text: str) -> list[int]:
         """The pieces of a text; `<unk>`, the first, is none of the model's."""
@@ -318,19 +290,26 @@ class Tables:
 
     def phrases(self, part: str, unsaid: int) -> tuple[list[str], list[str]]:
         """Words of a part that are to be found, and the whole list."""
-        args, own = self.args, self.parts[part]
-        if "text" not in self._lists:
-            everything = self.parts["all"].references
-            found = unsaid_words(
-                read_lines(args.text), everything, args.letters, args.seed
-            )
-            self._lists["text"] = found
-        said = rare_words(own.references, args.letters)
-        return said, said + self._lists["text"][:unsaid]
+        said = rare_words(self.parts[part].references, self.args.letters)
+        return said, said + self.unsaid[:unsaid]
 
-    def _row(self, row: Row, part: str, hyps: Sequence[Any], seconds: Row) -> Row:
-        """A row; its texts are kept for `scored`."""
-        own, self._texts = self.parts[part], [hyp.text for hyp in hyps]
+    def _decoded(
+        self,
+        row: Row,
+        part: str,
+        model: TimedModel,
+        decoder: Any,
+        boosts: Any,
+        inputs: Callable[[Any], Any] = lambda features: features,
+    ) -> Row:
+        """A row, with what a decoder finds; its texts are kept for `scored`."""
+        own, given = self.parts[part], boosts and boosts(decoder)
+        hyps, seconds = measure(
+            model,
+            lambda features: decoder.decode(inputs(features), boosts=given),
+            own.features,
+        )
+        self._texts = [hyp.text for hyp in hyps]
         return row | {"part": part} | own.figures(self._texts) | seconds
 
     def scored(self, row: Row, said: Sequence[str]) -> Row:
@@ -345,8 +324,8 @@ def searches(tables: Tables) -> Iterator[Row]:
     args = tables.args
     part = tables.parts["all"]
     nemo_is_there = importlib.util.find_spec("nemo") is not None
-    decoder = tables.wfst(lm_scale=LM_SCALE)
-    hyps, seconds = measure(tables.attention, decoder.decode, part.logprobs)
+    decode = tables.wfst().decode
+    hyps, seconds = measure(tables.attention, decode, part.logprobs)
     row = {"model": "CTC phones", "search": "WFST", "lm": "words", "part": "all"}
     row |= part.figures([hyp.text for hyp in hyps]) | seconds
     yield row | {"model_s": None}
@@ -404,32 +383,25 @@ def rescoring(tables: Tables) -> Iterator[Row]:
     most = max(args.sizes)
     for part in "tune", "test":
         own = tables.parts[part]
-        frames = [
-            tables.attention.encode(one[None].float(), torch.tensor([len(one)]))[0][0]
-            for one in own.features
-        ]
-        wfst = tables.wfst(lm_scale=LM_SCALE, lattice_beam=8.0, nbest=most)
-        options = TransducerOptions(strategy="alsd", beam_size=16, nbest=most)
-        rnnt = tables.transducer_decoder("-", options)
+        frames = list(map(tables.encoded, own.features))
+        wfst = tables.wfst(lattice_beam=8.0, nbest=most)
+        options = {"strategy": "alsd", "beam_size": 16, "nbest": most}
+        rnnt = tables.transducer_decoder("-", **options)
         first = {"WFST": (wfst, own.logprobs), "RNN-T": (rnnt, own.features)}
         for name, (decoder, given) in first.items():
             lists, seconds = measure(tables.attention, decoder.decode_nbest, given)
-            first_s = sum(seconds.values())
+            row = {"model": name, "search": "rescored", "part": part}
+            row["first_s"] = sum(seconds.values())
             for size in args.sizes:
-                yield from _passes(tables, part, name, frames, lists, size, first_s)
+                for found in _passes(tables, own, frames, lists, size):
+                    yield row | found
 
 
 def _passes(
-    tables: Tables,
-    part: str,
-    name: str,
-    frames: Sequence[Any],
-    lists: Sequence[Any],
-    size: int,
-    first_s: float,
+    tables: Tables, own: Part, frames: Sequence[Any], lists: Sequence[Any], size: int
 ) -> Iterator[Row]:
     """Rows of a size, by weight; the texts are scored once."""
-    own, cut = tables.parts[part], [hyps[:size] for hyps in lists]
+    cut = [hyps[:size] for hyps in lists]
     ctc = max(tables.args.ctc_weights)
     again, seconds = measure(
         tables.attention,
@@ -460,9 +432,8 @@ def _passes(
     for weight, ctc_weight in settings:
         found = reweighed(again, weight=weight, ctc_weight=ctc_weight)
         texts = [one[0].hypothesis.text if one else "" for one in found]
-        row = {"model": name, "search": "rescored", "part": part, "nbest": size}
-        row |= {"weight": weight, "ctc_weight": ctc_weight, "oracle_wer": oracle}
-        yield row | {"first_s": first_s, **seconds} | own.figures(texts)
+        row = {"nbest": size, "weight": weight, "ctc_weight": ctc_weight}
+        yield row | {"oracle_wer": oracle} | seconds | own.figures(texts)
 
 
 TABLES = {"searches": searches, "phrases": phrases, "rescoring": rescoring}
@@ -473,15 +444,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     args = parse_arguments(argv)
     torch.set_num_threads(1)
     torch.set_grad_enabled(False)
-    run, tables = Run("tools.bench.attention_tables", args), Tables(args)
-    rows: list[Row] = []
-    for row in TABLES[args.table](tables):
-        rows.append(row)
-        print(format_table(COLUMNS, [row]).splitlines()[-1], flush=True)
-        run.write(rows)
-    print(format_table(COLUMNS, rows))
-    print(run.footer())
-    return 0
+    run = Run("tools.bench.attention_tables", args)
+    return run.finish(TABLES[args.table](Tables(args)), COLUMNS)
 
 
 if __name__ == "__main__":

@@ -15,11 +15,8 @@ from __future__ import annotations
 import argparse
 import io
 import logging
-import multiprocessing
-import re
 import tempfile
 import time
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -29,8 +26,8 @@ import numpy as np
 
 import wfstdec
 from tools.bench import data
-from tools.bench.command import Run, bare_parser, exit_with
-from tools.bench.report import Row
+from tools.bench.command import Run, bare_parser, exit_with, in_own_process
+from tools.bench.report import Columns, Row, figure, format_table, text_figure
 from wfstdec.fst.build_log import peak_memory_gb
 from wfstdec.fst.grammar_fst import build_grammar
 from wfstdec.fst.labels import LabelSpace
@@ -49,16 +46,16 @@ from wfstdec.wfst.options import WfstOptions
 SEPARATOR = "<wb>"
 SENTENCES = 100
 TOLERANCE = 1e-4
+COLUMNS: Columns = {
+    "by": text_figure("by"),
+    "stage": text_figure("stage"),
+    "states": figure("states", ",d"),
+    "arcs": figure("arcs", ",d"),
+    "s": figure("seconds", ".2f"),
+    "CPU s": figure("cpu_seconds", ".2f"),
+    "GB": figure("peak_memory_gb", ".2f"),
+}
 LEXICONS = {"ipa": "lexicon/lexicon_ipa.txt", "cmudict": "lexicon/cmudict.dict"}
-PHONES = dict(
-    pair.split("=")
-    for pair in """
-    AA=ɑ AE=æ AH0=ə AH=ʌ AO=ɔ AW=aʊ AY=aɪ B=b CH=t͡ʃ D=d DH=ð EH=ɛ ER=ɝ EY=eɪ F=f G=g
-    HH=h IH=ɪ IY=i JH=d͡ʒ K=k L=l M=m N=n NG=ŋ OW=oʊ OY=ɔɪ P=p R=ɹ S=s SH=ʃ T=t TH=θ
-    UH=ʊ UW=u V=v W=w Y=j Z=z ZH=ʒ
-    """.split()
-)
-"""cmudict's phones, without stress where it does not matter, as tokens."""
 
 
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
@@ -103,13 +100,6 @@ def compare_builds(lm: str, lexicon: str, topology: str, source: Path) -> Row:
     return names | {"ours": ours, "bare": bare, "largest_cost_difference": difference}
 
 
-def in_own_process(function: Any, *arguments: Any) -> Any:
-    """Call a function in a fresh process."""
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(1, mp_context=context) as pool:
-        return pool.submit(function, *arguments).result()
-
-
 def compile_kernels() -> float:
     """Build a toy: the first build on a machine compiles, the others need not."""
     began = time.perf_counter()
@@ -126,12 +116,9 @@ def lexicon_file(path: Path, folder: Path) -> Path:
     if path.suffix != ".dict":
         return path
     converted = folder / "lexicon.txt"
-    with open(path, encoding="utf-8") as source, open(converted, "w") as target:
-        for line in source:
-            word, *phones = line.split("#")[0].split()
-            tokens = [PHONES.get(p) or PHONES[p.rstrip("012")] for p in phones]
-            word = re.sub(r"\(\d+\)$", "", word)  # alternates: word(2)
-            target.write(f"{word}\t{' '.join(tokens)}\n")
+    said = data.read_cmudict(path)
+    lines = (f"{word}\t{' '.join(tokens)}\n" for word, tokens in said)
+    converted.write_text("".join(lines), "utf-8")
     return converted
 
 
@@ -186,14 +173,13 @@ def build_bare(folder: Path) -> Row:
 
     def done(stage: str, fst: Any = None) -> None:
         nonlocal last, cpu_seconds
-        seconds = time.perf_counter() - last[0]
+        row: Row = {"stage": stage, "seconds": time.perf_counter() - last[0]}
         cpu_seconds += time.process_time() - last[1]
-        states = arcs = None
+        row |= {"states": None, "arcs": None, "peak_memory_gb": peak_memory_gb()}
         if fst is not None:
-            states = fst.num_states
-            arcs = sum(fst.num_arcs(state) for state in range(states))
-        figures = {"stage": stage, "states": states, "arcs": arcs, "seconds": seconds}
-        stages.append(figures | {"peak_memory_gb": peak_memory_gb()})
+            row["states"] = fst.num_states
+            row["arcs"] = sum(map(fst.num_arcs, range(fst.num_states)))
+        stages.append(row)
         last = time.perf_counter(), time.process_time()  # but for counting arcs
 
     read = kaldifst.StdVectorFst.read
@@ -272,19 +258,12 @@ def rounded(stages: list[Row], cpu_seconds: float) -> Row:
 def report(names: Row, ours: Row, bare: Row) -> None:
     """Print both."""
     print(f"{names['lm']} with {names['lexicon']}, {names['topology']}:")
-    both = ("ours", ours), ("bare", bare)
-    for name, build in both:
-        for one in build["stages"]:
-            print(
-                f"  {name} {one['stage']:16} {one['states'] or '':>10} "
-                f"{one['arcs'] or '':>10} {one['seconds']:8.2f} s"
-                f"{one['peak_memory_gb']:6.2f} GB"
-            )
-    for name, build in both:
-        print(
-            f"  {name} {build['seconds']} s ({build['cpu_seconds']} s of CPU), "
-            f"{build['peak_memory_gb']} GB"
-        )
+    rows = [
+        {"by": name, **stage}
+        for name, build in (("ours", ours), ("bare", bare))
+        for stage in (*build["stages"], {"stage": "all", **build})
+    ]
+    print(format_table(COLUMNS, rows))
     print(f"  ratio of CPU seconds {ours['cpu_seconds'] / bare['cpu_seconds']:.2f}")
 
 

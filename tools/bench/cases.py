@@ -118,14 +118,24 @@ class Case:
         whole = read_lexicon(recipe.lexicon, self.tokens, separator=recipe.separator)
         return whole.restrict(read_arpa(self.arpa).index)[0]
 
+    @property
+    def files(self) -> dict[str, Any]:
+        """Inputs of decoders without a graph, by the names of arguments."""
+        return {
+            "tokens": self.tokens,
+            "lexicon": self.lexicon,
+            "lm": self.arpa,
+            "separator": self.separator,
+            "frame_shift_s": self.speech.frame_shift_s,
+        }
+
     def wfst_decoder(
-        self, options: WfstOptions, threads: int | None = 1
+        self, options: WfstOptions, threads: int | None = 1, **more: Any
     ) -> WfstDecoder:
         """Ours on the graph, on the CPU; None for a thread per processor."""
-        assert self.graph is not None
-        shift = self.speech.frame_shift_s
+        given = {"graph": self.graph, "frame_shift_s": self.speech.frame_shift_s}
         return WfstDecoder(
-            self.graph, options, "cpu", frame_shift_s=shift, threads=threads
+            **(given | more), options=options, backend="cpu", threads=threads
         )
 
     def trie_decoder(
@@ -136,15 +146,8 @@ class Case:
         **more: Any,
     ) -> TrieDecoder:
         """Ours on the lexicon's trie, or on bare tokens; `more` in place of others."""
-        given = {
-            "tokens": self.tokens,
-            "lexicon": self.lexicon,
-            "lm": self.arpa,
-            "separator": self.separator,
-            "frame_shift_s": self.speech.frame_shift_s,
-        }
         return TrieDecoder(
-            **(given | more), options=options, backend=backend, threads=threads
+            **(self.files | more), options=options, backend=backend, threads=threads
         )
 
     def peer_inputs(self) -> PeerInputs:
@@ -242,7 +245,7 @@ def _synthetic(inputs: Inputs, kind: str, level: str) -> Path:
         print(f"making {folder.name}", flush=True)
         make_synthetic.main(
             ["--data", str(inputs.data), "--out", str(folder), "--level", level]
-            + ["--pieces", str(SYNTHETIC[kind]), "--no-compare"]
+            + ["--pieces", str(SYNTHETIC[kind])]
             + (["--seed", seed] if seed else [])
         )
     return folder

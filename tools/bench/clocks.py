@@ -6,7 +6,6 @@
 
     timer = host.search_rows = KernelTime(host.search_rows)
     best = fastest_turn(lambda: decoder.decode(utterances), timer, frames, 5, phases)
-    rows = start_variant("tools.bench.row_phases", "clocked", argv)
 
 What a clock takes by itself is measured by `empty_clocks`. Ticks go on while others
 have the processor.
@@ -16,9 +15,6 @@ from __future__ import annotations
 
 import hashlib
 import importlib
-import json
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -164,16 +160,6 @@ def clocked(function: Any, phase: int) -> Any:
     return inlined(call)
 
 
-def twice(function: Any) -> Any:
-    """The function, called twice."""
-
-    def call(*arguments):
-        function(*arguments)
-        return function(*arguments)
-
-    return inlined(call)
-
-
 # Kept by no cache: the address of `TICKS` is in it.
 @njit
 def empty_clocks(phase, calls):
@@ -243,14 +229,3 @@ def fastest_turn(
             best[name] = float(taken - calls * empty) * ns
             best[f"{name} calls"] = float(calls / frames)
     return {name: round(value, 2) for name, value in best.items()}
-
-
-def start_variant(module: str, variant: str, argv: Sequence[str]) -> list[Row]:
-    """Run a tool's variant in a process of its own: kernels are compiled anew.
-
-    Raises:
-        subprocess.CalledProcessError: It fails.
-    """
-    command = [sys.executable, "-m", module, *argv, "--variant", variant]
-    done = subprocess.run(command, stdout=subprocess.PIPE, check=True)
-    return json.loads(done.stdout.splitlines()[-1])

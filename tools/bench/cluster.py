@@ -27,7 +27,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import NamedTuple
@@ -36,18 +37,15 @@ import numpy as np
 import pyarrow.parquet
 
 import wfstdec
-from tools.bench.command import Run, exit_with, make_parser, parse
-from tools.bench.data import RECIPE, ROOT, find_data
+from tools.bench.command import Run, exit_with, make_parser, parse, profiles
+from tools.bench.data import RECIPE, ROOT, find_data, model_files
 from tools.bench.report import Row
 
 _TIMES = 3
 """How many times as many rows the longer runs have."""
 _EVERY_S = 0.1
 _KINDS = ("decode", "transcribe")
-PROFILES: dict[str, Row] = {
-    "usual": {"rows": 30, "repeats": 3},
-    "small": {"rows": 4, "repeats": 1},
-}
+PROFILES = profiles({"rows": 30, "repeats": 3}, rows=4, data=None)
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -59,15 +57,8 @@ def main(argv: list[str] | None = None) -> int:
     add("--kinds", nargs="+", choices=_KINDS, default=_KINDS)
     args = parse(parser, argv, PROFILES)
     run = Run("tools.bench.cluster", args)
-    rows = []
     with tempfile.TemporaryDirectory() as folder:
-        bench = _Bench(args, Path(folder))
-        for kind in args.kinds:
-            rows.append(bench.equality(kind))
-            rows += bench.times(kind)
-    run.write(rows)
-    print(run.footer())
-    return 0
+        return run.finish(_Bench(args, Path(folder)).rows())
 
 
 class _Bench:
@@ -79,11 +70,16 @@ class _Bench:
         self._data = find_data(args.data)
         self._graph("decode", RECIPE / "tokens.txt", RECIPE / "lexicon.txt.gz")
         if "transcribe" in args.kinds:
-            self._model = next((self._data / "model").glob("*.onnx"))
-            self._tokens = next((self._data / "model").glob("*_tokens.txt"))
+            self._model, self._tokens = model_files(self._data)
             lexicon = self._data / "lexicon" / "lexicon_ipa.txt"
             self._graph("transcribe", self._tokens, lexicon)
             self._audio = sorted((self._data / "audio").iterdir())
+
+    def rows(self) -> Iterator[Row]:
+        """Rows of all kinds."""
+        for kind in self._args.kinds:
+            yield self.equality(kind)
+            yield from self.times(kind)
 
     def equality(self, kind: str) -> Row:
         """Compare every row of the shorter run.
@@ -101,7 +97,8 @@ class _Bench:
         for words in (line["words"] for line in expected.values()):
             for word in words:
                 word.setdefault("confidence", None)
-        found = {row["id"]: row for row in _rows(rows)}
+        tables = map(pyarrow.parquet.read_table, rows.glob("*.parquet"))
+        found = {row["id"]: row for table in tables for row in table.to_pylist()}
         wrong = [
             name
             for name, line in expected.items()
@@ -109,7 +106,6 @@ class _Bench:
         ]
         if wrong or found.keys() != expected.keys():
             raise SystemExit(f"{kind}: other rows: {wrong[:5]}")
-        print(f"{kind}: {len(found)} rows are those of the plain command")
         return {"what": "equal", "kind": kind, "rows": len(found)}
 
     def times(self, kind: str) -> list[Row]:
@@ -125,28 +121,20 @@ class _Bench:
             _row(kind, name, size, [taken[name, times] for times in (1, _TIMES)])
             for name in ways
         ]
-        for row in rows:
-            print(
-                f"{kind}, {row['what']}: CPU {row['cpu_row_ms']:.1f} ms a row, "
-                f"{row['cpu_start_s']:.1f} s to start; wall {row['wall_row_ms']:.1f} "
-                f"ms a row, {row['wall_start_s']:.1f} s to start"
-            )
-        total = _efficiency(kind, {row["what"]: row for row in rows})
-        print(", ".join(f"{name} {value}" for name, value in total.items()))
-        return [*rows, total]
+        return [*rows, _efficiency(kind, {row["what"]: row for row in rows})]
 
     def _ways(self, kind: str) -> dict[str, Callable[[int], _Took]]:
+        def plain(times: int) -> _Took:
+            return self._run(kind, self._input(kind, times), self._new(".jsonl"))
+
+        def on_ray(actors: int, times: int) -> _Took:
+            return self._run(kind, self._input(kind, times), self._new(), actors)
+
         return {
-            "plain": lambda times: self._run(
-                kind, self._input(kind, times), self._new(".jsonl")
-            ),
-            "two plain": lambda times: self._run_two(kind, times),
-            "1 actor": lambda times: self._run(
-                kind, self._input(kind, times), self._new(), actors=1
-            ),
-            "2 actors": lambda times: self._run(
-                kind, self._input(kind, times), self._new(), actors=2
-            ),
+            "plain": plain,
+            "two plain": partial(self._run_two, kind),
+            "1 actor": partial(on_ray, 1),
+            "2 actors": partial(on_ray, 2),
         }
 
     def _size(self, kind: str) -> int:
@@ -286,14 +274,6 @@ def _look(used: dict[tuple[int, str], float], roots: set[int]) -> None:
             at = parents[at]
         if at in roots:
             used[number, start] = seconds
-
-
-def _rows(folder: Path) -> list[Row]:
-    return [
-        row
-        for path in folder.glob("*.parquet")
-        for row in pyarrow.parquet.read_table(path).to_pylist()
-    ]
 
 
 if __name__ == "__main__":

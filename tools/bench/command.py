@@ -2,7 +2,7 @@
 
 args = parse(make_parser(__doc__), argv, PROFILES)
 run = Run("tools.bench.wfst", args)
-run.write(rows)                              # to `--output`, if that was given
+return run.finish(rows, COLUMNS)             # rows to `--output` too, as they come
 exit_with(main)                              # at the end of the script
 """
 
@@ -10,16 +10,18 @@ from __future__ import annotations
 
 import argparse
 import json
+import multiprocessing
 import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from tools.bench.data import CACHE, ROOT
-from tools.bench.report import Row
+from tools.bench.data import CACHE, RECIPE, ROOT
+from tools.bench.report import Columns, Row, format_table
 from wfstdec.compare import machine
 from wfstdec.errors import FormatError, WfstdecError
 from wfstdec.text.files import atomic_write
@@ -43,6 +45,11 @@ def make_parser(description: str | None) -> argparse.ArgumentParser:
     add("--cache", type=Path, default=CACHE, help="for what is made: graphs, sets")
     add("--output", type=Path, help="write all figures as JSON")
     return parser
+
+
+def profiles(full: Row | None = None, **small: Any) -> dict[str, Row]:
+    """The usual defaults, and those of a smoke test: once, on the demo's recipe."""
+    return {"full": full or {}, "small": {"data": RECIPE, "repeats": 1} | small}
 
 
 def parse(
@@ -79,18 +86,24 @@ class Run:
     Args:
         tool: What was started.
         args: Its flags.
+
+    Attributes:
+        args: The same.
+        machine: Processor, memory, versions and commit: nothing about who owns them.
     """
 
     def __init__(self, tool: str, args: argparse.Namespace) -> None:
-        self._tool, self._args = tool, args
+        self._tool, self.args = tool, args
         self._load_before = os.getloadavg()[0]
-        self.machine = describe_machine()
+        self.machine = {**machine.describe_machine(), "commit": commit_of(ROOT)}
 
-    def report(self, rows: Sequence[Row], **more: Any) -> Row:
-        """All that goes into the file: no folders and no names of hosts."""
-        options = {name: _told(value) for name, value in vars(self._args).items()}
+    def write(self, rows: Sequence[Row], **more: Any) -> None:
+        """Write all where `--output` says: no folders and no names of hosts."""
+        if self.args.output is None:
+            return
+        options = {name: _told(value) for name, value in vars(self.args).items()}
         load = {"before": self._load_before, "after": os.getloadavg()[0]}
-        return {
+        report = {
             "tool": self._tool,
             "date": time.strftime("%Y-%m-%d"),
             "machine": self.machine,
@@ -99,19 +112,80 @@ class Run:
             **more,
             "rows": list(rows),
         }
-
-    def write(self, rows: Sequence[Row], **more: Any) -> None:
-        """Write the report where `--output` says."""
-        if self._args.output is None:
-            return
-        with atomic_write(self._args.output, "w") as file:
-            json.dump(self.report(rows, **more), file, indent=1, ensure_ascii=False)
+        with atomic_write(self.args.output, "w") as file:
+            json.dump(report, file, indent=1, ensure_ascii=False)
             file.write("\n")
+
+    def finish(
+        self, rows: Iterable[Row], columns: Columns | None = None, **more: Any
+    ) -> int:
+        """Tell rows as they come, and all at the end as a table; 0, the exit status.
+
+        Args:
+            rows: Those that there are, are written: a run that is cut off keeps them.
+            columns: Of the table; None: there is none, and names stand by values.
+            more: What the file has besides.
+        """
+        kept: list[Row] = []
+        for row in rows:
+            kept.append(row)
+            self.write(kept, **more)
+            if columns is None:
+                line = "  " + ", ".join(f"{name} {one}" for name, one in row.items())
+            else:
+                line = format_table(columns, [row]).splitlines()[-1]
+            print(line, flush=True)
+        if columns is not None:
+            print(format_table(columns, kept))
+        print(self.footer())
+        return 0
 
     def footer(self) -> str:
         """The machine and its load, for the terminal."""
         load = f"load average {self._load_before:.2f} before, "
         return f"{json.dumps(self.machine)}\n{load}{os.getloadavg()[0]:.2f} after"
+
+
+class Resumed(Run):
+    """A run of points, one after the other, that `--resume` goes on with.
+
+    Args:
+        tool: What was started.
+        args: Its flags, `resume` and `minutes` among them.
+        names: What names a point, of its row.
+        timed: What rows of points have that need not be measured again.
+
+    Attributes:
+        rows: Of all points so far.
+        left_out: Points that came too late.
+    """
+
+    def __init__(
+        self, tool: str, args: argparse.Namespace, names: Sequence[str], timed: str
+    ) -> None:
+        super().__init__(tool, args)
+        self.rows: list[Row] = []
+        self.left_out, self._begin, self._names = 0, time.monotonic(), names
+        if args.resume and args.output.exists():
+            self.rows = json.loads(args.output.read_text("utf-8"))["rows"]
+        self._done = {self._key(row) for row in self.rows if timed in row}
+
+    def _key(self, row: Row) -> tuple[Any, ...]:
+        return tuple(row.get(name) for name in self._names)
+
+    def skip(self, row: Row) -> bool:
+        """Tell whether a point is there already, or comes too late."""
+        if self._key(row) in self._done:
+            return True
+        late = time.monotonic() - self._begin > 60 * self.args.minutes
+        self.left_out += late
+        return late
+
+    def keep(self, row: Row) -> None:
+        """Keep the row of a point, and write all."""
+        others = [one for one in self.rows if self._key(one) != self._key(row)]
+        self.rows = [*others, row]
+        self.write(self.rows)
 
 
 def _told(value: Any) -> Any:
@@ -121,11 +195,6 @@ def _told(value: Any) -> Any:
     if isinstance(value, str):
         return Path(value).name or value
     return None if isinstance(value, Path) else value
-
-
-def describe_machine() -> Row:
-    """Processor, memory, versions and commit: nothing about who owns them."""
-    return {**machine.describe_machine(), "commit": commit_of(ROOT)}
 
 
 def commit_of(checkout: Path) -> str | None:
@@ -147,6 +216,13 @@ def commit_of(checkout: Path) -> str | None:
     if any(one.returncode for one in done):
         return None
     return done[0].stdout.strip() + ("+" if done[1].stdout.strip() else "")
+
+
+def in_own_process(function: Callable[..., Any], *arguments: Any) -> Any:
+    """Call a function in a fresh process, where nothing else was loaded."""
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1, mp_context=context) as pool:
+        return pool.submit(function, *arguments).result()
 
 
 def exit_with(main: Callable[[], int]) -> None:

@@ -20,7 +20,7 @@ import numpy as np
 
 from tools.bench import data
 from tools.bench.cases import Case, Inputs, lattice_flags, load_set, make_case
-from tools.bench.command import Run, exit_with, make_parser, parse
+from tools.bench.command import Run, exit_with, make_parser, parse, profiles
 from tools.bench.report import Row
 from wfstdec.compare.confidences import (
     area_under_roc,
@@ -33,10 +33,7 @@ from wfstdec.lattice.mbr import minimum_bayes_risk, word_confidences
 from wfstdec.metrics import score_texts
 from wfstdec.search.hypothesis import Hypothesis
 
-PROFILES: dict[str, Row] = {
-    "full": {"sets": ["dev", "ljspeech"]},
-    "small": {"sets": ["dev"], "data": data.RECIPE, "utterances": 20},
-}
+PROFILES = profiles({"sets": ["dev", "ljspeech"]}, sets=["dev"], utterances=20)
 SCALES = (0.1, 0.15, 0.2, 0.25, 0.3, 0.35, 0.4, 0.5, 0.6, 0.8, 1.0)
 POWERS = (0.25, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0)
 
@@ -131,25 +128,19 @@ def measure(name: str, decoded: Sequence[Decoded], scale: float, power: float) -
         [round(one.confidence, 4), round(one.right, 4), one.words]
         for one in reliability(kinds["lattice"], right)
     ]
-    return row | _mbr(decoded, scale)
-
-
-def _mbr(decoded: Sequence[Decoded], scale: float) -> Row:
-    references = {str(i): one.reference for i, one in enumerate(decoded)}
-    best = {str(i): one.hypothesis.text.split() for i, one in enumerate(decoded)}
-    least = {}
+    references, best, least = {}, {}, {}
     for i, one in enumerate(decoded):
+        references[str(i)] = one.reference
+        best[str(i)] = one.hypothesis.text.split()
         words = one.lattice.word_ids(minimum_bayes_risk(one.lattice, scale).arcs)
         least[str(i)] = [one.lattice.words[word] for word in words]
-    return {
-        "wer": round(score_texts(references, best).wer, 3),
-        "mbr_wer": round(score_texts(references, least).wer, 3),
-    }
+    row["wer"] = round(score_texts(references, best).wer, 3)
+    return row | {"mbr_wer": round(score_texts(references, least).wer, 3)}
 
 
 def main(argv: list[str] | None = None) -> int:
     args = parse_arguments(argv)
-    run, inputs, rows = Run("tools.bench.confidence", args), Inputs.of(args), []
+    run, inputs = Run("tools.bench.confidence", args), Inputs.of(args)
     lm = args.lm or data.default_lms(inputs.data)[0]
     sets = {
         name: decode(make_case(load_set(name, inputs), lm, inputs), args)
@@ -163,13 +154,10 @@ def main(argv: list[str] | None = None) -> int:
     print(f"{len(speakers)} speakers; scale {scale}, power {power}")
     tested = {"dev, other speakers": others}
     tested |= {name: list(one.values()) for name, one in sets.items()}
-    for name, decoded in tested.items():
-        rows.append(measure(name, decoded, scale, power))
-        for key, value in rows[-1].items():
-            print(f"{key:28} {value}")
+    rows = (measure(name, one, scale, power) for name, one in tested.items())
     tuning = {"scale": scale, "power": power, "speakers": len(speakers)}
-    run.write(rows, lm=data.name_of_lm(data.find_lm(lm, inputs.data)), tuned=tuning)
-    return 0
+    lm_name = data.name_of_lm(data.find_lm(lm, inputs.data))
+    return run.finish(rows, lm=lm_name, tuned=tuning)
 
 
 if __name__ == "__main__":

@@ -8,14 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 
 from tools.bench.cases import Case
 from wfstdec.compare.grids import combinations, parse_grid
 from wfstdec.compare.peers import PEERS
-from wfstdec.compare.peers.scored import ScoredPeer
-from wfstdec.compare.points import Outcome, Peer, Setting
+from wfstdec.compare.points import Outcome, Peer, ScoredPeer, Setting
 from wfstdec.errors import BackendError, OptionError
 from wfstdec.search.hypothesis import Hypothesis
 from wfstdec.trie.options import TrieOptions
@@ -82,34 +82,11 @@ FLASHLIGHT_TOKENS = settings(
 )
 
 
-def contestants(
-    case: Case, peers: Sequence[str], most_entries: int | None = None
-) -> list[Contestant]:
+def contestants(case: Case, peers: Sequence[str]) -> list[Contestant]:
     """Ours, then the peers of these names that can take part.
 
-    Why others cannot is printed. `most_entries`: leave out settings of the trie with a
-    larger `beam_size`.
+    Why others cannot is printed.
     """
-    found = [
-        one
-        for one in _ours(case)
-        if most_entries is None or one.setting.get("beam_size", 0) <= most_entries
-    ]
-    for name in peers:
-        try:
-            peer = PEERS[name](case.peer_inputs())
-        except (BackendError, OptionError) as error:
-            print(f"  without {name}: {error}", flush=True)
-            continue
-        found += [
-            Contestant(peer.name, setting, _run(peer, setting))
-            for setting in _settings(case, name, peer)
-        ]
-    return found
-
-
-def _ours(case: Case) -> list[Contestant]:
-    """The trie at all settings; the WFST too where there is a graph."""
     trie = case.trie_decoder(TrieOptions(lm_scale=case.lm_scale))
     found = [
         Contestant(TRIE, setting, trie.with_options(**setting).decode)
@@ -118,22 +95,35 @@ def _ours(case: Case) -> list[Contestant]:
     for setting in WFST_WORDS if case.graph else ():
         options = WfstOptions(lm_scale=case.lm_scale, **setting)
         found.append(Contestant(WFST, setting, case.wfst_decoder(options).decode))
+    for_flashlight = FLASHLIGHT_TOKENS
+    if case.lexicon is not None:
+        many = len(case.tokens) >= MANY_TOKENS
+        for_flashlight = FLASHLIGHT_PIECES if many else FLASHLIGHT_WORDS
+    for name in peers:
+        wanted = for_flashlight if name == "flashlight" else None
+        found += peer_contestants(case, name, wanted)
     return found
 
 
-def _settings(case: Case, name: str, peer: Peer) -> Sequence[Setting]:
-    if name != "flashlight":
-        return peer.settings()
-    if case.lexicon is None:
-        return FLASHLIGHT_TOKENS
-    many = len(case.tokens) >= MANY_TOKENS
-    return FLASHLIGHT_PIECES if many else FLASHLIGHT_WORDS
+def peer_contestants(
+    case: Case, name: str, settings: Sequence[Setting] | None
+) -> list[Contestant]:
+    """A peer at settings, or at its own; none, and why, where it cannot take part."""
+    try:
+        peer = PEERS[name](case.peer_inputs())
+    except (BackendError, OptionError) as error:
+        print(f"  without {name}: {error}", flush=True)
+        return []
+    return [
+        Contestant(peer.name, setting, partial(_decode, peer, setting))
+        for setting in settings or peer.settings()
+    ]
 
 
-def _run(peer: Peer, setting: Setting) -> Callable[..., Sequence[Answer]]:
+def _decode(
+    peer: Peer, setting: Setting, utterances: Sequence[np.ndarray]
+) -> list[Outcome]:
     if isinstance(peer, ScoredPeer):
-        return lambda utterances: [
-            Outcome(text, -score)
-            for text, score in peer.decode_scored(utterances, setting)
-        ]
-    return lambda utterances: list(map(Outcome, peer.decode(utterances, setting)))
+        scored = peer.decode_scored(utterances, setting)
+        return [Outcome(text, -score) for text, score in scored]
+    return list(map(Outcome, peer.decode(utterances, setting)))

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -19,6 +20,7 @@ import wfstdec
 from wfstdec import recipes
 from wfstdec.compare.speech import Speech, read_speech
 from wfstdec.errors import FormatError
+from wfstdec.text.files import atomic_write, read_lines
 
 ROOT = Path(__file__).resolve().parents[2]
 DATA = ROOT.parent / "shared" / "data"
@@ -28,6 +30,15 @@ FLATTEN = 0.4
 """What the log-probs of the hard set are multiplied by."""
 BUILDERS = ("text", "graph", "lm", "fst", "jit")
 """The rooms of the package that building a graph runs."""
+PHONES = dict(
+    pair.split("=")
+    for pair in """
+    AA=ɑ AE=æ AH0=ə AH=ʌ AO=ɔ AW=aʊ AY=aɪ B=b CH=t͡ʃ D=d DH=ð EH=ɛ ER=ɝ EY=eɪ F=f G=g
+    HH=h IH=ɪ IY=i JH=d͡ʒ K=k L=l M=m N=n NG=ŋ OW=oʊ OY=ɔɪ P=p R=ɹ S=s SH=ʃ T=t TH=θ
+    UH=ʊ UW=u V=v W=w Y=j Z=z ZH=ʒ
+    """.split()
+)
+"""cmudict's phones, without stress where it does not matter, as tokens."""
 _DIGEST_CHARACTERS = 12
 
 
@@ -152,6 +163,38 @@ def lengthen(speech: SpeechSet, seconds: float, count: int) -> SpeechSet:
         raise FormatError(f"set {speech.name!r} has no {seconds:g} s, expected more")
     name = f"{speech.name}, {seconds:g} s long"
     return replace(speech, name=name, logprobs=logprobs, references=references)
+
+
+def read_cmudict(path: Path) -> Iterator[tuple[str, tuple[str, ...]]]:
+    """Words and their phones as tokens; a word comes again with each alternate."""
+    for line in read_lines(path):
+        word, *phones = line.split("#")[0].split()
+        said = (PHONES.get(phone) or PHONES[phone.rstrip("012")] for phone in phones)
+        yield re.sub(r"\(\d+\)$", "", word), tuple(said)
+
+
+def write_arpa(path: Path, orders: Sequence[Sequence[Sequence[str]]]) -> None:
+    """Write a language model.
+
+    Args:
+        path: The file.
+        orders: The fields of each n-gram, order by order: the log10 of its probability,
+            its words with spaces between them, the weight of its back-off if any.
+    """
+    with atomic_write(path, "w") as file:
+        file.write("\\data\\\n")
+        for n, grams in enumerate(orders, 1):
+            file.write(f"ngram {n}={len(grams)}\n")
+        for n, grams in enumerate(orders, 1):
+            file.write(f"\n\\{n}-grams:\n")
+            file.writelines("\t".join(fields) + "\n" for fields in grams)
+        file.write("\n\\end\\\n")
+
+
+def model_files(data: Path) -> tuple[Path, Path]:
+    """The waveform model of the project's data, and its tokens."""
+    folder = data / "model"
+    return next(folder.glob("*.onnx")), next(folder.glob("*_tokens.txt"))
 
 
 def default_lms(data: Path) -> list[str]:

@@ -10,7 +10,6 @@ a process of its own, twice: with an empty cache, and with what the first run le
 
 from __future__ import annotations
 
-import argparse
 import json
 import os
 import subprocess
@@ -18,9 +17,17 @@ import sys
 import tempfile
 from pathlib import Path
 
-from wfstdec.compare.machine import describe_machine
+from tools.bench.command import Run, bare_parser
+from tools.bench.data import RECIPE, ROOT
+from tools.bench.report import Columns, figure, text_figure
 
-ROOT = Path(__file__).parents[2]
+COLUMNS: Columns = {
+    "feature": text_figure("feature"),
+    "cpu s": figure("cpu_s", ".2f"),
+    "wall s": figure("wall_s", ".2f"),
+    "compiled": figure("compiled", "d"),
+    "again cpu s": figure("again_cpu_s", ".2f"),
+}
 PROGRAM = r"""
 import json, os, sys, time
 import numba.core.event as event
@@ -79,11 +86,11 @@ print(json.dumps([rows, texts]))
 """
 
 
-def run(python: str, recipe: Path, cache: str, cwd: Path) -> tuple[list, list]:
+def time_features(python: str, cache: str, cwd: Path) -> tuple[list, list]:
     """Time the features in one new process: rows and texts."""
     environment = {**os.environ, "NUMBA_CACHE_DIR": cache, "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
-        [python, "-W", "ignore", "-c", PROGRAM, str(recipe)],
+        [python, "-W", "ignore", "-c", PROGRAM, str(RECIPE)],
         env=environment,
         cwd=cwd,
         stdout=subprocess.PIPE,
@@ -94,32 +101,27 @@ def run(python: str, recipe: Path, cache: str, cwd: Path) -> tuple[list, list]:
     return rows, texts
 
 
-def main() -> None:
-    """Time, print a table, write a run."""
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--python", help="of an environment with wfstdec installed")
-    parser.add_argument("--output", help="write the run to this JSON file")
-    args = parser.parse_args()
-    recipe = ROOT / "graphs" / "librispeech_demo"
-    python, found = args.python or sys.executable, {}
+def main(argv: list[str] | None = None) -> int:
+    """Time with an empty cache, and with what that left."""
+    parser = bare_parser(__doc__)
+    add = parser.add_argument
+    add("--python", default=None, help="of an environment with wfstdec installed")
+    add("--output", type=Path, help="write all figures as JSON")
+    args = parser.parse_args(argv)
+    run = Run("tools.bench.first_result", args)
+    python = args.python or sys.executable
     with tempfile.TemporaryDirectory() as empty:
         where = Path(empty) if args.python else ROOT
-        for name in ("empty cache", "again"):
-            rows, texts = run(python, recipe, f"{empty}/cache", where)
-            found[name] = rows
-            assert found.setdefault("texts", texts) == texts, "other texts"
-    print(
-        f"{'feature':12} {'cpu s':>8} {'wall s':>8} {'compiled':>8} {'again cpu s':>12}"
-    )
-    for first, again in zip(found["empty cache"], found["again"], strict=True):
-        print(
-            f"{first['feature']:12} {first['cpu_s']:8.2f} {first['wall_s']:8.2f} "
-            f"{first['compiled']:8d} {again['cpu_s']:12.2f}"
+        first, again = (
+            time_features(python, f"{empty}/cache", where) for _ in range(2)
         )
-    if args.output:
-        run_of = {"machine": describe_machine(), "installed": bool(args.python)}
-        text = json.dumps({**run_of, **found}, indent=1)
-        Path(args.output).write_text(text + "\n", "utf-8")
+    assert first[1] == again[1], "other texts"
+    pairs = zip(first[0], again[0], strict=True)
+    rows = [
+        row | {f"again_{key}": other[key] for key in ("cpu_s", "wall_s", "compiled")}
+        for row, other in pairs
+    ]
+    return run.finish(rows, COLUMNS, installed=bool(args.python), texts=first[1])
 
 
 if __name__ == "__main__":

@@ -20,9 +20,7 @@ status 4), goes on with `--resume`.
 from __future__ import annotations
 
 import argparse
-import json
-import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import product
 
@@ -51,12 +49,7 @@ PROFILES: dict[str, Row] = {
         "lms": ["lm_books.3g_pruned", "lm_books.3g"],
         "lattice_beams": [1.0, 8.0],
     },
-    "small": {
-        "data": data.RECIPE,
-        "settings": HEADLINE[:1],
-        "batches": [1, 8],
-        "repeats": 2,
-    },
+    "small": command.profiles(settings=HEADLINE[:1], batches=[1, 8])["small"],
 }
 KEYS = ("decoder", *report.OF, "boosted", *report.POINT)
 """What names a point, among `--resume`'s rows."""
@@ -105,47 +98,26 @@ def cases(args: argparse.Namespace) -> Iterator[Case]:
         yield from (replace(case, speech=speech) for speech in sets)
 
 
-def token_benches(
-    args: argparse.Namespace, gpu: Gpu, skip: Callable[[Row], bool]
-) -> list[TrieBench]:
-    """Every set as bare tokens."""
-    inputs = Inputs.of(args)
-    return [
-        TrieBench(token_case(load_set(name, inputs), inputs, args), args, gpu, skip)
-        for name in args.sets
-    ]
-
-
 class Points:
     """Points, one after the other, and the file that they go to."""
 
     def __init__(self, args: argparse.Namespace, gpu: Gpu) -> None:
-        self._args, self._gpu, self._begin = args, gpu, time.monotonic()
-        self._run = command.Run("tools.bench.gpu", args)
-        self._run.machine |= gpu.describe() | {PACKAGE: None}
-        self.rows: list[Row] = []
-        if args.resume and args.output.exists():
-            self.rows = json.loads(args.output.read_text("utf-8"))["rows"]
-        self._done = {key_of(row) for row in self.rows if "event_s" in row}
-        self.left_out = 0
-
-    def skip(self, row: Row) -> bool:
-        """Tell whether a point is there already, or comes too late."""
-        if key_of(row) in self._done:
-            return True
-        late = time.monotonic() - self._begin > 60 * self._args.minutes
-        self.left_out += late
-        return late
+        self._args, self._gpu = args, gpu
+        self.run = command.Resumed("tools.bench.gpu", args, KEYS, "event_s")
+        self.run.machine |= gpu.describe() | {PACKAGE: None}
 
     def measure(self) -> None:
         """Ours at all points first; the peers' after, for what they may break."""
-        self._run.write(self.rows)
-        args, made = self._args, (self._args, self._gpu, self.skip)
+        self.run.write(self.run.rows)
+        args, made = self._args, (self._args, self._gpu, self.run.skip)
         only = args.only
         every = list(cases(args)) if only != "nemo" else []
         tries = [TrieSetting(*point) for point in args.trie]
         benches = [Bench(case, *made) for case in every]
-        token_cases = token_benches(args, *made[1:]) if tries else []
+        inputs, token_cases = Inputs.of(args), []
+        for name in args.sets if tries else ():
+            case = token_case(load_set(name, inputs), inputs, args)
+            token_cases.append(TrieBench(case, *made))
         trie_benches = [TrieBench(case, *made) for case in every if tries]
         for bench, point in product(benches, args.settings):
             for boosted in args.boosted if only in (None, "ours") else ():
@@ -191,7 +163,7 @@ class Points:
 
     def compare(self, bench: Bench, peer: RivaPeer) -> None:
         """Riva's decoder at all points, until it fails."""
-        self._run.machine[PACKAGE] = peer.name.removeprefix(f"{PACKAGE} ")
+        self.run.machine[PACKAGE] = peer.name.removeprefix(f"{PACKAGE} ")
         for point in self._args.settings:
             setting = Setting(*point)
             try:
@@ -201,32 +173,25 @@ class Points:
                 self.add([row | {"failed": f"{PACKAGE} failed: {error}"}])
 
     def add(self, rows: Iterable[Row]) -> None:
-        """Keep rows as they come, and write all of them."""
+        """Keep rows as they come."""
         for row in rows:
-            others = [one for one in self.rows if key_of(one) != key_of(row)]
-            self.rows = [*others, row]
             print(report.line(row), flush=True)
-            self._run.write(self.rows)
-
-
-def key_of(row: Row) -> tuple:
-    """Names a point."""
-    return tuple(row.get(name) for name in KEYS)
+            self.run.keep(row)
 
 
 def main(argv: list[str] | None = None, gpu: Gpu | None = None) -> int:
     points = Points(parse_arguments(argv), gpu or Gpu())
     points.measure()
-    rows = points.rows
+    rows, left_out = points.run.rows, points.run.left_out
     for case in sorted({(row["set"], row["lm"]) for row in rows}):
         own = [row for row in rows if (row["set"], row["lm"]) == case]
         print(f"\n{', '.join(case)}\n{report.table(own)}")
     print("\n".join(report.verdicts(rows)))
-    if points.left_out:
-        print(f"{points.left_out} points left out for --minutes: go on with --resume")
+    if left_out:
+        print(f"{left_out} points left out for --minutes: go on with --resume")
     if any(row.get("differ") or "failed" in row for row in rows):
         return WRONG_STATUS
-    return UNFINISHED_STATUS if points.left_out else OK_STATUS
+    return UNFINISHED_STATUS if left_out else OK_STATUS
 
 
 if __name__ == "__main__":

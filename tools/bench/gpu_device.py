@@ -70,8 +70,11 @@ class Gpu:
 
     def describe(self) -> Row:
         """Facts that figures depend on, the bandwidth of a copy measured."""
-        runtime = self._cupy.cuda.runtime
-        found = runtime.getDeviceProperties(self._cupy.cuda.Device().id)
+        cupy, runtime = self._cupy, self._cupy.cuda.runtime
+        found = runtime.getDeviceProperties(cupy.cuda.Device().id)
+        source = cupy.zeros(COPIED_MIB << 20, cupy.uint8)
+        target = cupy.empty_like(source)
+        timing = self.time(lambda: cupy.copyto(target, source), 10)
         return {
             "gpu": found["name"].decode(),
             "multiprocessors": found["multiProcessorCount"],
@@ -80,17 +83,9 @@ class Gpu:
             "l2_mib": round(found["l2CacheSize"] / 2**20, 1),
             "driver": runtime.driverGetVersion(),
             "cuda": runtime.runtimeGetVersion(),
-            "cupy": self._cupy.__version__,
-            "copy_gb_per_s": round(self.copy_bandwidth(), 1),
+            "cupy": cupy.__version__,
+            "copy_gb_per_s": round(2 * source.nbytes / timing.median_s / 1e9, 1),
         }
-
-    def copy_bandwidth(self) -> float:
-        """GB read and written per second by a copy within the device's memory."""
-        cupy = self._cupy
-        source = cupy.zeros(COPIED_MIB << 20, cupy.uint8)
-        target = cupy.empty_like(source)
-        timing = self.time(lambda: cupy.copyto(target, source), 10)
-        return 2 * source.nbytes / timing.median_s / 1e9
 
     def decoder(
         self,

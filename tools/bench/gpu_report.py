@@ -108,10 +108,9 @@ def verdicts(rows: list[Row]) -> list[str]:
         ("latency", LATENCY, [p for p in pairs if p[0]["batch"] <= SMALL]),
     ):
         if chosen:
-            ratios = [ratio for _, _, ratio in chosen]
             fair = sum(ours["wer"] <= theirs["wer"] for ours, theirs, _ in chosen)
             lines.append(
-                f"{name}: {min(ratios):.1f} to {max(ratios):.1f} times Riva's over "
+                f"{name}: {_range(chosen)} times Riva's over "
                 f"{len(chosen)} points, {wanted:g} asked; the word error rate is equal "
                 f"or lower at {fair} of them"
             )
@@ -121,33 +120,29 @@ def verdicts(rows: list[Row]) -> list[str]:
 def _of_the_trie(rows: list[Row]) -> list[str]:
     """Lines on the trie beside NeMo's search and all cores of the CPU."""
     lines = []
-    nemo = compared(rows, "trie", "nemo")
-    chosen = [
-        ratio
-        for ours, _, ratio in nemo
-        if ours["beam_size"] == NEMO_SIZE and ours["batch"] >= NEMO_BATCH
-    ]
+    nemo, cpu = (
+        [one for one in compared(rows, "trie", peer) if one[0]["batch"] >= NEMO_BATCH]
+        for peer in ("nemo", "cpu trie")
+    )
+    chosen = [one for one in nemo if one[0]["beam_size"] == NEMO_SIZE]
     if chosen:
         lines.append(
-            f"trie: {min(chosen):.1f} to {max(chosen):.1f} times NeMo's over "
-            f"{len(chosen)} points of size {NEMO_SIZE} from batch {NEMO_BATCH} on, "
-            f"{NEMO:g} asked"
+            f"trie: {_range(chosen)} times NeMo's over {len(chosen)} points of size "
+            f"{NEMO_SIZE} from batch {NEMO_BATCH} on, {NEMO:g} asked"
         )
     elif any(row["decoder"] == "trie" for row in rows):
         lines.append("trie: nothing was compared with NeMo at what is asked")
-    cpu = [
-        one
-        for one in compared(rows, "trie", "cpu trie")
-        if one[0]["batch"] >= NEMO_BATCH
-    ]
     if cpu:
-        ratios = [ratio for _, _, ratio in cpu]
         lines.append(
-            f"trie: {min(ratios):.1f} to {max(ratios):.1f} times "
-            f"{cpu[0][1]['threads']} threads of the CPU over {len(cpu)} "
-            f"points from batch {NEMO_BATCH} on"
+            f"trie: {_range(cpu)} times {cpu[0][1]['threads']} threads of the CPU over "
+            f"{len(cpu)} points from batch {NEMO_BATCH} on"
         )
     return lines
+
+
+def _range(pairs: list[tuple[Row, Row, float]]) -> str:
+    ratios = [ratio for _, _, ratio in pairs]
+    return f"{min(ratios):.1f} to {max(ratios):.1f}"
 
 
 def line(row: Row) -> str:

@@ -17,27 +17,24 @@ Answers come first: hypotheses of the batch have to be those of each utterance a
 from __future__ import annotations
 
 import argparse
-import gc
-import time
-from collections.abc import Callable
 from functools import partial
 from statistics import median
 from typing import Any
 
 import numpy as np
 
-from tools.bench import data
 from tools.bench.cases import Case, default_case
-from tools.bench.command import Run, exit_with, make_parser, parse
+from tools.bench.command import Run, exit_with, make_parser, parse, profiles
 from tools.bench.report import Row
+from tools.bench.row_storage import PackedBackend
+from tools.bench.timing import Turns
 from wfstdec.boost.compiled import CompiledBoosts
-from wfstdec.search.paths.label_path import PathTokens
 from wfstdec.search.paths.traceback import read_paths, rule_of
 from wfstdec.wfst.decoder import WfstDecoder
 from wfstdec.wfst.gpu.layout import STEP
 from wfstdec.wfst.options import WfstOptions
 
-PROFILES: dict[str, Row] = {"small": {"data": data.RECIPE, "repeats": 2}}
+PROFILES = profiles()
 
 
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
@@ -55,41 +52,18 @@ def steps_of(decoder: WfstDecoder, utterance: np.ndarray) -> np.ndarray:
     utterance = search._utterance
     path = search.finish()  # leaves the trace of a short utterance as it was
     arcs: list[tuple[int, float]] = []
-    entry = _end_of(decoder, path, utterance)
-    node = utterance.trace[entry]
-    while node["arc"] != 0xFFFFFFFF:
-        arcs.append((int(node["arc"]), float(node["acoustic"])))
-        node = utterance.trace[node["previous"]]
-    return np.array(arcs, STEP)
-
-
-def _end_of(decoder: WfstDecoder, path: Any, utterance: Any) -> int:
-    """The node of the entry that a path ends in: the one of the same cost."""
+    # The path ends in the entry of its cost.
     entries = utterance.frontier[: utterance.counts[0]]
     cost = entries["cost"]
     if path.reached_final:
         final = decoder.graph.final_cost[entries["state"]]
         cost = cost + np.float32(decoder.options.lm_scale) * final
-    order = np.lexsort((entries["state"], cost))
-    return int(entries["node"][order[0]])
-
-
-def microseconds(run: Callable[[], Any], count: int, repeats: int) -> float:
-    """CPU time of a run for each of `count` things, the median."""
-    seconds = []
-    for _ in range(repeats):
-        gc.collect()
-        begin = time.process_time()
-        run()
-        seconds.append(time.process_time() - begin)
-    return round(1e6 * median(seconds) / count, 2)
-
-
-def check(said: list[PathTokens], paths: list[Any]) -> None:
-    """Raise unless steps say what the paths do."""
-    for one, path in zip(said, paths, strict=True):
-        for left, right in zip(one, path.said, strict=True):
-            assert np.array_equal(left, right), "a path is read in another way"
+    end = np.lexsort((entries["state"], cost))[0]
+    node = utterance.trace[entries["node"][end]]
+    while node["arc"] != 0xFFFFFFFF:
+        arcs.append((int(node["arc"]), float(node["acoustic"])))
+        node = utterance.trace[node["previous"]]
+    return np.array(arcs, STEP)
 
 
 def measure(case: Case, args: argparse.Namespace) -> Row:
@@ -103,30 +77,33 @@ def measure(case: Case, args: argparse.Namespace) -> Row:
     alone = [decoder.decode([one])[0] for one in given]
     found = decoder._read(paths, boosts)
     assert all(h == alone[i % len(given)] for i, h in enumerate(found))
-    rule, each = rule_of(case.graph), [steps_of(decoder, one) for one in given]
+    packed = case.wfst_decoder(options)
+    packed._backend = PackedBackend(decoder.graph)  # its trace can be read
+    rule, each = rule_of(case.graph), [steps_of(packed, one) for one in given]
     steps = np.concatenate([each[i % len(given)] for i in range(size)])
     count = np.array([len(each[i % len(given)]) for i in range(size)], np.int64)
     first = np.cumsum(count) - count
-    check(read_paths(rule, steps, first, count), paths)
+    for one, path in zip(read_paths(rule, steps, first, count), paths, strict=True):
+        for left, right in zip(one, path.said, strict=True):
+            assert np.array_equal(left, right), "a path is read in another way"
     runs = {
         "steps_to_paths": partial(read_paths, rule, steps, first, count),
         "paths_to_hypotheses": partial(decoder._read, paths, boosts),
         "and_all_words": lambda: [h.words for h in decoder._read(paths, boosts)],
         "and_all_tokens": lambda: [h.tokens for h in decoder._read(paths, boosts)],
     }
-    return {
-        name: microseconds(run, size, args.repeats) for name, run in runs.items()
-    } | {"batch": size, "beam": args.beam, "frames": sum(map(len, utterances))}
+    turns = Turns(runs)
+    turns.repeat(args.repeats)
+    seconds = turns.seconds.items()
+    row = {name: round(1e6 * median(taken) / size, 2) for name, taken in seconds}
+    frames = sum(map(len, utterances))
+    return row | {"batch": size, "beam": args.beam, "frames": frames}
 
 
 def main(argv: list[str] | None = None) -> int:
     args = parse_arguments(argv)
-    row = measure(default_case(args), args)
-    for name, value in row.items():
-        print(f"{name:22} {value}")
-    if args.output is not None:
-        Run("tools.bench.hypotheses", args).write([row])
-    return 0
+    run = Run("tools.bench.hypotheses", args)
+    return run.finish([measure(default_case(args), args)])
 
 
 if __name__ == "__main__":

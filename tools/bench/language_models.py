@@ -18,10 +18,8 @@ anything is reported.
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import subprocess
-import sys
 import time
 from functools import partial
 from pathlib import Path
@@ -29,20 +27,20 @@ from typing import Any
 
 from tools.bench import data
 from tools.bench.cases import Inputs, load_set
-from tools.bench.command import Run, exit_with, make_parser, parse
-from tools.bench.data import Recipe
-from tools.bench.report import (
-    Columns,
-    Row,
-    figure,
-    format_table,
-    text_figure,
-    word_errors,
+from tools.bench.command import (
+    Run,
+    exit_with,
+    in_own_process,
+    make_parser,
+    parse,
+    profiles,
 )
+from tools.bench.data import Recipe
+from tools.bench.report import Columns, Row, figure, text_figure, word_errors
 from tools.bench.timing import Turns
 from wfstdec.compare.loading import measure_load
 from wfstdec.compare.memory import resident_mb
-from wfstdec.errors import FormatError, OptionError
+from wfstdec.errors import FormatError
 from wfstdec.lm.loading import build_lm
 from wfstdec.lm.ngram import NgramLM
 from wfstdec.lm.on_demand import LazyLM
@@ -71,16 +69,9 @@ COLUMNS: Columns = {
     "kept MB": figure("kept_mb", ".0f"),
     "WER %": figure("wer", ".2f"),
 }
-PROFILES: dict[str, Row] = {
-    "full": {"utterances": 60, "lm": "lm_books.3g_pruned", "set": "dev"},
-    "small": {
-        "data": data.RECIPE,
-        "lm": "lm",
-        "set": "dev",
-        "utterances": 3,
-        "repeats": 1,
-    },
-}
+PROFILES = profiles(
+    {"utterances": 60, "lm": "lm_books.3g_pruned"}, lm="lm", utterances=3
+)
 
 
 class OwnModel:
@@ -124,12 +115,11 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     parser = make_parser(__doc__)
     add = parser.add_argument
     add("--build-binary", type=Path, required=True, help="KenLM's program")
-    add("--set", help="of utterances; default dev")
+    add("--set", default="dev", help="of utterances; default dev")
     add("--lm", help="the n-grams")
     add("--kinds", nargs="+", default=list(KINDS), choices=KINDS)
     add("--beam", type=float, default=12.0)
     add("--beam-size", type=int, default=128)
-    add("--measure", help=argparse.SUPPRESS)
     return parse(parser, argv, PROFILES)
 
 
@@ -163,12 +153,6 @@ def file_of(kind: str, args: argparse.Namespace) -> Path:
                 f"{args.build_binary}: {error}, expected a binary"
             ) from None
     return path
-
-
-def size_mb(path: Path) -> float:
-    """Size of a file or a folder, MB."""
-    files = path.glob("*") if path.is_dir() else [path]
-    return sum(file.stat().st_size for file in files) / 1e6
 
 
 def decoder_of(
@@ -214,41 +198,22 @@ def measure(kind: str, lookahead: str, args: argparse.Namespace) -> Row:
     warm_s = min(turns.seconds["warm"])
     assert again == hyps, "what was asked before changes a result"
     texts = dict(zip(speech.logprobs, (hyp.text for hyp in hyps), strict=True))
+    lazy = isinstance(decoder.lm, LazyLM)
+    files = path.glob("*") if path.is_dir() else [path]
     return {
         "kind": kind,
         "lookahead": lookahead,
-        "file_mb": round(size_mb(path), 2),
+        "file_mb": round(sum(one.stat().st_size for one in files) / 1e6, 2),
         "load_s": loaded.load_s,
         "load_mb": loaded.load_mb,
         "cold_rtfx": round(speech.audio_s / cold_s, 1),
         "warm_rtfx": round(speech.audio_s / warm_s, 1),
-        "asked": _num_asked(decoder),
-        "kept_mb": round(kept, 1) if isinstance(decoder.lm, LazyLM) else None,
+        "asked": decoder.lm.answers().num_pairs if lazy else None,
+        "kept_mb": round(kept, 1) if lazy else None,
         "texts": list(texts.values()),
         "costs": [hyp.total_cost for hyp in hyps],
         **word_errors(speech.references, texts),
     }
-
-
-def _num_asked(decoder: TrieDecoder) -> int | None:
-    if isinstance(decoder.lm, LazyLM):
-        return decoder.lm.answers().num_pairs
-    return None
-
-
-def in_its_own_process(kind: str, lookahead: str, argv: list[str]) -> Row:
-    """`measure` there, where nothing else was loaded."""
-    command = [sys.executable, "-m", "tools.bench.language_models", *argv]
-    asked = json.dumps([kind, lookahead])
-    done = subprocess.run(
-        [*command, "--measure", asked],
-        capture_output=True,
-        text=True,
-        env={**os.environ, "NUMBA_NUM_THREADS": "1"},
-    )
-    if done.returncode:
-        raise OptionError(f"{kind}: it failed ({done.stderr[-500:]}), expected a run")
-    return json.loads(done.stdout.splitlines()[-1])
 
 
 def check(rows: list[Row]) -> None:
@@ -267,23 +232,17 @@ def check(rows: list[Row]) -> None:
 
 def main(argv: list[str] | None = None) -> int:
     args = parse_arguments(argv)
-    if args.measure:
-        print(json.dumps(measure(*json.loads(args.measure), args)))
-        return 0
     run, rows = Run("tools.bench.language_models", args), []
+    os.environ["NUMBA_NUM_THREADS"] = "1"
     for kind in args.kinds:
         listed = kind not in ("probing", "own model")
         for lookahead in LOOKAHEADS if listed else LOOKAHEADS[1:]:
-            given = list(sys.argv[1:] if argv is None else argv)
-            rows.append(in_its_own_process(kind, lookahead, given))
+            rows.append(in_own_process(measure, kind, lookahead, args))
             print(f"{kind}, {lookahead}: done", flush=True)
     check(rows)
     for row in rows:
         del row["texts"], row["costs"]
-    print(format_table(COLUMNS, rows))
-    print(run.footer())
-    run.write(rows)
-    return 0
+    return run.finish(rows, COLUMNS)
 
 
 if __name__ == "__main__":

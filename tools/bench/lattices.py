@@ -16,7 +16,7 @@ graph where `--graphs` asks for it. Before anything is timed, best paths have to
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
 from statistics import median
@@ -26,7 +26,7 @@ import numpy as np
 
 from tools.bench import data
 from tools.bench.cases import Case, Inputs, lattice_flags, load_set, make_case
-from tools.bench.command import Run, exit_with, make_parser, parse
+from tools.bench.command import Run, exit_with, make_parser, parse, profiles
 from tools.bench.report import Row
 from tools.bench.timing import Turns
 from wfstdec.compare.oracle import lattice_errors
@@ -40,10 +40,10 @@ from wfstdec.search.decoder import Decoder
 from wfstdec.wfst.options import WfstOptions
 
 _CUT, _COMPACT = "rescoring_of_cut_paths", "compact"
-PROFILES: dict[str, Row] = {
-    "full": {"rescore": ["lm_books.3g", "lm_books.4g"], "beams": [4.0, 6.0, 8.0]},
-    "small": {"rescore": [], "beams": [6.0], "data": data.RECIPE, "utterances": 6},
-}
+PROFILES = profiles(
+    {"rescore": ["lm_books.3g", "lm_books.4g"], "beams": [4.0, 6.0, 8.0]},
+    **{"rescore": [], "beams": [6.0], "utterances": 6, "repeats": 3},
+)
 
 
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
@@ -84,9 +84,10 @@ def oracle_wers(case: Case, lattices: list[Lattice]) -> Row:
     return row | {"lattice": round(100 * errors / words, 3)}
 
 
-def measure(case: Case, lms: dict[str, NgramLM], args: argparse.Namespace) -> list[Row]:
+def measure(
+    case: Case, lms: dict[str, NgramLM], args: argparse.Namespace
+) -> Iterator[Row]:
     """A row for each lattice beam."""
-    rows = []
     for beam in args.beams:
         decoder = case.lattice_decoder(args, beam)
         hypotheses = decoder.decode(case.utterances)
@@ -103,15 +104,7 @@ def measure(case: Case, lms: dict[str, NgramLM], args: argparse.Namespace) -> li
                 for name, lm in lms.items()
             },
         }
-        rows.append(row | timed(decoder, case, lattices, lms, args.repeats))
-        print(
-            row
-            | {
-                key: rows[-1][key]
-                for key in ("ratio", "rescoring_ratio", "other_ratio")
-            }
-        )
-    return rows
+        yield row | timed(decoder, case, lattices, lms, args.repeats)
 
 
 def timed(
@@ -127,11 +120,11 @@ def timed(
         "decode_lattice": partial(decoder.decode_lattice, case.utterances),
     }
     for name, lm in lms.items():
-        functions[name] = partial(_rescore_all, lattices, lm)
+        functions[name] = lambda lm=lm: [rescored(one, lm) for one in lattices]
     if lms:
-        priced = with_costs(lattices)
-        functions[_CUT] = partial(_rescore_all, priced, next(iter(lms.values())))
-    functions[_COMPACT] = partial(_compact_all, lattices)
+        priced, first = with_costs(lattices), next(iter(lms.values()))
+        functions[_CUT] = lambda: [rescored(one, first) for one in priced]
+    functions[_COMPACT] = lambda: list(map(compact_lattice, lattices))
     turns = Turns(functions)
     turns.repeat(repeats)
     seconds = {name: median(taken) for name, taken in turns.seconds.items()}
@@ -158,40 +151,24 @@ def with_costs(lattices: list[Lattice]) -> list[Lattice]:
     return [replace(one, vocabulary=priced) for one in lattices]
 
 
-def _compact_all(lattices: list[Lattice]) -> None:
-    for one in lattices:
-        compact_lattice(one)
-
-
-def _rescore_all(lattices: list[Lattice], lm: NgramLM) -> None:
-    for one in lattices:
-        rescored(one, lm)
-
-
 def main(argv: list[str] | None = None) -> int:
     args = parse_arguments(argv)
     run, inputs = Run("tools.bench.lattices", args), Inputs.of(args)
     lm = args.lm or data.default_lms(inputs.data)[0]
     speech = load_set(args.set, inputs)
     case = make_case(speech, lm, inputs)
-    assert case.graph is not None
     words = case.lattice_decoder(args, 0.0).vocabulary.words
-    lms = {
-        data.name_of_lm(data.find_lm(name, inputs.data)): NgramLM.from_arpa(
-            data.find_lm(name, inputs.data), words
-        )
-        for name in args.rescore
-    }
+    arpas = [data.find_lm(name, inputs.data) for name in args.rescore]
+    lms = {data.name_of_lm(arpa): NgramLM.from_arpa(arpa, words) for arpa in arpas}
     graphs = {}
     for name in args.graphs:
         other = make_case(speech, name, inputs)
-        decoder = other.wfst_decoder(
-            WfstOptions(beam=args.beam, lm_scale=other.lm_scale)
-        )
-        graphs[name] = wer_of(other, [h.text for h in decoder.decode(case.utterances)])
+        options = WfstOptions(beam=args.beam, lm_scale=other.lm_scale)
+        found = other.wfst_decoder(options).decode(case.utterances)
+        graphs[name] = wer_of(other, [hyp.text for hyp in found])
     print(case.headline())
-    run.write(measure(case, lms, args), case=case.name, graph_wer=graphs)
-    return 0
+    rows = measure(case, lms, args)
+    return run.finish(rows, case=case.name, graph_wer=graphs)
 
 
 if __name__ == "__main__":

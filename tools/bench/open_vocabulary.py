@@ -17,30 +17,27 @@ chosen on `bpe-mild` and `bpe-hard`: for figures take another seed of
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from functools import cached_property, partial
 from typing import Any
 
 from tools.bench import data
 from tools.bench.cases import Case, Inputs, load_set
-from tools.bench.command import Run, exit_with, make_parser, parse
-from tools.bench.contestants import Answer, Contestant, settings
+from tools.bench.command import Run, exit_with, make_parser, parse, profiles
+from tools.bench.contestants import Contestant, peer_contestants, settings
 from tools.bench.harness import check_and_time, run_cases
 from tools.bench.report import (
     Columns,
     Row,
     figure,
     format_table,
-    on_front,
     speed,
     text_figure,
     word_errors,
 )
-from tools.bench.trie_report import setting_text
-from wfstdec.compare.peers import PEERS
-from wfstdec.compare.points import Outcome, Peer, Setting
-from wfstdec.errors import BackendError, OptionError
-from wfstdec.search.open_vocabulary import OpenVocabulary
+from tools.bench.trie_checks import compare_backends
+from tools.bench.trie_report import setting_text, verdicts
+from wfstdec.search.options import OpenVocabulary
 from wfstdec.text.lexicon import Lexicon
 from wfstdec.trie.decoder import TrieDecoder
 from wfstdec.trie.options import TrieOptions
@@ -63,7 +60,8 @@ PEER_SETTINGS = settings(
 )
 """Of pyctcdecode: its own thresholds, narrower and wider ones."""
 COSTS = ["4:3", "4:3", "8:1"]
-CHECKED_FRAMES = 30
+CHECKED = {"beam": 8.0, "beam_size": 8, "token_top_k": 6, "merge": "sum"}
+"""The setting at which the backends are compared."""
 COLUMNS: Columns = {
     "decoder": text_figure("decoder"),
     "setting": lambda row: setting_text(row["setting"]),
@@ -73,16 +71,7 @@ COLUMNS: Columns = {
     "median": figure("rtfx_median", ".0f"),
 }
 LEGEND = "  new: words in the hypotheses that the lexicon does not have"
-PROFILES: dict[str, Row] = {
-    "full": {},
-    "small": {
-        "data": data.RECIPE,
-        "cases": ["dev:lm"],
-        "utterances": 4,
-        "costs": ["4:1"],
-        "repeats": 1,
-    },
-}
+PROFILES = profiles(cases=["dev:lm"], costs=["4:1"], utterances=4)
 
 
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
@@ -129,31 +118,7 @@ def contestants(case: WordCase, costs: OpenVocabulary) -> Iterator[Contestant]:
     for name, decoder in ours.items():
         for setting in SETTINGS:
             yield Contestant(name, setting, decoder.with_options(**setting).decode)
-    try:
-        peer: Peer = PEERS["pyctcdecode"](case.peer_inputs())
-    except (BackendError, OptionError) as error:
-        print(f"  without pyctcdecode: {error}", flush=True)
-        return
-    for setting in PEER_SETTINGS:
-        yield Contestant(peer.name, setting, partial(_decode, peer, setting))
-
-
-def _decode(peer: Peer, setting: Setting, utterances: Sequence) -> list[Answer]:
-    return list(map(Outcome, peer.decode(utterances, setting)))
-
-
-def faults_of(case: WordCase, costs: OpenVocabulary) -> list[str]:
-    """Where the backends differ, in lines."""
-    beginnings = [rows[:CHECKED_FRAMES] for rows in case.utterances[:3]]
-    narrow = {"beam": 8.0, "beam_size": 8, "token_top_k": 6, "merge": "sum"}
-    lm = decoder_of(case, None).lm
-    found = [
-        decoder_of(case, costs, lm=lm, backend=backend)
-        .with_options(**narrow)
-        .decode(beginnings)
-        for backend in ("cpu", "reference")
-    ]
-    return [] if found[0] == found[1] else [f"  {case.name}: the backends differ"]
+    yield from peer_contestants(case, "pyctcdecode", PEER_SETTINGS)
 
 
 def run_case(
@@ -173,7 +138,12 @@ def run_case(
     for one in everyone:
         one.run(case.utterances[:2])
     runs = {one.name: partial(one.run, case.utterances) for one in everyone}
-    timed = check_and_time(runs, lambda _: faults_of(case, costs), args)
+    make = partial(decoder_of, case, costs, lm=decoder_of(case, None).lm)
+    timed = check_and_time(
+        runs,
+        lambda _: compare_backends(case, [CHECKED], lambda name: make(backend=name)),
+        args,
+    )
     if timed.faults:
         return [], timed.faults
     rows, known = [], set(case.lexicon.words)
@@ -197,47 +167,21 @@ def run_case(
     return rows, []
 
 
-def verdicts(rows: Sequence[Row]) -> list[Row]:
-    """For each point of pyctcdecode on its front our fastest one that is as accurate.
-
-    Its other points are no measure: one of its own is faster with no more errors.
-    """
-    found = []
-    for case in dict.fromkeys(row["case"] for row in rows):
-        own = [row for row in rows if row["case"] == case]
-        ours = [row for row in own if row["decoder"] in (OPEN, SPELLED)]
-        peers = [row for row in own if row["decoder"] not in (LEXICON, OPEN, SPELLED)]
-        for peer in on_front(peers, "wer"):
-            good = [row for row in ours if row["wer"] <= peer["wer"]]
-            best = min(good, key=lambda row: min(row["cpu_s"]), default=None)
-            found.append(
-                {
-                    "case": case,
-                    "peer": peer["decoder"],
-                    "peer_setting": peer["setting"],
-                    "peer_wer": peer["wer"],
-                    "ours": best and best["decoder"],
-                    "setting": best and best["setting"],
-                    "wer": best and best["wer"],
-                    "ratio": best and min(peer["cpu_s"]) / min(best["cpu_s"]),
-                }
-            )
-    return found
-
-
 def verdict_line(verdict: Row) -> str:
     """A verdict, to be read."""
-    them = f"{verdict['case']} {setting_text(verdict['peer_setting'])}"
-    them += f": WER {verdict['peer_wer']:.2f}"
+    them = f"{verdict['case']} {setting_text(verdict['setting'])}"
+    them += f": WER {verdict['value']:.2f}"
     if verdict["ours"] is None:
         return f"  {them}; ours: none as good"
-    ours = f"{verdict['ours']} {setting_text(verdict['setting'])}"
-    return f"  {them}; {ours}: WER {verdict['wer']:.2f}, {verdict['ratio']:.1f} x"
+    ours = f"{verdict['decoder']} {setting_text(verdict['ours'])}"
+    return (
+        f"  {them}; {ours}: WER {verdict['ours_value']:.2f}, {verdict['ratio']:.1f} x"
+    )
 
 
 def report(rows: list[Row]) -> tuple[list[str], Row]:
     """Compare pyctcdecode's points with ours."""
-    told = verdicts(rows)
+    told = verdicts(rows, (OPEN, SPELLED), (LEXICON,), ["wer"])
     return [LEGEND, *map(verdict_line, told)], {"verdicts": told}
 
 

@@ -17,6 +17,7 @@ import statistics
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -40,11 +41,8 @@ def add_own(parser: argparse.ArgumentParser) -> None:
 
 
 def main(argv: list[str] | None = None) -> int:
-    args = experiments.parse_arguments(__doc__, argv, add_own)
-    case = experiments.load_case(args)
-    if case.lexicon is None or case.graph is None:
-        raise SystemExit("words are listed: a case with a graph, please")
-    run, rows = Run("tools.bench.opening", args), []
+    args, case = experiments.begin(__doc__, argv, add_own)
+    assert case.lexicon is not None and case.graph is not None
     words = sorted(set(case.lexicon.words) & case.graph.word_ids.keys())
     said = read_cmudict(case, args)
     draw = random.Random(args.seed)
@@ -55,13 +53,12 @@ def main(argv: list[str] | None = None) -> int:
         ],
         "phrases": lambda n: [" ".join(draw.sample(words, 2)) for _ in range(n)],
     }
-    for kind, make in kinds.items():
-        for size in args.sizes:
-            row: Row = {"kind": kind, "size": size}
-            rows.append(row | measured(case, lambda m=make, n=size: m(n), args))
-            print(rows[-1], flush=True)
-    run.write(rows)
-    return 0
+    rows = (
+        {"kind": kind, "size": size} | measured(case, partial(make, size), args)
+        for kind, make in kinds.items()
+        for size in args.sizes
+    )
+    return Run("tools.bench.opening", args).finish(rows)
 
 
 def measured(case: Case, make: Callable[[], Any], args: argparse.Namespace) -> Row:

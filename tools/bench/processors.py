@@ -14,14 +14,16 @@ from __future__ import annotations
 import argparse
 import io
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from statistics import median
 from typing import Any
 
 import numpy as np
+import torch
 
 from tools.bench.command import Run, exit_with, make_parser, parse
-from tools.bench.report import Row, figure, format_table, text_figure
+from tools.bench.report import Row, figure, text_figure
+from wfstdec import read_arpa
 from wfstdec.adapters.transformers import (
     NgramLogitsProcessor,
     PhraseBoostLogitsProcessor,
@@ -72,15 +74,19 @@ def phrases_of(num: int) -> list[str]:
 
 
 def arpa_of(num: int) -> str:
-    """A trigram model over so many of the tokens."""
+    """A bigram model over so many of the tokens."""
     draw = np.random.default_rng(0)
-    lines = ["\\data\\", f"ngram 1={num + 2}", f"ngram 2={3 * num}", "", "\\1-grams:"]
+    followers = draw.integers(num, size=(num, 3)).tolist()
+    pairs = sorted({(i, j) for i, some in enumerate(followers) for j in some})
+    lines = [
+        "\\data\\",
+        f"ngram 1={num + 2}",
+        f"ngram 2={len(pairs)}",
+        "",
+        "\\1-grams:",
+    ]
     lines += ["-99\t<s>\t-0.5", "-2\t</s>"]
     lines += [f"-4\tt{i}\t-0.5" for i in range(num)]
-    pairs = sorted(
-        {(i, int(j)) for i in range(num) for j in draw.integers(num, size=3)}
-    )
-    lines[2] = f"ngram 2={len(pairs)}"
     lines += ["", "\\2-grams:", *(f"-1\tt{i} t{j}" for i, j in pairs), "", "\\end\\"]
     return "\n".join(lines) + "\n"
 
@@ -105,15 +111,17 @@ def texts(rows: int, said: list[list[int]]) -> list[np.ndarray]:
 
 def main(argv: list[str] | None = None) -> int:
     """Time every list with every number of rows."""
-    import torch
-
     torch.set_num_threads(1)
     parser = make_parser(__doc__)
     parser.add_argument("--sizes", nargs="+", type=int, default=[0, 10, 1000, 20_000])
     parser.add_argument("--rows", nargs="+", type=int, default=[1, 5, 40])
     args = parse(parser, argv)
-    run = Run("tools.bench.processors", args)
-    tokenizer, rows = PieceTokenizer(), []
+    return Run("tools.bench.processors", args).finish(rows_of(args), COLUMNS)
+
+
+def rows_of(args: argparse.Namespace) -> Iterator[Row]:
+    """A row for each list and number of rows, and for what else a step costs."""
+    tokenizer = PieceTokenizer()
     for size in args.sizes:
         phrases = phrases_of(size)
         begin = time.process_time()
@@ -121,20 +129,12 @@ def main(argv: list[str] | None = None) -> int:
         made_s = time.process_time() - begin
         said = [tokenizer.cut(f" {phrase}") for phrase in phrases]
         more = {"phrases": size, "made_s": made_s}
-        rows += measured({"phrases": boosts}, said, args, more)
-    lm = NgramLogitsProcessor(_arpa(arpa_of(20_000)), tokenizer, 0.3, unk_cost=10.0)
+        yield from measured({"phrases": boosts}, said, args, more)
+    arpa = read_arpa(io.BytesIO(arpa_of(20_000).encode()))
+    lm = NgramLogitsProcessor(arpa, tokenizer, 0.3, unk_cost=10.0)
     bare = {"clone": lambda ids, scores: scores.clone()}
     bare |= {"log_softmax": lambda ids, scores: scores.log_softmax(-1)}
-    rows += measured({"n-grams": lm} | bare, [], args, {})
-    print(format_table(COLUMNS, rows))
-    run.write(rows)
-    return 0
-
-
-def _arpa(text: str) -> Any:
-    from wfstdec import read_arpa
-
-    return read_arpa(io.BytesIO(text.encode()))
+    yield from measured({"n-grams": lm} | bare, [], args, {})
 
 
 def measured(
@@ -142,11 +142,8 @@ def measured(
     said: list[list[int]],
     args: argparse.Namespace,
     more: Row,
-) -> list[Row]:
+) -> Iterator[Row]:
     """A row of figures for each function and number of rows."""
-    import torch
-
-    found = []
     for num in args.rows:
         generator = torch.Generator().manual_seed(0)
         scores = torch.randn(1, NUM_TOKENS, generator=generator).log_softmax(-1)
@@ -165,8 +162,7 @@ def measured(
                 turns[name].append(median(taken))
         for name, taken in turns.items():
             row = {"what": name, "rows": num, "ms": median(taken)}
-            found.append(more | row | {"lowest": min(taken), "highest": max(taken)})
-    return found
+            yield more | row | {"lowest": min(taken), "highest": max(taken)}
 
 
 if __name__ == "__main__":

@@ -1,7 +1,6 @@
 """Where a frame of the search on rows goes: ticks by step, and how far caches are cold.
 
-    python -m tools.bench.row_phases --utterances 40
-    python -m tools.bench.row_phases --profile small                 # a smoke test
+    python -m tools.bench.rows --parts phases
 
 A step is timed by a clock around its calls (`tools.bench.clocks`); what the clock takes
 is taken off. Clocks are compiled into the kernel, and keep steps from overlapping: they
@@ -17,14 +16,10 @@ told, exit status 1.
 from __future__ import annotations
 
 import argparse
-import json
-import sys
-from collections.abc import Sequence
 from functools import partial
 
 import numpy as np
 
-from tools.bench import data
 from tools.bench.cases import Case, Inputs, make_cases
 from tools.bench.clocks import (
     TICKS,
@@ -35,10 +30,9 @@ from tools.bench.clocks import (
     empty_clocks,
     fastest_turn,
     keep_no_kernels,
-    start_variant,
 )
-from tools.bench.command import Run, exit_with, make_parser, parse
-from tools.bench.report import Columns, Row, figure, format_table, text_figure
+from tools.bench.command import in_own_process
+from tools.bench.report import Row
 from wfstdec.wfst.cpu import row_groups as host
 from wfstdec.wfst.decoder import WfstDecoder
 from wfstdec.wfst.options import WfstOptions
@@ -55,56 +49,46 @@ STEPS = {
     "end": "row_groups._end",
 }
 """Functions by step: where they are called, under which name."""
-CASES = ["dev:lm_books.3g_pruned", "bpe-mid:lm_books.3g_pruned"]
-PLAIN, CLOCKED = VARIANTS = "plain", "clocked"
 AGAIN = 8
 """So often an utterance is decoded in a row where caches are to be warm."""
-PROFILES: dict[str, Row] = {
-    "full": {},
-    "small": {
-        "data": data.RECIPE,
-        "cases": ["dev:lm"],
-        "beams": [8.0],
-        "utterances": 4,
-        "repeats": 1,
-    },
-}
-COLUMNS: Columns = {
-    "case": text_figure("case"),
-    "beam": text_figure("beam"),
-    **{name: figure(name, ".0f") for name in ("frame", "warm", "host", *STEPS)},
-}
 
 
-def run_variant(args: argparse.Namespace) -> list[Row]:
-    """Decode everything with kernels of a variant; ns per frame."""
-    if args.variant == CLOCKED:
+def run(
+    clocks: bool, cases: list[str], beams: list[float], args: argparse.Namespace
+) -> list[Row]:
+    """Decode everything, with clocks in the kernels or not; ns per frame."""
+    if clocks:
         keep_no_kernels()
         for phase, name in enumerate(STEPS.values()):
             change(ROOM, [name], lambda one, at=phase: clocked(one, at))
         empty_clocks(len(TICKS) - 1, 1000)
     timer = host.search_rows = KernelTime(host.search_rows)
+    phases = {name: i for i, name in enumerate(STEPS) if clocks}
     rows = []
-    for case in make_cases(args.cases, Inputs.of(args)):
-        for beam in args.beams:
+    for case in make_cases(cases, Inputs.of(args)):
+        for beam in beams:
             options = WfstOptions(beam=beam, lm_scale=case.lm_scale)
-            rows.append(time_beam(case, case.wfst_decoder(options), timer, args))
+            decoder = case.wfst_decoder(options)
+            rows.append(time_beam(case, decoder, timer, args.repeats, phases))
     return rows
 
 
 def time_beam(
-    case: Case, decoder: WfstDecoder, timer: KernelTime, args: argparse.Namespace
+    case: Case,
+    decoder: WfstDecoder,
+    timer: KernelTime,
+    repeats: int,
+    phases: dict[str, int],
 ) -> Row:
     """Nanoseconds of a frame, in all and by step: of the fastest of the turns."""
     utterances = [np.ascontiguousarray(x, np.float32) for x in case.utterances]
     frames = sum(map(len, utterances))
     row: Row = {"case": case.name, "beam": decoder.options.beam}
     row["answers"] = digest_of(decoder.decode(utterances))
-    phases = {name: i for i, name in enumerate(STEPS) if args.variant == CLOCKED}
     decode = partial(decoder.decode, utterances)
-    row |= fastest_turn(decode, timer, frames, args.repeats, phases)
-    if args.variant == PLAIN:
-        turns = [warm(decoder, utterances, timer) for _ in range(args.repeats)]
+    row |= fastest_turn(decode, timer, frames, repeats, phases)
+    if not phases:
+        turns = [warm(decoder, utterances, timer) for _ in range(repeats)]
         row["warm"] = round(min(turns), 2)
     return row
 
@@ -122,38 +106,16 @@ def warm(
     return 1e9 * seconds / frames
 
 
-def phases(argv: Sequence[str]) -> list[Row]:
+def phases(cases: list[str], beams: list[float], args: argparse.Namespace) -> list[Row]:
     """Rows of cases and beams: the frame as it is, with its steps by the clocks.
 
     Raises:
         SystemExit: Hypotheses differ.
     """
-    tool = "tools.bench.row_phases"
-    rows, clocks = (start_variant(tool, variant, argv) for variant in VARIANTS)
-    for row, other in zip(rows, clocks, strict=True):
+    given = cases, beams, args
+    rows, clocked = (in_own_process(run, clocks, *given) for clocks in (False, True))
+    for row, other in zip(rows, clocked, strict=True):
         if other.pop("answers") != row["answers"]:
             raise SystemExit(f"{row['case']}: other answers with clocks")
         row |= {name: other[name] for name in STEPS} | {"clocked": other["frame"]}
     return rows
-
-
-def main(argv: list[str] | None = None) -> int:
-    parser = make_parser(__doc__)
-    add = parser.add_argument
-    add("--cases", nargs="+", default=CASES, help="set:language model")
-    add("--beams", nargs="+", type=float, default=[8.0, 13.0])
-    add("--variant", choices=VARIANTS, help="run it alone, and print JSON")
-    args = parse(parser, argv, PROFILES)
-    if args.variant is not None:
-        print(json.dumps(run_variant(args)))
-        return 0
-    run = Run("tools.bench.row_phases", args)
-    rows = phases(sys.argv[1:] if argv is None else argv)
-    print("ns for a frame, the fastest of the turns")
-    print(f"{format_table(COLUMNS, rows)}\n{run.footer()}")
-    run.write(rows)
-    return 0
-
-
-if __name__ == "__main__":
-    exit_with(main)

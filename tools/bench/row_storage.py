@@ -20,9 +20,10 @@ from pathlib import Path
 from typing import Any
 
 from tools.bench import data
-from tools.bench.build import LEXICONS, in_own_process, lexicon_file
+from tools.bench.build import LEXICONS, lexicon_file
 from tools.bench.cases import Inputs, load_set
 from tools.bench.clocks import digest_of
+from tools.bench.command import in_own_process
 from tools.bench.data import Recipe
 from tools.bench.report import Row
 from wfstdec.fst.build_log import peak_memory_gb
@@ -98,8 +99,8 @@ def store(
         "arcs": graph.num_arcs,
         "rows": len(product.row_splits) - 1,
         "row_arcs": len(product.arcs),
-        "composed_file_mb": megabytes(composed),
-        "rows_file_mb": megabytes(rows),
+        "composed_file_mb": round(composed.stat().st_size / 1e6, 1),
+        "rows_file_mb": round(rows.stat().st_size / 1e6, 1),
         "composed_write_s": round(between - began, 2),
         "rows_write_s": round(ended - between, 2),
     }
@@ -147,8 +148,3 @@ def with_cmudict(recipe: Recipe, inputs: Inputs) -> Recipe:
         text = "".join(f"{w}\t{' '.join(p)}\n" for w, p in said if known.issuperset(p))
         lexicon.write_text(text, "utf-8")
     return replace(recipe, name=name, lexicon=lexicon)
-
-
-def megabytes(path: Path) -> float:
-    """The size of a file."""
-    return round(path.stat().st_size / 1e6, 1)

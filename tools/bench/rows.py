@@ -17,8 +17,8 @@ A part takes five minutes at most on a quiet machine, its data and graphs being 
     fewest      `min_active`
     lattices    on both searches, and best paths beside
     threads     seconds on the wall of one thread over those of two
-    phases      see `tools.bench.row_phases`: steps of a frame; warm caches
-    storage     see `tools.bench.row_storage`: graph files, loading, memory
+    phases      `tools.bench.row_phases`: steps of a frame; warm caches
+    storage     `tools.bench.row_storage`: graph files, loading, memory
 """
 
 from __future__ import annotations
@@ -28,21 +28,20 @@ import statistics
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
-from itertools import pairwise
+from itertools import pairwise, product
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from tools.bench import data, row_phases, row_storage
+from tools.bench import row_phases, row_storage
 from tools.bench.cases import Case, Inputs, load_set, make_case
-from tools.bench.command import Run, exit_with, make_parser, parse
+from tools.bench.command import Run, exit_with, make_parser, parse, profiles
 from tools.bench.report import Row
 from tools.bench.row_storage import PackedBackend
 from tools.bench.timing import Turns
-from tools.bench.wfst_measure import Duel
+from tools.bench.wfst_measure import Duel, read_all
 from wfstdec import BoostEntry
 from wfstdec.fst.topology import TOPOLOGIES
-from wfstdec.lattice import Lattice
 from wfstdec.wfst.decoder import WfstDecoder
 from wfstdec.wfst.options import WfstOptions
 
@@ -67,47 +66,28 @@ class Part(NamedTuple):
     chunks: tuple[int, ...] = (32,)
 
 
+BOTH = [f"dev:{LM}", f"bpe-mid:{LM}"]
+"""Phones of real speech, and synthetic word pieces."""
+STORED = [f"{speech}:{lm}" for lm in (LM, "en-us.3g") for speech in ("dev", "bpe-mid")]
 PARTS = {
     "beams": Part([f"dev:{LM}"], [8, 10, 13, 17], ["whole"], 100),
     "pieces": Part([f"bpe-mid:{LM}"], [8, 10, 13, 17], ["whole"], 30),
     "hard": Part([f"hard:{LM}"], [8, 10, 13], ["whole"], 20),
     "ljspeech": Part([f"ljspeech:{LM}"], [8, 10, 13], ["whole"], 60),
     "compact": Part([f"dev:{LM}"], [8, 10, 13], ["whole"], 60, "compact"),
-    "boosts": Part(
-        [f"dev:{LM}", f"bpe-mid:{LM}"], [8, 13], ["words", "phrases", "oov"], 30
-    ),
-    "sessions": Part(
-        [f"dev:{LM}", f"bpe-mid:{LM}"],
-        [8, 13],
-        list(IN_CHUNKS),
-        30,
-        chunks=(16, 32, 128),
-    ),
+    "boosts": Part(BOTH, [8, 13], list(BOOSTED), 30),
+    "sessions": Part(BOTH, [8, 13], list(IN_CHUNKS), 30, chunks=(16, 32, 128)),
     "fewest": Part([f"dev:{LM}"], [8, 13], ["fewest"], 40),
-    "lattices": Part([f"dev:{LM}", f"bpe-mid:{LM}"], [8, 13], ["lattices"], 30),
-    "threads": Part([f"dev:{LM}", f"bpe-mid:{LM}"], [8, 13], ["threads"], 60),
-    "phases": Part([f"dev:{LM}", f"bpe-mid:{LM}"], [8, 13], ["phases"], 30),
-    "storage": Part(
-        [f"{speech}:{lm}" for lm in (LM, "en-us.3g") for speech in ("dev", "bpe-mid")],
-        [],
-        ["storage"],
-        0,
-    ),
+    "lattices": Part(BOTH, [8, 13], ["lattices"], 30),
+    "threads": Part(BOTH, [8, 13], ["threads"], 60),
+    "phases": Part(BOTH, [8, 13], ["phases"], 30),
+    "storage": Part(STORED, [], ["storage"], 0),
 }
-PROFILES: dict[str, Row] = {
-    "full": {},
-    "small": {
-        "data": data.RECIPE,
-        "cases": ["dev:lm"],
-        "beams": [8.0],
-        "utterances": 4,
-        "repeats": 1,
-    },
-}
+PROFILES = profiles(cases=["dev:lm"], beams=[8.0], utterances=4)
 
 
-def add_own(parser: argparse.ArgumentParser) -> None:
-    """Add the flags of this benchmark."""
+def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
+    parser = make_parser(__doc__)
     add = parser.add_argument
     add("--parts", nargs="+", choices=PARTS, default=list(PARTS))
     add("--cases", nargs="+", help="these in place of parts")
@@ -116,23 +96,7 @@ def add_own(parser: argparse.ArgumentParser) -> None:
     add("--topology", choices=TOPOLOGIES, default="normal")
     add("--chunk", type=int, help="frames of a chunk; default: of the part, or 32")
     add("--min-active", type=int, default=200)
-
-
-def parts_of(args: argparse.Namespace) -> Iterator[tuple[str, Part]]:
-    """The parts to measure by name, with as many utterances as are wanted."""
-    if args.cases:
-        yield "own", Part(args.cases, args.beams, args.kinds, 60, args.topology)
-        return
-    for name in args.parts:
-        yield name, PARTS[name]
-
-
-def whole(decoder: WfstDecoder, arrays: list[np.ndarray], boosts: Any) -> Any:
-    """Decode whole utterances, and read their words."""
-    found = decoder.decode(arrays, boosts=boosts)
-    for hypothesis in found:
-        _ = hypothesis.words
-    return found
+    return parse(parser, argv, PROFILES)
 
 
 def in_chunks(
@@ -186,7 +150,7 @@ def task_of(
         return partial(in_chunks, decoder, arrays, boosts, chunk, kind == "looks")
     if kind == "fewest":
         decoder = decoder.with_options(min_active=args.min_active)
-    return partial(whole, decoder, arrays, boosts)
+    return partial(read_all, decoder, arrays, boosts)
 
 
 def decoders_of(case: Case, beam: float) -> dict[str, WfstDecoder]:
@@ -275,93 +239,66 @@ def measure_lattices(case: Case, beam: float, args: argparse.Namespace) -> Row:
     tasks: dict[str, Callable[[], Any]] = {
         name: partial(one.decode_lattice, arrays) for name, one in decoders.items()
     }
-    tasks["best"] = partial(whole, decoders["rows"], arrays, None)
+    tasks["best"] = partial(read_all, decoders["rows"], arrays)
     turns = Turns(tasks)
     answers = turns.take()
     where = f"{case.name}, beam {beam:g}"
     on_packed, lattices = answers["packed"], answers["rows"]
-    if list(map(_bits, on_packed)) != list(map(_bits, lattices)):
-        raise SystemExit(f"{where}: different lattices")
+    for one, other in zip(on_packed, lattices, strict=True):
+        same = one.search_cost == other.search_cost
+        same &= one.states.tobytes() == other.states.tobytes()
+        if not same or one.arcs.tobytes() != other.arcs.tobytes():
+            raise SystemExit(f"{where}: different lattices")
     best = [one.text(one.word_ids(one.best_arcs())) for one in lattices]
     if best != [one.text for one in answers["best"]]:
         raise SystemExit(f"{where}: other best paths in lattices")
     row = row_of(case, beam, "lattices")
     row |= timed(turns, args.repeats, row["frames"])
-    row["arcs_per_frame"] = round(sum(map(_num_arcs, lattices)) / row["frames"], 1)
+    num_arcs = sum(one.num_arcs for one in lattices)
+    row["arcs_per_frame"] = round(num_arcs / row["frames"], 1)
     return row | ratios(row, "packed")
 
 
-def _bits(lattice: Lattice) -> tuple[bytes, bytes, float]:
-    return lattice.states.tobytes(), lattice.arcs.tobytes(), lattice.search_cost
-
-
-def _num_arcs(lattice: Lattice) -> int:
-    return lattice.num_arcs
-
-
-def measure_threads(case: Case, beam: float, args: argparse.Namespace) -> Row:
-    """Compare one thread with two, on the wall."""
-    options = WfstOptions(beam=beam, lm_scale=case.lm_scale)
-    return row_of(case, beam, "threads") | Duel(case).time_threads(
-        options, args.repeats
-    )
-
-
-def rows_of(name: str, part: Part, args: argparse.Namespace) -> Iterator[Row]:
+def rows_of(part: Part, args: argparse.Namespace) -> Iterator[Row]:
     """Measure a part."""
     limit = args.utterances or part.utterances
     if part.kinds == ["phases"]:
-        flags = ["--cases", *part.cases, "--beams", *map(str, part.beams)]
-        given = {"utterances": limit, "repeats": args.repeats, "data": args.data}
-        given |= {"lm-scale": args.lm_scale, "cache": args.cache}
-        for flag, value in given.items():
-            flags += [] if value is None else [f"--{flag}", str(value)]
-        for row in row_phases.phases(flags):
-            yield {"part": name} | row
-        return
-    if part.kinds == ["storage"]:
-        for of_case in part.cases:
-            speech, _, lm = of_case.rpartition(":")
-            row = row_storage.measure_storage(speech, lm, part.topology, args)
-            yield {"part": name} | row
+        given = argparse.Namespace(**vars(args) | {"utterances": limit})
+        yield from row_phases.phases(part.cases, part.beams, given)
         return
     inputs = replace(Inputs.of(args), limit=limit)
     for of_case in part.cases:
         speech, _, lm = of_case.rpartition(":")
+        if part.kinds == ["storage"]:
+            yield row_storage.measure_storage(speech, lm, part.topology, args)
+            continue
         case = make_case(load_set(speech, inputs), lm, inputs, part.topology)
-        for beam in part.beams:
-            for kind in part.kinds:
-                for row in measured(case, beam, kind, part, args):
-                    yield {"part": name} | row
-
-
-def measured(
-    case: Case, beam: float, kind: str, part: Part, args: argparse.Namespace
-) -> Iterator[Row]:
-    """Measure a case with a beam and a kind, in chunks of all sizes if in any."""
-    if kind == "lattices":
-        yield measure_lattices(case, beam, args)
-    elif kind == "threads":
-        yield measure_threads(case, beam, args)
-    elif kind in IN_CHUNKS:
-        for size in [args.chunk] if args.chunk else part.chunks:
-            yield measure(case, beam, kind, args, size)
-    else:
-        yield measure(case, beam, kind, args)
+        for beam, kind in product(part.beams, part.kinds):
+            if kind == "lattices":
+                yield measure_lattices(case, beam, args)
+            elif kind == "threads":
+                options = WfstOptions(beam=beam, lm_scale=case.lm_scale)
+                on_wall = Duel(case).time_threads(options, args.repeats)
+                yield row_of(case, beam, kind) | on_wall
+            elif kind in IN_CHUNKS:
+                for size in [args.chunk] if args.chunk else part.chunks:
+                    yield measure(case, beam, kind, args, size)
+            else:
+                yield measure(case, beam, kind, args)
 
 
 def main(argv: list[str] | None = None) -> int:
-    parser = make_parser(__doc__)
-    add_own(parser)
-    args = parse(parser, argv, PROFILES)
-    run, rows = Run("tools.bench.rows", args), []
-    for name, part in parts_of(args):
-        for row in rows_of(name, part, args):
-            rows.append(row)
-            print(row, flush=True)
-    run.write(rows)
-    print(run.footer())
-    return 0
+    args = parse_arguments(argv)
+    parts = {name: PARTS[name] for name in args.parts}
+    if args.cases:
+        own = Part(args.cases, args.beams, args.kinds, 60, args.topology)
+        parts = {"own": own}
+    rows = (
+        {"part": name} | row
+        for name, part in parts.items()
+        for row in rows_of(part, args)
+    )
+    return Run("tools.bench.rows", args).finish(rows)
 
 
 if __name__ == "__main__":

@@ -18,28 +18,28 @@ from __future__ import annotations
 
 import argparse
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from statistics import median
 from typing import Any
 
 import numpy as np
 
-from tools.bench import data
 from tools.bench.cases import Case, default_case
-from tools.bench.command import Run, exit_with, make_parser, parse
+from tools.bench.command import Run, exit_with, make_parser, parse, profiles
 from tools.bench.report import Row
 from wfstdec.lattice.arrays import Lattice
 from wfstdec.search.hypothesis import Hypothesis, Word
-from wfstdec.search.paths.segments import SegmentReader
+from wfstdec.search.paths.lattice import SegmentReader
 from wfstdec.search.sessions import Sessions
 from wfstdec.wfst.decoder import WfstDecoder
 from wfstdec.wfst.options import WfstOptions
 
 HOWS = ("no lattice", "lattice", "segments")
-PROFILES: dict[str, Row] = {
-    "full": {"beams": [4.0, 6.0, 8.0], "minutes": 60.0},
-    "small": {"beams": [6.0], "minutes": 0.5, "data": data.RECIPE, "utterances": 6},
-}
+PROFILES = profiles(
+    {"beams": [4.0, 6.0, 8.0], "minutes": 60.0},
+    **{"beams": [6.0], "minutes": 0.5, "utterances": 6},
+)
 
 
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
@@ -64,18 +64,11 @@ def bytes_of(thing: Any) -> int:
     return 0
 
 
-def arrays_of(search: Any) -> tuple[Any, ...]:
-    """Arrays that a search keeps between chunks, on rows or on the packed graph."""
-    if hasattr(search, "_state"):
-        return search._state.value, search._kept
-    return search._utterance, search._record
-
-
 def kept_mb(sessions: Sessions, session: Any) -> float:
     """Memory of the arrays that are a session's own, MB."""
     search = sessions._find(session).search
     history = search._history
-    own = *vars(history).values(), *arrays_of(search)
+    own = *vars(history).values(), search._state.value, search._kept  # on rows
     own += tuple(vars(history.settled).values())
     rules = bytes_of(history._rule)  # the graph's
     return round((bytes_of(own) - rules) / 1e6, 3)
@@ -144,10 +137,8 @@ def row_of(gone: Gone, shift: float) -> Row:
         waited = [frames * shift for frames in gone.waited]
         row["segments"] = len(lengths)
         for name, found in (("length_s", lengths), ("delay_s", waited)):
-            row[name] = {
-                "median": round(median(found), 2),
-                "most": round(max(found), 2),
-            }
+            middle, most = round(median(found), 2), round(max(found), 2)
+            row[name] = {"median": middle, "most": most}
     return row
 
 
@@ -170,14 +161,13 @@ def check(found: dict[str, Gone]) -> None:
         raise AssertionError("the words of segments are not those of the whole")
 
 
-def measure(case: Case, args: argparse.Namespace) -> list[Row]:
+def measure(case: Case, args: argparse.Namespace) -> Iterator[Row]:
     """A row for each lattice beam."""
     shift = case.speech.frame_shift_s
     total = round(60 * args.minutes / shift)
     speech = np.concatenate(case.utterances)
     x = np.concatenate([speech] * -(-total // len(speech)))[:total]
     size, every = round(args.chunk_ms / 1e3 / shift), round(args.every_s / shift)
-    rows = []
     for beam in args.beams:
         options = WfstOptions(beam=args.beam, lm_scale=case.lm_scale, lattice_beam=beam)
         found: dict[str, Gone] = {}
@@ -198,19 +188,14 @@ def measure(case: Case, args: argparse.Namespace) -> list[Row]:
                 "cpu_s": round(medians[how], 2),
                 "ratio": round(medians[how] / medians[HOWS[0]], 3),
             }
-        print(row, flush=True)
-        rows.append(row)
-    return rows
+        yield row
 
 
 def main(argv: list[str] | None = None) -> int:
     args = parse_arguments(argv)
     run, case = Run("tools.bench.segments", args), default_case(args, args.set)
     print(case.headline())
-    rows = measure(case, args)
-    run.write(rows, case=case.name)
-    print(run.footer())
-    return 0
+    return run.finish(measure(case, args), case=case.name)
 
 
 if __name__ == "__main__":

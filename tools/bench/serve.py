@@ -35,16 +35,16 @@ import urllib.error
 import urllib.request
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 import wfstdec
 from tools.bench import data, row_encoder
 from tools.bench.cases import default_case
-from tools.bench.command import Run, exit_with, make_parser, parse
+from tools.bench.command import Run, exit_with, make_parser, parse, profiles
 from tools.bench.data import ROOT
-from tools.bench.report import Row, figure, format_table
+from tools.bench.report import Columns, Row, figure
 from tools.bench.row_encoder import (
     SAMPLE_RATE,
     SAMPLES_PER_ROW,
@@ -57,14 +57,19 @@ from wfstdec.models import Encoder
 from wfstdec.wfst.decoder import WfstDecoder
 from wfstdec.wfst.options import WfstOptions
 
-PROFILES: dict[str, Row] = {
-    "full": {},
-    "small": {
-        "data": data.RECIPE,  # what comes along
-        "utterances": 6,
-        "streams": [4],
-        "seconds": 8.0,
-    },
+PROFILES = profiles(utterances=6, streams=[4], seconds=8.0)
+COLUMNS: Columns = {
+    "streams": figure("streams", "d"),
+    "a round": figure("streams_a_round", ".0f"),
+    "compute ms": figure("compute_ms", ".1f"),
+    "queue ms": figure("queue_ms", ".1f"),
+    "total ms": figure("total_ms", ".1f"),
+    "99 % ms": figure("p99_ms", ".0f"),
+    "final s": figure("final_s", ".2f"),
+    "RTFx (CPU)": figure("rtfx_cpu", ".0f"),
+    "MiB": figure("memory_mib", ".0f"),
+    "lag ms": figure("lag_99_ms", ".0f"),
+    "": lambda row: row.get("note", ""),
 }
 _PAUSE_S = 0.8
 """Of silence between two utterances of a stream."""
@@ -97,8 +102,8 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
 
 
 # -------------------------------------------------------------------------- sources
-class Rows:
-    """Log-probs of the dev set as audio: an encoder that costs nothing.
+class Source(NamedTuple):
+    """Audio of streams, and what decodes it rightly.
 
     Attributes:
         audio: int16 [N] of each stream, by name.
@@ -107,57 +112,61 @@ class Rows:
         flags: Of `wfstdec serve`, the model first.
     """
 
-    def __init__(self, args: argparse.Namespace, folder: Path) -> None:
-        case = default_case(args)
-        assert case.graph is not None
-        case.graph.save(folder / "graph.npz")
-        utterances = [
-            audio_of_rows(rounded_rows(rows)).reshape(-1, SAMPLES_PER_ROW)
-            for rows in case.utterances
-        ]
-        silence = np.full((1, len(case.tokens)), _SILENCE, np.float32)
-        silence[:, case.tokens.blank] = 0.0
-        pause = np.tile(audio_of_rows(silence), (round(_PAUSE_S * _ROWS_A_S), 1))
-        self.audio = joined(utterances, pause, args.seconds, max(args.streams))
-        self.model: Encoder = row_encoder.streaming
-        options = WfstOptions(beam=args.beam, lm_scale=case.lm_scale)
-        self.decoder = case.wfst_decoder(options, None)
-        self.flags = ["tools.bench.row_encoder:streaming"]
+    audio: dict[str, np.ndarray]
+    model: Encoder
+    decoder: WfstDecoder
+    flags: list[str]
 
 
-class Real:
+def of_rows(args: argparse.Namespace, folder: Path) -> Source:
+    """Log-probs of the dev set as audio: an encoder that costs nothing."""
+    case = default_case(args)
+    assert case.graph is not None
+    case.graph.save(folder / "graph.npz")
+    utterances = [
+        audio_of_rows(rounded_rows(rows)).reshape(-1, SAMPLES_PER_ROW)
+        for rows in case.utterances
+    ]
+    silence = np.full((1, len(case.tokens)), _SILENCE, np.float32)
+    silence[:, case.tokens.blank] = 0.0
+    pause = np.tile(audio_of_rows(silence), (round(_PAUSE_S * _ROWS_A_S), 1))
+    options = WfstOptions(beam=args.beam, lm_scale=case.lm_scale)
+    return Source(
+        joined(utterances, pause, args.seconds, max(args.streams)),
+        row_encoder.streaming,
+        case.wfst_decoder(options, None),
+        ["tools.bench.row_encoder:streaming"],
+    )
+
+
+def of_recordings(args: argparse.Namespace, folder: Path) -> Source:
     """Recordings and the waveform model of the data, which does not stream."""
-
-    def __init__(self, args: argparse.Namespace, folder: Path) -> None:
-        found = data.find_data(args.data)
-        path = next((found / "model").glob("*.onnx"))
-        tokens = next((found / "model").glob("*_tokens.txt"))
-        self.model: Encoder = wfstdec.load_model(
-            str(path), str(tokens), "<blank>", sample_rate=SAMPLE_RATE
-        )
-        graph = wfstdec.build_graph(
-            tokens=self.model.spec.tokens,
-            lexicon=found / "lexicon" / "lexicon_ipa.txt",
-            lm=found / "lm" / f"{args.lm or data.default_lms(found)[0]}.arpa.gz",
-            separator="<wb>",
-        )
-        graph.save(folder / "graph.npz")
-        recordings = sorted((found / "audio").iterdir())[: args.utterances]
-        utterances = []
-        for one in recordings:
-            samples = np.round(read_audio(one, SAMPLE_RATE).waveform * 32767)
-            num = len(samples) // SAMPLES_PER_ROW
-            samples = samples[: num * SAMPLES_PER_ROW].astype(np.int16)
-            utterances.append(samples.reshape(num, SAMPLES_PER_ROW))
-        noise = np.random.default_rng(0).normal(
-            0, 3, (round(_PAUSE_S * _ROWS_A_S), 320)
-        )
-        pause = noise.astype(np.int16)
-        self.audio = joined(utterances, pause, args.seconds, max(args.streams))
-        options = WfstOptions(beam=args.beam, lm_scale=args.lm_scale)
-        self.decoder = WfstDecoder(graph, options, "cpu")
-        self.flags = [str(path), "--tokens", str(tokens), "--blank", "<blank>"]
-        self.flags += ["--sample-rate", str(SAMPLE_RATE)]
+    found = data.find_data(args.data)
+    path, tokens = map(str, data.model_files(found))
+    model = wfstdec.load_model(path, tokens, "<blank>", sample_rate=SAMPLE_RATE)
+    graph = wfstdec.build_graph(
+        tokens=model.spec.tokens,
+        lexicon=found / "lexicon" / "lexicon_ipa.txt",
+        lm=found / "lm" / f"{args.lm or data.default_lms(found)[0]}.arpa.gz",
+        separator="<wb>",
+    )
+    graph.save(folder / "graph.npz")
+    utterances = []
+    for one in sorted((found / "audio").iterdir())[: args.utterances]:
+        samples = np.round(read_audio(one, SAMPLE_RATE).waveform * 32767)
+        num = len(samples) // SAMPLES_PER_ROW
+        samples = samples[: num * SAMPLES_PER_ROW].astype(np.int16)
+        utterances.append(samples.reshape(num, SAMPLES_PER_ROW))
+    size = round(_PAUSE_S * _ROWS_A_S), SAMPLES_PER_ROW
+    noise = np.random.default_rng(0).normal(0, 3, size).astype(np.int16)
+    options = WfstOptions(beam=args.beam, lm_scale=args.lm_scale)
+    flags = [path, "--tokens", tokens, "--blank", "<blank>"]
+    return Source(
+        joined(utterances, noise, args.seconds, max(args.streams)),
+        model,
+        WfstDecoder(graph, options, "cpu"),
+        [*flags, "--sample-rate", str(SAMPLE_RATE)],
+    )
 
 
 def joined(
@@ -257,7 +266,8 @@ class Bench:
 
     def __init__(self, args: argparse.Namespace, folder: Path) -> None:
         self._args, self._folder = args, folder
-        self._source = (Real if args.model == "real" else Rows)(args, folder)
+        make = of_recordings if args.model == "real" else of_rows
+        self._source = make(args, folder)
         np.savez(folder / "audio.npz", **self._source.audio)
         most = max(args.streams) + 4 * args.rude  # those that left are known late
         self._serve = [*self._source.flags, "--graph", str(folder / "graph.npz")]
@@ -289,7 +299,7 @@ class Bench:
             else:
                 yield self._row(num, seen, spent, cpu_s) | {"memory_mib": memory}
 
-    def soak(self) -> Row:
+    def soak(self) -> tuple[Row, list[Row]]:
         """Streams and rude clients for a long time; memory and threads over it."""
         args = self._args
         server = Server(self._folder, self._serve)
@@ -326,7 +336,7 @@ class Bench:
             code = server.stop()
         row = {"what": "soak", "minutes": args.soak, "streams": num, "exit_code": code}
         row |= {"rude": args.rude, **left, **self._checked(seen)}
-        return row | {"counts": seen["counts"], "samples": samples}
+        return row | {"counts": seen["counts"]}, samples
 
     def _load(self, server: Server, num: int, *more: str, seconds: str = "") -> Any:
         output = self._folder / (seconds or "seen.json")
@@ -441,33 +451,11 @@ def main(argv: list[str] | None = None) -> int:
     run = Run("tools.bench.serve", args)
     with tempfile.TemporaryDirectory() as folder:
         bench = Bench(args, Path(folder))
-        if args.soak:
-            rows = [bench.soak()]
-            shown = {k: v for k, v in rows[0].items() if k != "samples"}
-            print(json.dumps(shown, indent=1))
-        else:
-            rows = []
-            for row in bench.table():
-                rows.append(row)
-                print(format_table(COLUMNS, rows[-1:]), row.get("note", ""), flush=True)
-            print(format_table(COLUMNS, rows))
-    run.write(rows)
-    print(run.footer())
-    return 0
+        if not args.soak:
+            return run.finish(bench.table(), COLUMNS)
+        row, samples = bench.soak()
+        return run.finish([row], samples=samples)
 
-
-COLUMNS = {
-    "streams": figure("streams", "d"),
-    "a round": figure("streams_a_round", ".0f"),
-    "compute ms": figure("compute_ms", ".1f"),
-    "queue ms": figure("queue_ms", ".1f"),
-    "total ms": figure("total_ms", ".1f"),
-    "99 % ms": figure("p99_ms", ".0f"),
-    "final s": figure("final_s", ".2f"),
-    "RTFx (CPU)": figure("rtfx_cpu", ".0f"),
-    "MiB": figure("memory_mib", ".0f"),
-    "lag ms": figure("lag_99_ms", ".0f"),
-}
 
 if __name__ == "__main__":
     exit_with(main)

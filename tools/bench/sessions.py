@@ -21,17 +21,15 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Iterator, Sequence
 from itertools import cycle, pairwise
 from statistics import mean, median
 from typing import Any
 
 import numpy as np
 
-from tools.bench import data
 from tools.bench.cases import Case, default_case
-from tools.bench.command import Run, exit_with, make_parser, parse
+from tools.bench.command import Run, exit_with, make_parser, parse, profiles
 from tools.bench.report import Row
 from wfstdec.compare.memory import resident_mb
 from wfstdec.search.hypothesis import Hypothesis
@@ -41,17 +39,7 @@ from wfstdec.trie.options import TrieOptions
 from wfstdec.wfst.decoder import WfstDecoder
 from wfstdec.wfst.options import WfstOptions
 
-PROFILES: dict[str, Row] = {
-    "full": {},
-    "small": {
-        "data": data.RECIPE,
-        "utterances": 6,
-        "counts": [8],
-        "repeats": 3,
-        "minutes": 0.5,
-        "beams": [8.0],
-    },
-}
+PROFILES = profiles(utterances=6, counts=[8], minutes=0.5, beams=[8.0])
 Decoder = WfstDecoder | TrieDecoder
 BLANK_LOGPROB, OTHER_LOGPROB, NOISE = -0.01, -12.0, 2.0
 """What frames of silence are made of, nats."""
@@ -190,7 +178,7 @@ def measure_rounds(
 # ------------------------------------------------------------------- long sessions
 def measure_long(
     decoder: Decoder, utterances: Sequence[np.ndarray], blank: int, minutes: float
-) -> list[Row]:
+) -> Iterator[Row]:
     """A session through silence and one through speech, with a look every 5 s."""
     rng, size = np.random.default_rng(0), round(1 / decoder.frame_shift_s)
     num_tokens = decoder.num_tokens
@@ -205,7 +193,6 @@ def measure_long(
         for one in utterances
         for chunk in np.split(one, range(size, len(one), size))
     )
-    rows = []
     for name, source in (("silence", silence), ("speech", lambda: next(speech))):
         sessions = decoder.sessions()
         session = sessions.open()
@@ -213,9 +200,8 @@ def measure_long(
         began = time.process_time()
         after = go_through(sessions, session, source, minutes, decoder.frame_shift_s)
         used = round(time.process_time() - began, 1)
-        rows.append({"what": name, "minutes": minutes, "cpu_s": used, "at": after})
         sessions.close(session)
-    return rows
+        yield {"what": name, "minutes": minutes, "cpu_s": used, "at": after}
 
 
 def go_through(
@@ -245,35 +231,29 @@ def go_through(
     return after
 
 
-def main(argv: list[str] | None = None) -> int:
-    args = parse_arguments(argv)
-    run, case = Run("tools.bench.sessions", args), default_case(args)
-    print(case.headline(), flush=True)
-    rows: list[Row] = []
-
-    def tell(row: Row) -> None:
-        rows.append(row)
-        print("  " + ", ".join(f"{k} {v}" for k, v in row.items()), flush=True)
-
+def measure(case: Case, args: argparse.Namespace) -> Iterator[Row]:
+    """Rows of all three kinds, beam by beam."""
     utterances, shift = case.utterances, case.speech.frame_shift_s
     for beam in args.beams:
         decoder = make_decoder(case, beam, args)
-        setting = {"decoder": args.decoder, "options": asdict(decoder.options)}
         print(f"{args.decoder}, beam {beam:g}, {decoder.threads} threads", flush=True)
         for ms in args.chunk_ms:
             size, where = round(ms / 1e3 / shift), {"beam": beam, "chunk_ms": ms}
             latency = measure_latency(decoder, utterances, size)
-            tell({"kind": "latency", **where, **latency})
+            yield {"kind": "latency", **where, **latency}
             for count in args.counts:
                 row = measure_rounds(decoder, utterances, size, count, args.repeats)
-                tell({"kind": "round", **where, **row})
+                yield {"kind": "round", **where, **row}
         blank = case.tokens.blank
         for row in measure_long(decoder, utterances, blank, args.minutes):
-            tell({"kind": "long", "beam": beam, **row})
-        rows[-1] |= {"setting": setting}
-    print(run.footer())
-    run.write(rows)
-    return 0
+            yield {"kind": "long", "beam": beam, **row}
+
+
+def main(argv: list[str] | None = None) -> int:
+    args = parse_arguments(argv)
+    run, case = Run("tools.bench.sessions", args), default_case(args)
+    print(case.headline(), flush=True)
+    return run.finish(measure(case, args))
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -27,7 +27,7 @@ import soundfile
 
 import wfstdec
 from tools.bench.command import Run, exit_with, make_parser, parse
-from tools.bench.data import ROOT, find_data
+from tools.bench.data import ROOT, find_data, model_files
 from tools.bench.report import Row, word_errors
 from wfstdec import WfstDecoder, WfstOptions
 from wfstdec.audio import read_audio
@@ -54,11 +54,7 @@ def main(argv: list[str] | None = None) -> int:
     run = Run("tools.bench.transcribe", args)
     with tempfile.TemporaryDirectory() as folder:
         bench = _Bench(args, Path(folder))
-        rows = [bench.equality(), *bench.windows()]
-        rows.append(bench.long_recording())
-    run.write(rows)
-    print(run.footer())
-    return 0
+        return run.finish(bench.rows())
 
 
 class _Bench:
@@ -67,8 +63,7 @@ class _Bench:
     def __init__(self, args: argparse.Namespace, folder: Path) -> None:
         data = find_data(args.data)
         self._args, self._folder = args, folder
-        self._model_path = next((data / "model").glob("*.onnx"))
-        self._tokens = next((data / "model").glob("*_tokens.txt"))
+        self._model_path, self._tokens = model_files(data)
         self._model: Encoder = wfstdec.load_model(
             str(self._model_path), str(self._tokens), "<blank>", sample_rate=_RATE
         )
@@ -88,6 +83,12 @@ class _Bench:
         }
         self._bare: dict[str, str] = {}
 
+    def rows(self) -> Iterator[Row]:
+        """All that is compared and measured."""
+        yield self.equality()
+        yield from self.windows()
+        yield self.long_recording()
+
     def equality(self) -> Row:
         """Words of `transcribe` and of `decode` on the bare model's log-probs.
 
@@ -104,11 +105,9 @@ class _Bench:
             raise SystemExit(f"other words in {len(names)} recordings: {names[:5]}")
         self._bare = {name: " ".join(words) for name, words in texts[0].items()}
         row: Row = {"what": "each recording", "recordings": len(self._bare)}
-        row |= word_errors(self._references, self._bare)
-        print(f"{len(self._bare)} recordings: the same words; WER {row['wer']:.2f} %")
-        return row
+        return row | word_errors(self._references, self._bare)
 
-    def windows(self) -> list[Row]:
+    def windows(self) -> Iterator[Row]:
         """Compare windows with whole utterances, which say the bare words."""
         options = WfstOptions(beam=self._args.beam, lm_scale=self._args.lm_scale)
         shift = self._model.spec.frame_shift_s
@@ -116,7 +115,6 @@ class _Bench:
             self._graph, options, "cpu", frame_shift_s=shift, threads=1
         )
         bare = {name: text.split() for name, text in self._bare.items()}
-        rows = []
         for chunk_s, right_s in _WINDOWS:
             encoder = Windowed(self._model, chunk_s, 4.0, right_s)
             logprobs = [
@@ -127,13 +125,7 @@ class _Bench:
             texts = dict(zip(self._waveforms, found, strict=True))
             row: Row = {"what": "windows", "chunk_s": chunk_s, "right_s": right_s}
             row |= {"other_words_percent": word_errors(bare, texts)["wer"]}
-            row |= word_errors(self._references, texts)
-            print(
-                f"windows {chunk_s} + {right_s} s: {row['other_words_percent']:.2f} % "
-                f"other words; WER {row['wer']:.2f} %"
-            )
-            rows.append(row)
-        return rows
+            yield row | word_errors(self._references, texts)
 
     def long_recording(self) -> Row:
         """Run a command over a long recording: time, memory, and text."""
@@ -147,7 +139,7 @@ class _Bench:
         said = [word for name in names for word in self._references[name]]
         seconds = _SUMMARY.search(told)
         assert seconds is not None, told
-        row: Row = {
+        return {
             "what": "one long recording",
             "audio_s": round(audio_s, 1),
             "wall_s": round(wall_s, 2),
@@ -159,13 +151,6 @@ class _Bench:
             "other_words_percent": word_errors({"long": alone}, found)["wer"],
             **word_errors({"long": said}, found),
         }
-        print(
-            f"{audio_s:.0f} s in {wall_s:.1f} s (speed {row['rtfx']}), "
-            f"{row['peak_mb']:.0f} MB; encoder {seconds[1]} s, decoder {seconds[2]} s; "
-            f"{row['other_words_percent']:.2f} % other words than one by one; WER "
-            f"{row['wer']:.2f} %"
-        )
-        return row
 
     def _bare_logprobs(self) -> dict[str, np.ndarray]:
         import onnxruntime

@@ -30,30 +30,34 @@ from typing import Any
 import numpy as np
 import torch
 
-from tools.bench.command import Run, bare_parser, exit_with, parse
-from tools.bench.report import Row, figure, format_table, speed, text_figure
-from tools.bench.report import word_errors as errors_row
+from tools.bench.command import Run, bare_parser, exit_with, parse, profiles
+from tools.bench.parts import by_length
+from tools.bench.report import (
+    Row,
+    figure,
+    format_table,
+    speed,
+    text_figure,
+    word_errors,
+)
 from tools.bench.timing import Turns
+from tools.data.transducer_greedy import words_of
 from tools.peers.nemo_transducer import NemoTransducer
 from wfstdec import TransducerDecoder, TransducerOptions
 from wfstdec.autoregressive.model import TimedModel
 from wfstdec.boost.phrases import PhraseOptions
 from wfstdec.compare.speech import Speech, read_speech
-from wfstdec.errors import BackendError, FormatError, OptionError
+from wfstdec.errors import BackendError, FormatError
 from wfstdec.io.boost_files import read_phrase_weights
-from wfstdec.text.lexicon import WORD_START
+from wfstdec.transducer.beam import Source
+from wfstdec.transducer.decoder import open_model
 from wfstdec.transducer.fusion import Fusion
-from wfstdec.transducer.loading import open_model
-from wfstdec.transducer.source import Source
 from wfstdec.transducer.steps import Searcher
 
-PROFILES: dict[str, Row] = {
-    "full": {},
-    "small": {
-        **{"utterances": 4, "beams": [2], "repeats": 1, "steps": True},
-        **{"step_beams": [2], "step_batches": [2], "heads": ["rnnt"]},
-    },
-}
+PROFILES = profiles(
+    **{"utterances": 4, "beams": [2], "steps": True},
+    **{"step_beams": [2], "step_batches": [2], "heads": ["rnnt"]},
+)
 ALONE = 6
 """Utterances that are decoded one at a time too."""
 COLUMNS = {
@@ -118,11 +122,6 @@ class Bench:
         plain.encode(self.features)
         self.encoder_s = time.process_time() - begin
 
-    def decoder(self, lm: Path | None, options: TransducerOptions) -> Any:
-        return TransducerDecoder(
-            *(self.model,), lm=lm, options=options, batch_size=self.args.batch_size
-        )
-
     def rows(self, lms: dict[str, Path | None]) -> list[Row]:
         """All settings with all language models."""
         rows = []
@@ -138,22 +137,22 @@ class Bench:
         for strategy in self.args.strategies:
             beams = [1] if strategy == "greedy" else self.args.beams
             both = has_lm and strategy != "greedy"
-            for beam, scored, fusion in itertools.product(
-                *(beams, (True, False)[: 1 + both], ("late", "early")[: 1 + both])
-            ):
-                found.append(
-                    {
-                        **{"strategy": strategy, "beam_size": beam},
-                        **{"blank_scored": scored, "fusion": fusion},
-                    }
-                )
+            axes = (True, False)[: 1 + both], ("late", "early")[: 1 + both]
+            for beam, scored, fusion in itertools.product(beams, *axes):
+                one = {"strategy": strategy, "beam_size": beam}
+                found.append(one | {"blank_scored": scored, "fusion": fusion})
         return found
 
     def _points(
         self, name: str, path: Path | None, scale: float, setting: Row
     ) -> list[Row]:
         """Without phrases, and with them; NeMo beside the first."""
-        decoder = self.decoder(path, TransducerOptions(lm_scale=scale, **setting))
+        decoder = TransducerDecoder(
+            self.model,
+            lm=path,
+            options=TransducerOptions(lm_scale=scale, **setting),
+            batch_size=self.args.batch_size,
+        )
         named = {"lm": f"{name} {scale:g}" if path else "-"}
         rows = [self._point(decoder, None, setting, named, self._peer(path, scale))]
         if self.args.phrases is not None:
@@ -191,8 +190,14 @@ class Bench:
         self._check_alone(decoder, boosts, ours())
         model_s.clear()
         functions: dict[str, Any] = {"ours": ours}
-        if peer is not None and self._does(peer, setting):
-            functions["nemo"] = lambda: self._nemo(peer, setting)
+        if peer is not None and peer.has(setting):
+            functions["nemo"] = lambda: by_length(
+                self.frames,
+                self.args.batch_size,
+                lambda batch, lengths: [
+                    texts[0].tokens for texts in peer.decode(batch, lengths, setting)
+                ],
+            )
         turns = Turns(functions)
         found = turns.take()
         texts = [hyp.text for hyp in found["ours"]]
@@ -212,39 +217,17 @@ class Bench:
         if "nemo" in found:
             self._check_greedy(setting, found["ours"], found["nemo"])
             theirs = min(turns.seconds["nemo"]) + self.encoder_s
-            row["nemo_wer"] = self._wer([self._text(t) for t in found["nemo"]])["wer"]
+            names = self.model.tokens
+            said = [words_of(names[t] for t in tokens) for tokens in found["nemo"]]
+            row["nemo_wer"] = self._wer(list(map(" ".join, said)))["wer"]
             row["nemo_rtfx"] = self.speech.audio_s / theirs
             row["times"] = theirs / (min(seconds) + self.encoder_s)
             row["times_alone"] = min(turns.seconds["nemo"]) / min(seconds)
         return row
 
-    def _does(self, peer: NemoTransducer, setting: Row) -> bool:
-        try:
-            peer.search(setting)
-        except OptionError:
-            return False
-        return True
-
-    def _nemo(self, peer: NemoTransducer, setting: Row) -> list[tuple[int, ...]]:
-        """Decode by NeMo in batches of like length; the best tokens."""
-        order = sorted(range(len(self.frames)), key=lambda i: len(self.frames[i]))
-        found: dict[int, tuple[int, ...]] = {}
-        for first in range(0, len(order), self.args.batch_size):
-            group = order[first : first + self.args.batch_size]
-            rows = [self.frames[i] for i in group]
-            lengths = torch.tensor([len(one) for one in rows])
-            batch = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)
-            best = [texts[0].tokens for texts in peer.decode(batch, lengths, setting)]
-            found.update(zip(group, best, strict=True))
-        return [found[i] for i in range(len(order))]
-
-    def _text(self, tokens: Sequence[int]) -> str:
-        said = "".join(self.model.tokens[t] for t in tokens)
-        return " ".join(said.replace(WORD_START, " ").split())
-
     def _wer(self, texts: Sequence[str]) -> Row:
         named = dict(zip(self.speech.logprobs, texts, strict=True))
-        return errors_row(self.speech.references, named)
+        return word_errors(self.speech.references, named)
 
     def _check_alone(self, decoder: Any, boosts: Any, together: list[Any]) -> None:
         for frames, hyp in list(zip(self.frames, together, strict=True))[:ALONE]:
@@ -271,7 +254,6 @@ class FreeModel:
         logits = torch.randn(num_frames, num_tokens + 1, generator=generator) * 3
         logits[:, -1] += 6  # so many tokens to a frame as speech has
         self.logprobs = torch.log_softmax(logits, 1)
-        self.seconds = 0.0
 
     def start(self, num: int) -> tuple[torch.Tensor, torch.Tensor]:
         return torch.zeros(num, 1), torch.zeros(num, 1)
@@ -280,10 +262,7 @@ class FreeModel:
         return state, state
 
     def join(self, frames: torch.Tensor, g: torch.Tensor) -> torch.Tensor:
-        begin = time.process_time()
-        found = self.logprobs.index_select(0, frames[:, 0].long())
-        self.seconds += time.process_time() - begin
-        return found
+        return self.logprobs.index_select(0, frames[:, 0].long())
 
 
 def step_rows(args: argparse.Namespace) -> list[Row]:
@@ -292,7 +271,7 @@ def step_rows(args: argparse.Namespace) -> list[Row]:
     num_frames = 40
     for strategy in ("alsd", "aes"):
         for beam, batch in itertools.product(args.step_beams, args.step_batches):
-            model = FreeModel(args.labels, num_frames)
+            model: Any = TimedModel(FreeModel(args.labels, num_frames))
             options = TransducerOptions(strategy=strategy, beam_size=beam)
             lengths = torch.full((batch,), num_frames)
             frames = torch.arange(num_frames)[None, :, None].expand(batch, -1, 1)
@@ -301,18 +280,14 @@ def step_rows(args: argparse.Namespace) -> list[Row]:
             best = np.inf
             for _ in range(args.repeats + 1):
                 searcher = Searcher(model, options, Fusion([]))
-                start, model.seconds = searcher.start(batch), 0.0
+                start, model.cpu_s = searcher.start(batch), 0.0
                 begin = time.process_time()
                 searcher.run(start, source)
-                taken = time.process_time() - begin - model.seconds
+                taken = time.process_time() - begin - model.cpu_s
                 best = min(best, taken / searcher.num_steps)
             unit = "step" if strategy == "alsd" else "frame"
-            rows.append(
-                {
-                    **{"search": strategy, "beam_size": beam, "batch": batch},
-                    **{"labels": args.labels, "per": unit, "us": 1e6 * best},
-                }
-            )
+            row = {"search": strategy, "beam_size": beam, "batch": batch}
+            rows.append(row | {"labels": args.labels, "per": unit, "us": 1e6 * best})
     return rows
 
 

@@ -14,13 +14,12 @@ Needs matplotlib, the extra `plot`.
 
 from __future__ import annotations
 
-import argparse
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from tools.bench.command import exit_with
+from tools.bench.command import bare_parser, exit_with
 from tools.bench.report import Row
 from wfstdec.compare.plotting import COLOURS, MARKERS
 from wfstdec.errors import FormatError
@@ -95,26 +94,20 @@ def plot(run: Row, path: Path) -> None:
     curves = list(dict.fromkeys(map(layout.curve, rows)))
     with rc_context(_STYLE):
         figure = Figure(figsize=(2.4 * len(columns), 4.2), layout="constrained")
-        grid = figure.subplots(2, len(columns), sharex=True, sharey="row")
-        for axes_row, measure, label in zip(
-            *(grid.reshape(2, -1), ("wer", "cpu_s"), ("WER %", "CPU s")), strict=True
-        ):
-            axes_row[0].set_ylabel(label)
-            for axes, column in zip(axes_row, columns, strict=True):
-                chosen = [row for row in rows if layout.column(row) == column]
+        shared = {"sharex": True, "sharey": "row", "squeeze": False}
+        above, below = figure.subplots(2, len(columns), **shared)
+        above[0].set_ylabel("WER %")
+        below[0].set_ylabel("CPU s")
+        for upper, lower, column in zip(above, below, columns, strict=True):
+            chosen = [row for row in rows if layout.column(row) == column]
+            for axes, measure in ((upper, "wer"), (lower, "cpu_s")):
                 _draw(axes, layout, chosen, curves, measure)
-        for axes, column in zip(grid.reshape(2, -1)[0], columns, strict=True):
-            axes.set_title(column)
-        for axes in grid.reshape(2, -1)[1]:
-            axes.set_xlabel(layout.x_label)
-            axes.set_ylim(bottom=0)
-        handles, names = grid.reshape(2, -1)[0, 0].get_legend_handles_labels()
-        figure.legend(
-            *(handles, names),
-            loc="outside lower center",
-            ncols=len(columns),
-            frameon=False,
-        )
+            upper.set_title(column)
+            lower.set_xlabel(layout.x_label)
+            lower.set_ylim(bottom=0)
+        handles, names = above[0].get_legend_handles_labels()
+        where = {"loc": "outside lower center", "ncols": len(columns)}
+        figure.legend(handles, names, frameon=False, **where)
         told = {"metadata": {"Date": None}} if path.suffix == ".svg" else {}
         figure.savefig(path, dpi=150, **told)
 
@@ -137,9 +130,7 @@ def _draw(
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = bare_parser(__doc__)
     parser.add_argument("run", type=Path, help="a kept run of transducer_tables")
     parser.add_argument("picture", type=Path, help="an .svg or .png file to write")
     args = parser.parse_args(argv)

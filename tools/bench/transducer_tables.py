@@ -27,31 +27,31 @@ import argparse
 import itertools
 import time
 from collections.abc import Iterator, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from tools.bench.command import Run, bare_parser, exit_with, parse
-from tools.bench.data import DATA
-from tools.bench.phrase_lists import phrase_figures, rare_words, unsaid_words
-from tools.bench.report import Row, figure, format_table, text_figure, word_errors
+from tools.bench.command import Run, bare_parser, exit_with, parse, profiles
+from tools.bench.parts import (
+    parts_of,
+    phrase_figures,
+    rare_words,
+    table_flags,
+    unsaid_words,
+)
+from tools.bench.report import Row, figure, text_figure, word_errors
 from wfstdec import TransducerDecoder, TransducerOptions
 from wfstdec.boost.phrases import PhraseOptions
-from wfstdec.compare.speech import evenly_spaced, read_speech
 from wfstdec.lm.ngram import NgramLM
 from wfstdec.text.files import read_lines
-from wfstdec.transducer.loading import open_model
+from wfstdec.transducer.decoder import open_model
 
-PROFILES: dict[str, Row] = {
-    "full": {},
-    "small": {
-        **{"utterances": 2, "heads": ["rnnt"], "beams": [2], "scales": [0.3]},
-        **{"rounds": [1], "gammas": [2.3], "batches": [1, 2], "sizes": [3]},
-    },
-}
-SPEAKERS = ["1673", "174", "1993", "2086"]
-"""Those that the demo's transducer was not trained on."""
+PROFILES = profiles(
+    **{"utterances": 2, "heads": ["rnnt"], "beams": [2], "scales": [0.3]},
+    **{"rounds": [1], "gammas": [2.3], "batches": [1, 2], "sizes": [3]},
+)
 COLUMNS = {
     "head": text_figure("head"),
     "part": text_figure("part"),
@@ -74,17 +74,10 @@ COLUMNS = {
 
 def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     parser = bare_parser(__doc__)
-    add = parser.add_argument
-    demo, sets = Path("graphs/transducer_demo"), DATA / "posteriors"
-    add("--table", choices=sorted(TABLES), required=True)
-    add("--model", type=Path, default=demo / "model.npz")
+    add = table_flags(parser, TABLES)
+    add("--model", type=Path, default=Path("graphs/transducer_demo/model.npz"))
     add("--heads", nargs="+", default=["rnnt", "tdt"])
-    add("--logprobs", type=Path, default=sets / "librispeech_dev.npz")
-    add("--ref", type=Path, default=sets / "librispeech_dev.txt")
-    add("--speakers", nargs="+", default=SPEAKERS)
-    add("--utterances", type=int, help="so many of each part, evenly spread")
     add("--lm", action="append", default=[], metavar="NAME=ARPA", help="over pieces")
-    add("--lm-scale", type=float, default=0.3)
     add("--strategies", nargs="+", default=["alsd", "aes"])
     add("--beam-size", type=int, default=6)
     add("--beams", nargs="+", type=int, default=[1, 2, 4, 6, 8, 10, 12])
@@ -94,35 +87,7 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     add("--gammas", nargs="+", type=float, default=gammas)
     add("--batches", nargs="+", type=int, default=[1, 2, 4, 8, 16, 32, 64])
     add("--sizes", nargs="+", type=int, default=[100, 1000, 20000])
-    add("--letters", type=int, default=7, help="a phrase's fewest")
-    add("--text", type=Path, default=DATA / "text/standardebooks_9.1Mwords.txt.gz")
-    add("--seed", type=int, default=1)
-    add("--repeats", type=int, default=1)
-    add("--output", type=Path, help="write all figures as JSON, row by row")
     return parse(parser, argv, PROFILES)
-
-
-class Part:
-    """Half of the speech, its frames for each head.
-
-    Args:
-        args: The flags.
-        name: `"tune"` or `"test"`.
-    """
-
-    def __init__(self, args: argparse.Namespace, name: str) -> None:
-        speech = read_speech(args.logprobs, args.ref)
-        of_speakers = [n for n in speech.logprobs if n.split("-")[0] in args.speakers]
-        chosen = sorted(of_speakers)[name == "tune" :: 2]
-        self.name, self.ids = name, evenly_spaced(chosen, args.utterances)
-        self.references = {one: speech.references[one] for one in self.ids}
-        arrays = [torch.from_numpy(speech.logprobs[one]) for one in self.ids]
-        self.audio_s = sum(map(len, arrays)) * speech.frame_shift_s
-        self.models = {head: open_model(args.model, head) for head in args.heads}
-        self.frames = {
-            head: TransducerDecoder(model, input="features").encode(arrays)
-            for head, model in self.models.items()
-        }
 
 
 class Tables:
@@ -134,70 +99,79 @@ class Tables:
 
     def __init__(self, args: argparse.Namespace) -> None:
         self.args = args
-        names = ("tune", "test") if args.table == "expansions" else ("test",)
-        self.parts = {name: Part(args, name) for name in names}
-        tokens = TransducerDecoder(self._model(args.heads[0])).tokens
+        self._speech, self._ids = parts_of(args)
+        self._models = {head: open_model(args.model, head) for head in args.heads}
+        self._frames = cache(self._encoded)
+        self._words = cache(self._rare_and_unsaid)
+        tokens = TransducerDecoder(self._models[args.heads[0]]).tokens
         self.lms: dict[str, NgramLM | None] = {"-": None}
         for given in args.lm:
             name, _, path = given.partition("=")
             self.lms[name] = NgramLM.from_arpa(Path(path), tokens)
         self._boosts: dict[Any, Any] = {}
 
-    def _model(self, head: str) -> Any:
-        return next(iter(self.parts.values())).models[head]
+    def _encoded(self, part: str, head: str) -> list[Any]:
+        """The frames of a part."""
+        rows = [self._speech.logprobs[one] for one in self._ids[part]]
+        decoder = TransducerDecoder(self._models[head], input="features")
+        return decoder.encode(list(map(torch.from_numpy, rows)))
 
     def row(self, setting: Row) -> Row:
         """Decode a part by a setting."""
-        part, args = self.parts[setting.get("part", "test")], self.args
+        part, args = setting.get("part", "test"), self.args
+        ids, speech = self._ids[part], self._speech
+        references = {one: speech.references[one] for one in ids}
         given = {"head": args.heads[0], "lm": "-", "batch_size": 32} | setting
         options = {"beam_size": args.beam_size, "lm_scale": args.lm_scale} | {
             name: value for name, value in given.items() if name in _OPTIONS
         }
         decoder = TransducerDecoder(
-            part.models[given["head"]],
+            self._models[given["head"]],
             lm=self.lms[given["lm"]],
             options=TransducerOptions(**options),
             batch_size=given["batch_size"],
         )
         boosts, said = None, []
         if "phrases" in given:
-            boosts, said = self._list(decoder, part, given)
-        frames = part.frames[given["head"]]
+            said, others = self._words(part)
+            boosts = self._list(decoder, said, others, given)
+        frames = self._frames(part, given["head"])
         seconds = float("inf")
         for _ in range(args.repeats):
             began = time.process_time()
             hyps = decoder.decode(frames, boosts=boosts)
             seconds = min(seconds, time.process_time() - began)
-        texts = dict(zip(part.ids, (hyp.text for hyp in hyps), strict=True))
-        row = {"part": part.name, **options, **given, "cpu_s": seconds}
-        row |= {"audio_s": part.audio_s, **word_errors(part.references, texts)}
-        if said:
-            row |= phrase_figures(said, part.references, texts)
-        return row
+        texts = dict(zip(ids, (hyp.text for hyp in hyps), strict=True))
+        num_frames = sum(len(speech.logprobs[one]) for one in ids)
+        row = {"part": part, **options, **given, "cpu_s": seconds}
+        row |= {"audio_s": num_frames * speech.frame_shift_s}
+        row |= word_errors(references, texts)
+        return row | phrase_figures(said, references, texts) if said else row
 
     def _list(
-        self, decoder: TransducerDecoder, part: Part, given: Row
-    ) -> tuple[Any, list[str]]:
-        """The list of a size and a spread, compiled, and those of it that are said."""
-        said, others = self._words(part)
+        self,
+        decoder: TransducerDecoder,
+        said: list[str],
+        others: list[str],
+        given: Row,
+    ) -> Any:
+        """The list of a size and a spread, compiled; None for no phrases."""
         key = given["phrases"], given["spread"]
         if not given["phrases"]:
-            return None, said
+            return None
         if key not in self._boosts:
             spread = PhraseOptions(uniform=given["spread"] == "uniform")
             phrases = said + others[: max(given["phrases"] - len(said), 0)]
             self._boosts[key] = decoder.phrase_compiler(spread).compile(phrases)
-        return self._boosts[key], said
+        return self._boosts[key]
 
-    def _words(self, part: Part) -> tuple[list[str], list[str]]:
-        """Rare words that are said, and words of the text that nobody says."""
-        if "words" not in self._boosts:
-            args, references = self.args, part.references
-            said = rare_words(references, args.letters)[: min(args.sizes)]
-            lines = read_lines(args.text)
-            others = unsaid_words(lines, references, args.letters, args.seed)
-            self._boosts["words"] = said, others
-        return self._boosts["words"]
+    def _rare_and_unsaid(self, part: str) -> tuple[list[str], list[str]]:
+        """Rare words of a part, and words of the text that nobody says there."""
+        args = self.args
+        references = {one: self._speech.references[one] for one in self._ids[part]}
+        said = rare_words(references, args.letters)[: min(args.sizes)]
+        lines = read_lines(args.text)
+        return said, unsaid_words(lines, references, args.letters, args.seed)
 
 
 _OPTIONS = frozenset(TransducerOptions.__dataclass_fields__)
@@ -258,13 +232,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     torch.set_num_threads(1)
     run, tables = Run("tools.bench.transducer_tables", args), Tables(args)
     tables.row({"strategy": "aes", "head": args.heads[-1], "part": "test"})  # compiles
-    rows: list[Row] = []
-    for setting in TABLES[args.table](args, list(tables.lms)):
-        rows.append(tables.row(setting))
-        run.write(rows)
-    print(format_table(COLUMNS, rows))
-    print(run.footer())
-    return 0
+    settings = TABLES[args.table](args, list(tables.lms))
+    return run.finish(map(tables.row, settings), COLUMNS)
 
 
 if __name__ == "__main__":

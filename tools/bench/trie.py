@@ -28,15 +28,16 @@ from collections.abc import Mapping, Sequence
 from functools import partial
 from itertools import chain
 
-from tools.bench import data, trie_checks, trie_report
+from tools.bench import trie_checks, trie_report
 from tools.bench.cases import Case, Inputs, make_cases
-from tools.bench.command import Run, exit_with, make_parser, parse
+from tools.bench.command import Run, exit_with, make_parser, parse, profiles
 from tools.bench.contestants import TRIE, Answer, Contestant, contestants
 from tools.bench.harness import check_and_time, run_cases
 from tools.bench.report import Row, format_table, speed, word_errors
 from wfstdec.compare.peers import PEERS
 from wfstdec.compare.peers.installed import name_with_version
 from wfstdec.search.hypothesis import Hypothesis
+from wfstdec.trie.options import TrieOptions
 
 WARM_UP = 2
 """Utterances that everyone decodes before the first turn."""
@@ -53,16 +54,7 @@ CHECKED = (
 """Settings at which the backends are compared."""
 BESIDE = ("torch", "kenlm", "kaldingram", "sentencepiece")
 """Packages that peers or cases depend on; the peers' versions are in their rows."""
-PROFILES: dict[str, Row] = {
-    "full": {},
-    "small": {
-        "data": data.RECIPE,
-        "cases": ["dev:lm"],
-        "utterances": 6,
-        "peers": ["flashlight"],
-        "repeats": 1,
-    },
-}
+PROFILES = profiles(cases=["dev:lm"], peers=["flashlight"], utterances=6)
 
 Answers = Mapping[str, Sequence[Answer]]
 """What contestants said of each utterance, by the contestant's name."""
@@ -74,7 +66,6 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     add("--cases", nargs="+", default=CASES, help="set:language model")
     add("--peers", nargs="*", choices=list(PEERS), default=list(PEERS))
     add("--token-lm-scale", type=float, default=0.3, help="of those over pieces")
-    add("--most-entries", type=int, help="of the trie: leave out wider settings")
     add("--slow", type=float, default=60.0, help="CPU s: who takes longer runs twice")
     return parse(parser, argv, PROFILES)
 
@@ -84,8 +75,11 @@ def run_case(args: argparse.Namespace, case: Case) -> tuple[list[Row], list[str]
     known = len(known_utterances(case))
     words = f"; {known} with known words alone" if case.lexicon is not None else ""
     print(f"\n{case.headline()}{words}", flush=True)
-    faults = trie_checks.compare_backends(case, CHECKED)
-    everyone = contestants(case, args.peers, args.most_entries)
+    options = TrieOptions(lm_scale=case.lm_scale)
+    faults = trie_checks.compare_backends(
+        case, CHECKED, lambda name: case.trie_decoder(options, backend=name)
+    )
+    everyone = contestants(case, args.peers)
     for one in everyone:
         one.run(case.utterances[:WARM_UP])
     rows: list[Row] = []

@@ -1,6 +1,6 @@
 """Are the answers right? What `tools.bench.trie` asks before it prints a time.
 
-faults = compare_backends(case, settings)             # cpu and reference, all bits
+faults = compare_backends(case, settings, make)       # cpu and reference, all bits
 costs = TextCosts(case, texts)                        # an independent route
 faults = check_hypotheses(case, costs, hypotheses)
 costs.cost(utterance, text)                              # the best that a text can cost
@@ -13,7 +13,7 @@ of a text.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -23,7 +23,7 @@ from tools.data.forced_alignment import Pronunciations, force_align, sausage
 from wfstdec.compare.points import Setting
 from wfstdec.search.hypothesis import Hypothesis
 from wfstdec.text.files import read_lines
-from wfstdec.trie.options import TrieOptions
+from wfstdec.trie.decoder import TrieDecoder
 
 SHORT, FEW = 40, 3
 """Frames and utterances that the reference, plain Python, is given."""
@@ -101,16 +101,13 @@ class TextCosts:
 
     def cost(self, utterance: str, text: str) -> float:
         """The least total of a text of words; `inf` where the lexicon lacks one."""
-        key = utterance, text
-        if key not in self._known:
-            self._known[key] = self._text_cost(utterance, tuple(text.split()))
-        return self._known[key]
-
-    def _text_cost(self, utterance: str, words: Words) -> float:
+        key, words = (utterance, text), tuple(text.split())
         if not all(word in self._said for word in words):
             return math.inf
-        acoustic = self._aligned([self._said[word] for word in words], utterance)
-        return acoustic + self._case.lm_scale * self.lm_cost(words)
+        if key not in self._known:
+            acoustic = self._aligned([self._said[word] for word in words], utterance)
+            self._known[key] = acoustic + self._case.lm_scale * self.lm_cost(words)
+        return self._known[key]
 
     def _aligned(self, words: Sequence[Pronunciations], utterance: str) -> float:
         case, logprobs = self._case, self._case.speech.logprobs[utterance]
@@ -123,12 +120,17 @@ class TextCosts:
         return -float(logprobs[np.arange(len(path)), tokens].sum(dtype=np.float64))
 
 
-def compare_backends(case: Case, settings: Sequence[Setting]) -> list[str]:
-    """Where the CPU backend and the reference differ, in lines; of short utterances."""
-    options = TrieOptions(lm_scale=case.lm_scale)
-    fast, plain = (
-        case.trie_decoder(options, backend=name) for name in ("cpu", "reference")
-    )
+def compare_backends(
+    case: Case, settings: Sequence[Setting], make: Callable[[str], TrieDecoder]
+) -> list[str]:
+    """Where the CPU backend and the reference differ, in lines; of short utterances.
+
+    Args:
+        case: Whose utterances.
+        settings: At which both search.
+        make: Makes a decoder for a backend.
+    """
+    fast, plain = map(make, ("cpu", "reference"))
     step = max(1, len(case.utterances) // FEW)
     utterances = [
         np.ascontiguousarray(rows[:SHORT]) for rows in case.utterances[::step]

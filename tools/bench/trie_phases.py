@@ -6,13 +6,12 @@
 
 A phase is timed by a clock around its calls; what the clock itself takes is measured
 and taken off. Clocks keep a phase from overlapping with what stands beside it, so that
-one of short calls is told too large. Beside them are what-if runs: a phase that changes
-nothing when it is repeated runs twice, and the time that this adds is told; and the
-answers of the look-ahead are read one by one from a list of those before, which takes
-off what it computes and waits for. Clocks
-are compiled into the kernels, so that each variant has a process of its own.
-Hypotheses must be the same in all, or nothing is told, exit status 1. Ticks go
-on while others have the processor: with a load above the cores they mean nothing.
+one of short calls is told too large. Beside them is a what-if run: the answers of the
+look-ahead are read one by one from a list of those before, which takes off what it
+computes and waits for. Clocks are compiled into the kernels, so that each variant has a
+process of its own. Hypotheses must be the same in all, or nothing is told, exit
+status 1. Ticks go on while others have the processor: with a load above the cores they
+mean nothing.
 
     frame   all that the kernel does, from one utterance of a group to the next;
             `price` to `settle` are its steps
@@ -26,12 +25,7 @@ on while others have the processor: with a load above the cores they mean nothin
 from __future__ import annotations
 
 import argparse
-import json
-import sys
-from concurrent.futures import ThreadPoolExecutor
-from functools import partial
 
-from tools.bench import data
 from tools.bench.cases import Inputs
 from tools.bench.clocks import (
     TICKS,
@@ -44,13 +38,18 @@ from tools.bench.clocks import (
     fastest_turn,
     keep_no_kernels,
     remembered,
-    start_variant,
-    twice,
 )
-from tools.bench.command import Run, exit_with, make_parser, parse
+from tools.bench.command import (
+    Run,
+    exit_with,
+    in_own_process,
+    make_parser,
+    parse,
+    profiles,
+)
 from tools.bench.open_vocabulary import WordCase, decoder_of, make_case
-from tools.bench.report import Columns, Row, figure, format_table, text_figure
-from wfstdec.search.open_vocabulary import OpenVocabulary
+from tools.bench.report import Columns, Row, figure, text_figure
+from wfstdec.search.options import OpenVocabulary
 from wfstdec.trie.cpu import groups as host
 from wfstdec.trie.decoder import TrieDecoder
 
@@ -75,27 +74,15 @@ PARTS = {
     "sort": ["merge.sort_keys"],
     "trace": ["merge._settle_nonblank"],
 }
-TWICE = ["price", "merge"]
-"""Steps that only fill scratch, which they begin anew."""
 LISTED = "0x look-ahead"
 PLAIN, ROOM = "plain", "wfstdec.trie.cpu"
-PROFILES: dict[str, Row] = {
-    "full": {},
-    "small": {
-        "data": data.RECIPE,
-        "cases": ["dev:lm"],
-        "settings": ["8:32:max"],
-        "utterances": 4,
-        "repeats": 1,
-    },
-}
+PROFILES = profiles(cases=["dev:lm"], settings=["8:32:max"], utterances=4)
 COLUMNS: Columns = {
     "case": text_figure("case"),
     "setting": text_figure("setting"),
     "frame": figure("frame", ".0f"),
     "host": figure("host", ".0f"),
     **{name: figure(name, ".0f") for name in (*STEPS, *PARTS)},
-    **{f"2x {name}": figure(f"2x {name}", ".0f") for name in TWICE},  # what it adds
     LISTED: figure(LISTED, ".0f"),
 }
 
@@ -105,9 +92,6 @@ def change_kernels(variant: str) -> dict[str, int]:
     if variant == PLAIN:
         return {}
     keep_no_kernels()
-    if variant.startswith("2x "):
-        change(ROOM, STEPS[variant.removeprefix("2x ")], twice)
-        return {}
     if variant == LISTED:
         change(ROOM, PARTS["look-ahead"], remembered)
         return {}
@@ -119,9 +103,9 @@ def change_kernels(variant: str) -> dict[str, int]:
     return phases
 
 
-def run_variant(args: argparse.Namespace) -> list[Row]:
+def run_variant(variant: str, args: argparse.Namespace) -> list[Row]:
     """Decode everything with kernels of a variant; ns per frame."""
-    phases = change_kernels(args.variant)
+    phases = change_kernels(variant)
     timer = KernelTime(host.search_group)
     host.search_group = timer
     rows = []
@@ -172,39 +156,26 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     add("--cases", nargs="+", default=CASES, help="set:language model")
     add("--settings", nargs="+", default=SETTINGS, help="beam:beam_size:merge")
     add("--open", default="8:1", help="word_cost:token_cost of open words")
-    add("--twice", nargs="*", choices=TWICE, default=TWICE, help="what-if runs")
-    add("--together", action="store_true", help="variants at once: sooner, but noisy")
-    add("--variant", help="run it alone, and print its figures as JSON")
     return parse(parser, argv, PROFILES)
 
 
 def main(argv: list[str] | None = None) -> int:
     """Run all variants; join and compare what they say."""
     args = parse_arguments(argv)
-    if args.variant is not None:
-        print(json.dumps(run_variant(args)))
-        return 0
     run = Run("tools.bench.trie_phases", args)
-    given = list(argv if argv is not None else sys.argv[1:])
-    what_if = [*(f"2x {name}" for name in args.twice), LISTED]
-    variants = [PLAIN, "steps", "parts", *what_if]
-    with ThreadPoolExecutor(len(variants) if args.together else 1) as pool:
-        start = partial(start_variant, "tools.bench.trie_phases", argv=given)
-        found = list(pool.map(start, variants))
-    rows = found[0]
-    for variant, others in zip(variants[1:], found[1:], strict=True):
-        for row, other in zip(rows, others, strict=True):
+    rows, *others = (
+        in_own_process(run_variant, variant, args)
+        for variant in (PLAIN, "steps", "parts", LISTED)
+    )
+    for row, steps, parts, listed in zip(rows, *others, strict=True):
+        for other in (steps, parts, listed):
             if other["answers"] != row["answers"]:
-                print(f"ANSWERS DIFFER, nothing is told: {row['case']}, {variant}")
+                print(f"ANSWERS DIFFER, nothing is told: {row['case']}")
                 return 1
-            timed = {key: other[key] for key in other if key not in row}
-            if variant in what_if:
-                timed = {variant: round(other["frame"] - row["frame"], 2)}
-            row |= timed
+        listed = {LISTED: round(listed["frame"] - row["frame"], 2)}
+        row |= steps | parts | row | listed
     print("ns for a frame, the fastest of the turns")
-    print(f"{format_table(COLUMNS, rows)}\n{run.footer()}")
-    run.write(rows)
-    return 0
+    return run.finish(rows, COLUMNS)
 
 
 if __name__ == "__main__":

@@ -6,8 +6,8 @@ print("\\n".join(verdict_lines(verdicts(rows))))
 
 from __future__ import annotations
 
-import itertools
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from statistics import median
 
 from tools.bench.contestants import TRIE, WFST
 from tools.bench.costs import TOLERANCE
@@ -61,45 +61,63 @@ MEASURES = {
 """What is to be no higher than the peer's, and what lines call it."""
 
 
-def verdicts(rows: Iterable[Row]) -> list[Row]:
-    """For each point on each peer's front the fastest one of the trie that is no worse.
+def verdicts(
+    rows: Iterable[Row],
+    ours: Collection[str] = (TRIE,),
+    beside: Collection[str] = (WFST,),
+    measures: Iterable[str] = MEASURES,
+) -> list[Row]:
+    """For each point on each peer's front our fastest one that is no worse.
 
-    By each of `MEASURES`: chance decides which texts of like cost have fewer errors,
-    so that few utterances say more by costs than by the WER. The totals that decoders
-    give are taken without a lexicon, where all add the same costs up.
+    By each measure: chance decides which texts of like cost have fewer errors, so that
+    few utterances say more by costs than by the WER. The totals that decoders give are
+    taken without a lexicon, where all add the same costs up.
+
+    Args:
+        rows: Points of all cases.
+        ours: Decoders that are compared with peers.
+        beside: Others of ours.
+        measures: Of `MEASURES`.
     """
-    found = []
-    by_case: dict[str, list[Row]] = {}
+    points: dict[tuple[str, str], list[Row]] = {}
+    own: dict[str, list[Row]] = {}
     for row in rows:
-        by_case.setdefault(row["case"], []).append(row)
-    for own in by_case.values():
-        tries = [row for row in own if row["decoder"] == TRIE]
-        peers: dict[str, list[Row]] = {}
-        for row in own:
-            if row["decoder"] not in (TRIE, WFST):
-                peers.setdefault(row["decoder"], []).append(row)
-        for points, measure in itertools.product(peers.values(), MEASURES):
-            told = [row for row in points if row[measure] is not None]
+        if row["decoder"] in ours:
+            own.setdefault(row["case"], []).append(row)
+        elif row["decoder"] not in beside:
+            points.setdefault((row["case"], row["decoder"]), []).append(row)
+    found = []
+    for (case, _), theirs in points.items():
+        for measure in measures:
+            told = [row for row in theirs if row[measure] is not None]
             if measure == "own_cost":
                 told = [row for row in told if row["wer_known"] is None]
-            found += [_verdict(row, tries, measure) for row in on_front(told, measure)]
+            front = on_front(told, measure)
+            found += [_verdict(row, own[case], measure) for row in front]
     return found
 
 
 def _verdict(peer: Row, tries: list[Row], measure: str) -> Row:
     limit = peer[measure] * (1 + TOLERANCE)
     fit = [row for row in tries if row[measure] <= limit]
-    ours = max(fit, key=lambda row: row["rtfx"], default=None)
-    return {
+    best = min(fit, key=lambda row: min(row["cpu_s"]), default=None)
+    found = {
         "case": peer["case"],
         "peer": peer["decoder"],
         "setting": peer["setting"],
         "by": measure,
         "value": peer[measure],
         "least": min(row[measure] for row in tries),
-        "ours": ours and ours["setting"],
-        "ratio": ours and round(ours["rtfx"] / peer["rtfx"], 2),
-        "ratio_median": ours and round(ours["rtfx_median"] / peer["rtfx_median"], 2),
+    }
+    if best is None:
+        return found | {"ours": None, "ratio": None, "ratio_median": None}
+    theirs, ours = peer["cpu_s"], best["cpu_s"]
+    return found | {
+        "decoder": best["decoder"],
+        "ours": best["setting"],
+        "ours_value": best[measure],
+        "ratio": round(min(theirs) / min(ours), 2),
+        "ratio_median": round(median(theirs) / median(ours), 2),
     }
 
 
@@ -137,13 +155,12 @@ def _summary(own: list[Row]) -> str:
 
 def wfst_lines(rows: Iterable[Row]) -> list[str]:
     """The WER of the widest beams of our two decoders, case by case."""
-    widest: dict[str, dict[str, Row]] = {}
+    widest: dict[str, dict[str, float]] = {}
     for row in rows:  # the widest is last, of those that keep the best alignment
         if row["decoder"] in (TRIE, WFST) and row["setting"].get("merge") != "sum":
-            widest.setdefault(row["case"], {})[row["decoder"]] = row
+            widest.setdefault(row["case"], {})[row["decoder"]] = row["wer"]
     return [
-        f"{case}: WER at the widest beam: trie {own[TRIE]['wer']:.2f}, WFST "
-        f"{own[WFST]['wer']:.2f}"
+        f"{case}: WER at the widest beam: trie {own[TRIE]:.2f}, WFST {own[WFST]:.2f}"
         for case, own in widest.items()
         if len(own) == 2
     ]

@@ -23,29 +23,61 @@ over those with two.
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from functools import partial
 from typing import Any
 
 from tools.bench import data
 from tools.bench.cases import Inputs, load_set, make_case
-from tools.bench.command import Run, exit_with, make_parser, parse
+from tools.bench.command import Run, exit_with, make_parser, parse, profiles
+from tools.bench.costs import TOLERANCE, Agreement
 from tools.bench.harness import check_and_time, run_cases
-from tools.bench.report import Row, word_errors
+from tools.bench.report import (
+    Columns,
+    Row,
+    figure,
+    format_table,
+    range_percent,
+    text_figure,
+    word_errors,
+)
 from tools.bench.wfst_measure import Duel, time_loading
-from tools.bench.wfst_report import agreement_lines, speed_table, topology_table
 from wfstdec.fst.topology import TOPOLOGIES
 from wfstdec.wfst.options import WfstOptions
 
-PROFILES: dict[str, Row] = {
-    "full": {},
-    "small": {
-        "data": data.RECIPE,
-        "utterances": 8,
-        "beams": [8.0, 13.0],
-        "repeats": 2,
-    },
+PROFILES = profiles(beams=[8.0, 13.0], utterances=8, repeats=2)
+
+SPEED: Columns = {
+    "beam": lambda row: f"{row['setting']['beam']:g}",
+    "WER %": figure("wer", ".2f"),
+    "active": figure("active_per_frame", ".0f"),
+    "candidates": figure("candidates_per_frame", ".0f"),
+    "RTFx": figure("rtfx", ".0f"),
+    "Kaldi": lambda row: f"{row['kaldi']['rtfx']:.0f}",
+    "ratio": figure("ratio", ".2f"),
+    "median: RTFx": figure("rtfx_median", ".0f"),
+    " Kaldi": lambda row: f"{row['kaldi']['rtfx_median']:.0f}",
+    " ratio": figure("ratio_median", ".2f"),
+    "range %": lambda row: f"{range_percent(row['cpu_s']):.0f}",
+    " Kaldi's": lambda row: f"{range_percent(row['kaldi']['cpu_s']):.0f}",
+    "unread": figure("unread_ratio", ".2f"),
+    "2 threads": figure("two_threads_ratio", ".2f"),
+    " unread": figure("two_threads_unread_ratio", ".2f"),
+}
+"""Columns by heading; those of timings have the fastest turn first."""
+
+TOPOLOGY: Columns = {
+    "set": text_figure("set"),
+    "LM": text_figure("lm"),
+    "beam": SPEED["beam"],
+    "topology": text_figure("topology"),
+    "states": lambda row: f"{row['graph']['states']:,}",
+    "arcs": lambda row: f"{row['graph']['arcs']:,}",
+    "MB": lambda row: f"{row['graph']['file_mb']:.0f}",
+    "WER %": SPEED["WER %"],
+    "ins/del/sub": lambda row: "/".join(map(str, row["errors"])),
+    **{name: SPEED[name] for name in ("active", "candidates", "RTFx", "Kaldi")},
 }
 
 
@@ -87,7 +119,7 @@ def run_duel(args: argparse.Namespace, duel: Duel) -> tuple[list[Row], list[str]
         row, wrong = run_beam(duel, beam, args)
         rows.append(row | {"graph": sizes})
         faults += wrong
-    print(speed_table(rows), flush=True)
+    print(table(SPEED, rows), flush=True)
     return rows, faults
 
 
@@ -124,11 +156,43 @@ def run_beam(
     return row, timed.faults
 
 
+def agreement_lines(beam: float, found: Agreement) -> list[str]:
+    """Report a comparison of costs, in lines."""
+    verdict = "costs agree" if found.agrees else "COSTS DISAGREE, no speed is given"
+    share = 100 / found.utterances
+    lines = [
+        f"  beam {beam:g}: {verdict}: ours {found.ours_total:.3f}, Kaldi "
+        f"{found.theirs_total:.3f}; ours lower {share * found.ours_lower:.1f} %, Kaldi "
+        f"lower {share * found.theirs_lower:.1f} %; largest difference "
+        f"{found.largest_difference:.1e}; unfinished {found.ours_unfinished} and "
+        f"{found.theirs_unfinished}, other words {found.texts_differ} of "
+        f"{found.utterances}"
+    ]
+    lines += [
+        f"    {name}: ours {ours:.6f}, Kaldi {kaldi:.6f}"
+        for name, ours, kaldi in found.worst
+    ]
+    if not found.agrees:
+        lines.append(
+            f"    tolerance {TOLERANCE:g}. What costs exactly as much as the cutoff is "
+            "kept by ours and dropped by Kaldi: try a beam off the log-probs' grid "
+            f"({beam + 0.0137:g}); where max_active binds, try --beam-delta 0.5"
+        )
+    return lines
+
+
+def table(columns: Columns, rows: Sequence[Row]) -> str:
+    """Rows where costs agree, those of a set, language model and beam together."""
+    agreed = [row for row in rows if row["costs"]["agree"]]
+    agreed.sort(key=lambda row: (row["set"], row["lm"], row["setting"]["beam"]))
+    return format_table(columns, agreed)
+
+
 def report(rows: list[Row]) -> tuple[list[str], Row]:
     """Compare topologies, where there are several; count where costs disagree."""
     lines = []
     if len({row["topology"] for row in rows}) > 1:
-        lines += ["", "Topologies", topology_table(rows)]
+        lines += ["", "Topologies", table(TOPOLOGY, rows)]
     differ = [row for row in rows if not row["costs"]["agree"]]
     if differ:
         lines.append(f"costs disagree in {len(differ)} of {len(rows)} comparisons")

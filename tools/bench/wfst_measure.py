@@ -61,9 +61,9 @@ class Duel:
         peer = kaldi.FasterDecoder(self._fst, options)
         decoder.decode(utterances[:WARM_UP])
         return {
-            "ours": partial(_words, decoder, utterances),
+            "ours": partial(read_all, decoder, utterances),
             "kaldi": lambda: [(peer.decode(x), peer.reached_final) for x in utterances],
-            "unread": partial(_paths, decoder, utterances),
+            "unread": partial(decoder.decode, utterances),
         }
 
     def compare(self, answers: Mapping[str, Any]) -> Agreement:
@@ -119,16 +119,15 @@ class Duel:
             return {}
         utterances = self.case.utterances
         one, two = (self.case.wfst_decoder(options, threads=n) for n in (1, 2))
-        runs = {
-            (threads, read.__name__): partial(read, decoder, utterances)
-            for threads, decoder in ((1, one), (2, two))
-            for read in (_paths, _words)
-        }
+        runs: dict[Any, Callable[[], Any]] = {}
+        for threads, decoder in ((1, one), (2, two)):
+            runs["unread", threads] = partial(decoder.decode, utterances)
+            runs["words", threads] = partial(read_all, decoder, utterances)
         turns = Turns(runs, time.perf_counter)
         assert one.decode(utterances) == two.decode(utterances), "threads matter"
         turns.repeat(repeats)
-        seconds = {n: turns.seconds[n, "_words"] for n in (1, 2)}
-        unread = [min(turns.seconds[n, "_paths"]) for n in (1, 2)]
+        seconds = {n: turns.seconds["words", n] for n in (1, 2)}
+        unread = [min(turns.seconds["unread", n]) for n in (1, 2)]
         return {
             "two_threads_unread_ratio": round(unread[0] / unread[1], 3),
             "one_thread_wall_s": [round(one, 6) for one in seconds[1]],
@@ -137,13 +136,11 @@ class Duel:
         }
 
 
-def _paths(decoder: WfstDecoder, utterances: list[Any]) -> None:
-    decoder.decode(utterances)
-
-
-def _words(decoder: WfstDecoder, utterances: list[Any]) -> list[Hypothesis]:
-    """Words and their times are made when they are read."""
-    found = decoder.decode(utterances)
+def read_all(
+    decoder: WfstDecoder, utterances: list[Any], boosts: Any = None
+) -> list[Hypothesis]:
+    """Decode, and read words and their times, which are made when they are read."""
+    found = decoder.decode(utterances, boosts=boosts)
     for hypothesis in found:
         _ = hypothesis.words
     return found

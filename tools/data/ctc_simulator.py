@@ -24,7 +24,7 @@ frame and between pieces.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -179,18 +179,15 @@ class Simulator:
             if rng.random() < a.pause:
                 at += rng.exponential(a.pause_frames)
             for token in spelling:
-                peak = self._peak(token, spread, rng)
+                width, height = rng.uniform(*a.width), rng.uniform(*a.height)
+                weakness = a.weakness * spread * abs(rng.normal())
                 at += self.letters[token] * rate * rng.gamma(6.0, 1.0 / 6.0)
-                at = max(at, _earliest(peaks[-1], peak)) if peaks else at
-                peaks.append(replace(peak, centre=at))
+                if peaks:  # clear of the one before, with a blank after its like
+                    before = peaks[-1]
+                    apart = float(before.token == token)
+                    at = max(at, before.centre + before.width + width + apart)
+                peaks.append(Peak(token, at, width, height, weakness, spread))
         return peaks, int(at + 3.0 + rng.gamma(4.0, a.pause_frames / 4.0))
-
-    def _peak(self, token: int, spread: float, rng: np.random.Generator) -> Peak:
-        """A peak that has no place yet."""
-        a = self.acoustics
-        width, height = rng.uniform(*a.width), rng.uniform(*a.height)
-        weakness = a.weakness * spread * abs(rng.normal())
-        return Peak(token, 0.0, width, height, weakness, spread)
 
     def _false_peaks(
         self, peaks: list[Peak], num_frames: int, rng: np.random.Generator
@@ -248,12 +245,6 @@ class Simulator:
         return np.minimum(
             level + slow * (steps @ self.loadings) + rest * noise, CEILING
         )
-
-
-def _earliest(before: Peak, peak: Peak) -> float:
-    """Where a peak may stand: clear of the one before, with a blank after its like."""
-    apart = float(before.token == peak.token)
-    return before.centre + before.width + peak.width + apart
 
 
 def _finish(odds: np.ndarray) -> np.ndarray:

@@ -103,3 +103,11 @@ def force_align(logprobs: np.ndarray, states: Sausage) -> np.ndarray:
         path.append(state)
         state = back[t, state]
     return np.array(path[::-1], np.int64)
+
+
+def spans(values: np.ndarray) -> list[tuple[int, int, int]]:
+    """Runs of equal values: (value, start frame, end frame)."""
+    edges = np.flatnonzero(np.diff(values)) + 1
+    starts = [0, *edges.tolist()]
+    stops = [*edges.tolist(), len(values)]
+    return [(int(values[a]), a, b) for a, b in zip(starts, stops, strict=True)]

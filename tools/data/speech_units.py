@@ -24,8 +24,7 @@ from typing import NamedTuple
 import numba
 import numpy as np
 
-from tools.data.forced_alignment import force_align, sausage
-from tools.data.posterior_stats import spans
+from tools.data.forced_alignment import force_align, sausage, spans
 
 Pronunciation = tuple[int, ...]
 Pronunciations = Mapping[str, Sequence[Pronunciation]]

@@ -6,12 +6,12 @@ python -m tools.data.thin_set posteriors/dev.npz thin 600     # dev.npz and dev.
 
 from __future__ import annotations
 
-import argparse
 import shutil
 from pathlib import Path
 
 import numpy as np
 
+from tools.bench.command import bare_parser
 from wfstdec.compare.speech import evenly_spaced
 
 
@@ -40,9 +40,7 @@ def thin(source: Path, target: Path, count: int) -> None:
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = bare_parser(__doc__)
     parser.add_argument("source", type=Path, help="the set: a folder, or a .npz file")
     parser.add_argument("target", type=Path, help="a folder to make")
     parser.add_argument("count", type=int, help="utterances to keep")

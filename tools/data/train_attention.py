@@ -30,13 +30,16 @@ import torch
 from torch import Tensor, nn
 
 from tools.data.train_transducer import (
-    AVERAGE,
     BATCH_FRAMES,
     BOOKS,
     CLIP,
     PEAK_RATE,
     WARM_UP,
     WEIGHT_DECAY,
+    Smooth,
+    follow,
+    has_halves,
+    make_parser,
     speller,
 )
 from tools.data.transducer_data import (
@@ -164,8 +167,7 @@ def train(net: JointNet, source: Source, args: argparse.Namespace) -> int:
             torch.save(whole | {"step": step, "seconds": seconds}, file)
         average.save(args.out / "model.npz")
 
-    halves = torch.backends.cpu.get_cpu_capability().startswith("AVX512")
-    began, seconds, told = time.perf_counter(), before, {}
+    began, seconds, told = time.perf_counter(), before, Smooth()
     for examples in source.batches(BATCH_FRAMES, pool=400):
         seconds = before + time.perf_counter() - began
         if seconds > 60 * args.minutes:
@@ -176,7 +178,7 @@ def train(net: JointNet, source: Source, args: argparse.Namespace) -> int:
         net.encoder.requires_grad_(done >= ENCODER_FROM)
         for group in optimizer.param_groups:
             group["lr"] = group["share"] * rate_by(step, done)
-        with torch.autocast("cpu", torch.bfloat16, enabled=halves):
+        with torch.autocast("cpu", torch.bfloat16, enabled=has_halves()):
             found = losses(net, batch)
         loss = (1 - CTC_WEIGHT) * found["attention"] + CTC_WEIGHT * found["ctc"]
         optimizer.zero_grad()
@@ -184,12 +186,10 @@ def train(net: JointNet, source: Source, args: argparse.Namespace) -> int:
         nn.utils.clip_grad_norm_(net.parameters(), CLIP)
         optimizer.step()
         step += 1
-        follow(average, net, min(AVERAGE, step / (step + 10)))
-        for name, one in found.items():
-            told[name] = 0.98 * told.get(name, one.item()) + 0.02 * one.item()
+        follow(average, net, step)
+        told.add(found)
         if step % args.report == 0:
-            shown = " ".join(f"{name} {one:.3f}" for name, one in told.items())
-            print(f"{step} {seconds:.0f} s {shown}", flush=True)
+            print(f"{step} {seconds:.0f} s {told}", flush=True)
         if step % args.check == 0:
             keep(step)
             wer = greedy_errors(average, source.speech, 24)
@@ -209,22 +209,11 @@ def groups_of(net: JointNet) -> list[dict[str, Any]]:
     return groups
 
 
-@torch.no_grad()
-def follow(average: nn.Module, net: nn.Module, keep: float) -> None:
-    """Move the average of the weights towards those of now."""
-    for mean, now in zip(average.parameters(), net.parameters(), strict=True):
-        mean.lerp_(now, 1.0 - keep)
-
-
 def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    add = parser.add_argument
-    add("--data", type=Path, default=Path("../shared/data"), help="development data")
-    add("--out", type=Path, default=Path("build/attention"), help="folder to write to")
-    add("--minutes", type=float, default=90.0, help="of the whole training")
-    add("--seed", type=int, default=1)
-    add("--report", type=int, default=100, help="steps between lines of losses")
-    add("--check", type=int, default=1000, help="steps between error rates")
+    parser = make_parser(__doc__, "build/attention", 1000)
+    parser.add_argument(
+        "--minutes", type=float, default=90.0, help="of the whole training"
+    )
     return parser.parse_args(argv)
 
 

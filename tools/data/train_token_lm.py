@@ -12,7 +12,6 @@ count cutoffs are not offered: without the 4-grams seen once a perplexity of 37 
 
 from __future__ import annotations
 
-import argparse
 import subprocess
 import sys
 import tempfile
@@ -21,6 +20,7 @@ from pathlib import Path
 
 import sentencepiece
 
+from tools.bench.command import bare_parser
 from tools.bench.data import DATA
 from wfstdec.compare.speech import evenly_spaced
 from wfstdec.io.text import read_text
@@ -82,9 +82,7 @@ def train(
 
 def main() -> None:
     """Run from the command line."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = bare_parser(__doc__)
     add = parser.add_argument
     add("folder", type=Path, help="a set of make_synthetic")
     add("--out", type=Path, required=True, help="the ARPA file to write")

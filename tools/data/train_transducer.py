@@ -133,6 +133,36 @@ def rate_at(step: int, steps: int) -> float:
     )
 
 
+class Smooth:
+    """Losses as they are told: each a moving average of its own."""
+
+    def __init__(self) -> None:
+        self._means: dict[str, float] = {}
+
+    def add(self, losses: dict[str, Tensor]) -> None:
+        """Take those of a step."""
+        for name, one in losses.items():
+            self._means[name] = (
+                0.98 * self._means.get(name, one.item()) + 0.02 * one.item()
+            )
+
+    def __str__(self) -> str:
+        return " ".join(f"{name} {mean:.3f}" for name, mean in self._means.items())
+
+
+def has_halves() -> bool:
+    """Tell whether bfloat16 serves: oneDNN has no LSTM in it without AVX-512."""
+    return torch.backends.cpu.get_cpu_capability().startswith("AVX512")
+
+
+@torch.no_grad()
+def follow(average: nn.Module, net: nn.Module, step: int) -> None:
+    """Move the average of the weights towards those of now, after so many steps."""
+    keep = min(AVERAGE, step / (step + 10))
+    for mean, now in zip(average.parameters(), net.parameters(), strict=True):
+        mean.lerp_(now, 1.0 - keep)
+
+
 def train(net: TransducerNet, source: Source, args: argparse.Namespace) -> nn.Module:
     """Train; the average of the weights."""
     decayed = [p for p in net.parameters() if p.ndim > 1]
@@ -142,48 +172,48 @@ def train(net: TransducerNet, source: Source, args: argparse.Namespace) -> nn.Mo
         groups, lr=PEAK_RATE, betas=(0.9, 0.98), weight_decay=0
     )
     average = copy.deepcopy(net)
-    # oneDNN has no LSTM in bfloat16 for processors without AVX-512.
-    halves = torch.backends.cpu.get_cpu_capability().startswith("AVX512")
-    started, seconds = time.perf_counter(), 0.0
-    told: dict[str, float] = {}
+    started, seconds, told = time.perf_counter(), 0.0, Smooth()
     batches = source.batches(BATCH_FRAMES, pool=400)
     for step, examples in zip(range(args.steps), batches, strict=False):
         net.train()
         batch = collate(examples, net.config.stride)
         for group in optimizer.param_groups:
             group["lr"] = rate_at(step, args.steps)
-        with torch.autocast("cpu", torch.bfloat16, enabled=halves):
+        with torch.autocast("cpu", torch.bfloat16, enabled=has_halves()):
             found = losses(net, batch)
         optimizer.zero_grad()
         torch.stack(list(found.values())).sum().backward()
         nn.utils.clip_grad_norm_(net.parameters(), CLIP)
         optimizer.step()
-        keep = min(AVERAGE, (step + 1) / (step + 10))
-        with torch.no_grad():
-            for mean, now in zip(average.parameters(), net.parameters(), strict=True):
-                mean.lerp_(now, 1.0 - keep)
+        follow(average, net, step + 1)
         seconds += 0.02 * int(batch.lengths.sum())
-        for name, loss in found.items():
-            told[name] = 0.98 * told.get(name, loss.item()) + 0.02 * loss.item()
+        told.add(found)
         if (step + 1) % args.report == 0:
-            shown = " ".join(f"{name} {loss:.3f}" for name, loss in told.items())
             wall = time.perf_counter() - started
-            print(f"{step + 1} {wall:.0f} s {seconds / 3600:.1f} h {shown}", flush=True)
+            print(f"{step + 1} {wall:.0f} s {seconds / 3600:.1f} h {told}", flush=True)
         if (step + 1) % args.check == 0:
             average.save(args.out / "model.npz")
             print(table(evaluate(average, source.speech, 60)), flush=True)
     return average
 
 
-def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+def make_parser(
+    description: str | None, out: str, check: int
+) -> argparse.ArgumentParser:
+    """Flags of a training: those of one of these tools, by its defaults."""
+    parser = argparse.ArgumentParser(description=(description or "").splitlines()[0])
     add = parser.add_argument
     add("--data", type=Path, default=Path("../shared/data"), help="development data")
-    add("--out", type=Path, default=Path("build/transducer"), help="folder to write to")
-    add("--steps", type=int, default=8500)
+    add("--out", type=Path, default=Path(out), help="folder to write to")
     add("--seed", type=int, default=1)
     add("--report", type=int, default=100, help="steps between lines of losses")
-    add("--check", type=int, default=2000, help="steps between error rates")
+    add("--check", type=int, default=check, help="steps between error rates")
+    return parser
+
+
+def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = make_parser(__doc__, "build/transducer", 2000)
+    parser.add_argument("--steps", type=int, default=8500)
     return parser.parse_args(argv)
 
 

@@ -8,13 +8,13 @@ The best symbol at a time, one utterance at a time: nothing here is of the decod
 
 from __future__ import annotations
 
-import argparse
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import numpy as np
 import torch
 
+from tools.bench.command import bare_parser
 from tools.data.transducer_data import Speech, by_speaker, load_speech
 from wfstdec.metrics import score_texts
 from wfstdec.transducer.torch_model import TorchTransducer, TransducerNet, load_net
@@ -91,9 +91,7 @@ def table(found: Mapping[str, Mapping[str, float]]) -> str:
 
 def main() -> None:
     """Print the WER of each head."""
-    parser = argparse.ArgumentParser(
-        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
-    )
+    parser = bare_parser(__doc__)
     add = parser.add_argument
     add("model", type=Path, help="what train_transducer wrote")
     add("--data", type=Path, default=Path("../shared/data"), help="development data")

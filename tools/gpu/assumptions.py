@@ -198,10 +198,8 @@ def _operands() -> list[np.ndarray]:
     powers[:2, ::3] -= 60  # products below 2^-126
     powers[2, ::3] = -140
     a, b, c = (signs * np.ldexp(sizes, powers)).astype(np.float32)
-    a[1::3], c[1::3] = (
-        a[1::3] / 3,
-        -(a[1::3] / 3 * b[1::3]),
-    )  # nothing but what is fused
+    a[1::3] /= 3
+    c[1::3] = -(a[1::3] * b[1::3])  # nothing but what is fused
     return [a, b, c]
 
 

@@ -10,8 +10,11 @@ from __future__ import annotations
 import importlib
 import sys
 import time
-from importlib.metadata import PackageNotFoundError, version
+from collections.abc import Callable
+from functools import partial
+from importlib.metadata import distributions
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -31,14 +34,6 @@ TRIE_OPTIONS = (
     TrieOptions(beam=12.0, beam_size=128, lm_scale=0.8, merge="sum", nbest=4),
 )
 """Searches of the trie: in a warp, and in four with sums and texts."""
-
-
-def installed(package: str) -> str | None:
-    """A version, or None."""
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None
 
 
 def describe_device() -> None:
@@ -69,14 +64,24 @@ def compare_a_search() -> bool:
     print(f"kernels are loaded by {device.way}", flush=True)
     recipe = recipes.find_recipe()
     graph = recipes.build_or_load(recipe)
-    batch, answers = _utterances(recipe), []
+    batch = _utterances(recipe)
+    return _same_on_both(
+        lambda backend: WfstDecoder(graph, recipes.OPTIONS, backend).decode, batch
+    )
+
+
+def _same_on_both(make: Callable[[str], Callable[..., Any]], batch: Any) -> bool:
+    """Compare what both find in a batch: `make` gives what decodes on a backend."""
+    answers = []
     for backend in ("cpu", "cuda"):
-        decoder = WfstDecoder(graph, recipes.OPTIONS, backend)
-        decoder.decode(batch)  # compiles
+        decode = make(backend)
+        decode(batch)  # compiles
         begin = time.perf_counter()
-        answers.append(decoder.decode(batch))
+        answers.append(decode(batch))
         seconds = time.perf_counter() - begin
-        print(f"{backend}: {seconds * 1e3:.1f} ms, {answers[-1][0].text!r}")
+        best = answers[-1][0]
+        best = best[0] if isinstance(best, list) else best
+        print(f"{backend}: {seconds * 1e3:.1f} ms, {best.text!r}", flush=True)
     return answers[0] == answers[1]
 
 
@@ -92,25 +97,18 @@ def compare_trie_searches() -> bool:
         print(f"{form}: {blocks}, loaded by {device.way}", flush=True)
     recipe, same = recipes.find_recipe(), True
     batch = _utterances(recipe)
-    tokens, lm = read_tokens(recipe / "tokens.txt"), recipe / "lm.arpa.gz"
+    make = partial(
+        TrieDecoder,
+        tokens=read_tokens(recipe / "tokens.txt"),
+        lexicon=recipe / "lexicon.txt.gz",
+        lm=recipe / "lm.arpa.gz",
+        separator="<wb>",
+    )
     for options in TRIE_OPTIONS:
-        answers = []
-        for backend in ("cpu", "cuda"):
-            decoder = TrieDecoder(
-                tokens=tokens,
-                lexicon=recipe / "lexicon.txt.gz",
-                lm=lm,
-                separator="<wb>",
-                options=options,
-                backend=backend,
-            )
-            decoder.decode_nbest(batch)  # compiles
-            begin = time.perf_counter()
-            answers.append(decoder.decode_nbest(batch))
-            seconds = time.perf_counter() - begin
-            best = answers[-1][0][0].text
-            print(f"{backend}: {seconds * 1e3:.1f} ms, {best!r}", flush=True)
-        same &= answers[0] == answers[1]
+        of_backend = partial(make, options=options)
+        same &= _same_on_both(
+            lambda backend, made=of_backend: made(backend=backend).decode_nbest, batch
+        )
     return same
 
 
@@ -127,7 +125,8 @@ def main(argv: list[str] | None = None) -> int:
     """Print what is asked for, or all of it."""
     asked = (sys.argv[1:] if argv is None else argv) or ["versions", *SEARCHES]
     if "versions" in asked:
-        versions = {name: installed(name) for name in (*PACKAGES, *PEERS)}
+        installed = {one.name: one.version for one in distributions()}
+        versions = {name: installed.get(name) for name in (*PACKAGES, *PEERS)}
         print(sys.version.split()[0], versions, flush=True)
         describe_device()
     status = 0

@@ -28,7 +28,7 @@ import tempfile
 from pathlib import Path
 
 from tools.gpu.sanitize import TOOLS
-from tools.gpu.steps import Runner, Step, chosen
+from tools.gpu.steps import Runner, Step
 
 ARCHIVE, REPORT = "contact.tar.gz", "report.txt"
 LIMIT_S = 540.0
@@ -104,47 +104,27 @@ TIMES = (
         "table",
         _module(
             "tools.gpu.phases", "--table", "{folder}/phases.json",
-            "{folder}/gpu-riva.json", "{folder}/nemo.json", "--plot",
-            "{folder}/phases.png",
+            "{folder}/gpu-riva.json", "{folder}/nemo.json",
         ),
         60,
     ),
     Step("ncu", _NCU, 120, needs="ncu"),
 )  # fmt: skip
 """How long it takes, and what others take."""
+
+
+def _sanitized(name: str, tool: str, *kind: str) -> Step:
+    output = "--output", f"{{folder}}/{name}.txt"
+    words = _module("tools.gpu.sanitize", tool, *kind, *output)
+    return Step(name, words, 240, needs="compute-sanitizer")
+
+
 SANITIZERS = (
     PROBE,
-    *(
-        Step(
-            tool,
-            _module("tools.gpu.sanitize", tool, "--output", f"{{folder}}/{tool}.txt"),
-            240,
-            needs="compute-sanitizer",
-        )
-        for tool in TOOLS
-    ),
-    Step(
-        "memcheck-added",
-        _module(
-            "tools.gpu.sanitize", "memcheck", "--added", "--output",
-            "{folder}/memcheck-added.txt",
-        ),
-        240,
-        needs="compute-sanitizer",
-    ),
-    *(
-        Step(
-            f"{tool}-trie",
-            _module(
-                "tools.gpu.sanitize", tool, "--trie", "--output",
-                f"{{folder}}/{tool}-trie.txt",
-            ),
-            240,
-            needs="compute-sanitizer",
-        )
-        for tool in TOOLS
-    ),
-)  # fmt: skip
+    *(_sanitized(tool, tool) for tool in TOOLS),
+    _sanitized("memcheck-added", "memcheck", "--added"),
+    *(_sanitized(f"{tool}-trie", tool, "--trie") for tool in TOOLS),
+)
 BENCHMARKS = (
     PROBE,
     Step("bench", _bench("dev"), LIMIT_S),
@@ -210,8 +190,8 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
 def main(argv: list[str] | None = None) -> int:
     """Run the steps that are asked for."""
     args = parse_arguments(argv)
-    every = [step for steps in RUNS.values() for step in steps]
-    steps = chosen(every, args.steps) if args.steps else list(RUNS[args.run])
+    by_name = {step.name: step for steps in RUNS.values() for step in steps}
+    steps = [by_name[name] for name in args.steps] if args.steps else RUNS[args.run]
     with tempfile.TemporaryDirectory() as folder:
         runner = Runner(Path(folder), args.out / ARCHIVE, 60 * args.minutes)
         if args.carried is not None and args.carried.exists():

@@ -2,7 +2,7 @@
 
     python -m tools.gpu.phases --output phases.json                # on a GPU
     python -m tools.gpu.phases --output phases.json --resume       # goes on
-    python -m tools.gpu.phases --table phases.json riva.json nemo.json --plot phases.png
+    python -m tools.gpu.phases --table phases.json riva.json nemo.json
 
 A thread of each block reads the clock between phases, in a build of its own (`TIMES`);
 the wall is taken with the build that users have. Hypotheses are compared with the CPU's
@@ -17,8 +17,6 @@ has made.
 from __future__ import annotations
 
 import argparse
-import importlib
-import importlib.util
 import json
 import sys
 import time
@@ -29,13 +27,13 @@ from typing import Any
 
 import numpy as np
 
-from tools.bench import command, data
+from tools.bench import command
 from tools.bench.cases import Case, default_case
 from tools.bench.gpu_device import Gpu
 from tools.bench.gpu_measure import phases_of
-from tools.bench.report import Row
+from tools.bench.report import Columns, Row, figure, format_table, text_figure
+from tools.bench.wfst_measure import read_all
 from tools.gpu.model import Work, predicted
-from tools.gpu.phase_report import plot, table
 from tools.gpu.steps import OK_STATUS, UNFINISHED_STATUS, WRONG_STATUS
 from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.compare.speech import evenly_spaced
@@ -45,7 +43,7 @@ from wfstdec.wfst.gpu.layout import PHASES
 from wfstdec.wfst.options import WfstOptions
 
 BATCHES, THREADS = (1, 8, 32, 128, 400), (128, 256, 512)
-PROFILES: dict[str, Row] = {"small": {"data": data.RECIPE, "batches": [1, 8]}}
+PROFILES = command.profiles(batches=[1, 8])
 
 
 def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
@@ -59,7 +57,6 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     add("--minutes", type=float, default=float("inf"), help="stop after so many")
     add("--resume", action="store_true", help="go on with the output's points")
     add("--table", nargs="+", type=Path, help="measure nothing: show those there are")
-    add("--plot", type=Path, help="a file for a picture of --table")
     args = command.parse(parser, argv, PROFILES)
     if args.table is None and args.output is None:
         parser.error("--output or --table is needed")
@@ -95,8 +92,7 @@ class Profile:
         batch, decoder = self.batch(size), self._cpu
         decoder.decode(batch)
         begin = time.perf_counter()
-        for hypothesis in decoder.decode(batch):
-            _ = hypothesis.words
+        read_all(decoder, batch)
         seconds = time.perf_counter() - begin
         row: Row = {"decoder": "cpu", "batch": size, "threads": decoder.threads}
         return row | self._rates(batch, seconds)
@@ -139,6 +135,45 @@ class Profile:
         return {"ms_per_batch": 1e3 * seconds, "rtfx": audio_s / seconds}
 
 
+def _us(name: str | None = None) -> Any:
+    """A column: microseconds of a phase, or of all, and in brackets as predicted."""
+
+    def shown(row: Row) -> str:
+        parts = row.get("phases_us"), row.get("predicted_us")
+        if None in parts:
+            return "-"
+        found, expected = (one[name] if name else sum(one.values()) for one in parts)
+        return f"{found:.2f} ({expected:.2f})"
+
+    return shown
+
+
+COLUMNS: Columns = {
+    "decoder": text_figure("decoder"),
+    "batch": figure("batch", "d"),
+    "threads": figure("threads", "d"),
+    **{phase: _us(phase) for phase in PHASES},
+    "us/frame": _us(),
+    "ms/batch": figure("ms_per_batch", ".2f"),
+    "RTFx": figure("rtfx", ".0f"),
+}
+
+
+def table(rows: list[Row]) -> str:
+    """Batch by batch: ours, the CPU, and whoever else has been measured."""
+    timed = [row for row in rows if "rtfx" in row]
+    order = sorted(timed, key=lambda row: (row["batch"], row["decoder"] != "cpu"))
+    head = "us of a frame and block by phase; in brackets the model's prediction"
+    wrong = [row for row in rows if row.get("differ")]
+    lines = [head, format_table(COLUMNS, order)]
+    lines += [
+        f"batch {row['batch']}, {row['threads']} threads: {row['differ']} hypotheses "
+        "are not the CPU's, no time is given"
+        for row in wrong
+    ]
+    return "\n".join(lines)
+
+
 def points(args: argparse.Namespace) -> Iterator[tuple[str, int, int]]:
     """Points to measure: the settings most asked for first."""
     for size in args.batches:
@@ -147,34 +182,21 @@ def points(args: argparse.Namespace) -> Iterator[tuple[str, int, int]]:
         yield "ours", size, threads
 
 
-def _point(row: Row) -> tuple[str, int, int]:
-    return row["decoder"], row["batch"], row["asked"]
-
-
 def measure(args: argparse.Namespace, gpu: Gpu) -> tuple[list[Row], int]:
     """All rows, and how many points were left out; the file is written after each."""
-    run = command.Run("tools.gpu.phases", args)
+    names = "decoder", "batch", "asked"
+    run = command.Resumed("tools.gpu.phases", args, names, "rtfx")
     run.machine |= gpu.describe()
-    rows: list[Row] = []
-    if args.resume and args.output.exists():
-        rows = json.loads(args.output.read_text("utf-8"))["rows"]
-    begin, profile = time.monotonic(), Profile(default_case(args), gpu, args)
-    run.write(rows)
-    done = {_point(row) for row in rows if "rtfx" in row}
-    left_out = 0
-    for point in points(args):
-        if point in done:
+    profile = Profile(default_case(args), gpu, args)
+    run.write(run.rows)
+    for who, size, threads in points(args):
+        point = {"decoder": who, "batch": size, "asked": threads}
+        if run.skip(point):
             continue
-        if time.monotonic() - begin > 60 * args.minutes:
-            left_out += 1
-            continue
-        who, size, threads = point
         row = profile.on_gpu(size, threads) if threads else profile.on_cpu(size)
-        rows = [one for one in rows if _point(one) != point]
-        rows.append(row | {"asked": threads})
-        print(f"{who}, batch {size}, {threads} threads: {rows[-1]}", flush=True)
-        run.write(rows)
-    return rows, left_out
+        run.keep(row | {"asked": threads})
+        print(f"{who}, batch {size}, {threads} threads: {row}", flush=True)
+    return run.rows, run.left_out
 
 
 def main(argv: list[str] | None = None, gpu: Gpu | None = None) -> int:
@@ -187,10 +209,6 @@ def main(argv: list[str] | None = None, gpu: Gpu | None = None) -> int:
         texts = [path.read_text("utf-8") for path in there]
         rows = [row for text in texts for row in json.loads(text)["rows"]]
     print(table(rows))
-    if args.plot is not None and importlib.util.find_spec("matplotlib") is None:
-        print(f"no {args.plot}: matplotlib is not installed")
-    elif args.plot is not None:
-        plot(rows, args.plot, importlib.import_module("matplotlib"))
     if left_out:
         print(f"{left_out} points left out for --minutes: go on with --resume")
     if any(row.get("differ") for row in rows):

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
@@ -109,12 +108,12 @@ def hazards(log: str) -> list[Hazard]:
             texts[-1] += f" {line}"
         else:
             goes_on = False
-    return [Hazard(tuple(_places(text)), text) for text in texts]
-
-
-def _places(text: str) -> Iterator[tuple[str, int]]:
-    for found in _PLACE.finditer(text):
-        yield Path(found["file"]).name, int(found["line"])
+    found = []
+    for text in texts:
+        pairs = (one.groups() for one in _PLACE.finditer(text))
+        places = ((Path(file).name, int(line)) for file, line in pairs)
+        found.append(Hazard(tuple(places), text))
+    return found
 
 
 def not_meant(log: str, search: str) -> list[Hazard]:

@@ -260,13 +260,3 @@ def shorten(log: Path) -> None:
         file.seek(size - half)
         end = file.read()
     log.write_bytes(begin + b"\n... left out ...\n" + end)
-
-
-def chosen(steps: Sequence[Step], names: Sequence[str]) -> list[Step]:
-    """Steps by name, in the order of the names.
-
-    Raises:
-        KeyError: There is no such step.
-    """
-    by_name = {step.name: step for step in steps}
-    return [by_name[name] for name in names]

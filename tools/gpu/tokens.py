@@ -28,6 +28,7 @@ from typing import Any
 import numpy as np
 
 from tools.bench import command
+from tools.bench.gpu_trie import WHOLE, write_token_lm
 from tools.bench.report import Row
 from tools.gpu.steps import MISSING_STATUS, OK_STATUS
 from wfstdec.compare.peers.installed import import_peer
@@ -36,12 +37,10 @@ from wfstdec.compare.points import PeerInputs
 from wfstdec.errors import BackendError
 from wfstdec.text.symbols import TokenTable
 
-PIECES, ORDER = 1024, 6
+PIECES = 1024
 FRAMES, FRAME_S = 375, 0.04
 """Fifteen seconds, and what a frame of an encoder with word pieces takes."""
 BEAM_THRESHOLD = 20.0
-WHOLE = "full_graph"
-"""NeMo's own name for a search that is one CUDA graph."""
 _SENTENCES = 400
 _WORDS, _WORDS_OF_SENTENCE, _PIECES_OF_WORD = 2000, 15, 4
 
@@ -69,28 +68,13 @@ def random_text(rng: np.random.Generator) -> Iterator[list[str]]:
     ]
     for _ in range(_SENTENCES):
         which = (_WORDS * rng.random(_WORDS_OF_SENTENCE) ** 3).astype(int)
-        yield ["<s>", *(piece for i in which for piece in words[i]), "</s>"]
+        yield [piece for i in which for piece in words[i]]
 
 
 def random_arpa(path: Path) -> None:
-    """Write a model of order `ORDER`: the n-grams of a random text at random costs."""
-    rng = np.random.default_rng(5)
-    grams: list[dict[tuple[str, ...], None]] = [{} for _ in range(ORDER)]
-    grams[0] = dict.fromkeys((name,) for name in ("<s>", "</s>", *pieces().names[:-1]))
-    for sentence in random_text(rng):
-        for n in range(1, ORDER + 1):
-            windows = (tuple(sentence[i : i + n]) for i in range(len(sentence) - n + 1))
-            grams[n - 1].update(dict.fromkeys(windows))
-    counts = [f"ngram {n}={len(one)}" for n, one in enumerate(grams, 1)]
-    lines = ["\\data\\", *counts]
-    for n, one in enumerate(grams, 1):
-        lines += ["", f"\\{n}-grams:"]
-        for gram in sorted(one):
-            logprob = -99.0 if gram == ("<s>",) else -4 * rng.random()
-            backoff = f"\t{-rng.random():.4f}" if n < ORDER else ""
-            ends = gram[-1] == "</s>"
-            lines.append(f"{logprob:.4f}\t{' '.join(gram)}{'' if ends else backoff}")
-    path.write_text("\n".join([*lines, "", "\\end\\", ""]), "utf-8")
+    """Write a model of the n-grams of a random text."""
+    text = list(random_text(np.random.default_rng(5)))
+    write_token_lm(text, pieces().names[:-1], path)
 
 
 def make_peer() -> NemoPeer:

@@ -15,23 +15,15 @@ anew at each step: their speed here is better than with it.
 from __future__ import annotations
 
 import functools
-import importlib.util
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from tools.peers.nemo_transducer import Unused, register_all
 from wfstdec.attention.torch_model import TorchAttention
 from wfstdec.compare.peers.installed import import_peer
-from wfstdec.compare.peers.nemo import (
-    _EMPTY,
-    _INSTALL,
-    _PARTS,
-    _placeholders,
-    _register,
-)
-from wfstdec.errors import BackendError
+from wfstdec.compare.peers.nemo import _INSTALL, _PARTS, _placeholders
 
 _MODULES = "nemo.collections.asr.modules"
 
@@ -152,26 +144,13 @@ def _decoder(torch: Any, net: Any) -> Any:
 @functools.cache
 def _load(torch: Any) -> Any:
     """NeMo's class."""
-    spec = importlib.util.find_spec("nemo")
-    if spec is None or not spec.submodule_search_locations:
-        raise BackendError(f"nemo cannot be imported; {_INSTALL}")
-    root = Path(next(iter(spec.submodule_search_locations)))
-    for name in (*_EMPTY, _MODULES, f"{_MODULES}.transformer"):
-        _register(name, root)
-
-    class Confidence:
-        def _init_confidence_method(self, confidence_method_cfg: Any = None) -> None:
-            pass
-
     places = _placeholders(torch) | {
         "nemo.collections.common.parts": {
             "NEG_INF": -10000.0,
             "mask_padded_tokens": lambda tokens, pad: tokens != pad,
         },
-        f"{_PARTS}.utils.asr_confidence_utils": {"ConfidenceMethodMixin": Confidence},
-        f"{_PARTS}.submodules.token_classifier": {"TokenClassifier": Confidence},
+        f"{_PARTS}.submodules.token_classifier": {"TokenClassifier": Unused},
     }
-    for name, content in places.items():
-        _register(name, root, **content)
+    register_all((_MODULES, f"{_MODULES}.transformer"), places)
     module = f"{_MODULES}.transformer.transformer_generators"
     return import_peer(module, _INSTALL).BeamSearchSequenceGenerator

@@ -17,6 +17,7 @@ import functools
 import importlib.util
 import sys
 import tempfile
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -101,6 +102,10 @@ class NemoTransducer:
         if strategy == "aes":
             if durations:
                 raise OptionError("AES++ for TDT, expected ALSD++: NeMo has none")
+            lm: dict[str, Any] = {}
+            if self._fusion:
+                lm = {"ngram_lm_model": self._fusion["lm"], **self._modes(setting)}
+                lm["ngram_lm_alpha"] = self._fusion["scale"]
             return self._classes["aes"](
                 **given,
                 beam_size=setting["beam_size"],
@@ -109,7 +114,7 @@ class NemoTransducer:
                 maes_expansion_gamma=setting.get(
                     "expansion_gamma", ours.expansion_gamma
                 ),
-                **self._ngram_lm(setting),
+                **lm,
             )
         given["max_symbols_per_step"] = setting.get("max_symbols", 10)
         if self._fusion:
@@ -122,6 +127,10 @@ class NemoTransducer:
         return self._classes[f"alsd-{kind}"](
             **given, beam_size=setting["beam_size"], **modes
         )
+
+    def has(self, setting: Setting) -> bool:
+        """Tell whether there is such a search: no AES++ for TDT."""
+        return not (setting["strategy"] == "aes" and self._model.durations)
 
     def decode(self, frames: Any, lengths: Any, setting: Setting) -> list[list[Scored]]:
         """The texts of each utterance, best first, by score.
@@ -164,16 +173,6 @@ class NemoTransducer:
         return {
             "blank_lm_score_mode": "lm_weighted_full" if scored else "no_score",
             "pruning_mode": setting.get("fusion", "late"),
-        }
-
-    def _ngram_lm(self, setting: Setting) -> dict[str, Any]:
-        if not self._fusion:
-            return {}
-        lm, scale = self._fusion["lm"], self._fusion["scale"]
-        return {
-            "ngram_lm_model": lm,
-            "ngram_lm_alpha": scale,
-            **self._modes(setting),
         }
 
 
@@ -273,17 +272,46 @@ def _tree(form: Any, leaves: list[Any]) -> Any:
     return leaves.pop(0)
 
 
-@functools.cache
-def _load(torch: Any) -> dict[str, Any]:
-    """NeMo's classes, by what they are called here."""
+class Unused:
+    """Whatever NeMo's modules import from elsewhere and do not call here."""
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        pass
+
+    def _init_confidence_method(self, confidence_method_cfg: Any = None) -> None:
+        pass
+
+
+def register_all(
+    packages: Iterable[str], content: Mapping[str, Mapping[str, Any]]
+) -> None:
+    """Put empty packages, and stand-ins, in the place of NeMo's.
+
+    Args:
+        packages: Besides those that all of its searches need.
+        content: Names of each module that is not to be loaded.
+
+    Raises:
+        BackendError: NeMo is not installed.
+    """
     spec = importlib.util.find_spec("nemo")
     if spec is None or not spec.submodule_search_locations:
         raise BackendError(f"nemo cannot be imported; {_INSTALL}")
     root = Path(next(iter(spec.submodule_search_locations)))
-    for name in (*_EMPTY, f"{_PARTS}.context_biasing", "nemo.collections.common.parts"):
-        _register(name, root)
-    for name, content in _transducer_placeholders(torch).items():
-        _register(name, root, **content)
+    confidence = {f"{_PARTS}.utils.asr_confidence_utils": _CONFIDENCE}
+    every = dict.fromkeys((*_EMPTY, *packages), {}) | content | confidence
+    for name, names in every.items():
+        _register(name, root, **names)
+
+
+_CONFIDENCE = {"ConfidenceMethodMixin": Unused}
+
+
+@functools.cache
+def _load(torch: Any) -> dict[str, Any]:
+    """NeMo's classes, by what they are called here."""
+    packages = f"{_PARTS}.context_biasing", "nemo.collections.common.parts"
+    register_all(packages, _transducer_placeholders(torch))
     sys.modules.pop(f"{_LOOPING}.label_looping_base", None)  # of the CTC search's
     found = {
         "lm": ("ngram_lm.ngram_lm_batched", "NGramGPULanguageModel"),
@@ -305,23 +333,12 @@ def _load(torch: Any) -> dict[str, Any]:
 
 
 def _transducer_placeholders(torch: Any) -> dict[str, dict[str, Any]]:
-    """Stand-ins for what NeMo's modules import from elsewhere and do not call here."""
-
-    class Unused:
-        def __init__(self, *_: Any, **__: Any) -> None:
-            pass
-
-    class Confidence:
-        def _init_confidence_method(self, confidence_method_cfg: Any = None) -> None:
-            pass
-
+    """Stand-ins for what NeMo's modules import from elsewhere, by module."""
     biasing = ("GPUBiasingMultiModel", "GPUBiasingMultiModelBase")
     names = _placeholders(torch)
     del names[f"{_LOOPING}.label_looping_base"]
     cuda = names["nemo.core.utils.cuda_python_utils"]
     cuda["CUDA_GRAPH_COMPILE_ERROR_TYPES"] = (Exception,)
     names["omegaconf"]["ListConfig"] = list
-    return names | {
-        f"{_PARTS}.utils.asr_confidence_utils": {"ConfidenceMethodMixin": Confidence},
-        f"{_PARTS}.context_biasing.biasing_multi_model": dict.fromkeys(biasing, Unused),
-    }
+    unused = dict.fromkeys(biasing, Unused)
+    return names | {f"{_PARTS}.context_biasing.biasing_multi_model": unused}

@@ -1,9 +1,8 @@
 """riva-asrlib-decoder on our graphs: Kaldi's decoder for NVIDIA GPUs.
 
     peer = RivaPeer(inputs)                                  # `PeerInputs` with a graph
-    peer.decode(utterances, {"beam": 13.0, "max_active": 7000, "lattice_beam": 1.0,
-                             "batch": 128})
-    decoder = peer.decoder(setting)                          # the same, part by part
+    setting = {"beam": 13.0, "max_active": 7000, "lattice_beam": 1.0, "batch": 128}
+    decoder = peer.decoder(setting)
     results = decoder.decode(padded, lengths)                # a `RivaResult` each
     path_costs(graph, logprobs, results, lm_scale=0.8)       # what its paths cost
 
@@ -34,8 +33,6 @@ from wfstdec.wfst.options import WfstOptions
 PACKAGE = "riva-asrlib-decoder"
 _MODULE = "riva.asrlib.decoder.python_decoder"
 _INSTALL = f"pip install {PACKAGE}==0.4.4 (Python 3.11 or 3.12, an NVIDIA GPU)"
-_CUPY = "pip install 'cupy-cuda12x[ctk]' or 'cupy-cuda13x[ctk]'"
-_BEAMS = (8.0, 10.0, 13.0, 17.0)
 _FRAMES_PER_CHUNK = 50
 """Its default: utterances are cut so that short ones make room early."""
 _COPY_THREADS = 4
@@ -59,7 +56,7 @@ NOTHING = RivaResult((), (), math.inf)
 
 
 class RivaPeer:
-    """A `Peer` that searches the graph on a GPU.
+    """Searches the graph on a GPU.
 
     Args:
         inputs: The graph and the scale of its costs.
@@ -83,26 +80,6 @@ class RivaPeer:
         fst.write(str(self._fst))
         lines = (f"{word} {i}\n" for i, word in enumerate(inputs.graph.words))
         self._words.write_text("".join(lines), "utf-8")
-
-    def settings(self) -> Sequence[Setting]:
-        """Beams in nats, with batches and lattices of one size."""
-        common = {"max_active": 7000, "lattice_beam": 1.0, "batch": 128}
-        return [{"beam": beam, **common} for beam in _BEAMS]
-
-    def decode(
-        self, utterances: Sequence[np.ndarray], setting: Setting
-    ) -> Sequence[str]:
-        """See `Peer`."""
-        cupy = import_peer("cupy", _CUPY)
-        decoder, size = self.decoder(setting), setting["batch"]
-        texts = []
-        for start in range(0, len(utterances), size):
-            rows, lengths = pad(utterances[start : start + size])
-            on_gpu = cupy.asarray(rows)
-            cupy.cuda.Device().synchronize()
-            found = decoder.decode(on_gpu, lengths)
-            texts += [" ".join(one.words) for one in found]
-        return texts
 
     def decoder(self, setting: Setting) -> RivaDecoder:
         """Make Riva's own decoder for batches.

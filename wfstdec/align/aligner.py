@@ -19,10 +19,9 @@ from itertools import chain
 from typing import Any, Self
 
 from wfstdec.align.alignment import Alignment
-from wfstdec.align.confidence import Nearness
 from wfstdec.align.linear_graph import STAR, LinearGraph
 from wfstdec.align.options import AlignOptions
-from wfstdec.align.reading import read_alignment
+from wfstdec.align.reading import Nearness, read_alignment
 from wfstdec.align.search import LogProbs, search
 from wfstdec.align.transcript import Transcriber
 from wfstdec.boost.g2p import G2pLike

@@ -5,13 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
-from wfstdec.search.hypothesis import (
-    Token,
-    Word,
-    seconds,
-    words_as_dicts,
-    words_as_html,
-)
+from wfstdec.search.hypothesis import OfWords, Token, Word, seconds, words_as_dicts
 from wfstdec.text.display import shortened
 
 MisfitKind = Literal["weak", "speech", "left out", "put in", "not reached"]
@@ -57,7 +51,7 @@ class Misfit(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Alignment:
+class Alignment(OfWords):
     """Times of the words of a known text.
 
     A confidence says how near the alignment is to what the model would have said by
@@ -118,15 +112,6 @@ class Alignment:
             f"Alignment({shortened(self.text)}, {len(self.words)} words, "
             f"{duration:g} s, {fits})"
         )
-
-    def _repr_html_(self) -> str:
-        """A table of its words with times and confidences, for notebooks."""
-        return words_as_html(self.words, self.text)
-
-    @property
-    def text(self) -> str:
-        """The words that were found, joined by spaces."""
-        return " ".join(word.text for word in self.words)
 
     @property
     def fits(self) -> bool:

@@ -121,20 +121,16 @@ class LinearGraph:
     def _vocabulary(self, transcript: Transcript) -> Vocabulary:
         # A word that comes twice in the text is two words here: each place has its own
         # times.
-        places = [str(i) for i in range(len(transcript.words))]
-        entries = [
-            (i + 1, tokens, cost)
-            for i, prons in enumerate(transcript.entries)
-            for tokens, cost in prons
-        ]
+        said = list(transcript.entries)
         if self.star is not None:
-            entries.append((len(places) + 1, (self.star,), 0.0))
+            said.append((((self.star,), 0.0),))
+        places = [str(i) for i in range(len(transcript.words))]
         return Vocabulary(
             tokens=self.tokens,
             words=(EPSILON_WORD, *places, STAR),
             entries=Pronunciations.from_lists(
-                [(word, tokens) for word, tokens, _ in entries],
-                [cost for _, _, cost in entries],
+                [(i + 1, tokens) for i, ways in enumerate(said) for tokens, _ in ways],
+                [cost for ways in said for _, cost in ways],
             ),
             separators=self.fillers.tokens,
             separated=self.fillers.ends_words,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from wfstdec.search.options import MAX_NATS, CheckedOptions
+from wfstdec.search.options import MAX_NATS, CheckedOptions, is_between
 
 
 @dataclass(frozen=True)
@@ -47,10 +47,9 @@ class AlignOptions(CheckedOptions):
     def __post_init__(self) -> None:
         """Check every value."""
         self.check_width("beam")
+        good, expected = is_between(0, MAX_NATS), f"a number of nats, 0 to {MAX_NATS:g}"
         for name in ("skip_cost", "insert_cost"):
-            expected = f"a number of nats, 0 to {MAX_NATS:g}, or None"
-            self.check(name, lambda x: 0 <= x <= MAX_NATS, expected, optional=True)
-        expected = f"a number of nats, 0 to {MAX_NATS:g}"
-        self.check("insert_frame_cost", lambda x: 0 <= x <= MAX_NATS, expected)
-        self.check("misfit_below", lambda x: 0 <= x <= 1, "a number from 0 to 1")
+            self.check(name, good, f"{expected}, or None", optional=True)
+        self.check("insert_frame_cost", good, expected)
+        self.check("misfit_below", is_between(0, 1), "a number from 0 to 1")
         self.check_width("misfit_nats")

@@ -1,21 +1,80 @@
 """A path through the graph of a text, read as an alignment.
 
-alignment = read_alignment(found, nearness, words, star=None,
-                           options=options)
+    near = Nearness.of(log_probs, found.hypothesis, blank)
+    alignment = read_alignment(found, near, words, star=None, options=options)
+
+A confidence is how near an alignment is to what the model would say by itself:
+
+    ratio[t]   = x[t, aligned token] - max over v of x[t, v]
+    counts[t]  = the aligned token or the most probable one is not the blank
+    confidence = exp(sum of ratio / number of frames that count), 1 where none does
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+import math
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from typing import Self
+
+import numpy as np
 
 from wfstdec.align.alignment import Alignment, Misfit, MisfitKind
-from wfstdec.align.confidence import Nearness
 from wfstdec.align.linear_graph import STAR
 from wfstdec.align.options import AlignOptions
 from wfstdec.align.search import Found
-from wfstdec.search.hypothesis import Token, Word, seconds
+from wfstdec.search.hypothesis import Hypothesis, seconds
+
+
+@dataclass(frozen=True)
+class Nearness:
+    """Sums over the frames before each.
+
+    Attributes:
+        ratio: float64 [T + 1], of the frames that count.
+        count: int64 [T + 1].
+    """
+
+    ratio: np.ndarray
+    count: np.ndarray
+
+    @classmethod
+    def of(
+        cls, chunks: Iterable[np.ndarray], hypothesis: Hypothesis, blank: int
+    ) -> Self:
+        """The frames of a path.
+
+        Args:
+            chunks: float32 [T', V] each, all frames of the utterance in order.
+            hypothesis: The path; the frames of no token are blanks.
+            blank: The blank.
+        """
+        tokens = np.full(hypothesis.num_frames, blank, np.int64)
+        spans = zip(hypothesis.token_ids, *hypothesis.token_frames, strict=True)
+        for one, start, end in spans:
+            tokens[start:end] = one
+        ratio, count, first = [np.zeros(1)], [np.zeros(1, np.int64)], 0
+        for chunk in chunks:
+            token = tokens[first : first + len(chunk)]
+            chunk, first = chunk[: len(token)], first + len(chunk)
+            at = np.arange(len(chunk))
+            best = chunk.argmax(axis=1) if len(chunk) else at
+            counts = (token != blank) | (best != blank)
+            below = chunk[at, token].astype(np.float64) - chunk[at, best]
+            ratio.append(np.where(counts, below, 0.0))
+            count.append(counts.astype(np.int64))
+        return cls(np.cumsum(np.concatenate(ratio)), np.cumsum(np.concatenate(count)))
+
+    def confidence(self, start: int, end: int) -> float:
+        """Confidence in frames start..end-1, 0 to 1."""
+        count = int(self.count[end] - self.count[start])
+        return math.exp(min(0.0, -self.excess(start, end) / count)) if count else 1.0
+
+    def excess(self, start: int, end: int) -> float:
+        """Nats by which these frames cost more than their most probable tokens."""
+        return float(self.ratio[start] - self.ratio[end])
 
 
 def read_alignment(
@@ -50,6 +109,7 @@ def read_alignment(
         for token, number in zip(path.tokens, path.token_ids, strict=True)
         if number != star
     )
+    starts = [token.start_frame for token in tokens]  # in order: words have spans of it
     places = _Places(found, near, tuple(transcript), options)
     misfits = sorted(
         itertools.chain(places.by_words(), places.missing()),
@@ -59,7 +119,10 @@ def read_alignment(
         words=words,
         positions=positions,
         tokens=tokens,
-        word_tokens=_word_tokens(words, tokens),
+        word_tokens=tuple(
+            (bisect_left(starts, word.start_frame), bisect_left(starts, word.end_frame))
+            for word in words
+        ),
         transcript=tuple(transcript),
         misfits=tuple(misfits),
         total_cost=path.total_cost,
@@ -69,21 +132,6 @@ def read_alignment(
         num_frames=path.num_frames,
         frame_shift_s=path.frame_shift_s,
     )
-
-
-def _word_tokens(
-    words: Sequence[Word], tokens: Sequence[Token]
-) -> tuple[tuple[int, int], ...]:
-    """Find the tokens in the frames of each word."""
-    spans, at = [], 0
-    for word in words:
-        while at < len(tokens) and tokens[at].start_frame < word.start_frame:
-            at += 1
-        first = at
-        while at < len(tokens) and tokens[at].start_frame < word.end_frame:
-            at += 1
-        spans.append((first, at))
-    return tuple(spans)
 
 
 @dataclass(frozen=True)

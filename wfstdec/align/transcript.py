@@ -114,8 +114,13 @@ class Transcriber:
             self._known |= self._said(missing)
             missing = [word for word in missing if word not in self._known]
         if missing:
+            some = missing[:_NAMED_AT_MOST]
+            named = ", ".join(f"{w!r} (word {words.index(w) + 1})" for w in some)
+            more = ", ..." if len(missing) > _NAMED_AT_MOST else ""
             raise LexiconError(
-                _unknown(words, missing) + self._lacking + self._case_hint(missing)
+                f"the text has {len(missing)} words that the lexicon does not have: "
+                f"{named}{more}; expected its words as they stand there, or g2p for "
+                "others" + self._lacking + self._case_hint(missing)
             )
         return Transcript(words, tuple(self._known[word] for word in words))
 
@@ -189,14 +194,3 @@ class Transcriber:
             raise LexiconError(error.message) from None
         self._lacking = lacking_told([said.lacking])
         return said.ways.items()
-
-
-def _unknown(words: Sequence[str], missing: Sequence[str]) -> str:
-    named = ", ".join(
-        f"{word!r} (word {words.index(word) + 1})" for word in missing[:_NAMED_AT_MOST]
-    )
-    more = ", ..." if len(missing) > _NAMED_AT_MOST else ""
-    return (
-        f"the text has {len(missing)} words that the lexicon does not have: "
-        f"{named}{more}; expected its words as they stand there, or g2p for others"
-    )

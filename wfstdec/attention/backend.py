@@ -6,6 +6,7 @@ paths = backend.decode(backend.inputs(frames, lengths), options, boosts)
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -14,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from wfstdec.attention.ctc import CtcPrefixes, CtcUnits, width_of
+from wfstdec.attention.ctc import CtcPrefixes, CtcUnits
 from wfstdec.attention.fusion import Fusion
 from wfstdec.attention.model import AttentionModel
 from wfstdec.attention.options import AttentionOptions
@@ -22,12 +23,10 @@ from wfstdec.attention.search import FoundText, Searcher
 from wfstdec.attention.times import token_spans
 from wfstdec.autoregressive.backend import ModelBackend, phrases_of
 from wfstdec.boost.compiled import CompiledBoosts
-from wfstdec.errors import InputError, OptionError, ShapeError
+from wfstdec.errors import InputError, OptionError, ShapeError, naming
 from wfstdec.lm.ngram import NgramLM
-from wfstdec.search.contract import Read
 from wfstdec.search.logprobs import as_numpy, split_batch
 from wfstdec.search.paths.token_path import NO_PRON, TokenRows
-from wfstdec.search.scheduling import ALONE, Workers
 from wfstdec.text.symbols import TokenTable
 
 
@@ -55,6 +54,11 @@ class AttentionPath(NamedTuple):
     def reached_final(self) -> bool:
         """Tell whether the text came to its end."""
         return self.text.reached_final
+
+    @property
+    def search_cost(self) -> float:
+        """Total as the search added it up."""
+        return -self.text.total + 0.0
 
     @property
     def token(self) -> np.ndarray:
@@ -86,12 +90,6 @@ class Utterance:
         return len(self.frames)
 
 
-class AttentionResult(NamedTuple):
-    """The texts of an utterance, best first; at least one."""
-
-    paths: tuple[AttentionPath, ...]
-
-
 class AttentionBackend(ModelBackend):
     """A model with its language models, on one device; searches on the host.
 
@@ -121,13 +119,10 @@ class AttentionBackend(ModelBackend):
         super().__init__(model, device, batch_size, encodes)
         self.dense = dense
         self._lms, self._frame_shift_s = lms, frame_shift_s
-        silent = {int(model.eos), *model.neutral}
-        self._silent = np.array(sorted(silent), np.int64)
-        eos = int(model.eos)
-        self._units = CtcUnits.of(model.tokens, ctc_tokens, self._silent, eos)
+        self._units = CtcUnits.of(model, ctc_tokens)
 
     def inputs(self, frames: Any, lengths: Any) -> list[Utterance]:
-        """Check frames, or encode features: `ModelBackend.frames`.
+        """Check frames, or encode features, as `ModelBackend.inputs`.
 
         Args:
             frames: As there; or `WithCtc` of such.
@@ -146,7 +141,7 @@ class AttentionBackend(ModelBackend):
                     "ctc= with input='features', expected frames: the model's own CTC "
                     "head is asked for features"
                 )
-        found = self.frames(frames, lengths)
+        found = super().inputs(frames, lengths)
         if ctc is None:
             return [Utterance(one) for one in found]
         rows = split_batch(ctc, as_numpy)
@@ -160,52 +155,59 @@ class AttentionBackend(ModelBackend):
         ]
 
     def _checked_ctc(self, logprobs: np.ndarray, num_frames: int, i: int) -> np.ndarray:
-        try:
+        with naming(i):
             return self._units.check(logprobs, num_frames)
-        except InputError as error:
-            error.utterance = i
-            raise
 
+    @torch.no_grad()
     def decode(
         self,
         utterances: Sequence[Utterance],
         options: AttentionOptions,
         boosts: Sequence[CompiledBoosts],
         *,
-        record: bool = False,
-        workers: Workers = ALONE,
-        read: Read | None = None,
-    ) -> list[Any]:
-        """Decode whole utterances, those of like length together."""
-        assert not record
-        found = self.found(utterances, options, boosts, None)
-        return [one if read is None else read(i, one) for i, one in enumerate(found)]
+        prompts: Sequence[Sequence[int]] | None = None,
+        **_: Any,
+    ) -> list[list[AttentionPath]]:
+        """Decode whole utterances, those of like length together.
 
-    @torch.no_grad()
-    def found(
-        self,
-        utterances: Sequence[Utterance],
-        options: AttentionOptions,
-        boosts: Sequence[CompiledBoosts],
-        prompts: Sequence[Sequence[int]] | None,
-    ) -> list[AttentionResult]:
-        """The texts of each utterance, best first; at least one."""
-        given = self._prompts(prompts, len(utterances))
+        Args:
+            utterances: From `inputs`.
+            options: Of the search.
+            boosts: Of each.
+            prompts: What the decoder is given first; None takes the model's.
+
+        Returns:
+            The texts of each utterance, best first; at least one.
+        """
+        if prompts is None:
+            prompts = [tuple(self.model.prompt)] * len(utterances)
+        if len(prompts) != len(utterances):
+            expected = f"expected {len(utterances)}, one each"
+            raise ShapeError(f"{len(prompts)} prompts, {expected}")
+        given = [tuple(int(token) for token in one) for one in prompts]
         lists = phrases_of(boosts)
-        found = {
-            i: AttentionResult((self._silence(options),))
-            for i, one in enumerate(utterances)
-            # No frames, no words: the model is not asked.
-            if not len(one)
-        }
+        lms = [(lm, weight * options.lm_scale) for lm, weight in self._lms]
+        # No frames, no words: the model is not asked.
+        total = -sum(weight * lm.final(lm.start) for lm, weight in lms)
+        text = FoundText((), total, 0.0, 0.0, options.rank(total, 0), -1, True)
+        no_rows = TokenRows(np.zeros((0, 4), np.int32))
+        silence = AttentionPath(no_rows, text, 0.0, 0.0, 0)
+        found = {i: [silence] for i, one in enumerate(utterances) if not len(one)}
         for group in self._groups(utterances, given):
             some = [utterances[i].frames for i in group]
-            fusion = self._fusion(options, [lists[i] for i in group])
+            of_group = [lists[i] for i in group]
+            units = self._units
+            fusion = Fusion(lms, of_group, options, units.silent, units.eos)
             logprobs = [self._logprobs_of(utterances[i], i) for i in group]
             ctc = self._ctc(options, logprobs)
             searcher = Searcher(self.model, options, fusion, ctc=ctc, dense=self.dense)
             sizes = [len(one) for one in some]
-            limits = [self._limit(options, size) for size in sizes]
+            limits = [
+                options.token_limit(
+                    int(self.model.limit(size)), size * self._frame_shift_s
+                )
+                for size in sizes
+            ]
             batch = (
                 torch.nn.utils.rnn.pad_sequence(some, batch_first=True),
                 torch.tensor(sizes, device=self.device),
@@ -219,10 +221,9 @@ class AttentionBackend(ModelBackend):
                     error.utterance = group[error.utterance]
                 raise
             for i, rows, size, one in zip(group, logprobs, sizes, texts, strict=True):
-                paths = [
+                found[i] = [
                     self._path(text, lists[i], options, size, rows) for text in one
                 ]
-                found[i] = AttentionResult(tuple(paths))
         return [found[i] for i in range(len(utterances))]
 
     def prepare(self, options: Any, boosts: CompiledBoosts) -> None:
@@ -241,15 +242,6 @@ class AttentionBackend(ModelBackend):
 
     def advance(self, searches: Any, chunks: Any, **more: Any) -> None:
         """Do nothing: there are no sessions."""
-
-    def _prompts(
-        self, prompts: Sequence[Sequence[int]] | None, num: int
-    ) -> list[tuple[int, ...]]:
-        if prompts is None:
-            return [tuple(self.model.prompt)] * num
-        if len(prompts) != num:
-            raise ShapeError(f"{len(prompts)} prompts, expected {num}, one each")
-        return [tuple(int(token) for token in one) for one in prompts]
 
     def _logprobs_of(self, one: Utterance, i: int) -> np.ndarray | None:
         """CTC log-probs, given or by the model's own head; None without either."""
@@ -271,7 +263,8 @@ class AttentionBackend(ModelBackend):
                 f"ctc_weight={options.ctc_weight!r} without CTC log-probs, expected "
                 "ctc=, or a model with a method `ctc`"
             )
-        width = width_of(options.pre_beam, options.beam_size)
+        # Tokens of a row that CTC scores: one and a half beams, if nobody says.
+        width = options.pre_beam or math.ceil(1.5 * options.beam_size)
         return CtcPrefixes(rows, self._units, weight=options.ctc_weight, width=width)
 
     def _groups(
@@ -292,20 +285,6 @@ class AttentionBackend(ModelBackend):
         if group:
             yield group
 
-    def _fusion(self, options: AttentionOptions, lists: Any) -> Fusion:
-        lms = [(lm, weight * options.lm_scale) for lm, weight in self._lms]
-        return Fusion(lms, lists, options, self._silent, int(self.model.eos))
-
-    def _limit(self, options: AttentionOptions, num_frames: int) -> int:
-        limit = int(self.model.limit(num_frames))
-        return options.token_limit(limit, num_frames * self._frame_shift_s)
-
-    def _silence(self, options: AttentionOptions) -> AttentionPath:
-        """An utterance without frames: no tokens, and no model is asked."""
-        total = -sum(w * options.lm_scale * lm.final(lm.start) for lm, w in self._lms)
-        text = FoundText((), total, 0.0, 0.0, options.rank(total, 0), -1, True)
-        return AttentionPath(TokenRows(np.zeros((0, 4), np.int32)), text, 0.0, 0.0, 0)
-
     def _path(
         self,
         text: FoundText,
@@ -315,7 +294,7 @@ class AttentionBackend(ModelBackend):
         ctc: np.ndarray | None,
     ) -> AttentionPath:
         """A text with what it was credited, and its times by CTC."""
-        silent = set(self._silent.tolist())
+        silent = set(self._units.silent.tolist())
         said = [token for token in text.tokens if token not in silent]
         # Behind the closing of a list nothing was credited.
         kept = text.tokens[: None if text.closed_at < 0 else text.closed_at]
@@ -323,7 +302,15 @@ class AttentionBackend(ModelBackend):
         if phrases is not None:
             boost = -phrases.total([token for token in kept if token not in silent])
             if options.end_rule == "compensated" and text.reached_final:
-                credit = _end_credit(phrases, said, options.final_eos_score)
+                state, ended = phrases.start, False
+                paid = phrases.automaton.final_cost
+                for token in said:
+                    before = state
+                    cost, state = phrases.step(before, token)
+                    ended = bool(paid[before] - paid[state] - np.float32(cost) > 0)
+                # The most that a token would gain, and more behind a phrase.
+                credit = max(0.0, float(-phrases.row(state)[0].min()))
+                credit += options.final_eos_score * ended
         rows = np.full((len(said), 4), NO_PRON, np.int32)
         rows[:, 0], rows[:, 1], rows[:, 2] = said, 0, num_frames
         if ctc is not None:
@@ -332,15 +319,3 @@ class AttentionBackend(ModelBackend):
                 rows[:, 1:3] = spans
         path = TokenRows(rows)
         return AttentionPath(path, text, boost + credit, credit, num_frames)
-
-
-def _end_credit(phrases: Any, said: Sequence[int], final_eos_score: float) -> float:
-    """Credit of an end behind some tokens by the rule `"compensated"`."""
-    state, ended = phrases.start, False
-    paid = phrases.automaton.final_cost
-    for token in said:
-        before = state
-        cost, state = phrases.step(before, token)
-        ended = bool(paid[before] - paid[state] - np.float32(cost) > 0)
-    most = max(0.0, float(-phrases.row(state)[0].min()))
-    return most + final_eos_score * ended

@@ -17,13 +17,13 @@ a blank, or in its last token: between equal tokens there must be a blank.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
 
 from wfstdec.attention.kernels import best_labels
+from wfstdec.attention.model import AttentionModel
 from wfstdec.errors import LogprobError, OptionError, ShapeError
 from wfstdec.jit import inlined, kernel
 from wfstdec.text.symbols import TokenTable
@@ -49,40 +49,33 @@ class CtcUnits(NamedTuple):
     eos: int
 
     @classmethod
-    def of(
-        cls,
-        names: Sequence[str],
-        table: TokenTable | None,
-        silent: np.ndarray,
-        eos: int,
-    ) -> CtcUnits:
+    def of(cls, model: AttentionModel, table: TokenTable | None) -> CtcUnits:
         """The columns by name.
 
         Args:
-            names: The V tokens of the attention decoder.
+            model: The attention decoder.
             table: The tokens of CTC, with its blank; None where they are the same, and
                 the blank has the place of the end.
-            silent: See above.
-            eos: See above.
 
         Raises:
             OptionError: CTC is of other units.
         """
-        if table is None:
-            column = np.arange(len(names))
-            # Timestamps and the like, of which CTC knows nothing.
-            column[silent] = -1
-            return cls(column, eos, len(names), silent, eos)
-        places = {name: i for i, name in enumerate(table.names) if i != table.blank}
-        column = np.array([places.get(name, -1) for name in names], np.int64)
-        column[silent] = -1
+        names, eos = model.tokens, int(model.eos)
+        silent = np.array(sorted({eos, *model.neutral}), np.int64)
+        column, blank, num = np.arange(len(names)), eos, len(names)
+        if table is not None:
+            places = {name: i for i, name in enumerate(table.names) if i != table.blank}
+            column = np.array([places.get(name, -1) for name in names], np.int64)
+            blank, num = table.blank, len(table)
         lacking = np.setdiff1d(np.flatnonzero(column < 0), silent)
         if len(lacking):
             raise OptionError(
                 f"CTC log-probs without the token {names[lacking[0]]!r}, expected all "
                 "of the attention decoder's: rescore n-best lists where units differ"
             )
-        return cls(column, table.blank, len(table), silent, eos)
+        # Timestamps and the like, of which CTC knows nothing.
+        column[silent] = -1
+        return cls(column, blank, num, silent, eos)
 
     def check(self, logprobs: np.ndarray, num_frames: int) -> np.ndarray:
         """The log-probs of an utterance, float32 [T, num_columns], as many as frames.
@@ -345,8 +338,3 @@ def _step(logprobs, lengths, utterance, column, blank_at, rows, labels):
         nonblank[row, end], blank[row, end] = said, silent
         rows.whole[row] = _added(said, silent)
         rows.last[row] = label
-
-
-def width_of(pre_beam: int | None, beam_size: int) -> int:
-    """How many tokens of a row CTC scores: one and a half beams, if nobody says."""
-    return math.ceil(1.5 * beam_size) if pre_beam is None else pre_beam

@@ -9,18 +9,12 @@ details = decoder.texts(frames, lengths)           # every text with its rank
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 import torch
 
-from wfstdec.attention.backend import (
-    AttentionBackend,
-    AttentionPath,
-    AttentionResult,
-    WithCtc,
-)
+from wfstdec.attention.backend import AttentionBackend, WithCtc
 from wfstdec.attention.joint_net import load_attention
 from wfstdec.attention.model import AttentionModel, checked_table
 from wfstdec.attention.options import AttentionOptions
@@ -29,15 +23,13 @@ from wfstdec.autoregressive.decoder import (
     Input,
     ModelDecoder,
     check_input,
-    torch_device,
     weighted_lms,
 )
+from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.boost.lists import BoostsLike
 from wfstdec.lm.loading import AnyLM
-from wfstdec.lm.ngram import NgramLM
-from wfstdec.search.costs import CostAccount, insertion_cost
 from wfstdec.search.hypothesis import Hypothesis
-from wfstdec.search.paths.words import Counted
+from wfstdec.text.files import PathLike
 from wfstdec.text.symbols import TokenTable
 
 
@@ -67,7 +59,7 @@ class AttentionText(NamedTuple):
     reached_final: bool
 
 
-class AttentionDecoder(ModelDecoder[AttentionResult]):
+class AttentionDecoder(ModelDecoder):
     """A beam search on an attention decoder; `AttentionOptions` says what is best.
 
     The result for an utterance depends on its frames, the model, the options and its
@@ -147,9 +139,8 @@ class AttentionDecoder(ModelDecoder[AttentionResult]):
         lengths: Any = None,
         boosts: BoostsLike | Sequence = None,
         *,
-        confidence: bool = False,
-        posterior_scale: float = 1.0,
         ctc: Any = None,
+        **more: Any,
     ) -> list[Hypothesis]:
         """Decode whole utterances, as `Decoder.decode`.
 
@@ -158,20 +149,15 @@ class AttentionDecoder(ModelDecoder[AttentionResult]):
                 features.
             lengths: As there.
             boosts: As there.
-            confidence: As there; there are none.
-            posterior_scale: As there.
             ctc: Log-probs of CTC for every frame of the encoder, [B, T, C] or a
                 sequence of [T, C], for `ctc_weight`; None asks the model's own head.
+            more: As there; confidences there are none.
 
         Raises:
             InputError: As there; or CTC log-probs that do not fit.
         """
-        return super().decode(
-            logprobs if ctc is None else WithCtc(logprobs, ctc),
-            *(lengths, boosts),
-            confidence=confidence,
-            posterior_scale=posterior_scale,
-        )
+        given = logprobs if ctc is None else WithCtc(logprobs, ctc)
+        return super().decode(given, lengths, boosts, **more)
 
     def decode_nbest(
         self,
@@ -219,92 +205,45 @@ class AttentionDecoder(ModelDecoder[AttentionResult]):
         compiled = self._boosts.compile(
             boosts, len(utterances), self.options.boost_scale
         )
-        found = self._backend.found(utterances, self.options, compiled, prompts)
-        num = self.options.nbest
-        return [[_as_text(path) for path in one.paths[:num]] for one in found]
-
-    def _account(self) -> AttentionAccount:
-        return AttentionAccount(self.options, self.lms)
-
-
-class AttentionAccount(NamedTuple):
-    """Counts the costs of texts: what is left of a total is the model's.
-
-    Attributes:
-        options: Scales and penalties.
-        lms: Language models and their weights.
-    """
-
-    options: AttentionOptions
-    lms: Sequence[tuple[NgramLM, float]]
-
-    def of(self, path: AttentionPath, counted: Counted, boosts: Any) -> CostAccount:
-        """The account of a text."""
-        graph = 0.0
-        for lm, weight in self.lms:
-            if weight:
-                cost = lm.total(path.token)
-                if not path.reached_final:
-                    state = lm.start
-                    for label in path.token.tolist():
-                        _, state = lm.step(state, label)
-                    cost -= lm.final(state)
-                graph += weight * cost
-        insertion = insertion_cost(self.options.token_insertion, len(path.token))
-        return CostAccount.of_total(
-            self.options,
-            total=-path.text.total + 0.0,
-            graph=graph,
-            insertion=insertion,
-            boost=-path.boost + 0.0,
+        found = self._backend.decode(
+            utterances, self.options, compiled, prompts=prompts
         )
+        return [
+            [
+                AttentionText(
+                    token_ids=path.text.tokens,
+                    total_cost=path.search_cost,
+                    rank=path.text.rank,
+                    attention_cost=-path.text.attention + 0.0,
+                    ctc_cost=-path.text.ctc + 0.0,
+                    boost_cost=path.end_credit - path.boost + 0.0,
+                    end_credit=path.end_credit,
+                    looped=is_looped(path.text.tokens),
+                    reached_final=path.reached_final,
+                )
+                for path in paths[: self.options.nbest]
+            ]
+            for paths in found
+        ]
+
+    def _boost_cost(self, path: Any, boosts: CompiledBoosts) -> float:
+        """Minus what the search credited: the end had its own rule."""
+        return -path.boost + 0.0
 
 
-def _as_text(path: AttentionPath) -> AttentionText:
-    text = path.text
-    return AttentionText(
-        token_ids=text.tokens,
-        total_cost=-text.total + 0.0,
-        rank=text.rank,
-        attention_cost=-text.attention + 0.0,
-        ctc_cost=-text.ctc + 0.0,
-        boost_cost=path.end_credit - path.boost + 0.0,
-        end_credit=path.end_credit,
-        looped=is_looped(text.tokens),
-        reached_final=text.reached_final,
-    )
-
-
-def open_decoder(
-    model: str | os.PathLike[str],
-    *,
-    lm: AnyLM | None = None,
-    backend: str = "auto",
-    frame_shift_s: float = 0.02,
-    threads: int | None = None,
-    **more: Any,
-) -> AttentionDecoder:
+def open_decoder(model: PathLike, **more: Any) -> AttentionDecoder:
     """A decoder of features, with its encoder.
 
     Args:
         model: As of `load_attention`.
-        lm: Over the model's tokens.
-        backend: `"auto"` (the CPU), or a device of torch: `"cpu"`, `"cuda"`.
-        frame_shift_s: Seconds per frame of features.
-        threads: Of torch; None leaves them as they are.
-        **more: Other arguments of `AttentionDecoder`.
+        **more: As of `ModelDecoder.of_features`.
 
     Raises:
         BackendError: There is no such device.
         InputError: As of `load_attention` and `AttentionDecoder`.
     """
-    device = torch_device(backend, threads)
-    loaded = load_attention(model, device=device)
-    return AttentionDecoder(
-        loaded,
-        lm=lm,
-        input="features",
-        frame_shift_s=frame_shift_s * loaded.stride,
-        device=device,
-        **more,
-    )
+
+    def load(device: torch.device) -> AttentionModel:
+        return load_attention(model, device=device)
+
+    return AttentionDecoder.of_features(load, **more)

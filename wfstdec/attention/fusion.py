@@ -10,7 +10,7 @@ In NumPy arrays, by the kernels of `lm` and `boost`; the model may be on any dev
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -95,7 +95,12 @@ class Fusion:
         Returns:
             float32 [N, V], in place of what may be the same array; and the states.
         """
-        fused = _weighed(logprobs, self.options.ctc_weight)
+        fused = logprobs
+        # The model's part beside CTC; what it thinks impossible stays so.
+        if self.options.ctc_weight:
+            part = np.float32(1 - self.options.ctc_weight)
+            possible = logprobs > -np.inf
+            fused = np.where(possible, np.where(possible, logprobs, 0) * part, logprobs)
         if self.options.token_insertion:
             paid = fused - np.float32(self.options.token_insertion)
             paid[:, self.silent] = fused[:, self.silent]
@@ -130,22 +135,29 @@ class Fusion:
         out = scores.copy()
         modes = np.where(at.will_close, CLOSING, OPEN)
         modes = np.where(at.is_closed, CLOSED, modes).astype(np.int8)
-        which = self._list_of[utterance]
         ends = np.array([self.eos])
+        for boosts, rows in self._rows_of_lists(utterance):
+            states = RowStates(
+                row=rows,
+                state=at.phrase[rows],
+                mode=modes[rows],
+                ends_phrase=at.ends_phrase[rows],
+                silent=self.silent,
+                ends=ends,
+            )
+            given = boosts.automaton, states, scores, out
+            credit_rows(*given, False, self._end_score)
+        return out
+
+    def _rows_of_lists(
+        self, utterance: np.ndarray, counts: np.ndarray | bool = True
+    ) -> Iterator[tuple[PhraseBoosts, np.ndarray]]:
+        """Yield each list, and which rows have it, of those that count."""
+        which = np.where(counts, self._list_of[utterance], 0)
         for number, boosts in enumerate(self.lists):
             rows = np.flatnonzero(which == number)
             if number and len(rows):
-                states = RowStates(
-                    row=rows,
-                    state=at.phrase[rows],
-                    mode=modes[rows],
-                    ends_phrase=at.ends_phrase[rows],
-                    silent=self.silent,
-                    ends=ends,
-                )
-                given = boosts.automaton, states, scores, out
-                credit_rows(*given, False, self._end_score)
-        return out
+                yield boosts, rows
 
     def stepped(self, at: States, labels: np.ndarray, utterance: np.ndarray) -> States:
         """The states after one token each, int64 [N]."""
@@ -156,26 +168,20 @@ class Fusion:
             _, after = _steps(model, states, labels)
             states[:] = np.where(is_silent, states, after)
         phrase, ended = at.phrase.copy(), at.ends_phrase.copy()
-        which = self._list_of[utterance]
-        for number, boosts in enumerate(self.lists):
-            rows = np.flatnonzero((which == number) & ~is_silent)
-            if number and len(rows):
-                paid = boosts.automaton.final_cost
-                before = phrase[rows]
-                costs, after = _steps(boosts, before, labels[rows])
-                phrase[rows] = after
-                # What a step pays beyond the change of credit is a phrase that is
-                # complete.
-                ended[rows] = paid[before] - paid[after] - costs > 0
+        for boosts, rows in self._rows_of_lists(utterance, ~is_silent):
+            paid = boosts.automaton.final_cost
+            before = phrase[rows]
+            costs, after = _steps(boosts, before, labels[rows])
+            phrase[rows] = after
+            # What a step pays beyond the change of credit is a phrase that is complete.
+            ended[rows] = paid[before] - paid[after] - costs > 0
         closed = at.is_closed | at.will_close
         return States(lm, phrase, closed, np.zeros_like(closed), ended)
 
     def paid_ahead(self, at: States, utterance: np.ndarray) -> np.ndarray:
         """Credit of phrases that are half said, float64 [N]."""
         found = np.zeros(len(at.phrase))
-        which = self._list_of[utterance]
-        for number, boosts in enumerate(self.lists):
-            rows = np.flatnonzero((which == number) & ~at.is_closed)
+        for boosts, rows in self._rows_of_lists(utterance, ~at.is_closed):
             found[rows] = boosts.automaton.final_cost[at.phrase[rows]]
         return found
 
@@ -186,20 +192,19 @@ class Fusion:
         """
         if any(weight < 0 for _, weight in self.lms):
             return np.inf
-        boosts = self.lists[self._list_of[utterance]]
-        dearest, most = _dearest(boosts)
+        a = self.lists[self._list_of[utterance]].automaton
+        if not len(a.arc_cost):
+            dearest = most = 0.0
+        else:  # of the ends of phrases, and of steps
+            source = np.repeat(
+                np.arange(len(a.final_cost)), np.diff(a.state_arc_splits)
+            )
+            gains = -a.arc_cost
+            dearest = max(0.0, float((a.final_cost[source] + gains).max()))
+            most = max(0.0, float(gains.max()))
         if self.options.end_rule == "compensated" and self._end_score >= 0:
             dearest += most + float(self._end_score)
         return dearest
-
-
-def _weighed(logprobs: np.ndarray, ctc_weight: float) -> np.ndarray:
-    """The model's part beside CTC; what it thinks impossible stays so."""
-    if not ctc_weight:
-        return logprobs
-    part = np.float32(1 - ctc_weight)
-    weighed = np.where(logprobs > -np.inf, logprobs, 0) * part
-    return np.where(logprobs > -np.inf, weighed, logprobs)
 
 
 def _steps(
@@ -211,14 +216,3 @@ def _steps(
         model.automaton, models, np.ascontiguousarray(states), labels, costs, after
     )
     return costs, after
-
-
-def _dearest(boosts: PhraseBoosts) -> tuple[float, float]:
-    """Credit of the dearest end of a phrase, and of the dearest step."""
-    a = boosts.automaton
-    if not len(a.arc_cost):
-        return 0.0, 0.0
-    source = np.repeat(np.arange(len(a.final_cost)), np.diff(a.state_arc_splits))
-    gains = -a.arc_cost
-    dearest = (a.final_cost[source] + gains).max()
-    return max(0.0, float(dearest)), max(0.0, float(gains.max()))

@@ -12,21 +12,21 @@ attention, the blank for CTC. The encoder is that of `TransducerNet`.
 
 from __future__ import annotations
 
-import json
-import os
-from dataclasses import asdict
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 
 from wfstdec.attention.torch_model import AttentionNet, AttentionSizes, TorchAttention
 from wfstdec.autoregressive.tokenizers import tokenizer_beside
-from wfstdec.errors import FormatError
-from wfstdec.transducer.encoder import Encoder, TransducerConfig, save_net
+from wfstdec.text.files import PathLike
+from wfstdec.transducer.encoder import (
+    Encoder,
+    TransducerConfig,
+    read_net,
+    save_net,
+)
 
-FORMAT_VERSION = 1
 _FORMAT = "wfstdec.attention"
 END = "</s>"
 """What the output behind the pieces is called."""
@@ -55,18 +55,13 @@ class JointNet(nn.Module):
         self.attention = AttentionNet(sizes or fitting, dropout)
         self.ctc = nn.Linear(config.dim, size)
 
-    def save(
-        self, path: str | os.PathLike[str], dtype: torch.dtype = torch.float16
-    ) -> None:
+    def save(self, path: PathLike, dtype: torch.dtype = torch.float16) -> None:
         """Write configuration and weights as `.npz`, whole or not at all.
 
         Raises:
             FormatError: The file cannot be written.
         """
-        header: dict[str, Any] = {"format": _FORMAT, "version": FORMAT_VERSION}
-        header |= {"config": asdict(self.config)}
-        header |= {"sizes": self.attention.sizes._asdict()}
-        save_net(self, path, dtype, header)
+        save_net(self, path, dtype, _FORMAT, sizes=self.attention.sizes._asdict())
 
 
 class JointAttention(TorchAttention):
@@ -85,12 +80,9 @@ class JointAttention(TorchAttention):
         self.frame_dim = net.config.dim
         self.tokenizer = tokenizer
 
-    @torch.no_grad()
     def encode(self, features: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         """Implement `EncoderModel.encode`."""
-        weight = self.joint_net.ctc.weight
-        features = features.to(weight.device, weight.dtype)
-        return self.joint_net.encoder(features, lengths.to(weight.device))
+        return self.joint_net.encoder.encode(features, lengths)
 
     @torch.no_grad()
     def ctc(self, frames: Tensor) -> Tensor:
@@ -106,35 +98,8 @@ class JointAttention(TorchAttention):
         return torch.log_softmax(logits, -1, dtype=torch.float32)
 
 
-def load_joint_net(path: str | os.PathLike[str]) -> JointNet:
-    """Read what `JointNet.save` wrote; weights in float32.
-
-    Raises:
-        FormatError: The file cannot be read, or is no such model.
-    """
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
-        header = json.loads(arrays.pop("header").tobytes())
-        if (header["format"], header.get("version")) != (_FORMAT, FORMAT_VERSION):
-            version = header.get("version")
-            raise ValueError(f"format {header['format']}, version {version}")
-        fields = header["config"]
-        fields |= {"tokens": tuple(fields["tokens"]), "heads": ()}
-        sizes = AttentionSizes(**header["sizes"])
-        net = JointNet(TransducerConfig(**fields), sizes)
-        weights = {name: torch.from_numpy(a).float() for name, a in arrays.items()}
-        net.load_state_dict(weights)
-    except Exception as error:  # whatever np.load, json and torch find wrong
-        raise FormatError(
-            f"{path}: not a readable attention model ({error}), expected what "
-            "`JointNet.save` writes"
-        ) from error
-    return net.eval()
-
-
 def load_attention(
-    path: str | os.PathLike[str],
+    path: PathLike,
     *,
     device: str | torch.device = "cpu",
     dtype: torch.dtype = torch.float32,
@@ -157,5 +122,9 @@ def load_attention(
     Raises:
         FormatError: The file cannot be read, or is no such model.
     """
-    net = load_joint_net(path).to(device, dtype)
-    return JointAttention(net, tokenizer_beside(path))
+
+    def make(config: TransducerConfig, header: dict[str, Any]) -> JointNet:
+        return JointNet(config, AttentionSizes(**header["sizes"]))
+
+    net = read_net(path, _FORMAT, make, "JointNet.save")
+    return JointAttention(net.to(device, dtype), tokenizer_beside(path))

@@ -39,13 +39,10 @@ class Chosen(NamedTuple):
 
 def no_choice(num: int, width: int) -> Chosen:
     """Room for B beams of K."""
-    integers = [np.zeros((num, width), np.int64) for _ in range(3)]
-    totals = [np.full((num, width), -np.inf) for _ in range(2)]
-    counts = [np.zeros(num, np.int64) for _ in range(2)]
-    return Chosen(
-        *(integers[0], integers[1], totals[0], counts[0]),
-        *(integers[2], totals[1], counts[1]),
-    )
+    parent, label, end_parent = np.zeros((3, num, width), np.int64)
+    total, end_total = np.full((2, num, width), -np.inf)
+    going, ending = np.zeros((2, num), np.int64)
+    return Chosen(parent, label, total, going, end_parent, end_total, ending)
 
 
 @kernel

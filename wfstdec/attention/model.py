@@ -115,15 +115,11 @@ def checked_rows(
         LogprobError: NaN or plus infinity, or rows that do not sum to 1; has the row
             as `utterance`.
     """
-    if not isinstance(logprobs, Tensor) or logprobs.ndim != 2:
-        shape = getattr(logprobs, "shape", type(logprobs).__name__)
+    shape = tuple(getattr(logprobs, "shape", ()))
+    if not isinstance(logprobs, Tensor) or shape != (num_rows, num_tokens):
+        kind = "" if isinstance(logprobs, Tensor) else f"{type(logprobs).__name__}, no "
         raise ShapeError(
-            f"the model gives {tuple(shape) if shape else shape}, expected log-probs "
-            f"[{num_rows}, {num_tokens}]"
-        )
-    if tuple(logprobs.shape) != (num_rows, num_tokens):
-        raise ShapeError(
-            f"the model gives log-probs {tuple(logprobs.shape)}, expected "
+            f"the model gives {kind}log-probs {shape}, expected "
             f"{(num_rows, num_tokens)}: rows as it was given, V={num_tokens} as of its "
             "tokens"
         )

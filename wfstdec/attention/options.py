@@ -93,15 +93,11 @@ class AttentionOptions(CheckedOptions):
             total: Nats, more is better.
             num_tokens: Without the end.
         """
-        return float(total / self.divisors(num_tokens))
-
-    def divisors(self, num_tokens: int) -> float:
-        """Divisors of totals of so many tokens."""
         if self.length_norm == "mean":
-            return num_tokens + 1
-        if self.length_norm == "gnmt":
-            return float(((5 + num_tokens) / 6) ** self.gnmt_alpha)
-        return 1.0
+            total /= num_tokens + 1
+        elif self.length_norm == "gnmt":
+            total /= ((5 + num_tokens) / 6) ** self.gnmt_alpha
+        return float(total)
 
     def token_limit(self, limit: int, seconds: float) -> int:
         """Bound the number of a text's tokens.

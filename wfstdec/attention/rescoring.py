@@ -102,29 +102,19 @@ def rescore(
         # Hypotheses may differ in times alone: each text is asked once.
         texts = list(dict.fromkeys(hyp.text for hyp in hyps))
         spelt = {text: spell(text) for text in texts}
-        known = {
-            text: tuple(tokens)[:: -1 if reverse else 1]
-            for text, tokens in spelt.items()
-            if tokens is not None
-        }
-        costs = dict(zip(known, text_costs(model, one, [*known.values()]), strict=True))
-        beside = dict.fromkeys(known, 0.0)
+        known = {text: tuple(s) for text, s in spelt.items() if s is not None}
+        in_order = [s[:: -1 if reverse else 1] for s in known.values()]
+        costs = dict(zip(known, text_costs(model, one, in_order), strict=True))
+        beside, unspelt = dict.fromkeys(known, 0.0), 0.0
         if ctc_weight:
-            given = None if ctc is None else ctc[i]
-            in_order = [tuple(spelt[text] or ()) for text in known]
-            priced = ctc_costs(model, one, in_order, logprobs=given, tokens=ctc_tokens)
-            beside = dict(zip(known, priced, strict=True))
-        found.append(
-            [
-                Rescored(
-                    hyp,
-                    costs.get(hyp.text, math.inf),
-                    beside.get(hyp.text, math.inf if ctc_weight else 0.0),
-                    hyp.total_cost,
-                )
-                for hyp in hyps
-            ]
-        )
+            given, said = None if ctc is None else ctc[i], [*known.values()]
+            priced = ctc_costs(model, one, said, logprobs=given, tokens=ctc_tokens)
+            beside, unspelt = dict(zip(known, priced, strict=True)), math.inf
+        rescored = []
+        for hyp in hyps:
+            cost = costs.get(hyp.text, math.inf), beside.get(hyp.text, unspelt)
+            rescored.append(Rescored(hyp, *cost, hyp.total_cost))
+        found.append(rescored)
     return reweighed(found, **weights)
 
 
@@ -188,9 +178,8 @@ def text_log_probs(
     def log_probs(texts: list[str]) -> list[float]:
         spelt = {text: spelled(text) for text in texts}
         known = {t: tuple(s) for t, s in spelt.items() if s is not None}
-        costs = dict(
-            zip(known, text_costs(model, frames, [*known.values()]), strict=True)
-        )
+        priced = text_costs(model, frames, [*known.values()])
+        costs = dict(zip(known, priced, strict=True))
         return [-costs.get(text, math.inf) for text in texts]
 
     return log_probs
@@ -247,9 +236,7 @@ def ctc_costs(
         OptionError: There is no CTC, or it is of other units.
         ShapeError: The log-probs do not fit.
     """
-    eos = int(model.eos)
-    silent = np.array(sorted({eos, *model.neutral}), np.int64)
-    units = CtcUnits.of(model.tokens, tokens, silent, eos)
+    units = CtcUnits.of(model, tokens)
     head: Any = getattr(model, "ctc", None)
     if logprobs is None and head is None:
         raise OptionError(
@@ -288,11 +275,9 @@ def text_costs(
     labels = np.full((len(texts), int(sizes.max()) + 1), model.eos)
     for row, text in zip(labels, texts, strict=True):
         row[: len(text)] = text
-    score: Any = getattr(model, "score", None)
-    rows = _by_score if score is not None else _by_steps
+    rows = _by_steps if getattr(model, "score", None) is None else _by_score
     steps = rows(model, frames, labels, sizes)
-    place = np.arange(labels.shape[1])
-    counts = place <= sizes[:, None]
+    counts = np.arange(labels.shape[1]) <= sizes[:, None]
     return (-np.where(counts, steps, 0.0).sum(1) + 0.0).tolist()
 
 

@@ -73,16 +73,10 @@ class Live(NamedTuple):
 
     def taken(self, rows: np.ndarray) -> Live:
         """Some of them."""
-        return Live(
-            self.utterance[rows],
-            self.tokens[rows],
-            self.score[rows],
-            self.attention[rows],
-            self.closed_at[rows],
-            self.at.taken(rows),
-            self.row[rows],
-            None if self.ctc is None else self.ctc.taken(rows),
-        )
+        *arrays, at, row, ctc = self
+        ctc = None if ctc is None else ctc.taken(rows)
+        taken = (one[rows] for one in arrays)
+        return Live._make([*taken, at.taken(rows), row[rows], ctc])
 
 
 class Searcher:
@@ -106,10 +100,8 @@ class Searcher:
         dense: bool = False,
     ) -> None:
         self.model, self.options, self.fusion = model, options, fusion
-        self.ctc = ctc
-        self.dense, self._eos = dense, int(model.eos)
+        self.ctc, self.dense, self._eos = ctc, dense, int(model.eos)
         self._num_tokens = len(model.tokens)
-        self._neutral = frozenset(model.neutral)
 
     def run(
         self, frames: Tensor, lengths: Tensor, prompts: Tensor, limits: Sequence[int]
@@ -132,13 +124,9 @@ class Searcher:
         state, logprobs = self.model.start(frames, lengths, prompts)
         none = np.zeros(num, np.int64)
         live = Live(
-            np.arange(num),
-            np.zeros((num, 0), np.int64),
-            np.zeros(num),
-            np.zeros(num),
-            none - 1,
-            self.fusion.start(num),
-            np.arange(num),
+            *(np.arange(num), np.zeros((num, 0), np.int64)),
+            *(np.zeros(num), np.zeros(num), none - 1),
+            *(self.fusion.start(num), np.arange(num)),
             None if self.ctc is None else self.ctc.start(),
         )
         rows = self._checked(logprobs, num, live, is_first=True)
@@ -322,23 +310,19 @@ def _without_repeats(
 ) -> np.ndarray:
     """Drop tokens that make an n-gram come a second time."""
     fused = fused.copy()
+    start = tokens.shape[1] - size + 1
     for i, text in enumerate(tokens.tolist()):
-        start = len(text) - size + 1
-        if start < 0:
-            continue
         last = text[start:]
         for first in range(start):
-            if text[first : first + size - 1] == last:
-                banned = text[first + size - 1]
-                if banned != eos:
-                    fused[i, banned] = -np.inf
+            banned = text[first + size - 1]
+            if text[first : first + size - 1] == last and banned != eos:
+                fused[i, banned] = -np.inf
     return fused
 
 
 def is_looped(tokens: Sequence[int]) -> bool:
     """Tell whether a text ends in four times the same, of one token or more."""
-    for size in range(1, len(tokens) // 4 + 1):
-        last = tuple(tokens[-size:])
-        if tuple(tokens[-4 * size :]) == last * 4:
-            return True
-    return False
+    return any(
+        tuple(tokens[-4 * size :]) == tuple(tokens[-size:]) * 4
+        for size in range(1, len(tokens) // 4 + 1)
+    )

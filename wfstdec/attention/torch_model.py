@@ -85,9 +85,11 @@ class AttentionNet(nn.Module):
         """Frames with their positions, [B, T, dim], and which are real [B, 1, 1, T]."""
         time = torch.arange(frames.shape[1], device=frames.device)
         mask = time < lengths[:, None]
-        frames = self.enter(frames) + _sinusoids(frames.shape[1], self.sizes.dim).to(
-            frames
-        )
+        dim = self.sizes.dim
+        rate = torch.exp(torch.arange(0, dim, 2) * (-math.log(10_000.0) / dim))
+        angle = torch.arange(frames.shape[1])[:, None] * rate
+        position = torch.stack([angle.sin(), angle.cos()], 2).flatten(1)
+        frames = self.enter(frames) + position.to(frames)
         return torch.where(mask[:, :, None], frames, 0.0), mask[:, None, None]
 
     def logits(self, x: Tensor) -> Tensor:
@@ -201,13 +203,10 @@ class TorchAttention:
         memory, mask = net.memory(frames, lengths)
         pairs = tuple(layer.memory(memory) for layer in net.layers)
         num = len(frames)
-        none = frames.new_zeros(
-            num, net.sizes.heads, 0, net.sizes.dim // net.sizes.heads
-        )
-        state = State(
-            *((none,) * net.sizes.layers, (none,) * net.sizes.layers, pairs),
-            *(mask, torch.arange(num, device=frames.device)),
-        )
+        heads, layers = net.sizes.heads, net.sizes.layers
+        none = (frames.new_zeros(num, heads, 0, net.sizes.dim // heads),) * layers
+        utterance = torch.arange(num, device=frames.device)
+        state = State(none, none, pairs, mask, utterance)
         logprobs = frames.new_zeros(0)
         # One by one: what `step` keeps is then the same as for tokens of a text.
         for place in range(prompts.shape[1]):
@@ -289,10 +288,3 @@ class _Grid:
     def gathered(self, told: Tensor) -> Tensor:
         """[B, most, dim] to [N, 1, dim]."""
         return told[self._row, self._place][:, None]
-
-
-def _sinusoids(length: int, dim: int) -> Tensor:
-    """Positions of frames, [length, dim]."""
-    rate = torch.exp(torch.arange(0, dim, 2) * (-math.log(10_000.0) / dim))
-    angle = torch.arange(length)[:, None] * rate
-    return torch.stack([angle.sin(), angle.cos()], 2).flatten(1)

@@ -33,7 +33,7 @@ class ModelBackend:
         self.model, self.device = model, torch.device(device)
         self.batch_size, self.encodes = batch_size, encodes
 
-    def frames(self, frames: Any, lengths: Any) -> list[Tensor]:
+    def inputs(self, frames: Any, lengths: Any) -> list[Any]:
         """Check the encoder's frames: [T, D] for each utterance, on the device.
 
         Args:
@@ -49,7 +49,7 @@ class ModelBackend:
         given = self._tensors(frames, lengths)
         size = getattr(self.model, "frame_dim", None)
         for i, one in enumerate(given):
-            if size is not None and one.shape[1] != size:
+            if size not in (None, one.shape[1]):
                 raise ShapeError(
                     f"frames have D={one.shape[1]}, expected D={size} as the model's "
                     "encoder gives them",
@@ -83,7 +83,12 @@ class ModelBackend:
         return found
 
     def _tensors(self, frames: Any, lengths: Any) -> list[Tensor]:
-        arrays = split_batch(frames, self._as_tensor)
+        def as_tensor(array: Any) -> Tensor:
+            if isinstance(array, Tensor):
+                return array.detach().to(self.device)
+            return torch.from_numpy(np.array(array)).to(self.device)
+
+        arrays = split_batch(frames, as_tensor)
         counts = check_lengths(lengths, len(arrays))
         found = []
         for i, (array, count) in enumerate(zip(arrays, counts, strict=True)):
@@ -95,8 +100,7 @@ class ModelBackend:
                 )
             if count is not None and not 0 <= count <= len(array):
                 raise ShapeError(f"length {count}, expected 0 to {len(array)}", i)
-            if array.shape[1] != arrays[0].shape[1]:
-                expected = arrays[0].shape[1]
+            if array.shape[1] != (expected := arrays[0].shape[1]):
                 raise ShapeError(
                     f"frames have D={array.shape[1]}, expected D={expected} as of "
                     "the first utterance",
@@ -104,11 +108,6 @@ class ModelBackend:
                 )
             found.append(array[:count])
         return found
-
-    def _as_tensor(self, array: Any) -> Tensor:
-        if isinstance(array, Tensor):
-            return array.detach().to(self.device)
-        return torch.from_numpy(np.array(array)).to(self.device)
 
 
 def phrases_of(boosts: Sequence[CompiledBoosts]) -> list[PhraseBoosts | None]:

@@ -1,35 +1,33 @@
 """Decoders of models as users hold them: a model, language models, options.
 
-class AttentionDecoder(ModelDecoder[Any]):         # adds its search and its options
+class AttentionDecoder(ModelDecoder):         # adds its search and its options
 """
 
 from __future__ import annotations
 
-import os
-from abc import abstractmethod
-from collections.abc import Iterator, Sequence
-from typing import Any, Literal, Protocol, TypeVar
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Literal, NamedTuple, Self, cast
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from wfstdec.autoregressive.backend import ModelBackend
 from wfstdec.autoregressive.model import EncoderModel
 from wfstdec.autoregressive.tokenizers import cutter
-from wfstdec.boost.compile import BoostCompiler, PhraseCompiler
+from wfstdec.boost.compile import BoostCompiler
 from wfstdec.boost.compiled import CompiledBoosts
-from wfstdec.boost.phrase_compilers import phrase_compiler
-from wfstdec.boost.phrases import PhraseOptions
 from wfstdec.checks.looking import Pairs
 from wfstdec.errors import BackendError, OptionError
-from wfstdec.lm.automaton import Unit
+from wfstdec.lm import kernels
 from wfstdec.lm.loading import AnyLM, lm_over, read_lm
 from wfstdec.lm.ngram import NgramLM
+from wfstdec.search.costs import CostAccount, insertion_cost
 from wfstdec.search.decoder import Decoder
 from wfstdec.search.hypothesis import Hypothesis
 from wfstdec.search.paths.found import FoundReader
 from wfstdec.search.paths.hypotheses import PathReader
-from wfstdec.search.paths.words import BareTokens
+from wfstdec.search.paths.words import BareTokens, Counted
 from wfstdec.text.loading import separator_of
 from wfstdec.text.symbols import TokenTable
 from wfstdec.text.vocabulary import Vocabulary
@@ -40,19 +38,15 @@ Weighted = list[tuple[NgramLM, float]]
 """Language models and their weights."""
 
 
-class HasPaths(Protocol):
-    """Paths of an utterance that a search found, best first; at least one."""
-
-    @property
-    def paths(self) -> Sequence[Any]:
-        """See above."""
+Paths = Sequence[Any]
+"""Paths of an utterance that a search found, best first; at least one."""
 
 
-_Found = TypeVar("_Found", bound=HasPaths)
-
-
-class ModelDecoder(Decoder[Any, _Found]):
+class ModelDecoder(Decoder[Any, Paths]):
     """A search on a model that hears its own tokens; see `TransducerDecoder`.
+
+    Phrases are cut as the model cuts text: by its `tokenizer`, if it has one, such as
+    the SentencePiece model that was found beside its file.
 
     Args:
         model: What the backend asks; for `input="features"` an `EncoderModel` too.
@@ -96,6 +90,33 @@ class ModelDecoder(Decoder[Any, _Found]):
         )
         self._cutter = BareTokens(table, between)
 
+    @classmethod
+    def of_features(
+        cls,
+        load: Callable[[torch.device], Any],
+        *,
+        backend: str = "auto",
+        frame_shift_s: float = 0.02,
+        threads: int | None = None,
+        **more: Any,
+    ) -> Self:
+        """A decoder of features, with the encoder of its model.
+
+        Args:
+            load: Loads the model to a device.
+            backend: `"auto"` (the CPU), or a device of torch: `"cpu"`, `"cuda"`.
+            frame_shift_s: Seconds per frame of features.
+            threads: Of torch; None leaves them as they are.
+            **more: Other arguments of this kind of decoder, such as `lm`.
+
+        Raises:
+            BackendError: There is no such device.
+        """
+        device = torch_device(backend, threads)
+        model, make = load(device), cast(Any, cls)
+        shift = frame_shift_s * model.stride
+        return make(model, input="features", frame_shift_s=shift, device=device, **more)
+
     @property
     def num_tokens(self) -> int:
         """V, the blank included; of features, how many numbers a frame has."""
@@ -115,38 +136,10 @@ class ModelDecoder(Decoder[Any, _Found]):
         shorter = self.model.stride if self.input == "features" else 1
         return self.frame_shift_s / shorter
 
-    def phrase_compiler(
-        self,
-        options: PhraseOptions | None = None,
-        *,
-        unit: Unit | None = None,
-        boundary: str | None = None,
-        sentencepiece_model: str | os.PathLike[str] | None = None,
-    ) -> PhraseCompiler:
-        """Make a compiler of phrases, as `Decoder.phrase_compiler`.
-
-        Phrases are cut as the model cuts text: by its `tokenizer`, if it has one, such
-        as the SentencePiece model that was found beside its file.
-
-        Args:
-            options: As there.
-            unit: As there.
-            boundary: As there.
-            sentencepiece_model: Cuts phrases in place of the model's tokenizer.
-
-        Raises:
-            InputError: As there; a tokenizer that cuts no text.
-        """
+    @property
+    def _cut_text(self) -> Callable[[str], Sequence[str]] | None:
         tokenizer = getattr(self.model, "tokenizer", None)
-        if tokenizer is not None and sentencepiece_model is None:
-            tokenizer = cutter(tokenizer, self.tokens)
-        return phrase_compiler(
-            *(self.vocabulary, options),
-            unit=unit,
-            boundary=boundary,
-            sentencepiece_model=sentencepiece_model,
-            tokenizer=tokenizer,
-        )
+        return None if tokenizer is None else cutter(tokenizer, self.tokens)
 
     @torch.no_grad()
     def encode(self, features: Any, lengths: Any = None) -> list[Tensor]:
@@ -164,26 +157,62 @@ class ModelDecoder(Decoder[Any, _Found]):
     def _models(self) -> tuple[str, ...]:
         return tuple(lm.fingerprint for lm, _ in self.lms)
 
-    @abstractmethod
-    def _account(self) -> Any:
-        """Make what counts the costs of paths, as `PathReader` asks it."""
+    def _boost_cost(self, path: Any, boosts: CompiledBoosts) -> float:
+        """Cost of what boosts credited a path."""
+        return boosts.cost((), path.token)
 
     def _reader(self, boosts: CompiledBoosts) -> PathsReader:
+        account = ModelAccount(self.options, self.lms, self._boost_cost)
         names, shift = self.tokens.names, self.frame_shift_s
-        paths = PathReader(self._cutter, self._account(), names, shift)
-        return PathsReader(paths, boosts)
+        return PathsReader(PathReader(self._cutter, account, names, shift), boosts)
 
 
-class PathsReader(FoundReader[HasPaths]):
+class ModelAccount(NamedTuple):
+    """Counts the costs of paths: what is left of a total is the model's.
+
+    Alignments are added up, and blanks may be weighed by language models: no path has
+    a cost of the model's own.
+
+    Attributes:
+        options: Scales and penalties.
+        lms: Language models and their weights.
+        boost_cost: Tells the cost of what a path was credited.
+    """
+
+    options: Any
+    lms: Weighted
+    boost_cost: Callable[[Any, CompiledBoosts], float]
+
+    def of(self, path: Any, counted: Counted, boosts: CompiledBoosts) -> CostAccount:
+        """The account of a path."""
+        labels = np.ascontiguousarray(path.token, np.int32)
+        graph, costs = 0.0, np.empty(len(labels), np.float32)
+        for lm, weight in self.lms:
+            if weight:
+                start = lm.automaton.model_start[0]
+                state = kernels.walk(lm.automaton, 0, start, labels, costs)
+                # `</s>` where the end was accepted.
+                final = lm.automaton.final_cost[state] if path.reached_final else 0.0
+                graph += weight * (float(costs.sum(dtype=np.float64)) + float(final))
+        return CostAccount.of_total(
+            self.options,
+            total=path.search_cost,
+            graph=graph,
+            insertion=insertion_cost(self.options.token_insertion, len(labels)),
+            boost=self.boost_cost(path, boosts),
+        )
+
+
+class PathsReader(FoundReader[Paths]):
     """Reads what searches of models found; see `FoundReader`."""
 
-    def best(self, found: HasPaths) -> Any:
+    def best(self, found: Paths) -> Any:
         """Find the best path."""
-        return found.paths[0]
+        return found[0]
 
-    def nbest(self, found: HasPaths, num: int | None) -> list[Hypothesis]:
+    def nbest(self, found: Paths, num: int | None) -> list[Hypothesis]:
         """Read the paths, at most so many; a greedy search finds one."""
-        paths = found.paths[:num]
+        paths = found[:num]
         return self._paths.hypotheses(paths, [self._boosts] * len(paths))
 
 

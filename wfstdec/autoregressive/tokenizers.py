@@ -13,10 +13,12 @@ import importlib.util
 import logging
 import os
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
 from wfstdec.errors import OptionError
+from wfstdec.text.files import PathLike
 from wfstdec.text.lexicon import is_mark, load_sentencepiece
 from wfstdec.text.symbols import TokenTable
 
@@ -35,9 +37,8 @@ class SentencePieceFile:
         path: The `.model` file.
     """
 
-    def __init__(self, path: str | os.PathLike[str]) -> None:
+    def __init__(self, path: PathLike) -> None:
         self.path = os.fspath(path)
-        self._model: Any = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the path."""
@@ -46,20 +47,19 @@ class SentencePieceFile:
     @property
     def pieces(self) -> set[str]:
         """All that it cuts text into."""
-        model = self._loaded()
-        return {model.id_to_piece(i) for i in range(model.get_piece_size())}
+        size = self._model.get_piece_size()
+        return {self._model.id_to_piece(i) for i in range(size)}
 
     def __call__(self, text: str) -> list[str]:
         """The names of a text's pieces."""
-        return self._loaded().encode(text, out_type=str)
+        return self._model.encode(text, out_type=str)
 
-    def _loaded(self) -> Any:
-        if self._model is None:
-            self._model = load_sentencepiece(self.path)
-        return self._model
+    @cached_property
+    def _model(self) -> Any:
+        return load_sentencepiece(self.path)
 
 
-def tokenizer_beside(path: str | os.PathLike[str]) -> SentencePieceFile | None:
+def tokenizer_beside(path: PathLike) -> SentencePieceFile | None:
     """The SentencePiece model in a file's folder: `bpe.model`, `tokenizer.model`."""
     folder = Path(path).parent
     for name in _BESIDE:

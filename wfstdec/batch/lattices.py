@@ -29,8 +29,7 @@ from wfstdec.lattice.rescaling import weighed
 from wfstdec.lattice.rescoring import rescored
 from wfstdec.lm.loading import AnyLM, lm_over, read_lm
 from wfstdec.search.hypothesis import Hypothesis
-from wfstdec.search.paths.confidences import confidences_of
-from wfstdec.search.paths.lattice import hypotheses_of, nbest_texts
+from wfstdec.search.paths.lattice import confidences_of, hypotheses_of, nbest_texts
 from wfstdec.text.files import digest
 
 

@@ -61,32 +61,12 @@ NEAR_ADDED, SAME_ADDED = 0.4, 0.1
 def likelier_sounds(
     lexicon: Lexicon, word_ids: Mapping[str, int], word_cost: np.ndarray
 ) -> np.ndarray:
-    """Tell, for each word, how likelier words sound, uint8 [W].
-
-    Args:
-        lexicon: The pronunciations.
-        word_ids: The ids of words, 0 to W - 1; others are left out.
-        word_cost: float [W], unigram costs, nats.
-    """
-    found = np.zeros(len(word_cost), np.uint8)
-    pairs = zip(lexicon.words, lexicon.pronunciations, strict=True)
-    known = [(word_ids[word], said) for word, said in pairs if word in word_ids]
-    if not known:
-        return found
-    word = np.array([one for one, _ in known], np.int64)
-    lengths, whole, without, at_place = _hashes_of([said for _, said in known])
-    own = np.asarray(word_cost, np.float64)[word]
-    owner = np.repeat(np.arange(len(word)), lengths)
-    # Hashes in place of pairs: lexicons have 200,000 pronunciations. A neighbour
-    # differs by one token more, less, or another one: then both are equal without it.
-    homophone = _least_of(whole, own, whole) < own
-    neighbour = _least_of(without, own[owner], whole) < own
-    shorter = _least_of(whole, own, without) < own[owner]
-    other = _least_of(at_place, own[owner], at_place) < own[owner]
-    # `at`, since a pronunciation has an entry for each token left out.
-    np.logical_or.at(neighbour, owner, shorter | other)
-    np.maximum.at(found, word[neighbour], NEIGHBOUR)
-    np.maximum.at(found, word[homophone], HOMOPHONE)
+    """Tell, for each word, how likelier words sound, uint8 [W]; arguments as below."""
+    sounds, found = (
+        Sounds(lexicon, word_ids, word_cost),
+        np.zeros(len(word_cost), np.uint8),
+    )
+    np.maximum.at(found, sounds.word, sounds.near(sounds.said, sounds.cost))
     return found
 
 
@@ -97,6 +77,9 @@ class Sounds:
         lexicon: The pronunciations.
         word_ids: The ids of words, 0 to W - 1; others are left out.
         word_cost: float [W], unigram costs, nats.
+
+    Attributes:
+        word, said, cost: Ids, pronunciations and costs of known words, of each entry.
     """
 
     def __init__(
@@ -104,26 +87,32 @@ class Sounds:
     ) -> None:
         pairs = zip(lexicon.words, lexicon.pronunciations, strict=True)
         known = [(word_ids[word], said) for word, said in pairs if word in word_ids]
-        lengths, *hashes = _hashes_of([said for _, said in known])
-        cost = np.asarray(word_cost, np.float64)[[word for word, _ in known]]
-        costs = (cost, np.repeat(cost, lengths), np.repeat(cost, lengths))
-        self._whole, self._without, self._at_place = (
-            _least(*one) for one in zip(hashes, costs, strict=True)
-        )
+        self.word = np.array([word for word, _ in known], np.int64)
+        self.said = [said for _, said in known]
+        self.cost = np.asarray(word_cost, np.float64)[self.word]
+        lengths, *hashes = _hashes_of(self.said)
+        costs = self.cost, *[np.repeat(self.cost, lengths)] * 2
+        self._whole, self._without, self._at_place = map(_least, hashes, costs)
 
-    def near(self, said: Sequence[Sequence[int]], cost: float) -> np.ndarray:
+    def near(
+        self, said: Sequence[Sequence[int]], cost: np.ndarray | float
+    ) -> np.ndarray:
         """How words that cost less than this sound, for each pronunciation, uint8 [P].
 
         Args:
             said: Pronunciations, tokens.
-            cost: Nats.
+            cost: Nats, float64 [P] or one for all.
         """
         found = np.zeros(len(said), np.uint8)
+        # Hashes in place of pairs: lexicons have 200,000 pronunciations. A neighbour
+        # differs by one token more, less, or another one: then both are equal without
+        # it.
         lengths, whole, without, at_place = _hashes_of(said)
-        owner = np.repeat(np.arange(len(said)), lengths)
+        owner, cost = np.repeat(np.arange(len(said)), lengths), np.full(len(said), cost)
         near = _asked(self._without, whole) < cost
-        shorter = _asked(self._whole, without) < cost
-        other = _asked(self._at_place, at_place) < cost
+        shorter = _asked(self._whole, without) < cost[owner]
+        other = _asked(self._at_place, at_place) < cost[owner]
+        # `at`, since a pronunciation has an entry for each token left out.
         np.logical_or.at(near, owner, shorter | other)
         found[near] = NEIGHBOUR
         found[_asked(self._whole, whole) < cost] = HOMOPHONE
@@ -135,11 +124,6 @@ def _hashes_of(said: Sequence[Sequence[int]]) -> tuple[np.ndarray, ...]:
     lengths = np.array([len(one) for one in said], np.int64)
     tokens = np.fromiter(chain.from_iterable(said), np.int64, int(lengths.sum()))
     return lengths, *_hashes(tokens, np.concatenate([[0], np.cumsum(lengths)]))
-
-
-def _least_of(keys: np.ndarray, costs: np.ndarray, asked: np.ndarray) -> np.ndarray:
-    """The least cost of each key that is asked for; infinite where there is none."""
-    return _asked(_least(keys, costs), asked)
 
 
 def _least(keys: np.ndarray, costs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -237,8 +221,7 @@ class DefaultBonuses:
         lacking = self._unk_cost if new else math.inf
         mass = sum(self._probability(ids, lacking) for ids in spelt.values())
         mass += len(new) * math.exp(-lacking)
-        bonus = MOST if mass <= math.exp(-2 * MOST) else math.log1p(1 / mass)
-        bonus = min(MOST, bonus)
+        bonus = min(MOST, math.log1p(1 / max(mass, math.exp(-2 * MOST))))
         found = {text: bonus * self._share(ids) for text, ids in spelt.items()}
         return found | (self._of_added(added) if new else {})
 
@@ -250,17 +233,15 @@ class DefaultBonuses:
         said = [one for ways in added.values() for one in ways]
         owner = np.repeat(np.arange(len(added)), [len(w) for w in added.values()])
         near = np.zeros(len(added), np.uint8)
-        if self._known_sounds is not None:
-            sounds = self._known_sounds.near(said, COMMON)
-            np.maximum.at(near, owner, sounds)
+        if self._lexicon is not None:
+            np.maximum.at(near, owner, self._known_sounds.near(said, COMMON))
         shares = np.array([1.0, NEAR_ADDED, SAME_ADDED])[near]
         return dict(zip(added, (most * shares).tolist(), strict=True))
 
     @cached_property
-    def _known_sounds(self) -> Sounds | None:
+    def _known_sounds(self) -> Sounds:
         """Sounds of the word table, by pronunciation."""
-        if self._lexicon is None:
-            return None
+        assert self._lexicon is not None
         return Sounds(self._lexicon, self._ids, self._cost)
 
     def _probability(self, ids: Sequence[int | None], lacking: float) -> float:

@@ -4,7 +4,7 @@
     CompiledBoosts          what every search takes (`boost.compiled`)
     WordBoosts              a hash map of word ids (`boost.words`)
     PhraseBoosts            an automaton over words or tokens (`boost.phrases`)
-    OovWords              words that the decoder does not have (`boost.oov`)
+    OovWords              words that the decoder does not have (`text.vocabulary`)
 
 For instance:
 
@@ -37,9 +37,8 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from wfstdec.boost.automatic import DefaultBonuses
 from wfstdec.boost.compiled import CompiledBoosts, scaled_boosts
 from wfstdec.boost.lists import BoostList, BoostsLike, is_one_list, of_each
-from wfstdec.boost.oov import oov_words
 from wfstdec.boost.phrases import PhraseBoosts, PhraseOptions, compile_spellings
-from wfstdec.boost.pronouncer import Pronouncer, Said
+from wfstdec.boost.pronouncer import Pronouncer, Said, oov_words
 from wfstdec.boost.spelling import Speller, Spelling, by_words
 from wfstdec.boost.words import compile_word_boosts
 from wfstdec.errors import BoostError, BoostWarning
@@ -61,8 +60,9 @@ class _Remembered(Generic[_Made]):
     _MOST = 64
 
     def __init__(self) -> None:
-        self._places: OrderedDict[tuple, _Place[_Made]] = OrderedDict()
-        self._lock = threading.Lock()
+        # A lock for each, and the thing once it is made.
+        self._places: OrderedDict[tuple, tuple[threading.Lock, list[_Made]]]
+        self._places, self._lock = OrderedDict(), threading.Lock()
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle nothing of it: a copy begins empty."""
@@ -71,22 +71,15 @@ class _Remembered(Generic[_Made]):
     def get(self, key: tuple, make: Callable[[], _Made]) -> _Made:
         """Value of a key, made at the first call."""
         with self._lock:
-            place = self._places.pop(key, None) or _Place()
-            self._places[key] = place
+            known = self._places.pop(key, None)
+            lock, made = known or (threading.Lock(), list[_Made]())
+            self._places[key] = lock, made
             if len(self._places) > self._MOST:
                 self._places.popitem(last=False)
-        with place.lock:
-            if place.made is None:
-                place.made = make()
-        return place.made
-
-
-class _Place(Generic[_Made]):
-    """Value that is made, or will be."""
-
-    def __init__(self) -> None:
-        self.lock = threading.Lock()
-        self.made: _Made | None = None
+        with lock:
+            if not made:
+                made.append(make())
+        return made[0]
 
 
 class PhraseCompiler:
@@ -143,10 +136,9 @@ class PhraseCompiler:
             phrases = BoostList.weighted(phrases)
         boosts = self.of_checked(phrases.numbers)
         if boosts.unknown:
-            shown, more = _shown(boosts.unknown)
             _warn(
                 f"{len(boosts.unknown)} boosted phrases cannot be spelt and have no "
-                f"effect: {shown}{more}"
+                f"effect: {_shown(boosts.unknown)}"
             )
         return boosts
 
@@ -277,14 +269,11 @@ class BoostCompiler:
                     f"{min(pronounced)!r} has pronunciations, but {pronouncer}"
                 )
             return Said({}, {})
-        said = {
-            word: [
-                one
-                for one in pronouncer.read(word, given)
-                if one not in pronouncer.known(word)
-            ]
-            for word, given in pronounced.items()
-        }
+        said = {}
+        for word, given in pronounced.items():
+            known = pronouncer.known(word)
+            read = pronouncer.read(word, given)
+            said[word] = [one for one in read if one not in known]
         # A dict keeps the order: programs are asked in the same one each time.
         words = dict.fromkeys(word for text in listed.numbers for word in text.split())
         lacking = [w for w in words if w not in self._word_ids and w not in said]
@@ -340,15 +329,12 @@ class _Compiled(NamedTuple):
 
 
 def _warn_of(compiled: Iterable[_Compiled]) -> None:
-    unknown = {word for one in compiled for word in one.unknown}
-    if not unknown:
-        return
-    shown, more = _shown(sorted(unknown))
-    _warn(
-        f"{len(unknown)} boosted words are not in the decoder's table and have no "
-        f"effect, expected pronunciations or g2p for them: {shown}{more}"
-        + lacking_told(one.lacking for one in compiled)
-    )
+    if unknown := sorted({word for one in compiled for word in one.unknown}):
+        _warn(
+            f"{len(unknown)} boosted words are not in the decoder's table and have no "
+            f"effect, expected pronunciations or g2p for them: {_shown(unknown)}"
+            + lacking_told(one.lacking for one in compiled)
+        )
 
 
 _collected: ContextVar[list[str] | None] = ContextVar("collected", default=None)
@@ -386,11 +372,11 @@ def lacking_told(found: Iterable[Mapping[str, Sequence[str]]]) -> str:
     return f"; g2p has names that are no tokens: {', '.join(told)}" if told else ""
 
 
-def _shown(unknown: Sequence[str]) -> tuple[str, str]:
+def _shown(unknown: Sequence[str]) -> str:
     """The first few of what is unknown, and how many more there are."""
     over = len(unknown) - _MAX_SHOWN
     more = f" and {over} more" if over > 0 else ""
-    return ", ".join(map(repr, unknown[:_MAX_SHOWN])), more
+    return ", ".join(map(repr, unknown[:_MAX_SHOWN])) + more
 
 
 def _levels_inside() -> int:

@@ -16,12 +16,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wfstdec.boost.oov import OovWords
 from wfstdec.boost.phrases import GRAIN, PhraseBoosts
 from wfstdec.boost.words import WordBoosts
 from wfstdec.errors import OptionError
 from wfstdec.jit import jit
 from wfstdec.lm.automaton import frozen
+from wfstdec.text.vocabulary import OovWords
 
 
 class MadeFor(NamedTuple):

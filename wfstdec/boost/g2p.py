@@ -13,6 +13,7 @@ length and ties alone; or ARPAbet's in IPA.
 
 from __future__ import annotations
 
+import functools
 import importlib
 import os
 import re
@@ -20,7 +21,6 @@ import shlex
 import shutil
 import subprocess
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -108,7 +108,9 @@ class G2p:
             return _of_lexicon(self._source, words, tokens)
         named = _Names(self._phones, tokens)
         return {
-            word: list(dict.fromkeys(named.of(_split(one, word)) for one in ways))
+            word: list(
+                dict.fromkeys(named.of(names_of_tokens(one, word)) for one in ways)
+            )
             for word, ways in self._source(words).items()
         }
 
@@ -124,7 +126,7 @@ class G2p:
             self.spells = True
             return None
         if source == HAMA:
-            return _Hama().say
+            return _hama()
         if not isinstance(source, str | os.PathLike):
             raise OptionError(
                 f"g2p={source!r}, expected a function of a word, a mapping, a lexicon, "
@@ -144,7 +146,7 @@ class G2p:
                 f"model, a program, {HAMA!r} or {SPELLING!r}: no file and no program "
                 "has this name"
             )
-        return _LexiconFile(path).say
+        return _lexicon_file(path)
 
 
 _Path = str | os.PathLike[str]
@@ -180,26 +182,20 @@ class _Names:
         return phone
 
 
-class _LexiconFile:
-    """Entries of a lexicon, `word phones...`, read at the first question.
+def _lexicon_file(
+    path: Path,
+) -> Callable[[Sequence[str]], dict[str, list[tuple[str, ...]]]]:
+    """Say words by a lexicon, `word phones...`, read at the first question.
 
-    Alternates `word(2)` are of the word; a probability behind it is passed over.
+    Alternates `word(2)` are of the word; a probability behind it is passed over. Words
+    are looked up in any case where they are not there as they are written.
     """
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
-
-    def say(self, words: Sequence[str]) -> dict[str, list[tuple[str, ...]]]:
-        """Look words up, in any case where they are not there as they are written."""
-        exact, folded = self._entries
-        found = {w: exact.get(w) or folded.get(w.casefold(), []) for w in words}
-        return {word: ways for word, ways in found.items() if ways}
-
-    @cached_property
-    def _entries(self) -> tuple[dict[str, list], dict[str, list]]:
+    @functools.cache
+    def entries() -> tuple[dict[str, list], dict[str, list]]:
         exact: dict[str, list[tuple[str, ...]]] = {}
         folded: dict[str, list[tuple[str, ...]]] = {}
-        for line in read_lines(self._path):
+        for line in read_lines(path):
             # Comments of CMUdict, old and new.
             if line.startswith((";;;", "# ")):
                 continue
@@ -213,37 +209,36 @@ class _LexiconFile:
                 exact.setdefault(word, []).append(tuple(phones))
                 folded.setdefault(word.casefold(), []).append(tuple(phones))
         if not exact:
-            raise FormatError(f"{self._path}: no entries, expected 'word phones' lines")
+            raise FormatError(f"{path}: no entries, expected 'word phones' lines")
         return exact, folded
 
+    def say(words: Sequence[str]) -> dict[str, list[tuple[str, ...]]]:
+        exact, folded = entries()
+        found = {w: exact.get(w) or folded.get(w.casefold(), []) for w in words}
+        return {word: ways for word, ways in found.items() if ways}
 
-class _Hama:
-    """The model of hama, which says a word at a time, and what it said."""
+    return say
 
-    def __init__(self) -> None:
-        try:
-            self._hama = importlib.import_module("hama")
-        except ImportError as error:
-            raise BackendError(
-                "g2p='hama' needs hama: pip install hama==1.7.0; or give a lexicon or "
-                "a program"
-            ) from error
-        self._said: dict[str, list[tuple[str, ...]]] = {}
 
-    def say(self, words: Sequence[str]) -> dict[str, list[tuple[str, ...]]]:
-        """Pronounce words; each is asked about once."""
-        for word in words:
-            if word not in self._said:
-                # of a word with an apostrophe it makes phones of another language
-                written = word.lower().replace("'", "")
-                found = self._model.predict(written).alignments
-                heard = [one.phoneme for one in found if one.phoneme.strip()]
-                self._said[word] = [tuple(heard)] if heard else []
-        return {word: self._said[word] for word in words}
+def _hama() -> Callable[[Sequence[str]], dict[str, list[tuple[str, ...]]]]:
+    """Find the model of hama, which says a word at a time; each is asked about once."""
+    try:
+        hama = importlib.import_module("hama")
+    except ImportError as error:
+        raise BackendError(
+            "g2p='hama' needs hama: pip install hama==1.7.0; or give a lexicon or "
+            "a program"
+        ) from error
+    model = functools.cache(hama.G2PModel)  # loaded with the first word
 
-    @cached_property
-    def _model(self) -> Any:
-        return self._hama.G2PModel()
+    @functools.cache
+    def say(word: str) -> list[tuple[str, ...]]:
+        # of a word with an apostrophe it makes phones of another language
+        found = model().predict(word.lower().replace("'", "")).alignments
+        heard = [one.phoneme for one in found if one.phoneme.strip()]
+        return [tuple(heard)] if heard else []
+
+    return lambda words: {word: say(word) for word in words}
 
 
 def _command(text: str) -> list[str]:
@@ -305,7 +300,12 @@ def _ways(said: Ways | None) -> Sequence[str | Sequence[str]]:
     return [said] if isinstance(said, str) else list(said or ())
 
 
-def _split(said: str | Sequence[str], word: str) -> Sequence[str]:
+def names_of_tokens(said: object, word: str) -> Sequence[str]:
+    """Names of the tokens of a word's pronunciation, a string or a sequence of them.
+
+    Raises:
+        BoostError: It is neither.
+    """
     names = said.split() if isinstance(said, str) else said
     if not isinstance(names, Sequence) or not all(isinstance(n, str) for n in names):
         raise BoostError(

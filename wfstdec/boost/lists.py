@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from wfstdec.boost.compiled import CompiledBoosts
+from wfstdec.boost.g2p import names_of_tokens
 from wfstdec.boost.phrases import MAX_WEIGHT, PhraseBoosts
 from wfstdec.errors import BoostError, ShapeError
 
@@ -58,9 +59,6 @@ class BoostEntry:
             )
         object.__setattr__(self, "text", text)
         object.__setattr__(self, "pronunciations", names)
-
-    def __hash__(self) -> int:
-        return hash((self.text, self.pronunciations, self.bonus))
 
 
 Numbers = Mapping[str, float | None | BoostEntry]
@@ -240,11 +238,7 @@ def _check_number(number: object, text: str, name: str) -> None:
 
 
 def _names_in(said: object, text: str) -> tuple[str, ...]:
-    names = said.split() if isinstance(said, str) else said
-    if not isinstance(names, Sequence) or not all(isinstance(n, str) for n in names):
-        raise BoostError(
-            f"a pronunciation of {text!r} is {said!r}, expected the names of tokens"
-        )
+    names = names_of_tokens(said, text)
     if not names:
         raise BoostError(f"a pronunciation of {text!r} is empty, expected tokens")
     return tuple(names)

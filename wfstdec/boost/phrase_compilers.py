@@ -11,13 +11,7 @@ from collections.abc import Callable, Sequence
 
 from wfstdec.boost.compile import PhraseCompiler
 from wfstdec.boost.phrases import PhraseOptions
-from wfstdec.boost.spelling import (
-    Speller,
-    by_lexicon,
-    by_table,
-    by_tokenizer,
-    by_words,
-)
+from wfstdec.boost.spelling import by_lexicon, by_table, by_tokenizer, by_words
 from wfstdec.errors import OptionError
 from wfstdec.lm.automaton import Unit
 from wfstdec.text.loading import token_named, word_ids
@@ -48,43 +42,34 @@ def phrase_compiler(
         )
     if unit not in (None, "word", "token"):
         raise OptionError(f"unit={unit!r}, expected 'word', 'token' or None")
-    if (unit or ("word" if vocabulary.words else "token")) == "token":
-        speller = None
-        if tokenizer is not None and sentencepiece_model is None:
-            speller = by_tokenizer(tokenizer, tokens=vocabulary.tokens)
-        return _by_tokens(vocabulary, options, boundary, sentencepiece_model, speller)
-    if not vocabulary.words:
-        raise OptionError("unit='word', expected 'token': this decoder has no words")
-    if boundary is not None:
-        raise OptionError(
-            f"boundary={boundary!r} with phrases of words, which need none; expected "
-            "None, or unit='token'"
-        )
-    ids = word_ids(vocabulary.words)
-    return PhraseCompiler(by_words(ids), vocabulary.words, options)
-
-
-def _by_tokens(
-    vocabulary: Vocabulary,
-    options: PhraseOptions | None,
-    boundary: str | None,
-    sentencepiece_model: str | os.PathLike[str] | None,
-    speller: Speller | None,
-) -> PhraseCompiler:
-    """Without a boundary, the separator is one if it stands between all words."""
+    if (unit or ("word" if vocabulary.words else "token")) == "word":
+        if not vocabulary.words:
+            raise OptionError(
+                "unit='word', expected 'token': this decoder has no words"
+            )
+        if boundary is not None:
+            raise OptionError(
+                f"boundary={boundary!r} with phrases of words, which need none; "
+                "expected None, or unit='token'"
+            )
+        ids = word_ids(vocabulary.words)
+        return PhraseCompiler(by_words(ids), vocabulary.words, options)
     tokens = vocabulary.tokens
     edge = token_named(boundary, tokens, "boundary")
     between, optional = edge, False
     if edge is None:
+        # Without a boundary, the separator is one if it stands between all words: one
+        # that may be missing cannot tell where words end.
         between, optional = vocabulary.separator, vocabulary.separator_optional
-        # One that may be missing cannot tell where words end.
         edge = None if optional else between
-    if vocabulary.lexicon is None:
-        speller = speller or by_table(
-            tokens, separator=between, sentencepiece_model=sentencepiece_model
-        )
-    else:
+    if vocabulary.lexicon is not None:
         speller = by_lexicon(
             vocabulary.lexicon, separator=between, separator_optional=optional
+        )
+    elif tokenizer is not None and sentencepiece_model is None:
+        speller = by_tokenizer(tokenizer, tokens=tokens)
+    else:
+        speller = by_table(
+            tokens, separator=between, sentencepiece_model=sentencepiece_model
         )
     return PhraseCompiler(speller, tokens, options, boundary=edge)

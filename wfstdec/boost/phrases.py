@@ -58,9 +58,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wfstdec.boost import phrase_kernels
 from wfstdec.boost.spelling import Spelling
 from wfstdec.errors import BoostError, OptionError
+from wfstdec.jit import jit
 from wfstdec.jit.trees import grow_tree
 from wfstdec.lm import kernels
 from wfstdec.lm.automaton import Automaton, BackoffModel, frozen
@@ -69,6 +69,7 @@ GRAIN = 1 / 16384
 """Amounts and credits are multiples of it."""
 MAX_WEIGHT = 1e6
 """The largest bonus or weight, either way: so that no sum of costs reaches infinity."""
+_ROOT = 0
 
 
 @dataclass(frozen=True)
@@ -205,29 +206,25 @@ def _bounded(automaton: Automaton, boundary: int) -> Automaton:
     """Put a spelling between two boundaries that are not said; runs of them as one."""
     if not len(automaton.arc_label):
         return automaton
-    automaton = _with_loops(automaton, boundary)
-    states = np.arange(len(automaton.final_cost), dtype=np.int32)
-    costs, nextstates = np.empty(len(states), np.float32), np.empty_like(states)
-    models, labels = np.zeros_like(states), np.full_like(states, boundary)
-    kernels.steps(automaton, models, states, labels, costs, nextstates)
-    final_cost = costs + automaton.final_cost[nextstates]
-    return frozen(automaton._replace(final_cost=final_cost, model_start=nextstates[:1]))
-
-
-def _with_loops(automaton: Automaton, label: int) -> Automaton:
-    """A label that was said last may be said again, which changes nothing."""
-    loops = np.unique(automaton.arc_next[automaton.arc_label == label])
+    # A boundary that was said last may be said again, which changes nothing.
+    loops = np.unique(automaton.arc_next[automaton.arc_label == boundary])
     counts = np.diff(automaton.state_arc_splits)
     source = np.repeat(np.arange(len(counts)), counts)
-    labels = np.concatenate([automaton.arc_label, np.full_like(loops, label)])
+    labels = np.concatenate([automaton.arc_label, np.full_like(loops, boundary)])
     order = np.lexsort([labels, np.concatenate([source, loops])])
     counts[loops] += 1
-    return automaton._replace(
+    automaton = automaton._replace(
         state_arc_splits=np.concatenate([[0], np.cumsum(counts)]),
         arc_label=labels[order],
         arc_next=np.concatenate([automaton.arc_next, loops])[order],
         arc_cost=np.concatenate([automaton.arc_cost, np.zeros(len(loops))])[order],
     )
+    states = np.arange(len(automaton.final_cost), dtype=np.int32)
+    costs, nextstates = np.empty(len(states), np.float32), np.empty_like(states)
+    models, said = np.zeros_like(states), np.full_like(states, boundary)
+    kernels.steps(automaton, models, states, said, costs, nextstates)
+    final_cost = costs + automaton.final_cost[nextstates]
+    return frozen(automaton._replace(final_cost=final_cost, model_start=nextstates[:1]))
 
 
 def _assemble(
@@ -244,12 +241,15 @@ def _assemble(
     child = 1 + np.argsort(tree.parent[1:], kind="stable")
     splits = np.concatenate([[0], np.cumsum(num_children)])
     children = (splits, child, tree.label[child])
-    failure = phrase_kernels.link_failures(tree.parent, tree.label, by_depth, children)
-    done, greatest = _sums(tree, by_depth, failure, worth, scale)
-    phi = np.round(greatest * base / GRAIN) * GRAIN
+    failure = _link_failures(tree.parent, tree.label, by_depth, children)
+    # What spellings are worth, by their nodes: the rest have nothing of their own.
+    own, ends = np.zeros((2, len(by_depth))), tree.ending >= 0
+    own[:, ends] = worth[tree.ending[ends]], scale[tree.ending[ends]]
+    done = _sum_suffixes(failure, by_depth, own[0])
+    phi = np.round(_greatest_below(tree.parent, own[1]) * base / GRAIN) * GRAIN
     is_state = num_children > 0
-    is_state[phrase_kernels.ROOT] = True
-    nearest = phrase_kernels.nearest_states(failure, by_depth, is_state)
+    is_state[_ROOT] = True
+    nearest = _nearest_states(failure, by_depth, is_state)
     states = by_depth[is_state[by_depth]]
     number = np.zeros(len(by_depth), np.int32)
     number[states] = np.arange(len(states))
@@ -276,19 +276,64 @@ def _assemble(
     return frozen(automaton)
 
 
-def _sums(
-    tree: _Tree,
-    by_depth: np.ndarray,
-    failure: np.ndarray,
-    worth: np.ndarray,
-    scale: np.ndarray,
-) -> tuple[np.ndarray, np.ndarray]:
-    """`phrase_kernels.sum_suffixes` and `greatest_below`, from those of spellings."""
-    own, own_scale = np.zeros(len(by_depth)), np.zeros(len(by_depth))
-    ends = tree.ending >= 0
-    own[ends], own_scale[ends] = worth[tree.ending[ends]], scale[tree.ending[ends]]
-    done = phrase_kernels.sum_suffixes(failure, by_depth, own)
-    return done, phrase_kernels.greatest_below(tree.parent, own_scale)
+@jit
+def _link_failures(parent, label, by_depth, children):
+    """Each node's longest proper suffix in the tree, int32 [N]; the root's is -1.
+
+    Args:
+        parent: int32 [N].
+        label: int32 [N].
+        by_depth: The nodes, the root first, shorter ones before longer ones.
+        children: Splits [N + 1], nodes and their labels: the children of each node.
+    """
+    splits, child, child_label = children
+    failure = np.full(len(parent), -1, np.int32)
+    for node in by_depth[1:]:
+        below = failure[parent[node]]
+        failure[node] = _ROOT
+        while below >= 0:
+            end = splits[below + 1]
+            found = kernels.find_arc(child_label, splits[below], end, label[node])
+            if found < end and child_label[found] == label[node]:
+                failure[node] = child[found]
+                break
+            below = failure[below]
+    return failure
+
+
+@jit
+def _sum_suffixes(failure, by_depth, amount):
+    """The amounts of all spellings that end at a node, as suffixes too, float64 [N].
+
+    `amount`: float64 [N], of the spelling that is the node, or 0.
+    """
+    total = amount.copy()
+    for node in by_depth[1:]:
+        total[node] += total[failure[node]]
+    return total
+
+
+@jit
+def _greatest_below(parent, scale):
+    """The greatest scale of spellings that go on from a node, at least 0; float64 [N].
+
+    `scale`: float64 [N], of the spelling that is the node, or 0.
+    """
+    greatest = np.zeros(len(parent))
+    # Nodes are numbered so that one stands before its children.
+    for node in range(len(parent) - 1, 0, -1):
+        here = max(greatest[node], scale[node])
+        greatest[parent[node]] = max(greatest[parent[node]], here)
+    return greatest
+
+
+@jit
+def _nearest_states(failure, by_depth, is_state):
+    """Each node's longest suffix, or itself, that is a state, int32 [N]."""
+    nearest = np.zeros(len(failure), np.int32)
+    for node in by_depth[1:]:
+        nearest[node] = node if is_state[node] else nearest[failure[node]]
+    return nearest
 
 
 def _without_containing(spelt: Sequence[Spelling]) -> list[Spelling]:

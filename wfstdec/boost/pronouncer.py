@@ -5,6 +5,8 @@
     said.ways["fuchs"]                      # [(8, 23, 13, 19)], token ids
     said.lacking                            # {"x": ["loch"]}: tokens that are not there
 
+    added = oov_words(said.ways, bonuses, word_ids, num_known)      # OovWords
+
 `g2p` is anything that `boost.g2p` takes; None takes the spelling where most words of
 the decoder's lexicon are what their tokens spell, letters or pieces.
 """
@@ -12,15 +14,18 @@ the decoder's lexicon are what their tokens spell, letters or pieces.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import NamedTuple
+
+import numpy as np
 
 from wfstdec.boost.g2p import G2p, G2pLike
 from wfstdec.boost.spelling import Speller, Spelling, by_table
 from wfstdec.errors import BoostError
 from wfstdec.text.lexicon import WORD_START, Lexicon
 from wfstdec.text.symbols import TokenTable
+from wfstdec.text.vocabulary import OovWords
 
 _SAMPLE = 200
 """So many words of a lexicon tell whether it is one of spellings."""
@@ -153,3 +158,40 @@ class Pronouncer:
     def _text(self, tokens: Spelling) -> str:
         text = "".join(self._tokens.names[token] for token in tokens)
         return text.removeprefix(WORD_START)
+
+
+def oov_words(
+    said: Mapping[str, Sequence[Spelling]],
+    bonuses: Mapping[str, float],
+    word_ids: Mapping[str, int],
+    num_known: int,
+) -> OovWords | None:
+    """The words and pronunciations of a list; None where there is nothing to add.
+
+    Args:
+        said: Word to pronunciations that the decoder does not have.
+        bonuses: Nats, of words that the decoder does not have; 0 for others.
+        word_ids: The decoder's words.
+        num_known: The size of its word table.
+    """
+    # Sorted: ids, and with them ties of the search, must not depend on the list's
+    # order.
+    words = tuple(sorted(word for word in said if word not in word_ids))
+    ids = {word: num_known + i for i, word in enumerate(words)}
+    rows = sorted(
+        (ids[word] if word in ids else word_ids[word], one, word)
+        for word, ways in said.items()
+        for one in {tuple(way) for way in ways}
+    )
+    if not rows:
+        return None
+    # Further pronunciations of known words have no bonus here: it comes by the id.
+    bonus = [bonuses.get(word, 0.0) if word in ids else 0.0 for *_, word in rows]
+    return OovWords(
+        words=words,
+        num_known=num_known,
+        word=np.array([word for word, *_ in rows], np.int32),
+        splits=np.cumsum([0, *(len(one) for _, one, _ in rows)]).astype(np.int32),
+        tokens=np.array([token for _, one, _ in rows for token in one], np.int32),
+        bonus=np.array(bonus, np.float32),
+    )

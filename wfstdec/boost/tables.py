@@ -27,30 +27,28 @@ from wfstdec.boost.phrases import GRAIN, PhraseBoosts
 from wfstdec.boost.words import compile_word_boosts
 from wfstdec.jit import jit, read_only
 from wfstdec.jit.pool import Once
+from wfstdec.jit.records import record
+from wfstdec.jit.sorting import counted
 from wfstdec.lm import kernels
 from wfstdec.text.symbols import EPSILON
 
 MIN_BITS = 1 << 12
 BITS_PER_POSITION = 32
 """So many bits for each hot position, up to one for each row or position of all."""
-ROW = np.dtype(
-    [
-        ("labels", "<u8"),
-        ("begin", "<u4"),
-        ("backoff", "<u4"),
-        ("backoff_cost", "<f4"),
-        ("dense_cost", "<f4"),
-        ("dense", "<u4"),
-        ("credit", "<f4"),
-    ]
+ROW = record(
+    "u8 labels",
+    "u4 begin backoff",
+    "f4 backoff_cost dense_cost",
+    "u4 dense",
+    "f4 credit",
 )
 """A boost state: the labels, modulo 64, of its arcs and of the states that it backs
 off to before a dense one, none if it is dense itself; its first arc; where it backs
 off to and the cost; where the row of that dense state begins and the cost of backing
 off to it; the most that a label is credited, at least 0."""
-ARC = np.dtype([("label", "<u4"), ("next", "<u4"), ("cost", "<f4")])
+ARC = record("u4 label next", "f4 cost")
 """An arc of a boost state."""
-STEP = np.dtype([("next", "<u4"), ("cost", "<f4")])
+STEP = record("u4 next", "f4 cost")
 """What a label does in a dense state."""
 DENSE_SHARE = 1 / 6
 """A state with arcs for this part of the labels is dense."""
@@ -88,28 +86,6 @@ def _room(found: int, most: int) -> tuple[np.ndarray, np.uint64]:
 _NONE_HOT = read_only(np.zeros(1, np.uint64)), LOW_BITS
 NO_WORDS = ListedWords(*compile_word_boosts(None, {})[0], *_NONE_HOT, *_NONE_HOT)
 """No boosted words and no hot positions."""
-
-
-@jit
-def _sort_by_word(words, splits, num_words):
-    """Rows and positions by word: splits int64 [W + 1]; uint32 [words but 0], twice."""
-    word_splits = np.zeros(num_words + 1, np.int64)
-    # Counting sort: rows of a word stay in their order.
-    for word in words:
-        if word != EPSILON:
-            word_splits[np.int64(word) + 1] += 1
-    for word in range(num_words):
-        word_splits[word + 1] += word_splits[word]
-    at = word_splits[:-1].copy()
-    rows = np.empty(word_splits[-1], np.uint32)
-    positions = np.empty(word_splits[-1], np.uint32)
-    for row in range(len(splits) - 1):
-        for position in range(splits[row], splits[row + 1]):
-            word = np.int64(words[position])
-            if word != EPSILON:
-                rows[at[word]], positions[at[word]] = row, position
-                at[word] += 1
-    return word_splits, rows, positions
 
 
 @jit
@@ -186,15 +162,14 @@ def phrase_rows(phrases: PhraseBoosts, first_label: int = 0) -> PhraseRows:
     is_dense = np.zeros(phrases.num_states, np.bool_)
     is_dense[states] = True
     inner["dense"][states] = np.arange(len(states)) * dense.shape[1]
-    _fill_rows(inner, rows["begin"], arcs, is_dense)
-    _fill_credits(inner, rows["begin"], arcs, dense[0]["cost"])
+    credited = _fill(inner, rows["begin"], arcs, is_dense, dense[0]["cost"])
     begun = BIT << (arcs["label"][: rows["begin"][1]].astype(np.uint64) & LOW_BITS)
     return PhraseRows(
         rows=read_only(rows),
         arcs=read_only(arcs),
         dense=read_only(dense.ravel()),
         final_cost=read_only(automaton.final_cost),
-        credited=read_only(_credited(inner, rows["begin"], arcs, dense[0]["cost"])),
+        credited=read_only(credited),
         num_labels=np.uint32(first_label + phrases.num_labels),
         of_words=phrases.unit == "word",
         of_tokens=phrases.unit == "token",
@@ -224,60 +199,47 @@ def _dense_states(phrases: PhraseBoosts) -> np.ndarray:
 
 
 @jit
-def _fill_rows(rows, begin, arcs, is_dense):
-    """Fill in labels and the way to the dense state, shorter states first."""
-    for s in range(len(rows)):
-        if is_dense[s]:
-            continue
-        below = np.int64(rows[s].backoff)
-        rows[s].labels, rows[s].dense = rows[below].labels, rows[below].dense
-        for a in range(begin[s], begin[s + 1]):
-            rows[s].labels |= BIT << (uint64(arcs[a].label) & LOW_BITS)
-        total, at = float32(0), s
-        while not is_dense[at]:
-            total = float32(total + rows[at].backoff_cost)
-            at = np.int64(rows[at].backoff)
-        rows[s].dense_cost = total
+def _fill(rows, begin, arcs, is_dense, root_cost):
+    """Fill in labels, the way to the dense state and credits, shorter states first.
 
+    Credits are bounds that count arcs which a longer state hides, and allow for more
+    than float32 sums along a chain can lose.
 
-@jit
-def _fill_credits(rows, begin, arcs, root_cost):
-    """Fill in credits: bounds that count arcs which a longer state hides.
-
-    They allow for more than float32 sums along a chain can lose.
+    Returns:
+        Sets that count all labels which a state or one that it backs off to has, uint64
+        [S].
     """
+    credited, length = np.zeros(len(rows), np.uint64), np.zeros(len(rows))
     credit, largest = np.zeros(len(rows)), np.zeros(len(rows))
-    length = np.zeros(len(rows))
     credit[0] = -np.float64(root_cost.min())
     largest[0] = np.float64(np.abs(root_cost).max())
+    for label in range(len(root_cost)):
+        if root_cost[label] < 0:
+            credited[0] |= BIT << (uint64(label) & LOW_BITS)
     for s in range(len(rows)):
         below, cost = np.int64(rows[s].backoff), np.float64(rows[s].backoff_cost)
-        # Back-off leads to lower numbers, whose credit is known.
+        own = NO_BITS
+        for a in range(begin[s], begin[s + 1]):
+            own |= BIT << (uint64(arcs[a].label) & LOW_BITS)
+        # Back-off leads to lower numbers, of which all is known.
         if s > 0:
+            credited[s] = credited[below] if cost >= 0 else ~NO_BITS
             credit[s], length[s] = credit[below] - cost, length[below] + 1
             largest[s] = largest[below] + abs(cost)
             for a in range(begin[s], begin[s + 1]):
                 cost = np.float64(arcs[a].cost)
                 credit[s] = max(credit[s], -cost)
                 largest[s] = max(largest[s], abs(cost))
+        credited[s] |= own
         slack = _ROUNDING * (length[s] + 2) * largest[s]
         rows[s].credit = float32(max(0.0, credit[s] + slack))
-
-
-@jit
-def _credited(rows, begin, arcs, root_cost):
-    """Sets that count all labels which a state or one that it backs off to has."""
-    credited = np.zeros(len(rows), np.uint64)
-    for label in range(len(root_cost)):
-        if root_cost[label] < 0:
-            credited[0] |= BIT << (uint64(label) & LOW_BITS)
-    for s in range(len(rows)):
-        if s > 0:
-            credited[s] = credited[np.int64(rows[s].backoff)]
-            if rows[s].backoff_cost < 0:
-                credited[s] = ~NO_BITS
-        for a in range(begin[s], begin[s + 1]):
-            credited[s] |= BIT << (uint64(arcs[a].label) & LOW_BITS)
+        if not is_dense[s]:
+            rows[s].labels, rows[s].dense = rows[below].labels | own, rows[below].dense
+            total, at = float32(0), s
+            while not is_dense[at]:
+                total = float32(total + rows[at].backoff_cost)
+                at = np.int64(rows[at].backoff)
+            rows[s].dense_cost = total
     return credited
 
 
@@ -338,6 +300,10 @@ class BoostTables:
 
     @cached_property
     def _by_word(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """See `_sort_by_word`."""
-        num_words = int(self._row_words.max(initial=0)) + 1
-        return _sort_by_word(self._row_words, self._row_splits, num_words)
+        """Splits by word, int64 [W + 1]; rows and positions of words, uint32, twice."""
+        with_word = np.flatnonzero(self._row_words != EPSILON)
+        words = self._row_words[with_word]
+        splits, order = counted(words, int(words.max(initial=0)) + 1)
+        positions = with_word[order]
+        rows = np.searchsorted(self._row_splits, positions, side="right") - 1
+        return splits, rows.astype(np.uint32), positions.astype(np.uint32)

@@ -60,17 +60,8 @@ def compile_word_boosts(
     Returns:
         The arrays, and the words that the graph does not have, sorted.
     """
-    known: dict[int, float] = {}
-    unknown = []
-    for word, bonus in (boosts or {}).items():
-        if word in word_ids:
-            known[word_ids[word]] = float(bonus)
-        else:
-            unknown.append(word)
-    return _fill(known), sorted(unknown)
-
-
-def _fill(known: dict[int, float]) -> WordBoosts:
+    given = boosts or {}
+    known = {word_ids[w]: float(bonus) for w, bonus in given.items() if w in word_ids}
     size = 1 << max(1, (2 * len(known)).bit_length())
     keys, bonuses = np.zeros(size, np.uint32), np.zeros(size, np.float32)
     for word, bonus in sorted(known.items()):
@@ -78,7 +69,8 @@ def _fill(known: dict[int, float]) -> WordBoosts:
         while keys[slot] != 0:
             slot = (slot + 1) & (size - 1)
         keys[slot], bonuses[slot] = word, bonus
-    return WordBoosts(keys, bonuses, max(np.float32(0), bonuses.max()))
+    compiled = WordBoosts(keys, bonuses, max(np.float32(0), bonuses.max()))
+    return compiled, sorted(word for word in given if word not in word_ids)
 
 
 @jit

@@ -14,7 +14,7 @@ from wfstdec.compare.grids import Grid, parse_grid
 from wfstdec.compare.models import Models
 from wfstdec.compare.searches import DecoderSearch
 from wfstdec.compare.speech import Speech, read_speech
-from wfstdec.search.open_vocabulary import OpenVocabulary
+from wfstdec.search.options import OpenVocabulary
 
 
 def add_speech_flags(

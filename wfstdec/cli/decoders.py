@@ -59,7 +59,7 @@ KINDS = {
     "greedy": Kind(_TOKENS, lambda **more: wfstdec.GreedyDecoder(**more)),
     "transducer": Kind(
         ("model", "head", "lm", "separator", "unk_cost"),
-        partial(_open, "wfstdec.transducer.loading", "transducers"),
+        partial(_open, "wfstdec.transducer.decoder", "transducers"),
     ),
     "attention": Kind(
         ("model", "lm", "separator", "unk_cost"),

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, fields
-from pathlib import Path
 from typing import Any
 
 from wfstdec.compare.grids import label
@@ -20,7 +18,7 @@ from wfstdec.compare.phrase_scores import PhraseScore
 from wfstdec.compare.points import SearchFacts, Setting
 from wfstdec.errors import FormatError
 from wfstdec.metrics import Interval, WordErrors
-from wfstdec.text.files import atomic_write
+from wfstdec.text.files import PathLike, atomic_write, read_lines
 
 FORMAT, FORMAT_VERSION = "wfstdec.compare", 2
 
@@ -151,7 +149,7 @@ class Comparison:
                 f"`wfstdec compare --json` wrote, version {FORMAT_VERSION}"
             ) from error
 
-    def save(self, path: str | os.PathLike[str]) -> None:
+    def save(self, path: PathLike) -> None:
         """Write `to_json`, whole or not at all.
 
         Raises:
@@ -161,16 +159,13 @@ class Comparison:
             file.write(self.to_json())
 
 
-def load_comparison(path: str | os.PathLike[str]) -> Comparison:
+def load_comparison(path: PathLike) -> Comparison:
     """Read what `Comparison.save` wrote.
 
     Raises:
         FormatError: The file cannot be read, or is something else.
     """
-    try:
-        text = Path(path).read_text("utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise FormatError(f"{path}: cannot read: {error}") from error
+    text = "\n".join(read_lines(path))
     try:
         return Comparison.from_json(text)
     except FormatError as error:
@@ -201,8 +196,7 @@ def _point(found: dict[str, Any]) -> Point:
             values[name] = kind(**values[name])
     if values["wer_interval"] is not None:
         values["wer_interval"] = Interval(*values["wer_interval"])
-    values["cpu_s"] = tuple(values["cpu_s"])
-    values["model_s"] = tuple(values["model_s"])
+    values |= {name: tuple(values[name]) for name in ("cpu_s", "model_s")}
     return Point(**values)
 
 

@@ -100,9 +100,7 @@ def split_grid(grid: Grid) -> list[GridPart]:
     """
     axes = [_axis(names, values) for names, values in grid.items()]
     widths = [(names, values) for names, values in axes if set(names) <= set(WIDTHS)]
-    others = [
-        (names, values) for names, values in axes if not set(names) <= set(WIDTHS)
-    ]
+    others = [axis for axis in axes if axis not in widths]
     widths = [(names, sorted(values, key=_width)) for names, values in widths]
     varied = [axis for axis in widths if len(axis[1]) > 1] or widths
     fixed = [axis for axis in widths if axis not in varied]
@@ -139,13 +137,10 @@ def _axis(names: str | tuple[str, ...], values: Sequence[Any]) -> _Axis:
 
 def _combinations(axes: Iterable[_Axis]) -> list[Setting]:
     named = [
-        [dict(zip(names, value, strict=True)) for value in values]
+        [[*zip(names, value, strict=True)] for value in values]
         for names, values in axes
     ]
-    return [
-        dict(itertools.chain(*(one.items() for one in row)))
-        for row in itertools.product(*named)
-    ]
+    return [dict(itertools.chain(*row)) for row in itertools.product(*named)]
 
 
 def _width(values: tuple[Any, ...]) -> tuple[float, ...]:

@@ -11,6 +11,7 @@ from typing import Any
 
 import wfstdec
 from wfstdec.errors import FormatError
+from wfstdec.text.files import PathLike
 
 PACKAGES = ("numpy", "numba", "llvmlite", "kaldifst", "kaldi_decoder")
 
@@ -29,7 +30,7 @@ def describe_machine() -> dict[str, Any]:
     }
 
 
-def fingerprint(path: str | os.PathLike[str]) -> str:
+def fingerprint(path: PathLike) -> str:
     """32 hex digits of what a file holds, or the files of a folder with their names.
 
     Raises:

@@ -19,7 +19,6 @@ import gc
 import resource
 import sys
 from pathlib import Path
-from types import TracebackType
 
 _STATUS = Path("/proc/self/status")
 _CLEAR_REFS = Path("/proc/self/clear_refs")
@@ -38,15 +37,13 @@ class Peak:
 
     def __enter__(self) -> Peak:
         _give_back()
-        self._before = _reset_peak()
+        self._before = _maxrss_bytes()
+        if IS_EXACT:  # the peak is lowered to the present
+            _CLEAR_REFS.write_text(_RESET_PEAK)
+            self._before = _status_bytes("VmRSS")
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         peak = _status_bytes("VmHWM") if IS_EXACT else _maxrss_bytes()
         growth = peak - self._before
         self.growth_mb = round(max(0, growth) / 1e6, 2)
@@ -68,14 +65,6 @@ def _give_back() -> None:
         ctypes.CDLL(None).malloc_trim(0)
     except (AttributeError, OSError):  # not glibc
         return
-
-
-def _reset_peak() -> int:
-    """Lower the peak to the present; what the growth counts from, bytes."""
-    if not IS_EXACT:
-        return _maxrss_bytes()
-    _CLEAR_REFS.write_text(_RESET_PEAK)
-    return _status_bytes("VmRSS")
 
 
 def _status_bytes(name: str) -> int:

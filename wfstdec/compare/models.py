@@ -14,7 +14,7 @@ import logging
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from functools import cached_property, partial
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +24,10 @@ from wfstdec.boost.lists import BoostList, BoostsLike, Numbers
 from wfstdec.boost.phrases import PhraseOptions
 from wfstdec.compare.grids import Grid
 from wfstdec.compare.loading import (
-    DecoderFactory,
     Loaded,
-    attention_factory,
     greedy_factory,
     measure_load,
-    transducer_factory,
+    timed_factory,
     trie_factory,
 )
 from wfstdec.compare.machine import fingerprint
@@ -39,7 +37,7 @@ from wfstdec.compare.searches import (
     DecoderSearch,
     PeerSearch,
     greedy_searches,
-    model_searches,
+    grid_searches,
     trie_searches,
     wfst_searches,
 )
@@ -48,7 +46,8 @@ from wfstdec.graph.packed import PackedGraph, load_graph
 from wfstdec.greedy.options import GreedyOptions
 from wfstdec.lm.automaton import Unit
 from wfstdec.search.decoder import Decoder
-from wfstdec.search.open_vocabulary import OpenVocabulary
+from wfstdec.search.options import OpenVocabulary
+from wfstdec.text.files import PathLike
 from wfstdec.text.loading import AUTO, load_lexicon, load_tokens, separator_of
 from wfstdec.text.symbols import TokenTable
 from wfstdec.transducer.options import TransducerOptions
@@ -56,8 +55,6 @@ from wfstdec.trie.options import TrieOptions
 from wfstdec.wfst.options import WfstOptions
 
 _log = logging.getLogger("wfstdec.compare")
-
-_Path = str | os.PathLike[str]
 
 
 @dataclass(frozen=True)
@@ -91,11 +88,11 @@ class Models:
         attention_lm: A language model over its tokens.
     """
 
-    graph: _Path | None = None
-    tokens: _Path | None = None
+    graph: PathLike | None = None
+    tokens: PathLike | None = None
     blank: int | str | None = None
-    lexicon: _Path | None = None
-    lm: _Path | None = None
+    lexicon: PathLike | None = None
+    lm: PathLike | None = None
     separator: str | None = AUTO
     separator_optional: bool = False
     unk_cost: float | None = None
@@ -103,12 +100,12 @@ class Models:
     frame_shift_s: float = 0.02
     phrase_unit: Unit | None = None
     phrase_boundary: str | None = None
-    sentencepiece_model: _Path | None = None
-    transducer: _Path | None = None
+    sentencepiece_model: PathLike | None = None
+    transducer: PathLike | None = None
     head: str | None = None
-    transducer_lm: _Path | None = None
-    attention: _Path | None = None
-    attention_lm: _Path | None = None
+    transducer_lm: PathLike | None = None
+    attention: PathLike | None = None
+    attention_lm: PathLike | None = None
 
     @cached_property
     def loaded_graph(self) -> Loaded[PackedGraph]:
@@ -150,23 +147,13 @@ class Models:
             OptionError: There are no tokens, or a value of the grid is out of range.
             InputError: As `TrieDecoder`'s.
         """
-        tokens = self.tokens
-        if tokens is None:
+        if self.tokens is None:
             raise OptionError("the trie decoder without tokens, expected a token table")
-        factory = measure_load(
-            lambda: trie_factory(
-                tokens=tokens,
-                lexicon=self.lexicon,
-                lm=self.lm,
-                frame_shift_s=self.frame_shift_s,
-                blank=self.blank,
-                separator=self.separator,
-                separator_optional=self.separator_optional,
-                unk_cost=self.unk_cost,
-                open_vocabulary=self.open_vocabulary,
-            )
-        )
-        inputs = _fingerprints(tokens=tokens, lexicon=self.lexicon, lm=self.lm)
+        names = "tokens lexicon lm blank unk_cost frame_shift_s separator"
+        names += " separator_optional open_vocabulary"
+        parts = {name: getattr(self, name) for name in names.split()}
+        factory = measure_load(lambda: trie_factory(**parts))
+        inputs = _fingerprints(tokens=self.tokens, lexicon=self.lexicon, lm=self.lm)
         if self.open_vocabulary is not None:
             inputs["open_vocabulary"] = repr(self.open_vocabulary)
         searches = trie_searches(factory, base, grid, inputs=inputs)
@@ -220,11 +207,8 @@ class Models:
             BackendError: torch is not installed.
             InputError: As `TransducerDecoder`'s.
         """
-        if self.transducer is None:
-            raise OptionError("the transducer decoder without a model, expected one")
-        load = partial(transducer_factory, model=self.transducer, head=self.head)
         files = {"transducer": self.transducer, "lm": self.transducer_lm}
-        return self._model_searches(load, base, grid, files)
+        return self._model_searches(base, grid, files, head=self.head)
 
     def attention_searches(
         self, base: AttentionOptions, grid: Grid
@@ -240,32 +224,27 @@ class Models:
             BackendError: torch is not installed.
             InputError: As `AttentionDecoder`'s.
         """
-        if self.attention is None:
-            raise OptionError("the attention decoder without a model, expected one")
-        load = partial(attention_factory, model=self.attention)
         files = {"attention": self.attention, "lm": self.attention_lm}
-        return self._model_searches(load, base, grid, files)
+        return self._model_searches(base, grid, files)
 
     def _model_searches(
         self,
-        load: Callable[..., tuple[DecoderFactory, Callable[[], float]]],
         base: TransducerOptions | AttentionOptions,
         grid: Grid,
-        files: dict[str, _Path | None],
+        files: dict[str, PathLike | None],
+        **more: Any,
     ) -> list[DecoderSearch]:
         """A decoder that runs its model itself; the first file names the search."""
-        lm = files["lm"]
-        unk_cost = None if lm is None else self.unk_cost
-        loaded = measure_load(
-            lambda: load(lm=lm, frame_shift_s=self.frame_shift_s, unk_cost=unk_cost)
-        )
+        (name, model), (_, lm) = files.items()
+        if model is None:
+            raise OptionError(f"the {name} decoder without a model, expected one")
+        more |= {"model": model, "lm": lm, "frame_shift_s": self.frame_shift_s}
+        more |= {"unk_cost": None if lm is None else self.unk_cost}
+        loaded = measure_load(lambda: timed_factory(name, **more))
         make, clock = loaded.item
         factory = Loaded(make, loaded.load_s, loaded.load_mb)
-        searches = model_searches(
-            *(next(iter(files)), factory, base, grid),
-            clock=clock,
-            inputs=_fingerprints(**files),
-        )
+        searches = grid_searches(name, factory, base, grid, _fingerprints(**files))
+        searches = [replace(search, clock=clock) for search in searches]
         searches = _tuned_by(searches, "token_insertion", has_lm=lm is not None)
         return self._taking_lists(searches, has_words=False)
 
@@ -298,7 +277,7 @@ class Models:
         )
         return [PeerSearch(peer) for peer in available_peers(inputs)]
 
-    def _any_tokens(self) -> _Path | TokenTable:
+    def _any_tokens(self) -> PathLike | TokenTable:
         """The token table, or else that of the graph."""
         if self.tokens is not None:
             return self.tokens
@@ -347,5 +326,5 @@ def _tuned_by(
     return [replace(search, tunable=names) for search in searches]
 
 
-def _fingerprints(**paths: _Path | None) -> dict[str, str]:
+def _fingerprints(**paths: PathLike | None) -> dict[str, str]:
     return {name: fingerprint(path) for name, path in paths.items() if path}

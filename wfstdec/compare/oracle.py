@@ -9,9 +9,9 @@ kept_errors(decoder, utterances, references, 10).lattice_wer
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
@@ -22,7 +22,7 @@ from wfstdec.jit import jit
 from wfstdec.lattice.arrays import Lattice
 from wfstdec.metrics import count_errors
 from wfstdec.search.decoder import Decoder
-from wfstdec.text.files import read_lines
+from wfstdec.text.files import PathLike, read_lines
 from wfstdec.text.normalize import AS_IT_STANDS, Normalizer
 
 _Kept = TypeVar("_Kept")
@@ -165,11 +165,7 @@ def lattice_oracle(
     normalizer: Normalizer = AS_IT_STANDS,
 ) -> Oracle:
     """Oracle errors of lattices: the best path of each, whatever it costs."""
-
-    def fewest(lattice: Lattice, reference: Sequence[str]) -> int:
-        return lattice_errors(lattice, reference, normalizer)
-
-    return _oracle(references, lattices, fewest)
+    return _oracle(references, lattices, partial(lattice_errors, normalizer=normalizer))
 
 
 def list_oracle(
@@ -186,28 +182,24 @@ def list_oracle(
     return _oracle(references, lists, fewest)
 
 
-def read_lists(path: str | os.PathLike[str]) -> dict[str, list[list[str]]]:
+def read_lists(path: PathLike) -> dict[str, list[list[str]]]:
     """The texts of the n-best lists that `wfstdec decode --format jsonl` wrote.
 
     Raises:
         FormatError: Unreadable, or no such lines.
     """
-    return dict(_texts(read_lines(path), path))
-
-
-def _texts(
-    lines: Iterable[str], path: str | os.PathLike[str]
-) -> Iterable[tuple[str, list[list[str]]]]:
-    for number, line in enumerate(lines, 1):
+    lists = {}
+    for number, line in enumerate(read_lines(path), 1):
         try:
             found = json.loads(line)
             texts = [one["text"].split() for one in found.get("nbest") or [found]]
-            yield found["id"], texts
+            lists[found["id"]] = texts
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise FormatError(
                 f"{path}:{number}: found {line[:60]!r}, expected a line of "
                 "`wfstdec decode --format jsonl`"
             ) from error
+    return lists
 
 
 def _oracle(

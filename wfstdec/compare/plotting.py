@@ -12,7 +12,6 @@ grey.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -21,9 +20,9 @@ from typing import TYPE_CHECKING, Any
 from wfstdec.compare.comparison import Comparison, Point
 from wfstdec.compare.confidences import Reliability
 from wfstdec.compare.tuning import Tuning
-from wfstdec.errors import BackendError, FormatError, OptionError
+from wfstdec.errors import FormatError, OptionError, needs
 from wfstdec.metrics import Interval
-from wfstdec.text.files import atomic_write
+from wfstdec.text.files import PathLike, atomic_write
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -40,7 +39,7 @@ _STYLE = {
 }
 
 
-def plot(comparison: Comparison, path: str | os.PathLike[str] | None = None) -> Figure:
+def plot(comparison: Comparison, path: PathLike | None = None) -> Figure:
     """Draw WER against RTFx, and write it where a path is given.
 
     Args:
@@ -57,7 +56,7 @@ def plot(comparison: Comparison, path: str | os.PathLike[str] | None = None) -> 
     return figure
 
 
-def plot_tuning(tuning: Tuning, path: str | os.PathLike[str] | None = None) -> Figure:
+def plot_tuning(tuning: Tuning, path: PathLike | None = None) -> Figure:
     """Draw the WER against each option that was tuned, and write it to a path.
 
     The line has the trials in which the other options are as in the best one, with
@@ -102,7 +101,7 @@ def plot_tuning(tuning: Tuning, path: str | os.PathLike[str] | None = None) -> F
 
 def plot_reliability(
     series: Mapping[str, Sequence[Reliability]],
-    path: str | os.PathLike[str] | None = None,
+    path: PathLike | None = None,
 ) -> Figure:
     """Draw how many words are right against how sure they are; the diagonal is best.
 
@@ -136,9 +135,7 @@ def plot_reliability(
 
 
 @contextmanager
-def _figure(
-    size: tuple[float, float], path: str | os.PathLike[str] | None
-) -> Iterator[Figure]:
+def _figure(size: tuple[float, float], path: PathLike | None) -> Iterator[Figure]:
     """An empty figure, inches by inches; what was drawn is written to a path."""
     kind = None if path is None else check_plot(path)
     matplotlib = _matplotlib()
@@ -151,7 +148,7 @@ def _figure(
                 figure.savefig(file, format=kind, dpi=150, metadata=metadata)
 
 
-def check_plot(path: str | os.PathLike[str]) -> str:
+def check_plot(path: PathLike) -> str:
     """The format that a file name stands for; checked before anything is measured.
 
     Raises:
@@ -169,13 +166,10 @@ def check_plot(path: str | os.PathLike[str]) -> str:
 
 
 def _matplotlib() -> Any:
-    try:
+    advice = ": pip install matplotlib; or ask for no plot"
+    with needs("a plot needs matplotlib", advice):
         import matplotlib
         import matplotlib.figure
-    except ImportError as error:
-        raise BackendError(
-            "a plot needs matplotlib: pip install matplotlib; or ask for no plot"
-        ) from error
     return matplotlib
 
 

@@ -6,6 +6,7 @@ A `Search` is a decoder with all its settings; it gives `Outcome` for each utter
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
@@ -118,6 +119,25 @@ class Peer(Protocol):
             utterances: Log-probs float32 [T, V] each, contiguous.
             setting: One of `settings()`.
         """
+
+
+class ScoredPeer(ABC):
+    """A `Peer` that gives the total of each text by its own account."""
+
+    @abstractmethod
+    def decode_scored(
+        self, utterances: Sequence[np.ndarray], setting: Setting
+    ) -> list[tuple[str, float]]:
+        """The words of each utterance and their total in nats, higher is better.
+
+        Nothing found has no words and `-inf`. For the arguments see `Peer.decode`.
+        """
+
+    def decode(
+        self, utterances: Sequence[np.ndarray], setting: Setting
+    ) -> Sequence[str]:
+        """The words of each utterance; see `Peer.decode`."""
+        return [text for text, _ in self.decode_scored(utterances, setting)]
 
 
 @dataclass(frozen=True, eq=False)

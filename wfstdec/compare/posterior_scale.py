@@ -19,8 +19,7 @@ from typing import NamedTuple
 from wfstdec.compare.confidences import Quality, quality, right_words
 from wfstdec.errors import FormatError, OptionError
 from wfstdec.lattice.arrays import Lattice
-from wfstdec.search.paths.confidences import confidences_of
-from wfstdec.search.paths.lattice import lattice_hypotheses
+from wfstdec.search.paths.lattice import confidences_of, lattice_hypotheses
 from wfstdec.text.normalize import AS_IT_STANDS, Normalizer
 
 SCALES = (0.1, 0.14, 0.2, 0.28, 0.4, 0.56, 0.8, 1.0)

@@ -17,15 +17,8 @@ COLUMNS: Columns = {
     "setting": lambda point: point.label,
     "WER %": lambda point: f"{point.wer:.2f}",
     "95 %": lambda point: str(point.wer_interval or NONE),
-    "ins/del/sub": lambda point: "/".join(
-        map(
-            str,
-            (
-                point.errors.insertions,
-                point.errors.deletions,
-                point.errors.substitutions,
-            ),
-        )
+    "ins/del/sub": lambda point: (
+        f"{point.errors.insertions}/{point.errors.deletions}/{point.errors.substitutions}"
     ),
     "RTFx": lambda point: f"{point.rtfx:,.0f}",
     "search errors %": lambda point: percent(point.search_errors),
@@ -98,10 +91,8 @@ def _lines(rows: Sequence[Sequence[str]]) -> list[str]:
         if len(row) == 1:
             lines.append(row[0])
             continue
-        cells = [row[1].ljust(widths[1])]
-        cells += [
-            cell.rjust(width) for cell, width in zip(row[2:], widths[2:], strict=True)
-        ]
+        cells = [cell.rjust(width) for cell, width in zip(row, widths, strict=True)]
+        cells[:2] = [row[1].ljust(widths[1])]
         lines.append("  " + "  ".join(cells).rstrip())
     return lines
 
@@ -127,6 +118,7 @@ def _notes(comparison: Comparison) -> list[str]:
         if one.load_mb is not None and one.load_s is not None:
             taken = f"{one.load_mb:,.0f} MB in {one.load_s:.1f} s"
             loads.setdefault(taken, []).append(name)
+    sizes = sorted({point.kept.nbest for point in comparison.points if point.kept})
     listed = "; ".join(
         f"{' and '.join(names)} {taken}" for taken, names in loads.items()
     )
@@ -139,15 +131,9 @@ def _notes(comparison: Comparison) -> list[str]:
         "bootstrap over",
         "utterances; searches on the same ones differ less by chance than these tell.",
         *([f"Loaded before: {listed}."] if listed else []),
-        *_oracle_note(comparison),
-    ]
-
-
-def _oracle_note(comparison: Comparison) -> list[str]:
-    """Note on the errors of lists and lattices."""
-    sizes = {point.kept.nbest for point in comparison.points if point.kept}
-    return [
-        f"Best of list, of lattice: the WER of the best of {size} texts, and of the "
-        "best path that was kept."
-        for size in sorted(sizes)
+        *(
+            f"Best of list, of lattice: the WER of the best of {size} texts, and of "
+            "the best path that was kept."
+            for size in sizes
+        ),
     ]

@@ -80,16 +80,9 @@ class _Candidate:
         """Count the errors of the best of what the search keeps; untimed."""
         decoder = self.search.lattice_decoder(self.setting)
         if decoder is not None:
-            utterances = list(speech.logprobs.values())
-            references = [speech.references[name] for name in speech.logprobs]
-            self.kept = kept_errors(
-                decoder,
-                utterances,
-                references,
-                nbest,
-                self.boosts,
-                normalizer=speech.normalizer,
-            )
+            said = [speech.references[name] for name in speech.logprobs]
+            given = list(speech.logprobs.values()), said, nbest, self.boosts
+            self.kept = kept_errors(decoder, *given, normalizer=speech.normalizer)
 
 
 def run(

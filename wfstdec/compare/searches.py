@@ -15,15 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from wfstdec.attention.options import AttentionOptions
 from wfstdec.checks.looking import UTTERANCES
-from wfstdec.compare.grids import Grid, combinations, split_grid
+from wfstdec.compare.grids import Grid, GridPart, combinations, split_grid
 from wfstdec.compare.loading import DecoderFactory, Loaded
 from wfstdec.compare.points import Decode, Outcome, Peer, SearchFacts, Setting
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.greedy.options import GreedyOptions
 from wfstdec.search.decoder import Decoder
-from wfstdec.transducer.options import TransducerOptions
 from wfstdec.trie.options import TrieOptions
 from wfstdec.wfst.decoder import WfstDecoder
 from wfstdec.wfst.options import WfstOptions
@@ -80,9 +78,9 @@ class DecoderSearch:
             while not_looked_at:  # a comparison decodes a few before it times
                 pairs = ((str(i), one) for i, one in enumerate(utterances[:UTTERANCES]))
                 list(not_looked_at.pop().looked_at(pairs))  # which warns
-            found = map(Outcome.of, decoder.decode(utterances, boosts=boosts))
+            found = list(map(Outcome.of, decoder.decode(utterances, boosts=boosts)))
             if self.has_widths:
-                return list(found)
+                return found
             return [one._replace(total_cost=None) for one in found]
 
         return decode
@@ -160,16 +158,15 @@ def wfst_searches(
         OptionError: A value of the grid is out of range.
     """
     loaded = graph if isinstance(graph, Loaded) else Loaded(graph)
-    shift = frame_shift_s
+    how: Any = {"backend": backend, "frame_shift_s": frame_shift_s, "threads": 1}
 
     def make(options: WfstOptions) -> Decoder:
-        return WfstDecoder(
-            loaded.item, options, backend, frame_shift_s=shift, threads=1
-        )
+        return WfstDecoder(loaded.item, options, **how)
 
+    factory: Loaded[DecoderFactory]
+    factory = Loaded(make, loaded.load_s, loaded.load_mb)
     inputs = {"graph": loaded.item.fingerprint}
-    facts = SearchFacts({}, loaded.load_s, loaded.load_mb, inputs)
-    return grid_searches("WFST", base, grid, make, facts)
+    return grid_searches("WFST", factory, base, grid, inputs)
 
 
 def trie_searches(
@@ -190,8 +187,7 @@ def trie_searches(
     Raises:
         OptionError: A value of the grid is out of range.
     """
-    factory, facts = _facts_of(make, base, inputs)
-    return grid_searches("trie", base, grid, factory, facts)
+    return grid_searches("trie", make, base, grid, inputs)
 
 
 def greedy_searches(
@@ -212,75 +208,45 @@ def greedy_searches(
     Raises:
         OptionError: A value of the grid is out of range.
     """
-    settings = combinations(grid)
-    for setting in settings:
-        replace(base, **setting)  # checks the values before anything runs
-    factory, facts = _facts_of(make, base, inputs)
-    return [DecoderSearch("greedy", settings, base, factory, facts, has_widths=False)]
-
-
-def model_searches(
-    name: str,
-    make: DecoderFactory | Loaded[DecoderFactory],
-    base: TransducerOptions | AttentionOptions,
-    grid: Grid,
-    *,
-    clock: Callable[[], float] | None = None,
-    inputs: Mapping[str, str] | None = None,
-) -> list[DecoderSearch]:
-    """A decoder that runs its model itself, over a grid of its options.
-
-    Args:
-        name: `"transducer"` or `"attention"`.
-        make: From `transducer_factory` or `attention_factory`, alone or measured.
-        base: Options that the grid changes.
-        grid: Values of options by name.
-        clock: From the same.
-        inputs: Fingerprints of what was loaded, by name.
-
-    Raises:
-        OptionError: A value of the grid is out of range.
-    """
-    factory, facts = _facts_of(make, base, inputs)
-    searches = grid_searches(name, base, grid, factory, facts)
-    return [replace(search, clock=clock) for search in searches]
-
-
-def _facts_of(
-    make: DecoderFactory | Loaded[DecoderFactory],
-    base: Any,
-    inputs: Mapping[str, str] | None,
-) -> tuple[DecoderFactory, SearchFacts]:
-    loaded = make if isinstance(make, Loaded) else Loaded(make)
-    known = inputs or {}
-    return loaded.item, SearchFacts(asdict(base), loaded.load_s, loaded.load_mb, known)
+    parts = [GridPart("", {}, combinations(grid))]
+    searches = _searches("greedy", make, base, parts, inputs)
+    return [replace(search, has_widths=False) for search in searches]
 
 
 def grid_searches(
     name: str,
+    make: DecoderFactory | Loaded[DecoderFactory],
     base: Any,
     grid: Grid,
-    make: DecoderFactory,
-    facts: SearchFacts,
+    inputs: Mapping[str, str] | None = None,
 ) -> list[DecoderSearch]:
     """A search for each combination of the options that are no widths.
 
     Args:
         name: What they are called; the options of its own follow.
+        make: Makes a decoder of one thread of options.
         base: The options that the grid changes.
         grid: Values of options by name.
-        make: Makes a decoder of one thread of options.
-        facts: Of what was loaded; the options are filled in.
+        inputs: Fingerprints of what was loaded, by name.
 
     Raises:
         OptionError: A value of the grid is out of range.
     """
-    searches = []
-    for part in split_grid(grid):
+    return _searches(name, make, base, split_grid(grid), inputs)
+
+
+def _searches(
+    name: str, make: Any, base: Any, parts: Sequence[GridPart], inputs: Any
+) -> list[DecoderSearch]:
+    """A search for each part of a grid."""
+    loaded, searches = make if isinstance(make, Loaded) else Loaded(make), []
+    for part in parts:
         changed = replace(base, **part.options)
         for setting in part.settings:
             replace(changed, **setting)  # checks the values before anything runs
         called = ", ".join(filter(None, (name, part.label)))
-        known = replace(facts, options=asdict(changed))
-        searches.append(DecoderSearch(called, part.settings, changed, make, known))
+        taken = loaded.load_s, loaded.load_mb
+        facts = SearchFacts(asdict(changed), *taken, inputs or {})
+        made = DecoderSearch(called, part.settings, changed, loaded.item, facts)
+        searches.append(made)
     return searches

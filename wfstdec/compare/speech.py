@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -18,6 +17,7 @@ import numpy as np
 from wfstdec.errors import OptionError, ShapeError
 from wfstdec.io.logprobs import open_logprobs
 from wfstdec.io.text import read_text
+from wfstdec.text.files import PathLike
 from wfstdec.text.normalize import AS_IT_STANDS, Normalizer
 from wfstdec.text.pairing import Pairing, check_words
 
@@ -95,8 +95,8 @@ class Speech:
 
 
 def read_speech(
-    logprobs: str | os.PathLike[str],
-    references: str | os.PathLike[str],
+    logprobs: PathLike,
+    references: PathLike,
     *,
     limit: int | None = None,
     frame_shift_s: float = 0.02,

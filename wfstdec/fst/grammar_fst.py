@@ -24,8 +24,7 @@ from wfstdec.errors import ArpaError
 from wfstdec.fst.arrays import arcs_of, fst_of, least_final_costs
 from wfstdec.fst.labels import LabelSpace
 from wfstdec.graph.arcs import FstArrays
-from wfstdec.lm.histories import NO_LABEL, Histories, build_histories
-from wfstdec.lm.ngram_trie import ROOT
+from wfstdec.lm.histories import NO_LABEL, ROOT, Histories, build_histories
 from wfstdec.text.arpa import ArpaModel
 from wfstdec.text.loading import word_ids
 from wfstdec.text.symbols import EPSILON

@@ -72,37 +72,39 @@ def add_open_words(
         )
     token_cost = np.float32(costs.token_cost)
     first_cost = np.float32(np.float32(costs.word_cost) + token_cost)
-    loop = _Loop(tlg.num_states, labels, spelling, topology)
-    token_arcs = _TokenArcs(loop, spelling, exits.returns, word.word)
-    begins, extends = (ilabel_of(np.flatnonzero(some)) for some in token_arcs.allowed)
+    made = tlg.num_states, labels, spelling, topology
+    loop = _Loop(*made, returns=exits.returns, word=word.word)
+    allowed = spelling.begins, spelling.extends
+    begins, extends = (ilabel_of(np.flatnonzero(some)) for some in allowed)
     c, k = _pairs(len(exits), begins)
     # The token before the exit cannot follow without a blank in between.
     entered = exits.last[c] != k
     c, k = c[entered], k[entered]
     parts = [
         Arcs(tlg.arc_state(), tlg.ilabel, tlg.olabel, tlg.nextstate, tlg.cost),
-        *token_arcs.arcs(exits.state[c], k, exits.cost[c] + first_cost, first=True),
+        *loop.token_arcs(exits.state[c], k, exits.cost[c] + first_cost, first=True),
         *loop.arcs(),
     ]
     for sources, last in loop.sources():
         s, j = _pairs(len(sources), extends)
         apart = last[s] != j
         s, j = s[apart], j[apart]
-        parts += token_arcs.arcs(
-            sources[s], j, np.full(len(j), token_cost), first=False
-        )
+        costs_of = np.full(len(j), token_cost)
+        parts += loop.token_arcs(sources[s], j, costs_of, first=False)
     infinite = np.full(loop.num_states, np.inf, np.float32)
     return fst_of(parts, tlg.start, np.append(tlg.final_cost, infinite))
 
 
 class _Loop:
-    """The states of T o loop, and the arcs that say nothing new.
+    """The states of T o loop, and their arcs.
 
     Args:
         first_state: Their first number.
         labels: Of the graph.
         spelling: Which tokens there are.
         topology: The name of T.
+        returns: Of the exits.
+        word: The label of open words.
     """
 
     def __init__(
@@ -111,7 +113,13 @@ class _Loop:
         labels: LabelSpace,
         spelling: OpenSpelling,
         topology: str,
+        *,
+        returns: np.ndarray,
+        word: int,
     ) -> None:
+        self._returns, self._word = returns, word
+        spells = np.array([not spelling.is_spelled or bool(t) for t in spelling.texts])
+        self._is_word = np.append(False, spells)  # by ilabel: alone
         base, _, selfless = topology.partition("-")
         self._labels = labels
         self.goes_on = bool(spelling.extends.any())
@@ -150,37 +158,18 @@ class _Loop:
             parts.append(arcs_of(self._inside, passed, EPSILON, behind))
         return parts
 
-
-class _TokenArcs:
-    """Arcs on which open words say their tokens.
-
-    Args:
-        loop: The states.
-        spelling: Which tokens there are.
-        returns: Of the exits.
-        word: The label of open words.
-    """
-
-    def __init__(
-        self, loop: _Loop, spelling: OpenSpelling, returns: np.ndarray, word: int
-    ) -> None:
-        self._loop, self._returns, self._word = loop, returns, word
-        self.allowed = spelling.begins, spelling.extends
-        spells = np.array([not spelling.is_spelled or bool(t) for t in spelling.texts])
-        self._is_word = np.append(False, spells)  # by ilabel: alone
-
-    def arcs(
+    def token_arcs(
         self, state: np.ndarray, ilabel: np.ndarray, cost: np.ndarray, *, first: bool
     ) -> list[Arcs]:
-        """Arcs with which the word goes on, and those with which it ends."""
+        """Arcs of tokens with which a word goes on, and those with which it ends."""
         ends = self._returns[ilabel] != NO_STATE
         if first:
             ends &= self._is_word[ilabel]
         nextstate = self._returns[ilabel[ends]]
         last = arcs_of(state[ends], ilabel[ends], self._word, nextstate, cost[ends])
-        if not self._loop.goes_on:
+        if not self.goes_on:
             return [last]
-        inside = self._loop.inside(ilabel)
+        inside = self.inside(ilabel)
         return [last, arcs_of(state, ilabel, EPSILON, inside, cost)]
 
 

@@ -40,7 +40,6 @@ from wfstdec.fst.grammar_user import (
 from wfstdec.fst.labels import LabelSpace
 from wfstdec.fst.lexicon_fst import (
     Fillers,
-    MarkedLexicon,
     build_lexicon_fst,
     mark_lexicon,
 )
@@ -149,7 +148,9 @@ def build_graph(
         model = _language_model(lm, grammar)
         stages.done("read")
         marked = mark_lexicon(_usable(entries, model, unk_cost), fillers, table)
-        oov_cost = _oov_cost(model, unk_cost) if calls or open_vocabulary else None
+        oov_cost = None
+        if isinstance(model, ArpaModel) and (calls or open_vocabulary):
+            oov_cost = class_cost(model, unk_cost)
         _check_open_words(open_vocabulary, oov_cost, marked.lexicon)
         labels = LabelSpace(
             table,
@@ -157,8 +158,11 @@ def build_graph(
             marked.num_disambig,
             has_exits=oov_cost is not None,
         )
-        costs = unk_cost, oov_cost
-        g = stages.made("G", _grammar(model, labels, costs, fst_engine))
+        if isinstance(model, ArpaModel):
+            g = build_grammar(model, labels, unk_cost, oov_cost)
+        else:
+            g = build_user_grammar(model, labels, fst_engine)
+        stages.made("G", g)
         l_fst = stages.made("L", build_lexicon_fst(marked, labels))
         lg = stages.made("L o G", compose(l_fst, g))
         lg = stages.made("det(L o G)", _determinized(lg, fst_engine))
@@ -169,9 +173,17 @@ def build_graph(
         if oov_cost is not None:
             tlg, exits = take_exits(tlg, labels, oov_cost)
         word_cost = _word_costs(model, labels.words, unk_cost)
-        vocabulary = _vocabulary(marked, labels)
+        vocabulary = Vocabulary(
+            tokens=table,
+            words=labels.words,
+            entries=Pronunciations.of_lexicon(marked.lexicon, word_ids(labels.words)),
+            separators=fillers.tokens,
+            separated=fillers.ends_words,
+        )
         if open_vocabulary is not None:
-            vocabulary = _with_open_word(vocabulary, marked, open_vocabulary)
+            kind = open_spelling(table, between, marked.lexicon).kind
+            spent = open_vocabulary.token_cost, open_vocabulary.word_cost
+            vocabulary = vocabulary.with_open_word(kind, *map(float, spent))
             word_cost = np.append(word_cost, [np.inf] * (len(word_cost) > 0))
             tlg = add_open_words(
                 tlg,
@@ -185,7 +197,7 @@ def build_graph(
             topology,
             marks_repeats=True,
             word_cost=word_cost.astype(np.float32),
-            silence_prob=_silence_prob(marked.fillers),
+            silence_prob=None if fillers.silence is None else float(silence_prob),
         )
         ilabel, repeat = labels.split_repeats(tlg.ilabel)
         tlg, kept = replace(tlg, ilabel=ilabel), exits if calls else None
@@ -233,24 +245,6 @@ def _language_model(
     return lm if isinstance(lm, ArpaModel) else read_arpa(lm)
 
 
-def _grammar(
-    model: ArpaModel | WordAcceptor,
-    labels: LabelSpace,
-    costs: tuple[float | None, float | None],
-    engine: Engine,
-) -> FstArrays:
-    """G; `costs`: of words that the model lacks, and of those that both lack."""
-    if isinstance(model, ArpaModel):
-        return build_grammar(model, labels, *costs)
-    return build_user_grammar(model, labels, engine)
-
-
-def _oov_cost(model: ArpaModel | WordAcceptor, unk_cost: float | None) -> float | None:
-    if isinstance(model, WordAcceptor):
-        return None
-    return class_cost(model, unk_cost)
-
-
 def _usable(
     lexicon: Lexicon, model: ArpaModel | WordAcceptor, unk_cost: float | None
 ) -> Lexicon:
@@ -288,27 +282,3 @@ def _word_costs(
     found = [model.index.get(word) for word in words]
     known = [unknown if at is None else costs[at] for at in found]
     return np.array([np.inf, *known[1:]], np.float32)
-
-
-def _vocabulary(marked: MarkedLexicon, labels: LabelSpace) -> Vocabulary:
-    return Vocabulary(
-        tokens=labels.tokens,
-        words=labels.words,
-        entries=Pronunciations.of_lexicon(marked.lexicon, word_ids(labels.words)),
-        separators=marked.fillers.tokens,
-        separated=marked.fillers.ends_words,
-    )
-
-
-def _silence_prob(fillers: Fillers) -> float | None:
-    return None if fillers.silence is None else float(fillers.silence_prob)
-
-
-def _with_open_word(
-    vocabulary: Vocabulary, marked: MarkedLexicon, costs: OpenCosts
-) -> Vocabulary:
-    separator, tokens = marked.fillers.separator, vocabulary.tokens
-    kind = open_spelling(tokens, separator, marked.lexicon).kind
-    return vocabulary.with_open_word(
-        kind, float(costs.token_cost), float(costs.word_cost)
-    )

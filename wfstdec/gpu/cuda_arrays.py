@@ -59,17 +59,9 @@ def take_logprobs(
     """
     cupy = device.cupy
     with cupy.cuda.Device(device.number), callers_stream(cupy, _first(logprobs)):
-        return _split(device, logprobs, lengths, num_tokens)
-
-
-def _split(
-    device: CupyDevice, logprobs: Any, lengths: Any, num_tokens: int
-) -> list[DeviceLogprobs]:
-    """Split a batch into one array per utterance, all but the numbers checked."""
-    cupy = device.cupy
-    arrays = split_batch(logprobs, lambda array: _as_gpu_array(cupy, array))
+        arrays = split_batch(logprobs, lambda array: _as_gpu_array(cupy, array))
+        stream = cupy.cuda.get_current_stream()
     counts = check_lengths(lengths, len(arrays))
-    stream = cupy.cuda.get_current_stream()
     chunks = []
     for i, (array, count) in enumerate(zip(arrays, counts, strict=True)):
         # The graph is in the memory of one GPU, and kernels run there.

@@ -70,6 +70,10 @@ def decode_parts(
         DeviceError: The device failed; has what was found in the parts that were done.
     """
     found: dict[int, Any] = {}
+
+    def done() -> dict[int, Any]:
+        return found if read is None else {i: read(i, one) for i, one in found.items()}
+
     bad: list[LogprobError] = []
     left = [sorted(part) for part in parts][::-1]
     everyone = {i for part in left for i in part}
@@ -89,16 +93,10 @@ def decode_parts(
             left += [part[half:], part[:half]]
         except device.failures as error:
             missing = everyone - set(found)
-            done = found if read is None else _each_read(found, read)
-            raise DeviceError(_failed(error, missing), missing, done) from error
+            raise DeviceError(_failed(error, missing), missing, done()) from error
     if bad:
         raise min(bad, key=attrgetter("utterance"))
-    done = found if read is None else _each_read(found, read)
-    return [done[i] for i in sorted(everyone)]
-
-
-def _each_read(found: dict[int, Any], read: Read) -> dict[int, Any]:
-    return {i: read(i, one) for i, one in found.items()}
+    return [one for _, one in sorted(done().items())]
 
 
 def _failed(error: Exception, missing: set[int]) -> str:

@@ -54,7 +54,7 @@ def check_fst(
         ("olabel", num_words - 1),
         ("nextstate", states - 1),
     ):
-        _check_range(name, getattr(fst, name), top)
+        _check_arcs(name, getattr(fst, name), top)
     if np.isnan(fst.cost).any():
         arc = int(np.flatnonzero(np.isnan(fst.cost))[0])
         raise GraphError(f"arc {arc}: cost nan, expected a number, or inf for no arc")
@@ -86,6 +86,17 @@ def check_splits(name: str, splits: np.ndarray, rows: int, values: int) -> None:
         raise GraphError(f"{name} do not cover {values} values in order")
 
 
+def check_range(name: str, values: np.ndarray, low: int, top: int) -> None:
+    """Check that values lie in low..top.
+
+    Raises:
+        GraphError: One does not; `name` heads the message.
+    """
+    bad = values[(values < low) | (values > top)]
+    if len(bad):
+        raise GraphError(f"{name} {bad[0]}, expected {low} to {top}")
+
+
 def check_vocabulary(vocabulary: Vocabulary) -> None:
     """Check that tokens, words and pronunciations agree with each other.
 
@@ -103,14 +114,10 @@ def check_vocabulary(vocabulary: Vocabulary) -> None:
         if "\n" in word or not word:
             raise GraphError(f"word {i} is {word!r}, expected some text in one line")
     check_splits("pronunciation splits", said.splits, len(said), len(said.tokens))
-    for name, values, low, top in (
-        ("filler", np.array(vocabulary.separators, np.int64), 0, num_tokens - 1),
-        ("token of a pronunciation", said.tokens, 0, num_tokens - 1),
-        ("word of a pronunciation", said.word, 1, len(words) - 1),
-    ):
-        bad = values[(values < low) | (values > top)]
-        if len(bad):
-            raise GraphError(f"{name} {bad[0]}, expected {low} to {top}")
+    separators = np.array(vocabulary.separators, np.int64)
+    check_range("filler", separators, 0, num_tokens - 1)
+    check_range("token of a pronunciation", said.tokens, 0, num_tokens - 1)
+    check_range("word of a pronunciation", said.word, 1, len(words) - 1)
     _check_open_word(vocabulary)
     # Pronunciations of a word are found as a slice, by bisection.
     if (said.word[1:] < said.word[:-1]).any():
@@ -159,8 +166,8 @@ def _check_open_word(vocabulary: Vocabulary) -> None:
         raise GraphError(f"open words cost {word_cost}, expected a finite number")
 
 
-def _check_range(name: str, values: np.ndarray, top: int) -> None:
-    """Check that values lie in 0..top; `name` heads the error."""
+def _check_arcs(name: str, values: np.ndarray, top: int) -> None:
+    """Check that the values of arcs lie in 0..top; `name` is in the error."""
     if len(values) == 0:
         return
     low, high = int(values.min()), int(values.max())
@@ -193,12 +200,20 @@ def check_dtypes(arrays: dict[str, np.ndarray]) -> None:
     if "lg_arcs" in arrays:  # rows of LG, which `product.py` checks
         del expected["arcs"], expected["state_arc_splits"]
     for name, dtype in expected.items():
-        array = arrays[name]
-        if array.dtype != dtype or array.ndim != 1:
-            raise GraphError(
-                f"array {name!r} is {array.dtype} with {array.ndim} axes, expected "
-                f"{dtype} with one"
-            )
+        check_array(name, arrays[name], dtype)
+
+
+def check_array(name: str, array: np.ndarray, dtype: np.dtype) -> None:
+    """Check the type of an array with one axis.
+
+    Raises:
+        GraphError: It is another.
+    """
+    if array.dtype != dtype or array.ndim != 1:
+        raise GraphError(
+            f"array {name!r} is {array.dtype} with {array.ndim} axes, expected "
+            f"{dtype} with one"
+        )
 
 
 _PROBLEMS = (
@@ -232,12 +247,8 @@ def check_rows(
             f"state {bad[0]}: final cost {final_cost[bad[0]]}, expected "
             f"{LEAST_COST:g} or more, or inf where it is not final"
         )
-    counts, arc, problem = _scan_rows(
-        arcs,
-        splits,
-        np.uint64(len(vocabulary.tokens)),
-        np.uint64(len(vocabulary.words)),
-    )
+    sizes = np.uint64(len(vocabulary.tokens)), np.uint64(len(vocabulary.words))
+    counts, arc, problem = _scan_rows(arcs, splits, *sizes)
     if problem:
         value = {1: "nextstate", 2: "ilabel", 3: "olabel"}.get(problem, "cost")
         # An ilabel is told without its flags, which users never gave.

@@ -83,5 +83,4 @@ def _found_again(whole: PackedGraph, overlay: Overlay) -> tuple[np.ndarray, np.n
     at[some] = [at_key.get(key, -1) for key in keys(state[some], whole.arcs[some])]
     added = at >= 0
     number = np.where(added, overlay.first_arc + at, np.cumsum(~added) - 1)
-    bonus = np.where(added, overlay.bonus[at], np.float32(0)).astype(np.float32)
-    return bonus, number
+    return np.append(overlay.bonus, np.float32(0))[at], number

@@ -30,6 +30,7 @@ ARCS_VERSION = 4
 OLDER_VERSIONS = (2, 3, ARCS_VERSION)
 """Read as well: 2 has no calls, 3 no open words."""
 _FORMAT = "wfstdec.graph"
+_OF_PRONUNCIATIONS = ("word", "splits", "tokens", "cost")
 _UNREADABLE = (  # what NumPy and zipfile are known to raise on files of all kinds
     OSError,
     ValueError,
@@ -43,7 +44,6 @@ _UNREADABLE = (  # what NumPy and zipfile are known to raise on files of all kin
 
 def table_arrays(vocabulary: Vocabulary, info: GraphInfo) -> dict[str, np.ndarray]:
     """Pack what a graph file holds of a vocabulary and of facts, by name."""
-    pronunciations = vocabulary.pronunciations
     meta: dict[str, Any] = {
         "blank": vocabulary.tokens.blank,
         "fillers": list(vocabulary.separators),
@@ -61,10 +61,7 @@ def table_arrays(vocabulary: Vocabulary, info: GraphInfo) -> dict[str, np.ndarra
     return known | {
         "tokens": _bytes(json.dumps(vocabulary.tokens.names)),
         "words": _bytes("\n".join(vocabulary.words)),
-        "pronunciation_word": pronunciations.word,
-        "pronunciation_splits": pronunciations.splits,
-        "pronunciation_tokens": pronunciations.tokens,
-        "pronunciation_cost": pronunciations.cost,
+        **_pronunciation_arrays(vocabulary.pronunciations),
         "meta": _bytes(json.dumps(meta, sort_keys=True)),
     }
 
@@ -81,12 +78,7 @@ def tables_from(arrays: dict[str, np.ndarray]) -> tuple[Vocabulary, GraphInfo]:
     vocabulary = Vocabulary(
         tokens=TokenTable(tuple(names), meta["blank"]),
         words=tuple(arrays["words"].tobytes().decode().split("\n")),
-        entries=Pronunciations(
-            arrays["pronunciation_word"],
-            arrays["pronunciation_splits"],
-            arrays["pronunciation_tokens"],
-            arrays["pronunciation_cost"],
-        ),
+        entries=_pronunciations_from(arrays),
         separators=tuple(meta["fillers"]),
         separated=meta["separated"],
         open_word=None if opened is None else OpenWord(**opened),
@@ -104,13 +96,8 @@ def oov_arrays(vocabulary: Vocabulary) -> dict[str, np.ndarray]:
     """Pack the words and pronunciations that an utterance has beside the graph's."""
     assert vocabulary.oov is not None
     own, said = vocabulary.oov
-    return {
-        "words": _bytes("\n".join(vocabulary.words[len(own.words) :])),
-        "pronunciation_word": said.word,
-        "pronunciation_splits": said.splits,
-        "pronunciation_tokens": said.tokens,
-        "pronunciation_cost": said.cost,
-    }
+    words = _bytes("\n".join(vocabulary.words[len(own.words) :]))
+    return {"words": words, **_pronunciation_arrays(said)}
 
 
 def oov_from(
@@ -122,11 +109,19 @@ def oov_from(
         KeyError, TypeError, ValueError: A part is missing or damaged.
     """
     text = arrays["words"].tobytes().decode()
-    columns = ("word", "splits", "tokens", "cost")
-    said = Pronunciations(*(arrays[f"pronunciation_{name}"] for name in columns))
+    said = _pronunciations_from(arrays)
     if said.splits[-1] != len(said.tokens) or len(said.splits) != len(said.word) + 1:
         raise ValueError("pronunciations and their tokens differ in number")
     return tuple(text.split("\n")) if text else (), said
+
+
+def _pronunciation_arrays(said: Pronunciations) -> dict[str, np.ndarray]:
+    return {f"pronunciation_{name}": getattr(said, name) for name in _OF_PRONUNCIATIONS}
+
+
+def _pronunciations_from(arrays: dict[str, np.ndarray]) -> Pronunciations:
+    columns = (arrays[f"pronunciation_{name}"] for name in _OF_PRONUNCIATIONS)
+    return Pronunciations(*columns)
 
 
 def fingerprint_of(arrays: dict[str, np.ndarray]) -> str:

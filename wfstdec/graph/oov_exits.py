@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from wfstdec.errors import GraphError
+from wfstdec.graph.checks import check_array, check_range
 
 NO_STATE = -1
 """Number that stands for no state."""
@@ -62,14 +63,9 @@ class OovExits:
                 f"calls with {sizes} labels, costs and returns, expected "
                 f"{(len(self), len(self), num_tokens + 1)}"
             )
-        for name, values, low, top in (
-            ("state with a call", self.state, 0, num_states - 1),
-            ("label before a call", self.last, 0, num_tokens),
-            ("state to return to", self.returns, NO_STATE, num_states - 1),
-        ):
-            bad = values[(values < low) | (values > top)]
-            if len(bad):
-                raise GraphError(f"{name} {bad[0]}, expected {low} to {top}")
+        check_range("state with a call", self.state, 0, num_states - 1)
+        check_range("label before a call", self.last, 0, num_tokens)
+        check_range("state to return to", self.returns, NO_STATE, num_states - 1)
         if not np.isfinite([*self.cost, self.word_cost]).all():
             raise GraphError(f"costs of calls {self.cost}, expected finite numbers")
 
@@ -93,17 +89,10 @@ def exits_from(arrays: dict[str, np.ndarray]) -> OovExits | None:
     """
     if "call_state" not in arrays:
         return None
-    for name in ("call_state", "call_last", "call_cost", "call_returns"):
+    names = ("call_state", "call_last", "call_cost", "call_returns")
+    for name in names:
         kind = np.float32 if name == "call_cost" else np.int32
-        if arrays[name].dtype != kind or arrays[name].ndim != 1:
-            raise GraphError(
-                f"array {name!r} is {arrays[name].dtype} with {arrays[name].ndim} "
-                f"axes, expected {np.dtype(kind)} with one"
-            )
-    return OovExits(
-        arrays["call_state"],
-        arrays["call_last"],
-        arrays["call_cost"],
-        arrays["call_returns"],
-        float(arrays["call_word_cost"][0]),
-    )
+        check_array(name, arrays[name], np.dtype(kind))
+    word_cost = float(arrays["call_word_cost"][0])
+    state, last, cost, returns = (arrays[name] for name in names)
+    return OovExits(state, last, cost, returns, word_cost)

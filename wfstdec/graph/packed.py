@@ -34,7 +34,6 @@ from wfstdec.graph.product import (
     Product,
     arc_splits,
     compose,
-    num_arcs,
     product_from,
     product_of,
 )
@@ -286,12 +285,10 @@ class _StoredGraph(PackedGraph):
     def num_arcs(self) -> int:
         """The number of arcs, A."""
         product = self.__dict__.get("_product")
-        return len(self.arcs) if product is None else num_arcs(product)
+        return len(self.arcs) if product is None else int(arc_splits(product)[-1])
 
     def _is_less(self, product: Product) -> bool:
-        if "_product" in self.__dict__:
-            return True
-        return super()._is_less(product)
+        return "_product" in self.__dict__ or super()._is_less(product)
 
 
 def load_graph(path: str | os.PathLike[str]) -> PackedGraph:

@@ -216,11 +216,6 @@ def arc_splits(product: Product, *, reduced: bool = False) -> np.ndarray:
     return np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
 
 
-def num_arcs(product: Product) -> int:
-    """The number of arcs of T o LG."""
-    return int(arc_splits(product)[-1])
-
-
 @inlined
 def _leaves_by_row(product, s, reduced):
     """Tell whether a state has the arcs of its row."""

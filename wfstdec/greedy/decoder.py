@@ -38,13 +38,12 @@ from wfstdec.boost.compile import BoostCompiler
 from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.greedy.options import BACKENDS, GreedyOptions
 from wfstdec.greedy.reference import Searched
+from wfstdec.lm.automaton import NULL_AUTOMATON
 from wfstdec.lm.loading import AnyLM, lm_over, read_lm
-from wfstdec.lm.null import NULL_AUTOMATON
 from wfstdec.search.backends import make_backend
 from wfstdec.search.decoder import Decoder
 from wfstdec.search.paths.found import FoundReader
-from wfstdec.search.paths.hypotheses import PathReader
-from wfstdec.search.paths.lm_account import LmAccount
+from wfstdec.search.paths.hypotheses import LmAccount, PathReader
 from wfstdec.search.paths.token_path import TokenPath
 from wfstdec.search.paths.words import BareTokens
 from wfstdec.text.loading import AUTO, TokensLike, load_tokens, separator_of

@@ -12,8 +12,7 @@ import numpy as np
 from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.greedy.options import GreedyOptions
 from wfstdec.lm import reference
-from wfstdec.lm.automaton import Automaton
-from wfstdec.lm.null import NULL_AUTOMATON
+from wfstdec.lm.automaton import NULL_AUTOMATON, Automaton
 from wfstdec.search.acoustics import price_frame, pricing_of
 from wfstdec.search.paths.so_far import PathSoFar
 from wfstdec.search.paths.token_path import (
@@ -33,7 +32,7 @@ class Searched(NamedTuple):
     """All that a greedy search is made of, beside log-probs, options and boosts.
 
     Attributes:
-        lm: The language model over tokens; `lm.null` without one.
+        lm: The language model over tokens; `NULL_AUTOMATON` without one.
         num_tokens: V.
         blank: The blank.
     """
@@ -95,8 +94,10 @@ class Fusion:
         refund = reference.final(self.phrases, 0, progress.boost_state)
         complete = progress.died_at_frame < 0 and bool(last < np.inf)
         cost = progress.cost + (float(F(scale * last)) if complete else 0.0)
+        rows = np.full((len(tokens), 4), NO_PRON, np.int32)
+        rows[:, :3] = np.array(tokens, np.int32).reshape(len(tokens), 3)
         return TokenPath(
-            rows=rows_of(tokens),
+            rows=rows,
             last_pron=NO_PRON,
             acoustic=progress.acoustic,
             search_cost=cost + float(refund),
@@ -110,21 +111,12 @@ class Fusion:
     ) -> PathSoFar[TokenRows]:
         """How far a search has come; only the last token may go on."""
         goes_on = len(tokens) and progress.label != self.searched.blank
-        rows, end = rows_of(tokens), self.end(progress, tokens)
-        final_cost = end.search_cost - progress.cost if end.reached_final else math.inf
+        end = self.end(progress, tokens)
+        cost = end.search_cost - progress.cost if end.reached_final else math.inf
+        whole = len(tokens) - bool(goes_on)
         return tokens_so_far(
-            rows,
-            len(rows) - bool(goes_on),
-            num_frames=progress.frames,
-            final_cost=final_cost,
+            end.rows, whole, num_frames=progress.frames, final_cost=cost
         )
-
-
-def rows_of(tokens: Sequence[tuple[int, int, int]] | np.ndarray) -> np.ndarray:
-    """Token, start and end of each as the rows of `TokenPath`, int32 [N, 4]."""
-    rows = np.full((len(tokens), 4), NO_PRON, np.int32)
-    rows[:, :3] = np.array(tokens, np.int32).reshape(len(tokens), 3)
-    return rows
 
 
 class ReferenceSearch:
@@ -155,7 +147,10 @@ class ReferenceSearch:
         blank = self._fusion.searched.blank
         unscaled, costs = price_frame(logprobs, self._fusion.pricing, blank)
         best = min(range(len(unscaled)), key=lambda v: (unscaled[v], v))
-        label, begins = self._stage_one(best, costs)
+        # The label by acoustics alone, and whether a token begins.
+        held = best == now.last and costs[now.label] < np.inf
+        begins = best not in (blank, now.label) and not held
+        label = now.label if best != blank and not begins else best
         if begins and costs[best] < np.inf:
             label = self._choose(best, costs)
         if label == NO_TOKEN or not costs[label] < np.inf:
@@ -170,14 +165,6 @@ class ReferenceSearch:
         now.label, now.last = label, best
         now.frames += 1
 
-    def _stage_one(self, best: int, costs: list[np.float32]) -> tuple[int, bool]:
-        """The label by acoustics alone, and whether a token begins."""
-        now = self._progress
-        if best == self._fusion.searched.blank:
-            return best, False
-        held = best == now.last and costs[now.label] < np.inf
-        return (now.label, False) if best == now.label or held else (best, True)
-
     def _choose(self, best: int, costs: list[np.float32]) -> int:
         """The token that begins, -1 where none can; the models step by it."""
         fusion, now = self._fusion, self._progress
@@ -189,14 +176,12 @@ class ReferenceSearch:
             lm_cost, lm_state = reference.step(searched.lm, 0, now.lm_state, v)
             if not lm_cost < math.inf:
                 continue
-            phrase_cost, boost_state = reference.step(
-                fusion.phrases, 0, now.boost_state, v
-            )
-            extra = F(F(F(options.lm_scale) * lm_cost) + phrase_cost)
+            phrase = reference.step(fusion.phrases, 0, now.boost_state, v)
+            extra = F(F(F(options.lm_scale) * lm_cost) + phrase[0])
             cost = F(extra + costs[v])
             if cost < least:
                 least, chosen, paid = cost, v, extra
-                after = lm_state, boost_state
+                after = lm_state, phrase[1]
         if chosen != NO_TOKEN:
             now.lm_state, now.boost_state = after
             now.cost += float(paid) + float(options.token_insertion)

@@ -12,30 +12,42 @@ from collections.abc import Callable
 from typing import Any
 
 from wfstdec.align.alignment import Alignment, Misfit
-from wfstdec.io.results import ctm_lines, format_named
-from wfstdec.io.subtitles import SUBTITLES, SubtitleOptions
-from wfstdec.io.textgrid import textgrid_text
+from wfstdec.io.results import format_named, result_writer
+from wfstdec.io.subtitles import SubtitleOptions
 from wfstdec.search.hypothesis import Token, Word
 
+_OF_MISFITS = ("kind", "first_word", "end_word", "text")
 _DIGITS = 6  # frame * shift leaves more, like 0.6000000000000001
-
-
-def alignment_text_line(utterance: str, alignment: Alignment) -> str:
-    """`utterance words...`, those that were found."""
-    return f"{utterance} {alignment.text}".rstrip(" ") + "\n"
 
 
 def alignment_json_line(utterance: str, alignment: Alignment) -> str:
     """Format a JSON object: words, tokens, times, confidences, misfits, costs."""
-    cost = alignment.total_cost
+    cost, excess = alignment.total_cost, alignment.excess
     fields = {
         "id": utterance,
         "text": alignment.text,
-        "words": [_word(alignment, i) for i in range(len(alignment.words))],
+        "words": [
+            {
+                "word": word.text,
+                "position": position,
+                **_times(word),
+                "tokens": [
+                    {"token": token.text, **_times(token)}
+                    for token in alignment.tokens[first:end]
+                ],
+            }
+            for word, position, (first, end) in zip(
+                *(alignment.words, alignment.positions, alignment.word_tokens),
+                strict=True,
+            )
+        ],
         "fits": alignment.fits,
-        "misfits": [_misfit(misfit) for misfit in alignment.misfits],
+        "misfits": [
+            {name: getattr(one, name) for name in _OF_MISFITS} | _times(one)
+            for one in alignment.misfits
+        ],
         "total_cost": float(cost) if math.isfinite(cost) else None,
-        "excess": float(alignment.excess) if math.isfinite(alignment.excess) else None,
+        "excess": float(excess) if math.isfinite(excess) else None,
         "exact": alignment.exact,
         "reached_end": alignment.reached_end,
         "num_frames": int(alignment.num_frames),
@@ -55,40 +67,11 @@ def alignment_writer(
     Raises:
         OptionError: No such format.
     """
-    format = format_named(format)
-    if format in SUBTITLES:
-        made = SUBTITLES[format]
-        return lambda _, alignment: made(alignment.words, subtitles)
-    writers: dict[str, Callable[[str, Alignment], str]] = {
-        "text": alignment_text_line,
-        "jsonl": alignment_json_line,
-        "ctm": ctm_lines,
-        "textgrid": lambda _, alignment: textgrid_text(alignment),
-    }
-    return writers[format]
-
-
-def _word(alignment: Alignment, i: int) -> dict[str, Any]:
-    first, end = alignment.word_tokens[i]
-    return {
-        "word": alignment.words[i].text,
-        "position": alignment.positions[i],
-        **_times(alignment.words[i]),
-        "tokens": [
-            {"token": token.text, **_times(token)}
-            for token in alignment.tokens[first:end]
-        ],
-    }
-
-
-def _misfit(misfit: Misfit) -> dict[str, Any]:
-    return {
-        "kind": misfit.kind,
-        "first_word": misfit.first_word,
-        "end_word": misfit.end_word,
-        "text": misfit.text,
-        **_times(misfit),
-    }
+    if format_named(format) == "jsonl":
+        return alignment_json_line
+    # All others have words with times, as hypotheses do.
+    write: Callable[[str, Any], str] = result_writer(format, subtitles=subtitles)
+    return lambda utterance, alignment: write(utterance, [alignment])
 
 
 def _times(item: Word | Token | Misfit) -> dict[str, float | None]:

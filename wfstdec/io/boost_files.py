@@ -29,7 +29,6 @@ from __future__ import annotations
 
 import json
 import math
-import os
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
@@ -37,7 +36,7 @@ from typing import Any
 
 from wfstdec.boost.lists import BoostEntry, Numbers
 from wfstdec.errors import BoostError, FormatError
-from wfstdec.text.files import read_lines
+from wfstdec.text.files import PathLike, read_lines
 
 _WORDS, _PHRASES = ("boosts", "bonus"), ("phrases", "weight")
 """The key of a list in JSON lines, and what its numbers are called."""
@@ -70,7 +69,7 @@ class BoostFile:
         }
 
 
-def read_boosts(path: str | os.PathLike[str]) -> BoostFile:
+def read_boosts(path: PathLike) -> BoostFile:
     r"""Read `word<TAB>bonus` lines, or JSON lines; see the module's text.
 
     A word and its bonus may stand apart by spaces too; a phrase needs the tab.
@@ -96,7 +95,7 @@ def read_boosts(path: str | os.PathLike[str]) -> BoostFile:
     return BoostFile(common)
 
 
-def read_phrase_weights(path: str | os.PathLike[str]) -> BoostFile:
+def read_phrase_weights(path: PathLike) -> BoostFile:
     r"""Read `phrase<TAB>weight` lines, the weight being 1 if left out, or JSON lines.
 
     Blank lines and lines that begin with `# ` are left out.
@@ -152,7 +151,7 @@ def dump_boosts(boosts: Numbers) -> str:
     return json.dumps(known, ensure_ascii=False)
 
 
-def read_phrases(path: str | os.PathLike[str]) -> list[str]:
+def read_phrases(path: PathLike) -> list[str]:
     """Read phrases without their numbers: of a list as above, or one a line.
 
     What follows a tab is left out. Of JSON lines, those of all utterances together.
@@ -173,7 +172,7 @@ def read_phrases(path: str | os.PathLike[str]) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def _numbered_lines(path: str | os.PathLike[str]) -> list[tuple[str, str]]:
+def _numbered_lines(path: PathLike) -> list[tuple[str, str]]:
     """Lines that are neither blank nor comments, each with its place."""
     return [
         (f"{path}:{number}", line)
@@ -224,14 +223,13 @@ def _parse(line: str, place: str, key: str, number: str) -> dict[str, Any]:
         found = json.loads(line, object_pairs_hook=partial(_object, place))
     except json.JSONDecodeError as error:
         raise BoostError(f"{place}: {error.msg}, {expected}") from error
-    is_entry = key == "boosts" and isinstance(found, dict) and "text" in found
-    known = {"id", *_FIELDS} if is_entry else {"id", key}
-    if not isinstance(found, dict) or not found.keys() <= known:
-        raise BoostError(f"{place}: found {line!r}, {expected}")
-    of_list = is_entry or isinstance(found.get(key), dict | list)
-    if not isinstance(found.get("id"), str | None) or not of_list:
-        raise BoostError(f"{place}: found {line!r}, {expected}")
-    return found
+    if isinstance(found, dict) and isinstance(found.get("id"), str | None):
+        is_entry = key == "boosts" and "text" in found
+        known = {"id", *_FIELDS} if is_entry else {"id", key}
+        of_list = is_entry or isinstance(found.get(key), dict | list)
+        if of_list and found.keys() <= known:
+            return found
+    raise BoostError(f"{place}: found {line!r}, {expected}")
 
 
 def _object(place: str, pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -6,17 +6,16 @@ said = read_confidences("hyp.ctm")["utt1"]          # [("hello", 0.93), ("world"
 from __future__ import annotations
 
 import json
-import os
 
 from wfstdec.errors import FormatError
-from wfstdec.text.files import read_lines
+from wfstdec.text.files import PathLike, read_lines
 
 _CTM_FIELDS = 6
 
 Said = dict[str, list[tuple[str, float]]]
 
 
-def read_confidences(path: str | os.PathLike[str]) -> Said:
+def read_confidences(path: PathLike) -> Said:
     """Read words and how sure they are, by utterance; a file of lines with `{` is JSON.
 
     Raises:

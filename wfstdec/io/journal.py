@@ -100,7 +100,7 @@ class Journal:
             # one file.
             self._file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o666), "r+b")
         try:
-            self._lock()
+            lock(self._file, self.path)
             ends = self._take_up()
             for final, end in zip(files, ends, strict=True):
                 with writing(final):
@@ -146,25 +146,16 @@ class Journal:
                 path.unlink(missing_ok=True)
         return len(self.done)
 
-    def _lock(self) -> None:
-        """Keep other runs away; the system gives the lock back after a crash."""
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise FormatError(
-                f"{self.path}: belongs to a run that is going on, expected another "
-                "output, or to wait for its end"
-            ) from None
-        except OSError:  # a file system without locks
-            return
-
     def _take_up(self) -> list[int]:
         """Read what an earlier run left; the size that each file is to have."""
         lines = _lines(self._file)
         header, done = (lines[0], lines[1:]) if lines else (None, [])
         sizes = [_size(partial(final)) for final in self._finals]
         if not done or self._restart.overwrite:
-            return self._begin()
+            self._file.seek(0)
+            self._file.truncate()
+            self._write(self._header)
+            return [0] * len(self._finals)
         if not self._restart.resume:
             count = sum("done" in line for line in done)
             called = self._restart.called
@@ -173,7 +164,7 @@ class Journal:
                 f"expected {called('resume')} to go on, or {called('overwrite')} to "
                 "begin anew"
             )
-        self._compare(header or {})
+        check_same(self._header, header or {}, self.path, self._restart)
         if done[-1].get("finished"):  # stopped while files were given their names
             for final in self._finals:
                 if not partial(final).exists():
@@ -194,12 +185,6 @@ class Journal:
         self._rewrite(ends)
         return ends
 
-    def _begin(self) -> list[int]:
-        self._file.seek(0)
-        self._file.truncate()
-        self._write(self._header)
-        return [0] * len(self._finals)
-
     def _rewrite(self, ends: list[int]) -> None:
         """Cut the journal behind the last utterance that counts.
 
@@ -218,25 +203,6 @@ class Journal:
         self._file.seek(at)
         self._file.truncate()
 
-    def _compare(self, header: Mapping[str, Any]) -> None:
-        """Raise unless the earlier run had these settings."""
-        called, found = self._restart.called, []
-        if header.get("version") != _VERSION:
-            found.append(f"version {_VERSION}, was {header.get('version')}")
-        # Results of one run in two places could never be put together.
-        if header.get("files") != self._header["files"]:
-            was, files = (", ".join(h["files"]) for h in (header, self._header))
-            found.append(f"files {files}, was {was}")
-        found += differences(
-            self._header["settings"], header.get("settings", {}), called
-        )
-        if found:
-            raise OptionError(
-                f"{self.path} is of a run that differs: {'; '.join(found)}; expected "
-                f"the same to {called('resume')}, or {called('overwrite')} to begin "
-                "anew"
-            )
-
     def _write(self, line: Mapping[str, Any]) -> None:
         with writing(self.path):
             self._file.write((_json(line) + "\n").encode())
@@ -247,6 +213,56 @@ class Journal:
         for file in (*self.files, self._file):
             with contextlib.suppress(OSError, ValueError):
                 file.close()
+
+
+def lock(file: IO[Any], place: Path) -> None:
+    """Keep other runs away; the system gives the lock back after a crash.
+
+    Args:
+        file: Locked as long as it is open.
+        place: What errors call it.
+
+    Raises:
+        FormatError: Another run has it.
+    """
+    with contextlib.suppress(OSError):  # a file system without locks
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise FormatError(
+                f"{place}: belongs to a run that is going on, expected another output, "
+                "or to wait for its end"
+            ) from None
+
+
+def check_same(
+    now: Mapping[str, Any], before: Mapping[str, Any], place: Path, restart: Restart
+) -> None:
+    """Raise unless an earlier run had these settings.
+
+    Args:
+        now: The header of this run.
+        before: That of the earlier one.
+        place: What errors call it.
+        restart: What users call settings.
+
+    Raises:
+        OptionError: It had others.
+    """
+    called, found = restart.called, []
+    # First of all: another version may give other results with equal settings.
+    if before.get("version") != now["version"]:
+        found.append(f"version {now['version']}, was {before.get('version')}")
+    # Results of one run in two places could never be put together.
+    if before.get("files") != now.get("files"):
+        was, files = (", ".join(h["files"]) for h in (before, now))
+        found.append(f"files {files}, was {was}")
+    found += differences(now["settings"], before.get("settings", {}), called)
+    if found:
+        raise OptionError(
+            f"{place} is of a run that differs: {'; '.join(found)}; expected the same "
+            f"to {called('resume')}, or {called('overwrite')} to begin anew"
+        )
 
 
 def differences(

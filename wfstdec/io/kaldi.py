@@ -33,8 +33,10 @@ _DAMAGE = (
 _OFFSET = re.compile(r"(?P<file>.+):(?P<offset>\d+)")
 
 
-def read_ark(path: Path) -> Iterator[tuple[str, np.ndarray]]:
-    """Yield `(utterance, matrix [T, V])` of a binary ark, in file order.
+def read_ark(path: Path) -> Iterator[tuple[str, Callable[[], np.ndarray]]]:
+    """Yield each utterance of a binary ark and a function that gives its matrix.
+
+    The matrices [T, V] are read one after the other: an ark is a stream.
 
     Raises:
         FormatError: The file cannot be read, is truncated, or holds no matrices.
@@ -52,7 +54,8 @@ def read_ark(path: Path) -> Iterator[tuple[str, np.ndarray]]:
             if utterance is None or not utterance.strip():
                 return
             utterance = utterance.lstrip()
-            yield utterance, _read_matrix(file, f"{path}: {utterance}")
+            matrix = _read_matrix(file, f"{path}: {utterance}")
+            yield utterance, partial(np.asarray, matrix)
 
 
 def read_scp(path: Path) -> Iterator[tuple[str, Callable[[], np.ndarray]]]:

@@ -15,12 +15,10 @@ transition ids there are labels: token + 1, one for each frame.
 
 from __future__ import annotations
 
-import os
 import struct
 from collections.abc import Iterator, Sequence
-from contextlib import ExitStack
 from pathlib import Path
-from typing import IO, Any, Self
+from typing import IO, Any
 
 import numpy as np
 
@@ -34,20 +32,17 @@ from wfstdec.lattice.compact import (
     Weight,
     compact_lattice,
 )
-from wfstdec.text.files import atomic_write
+from wfstdec.lattice.file import GrowingFile
+from wfstdec.text.files import PathLike, atomic_write
 
 _LATTICE, _COMPACT = "lattice4", "compactlattice44"
 _ARC_TYPES = (_LATTICE, _COMPACT)
 _VERSION, _PROPERTIES = 2, 3
-_INFINITY = "Infinity"
 _NO_COSTS = struct.pack("<ff", np.inf, np.inf)
 
 
-class KaldiLatticeWriter:
-    """Writes an archive; it appears whole or not at all.
-
-    Whoever opens the file himself calls `begin` and `finish` in place of `with`, and
-    can so go on with a file of which a part was kept.
+class KaldiLatticeWriter(GrowingFile):
+    """Writes an archive, as a `GrowingFile`.
 
     Args:
         path: The archive.
@@ -58,9 +53,7 @@ class KaldiLatticeWriter:
         beam: As for `compact_lattice`.
 
     Attributes:
-        path: The archive.
-        note: What `begin` must know of the lattice that was written last, as JSON: its
-            words beside those of the graph.
+        note: The words of the last lattice beside those of the graph.
 
     Raises:
         FormatError: A file cannot be written.
@@ -68,36 +61,23 @@ class KaldiLatticeWriter:
 
     def __init__(
         self,
-        path: str | os.PathLike[str],
+        path: PathLike,
         *,
         compact: bool = True,
         text: bool = False,
-        words: str | os.PathLike[str] | None = None,
+        words: PathLike | None = None,
         beam: float | None = None,
     ) -> None:
-        self.path, self._compact, self._text = path, compact, text
-        self._words_path, self._beam = words, beam
-        self._stack = ExitStack()
+        super().__init__(path)
+        self._compact, self._text, self._words_path = compact, text, words
+        self._beam = beam
         self._numbers: dict[str, int] = {}
         self._own: Sequence[str] | None = None
         self._kept: list[str] = []
         self.note: list[str] = []
 
-    def __enter__(self) -> Self:
-        self.begin(self._stack.enter_context(atomic_write(self.path)))
-        self._stack.push(lambda *error: None if error[0] else self.finish())
-        return self
-
-    def __exit__(self, *error: Any) -> bool | None:
-        return self._stack.__exit__(*error)
-
     def begin(self, file: IO[bytes], notes: Sequence[Any] = ()) -> None:
-        """Write to an open file, behind what it holds.
-
-        Args:
-            file: Positioned at its end.
-            notes: `note` after each of the lattices that it holds.
-        """
+        """Write behind what a file holds; see `GrowingFile`."""
         self._file = file
         self._kept = [word for words in notes for word in words]
         if self._own is not None:
@@ -108,9 +88,6 @@ class KaldiLatticeWriter:
         if self._words_path is not None:
             with atomic_write(self._words_path, "w") as file:
                 file.writelines(f"{word} {i}\n" for word, i in self._numbers.items())
-
-    def give_up(self) -> None:
-        """Let go of the file, which will be closed."""
 
     def number(self, words: Sequence[str]) -> None:
         """Give the words of the graph their numbers, before the first lattice does."""
@@ -228,7 +205,7 @@ def _lattice_bytes(lattice: Lattice, numbers: np.ndarray) -> bytes:
 
 
 def read_kaldi_lattices(
-    path: str | os.PathLike[str],
+    path: PathLike,
 ) -> Iterator[tuple[str, CompactLattice]]:
     """Read an archive, text or binary, of lattices or compact ones.
 
@@ -254,7 +231,11 @@ def read_kaldi_lattices(
         key = data[at : space if space >= 0 else len(data)].strip()
         if space < 0 or not key:
             raise FormatError(f"{path}: no utterance id at byte {at}, expected one")
-        utterance = _id_of(key, path, at)
+        try:
+            utterance = key.decode()
+        except UnicodeDecodeError:
+            where = f"{path}: no utterance id at byte {at}"
+            raise FormatError(f"{where}, expected a Kaldi archive") from None
         try:
             # A text entry has its key in a line of its own.
             if data[space + 1 : space + 2] == b"\n":
@@ -267,15 +248,6 @@ def read_kaldi_lattices(
                 "lattice of Kaldi's"
             ) from None
         yield utterance, lattice
-
-
-def _id_of(key: bytes, path: str | os.PathLike[str], at: int) -> str:
-    try:
-        return key.decode()
-    except UnicodeDecodeError:
-        raise FormatError(
-            f"{path}: no utterance id at byte {at}, expected a Kaldi archive"
-        ) from None
 
 
 def _made(rows: list[list[CompactArc]], final: list[Weight | None]) -> CompactLattice:
@@ -327,15 +299,10 @@ _SEMIRING_ONE = Weight(0.0, 0.0, ())
 
 
 def _weight_of(text: str) -> Weight:
-    graph, acoustic, *labels = text.split(",")
-    found = (
-        tuple(int(label) for label in labels[0].split("_") if label) if labels else ()
-    )
-    return Weight(_cost(graph), _cost(acoustic), found)
-
-
-def _cost(text: str) -> float:
-    return np.inf if text == _INFINITY else float(text)
+    # Python too reads Kaldi's "Infinity".
+    graph, acoustic, labels = (*text.split(","), "")[:3]
+    found = tuple(int(label) for label in labels.split("_") if label)
+    return Weight(float(graph), float(acoustic), found)
 
 
 class _Binary:

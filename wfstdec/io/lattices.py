@@ -13,17 +13,12 @@ transition ids there, never looks at them unless asked for phones or times.
 
 from __future__ import annotations
 
-import os
-
 import numpy as np
 
-from wfstdec.errors import OptionError
 from wfstdec.fst.openfst_binary import FstContent, format_fst
-from wfstdec.graph.arcs import LABEL_MASK, REPEAT, FstArrays
-from wfstdec.io.dot import MOST_ARCS, quoted
+from wfstdec.graph.arcs import LABEL_MASK, FstArrays
 from wfstdec.lattice.arrays import Lattice
-from wfstdec.text.files import atomic_write
-from wfstdec.text.symbols import EPSILON, token_of
+from wfstdec.text.files import PathLike, atomic_write
 
 
 def lattice_fst(lattice: Lattice) -> FstArrays:
@@ -41,7 +36,7 @@ def lattice_fst(lattice: Lattice) -> FstArrays:
     )
 
 
-def write_lattice_fst(lattice: Lattice, path: str | os.PathLike[str]) -> None:
+def write_lattice_fst(lattice: Lattice, path: PathLike) -> None:
     """Write a lattice as an OpenFst file of type vector, over the tropical semiring.
 
     Raises:
@@ -81,29 +76,3 @@ def kaldi_lattice(
         if final[state] < np.inf:
             lines.append(f"{state}\t{final[state]:.7g},0")
     return "\n".join([*lines, "", ""])
-
-
-def lattice_dot(lattice: Lattice) -> str:
-    """A short lattice as text for Graphviz's dot: arcs say `token:word/excess`.
-
-    Raises:
-        OptionError: The lattice is too large to look at.
-    """
-    if lattice.num_arcs > MOST_ARCS:
-        raise OptionError(
-            f"the lattice has {lattice.num_arcs} arcs, expected at most {MOST_ARCS} to "
-            "draw: a narrower lattice beam has fewer"
-        )
-    lines = ["digraph lattice {", "  rankdir=LR; node [shape=circle];"]
-    for state, one in enumerate(lattice.states):
-        name = quoted(f"{one['graph_state']}@{one['frame']}")
-        shape = "doublecircle" if one["final_excess"] < np.inf else "circle"
-        lines.append(f"  {state} [shape={shape} label={name}];")
-    for arc in lattice.arcs:
-        ilabel, olabel = int(arc["ilabel"]) & LABEL_MASK, int(arc["olabel"])
-        token = "-" if ilabel == EPSILON else lattice.tokens.names[token_of(ilabel)]
-        repeat = "+" if int(arc["ilabel"]) & REPEAT else ""
-        word = "" if olabel == EPSILON else f":{lattice.words[olabel]}"
-        text = quoted(f"{repeat}{token}{word}/{arc['excess']:.3g}")
-        lines.append(f"  {arc['state']} -> {arc['nextstate']} [label={text}];")
-    return "\n".join([*lines, "}"]) + "\n"

@@ -8,7 +8,6 @@ Nothing is read ahead, and nothing is kept.
 
 from __future__ import annotations
 
-import os
 import zipfile
 import zlib
 from collections.abc import Callable, Collection, Iterator
@@ -20,6 +19,7 @@ import numpy as np
 
 from wfstdec.errors import FormatError, ShapeError
 from wfstdec.io import kaldi
+from wfstdec.text.files import PathLike
 
 Utterances = Iterator[tuple[str, np.ndarray]]
 Load = Callable[[], np.ndarray]
@@ -63,7 +63,17 @@ class LogprobReader:
         """
         seen: set[str] = set()
         for utterance, load in self._read(self.path):
-            _check_id(utterance, seen, self.path)
+            if utterance in seen:
+                raise FormatError(
+                    f"{self.path}: utterance {utterance!r} twice, expected once"
+                )
+            # One word, or the result files could not be read back.
+            if utterance.split() != [utterance]:
+                raise FormatError(
+                    f"{self.path}: utterance id {utterance!r}, expected one without "
+                    "white space"
+                )
+            seen.add(utterance)
             if utterance not in self._left_out:
                 yield utterance, partial(checked, load, f"{self.path}: {utterance}")
 
@@ -77,7 +87,7 @@ class LogprobReader:
         )
 
 
-def open_logprobs(path: str | os.PathLike[str]) -> LogprobReader:
+def open_logprobs(path: PathLike) -> LogprobReader:
     """Open log-probs; the form follows from the name.
 
     Args:
@@ -95,23 +105,12 @@ def open_logprobs(path: str | os.PathLike[str]) -> LogprobReader:
     if path.suffix == ".npz":
         return LogprobReader(path, len(_open_npz(path).files), _read_npz)
     if path.suffix == ".ark":
-        return LogprobReader(path, None, _read_ark)
+        return LogprobReader(path, None, kaldi.read_ark)
     if path.suffix == ".scp":
         return LogprobReader(path, len(kaldi.scp_entries(path)), kaldi.read_scp)
     raise FormatError(
         f"{path}: found {path.suffix!r}, expected .npz, .ark, .scp or a folder of .npy"
     )
-
-
-def _check_id(utterance: str, seen: set[str], path: Path) -> None:
-    """An id must be one word, or the result files could not be read back."""
-    if utterance in seen:
-        raise FormatError(f"{path}: utterance {utterance!r} twice, expected once")
-    if utterance.split() != [utterance]:
-        raise FormatError(
-            f"{path}: utterance id {utterance!r}, expected one without white space"
-        )
-    seen.add(utterance)
 
 
 def checked(load: Load, place: str) -> np.ndarray:
@@ -150,11 +149,6 @@ def _read_npz(path: Path) -> Entries:
 
         for utterance in file.files:
             yield utterance, partial(load, utterance)
-
-
-def _read_ark(path: Path) -> Entries:
-    for utterance, logprobs in kaldi.read_ark(path):
-        yield utterance, partial(np.asarray, logprobs)
 
 
 def _npy_files(path: Path) -> list[Path]:

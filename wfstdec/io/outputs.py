@@ -19,18 +19,17 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO, Any, Protocol
+from typing import IO, Any
 
 from wfstdec.errors import FormatError, InputError, OptionError
 from wfstdec.io.journal import Journal, Restart, partial
 from wfstdec.io.results import ENDINGS
-from wfstdec.text.files import atomic_write, replaceable, writing
+from wfstdec.lattice.file import GrowingFile
+from wfstdec.text.files import PathLike, atomic_write, replaceable, writing
 
 STDOUT = "-"
 ONE_EACH = frozenset(("srt", "vtt", "textgrid"))
 """Formats whose files hold one utterance."""
-
-PathLike = str | os.PathLike[str]
 
 
 @contextlib.contextmanager
@@ -46,25 +45,6 @@ def open_output(path: PathLike | None) -> Iterator[IO[str]]:
         return
     with atomic_write(path, "w") as file:
         yield file
-
-
-class Beside(Protocol):
-    """A file that grows beside the results, by the same utterances."""
-
-    path: PathLike
-
-    @property
-    def note(self) -> Any:
-        """Note for `begin` on what was written last, as JSON."""
-
-    def begin(self, file: IO[bytes], notes: Sequence[Any] = ()) -> None:
-        """Write to an open file, behind what it holds, of which these are the notes."""
-
-    def finish(self) -> None:
-        """Write what stands at the end of it."""
-
-    def give_up(self) -> None:
-        """Let go of the file, which will be closed."""
 
 
 @dataclass
@@ -104,7 +84,7 @@ def open_results(
     write: Callable[[str, Any], str],
     num_utterances: int | None = None,
     *,
-    beside: Beside | None = None,
+    beside: GrowingFile | None = None,
     restart: Restart | None = None,
     settings: Mapping[str, Any] | None = None,
 ) -> Iterator[Results]:
@@ -137,7 +117,11 @@ def open_results(
             results = stack.enter_context(_streamed(target, beside))
         else:
             wanted = {**(settings or {}), **restart.settings}
-            journal = Journal(target.journal(files), files, wanted, restart)
+            if target.folder is not None:
+                path = target.folder / "wfstdec.journal"
+            else:
+                path = files[0].with_name(f"{files[0].name}.journal")
+            journal = Journal(path, files, wanted, restart)
             results = stack.enter_context(_journaled(target, journal, beside))
         try:
             yield results
@@ -167,7 +151,7 @@ class _Target:
         if self.is_one and (self.num_utterances or 0) > 1:
             raise self._too_many()
 
-    def files(self, beside: Beside | None) -> list[Path] | None:
+    def files(self, beside: GrowingFile | None) -> list[Path] | None:
         """The files that are to be made; None where one of them is no regular file.
 
         Raises:
@@ -187,12 +171,6 @@ class _Target:
                 "expected files: what is no regular file keeps nothing"
             )
         return None
-
-    def journal(self, files: Sequence[Path]) -> Path:
-        """The journal that goes with these files."""
-        if self.folder is not None:
-            return self.folder / "wfstdec.journal"
-        return files[0].with_name(files[0].name + ".journal")
 
     def writer(self, file: IO[Any] | None, encode: bool) -> Callable[[str, Any], None]:
         """Make what writes an utterance: to a file, or to one of its own."""
@@ -255,7 +233,7 @@ class _Target:
 
 
 @contextlib.contextmanager
-def _streamed(target: _Target, beside: Beside | None) -> Iterator[Results]:
+def _streamed(target: _Target, beside: GrowingFile | None) -> Iterator[Results]:
     """Open what no later run can go on with."""
     with ExitStack() as stack:
         if beside is not None:
@@ -272,7 +250,7 @@ def _streamed(target: _Target, beside: Beside | None) -> Iterator[Results]:
 
 @contextlib.contextmanager
 def _journaled(
-    target: _Target, journal: Journal, beside: Beside | None
+    target: _Target, journal: Journal, beside: GrowingFile | None
 ) -> Iterator[Results]:
     """Give files their names when all went well; else keep what is done."""
     failures, noted = journal.failures, len(journal.failures)

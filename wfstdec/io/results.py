@@ -18,10 +18,11 @@ from wfstdec.errors import OptionError
 from wfstdec.io.subtitles import SUBTITLES, SubtitleOptions, srt_text, vtt_text
 from wfstdec.io.textgrid import Timed, textgrid_text
 from wfstdec.search.hypothesis import Hypothesis
+from wfstdec.text.files import PathLike
 
 
 def text_line(utterance: str, hypothesis: Hypothesis) -> str:
-    """`utterance words...`."""
+    """`utterance words...`, those that were found."""
     return f"{utterance} {hypothesis.text}".rstrip(" ") + "\n"
 
 
@@ -79,7 +80,7 @@ Write = Callable[[str, Sequence[Hypothesis]], str]
 """Formatter of an utterance and its hypotheses, best first."""
 
 
-def format_named(format: str | None, path: str | os.PathLike[str] | None = None) -> str:
+def format_named(format: str | None, path: PathLike | None = None) -> str:
     """The name of a format; `None` goes by the name of the file, and is else text.
 
     Raises:

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterable, Mapping
 
 from wfstdec.errors import FormatError
-from wfstdec.text.files import atomic_write, read_lines
+from wfstdec.text.files import PathLike, atomic_write, read_lines
 
 _SPACES = re.compile("[ \t]+")  # as in lexicons: other white space may be in words
 
 
-def read_text(path: str | os.PathLike[str]) -> dict[str, tuple[str, ...]]:
+def read_text(path: PathLike) -> dict[str, tuple[str, ...]]:
     """Read the words of each utterance, in file order; an id alone has no words.
 
     Raises:
@@ -33,9 +32,7 @@ def read_text(path: str | os.PathLike[str]) -> dict[str, tuple[str, ...]]:
     return transcripts
 
 
-def write_text(
-    path: str | os.PathLike[str], transcripts: Mapping[str, Iterable[str]]
-) -> None:
+def write_text(path: PathLike, transcripts: Mapping[str, Iterable[str]]) -> None:
     """Write what `read_text` reads, whole or not at all.
 
     Raises:

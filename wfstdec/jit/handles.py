@@ -102,16 +102,12 @@ def _unbox(kind: Any, handle: Any, context: Any) -> NativeValue:
 def opened(typing_context: Any, handle: Any) -> Any:
     """The tuple behind a handle; None of None."""
     if handle == types.none:
-        return types.none(handle), _nothing
+        return types.none(handle), lambda context, *_: context.get_dummy_value()
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
         return _Reader(context, builder, args[0]).read(handle.of)
 
     return handle.of(handle), generate
-
-
-def _nothing(context: Any, *others: Any) -> Any:
-    return context.get_dummy_value()
 
 
 class _Reader:

@@ -8,6 +8,8 @@ A table of pairs:
         pairs[number] = first, second
         slots[slot] = number
 
+    table, count, number = enter(table, count, first, second)     # found, or added
+
 Open addressing: a slot holds the number of a pair, -1 where it is empty.
 """
 
@@ -16,6 +18,7 @@ from __future__ import annotations
 import numpy as np
 
 from wfstdec.jit import jit
+from wfstdec.jit.copying import twice
 
 _FACTOR = 1000003
 _KEY_MASK = (1 << 31) - 1
@@ -40,6 +43,29 @@ def slot_of_pair(slots: np.ndarray, pairs: np.ndarray, first: int, second: int) 
         if number < 0 or (pairs[number, 0] == first and pairs[number, 1] == second):
             return slot
         slot = (slot + 1) & mask
+
+
+@jit
+def enter(table, count, first, second):
+    """Find or make the number of a pair; (the table, how many pairs, the number).
+
+    `table`: pairs, integers [N, 2], and slots, int32. It grows where it is full.
+    """
+    pairs, slots = table
+    slot = slot_of_pair(slots, pairs, first, second)
+    if slots[slot] >= 0:
+        return (pairs, slots), count, np.int64(slots[slot])
+    if count == len(pairs):
+        pairs = twice(pairs)
+        # The slots are made anew; row 0 may be a mark that is no pair.
+        slots = np.full(4 * len(pairs), -1, np.int32)
+        for i in range(count):
+            if pairs[i, 0] >= 0:
+                slots[slot_of_pair(slots, pairs, pairs[i, 0], pairs[i, 1])] = i
+        slot = slot_of_pair(slots, pairs, first, second)
+    pairs[count, 0], pairs[count, 1] = first, second
+    slots[slot] = count
+    return (pairs, slots), count + 1, np.int64(count)
 
 
 @jit

@@ -29,7 +29,7 @@ from numba.core.registry import CPUDispatcher
 
 from wfstdec.jit.cache import ENTRY, PART, KernelCache
 from wfstdec.jit.lowering import pipeline
-from wfstdec.jit.message import compiling
+from wfstdec.jit.message import say_compiling
 
 
 class _Library(JITCodeLibrary):
@@ -281,7 +281,8 @@ class Entry(_Kernel):
 
     def _compile(self, args: Any, return_type: Any) -> Any:
         codegen = self.targetctx.codegen()
-        with compiling(), _parts_inside(codegen, self.targetctx):
+        say_compiling()
+        with _parts_inside(codegen, self.targetctx):
             result = super()._compile(args, return_type)
         for environment in result._find_referenced_environments():
             result.codegen.set_env(environment.env_name, environment)
@@ -293,16 +294,13 @@ def _parts_inside(codegen: Any, target: Any) -> Iterator[None]:
     """Make parts of what numba compiles of its own, for a kernel, under its lock."""
     before = codegen._library_class
     codegen._library_class = PartLibrary
-    target.create_cfunc_wrapper = _no_wrapper
+    # The way in from C, which nobody takes.
+    target.create_cfunc_wrapper = lambda *arguments: None
     try:
         yield
     finally:
         codegen._library_class = before
         del target.create_cfunc_wrapper
-
-
-def _no_wrapper(*arguments: Any) -> None:
-    """Leave out the way in from C, which nobody takes."""
 
 
 def compiled_by(kind: type[_Kernel], options: Mapping[str, Any]) -> Any:

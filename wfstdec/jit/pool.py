@@ -50,8 +50,7 @@ class Pool(Generic[_Item]):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle what it is made of: a copy begins empty."""
-        made = partial(Pool, self._make, fits=self._fits, beside=self._beside)
-        return made, ()
+        return partial(Pool, self._make, fits=self._fits, beside=self._beside), ()
 
     def __len__(self) -> int:
         return len(self._kept)
@@ -100,11 +99,6 @@ class Once(Generic[_Key, _Value]):
                     with self._lock:
                         self._made[key] = found
         return found
-
-    def forget(self, key: _Key) -> None:
-        """Let the value of a key be made anew."""
-        with self._lock:
-            self._made.pop(key, None)
 
     def _known(self, key: _Key) -> Any:
         with self._lock:

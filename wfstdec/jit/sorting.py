@@ -6,6 +6,8 @@ sort_few_keys(keys, count)
 cost_of(key), index_of(key)        # what it was made of
 
     best_first(keys, order, count, wanted, stack)      # order[:wanted] is then right
+
+splits, order = counted(groups, count)       # rows of each group, as they came
 """
 
 from __future__ import annotations
@@ -13,7 +15,7 @@ from __future__ import annotations
 import numpy as np
 from numpy import float32, int64, uint32, uint64
 
-from wfstdec.jit import inlined, kernel, part
+from wfstdec.jit import inlined, jit, kernel, part
 
 _SIGN = uint32(1 << 31)
 _SHORT = 24
@@ -147,22 +149,17 @@ def best_first(keys, order, count, wanted, stack):
                 stack[waiting], stack[waiting + 1] = low, middle
                 low = middle + 1
             waiting += 2
-        _insertion_sort(keys, order, low, high)
+        for i in range(low + 1, high + 1):
+            key, number = keys[i], order[i]
+            j = i
+            while j > low and _before(key, number, keys[j - 1], order[j - 1]):
+                keys[j], order[j] = keys[j - 1], order[j - 1]
+                j -= 1
+            keys[j], order[j] = key, number
         if waiting == 0:
             return
         waiting -= 2
         low, high = stack[waiting], stack[waiting + 1]
-
-
-@inlined
-def _insertion_sort(keys, order, low, high):
-    for i in range(low + 1, high + 1):
-        key, number = keys[i], order[i]
-        j = i
-        while j > low and _before(key, number, keys[j - 1], order[j - 1]):
-            keys[j], order[j] = keys[j - 1], order[j - 1]
-            j -= 1
-        keys[j], order[j] = key, number
 
 
 @inlined
@@ -192,3 +189,22 @@ def _partition_both(keys, order, low, high):
         i += 1
         j -= 1
     return min(j, high - 1)
+
+
+@jit
+def counted(groups, count):
+    """Sort rows by their groups, 0 to `count` - 1; those of a group stay in order.
+
+    Returns:
+        (int64 [count + 1], where each group begins; int64 [N], rows).
+    """
+    splits = np.zeros(count + 1, np.int64)
+    for group in groups:
+        splits[int64(group) + 1] += 1
+    for group in range(count):
+        splits[group + 1] += splits[group]
+    at, order = splits[:-1].copy(), np.empty(len(groups), np.int64)
+    for i in range(len(groups)):
+        order[at[int64(groups[i])]] = i
+        at[int64(groups[i])] += 1
+    return splits, order

@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -75,15 +75,7 @@ def _source(module: str) -> bytes:
 
 def _path(module: str) -> Path | None:
     """The file of a module of the package; None of any other."""
-    for path in _paths(module):
-        if path.is_file():
-            return path
-    return None
-
-
-def _paths(module: str) -> Iterator[Path]:
     root, *parts = module.split(".")
-    if root == _PACKAGE.name:
-        place = _PACKAGE.joinpath(*parts)
-        yield place / "__init__.py"
-        yield place.with_suffix(".py")
+    place = _PACKAGE.joinpath(*parts)
+    files = [place / "__init__.py", place.with_suffix(".py")]
+    return next((f for f in files if root == _PACKAGE.name and f.is_file()), None)

@@ -44,19 +44,12 @@ _FLOATS, _WHOLES = _Floats(types.float32), _Wholes(types.uint32)
 
 
 @register_model(_Floats)
-class _FloatsModel(models.PrimitiveModel):
-    """A register of floats."""
-
-    def __init__(self, dmm: Any, fe_type: Any) -> None:
-        super().__init__(dmm, fe_type, ir.VectorType(_F32, LANES))
-
-
 @register_model(_Wholes)
-class _WholesModel(models.PrimitiveModel):
-    """A register of integers."""
+class _VectorModel(models.PrimitiveModel):
+    """A register of sixteen numbers."""
 
     def __init__(self, dmm: Any, fe_type: Any) -> None:
-        super().__init__(dmm, fe_type, ir.VectorType(_I32, LANES))
+        super().__init__(dmm, fe_type, ir.VectorType(_element(fe_type), LANES))
 
 
 def _vector_of(dtype: Any) -> Any:
@@ -127,21 +120,25 @@ def splat(typing_context: Any, value: Any) -> Any:
     return vector(vector.of), generate
 
 
-def _arithmetic(name: str) -> Callable[..., Any]:
-    """Make an operation on each two of two vectors."""
+def _elementwise(make: Callable[..., Any]) -> Callable[..., Any]:
+    """Make an operation on each two of two vectors, given a builder and these."""
 
     @intrinsic
     def operation(typing_context: Any, one: Any, other: Any) -> Any:
         def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            return getattr(builder, name)(*args)
+            return make(builder, *args)
 
         return one(one, other), generate
 
     return operation
 
 
-add, subtract, multiply = map(_arithmetic, ("fadd", "fsub", "fmul"))
+add, subtract, multiply = map(
+    _elementwise, (ir.IRBuilder.fadd, ir.IRBuilder.fsub, ir.IRBuilder.fmul)
+)
 """Sums, differences and products of floats."""
+least = _elementwise(_lesser)
+"""The lesser of each two floats, none of which is NaN."""
 
 
 @intrinsic
@@ -152,16 +149,6 @@ def negative(typing_context: Any, vector: Any) -> Any:
         return builder.fneg(args[0])
 
     return vector(vector), generate
-
-
-@intrinsic
-def least(typing_context: Any, one: Any, other: Any) -> Any:
-    """The lesser of each two floats, none of which is NaN."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return _lesser(builder, *args)
-
-    return one(one, other), generate
 
 
 def _comparison(sign: str) -> Callable[..., Any]:

@@ -8,6 +8,11 @@ Every state has an arc of excess 0 that leads to it, the start apart. So the tot
 a path is that of the best one plus all excess on it; the best path is the one without:
 
     total(path) = search_cost + sum(excess of its arcs) + final_excess of its last state
+
+In lattices of searches that have no graph a word stands where it ends: on the arc of
+the token behind it, or on the arc to the end. Its tokens are those since the word
+before, separators apart: nothing has to be matched with pronunciations. Repeats of a
+token are marked.
 """
 
 from __future__ import annotations
@@ -18,42 +23,34 @@ from functools import cached_property
 import numpy as np
 
 from wfstdec.errors import LatticeError
-from wfstdec.graph.arcs import CARRIES_WORD, LABEL_MASK
+from wfstdec.graph.arcs import CARRIES_WORD, LABEL_MASK, REPEAT
 from wfstdec.graph.info import GraphInfo
-from wfstdec.text.symbols import EPSILON, TokenTable
+from wfstdec.jit.records import record
+from wfstdec.text.symbols import EPSILON, TokenTable, ilabel_of, token_of
 from wfstdec.text.vocabulary import Vocabulary
 
-STATE = np.dtype(
-    [
-        ("frame", "<i4"),
-        ("graph_state", "<u4"),
-        ("boost_state", "<u4"),
-        ("final_cost", "<f4"),
-        ("final_boost_cost", "<f4"),
-        ("final_excess", "<f4"),
-    ]
+STATE = record(
+    "i4 frame",
+    "u4 graph_state boost_state",
+    "f4 final_cost final_boost_cost final_excess",
 )
 """A state: frames passed; what it was in the search (of a graph: its state; of a trie:
 `trie/lattice_pack.py`); the graph's final cost before `lm_scale`, what ending pays or
 refunds of boosts, and what ending here costs more than the best end, which is `inf`
 where no path may end."""
-ARC = np.dtype(
-    [
-        ("state", "<u4"),
-        ("nextstate", "<u4"),
-        ("ilabel", "<u4"),
-        ("olabel", "<u4"),
-        ("arc", "<u4"),
-        ("graph_cost", "<f4"),
-        ("acoustic_cost", "<f4"),
-        ("insertion_cost", "<f4"),
-        ("boost_cost", "<f4"),
-        ("excess", "<f4"),
-    ]
+ARC = record(
+    "u4 state nextstate ilabel olabel arc",
+    "f4 graph_cost acoustic_cost insertion_cost boost_cost excess",
 )
 """An arc: where it leads from and to; labels and flags as those of graph arcs; the id
 of the graph's arc, or for a trie its number by where it leads; costs, those of graph
 and acoustics before scales; its excess."""
+REPEATED, WORD = REPEAT, CARRIES_WORD
+"""Flags of ilabels: the token goes on; `olabel` is a word."""
+OPEN = 0xFFFFFFFF
+"""Stands for the label of open words where that is not known yet."""
+NO_GRAPH = GraphInfo(marks_repeats=True)
+"""Facts of all these searches."""
 
 
 @dataclass(frozen=True)
@@ -105,8 +102,8 @@ class Lattice:
         died_at_frame: The frame that nothing survived, or None.
         frame_shift_s: Seconds per frame.
         info: How the graph was built; where there is none, what is known of the search.
-        labels_at_word_end: Whether a word stands where it ends (`lattice/labels.py`),
-            as in searches without a graph; else anywhere in it, or behind it.
+        labels_at_word_end: Whether a word stands where it ends, as in searches without
+            a graph; else anywhere in it, or behind it.
         words_are_tokens: Whether tokens stand in the place of words, by their ilabels.
     """
 
@@ -255,19 +252,19 @@ def check_lattice(lattice: Lattice) -> None:
     _need((step == ~lattice.is_epsilon).all(), "arcs that do not lead a frame on")
     vocabulary = lattice.vocabulary
     label = arcs["ilabel"] & LABEL_MASK
-    _need(bool((label <= len(vocabulary.tokens)).all()), "labels that are no tokens")
+    _need((label <= len(vocabulary.tokens)).all(), "labels that are no tokens")
     olabel = arcs["olabel"]
-    _need(bool((olabel < len(vocabulary.words)).all()), "labels that are no words")
+    _need((olabel < len(vocabulary.words)).all(), "labels that are no words")
     flagged = (arcs["ilabel"] & CARRIES_WORD) != 0
-    _need(bool((flagged == (olabel != EPSILON)).all()), "flags that are not as labels")
-    _need(bool((states["final_excess"] >= 0).all()), "no ends")
+    _need((flagged == (olabel != EPSILON)).all(), "flags that are not as labels")
+    _need((states["final_excess"] >= 0).all(), "no ends")
     # Excess is rounded where it is noted, but the best path's is 0 exactly.
     _need(states["final_excess"].min() == 0, "no best end")
-    _need(bool((arcs["excess"] >= 0).all()), "arcs of negative excess")
+    _need((arcs["excess"] >= 0).all(), "arcs of negative excess")
     splits, into = lattice.arcs_into
-    _need(bool((np.diff(splits)[1:] > 0).all()), "states that nothing leads to")
+    _need((np.diff(splits)[1:] > 0).all(), "states that nothing leads to")
     # Arcs into a state are sorted by excess: the first one is on the best way.
-    _need(bool((arcs["excess"][into[splits[1:-1]]] == 0).all()), "no best path")
+    _need((arcs["excess"][into[splits[1:-1]]] == 0).all(), "no best path")
     # Raises where epsilon arcs go in a circle.
     assert len(lattice.order) == num_states
 
@@ -278,3 +275,14 @@ def _need(good: bool | np.bool_, otherwise: str) -> None:
             f"{otherwise}, expected what a search recorded: the lattice is damaged, "
             "decode again"
         )
+
+
+def starts_token(ilabel: np.ndarray, tokens: TokenTable) -> np.ndarray:
+    """Find the ilabels with which a token begins that is no blank, bool [A]."""
+    label, repeats = ilabel & LABEL_MASK, ilabel & REPEATED != 0
+    return (label != EPSILON) & (label != ilabel_of(tokens.blank)) & ~repeats
+
+
+def tokens_of(ilabel: np.ndarray) -> np.ndarray:
+    """Take the tokens out of ilabels that have one, without flags, int32."""
+    return token_of((ilabel & LABEL_MASK).astype(np.int32))

@@ -22,6 +22,7 @@ from __future__ import annotations
 
 import heapq
 import math
+import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -31,7 +32,7 @@ import numpy as np
 from wfstdec.errors import OptionError
 from wfstdec.graph.arcs import LABEL_MASK
 from wfstdec.lattice.arrays import Lattice
-from wfstdec.lattice.compact_kernels import Prepared, reach, scratch_for
+from wfstdec.lattice.compact_kernels import Prepared, reach
 from wfstdec.text.symbols import EPSILON
 
 MAX_STATES = 20_000
@@ -133,7 +134,8 @@ class _Determinized:
         self._waiting: list[tuple[float, int]] = []
         self._arcs: dict[int, list[CompactArc]] = {}
         self._final: dict[int, Weight | None] = {}
-        self._scratch = scratch_for(len(prepared.rest))
+        num_states = len(prepared.rest)
+        self._scratch = np.full((num_states, 3), np.inf), np.full((num_states, 2), -1)
         self._number([_Owed(0, (0.0, 0.0, 0.0), ())], 0.0)
         while self._waiting and len(self._subsets) <= max_states:
             # The best sets first: where states run out, what is there is the best part.
@@ -168,21 +170,18 @@ class _Determinized:
     def _go_on(self, number: int) -> None:
         """Make the arcs of a set."""
         owed, least, lattice = self._subsets[number], self._least[number], self._lattice
-        reached = reach(
+        states, costs, before, ends, end_costs = reach(
             (lattice.splits, lattice.to, lattice.word, lattice.costs, lattice.rest),
             np.array([o.state for o in owed]),
             np.array([o.costs for o in owed]),
             self._limit - least,
             self._scratch,
         )
-        states, costs, before, ends, end_costs = reached
         strings = _Strings(owed, states, before, lattice)
         by_word: dict[int, dict[int, _Owed]] = {}
         for arc, one in zip(ends.tolist(), end_costs.tolist(), strict=True):
-            state, found = (
-                int(lattice.to[arc]),
-                by_word.setdefault(int(lattice.word[arc]), {}),
-            )
+            state = int(lattice.to[arc])
+            found = by_word.setdefault(int(lattice.word[arc]), {})
             # Of several ways with one word to a state the best one stays: a compact
             # lattice has each text once, by its best alignment.
             if state not in found or one[2] < found[state].costs[2]:
@@ -202,9 +201,16 @@ class _Determinized:
     def _arc(self, word: int, owed: list[_Owed], least: float) -> CompactArc:
         """An arc to what is owed, less what all have in common."""
         best = min(owed, key=lambda o: (o.costs[2], o.state)).costs
-        common = _common([o.labels for o in owed])
+        # The longest beginning of all of them: it works on any sequences.
+        common = tuple(os.path.commonprefix([o.labels for o in owed]))
         rest = [
-            _Owed(o.state, _less(o.costs, best), o.labels[len(common) :]) for o in owed
+            _Owed(
+                o.state,
+                (a - best[0], b - best[1], c - best[2]),
+                o.labels[len(common) :],
+            )
+            for o in owed
+            for a, b, c in [o.costs]
         ]
         number = self._number(rest, least + best[2])
         return CompactArc(word, number, Weight(best[0], best[1], common))
@@ -234,34 +240,17 @@ class _Strings:
             self._known[state] = self._owed[~self._before[state][0]].labels
         labels = self._known[state]
         for one in reversed(way):
-            labels = self._and(labels, self._before[one][0])
-            self._known[one] = labels
+            labels = self._known[one] = self._and(labels, self._before[one][0])
         return labels
 
     def behind(self, arc: int) -> tuple[int, ...]:
         """Add an arc to what is owed."""
-        splits = self._lattice.splits
-        source = int(np.searchsorted(splits, arc, "right")) - 1
+        source = int(np.searchsorted(self._lattice.splits, arc, "right")) - 1
         return self._and(self.of(source), arc)
 
     def _and(self, labels: tuple[int, ...], arc: int) -> tuple[int, ...]:
         label = int(self._lattice.label[arc])
         return labels if label == EPSILON else (*labels, label)
-
-
-def _less(
-    costs: tuple[float, float, float], best: tuple[float, float, float]
-) -> tuple[float, float, float]:
-    return costs[0] - best[0], costs[1] - best[1], costs[2] - best[2]
-
-
-def _common(strings: list[tuple[int, ...]]) -> tuple[int, ...]:
-    """The longest beginning that strings have in common."""
-    first, last = min(strings), max(strings)
-    for i, label in enumerate(first):
-        if i == len(last) or last[i] != label:
-            return first[:i]
-    return first
 
 
 def _onwards(arcs: dict[int, list[CompactArc]]) -> list[int]:

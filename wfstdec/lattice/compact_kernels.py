@@ -67,11 +67,6 @@ def _least(splits, to, total):
     return least
 
 
-def scratch_for(num_states: int) -> tuple[np.ndarray, np.ndarray]:
-    """Make scratch for `reach`: costs so far, and how they came to be."""
-    return np.full((num_states, 3), np.inf), np.full((num_states, 2), -1, np.int64)
-
-
 @jit
 def reach(lattice, states, owed, limit, scratch):
     """Follow arcs without words from some states, and then those with words.
@@ -81,7 +76,8 @@ def reach(lattice, states, owed, limit, scratch):
         states: int64 [N].
         owed: float64 [N, 3].
         limit: What the best whole path through an arc may cost, from here on.
-        scratch: As `scratch_for` made it; is left so.
+        scratch: Costs so far, float64 [S, 3], inf, and how they came to be, int64
+            [S, 2]; is left so.
 
     Returns:
         (int64 [M], states; float64 [M, 3]; int64 [M, 2], the arc to each and where it

@@ -18,6 +18,7 @@ import json
 import os
 import struct
 import zipfile
+from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from typing import IO, Any, Self
@@ -63,8 +64,8 @@ _UNREADABLE = (  # what NumPy and zipfile are known to raise on files of all kin
 )
 
 
-class LatticeWriter:
-    """Writes lattices one after the other; the file appears whole or not at all.
+class GrowingFile(ABC):
+    """Writes utterances one after the other; the file appears whole or not at all.
 
     Whoever opens the file himself calls `begin` and `finish` in place of `with`, and
     can so go on with a file of which a part was kept.
@@ -74,17 +75,17 @@ class LatticeWriter:
 
     Attributes:
         path: The same.
+        note: What `begin` must know of the utterance that was written last, as JSON.
 
     Raises:
         FormatError: The file cannot be written.
     """
 
+    note: Any
+
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = path
         self._stack = ExitStack()
-        self._header: list[dict[str, Any]] = []
-        self._tables: Vocabulary | None = None
-        self._ids: set[str] = set()
 
     def __enter__(self) -> Self:
         self.begin(self._stack.enter_context(atomic_write(self.path)))
@@ -94,13 +95,34 @@ class LatticeWriter:
     def __exit__(self, *error: Any) -> bool | None:
         return self._stack.__exit__(*error)
 
+    @abstractmethod
     def begin(self, file: IO[bytes], notes: Sequence[Any] = ()) -> None:
         """Write to a file that is open for reading too, behind what it holds.
 
         Args:
             file: Positioned at its end.
-            notes: `note` after each of the lattices that it holds.
+            notes: `note` after each of the utterances that it holds.
         """
+
+    @abstractmethod
+    def finish(self) -> None:
+        """Write what stands at the end of it; closing it is its owner's."""
+
+    def give_up(self) -> None:  # noqa: B027
+        """Let go of the file, which will be closed."""
+
+
+class LatticeWriter(GrowingFile):
+    """Writes lattices; a `GrowingFile`."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        super().__init__(path)
+        self._header: list[dict[str, Any]] = []
+        self._tables: Vocabulary | None = None
+        self._ids: set[str] = set()
+
+    def begin(self, file: IO[bytes], notes: Sequence[Any] = ()) -> None:
+        """Write behind what a file holds; see `GrowingFile`."""
         members = list(_members(file)) if notes else []
         self._zip = zipfile.ZipFile(file, "w")
         self._zip.filelist += members
@@ -110,7 +132,7 @@ class LatticeWriter:
 
     @property
     def note(self) -> Any:
-        """Note for `begin` on the lattice that was written last, as JSON."""
+        """Note on the lattice that was written last."""
         return self._header[-1]
 
     def finish(self) -> None:
@@ -213,13 +235,18 @@ class LatticeFile(Mapping[str, Lattice]):
 
     def __getitem__(self, utterance: str) -> Lattice:
         number = self._at[utterance]
-        found = self._header[number]
+        found, vocabulary = self._header[number], self.vocabulary
+        assert vocabulary is not None
         try:
+            if found.get("has_words"):
+                arrays = self._read_arrays(f"{number}.{_ADDED}")
+                vocabulary = vocabulary.extended(*packed_file.oov_from(arrays))
+                check_vocabulary(vocabulary)
             states, arcs = (self._read(number, name) for name in ("states", "arcs"))
             lattice = Lattice(
                 states,
                 arcs,
-                self._tables_of(number),
+                vocabulary,
                 LatticeScales(**found["scales"]),
                 **{name: found[name] for name in _NUMBERS},
                 **self._facts,
@@ -235,16 +262,6 @@ class LatticeFile(Mapping[str, Lattice]):
     def _read(self, number: int, name: str) -> np.ndarray:
         part = io.BytesIO(self._zip.read(f"{number}.{name}.npy"))
         return np.lib.format.read_array(part, allow_pickle=False)
-
-    def _tables_of(self, number: int) -> Vocabulary:
-        """The graph's, with the words of an utterance."""
-        assert self.vocabulary is not None
-        if not self._header[number].get("has_words"):
-            return self.vocabulary
-        arrays = self._read_arrays(f"{number}.{_ADDED}")
-        vocabulary = self.vocabulary.extended(*packed_file.oov_from(arrays))
-        check_vocabulary(vocabulary)
-        return vocabulary
 
     def _read_tables(self) -> tuple[Vocabulary, dict[str, Any]]:
         """The vocabulary, and the fields of each lattice that tell of the search."""

@@ -156,15 +156,8 @@ def word_confidences(
     # Between words a place for nothing, where other paths may have words of their own.
     text[1::2] = words
     splits, into = lattice.arcs_into
-    arrays = (
-        lattice.order,
-        splits,
-        into,
-        lattice.arcs["state"].astype(np.int64),
-        lattice.arcs["olabel"].astype(np.int64),
-        found.into,
-        found.end,
-    )
+    columns = (lattice.arcs[name].astype(np.int64) for name in ("state", "olabel"))
+    arrays = (lattice.order, splits, into, *columns, found.into, found.end)
     low, width = _band(lattice, arcs, len(text) + 1)
     errors, share = _align(arrays, text, low, width)
     sure = np.minimum(share[1::2], 1.0)
@@ -296,20 +289,19 @@ def posteriors(lattice: Lattice, scale: float = 1.0) -> Posteriors:
     splits, into = lattice.arcs_into
     arcs, final = lattice.arcs, lattice.states["final_excess"].astype(np.float64)
     # Excess in place of costs: log-sums of large costs would lose their digits.
-    columns = arcs["state"].astype(np.int64), arcs["nextstate"].astype(np.int64)
+    source, to = (arcs[name].astype(np.int64) for name in ("state", "nextstate"))
     excess = scale * arcs["excess"].astype(np.float64)
     ends = final.copy()
     # 0 times infinity would be NaN.
     ends[final < np.inf] *= scale
-    order = lattice.order
-    forward = _forward(order, splits, into, columns[0], excess)
-    backward = _backward(order, splits, into, columns[0], excess, ends)
+    way = lattice.order, splits, into, source, excess
+    forward, backward = _forward(*way), _backward(*way, ends)
     logs = forward - ends
     whole = float(logs.max() + np.log(np.exp(logs - logs.max()).sum()))
-    through = forward[columns[0]] - excess
+    through = forward[source] - excess
     return Posteriors(
-        arc=np.exp(through + backward[columns[1]] - whole),
-        into=np.exp(through - forward[columns[1]]),
+        arc=np.exp(through + backward[to] - whole),
+        into=np.exp(through - forward[to]),
         end=np.exp(forward - ends - whole),
     )
 

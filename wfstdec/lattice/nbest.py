@@ -19,13 +19,14 @@ import numpy as np
 from numpy import int32, uint32
 
 from wfstdec.jit import jit
-from wfstdec.jit.copying import copy_columns, copy_rows
-from wfstdec.jit.hashing import slot_of_pair
+from wfstdec.jit.copying import longer
+from wfstdec.jit.hashing import enter
+from wfstdec.jit.records import record
 from wfstdec.lattice.arrays import Lattice
 
 MAX_STEPS = 2_000_000
 """Half paths that are looked at, at most: seconds of work."""
-_STEP = np.dtype([("state", "<i4"), ("text", "<i4"), ("parent", "<i4"), ("arc", "<i4")])
+_STEP = record("i4 state text parent arc")
 
 
 class NbestPaths(NamedTuple):
@@ -81,18 +82,18 @@ def _search(arcs, incoming, ends, best_words, limits):
     """
     splits, into = incoming
     n, max_steps, beam = limits
-    steps, cost, made = np.empty(1024, _STEP), np.empty(1024, np.float64), 0
-    heap, waiting = np.empty(1024, np.int32), 0
+    room = max(1024, len(ends[0]))
+    steps, cost, made = np.empty(room, _STEP), np.empty(room, np.float64), 0
+    heap, waiting = np.empty(room, np.int32), 0
     texts = np.full((64, 2), -1, np.int32), np.full(256, -1, np.int32)
     seen = np.full((512, 2), -1, np.int32), np.full(2048, -1, np.int32)
     num_texts, num_seen = 1, 0  # text 0 is the empty one
     best = 0
     for word in best_words:
-        texts, num_texts, best = _enter(texts, num_texts, best, word)
+        texts, num_texts, best = enter(texts, num_texts, best, word)
     found, costs = np.empty(n, np.int64), np.empty(n, np.float64)
     num_found, looked = 0, 0
     for i in range(len(ends[0])):
-        steps, cost, heap = _room(steps, cost, heap, made)
         step = steps[made]
         step.state, step.text, step.parent, step.arc = ends[0][i], 0, -1, -1
         cost[made] = ends[1][i]
@@ -106,7 +107,7 @@ def _search(arcs, incoming, ends, best_words, limits):
         looked += 1
         state, text = np.int64(steps[at].state), np.int64(steps[at].text)
         before = num_seen
-        seen, num_seen, _ = _enter(seen, num_seen, state, text)
+        seen, num_seen, _ = enter(seen, num_seen, state, text)
         # This state with this text behind it came up before, as cheaply or cheaper: a
         # second way is another alignment of the same words.
         if num_seen == before:
@@ -125,10 +126,11 @@ def _search(arcs, incoming, ends, best_words, limits):
                 break  # the others have no less
             said = text
             if arc.olabel != uint32(0):
-                texts, num_texts, said = _enter(
-                    texts, num_texts, text, np.int64(arc.olabel)
-                )
-            steps, cost, heap = _room(steps, cost, heap, made)
+                word = np.int64(arc.olabel)
+                texts, num_texts, said = enter(texts, num_texts, text, word)
+            if made == len(steps):
+                steps, cost = longer(steps, 0), longer(cost, 0)
+                heap = longer(heap, 0)
             step = steps[made]
             step.state, step.text = int32(arc.state), int32(said)
             step.parent, step.arc = at, int32(into[q])
@@ -136,41 +138,6 @@ def _search(arcs, incoming, ends, best_words, limits):
             waiting = _push(heap, waiting, cost, made)
             made += 1
     return steps, found[:num_found], costs[:num_found], True
-
-
-@jit
-def _enter(table, count, first, second):
-    """Find or make the number of a pair; (the table, how many pairs, the number)."""
-    pairs, slots = table
-    slot = slot_of_pair(slots, pairs, first, second)
-    if slots[slot] >= 0:
-        return (pairs, slots), count, np.int64(slots[slot])
-    if count == len(pairs):
-        more = np.full((2 * count, 2), -1, np.int32)
-        copy_columns(pairs, more)
-        pairs, slots = more, np.full(4 * len(more), -1, np.int32)
-        # The slots are made anew; row 0 may be a mark that is no pair.
-        for i in range(count):
-            if pairs[i, 0] >= 0:
-                at = slot_of_pair(slots, pairs, pairs[i, 0], pairs[i, 1])
-                slots[at] = i
-        slot = slot_of_pair(slots, pairs, first, second)
-    pairs[count, 0], pairs[count, 1] = first, second
-    slots[slot] = count
-    return (pairs, slots), count + 1, np.int64(count)
-
-
-@jit
-def _room(steps, cost, heap, made):
-    """Make room for one more: the arrays given, or longer ones."""
-    if made < len(steps):
-        return steps, cost, heap
-    more_steps, more_cost = np.empty(2 * made, _STEP), np.empty(2 * made, np.float64)
-    more_heap = np.empty(2 * made, np.int32)
-    copy_rows(steps, more_steps)
-    copy_rows(cost, more_cost)
-    copy_rows(heap, more_heap)
-    return more_steps, more_cost, more_heap
 
 
 @jit

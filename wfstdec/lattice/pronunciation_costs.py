@@ -4,8 +4,9 @@
     said.cost[arc], said.final_cost[state]          # beside the language model's
 
 What a word costs is known by its label alone where all of its pronunciations cost the
-same. Where they do not, it is known by the tokens of a path (`cutting.py`), so that a
-state of the lattice becomes several: one for each way that paths to it may go on.
+same. Where they do not, it is known by the tokens of a path, which
+`pronunciation_cuts.py` cuts: a state of the lattice becomes several, one for each way
+that paths to it may go on.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ from numpy import int64, uint32
 from wfstdec.errors import LatticeError
 from wfstdec.graph.arcs import LABEL_MASK, REPEAT
 from wfstdec.jit import jit, read_only
-from wfstdec.jit.copying import copy_rows
-from wfstdec.jit.hashing import slot_of_pair
+from wfstdec.jit.copying import longer
+from wfstdec.jit.hashing import enter, slot_of_pair
 from wfstdec.jit.pool import Once
+from wfstdec.jit.sorting import counted
 from wfstdec.lattice.arrays import ARC, Lattice
-from wfstdec.lattice.pairs import enter, in_order, longer, order_of, places
 from wfstdec.lattice.pronunciation_cuts import (
     NEXT_ANY,
     NEXT_NONE,
@@ -130,9 +131,7 @@ def _known_of(lattice: Lattice) -> _Known:
     """Look up what is known of a lattice's vocabulary, or begin anew."""
     kept = _KNOWN.of(lattice.vocabulary)
     known = kept[0] if kept else None
-    if known is None or known.info is not lattice.info:
-        known = _Known(lattice)
-    elif len(known.steps) > _MOST_KNOWN:
+    if not known or known.info is not lattice.info or len(known.steps) > _MOST_KNOWN:
         known = _Known(lattice)
     kept[:] = [known]
     return known
@@ -186,28 +185,23 @@ def _by_path(lattice: Lattice, known: _Known) -> Pronounced:
 def _numbered(lattice: Lattice, known: _Known, work: _Work) -> Pronounced:
     """The states and arcs that were made, in order."""
     num, count = work.counts.tolist()
-    pairs = work.pairs[:num]
-    place = places(pairs, lattice.num_states)
-    arcs = in_order(work.made[:count], place)
-    sorted_pairs = np.empty_like(pairs)
-    sorted_pairs[place] = pairs
-    states = lattice.states[sorted_pairs[:, 0]]
+    pairs, arcs, order = numbered(work.pairs[:num], work.made[:count], lattice.order)
+    states = lattice.states[pairs[:, 0]]
     ends = np.flatnonzero(states["final_excess"] < np.inf)
     gap, complete = filler_costs(lattice.info)[0], lattice.reached_final
     final = np.full(num, gap, np.float32)
-    for at, cut in zip(ends.tolist(), sorted_pairs[ends, 1].tolist(), strict=True):
+    for at, cut in zip(ends.tolist(), pairs[ends, 1].tolist(), strict=True):
         final[at] += known.cuts.final(cut, complete)
     cost = np.ascontiguousarray(arcs["graph_cost"])
-    return Pronounced(states, arcs, order_of(lattice.order, pairs), cost, final)
+    return Pronounced(states, arcs, order, cost, final)
 
 
 class Steps:
     """Steps that are known: a hash table that grows."""
 
     def __init__(self) -> None:
-        self._keys = np.full((256, 2), -1, np.int64)
+        self._table = np.full((256, 2), -1, np.int64), np.full(1024, -1, np.int32)
         self._to, self._cost = np.empty(256, np.int32), np.empty(256, np.float32)
-        self._slots = np.full(1024, -1, np.int32)
         self._count = 0
 
     def __len__(self) -> int:
@@ -216,27 +210,14 @@ class Steps:
     @property
     def arrays(self) -> tuple[np.ndarray, ...]:
         """Arrays as `_pass` takes them."""
-        return self._keys, self._slots, self._to, self._cost
+        return *self._table, self._to, self._cost
 
     def add(self, cut: int, event: int, to: int, cost: float) -> None:
         """Add a state that is new."""
-        if self._count == len(self._keys):
-            self._keys = np.concatenate([self._keys, np.full_like(self._keys, -1)])
-            self._to = np.concatenate([self._to, self._to])
-            self._cost = np.concatenate([self._cost, self._cost])
-            self._slots = np.full(4 * len(self._keys), -1, np.int32)
-            enter(self._slots, self._keys, self._count)
-        at = self._count
-        self._keys[at] = cut, event
+        self._table, self._count, at = enter(self._table, self._count, cut, event)
+        if at == len(self._to):
+            self._to, self._cost = longer(self._to, 0), longer(self._cost, 0)
         self._to[at], self._cost[at] = to, cost
-        self._slots[_slot(self._slots, self._keys, cut, event)] = at
-        self._count += 1
-
-
-@jit
-def _slot(slots, keys, cut, event):
-    """`slot_of_pair`, from Python."""
-    return slot_of_pair(slots, keys, cut, event)
 
 
 class _Work(NamedTuple):
@@ -252,9 +233,8 @@ class _Work(NamedTuple):
     @classmethod
     def empty(cls) -> _Work:
         """The start alone."""
-        pairs, slots = np.full((256, 2), -1, np.int32), np.full(1024, -1, np.int32)
-        pairs[0] = 0, START
-        enter(slots, pairs, 1)
+        table = np.full((256, 2), -1, np.int32), np.full(1024, -1, np.int32)
+        (pairs, slots), _, _ = enter(table, 0, 0, START)
         last = np.zeros(1, np.int32)
         before, made = np.full(256, -1, np.int32), np.empty(256, ARC)
         return cls(pairs, slots, before, last, made, np.array([1, 0]))
@@ -297,9 +277,9 @@ def _pass(lattice, steps, work, at):
     if len(last) != len(order) + 1:
         last = np.full(len(order) + 1, -1, np.int32)
         last[0] = 0
-    num, count = counts[0], counts[1]
+    num, count, missing = counts[0], counts[1], 0
     while at < len(order):
-        state, missing, one = order[at], 0, np.int64(last[order[at]])
+        state, one = order[at], np.int64(last[order[at]])
         # All of a state's unknown steps at once, so that Python is asked once for it.
         while one >= 0:
             for a in range(splits[state], splits[state + 1]):
@@ -311,9 +291,7 @@ def _pass(lattice, steps, work, at):
                         missing += 1
             one = np.int64(before[one])
         if missing:
-            counts[0], counts[1] = num, count
-            work = (pairs, slots, before, last, made, counts)
-            return _Work(*work), at, unknown[:missing]
+            break
         one = np.int64(last[state])
         while one >= 0:
             for a in range(splits[state], splits[state + 1]):
@@ -321,25 +299,55 @@ def _pass(lattice, steps, work, at):
                 if event[a] >= 0:
                     step = known[slot_of_pair(known, keys, cut, event[a])]
                     cut, cost = int64(step_to[step]), step_cost[step]
-                slot = slot_of_pair(slots, pairs, to[a], cut)
-                if slots[slot] < 0:
-                    if num == len(pairs):
-                        pairs, slots, before = longer(pairs, before)
-                        slot = slot_of_pair(slots, pairs, to[a], cut)
-                    pairs[num, 0], pairs[num, 1] = to[a], cut
-                    slots[slot], before[num] = num, last[to[a]]
-                    last[to[a]] = num
-                    num += 1
+                number = np.int64(slots[slot_of_pair(slots, pairs, to[a], cut)])
+                if number < 0:
+                    (pairs, slots), num, number = enter((pairs, slots), num, to[a], cut)
+                    before = before if num <= len(before) else longer(before, num)
+                    before[number], last[to[a]] = last[to[a]], number
                 if count == len(made):
-                    more = np.empty(2 * count, ARC)
-                    copy_rows(made, more)
-                    made = more
+                    made = longer(made, 0)
                 made[count] = arcs[a]
                 arc = made[count]
-                arc.state, arc.nextstate = uint32(one), uint32(slots[slot])
+                arc.state, arc.nextstate = uint32(one), uint32(number)
                 arc.graph_cost = cost
                 count += 1
             one = np.int64(before[one])
         at += 1
     counts[0], counts[1] = num, count
-    return _Work(pairs, slots, before, last, made, counts), at, unknown[:0]
+    return _Work(pairs, slots, before, last, made, counts), at, unknown[:missing]
+
+
+@jit
+def numbered(pairs, arcs, order):
+    """Sort pairs of a state and a history by state, and arcs between them by pair.
+
+    Args:
+        pairs: int32 [N, 2], as they came up.
+        arcs: `ARC` [A], whose states are numbers of pairs.
+        order: int64 [S], the states, each before those that its arcs lead to.
+
+    Returns:
+        (int32 [N, 2]; `ARC` [A], by the new numbers; int64 [N], the order of pairs).
+    """
+    splits, by_state = counted(pairs[:, 0], len(order))
+    number = np.empty(len(pairs), np.int32)
+    for i in range(len(pairs)):
+        number[by_state[i]] = i
+    source = np.empty(len(arcs), np.int32)
+    for a in range(len(arcs)):
+        source[a] = number[arcs[a].state]
+    _, by_source = counted(source, len(pairs))
+    made = np.empty(len(arcs), ARC)
+    for i in range(len(arcs)):
+        made[i] = arcs[by_source[i]]
+        one = made[i]
+        one.state, one.nextstate = (
+            uint32(number[one.state]),
+            uint32(number[one.nextstate]),
+        )
+    onwards, num = np.empty(len(pairs), np.int64), 0
+    for state in order:
+        for at in range(splits[state], splits[state + 1]):
+            onwards[num] = at
+            num += 1
+    return pairs[by_state], made, onwards

@@ -89,9 +89,6 @@ class Cuts:
         self._states: list[tuple[tuple[Cut, float], ...]] = [((_BETWEEN, 0.0),), ()]
         self._numbers = {ways: i for i, ways in enumerate(self._states)}
 
-    def __len__(self) -> int:
-        return len(self._states)
-
     def step(
         self, state: int, ilabel: int, word: int, follows: int
     ) -> tuple[int, float]:
@@ -171,7 +168,12 @@ class Cuts:
         elif heard == _OPEN:
             if self._spelling is not None and self._spelling.extends[token]:
                 yield cut, self._token_cost
-        elif self._may_begin(token) if not heard else len(heard) < self._most_heard:
+        # The first token of a word, fillers left alone, or a further one.
+        elif (
+            len(heard) < self._most_heard
+            if heard
+            else token not in self._fillers or token in self._begins
+        ):
             yield Cut((), (), (*heard, token)), 0.0
 
     def _say(self, cut: Cut, word: int) -> _Ways:
@@ -214,10 +216,6 @@ class Cuts:
             yield Cut((), (), _IDLE), 0.0
         elif self._spells(heard):
             yield Cut((), (), _OPEN), self._token_cost * len(heard)
-
-    def _may_begin(self, token: int) -> bool:
-        """Tell whether a token may be the first of a word, fillers left alone."""
-        return token not in self._fillers or token in self._begins
 
     def _spells(self, heard: tuple[int, ...]) -> bool:
         spelling = self._spelling

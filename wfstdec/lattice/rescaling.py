@@ -15,8 +15,7 @@ from numpy import uint32
 
 from wfstdec.errors import LatticeError, OptionError
 from wfstdec.jit import jit
-from wfstdec.lattice.arrays import ARC, STATE, Lattice, LatticeScales
-from wfstdec.lattice.labels import begins_token
+from wfstdec.lattice.arrays import ARC, STATE, Lattice, LatticeScales, starts_token
 
 
 def weighed(
@@ -50,7 +49,7 @@ def weighed(
     )
     arcs = lattice.arcs.copy()
     if word_insertion is not None:
-        tokens = begins_token(lattice)
+        tokens = starts_token(arcs["ilabel"], lattice.tokens)
         arcs["insertion_cost"] = scales.insertion_costs(arcs["olabel"] != 0, tokens)
     beam = lattice.lattice_beam if lattice_beam is None else lattice_beam
     return with_arcs(lattice, lattice.states.copy(), arcs, scales, beam)
@@ -96,32 +95,26 @@ def with_arcs(
     if order is None:
         order = replace(lattice, states=states, arcs=arcs).order
     by = scales.acoustic_scale, scales.lm_scale
-    best, through = _costs(order, states, arcs, by)
+    splits = np.searchsorted(arcs["state"], np.arange(len(states) + 1))
+    best, through = _costs(order, states, arcs, splits, by)
     if not best < np.inf:
         raise LatticeError(
             "no path is left, expected one that the model allows: does it lack words? "
             "unk_cost is what they cost"
         )
     states, arcs = _kept(states, arcs, through, best, float(lattice_beam))
-    return replace(
-        lattice,
-        states=states,
-        arcs=arcs,
-        scales=scales,
-        lattice_beam=lattice_beam,
-        search_cost=best,
-    )
+    made = {"states": states, "arcs": arcs, "scales": scales, "search_cost": best}
+    return replace(lattice, **made, lattice_beam=lattice_beam)
 
 
 @jit
-def _costs(order, states, arcs, scales):
+def _costs(order, states, arcs, splits, scales):
     """Fill in all excess; the least cost, and those of the best paths through states.
 
     Returns:
         (float, float64 [S]).
     """
     acoustic_scale, lm_scale = scales
-    splits = _splits(arcs, len(states))
     costs, least = np.empty(len(arcs)), np.full(len(states), np.inf)
     least[0] = 0.0
     for state in order:
@@ -180,14 +173,3 @@ def _kept(states, arcs, through, best, beam):
             arc.state, arc.nextstate = uint32(number[state]), uint32(number[to])
             count += 1
     return kept_states, kept_arcs[:count].copy()
-
-
-@jit
-def _splits(arcs, num_states):
-    """Where the arcs of each state begin, int64 [S + 1]."""
-    splits = np.zeros(num_states + 1, np.int64)
-    for a in range(len(arcs)):
-        splits[arcs[a].state + 1] += 1
-    for s in range(num_states):
-        splits[s + 1] += splits[s]
-    return splits

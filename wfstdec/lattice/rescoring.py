@@ -7,7 +7,7 @@
 The graph's costs are dropped, and not subtracted: where backing off was cheaper than
 what the graph's model says, or costs stand early on a path, the difference of two
 models would be wrong. In their place stand the model's, with true back-off, and those
-of pronunciations and silences, as a path has them (`pronounced.py`).
+of pronunciations and silences, as a path has them (`pronunciation_costs.py`).
 
     state   a state of the lattice with a state of the model
     arc     the model's step, if it has a word, and what is known of pronunciations
@@ -25,13 +25,11 @@ from numpy import uint32
 
 from wfstdec.errors import LatticeError, OptionError
 from wfstdec.jit import jit
-from wfstdec.jit.copying import copy_rows
-from wfstdec.jit.hashing import slot_of_pair
+from wfstdec.jit.copying import longer
+from wfstdec.jit.hashing import enter, slot_of_pair
 from wfstdec.jit.pool import Once
-from wfstdec.lattice.arrays import ARC, STATE, Lattice
-from wfstdec.lattice.labels import starts_token
-from wfstdec.lattice.pairs import in_order, longer, order_of, places
-from wfstdec.lattice.pronunciation_costs import pronounced
+from wfstdec.lattice.arrays import ARC, Lattice, starts_token
+from wfstdec.lattice.pronunciation_costs import Pronounced, numbered, pronounced
 from wfstdec.lattice.rescaling import changed_scales, with_arcs
 from wfstdec.lm import kernels
 from wfstdec.lm.ngram import NgramLM
@@ -78,7 +76,7 @@ def rescored(
     )
     said = pronounced(lattice)
     splits = np.searchsorted(said.arcs["state"], np.arange(len(said.states) + 1))
-    states, arcs, order = _expand(
+    pairs, arcs, order = _expand(
         (said, splits),
         lm.automaton,
         (scales.acoustic_scale, scales.lm_scale),
@@ -87,6 +85,7 @@ def rescored(
         ),
         history_beam,
     )
+    states = _states_of(pairs, said, lm)
     beam = lattice.lattice_beam if lattice_beam is None else lattice_beam
     return with_arcs(lattice, states, arcs, scales, beam, order=order)
 
@@ -111,14 +110,11 @@ def check_lm(lattice: Lattice, lm: NgramLM) -> None:
         if _is_over(lm, own.words):
             over.add(own)
         elif not _is_over(lm, lattice.words):
-            _refuse(lm, own.words)
-
-
-def _refuse(lm: NgramLM, words: tuple[str, ...]) -> None:
-    raise OptionError(
-        f"a language model over {lm.num_labels} {lm.unit}s, expected one over the "
-        f"{len(words)} words of the lattice: NgramLM.from_arpa(arpa, lattice.words)"
-    )
+            raise OptionError(
+                f"a language model over {lm.num_labels} {lm.unit}s, expected one over "
+                f"the {len(own.words)} words of the lattice: "
+                "NgramLM.from_arpa(arpa, lattice.words)"
+            )
 
 
 def _is_over(lm: NgramLM, words: tuple[str, ...]) -> bool:
@@ -132,19 +128,18 @@ def _expand(lattice, automaton, scales, insertions, history_beam):
     """The states and arcs of a lattice, for every history that a path brings there.
 
     Returns:
-        (`STATE`, `ARC`, sorted by state, int64: states before those behind them).
+        As `numbered`: pairs of states of the lattice and the model, arcs, an order.
     """
     said, splits = lattice
     states, arcs, order = said.states, said.arcs, said.order
     acoustic_scale, lm_scale = scales
-    pairs, slots = np.full((1024, 2), -1, np.int32), np.full(4096, -1, np.int32)
+    table = np.full((1024, 2), -1, np.int32), np.full(4096, -1, np.int32)
     made, count = np.empty(1024, ARC), 0
     # The pairs of a state stand in a list: the first, and then the one before.
     last, before = np.full(len(states), -1, np.int32), np.full(1024, -1, np.int32)
     least = np.full(1024, np.inf)
-    pairs[0, 0], pairs[0, 1] = 0, automaton.model_start[0]
-    slots[slot_of_pair(slots, pairs, 0, pairs[0, 1])] = 0
-    last[0], least[0], num = 0, 0.0, 1
+    (pairs, slots), num, _ = enter(table, 0, 0, automaton.model_start[0])
+    last[0], least[0] = 0, 0.0
     for state in order:
         at, best = last[state], np.inf
         while at >= 0:
@@ -164,49 +159,35 @@ def _expand(lattice, automaton, scales, insertions, history_beam):
                     if not cost < np.inf:
                         continue
                 to = np.int64(arc.nextstate)
-                slot = slot_of_pair(slots, pairs, to, after)
-                if slots[slot] < 0:
-                    if num == len(pairs):
-                        pairs, slots, before = longer(pairs, before)
-                        more_least = np.full(2 * num, np.inf)
-                        copy_rows(least, more_least)
-                        least = more_least
-                        slot = slot_of_pair(slots, pairs, to, after)
-                    pairs[num, 0], pairs[num, 1] = to, after
-                    slots[slot], before[num], last[to] = num, last[to], num
-                    num += 1
+                number = np.int64(slots[slot_of_pair(slots, pairs, to, after)])
+                if number < 0:
+                    (pairs, slots), num, number = enter((pairs, slots), num, to, after)
+                    if num > len(before):
+                        before, least = longer(before, num), longer(least, num)
+                    before[number], last[to] = last[to], number
+                    least[number] = np.inf
                 total = so_far + lm_scale * cost + insertion + arc.boost_cost
                 total += acoustic_scale * arc.acoustic_cost
-                least[slots[slot]] = min(least[slots[slot]], total)
+                least[number] = min(least[number], total)
                 if count == len(made):
-                    more = np.empty(2 * count, ARC)
-                    copy_rows(made, more)
-                    made = more
+                    made = longer(made, 0)
                 made[count] = arc
                 one = made[count]
-                one.state, one.nextstate = uint32(at), uint32(slots[slot])
+                one.state, one.nextstate = uint32(at), uint32(number)
                 one.graph_cost, one.insertion_cost = cost, insertion
                 count += 1
             at = before[at]
-    place = places(pairs[:num], len(order))
-    return (
-        _number(said, automaton, pairs[:num], place),
-        in_order(made[:count], place),
-        order_of(order, pairs[:num]),
-    )
+    return numbered(pairs[:num], made[:count], order)
 
 
-@jit
-def _number(said, automaton, pairs, place):
-    """The state of each pair, sorted; final costs are the model's."""
-    made = np.empty(len(pairs), STATE)
-    for i in range(len(pairs)):
-        made[place[i]] = said.states[pairs[i, 0]]
-        one = made[place[i]]
-        if one.final_excess < np.inf:
-            reached = one.final_cost < np.inf
-            asked = kernels.final(automaton, 0, pairs[i, 1])
-            one.final_cost = asked + said.final_cost[pairs[i, 0]]
-            if not (reached and one.final_cost < np.inf):
-                one.final_excess = np.inf
-    return made
+def _states_of(pairs: np.ndarray, said: Pronounced, lm: NgramLM) -> np.ndarray:
+    """The states of pairs, `STATE` [N]: final costs are the model's."""
+    of, history = pairs.T
+    states = said.states[of]
+    cost = lm.automaton.final_cost[history] + said.final_cost[of]
+    ends = states["final_excess"] < np.inf
+    # Where the graph or the model let no path end, none ends now.
+    possible = (states["final_cost"] < np.inf) & (cost < np.inf)
+    states["final_cost"][ends] = cost[ends]
+    states["final_excess"][~possible] = np.inf
+    return states

@@ -25,11 +25,28 @@ import numpy as np
 
 from wfstdec.errors import InputError, ShapeError
 from wfstdec.lm import kernels
-from wfstdec.lm.automaton_arrays import DTYPES as DTYPES
-from wfstdec.lm.automaton_arrays import Automaton as Automaton
-from wfstdec.lm.automaton_arrays import frozen as frozen
+from wfstdec.lm.kernels import DTYPES as DTYPES
+from wfstdec.lm.kernels import Automaton as Automaton
+from wfstdec.lm.kernels import frozen as frozen
 
 Unit = Literal["word", "token"]
+NULL_AUTOMATON = frozen(
+    Automaton(
+        state_arc_splits=np.zeros(2),
+        arc_label=np.zeros(0),
+        arc_next=np.zeros(0),
+        arc_cost=np.zeros(0),
+        backoff_state=np.full(1, -1),
+        backoff_cost=np.zeros(1),
+        final_cost=np.zeros(1),
+        model_start=np.zeros(1),
+        model_label_splits=np.zeros(2),
+        model_default_cost=np.zeros(1),
+        label_alias=np.zeros(0),
+    )
+)
+"""The language model where there is none: one state, the root, to which each label
+leads back at cost 0. Searches step it like any other, and need not ask for one."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -167,9 +184,8 @@ class BackoffModel:
     def total(self, labels: np.ndarray | Sequence[int], model: int = 0) -> float:
         """The cost of a whole utterance, float64, `final` included; errors as above."""
         labels = _checked_labels(labels)
-        state = self.start_batch([model])[0]
-        costs = np.empty(len(labels), np.float32)
-        state = kernels.walk(self.automaton, model, state, labels, costs)
+        costs, [start] = np.empty(len(labels), np.float32), self.start_batch([model])
+        state = kernels.walk(self.automaton, model, start, labels, costs)
         return float(costs.sum(dtype=np.float64)) + self.final(state, model)
 
     def _checked(

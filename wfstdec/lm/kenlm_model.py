@@ -72,7 +72,11 @@ class KenlmModel:
     @property
     def words(self) -> Container[str]:
         """The words that it knows, and `<unk>`."""
-        return _Words(self._model)
+        return self
+
+    def __contains__(self, word: object) -> bool:
+        """Tell whether a word is known; the module lists none."""
+        return word == UNK or word in self._model
 
     @cached_property
     def vocabulary(self) -> tuple[str, ...]:
@@ -99,13 +103,3 @@ class KenlmModel:
     def finish(self, state: Any) -> float:
         """The cost of `</s>`."""
         return _NATS * self._model.BaseScore(state, "</s>", self._new_state())
-
-
-class _Words:
-    """Words of the `kenlm` module: it knows them, but lists none."""
-
-    def __init__(self, model: Any) -> None:
-        self._model = model
-
-    def __contains__(self, word: object) -> bool:
-        return word == UNK or word in self._model

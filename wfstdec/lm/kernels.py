@@ -14,10 +14,11 @@ chosen when a kernel is compiled.
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import numpy as np
 
-from wfstdec.jit import by_class, inlined, kernel
-from wfstdec.lm.automaton_arrays import Automaton
+from wfstdec.jit import by_class, inlined, kernel, read_only
 from wfstdec.lm.on_demand_table import (
     LazyTable,
     table_final,
@@ -27,6 +28,55 @@ from wfstdec.lm.on_demand_table import (
     table_unanswered,
     table_unknown,
 )
+
+
+class Automaton(NamedTuple):
+    """M models of S states and A arcs together, as the kernels take them.
+
+    Labels are word ids or tokens. A model with a label table (L > 0 entries) has a
+    dense root: L + 1 arcs, the last one for whatever is not in the table; a label's
+    arcs stand under its alias. A model without one has a sparse root, and labels that
+    the root lacks lead back to it at the default cost.
+
+    Attributes:
+        state_arc_splits: int64 [S + 1], the row of each state.
+        arc_label: int32 [A], increasing in each row.
+        arc_next: int32 [A].
+        arc_cost: float32 [A], nats.
+        backoff_state: int32 [S], less than the state itself; -1 at roots.
+        backoff_cost: float32 [S], 0 at roots.
+        final_cost: float32 [S], backing off included.
+        model_start: int32 [M].
+        model_label_splits: int64 [M + 1], where each model's label table stands.
+        model_default_cost: float32 [M], of a label that a sparse root lacks.
+        label_alias: int32, 0..L of each label of each table.
+    """
+
+    state_arc_splits: np.ndarray
+    arc_label: np.ndarray
+    arc_next: np.ndarray
+    arc_cost: np.ndarray
+    backoff_state: np.ndarray
+    backoff_cost: np.ndarray
+    final_cost: np.ndarray
+    model_start: np.ndarray
+    model_label_splits: np.ndarray
+    model_default_cost: np.ndarray
+    label_alias: np.ndarray
+
+
+_KINDS = {"splits": np.int64, "cost": np.float32}
+DTYPES = {name: _KINDS.get(name.split("_")[-1], np.int32) for name in Automaton._fields}
+"""The type of each array of an `Automaton`, by the end of its name."""
+
+
+def frozen(automaton: Automaton) -> Automaton:
+    """Convert an automaton to its types, read-only: kernels are compiled once."""
+    arrays = []
+    for name, dtype in DTYPES.items():
+        array = np.ascontiguousarray(getattr(automaton, name), dtype).view(np.ndarray)
+        arrays.append(read_only(array))
+    return Automaton(*arrays)
 
 
 @inlined
@@ -60,9 +110,8 @@ def _automaton_step(automaton, model, state, label):
     if model < 0:
         return total, np.int32(state)
     label = canonical(automaton, model, np.int64(label))
-    dense = (
-        automaton.model_label_splits[model + 1] > (automaton.model_label_splits[model])
-    )
+    splits = automaton.model_label_splits
+    dense = splits[model + 1] > splits[model]
     while True:
         begin = np.int64(automaton.state_arc_splits[state])
         backoff = np.int64(automaton.backoff_state[state])
@@ -109,48 +158,18 @@ def _automaton_row(automaton, state):
     return np.int64(state)
 
 
-_step = by_class({Automaton: _automaton_step, LazyTable: table_step})
-_final = by_class({Automaton: _automaton_final, LazyTable: table_final})
-_unanswered = by_class({Automaton: _automaton_unanswered, LazyTable: table_unanswered})
-_unknown = by_class({Automaton: _automaton_unknown, LazyTable: table_unknown})
-_order = by_class({Automaton: _automaton_order, LazyTable: table_order})
-_row = by_class({Automaton: _automaton_row, LazyTable: table_row})
-
-
-@inlined
-def step(lm, model, state, label):
-    """The cost of a label in a state, float32, and where it leads, int32."""
-    return _step(lm, model, state, label)
-
-
-@inlined
-def final(lm, model, state):
-    """The cost of ending in a state, float32."""
-    return _final(lm, model, state)
-
-
-@inlined
-def unanswered(lm):
-    """Tell whether the model must be asked, and the step be done again."""
-    return _unanswered(lm)
-
-
-@inlined
-def unknown_label(lm):
-    """A label that is none of the table: what it costs is the cost of `<unk>`."""
-    return _unknown(lm)
-
-
-@inlined
-def state_order(lm, state):
-    """Order of a state among those of equal cost, uint64."""
-    return _order(lm, state)
-
-
-@inlined
-def row_of_state(lm, state):
-    """Row of a state in arrays that are made for the states of a model."""
-    return _row(lm, state)
+step = by_class({Automaton: _automaton_step, LazyTable: table_step})
+"""The cost of a label in a state, float32, and where it leads, int32."""
+final = by_class({Automaton: _automaton_final, LazyTable: table_final})
+"""The cost of ending in a state, float32."""
+unanswered = by_class({Automaton: _automaton_unanswered, LazyTable: table_unanswered})
+"""Tell whether the model must be asked, and the step be done again."""
+unknown_label = by_class({Automaton: _automaton_unknown, LazyTable: table_unknown})
+"""A label that is none of the table: what it costs is the cost of `<unk>`."""
+state_order = by_class({Automaton: _automaton_order, LazyTable: table_order})
+"""Order of a state among those of equal cost, uint64."""
+row_of_state = by_class({Automaton: _automaton_row, LazyTable: table_row})
+"""Row of a state in arrays that are made for the states of a model."""
 
 
 @inlined

@@ -20,7 +20,7 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import numpy as np
 
@@ -95,16 +95,12 @@ def _conditions(a: Automaton, num_labels: int) -> Iterator[tuple[bool, str]]:
         "a label table has another size",
     )
     # Needs rows and tables that have passed.
-    yield _has_full_roots(a, num_labels), "a root lacks labels"
+    # Roots are dense where label tables are, and these are of one model or of all.
+    rows = np.diff(splits)[a.backoff_state < 0]
+    full = not len(a.label_alias) or bool((rows == num_labels + 1).all())
+    yield full, "a root lacks labels"
     costs = (a.arc_cost, a.backoff_cost, a.final_cost, a.model_default_cost)
     yield not any(np.isnan(cost).any() for cost in costs), "a cost is NaN"
-
-
-def _has_full_roots(a: Automaton, num_labels: int) -> bool:
-    """Tell whether roots are dense where label tables are: of one model or of all."""
-    roots = np.flatnonzero(a.backoff_state < 0)
-    sizes = np.diff(a.state_arc_splits)[roots]
-    return not len(a.label_alias) or bool((sizes == num_labels + 1).all())
 
 
 def _are_splits(splits: np.ndarray, count: int, total: int) -> bool:
@@ -199,7 +195,10 @@ class NgramLM(BackoffModel):
                 np.save(folder / f"{name}.npy", array)
             (folder / _HEADER).write_text(json.dumps(header), encoding="utf-8")
             if self.labels is not None:
-                (folder / _LABELS).write_text(_labels_text(self.labels), "utf-8")
+                table: dict[str, Any] = {"names": self.labels}
+                if isinstance(self.labels, TokenTable):
+                    table = {"names": self.labels.names, "blank": self.labels.blank}
+                (folder / _LABELS).write_text(json.dumps(table), "utf-8")
 
 
 def load_lm(path: str | os.PathLike[str]) -> NgramLM:
@@ -241,12 +240,6 @@ def load_lm(path: str | os.PathLike[str]) -> NgramLM:
             "damaged, save it again"
         )
     return NgramLM(frozen(automaton), found[2], num_labels, labels)
-
-
-def _labels_text(labels: tuple[str, ...] | TokenTable) -> str:
-    if isinstance(labels, TokenTable):
-        return json.dumps({"names": labels.names, "blank": labels.blank})
-    return json.dumps({"names": labels})
 
 
 def _read_labels(path: Path) -> tuple[str, ...] | TokenTable | None:

@@ -19,8 +19,7 @@ import numpy as np
 from wfstdec.errors import ArpaError
 from wfstdec.jit import jit
 from wfstdec.lm.automaton import Automaton
-from wfstdec.lm.histories import NO_LABEL, build_histories
-from wfstdec.lm.ngram_trie import ROOT
+from wfstdec.lm.histories import NO_LABEL, ROOT, build_histories
 from wfstdec.text.arpa import ArpaModel
 from wfstdec.text.symbols import EPSILON, TokenTable
 
@@ -69,10 +68,8 @@ def labels_by_name(model: ArpaModel, table: Sequence[str] | TokenTable) -> ArpaL
         for position, label in enumerate(of_word)
     )
     if missing:
-        what = "tokens" if is_tokens else "words"
-        _log.info(
-            "%d words of the model are none of the %d %s", missing, len(ids), what
-        )
+        text = "%d words of the model are none of the %d %s"
+        _log.info(text, missing, len(ids), "tokens" if is_tokens else "words")
     return ArpaLabels(np.array(of_word, np.int32), impossible)
 
 
@@ -188,9 +185,7 @@ def _root(
 
 
 @jit
-def _backed_off(
-    final_cost: np.ndarray, backoff_state: np.ndarray, backoff_cost: np.ndarray
-) -> np.ndarray:
+def _backed_off(final_cost, backoff_state, backoff_cost):
     """Costs of ending where NaN stood, added up as `step` does."""
     filled = final_cost.copy()
     for state in range(len(final_cost)):

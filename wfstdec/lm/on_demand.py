@@ -35,10 +35,9 @@ from typing import Any, Self, TypeVar
 
 import numpy as np
 
-from wfstdec.jit import kernel, read_only
+from wfstdec.jit import read_only
 from wfstdec.lm import kernels
-from wfstdec.lm.automaton import Unit
-from wfstdec.lm.automaton_arrays import Automaton
+from wfstdec.lm.automaton import Automaton, Unit
 from wfstdec.lm.on_demand_table import (
     FINAL,
     FULL,
@@ -183,12 +182,9 @@ class Answers:
         with self._lm.lock:
             if not self._states:
                 self._number(self._asked.start(), b"")
-            table = self._free.pop() if self._free else None
-            if table is None:
-                table = new_table(FIRST_SLOTS, self._num_labels)
-            return table._replace(
-                order=read_only(self._order[:]), aliases=read_only(aliases)
-            )
+            made = self._free or [new_table(FIRST_SLOTS, self._num_labels)]
+            order, aliases = read_only(self._order[:]), read_only(aliases)
+            return made.pop()._replace(order=order, aliases=aliases)
 
     def orders(self, states: np.ndarray) -> np.ndarray:
         """Order of states among those of equal cost, uint64 [N]."""
@@ -266,10 +262,9 @@ class Answers:
         order, key = digest(state), state
         if order is None:
             order = hashlib.blake2b(history, digest_size=8).digest()
-            key = _ByHistory, order
-            found = self._numbers.get(key)
-            if found is not None:
-                return found
+            key = _BY_HISTORY, order
+            if key in self._numbers:
+                return self._numbers[key]
         number = len(self._states)
         if number == len(self._order):
             self._order = np.concatenate([self._order, np.zeros_like(self._order)])
@@ -279,8 +274,8 @@ class Answers:
         return number
 
 
-class _ByHistory:
-    """Marks states that only identity tells apart."""
+_BY_HISTORY = object()
+"""Marks states that only identity tells apart."""
 
 
 def _is_hashable(state: Any) -> bool:
@@ -300,7 +295,6 @@ def _moved(table: LazyTable, factor: int) -> LazyTable:
 
 
 AnyModel = Automaton | LazyLM
-
 """Language models of a search space."""
 
 
@@ -344,11 +338,9 @@ class LmArrays:
             LanguageModelError: The model gives what it must not. What it raises itself
                 is passed on.
         """
-        if self._answers is None:
-            return False
-        assert isinstance(self.now, LazyTable)
         if not kernels.unanswered(self.now):
             return False
+        assert self._answers is not None and isinstance(self.now, LazyTable)
         self.now = self._answers.answered(self.now)
         return True
 
@@ -378,7 +370,7 @@ class LmQueries:
 
     def step(self, state: int, label: int) -> tuple[np.float32, int]:
         """The cost of a label in a state, and the next state."""
-        cost, after = self._until_answered(lambda lm: _step(lm, state, label))
+        cost, after = self._until_answered(lambda lm: kernels.step(lm, 0, state, label))
         return np.float32(cost), int(after)
 
     def unknown(self, state: int) -> tuple[np.float32, int]:
@@ -387,21 +379,19 @@ class LmQueries:
 
     def final(self, state: int) -> np.float32:
         """The cost of ending in a state."""
-        return np.float32(self._until_answered(lambda lm: _final(lm, state)))
+        return np.float32(self._until_answered(lambda lm: kernels.final(lm, 0, state)))
 
     def order(self, state: int) -> int:
         """Order of a state among those of equal cost."""
-        return int(_order(self._arrays.now, state))
+        return int(kernels.state_order(self._arrays.now, state))
 
     def total(self, labels: np.ndarray, *, complete: bool) -> float:
         """The cost of labels in a row, float64; `complete` with that of ending."""
         costs = np.empty(len(labels), np.float32)
-        state = int(
-            self._until_answered(
-                lambda lm: kernels.walk(lm, 0, self.start, labels, costs)
-            )
+        state = self._until_answered(
+            lambda lm: kernels.walk(lm, 0, self.start, labels, costs)
         )
-        final = float(self.final(state)) if complete else 0.0
+        final = float(self.final(int(state))) if complete else 0.0
         return float(costs.sum(dtype=np.float64)) + final
 
     def _until_answered(self, query: Callable[[Any], _Found]) -> _Found:
@@ -409,19 +399,3 @@ class LmQueries:
         while self._arrays.answer():
             found = query(self._arrays.now)
         return found
-
-
-# Ways in from Python, which parts of kernels have not.
-@kernel
-def _step(lm, state, label):
-    return kernels.step(lm, 0, state, label)
-
-
-@kernel
-def _final(lm, state):
-    return kernels.final(lm, 0, state)
-
-
-@kernel
-def _order(lm, state):
-    return kernels.state_order(lm, state)

@@ -60,7 +60,7 @@ class LazyTable(NamedTuple):
     model_start: np.ndarray
 
 
-def new_table(size: int, num_labels: int, start: int = 0) -> LazyTable:
+def new_table(size: int, num_labels: int) -> LazyTable:
     """An empty table of so many slots, a power of two; `order` is empty too."""
     return LazyTable(
         keys=np.full(size, _FREE, np.uint64),
@@ -71,7 +71,7 @@ def new_table(size: int, num_labels: int, start: int = 0) -> LazyTable:
         order=read_only(np.zeros(0, np.uint64)),
         aliases=read_only(np.zeros(0, np.int32)),
         num_labels=num_labels,
-        model_start=read_only(np.array([start], np.int32)),
+        model_start=read_only(np.zeros(1, np.int32)),
     )
 
 

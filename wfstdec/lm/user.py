@@ -100,13 +100,7 @@ class Asked:
         Raises:
             LanguageModelError: Not as many, or a cost that cannot be.
         """
-        together = getattr(self._model, "score_batch", None)
-        if together is None:
-            pairs = zip(states, words, strict=True)
-            answers = [self._model.score(state, word) for state, word in pairs]
-        else:
-            answers = list(together(states, words))
-            self._check_count("score_batch", len(answers), len(words))
+        answers = self._answers("score", states, words)
         return [
             (self._checked("score", answer, word), answer[1])
             for answer, word in zip(answers, words, strict=True)
@@ -114,20 +108,22 @@ class Asked:
 
     def finals(self, states: Sequence[Any]) -> list[float]:
         """The costs of ending in N states; errors as above."""
-        together = getattr(self._model, "finish_batch", None)
-        if together is None:
-            costs = [self._model.finish(state) for state in states]
-        else:
-            costs = list(together(states))
-            self._check_count("finish_batch", len(costs), len(states))
+        costs = self._answers("finish", states)
         return [self._number("finish", cost, "</s>") for cost in costs]
 
-    def _check_count(self, method: str, found: int, expected: int) -> None:
-        if found != expected:
+    def _answers(self, method: str, *columns: Sequence[Any]) -> list[Any]:
+        """Ask N questions: all at once where the model can, else one by one."""
+        together = getattr(self._model, f"{method}_batch", None)
+        if together is None:
+            ask = getattr(self._model, method)
+            return [ask(*one) for one in zip(*columns, strict=True)]
+        answers, expected = list(together(*columns)), len(columns[0])
+        if len(answers) != expected:
             raise LanguageModelError(
-                f"{self._name}.{method} gave {found} answers, expected {expected}, one "
-                "for each state"
+                f"{self._name}.{method}_batch gave {len(answers)} answers, expected "
+                f"{expected}, one for each state"
             )
+        return answers
 
     def _checked(self, method: str, answer: Any, word: str) -> float:
         if not isinstance(answer, tuple | list) or len(answer) != 2:

@@ -139,7 +139,12 @@ class BatchEncoder:
                 batch[row, : len(given[i])] = given[i]
             lengths = np.array([len(given[i]) for i in group])
             for i, rows in zip(group, self._run(batch, lengths), strict=True):
-                found[i] = self._checked(rows, len(waveforms[i]))
+                found[i] = checked_rows(rows, self.spec.tokens, self._logits)
+                size = len(waveforms[i])
+                if size < SHORTEST_S * self.spec.sample_rate:
+                    shift = self.spec.frame_shift_s * self.spec.sample_rate
+                    found[i] = found[i][: -int(-size // shift)]
+                check_frames(len(found[i]), size, self.spec)
         return found
 
     def _batches(self, lengths: Sequence[int]) -> Iterator[list[int]]:
@@ -160,14 +165,6 @@ class BatchEncoder:
     def _run(self, batch: np.ndarray, lengths: np.ndarray) -> Sequence[np.ndarray]:
         """Log-probs or logits [T, V] for each row [N] of a batch float32 [B, N]."""
         raise NotImplementedError
-
-    def _checked(self, rows: np.ndarray, num_samples: int) -> np.ndarray:
-        logprobs = checked_rows(rows, self.spec.tokens, self._logits)
-        if num_samples < SHORTEST_S * self.spec.sample_rate:
-            shift = self.spec.frame_shift_s * self.spec.sample_rate
-            logprobs = logprobs[: -int(-num_samples // shift)]
-        check_frames(len(logprobs), num_samples, self.spec)
-        return logprobs
 
 
 def checked_waveform(waveform: np.ndarray, shortest: int = 0) -> np.ndarray:
@@ -234,25 +231,19 @@ def checked_rows(
     some = rows[:: max(1, len(rows) // _ROWS_CHECKED)]
     with np.errstate(over="ignore", divide="ignore"):
         masses = np.exp(some.astype(np.float64)).sum(axis=1)
-    if not np.isfinite(masses).all():
-        if np.isnan(masses).any():
-            raise LogprobError("the model gave NaN, expected log-probs")
-        raise ModelError(_not_logprobs(some, masses))
-    if len(masses) and np.abs(np.log(np.maximum(masses, 1e-99))).max() > _ROW_SLACK:
-        raise ModelError(_not_logprobs(some, masses))
-    return rows
-
-
-def _not_logprobs(rows: np.ndarray, masses: np.ndarray) -> str:
-    """Say what rows are instead, by the sums of their exponentials."""
-    # The furthest from 1 as a factor: 0.01 is as wrong as 100.
-    worst = masses[np.argmax(np.abs(np.log(np.maximum(masses, 1e-99))))]
-    sums = rows.sum(axis=1)
-    if rows.min() >= 0 and np.allclose(sums, 1, atol=0.05):
-        return "the model gives probabilities, expected their natural logarithm"
-    return (
-        f"the exponentials of a row sum to {worst:.4g}, expected 1: logits? "
-        "give logits=True (--logits) to have them normalised"
+    if np.isnan(masses).any():
+        raise LogprobError("the model gave NaN, expected log-probs")
+    # How far they are from 1 as factors: 0.01 is as wrong as 100.
+    off = np.abs(np.log(np.maximum(masses, 1e-99)))
+    if off.max(initial=0) <= _ROW_SLACK:
+        return rows
+    if some.min() >= 0 and np.allclose(some.sum(axis=1), 1, atol=0.05):
+        raise ModelError(
+            "the model gives probabilities, expected their natural logarithm"
+        )
+    raise ModelError(
+        f"the exponentials of a row sum to {masses[off.argmax()]:.4g}, expected 1: "
+        "logits? give logits=True (--logits) to have them normalised"
     )
 
 

@@ -90,9 +90,8 @@ class NemoFbank:
 
     def __init__(self, num_bins: int, num_zeros: int) -> None:
         knf = _knf()
-        self._fbank: Any = knf.OnlineNemoFbank(
-            knf.NemoFbankOptions(num_mel_bins=num_bins)
-        )
+        options = knf.NemoFbankOptions(num_mel_bins=num_bins)
+        self._fbank: Any = knf.OnlineNemoFbank(options)
         self._num_bins, self._num_zeros = num_bins, num_zeros
 
     @property
@@ -142,9 +141,7 @@ class RawFrames:
 
 
 def _knf() -> Any:
-    with needs(
-        "features of streaming models need kaldi-native-fbank",
-        ": pip install kaldi-native-fbank",
-    ):
+    who = "features of streaming models need kaldi-native-fbank"
+    with needs(who, ": pip install kaldi-native-fbank"):
         import kaldi_native_fbank
     return kaldi_native_fbank

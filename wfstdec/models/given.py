@@ -16,6 +16,7 @@ from typing import Any
 
 from wfstdec.errors import FormatError, ModelError
 from wfstdec.models.encoder import EncoderSpec
+from wfstdec.text.files import PathLike
 from wfstdec.text.loading import load_tokens
 from wfstdec.text.symbols import TokenTable, token_table
 
@@ -37,7 +38,7 @@ class Given:
         max_batch: Utterances at once.
     """
 
-    tokens: str | os.PathLike[str] | TokenTable | None = None
+    tokens: PathLike | TokenTable | None = None
     blank: int | str | None = None
     frame_shift_s: float | None = None
     sample_rate: int | None = None
@@ -47,7 +48,7 @@ class Given:
 
     def table(
         self,
-        own: str | os.PathLike[str] | Sequence[str] | None,
+        own: PathLike | Sequence[str] | None,
         place: str,
         blank: int | str | None = None,
     ) -> TokenTable:

@@ -24,18 +24,20 @@ from wfstdec.models.onnx_asr_models import load_onnx_asr, onnx_asr_type
 from wfstdec.models.python_models import (
     function_encoder,
     hama_encoder,
+    load_transformers,
     nemo_encoder,
     torchaudio_encoder,
+    transformers_encoder,
 )
 from wfstdec.models.streaming_forms import streaming_form
 from wfstdec.models.streaming_onnx import load_streaming_onnx
 from wfstdec.models.token_map import read_mapped
-from wfstdec.models.transformers_ctc import load_transformers, transformers_encoder
 from wfstdec.models.waveform_onnx import (
     load_waveform_onnx,
     open_session,
     takes_waveforms,
 )
+from wfstdec.text.files import PathLike
 from wfstdec.text.symbols import TokenTable
 
 _WEIGHTS = ("*.safetensors", "pytorch_model*.bin")
@@ -91,7 +93,7 @@ class Kind:
 
 def load_model(
     model: Any,
-    tokens: str | os.PathLike[str] | TokenTable | None = None,
+    tokens: PathLike | TokenTable | None = None,
     blank: int | str | None = None,
     *,
     frame_shift_s: float | None = None,
@@ -210,22 +212,16 @@ def _transformers(found: _Found) -> Encoder | None:
 
 
 def _nemo(found: _Found) -> Encoder | None:
-    model = found.model
-    if found.path is not None and found.path.suffix == ".nemo":
-        model = _restored(found.path)
+    model, path = found.model, found.path
+    if path is not None and path.suffix == ".nemo":
+        if not path.is_file():
+            raise ModelError(f"{path}: no such file, expected a model of NeMo")
+        advice = ": pip install nemo_toolkit[asr]; or export it to ONNX"
+        with needs(f"{path}: a .nemo file needs NeMo", advice):
+            from nemo.collections.asr.models import ASRModel
+        model = ASRModel.restore_from(str(path), map_location="cpu")
     is_nemo = all(hasattr(model, name) for name in ("preprocessor", "decoder", "cfg"))
     return nemo_encoder(model, found.given) if is_nemo else None
-
-
-def _restored(path: Path) -> Any:
-    if not path.is_file():
-        raise ModelError(f"{path}: no such file, expected a model of NeMo")
-    with needs(
-        f"{path}: a .nemo file needs NeMo",
-        ": pip install nemo_toolkit[asr]; or export it to ONNX",
-    ):
-        from nemo.collections.asr.models import ASRModel
-    return ASRModel.restore_from(str(path), map_location="cpu")
 
 
 def _torchaudio(found: _Found) -> Encoder | None:
@@ -236,20 +232,17 @@ def _torchaudio(found: _Found) -> Encoder | None:
 def _function(found: _Found) -> Encoder | None:
     model = found.model
     if isinstance(model, str) and not Path(model).exists() and model.count(":") == 1:
-        model = _imported(*model.split(":"))
+        module, _, name = model.partition(":")
+        try:
+            model = getattr(importlib.import_module(module), name)
+        except (ImportError, AttributeError, ValueError) as error:
+            raise ModelError(
+                f"{model!r}: cannot be imported ({error}), expected a module on the "
+                "path and a function in it"
+            ) from error
         if isinstance(model, Encoder):
             return model
     return function_encoder(model, found.given) if callable(model) else None
-
-
-def _imported(module: str, name: str) -> Any:
-    try:
-        return getattr(importlib.import_module(module), name)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise ModelError(
-            f"'{module}:{name}': cannot be imported ({error}), expected a module on "
-            "the path and a function in it"
-        ) from error
 
 
 _KINDS = (

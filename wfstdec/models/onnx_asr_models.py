@@ -80,10 +80,8 @@ def load_onnx_asr(
         FormatError: It cannot load the folder; says what it lacks.
         ModelError: No tokens.
     """
-    with needs(
-        f"{folder}: {model_type} needs onnx-asr",
-        ": pip install onnx-asr==0.12.0 onnxruntime",
-    ):
+    advice = ": pip install onnx-asr==0.12.0 onnxruntime"
+    with needs(f"{folder}: {model_type} needs onnx-asr", advice):
         import onnxruntime
         from onnx_asr.loader import Manager, create_asr_resolver
     options = onnxruntime.SessionOptions()
@@ -102,14 +100,10 @@ def load_onnx_asr(
             f"{folder}: onnx-asr cannot load it as {model_type} ({error})"
         ) from error
     place, rate = str(folder), model._get_sample_rate()
-    shift = given.shift(_shift(model), place)
+    # T-one's factor counts its own frames of 10 ms too.
+    shift = given.shift(model.window_step * model._subsampling_factor, place)
     table = given.table(_names(model), place, getattr(model, "_blank_idx", None))
     return OnnxAsrEncoder(model, given.spec(table, shift, given.rate(rate, place)))
-
-
-def _shift(model: Any) -> float:
-    """Seconds a frame. T-one's factor counts its own frames of 10 ms too."""
-    return model.window_step * model._subsampling_factor
 
 
 def _names(model: Any) -> list[str]:

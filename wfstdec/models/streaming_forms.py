@@ -178,15 +178,9 @@ def _wenet(own: Mapping[str, str], session: Any) -> Form:
     def inputs(x: np.ndarray, states: Arrays) -> Arrays:
         attention, convolution, offset = states
         there = min(int(offset[0]) - size, size)  # frames of the past
-        mask = np.arange(size + chunk) >= size - there
-        return [
-            x,
-            offset,
-            np.full(1, size, np.int64),
-            attention,
-            convolution,
-            mask[None, None],
-        ]
+        mask = np.arange(size + chunk)[None, None] >= size - there
+        past = np.full(1, size, np.int64)
+        return [x, offset, past, attention, convolution, mask]
 
     return Form(
         "wenet_ctc",

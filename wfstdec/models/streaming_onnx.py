@@ -122,10 +122,9 @@ class StreamingOnnx:
     def _advance(self, states: Sequence[StreamState]) -> None:
         """Give some streams their next window."""
         form = self._form
-        features = np.stack(
-            [s.features.frames(s.position, form.window) for s in states]
-        )
-        inputs = form.inputs(features, _stacked([s.states for s in states], form.axes))
+        windows = [s.features.frames(s.position, form.window) for s in states]
+        given = _stacked([s.states for s in states], form.axes)
+        inputs = form.inputs(np.stack(windows), given)
         outputs = self._session.run(None, dict(zip(self._names, inputs, strict=True)))
         rows, new = outputs[0], outputs[1 + form.num_skipped :]
         if rows.shape[1] != form.num_out:
@@ -143,10 +142,7 @@ class StreamingOnnx:
     def _collected(self, state: StreamState) -> np.ndarray:
         """Frames that came out in this step, without those of the zeros behind it."""
         empty = np.zeros((0, len(self.spec.tokens)), np.float32)
-        if not state.found:
-            return empty
-        rows = np.concatenate(state.found)
-        state.found = []
+        rows, state.found = np.concatenate([empty, *state.found]), []
         if state.ended and state.num_out > self._due(state):
             rows = rows[: len(rows) - (state.num_out - self._due(state))]
         return checked_rows(rows, self.spec.tokens)

@@ -83,7 +83,14 @@ class HfAttentionModel:
         marks = neutral_of(tokenizer) if neutral is None else neutral
         marks = {i for i in marks if i < size}
         self.neutral = frozenset((marks | unnamed) - {self.eos})
-        self.prompt = self._prompt(prompt)
+        if prompt is None:
+            first = model.config.decoder_start_token_id
+            if first is None:
+                raise OptionError(
+                    "the model has no decoder_start_token_id, expected prompt="
+                )
+            prompt = [first]
+        self.prompt = tuple(int(token) for token in prompt)
         given: Any = suppress
         if given is None:
             given = getattr(model.generation_config, "suppress_tokens", None) or ()
@@ -91,16 +98,6 @@ class HfAttentionModel:
         named = inspect.signature(self._decoder.forward).parameters
         self._takes_mask = "encoder_attention_mask" in named
         self._max_tokens = max_tokens
-
-    def _prompt(self, prompt: Sequence[int] | None) -> tuple[int, ...]:
-        if prompt is not None:
-            return tuple(int(token) for token in prompt)
-        first = self.model.config.decoder_start_token_id
-        if first is None:
-            raise OptionError(
-                "the model has no decoder_start_token_id, expected prompt="
-            )
-        return (int(first),)
 
     def limit(self, num_frames: int) -> int:
         """Implement `AttentionModel.limit`: what the decoder has positions for."""
@@ -156,6 +153,8 @@ class HfAttentionModel:
         Raises:
             ShapeError: Utterances of other lengths, and a decoder without a mask.
         """
+        from transformers import DynamicCache, EncoderDecoderCache
+
         mask = None
         if self._takes_mask:
             mask = (
@@ -168,7 +167,8 @@ class HfAttentionModel:
             )
         frames = frames.to(self._outputs.weight.dtype)
         utterance = torch.arange(len(frames), device=frames.device)
-        state = HfState(self._new_cache(), frames, mask, utterance)
+        cache = EncoderDecoderCache(DynamicCache(), DynamicCache())
+        state = HfState(cache, frames, mask, utterance)
         logprobs, state = self._run(prompts, state, frames)
         return state, logprobs
 
@@ -186,11 +186,6 @@ class HfAttentionModel:
         if not torch.equal(utterance, state.utterance):
             state.cache.cross_attention_cache.batch_select_indices(rows)
         return state._replace(utterance=utterance)
-
-    def _new_cache(self) -> Any:
-        from transformers import DynamicCache, EncoderDecoderCache
-
-        return EncoderDecoderCache(DynamicCache(), DynamicCache())
 
     def _run(
         self, labels: Tensor, state: HfState, frames: Tensor

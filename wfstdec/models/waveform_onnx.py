@@ -18,12 +18,13 @@ import numpy as np
 from wfstdec.errors import FormatError, ModelError, needs
 from wfstdec.models.encoder import BatchEncoder, EncoderSpec
 from wfstdec.models.given import Given, read_json, tokens_beside
+from wfstdec.text.files import PathLike
 
 _FLOATS = {"tensor(float)": np.float32, "tensor(float16)": np.float16}
 _INTEGERS = {"tensor(int64)": np.int64, "tensor(int32)": np.int32}
 
 
-def open_session(path: str | os.PathLike[str], threads: int) -> Any:
+def open_session(path: PathLike, threads: int) -> Any:
     """An onnxruntime session on the CPU.
 
     Raises:
@@ -76,9 +77,11 @@ class WaveformOnnx(BatchEncoder):
 
     def _run(self, batch: np.ndarray, lengths: np.ndarray) -> Sequence[np.ndarray]:
         if self._normalize:
-            batch = np.stack(
-                [_normalized(x, n) for x, n in zip(batch, lengths, strict=True)]
-            )
+            # Mean 0, variance 1 over what is no padding, as Transformers does.
+            given, batch = batch, np.zeros_like(batch)
+            for samples, out, length in zip(given, batch, lengths, strict=True):
+                real = samples[:length]
+                out[:length] = (real - real.mean()) / np.sqrt(real.var() + 1e-7)
         frames, counts = run_waveforms(self._session, batch, lengths)
         return [rows[:count] for rows, count in zip(frames, counts, strict=True)]
 
@@ -107,14 +110,6 @@ def run_waveforms(
     return frames, np.full(len(frames), frames.shape[1])
 
 
-def _normalized(samples: np.ndarray, length: int) -> np.ndarray:
-    """Mean 0, variance 1 over what is no padding, as Transformers does."""
-    real = samples[:length]
-    out = np.zeros_like(samples)
-    out[:length] = (real - real.mean()) / np.sqrt(real.var() + 1e-7)
-    return out
-
-
 def load_waveform_onnx(path: Path, session: Any, given: Given) -> WaveformOnnx:
     """Make an encoder of a file, with what stands beside it and in its metadata.
 
@@ -135,9 +130,12 @@ def load_waveform_onnx(path: Path, session: Any, given: Given) -> WaveformOnnx:
             "preprocessor_config.json of its model beside it: it says whether audio is "
             "normalised"
         )
-    tokens = given.table(
-        tokens_beside(path.parent), place, _blank(config, own, path.parent)
-    )
+    # The blank by the model's files: metadata, or the padding token of Transformers.
+    blank: Any = read_json(path.parent / "special_tokens_map.json").get("pad_token")
+    if isinstance(blank, dict):
+        blank = blank.get("content")
+    blank = own.get("blank", blank or config.get("pad_token_id"))
+    tokens = given.table(tokens_beside(path.parent), place, blank)
     rate = given.rate(
         int(own.get("sample_rate", 0)) or features.get("sampling_rate"), place
     )
@@ -151,18 +149,6 @@ def load_waveform_onnx(path: Path, session: Any, given: Given) -> WaveformOnnx:
         logits=logits,
         normalize=bool(features.get("do_normalize", False)),
     )
-
-
-def _blank(
-    config: Mapping[str, Any], own: Mapping[str, str], folder: Path
-) -> int | str | None:
-    """Blank by the model's files: metadata, or the padding token of Transformers."""
-    if "blank" in own:
-        return own["blank"]
-    special = read_json(folder / "special_tokens_map.json").get("pad_token")
-    if isinstance(special, dict):
-        special = special.get("content")
-    return special or config.get("pad_token_id")
 
 
 def _measured_shift(session: Any, rate: int, place: str, given: Given) -> float:

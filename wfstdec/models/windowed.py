@@ -95,24 +95,22 @@ class Windowed:
         found: list[list[np.ndarray]] = [[] for _ in states]
         turn = [i for i, state in enumerate(states) if self._is_ready(state)]
         while turn:
-            windows = self.encoder.encode([self._window(states[i]) for i in turn])
+            windows = self.encoder.encode(
+                [states[i].samples[: self._size(states[i])] for i in turn]
+            )
             for i, rows in zip(turn, windows, strict=True):
                 found[i].append(self._take(states[i], rows))
             turn = [i for i in turn if self._is_ready(states[i])]
         empty = np.zeros((0, len(self.spec.tokens)), np.float32)
         return [np.concatenate([empty, *parts]) for parts in found]
 
-    def _end(self, state: WindowState) -> int:
-        """The frame behind the next window."""
-        return state.done + self._chunk + self._right + state.late
+    def _size(self, state: WindowState) -> int:
+        """Samples of the next window."""
+        end = state.done + self._chunk + self._right + state.late
+        return (end - state.first) * self._shift
 
     def _is_ready(self, state: WindowState) -> bool:
-        if state.ended:
-            return len(state.samples) > 0
-        return len(state.samples) >= (self._end(state) - state.first) * self._shift
-
-    def _window(self, state: WindowState) -> np.ndarray:
-        return state.samples[: (self._end(state) - state.first) * self._shift]
+        return len(state.samples) >= (1 if state.ended else self._size(state))
 
     def _take(self, state: WindowState, rows: np.ndarray) -> np.ndarray:
         """The frames that are due; audio that no window needs any more is dropped.
@@ -121,8 +119,7 @@ class Windowed:
         are missing (its convolutions need more audio) gives them in the next window.
         """
         skip = state.done - state.first
-        size = (self._end(state) - state.first) * self._shift
-        is_rest = state.ended and len(state.samples) <= size
+        is_rest = state.ended and len(state.samples) <= self._size(state)
         due = rows[skip:] if is_rest else rows[skip : skip + self._chunk]
         state.done += len(due)
         state.late += not len(due)

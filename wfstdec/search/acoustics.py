@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy import float32
@@ -26,24 +26,8 @@ from wfstdec.jit import inlined, kernel
 _INF = np.float32(np.inf)
 
 
-class AcousticOptions(Protocol):
-    """Options of every search on log-probs; see `WfstOptions`."""
-
-    @property
-    def acoustic_scale(self) -> float:
-        """Multiplies the negated log-probs."""
-
-    @property
-    def blank_penalty(self) -> float:
-        """Subtracted from the blank's log-prob."""
-
-    @property
-    def blank_skip_threshold(self) -> float | None:
-        """The probability of the blank from which on a frame is skipped."""
-
-
 class Pricing(NamedTuple):
-    """`AcousticOptions` as the searches take them."""
+    """Options of every search on log-probs, as kernels take them; see `WfstOptions`."""
 
     acoustic_scale: np.float32
     blank_penalty: np.float32
@@ -51,8 +35,8 @@ class Pricing(NamedTuple):
 
 
 @functools.lru_cache(maxsize=64)
-def pricing_of(options: AcousticOptions) -> Pricing:
-    """The options in float32."""
+def pricing_of(options: Any) -> Pricing:
+    """The options in float32: the scale, the blank's penalty, from where it skips."""
     skip = options.blank_skip_threshold
     return Pricing(
         acoustic_scale=np.float32(options.acoustic_scale),

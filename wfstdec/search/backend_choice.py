@@ -145,8 +145,6 @@ class AutoBackend:
 
     def __init__(self, searched: Any, cores: int, folder: str) -> None:
         self._searched, self._cores, self._folder = searched, cores, folder
-        self._cuda: Any = None
-        self._machine: Machine | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle what it is made of: another machine is looked at anew."""
@@ -159,16 +157,16 @@ class AutoBackend:
         layout = importlib.import_module(f"{self._folder}.layout")
         return verified.why_not(layout.PROGRAM)
 
-    @property
+    @functools.cached_property
     def machine(self) -> Machine:
         """Look what there is; for a GPU when this is asked first."""
-        if self._machine is None:
-            why = self.why_no_gpu
-            if why is None:
-                cuda = importlib.import_module(f"{self._folder}.cuda")
-                self._cuda = cuda.backend_for(self._searched)
-            self._machine = Machine(self._cores, why)
-        return self._machine
+        return Machine(self._cores, self.why_no_gpu)
+
+    @functools.cached_property
+    def cuda(self) -> Any:
+        """The backend on the GPU, where `machine` has one."""
+        cuda = importlib.import_module(f"{self._folder}.cuda")
+        return cuda.backend_for(self._searched)
 
     def choose(
         self, batch: Batch, options: Any, pace_of: Callable[[int | None], Pace]
@@ -182,17 +180,10 @@ class AutoBackend:
         """
         machine, threads = self.machine, None
         if machine.no_gpu is None:
-            shape = self._cuda.shape(batch.num_utterances, options)
-            machine, threads = (
-                replace(machine, gpu_blocks=shape.num_blocks),
-                shape.threads,
-            )
+            shape = self.cuda.shape(batch.num_utterances, options)
+            machine = replace(machine, gpu_blocks=shape.num_blocks)
+            threads = shape.threads
         return choose(batch, pace_of(threads), machine)
-
-    def cuda(self) -> Any:
-        """The backend on the GPU, where `machine` has one."""
-        assert self._cuda is not None
-        return self._cuda
 
 
 def batch_of(logprobs: Any, lengths: Any) -> Batch:
@@ -225,8 +216,7 @@ class ChoosingDecoder(Decoder[_Chunk, _Found]):
         backend: The name of one.
         searched: The graph, or the search space.
         boosts: As of `Decoder`.
-        frame_shift_s: As of `Decoder`.
-        threads: As of `Decoder`.
+        others: As of `Decoder`.
 
     Attributes:
         last_choice: What `"auto"` chose for the last batch, and why; None before.
@@ -242,14 +232,10 @@ class ChoosingDecoder(Decoder[_Chunk, _Found]):
         backend: str,
         searched: Any,
         boosts: BoostCompiler,
-        *,
-        frame_shift_s: float,
-        threads: int | None,
+        **others: Any,
     ) -> None:
         made = make_backend(self._backends, backend, searched)
-        super().__init__(
-            options, made, boosts, frame_shift_s=frame_shift_s, threads=threads
-        )
+        super().__init__(options, made, boosts, **others)
         self._auto: AutoBackend | None = None
         if backend == AUTO:
             self._auto = AutoBackend(searched, self.threads, self._room)
@@ -305,4 +291,4 @@ class ChoosingDecoder(Decoder[_Chunk, _Found]):
             self._auto, batch, lambda: self._compiled(boosts, batch.num_utterances)
         )
         is_cpu = self.last_choice.backend == CPU
-        return self._backend if is_cpu else self._auto.cuda(), logprobs
+        return self._backend if is_cpu else self._auto.cuda, logprobs

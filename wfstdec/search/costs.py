@@ -61,28 +61,20 @@ class CostAccount(NamedTuple):
         return cls(total, graph, acoustic, insertion, boost)
 
     @classmethod
-    def of_total(
-        cls,
-        options: Scales,
-        *,
-        total: float,
-        graph: float,
-        insertion: float,
-        boost: float,
-    ) -> Self:
+    def of_total(cls, options: Scales, *, total: float, **others: float) -> Self:
         """Account of a total where alignments were added up: what is left is acoustic.
 
         Args:
             options: For the scales; with an acoustic scale of 0 nothing is acoustic.
             total: The total that the search came to.
-            graph: As in `of_path`.
-            insertion: As in `of_path`.
-            boost: As in `of_path`.
+            others: Graph, insertion and boost costs, as in `of_path`.
         """
-        rest = options.lm_scale * graph + insertion + boost
-        scale = options.acoustic_scale
-        acoustic = (total - rest) / scale if scale else 0.0
-        return cls(total, graph, acoustic, insertion, boost)
+        known, scale = (
+            cls.of_path(options, acoustic=0.0, **others),
+            options.acoustic_scale,
+        )
+        acoustic = (total - known.total_cost) / scale if scale else 0.0
+        return known._replace(total_cost=total, acoustic_cost=acoustic)
 
 
 def insertion_cost(cost: float, count: int) -> float:

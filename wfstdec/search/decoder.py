@@ -17,7 +17,7 @@ import hashlib
 import math
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields, replace
 from functools import cached_property, partial
 from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
@@ -42,7 +42,7 @@ from wfstdec.search.contract import (
 )
 from wfstdec.search.hypothesis import Hypothesis
 from wfstdec.search.interrupts import Pace
-from wfstdec.search.paths.confidences import confidences_of
+from wfstdec.search.paths.lattice import confidences_of
 from wfstdec.search.scheduling import Workers
 from wfstdec.search.sessions import Sessions
 from wfstdec.search.warming import run_each_way
@@ -202,7 +202,17 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
         if confidence:
             return self._decode_confident(logprobs, lengths, boosts, posterior_scale)
         backend, logprobs = self._taken(logprobs, lengths, boosts)
-        return self._decode(backend, logprobs, lengths, boosts)
+        utterances = self._inputs(backend, logprobs, lengths)
+        compiled = self._compiled(boosts, len(utterances))
+        try:
+            found = self._search(utterances, compiled, backend=backend)
+        except DeviceError as error:
+            done = list(error.done)
+            given = [compiled[i] for i in done]
+            read = self._read([error.done[i] for i in done], given)
+            error.done = dict(zip(done, read, strict=True))
+            raise
+        return self._read(found, compiled)
 
     def _taken(self, logprobs: Any, lengths: Any, boosts: Any) -> tuple[Any, Any]:
         """Choose the backend of a batch; also the batch, which may have been read."""
@@ -217,18 +227,31 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
             raise OptionError(
                 f"posterior_scale={posterior_scale!r}, expected a number, 0 or more"
             )
+
+        def read(reader: Reader[_Found], found: Any) -> Hypothesis:
+            sure = confidences_of(reader.lattice(found), scale=posterior_scale)
+            return reader.hypothesis(found).with_confidences(sure)
+
+        return self._recorded(logprobs, lengths, boosts, read)
+
+    def _recorded(
+        self,
+        logprobs: Any,
+        lengths: Any,
+        boosts: Any,
+        read: Callable[[Reader[_Found], Any], Any],
+    ) -> list[Any]:
+        """Search whole utterances with lattices, and read each as soon as it is found.
+
+        Lattices of a large batch are not in memory all together.
+        """
         utterances = self._inputs(self._backend, logprobs, lengths)
         compiled = self._compiled(boosts, len(utterances))
 
-        def read(i: int, found: Any) -> Hypothesis:
-            reader = self._reader(compiled[i])
-            best, lattice = reader.hypothesis(found), reader.lattice(found)
-            # Read as soon as it is found, so that lattices of a large batch are not in
-            # memory all together.
-            sure = confidences_of(lattice, scale=posterior_scale)
-            return best.with_confidences(sure)
+        def read_one(i: int, found: Any) -> Any:
+            return read(self._reader(compiled[i]), found)
 
-        return self._search(utterances, compiled, record=True, read=read)
+        return self._search(utterances, compiled, record=True, read=read_one)
 
     def looked_at(self, logprobs: Pairs) -> Iterator[tuple[str, Any]]:
         """Pass utterances on and warn of what seems wrong with the first ones.
@@ -252,17 +275,18 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
         """
         record = self._nbest_from == "lattice"
         self._check_nbest(record)
+        num = self.options.nbest
+        if record:
+            return self._recorded(
+                logprobs,
+                lengths,
+                boosts,
+                lambda reader, found: reader.nbest(found, num),
+            )
         utterances = self._inputs(self._backend, logprobs, lengths)
         compiled = self._compiled(boosts, len(utterances))
-        num = self.options.nbest
-
-        def read(i: int, found: Any) -> list[Hypothesis]:
-            return self._reader(compiled[i]).nbest(found, num)
-
-        if record:
-            return self._search(utterances, compiled, record=True, read=read)
-        found = self._search(utterances, compiled)
-        return [read(i, one) for i, one in enumerate(found)]
+        each = zip(compiled, self._search(utterances, compiled), strict=True)
+        return [self._reader(one).nbest(found, num) for one, found in each]
 
     def decode_lattice(
         self,
@@ -288,13 +312,9 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
         if lattice_beam is not None:
             other = self.with_options(lattice_beam=lattice_beam)
             return other.decode_lattice(logprobs, lengths, boosts)
-        utterances = self._inputs(self._backend, logprobs, lengths)
-        compiled = self._compiled(boosts, len(utterances))
-
-        def read(i: int, found: Any) -> Lattice:
-            return self._reader(compiled[i]).lattice(found)
-
-        return self._search(utterances, compiled, record=True, read=read)
+        return self._recorded(
+            logprobs, lengths, boosts, lambda reader, found: reader.lattice(found)
+        )
 
     def compile_boosts(self, boosts: BoostsLike) -> CompiledBoosts:
         """Compile a boost list ahead, for `decode` and its like and `Sessions.open`.
@@ -354,13 +374,20 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
             BackendError: Such a model, and sentencepiece is not installed.
             TokenTableError: The boundary is not a token.
         """
+        own = self._cut_text if sentencepiece_model is None else None
         return phrase_compiler(
             self.vocabulary,
             options,
             unit=unit,
             boundary=boundary,
             sentencepiece_model=sentencepiece_model,
+            tokenizer=own,
         )
+
+    @property
+    def _cut_text(self) -> Callable[[str], Sequence[str]] | None:
+        """Function that cuts text as the model was trained; None without one."""
+        return None
 
     def sessions(self, *, lattices: bool = False) -> Sessions:
         """Utterances that come in chunks, and that join and leave at any time.
@@ -527,22 +554,6 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
 
     def _check_boosts(self, boosts: list[CompiledBoosts]) -> None:
         """Raise where the search cannot do these boosts."""
-
-    def _decode(
-        self, backend: Backend[_Chunk, _Found], logprobs: Any, lengths: Any, boosts: Any
-    ) -> list[Hypothesis]:
-        """Decode by a backend; see `decode`."""
-        utterances = self._inputs(backend, logprobs, lengths)
-        compiled = self._compiled(boosts, len(utterances))
-        try:
-            found = self._search(utterances, compiled, backend=backend)
-        except DeviceError as error:
-            done = list(error.done)
-            given = [compiled[i] for i in done]
-            read = self._read([error.done[i] for i in done], given)
-            error.done = dict(zip(done, read, strict=True))
-            raise
-        return self._read(found, compiled)
 
     def _search(
         self,

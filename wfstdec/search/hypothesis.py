@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple, Self
 
+from wfstdec.search.costs import CostAccount
 from wfstdec.text.display import html_table, shortened
 
 SECONDS_DIGITS = 6
@@ -39,45 +40,50 @@ class Word(NamedTuple):
     confidence: float | None = None
 
 
-class Token(NamedTuple):
+class Token(Word):
     """A token of a hypothesis, blanks left out; fields as in `Word`."""
 
-    text: str
-    start_s: float
-    end_s: float
-    start_frame: int
-    end_frame: int
-    confidence: float | None = None
+    __slots__ = ()
 
 
 def words_as_dicts(words: tuple[Word, ...]) -> list[dict[str, Any]]:
     """Words as JSON has them: text, times in seconds, confidences where there are."""
-    return [_word_as_dict(word) for word in words]
+    dicts = []
+    for word in words:
+        start, end = (
+            round(float(x), SECONDS_DIGITS) for x in (word.start_s, word.end_s)
+        )
+        timed: dict[str, Any] = {"word": word.text, "start_s": start, "end_s": end}
+        if word.confidence is not None:
+            timed["confidence"] = round(float(word.confidence), 6)
+        dicts.append(timed)
+    return dicts
 
 
-def _word_as_dict(word: Word) -> dict[str, Any]:
-    start, end = (
-        round(float(time), SECONDS_DIGITS) for time in (word.start_s, word.end_s)
-    )
-    timed: dict[str, Any] = {"word": word.text, "start_s": start, "end_s": end}
-    if word.confidence is not None:
-        timed["confidence"] = round(float(word.confidence), 6)
-    return timed
+class OfWords:
+    """Face of what has words: their text, and a table of them for notebooks."""
 
+    words: tuple[Word, ...]
 
-def words_as_html(words: tuple[Word, ...], caption: str) -> str:
-    """Words with times and confidences as a table."""
-    rows = [[word.text, f"{word.start_s:.2f}", f"{word.end_s:.2f}"] for word in words]
-    header = ["word", "start_s", "end_s"]
-    if any(word.confidence is not None for word in words):
-        header.append("confidence")
-        for row, word in zip(rows, words, strict=True):
-            row.append("" if word.confidence is None else f"{word.confidence:.2f}")
-    return html_table(rows, header, caption=caption)
+    @property
+    def text(self) -> str:
+        """The words, joined by spaces."""
+        return " ".join(word.text for word in self.words)
+
+    def _repr_html_(self) -> str:
+        """A table of the words with times and confidences, for notebooks."""
+        has_confidences = any(word.confidence is not None for word in self.words)
+        rows = []
+        for word in self.words:
+            sure = "" if word.confidence is None else f"{word.confidence:.2f}"
+            cells = [word.text, f"{word.start_s:.2f}", f"{word.end_s:.2f}"]
+            rows.append([*cells, sure] if has_confidences else cells)
+        header = ["word", "start_s", "end_s", *(["confidence"] * has_confidences)]
+        return html_table(rows, header, caption=self.text)
 
 
 @dataclass(frozen=True)
-class Hypothesis:
+class Hypothesis(OfWords):
     """The best path of one utterance.
 
         total_cost = acoustic_scale * acoustic_cost + lm_scale * graph_cost
@@ -132,9 +138,8 @@ class Hypothesis:
             died_at_frame: See above.
         """
         hypothesis = object.__new__(cls)
-        hypothesis.__dict__["died_at_frame"] = died_at_frame
-        hypothesis.__dict__["offset_s"] = 0.0
-        hypothesis.__dict__["_make"] = make
+        known = {"died_at_frame": died_at_frame, "offset_s": 0.0, "_make": make}
+        hypothesis.__dict__.update(known)
         return hypothesis
 
     def __getattr__(self, name: str) -> Any:
@@ -154,11 +159,6 @@ class Hypothesis:
         for name in self.__dataclass_fields__:
             getattr(self, name)
         return dict(self.__dict__)
-
-    @property
-    def text(self) -> str:
-        """The words, joined by spaces."""
-        return " ".join(word.text for word in self.words)
 
     @cached_property
     def tokens(self) -> tuple[Token, ...]:
@@ -187,14 +187,12 @@ class Hypothesis:
         Words are dicts of `word`, `start_s`, `end_s` and, where somebody asked for it,
         `confidence`; costs that are infinite become None.
         """
+        costs = {name: getattr(self, name) for name in CostAccount._fields}
         return {
             "text": self.text,
             "words": words_as_dicts(self.words),
-            "total_cost": _finite(self.total_cost),
-            "graph_cost": _finite(self.graph_cost),
-            "acoustic_cost": _finite(self.acoustic_cost),
-            "insertion_cost": _finite(self.insertion_cost),
-            "boost_cost": _finite(self.boost_cost),
+            # JSON knows no infinity.
+            **{one: float(x) if math.isfinite(x) else None for one, x in costs.items()},
             "reached_final": bool(self.reached_final),
             "num_frames": int(self.num_frames),
             "died_at_frame": self.died_at_frame,
@@ -219,10 +217,6 @@ class Hypothesis:
             f"{self.duration_s:g} s, total_cost={self.total_cost:g}{ended})"
         )
 
-    def _repr_html_(self) -> str:
-        """A table of its words with times and confidences, for notebooks."""
-        return words_as_html(self.words, self.text)
-
 
 def word_later_by(word: Word, offset_s: float) -> Word:
     """A word with its times later by some seconds."""
@@ -230,8 +224,3 @@ def word_later_by(word: Word, offset_s: float) -> Word:
     return word._replace(
         start_s=round(start, SECONDS_DIGITS), end_s=round(end, SECONDS_DIGITS)
     )
-
-
-def _finite(cost: float) -> float | None:
-    """JSON knows no infinity: None."""
-    return float(cost) if math.isfinite(cost) else None

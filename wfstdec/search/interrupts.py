@@ -20,6 +20,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 from concurrent.futures import Future, wait
+from traceback import walk_stack
 from types import FrameType
 from typing import Any, Self
 
@@ -99,7 +100,11 @@ class Held:
                 raise
             if self._raised is None:
                 self._raised, self._since = error, time.monotonic()
-            if _compiles(frame):
+            # A kernel that is compiled takes long, and may be left.
+            if any(
+                one.f_code.co_name == "_compile_for_args"
+                for one, _ in walk_stack(frame)
+            ):
                 raise
 
     @property
@@ -173,12 +178,3 @@ def pass_through(search: Any, chunk: Any, pace: Pace) -> None:
             return
         # Not behind the last part: what is done should not be lost.
         check()
-
-
-def _compiles(frame: FrameType | None) -> bool:
-    """Tell whether the main thread compiles a kernel, which is long and may be left."""
-    while frame is not None:
-        if frame.f_code.co_name == "_compile_for_args":
-            return True
-        frame = frame.f_back
-    return False

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import numbers
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 from wfstdec.errors import OptionError
@@ -13,7 +14,8 @@ MAX_NATS = 1e6
 """Largest scale and number of nats: so that no sum of costs reaches infinity."""
 MAX_COUNT = (1 << 31) - 1
 """Largest count: there are no more states."""
-
+MAX_OPEN_TOKENS = 1000
+"""An open word has no more tokens."""
 DEFAULT_LATTICE_BEAM = 8.0
 """Nats; of a search whose beam is no narrower."""
 
@@ -45,7 +47,7 @@ class CheckedOptions:
     def check_scales(self, *names: str) -> None:
         """Factors, 0 or more."""
         for name in names:
-            self.check(name, lambda x: 0 <= x <= MAX_NATS, f"0 to {MAX_NATS:g}")
+            self.check(name, is_between(0, MAX_NATS), f"0 to {MAX_NATS:g}")
 
     def check_nats(self, *names: str) -> None:
         """Costs of either sign."""
@@ -85,11 +87,50 @@ class LatticeOptions(CheckedOptions):
     def check_lattice_beam(self) -> None:
         """Nats, no more than the beam, or `None`."""
         expected = f"a number of nats, 0 to the beam ({self.beam!r}), or None"
-        good = self._is_lattice_beam
-        self.check("lattice_beam", good, expected, optional=True)
+        in_beam = is_between(0, self.beam)
+        self.check("lattice_beam", in_beam, expected, optional=True)
 
-    def _is_lattice_beam(self, value: float) -> bool:
-        return 0 <= value <= self.beam
+
+@dataclass(frozen=True)
+class OpenVocabulary(CheckedOptions):
+    """The price of words that no lexicon and no list has, spelled by tokens; nats.
+
+        vocabulary = OpenVocabulary(word_cost=2.0, token_cost=0.5)
+        decoder = TrieDecoder(..., open_vocabulary=vocabulary)
+        graph = build_graph(..., open_vocabulary=vocabulary)
+
+    An open word is said by any tokens that stand for something: not the blank, not the
+    separator, no mark such as `<unk>`. It is like a word that the language model calls
+    `<unk>`, with a pronunciation. Which tokens, and what it is called, says
+    `text/open_spelling.py`.
+
+        graph cost of an open word = LM's cost of `<unk>` + word_cost
+                                     + token_cost * tokens
+
+    It is a cost of the graph, as those of pronunciations are: `lm_scale` multiplies it.
+
+    Attributes:
+        word_cost: For each open word, beside what the language model asks for
+            `<unk>`; below 0 where that is too much.
+        token_cost: For each token of an open word, 0 or more.
+
+    Raises:
+        OptionError: A value is out of range.
+    """
+
+    word_cost: float
+    token_cost: float
+
+    def __post_init__(self) -> None:
+        """Check both."""
+        self.check_nats("word_cost")
+        expected = f"a number of nats, 0 to {MAX_NATS:g}"
+        self.check("token_cost", is_between(0, MAX_NATS), expected)
+
+
+def is_between(low: float, high: float) -> Callable[[Any], bool]:
+    """Tell whether a number is of that range."""
+    return lambda x: low <= x <= high
 
 
 def is_count(low: int, high: int = MAX_COUNT) -> Callable[[Any], bool]:

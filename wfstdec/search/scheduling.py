@@ -1,9 +1,16 @@
 """Utterances shared out among threads, and what backends on the host have in common.
 
-with Workers(threads) as workers:
-workers.map(function, items)               # in order, in threads where it helps
+    with Workers(threads) as workers:
+        workers.map(function, items)              # in order, in threads where it helps
 
-class CpuBackend(HostBackend): ...             # has `start`; is given the rest
+    class ReferenceBackend(HostBackend): ...      # has `start`; is given the rest
+    class CpuBackend(GroupingBackend): ...        # and `decode_group`, in which
+
+    given = filled_up(utterances)
+    now, behind, cut, frames = stretch(given, len(utterances), at, pace.frames)
+    kernel(now, at, ...)                          # as much as one call should do
+
+What Python takes to call a kernel is taken once for a group: it has many arrays.
 """
 
 from __future__ import annotations
@@ -11,6 +18,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from itertools import chain
 from typing import Any, Self, TypeVar
 
 import numpy as np
@@ -21,6 +29,10 @@ from wfstdec.search.contract import LATTICES, SESSION_LATTICES, Read
 from wfstdec.search.interrupts import Held, Pace, pass_through
 from wfstdec.search.logprobs import as_utterances
 
+GROUP = 16
+"""Whole utterances of one call, at most: kernels are compiled for so many."""
+_NOTHING = np.zeros((0, 0), np.float32)
+"""Fills what is given up to `GROUP`: a kernel is compiled for one length."""
 _Given = TypeVar("_Given")
 _Item = TypeVar("_Item")
 
@@ -182,6 +194,57 @@ class HostBackend(ABC):
             _each(advance_one, list(map(len, chunks)), workers)
 
 
+class GroupingBackend(HostBackend):
+    """A backend on the host that searches whole utterances a few in one call."""
+
+    @abstractmethod
+    def decode_group(
+        self,
+        utterances: Sequence[np.ndarray],
+        options: Any,
+        boosts: CompiledBoosts,
+        pace: Pace,
+        names: Sequence[int] | None = None,
+    ) -> list[Any]:
+        """Decode whole utterances with the same boosts.
+
+        Args:
+            utterances: At most `GROUP`, float32 [T, V] each, C order.
+            options: Of the search.
+            boosts: Of all of them.
+            pace: How much a call of the kernel does.
+            names: How errors name them; by default by their place in the group.
+
+        Returns:
+            What was found of each utterance.
+        """
+
+    def decode(
+        self,
+        utterances: Sequence[np.ndarray],
+        options: Any,
+        boosts: Sequence[CompiledBoosts],
+        *,
+        record: bool = False,
+        workers: Workers = ALONE,
+        read: Read | None = None,
+    ) -> list[Any]:
+        """Decode whole utterances, as `Backend.decode`: those of a list in groups."""
+        if record or read is not None:
+            return super().decode(
+                utterances, options, boosts, record=record, workers=workers, read=read
+            )
+        groups = groups_of(list(map(len, utterances)), boosts, workers.threads, GROUP)
+
+        def decode_some(group: list[int]) -> list[Any]:
+            some, of_all = [utterances[i] for i in group], boosts[group[0]]
+            return self.decode_group(some, options, of_all, workers.pace, group)
+
+        order, each = chain(*groups), chain(*workers.map(decode_some, groups))
+        found = dict(zip(order, each, strict=True))
+        return [found[i] for i in range(len(utterances))]
+
+
 def _made_again(backend: Callable[[Any], Any], searched: Any) -> Any:
     """Make a backend of what was pickled; tables of arrays become read-only again.
 
@@ -211,3 +274,54 @@ def _each(
 def longest_first(lengths: Sequence[int]) -> list[int]:
     """Positions of lengths, the longest first."""
     return sorted(range(len(lengths)), key=lambda i: -lengths[i])
+
+
+def groups_of(
+    lengths: Sequence[int], boosts: Sequence[CompiledBoosts], threads: int, most: int
+) -> list[list[int]]:
+    """Put utterances of the same boosts together; leave every thread a few groups."""
+    enough = sum(lengths) / (4 * threads)
+    groups: list[list[int]] = []
+    begun: dict[int, tuple[list[int], int]] = {}  # by what boosts are: with its frames
+    for i in longest_first(lengths):
+        # Equal lists were compiled once, and are one object.
+        key = id(boosts[i])
+        group, frames = begun.get(key, ([], 0))
+        if group and (len(group) == most or frames + lengths[i] > enough):
+            group, frames = [], 0
+        if not group:
+            groups.append(group)
+        group.append(i)
+        begun[key] = group, frames + lengths[i]
+    return groups
+
+
+def filled_up(utterances: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
+    """Give as many arrays as a kernel is compiled for: those of a group, then empty."""
+    assert len(utterances) <= GROUP
+    return (*utterances, *[_NOTHING] * (GROUP - len(utterances)))
+
+
+def stretch(
+    given: tuple[np.ndarray, ...], num: int, at: np.ndarray, frames: int
+) -> tuple[tuple[np.ndarray, ...], int, int, int]:
+    """Part of a kernel's work that one call does, from `at` on.
+
+    Args:
+        given: The utterances.
+        num: How many they are.
+        at: Where it begins: an utterance, and the frame of it.
+        frames: So many at most.
+
+    Returns:
+        The utterances, how many of them, the frames of the last one if it is cut, and
+        how many frames there are in all.
+    """
+    i, frame = at[:2].tolist()
+    left = frame + frames
+    while i < num and len(given[i]) <= left:
+        left -= len(given[i])
+        i += 1
+    if i == num or not left:
+        return given, i, 0, frames - left
+    return (*given[:i], given[i][:left], *given[i + 1 :]), i + 1, left, frames

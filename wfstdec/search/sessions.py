@@ -22,12 +22,7 @@ from wfstdec.boost.lists import BoostsLike
 from wfstdec.errors import InputError, OptionError, SessionError, naming
 from wfstdec.lattice.arrays import Lattice
 from wfstdec.search.contract import SEGMENTS, Backend, Reader
-from wfstdec.search.hypothesis import (
-    Hypothesis,
-    Word,
-    word_later_by,
-    words_as_html,
-)
+from wfstdec.search.hypothesis import Hypothesis, OfWords, Word, word_later_by
 from wfstdec.search.interrupts import Held
 from wfstdec.search.scheduling import Workers
 from wfstdec.text.display import few, shortened
@@ -39,7 +34,7 @@ SessionId = int | str
 
 
 @dataclass(frozen=True)
-class Partial:
+class Partial(OfWords):
     """The best hypothesis of a session so far.
 
     Attributes:
@@ -63,15 +58,6 @@ class Partial:
         """Show its text, cut where it is long, and how much of it is settled."""
         settled = f"{self.num_settled} of {len(self.words)} words settled"
         return f"Partial({shortened(self.text)}, {settled}, {self.num_frames} frames)"
-
-    def _repr_html_(self) -> str:
-        """A table of its words with times, for notebooks."""
-        return words_as_html(self.words, self.text)
-
-    @property
-    def text(self) -> str:
-        """The words, joined by spaces."""
-        return " ".join(word.text for word in self.words)
 
     @property
     def settled_text(self) -> str:

@@ -40,48 +40,35 @@ def run_each_way(
     Raises:
         InputError: The boosts are wrong.
     """
-    ways = _Ways(decoder, lattices and decoder.records_lattices, sessions)
+    lattices = lattices and decoder.records_lattices
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of words that are made up
-        ways.run(None)
+        _run(decoder, None, lattices, sessions)
         if boosts is not None:
-            ways.run(boosts)
+            _run(decoder, boosts, lattices, sessions)
             return
         for kind in _kinds(decoder):
             with contextlib.suppress(InputError):  # a search that has none of the kind
-                ways.run(kind())
+                _run(decoder, kind(), lattices, sessions)
 
 
-class _Ways:
-    """The ways in which a decoder is asked for what it finds."""
-
-    def __init__(
-        self, decoder: Decoder[Any, Any], lattices: bool, sessions: bool
-    ) -> None:
-        self._decoder, self._lattices, self._sessions = decoder, lattices, sessions
-        self._rows = one_word(decoder.vocabulary, decoder.num_tokens)
-
-    def run(self, boosts: BoostsLike) -> None:
-        """Decode with one list."""
-        decoder, rows = self._decoder, [self._rows]
-        _read(decoder.decode(rows, boosts=[boosts]))
-        if decoder._nbest_from == "search":
-            _read(decoder.decode_nbest(rows, boosts=[boosts])[0])
-        if self._lattices:
-            decoder.decode_lattice(rows, boosts=[boosts])
-            if decoder._nbest_from == "lattice":
-                _read(decoder.decode_nbest(rows, boosts=[boosts])[0])
-        if self._sessions:
-            self._run_session(boosts, lattices=False)
-            if self._lattices and SESSION_LATTICES in decoder._backend.can:
-                self._run_session(boosts, lattices=True)
-
-    def _run_session(self, boosts: BoostsLike, *, lattices: bool) -> None:
-        under_way = self._decoder.sessions(lattices=lattices)
+def _run(
+    decoder: Decoder[Any, Any], boosts: BoostsLike, lattices: bool, sessions: bool
+) -> None:
+    """Decode a word with one list, in all ways that are asked for."""
+    rows = one_word(decoder.vocabulary, decoder.num_tokens)
+    _read(decoder.decode([rows], boosts=[boosts]))
+    if lattices:
+        decoder.decode_lattice([rows], boosts=[boosts])
+    if decoder._nbest_from == "search" or (lattices and decoder.nbest_of_lattices):
+        _read(decoder.decode_nbest([rows], boosts=[boosts])[0])
+    keeps = lattices and SESSION_LATTICES in decoder._backend.can
+    for with_lattices in [False, *[True] * keeps] if sessions else []:
+        under_way = decoder.sessions(lattices=with_lattices)
         one = under_way.open(boosts)
-        under_way.advance({one: self._rows})
+        under_way.advance({one: rows})
         under_way.partial(one)
-        if lattices:
+        if with_lattices:
             under_way.close_lattice(one)
         else:
             _read([under_way.close(one)])

@@ -73,11 +73,8 @@ class _Reader:
     def read(self) -> ArpaModel:
         counts = self.read_header()
         size = self.capacity(counts[0], 1)
-        vocabulary = arpa_scan.Words(
-            np.empty(size, np.int64),
-            np.empty(size, np.int64),
-            arpa_scan.empty_slots(size),
-        )
+        start, end = np.empty((2, size), np.int64)
+        vocabulary = arpa_scan.Words(start, end, arpa_scan.empty_slots(size))
         tables = []
         for order, count in enumerate(counts, start=1):
             self.expect(f"\\{order}-grams:")
@@ -119,12 +116,10 @@ class _Reader:
         self, order: int, count: int, vocabulary: arpa_scan.Words
     ) -> NgramTable:
         size = self.capacity(count, order)
-        rows = arpa_scan.Rows(
-            np.empty((size, order), np.int32),
-            np.empty(size, np.float32),
-            np.empty(size, np.float32),
-            arpa_scan.empty_slots(size if order > 1 else 0),
-        )
+        words = np.empty((size, order), np.int32)
+        cost, backoff = np.empty((2, size), np.float32)
+        slots = arpa_scan.empty_slots(size if order > 1 else 0)
+        rows = arpa_scan.Rows(words, cost, backoff, slots)
         status, self.pos, self.line, found, field = arpa_scan.scan_section(
             self.bytes, self.pos, self.line, vocabulary, rows
         )
@@ -155,29 +150,22 @@ class _Reader:
 
     def fault(self, status: int, order: int, field: int, count: int) -> str:
         """Fault that `scan_section` found in the current line."""
-        fields = re.split("[ \t]+", self.text())
+        text = self.text()
+        fields = re.split("[ \t]+", text)
+        found, words = fields[min(field, len(fields) - 1)], _plural(order, "word")
         what = "probability" if field == 0 else "back-off weight"
-        faults = {
-            arpa_scan.NUMBER: "found {0!r}, expected a log10 {what}",
-            arpa_scan.POSITIVE: "log10 probability {0}, expected 0 or less",
-            arpa_scan.FIELDS: "{fields} in {text!r}, expected {least} or {most}: a "
-            "log10 probability, {words} and perhaps a back-off weight",
-            arpa_scan.UNKNOWN: "word {0!r} is not a unigram, expected all words there",
-            arpa_scan.TWICE: "{order}-gram {ngram!r} is listed twice, expected once",
-            arpa_scan.TOO_MANY: "one {order}-gram more, expected the header's {count}",
-        }
-        return faults[status].format(
-            fields[min(field, len(fields) - 1)],
-            what=what,
-            fields=_plural(len(fields), "field"),
-            text=self.text(),
-            least=order + 1,
-            most=order + 2,
-            words=_plural(order, "word"),
-            order=order,
-            ngram=" ".join(fields[1 : order + 1]),
-            count=count,
-        )
+        ngram = " ".join(fields[1 : order + 1])
+        return {
+            arpa_scan.NUMBER: f"found {found!r}, expected a log10 {what}",
+            arpa_scan.POSITIVE: f"log10 probability {found}, expected 0 or less",
+            arpa_scan.FIELDS: f"{_plural(len(fields), 'field')} in {text!r}, expected "
+            f"{order + 1} or {order + 2}: a log10 probability, {words} and perhaps a "
+            "back-off weight",
+            arpa_scan.UNKNOWN: f"word {found!r} is not a unigram, expected all words "
+            "there",
+            arpa_scan.TWICE: f"{order}-gram {ngram!r} is listed twice, expected once",
+            arpa_scan.TOO_MANY: f"one {order}-gram more, expected the header's {count}",
+        }[status]
 
     def expect(self, heading: str) -> None:
         while self.pos < len(self.data) and not self.text():

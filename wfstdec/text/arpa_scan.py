@@ -221,11 +221,8 @@ def scan_section(
                     if word >= 0:
                         return TWICE, pos, line, row, 1
                     word = row
-                    words.slots[slot], words.start[row], words.end[row] = (
-                        row,
-                        start,
-                        end,
-                    )
+                    words.slots[slot] = row
+                    words.start[row], words.end[row] = start, end
                 elif word < 0:
                     return UNKNOWN, pos, line, row, column + 1
                 rows.words[row, column] = word

@@ -20,6 +20,7 @@ from typing import IO, Any
 
 from wfstdec.errors import FormatError
 
+PathLike = str | os.PathLike[str]
 GZIP_MAGIC = b"\x1f\x8b"
 _MOST_LINKS = 40
 _DIGEST_BYTES, _DIGEST_PIECE = 2**24, 2**20

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import math
 import os
-from typing import NamedTuple
 
 import numpy as np
 
@@ -37,18 +36,6 @@ QUANTISATION_VERSION, COMPRESSION_VERSION = 2, 0
 _NATS = -math.log(10)
 _LARGEST = 1e6
 _SIGN = np.uint64(1 << 31)
-
-
-class _Quantised(NamedTuple):
-    """The tables of quantised values, float32 log10.
-
-    Attributes:
-        prob: For each order from 2 on.
-        backoff: For each of these but the last.
-    """
-
-    prob: list[np.ndarray]
-    backoff: list[np.ndarray]
 
 
 def read_kenlm_trie(path: str | os.PathLike[str]) -> ArpaModel:
@@ -82,15 +69,19 @@ class _TrieReader:
         self.order = len(header.counts)
         self.is_compressed = "array-compressed" in header.kind
         self.pos = header.size
+        # Tables of quantised values by order, from 2 on, float32 log10; empty without.
+        self.probs: list[np.ndarray] = []
+        self.backoffs: list[np.ndarray] = []
 
     def read(self) -> ArpaModel:
         """Order by order: the rows of one are the ends of those of the next."""
         self.take(8 + 8 * self.counts[0])  # hashes of the words
-        quantised = self.quantised() if "quantised" in self.header.kind else None
+        if "quantised" in self.header.kind:
+            self.read_quantised()
         table, children = self.unigrams()
         tables = [table]
         for order in range(2, self.order + 1):
-            table, children = self.longer(order, table.words, children, quantised)
+            table, children = self.longer(order, table.words, children)
             tables.append(table)
         words = words_of(self.data[self.pos :].tobytes(), self.header, self.place)
         tables[-1].backoff[:] = 0
@@ -105,7 +96,7 @@ class _TrieReader:
             )
         return self.data[start : self.pos]
 
-    def quantised(self) -> _Quantised:
+    def read_quantised(self) -> None:
         """The tables of all orders."""
         version, prob_bits, backoff_bits = self.take(8)[:3].tolist()
         if version != QUANTISATION_VERSION or max(prob_bits, backoff_bits) > 25:
@@ -113,16 +104,10 @@ class _TrieReader:
                 f"{self.place}: quantisation of version {version}, {prob_bits} and "
                 f"{backoff_bits} bits, expected version {QUANTISATION_VERSION}{REBUILD}"
             )
-        found = _Quantised([], [])
         for order in range(2, self.order + 1):
-            found.prob.append(self.floats(1 << prob_bits))
+            self.probs.append(self.take(4 << prob_bits).view("<f4"))
             if order < self.order:
-                found.backoff.append(self.floats(1 << backoff_bits))
-        return found
-
-    def floats(self, count: int) -> np.ndarray:
-        """The next float32 [N]."""
-        return self.take(4 * count).view("<f4")
+                self.backoffs.append(self.take(4 << backoff_bits).view("<f4"))
 
     def unigrams(self) -> tuple[NgramTable, np.ndarray]:
         """The table, and where the children of each begin, int64 [N + 1]."""
@@ -134,11 +119,7 @@ class _TrieReader:
         return table, self.checked_children(1, found["next"][: count + 1])
 
     def longer(
-        self,
-        order: int,
-        ends: np.ndarray,
-        children: np.ndarray,
-        quantised: _Quantised | None,
+        self, order: int, ends: np.ndarray, children: np.ndarray
     ) -> tuple[NgramTable, np.ndarray]:
         """The n-grams of an order, and where the children of each begin.
 
@@ -146,14 +127,19 @@ class _TrieReader:
             order: n.
             ends: int32 [M, n - 1], the n-grams of the order before.
             children: int64 [M + 1], where theirs begin.
-            quantised: Tables of values.
         """
         count, is_longest = self.counts[order - 1], order == self.order
         next_bits, upper = 0, np.zeros(count + 1, np.uint64)
         if not is_longest:
             next_bits, upper = self.pointers(order)
         word_bits = self.counts[0].bit_length()
-        sizes = self.value_bits(is_longest, quantised)
+        # How many bits the first and the second value of a record have.
+        sizes = 31, 0 if is_longest else 32
+        if self.probs:
+            prob_bits = len(self.probs[0]).bit_length() - 1
+            sizes = prob_bits, 0
+            if not is_longest:
+                sizes = len(self.backoffs[0]).bit_length() - 1, prob_bits
         stride = word_bits + sum(sizes) + next_bits
         # One record more, whose pointer ends the last one's children, and room for a
         # read of 64 bits.
@@ -164,42 +150,33 @@ class _TrieReader:
             _read_bits(bits, stride, first, length, found)
             return found
 
+        first_word = field(0, word_bits)
+        if (first_word >= self.counts[0]).any():
+            raise damaged(
+                self.place,
+                f"word {first_word.max()} of {self.counts[0]} in a {order}-gram",
+            )
         words = np.empty((count, order), np.int32)
-        words[:, 0] = self.checked_words(order, field(0, word_bits))
+        words[:, 0] = first_word
         words[:, 1:] = np.repeat(ends, np.diff(children), axis=0)
-        first = (field(word_bits, sizes[0]), field(word_bits + sizes[0], sizes[1]))
-        prob, backoff = self.values(order, first, quantised)
+        first = field(word_bits, sizes[0])
+        second = field(word_bits + sizes[0], sizes[1])
+        prob, backoff = self.values(order, first, second)
         after = upper | field(stride - next_bits, next_bits, count + 1)
-        if is_longest:
-            return self.table(words, prob, backoff), after.astype(np.int64)
-        return self.table(words, prob, backoff), self.checked_children(order, after)
-
-    def value_bits(
-        self, is_longest: bool, quantised: _Quantised | None
-    ) -> tuple[int, int]:
-        """How many bits the first and the second value of a record have."""
-        if quantised is None:
-            return 31, 0 if is_longest else 32
-        prob = len(quantised.prob[0]).bit_length() - 1
-        if is_longest:
-            return prob, 0
-        return len(quantised.backoff[0]).bit_length() - 1, prob
+        table = self.table(words, prob, backoff)
+        return table, after if is_longest else self.checked_children(order, after)
 
     def values(
-        self,
-        order: int,
-        fields: tuple[np.ndarray, np.ndarray],
-        quantised: _Quantised | None,
+        self, order: int, first: np.ndarray, second: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
         """Log10 probabilities and back-offs, float32 [N] each."""
-        first, second = fields
-        if quantised is None:
+        if not self.probs:
             prob = (first | _SIGN).astype(np.uint32).view(np.float32)
             return prob, second.astype(np.uint32).view(np.float32)
-        table = quantised.prob[order - 2]
+        table = self.probs[order - 2]
         if order == self.order:
             return table[first], np.zeros(len(first), np.float32)
-        return table[second], quantised.backoff[order - 2][first]
+        return table[second], self.backoffs[order - 2][first]
 
     def pointers(self, order: int) -> tuple[int, np.ndarray]:
         """How many bits of pointers records have; the others, uint64 [N + 1]."""
@@ -209,9 +186,18 @@ class _TrieReader:
             return required, np.zeros(count + 1, np.uint64)
         version, most = self.data[self.pos : self.pos + 2].tolist() or (None, 0)
         if order == 2:
-            self.check_compression(version)
+            if version != COMPRESSION_VERSION:
+                raise FormatError(
+                    f"{self.place}: array compression of version {version}, expected "
+                    f"{COMPRESSION_VERSION}{REBUILD}"
+                )
             self.most_chopped = most
-        chopped = _chopped_bits(count + 1, largest, min(required, self.most_chopped))
+        # So many upper bits are kept apart as make the file smallest.
+        change = [
+            (largest >> (required - bits)) * 64 - (count + 1) * bits
+            for bits in range(min(required, self.most_chopped) + 1)
+        ]
+        chopped = change.index(min(change))
         size = (largest >> (required - chopped)) + 1
         start = -(-self.pos // 8) * 8 + 8
         self.take(8 * (1 + size) + 7)
@@ -223,22 +209,6 @@ class _TrieReader:
         upper = np.searchsorted(begins, np.arange(count + 1), side="right") - 1
         inline = required - chopped
         return inline, upper.astype(np.uint64) << np.uint64(inline)
-
-    def check_compression(self, version: int | None) -> None:
-        """Only one is known."""
-        if version != COMPRESSION_VERSION:
-            raise FormatError(
-                f"{self.place}: array compression of version {version}, expected "
-                f"{COMPRESSION_VERSION}{REBUILD}"
-            )
-
-    def checked_words(self, order: int, words: np.ndarray) -> np.ndarray:
-        """Words that exist."""
-        if (words >= self.counts[0]).any():
-            raise damaged(
-                self.place, f"word {words.max()} of {self.counts[0]} in a {order}-gram"
-            )
-        return words
 
     def checked_children(self, order: int, begins: np.ndarray) -> np.ndarray:
         """Pointers from 0 to the number of n-grams of the next order, int64."""
@@ -254,18 +224,11 @@ class _TrieReader:
         possible = (np.abs(prob) < _LARGEST) | np.isneginf(prob)
         if not (possible.all() and (np.abs(backoff) < _LARGEST).all()):
             raise damaged(self.place, f"values of {words.shape[1]}-grams")
-        costs = (np.asarray(values, np.float64) * _NATS for values in (prob, backoff))
-        cost, backed = (np.asarray(found, np.float32) for found in costs)
-        return NgramTable(words, cost + 0, backed + 0)  # no -0.0
-
-
-def _chopped_bits(records: int, largest: int, most: int) -> int:
-    """How many upper bits of pointers are kept apart: what makes the file smallest."""
-    required = largest.bit_length()
-    change = [
-        (largest >> (required - bits)) * 64 - records * bits for bits in range(most + 1)
-    ]
-    return change.index(min(change))
+        cost, backed = (
+            (np.asarray(values, np.float64) * _NATS).astype(np.float32) + 0  # no -0.0
+            for values in (prob, backoff)
+        )
+        return NgramTable(words, cost, backed)
 
 
 @jit

@@ -112,7 +112,8 @@ def read_lexicon(
         try:
             # The first entry decides for all: a file mixes no forms.
             if has_probs is None:
-                has_probs = _starts_with_prob(fields, tokens)
+                is_token = len(fields) < 2 or fields[1] in tokens.ids
+                has_probs = not is_token and _number(fields[1]) is not None
             cost = _cost(fields) if has_probs else 0.0
             spelt = fields[2:] if has_probs else fields[1:]
             entry = fields[0], _pronunciation(fields[0], spelt, tokens, between)
@@ -183,13 +184,10 @@ def spellable_words(
         spell = _fewest_pieces_speller(pieces, WORD_START if marked else "")
     unique = [word for word in dict.fromkeys(words) if word not in MARKS]
     spelt = {word: spell(word) for word in unique}
-    known = [word for word in unique if spelt[word]]
-    found = Lexicon(
-        tuple(known),
-        tuple(spelt[word] or () for word in known),
-        np.zeros(len(known), np.float32),
-    )
-    return found, [word for word in unique if not spelt[word]]
+    known = {word: tokens for word, tokens in spelt.items() if tokens}
+    costs = np.zeros(len(known), np.float32)
+    found = Lexicon(tuple(known), tuple(known.values()), costs)
+    return found, [word for word in unique if word not in known]
 
 
 def _spelling_pieces(tokens: TokenTable, between: int | None) -> dict[str, int]:
@@ -234,22 +232,16 @@ def _entries(
             yield number, fields
 
 
-def _starts_with_prob(fields: list[str], tokens: TokenTable) -> bool:
-    if len(fields) < 2 or fields[1] in tokens.ids:
-        return False
+def _number(text: str) -> float | None:
     try:
-        float(fields[1])
+        return float(text)
     except ValueError:
-        return False
-    return True
+        return None
 
 
 def _cost(fields: list[str]) -> float:
     text = fields[1] if len(fields) > 1 else ""
-    try:
-        prob = float(text)
-    except ValueError:
-        prob = math.nan
+    prob = _number(text) or 0.0
     if not 0.0 < prob <= 1.0:
         raise LexiconError(
             f"{fields[0]!r} has {text!r}, expected a probability above 0 and up to 1"
@@ -296,11 +288,8 @@ def _fewest_pieces_speller(
         # tried.
         for start in reversed(range(len(text))):
             for stop in range(min(len(text), start + longest), start, -1):
-                piece, rest, known = (
-                    pieces.get(text[start:stop]),
-                    best[stop],
-                    best[start],
-                )
+                piece = pieces.get(text[start:stop])
+                rest, known = best[stop], best[start]
                 if piece is None or rest is None:
                     continue
                 if known is None or len(rest) + 1 < len(known):

@@ -19,7 +19,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import PurePath
-from typing import NamedTuple
 
 from wfstdec.errors import FormatError, InputError
 from wfstdec.text.normalize import Normalizer
@@ -35,11 +34,8 @@ _EDGE = re.compile(r"[-_/.:]")
 _log = logging.getLogger(__name__)
 
 
-class _Pair(NamedTuple):
-    """Ids of both sides that differ in form alone."""
-
-    left: str
-    right: str
+_Pair = tuple[str, str]
+"""Ids of both sides that differ in form alone."""
 
 
 @dataclass(frozen=True)
@@ -123,7 +119,7 @@ class Pairing:
         left, right = self.only_left[:TRIED_AT_MOST], self.only_right[:TRIED_AT_MOST]
         tried = [
             _paired(left, _forms, right, str.casefold),
-            [_Pair(b, a) for a, b in _paired(right, _forms, left, str.casefold)],
+            [(b, a) for a, b in _paired(right, _forms, left, str.casefold)],
             _paired(left, lambda one: iter([_core(one)]), right, _core),
         ]
         return max(tried, key=len)
@@ -205,7 +201,7 @@ def _paired(
         other = next((by_key[form] for form in forms(one) if form in by_key), None)
         if other is not None:
             found.setdefault(other, one)
-    return [_Pair(one, other) for other, one in found.items()]
+    return [(one, other) for other, one in found.items()]
 
 
 def _forms(utterance: str) -> Iterator[str]:
@@ -224,19 +220,19 @@ def _core(utterance: str) -> str:
 
 def _difference(pair: _Pair, names: tuple[str, str]) -> str:
     """Difference of two ids."""
-    left, right = pair.left.casefold(), pair.right.casefold()
+    left, right = map(str.casefold, pair)
     if left == right:
         return "they differ in case"
-    longer, shorter, name = pair.left, right, names[0]
+    longer, shorter, name = pair[0], right, names[0]
     if left in right:
-        longer, shorter, name = pair.right, left, names[1]
+        longer, shorter, name = pair[1], left, names[1]
     if shorter not in longer.casefold():
         return "they differ in folders or endings"
     begin = longer.casefold().index(shorter)
     before, after = longer[:begin], longer[begin + len(shorter) :]
     places = [f"{before!r} in front"] if before else []
     places += [f"{after!r} at the end"] if after else []
-    case = "" if pair.left in pair.right or pair.right in pair.left else ", other case"
+    case = "" if pair[0] in pair[1] or pair[1] in pair[0] else ", other case"
     return f"those of {name} have {' and '.join(places)}{case}"
 
 

@@ -15,7 +15,7 @@ import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -30,31 +30,43 @@ OPEN_WORD = "<open>"
 """Stands in a word table for all words that are spelled by tokens."""
 
 
-class OovWords(Protocol):
-    """Words and pronunciations that an utterance has beside a vocabulary.
+@dataclass(frozen=True, eq=False)
+class OovWords:
+    """Words that a decoder does not have, and more ways to say those that it has.
 
-    They are known by identity, and may be forgotten. Sorted by word id, then by tokens.
+    Known by identity, and the same whatever the order of the list: sorted by (word id,
+    tokens).
+
+    Attributes:
+        words: The texts of the ids `num_known` and on: what the decoder's table lacks,
+            sorted.
+        num_known: W, the size of the decoder's word table; ids below it are its words.
+        word: int32 [P], the word id of each pronunciation.
+        splits: int32 [P + 1], where each pronunciation's tokens stand.
+        tokens: int32, token ids; never the blank, at least one for each.
+        bonus: float32 [P], nats for each time the word is said this way, above 0
+            favours; 0 for words of the decoder, which `CompiledBoosts.words` has.
     """
 
-    @property
-    def words(self) -> tuple[str, ...]:
-        """The texts of word ids from `num_known` on."""
+    words: tuple[str, ...]
+    num_known: int
+    word: np.ndarray
+    splits: np.ndarray
+    tokens: np.ndarray
+    bonus: np.ndarray
 
-    @property
-    def num_known(self) -> int:
-        """The number of words of the search, without these."""
+    def __len__(self) -> int:
+        return len(self.word)
 
-    @property
-    def word(self) -> np.ndarray:
-        """The word id of each pronunciation, int32 [P]; of known words too."""
+    def __repr__(self) -> str:
+        """Show the number of pronunciations and the first few words."""
+        words = f": {few(self.words)}" if self.words else ""
+        return f"OovWords({len(self)} pronunciations, {len(self.words)} words{words})"
 
-    @property
-    def splits(self) -> np.ndarray:
-        """The bounds of each pronunciation's tokens, int32 [P + 1]."""
-
-    @property
-    def tokens(self) -> np.ndarray:
-        """The token ids of all pronunciations, int32."""
+    def total(self, words: Sequence[int]) -> float:
+        """The bonuses of some word ids together, each as often as it is there, nats."""
+        bonus = dict(zip(self.word.tolist(), self.bonus.tolist(), strict=True))
+        return sum(bonus.get(int(word), 0.0) for word in words)
 
 
 class OpenWord(NamedTuple):

@@ -20,7 +20,7 @@ from wfstdec.io.outputs import open_results
 from wfstdec.io.results import format_named, result_writer
 from wfstdec.io.subtitles import SubtitleOptions
 from wfstdec.lattice.arrays import Lattice
-from wfstdec.lattice.file import LatticeWriter
+from wfstdec.lattice.file import GrowingFile, LatticeWriter
 from wfstdec.transcription.encoding import Recording
 from wfstdec.transcription.recordings import Source
 from wfstdec.transcription.transcriber import Transcriber, Transcript
@@ -180,11 +180,12 @@ def _tell(transcript: Transcript, told: set[str]) -> None:
             _log.info("%s: %s%s", transcript.name, text, more)
 
 
-class _PieceLattices:
+class _PieceLattices(GrowingFile):
     """A file of lattices that gets several of each recording, one of each piece."""
 
     def __init__(self, writer: LatticeWriter) -> None:
-        self._writer, self.path = writer, writer.path
+        super().__init__(writer.path)
+        self._writer = writer
         self.notes: list[Any] = []
 
     @property

@@ -30,9 +30,8 @@ from torch import Tensor, library, nn
 
 from wfstdec.errors import OptionError
 from wfstdec.lm import kernels
-from wfstdec.lm.automaton import Automaton, BackoffModel, frozen
+from wfstdec.lm.automaton import NULL_AUTOMATON, Automaton, BackoffModel, frozen
 from wfstdec.lm.ngram import NgramLM
-from wfstdec.lm.null import NULL_AUTOMATON
 
 _HANDLES = itertools.count()
 _MODULES: WeakValueDictionary[int, TorchBackoff] = WeakValueDictionary()
@@ -243,17 +242,15 @@ def combined(automata: Sequence[Automaton]) -> tuple[Automaton, np.ndarray]:
     arcs = np.cumsum([0] + [len(a.arc_cost) for a in automata])
     tables = np.cumsum([0] + [len(a.label_alias) for a in automata])
 
-    def joined(name: str, offsets: np.ndarray | None = None) -> np.ndarray:
+    def joined(
+        name: str, offsets: np.ndarray | None = None, *, splits: bool = False
+    ) -> np.ndarray:
         parts = [getattr(automaton, name) for automaton in automata]
         if offsets is None:
             return np.concatenate(parts)
         pairs = zip(parts, offsets[:-1].tolist(), strict=True)
-        return np.concatenate([part + offset for part, offset in pairs])
-
-    def splits(name: str, offsets: np.ndarray) -> np.ndarray:
-        parts = [getattr(automaton, name)[:-1] for automaton in automata]
-        pairs = zip(parts, offsets[:-1].tolist(), strict=True)
-        return np.concatenate([*(p + offset for p, offset in pairs), offsets[-1:]])
+        moved = [part[: -1 if splits else None] + offset for part, offset in pairs]
+        return np.concatenate([*moved, offsets[-1:]] if splits else moved)
 
     backoff = joined("backoff_state", states)
     model = np.repeat(
@@ -262,7 +259,7 @@ def combined(automata: Sequence[Automaton]) -> tuple[Automaton, np.ndarray]:
     )
     return frozen(
         Automaton(
-            state_arc_splits=splits("state_arc_splits", arcs),
+            state_arc_splits=joined("state_arc_splits", arcs, splits=True),
             arc_label=joined("arc_label"),
             arc_next=joined("arc_next", states),
             arc_cost=joined("arc_cost"),
@@ -271,7 +268,7 @@ def combined(automata: Sequence[Automaton]) -> tuple[Automaton, np.ndarray]:
             backoff_cost=joined("backoff_cost"),
             final_cost=joined("final_cost"),
             model_start=joined("model_start", states),
-            model_label_splits=splits("model_label_splits", tables),
+            model_label_splits=joined("model_label_splits", tables, splits=True),
             model_default_cost=joined("model_default_cost"),
             label_alias=joined("label_alias"),
         )

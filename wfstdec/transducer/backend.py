@@ -21,22 +21,21 @@ from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.boost.phrases import PhraseBoosts
 from wfstdec.errors import OptionError
 from wfstdec.jit.pool import Once
-from wfstdec.search.contract import Read
-from wfstdec.search.scheduling import ALONE, Workers
+from wfstdec.search.paths.token_path import TokenPath
 from wfstdec.transducer.automata import TorchNgramLM
 from wfstdec.transducer.fusion import Fusion, Term
-from wfstdec.transducer.hypotheses import TransducerResult
 from wfstdec.transducer.model import TransducerModel
 from wfstdec.transducer.model_checks import CheckedModel
 from wfstdec.transducer.options import TransducerOptions
 from wfstdec.transducer.phrases import TorchPhrases
 from wfstdec.transducer.sessions import (
+    Coming,
     TransducerSearch,
     advance_together,
     check_numbers,
-    results_of,
+    paths_of,
+    source_of,
 )
-from wfstdec.transducer.source import Source
 from wfstdec.transducer.steps import Searcher
 
 
@@ -72,12 +71,8 @@ class TransducerBackend(ModelBackend):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle what it is made of; boosts that were laid out stay behind."""
-        more: dict[str, Any] = {
-            "device": self.device,
-            "batch_size": self.batch_size,
-            "encodes": self.encodes,
-            "dense": self.dense,
-        }
+        names = ("device", "batch_size", "encodes", "dense")
+        more = {name: getattr(self, name) for name in names}
         return partial(type(self), *self._made_of, **more), ()
 
     def searcher(
@@ -103,52 +98,40 @@ class TransducerBackend(ModelBackend):
         if phrases is not None:
             self._alone.of(phrases)
 
-    def inputs(self, frames: Any, lengths: Any) -> list[Tensor]:
-        """Check frames, or encode features: `ModelBackend.frames`."""
-        return self.frames(frames, lengths)
-
     @torch.no_grad()
     def decode(
         self,
         utterances: Sequence[Tensor],
         options: TransducerOptions,
         boosts: Sequence[CompiledBoosts],
-        *,
-        record: bool = False,
-        workers: Workers = ALONE,
-        read: Read | None = None,
-    ) -> list[Any]:
+        **_: Any,
+    ) -> list[list[TokenPath]]:
         """Decode whole utterances, those of like length together."""
-        assert not record
         order = sorted(range(len(utterances)), key=lambda i: len(utterances[i]))
-        found: dict[int, TransducerResult] = {}
+        found: dict[int, list[TokenPath]] = {}
         for first in range(0, len(order), self.batch_size):
             group = order[first : first + self.batch_size]
             searcher = self.searcher(options, [boosts[i] for i in group])
-            source = _padded([utterances[i] for i in group], self.device)
+            lengths = [len(utterances[i]) for i in group]
+            whole = [Coming(utterances[i], 0, len(utterances[i])) for i in group]
+            source = source_of(whole, self.device).ended()
             beam = searcher.run(searcher.start(len(group)), source)
             check_numbers(searcher, group)
-            lengths = [len(utterances[i]) for i in group]
-            results = results_of(searcher, beam, lengths)
-            found.update(zip(group, results, strict=True))
-        return [
-            found[i] if read is None else read(i, found[i])
-            for i in range(len(utterances))
-        ]
+            paths = paths_of(beam, searcher.fusion, options, lengths)
+            found.update(zip(group, paths, strict=True))
+        return [found[i] for i in range(len(utterances))]
 
     def start(
         self,
         options: TransducerOptions,
         boosts: CompiledBoosts,
-        *,
-        record: bool = False,
+        **_: Any,
     ) -> TransducerSearch:
         """Begin an utterance.
 
         Raises:
             OptionError: It is one of features.
         """
-        assert not record
         if self.encodes:
             raise OptionError(
                 "sessions of features, expected input='frames': an encoder may need "
@@ -162,7 +145,7 @@ class TransducerBackend(ModelBackend):
         chunks: Sequence[Tensor],
         *,
         names: Sequence[int | str] | None = None,
-        workers: Workers = ALONE,
+        **_: Any,
     ) -> None:
         """Pass searches through a chunk each, as `Backend.advance`.
 
@@ -172,8 +155,8 @@ class TransducerBackend(ModelBackend):
             InputError: Of a chunk or the model; no search has moved.
         """
         called = range(len(chunks)) if names is None else names
-        given = list(zip(searches, chunks, called, strict=True))
-        advance_together(given, self.batch_size)
+        given = zip(searches, chunks, called, strict=True)
+        advance_together(list(given), self.batch_size)
 
     def _phrases(
         self, lists: Sequence[PhraseBoosts | None]
@@ -192,11 +175,3 @@ class TransducerBackend(ModelBackend):
 
     def _laid_out(self, lists: Sequence[PhraseBoosts | None]) -> TorchPhrases:
         return TorchPhrases(lists, self.device.type != "cpu").to(self.device)
-
-
-def _padded(utterances: Sequence[Tensor], device: torch.device) -> Source:
-    """Frames of whole utterances side by side, what is behind them being zeros."""
-    lengths = torch.tensor([len(one) for one in utterances], device=device)
-    frames = torch.nn.utils.rnn.pad_sequence(list(utterances), batch_first=True)
-    ended = torch.ones_like(lengths, dtype=torch.bool)
-    return Source(frames, torch.zeros_like(lengths), lengths, ended)

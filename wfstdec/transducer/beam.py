@@ -26,7 +26,29 @@ from wfstdec.transducer.model import take_rows, tree_map
 from wfstdec.transducer.sums import sum_runs
 
 NO_TOKEN = -1
+LEAST_ROWS = 16
+"""Products of fewer rows may be rounded otherwise, by other kernels of libraries."""
 _INF = float("inf")
+
+
+class Source(NamedTuple):
+    """Frames of a batch of utterances that have come so far.
+
+    Attributes:
+        frames: [B, T, D].
+        first: int64 [B], the number of the first of these in its utterance.
+        come: int64 [B], how many there were so far, those before `first` too.
+        is_ended: bool [B], no more will come.
+    """
+
+    frames: Tensor
+    first: Tensor
+    come: Tensor
+    is_ended: Tensor
+
+    def ended(self) -> Source:
+        """Mark the source as ended: these were all frames."""
+        return self._replace(is_ended=torch.ones_like(self.is_ended))
 
 
 class Beam(NamedTuple):
@@ -101,25 +123,18 @@ def start_beam(num: int, width: int, g: Tensor, state: Any, fusion: States) -> B
         state: Pytree of tensors [B * K, ...].
         fusion: int64 [B * K] for each term.
     """
-    device = g.device
-
-    def zeros(*shape: int) -> Tensor:
-        return torch.zeros(shape, dtype=torch.int64, device=device)
-
-    score = torch.full((num, width), -_INF, dtype=torch.float64, device=device)
+    none = torch.zeros(num, width, dtype=torch.int64, device=g.device)
+    score = torch.full_like(none, -_INF, dtype=torch.float64)
     score[:, 0] = 0
     return Beam(
-        score=score,
-        frame=zeros(num, width),
-        run=zeros(num, width),
-        length=zeros(num, width),
-        last=zeros(num, width) + NO_TOKEN,
-        shared=zeros(num, width, width),
-        rows=zeros(num * width, 0, 3).int(),
+        # No tensor twice: a step that is exported would take them to be one for good.
+        *(score, none, none.clone(), none.clone(), none + NO_TOKEN),
+        shared=none.new_zeros(num, width, width),
+        rows=none.new_zeros(num * width, 0, 3).int(),
         g=g,
         state=state,
         fusion=fusion,
-        before=zeros(num, 1),
+        before=none.new_zeros(num, 1),
     )
 
 
@@ -149,50 +164,18 @@ def taken_apart(beam: Beam) -> list[Beam]:
         longest = int(beam.length[i].max())
         rows = slice(i * width, (i + 1) * width)
         own = {name: getattr(beam, name)[i : i + 1] for name in _OF_UTTERANCES}
-        found.append(
-            beam._replace(
-                **own,
-                rows=beam.rows[rows, :longest],
-                g=beam.g[rows],
-                state=tree_map(lambda part, rows=rows: part[rows], beam.state),
-                fusion=tuple(at[rows] for at in beam.fusion),
-            )
-        )
+        others = beam.g, beam.state, beam.fusion
+        g, state, fusion = tree_map(lambda part, rows=rows: part[rows], others)
+        tokens = beam.rows[rows, :longest]
+        found.append(beam._replace(**own, rows=tokens, g=g, state=state, fusion=fusion))
     return found
 
 
-def same_texts(beam: Beam) -> Tensor:
-    """Tell whether two live hypotheses have one text, bool [B, K, K]."""
-    counts = beam.length[:, :, None] == beam.length[:, None, :]
+def longer_by(more: int, beam: Beam) -> Tensor:
+    """Tell whether hypothesis b is a and so many tokens more, [B, a, b], both alive."""
+    counts = beam.length[:, :, None] + more == beam.length[:, None, :]
     live = beam.live[:, :, None] & beam.live[:, None, :]
     return counts & (beam.shared == beam.length[:, :, None]) & live
-
-
-def one_longer(beam: Beam) -> Tensor:
-    """Tell whether hypothesis b is a and one token more, for [B, a, b], both alive."""
-    counts = beam.length[:, :, None] + 1 == beam.length[:, None, :]
-    live = beam.live[:, :, None] & beam.live[:, None, :]
-    return counts & (beam.shared == beam.length[:, :, None]) & live
-
-
-def text_keys(beam: Beam, label: Tensor, num_labels: int) -> Tensor:
-    """A number for each candidate's text, [B, K, W]: equal where texts are.
-
-    Args:
-        beam: What they follow.
-        label: int64 [B, K, W], a token or -1.
-        num_labels: Tokens are below it.
-    """
-    width = beam.score.shape[1]
-    first = same_texts(beam).int().argmax(2)  # the first hypothesis of that text
-    longer = one_longer(beam)
-    parent = longer.int().argmax(1)
-    parent = torch.where(longer.any(1), first.gather(1, parent), NO_TOKEN)
-    as_child = parent * num_labels + beam.last
-    as_itself = (width + first) * num_labels
-    stays = torch.where(parent >= 0, as_child, as_itself)
-    goes_on = first[:, :, None] * num_labels + label
-    return torch.where(label >= 0, goes_on, stays[:, :, None])
 
 
 def merge(
@@ -202,9 +185,18 @@ def merge(
 
     Of equal ones the first counts: the lower hypothesis, then the lower candidate.
     """
-    shape = found.score.shape
-    score = found.score.flatten(1)
-    text = text_keys(beam, found.label, num_labels)
+    # A number for each candidate's text: of its parent's first hypothesis, its token,
+    # also where the text has stayed the same.
+    first = longer_by(0, beam).int().argmax(2)
+    longer = longer_by(1, beam)
+    parent = longer.int().argmax(1)
+    parent = torch.where(longer.any(1), first.gather(1, parent), NO_TOKEN)
+    as_itself = (beam.score.shape[1] + first) * num_labels
+    as_child = parent * num_labels + beam.last
+    stays = torch.where(parent >= 0, as_child, as_itself)
+    goes_on = first[:, :, None] * num_labels + found.label
+    text = torch.where(found.label >= 0, goes_on, stays[:, :, None])
+    shape, score = found.score.shape, found.score.flatten(1)
     key = (text * (1 << 32) + found.frame).flatten(1)
     # What is impossible gets a key of its own, or it would be merged with what is not.
     key = torch.where(score > -_INF, key, -1)
@@ -229,12 +221,11 @@ def merge(
 def select(beam: Beam, found: Candidates) -> Kept:
     """The K best; of equal ones the lower hypothesis, then the lower candidate."""
     width = beam.score.shape[1]
-    score, order = torch.sort(
-        found.score.flatten(1), dim=1, descending=True, stable=True
-    )
-    score, order = score[:, :width], order[:, :width]
+    scores = found.score.flatten(1)
+    score, order = torch.sort(scores, dim=1, descending=True, stable=True)
+    order = order[:, :width]
     return Kept(
-        score=score,
+        score=score[:, :width],
         parent=order // found.score.shape[2],
         label=found.label.flatten(1).gather(1, order),
         frame=found.frame.flatten(1).gather(1, order),
@@ -250,46 +241,31 @@ def moved(beam: Beam, kept: Kept) -> Beam:
     count = beam.length.gather(1, kept.parent)
     before = beam.frame.gather(1, kept.parent)
     run = beam.run.gather(1, kept.parent) + spoke
-    rows = _with_tokens(beam.rows.index_select(0, flat), count, before, kept)
-    new_count = count + spoke
-    shared = _pairs(beam.shared, kept.parent)
+    parts = beam.rows, beam.g, beam.state, beam.fusion
+    rows, g, state, fusion = take_rows(parts, flat)
+    # The rows with one more where a token was said.
+    after = torch.maximum(kept.frame, before + 1)
+    new = torch.stack([kept.label, before, after], 2).view(-1, 1, 3).int()
+    at = count.view(-1, 1, 1).clamp(max=rows.shape[1] - 1).expand(-1, 1, 3)
+    new = torch.where(spoke.view(-1, 1, 1), new, rows.gather(1, at))
+    rows, count = rows.scatter(1, at, new), count + spoke
+    # How many first tokens the parents share, and one more where the next are the same.
+    across = kept.parent[:, :, None].expand(-1, -1, width)
+    shared = beam.shared.gather(1, across).gather(2, across.transpose(1, 2))
+    tokens = rows[..., 0].view(num, width, -1)
+    following = tokens.gather(2, shared.clamp(max=tokens.shape[2] - 1))
+    inside = shared < count[:, :, None]
+    same = (following == following.transpose(1, 2)) & inside & inside.transpose(1, 2)
     return Beam(
         score=kept.score,
         frame=kept.frame,
         run=torch.where(kept.frame > before, 0, run),
-        length=new_count,
+        length=count,
         last=torch.where(spoke, kept.label, beam.last.gather(1, kept.parent)),
-        shared=_more_shared(shared, rows, new_count),
+        shared=shared + same,
         rows=rows,
-        g=beam.g.index_select(0, flat),
-        state=take_rows(beam.state, flat),
-        fusion=tuple(at.index_select(0, flat) for at in beam.fusion),
+        g=g,
+        state=state,
+        fusion=fusion,
         before=beam.before,
     )
-
-
-def _with_tokens(rows: Tensor, count: Tensor, before: Tensor, kept: Kept) -> Tensor:
-    """The rows with one more where a token was said."""
-    after = torch.maximum(kept.frame, before + 1)
-    new = torch.stack([kept.label, before, after], 2).view(-1, 1, 3).int()
-    at = count.view(-1, 1, 1).clamp(max=rows.shape[1] - 1).expand(-1, 1, 3)
-    spoke = (kept.label >= 0).view(-1, 1, 1)
-    return rows.scatter(1, at, torch.where(spoke, new, rows.gather(1, at)))
-
-
-def _pairs(shared: Tensor, parent: Tensor) -> Tensor:
-    """Lengths that the parents share, [B, K, K]."""
-    width = parent.shape[1]
-    across = parent[:, :, None].expand(-1, -1, width)
-    return shared.gather(1, across).gather(2, across.transpose(1, 2))
-
-
-def _more_shared(shared: Tensor, rows: Tensor, count: Tensor) -> Tensor:
-    """Add one where the next tokens are the same; with itself all is shared."""
-    num, width, _ = shared.shape
-    tokens = rows[..., 0].view(num, width, -1)
-    at = shared.clamp(max=tokens.shape[2] - 1)
-    following = tokens.gather(2, at)
-    inside = shared < count[:, :, None]
-    same = (following == following.transpose(1, 2)) & inside & inside.transpose(1, 2)
-    return shared + same

@@ -6,12 +6,17 @@
     hyps = decoder.decode(frames, lengths)             # of the encoder, [B, T, D]
 
 With `input="features"` the model's own encoder comes first. As audio comes in:
-`decoder.sessions()`, by frames of the encoder.
+`decoder.sessions()`, by frames of the encoder. By the paths of models:
+
+    model = open_model("zipformer")        # encoder.onnx, decoder.onnx, joiner.onnx
+    decoder = open_decoder("model.npz", lm="pieces.arpa", head="tdt")    # of features
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 import torch
 
@@ -21,16 +26,19 @@ from wfstdec.autoregressive.decoder import (
     check_input,
     weighted_lms,
 )
+from wfstdec.errors import OptionError
 from wfstdec.lm.loading import AnyLM
+from wfstdec.text.files import PathLike
 from wfstdec.transducer.automata import TorchNgramLM
 from wfstdec.transducer.backend import TransducerBackend
-from wfstdec.transducer.hypotheses import TransducerAccount, TransducerResult
 from wfstdec.transducer.model import TransducerModel
 from wfstdec.transducer.model_checks import check_model
+from wfstdec.transducer.onnx_model import load_onnx_transducer
 from wfstdec.transducer.options import TransducerOptions
+from wfstdec.transducer.torch_model import load_transducer
 
 
-class TransducerDecoder(ModelDecoder[TransducerResult]):
+class TransducerDecoder(ModelDecoder):
     """A search on an RNN-T or TDT model; `TransducerOptions` says what it makes best.
 
     The result for an utterance depends on its frames, the model, the options and its
@@ -94,5 +102,50 @@ class TransducerDecoder(ModelDecoder[TransducerResult]):
             frame_shift_s=frame_shift_s,
         )
 
-    def _account(self) -> TransducerAccount:
-        return TransducerAccount(self.options, self.lms)
+
+def open_model(
+    path: PathLike,
+    head: str | None = None,
+    *,
+    device: str | torch.device = "cpu",
+) -> TransducerModel:
+    """Load a model with its encoder.
+
+    Args:
+        path: What `TransducerNet.save` wrote, or a folder with `encoder.onnx`,
+            `decoder.onnx`, `joiner.onnx` and `tokens.txt`.
+        head: Of a net with several; None for the first.
+        device: Where a net runs.
+
+    Raises:
+        OptionError: A head of an ONNX export, or one that is not there.
+        InputError: As of `load_transducer` and `load_onnx_transducer`.
+    """
+    folder = Path(path)
+    if not folder.is_dir():
+        return load_transducer(path, head, device=device)
+    if head is not None:
+        raise OptionError(f"head {head!r} of an ONNX export, expected None: it has one")
+    names = ("encoder.onnx", "decoder.onnx", "joiner.onnx", "tokens.txt")
+    return load_onnx_transducer(*(folder / name for name in names))
+
+
+def open_decoder(
+    model: PathLike, *, head: str | None = None, **more: Any
+) -> TransducerDecoder:
+    """A decoder of features, with its encoder.
+
+    Args:
+        model: As in `open_model`.
+        head: As in `open_model`.
+        **more: As of `ModelDecoder.of_features`.
+
+    Raises:
+        BackendError: There is no such device.
+        InputError: As of `open_model` and `TransducerDecoder`.
+    """
+
+    def load(device: torch.device) -> TransducerModel:
+        return open_model(model, head, device=device)
+
+    return TransducerDecoder.of_features(load, **more)

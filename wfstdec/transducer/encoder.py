@@ -9,17 +9,20 @@ Transducers and attention decoders have the same one.
 from __future__ import annotations
 
 import json
-import os
-from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any, Literal
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from typing import Any, Literal, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from wfstdec.text.files import atomic_write
+from wfstdec.errors import FormatError
+from wfstdec.text.files import PathLike, atomic_write
+
+FORMAT_VERSION = 1
+_Net = TypeVar("_Net", bound=nn.Module)
 
 
 @dataclass(frozen=True)
@@ -149,6 +152,13 @@ class Encoder(nn.Module):
             x = block(x, mask)
         return self.project(self.norm(x)), lengths
 
+    @torch.no_grad()
+    def encode(self, features: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        """Implement `EncoderModel.encode`, wherever the features are."""
+        weight = self.project.weight
+        features = features.to(weight.device, weight.dtype)
+        return self(features, lengths.to(weight.device))
+
 
 def _mask(lengths: Tensor, num_frames: int) -> Tensor:
     """Mask of frames that there are, bool [B, T, 1]."""
@@ -157,22 +167,22 @@ def _mask(lengths: Tensor, num_frames: int) -> Tensor:
 
 
 def save_net(
-    net: nn.Module,
-    path: str | os.PathLike[str],
-    dtype: torch.dtype,
-    header: Mapping[str, Any],
+    net: Any, path: PathLike, dtype: torch.dtype, format: str, **more: Any
 ) -> None:
     """Write a net's weights and what it is made of as `.npz`, whole or not at all.
 
     Args:
-        net: The net.
+        net: The net, with its `config`.
         path: The file.
         dtype: Of weights in the file.
-        header: Goes there as JSON, under `header`.
+        format: What the file calls itself.
+        more: What else the net is made of; goes there as JSON.
 
     Raises:
         FormatError: The file cannot be written.
     """
+    header = {"format": format, "version": FORMAT_VERSION}
+    header |= {"config": asdict(net.config), **more}
     text = np.frombuffer(json.dumps(header).encode(), np.uint8)
     arrays = {
         name: tensor.detach().to("cpu", dtype).numpy()
@@ -180,3 +190,44 @@ def save_net(
     }
     with atomic_write(path) as file:
         np.savez_compressed(file, header=text, **arrays)
+
+
+def read_net(
+    path: PathLike,
+    format: str,
+    make: Callable[[TransducerConfig, dict[str, Any]], _Net],
+    writer: str,
+) -> _Net:
+    """Read what `save_net` wrote; weights in float32.
+
+    Args:
+        path: The file.
+        format: What it calls itself.
+        make: Makes the net of its configuration and header.
+        writer: What writes such files, for errors.
+
+    Raises:
+        FormatError: The file cannot be read, or is no such model.
+    """
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            arrays = {name: file[name] for name in file.files}
+        header = json.loads(arrays.pop("header").tobytes())
+        if (header["format"], header["version"]) != (format, FORMAT_VERSION):
+            raise ValueError(f"format {header['format']}, version {header['version']}")
+        fields = header["config"]
+        heads = tuple(
+            HeadConfig(**{**head, "durations": tuple(head["durations"])})
+            for head in fields.pop("heads")
+        )
+        tokens = tuple(fields.pop("tokens"))
+        net = make(TransducerConfig(tokens=tokens, heads=heads, **fields), header)
+        weights = {name: torch.from_numpy(a).float() for name, a in arrays.items()}
+        net.load_state_dict(weights)
+    except Exception as error:  # whatever np.load, json and torch find wrong
+        kind = format.rpartition(".")[2]
+        raise FormatError(
+            f"{path}: not a readable {kind} model ({error}), expected what `{writer}` "
+            "writes"
+        ) from error
+    return net.eval()

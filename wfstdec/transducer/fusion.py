@@ -20,6 +20,7 @@ from torch import Tensor
 
 from wfstdec.transducer.automata import TorchBackoff
 
+NO_ROWS = np.empty((0, 0), np.float32)
 States = tuple[Tensor, ...]
 """int64 [N] for each term."""
 
@@ -76,14 +77,14 @@ class Fusion:
             nextstates.append(there.long())
         return total, tuple(nextstates)
 
-    def gains_on_cpu(self, states: Sequence[np.ndarray]) -> np.ndarray | None:
-        """Implement `rows`, of arrays."""
+    def gains_on_cpu(self, states: Sequence[np.ndarray]) -> np.ndarray:
+        """Implement `rows`, of arrays; no rows without terms."""
         total = None
         for term, at in zip(self.terms, states, strict=True):
             gains = term.model.rows_on_cpu(at)[0]
             gains *= np.float32(-term.weight)
             total = gains if total is None else total + gains
-        return total
+        return NO_ROWS if total is None else total
 
     def step_on_cpu(
         self, states: Sequence[np.ndarray], labels: np.ndarray

@@ -22,6 +22,7 @@ _NOT_ONE = 0.1
 """Nats that the logarithm of a row's sum may be off, in low precision too."""
 
 
+@torch.no_grad()
 def check_model(model: TransducerModel) -> TokenTable:
     """The token table of a model, the blank in its place.
 
@@ -49,26 +50,20 @@ def check_model(model: TransducerModel) -> TokenTable:
             f"the model's durations are {durations!r}, expected one above 0"
         )
     table = token_table((*names[:blank], BLANK_NAME, *names[blank:]), blank)
-    with torch.no_grad():
-        _check_predictor(model)
-    return table
-
-
-def _check_predictor(model: TransducerModel) -> None:
-    """Ask for a few rows, and what one token more makes of them."""
+    # Ask for a few rows, and what one token more makes of them.
     state, g = model.start(_ROWS)
     _check_rows("the predictor", g, _ROWS)
     _check_state(state)
-    if not len(model.tokens):
-        return
-    labels = torch.zeros(_ROWS, dtype=torch.int64, device=g.device)
-    after, new = CheckedModel(model).predict(labels, state)
-    _check_state(new)
-    if after.shape != g.shape:
-        raise ShapeError(
-            f"the predictor gives {_form(after)} after a token, expected "
-            f"{_form(g)} as after none"
-        )
+    if names:
+        labels = torch.zeros(_ROWS, dtype=torch.int64, device=g.device)
+        after, new = CheckedModel(model).predict(labels, state)
+        _check_state(new)
+        if after.shape != g.shape:
+            raise ShapeError(
+                f"the predictor gives {_form(after)} after a token, expected "
+                f"{_form(g)} as after none"
+            )
+    return table
 
 
 def _check_state(state: Any) -> None:
@@ -185,21 +180,14 @@ def _are_logprobs(part: Tensor) -> bool:
 
 
 def _cannot_join(frames: Tensor, g: Tensor, error: Exception) -> str:
-    found = f"the joiner cannot take frames {_form(frames)} with g {_form(g)}"
+    why = f"{type(error).__name__}: {next(iter(str(error).splitlines()), '')}"
+    expected = f"[N, D] as the model's encoder gives them ({why})"
     if frames.dtype != g.dtype:
-        return (
-            f"{found}, expected frames of the model's {g.dtype} ({_first(error)}); "
-            f"give frames.to({g.dtype})"
-        )
+        expected = f"of the model's {g.dtype} ({why}); give frames.to({g.dtype})"
     return (
-        f"{found}, expected frames [N, D] as the model's encoder gives them "
-        f"({_first(error)})"
+        f"the joiner cannot take frames {_form(frames)} with g {_form(g)}, expected "
+        f"frames {expected}"
     )
-
-
-def _first(error: Exception) -> str:
-    lines = str(error).splitlines()
-    return f"{type(error).__name__}: {lines[0] if lines else ''}"
 
 
 def _form(part: Any) -> str:

@@ -27,11 +27,11 @@ from torch import Tensor
 
 from wfstdec.autoregressive.tokenizers import tokenizer_beside
 from wfstdec.errors import FormatError, OptionError, ShapeError, needs
+from wfstdec.text.files import PathLike
 from wfstdec.text.loading import load_tokens
 from wfstdec.text.symbols import TokenTable
 
 _INSTALL = "pip install onnxruntime"
-_Path = str | os.PathLike[str]
 
 
 class OnnxTransducer:
@@ -81,10 +81,7 @@ class OnnxTransducer:
         if encoder is not None:
             width = _check_inputs(encoder, "encoder", 2)[0][-1]
             self.input_dim = int(width) if isinstance(width, int) else 80
-        self._check_size()
-
-    def _check_size(self) -> None:
-        """Outputs of the joiner, where the file says how many."""
+        # Outputs of the joiner, where the file says how many.
         found = self._joiner.get_outputs()[0].shape[-1]
         expected = len(self.tokens) + 1 + len(self.durations)
         if isinstance(found, int) and found != expected:
@@ -132,10 +129,10 @@ class OnnxTransducer:
 
 
 def load_onnx_transducer(
-    encoder: _Path | None,
-    decoder: _Path,
-    joiner: _Path,
-    tokens: _Path | TokenTable,
+    encoder: PathLike | None,
+    decoder: PathLike,
+    joiner: PathLike,
+    tokens: PathLike | TokenTable,
     *,
     blank: int | str | None = None,
     durations: Sequence[int] = (),
@@ -168,7 +165,7 @@ def load_onnx_transducer(
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = threads
 
-    def session(path: _Path) -> Any:
+    def session(path: PathLike) -> Any:
         if not Path(path).is_file():
             raise FormatError(f"{path}: no such file")
         try:

@@ -5,11 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar, Literal
 
-from wfstdec.errors import OptionError
 from wfstdec.search.options import CheckedOptions
 
 Strategy = Literal["greedy", "alsd", "aes"]
-_FLAGS = ("blank_scored", "length_norm", "prefix_search")
 
 
 @dataclass(frozen=True)
@@ -79,11 +77,8 @@ class TransducerOptions(CheckedOptions):
         self.check_count("nbest", optional=True)
         self.check("expansion_beta", lambda x: x >= 0 and x == int(x), "0 or more")
         self.check_width("expansion_gamma")
-        for name in _FLAGS:
-            if not isinstance(getattr(self, name), bool):
-                raise OptionError(
-                    f"{name}={getattr(self, name)!r}, expected True or False"
-                )
+        for name in ("blank_scored", "length_norm", "prefix_search"):
+            self.check(name, lambda x: isinstance(x, bool), "True or False")
 
     @property
     def width(self) -> int:

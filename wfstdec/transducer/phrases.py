@@ -58,11 +58,17 @@ def flattened(phrases: PhraseBoosts) -> PhraseBoosts:
         *(automaton.state_arc_splits, automaton.arc_label, automaton.arc_next),
         *(automaton.arc_cost, automaton.backoff_state, automaton.backoff_cost),
     )
-    splits = _flat_splits(*arrays, phrases.num_labels)
+    splits = np.zeros(len(automaton.state_arc_splits), np.int64)
+    link_cost = np.zeros(len(splits) - 1, np.float32)
+    none = np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0, np.float32)
+    _flatten(*arrays, phrases.num_labels, splits, link_cost, none)
     # Links then stay as they are: slower, but in memory.
     if splits[-1] > MAX_FLAT_ARCS:
         return phrases
-    label, nextstate, cost, link_cost = _flat_arcs(*arrays, phrases.num_labels, splits)
+    label, nextstate = np.empty((2, splits[-1]), np.int32)
+    cost = np.empty(splits[-1], np.float32)
+    rows = label, nextstate, cost
+    _flatten(*arrays, phrases.num_labels, splits, link_cost, rows)
     order = np.lexsort([label, np.repeat(np.arange(len(splits) - 1), np.diff(splits))])
     flat = automaton._replace(
         state_arc_splits=splits,
@@ -76,31 +82,15 @@ def flattened(phrases: PhraseBoosts) -> PhraseBoosts:
 
 
 @jit
-def _flat_splits(splits, label, nextstate, cost, link, link_cost, num_labels):
-    """Where the rows will stand, int64 [S + 1]."""
-    seen = np.full(num_labels, -1, np.int64)
-    flat = np.zeros(len(splits), np.int64)
-    for state in range(len(link)):
-        count, at = 0, np.int64(state)
-        while link[at] >= 0 or at == state:
-            for arc in range(splits[at], splits[at + 1]):
-                if seen[label[arc]] != state:
-                    seen[label[arc]] = state
-                    count += 1
-            if link[at] < 0:
-                break
-            at = np.int64(link[at])
-        flat[state + 1] = flat[state] + count
-    return flat
+def _flatten(
+    splits, label, nextstate, cost, link, link_cost, num_labels, flat, links, rows
+):
+    """Fill in where rows stand, [S + 1], and costs of links; then, with room, the rows.
 
-
-@jit
-def _flat_arcs(splits, label, nextstate, cost, link, link_cost, num_labels, flat):
-    """Labels, next states and costs of the rows, and costs of the links."""
+    Rows are labels, next states and costs; without room they are counted alone.
+    """
+    labels, nexts, costs = rows
     seen = np.full(num_labels, -1, np.int64)
-    labels, nexts = np.empty(flat[-1], np.int32), np.empty(flat[-1], np.int32)
-    costs = np.empty(flat[-1], np.float32)
-    links = np.zeros(len(link), np.float32)
     for state in range(len(link)):
         where, at, total = flat[state], np.int64(state), np.float32(0)
         while link[at] >= 0 or at == state:
@@ -109,13 +99,13 @@ def _flat_arcs(splits, label, nextstate, cost, link, link_cost, num_labels, flat
                 # that it is never cleared.
                 if seen[label[arc]] != state:
                     seen[label[arc]] = state
-                    labels[where], nexts[where] = label[arc], nextstate[arc]
-                    # In the order in which a walk over the links would add.
-                    costs[where] = total + cost[arc]
+                    if len(labels):
+                        labels[where], nexts[where] = label[arc], nextstate[arc]
+                        # In the order in which a walk over the links would add.
+                        costs[where] = total + cost[arc]
                     where += 1
             if link[at] < 0:
                 break
             total = np.float32(total + link_cost[at])
             at = np.int64(link[at])
-        links[state] = total
-    return labels, nexts, costs, links
+        flat[state + 1], links[state] = where, total

@@ -1,8 +1,9 @@
-"""Utterances that come in chunks: a search each, advanced side by side.
+"""Utterances that come in chunks, a search each, side by side; paths of what is found.
 
 search = TransducerSearch(searcher)
 advance_together([(search, chunk, name), ...], batch_size=32)
 search.look(), search.finish()
+paths_of(beam, fusion, options, lengths)           # of utterances that have ended
 """
 
 from __future__ import annotations
@@ -16,16 +17,15 @@ from torch import Tensor
 
 from wfstdec.errors import LogprobError, ShapeError, naming
 from wfstdec.search.paths.so_far import PathSoFar
-from wfstdec.search.paths.token_path import TokenRows, tokens_so_far
-from wfstdec.transducer.beam import Beam, side_by_side, taken_apart
-from wfstdec.transducer.hypotheses import (
-    TransducerResult,
-    dead_path,
-    finals,
-    path_of,
-    rows_of,
+from wfstdec.search.paths.token_path import (
+    NO_PRON,
+    TokenPath,
+    TokenRows,
+    tokens_so_far,
 )
-from wfstdec.transducer.source import Source
+from wfstdec.transducer.beam import Beam, Source, side_by_side, taken_apart
+from wfstdec.transducer.fusion import Fusion
+from wfstdec.transducer.options import TransducerOptions
 from wfstdec.transducer.steps import Searcher
 
 _SETTLE_FROM = 64
@@ -53,32 +53,23 @@ class TransducerSearch:
 
     Args:
         searcher: Of this utterance alone.
+
+    Attributes:
+        searcher: That of all the company.
+        beam: Of the session.
     """
 
     def __init__(self, searcher: Searcher) -> None:
-        self._searcher = searcher
-        self._beam = searcher.start(1)
-        self._frames: Tensor | None = None
-        self._first = self._come = 0
+        self.searcher = searcher
+        self.beam = searcher.start(1)
+        self._rest: Coming | None = None
         self._settled: list[np.ndarray] = []
-        self._num_settled = 0
 
     @property
     def company(self) -> object:
         """Searches of the same company can be advanced side by side."""
-        searcher = self._searcher
-        models = tuple(id(term.model) for term in searcher.fusion.terms)
-        return models, searcher.options
-
-    @property
-    def searcher(self) -> Searcher:
-        """Searcher of all the company."""
-        return self._searcher
-
-    @property
-    def beam(self) -> Beam:
-        """Beam of the session."""
-        return self._beam
+        models = tuple(id(term.model) for term in self.searcher.fusion.terms)
+        return models, self.searcher.options
 
     def advance(self, chunk: Tensor) -> None:
         """Pass the search through a chunk, [T, D]."""
@@ -90,72 +81,62 @@ class TransducerSearch:
         Raises:
             ShapeError: D is another.
         """
-        frames = chunk
-        if self._frames is not None:
-            if chunk.shape[1] != self._frames.shape[1]:
-                raise ShapeError(
-                    f"frames have D={chunk.shape[1]}, expected "
-                    f"D={self._frames.shape[1]} as of the first chunk"
-                )
-            frames = torch.cat([self._frames, chunk])
-        return Coming(frames, self._first, self._come + len(chunk))
+        if self._rest is None:
+            return Coming(chunk, 0, len(chunk))
+        frames, first, come = self._rest
+        if chunk.shape[1] != frames.shape[1]:
+            raise ShapeError(
+                f"frames have D={chunk.shape[1]}, expected D={frames.shape[1]} as of "
+                "the first chunk"
+            )
+        return Coming(torch.cat([frames, chunk]), first, come + len(chunk))
 
     def move(self, coming: Coming, beam: Beam) -> None:
         """Stand where a search through these frames came to."""
-        self._come = coming.come
-        live = torch.where(beam.live, beam.frame, self._come)
-        gone = min(int(live.min()), self._come) - self._first
-        self._frames, self._first = coming.frames[gone:], self._first + gone
-        self._beam = self._settle(beam)
-
-    def _settle(self, beam: Beam) -> Beam:
-        """Take tokens that all hypotheses have at the same frames out of the beam."""
-        if beam.rows.shape[1] < _SETTLE_FROM:
-            return beam
-        count = _common(beam)
-        rows = rows_of(beam, 0, 0)[:count]
-        if not count:
-            return beam
-        self._settled.append(rows)
-        self._num_settled += count
-        return beam._replace(
-            length=(beam.length - count).clamp(min=0),
-            shared=(beam.shared - count).clamp(min=0),
-            rows=beam.rows[:, count:],
-            before=beam.before + count,
-        )
-
-    def finish(self) -> TransducerResult:
-        """End the utterance."""
-        beam = self._beam
-        if self._frames is not None:
-            rest = Coming(self._frames, self._first, self._come)
-            source = _source([rest], self._searcher.device).ended()
-            beam = self._searcher.run(beam, source)
-            check_numbers(self._searcher, [None])
-        (result,) = results_of(self._searcher, beam, [self._come])
-        settled = self._settled
-        return TransducerResult(
-            tuple(
-                path._replace(rows=np.concatenate([*settled, path.rows]))
-                for path in result.paths
+        frames, first, come = coming
+        live = torch.where(beam.live, beam.frame, come)
+        gone = min(int(live.min()), come) - first
+        self._rest = Coming(frames[gone:], first + gone, come)
+        count = _common(beam) if beam.rows.shape[1] >= _SETTLE_FROM else 0
+        # Tokens that all hypotheses have at the same frames leave the beam.
+        if count:
+            self._settled.append(rows_of(beam, 0, 0)[:count])
+            beam = beam._replace(
+                length=(beam.length - count).clamp(min=0),
+                shared=(beam.shared - count).clamp(min=0),
+                rows=beam.rows[:, count:],
+                before=beam.before + count,
             )
-        )
+        self.beam = beam
+
+    def finish(self) -> list[TokenPath]:
+        """End the utterance."""
+        beam, searcher = self.beam, self.searcher
+        come = 0
+        if self._rest is not None:
+            source, come = source_of([self._rest], searcher.device), self._rest.come
+            beam = searcher.run(beam, source.ended())
+            check_numbers(searcher, [None])
+        (paths,) = paths_of(beam, searcher.fusion, searcher.options, [come])
+        return [
+            path._replace(rows=np.concatenate([*self._settled, path.rows]))
+            for path in paths
+        ]
 
     def look(self) -> PathSoFar[TokenRows]:
         """How far the search has come."""
-        beam, best = self._beam, int(self._beam.score[0].argmax())
+        beam, best = self.beam, int(self.beam.score[0].argmax())
         rows = np.concatenate([*self._settled, rows_of(beam, 0, best)])
-        fusion = self._searcher.fusion
-        ends = fusion.final(beam.fusion, beam.score.shape[1])
+        ends = self.searcher.fusion.final(beam.fusion, beam.score.shape[1])
         return tokens_so_far(
             rows,
-            self._num_settled + _common(beam),
-            num_frames=self._come,
+            sum(map(len, self._settled)) + _common(beam),
+            num_frames=0 if self._rest is None else self._rest.come,
             final_cost=-float(ends[best]) + 0.0,
         )
 
 
+@torch.no_grad()
 def advance_together(given: Sequence[Given], batch_size: int) -> None:
     """Pass searches through a chunk each, so many side by side.
 
@@ -174,31 +155,21 @@ def advance_together(given: Sequence[Given], batch_size: int) -> None:
     moves: list[tuple[TransducerSearch, Coming, Beam]] = []
     for members in companies.values():
         for first in range(0, len(members), batch_size):
-            group = members[first : first + batch_size]
-            beams = _advanced(group)
-            moves += [
-                (search, coming, beam)
-                for (search, coming, _), beam in zip(group, beams, strict=True)
-            ]
+            searches, comings, names = zip(
+                *members[first : first + batch_size], strict=True
+            )
+            searcher = searches[0].searcher
+            beam = side_by_side([search.beam for search in searches])
+            after = searcher.run(beam, source_of(comings, searcher.device))
+            check_numbers(searcher, names)
+            moves += zip(searches, comings, taken_apart(after), strict=True)
     # Only now: no member of any company can fail any more.
     for search, coming, beam in moves:
         search.move(coming, beam)
 
 
-@torch.no_grad()
-def _advanced(
-    group: Sequence[tuple[TransducerSearch, Coming, int | str]],
-) -> list[Beam]:
-    """Where some searches of a company stand after their chunks."""
-    searcher = group[0][0].searcher
-    source = _source([coming for _, coming, _ in group], searcher.device)
-    beam = side_by_side([search.beam for search, _, _ in group])
-    after = searcher.run(beam, source)
-    check_numbers(searcher, [name for _, _, name in group])
-    return taken_apart(after)
-
-
-def _source(comings: Sequence[Coming], device: torch.device) -> Source:
+def source_of(comings: Sequence[Coming], device: torch.device) -> Source:
+    """Frames of several utterances side by side, what is behind them being zeros."""
     frames = torch.nn.utils.rnn.pad_sequence(
         [coming.frames for coming in comings], batch_first=True
     )
@@ -234,22 +205,49 @@ def check_numbers(searcher: Searcher, names: Sequence[int | str | None]) -> None
         )
 
 
-def results_of(
-    searcher: Searcher, beam: Beam, lengths: Sequence[int]
-) -> list[TransducerResult]:
-    """The paths of each utterance, best first."""
-    totals, order, may_end = finals(beam, searcher.fusion, searcher.options)
-    found = []
+def rows_of(beam: Beam, utterance: int, hypothesis: int) -> np.ndarray:
+    """The tokens of a hypothesis as `TokenPath` has them, int32 [N, 4]."""
+    count = int(beam.length[utterance, hypothesis])
+    row = utterance * beam.score.shape[1] + hypothesis
+    rows = np.full((count, 4), NO_PRON, np.int32)
+    rows[:, :3] = beam.rows[row, :count].cpu().numpy()
+    return rows
+
+
+def paths_of(
+    beam: Beam, fusion: Fusion, options: TransducerOptions, lengths: Sequence[int]
+) -> list[list[TokenPath]]:
+    """The paths of each utterance, best first, with their ends.
+
+    Args:
+        beam: Behind the last frame.
+        fusion: Of the batch.
+        options: How hypotheses are ranked.
+        lengths: Frames of each utterance.
+    """
+    ends = fusion.final(beam.fusion, beam.score.numel()).view(beam.score.shape)
+    with_end = beam.score + ends
+    may_end = with_end > -float("inf")
+    # Where none may end, all count without it.
+    total = torch.where(may_end.any(1, keepdim=True), with_end, beam.score)
+    length = beam.before + beam.length + 1
+    rank = total / length if options.length_norm else total
+    order = torch.sort(rank, dim=1, descending=True, stable=True)[1]
+    totals, ended = total.tolist(), may_end.tolist()
+    found, unknown = [], float("nan")
     for i, num_frames in enumerate(lengths):
         paths = [
-            path_of(rows_of(beam, i, hypothesis), total, complete, num_frames)
-            for hypothesis, total, complete in zip(
-                *(order[i].tolist(), totals[i].tolist(), may_end[i].tolist()),
-                strict=True,
+            TokenPath(
+                *(rows_of(beam, i, k), NO_PRON, unknown, -totals[i][k] + 0.0),
+                *(ended[i][k], num_frames, -1),
             )
-            if total > -float("inf")
+            for k in order[i].tolist()
+            if totals[i][k] > -float("inf")
         ]
+        # No hypothesis survived: nothing was said.
         if not paths:
-            paths = [dead_path(num_frames, int(beam.frame[i].max()))]
-        found.append(TransducerResult(tuple(paths)))
+            rows, died_at = np.zeros((0, 4), np.int32), int(beam.frame[i].max())
+            lost = (float("inf"), False, num_frames, died_at)
+            paths = [TokenPath(rows, NO_PRON, unknown, *lost)]
+        found.append(paths)
     return found

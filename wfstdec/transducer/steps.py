@@ -35,11 +35,13 @@ from torch import Tensor
 
 from wfstdec.search.interrupts import check
 from wfstdec.transducer.beam import (
+    LEAST_ROWS,
     Beam,
     Candidates,
+    Source,
+    longer_by,
     merge,
     moved,
-    one_longer,
     select,
     start_beam,
     with_room,
@@ -51,7 +53,6 @@ from wfstdec.transducer.fusion import Fusion, States
 from wfstdec.transducer.model import TransducerModel, choose_rows, take_rows, tree_map
 from wfstdec.transducer.options import TransducerOptions
 from wfstdec.transducer.pricing import Choices, Priced, Pricer
-from wfstdec.transducer.source import LEAST_ROWS, Source
 from wfstdec.transducer.sums import sum_runs
 
 _INF = float("inf")
@@ -120,7 +121,7 @@ class Searcher:
             return self._run_frames(beam, source)
         # Shapes stay the same in a step, so that it can be captured and exported;
         # arrays of tokens grow between steps.
-        said, steps = self._most_tokens(beam), 0
+        said, steps = int(beam.length.max()), 0
         while steps % _ASK_EVERY or bool(self.is_open(beam, source).any()):
             if beam.rows.shape[1] < said + steps + 1:
                 beam = with_room(beam, said + steps + _ROOM)
@@ -152,11 +153,33 @@ class Searcher:
             kind: `"step"`, or of AES++ `"search"` (prefixes, then expand), `"expand"`
                 or `"close"` (with the blank).
         """
+        # Each row's frame and g are joined, whether it is open or not.
         rows = self._rows(beam)
-        priced, states = self._price(beam, source, rows, is_open)
+        utterance = rows // beam.score.shape[1]
+        frame = beam.frame.flatten().index_select(0, rows)
+        at = (frame - source.first[utterance]).clamp(0, source.frames.shape[1] - 1)
+        states = tuple(state.index_select(0, rows) for state in beam.fusion)
+        frames, g = source.frames[utterance, at], beam.g.index_select(0, rows)
+        priced = self.pricer.price(self.model.join(frames, g), states)
+        # What rows of closed hypotheses give is nobody's fault and is not looked at.
+        is_bad = (is_open.flatten().index_select(0, rows) & ~priced.is_good).int()
+        assert self.bad is not None
+        self.bad = self.bad.int().index_add(0, utterance, is_bad) > 0
         if kind == "search":
             beam = self._search_prefixes(beam, priced, states, is_open)
-        choices = self._choices(beam, priced, states, rows, kind)
+        if kind == "close":
+            choices = self.pricer.best_blank(priced)
+        else:
+            # So many symbols without a frame: only what takes one may follow, or none
+            # would end.
+            run = beam.run.flatten().index_select(0, rows)
+            forced = run >= self.options.max_symbols
+            if self.options.strategy == "greedy":
+                choices = self.pricer.greedy(priced, forced)
+            elif kind == "step":
+                choices = self.pricer.choices(priced, states, forced)
+            else:
+                choices = self.pricer.expansions(priced, states, forced)
         found = self._candidates(beam, source, is_open, choices)
         if kind == "search":
             found = _without_seen(beam, found, is_open)
@@ -169,21 +192,6 @@ class Searcher:
         # A blank leaves the predictor where it is.
         return after if kind == "close" else self._spoken(after, kept.label >= 0)
 
-    def _choices(
-        self, beam: Beam, priced: Priced, states: States, rows: Tensor, kind: str
-    ) -> Choices:
-        if kind == "close":
-            return self.pricer.best_blank(priced)
-        run = beam.run.flatten().index_select(0, rows)
-        # So many symbols without a frame: only what takes one may follow, or none would
-        # end.
-        forced = run >= self.options.max_symbols
-        if self.options.strategy == "greedy":
-            return self.pricer.greedy(priced, forced)
-        if kind in ("search", "expand"):
-            return self.pricer.expansions(priced, states, forced)
-        return self.pricer.choices(priced, states, forced)
-
     def _rows(self, beam: Beam) -> Tensor:
         """All rows of a beam, int64 [N], and as many more of the first as are lacking.
 
@@ -194,25 +202,6 @@ class Searcher:
         # results would depend on the size of the batch.
         more = LEAST_ROWS - len(rows)
         return torch.cat([rows, rows.new_zeros(more)]) if more > 0 else rows
-
-    def _price(
-        self, beam: Beam, source: Source, rows: Tensor, is_open: Tensor
-    ) -> tuple[Priced, States]:
-        """Join frames and g of these rows."""
-        width = beam.score.shape[1]
-        utterance = rows // width
-        frame = beam.frame.flatten().index_select(0, rows)
-        at = (frame - source.first[utterance]).clamp(0, source.frames.shape[1] - 1)
-        frames = source.frames[utterance, at]
-        states = tuple(state.index_select(0, rows) for state in beam.fusion)
-        joined = self.model.join(frames, beam.g.index_select(0, rows))
-        priced = self.pricer.price(joined, states)
-        # What rows of closed hypotheses give is nobody's fault and is not looked at.
-        needed = is_open.flatten().index_select(0, rows)
-        is_bad = (needed & ~priced.is_good).int()
-        assert self.bad is not None
-        self.bad = self.bad.int().index_add(0, utterance, is_bad) > 0
-        return priced, states
 
     def _candidates(
         self, beam: Beam, source: Source, is_open: Tensor, choices: Choices
@@ -249,9 +238,6 @@ class Searcher:
         g, state, states = choose_rows(flat, new, old)
         return beam._replace(g=g, state=state, fusion=states)
 
-    def _most_tokens(self, beam: Beam) -> int:
-        return int(beam.length.max()) if beam.length.numel() else 0
-
     def _run_frames(self, beam: Beam, source: Source) -> Beam:
         """AES++: all frames that can be gone through."""
         rounds = self.options.expansion_rounds
@@ -260,7 +246,7 @@ class Searcher:
         ready = torch.where(source.is_ended, 0, self._longest - 1)
         last = int((source.come - ready).max())
         live_frames = torch.where(beam.live, beam.frame, _FAR)
-        said, done = self._most_tokens(beam), 0
+        said, done = int(beam.length.max()), 0
         for frame in range(int(live_frames.min()), last):
             room = said + done + rounds
             if beam.rows.shape[1] < room:
@@ -280,23 +266,19 @@ class Searcher:
 
         # Prefixes are joined in the first round alone: later ones start from what it
         # made.
+        takes_none = not self.model.durations or 0 in self.model.durations
+        first = "search" if self.options.prefix_search and takes_none else "expand"
         for number in range(self.options.expansion_rounds):
-            first = number == 0 and self._has_prefix_search
-            kind = "search" if first else "expand"
+            kind = "expand" if number else first
             beam = self._expand(beam, source, is_open(beam), kind)
         return self._expand(beam, source, is_open(beam), "close")
-
-    @property
-    def _has_prefix_search(self) -> bool:
-        takes_none = not self.model.durations or 0 in self.model.durations
-        return self.options.prefix_search and takes_none
 
     def _search_prefixes(
         self, beam: Beam, priced: Priced, states: States, is_open: Tensor
     ) -> Beam:
         """Move scores from open texts to open ones that are one token longer."""
         num, width = beam.score.shape
-        longer = one_longer(beam) & is_open[:, :, None] & is_open[:, None, :]
+        longer = longer_by(1, beam) & is_open[:, :, None] & is_open[:, None, :]
         last = beam.last.index_select(0, self._rows(beam) // width)
         gains = self.pricer.to_label(priced, states, last)[: num * width]
         parent = longer.int().argmax(1)
@@ -307,20 +289,19 @@ class Searcher:
         for place in range(1, width):
             at = order[:, place : place + 1]
             came = score.gather(1, parent.gather(1, at)) + gain.gather(1, at)
-            score = score.scatter(1, at, self._added(score.gather(1, at), came))
+            own = score.gather(1, at)
+            if self.options.merge == "max":
+                own = torch.maximum(own, came)
+            else:  # a run of two in each row
+                begins = self._first_of_two.expand(num, 2)
+                own = sum_runs(torch.cat([own, came], 1), begins)[:, :1]
+            score = score.scatter(1, at, own)
         return beam._replace(score=score)
-
-    def _added(self, one: Tensor, other: Tensor) -> Tensor:
-        if self.options.merge == "max":
-            return torch.maximum(one, other)
-        # A run of two in each row.
-        both, first = torch.cat([one, other], 1), self._first_of_two.expand(len(one), 2)
-        return sum_runs(both, first)[:, :1]
 
 
 def _without_seen(beam: Beam, found: Candidates, is_open: Tensor) -> Candidates:
     """Drop tokens that take no frame and lead to texts which the prefix search saw."""
-    longer = one_longer(beam) & is_open[:, :, None] & is_open[:, None, :]
+    longer = longer_by(1, beam) & is_open[:, :, None] & is_open[:, None, :]
     label = found.label[:, :, :, None]
     said = (label == beam.last[:, None, None, :]) & (label >= 0)
     seen = (said & longer[:, :, None, :]).any(3)

@@ -16,27 +16,24 @@ step of a search adds, and multiplies by W alone.
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Sequence
-from dataclasses import asdict
 from typing import Any
 
-import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from wfstdec.autoregressive.tokenizers import tokenizer_beside
-from wfstdec.errors import FormatError, OptionError
+from wfstdec.errors import OptionError
+from wfstdec.text.files import PathLike
 from wfstdec.transducer.encoder import (
     Encoder,
     HeadConfig,
     TransducerConfig,
+    read_net,
     save_net,
 )
 
-FORMAT_VERSION = 1
 _FORMAT = "wfstdec.transducer"
 _CONTEXT = 2
 """Tokens that a stateless predictor sees."""
@@ -148,17 +145,13 @@ class TransducerNet(nn.Module):
         self.encoder = Encoder(config)
         self.heads = nn.ModuleDict({h.name: Head(config, h) for h in config.heads})
 
-    def save(
-        self, path: str | os.PathLike[str], dtype: torch.dtype = torch.float16
-    ) -> None:
+    def save(self, path: PathLike, dtype: torch.dtype = torch.float16) -> None:
         """Write configuration and weights as `.npz`, whole or not at all.
 
         Raises:
             FormatError: The file cannot be written.
         """
-        header = {"format": _FORMAT, "version": FORMAT_VERSION}
-        header |= {"config": asdict(self.config)}
-        save_net(self, path, dtype, header)
+        save_net(self, path, dtype, _FORMAT)
 
 
 class TorchTransducer:
@@ -191,12 +184,9 @@ class TorchTransducer:
         self.frame_dim = net.config.dim
         self.tokenizer = tokenizer
 
-    @torch.no_grad()
     def encode(self, features: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         """Implement `EncoderModel.encode`."""
-        weight = self._joiner.tokens.weight
-        features = features.to(weight.device, weight.dtype)
-        return self.net.encoder(features, lengths.to(weight.device))
+        return self.net.encoder.encode(features, lengths)
 
     @torch.no_grad()
     def start(self, num: int) -> tuple[Any, Tensor]:
@@ -214,37 +204,19 @@ class TorchTransducer:
         return self._joiner(frames, g)
 
 
-def load_net(path: str | os.PathLike[str]) -> TransducerNet:
+def load_net(path: PathLike) -> TransducerNet:
     """Read what `TransducerNet.save` wrote; weights in float32.
 
     Raises:
         FormatError: The file cannot be read, or is no such model.
     """
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
-        header = json.loads(arrays.pop("header").tobytes())
-        if (header["format"], header["version"]) != (_FORMAT, FORMAT_VERSION):
-            raise ValueError(f"format {header['format']}, version {header['version']}")
-        fields = header["config"]
-        heads = tuple(
-            HeadConfig(**{**head, "durations": tuple(head["durations"])})
-            for head in fields.pop("heads")
-        )
-        tokens = tuple(fields.pop("tokens"))
-        net = TransducerNet(TransducerConfig(tokens=tokens, heads=heads, **fields))
-        weights = {name: torch.from_numpy(a).float() for name, a in arrays.items()}
-        net.load_state_dict(weights)
-    except Exception as error:  # whatever np.load, json and torch find wrong
-        raise FormatError(
-            f"{path}: not a readable transducer ({error}), expected what "
-            "`TransducerNet.save` writes"
-        ) from error
-    return net.eval()
+    return read_net(
+        path, _FORMAT, lambda config, _: TransducerNet(config), "TransducerNet.save"
+    )
 
 
 def load_transducer(
-    path: str | os.PathLike[str],
+    path: PathLike,
     head: str | None = None,
     *,
     device: str | torch.device = "cpu",

@@ -17,10 +17,10 @@ from typing import NamedTuple
 import numpy as np
 from numpy import float32
 
-from wfstdec.boost.oov import OovWords
 from wfstdec.jit import inlined, jit, read_only
 from wfstdec.lm.automaton import Automaton
 from wfstdec.lm.on_demand import LazyLM
+from wfstdec.text.vocabulary import OovWords
 from wfstdec.trie.lexicon_trie import (
     LexiconTrie,
     empty_trie,

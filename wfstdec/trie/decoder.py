@@ -45,10 +45,9 @@ from wfstdec.search.backend_choice import (
     ChoosingDecoder,
 )
 from wfstdec.search.hypothesis import Hypothesis
-from wfstdec.search.open_vocabulary import OpenVocabulary
+from wfstdec.search.options import OpenVocabulary
 from wfstdec.search.paths.found import FoundReader
-from wfstdec.search.paths.hypotheses import PathReader
-from wfstdec.search.paths.lm_account import LmAccount
+from wfstdec.search.paths.hypotheses import LmAccount, PathReader
 from wfstdec.search.paths.token_path import TokenPath
 from wfstdec.search.paths.words import BareTokens, PronouncedWords, Prons
 from wfstdec.text.arpa import ArpaModel

@@ -31,8 +31,17 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wfstdec.lattice.arrays import ARC, STATE, Lattice, LatticeScales
-from wfstdec.lattice.labels import NO_GRAPH, OPEN, REPEATED, WORD, starts_token
+from wfstdec.lattice.arrays import (
+    ARC,
+    NO_GRAPH,
+    OPEN,
+    REPEATED,
+    STATE,
+    WORD,
+    Lattice,
+    LatticeScales,
+    starts_token,
+)
 from wfstdec.search.paths.token_path import TokenPath
 from wfstdec.text.symbols import EPSILON
 from wfstdec.text.vocabulary import Vocabulary

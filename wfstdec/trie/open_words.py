@@ -27,7 +27,7 @@ import numpy as np
 from numpy import float32, int64, uint64
 
 from wfstdec.jit import inlined, jit, read_only
-from wfstdec.search.open_vocabulary import OpenVocabulary
+from wfstdec.search.options import OpenVocabulary
 from wfstdec.text.open_spelling import OpenSpelling
 from wfstdec.trie.lexicon_trie import LexiconTrie
 

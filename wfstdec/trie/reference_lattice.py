@@ -13,7 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from wfstdec.boost.compiled import CompiledBoosts
-from wfstdec.lattice.labels import OPEN, REPEATED
+from wfstdec.lattice.arrays import OPEN, REPEATED
 from wfstdec.search.paths.token_path import OPEN_PRON
 from wfstdec.text.symbols import EPSILON, ilabel_of
 from wfstdec.trie.lattice_pack import END, Recorded, RecordedArcs, RecordedEntries

@@ -18,7 +18,7 @@ import numpy as np
 from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.boost.reference import BoostAccount
 from wfstdec.lm.on_demand import LmArrays, LmQueries
-from wfstdec.search.open_vocabulary import MAX_OPEN_TOKENS
+from wfstdec.search.options import MAX_OPEN_TOKENS
 from wfstdec.search.paths.token_path import OPEN_PRON
 from wfstdec.text.symbols import EPSILON
 from wfstdec.trie.added_trie import (

@@ -14,10 +14,9 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from wfstdec.jit import jit, read_only
-from wfstdec.lm.automaton import Automaton
+from wfstdec.lm.automaton import NULL_AUTOMATON, Automaton
 from wfstdec.lm.kernels import step
 from wfstdec.lm.ngram import NgramLM
-from wfstdec.lm.null import NULL_AUTOMATON
 from wfstdec.lm.on_demand import LazyLM
 from wfstdec.trie.lexicon_trie import LexiconTrie, empty_trie
 from wfstdec.trie.lookahead import (
@@ -41,7 +40,7 @@ class SearchSpace(NamedTuple):
         node_token: int32 [N], the token of each node, that of the root being the
             separator; without a lexicon int32 [V + 1]. -1 for none.
         root_child: int32 [V], the child of the root by each token, or -1.
-        automaton: The language model; `lm.null` without one. A user's own is a
+        automaton: The language model; `NULL_AUTOMATON` without one. A user's own is a
             `LazyLM`, in whose place kernels take the table of its answers.
         lookahead: Least costs of words to come, by model state and trie node; at the
             root open words are among them.

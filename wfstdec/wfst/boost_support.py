@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from wfstdec.boost.oov import OovWords
 from wfstdec.boost.phrases import PhraseBoosts
 from wfstdec.errors import BoostError, GraphError
 from wfstdec.graph.arcs import LABEL_MASK, REPEAT
@@ -25,6 +24,7 @@ from wfstdec.graph.overlay import Overlay, SaidWords, exits_of, make_overlay
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.lm.automaton import Unit
 from wfstdec.text.symbols import EPSILON, ilabel_of
+from wfstdec.text.vocabulary import OovWords
 
 
 def check_phrases(

@@ -31,7 +31,7 @@ a state before those into it. The states are the nodes of the search's trace.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy import float32, uint32
@@ -194,22 +194,21 @@ def ends(entries, boosts, final_cost, lm_scale, best, is_final):
 
 
 @jit
-def spread(frontier, end_excess, num_nodes, record):
-    """Find the extra cost of nodes; arcs above the limit are marked by arc NONE.
+def spread(frontier, end_excess, num_nodes, arcs, limit):
+    """Find the extra cost of nodes, float32 [N]; arcs above the limit get arc NONE.
 
     Args:
         frontier: Entries with `node`, [F].
         end_excess: float32 [F], what ending at each costs more than the best end.
         num_nodes: N.
-        record: Has `arcs`, of which `counts[0]` are there, `limit`, and room for what
-            is found, `extra`, float32 [N].
+        arcs: What was noted.
+        limit: The lattice's beam, float32.
     """
-    extra, arcs, limit = record.extra, record.arcs, record.limit
-    extra[:num_nodes] = np.inf
+    extra = np.full(num_nodes, np.inf, np.float32)
     for i in range(len(frontier)):
         if end_excess[i] <= limit:
             extra[frontier[i].node] = end_excess[i]
-    for a in range(record.counts[0] - 1, -1, -1):
+    for a in range(len(arcs) - 1, -1, -1):
         one = arcs[a]
         through = float32(one.excess + extra[one.nextstate])
         if through <= limit and through < np.inf:
@@ -217,6 +216,7 @@ def spread(frontier, end_excess, num_nodes, record):
                 extra[one.state] = through
         else:
             one.arc = _NO_ARC
+    return extra
 
 
 @jit
@@ -311,19 +311,13 @@ def lattice_of(
     """
     best, first = recorded.best, int(recorded.states["frame"][0])
     lattice = Lattice(
+        **_shared(graph, options, frame_shift_s, vocabulary),
         states=recorded.states,
         arcs=recorded.arcs,
-        vocabulary=vocabulary or graph.vocabulary,
-        scales=LatticeScales(
-            options.acoustic_scale, options.lm_scale, options.word_insertion
-        ),
-        lattice_beam=float(options.beam_of_lattice),
         search_cost=best.search_cost,
         reached_final=best.reached_final,
         num_frames=best.num_frames - first,
         died_at_frame=best.died_at_frame if best.died_at_frame >= 0 else None,
-        frame_shift_s=frame_shift_s,
-        info=graph.info,
     )
     # A lattice that begins later is the last segment of a session.
     return _with_own_cost(lattice) if first else lattice
@@ -339,22 +333,33 @@ def segment_lattice(
     """The lattice of a segment; arguments as of `lattice_of`."""
     first, last = segment.states["frame"][[0, -1]].tolist()
     lattice = Lattice(
+        **_shared(graph, options, frame_shift_s, vocabulary),
         states=segment.states,
         arcs=segment.arcs,
-        vocabulary=vocabulary or graph.vocabulary,
-        scales=LatticeScales(
-            options.acoustic_scale, options.lm_scale, options.word_insertion
-        ),
-        lattice_beam=float(options.beam_of_lattice),
         search_cost=0.0,
         reached_final=False,
         num_frames=last - first,
-        frame_shift_s=frame_shift_s,
-        info=graph.info,
     )
     # A segment costs what its part of the path does, not what the session had cost
     # before.
     return _with_own_cost(lattice)
+
+
+def _shared(
+    graph: PackedGraph,
+    options: WfstOptions,
+    frame_shift_s: float,
+    vocabulary: Vocabulary | None,
+) -> dict[str, Any]:
+    """Fields that all lattices of a search have."""
+    scales = options.acoustic_scale, options.lm_scale, options.word_insertion
+    return {
+        "vocabulary": vocabulary or graph.vocabulary,
+        "scales": LatticeScales(*scales),
+        "lattice_beam": float(options.beam_of_lattice),
+        "frame_shift_s": frame_shift_s,
+        "info": graph.info,
+    }
 
 
 def _with_own_cost(lattice: Lattice) -> Lattice:

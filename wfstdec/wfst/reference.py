@@ -141,22 +141,16 @@ class ReferenceSearch:
     def _best_end(self, use_final: bool) -> tuple[tuple[np.float32, int, int], bool]:
         """The least (cost, state, boost state) to end at; whether it is final."""
         final_cost, lm_scale = self._graph.final_cost, F(self._options.lm_scale)
+        finals = {
+            (state, boost): F(cost + F(lm_scale * final_cost[state]))
+            for (state, boost), cost in self._costs.items()
+            if final_cost[state] < np.inf and use_final
+        }
         ends = [
-            (
-                F(F(cost + F(lm_scale * final_cost[s])) + self._account.rest(boost)),
-                s,
-                boost,
-            )
-            for (s, boost), cost in self._costs.items()
-            if final_cost[s] < np.inf and use_final
+            (F(cost + self._account.rest(boost)), state, boost)
+            for (state, boost), cost in (finals or self._costs).items()
         ]
-        if ends:
-            return min(ends), True
-        ends = [
-            (F(cost + self._account.rest(boost)), s, boost)
-            for (s, boost), cost in self._costs.items()
-        ]
-        return min(ends), False
+        return min(ends), bool(finals)
 
     def _frame(self, logprobs: np.ndarray) -> None:
         # Pruning is by the costs of the frame before, so that nothing is followed in

@@ -38,7 +38,8 @@ def test_a_run_checks_then_times(run):
 
 
 def test_backends_that_differ_are_not_timed(run, monkeypatch, capsys):
-    monkeypatch.setattr(bench, "faults_of", lambda *_: ["  tiny: the backends differ"])
+    faults = ["  tiny: the backends differ"]
+    monkeypatch.setattr(bench, "compare_backends", lambda *_: faults)
     status, report = run()
     assert status == 1 and report["faults"] == 1 and report["rows"] == []
     assert "the backends differ" in capsys.readouterr().out
@@ -58,7 +59,7 @@ def test_a_ratio_is_of_the_fastest_point_that_is_no_worse():
         row("theirs", 7.0, 9.0, width=500),  # no better than 25, and slower
         row("theirs", 5.0, 3.0, width=50),
     ]
-    good, none = bench.verdicts(rows)
-    assert good["setting"] == {"beam": 3.0} and good["ratio"] == pytest.approx(5)
-    assert "WER 7.00, 5.0 x" in bench.verdict_line(good)
-    assert none["ours"] is None and "none as good" in bench.verdict_line(none)
+    (_, good, none), more = bench.report(rows)
+    assert "WER 7.00, 5.0 x" in good and "none as good" in none
+    assert [one["ours"] for one in more["verdicts"]] == [{"beam": 3.0}, None]
+    assert more["verdicts"][0]["ratio"] == 5

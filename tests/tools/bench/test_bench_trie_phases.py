@@ -35,11 +35,11 @@ def run(tmp_path, monkeypatch):
     """A function that joins what variants say: here they are not started."""
 
     def run(said):
-        def start(module, variant, argv):
+        def start(function, variant, args):
             row = {"case": "x", "setting": "8:32:max", "answers": "a", "frame": 100.0}
             return [row | {"host": 7.0} | said.get(variant, {})]
 
-        monkeypatch.setattr(trie_phases, "start_variant", start)
+        monkeypatch.setattr(trie_phases, "in_own_process", start)
         output = tmp_path / "run.json"
         status = trie_phases.main(["--output", str(output)])
         return status, json.loads(output.read_text())["rows"] if status == 0 else []
@@ -51,17 +51,17 @@ def test_variants_are_joined(run, capsys):
     said = {
         "steps": {"merge": 20.0, "frame": 130.0},
         "parts": {"model": 9.0, "model calls": 0.5},
-        "2x merge": {"frame": 121.5},
+        trie_phases.LISTED: {"frame": 79.5},
     }
     status, (row,) = run(said)
     assert status == 0
     assert row["frame"] == 100 and row["merge"] == 20 and row["model"] == 9
-    assert row["2x merge"] == 21.5 and row["2x price"] == 0
-    assert "22" in capsys.readouterr().out  # ns, whole
+    assert row[trie_phases.LISTED] == -20.5
+    assert "-20" in capsys.readouterr().out  # ns, whole
 
 
 def test_answers_that_differ_tell_nothing(run, capsys):
-    status, _ = run({"2x merge": {"answers": "b"}})
+    status, _ = run({trie_phases.LISTED: {"answers": "b"}})
     assert status == 1
     told = capsys.readouterr().out
     assert "ANSWERS DIFFER" in told and "ns for a frame" not in told

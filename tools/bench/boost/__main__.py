@@ -1,6 +1,6 @@
 """Experiments on boosts and on what boosted searches cost, one sub-command each.
 
-python -m tools.bench.boost magnitude --output run.json --plot run.svg
+python -m tools.bench.boost magnitude --output run.json
 python -m tools.bench.boost list-size --help
 
 magnitude    WER by the boost of accurate and inaccurate lists

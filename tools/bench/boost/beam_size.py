@@ -1,6 +1,6 @@
 """Beam against WER, F and speed, with and without a list of key phrases.
 
-    python -m tools.bench.boost beam-size --output run.json --plot run.svg
+    python -m tools.bench.boost beam-size --output run.json
     python -m tools.bench.boost beam-size --case bpe-mild:pieces    # without a lexicon
 
 After "FlexCTC: GPU-powered CTC Beam Decoding with advanced Contextual Abilities" (arXiv
@@ -17,8 +17,7 @@ import random
 
 from tools.bench import experiments
 from tools.bench.cases import Case
-from tools.bench.experiments import Experiment
-from wfstdec.compare.plotting import plot
+from tools.bench.command import Run
 
 
 def add_own(parser: argparse.ArgumentParser) -> None:
@@ -44,17 +43,15 @@ def key_phrases(case: Case, args: argparse.Namespace) -> list[str]:
 
 
 def main(argv: list[str] | None = None) -> int:
-    args = experiments.parse_arguments(__doc__, argv, add_own)
-    case = experiments.load_case(args)
+    args, case = experiments.begin(__doc__, argv, add_own, words=False)
     words = key_phrases(case, args)
     given = experiments.token_phrases(case, dict.fromkeys(words, args.magnitude))
     trie_widths = {"beam_size": args.beam_sizes, "merge": args.merges}
-    comparison = Experiment("tools.bench.boost.beam_size", case, args).compare(
+    return experiments.compare_lists(
+        Run("tools.bench.boost.beam_size", args),
+        case,
         experiments.searches_of(case, {"beam": args.beams}, trie_widths),
-        {"list": dict.fromkeys(case.speech.references, given)},
-        words,
-        lambda point: {"list": point.boosts},
+        boosts={"list": dict.fromkeys(case.speech.references, given)},
+        phrases=words,
+        describe=lambda point: {"list": point.boosts},
     )
-    if args.plot is not None:
-        plot(comparison, args.plot)
-    return 0

@@ -21,7 +21,7 @@ import numpy as np
 from tools.bench import experiments
 from tools.bench.cases import Case
 from tools.bench.command import Run
-from tools.bench.report import Row
+from tools.bench.report import Columns, Row, figure, text_figure
 from tools.bench.timing import Turns
 from wfstdec import TrieOptions, WfstOptions
 from wfstdec.boost.phrases import PhraseOptions
@@ -29,6 +29,12 @@ from wfstdec.search.decoder import Decoder
 
 SIZES = (1, 100, 20_000)
 NATS = 4.0
+COLUMNS: Columns = {
+    "search": text_figure("search"),
+    "list": text_figure("list"),
+    "time": figure("ratio", ".2f"),
+    "entries": figure("entries", ".2f"),
+}
 
 
 def add_own(parser: argparse.ArgumentParser) -> None:
@@ -93,15 +99,11 @@ def time_lists(
     Raises:
         SystemExit: Turns differ in what they find.
     """
-    compiled = {
-        key: decoder._compiled(given, len(utterances)) for key, given in boosts.items()
-    }
-    turns = Turns(
-        {
-            key: partial(search_all, decoder, utterances, one)
-            for key, one in compiled.items()
-        }
-    )
+    tasks = {}
+    for key, given in boosts.items():
+        compiled = decoder._compiled(given, len(utterances))
+        tasks[key] = partial(search_all, decoder, utterances, compiled)
+    turns = Turns(tasks)
     answers = turns.take()  # kernels are compiled
     for seconds in turns.seconds.values():
         seconds.clear()
@@ -110,43 +112,24 @@ def time_lists(
             raise SystemExit("two turns have different results")
     for key, seconds in turns.seconds.items():
         pairs = zip(seconds, turns.seconds["none"], strict=True)
-        yield (
-            key,
-            {
-                "ratio": round(statistics.median(a / b for a, b in pairs), 3),
-                "entries": round(answers[key][1] / answers["none"][1], 3),
-                "seconds": [round(one, 4) for one in seconds],
-            },
-        )
+        figures: Row = {"ratio": round(statistics.median(a / b for a, b in pairs), 3)}
+        figures["entries"] = round(answers[key][1] / answers["none"][1], 3)
+        yield key, figures | {"seconds": [round(one, 4) for one in seconds]}
 
 
-def rows_of(
-    name: str, decoder: Decoder, boosts: dict[str, Any], args: Any
-) -> list[Row]:
-    """A row for each list."""
-    utterances = args.arrays
-    rows = []
-    for key, figures in time_lists(decoder, utterances, boosts, args.repeats):
-        row = {"search": name, "list": key, **figures}
-        print(f"{name:5s} {key:34s} {row['ratio']:6.2f} {row['entries']:6.2f}")
-        rows.append(row)
-    return rows
+def measure(case: Case, args: argparse.Namespace) -> Iterator[Row]:
+    """A row for each search and list."""
+    arrays = [np.ascontiguousarray(x, np.float32) for x in case.utterances]
+    options = WfstOptions(beam=args.beam, lm_scale=case.lm_scale)
+    trie_options = TrieOptions(args.beam, args.beam_size, lm_scale=case.lm_scale)
+    searches = case.wfst_decoder(options), case.trie_decoder(trie_options)
+    for name, decoder in zip(("wfst", "trie"), searches, strict=True):
+        boosts = boosts_of(case, decoder, args)
+        for key, figures in time_lists(decoder, arrays, boosts, args.repeats):
+            yield {"search": name, "list": key, **figures}
 
 
 def main(argv: list[str] | None = None) -> int:
-    args = experiments.parse_arguments(__doc__, argv, add_own)
-    case = experiments.load_case(args)
-    if case.lexicon is None:
-        raise SystemExit("words are boosted: a case with a lexicon, please")
+    args, case = experiments.begin(__doc__, argv, add_own)
     run = Run("tools.bench.boost.cost", args)
-    arrays = [np.ascontiguousarray(x, np.float32) for x in case.utterances]
-    args.arrays = arrays
-    options = WfstOptions(beam=args.beam, lm_scale=case.lm_scale)
-    trie_options = TrieOptions(args.beam, args.beam_size, lm_scale=case.lm_scale)
-    trie = case.trie_decoder(trie_options)
-    rows: list[Row] = []
-    for name, decoder in (("wfst", case.wfst_decoder(options)), ("trie", trie)):
-        rows += rows_of(name, decoder, boosts_of(case, decoder, args), args)
-    del args.arrays
-    run.write(rows)
-    return 0
+    return run.finish(measure(case, args), COLUMNS)

@@ -1,6 +1,6 @@
 """How many phrases can be boosted: WER, F and speed for lists of 100 to 20,000.
 
-    python -m tools.bench.boost list-size --output run.json --plot run.svg
+    python -m tools.bench.boost list-size --output run.json
     python -m tools.bench.boost list-size --own --utterances 195 --output run.json
 
 After "TurboBias: Universal ASR Context-Biasing powered by GPU-accelerated
@@ -22,14 +22,14 @@ from __future__ import annotations
 import argparse
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from tools.bench import experiments
 from tools.bench.cases import Case
-from tools.bench.experiments import Experiment, Panel, curves_of
+from tools.bench.command import Run
 from tools.bench.report import Row
-from wfstdec.compare.comparison import Comparison, Point
+from wfstdec.compare.comparison import Point
 from wfstdec.text.arpa import read_arpa
 
 SIZES = [100, 500, 1000, 5000, 10_000, 20_000]
@@ -130,50 +130,22 @@ def boosts_of_one(case: Case, kind: str, phrases: list[str], nats: float) -> Any
     return numbers if kind == "word" else experiments.token_phrases(case, numbers)
 
 
-def kind_of(point: Point) -> tuple[str, int]:
-    """The kind of a point's list, and its size."""
-    kind, _, size = (point.boosts or "none 0").partition(" ")
-    return kind, int(size)
-
-
-def panel(
-    comparison: Comparison, y_label: str, value: Callable[[Point], float]
-) -> Panel:
-    """Something against the size of the list."""
-    boosted = [point for point in comparison.points if point.boosts]
-    curves = curves_of(
-        boosted,
-        lambda point: f"{point.search}, {kind_of(point)[0]}",
-        lambda point: (kind_of(point)[1], value(point)),
-    )
-    return "", y_label, curves
-
-
-def f_percent(point: Point) -> float:
-    return 100 * ((point.phrases and point.phrases.f_score) or 0.0)
-
-
 def main(argv: list[str] | None = None) -> int:
-    args = experiments.parse_arguments(__doc__, argv, add_own)
-    case = experiments.load_case(args)
-    if case.lexicon is None:
-        raise SystemExit("phrases are spelt by a lexicon: a case with one, please")
+    args, case = experiments.begin(__doc__, argv, add_own)
     scored, lists = lists_of(case, args)
     boosts, compile_s = boosts_of(case, scored, lists, args)
 
     def describe(point: Point) -> Row:
-        kind, size = kind_of(point)
+        kind, _, size = (point.boosts or "none 0").partition(" ")
         compiled = compile_s.get(point.boosts or "")
-        return {"list": kind, "size": size, "compile_s": compiled}
+        return {"list": kind, "size": int(size), "compile_s": compiled}
 
     widths = {"beam": [args.beam]}, {"beam_size": [args.beam_size]}
-    comparison = Experiment("tools.bench.boost.list_size", case, args).compare(
-        experiments.searches_of(case, *widths), boosts, scored, describe
+    return experiments.compare_lists(
+        Run("tools.bench.boost.list_size", args),
+        case,
+        experiments.searches_of(case, *widths),
+        boosts=boosts,
+        phrases=scored,
+        describe=describe,
     )
-    panels = [
-        panel(comparison, "WER %", lambda point: point.wer),
-        panel(comparison, "F %", f_percent),
-        panel(comparison, "RTFx", lambda point: point.rtfx),
-    ]
-    experiments.draw(args.plot, panels, "phrases in the list", log_x=True)
-    return 0

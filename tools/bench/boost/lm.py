@@ -24,13 +24,13 @@ from typing import Any
 
 from tools.bench import experiments
 from tools.bench.cases import Case
-from tools.bench.data import build_or_load, file_key
-from tools.bench.experiments import Experiment, searches_of, token_phrases
+from tools.bench.command import Run
+from tools.bench.data import build_or_load, file_key, write_arpa
+from tools.bench.experiments import searches_of, token_phrases
 from tools.bench.report import Row
 from wfstdec import GreedyOptions, TrieOptions, compare
 from wfstdec.compare.comparison import Point
 from wfstdec.compare.searches import DecoderSearch
-from wfstdec.text.files import atomic_write
 
 NO_LM = "no LM"
 
@@ -48,13 +48,9 @@ def flat_case(case: Case, args: argparse.Namespace) -> Case:
     assert case.lexicon is not None
     words = sorted(set(case.lexicon.words))
     path = args.cache / f"flat-{case.lm}-{file_key([case.arpa])}.arpa"
-    cost = -math.log10(len(words) + 1)
-    unigrams = "".join(f"{cost:.6f}\t{word}\n" for word in [*words, "</s>"])
-    with atomic_write(path, "w") as file:
-        file.write(
-            f"\\data\\\nngram 1={len(words) + 2}\n\n"
-            f"\\1-grams:\n-99\t<s>\n{unigrams}\n\\end\\\n"
-        )
+    logprob = f"{-math.log10(len(words) + 1):.6f}"
+    unigrams = [(logprob, word) for word in [*words, "</s>"]]
+    write_arpa(path, [[("-99", "<s>"), *unigrams]])
     graph = build_or_load(case.speech.recipe, path, "normal", args.cache)
     scale = case.lm_scale if args.flat_scale is None else args.flat_scale
     return replace(case, lm=NO_LM, arpa=path, lm_scale=scale, graph=graph)
@@ -62,15 +58,11 @@ def flat_case(case: Case, args: argparse.Namespace) -> Case:
 
 def token_searches(case: Case, args: argparse.Namespace) -> list[DecoderSearch]:
     """Greedy and the trie over tokens, with and without the language model."""
-    common: dict[str, Any] = {
-        "tokens": case.tokens,
-        "separator": case.separator,
-        "frame_shift_s": case.speech.frame_shift_s,
-    }
+    files = {key: one for key, one in case.files.items() if key != "lexicon"}
     found = []
     for lm, arpa in ((NO_LM, None), (case.lm, case.arpa)):
-        greedy = compare.greedy_factory(lm=arpa, **common)
-        trie = compare.trie_factory(lm=arpa, **common)
+        greedy = compare.greedy_factory(**(files | {"lm": arpa}))
+        trie = compare.trie_factory(**(files | {"lm": arpa}))
         options = TrieOptions(beam=args.beam, lm_scale=case.lm_scale)
         searches = [
             *compare.greedy_searches(greedy, GreedyOptions(lm_scale=case.lm_scale), {}),
@@ -102,32 +94,30 @@ def word_lists(case: Case, args: argparse.Namespace) -> dict[str, list[str]]:
     return lists
 
 
-def boosts_of_one(case: Case, words: list[str], nats: float) -> Any:
-    """The list as words, or as phrases of tokens where there are no words."""
-    numbers = dict.fromkeys(words, nats)
-    return numbers if case.lexicon else token_phrases(case, numbers)
-
-
 def describe(point: Point) -> Row:
     _, _, lm = point.search.partition(", ")
     return {"lm": lm, "magnitude": float(point.boosts or 0)}
 
 
 def main(argv: list[str] | None = None) -> int:
-    args = experiments.parse_arguments(__doc__, argv, add_own)
-    case = experiments.load_case(args)
+    args, case = experiments.begin(__doc__, argv, add_own, words=False)
     lists = word_lists(case, args)
     make = token_searches if case.lexicon is None else word_searches
     rare = set(experiments.rare_words(case, args.common))
     said = set().union(*case.speech.references.values())
-    boosts = {
-        f"{nats:g}": {u: boosts_of_one(case, words, nats) for u, words in lists.items()}
-        for nats in args.magnitudes
-    }
-    Experiment("tools.bench.boost.lm", case, args).compare(
+    boosts: dict[str, dict[str, Any]] = {}
+    for nats in args.magnitudes:
+        numbers = {u: dict.fromkeys(words, nats) for u, words in lists.items()}
+        boosts[f"{nats:g}"] = (
+            {u: token_phrases(case, one) for u, one in numbers.items()}
+            if case.lexicon is None
+            else numbers
+        )
+    return experiments.compare_lists(
+        Run("tools.bench.boost.lm", args),
+        case,
         make(case, args),
-        boosts,
-        sorted(rare & said),
-        describe,
+        boosts=boosts,
+        phrases=sorted(rare & said),
+        describe=describe,
     )
-    return 0

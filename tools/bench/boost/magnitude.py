@@ -1,6 +1,6 @@
 """Boost magnitude against WER, for accurate and inaccurate word lists.
 
-    python -m tools.bench.boost magnitude --output run.json --plot run.svg
+    python -m tools.bench.boost magnitude --output run.json
     python -m tools.bench.boost magnitude --for-all --output run.json
 
 After "GPU-Accelerated WFST Beam Search Decoder for CTC-based Speech Recognition"
@@ -9,7 +9,7 @@ words that it says. Inaccurate: `--strangers` rare words that it does not say, t
 other utterances first. With `--for-all` there is one list for all utterances, as the
 paper has it: the rare words that are said in any; or as many that are said in none.
 Rare are words of the lexicon that are none of the likeliest of the language model.
-Magnitudes are nats; dotted lines are at half of the beams.
+Magnitudes are nats.
 """
 
 from __future__ import annotations
@@ -20,12 +20,11 @@ from collections.abc import Mapping
 
 from tools.bench import experiments
 from tools.bench.cases import Case
-from tools.bench.experiments import Experiment, Panel, curves_of
+from tools.bench.command import Run
 from tools.bench.report import Row
-from wfstdec.compare.comparison import Comparison, Point
+from wfstdec.compare.comparison import Point
 
 MAGNITUDES = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 8.0, 10.0, 13.0, 16.0]
-KINDS = ("accurate", "inaccurate")
 Lists = Mapping[str, Mapping[str, list[str]]]
 """By kind, the words of each utterance's list."""
 
@@ -66,60 +65,33 @@ def lists_for_all(case: Case, rare: set[str], seed: int) -> Lists:
     return {kind: dict.fromkeys(references, words) for kind, words in lists.items()}
 
 
-def boosts_of(
-    lists: Lists, magnitudes: list[float]
-) -> dict[str, dict[str, dict[str, float]]]:
-    """Boosts of each utterance by `kind magnitude`."""
-    return {
-        f"{kind} {magnitude:g}": {
-            utterance: dict.fromkeys(words, magnitude)
-            for utterance, words in by_utterance.items()
-        }
-        for kind, by_utterance in lists.items()
-        for magnitude in magnitudes
-    }
-
-
-def magnitude_of(point: Point) -> tuple[str, float]:
-    """The kind of list of a point, and the magnitude."""
-    kind, _, magnitude = (point.boosts or "none 0").partition(" ")
-    return kind, float(magnitude)
-
-
-def panel(comparison: Comparison, wanted: str) -> Panel:
-    """WER against the magnitude for one kind of lists."""
-    of_kind = [p for p in comparison.points if magnitude_of(p)[0] in ("none", wanted)]
-    curves = curves_of(
-        of_kind,
-        lambda point: f"{point.search}, {point.label}",
-        lambda point: (magnitude_of(point)[1], point.wer),
-    )
-    return f"{wanted} lists", "WER %", curves
-
-
 def describe(point: Point) -> Row:
-    return dict(zip(("list", "magnitude"), magnitude_of(point), strict=True))
+    kind, _, magnitude = (point.boosts or "none 0").partition(" ")
+    return {"list": kind, "magnitude": float(magnitude)}
 
 
 def main(argv: list[str] | None = None) -> int:
-    args = experiments.parse_arguments(__doc__, argv, add_own)
-    case = experiments.load_case(args)
-    if case.lexicon is None:
-        raise SystemExit("words are boosted: a case with a lexicon, please")
+    args, case = experiments.begin(__doc__, argv, add_own)
     rare = set(experiments.rare_words(case, args.common))
     if args.for_all:
         lists = lists_for_all(case, rare, args.seed)
     else:
         lists = word_lists(case, rare, args.strangers, args.seed)
+    boosts = {
+        f"{kind} {magnitude:g}": {
+            utterance: dict.fromkeys(words, magnitude)
+            for utterance, words in by_utterance.items()
+        }
+        for kind, by_utterance in lists.items()
+        for magnitude in args.magnitudes
+    }
     widths = {"beam": args.beams}
     trie_widths = widths | {"beam_size": [args.beam_size]}
-    comparison = Experiment("tools.bench.boost.magnitude", case, args).compare(
+    return experiments.compare_lists(
+        Run("tools.bench.boost.magnitude", args),
+        case,
         experiments.searches_of(case, widths, trie_widths),
-        boosts_of(lists, args.magnitudes),
-        sorted({word for words in lists["accurate"].values() for word in words}),
-        describe,
+        boosts=boosts,
+        phrases=sorted(set().union(*lists["accurate"].values())),
+        describe=describe,
     )
-    panels = [panel(comparison, kind) for kind in KINDS]
-    halves = [beam / 2 for beam in args.beams]
-    experiments.draw(args.plot, panels, "boost, nats", lines_at=halves)
-    return 0

@@ -14,16 +14,27 @@ from __future__ import annotations
 
 import argparse
 import random
-import re
 import time
+from collections.abc import Iterator
 
 from tools.bench import data, experiments
-from tools.bench.added_words import Scorer, texts_by
+from tools.bench.added_words import scored
 from tools.bench.cases import Case
 from tools.bench.command import Run
-from tools.bench.report import Row
-from wfstdec import WfstDecoder, WfstOptions
-from wfstdec.text.files import read_lines
+from tools.bench.report import Columns, Row, figure, text_figure
+from wfstdec import WfstOptions
+
+COLUMNS: Columns = {
+    "g2p": text_figure("g2p"),
+    "listed": figure("listed", "d"),
+    "said": figure("said", "d"),
+    "WER": figure("wer", ".2f"),
+    "P": figure("precision", ".2f"),
+    "R": figure("recall", ".2f"),
+    "F": figure("f", ".2f"),
+    "below": figure("below", ".2f"),
+    "s": figure("compile_cpu_s", ".1f"),
+}
 
 
 def add_own(parser: argparse.ArgumentParser) -> None:
@@ -33,67 +44,52 @@ def add_own(parser: argparse.ArgumentParser) -> None:
 
 
 def main(argv: list[str] | None = None) -> int:
-    args = experiments.parse_arguments(__doc__, argv, add_own)
-    case = experiments.load_case(args)
-    if case.lexicon is None:
-        raise SystemExit("names are added: a case with a lexicon, please")
+    args, case = experiments.begin(__doc__, argv, add_own)
+    assert case.lexicon is not None
     run = Run("tools.bench.boost.names", args)
     cmudict = data.find_data(args.data) / "lexicon" / "cmudict.dict"
     known = set(case.lexicon.words)
     said = set().union(*map(set, case.speech.references.values())) - known
-    entries = {re.sub(r"\(\d+\)$", "", one.split()[0]) for one in read_lines(cmudict)}
+    entries = {word for word, _ in data.read_cmudict(cmudict)}
     names = sorted(said & entries)
     others = sorted(entries - known - said)
     random.Random(args.seed).shuffle(others)
     listed = names + others[: max(0, args.size - len(names))]
     places = sum(one in names for r in case.speech.references.values() for one in r)
     print(f"{len(names)} names in {places} places; a list of {len(listed)}")
-    scorer = Scorer(case, names)
-    rows = [
-        measured(case, scorer, args, "none", []),
-        measured(case, scorer, args, str(cmudict), listed, "cmudict"),
-        measured(case, scorer, args, "hama", listed),
-        measured(case, scorer, args, str(cmudict), names, "cmudict, names alone"),
-        measured(case, scorer, args, "hama", names, "hama, names alone"),
-        measured(case, scorer, args, "hama", sorted(said), "hama, all OOV words"),
-    ]
-    for row, base in ((rows[2], rows[1]), (rows[4], rows[3])):
-        row["below"] = round(base["f"] - row["f"], 2)
-        print(f"{row['g2p']}: F {row['below']:.2f} below that of cmudict")
-    run.write(rows, names=len(names), places=places)
-    return 0
+
+    def rows() -> Iterator[Row]:
+        yield measured(case, names, args, "none", [])
+        for words, told in ((listed, ""), (names, ", names alone")):
+            base = measured(case, names, args, str(cmudict), words, f"cmudict{told}")
+            yield base
+            row = measured(case, names, args, "hama", words, f"hama{told}")
+            yield row | {"below": round(base["f"] - row["f"], 2)}
+        words = sorted(said)
+        yield measured(case, names, args, "hama", words, "hama, all OOV words")
+
+    return run.finish(rows(), COLUMNS, names=len(names), places=places)
 
 
 def measured(
     case: Case,
-    scorer: Scorer,
+    names: list[str],
     args: argparse.Namespace,
     source: str,
-    names: list[str],
+    listed: list[str],
     title: str = "",
 ) -> Row:
     """A row: WER, P, R and F of a list that g2p says, and how long it took to say."""
-    assert case.graph is not None
-    decoder = WfstDecoder(
-        case.graph,
-        WfstOptions(beam=args.beam, lm_scale=case.lm_scale),
-        "cpu",
-        frame_shift_s=case.speech.frame_shift_s,
-        threads=1,
-        g2p=None if source == "none" else source,
-    )
+    options = WfstOptions(beam=args.beam, lm_scale=case.lm_scale)
+    decoder = case.wfst_decoder(options, g2p=None if source == "none" else source)
     began = time.process_time()
-    boosts = decoder.compile_boosts(names)
+    boosts = decoder.compile_boosts(listed)
     took = time.process_time() - began
     row: Row = {
         "g2p": title or source,
-        "listed": len(names),
+        "listed": len(listed),
         "said": 0 if boosts.added is None else len(boosts.added.words),
         "pronunciations": 0 if boosts.added is None else len(boosts.added),
         "compile_cpu_s": round(took, 3),
     }
-    row |= scorer.row(texts_by(decoder, case, boosts))
-    figures = [row[one] or 0.0 for one in ("wer", "precision", "recall", "f")]
-    told = " ".join(f"{figure:6.2f}" for figure in figures)
-    print(f"{row['g2p']:22s} {row['said']:4d} of {len(names):4d} {told}  {took:.1f} s")
-    return row
+    return row | scored(case, names, decoder, boosts)

@@ -23,7 +23,7 @@ import random
 
 from tools.bench import experiments
 from tools.bench.cases import Case
-from tools.bench.experiments import Experiment
+from tools.bench.command import Run
 from wfstdec.text.arpa import read_arpa
 
 Lists = dict[str, dict[str, list[str]]]
@@ -76,16 +76,15 @@ def lists_of(case: Case, args: argparse.Namespace) -> tuple[list[str], Lists]:
 
 
 def main(argv: list[str] | None = None) -> int:
-    args = experiments.parse_arguments(__doc__, argv, add_own)
-    case = experiments.load_case(args)
-    if case.lexicon is None:
-        raise SystemExit("words are boosted: a case with a lexicon, please")
+    args, case = experiments.begin(__doc__, argv, add_own)
     keys, lists = lists_of(case, args)
     widths = {"beam": args.beams}
-    searches = experiments.searches_of(
-        case, widths, widths | {"beam_size": [args.beam_size]}
+    trie_widths = widths | {"beam_size": [args.beam_size]}
+    return experiments.compare_lists(
+        Run("tools.bench.boost.unnumbered", args),
+        case,
+        experiments.searches_of(case, widths, trie_widths),
+        boosts=lists,
+        phrases=keys,
+        describe=lambda point: {"list": point.boosts},
     )
-    Experiment("tools.bench.boost.unnumbered", case, args).compare(
-        searches, lists, keys, lambda point: {"list": point.boosts}
-    )
-    return 0

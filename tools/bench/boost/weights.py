@@ -31,7 +31,8 @@ import numpy as np
 
 from tools.bench import experiments
 from tools.bench.cases import Case
-from tools.bench.experiments import Experiment
+from tools.bench.command import Run
+from tools.bench.experiments import pieces_of
 from tools.bench.report import Row
 from wfstdec import TrieOptions, compare
 from wfstdec.boost.phrases import PhraseOptions
@@ -124,38 +125,31 @@ class Hotwords:
         def decode(
             utterances: Sequence[np.ndarray], boosts: Sequence[Any] | None
         ) -> list[Outcome]:
-            texts = []
-            for rows, numbers in zip(
-                utterances, boosts or [None] * len(utterances), strict=True
-            ):
-                given = {} if numbers is None else hotwords_of(numbers)
-                texts.append(self.peer.decoder.decode(rows, **setting, **given))
-            return [Outcome(text) for text in texts]
+            found = []
+            lists = boosts or [None] * len(utterances)
+            for rows, numbers in zip(utterances, lists, strict=True):
+                given: dict[str, Any] = {}
+                if numbers is not None:
+                    [nats] = set(numbers.values())  # it has one weight for all words
+                    given = {"hotwords": list(numbers), "hotword_weight": nats}
+                text = self.peer.decoder.decode(rows, **setting, **given)
+                found.append(Outcome(text))
+            return found
 
         return decode
 
 
-def hotwords_of(numbers: Mapping[str, float]) -> dict[str, Any]:
-    """pyctcdecode's arguments: it has one weight for all words."""
-    [nats] = set(numbers.values())
-    return {"hotwords": list(numbers), "hotword_weight": nats}
-
-
 def searches_of(case: Case, listed: list[str], args: argparse.Namespace) -> list[Any]:
     """The trie in all ways, and pyctcdecode where there is a lexicon."""
-    factory = compare.trie_factory(
-        tokens=case.tokens,
-        lexicon=case.lexicon,
-        lm=case.arpa,
-        separator=case.separator,
-        frame_shift_s=case.speech.frame_shift_s,
-    )
+    factory = compare.trie_factory(**case.files)
     options = TrieOptions(lm_scale=case.lm_scale)
     [trie] = compare.trie_searches(factory, options, {"beam_size": [args.beam_size]})
-    pieces = None
-    if case.lexicon is None:
-        pieces = case.speech.recipe.tokens.parent / "bpe.model"
-    length = mean_length(factory(options), listed, pieces)
+    pieces = pieces_of(case)
+    compiler = factory(options).phrase_compiler(
+        unit="token", sentencepiece_model=pieces
+    )
+    lengths = [len(spelt[0]) for spelt in compiler.speller(listed) if spelt]
+    length = round(float(np.mean(lengths)))
     print(f"{len(listed)} words of {length} tokens on the average")
     found: list[Any] = []
     if case.lexicon is not None:
@@ -168,16 +162,8 @@ def searches_of(case: Case, listed: list[str], args: argparse.Namespace) -> list
     return found
 
 
-def mean_length(decoder: Decoder, words: list[str], pieces: Any) -> int:
-    """Tokens of a word on the average, rounded."""
-    compiler = decoder.phrase_compiler(unit="token", sentencepiece_model=pieces)
-    lengths = [len(spelt[0]) for spelt in compiler.speller(words) if spelt]
-    return round(float(np.mean(lengths)))
-
-
 def main(argv: list[str] | None = None) -> int:
-    args = experiments.parse_arguments(__doc__, argv, add_own)
-    case = experiments.load_case(args)
+    args, case = experiments.begin(__doc__, argv, add_own, words=False)
     said, listed = word_list(case, args)
     boosts = {
         f"{nats:g}": dict.fromkeys(case.speech.references, dict.fromkeys(listed, nats))
@@ -187,7 +173,11 @@ def main(argv: list[str] | None = None) -> int:
     def describe(point: Point) -> Row:
         return {"magnitude": float(point.boosts or 0), "words": len(listed)}
 
-    Experiment("tools.bench.boost.weights", case, args).compare(
-        searches_of(case, listed, args), boosts, said, describe
+    return experiments.compare_lists(
+        Run("tools.bench.boost.weights", args),
+        case,
+        searches_of(case, listed, args),
+        boosts=boosts,
+        phrases=said,
+        describe=describe,
     )
-    return 0

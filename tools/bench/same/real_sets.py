@@ -71,11 +71,6 @@ def read_lexicon(data: Path) -> list[tuple[str, list[str]]]:
     return [(word, said) for word, *said in map(str.split, lines)]
 
 
-def read_lexicon_lines(data: Path) -> list[tuple[str, str]]:
-    """Words and their tokens with spaces between them, an entry for each line."""
-    return [(word, " ".join(said)) for word, said in read_lexicon(data)]
-
-
 def read_pronunciations(data: Path, tokens: Any) -> Any:
     """Read pronunciations, as `by_lexicon` takes `words` and `pronunciations`."""
     entries = read_lexicon(data)

@@ -101,7 +101,10 @@ class Recording:
     ) -> None:
         """Decode side by side, each utterance cut at random places."""
         rng = np.random.default_rng(len(case))
-        cut = [_random_chunks(rng, array) for array in logprobs.values()]
+        cut = []
+        for array in logprobs.values():
+            places = np.sort(rng.integers(0, len(array) + 1, CHUNKS - 1))
+            cut.append(np.split(array, places))
         rounds = list(zip(*cut, strict=True))
         with _search_costs(decoder) as costs:
             found = _stream(decoder, rounds, len(cut), boosts)
@@ -129,12 +132,7 @@ def hex_of(values: Sequence[float] | np.ndarray) -> list[str]:
 
 
 def _stream(decoder: Any, rounds: Sequence[Any], count: int, boosts: Any) -> list[Any]:
-    """Utterances as they come in: the one place that knows how a search begins."""
-    if hasattr(decoder, "start"):  # a checkout from before the sessions
-        search = decoder.start(count, boosts)
-        for chunks in rounds:
-            search.advance(list(chunks))
-        return search.finish()
+    """Utterances as they come in, side by side."""
     each = boosts if isinstance(boosts, list | tuple) else [boosts] * count
     sessions = decoder.sessions()
     names = [sessions.open(one) for one in each]
@@ -155,24 +153,12 @@ def _search_costs(decoder: Any) -> Iterator[list[float]]:
         best = result[0] if isinstance(result, list) else result
         costs.append(float(best.search_cost))
 
-    if hasattr(decoder, "_reader") and hasattr(type(decoder), "records_lattices"):
-        hook, make = "_reader", decoder._reader
-
-        def noting(boosts: Any) -> Any:
-            return _NotingReader(make(boosts), note)
-
-    else:  # a checkout from before there were readers
-        hook, make = "_hypothesis", decoder._hypothesis
-
-        def noting(result: Any, *more: Any) -> Any:
-            note(result)
-            return make(result, *more)
-
-    setattr(decoder, hook, noting)
+    make = decoder._reader
+    decoder._reader = lambda boosts: _NotingReader(make(boosts), note)
     try:
         yield costs
     finally:
-        delattr(decoder, hook)
+        del decoder._reader
 
 
 class _NotingReader:
@@ -194,10 +180,6 @@ class _NotingReader:
         for one in found:
             self._note(one)
         return self._reader.hypotheses(found, *more)
-
-
-def _random_chunks(rng: np.random.Generator, array: np.ndarray) -> list[np.ndarray]:
-    return np.split(array, np.sort(rng.integers(0, len(array) + 1, CHUNKS - 1)))
 
 
 def _record_of(hypothesis: Any) -> dict[str, Any]:

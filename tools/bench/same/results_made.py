@@ -10,25 +10,20 @@ from __future__ import annotations
 import dataclasses
 import shutil
 from collections import Counter
-from itertools import chain, groupby
+from itertools import chain, groupby, product
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-from checkouts import public, spelling, use_emulated_device
+from checkouts import use_emulated_device
 from recordings import Logprobs, Recording
-from results_real import graph_record
+from results_real import TOPOLOGIES, graph_record
 from small_sets import Size, SmallSet, noisy_logprobs, write_set
 
-TOPOLOGIES = (
-    "normal",
-    "compact",
-    "eesen",
-    "minimal",
-    "normal-selfless",
-    "compact-selfless",
-)
+import wfstdec
+from wfstdec.boost import spelling
+
 SETS = {
     "V=40": Size(num_tokens=40, num_words=300),
     "V=300": Size(num_tokens=300, num_words=700, num_utterances=8, noise=1.2),
@@ -118,7 +113,7 @@ class Made:
         path.write_text("".join(f"{line}\n" for line in kept), "utf-8")
         arguments = {"tokens": made.tokens, "lexicon": path, "arpa": made.arpa}
         arguments |= {"topology": topology, "blank": "<blank>"} | options
-        graph = public("build_graph")(**arguments)
+        graph = wfstdec.build_graph(**arguments)
         self.recording.note(case, graph_record(graph))
         decoder = self._wfst(graph, {"beam": 20.0, "max_active": 200}, "cpu")
         self.recording.decode(case, decoder, made.logprobs)
@@ -163,10 +158,13 @@ class Made:
                 if backend == "emulated":
                     self._emulate(decoder, seed)
                 for kind, boosts in kinds.items():
-                    mode = MODES[(seed + i) % 2]
-                    record = getattr(self.recording, mode)
                     key = f"{case}, {i}, {backend}, {kind}"
-                    record(key, decoder, made.logprobs, boosts)
+                    self._record(MODES[(seed + i) % 2], key, decoder, made, boosts)
+
+    def _record(
+        self, mode: str, key: str, decoder: Any, made: SmallSet, boosts: Any
+    ) -> None:
+        getattr(self.recording, mode)(key, decoder, made.logprobs, boosts)
 
     def _emulate(self, decoder: Any, seed: int) -> None:
         use_emulated_device(
@@ -185,9 +183,9 @@ class Made:
         token_lm = {"lm": made.token_arpa}
         for backend in ("cpu", "reference"):
             how = files | {"backend": backend}
-            trie = public("TrieDecoder")(**how, lexicon=made.lexicon, lm=made.arpa)
-            bare = public("TrieDecoder")(**how, **token_lm)
-            greedy = public("GreedyDecoder")(**how, **token_lm)
+            trie = wfstdec.TrieDecoder(**how, lexicon=made.lexicon, lm=made.arpa)
+            bare = wfstdec.TrieDecoder(**how, **token_lm)
+            greedy = wfstdec.GreedyDecoder(**how, **token_lm)
             every = self._boosts(trie.words, trie.tokens, made)
             pieces = self._boosts((), trie.tokens, made)
             for name, decoder, kinds, cases in (
@@ -208,11 +206,9 @@ class Made:
             kinds = self._boosts(graph.words, graph.tokens, made)
             for case, changes in WFST.items():
                 decoder = self._wfst(graph, changes, "cpu")
-                for kind, boosts in kinds.items():
-                    for mode in MODES:
-                        key = f"{topology}, {case}, {kind}, {mode}"
-                        record = getattr(self.recording, mode)
-                        record(key, decoder, made.logprobs, boosts)
+                for kind, mode in product(kinds, MODES):
+                    key = f"{topology}, {case}, {kind}, {mode}"
+                    self._record(mode, key, decoder, made, kinds[kind])
             decoder = self._wfst(graph, WFST["few active"], "cpu")
             self._emulate(decoder, seed=1)
             few = dict(list(made.logprobs.items())[:2])
@@ -224,21 +220,19 @@ class Made:
     def _record_trie(self, made: SmallSet) -> None:
         files = {"tokens": made.tokens, "lexicon": made.lexicon, "lm": made.arpa}
         for lookahead in ("ngram", "unigram", "none"):
-            options = public("TrieOptions")(lookahead=lookahead)
-            trie = public("TrieDecoder")(**files, options=options, **self.common)
+            options = wfstdec.TrieOptions(lookahead=lookahead)
+            trie = wfstdec.TrieDecoder(**files, options=options, **self.common)
             kinds = self._boosts(trie.words, trie.tokens, made)
-            for case, changes in TRIE.items():
-                decoder = trie.with_options(**changes)
-                for kind, boosts in kinds.items():
-                    for mode in MODES if lookahead == "ngram" else MODES[:1]:
-                        key = f"trie, {lookahead}, {case}, {kind}, {mode}"
-                        record = getattr(self.recording, mode)
-                        record(key, decoder, made.logprobs, boosts)
+            modes = MODES if lookahead == "ngram" else MODES[:1]
+            for case, kind, mode in product(TRIE, kinds, modes):
+                decoder = trie.with_options(**TRIE[case])
+                key = f"trie, {lookahead}, {case}, {kind}, {mode}"
+                self._record(mode, key, decoder, made, kinds[kind])
 
     def _record_tokens(self, made: SmallSet) -> None:
         for kind, cases in (("Trie", TRIE), ("Greedy", GREEDY)):
             files = {"tokens": made.tokens, "lm": made.token_arpa, **self.common}
-            first = public(f"{kind}Decoder")(**files)
+            first = getattr(wfstdec, f"{kind}Decoder")(**files)
             kinds = self._boosts((), first.tokens, made)
             for case, changes in cases.items():
                 decoder = first.with_options(**changes)
@@ -262,8 +256,8 @@ class Made:
         few = [text for text in texts if " " not in text]
         some = {word: (1.5, -0.5, 1.5)[i % 3] for i, word in enumerate(few)}
         several = {text: 2.0 for text in texts if " " in text}
-        make, speller = public("PhraseCompiler"), spelling().by_words(ids)
-        flat = public("PhraseOptions")(uniform=True)
+        make, speller = wfstdec.PhraseCompiler, spelling.by_words(ids)
+        flat = wfstdec.PhraseOptions(uniform=True)
         count = len(made.logprobs)
         return {
             "words": [some if i % 3 else None for i in range(count)],
@@ -276,12 +270,12 @@ class Made:
         pieces = [token for token in range(len(tokens)) if token != tokens.blank]
         names = [tokens.names[token] for token in pieces]
         own = SimpleNamespace(words=names, pronunciations=[(t,) for t in pieces])
-        make, speller = public("PhraseCompiler"), spelling().by_lexicon(own)
+        make, speller = wfstdec.PhraseCompiler, spelling.by_lexicon(own)
         spoken = _spoken(tokens, made.logprobs)
         texts = _short_texts(spoken)
         totals = {"weights_are_totals": True, "outside_cost": 0.25}
-        outside = public("PhraseOptions")(**totals)
-        flat = public("PhraseOptions")(uniform=True)
+        outside = wfstdec.PhraseOptions(**totals)
+        flat = wfstdec.PhraseOptions(uniform=True)
         edge = Counter(chain.from_iterable(spoken)).most_common(1)[0][0]
         whole = make(speller, tokens, None, tokens.ids[edge])
         return {
@@ -292,16 +286,12 @@ class Made:
         }
 
     def _graph(self, made: SmallSet, topology: str) -> Any:
-        return public("build_graph")(
-            tokens=made.tokens,
-            lexicon=made.lexicon,
-            arpa=made.arpa,
-            topology=topology,
-        )
+        files = {"tokens": made.tokens, "lexicon": made.lexicon, "arpa": made.arpa}
+        return wfstdec.build_graph(**files, topology=topology)
 
     def _wfst(self, graph: Any, changes: dict[str, Any], backend: str) -> Any:
-        options = public("WfstOptions")(**changes)
-        return public("WfstDecoder")(graph, options, backend, **self.common)
+        options = wfstdec.WfstOptions(**changes)
+        return wfstdec.WfstDecoder(graph, options, backend, **self.common)
 
 
 def with_coarse_costs(graph: Any, rng: np.random.Generator) -> Any:
@@ -309,7 +299,8 @@ def with_coarse_costs(graph: Any, rng: np.random.Generator) -> Any:
     fst = graph.unpack()
     repeats = graph.arcs["ilabel"] >> 31 == 1  # the uppermost bit marks them
     cost = (rng.integers(-1, 6, fst.num_arcs) / 4).astype(np.float32)
-    return packed_like(graph, dataclasses.replace(fst, cost=cost), repeats)
+    fst = dataclasses.replace(fst, cost=cost)
+    return type(graph).pack(fst, repeats, graph.vocabulary, graph.info)
 
 
 def random_graph(like: Any, rng: np.random.Generator, num_states: int = 6) -> Any:
@@ -335,15 +326,7 @@ def random_graph(like: Any, rng: np.random.Generator, num_states: int = 6) -> An
         cost=(rng.integers(0, 3, len(state)) / 4).astype(np.float32),
     )
     repeats = ~epsilon & (rng.random(len(state)) < 0.25)
-    return packed_like(like, fst, repeats)
-
-
-def packed_like(graph: Any, fst: Any, repeats: np.ndarray) -> Any:
-    """Arcs packed with all else that a graph has, in checkouts old and new."""
-    known = [getattr(graph, "vocabulary", None) or graph.tables]
-    if hasattr(graph, "info"):
-        known.append(graph.info)
-    return type(graph).pack(fst, repeats, *known)
+    return type(like).pack(fst, repeats, like.vocabulary, like.info)
 
 
 def tiny_logprobs(rng: np.random.Generator, frames: int, size: Size) -> np.ndarray:

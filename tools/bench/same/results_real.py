@@ -15,19 +15,17 @@ from typing import Any
 
 import numpy as np
 import real_sets
-from checkouts import public, spelling
 from recordings import Recording, digest_of, hex_of
 from small_sets import arpa_text
+
+import wfstdec
+from wfstdec.boost import spelling
 
 DEV, LJ, FEW = 13, 7, 15
 """Every 13th and every 7th utterance; of the former so many where it is enough."""
 TOPOLOGIES = (
-    "normal",
-    "normal-selfless",
-    "compact",
-    "compact-selfless",
-    "minimal",
-    "eesen",
+    *("normal", "compact", "eesen", "minimal"),
+    *("normal-selfless", "compact-selfless"),
 )
 WFST = {
     "beam 8": {"beam": 8.0, "lm_scale": 0.8},
@@ -117,12 +115,12 @@ class Real:
             graph = self.graph(topology)
             self.recording.note(topology, graph_record(graph))
             for case in cases if topology != "normal" else ():
-                options = public("WfstOptions")(**WFST[case])
-                decoder = public("WfstDecoder")(graph, options, "cpu", **self.common)
+                options = wfstdec.WfstOptions(**WFST[case])
+                decoder = wfstdec.WfstDecoder(graph, options, "cpu", **self.common)
                 name = f"{topology}, {case}"
                 self.recording.decode(name, decoder, self.few.logprobs)
                 if case == "beam 8":
-                    for kind, boosts in self._wfst_boosts(graph, self.few):
+                    for kind, boosts in self._boosts(graph, self.few):
                         named = f"{name}, {kind}"
                         self.recording.decode(named, decoder, self.few.logprobs, boosts)
 
@@ -130,13 +128,13 @@ class Real:
         """The search on the normal graph, from a file: options, boosts, chunks."""
         record, path = self.recording, self.folder / "graph.npz"
         self.graph("normal").save(path)
-        graph = public("load_graph")(path)
+        graph = wfstdec.load_graph(path)
         record.note("loaded", graph_record(graph))
-        options = public("WfstOptions")(**WFST["beam 8"])
-        decoder = public("WfstDecoder")(graph, options, "cpu", **self.common)
+        options = wfstdec.WfstOptions(**WFST["beam 8"])
+        decoder = wfstdec.WfstDecoder(graph, options, "cpu", **self.common)
         for case, changes in WFST.items():
-            changed = public("WfstOptions")(**changes)
-            other = public("WfstDecoder")(graph, changed, "cpu", **self.common)
+            changed = wfstdec.WfstOptions(**changes)
+            other = wfstdec.WfstDecoder(graph, changed, "cpu", **self.common)
             record.decode(f"dev, {case}", other, self.dev.logprobs)
             record.decode(f"lj, {case}", other, self.lj.logprobs)
         record.in_chunks("chunks", decoder, self.dev.logprobs)
@@ -145,7 +143,7 @@ class Real:
             given = {name: x.astype(kind) for name, x in self.few.logprobs.items()}
             record.decode(kind.__name__, decoder, given)
         narrow = decoder.with_options(max_active=50, beam_delta=1.0)
-        for kind, boosts in self._wfst_boosts(graph, self.dev):
+        for kind, boosts in self._boosts(graph, self.dev):
             record.decode(kind, decoder, self.dev.logprobs, boosts)
             record.decode(f"narrow, {kind}", narrow, self.dev.logprobs, boosts)
             record.in_chunks(f"{kind}, chunks", decoder, self.dev.logprobs, boosts)
@@ -169,7 +167,7 @@ class Real:
         record.decode("no model", optional, self.few.logprobs)
         for case in ("12:128", "sum", "n-best"):
             decoder = first.with_options(**TRIE[case])
-            for kind, boosts in self._trie_boosts(first):
+            for kind, boosts in self._boosts(first, self.few):
                 name = f"{case}, {kind}"
                 record.decode(name, decoder, self.few.logprobs, boosts)
                 record.in_chunks(f"{name}, chunks", decoder, self.few.logprobs, boosts)
@@ -180,7 +178,9 @@ class Real:
         files = {"tokens": self.data / real_sets.TOKENS, "separator": "<wb>"}
         for name, lm in (("3-gram", self.token_arpa), ("no model", None)):
             for kind, cases in (("Trie", TOKENS), ("Greedy", GREEDY)):
-                decoder = public(f"{kind}Decoder")(**files, lm=lm, **self.common)
+                decoder = getattr(wfstdec, f"{kind}Decoder")(
+                    **files, lm=lm, **self.common
+                )
                 phrases = list(self._token_phrases(decoder.tokens, self.few))
                 for case, changes in cases.items():
                     other = decoder.with_options(**changes)
@@ -192,7 +192,7 @@ class Real:
 
     def record_models(self) -> None:
         """Language models and compiled phrases, asked by themselves."""
-        record, make = self.recording, public("NgramLM").from_arpa
+        record, make = self.recording, wfstdec.NgramLM.from_arpa
         graph = self.graph("normal")
         for name, arpa, labels, unk_cost in (
             ("words", self.arpa, graph.words, None),
@@ -207,10 +207,12 @@ class Real:
                 for path in sorted(folder.iterdir())
             }
             record.note(name, files | {"walks": walks(model)})
-            record.note(f"{name}, saved", {"walks": walks(public("load_lm")(folder))})
-        for kind, phrases in self._wfst_boosts(graph, self.dev):
+            record.note(f"{name}, saved", {"walks": walks(wfstdec.load_lm(folder))})
+        for kind, phrases in self._boosts(graph, self.dev):
             if hasattr(phrases, "step_batch"):
-                record.note(kind, {"walks": walks(phrases), **phrases_record(phrases)})
+                sizes = {"num_states": phrases.num_states, "num_arcs": phrases.num_arcs}
+                sizes["unknown"] = list(phrases.unknown)
+                record.note(kind, {"walks": walks(phrases), **sizes})
 
     @cached_property
     def token_arpa(self) -> Path:
@@ -226,11 +228,11 @@ class Real:
         return path
 
     def _build(self, topology: str) -> Any:
-        return public("build_graph")(**self._files(), arpa=self.arpa, topology=topology)
+        return wfstdec.build_graph(**self._files(), arpa=self.arpa, topology=topology)
 
     def _trie(self, lookahead: str, lm: Any, **more: Any) -> Any:
-        options = public("TrieOptions")(lookahead=lookahead)
-        return public("TrieDecoder")(
+        options = wfstdec.TrieOptions(lookahead=lookahead)
+        return wfstdec.TrieDecoder(
             **self._files(), lm=lm, options=options, **self.common, **more
         )
 
@@ -239,16 +241,12 @@ class Real:
         files["lexicon"] = self.data / real_sets.LEXICON
         return {**files, "separator": real_sets.SEPARATOR}
 
-    def _wfst_boosts(
-        self, graph: Any, speech: real_sets.Speech
+    def _boosts(
+        self, tables: Any, speech: real_sets.Speech
     ) -> Iterator[tuple[str, Any]]:
-        """Every kind of boosts that the decoder of a graph takes."""
-        yield from self._word_boosts(graph.words, speech)
-        yield from self._token_phrases(graph.tokens, speech)
-
-    def _trie_boosts(self, decoder: Any) -> Iterator[tuple[str, Any]]:
-        yield from self._word_boosts(decoder.words, self.few)
-        yield from self._token_phrases(decoder.tokens, self.few)
+        """Every kind of boosts for the words and tokens of a graph or a decoder."""
+        yield from self._word_boosts(tables.words, speech)
+        yield from self._token_phrases(tables.tokens, speech)
 
     def _word_boosts(
         self, words: tuple[str, ...], speech: real_sets.Speech
@@ -265,11 +263,11 @@ class Real:
             ("totals", {"weights_are_totals": True}),
             ("outside", {"uniform": True, "outside_cost": 0.125}),
         ):
-            how = public("PhraseOptions")(**options)
-            compiler = public("PhraseCompiler")(spelling().by_words(ids), words, how)
+            how = wfstdec.PhraseOptions(**options)
+            compiler = wfstdec.PhraseCompiler(spelling.by_words(ids), words, how)
             phrases = compiler.compile(said)
             yield f"phrases of words, {name}", phrases
-        both = [public("Boosts")(own or {}, phrases) for own in lists]
+        both = [wfstdec.Boosts(own or {}, phrases) for own in lists]
         yield "words and phrases", both
 
     def _token_phrases(
@@ -279,8 +277,8 @@ class Real:
         lexicon = real_sets.read_pronunciations(self.data, tokens)
         separator = tokens.ids[real_sets.SEPARATOR]
         said = real_sets.said_phrases(speech, set(lexicon.words))
-        speller = spelling().by_lexicon(lexicon, separator=separator)
-        make, options = public("PhraseCompiler"), public("PhraseOptions")
+        speller = spelling.by_lexicon(lexicon, separator=separator)
+        make, options = wfstdec.PhraseCompiler, wfstdec.PhraseOptions
         yield "phrases of tokens", make(speller, tokens).compile(said)
         how = options(weights_are_totals=True)
         whole = make(speller, tokens, how, separator).compile(said)
@@ -301,15 +299,9 @@ def graph_record(graph: Any) -> dict[str, Any]:
         "words": digest_of(np.array(graph.words)),
         "tokens": graph.tokens.fingerprint,
         "blank": graph.tokens.blank,
-        "fillers": list(separators_of(graph)),
+        "fillers": list(graph.vocabulary.separators),
         "topology": graph.topology,
     }
-
-
-def separators_of(graph: Any) -> tuple[int, ...]:
-    """Tokens that may stand between words, in checkouts old and new."""
-    tables = getattr(graph, "vocabulary", None) or graph.tables
-    return tables.separators if hasattr(tables, "separators") else tables.fillers
 
 
 def walks(model: Any, count: int = 40, length: int = 25) -> list[list[Any]]:
@@ -326,12 +318,3 @@ def walks(model: Any, count: int = 40, length: int = 25) -> list[list[Any]]:
             states.append(int(state))
         found.append([hex_of([*costs, model.final(state)]), states])
     return found
-
-
-def phrases_record(phrases: Any) -> dict[str, Any]:
-    """Record of compiled phrases."""
-    return {
-        "num_states": phrases.num_states,
-        "num_arcs": phrases.num_arcs,
-        "unknown": list(phrases.unknown),
-    }

@@ -27,6 +27,7 @@ from results_real import Real
 
 TINY = range(18)
 PACKAGES = ("numpy", "numba", "kaldifst")
+"""Results may depend on them besides the checkout."""
 
 
 def sections_of(real: Real, made: Made) -> dict[str, Callable[[], None]]:
@@ -47,15 +48,6 @@ def sections_of(real: Real, made: Made) -> dict[str, Callable[[], None]]:
     }
 
 
-def about(threads: int) -> dict[str, Any]:
-    """Circumstances that results may depend on besides the checkout."""
-    return {
-        "python": platform.python_version(),
-        **{name: version(name) for name in PACKAGES},
-        "threads": threads,
-    }
-
-
 def main(checkout: Path, data: Path, output: Path, threads: int, *names: str) -> None:
     """Fill the sections and write them."""
     check_import(checkout)
@@ -73,7 +65,9 @@ def main(checkout: Path, data: Path, output: Path, threads: int, *names: str) ->
         for name in names or sections:
             with recording.section(name):
                 sections[name]()
-    content = {"about": about(threads), "seconds": recording.seconds}
+    about = {"python": platform.python_version(), "threads": threads}
+    about |= {name: version(name) for name in PACKAGES}
+    content: dict[str, Any] = {"about": about, "seconds": recording.seconds}
     with gzip.open(output, "wt", encoding="utf-8", compresslevel=4) as file:
         json.dump(content | {"sections": recording.sections}, file, ensure_ascii=False)
 

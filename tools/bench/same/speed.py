@@ -27,6 +27,7 @@ from statistics import median
 from typing import Any
 
 from tools.bench.command import Run, bare_parser, commit_of
+from tools.bench.report import Columns, figure, text_figure
 from tools.bench.same.checkouts import data_folder, environment, start_worker
 
 SIDES = ("old", "new")
@@ -47,7 +48,7 @@ Json = dict[str, Any]
 
 
 @dataclass(eq=False)
-class Row:
+class Timed:
     """The seconds of a task on both sides, one for each turn."""
 
     name: str
@@ -55,16 +56,6 @@ class Row:
     seconds: dict[str, list[float]] = field(
         default_factory=lambda: {side: [] for side in SIDES}
     )
-
-    def ratio(self, take: Any) -> float:
-        """Old by new, of minima or medians."""
-        old, new = (take(self.seconds[side]) for side in SIDES)
-        return old / new
-
-    def median_above_least(self, side: str) -> float:
-        """How far the median lies above the minimum, in percent."""
-        least = min(self.seconds[side])
-        return 100 * (median(self.seconds[side]) / least - 1)
 
 
 class Worker:
@@ -131,11 +122,11 @@ def check_answers(workers: dict[str, Worker], tasks: Sequence[str]) -> dict[str,
 
 def time_task(
     workers: dict[str, Worker], task: str, passes: int, repeats: int
-) -> list[Row]:
+) -> list[Timed]:
     """CPU seconds of a task by turns; those on the wall too where they count."""
-    rows = [Row(task, "cpu_s")]
+    rows = [Timed(task, "cpu_s")]
     if task in WALL_TOO:
-        rows.append(Row(f"{task}, wall", "wall_s"))
+        rows.append(Timed(f"{task}, wall", "wall_s"))
     for i, order in enumerate(turns(repeats)):
         if i >= max(repeats // FEWER, 3) and min(rows[0].seconds["old"]) > SLOW_S:
             break
@@ -148,58 +139,50 @@ def time_task(
 
 def time_starts(
     checkouts: dict[str, Path], names: Sequence[str], repeats: int
-) -> list[Row]:
+) -> list[Timed]:
     """Seconds on the wall of fresh processes, by turns; the first of each is not kept.
 
     Raises:
         subprocess.CalledProcessError: One of them fails.
     """
-    rows = [Row(name, "wall_s") for name in names]
+    rows = [Timed(name, "wall_s") for name in names]
     for i, order in enumerate(turns(repeats + 1)):
         for row in rows:
             for side in order:
-                seconds = time_start(STARTS[row.name], checkouts[side])
+                command, checkout = [sys.executable, *STARTS[row.name]], checkouts[side]
+                where = {"cwd": checkout, "env": environment(checkout)}
+                begin = time.perf_counter()
+                subprocess.run(command, **where, stdout=subprocess.DEVNULL, check=True)
                 if i:
-                    row.seconds[side].append(seconds)
+                    row.seconds[side].append(time.perf_counter() - begin)
     return rows
 
 
-def time_start(arguments: list[str], checkout: Path) -> float:
-    """Seconds on the wall of one process."""
-    begin = time.perf_counter()
-    subprocess.run(
-        [sys.executable, *arguments],
-        cwd=checkout,
-        env=environment(checkout),
-        stdout=subprocess.DEVNULL,
-        check=True,
-    )
-    return time.perf_counter() - begin
+def _above_least(row: Json) -> str:
+    """How far medians lie above minima, in percent."""
+    above = (100 * (median(row[side]) / min(row[side]) - 1) for side in SIDES)
+    return " / ".join(f"{one:.1f}" for one in above)
 
 
-def table(rows: Sequence[Row]) -> str:
-    """Milliseconds and ratios, a line for each row."""
-    lines = [
-        f"{'task':36} {'old ms':>9} {'new ms':>9} {'old/new':>8} {'medians':>8} "
-        f"{'range %':>11} {'turns':>5}"
-    ]
-    for row in rows:
-        old, new = (1e3 * min(row.seconds[side]) for side in SIDES)
-        spread = " / ".join(f"{row.median_above_least(side):.1f}" for side in SIDES)
-        lines.append(
-            f"{row.name:36} {old:9.2f} {new:9.2f} {row.ratio(min):8.3f} "
-            f"{row.ratio(median):8.3f} {spread:>11} {len(row.seconds['old']):5}"
-        )
-    return "\n".join(lines)
+COLUMNS: Columns = {
+    "task": text_figure("task"),
+    "old ms": lambda row: f"{1e3 * min(row['old']):.2f}",
+    "new ms": lambda row: f"{1e3 * min(row['new']):.2f}",
+    "old/new": figure("ratio_min", ".3f"),
+    "medians": figure("ratio_median", ".3f"),
+    "range %": _above_least,
+    "turns": lambda row: str(len(row["old"])),
+}
 
 
-def figures_of(row: Row) -> Json:
+def figures_of(row: Timed) -> Json:
     """A row as it goes into the file."""
+    old, new = (row.seconds[side] for side in SIDES)
     return {
         "task": row.name,
         "clock": row.clock,
-        "ratio_min": round(row.ratio(min), 4),
-        "ratio_median": round(row.ratio(median), 4),
+        "ratio_min": round(min(old) / min(new), 4),
+        "ratio_median": round(median(old) / median(new), 4),
         **{side: [round(s, 6) for s in row.seconds[side]] for side in SIDES},
     }
 
@@ -231,7 +214,7 @@ def main(argv: list[str] | None = None) -> int:
     wanted = tuple(args.tasks or [""])
     tasks = [name for name in workers["old"].tasks if name.startswith(wanted)]
     passes = check_answers(workers, tasks)
-    rows: list[Row] = []
+    rows: list[Timed] = []
     for task in tasks:
         rows += time_task(workers, task, passes[task], args.repeats)
     for worker in workers.values():
@@ -239,9 +222,8 @@ def main(argv: list[str] | None = None) -> int:
     starts = [name for name in STARTS if name.startswith(wanted)]
     rows += time_starts(checkouts, starts, max(args.repeats, 15))
     commits = {side: commit_of(path) for side, path in checkouts.items()}
-    print(f"{table(rows)}\n{json.dumps(commits)}\n{run.footer()}")
-    run.write(list(map(figures_of, rows)), commits=commits)
-    return 0
+    print(json.dumps(commits))
+    return run.finish(map(figures_of, rows), COLUMNS, commits=commits)
 
 
 if __name__ == "__main__":

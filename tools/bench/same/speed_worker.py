@@ -29,7 +29,10 @@ from typing import Any
 
 import numpy as np
 import real_sets
-from checkouts import check_import, public, spelling
+from checkouts import check_import
+
+import wfstdec
+from wfstdec.boost import spelling
 
 WFST_BEAMS = (8.0, 10.0, 13.0)
 TRIE_SIZES = ((6.0, 16), (8.0, 32), (12.0, 128))
@@ -71,13 +74,13 @@ class Tasks:
             **self._trie_tasks(),
             **self._adapter_tasks(),
             "build_graph": self._build_graph,
-            "load_graph": partial(public("load_graph"), folder / "graph.npz"),
+            "load_graph": partial(wfstdec.load_graph, folder / "graph.npz"),
             "NgramLM.from_arpa": self._make_lm,
-            "load_lm": partial(public("load_lm"), folder / "lm"),
+            "load_lm": partial(wfstdec.load_lm, folder / "lm"),
         }
 
     def _wfst_tasks(self) -> dict[str, Task]:
-        make, options = public("WfstDecoder"), public("WfstOptions")
+        make, options = wfstdec.WfstDecoder, wfstdec.WfstOptions
         decoders = {
             beam: make(self.graph, options(beam=beam, lm_scale=LM_SCALE), threads=1)
             for beam in WFST_BEAMS
@@ -94,9 +97,9 @@ class Tasks:
         return tasks
 
     def _trie_tasks(self) -> dict[str, Task]:
-        options = public("TrieOptions")(lm_scale=LM_SCALE)
+        options = wfstdec.TrieOptions(lm_scale=LM_SCALE)
         files = self.files | {"lm": self.data / real_sets.ARPA}
-        first = public("TrieDecoder")(**files, options=options, threads=1)
+        first = wfstdec.TrieDecoder(**files, options=options, threads=1)
         decoders = {
             (beam, size): first.with_options(beam=beam, beam_size=size)
             for beam, size in TRIE_SIZES
@@ -119,10 +122,10 @@ class Tasks:
         letters[names.index(real_sets.SEPARATOR)] = " "
         peer = importlib.import_module("wfstdec.adapters.pyctcdecode")
         letter_decoder = peer.build_ctcdecoder(letters, threads=1)
-        entries = dict.fromkeys(real_sets.read_lexicon_lines(self.data))
+        entries = real_sets.read_lexicon(self.data)
+        lines = [" ".join([word, *said, real_sets.SEPARATOR]) for word, said in entries]
         lexicon = self.folder / "lexicon.txt"
-        lines = (f"{word} {said} {real_sets.SEPARATOR}" for word, said in entries)
-        lexicon.write_text("\n".join(lines), "utf-8")
+        lexicon.write_text("\n".join(dict.fromkeys(lines)), "utf-8")
         calls = importlib.import_module("wfstdec.adapters.torchaudio")
         word_decoder = calls.ctc_decoder(
             str(lexicon),
@@ -133,10 +136,8 @@ class Tasks:
             sil_token=real_sets.SEPARATOR,
         )
         return {
-            "pyctcdecode": partial(map_list, letter_decoder.decode, self.arrays),
-            "torchaudio": partial(
-                map_list, lambda x: word_decoder(x[None])[0][0], self.arrays
-            ),
+            "pyctcdecode": lambda: list(map(letter_decoder.decode, self.arrays)),
+            "torchaudio": lambda: [word_decoder(x[None])[0][0] for x in self.arrays],
         }
 
     def _decode(self, decoder: Any, boosts: Any = None) -> Task:
@@ -150,28 +151,21 @@ class Tasks:
         rare = [phrase for phrase in said if " " not in phrase][:LISTED]
         lexicon = real_sets.read_pronunciations(self.data, tokens)
         separator = tokens.ids[real_sets.SEPARATOR]
-        by_lexicon = spelling().by_lexicon(lexicon, separator=separator)
-        make = public("PhraseCompiler")
+        by_lexicon = spelling.by_lexicon(lexicon, separator=separator)
+        make = wfstdec.PhraseCompiler
         of_tokens = make(by_lexicon, tokens, boundary=separator).compile(pairs)
         return {
             f"{len(rare)} words": dict.fromkeys(rare, 3.0),
-            f"{len(pairs)} phrases": make(spelling().by_words(ids), words).compile(
-                pairs
-            ),
+            f"{len(pairs)} phrases": make(spelling.by_words(ids), words).compile(pairs),
             f"{len(pairs)} phrases of tokens": of_tokens,
         }
 
     def _build_graph(self) -> Any:
-        return public("build_graph")(**self.files, arpa=self.data / real_sets.ARPA)
+        return wfstdec.build_graph(**self.files, arpa=self.data / real_sets.ARPA)
 
     def _make_lm(self) -> Any:
         arpa = self.data / real_sets.ARPA
-        return public("NgramLM").from_arpa(arpa, self.graph.words)
-
-
-def map_list(call: Callable[[Any], Any], items: list[Any]) -> list[Any]:
-    """Call a function with each item."""
-    return [call(item) for item in items]
+        return wfstdec.NgramLM.from_arpa(arpa, self.graph.words)
 
 
 def answers_of(result: Any) -> str:

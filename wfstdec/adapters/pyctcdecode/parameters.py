@@ -17,7 +17,7 @@ from wfstdec.adapters.pyctcdecode.search import AskedModel
 from wfstdec.adapters.pyctcdecode.word_tree import NO_HOTWORDS, WordTree
 from wfstdec.errors import OptionError
 from wfstdec.jit import read_only
-from wfstdec.lm.null import NULL_AUTOMATON
+from wfstdec.lm.automaton import NULL_AUTOMATON
 
 _NOTHING = read_only(np.zeros(0, np.bool_))
 _OWN_METHODS = ("score", "score_partial_token", "get_start_state")

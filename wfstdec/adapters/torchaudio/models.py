@@ -24,10 +24,9 @@ import numpy as np
 from wfstdec.adapters.torchaudio.lexicon import Names
 from wfstdec.errors import FormatError, LanguageModelError, ShapeError
 from wfstdec.lm import kernels
-from wfstdec.lm.automaton import Automaton
+from wfstdec.lm.automaton import NULL_AUTOMATON, Automaton
 from wfstdec.lm.loading import read_any_lm
 from wfstdec.lm.ngram import NgramLM
-from wfstdec.lm.null import NULL_AUTOMATON
 from wfstdec.lm.user import UserLM
 from wfstdec.text.arpa import ArpaModel, NgramTable
 from wfstdec.text.symbols import EPSILON_WORD

@@ -10,14 +10,12 @@ row is done once, whatever ends a run.
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import json
 import shutil
 from pathlib import Path
 
-from wfstdec.errors import FormatError, OptionError
-from wfstdec.io.journal import Restart, differences, settings_as_json
+from wfstdec.errors import OptionError
+from wfstdec.io.journal import Restart, check_same, lock, settings_as_json
 from wfstdec.text.files import writing
 
 _FORMAT, _VERSION = "wfstdec.ray", 1
@@ -47,7 +45,7 @@ class JobFolder:
             self._beside.mkdir(parents=True, exist_ok=True)
             self._file = (self._beside / "job.json").open("a+")
         try:
-            self._lock()
+            lock(self._file, self.output)
             self._take_up()
         except BaseException:
             self._file.close()
@@ -66,17 +64,6 @@ class JobFolder:
         found = sorted(self.checkpoints.glob("*.parquet"))
         is_whole = not any(one.name.endswith(".pending.parquet") for one in found)
         return found if is_whole else []
-
-    def _lock(self) -> None:
-        """Keep other runs away; the system gives the lock back after a crash."""
-        with contextlib.suppress(OSError):  # a file system without locks
-            try:
-                fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise FormatError(
-                    f"{self.output}: belongs to a run that is going on, expected "
-                    "another output, or to wait for its end"
-                ) from None
 
     def _take_up(self) -> None:
         """Decide on what an earlier run left."""
@@ -111,16 +98,4 @@ class JobFolder:
                 f"{self.output} has results of an earlier run, expected "
                 f"{called('resume')} to go on, or {called('overwrite')} to begin anew"
             )
-        before = json.loads(text)
-        found = differences(
-            self._header["settings"], before.get("settings", {}), called
-        )
-        # First of all: another version may give other results with equal settings.
-        if before.get("version") != _VERSION:
-            found.insert(0, f"version {_VERSION}, was {before.get('version')}")
-        if found:
-            raise OptionError(
-                f"{self.output} is of a run that differs: {'; '.join(found)}; expected "
-                f"the same to {called('resume')}, or {called('overwrite')} to begin "
-                "anew"
-            )
+        check_same(self._header, json.loads(text), self.output, self._restart)

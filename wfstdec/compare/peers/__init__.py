@@ -14,6 +14,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from functools import partial
+from importlib import import_module
 
 from wfstdec.compare.points import MakePeer, Peer, PeerInputs
 from wfstdec.errors import BackendError, OptionError
@@ -21,35 +23,16 @@ from wfstdec.errors import BackendError, OptionError
 _log = logging.getLogger(__name__)
 
 
-def _flashlight(inputs: PeerInputs) -> Peer:
-    from wfstdec.compare.peers.flashlight import FlashlightPeer
-
-    return FlashlightPeer(inputs)
-
-
-def _pyctcdecode(inputs: PeerInputs) -> Peer:
-    from wfstdec.compare.peers.pyctcdecode import PyctcdecodePeer
-
-    return PyctcdecodePeer(inputs)
-
-
-def _kaldi_decoder(inputs: PeerInputs) -> Peer:
-    from wfstdec.compare.peers.kaldi import KaldiPeer
-
-    return KaldiPeer(inputs)
-
-
-def _nemo(inputs: PeerInputs) -> Peer:
-    from wfstdec.compare.peers.nemo import NemoPeer
-
-    return NemoPeer(inputs)
+def _made(module: str, name: str, inputs: PeerInputs) -> Peer:
+    """Make a peer; its module, and what it imports, is imported now."""
+    return getattr(import_module(f"{__name__}.{module}"), name)(inputs)
 
 
 PEERS: Mapping[str, MakePeer] = {
-    "flashlight": _flashlight,
-    "pyctcdecode": _pyctcdecode,
-    "kaldi-decoder": _kaldi_decoder,
-    "nemo": _nemo,
+    "flashlight": partial(_made, "flashlight", "FlashlightPeer"),
+    "pyctcdecode": partial(_made, "pyctcdecode", "PyctcdecodePeer"),
+    "kaldi-decoder": partial(_made, "kaldi", "KaldiPeer"),
+    "nemo": partial(_made, "nemo", "NemoPeer"),
 }
 """Makers of the peers, by the name that options call them. Comparisons count the CPU
 seconds of one thread: peers on a GPU are left to `tools/peers`."""

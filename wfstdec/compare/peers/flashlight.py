@@ -33,8 +33,7 @@ from typing import Any
 import numpy as np
 
 from wfstdec.compare.peers.installed import import_peer, name_with_version
-from wfstdec.compare.peers.scored import ScoredPeer
-from wfstdec.compare.points import PeerInputs, Setting
+from wfstdec.compare.points import PeerInputs, ScoredPeer, Setting
 from wfstdec.errors import OptionError
 from wfstdec.text.arpa import read_arpa
 from wfstdec.text.lexicon import WORD_START

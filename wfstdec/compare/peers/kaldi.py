@@ -70,13 +70,8 @@ class FasterDecoder:
     """
 
     def __init__(self, fst: Any, options: WfstOptions) -> None:
-        plain = WfstOptions(
-            beam=options.beam,
-            max_active=options.max_active,
-            min_active=options.min_active,
-            lm_scale=options.lm_scale,
-            beam_delta=options.beam_delta,
-        )
+        names = ("beam", "max_active", "min_active", "lm_scale", "beam_delta")
+        plain = WfstOptions(**{name: getattr(options, name) for name in names})
         # What Kaldi cannot do must not be left out silently: a comparison would be of
         # two things.
         if options != plain:

@@ -35,8 +35,7 @@ from typing import Any
 import numpy as np
 
 from wfstdec.compare.peers.installed import import_peer, name_with_version
-from wfstdec.compare.peers.scored import ScoredPeer
-from wfstdec.compare.points import PeerInputs, Setting
+from wfstdec.compare.points import PeerInputs, ScoredPeer, Setting
 from wfstdec.errors import BackendError, OptionError
 from wfstdec.text.files import read_lines
 from wfstdec.text.lexicon import WORD_START
@@ -104,13 +103,14 @@ class NemoPeer(ScoredPeer):
         self, utterances: Sequence[np.ndarray], setting: Setting
     ) -> list[tuple[str, float]]:
         """See `ScoredPeer`."""
-        search = self.search(setting)
+        search, from_numpy = self.search(setting), self._torch.from_numpy
         by_length = sorted(range(len(utterances)), key=lambda i: len(utterances[i]))
         found: list[tuple[str, float]] = [("", 0.0)] * len(utterances)
         for start in range(0, len(by_length), setting["batch_size"]):
             batch = by_length[start : start + setting["batch_size"]]
-            hypotheses = self._search_batch(search, [utterances[i] for i in batch])
-            for i, hypothesis in zip(batch, hypotheses, strict=True):
+            padded, lengths = self.pad([utterances[i] for i in batch])
+            beams = search(from_numpy(padded), self._torch.tensor(lengths))
+            for i, hypothesis in zip(batch, self.read(beams, lengths), strict=True):
                 found[i] = hypothesis
         return found
 
@@ -151,14 +151,6 @@ class NemoPeer(ScoredPeer):
             (self._text_of(row[:length]), score)
             for row, length, score in zip(labels, lengths, scores, strict=True)
         ]
-
-    def _search_batch(
-        self, search: Any, utterances: Sequence[np.ndarray]
-    ) -> list[tuple[str, float]]:
-        padded, lengths = self.pad(utterances)
-        torch = self._torch
-        beams = search(torch.from_numpy(padded), torch.tensor(lengths))
-        return self.read(beams, lengths)
 
     def _text_of(self, labels: Sequence[int]) -> str:
         heard = [label for label, _ in itertools.groupby(labels)]
@@ -238,12 +230,9 @@ def _placeholders(torch: Any) -> dict[str, dict[str, Any]]:
     def same(function: Any) -> Any:
         return function
 
-    absent = dict.fromkeys(
-        ("KENLM_AVAILABLE", "TRITON_AVAILABLE", "CUDA_PYTHON_AVAILABLE"), False
-    )
-    required = dict.fromkeys(
-        ("kenlm_required", "triton_required", "cuda_python_required"), same
-    )
+    libraries = ("kenlm", "triton", "cuda_python")
+    absent = {f"{name.upper()}_AVAILABLE": False for name in libraries}
+    required = {f"{name}_required": same for name in libraries}
     cuda = "check_cuda_python_cuda_graphs_conditional_nodes_supported"
     cuda_names = (cuda, "cu_call", "run_nvrtc", "with_conditional_node")
     log = logging.getLogger("nemo")

@@ -83,18 +83,14 @@ def _labels(inputs: PeerInputs) -> list[str]:
     names[inputs.tokens.blank] = ""
     if inputs.separator is not None:
         names[inputs.tokens.index(inputs.separator, "separator")] = " "
-    _check_spelling(inputs, names)
-    return names
-
-
-def _check_spelling(inputs: PeerInputs, names: list[str]) -> None:
-    assert inputs.lexicon is not None
-    lexicon = inputs.lexicon
+    lexicon, marks = inputs.lexicon, inputs.separator is None
+    assert lexicon is not None
+    # A word must be what its tokens spell.
     for word, spelt in zip(lexicon.words, lexicon.pronunciations, strict=True):
         text = "".join(names[token] for token in spelt)
-        marks = inputs.separator is None
         if text != (WORD_START + word if marks else word):
             raise OptionError(
                 f"pyctcdecode with {word!r} said as {text!r}, expected tokens that "
                 f"spell it{f', {WORD_START!r} first' if marks else ''}"
             )
+    return names

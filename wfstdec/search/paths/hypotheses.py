@@ -10,6 +10,7 @@ by an account. The tuples of a hypothesis are made when it is looked at itself.
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Sequence
 from functools import partial
@@ -18,31 +19,18 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from wfstdec.boost.compiled import CompiledBoosts
+from wfstdec.lm.automaton import NULL_AUTOMATON, Automaton
+from wfstdec.lm.on_demand import LazyLM, LmArrays, LmQueries
+from wfstdec.lm.on_demand_table import UNKNOWN
 from wfstdec.search.costs import CostAccount, Scales, insertion_cost
 from wfstdec.search.hypothesis import SECONDS_DIGITS, Hypothesis, Word
 from wfstdec.search.interrupts import Held
 from wfstdec.search.paths.label_path import BestPath
+from wfstdec.search.paths.token_path import TokenPath
 from wfstdec.search.paths.words import Counted, Cutter
 
-
-class FoundPath(Protocol):
-    """A path, whatever search found it."""
-
-    @property
-    def said(self) -> Any:
-        """Tokens with frames and what tells words, for a `Cutter`."""
-
-    @property
-    def reached_final(self) -> bool:
-        """Tell whether its end was accepted."""
-
-    @property
-    def num_frames(self) -> int:
-        """Frames that it covers."""
-
-    @property
-    def died_at_frame(self) -> int:
-        """The frame that nothing survived, or -1."""
+FoundPath = BestPath | TokenPath
+"""A path, whatever search found it."""
 
 
 class Account(Protocol):
@@ -94,32 +82,76 @@ class GraphAccount(NamedTuple):
 
     Attributes:
         options: Scales, and what words cost.
+        on_arcs: Whether insertion costs stand there too, and are told with the boosts.
     """
 
     options: WordScales
+    on_arcs: bool = False
 
-    def of(
-        self, path: BestPath, counted: Counted, boosts: CompiledBoosts
-    ) -> CostAccount:
-        """The account of a path."""
+    def of(self, path: BestPath, counted: Counted, boosts: Any) -> CostAccount:
+        """The account of a path, whose boosts are `CompiledBoosts` or those on arcs."""
         words = counted.words
+        own = insertion_cost(self.options.word_insertion, len(words))
         return CostAccount.of_path(
             self.options,
             graph=path.said.graph_cost + path.final_cost,
             acoustic=path.said.acoustic_cost,
-            insertion=insertion_cost(self.options.word_insertion, len(words)),
+            insertion=boosts.insertion if self.on_arcs else own,
             boost=boosts.cost(words, path.said.token.tolist()) if boosts else 0.0,
         )
 
 
-class _Numbers(NamedTuple):
-    """The numbers of all hypotheses; of what is made at each look as Python's own."""
+class LmAccount(NamedTuple):
+    """Counts the costs of paths of tokens, by a language model over words or tokens.
 
-    columns: tuple[list[Any], ...]  # of `Word`, but for confidences
-    splits: list[int]  # where the words of each begin
-    costs: list[CostAccount]
+    Where alignments were summed, what is left of the total is acoustic.
+
+    Attributes:
+        scales: Options that scale costs.
+        automaton: The language model; `NULL_AUTOMATON` without one.
+        token_insertion: What each token costs.
+        word_insertion: What each word costs; None where the model is over tokens.
+    """
+
+    scales: Scales
+    automaton: Automaton | LazyLM
+    token_insertion: float
+    word_insertion: float | None = None
+
+    def of(
+        self, path: TokenPath, counted: Counted, boosts: CompiledBoosts
+    ) -> CostAccount:
+        """The account of a path."""
+        labels = path.token
+        insertion = insertion_cost(self.token_insertion, len(labels))
+        if self.word_insertion is not None:
+            # Word 0 is one that nobody listed, spelled by tokens.
+            labels = np.array([word or UNKNOWN for word in counted.words], np.int32)
+            insertion += insertion_cost(self.word_insertion, len(labels))
+        costs = {
+            "graph": self._lm_cost(path, labels, boosts) + counted.pron_cost,
+            "insertion": insertion,
+            "boost": boosts.cost(counted.words, path.token),
+        }
+        # Sums over alignments have no acoustic cost of their own: it is what is left.
+        if math.isnan(path.acoustic):
+            return CostAccount.of_total(self.scales, total=path.search_cost, **costs)
+        return CostAccount.of_path(self.scales, acoustic=path.acoustic, **costs)
+
+    def _lm_cost(
+        self, path: TokenPath, labels: np.ndarray, boosts: CompiledBoosts
+    ) -> float:
+        """The model's cost of words or tokens, `</s>` where the end was accepted."""
+        if self.automaton is NULL_AUTOMATON:
+            return 0.0
+        added = boosts.added.words if boosts.added is not None else ()
+        with LmArrays(self.automaton, added) as lm:
+            return LmQueries(lm).total(labels, complete=path.reached_final)
 
 
+_Numbers = tuple[tuple[list[Any], ...], list[int], list[CostAccount]]
+"""The numbers of all hypotheses, as Python's own: columns of `Word`, but for
+confidences; where the words of each begin; its costs."""
 _TOKENS = ("token_ids", "token_frames")
 _word = partial(tuple.__new__, Word)  # of a tuple of its fields
 
@@ -163,14 +195,15 @@ class HypothesisBatch:
         if made is None:
             with self._lock, Held():
                 made = self._made = self._made or self._make()
-        first, end = made.splits[i : i + 2]
-        columns = [column[first:end] for column in made.columns]
+        all_columns, splits, costs = made
+        first, end = splits[i : i + 2]
+        columns = [column[first:end] for column in all_columns]
         words = zip(*columns, [None] * (end - first), strict=True)  # no confidences
         return {
             "words": tuple(map(_word, words)),
             "token_names": self._reader.token_names,
             "frame_shift_s": self._reader.frame_shift_s,
-            **dict(zip(CostAccount._fields, made.costs[i], strict=True)),
+            **dict(zip(CostAccount._fields, costs[i], strict=True)),
             "reached_final": path.reached_final,
             "num_frames": path.num_frames,
         }
@@ -183,7 +216,5 @@ class HypothesisBatch:
         )
         times = np.round(words.frames * shift, SECONDS_DIGITS).T.tolist()
         frames = words.frames.T.tolist()
-        each = zip(self._paths, counted, self._boosts, strict=True)
-        count = account.of
-        costs = [count(path, those, boosts) for path, those, boosts in each]
-        return _Numbers((words.texts, *times, *frames), splits, costs)
+        costs = list(map(account.of, self._paths, counted, self._boosts))
+        return (words.texts, *times, *frames), splits, costs

@@ -5,42 +5,49 @@
     found = nbest_texts(lattice, 10)
     hyps = hypotheses_of(lattice, found)
 
+    reader = SegmentReader(posterior_scale=0.5)       # of a session's segments
+    for lattice in sessions.settled_lattices(session):
+        words += reader.read(lattice)
+    words += reader.read(sessions.close_lattice(session), is_last=True)
+
 A lattice is read alike whichever search recorded it. Those of graphs have labels
 anywhere in their words, which a `word_cut.Aligner` finds. Others have them where words
-end (`lattice/labels.py`): a word's tokens are those since the word before. There costs
-are what stands on the arcs: look-ahead cancels out, to rounding.
+end: a word's tokens are those since the word before. There costs are what stands on the
+arcs: look-ahead cancels out, to rounding.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy import uint32
 
 from wfstdec.boost.compiled import CompiledBoosts
-from wfstdec.errors import OptionError
+from wfstdec.errors import LatticeError, OptionError
 from wfstdec.graph.arcs import ARC, NO_ARCS
 from wfstdec.jit import read_only
-from wfstdec.lattice.arrays import Lattice, LatticeScales
-from wfstdec.lattice.labels import (
+from wfstdec.lattice.arrays import (
     REPEATED,
+    Lattice,
     starts_token,
     tokens_of,
 )
+from wfstdec.lattice.mbr import word_confidences
 from wfstdec.lattice.nbest import NbestPaths, nbest_paths
-from wfstdec.search.costs import CostAccount
-from wfstdec.search.hypothesis import Hypothesis
+from wfstdec.search.hypothesis import Hypothesis, Word
 from wfstdec.search.paths.hypotheses import GraphAccount, PathReader
 from wfstdec.search.paths.label_path import BestPath, PathTokens
 from wfstdec.search.paths.token_path import SPELLINGS_PER_TEXT
 from wfstdec.search.paths.traceback import History
 from wfstdec.search.paths.traceback_kernels import Rule
-from wfstdec.search.paths.word_cut import aligner_of
-from wfstdec.search.paths.words import BareTokens, Counted, SpanCutter, Spans
+from wfstdec.search.paths.word_cut import Aligner, aligner_of
+from wfstdec.search.paths.words import BEGINNING, BareTokens, SpanCutter, Spans, timed
 from wfstdec.text.symbols import EPSILON, ilabel_of
 from wfstdec.text.vocabulary import Vocabulary
+
+_NO_ARCS = np.zeros(0, np.int64), np.zeros(0, np.float32)
 
 
 class NbestList(list[Hypothesis]):
@@ -110,22 +117,19 @@ def hypotheses_of(
         reader: That of the decoder; None makes one.
     """
     reader = reader or reader_of(lattice)
-    credited = [
-        _CostsOnArcs.of(lattice, arcs) if boosts is None else boosts
-        for arcs in found.arcs
-    ]
+    credited: list[Any] = [boosts] * len(found.arcs)
+    if boosts is None:
+        credited = [_CostsOnArcs.of(lattice, arcs) for arcs in found.arcs]
     made = reader.hypotheses(_paths(lattice, found), credited)
     return NbestList(made, found.is_exact)
 
 
 def reader_of(lattice: Lattice) -> PathReader:
     """Make what reads the paths of a lattice; it does not hold the lattice."""
-    names, shift, scales = lattice.tokens.names, lattice.frame_shift_s, lattice.scales
-    if lattice.labels_at_word_end:
-        return PathReader(word_ends(lattice), _ArcAccount(scales), names, shift)
-    return PathReader(
-        aligner_of(lattice.vocabulary), GraphAccount(scales), names, shift
-    )
+    at_ends, names = lattice.labels_at_word_end, lattice.tokens.names
+    cutter = word_ends(lattice) if at_ends else aligner_of(lattice.vocabulary)
+    account = GraphAccount(lattice.scales, on_arcs=at_ends)
+    return PathReader(cutter, account, names, lattice.frame_shift_s)
 
 
 def rule_of_lattice(lattice: Lattice) -> Rule:
@@ -174,6 +178,89 @@ def word_ends(lattice: Lattice) -> SpanCutter:
     return WordEnds(vocabulary)
 
 
+def confidences_of(
+    lattice: Lattice, arcs: np.ndarray | None = None, scale: float = 1.0
+) -> Sequence[float]:
+    """How sure each word of a path is; of bare tokens its least sure token.
+
+    Args:
+        lattice: Any.
+        arcs: The path, positions in `Lattice.arcs`; None is the best one.
+        scale: As of `posteriors`.
+    """
+    arcs = lattice.best_arcs() if arcs is None else arcs
+    sure = word_confidences(lattice, scale, arcs).confidences
+    if not lattice.words_are_tokens:
+        return sure
+    texts, spans, *_ = word_ends(lattice).spans(tokens_on(lattice, arcs))
+    words = zip(texts, spans, strict=True)
+    return [min(sure[a:b]) for text, (a, b) in words if text]
+
+
+class SegmentReader:
+    """Reads the segments of one session, one after the other, with confidences.
+
+    A segment may end within a word. A word belongs to the segment that has its label,
+    which says how sure it is; it comes out once, when the segments have its last token.
+
+    Args:
+        posterior_scale: Times all costs, where they become probabilities.
+    """
+
+    def __init__(self, posterior_scale: float = 1.0) -> None:
+        self._scale = posterior_scale
+        self._cut = BEGINNING  # behind the words that came out
+        self._sure: list[float] = []  # of the others
+        self._started: tuple[Aligner, History] | None = None
+        self._next_frame = 0
+
+    def read(self, lattice: Lattice, *, is_last: bool = False) -> tuple[Word, ...]:
+        """The words of the best path that can no longer change since the last call.
+
+        Args:
+            lattice: The next segment.
+            is_last: Whether the session ends with it: then all that are left.
+
+        Returns:
+            Words with times within the session, and how sure they are.
+
+        Raises:
+            LatticeError: The segment does not begin where the one before ended.
+            OptionError: The scale is below 0 or infinite.
+        """
+        aligner, history = self._of(lattice)
+        arcs = lattice.best_arcs()
+        self._sure += word_confidences(lattice, self._scale, arcs).confidences
+        acoustic = lattice.arcs["acoustic_cost"][arcs]
+        history.go_on(rule_of_lattice(lattice), arcs, acoustic)
+        self._next_frame = lattice.first_frame + lattice.num_frames
+        since = self._cut.tokens, self._cut.words
+        if is_last:
+            path = history.read(0, *_NO_ARCS, since)
+            words = aligner.words(path, self._cut, complete=lattice.reached_final)
+            self._cut = self._cut._replace(words=since[1] + len(words.texts))
+        else:
+            path = history.settled.whole_since(*since)
+            words, self._cut = aligner.settled_words(path, self._cut)
+        found, count = timed(words, lattice.frame_shift_s), len(words.texts)
+        sure, self._sure = self._sure[:count], self._sure[count:]
+        pairs = zip(found, sure, strict=True)
+        return tuple(word._replace(confidence=one) for word, one in pairs)
+
+    def _of(self, lattice: Lattice) -> tuple[Aligner, History]:
+        """Reader of words, made with the first segment."""
+        first = lattice.first_frame
+        if self._started is None:
+            history = History(rule_of_lattice(lattice), first)
+            self._started = aligner_of(lattice.vocabulary), history
+        elif first != self._next_frame:
+            raise LatticeError(
+                f"a segment that begins at frame {first}, expected one from "
+                f"{self._next_frame} on: all of a session's, in order"
+            )
+        return self._started
+
+
 class WordEnds(SpanCutter):
     """Cuts paths whose labels stand where words end.
 
@@ -182,32 +269,24 @@ class WordEnds(SpanCutter):
     """
 
     def __init__(self, vocabulary: Vocabulary) -> None:
-        self._vocabulary = vocabulary
+        self._words, self._fillers = vocabulary.words, vocabulary.separators
+        self._open = vocabulary.open_word.word if vocabulary.open_word else -1
+        self._spelling = vocabulary.open_spelling
 
     def spans(self, said: PathTokens) -> Spans:
         """Find the words of a path: the tokens since the word before, no fillers."""
-        tokens, fillers = said.token.tolist(), self._vocabulary.separators
-        texts, spans, end = [], [], 0
-        for word, stop in zip(
-            said.word.tolist(), said.word_token.tolist(), strict=True
-        ):
-            while tokens[end] in fillers:
+        tokens, texts, spans, end = said.token.tolist(), [], [], 0
+        labels = zip(said.word.tolist(), said.word_token.tolist(), strict=True)
+        for word, stop in labels:
+            while tokens[end] in self._fillers:
                 end += 1
-            texts.append(self._text(word, tokens[end:stop]))
+            if word == self._open and self._spelling is not None:
+                texts.append(self._spelling.text(tokens[end:stop]))
+            else:
+                texts.append(self._words[word])
             spans.append((end, stop))
             end = stop
         return Spans(texts, spans)
-
-    def are_spoken(self, said: PathTokens) -> np.ndarray:
-        """Implement `Cutter.are_spoken`."""
-        return ~np.isin(said.token, np.array(self._vocabulary.separators, np.int32))
-
-    def _text(self, word: int, tokens: list[int]) -> str:
-        """The text of a word; of open words by their tokens."""
-        opened, spelling = self._vocabulary.open_word, self._vocabulary.open_spelling
-        if opened is not None and spelling is not None and word == opened.word:
-            return spelling.text(tokens)
-        return self._vocabulary.words[word]
 
 
 class _CostsOnArcs(NamedTuple):
@@ -226,24 +305,6 @@ class _CostsOnArcs(NamedTuple):
     def cost(self, _words: Sequence[int], _tokens: Sequence[int]) -> float:
         """Implement `CompiledBoosts.cost`."""
         return self.boost
-
-
-class _ArcAccount(NamedTuple):
-    """Counts the costs of paths by what stands on their arcs, insertion costs too."""
-
-    scales: LatticeScales
-
-    def of(
-        self, path: BestPath, counted: Counted, on_arcs: _CostsOnArcs
-    ) -> CostAccount:
-        """The account of a path."""
-        return CostAccount.of_path(
-            self.scales,
-            graph=path.said.graph_cost + path.final_cost,
-            acoustic=path.said.acoustic_cost,
-            insertion=on_arcs.insertion,
-            boost=on_arcs.boost,
-        )
 
 
 def _paths(lattice: Lattice, found: NbestPaths) -> list[BestPath]:

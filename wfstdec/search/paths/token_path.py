@@ -12,6 +12,7 @@ NO_PRON = -1
 """In the place of a pronunciation: no word ends."""
 OPEN_PRON = 1 << 30
 """In the place of a pronunciation: an open word ends."""
+_NONE = np.zeros((0, 4), np.int32)
 SPELLINGS_PER_TEXT = 8
 """Without a lexicon so many times `nbest` token sequences are handed over, since some
 of them spell the same text: by other word pieces, or with one more separator."""
@@ -76,15 +77,6 @@ class TokenPath(NamedTuple):
         """The tokens, int32 [N]."""
         return self.rows[:, 0]
 
-    @property
-    def pron(self) -> np.ndarray:
-        """The pronunciations of the words, int32 [W]."""
-        ended = self.rows[:, 3]
-        ended = ended[ended >= 0]
-        return (
-            np.append(ended, np.int32(self.last_pron)) if self.last_pron >= 0 else ended
-        )
-
 
 def tokens_so_far(
     rows: np.ndarray,
@@ -105,30 +97,18 @@ def tokens_so_far(
         final_cost: As in `PathSoFar`.
     """
     return PathSoFar(
-        settled=_Rows(rows[:num_settled]),
+        settled=SettledTokens(rows[:num_settled]),
         said_since=lambda token, _: TokenRows(rows[token:], last_pron),
         num_frames=num_frames,
         final_cost=final_cost,
     )
 
 
-class _Rows(NamedTuple):
-    """Settled tokens, int32 [N, 4]; see `so_far.Settled`."""
-
-    rows: np.ndarray
-
-    @property
-    def num_words(self) -> int:
-        """0: words are read from tokens."""
-        return 0
-
-    def whole_since(self, token: int, word: int) -> TokenRows:
-        """All but the first tokens."""
-        return TokenRows(self.rows[token:])
-
-
 class SettledTokens:
-    """Tokens that have left the trace, in an array that grows.
+    """Tokens that can no longer change, in an array that grows.
+
+    Args:
+        rows: int32 [N, 4], the first ones, as in `TokenRows`.
 
     Attributes:
         num_words: 0: words are read from tokens.
@@ -136,9 +116,8 @@ class SettledTokens:
 
     num_words = 0
 
-    def __init__(self) -> None:
-        self._rows = np.zeros((0, 4), np.int32)
-        self._count = self._num_whole = 0
+    def __init__(self, rows: np.ndarray = _NONE) -> None:
+        self._rows, self._count, self._num_whole = rows, len(rows), len(rows)
 
     def add(self, nodes: np.ndarray, end: int) -> None:
         """Add trace nodes, in order, and where the last token ends, -1 if not known."""

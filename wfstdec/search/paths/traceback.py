@@ -29,6 +29,7 @@ from numpy import uint32
 from wfstdec.graph.arcs import NO_ARCS
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.jit import read_only
+from wfstdec.jit.records import record
 from wfstdec.search.paths import traceback_kernels as kernels
 from wfstdec.search.paths.label_path import PathTokens
 from wfstdec.search.paths.traceback_kernels import EVENT, TIP, Rule
@@ -53,9 +54,9 @@ class History:
         self._rule = rule
         self._settled = Settled()
         self._events = _NO_EVENTS
-        self._tips = _FIRST_TIP
-        if rule.blank != 1 or first_frame:
-            self._tips = _first_tip(int(rule.blank), first_frame)
+        self._tips = np.zeros(1, TIP)  # before anything was said
+        tip = self._tips[0]
+        tip["event"], tip["label"], tip["frame"] = -1, rule.blank, first_frame
 
     def go_on(self, rule: Rule, arcs: np.ndarray, acoustic: np.ndarray) -> None:
         """Fold one path, which goes on from the only one so far.
@@ -70,8 +71,7 @@ class History:
         trace["arc"][0], trace["arc"][1:] = kernels.NONE, arcs
         trace["acoustic"][1:] = acoustic
         self._rule = rule
-        last = np.full(1, len(arcs), _AT_NODE)
-        self.fold(last, trace, len(trace))
+        self.fold(np.full(1, len(arcs), _AT_NODE), trace, len(trace))
 
     def copy(self) -> History:
         """Copy the history, to be folded on its own."""
@@ -254,15 +254,6 @@ def _with_room(rows: np.ndarray, count: int) -> np.ndarray:
     return larger
 
 
-def _first_tip(blank: int, first_frame: int = 0) -> np.ndarray:
-    """Before anything was said."""
-    tip = np.zeros(1, TIP)
-    tip["event"], tip["label"], tip["frame"] = -1, blank, first_frame
-    return tip
-
-
-_AT_NODE = np.dtype([("node", "<u4")])
-_NODE = np.dtype([("previous", "<u4"), ("arc", "<u4"), ("acoustic", "<f4")])
+_AT_NODE, _NODE = record("u4 node"), record("u4 previous arc", "f4 acoustic")
 _NO_ROWS = np.zeros((3, 0), np.int32)
 _NO_EVENTS = np.zeros(0, EVENT)
-_FIRST_TIP = _first_tip(1)

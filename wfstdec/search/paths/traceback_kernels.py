@@ -1,4 +1,4 @@
-"""The kernels of `history.py`: paths are passed arc by arc, events told apart."""
+"""The kernels of `traceback.py`: paths are passed arc by arc, events told apart."""
 
 from __future__ import annotations
 
@@ -9,35 +9,17 @@ from numpy import uint32
 
 from wfstdec.graph.arcs import CARRIES_WORD, LABEL_MASK, REPEAT
 from wfstdec.jit import inlined, jit
-from wfstdec.jit.copying import copy_rows
+from wfstdec.jit.copying import copy_rows, longer
 from wfstdec.jit.hashing import first_equal
+from wfstdec.jit.records import record
 
 NONE = 0xFFFFFFFF
 """No node, no arc: what the roots of a trace have."""
-EVENT = np.dtype(
-    [
-        ("previous", "<i4"),
-        ("ilabel", "<u4"),
-        ("olabel", "<u4"),
-        ("frame", "<i4"),
-        ("end", "<i4"),
-    ]
-)
+EVENT = record("i4 previous", "u4 ilabel olabel", "i4 frame end")
 """A token that begins (`ilabel`, else 0) and a word whose label stands on the same arc
 (`olabel`, else 0); the event before or -1; frames passed with this arc; one behind the
 last frame of the token before."""
-TIP = np.dtype(
-    [
-        ("event", "<i4"),
-        ("tokens", "<i4"),
-        ("label", "<u4"),
-        ("frame", "<i4"),
-        ("end", "<i4"),
-        ("unused", "<i4"),
-        ("graph", "<f8"),
-        ("acoustic", "<f8"),
-    ]
-)
+TIP = record("i4 event tokens", "u4 label", "i4 frame end unused", "f8 graph acoustic")
 """How far a path has come: its last event or -1, tokens begun, the label of the last
 frame, frames passed, one behind the last frame of the last token, and its costs."""
 
@@ -109,7 +91,7 @@ def write_event(event, previous, begins, word, frame, end):
 
 @jit
 def fold(rule, frontier, trace, count, tips, events):
-    """See `History.fold` in `history.py`; the tips of the entries, and all events.
+    """See `History.fold`; the tips of the entries, and all events.
 
     Within a frame a node may stand before the one that it came from. Few of the nodes
     lead to the frontier: only these have states.
@@ -169,14 +151,6 @@ def fold(rule, frontier, trace, count, tips, events):
 
 
 @jit
-def longer(rows, needed):
-    """Twice as many rows, or as many as are needed."""
-    longer = np.empty(max(2 * len(rows), needed), rows.dtype)
-    copy_rows(rows, longer)
-    return longer
-
-
-@jit
 def settle(tips, events):
     """Split events: those of all tips, and those of some; tips are renumbered.
 
@@ -184,11 +158,8 @@ def settle(tips, events):
     that is in question, comes third.
     """
     first = first_equal(
-        events["previous"],
-        events["ilabel"],
-        events["olabel"],
-        events["frame"],
-        events["end"],
+        *(events["previous"], events["ilabel"], events["olabel"]),
+        *(events["frame"], events["end"]),
     )
     through = np.zeros(len(events), np.int64)
     for i in range(len(tips)):

@@ -19,71 +19,18 @@ they are settled.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from itertools import pairwise
 from typing import NamedTuple
 
 import numpy as np
 
 from wfstdec.jit import jit
-from wfstdec.jit.copying import copy_columns, copy_rows
+from wfstdec.jit.copying import copy_columns, longer, twice
 from wfstdec.jit.pool import Once
 from wfstdec.search.paths.label_path import JoinedPaths, PathTokens, join_paths
 from wfstdec.search.paths.words import BEGINNING, Counted, Cut, Words, WordsOfAll
-from wfstdec.text.symbols import token_of
 from wfstdec.text.vocabulary import Vocabulary
-
-
-class WordTexts:
-    """The words of one graph.
-
-    Args:
-        vocabulary: Of the graph, perhaps with words that are added.
-    """
-
-    def __init__(self, vocabulary: Vocabulary) -> None:
-        self._words, self._spelling = vocabulary.words, vocabulary.open_spelling
-        self._open = vocabulary.open_word.word if vocabulary.open_word else -1
-
-    def of(self, path: PathTokens, frames: np.ndarray) -> list[str]:
-        """Texts of the first words of a path.
-
-        Args:
-            path: The path.
-            frames: int32 [W', 2], of these words.
-        """
-        word = path.word[: len(frames)]
-        texts = list(map(self._words.__getitem__, word.tolist()))
-        for w in self._open_words(word):
-            texts[w] = self._spelled(path, frames[w])
-        return texts
-
-    def of_all(self, joined: JoinedPaths, frames: np.ndarray) -> list[str]:
-        """Texts of all words of whole paths.
-
-        Args:
-            joined: The paths.
-            frames: int32 [W, 2], of the words.
-        """
-        said, token_splits, word_splits = joined
-        texts = list(map(self._words.__getitem__, said.word.tolist()))
-        for w in self._open_words(said.word):
-            i = int(np.searchsorted(word_splits, w, "right")) - 1
-            first, end = token_splits[i : i + 2].tolist()
-            own = said._replace(
-                ilabel=said.ilabel[first:end], start=said.start[first:end]
-            )
-            texts[w] = self._spelled(own, frames[w])
-        return texts
-
-    def _open_words(self, word: np.ndarray) -> Iterable[int]:
-        return np.flatnonzero(word == self._open).tolist() if self._open >= 0 else ()
-
-    def _spelled(self, path: PathTokens, frames: np.ndarray) -> str:
-        """Spell the tokens in some frames."""
-        assert self._spelling is not None
-        first, end = np.searchsorted(path.start, frames)
-        return self._spelling.text(token_of(path.ilabel[first:end]).tolist())
 
 
 class Spoken(NamedTuple):
@@ -111,23 +58,16 @@ class Aligner:
     """
 
     def __init__(self, vocabulary: Vocabulary) -> None:
-        said = vocabulary.pronunciations
-        filler = np.zeros(len(vocabulary.tokens), np.bool_)
+        said, opened = vocabulary.pronunciations, vocabulary.open_word
+        self._words, self._spelling = vocabulary.words, vocabulary.open_spelling
+        filler, none = np.zeros((2, len(vocabulary.tokens)), np.bool_)
         filler[list(vocabulary.separators)] = True
-        spelling = vocabulary.open_spelling
-        none = np.zeros(len(vocabulary.tokens), np.bool_)
+        spelling = self._spelling
         self._spoken = Spoken(
-            said.word_splits,
-            said.splits,
-            said.tokens,
-            said.cost,
-            filler,
-            vocabulary.open_word.word if vocabulary.open_word else -1,
-            vocabulary.open_word.token_cost if vocabulary.open_word else 0.0,
-            spelling.begins if spelling else none,
-            spelling.extends if spelling else none,
+            *(said.word_splits, said.splits, said.tokens, said.cost, filler),
+            *((opened.word, opened.token_cost) if opened else (-1, 0.0)),
+            *((spelling.begins, spelling.extends) if spelling else (none, none)),
         )
-        self._texts = WordTexts(vocabulary)
 
     def are_spoken(self, said: PathTokens) -> np.ndarray:
         """Implement `Cutter.are_spoken`."""
@@ -137,13 +77,15 @@ class Aligner:
         self, said: PathTokens, cut: Cut = BEGINNING, *, complete: bool = False
     ) -> Words:
         """Implement `Cutter.words`; `complete`: whether the last word must be whole."""
-        frames = self.word_frames(said, complete, cut)
-        return Words(self._texts.of(said, frames), frames)
+        words, _ = self._cut(said, cut, complete, goes_on=False)
+        return words
 
     def settled_words(self, said: PathTokens, cut: Cut) -> tuple[Words, Cut]:
-        """Implement `Cutter.settled_words`."""
-        frames, behind = self.settled_frames(said, cut)
-        return Words(self._texts.of(said, frames), frames), behind
+        """Implement `Cutter.settled_words`.
+
+        A token whose end is not settled must not be among those that are said.
+        """
+        return self._cut(said, cut, complete=False, goes_on=True)
 
     def words_of_all(
         self, said: Sequence[PathTokens], complete: Sequence[bool]
@@ -155,52 +97,46 @@ class Aligner:
         frames = _frames_of_all(self._spoken, paths.token, *paths[1:6], *at, whole)
         words, splits = paths.word.tolist(), joined.word_splits.tolist()
         counted = [Counted(words[a:b]) for a, b in pairwise(splits)]
-        texts = self._texts.of_all(joined, frames)
-        return WordsOfAll(Words(texts, frames), splits, counted)
+        return WordsOfAll(Words(self._texts(joined, frames), frames), splits, counted)
 
-    def word_frames(
-        self, path: PathTokens, complete: bool, cut: Cut = BEGINNING
-    ) -> np.ndarray:
-        """The frames of each word, int32 [W, 2]: first, one behind the last.
-
-        Args:
-            path: To the end of the utterance.
-            complete: Whether the last word must be whole.
-            cut: What stands before the path.
-        """
-        spans, *_ = _spans(
-            self._spoken,
-            path.token,
-            path.word,
-            path.word_token,
-            (complete, False, cut.cost, cut.lost),
-        )
-        return _frames_of(spans, path.start, path.end, path.word_frame)
-
-    def settled_frames(self, path: PathTokens, cut: Cut) -> tuple[np.ndarray, Cut]:
-        """The frames of those words that no further token changes.
-
-        Args:
-            path: Tokens and words that are settled. A token whose end is not settled
-                must not be among them.
-            cut: What stands before them.
+    def _cut(
+        self, path: PathTokens, cut: Cut, complete: bool, *, goes_on: bool
+    ) -> tuple[Words, Cut]:
+        """Cut a path; where it goes on, into those words that no further token changes.
 
         Returns:
-            int32 [W', 2], W' <= W, and the cut after these words.
+            The words with frames, and the cut behind them.
         """
+        how = complete, goes_on, cut.cost, cut.lost
         spans, count, cost, lost = _spans(
-            self._spoken,
-            path.token,
-            path.word,
-            path.word_token,
-            (False, True, cut.cost, cut.lost),
+            self._spoken, path.token, path.word, path.word_token, how
         )
-        if count == 0:
-            return np.zeros((0, 2), np.int32), cut
-        spans = spans[:count]
-        frames = _frames_of(spans, path.start, path.end, path.word_frame)
-        tokens, words = cut.tokens + int(spans[-1, 1]), cut.words + count
-        return frames, Cut(tokens, words, cost, lost)
+        frames = _frames_of(spans[:count], path.start, path.end, path.word_frame)
+        splits = np.array([0, len(path.ilabel)]), np.array([0, count])
+        words = Words(self._texts(JoinedPaths(path, *splits), frames), frames)
+        if not count:
+            return words, cut
+        taken = cut.tokens + int(spans[count - 1, 1])
+        return words, Cut(taken, cut.words + count, cost, lost)
+
+    def _texts(self, joined: JoinedPaths, frames: np.ndarray) -> list[str]:
+        """The texts of the words of paths; of open ones by their tokens.
+
+        Args:
+            joined: The paths.
+            frames: int32 [W, 2], of their first words.
+        """
+        said, token_splits, word_splits = joined
+        word = said.word[: len(frames)]
+        texts = list(map(self._words.__getitem__, word.tolist()))
+        if self._spelling is None:
+            return texts
+        for w in np.flatnonzero(word == self._spoken.open_word).tolist():
+            i = int(np.searchsorted(word_splits, w, "right")) - 1
+            first, end = token_splits[i : i + 2].tolist()
+            begin, stop = first + np.searchsorted(said.start[first:end], frames[w])
+            texts[w] = self._spelling.text(said.token[begin:stop].tolist())
+        return texts
 
 
 _ALIGNERS: Once[Vocabulary, Aligner] = Once(Aligner)
@@ -269,10 +205,10 @@ def _spans(spoken, token, word, word_token, how):
                 for p in range(p_begin, p_end):
                     said = spoken.tokens[spoken.splits[p] : spoken.splits[p + 1]]
                     behind = _says(token, at, said)
-                    if behind < 0 and (goes_on or ends_path):
-                        behind = _breaks_off(token, at, said)
-                        if goes_on and behind >= 0:
-                            behind, open_end = -1, True
+                    # The tokens break off within it: no word, unless the path ends so.
+                    if behind >= 0 and at + len(said) > num_tokens:
+                        open_end = open_end or goes_on
+                        behind = behind if ends_path else -1
                     if behind < 0:
                         continue
                     found = True
@@ -282,7 +218,7 @@ def _spans(spoken, token, word, word_token, how):
                     total = costs[way] + np.float64(spoken.cost[p])
                     if other == last:
                         if last == len(ways):
-                            ways, costs = _more_ways(ways), _longer(costs)
+                            ways, costs = twice(ways), longer(costs, 0)
                         last += 1
                     elif costs[other] <= total:
                         continue
@@ -300,7 +236,7 @@ def _spans(spoken, token, word, word_token, how):
             at, way = _open_word(spoken, token, end, lost, (ways, costs, first, begin))
             if way >= 0:
                 if last == len(ways):
-                    ways, costs = _more_ways(ways), _longer(costs)
+                    ways, costs = twice(ways), longer(costs, 0)
                 ways[last, 0], ways[last, 1], ways[last, 2] = end, at, way
                 costs[last] = costs[way] + spoken.token_cost * (end - at)
                 last += 1
@@ -310,7 +246,7 @@ def _spans(spoken, token, word, word_token, how):
             break
         if lost:
             if last == len(ways):
-                ways, costs = _more_ways(ways), _longer(costs)
+                ways, costs = twice(ways), longer(costs, 0)
             way = first + np.argmin(costs[first:begin])
             end = min(max(np.int64(word_token[w]), ways[way, 0]), num_tokens)
             at = ways[way, 0]
@@ -384,41 +320,13 @@ def _best_way(spoken, token, complete, first, last, ways, costs):
 
 
 @jit
-def _longer(rows):
-    """Twice as many numbers, the new ones not filled in."""
-    more = np.empty(2 * len(rows), rows.dtype)
-    copy_rows(rows, more)
-    return more
-
-
-@jit
-def _more_ways(ways):
-    """Twice as many rows of three, the new ones not filled in."""
-    more = np.empty((2 * len(ways), 3), ways.dtype)
-    copy_columns(ways, more)
-    return more
-
-
-@jit
 def _says(token, at, said):
-    """The position behind `said` if it stands at `at`, else -1."""
-    if at + len(said) > len(token):
-        return -1
-    for i in range(len(said)):
-        if token[at + i] != said[i]:
+    """The position behind `said` at `at`, or where tokens break off in it; else -1."""
+    end = min(at + len(said), len(token))
+    for i in range(at, end):
+        if token[i] != said[i - at]:
             return -1
-    return at + len(said)
-
-
-@jit
-def _breaks_off(token, at, said):
-    """The end of the tokens if they break off within `said`, else -1."""
-    if at + len(said) <= len(token):
-        return -1
-    for i in range(len(token) - at):
-        if token[at + i] != said[i]:
-            return -1
-    return len(token)
+    return end
 
 
 @jit

@@ -17,13 +17,13 @@ from typing import Any, NamedTuple, Protocol, Self, TypeVar
 
 import numpy as np
 
-from wfstdec.boost.oov import OovWords
 from wfstdec.search.hypothesis import SECONDS_DIGITS, Word
+from wfstdec.search.paths.label_path import PathTokens
 from wfstdec.search.paths.token_path import NO_PRON, OPEN_PRON, TokenRows
 from wfstdec.text.lexicon import WORD_START
 from wfstdec.text.loading import word_ids
 from wfstdec.text.symbols import EPSILON, TokenTable
-from wfstdec.text.vocabulary import Vocabulary
+from wfstdec.text.vocabulary import OovWords, Vocabulary
 
 _Said_contra = TypeVar("_Said_contra", contravariant=True)
 
@@ -114,22 +114,8 @@ class Cutter(Protocol[_Said_contra]):
         """Tell tokens of words from those that stand between words, bool [N]."""
 
 
-class Timed(Protocol):
-    """Tokens with their frames."""
-
-    @property
-    def token(self) -> np.ndarray:
-        """Tokens, int32 [N]."""
-
-    @property
-    def start(self) -> np.ndarray:
-        """First frames, int32 [N]."""
-
-    @property
-    def end(self) -> np.ndarray:
-        """Frames one behind the last, int32 [N]."""
-
-
+Timed = TokenRows | PathTokens
+"""Tokens with their frames."""
 Span = tuple[int, int]
 """The positions of a word's tokens: first, and one behind the last."""
 
@@ -153,13 +139,16 @@ class Spans(NamedTuple):
 class SpanCutter(ABC):
     """A `Cutter` that finds the words of any tokens by the positions of these."""
 
+    _fillers: tuple[int, ...]
+    """Tokens that stand between words."""
+
     @abstractmethod
     def spans(self, said: Any) -> Spans:
         """Find the words of some tokens."""
 
-    @abstractmethod
     def are_spoken(self, said: Any) -> np.ndarray:
         """Implement `Cutter.are_spoken`."""
+        return ~np.isin(said.token, np.array(self._fillers, np.int32))
 
     def with_added(self, added: OovWords | None) -> Self:
         """Return itself, or a copy that knows the added words of an utterance."""
@@ -208,6 +197,7 @@ class BareTokens(SpanCutter):
 
     def __init__(self, tokens: TokenTable, separator: int | None) -> None:
         self._names, self._separator = tokens.names, separator
+        self._fillers = () if separator is None else (separator,)
         self._is_piece = any(name.startswith(WORD_START) for name in tokens.names)
 
     def spans(self, said: Timed) -> Spans:
@@ -228,10 +218,6 @@ class BareTokens(SpanCutter):
             spans[-1] = (spans[-1][0], i + 1)
             new_word = self._separator is None and not self._is_piece
         return Spans(texts, spans, new_word)
-
-    def are_spoken(self, said: Timed) -> np.ndarray:
-        """Implement `Cutter.are_spoken`."""
-        return said.token != (-1 if self._separator is None else self._separator)
 
     def _taken(self, spans: list[Span], num_tokens: int, is_over: bool) -> int:
         """Separators behind a word that is over are taken with it."""
@@ -277,10 +263,6 @@ class PronouncedWords(SpanCutter):
         other = copy.copy(self)
         other._added = added
         return other
-
-    def are_spoken(self, said: TokenRows) -> np.ndarray:
-        """Implement `Cutter.are_spoken`."""
-        return ~np.isin(said.token, np.array(self._fillers, np.int32))
 
     def spans(self, said: TokenRows) -> Spans:
         """Find the words whose pronunciations end within some tokens."""

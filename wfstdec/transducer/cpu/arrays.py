@@ -158,36 +158,25 @@ class Scratch(NamedTuple):
 def scratch_of(width: int, wide: int) -> Scratch:
     """Room for W candidates of each of K hypotheses."""
     num = width * wide
-    size = 4
-    while size < 2 * num:
-        size *= 2
-
-    def ints() -> np.ndarray:
-        return np.empty(num, np.int64)
-
+    # A power of two, as `_merge` of the kernels takes it.
+    size = 1 << max((2 * num - 1).bit_length(), 2)
+    none = np.full((1, width), -np.inf)
+    lane = Lanes(none, *(np.zeros((1, width), np.int64) for _ in range(4)))
+    score, merged, total = np.empty((3, num))
+    label, frame, text, head, best = np.empty((5, num), np.int64)
     return Scratch(
-        *(np.empty(num), np.empty(num), np.empty(num)),
-        *(ints(), ints(), ints(), ints(), ints()),
-        *(np.full(size, NONE), empty_lanes(1, width)),
+        *(score, merged, total, label, frame, text, head, best),
+        *(np.full(size, NONE), lane),
     )
-
-
-def empty_lanes(num: int, width: int) -> Lanes:
-    """B x K hypotheses, none alive."""
-    ints = (np.zeros((num, width), np.int64) for _ in range(4))
-    return Lanes(np.full((num, width), -np.inf), *ints)
 
 
 def empty_tree(size: int) -> Tree:
     """A tree with room for so many nodes, a power of two."""
-
-    def ints() -> np.ndarray:
-        return np.full(size, NONE, np.int64)
-
+    parent, token, slot, trace_parent = np.full((4, size), NONE, np.int64)
     return Tree(
-        *(ints(), ints(), np.zeros(size, np.int64), ints()),
+        *(parent, token, np.zeros(size, np.int64), slot),
         table=np.full(4 * size, NONE, np.int64),
-        trace_parent=ints(),
+        trace_parent=trace_parent,
         trace_row=np.zeros((size, 3), np.int32),
         used=np.zeros(2, np.int64),
     )

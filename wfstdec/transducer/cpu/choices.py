@@ -46,6 +46,17 @@ def blank_gain(prices, i, e, blank, weight):
 
 
 @inlined
+def best_blank(prices, i, steps):
+    """A blank's gain with its best duration, and the number of that."""
+    best, most = 0, blank_gain(prices, i, 0, steps.blank[0], prices.weights[2])
+    for e in range(1, len(steps.of_blank)):
+        gain = blank_gain(prices, i, e, steps.blank[0], prices.weights[2])
+        if gain > most:
+            best, most = e, gain
+    return most, best
+
+
+@inlined
 def is_good(prices, i):
     """Tell whether no log-prob of a row is NaN or +inf."""
     for label in range(prices.logprobs.shape[1]):
@@ -79,14 +90,8 @@ def choose(prices, steps, kind, late, num, limits, runs, found, bad):
     for i in range(len(runs)):
         bad[i] = not is_good(prices, i)
         if kind == CLOSE:
-            best = 0
-            for e in range(1, ways):
-                one = blank_gain(prices, i, e, blank, prices.weights[2])
-                if one > blank_gain(prices, i, best, blank, prices.weights[2]):
-                    best = e
-            found.gain[i, 0] = blank_gain(prices, i, best, blank, prices.weights[2])
-            found.label[i, 0] = NONE
-            found.step[i, 0] = steps.of_blank[best]
+            found.gain[i, 0], best = best_blank(prices, i, steps)
+            found.label[i, 0], found.step[i, 0] = NONE, steps.of_blank[best]
             continue
         # The best tokens, of equal ones the lower first.
         most, count = min(num, prices.logprobs.shape[1] - 1), 0

@@ -24,13 +24,12 @@ import torch
 
 from wfstdec.jit import inlined, kernel
 from wfstdec.search.interrupts import check
-from wfstdec.transducer.beam import Beam
+from wfstdec.transducer.beam import LEAST_ROWS, Beam, Source
 from wfstdec.transducer.cpu.arrays import NONE, Prices, as_array
-from wfstdec.transducer.cpu.choices import blank_gain, is_good, own
+from wfstdec.transducer.cpu.choices import best_blank, is_good, own
 from wfstdec.transducer.cpu.joined import Joiner
 from wfstdec.transducer.cpu.rows import Rows
 from wfstdec.transducer.options import TransducerOptions
-from wfstdec.transducer.source import LEAST_ROWS, Source
 
 AT_ONCE = 6
 """Frames joined at once of the utterance that has most left; see `plan`."""
@@ -137,11 +136,10 @@ class GreedySearch:
         come, ended = as_array(source.come), as_array(source.is_ended)
         # A duration that leads behind the end is cut there. Frames from which one may
         # lead beyond what has come wait until it is known where the end is.
+        parts = beam.score, beam.frame, beam.run, beam.length
+        score, frame, run, length = (as_array(part[:, 0]).copy() for part in parts)
         return Walk(
-            score=as_array(beam.score[:, 0]).copy(),
-            frame=as_array(beam.frame[:, 0]).copy(),
-            run=as_array(beam.run[:, 0]).copy(),
-            length=as_array(beam.length[:, 0]).copy(),
+            *(score, frame, run, length),
             stop=np.where(ended, come, come - self._joiner.longest + 1),
             limit=np.where(ended, come, np.iinfo(np.int64).max),
             bad=self.bad,
@@ -154,13 +152,13 @@ class GreedySearch:
         if not num:
             return
         said = turn.said[:num]
-        gains = self._joiner.gains([states[said] for states in self._fusion])
+        fusion = self._joiner.fusion
+        gains = fusion.gains_on_cpu([states[said] for states in self._fusion])
         say(prices, self._joiner.steps, gains, walk, turn)
         num = int(turn.counts[1])
         said, labels = turn.said[:num], turn.label[:num]
-        new = self._joiner.next_states(
-            [states[said] for states in self._fusion], labels
-        )
+        at = [states[said] for states in self._fusion]
+        _, new = fusion.step_on_cpu(at, labels)
         for old, there in zip(self._fusion, new, strict=True):
             old[said] = there
 
@@ -181,16 +179,11 @@ class GreedySearch:
         some = np.flatnonzero(walk.length)
         last[some] = walk.rows[some, walk.length[some] - 1, 0]
         everything = np.arange(len(walk.score))
-        parts = walk.score, walk.frame, walk.run, walk.length, last
-        score, frame, run, length, last_token = (
-            torch.from_numpy(part)[:, None] for part in parts
-        )
+        names = ("score", "frame", "run", "length")
+        arrays = {name: getattr(walk, name) for name in names} | {"last": last}
+        parts = {name: torch.from_numpy(one)[:, None] for name, one in arrays.items()}
         return self._before._replace(
-            score=score,
-            frame=frame,
-            run=run,
-            length=length,
-            last=last_token,
+            **parts,
             rows=torch.from_numpy(walk.rows),
             g=self._given.g_at(everything),
             state=self._given.state_at(everything),
@@ -213,12 +206,7 @@ def _move(walk, b, gain, step):
 @inlined
 def _skip(prices, steps, row, walk, b):
     """Go on by a blank with its best duration."""
-    blank, best = steps.blank[0], 0
-    for e in range(1, len(steps.of_blank)):
-        one = blank_gain(prices, row, e, blank, prices.weights[2])
-        if one > blank_gain(prices, row, best, blank, prices.weights[2]):
-            best = e
-    gain = blank_gain(prices, row, best, blank, prices.weights[2])
+    gain, best = best_blank(prices, row, steps)
     _move(walk, b, np.float64(gain), steps.of_blank[best])
 
 

@@ -9,11 +9,9 @@ import torch
 from torch import Tensor
 
 from wfstdec.transducer.cpu.arrays import NONE, Prices, Steps
-from wfstdec.transducer.fusion import Fusion
+from wfstdec.transducer.fusion import NO_ROWS, Fusion
 from wfstdec.transducer.model import TransducerModel
 from wfstdec.transducer.pricing import Pricer
-
-_NO_ROWS = np.empty((0, 0), np.float32)
 
 
 class Joiner:
@@ -25,6 +23,7 @@ class Joiner:
         pricer: Of the same, with the options.
 
     Attributes:
+        fusion: Of the batch.
         steps: What symbols are.
         late: Fusion comes before tokens are chosen.
         longest: Frames that a symbol goes at most.
@@ -35,7 +34,8 @@ class Joiner:
     """
 
     def __init__(self, model: TransducerModel, fusion: Fusion, pricer: Pricer) -> None:
-        self._model, self._fusion, self._pricer = model, fusion, pricer
+        self._model, self.fusion, self._pricer = model, fusion, pricer
+        # Of each type no rows, and `Prices.weights`.
         self._of_type: dict[np.dtype, tuple[np.ndarray, np.ndarray]] = {}
         self.steps = Steps(
             np.array([pricer.blank]),
@@ -64,15 +64,17 @@ class Joiner:
             states: Where models of fusion are in the first rows, late fusion only;
                 None leaves fusion out.
         """
-        joined = self._model.join(frames, g)
-        logprobs, lasts = self._pricer.checked(joined)
-        pricer = self._pricer
-        blank_lasts = None
+        pricer, blank_lasts = self._pricer, None
+        logprobs, lasts = pricer.checked(self._model.join(frames, g))
         if lasts is not None:
             lasts = lasts.to(logprobs.dtype)
             blank_lasts = torch.log_softmax(lasts[:, pricer.takes_time], 1)
         numbers = logprobs.numpy()
-        none, weights = self._constants(numbers.dtype)
+        if numbers.dtype not in self._of_type:
+            weight, paid = pricer.blank_weight, pricer.options.token_insertion
+            weights = np.array([weight, paid, 1 + weight, 1, -np.inf], numbers.dtype)
+            self._of_type[numbers.dtype] = NO_ROWS.astype(numbers.dtype), weights
+        none, weights = self._of_type[numbers.dtype]
         spoke = none.ravel()
         # Asked for only where fusion weighs blanks: the log-prob of all tokens
         # together.
@@ -83,32 +85,8 @@ class Joiner:
         return Prices(
             logprobs=np.ascontiguousarray(numbers),
             spoke=spoke,
-            gains=self.gains(states or []) if fused else _NO_ROWS,
+            gains=self.fusion.gains_on_cpu(states or []) if fused else NO_ROWS,
             lasts=none if lasts is None else np.ascontiguousarray(lasts.numpy()),
             blank_lasts=none if blank_lasts is None else blank_lasts.numpy(),
             weights=weights,
         )
-
-    def _constants(self, dtype: np.dtype) -> tuple[np.ndarray, np.ndarray]:
-        """No rows, and `Prices.weights`, of a type."""
-        if dtype not in self._of_type:
-            weight = self._pricer.blank_weight
-            insertion = self._pricer.options.token_insertion
-            weights = np.array([weight, insertion, 1 + weight, 1, -np.inf], dtype)
-            self._of_type[dtype] = _NO_ROWS.astype(dtype), weights
-        return self._of_type[dtype]
-
-    def gains(self, states: list[np.ndarray]) -> np.ndarray:
-        """Gains by fusion for all labels, float32 [N, V + 1]; no rows without."""
-        found = self._fusion.gains_on_cpu(states)
-        return _NO_ROWS if found is None else found
-
-    def label_gains(self, states: list[np.ndarray], labels: np.ndarray) -> np.ndarray:
-        """Gains by fusion for one label each, float32 [N]."""
-        return self._fusion.step_on_cpu(states, labels)[0]
-
-    def next_states(
-        self, states: list[np.ndarray], labels: np.ndarray
-    ) -> list[np.ndarray]:
-        """Where models of fusion are one label further."""
-        return self._fusion.step_on_cpu(states, labels)[1]

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 
 from wfstdec.search.interrupts import check
-from wfstdec.transducer.beam import Beam
+from wfstdec.transducer.beam import LEAST_ROWS, Beam, Source
 from wfstdec.transducer.cpu import choices, kernels, trees
 from wfstdec.transducer.cpu.arrays import (
     Choices,
@@ -30,12 +30,11 @@ from wfstdec.transducer.cpu.arrays import (
 from wfstdec.transducer.cpu.joined import Joiner
 from wfstdec.transducer.cpu.rows import Rows
 from wfstdec.transducer.options import TransducerOptions
-from wfstdec.transducer.source import LEAST_ROWS, Source
 
 _FORGET_FROM = 1 << 16
 """Nodes of trees that nothing is forgotten below."""
-_SLOTS = 256
-"""Texts whose predictor outputs there is always room for."""
+_SLOTS, _SLOTS_EACH = 256, 4
+"""Texts whose predictor outputs there is always room for; and of each hypothesis."""
 
 
 class CpuSearch:
@@ -63,9 +62,7 @@ class CpuSearch:
         self.bad = np.zeros(num, np.bool_)
         self.num_steps = 0
         self._is_sum = options.merge == "sum"
-        self._rows = np.empty(num * width, np.int64)
-        self._parents = np.empty(num * width, np.int64)
-        self._labels = np.empty(num * width, np.int64)
+        self._rows, self._parents = np.empty((2, num * width), np.int64)
         self._scratch: dict[int, Scratch] = {}
         self._choices: dict[int, Choices] = {}
 
@@ -73,16 +70,10 @@ class CpuSearch:
         """Go on as long as there are frames to go on by."""
         self._frames = source.frames.flatten(0, 1)
         self._num_frames = source.frames.shape[1]
-        num = len(source.frames)
-        self._reach = Reach(
-            first=as_array(source.first),
-            come=as_array(source.come),
-            is_ended=as_array(source.is_ended),
-            at=np.zeros(num, np.int64),
-        )
-        step = self._step
-        if self._options.strategy == "aes":
-            step = self._step_frames
+        first, come, is_ended = map(as_array, source[1:])
+        self._reach = Reach(first, come, is_ended, at=np.zeros_like(come))
+        is_aes = self._options.strategy == "aes"
+        step = self._step_frames if is_aes else self._step
         while step():
             self.num_steps += 1
             check()
@@ -124,8 +115,7 @@ class CpuSearch:
         """Join frames and predictor outputs of the open rows."""
         slots = self._slots
         slots.fill(self._joiner, self._rows, num)
-        frames = np.empty(max(num, LEAST_ROWS), np.int64)
-        places = np.empty_like(frames)
+        frames, places = np.empty((2, max(num, LEAST_ROWS)), np.int64)
         lanes, tree = self._lanes, self._trees.arrays
         shape = self._num_frames, self._rows, num
         kernels.find(lanes, tree, self._reach, *shape, frames, places)
@@ -159,7 +149,7 @@ class CpuSearch:
             labels = found.label[:num, ways:]
             width = labels.shape[1]
             states = self._slots.states_at(np.repeat(self._places[:num], width))
-            gains = joiner.label_gains(states, labels.ravel())
+            gains, _ = joiner.fusion.step_on_cpu(states, labels.ravel())
             found.gain[:num, ways:] += gains.reshape(labels.shape)
         return found
 
@@ -174,13 +164,11 @@ class CpuSearch:
         # Kept for the next steps, which mostly are of the same width.
         if wide not in self._choices:
             rows = len(self._rows)
-            self._choices[wide] = Choices(
-                np.empty((rows, wide)),
-                np.empty((rows, wide), np.int64),
-                np.empty((rows, wide), np.int64),
-                np.empty(max(wide, most)),
-                np.empty((max(wide, most), 2), np.int64),
-            )
+            label, step = np.empty((2, rows, wide), np.int64)
+            value = np.empty(max(wide, most))
+            order = np.empty((max(wide, most), 2), np.int64)
+            gain = np.empty((rows, wide))
+            self._choices[wide] = Choices(gain, label, step, value, order)
             self._scratch[wide] = scratch_of(self._lanes.score.shape[1], wide)
         return self._choices[wide]
 
@@ -196,7 +184,8 @@ class CpuSearch:
             texts = lanes.text.ravel()[rows[:num]]
             labels = np.maximum(tree.token[texts], 0)
             places = self._places[np.maximum(parents, 0)]
-            extra = self._joiner.label_gains(self._slots.states_at(places), labels)
+            states = self._slots.states_at(places)
+            extra, _ = self._joiner.fusion.step_on_cpu(states, labels)
         given = prices, rows, num, parents, extra, self._joiner.zero, self._is_sum
         kernels.add_prefixes(lanes, tree, *given)
 
@@ -256,7 +245,7 @@ class Trees:
         most = int(lengths.sum()) + 2 * num * width + num
         self.arrays = empty_tree(1 << max(most.bit_length(), 8))
         self._forget_from = _FORGET_FROM
-        trees.add_roots(self.arrays, num)
+        self.arrays.used[:] = num  # roots: empty texts, which free places are too
         trees.read_rows(lanes, self.arrays, as_array(beam.rows), lengths)
 
     def make_room(self, lanes: Lanes) -> None:
@@ -292,20 +281,15 @@ class Slots:
 
     def __init__(self, lanes: Lanes, of_lanes: Trees, beam: Beam) -> None:
         self._lanes, self._trees = lanes, of_lanes
-        num = lanes.score.size
-        texts = lanes.text.ravel()
+        num, texts = lanes.score.size, lanes.text.ravel()
         order = np.argsort(~(lanes.score.ravel() > -np.inf), kind="stable")
         nodes, which = np.unique(texts[order], return_index=True)
         of_lanes.arrays.slot[nodes] = np.arange(len(nodes))
         at = order[which]
         self._used = len(nodes)
-        self._size = max(self._size_of(num), len(nodes))
+        self._size = max(_SLOTS, _SLOTS_EACH * num, len(nodes))
         self.given = Rows(beam.g, beam.state).widened(at, self._size)
         self.fusion = [_wide(as_array(one)[at], self._size) for one in beam.fusion]
-
-    def _size_of(self, num: int) -> int:
-        """For how many texts there is room where there are so many hypotheses."""
-        return max(_SLOTS, 4 * num)
 
     def fill(
         self, joiner: Joiner, rows: np.ndarray, num: int, *, predict: bool = True
@@ -324,9 +308,8 @@ class Slots:
         first, last = self._used, self._used + count
         self._used = last
         states = self.states_at(parents[:count])
-        for old, new in zip(
-            self.fusion, joiner.next_states(states, labels[:count]), strict=True
-        ):
+        _, after = joiner.fusion.step_on_cpu(states, labels[:count])
+        for old, new in zip(self.fusion, after, strict=True):
             old[first:last] = new
         if not predict:
             return

@@ -78,15 +78,6 @@ def add_trace(tree, parent, token, frame, after):
 
 
 @kernel
-def add_roots(tree, num):
-    """The empty texts of so many utterances, nodes and traces 0 to num."""
-    for b in range(num):
-        tree.parent[b], tree.token[b], tree.depth[b] = NONE, NONE, 0
-        tree.slot[b], tree.trace_parent[b] = NONE, NONE
-    tree.used[:] = num
-
-
-@kernel
 def read_rows(lanes, tree, rows, lengths):
     """Texts and traces of live hypotheses; rows int32 [B * K, U, 3]."""
     num, width = lanes.score.shape

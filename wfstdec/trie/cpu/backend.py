@@ -14,14 +14,14 @@ from dataclasses import replace
 import numpy as np
 
 from wfstdec.boost.compiled import CompiledBoosts
-from wfstdec.boost.oov import OovWords
 from wfstdec.boost.tables import BoostTables
 from wfstdec.jit import read_only
 from wfstdec.jit.pool import Once
 from wfstdec.lm.on_demand import LmArrays
-from wfstdec.search.group_calls import GroupingBackend
 from wfstdec.search.interrupts import Pace
 from wfstdec.search.paths.token_path import TokenPath
+from wfstdec.search.scheduling import GroupingBackend
+from wfstdec.text.vocabulary import OovWords
 from wfstdec.trie.added_trie import (
     AddedTrie,
     lay_out_added,

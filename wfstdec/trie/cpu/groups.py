@@ -18,9 +18,9 @@ import numpy as np
 from wfstdec.errors import naming
 from wfstdec.jit import inlined, kernel
 from wfstdec.lm.on_demand import LmArrays
-from wfstdec.search.group_calls import filled_up, stretch
 from wfstdec.search.interrupts import Pace, check
 from wfstdec.search.paths.token_path import SettledTokens, TokenPath
+from wfstdec.search.scheduling import filled_up, stretch
 from wfstdec.trie.cpu import arrays as k
 from wfstdec.trie.cpu.final import end
 from wfstdec.trie.cpu.frame import advance

@@ -23,7 +23,7 @@ from numpy import float32, int64, uint32
 
 from wfstdec.jit import inlined, jit, kernel
 from wfstdec.jit.sorting import index_of
-from wfstdec.lattice.labels import REPEATED
+from wfstdec.lattice.arrays import REPEATED
 from wfstdec.lm.kernels import step
 from wfstdec.text.symbols import EPSILON
 from wfstdec.trie.cpu import arrays as k

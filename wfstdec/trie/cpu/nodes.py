@@ -20,11 +20,10 @@ from numpy import float32, int32, int64, uint32, uint64
 
 from wfstdec.boost.kernels import cost_at_end, credit, pay, state_of, word_bonus
 from wfstdec.jit import by_class, inlined, part
-from wfstdec.lattice.labels import OPEN
-from wfstdec.lm.automaton_arrays import Automaton
-from wfstdec.lm.kernels import row_of_state, step, unknown_label
+from wfstdec.lattice.arrays import OPEN
+from wfstdec.lm.kernels import Automaton, row_of_state, step, unknown_label
 from wfstdec.lm.on_demand_table import LazyTable
-from wfstdec.search.open_vocabulary import MAX_OPEN_TOKENS
+from wfstdec.search.options import MAX_OPEN_TOKENS
 from wfstdec.search.paths.token_path import OPEN_PRON
 from wfstdec.trie.added_trie import added_lookahead, advance_credit
 from wfstdec.trie.cpu import arrays as k

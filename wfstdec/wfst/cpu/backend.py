@@ -25,9 +25,9 @@ from wfstdec.jit import jit
 from wfstdec.jit.pool import Once
 from wfstdec.lm.automaton import Unit
 from wfstdec.search.contract import SEGMENTS
-from wfstdec.search.group_calls import GroupingBackend
 from wfstdec.search.interrupts import Pace, pass_through
 from wfstdec.search.paths.label_path import BestPath
+from wfstdec.search.scheduling import GroupingBackend
 from wfstdec.text.symbols import ilabel_of
 from wfstdec.wfst.boost_support import overlay_of, steps_on
 from wfstdec.wfst.cpu import arrays as k

@@ -25,11 +25,11 @@ from wfstdec.jit import inlined, kernel
 from wfstdec.jit.handles import Handle, opened
 from wfstdec.jit.pool import Once
 from wfstdec.search.acoustics import penalised
-from wfstdec.search.group_calls import filled_up, stretch
 from wfstdec.search.interrupts import Pace, check
 from wfstdec.search.paths.label_path import BestPath, PathTokens
 from wfstdec.search.paths.traceback import read_paths
 from wfstdec.search.paths.traceback_kernels import Rule
+from wfstdec.search.scheduling import filled_up, stretch
 from wfstdec.wfst.cpu import row_arrays as k
 from wfstdec.wfst.cpu.row_boosts import FIRST_TOKEN, RowPhrases, row_phrases
 from wfstdec.wfst.cpu.row_chunks import ChunkedRowSearch, RowInputs

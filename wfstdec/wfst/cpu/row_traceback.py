@@ -12,11 +12,10 @@ import numpy as np
 from numpy import float64, int64, uint32
 
 from wfstdec.jit import inlined, jit
-from wfstdec.jit.copying import copy_rows
+from wfstdec.jit.copying import copy_rows, longer
 from wfstdec.search.acoustics import penalised
 from wfstdec.search.paths.traceback_kernels import (
     arc_of,
-    longer,
     new_events,
     new_tips,
     pass_arc,

@@ -1,7 +1,6 @@
 """Words that utterances add, where kernels can read them: once per list.
 
-stored = stored_overlays(graph, device)
-stored.of(added).record                         # an OVERLAY, as `UTTERANCE` has it
+DeviceOverlay(device, overlay).record           # an OVERLAY, as `UTTERANCE` has it
 of_batch = BatchOverlays(device_graph, boosts)  # a CompiledBoosts per utterance
 of_batch.records, of_batch.read(...)            # up to the device, and paths back
 """
@@ -14,17 +13,13 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from wfstdec.boost.compiled import CompiledBoosts
-from wfstdec.boost.oov import OovWords
 from wfstdec.gpu.device import Device
 from wfstdec.gpu.launch import upload
 from wfstdec.gpu.records import NONE
 from wfstdec.graph.overlay import Overlay
-from wfstdec.graph.packed import PackedGraph
-from wfstdec.jit.pool import Once
 from wfstdec.search.paths.label_path import PathTokens
 from wfstdec.search.paths.traceback import read_paths, rule_of
 from wfstdec.search.paths.traceback_kernels import Rule
-from wfstdec.wfst.boost_support import overlay_of
 from wfstdec.wfst.gpu import layout as d
 
 if TYPE_CHECKING:
@@ -67,18 +62,6 @@ class DeviceOverlay:
         for name in ("first_state", "first_arc", "num_entering"):
             self.record[name] = getattr(overlay, name)
         device.wait()  # the next to use it may be on another stream
-
-
-def stored_overlays(
-    graph: PackedGraph, device: Device
-) -> Once[OovWords, DeviceOverlay]:
-    """The overlays of a graph on a device; each list once for all batches that have it.
-
-    Args:
-        graph: The graph.
-        device: The device.
-    """
-    return Once(lambda added: DeviceOverlay(device, overlay_of(graph, added)))
 
 
 class BatchOverlays:

@@ -14,8 +14,10 @@ from wfstdec.gpu.launch import upload
 from wfstdec.gpu.scratch import ScratchPool
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.jit.pool import Once
+from wfstdec.text.vocabulary import OovWords
+from wfstdec.wfst.boost_support import overlay_of
 from wfstdec.wfst.gpu import layout as d
-from wfstdec.wfst.gpu.added import stored_overlays
+from wfstdec.wfst.gpu.added import DeviceOverlay
 from wfstdec.wfst.gpu.memory import NARROWER, SCRATCH
 
 
@@ -44,7 +46,9 @@ class DeviceGraph:
         self.scratch = ScratchPool(device, SCRATCH, first_capacity, NARROWER)
         self.phrases: Once[PhraseBoosts, DevicePhrases]
         self.phrases = Once(partial(DevicePhrases, device))
-        self.overlays = stored_overlays(graph, device)
+        self.overlays: Once[OovWords, DeviceOverlay] = Once(
+            lambda added: DeviceOverlay(device, overlay_of(graph, added))
+        )
         arrays = {
             "arcs": graph.arcs,
             "states": d.state_arcs_of(graph),

@@ -57,15 +57,6 @@ class _Noted(NamedTuple):
     survived: bool
 
 
-class _Record(NamedTuple):
-    """Notes of an utterance, as `noted.spread` takes them."""
-
-    arcs: np.ndarray
-    counts: np.ndarray
-    limit: np.float32
-    extra: np.ndarray
-
-
 class RecordingBatch(DeviceBatch):
     """Utterances side by side that record lattices; arguments as `DeviceBatch`."""
 
@@ -115,19 +106,14 @@ def _recorded(searched: _Searched, found: _Noted, best: BestPath) -> Recorded:
     """Make the record of an utterance."""
     frontier, trace, links, _ = found
     excess, rest = _ends(searched, found)
-    record = _Record(
-        arcs=links,
-        counts=np.array([len(links)]),
-        limit=np.float32(searched.options.beam_of_lattice),
-        extra=np.empty(len(trace), np.float32),
-    )
+    limit = np.float32(searched.options.beam_of_lattice)
     # The CPU's rule, over what the device noted: which arcs stay must not depend on the
     # backend.
-    noted.spread(frontier, excess, len(trace), record)
-    links, nodes = links[links["arc"] != NONE], np.flatnonzero(record.extra < np.inf)
+    extra = noted.spread(frontier, excess, len(trace), links, limit)
+    links, nodes = links[links["arc"] != NONE], np.flatnonzero(extra < np.inf)
     number = np.zeros(len(trace), np.int64)
     number[nodes] = np.arange(len(nodes))
-    ends = np.flatnonzero((excess <= record.limit) & (excess < np.inf))
+    ends = np.flatnonzero((excess <= limit) & (excess < np.inf))
     at = number[frontier["node"][ends]]
     final_excess = np.full(len(nodes), np.inf, np.float32)
     final_boost_cost = np.zeros(len(nodes), np.float32)
