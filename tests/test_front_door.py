@@ -72,14 +72,10 @@ def test_pages_use_public_names_alone():
             held = [m for m in public if f"{path}.".startswith(f"{m}.")]
             module = max(held, key=len, default=None)
             rest = path if module is None else path[len(module) + 1 :]
-            holder = wfstdec if module is None else wfstdec_module(module)
+            holder = importlib.import_module(f"wfstdec.{module}") if module else wfstdec
             first = rest.split(".")[0]
             names = getattr(holder, "__all__", None) or dir(holder)
             assert not first or first in names, f"{page.name}: wfstdec.{path}"
-
-
-def wfstdec_module(name):
-    return importlib.import_module(f"wfstdec.{name}")
 
 
 def test_the_notebook_uses_public_modules_alone():

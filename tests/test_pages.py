@@ -50,10 +50,6 @@ def blocks_of(page):
     return blocks
 
 
-def runs_something(page):
-    return any(language in ("python", "sh") for language, _ in blocks_of(page))
-
-
 def run_shell(text):
     """Run commands of wfstdec, in this process."""
     for line in text.replace("\\\n", " ").splitlines():
@@ -80,7 +76,9 @@ def workplace(tmp_path_factory):
 
 @pytest.mark.filterwarnings("ignore")  # a page may show what is warned of
 @pytest.mark.parametrize(
-    "page", [page for page in PAGES if runs_something(page)], ids=lambda page: page.name
+    "page",
+    [page for page in PAGES if {"python", "sh"} & dict(blocks_of(page)).keys()],
+    ids=lambda page: page.name,
 )
 @pytest.mark.share(keep=3)
 def test_snippets_run(page, workplace, monkeypatch):

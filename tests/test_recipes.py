@@ -1,11 +1,10 @@
 """The shipped recipe is found; graphs of recipes are built once, and again in time."""
 
-import gzip
 import logging
 from pathlib import Path
 
 import pytest
-from cli_files import ARPA, LEXICON, TOKENS, write_files
+from cli_files import TOKENS, recipe_of, write_files
 
 from wfstdec import recipes
 from wfstdec.errors import FormatError
@@ -13,10 +12,7 @@ from wfstdec.errors import FormatError
 
 @pytest.fixture
 def recipe(tmp_path):
-    write_files(tmp_path)
-    (tmp_path / "lexicon.txt.gz").write_bytes(gzip.compress(LEXICON.encode()))
-    (tmp_path / "lm.arpa.gz").write_bytes(gzip.compress(ARPA.encode()))
-    return tmp_path
+    return recipe_of(write_files(tmp_path))
 
 
 def kept(recipe):
@@ -26,11 +22,6 @@ def kept(recipe):
 def test_the_shipped_recipe_is_found():
     names = {path.name for path in recipes.find_recipe().iterdir()}
     assert {"logprobs.npz", "refs.txt", "boosts.txt", "README.md"} <= names
-
-
-def test_a_recipe_that_is_nowhere(tmp_path):
-    with pytest.raises(FormatError, match="expected the folder of a recipe"):
-        recipes.find_recipe(tmp_path)
 
 
 def test_a_graph_is_built_once_for_each_topology(recipe, caplog):

@@ -10,7 +10,12 @@ torch = pytest.importorskip("torch")
 
 from tools.data.transducer_data import HELD_OUT, speaker_of  # noqa: E402
 from tools.data.transducer_greedy import greedy  # noqa: E402
-from wfstdec import load_transducer, read_tokens  # noqa: E402
+from wfstdec import (  # noqa: E402
+    TransducerDecoder,
+    TransducerOptions,
+    load_transducer,
+    read_tokens,
+)
 from wfstdec.io.text import read_text  # noqa: E402
 from wfstdec.metrics import score_texts  # noqa: E402
 
@@ -52,6 +57,11 @@ def test_greedy_reads_held_out_speakers(head):
     references = read_text(RECIPE / "refs.txt")
     names = sorted(references, key=lambda name: len(references[name]))[-2:]
     guesses = {name: greedy(model, logprobs[name]) for name in names}
+    options = TransducerOptions(strategy="greedy")
+    decoder = TransducerDecoder(model, input="features", options=options)
+    for name in names:
+        (hyp,) = decoder.decode([logprobs[name]])
+        assert hyp.text.split() == guesses[name]
     wer = score_texts({name: references[name] for name in names}, guesses).wer
     assert wer < 40.0, guesses
 

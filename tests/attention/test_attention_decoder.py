@@ -205,6 +205,8 @@ def test_what_does_not_fit_is_refused():
         {"max_tokens_per_s": 0},
         {"no_repeat_ngram": -1},
         {"final_eos_score": -1.0},
+        {"ctc_weight": 1.5},
+        {"pre_beam": 0},
     ],
 )
 def test_options_are_checked(options):

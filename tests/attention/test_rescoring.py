@@ -13,7 +13,6 @@ from table_transducers import TableTransducer
 from wfstdec import (
     AttentionDecoder,
     AttentionOptions,
-    Normalizer,
     TransducerDecoder,
     TrieDecoder,
     TrieOptions,
@@ -26,8 +25,6 @@ from wfstdec import (
 )
 from wfstdec.attention.rescoring import text_costs
 from wfstdec.attention.torch_model import AttentionNet, AttentionSizes, TorchAttention
-from wfstdec.compare import Speech, tune
-from wfstdec.compare.points import Outcome
 from wfstdec.errors import OptionError, ShapeError
 
 
@@ -42,11 +39,15 @@ def first_pass(seed):
     return TransducerDecoder(model).decode_nbest(frames)
 
 
+def two_passes(seed, num_frames):
+    """Lists of the first, and of the second its model and frames."""
+    model = TableAttention(np.random.default_rng(seed), 2, num_utterances=2)
+    return first_pass(seed), model, [model.frames(i, num_frames) for i in range(2)]
+
+
 @pytest.mark.parametrize("seed", range(8))
 def test_totals_are_those_of_the_definition(seed):
-    lists = first_pass(seed)
-    model = TableAttention(np.random.default_rng(seed), 2, num_utterances=2)
-    frames = [model.frames(i, 5) for i in range(2)]
+    lists, model, frames = two_passes(seed, 5)
     found = rescore(model, frames, lists, weight=0.7, spell=spell, first_weight=0.5)
     for i, (before, after) in enumerate(zip(lists, found, strict=True)):
         rows = model.rows(i)
@@ -62,9 +63,7 @@ def test_totals_are_those_of_the_definition(seed):
 
 
 def test_without_spell_texts_are_cut_by_the_models_tokenizer():
-    lists = first_pass(1)
-    model = TableAttention(np.random.default_rng(1), 2, num_utterances=2)
-    frames = [model.frames(i, 5) for i in range(2)]
+    lists, model, frames = two_passes(1, 5)
     with pytest.raises(OptionError, match="no tokenizer that cuts text.*spell="):
         rescore(model, frames, lists, weight=0.7)
     with pytest.raises(OptionError, match="no tokenizer that cuts text.*spell="):
@@ -81,9 +80,7 @@ def test_without_spell_texts_are_cut_by_the_models_tokenizer():
 
 
 def test_with_weight_0_the_order_stays_and_without_a_spelling_a_text_is_last():
-    lists = first_pass(0)
-    model = TableAttention(np.random.default_rng(0), 2, num_utterances=2)
-    frames = [model.frames(i, 5) for i in range(2)]
+    lists, model, frames = two_passes(0, 5)
     same = rescore(model, frames, lists, weight=0.0, spell=spell)
     assert [[one.hypothesis for one in some] for some in same] == lists
     best = lists[0][0].text
@@ -127,9 +124,7 @@ def test_the_search_rescored_by_its_own_model_says_the_same():
 
 @pytest.mark.parametrize("seed", range(4))
 def test_ctc_counts_in_place_of_attention(seed):
-    lists = first_pass(seed)
-    model = TableAttention(np.random.default_rng(seed), 2, num_utterances=2)
-    frames = [model.frames(i, 4) for i in range(2)]
+    lists, model, frames = two_passes(seed, 4)
     rng = np.random.default_rng(seed)
     ctc = torch.from_numpy(rng.normal(size=(2, 4, 3))).log_softmax(-1)
     given = {"spell": spell, "ctc": ctc, "first_weight": 0.5}
@@ -192,26 +187,6 @@ def test_a_lattice_rescored_is_the_best_of_all_texts(seed):
     assert [tuple(letters(hyp.text)) for hyp in texts] == order
     assert [hyp.total_cost for hyp in texts] == expected
     assert text_log_probs(model, frames, lambda text: None)(["a"]) == [-math.inf]
-
-
-def test_weights_are_tuned_on_lists_that_were_rescored_once():
-    """`wfstdec.compare.tune` takes any function of a setting."""
-    model = TableAttention(np.random.default_rng(2), 2, num_utterances=2)
-    frames = [model.frames(i, 5) for i in range(2)]
-    lists = first_pass(2)
-    rescored = rescore(model, frames, lists, weight=1.0, spell=spell)
-    wanted = [reweighed(rescored, weight=3.0)[i][0].hypothesis.text for i in range(2)]
-    assert wanted != [hyps[0].text for hyps in lists]
-    references = {str(i): tuple(text.split()) for i, text in enumerate(wanted)}
-    logprobs = {str(i): np.zeros((2, 2), np.float32) for i in range(2)}
-    speech = Speech(logprobs, references, 0.02, Normalizer())
-
-    def prepare(setting):
-        best = [one[0].hypothesis for one in reweighed(rescored, **setting)]
-        return lambda utterances, boosts: [Outcome.of(hyp) for hyp in best]
-
-    found = tune(prepare, speech, {"weight": (0.0, 4.0)})
-    assert found.best.errors.total == 0 and found.default.errors.total > 0
 
 
 def test_what_does_not_fit_is_refused():

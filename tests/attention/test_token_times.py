@@ -6,16 +6,11 @@ import math
 import numpy as np
 import pytest
 import torch
+from attention_cases import random_logprobs
 from table_attention import TableAttention
 
 from wfstdec import AttentionDecoder, AttentionOptions
 from wfstdec.attention.times import token_spans
-
-
-def random_logprobs(seed, num_frames, num_columns=3):
-    rows = np.random.default_rng(seed).normal(size=(num_frames, num_columns)) * 2
-    rows = rows - np.logaddexp.reduce(rows, axis=1, keepdims=True)
-    return rows.astype(np.float32)
 
 
 def best_spans(logprobs, text, blank):

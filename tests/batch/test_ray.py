@@ -70,8 +70,8 @@ def transcribe(files, audio, *more):
     return [*given, *map(str, more)]
 
 
-def on_ray(address, *more):
-    return ["--ray", address, "--actors", "2", *map(str, more)]
+def on_ray(address, *more, actors=1):
+    return ["--ray", address, "--actors", str(actors), *map(str, more)]
 
 
 def rows_of(folder):
@@ -99,9 +99,8 @@ def lines_of(path):
     return found
 
 
-def assert_equal(folder, path):
-    """Row by row the same as the plain command's JSON lines."""
-    rows, lines = rows_of(folder), lines_of(path)
+def assert_same(rows, lines):
+    """Row by row the plain command's JSON lines."""
     assert rows.keys() == lines.keys()
     for name, line in lines.items():
         assert {key: rows[name][key] for key in line} == line
@@ -128,7 +127,7 @@ def test_logprobs_are_decoded_as_by_the_plain_command(files, address, tmp_path, 
     ours = [*given, "--output", str(tmp_path / "rows"), *on_ray(address)]
     ours += ["--lattices", str(tmp_path / "lattices"), "--file-rows", "8"]
     assert main(ours) == 0
-    assert_equal(tmp_path / "rows", tmp_path / "plain.jsonl")
+    assert_same(rows_of(tmp_path / "rows"), lines_of(tmp_path / "plain.jsonl"))
     assert len(list((tmp_path / "rows").iterdir())) > 2
     paths = {row["lattice"] for row in rows_of(tmp_path / "rows").values()}
     assert paths == set(map(str, (tmp_path / "lattices").iterdir()))
@@ -168,9 +167,8 @@ def test_shards_with_boosts_and_a_damaged_one(files, address, tmp_path, capsys):
     (tmp_path / "all.txt").write_text("".join(f"{path}\n" for path in paths))
     given = transcribe(files, tmp_path / "all.txt", "--boost", tmp_path / "b.txt")
     assert main([*given, "--output", str(tmp_path / "plain.jsonl"), "--quiet"]) == 0
-    for name, line in lines_of(tmp_path / "plain.jsonl").items():
-        if name in rows:
-            assert {key: rows[name][key] for key in line} == line
+    lines = lines_of(tmp_path / "plain.jsonl")
+    assert_same(rows, {name: lines[name] for name in rows})
     before = len(list(output.iterdir()))
     given = transcribe(files, tmp_path / "shards", "--output", output, "--quiet")
     assert main([*given, *on_ray(address, "--resume")]) == 1
@@ -187,6 +185,8 @@ def test_a_killed_driver_and_a_killed_worker_lose_no_row_and_double_none(
     files, address, watched, tmp_path
 ):
     """Rows with boosts, and rows that fail, come out as by the plain command."""
+    import soundfile
+
     manifest = files / "manifest.jsonl"
     assert (
         main(
@@ -203,7 +203,7 @@ def test_a_killed_driver_and_a_killed_worker_lose_no_row_and_double_none(
     )
     output = tmp_path / "rows"
     given = transcribe(files, with_bad, "--output", output, "--quiet")
-    given += on_ray(address, "--file-rows", "3", "--batch-rows", "2")
+    given += on_ray(address, "--file-rows", "3", "--batch-rows", "2", actors=2)
     (watched / "slow").write_text("0.15")
     driver = driver_of(given)
     committed = tmp_path / "rows.job" / "checkpoint"
@@ -218,7 +218,9 @@ def test_a_killed_driver_and_a_killed_worker_lose_no_row_and_double_none(
     assert 6 <= len(done) < 40
     (watched / "heard").write_text("")
     (watched / "slow").write_text("0.02")
-    lengths = {path.stem: length_of(path) for path in (files / "in").iterdir()}
+    lengths = {
+        path.stem: soundfile.info(path).frames for path in (files / "in").iterdir()
+    }
     left = sorted(set(lengths) - set(done))
     (watched / "deadly").write_text(str(lengths[left[len(left) // 2]]))
     driver = driver_of([*given, "--resume"])
@@ -229,10 +231,7 @@ def test_a_killed_driver_and_a_killed_worker_lose_no_row_and_double_none(
     assert again == [], "finished rows were done again"
     rows = rows_of(output)
     assert "bad.wav" in rows.pop("bad")["error"]
-    lines = lines_of(tmp_path / "plain.jsonl")
-    assert rows.keys() == lines.keys()
-    for name, line in lines.items():
-        assert {key: rows[name][key] for key in line} == line
+    assert_same(rows, lines_of(tmp_path / "plain.jsonl"))
     (watched / "slow").unlink()
 
 
@@ -269,12 +268,6 @@ def still_heard(watched):
     size = (watched / "heard").stat().st_size
     time.sleep(1)
     return (watched / "heard").stat().st_size != size
-
-
-def length_of(path):
-    import soundfile
-
-    return soundfile.info(path).frames
 
 
 @pytest.mark.share

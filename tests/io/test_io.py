@@ -5,8 +5,9 @@ import struct
 import kaldiio
 import numpy as np
 import pytest
+from made_hypotheses import hypothesis
 
-from wfstdec import BoostEntry, Hypothesis
+from wfstdec import BoostEntry
 from wfstdec.errors import BoostError, FormatError, ShapeError
 from wfstdec.io import (
     FORMATS,
@@ -311,29 +312,14 @@ def test_bad_boosts(text, message, tmp_path):
         read_boosts(tmp_path / "b")
 
 
-def hypothesis(**fields):
-    """Hypothesis with all that the writers use."""
-    words = (
-        Word("hello", 0.1, 0.30000000000000004, 5, 15),
-        Word("wörld", 0.5, 1.0, 25, 50),
-    )
-    costs = dict.fromkeys(
-        ["graph_cost", "acoustic_cost", "insertion_cost", "boost_cost"], 1.5
-    )
-    defaults = dict(
-        words=words,
-        frame_shift_s=0.02,
-        total_cost=np.float32(2.5),
-        reached_final=True,
-        num_frames=50,
-        died_at_frame=None,
-    )
-    unseen = {"token_ids": (), "token_frames": ((), ()), "token_names": ()}
-    return Hypothesis(**{**costs, **defaults, **unseen, **fields})
+WORDS = (
+    Word("hello", 0.1, 0.30000000000000004, 5, 15),
+    Word("wörld", 0.5, 1.0, 25, 50),
+)
 
 
 def test_result_formats():
-    hyp = hypothesis()
+    hyp = hypothesis(WORDS, 2.5)
     assert FORMATS["text"]("u1", hyp) == "u1 hello wörld\n"
     assert FORMATS["ctm"]("u1", hyp) == (
         "u1 1 0.100 0.200 hello\nu1 1 0.500 0.500 wörld\n"
@@ -347,8 +333,7 @@ def test_result_formats():
 
 
 def test_confidences_stand_in_results():
-    words = [word._replace(confidence=0.9876543) for word in hypothesis().words]
-    hyp = hypothesis(words=(words[0], words[1]._replace(confidence=None)))
+    hyp = hypothesis([WORDS[0]._replace(confidence=0.9876543), WORDS[1]])
     lines = FORMATS["ctm"]("u1", hyp).splitlines()
     assert lines == ["u1 1 0.100 0.200 hello 0.988", "u1 1 0.500 0.500 wörld"]
     said, unknown = json.loads(FORMATS["jsonl"]("u1", hyp))["words"]
@@ -357,9 +342,7 @@ def test_confidences_stand_in_results():
 
 
 def test_results_of_a_search_that_died():
-    hyp = hypothesis(
-        words=(), total_cost=float("inf"), reached_final=False, died_at_frame=0
-    )
+    hyp = hypothesis(cost=float("inf"), reached_final=False, died_at_frame=0)
     assert FORMATS["text"]("u1", hyp) == "u1\n"
     assert FORMATS["ctm"]("u1", hyp) == ""
     read = json.loads(FORMATS["jsonl"]("u1", hyp))

@@ -7,6 +7,7 @@ import itertools
 import threading
 import time
 
+import made_hypotheses
 import numpy as np
 import pytest
 from cli_files import small_decoder, write_files
@@ -22,7 +23,7 @@ from spoken import (
 from wav_files import wav_bytes
 
 import wfstdec
-from wfstdec import Hypothesis, token_table
+from wfstdec import token_table
 from wfstdec.errors import AudioError, FormatError, ModelError, OptionError
 from wfstdec.search.hypothesis import Word
 from wfstdec.transcription import CutOptions, Recording, find_recordings
@@ -244,16 +245,14 @@ def test_a_decoder_of_another_model_is_refused(decoder):
 def test_nbest_of_pieces_are_the_best_of_all_products():
     random = np.random.default_rng(1)
 
-    def hypothesis(words, cost):
-        timed = tuple(Word(w, i, i + 1, i, i + 1) for i, w in enumerate(words))
-        return Hypothesis(
-            timed, (), ((), ()), ("x",), 1.0, cost, cost, 0.0, 0.0, 0.0, True, 10
-        )
+    def timed(words, cost):
+        spans = [Word(w, i, i + 1, i, i + 1) for i, w in enumerate(words)]
+        return made_hypotheses.hypothesis(spans, cost, frame_shift_s=1.0, num_frames=10)
 
     pieces = []
     for i in range(4):
         costs = sorted(random.random(4) * 10)
-        lists = [hypothesis([f"w{i}{j}"], cost) for j, cost in enumerate(costs)]
+        lists = [timed([f"w{i}{j}"], cost) for j, cost in enumerate(costs)]
         pieces.append((10 * i, lists))
     products = itertools.product(*(lists for _, lists in pieces))
     brute = sorted(
@@ -266,8 +265,8 @@ def test_nbest_of_pieces_are_the_best_of_all_products():
         [one.total_cost for one in found], [cost for cost, _ in brute[:7]]
     )
     assert [word.start_frame for word in found[0].words] == [0, 10, 20, 30]
-    same = [(0, [hypothesis("a", 1), hypothesis("ab", 2)])]
-    same.append((10, [hypothesis("bc", 1), hypothesis("c", 1.5)]))
+    same = [(0, [timed("a", 1), timed("ab", 2)])]
+    same.append((10, [timed("bc", 1), timed("c", 1.5)]))
     assert [one.text for one in join_nbest(same, 4)] == ["a b c", "a c", "a b b c"]
 
 

@@ -39,7 +39,7 @@ from wfstdec.transducer.torch_model import (
 )
 
 STRATEGIES = ("greedy", "alsd", "aes")
-KINDS = [(s, d) for s in STRATEGIES for d in ((), (0, 1, 2), (1, 2))]
+SHARE = pytest.mark.share
 LETTERS = ("<sp>", "a", "b", "c")
 ARPA = arpa_of(
     "-99 <s> -0.25; -0.75 </s>; -0.5 <sp> -0.125; -0.75 a -0.5; -1 b; -0.875 c",
@@ -138,17 +138,6 @@ def test_costs_are_those_of_models_and_phrases():
 
 
 # ------------------------------------------------------- what surrounds an utterance
-def tables(durations, **sizes):
-    rng = np.random.default_rng(7)
-    sizes = {"num_utterances": 4, "num_frames": 5, "longest": 5} | sizes
-    return TableTransducer(rng, 3, durations, **sizes)
-
-
-def table_decoder(model, strategy, **more):
-    options = {"strategy": strategy, "beam_size": 4, **more}
-    text = ARPA.replace("<sp>", "z")
-    lm = [(read_arpa(io.StringIO(text)), 0.5)]
-    return TransducerDecoder(model, lm=lm, options=TransducerOptions(**options))
 
 
 @pytest.mark.parametrize("head", ["rnnt", "tdt"])
@@ -247,9 +236,10 @@ def test_a_step_asks_for_no_number(strategy, head):
                 assert now.shape == before.shape and now.dtype == before.dtype
 
 
-@pytest.mark.parametrize("head", ["rnnt", "tdt"])
-@pytest.mark.parametrize("strategy", STRATEGIES)
-@pytest.mark.share(keep=1)
+@pytest.mark.parametrize("head", ["rnnt", pytest.param("tdt", marks=SHARE)])
+@pytest.mark.parametrize(
+    "strategy", ["greedy", *(pytest.param(one, marks=SHARE) for one in ("alsd", "aes"))]
+)
 def test_a_step_can_be_exported(strategy, head):
     class Step(torch.nn.Module):
         def __init__(self, searcher):
@@ -330,31 +320,41 @@ def layers_first(given):
     return tuple(part[None] for part in state), g
 
 
-def test_states_are_rows_first():
-    with pytest.raises(
-        ShapeError,
-        match=r"state has torch.float32 \[1, 5, 16\], expected \[5, ...\] for 5 rows; "
-        r"put layers behind: state.transpose\(0, 1\)",
-    ):
-        TransducerDecoder(Wrapped(start=layers_first))
-    after = Wrapped(predict=lambda found: (found[0], layers_first((found[1], 0))[0]))
-    with pytest.raises(ShapeError, match=r"\[1, 5, 16\], expected \[5, ...\]"):
-        TransducerDecoder(after)
-    arrays = Wrapped(start=lambda found: ([p.numpy() for p in found[0]], found[1]))
-    with pytest.raises(ShapeError, match=r"numpy float32 \[5, 16\], expected \[5"):
-        TransducerDecoder(arrays)
+def numpy_state(found):
+    state, g = found
+    return [part.numpy() for part in state], g
 
 
-def test_a_predictor_gives_tensors_row_by_row():
-    arrays = Wrapped(start=lambda found: (found[0], found[1].numpy()))
-    with pytest.raises(ShapeError, match="predictor gives numpy float32.*from_numpy"):
-        TransducerDecoder(arrays)
-    one = Wrapped(predict=lambda found: (found[0][:1], found[1]))
-    with pytest.raises(ShapeError, match="predictor gives 1 rows, expected 5"):
-        TransducerDecoder(one)
-    wide = Wrapped(predict=lambda found: (found[0][:, None], found[1]))
-    with pytest.raises(ShapeError, match=r"\[5, 1, 16\] after a token"):
-        TransducerDecoder(wide)
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        (
+            *("start", layers_first),
+            r"state has torch.float32 \[1, 5, 16\], expected \[5, ...\] for 5 rows; "
+            r"put layers behind: state.transpose\(0, 1\)",
+        ),
+        (
+            *("predict", lambda found: (found[0], layers_first((found[1], 0))[0])),
+            r"\[1, 5, 16\], expected \[5, ...\]",
+        ),
+        ("start", numpy_state, r"numpy float32 \[5, 16\], expected \[5"),
+        (
+            *("start", lambda found: (found[0], found[1].numpy())),
+            "predictor gives numpy float32.*from_numpy",
+        ),
+        (
+            *("predict", lambda found: (found[0][:1], found[1])),
+            "predictor gives 1 rows, expected 5",
+        ),
+        (
+            *("predict", lambda found: (found[0][:, None], found[1])),
+            r"\[5, 1, 16\] after a token",
+        ),
+    ],
+)
+def test_what_a_predictor_gives_is_looked_at(name, change, message):
+    with pytest.raises(ShapeError, match=message):
+        TransducerDecoder(Wrapped(**{name: change}))
 
 
 @pytest.mark.parametrize("strategy", STRATEGIES)
@@ -427,9 +427,11 @@ def test_frames_of_another_precision_than_the_model(dtype):
 @pytest.mark.parametrize("strategy", STRATEGIES)
 @pytest.mark.parametrize("number", [math.nan, math.inf])
 def test_no_numbers_from_the_joiner_name_the_utterance(strategy, number):
-    model = tables(())
+    sizes = {"num_utterances": 4, "num_frames": 5, "longest": 5}
+    model = TableTransducer(np.random.default_rng(7), 3, **sizes)
     model.table[2, 1] = number
-    decoder = table_decoder(model, strategy)
+    options = TransducerOptions(strategy=strategy, beam_size=4)
+    decoder = TransducerDecoder(model, options=options)
     with pytest.raises(LogprobError, match="joiner gives NaN") as caught:
         decoder.decode([model.frames(u) for u in range(4)])
     assert caught.value.utterance == 2

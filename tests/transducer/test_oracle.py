@@ -84,8 +84,14 @@ class Case:
             insertion=self.insertion,
             **options,
         )
-        found = {"".join(names[p] for p in text): t for text, t in found.items()}
+        found = named(self.model, found)
         return {text: total for text, total in found.items() if total > -INF}
+
+
+def named(model, totals):
+    """Totals by the letters of texts."""
+    names = model.tokens
+    return {"".join(names[p] for p in text): total for text, total in totals.items()}
 
 
 @pytest.mark.parametrize("search", SEARCHES)
@@ -183,7 +189,6 @@ def test_narrow_beams_equal_the_plain_reading(seed, beam_size):
     case.weights, case.arpas, case.phrases, case.insertion = [], [], {}, 0.0
     merge = ("sum", "max")[seed % 2]
     options = {"beam_size": beam_size, "merge": merge, "max_symbols": 1 + seed % 3}
-    names = case.model.tokens
     expected = naive_transducer_beam.alsd(
         case.model.joint(),
         case.model.num_frames,
@@ -192,11 +197,7 @@ def test_narrow_beams_equal_the_plain_reading(seed, beam_size):
     )
     decoder, _ = case.decoder(**options)
     (hyps,) = decoder.decode_nbest([case.model.frames()])
-    found = texts_of(hyps)
-    assert found == pytest.approx(
-        {"".join(names[p] for p in text): t for text, t in expected.items()},
-        abs=1e-6,
-    )
+    assert texts_of(hyps) == pytest.approx(named(case.model, expected), abs=1e-6)
 
 
 @pytest.mark.parametrize("dense", [False, True])
@@ -219,10 +220,6 @@ def test_durations_behind_the_end_are_one_hypothesis_at_any_width(beam_size, den
         )
         decoder._backend.dense = dense
         (hyps,) = decoder.decode_nbest([model.frames()])
-        names = model.tokens
-        assert texts_of(hyps) == pytest.approx(
-            {"".join(names[p] for p in text): t for text, t in expected.items()},
-            abs=1e-6,
-        )
+        assert texts_of(hyps) == pytest.approx(named(model, expected), abs=1e-6)
         cut += any(token.end_frame == model.num_frames for token in hyps[0].tokens)
     assert cut > 20
