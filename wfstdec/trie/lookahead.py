@@ -425,5 +425,5 @@ def _without_history(unigram_cost: np.ndarray, state_cost: np.ndarray) -> Lookah
 
 
 def _frozen(lookahead: Lookahead) -> Lookahead:
-    arrays = map(read_only, lookahead[:4])
-    return Lookahead(*arrays, uses_history=lookahead.uses_history)
+    states, rows, unigram_cost, state_cost = map(read_only, lookahead[:4])
+    return Lookahead(states, rows, unigram_cost, state_cost, lookahead.uses_history)
