@@ -1,6 +1,7 @@
 """The search on rows of LG finds what the specification finds on the packed graph."""
 
 import dataclasses
+import itertools
 
 import numpy as np
 import pytest
@@ -138,6 +139,41 @@ PRODUCT = """
     5 0
     6 0
 """
+
+
+def words_of_a_token(states):
+    """Words of one token each, which lead to these states and are free to follow."""
+    pairs, blank = list(zip("abc", states, strict=True)), len(states) + 1
+    arcs = [(0, blank, "_")]
+    for source in (0, *states, blank):
+        arcs += [(source, to, token) for token, to in pairs if to != source]
+        arcs += [(source, blank, "_")] * (source > 0)
+    arcs += [(state, state, f"{token}'") for token, state in pairs]
+    word = {token: token.upper() for token in "abc"}
+    lines = [f"{s} {to} {token} {word.get(token, '-')} 0" for s, to, token in arcs]
+    return "\n".join([*lines, *(f"{state} 0" for state in (*states, blank))])
+
+
+@pytest.mark.parametrize("states", list(itertools.permutations([1, 2, 3])))
+def test_a_look_leaves_ties_as_they_are(states):
+    """`a` dies, `b` and `c` tie before a look and lead to one state behind it."""
+    graph = text_graph(words_of_a_token(states), tokens="_ a b c")
+    sessions = [
+        backend(graph).start(WfstOptions(beam=5.0), NO_BOOSTS)
+        for backend in (ReferenceBackend, CpuBackend)
+    ]
+    x = np.full((3, 4), -20, np.float32)
+    x[[0, 1, 1, 2], [1, 2, 3, 0]] = 0
+    for session in sessions:
+        session.advance(x[:2])
+        session.look()
+        session.advance(x[2:])
+    expected, found = (session.look() for session in sessions)
+    assert look_bits(found) == look_bits(expected)
+    assert found.said_since(0, 0).word.tolist() == [
+        1,
+        2 if states[1] < states[2] else 3,
+    ]
 
 
 def test_a_graph_taken_apart_by_hand():

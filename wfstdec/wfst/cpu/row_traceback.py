@@ -62,14 +62,18 @@ def fold_all(rows, params, phrases, added, scratch, state, history, said):
     now = uint32(counts[k.FRAMES])
     for i in range(counts[k.ENTRIES]):
         state.token_node[i] = state.blank_node[i] = uint32(0)
+    # Entries that no token is in have node 0, from which no path comes: a blank that
+    # ties looks for the token whose node it has.
+    state.nodes[0].before, state.nodes[0].arc = _NOTHING, _NONE
     for e in range(len(ends)):
-        root, i = state.nodes[e], int64(ends[e].arc & ~_FROM_TOKEN)
+        node, i = uint32(e + 1), int64(ends[e].arc & ~_FROM_TOKEN)
+        root = state.nodes[e + 1]
         root.before, root.arc, root.frame, root.ended = uint32(e), _NONE, now, now
         if ends[e].arc & _FROM_TOKEN:
-            state.token_node[i] = uint32(e)
+            state.token_node[i] = node
         else:
-            state.blank_node[i] = uint32(e)
-    counts[k.NODES] = counts[k.FRESH] = len(ends)
+            state.blank_node[i] = node
+    counts[k.NODES] = counts[k.FRESH] = len(ends) + 1
     return best, folded, events
 
 
