@@ -59,11 +59,11 @@ LONG = {
 SMALL = {
     "jit.message": "what people see of compiling, apart from how it is done",
     "jit.sources": "which files a kernel is made of: text, no machine code",
-    "adapters.transformers.spelling": "how phrases are cut, apart from their credit",
     "attention.times": "one idea: the alignment of a text that is known",
     "server.finals": "what finals are, apart from when they are due",
     "server.listen_boosts": "one idea: a stream's lists, as its client changes them",
     "server.outbox": "a container, tested by itself",
+    "batch.ray.folder": "what stands in the folder of a job, apart from its course",
     "fst.build_log": "logging, apart from what is built",
     "fst.oov_exits": "one step of a build, with the idea of it",
     "wfst.gpu.backend": "the search on any device, apart from CUDA: emulated in tests",

@@ -10,7 +10,7 @@ import pytest
 
 from wfstdec import PhraseOptions
 from wfstdec.adapters.transformers import PhraseBoostLogitsProcessor, token_table_of
-from wfstdec.adapters.transformers.spelling import written_ways
+from wfstdec.adapters.transformers.phrases import written_ways
 from wfstdec.errors import (
     BoostWarning,
     OptionError,

@@ -6,7 +6,6 @@ import logging
 import resource
 import sys
 import time
-from types import TracebackType
 from typing import TypeVar
 
 from tqdm import tqdm
@@ -43,12 +42,7 @@ class Stages:
         """Nothing; for `with`."""
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         """Close the bar."""
         self._bar.close()
 

@@ -120,10 +120,10 @@ def mark_lexicon(
     """
     _check(lexicon, fillers, tokens)
     counts = Counter(lexicon.pronunciations)
-    if fillers.ends_words:
-        marked = set()
-    else:
-        marked = _proper_prefixes(lexicon) | {p for p, n in counts.items() if n > 1}
+    marked = set()
+    if not fillers.ends_words:
+        marked = {p[:n] for p in lexicon.pronunciations for n in range(1, len(p))}
+        marked |= {p for p, n in counts.items() if n > 1}
     # The first entry of a marked pronunciation gets #1; without marks it needs none.
     used = {pronunciation: int(pronunciation in marked) for pronunciation in counts}
     symbol = np.zeros(len(lexicon), np.int32)
@@ -136,10 +136,6 @@ def mark_lexicon(
     if fillers.silence in begins:
         silence_symbol = 1 + int(symbol.max())
     return MarkedLexicon(lexicon, fillers, symbol, silence_symbol)
-
-
-def _proper_prefixes(lexicon: Lexicon) -> set[tuple[int, ...]]:
-    return {p[:n] for p in lexicon.pronunciations for n in range(1, len(p))}
 
 
 def _check(lexicon: Lexicon, fillers: Fillers, tokens: TokenTable) -> None:

@@ -23,24 +23,15 @@ import numpy as np
 from wfstdec.errors import FormatError
 from wfstdec.graph.arcs import FstArrays
 from wfstdec.jit import jit
+from wfstdec.jit.records import record
 
 FST_MAGIC = 2125659606
 SYMBOLS_MAGIC = 2125658996
 _HAS_ISYMBOLS, _HAS_OSYMBOLS, _IS_ALIGNED = 1, 2, 4
 _EXPANDED, _MUTABLE = 1, 2
 _ALIGNMENT = 16
-_ARC = np.dtype(
-    [("ilabel", "<i4"), ("olabel", "<i4"), ("cost", "<f4"), ("nextstate", "<i4")]
-)
-_CONST_STATE = np.dtype(
-    [
-        ("final", "<f4"),
-        ("pos", "<u4"),
-        ("num_arcs", "<u4"),
-        ("num_ieps", "<u4"),
-        ("num_oeps", "<u4"),
-    ]
-)
+_ARC = record("i4 ilabel olabel", "f4 cost", "i4 nextstate")
+_CONST_STATE = record("f4 final", "u4 pos num_arcs num_ieps num_oeps")
 Symbols = dict[int, str]
 
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-ARC = np.dtype(
-    [("ilabel", "<u4"), ("olabel", "<u4"), ("nextstate", "<u4"), ("cost", "<f4")]
-)
+from wfstdec.jit.records import record
+
+ARC = record("u4 ilabel olabel nextstate", "f4 cost")
 """Record of an arc, 16 bytes. The upper bits of `ilabel` are flags, see below."""
 
 LABEL_MASK = (1 << 28) - 1

@@ -37,7 +37,7 @@ from wfstdec.graph.product import (
     product_from,
     product_of,
 )
-from wfstdec.text.display import html_facts
+from wfstdec.text.display import html_table
 from wfstdec.text.loading import word_ids
 from wfstdec.text.symbols import EPSILON, TokenTable, ilabel_of
 from wfstdec.text.vocabulary import Vocabulary
@@ -84,7 +84,7 @@ class PackedGraph:
 
     def _repr_html_(self) -> str:
         """A table of what there is to know of it, for notebooks."""
-        return html_facts(self.describe(), caption="PackedGraph")
+        return html_table(self.describe().items(), caption="PackedGraph")
 
     def describe(self) -> dict[str, str]:
         """Names and values of what there is to know, as `wfstdec info` prints them."""

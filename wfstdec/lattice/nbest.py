@@ -13,6 +13,7 @@ dropped; so every path that reaches the start has words of its own.
 
 from __future__ import annotations
 
+import heapq
 from typing import NamedTuple
 
 import numpy as np
@@ -83,8 +84,7 @@ def _search(arcs, incoming, ends, best_words, limits):
     splits, into = incoming
     n, max_steps, beam = limits
     room = max(1024, len(ends[0]))
-    steps, cost, made = np.empty(room, _STEP), np.empty(room, np.float64), 0
-    heap, waiting = np.empty(room, np.int32), 0
+    steps, made = np.empty(room, _STEP), len(ends[0])
     texts = np.full((64, 2), -1, np.int32), np.full(256, -1, np.int32)
     seen = np.full((512, 2), -1, np.int32), np.full(2048, -1, np.int32)
     num_texts, num_seen = 1, 0  # text 0 is the empty one
@@ -93,17 +93,16 @@ def _search(arcs, incoming, ends, best_words, limits):
         texts, num_texts, best = enter(texts, num_texts, best, word)
     found, costs = np.empty(n, np.int64), np.empty(n, np.float64)
     num_found, looked = 0, 0
-    for i in range(len(ends[0])):
-        step = steps[made]
+    for i in range(made):
+        step = steps[i]
         step.state, step.text, step.parent, step.arc = ends[0][i], 0, -1, -1
-        cost[made] = ends[1][i]
-        waiting = _push(heap, waiting, cost, made)
-        made += 1
-    while waiting > 0 and num_found < n - 1:
+    # Ties go to what was made first.
+    waiting = [(ends[1][i], i) for i in range(made)]
+    heapq.heapify(waiting)
+    while len(waiting) > 0 and num_found < n - 1:
         if looked == max_steps:
             return steps, found[:num_found], costs[:num_found], False
-        at = heap[0]
-        waiting = _pop(heap, waiting, cost)
+        cost, at = heapq.heappop(waiting)
         looked += 1
         state, text = np.int64(steps[at].state), np.int64(steps[at].text)
         before = num_seen
@@ -116,12 +115,12 @@ def _search(arcs, incoming, ends, best_words, limits):
         # start, so that they come up in the order of their whole cost.
         if state == 0:
             if text != best:
-                found[num_found], costs[num_found] = at, cost[at]
+                found[num_found], costs[num_found] = at, cost
                 num_found += 1
             continue
         for q in range(splits[state], splits[state + 1]):
             arc = arcs[into[q]]
-            total = cost[at] + np.float64(arc.excess)
+            total = cost + np.float64(arc.excess)
             if total > beam:
                 break  # the others have no less
             said = text
@@ -129,54 +128,13 @@ def _search(arcs, incoming, ends, best_words, limits):
                 word = np.int64(arc.olabel)
                 texts, num_texts, said = enter(texts, num_texts, text, word)
             if made == len(steps):
-                steps, cost = longer(steps, 0), longer(cost, 0)
-                heap = longer(heap, 0)
+                steps = longer(steps, 0)
             step = steps[made]
             step.state, step.text = int32(arc.state), int32(said)
             step.parent, step.arc = at, int32(into[q])
-            cost[made] = total
-            waiting = _push(heap, waiting, cost, made)
+            heapq.heappush(waiting, (total, made))
             made += 1
     return steps, found[:num_found], costs[:num_found], True
-
-
-@jit
-def _push(heap, count, cost, new):
-    """Add to a heap by (cost, number); how many there are."""
-    at = count
-    while at > 0:
-        above = (at - 1) >> 1
-        other = heap[above]
-        if cost[other] < cost[new] or (cost[other] == cost[new] and other < new):
-            break
-        heap[at] = other
-        at = above
-    heap[at] = new
-    return count + 1
-
-
-@jit
-def _pop(heap, count, cost):
-    """Take the least away; how many are left."""
-    count -= 1
-    last, at = heap[count], 0
-    while True:
-        below = 2 * at + 1
-        if below >= count:
-            break
-        if below + 1 < count:
-            a, b = heap[below], heap[below + 1]
-            # Ties go to what was made first: the order of results must not depend on
-            # the heap's shape.
-            if cost[b] < cost[a] or (cost[b] == cost[a] and b < a):
-                below += 1
-        other = heap[below]
-        if cost[last] < cost[other] or (cost[last] == cost[other] and last < other):
-            break
-        heap[at] = other
-        at = below
-    heap[at] = last
-    return count
 
 
 @jit

@@ -75,13 +75,9 @@ class Given:
         Raises:
             ModelError: Nobody says so.
         """
+        expected = "sample_rate= (--sample-rate), most often 16000"
         rate = self.sample_rate or own
-        if rate is None:
-            raise ModelError(
-                f"{place}: says nowhere which sample rate it hears, expected "
-                "sample_rate= (--sample-rate), most often 16000"
-            )
-        return int(rate)
+        return int(_known(rate, place, "which sample rate it hears", expected))
 
     def shift(self, own: float | None, place: str) -> float:
         """Seconds from a frame to the next, or an error.
@@ -89,13 +85,9 @@ class Given:
         Raises:
             ModelError: Nobody says so.
         """
+        expected = "frame_shift_s= (--frame-shift), in seconds"
         shift = self.frame_shift_s or own
-        if shift is None:
-            raise ModelError(
-                f"{place}: says nowhere how long a frame is, expected "
-                "frame_shift_s= (--frame-shift), in seconds"
-            )
-        return float(shift)
+        return float(_known(shift, place, "how long a frame is", expected))
 
     def spec(self, tokens: TokenTable, shift: float, rate: int) -> EncoderSpec:
         """The three with this `max_batch`."""
@@ -122,3 +114,9 @@ def read_json(path: Path) -> Mapping[str, Any]:
     if not isinstance(found, dict):
         raise FormatError(f"{path}: found a {type(found).__name__}, expected an object")
     return found
+
+
+def _known(number: float | None, place: str, what: str, expected: str) -> float:
+    if number is None:
+        raise ModelError(f"{place}: says nowhere {what}, expected {expected}")
+    return number

@@ -8,7 +8,7 @@ html_table([["the", 0.1]], ["word", "start_s"], caption="the")
 from __future__ import annotations
 
 import html
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 FEW = 4
@@ -48,11 +48,6 @@ def html_table(
         parts.append("<thead>" + _row(header, "th") + "</thead>")
     body = "".join(_row(cells, "td") for cells in rows)
     return "".join([*parts, "<tbody>", body, "</tbody></table>"])
-
-
-def html_facts(facts: Mapping[str, Any], *, caption: str = "") -> str:
-    """Names and values, one pair a row."""
-    return html_table(facts.items(), caption=caption)
 
 
 def _row(cells: Sequence[Any], tag: str) -> str:

@@ -40,7 +40,6 @@ from wfstdec.adapters.transformers.rows import (
     with_gains,
     with_room,
 )
-from wfstdec.adapters.transformers.spelling import tokenizer_speller, written_ways
 from wfstdec.boost.compile import PhraseCompiler
 from wfstdec.boost.lists import is_one_list
 from wfstdec.boost.phrases import PhraseBoosts, PhraseOptions
@@ -52,8 +51,9 @@ from wfstdec.boost.score_rows import (
     RowStates,
     credit_rows,
 )
+from wfstdec.boost.spelling import Spelling, case_variants
 from wfstdec.errors import BoostError, OptionError, ShapeError
-from wfstdec.text.tokenizers import ends_of, neutral_of, token_table_of
+from wfstdec.text.tokenizers import ends_of, neutral_of, token_table_of, tokenizer_of
 
 Phrases = Mapping[str, float] | Sequence[str] | PhraseBoosts | None
 """Phrases with weights, or of weight 1; or compiled ones; or none."""
@@ -76,6 +76,15 @@ class Text(NamedTuple):
     ends_phrase: bool
     is_closed: bool
     will_close: bool
+
+
+def written_ways(text: str) -> list[str]:
+    """Spell a phrase as it is and in other cases, behind a space and without.
+
+    Tokenizers cut " New York" otherwise than "New York" at the beginning of a text.
+    """
+    ways = case_variants(text)
+    return [*(f" {way}" for way in ways), *ways]
 
 
 class PhraseBoostLogitsProcessor:
@@ -147,7 +156,8 @@ class PhraseBoostLogitsProcessor:
         ends = ends_of(eos, tokenizer)
         table = token_table_of(tokenizer)
         self._num_named = len(table) - 1
-        speller = tokenizer_speller(tokenizer, marks.union(ends), variants)
+        neutral = frozenset(marks.union(ends))
+        speller = partial(_spelt, tokenizer_of(tokenizer), neutral, variants)
         compiler = PhraseCompiler(speller, table, options)
         is_none = isinstance(phrases, Sequence) and not len(phrases)
         self._is_for_all = is_none or is_one_list(phrases)
@@ -274,6 +284,28 @@ class PhraseBoostLogitsProcessor:
             silent=self._rows.silent_columns(self._num_named, size),
             ends=self._rows.ends(size),
         )
+
+
+def _spelt(
+    tokenizer: Any,
+    neutral: frozenset[int],
+    variants: Callable[[str], Iterable[str]],
+    phrases: Sequence[str],
+) -> list[list[Spelling]]:
+    """Phrases as a tokenizer cuts them; where it needs `neutral` tokens, not at all."""
+    ways = [list(variants(phrase)) for phrase in phrases]
+    texts = list(dict.fromkeys(way for some in ways for way in some))
+    if not texts:
+        return [[] for _ in phrases]
+    cut = tokenizer(texts, add_special_tokens=False)["input_ids"]
+    known = {
+        text: tuple(ids)
+        for text, ids in zip(texts, cut, strict=True)
+        if ids and neutral.isdisjoint(ids)
+    }
+    return [
+        list(dict.fromkeys(known[way] for way in some if way in known)) for some in ways
+    ]
 
 
 def _compiled(phrases: Any, compiler: PhraseCompiler) -> PhraseBoosts:

@@ -10,30 +10,23 @@ from typing import NamedTuple
 
 import numpy as np
 
-ROW = np.dtype(
-    [
-        ("labels", "<u8"),
-        ("plain", "<u8"),
-        ("begin", "<u4"),
-        ("emit", "<u4"),
-        ("rank", "<u4"),
-    ],
-    align=True,
-)
+from wfstdec.jit.records import record
+
+ROW = record("u8 labels plain", "u4 begin emit rank", align=True)
 """A state's row, 32 bytes: the set of its labels, with phrases that of labels on whose
 arcs they do not step, its first arc, its first emitting arc, its epsilon rank."""
-ENTRY = np.dtype([("cost", "<f4"), ("state", "<u4"), ("node", "<u4"), ("arc", "<u4")])
+ENTRY = record("f4 cost", "u4 state node arc")
 """A frontier entry. While it is made, `node` is its source's and `arc` has flags."""
 SIDE_ENTRY = np.dtype([*ENTRY.descr, ("boost", "<u4"), ("source_boost", "<u4")])
 """A candidate with boost states of its own: where it leads to, and that of its source.
 """
-NEXT_BOOSTS = np.dtype([("boost", "<u4"), ("source_boost", "<u4")])
+NEXT_BOOSTS = record("u4 boost source_boost")
 """The boost states of an entry that is made: its own, and its source's."""
-BOOST = np.dtype([("boost", "<u4"), ("credit", "<f4")])
+BOOST = record("u4 boost", "f4 credit")
 """The boost state of a frontier entry, and the most that a step from it is paid."""
-ENTRY_ARC = np.dtype([("entry", "<u4"), ("arc", "<u4")])
+ENTRY_ARC = record("u4 entry arc")
 """An arc to follow, from an entry of the frontier."""
-NODE = np.dtype([("previous", "<u4"), ("arc", "<u4"), ("acoustic", "<f4")])
+NODE = record("u4 previous arc", "f4 acoustic")
 """A trace node: the node before, the arc taken, the unscaled acoustic cost."""
 
 NONE = 0xFFFFFFFF
@@ -43,15 +36,7 @@ EPSILON_ARC = 1 << 31
 HAS_EPSILONS = 1
 """Set in the arc of an entry whose state has epsilon arcs; the id stands above it."""
 
-NOTED = np.dtype(
-    [
-        ("state", "<u4"),
-        ("nextstate", "<u4"),
-        ("arc", "<u4"),
-        ("excess", "<f4"),
-        ("acoustic", "<f4"),
-    ]
-)
+NOTED = record("u4 state nextstate arc", "f4 excess acoustic")
 """An arc noted for a lattice: the trace nodes that it leads from and to, the graph's
 arc, its excess (see `lattice_pack.py`), the unscaled acoustic cost."""
 

@@ -14,23 +14,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from wfstdec.jit.records import record
 from wfstdec.jit.vectors import LANES
 from wfstdec.wfst.cpu.arrays import ENTRY
 from wfstdec.wfst.cpu.rows import RowArrays
 
-CANDIDATE = np.dtype(
-    [
-        ("cost", "<f4"),
-        ("record", "<u4"),
-        ("arc", "<u4"),
-        ("before", "<u4"),
-        ("ended", "<u4"),
-        ("source", "<u4"),
-    ]
-)
+CANDIDATE = record("f4 cost", "u4 record arc before ended source")
 """An arc that may survive: what it costs to get there; the record with flags; the node
 before; the first frame behind the token before; the entry that it leaves."""
-NODE = np.dtype([("before", "<u4"), ("arc", "<u4"), ("frame", "<u4"), ("ended", "<u4")])
+NODE = record("u4 before arc frame ended")
 """A trace node: that of the token or epsilon arc before; an arc of `RowArrays`; frames
 passed with it; frames passed with the first behind the token before that is none of it.
 A root has no arc, and the number of its tip in the place of the node before."""

@@ -24,6 +24,7 @@ from wfstdec.graph.overlay import Overlay
 from wfstdec.jit import inlined, kernel
 from wfstdec.jit.handles import Handle, opened
 from wfstdec.jit.pool import Once
+from wfstdec.jit.records import record
 from wfstdec.search.acoustics import penalised
 from wfstdec.search.interrupts import Pace, check
 from wfstdec.search.paths.label_path import BestPath, PathTokens
@@ -46,19 +47,9 @@ STEPS_PER_FRAME = 2
 """Room for the arcs of paths at first: epsilon arcs are more."""
 GROW_STEPS = -1
 """Status of the kernel beside those of `advance`: no room for a path."""
-STEP = np.dtype([("arc", "<u4"), ("acoustic", "<f4")])
+STEP = record("u4 arc", "f4 acoustic")
 """An arc of a path and its unscaled acoustic cost."""
-END = np.dtype(
-    [
-        ("search_cost", "<f8"),
-        ("final_cost", "<f8"),
-        ("first", "<i8"),
-        ("count", "<i8"),
-        ("frames", "<i8"),
-        ("died", "<i8"),
-        ("final", "<i8"),
-    ]
-)
+END = record("f8 search_cost final_cost", "i8 first count frames died final")
 """End of an utterance, and where its path stands in the steps, the last one first."""
 _NONE = uint32(k.NONE)
 _ZERO = uint64(0)

@@ -38,26 +38,21 @@ from wfstdec.graph.packed import PackedGraph
 from wfstdec.graph.product import AFTER_BLANK, TO_HUB, Product
 from wfstdec.graph.product import NO_BLANK as WITHOUT_BLANK
 from wfstdec.jit import jit, read_only
+from wfstdec.jit.records import record
 from wfstdec.jit.sorting import STACK, key_of, sort_keys
 from wfstdec.search.paths.traceback_kernels import Rule
 
-RECORD = np.dtype(
-    [
-        ("labels", "<u8"),
-        ("first", "<u4"),
-        ("least", "<f4"),
-        ("epsilon", "<u4"),
-        ("row", "<u4"),
-        ("length", "<u2"),
-        ("epsilons", "<u2"),
-        ("rank", "<u2"),
-        ("token", "<u2"),
-    ]
+RECORD = record(
+    "u8 labels",
+    "u4 first",
+    "f4 least",
+    "u4 epsilon row",
+    "u2 length epsilons rank token",
 )
 """32 bytes of a record: the tokens of its row as bits (token % 64), the row's first
 arc, the least cost of its arcs (0 at most), its own first epsilon arc, the row, how
 many arcs that has, how many epsilon arcs, its epsilon rank, the token before."""
-STEP = np.dtype([("next", "<u4"), ("cost", "<f4")])
+STEP = record("u4 next", "f4 cost")
 """An arc, 8 bytes: the record that it leads to, with flags, and what it costs."""
 EPSILONS = 1 << 31
 """Flag of a record: it has epsilon arcs."""
