@@ -16,14 +16,13 @@ from __future__ import annotations
 
 import ctypes
 import gc
-import resource
-import sys
 from pathlib import Path
+
+from wfstdec.fst.build_log import peak_memory_gb
 
 _STATUS = Path("/proc/self/status")
 _CLEAR_REFS = Path("/proc/self/clear_refs")
 _RESET_PEAK = "5"
-_MAXRSS_BYTES = 1 if sys.platform == "darwin" else 1024
 
 
 class Peak:
@@ -37,14 +36,14 @@ class Peak:
 
     def __enter__(self) -> Peak:
         _give_back()
-        self._before = _maxrss_bytes()
+        self._before: float = 1e9 * peak_memory_gb()
         if IS_EXACT:  # the peak is lowered to the present
             _CLEAR_REFS.write_text(_RESET_PEAK)
             self._before = _status_bytes("VmRSS")
         return self
 
     def __exit__(self, *error: object) -> None:
-        peak = _status_bytes("VmHWM") if IS_EXACT else _maxrss_bytes()
+        peak = _status_bytes("VmHWM") if IS_EXACT else 1e9 * peak_memory_gb()
         growth = peak - self._before
         self.growth_mb = round(max(0, growth) / 1e6, 2)
 
@@ -55,7 +54,7 @@ def resident_mb() -> float:
     Where the system does not tell, its peak so far.
     """
     _give_back()
-    return (_status_bytes("VmRSS") or _maxrss_bytes()) / 1e6
+    return (_status_bytes("VmRSS") or 1e9 * peak_memory_gb()) / 1e6
 
 
 def _give_back() -> None:
@@ -75,10 +74,6 @@ def _status_bytes(name: str) -> int:
         return 0
     found = [line.split()[1] for line in lines if line.startswith(name + ":")]
     return 1024 * int(found[0]) if found else 0
-
-
-def _maxrss_bytes() -> int:
-    return _MAXRSS_BYTES * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
 def _can_reset() -> bool:

@@ -58,15 +58,9 @@ class Stages:
         seconds = time.perf_counter() - self._began
         memory = peak_memory_gb()
         size = "" if states is None else f"{states} states, {arcs} arcs, "
-        figures = {
-            "stage": stage,
-            "states": states,
-            "arcs": arcs,
-            "seconds": seconds,
-            "peak_memory_gb": memory,
-        }
+        figures = {"stage": stage, "states": states, "arcs": arcs, "seconds": seconds}
         message = f"{stage}: {size}{seconds:.2f} s, peak memory {memory:.2f} GB"
-        _log.info(message, extra=figures)
+        _log.info(message, extra={**figures, "peak_memory_gb": memory})
         self._bar.set_postfix_str(stage)
         self._bar.update()
         self._began = time.perf_counter()
@@ -74,5 +68,5 @@ class Stages:
 
 def peak_memory_gb() -> float:
     """The most memory that the process has held so far."""
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak / (1e9 if sys.platform == "darwin" else 1e6)
+    unit = 1 if sys.platform == "darwin" else 1024
+    return unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e9

@@ -156,8 +156,7 @@ class PhraseBoostLogitsProcessor:
         ends = ends_of(eos, tokenizer)
         table = token_table_of(tokenizer)
         self._num_named = len(table) - 1
-        neutral = frozenset(marks.union(ends))
-        speller = partial(_spelt, tokenizer_of(tokenizer), neutral, variants)
+        speller = partial(_spelt, tokenizer_of(tokenizer), marks.union(ends), variants)
         compiler = PhraseCompiler(speller, table, options)
         is_none = isinstance(phrases, Sequence) and not len(phrases)
         self._is_for_all = is_none or is_one_list(phrases)
