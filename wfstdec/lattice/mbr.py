@@ -142,7 +142,7 @@ def _distance(one, other, row):
 def word_confidences(
     lattice: Lattice, scale: float = 1.0, arcs: np.ndarray | None = None
 ) -> Confidences:
-    """How sure each word of a path is.
+    """Confidence of each word of a path.
 
     Args:
         lattice: Any; time and memory are linear in its length.

@@ -221,7 +221,7 @@ class ReferenceSearch:
         )
 
     def _num_settled(self) -> int:
-        """How many first tokens all entries have in common, with their ends."""
+        """Number of first tokens that all entries have in common, with their ends."""
         chains: list[list[tuple]] = []
         ends: set[int | None] = set()  # None: the last token may go on
         for entry in self._frontier:

@@ -144,7 +144,7 @@ class Steps:
         return F(advance_credit(self._added, self._cap, node - self._first_added))
 
     def successors(self, key: Key, token: int) -> Iterator[tuple[Place, WordEnd]]:
-        """Where a token that begins leads: inside a word, or after the end of one.
+        """Follow a token that begins: inside a word, or after the end of one.
 
         Each with the word that ends before the token, and the next state.
         """

@@ -181,7 +181,7 @@ def word_ends(lattice: Lattice) -> SpanCutter:
 def confidences_of(
     lattice: Lattice, arcs: np.ndarray | None = None, scale: float = 1.0
 ) -> Sequence[float]:
-    """How sure each word of a path is; of bare tokens its least sure token.
+    """Confidence of each word of a path; of bare tokens that of its least sure token.
 
     Args:
         lattice: Any.

@@ -200,7 +200,7 @@ def _num_accepted(search, utterance):
 
 @inlined
 def _num_ends(search, entry):
-    """How many words may end with the utterance, or none in one way."""
+    """Number of words that may end with the utterance, or none in one way."""
     # Between words, or where tokens are what counts: `</s>` may follow at once.
     if not search.space.has_lexicon or entry.node == 0:
         return int64(1)
