@@ -1,9 +1,11 @@
 """Where peers are required, none of their tests may be skipped.
 
 A test that is given the backend "cuda" is marked `gpu`, and skipped without one; where
-WFSTDEC_REQUIRE_GPU is set and no device can be made, no test runs.
+WFSTDEC_REQUIRE_GPU is set and no device can be made, no test runs. Each has a time
+limit.
 """
 
+import faulthandler
 import gc
 import importlib.util
 import logging
@@ -12,16 +14,18 @@ import signal
 import threading
 
 import pytest
+import reference_backends  # noqa: F401 (plain Python, as backends of tests alone)
+from _pytest.faulthandler import fault_handler_stderr_fd_key
 
 from wfstdec.errors import BackendError
 from wfstdec.gpu import cupy_device as cuda
-from wfstdec.gpu.verified import record_pass
-from wfstdec.trie.gpu.layout import PROGRAM as TRIE_PROGRAM
 from wfstdec.wfst.gpu.layout import PLAIN, PROGRAM
 
 pytest_plugins = ("shares", "spread", "pytester")
 PEERS = ("kaldi_decoder", "kenlm", "pynini", "flashlight")
 REQUIRED = bool(os.environ.get("WFSTDEC_REQUIRE_PEERS"))
+GPU_TEST_S = 120.0
+"""Seconds of a test on a GPU, compiling for the CPU included."""
 
 
 def pytest_configure(config):
@@ -49,13 +53,19 @@ def pytest_collection_modifyitems(items):
             item.add_marker(no_gpu)
 
 
-def pytest_sessionfinish(session, exitstatus):
-    """Tests of the GPU, all of them and nothing failed: `"auto"` may take it."""
-    asked = session.config.option.markexpr == "gpu"
-    whole = not session.config.option.keyword and session.testscollected > 0
-    if asked and whole and exitstatus == 0 and cuda.is_available():
-        record_pass(PROGRAM)
-        record_pass(TRIE_PROGRAM)
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item):
+    """Limit the time of a test on a GPU."""
+    if not item.get_closest_marker("gpu") or not cuda.is_available():
+        return (yield)
+    # No signal reaches a process that waits for a kernel: the process has to end. A
+    # worker of pytest-xdist is replaced, and its test has failed.
+    stderr = item.config.stash.get(fault_handler_stderr_fd_key, 2)
+    faulthandler.dump_traceback_later(GPU_TEST_S, exit=True, file=stderr)
+    try:
+        return (yield)
+    finally:
+        faulthandler.cancel_dump_traceback_later()
 
 
 @pytest.hookimpl(wrapper=True)

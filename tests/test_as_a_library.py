@@ -1,4 +1,4 @@
-"""A Python library as people expect it: copies, reprs, plain types, old names."""
+"""A Python library as people expect it: copies, reprs, plain types."""
 
 import copy
 import json
@@ -115,7 +115,12 @@ def test_reprs_are_short(decoders, files):
     held = [
         *decoders.values(),
         *(decoder.graph, decoder.graph.vocabulary, decoder.graph.info),
-        *(decoder.graph.calls, tokens, decoders["trie"].lm, decoders["trie"].lexicon),
+        *(
+            decoder.graph.oov_exits,
+            tokens,
+            decoders["trie"].lm,
+            decoders["trie"].lexicon,
+        ),
         *(hyp, decoder.decode_lattice(batch())[0], sessions, sessions.partial("call")),
         *(decoder.compile_boosts(BOOSTS["wfst"]), decoder.phrase_compiler()),
         *(decoder.phrase_compiler().compile(["ab c"]), wfstdec.G2p("spelling")),
@@ -329,38 +334,6 @@ def test_the_error_of_a_closed_session_speaks_of_a_session(decoders):
     assert "utterance" not in text
     with pytest.raises(SessionError, match="session 'other': is open already"):
         sessions.open(session="other")
-
-
-def test_old_names_work_and_warn(files):
-    words = {"tokens": files / "tokens.txt", "lexicon": files / "lexicon.txt"}
-    words["separator"] = "<wb>"
-    new = wfstdec.build_graph(**words, lm=files / "lm.arpa")
-    with pytest.warns(DeprecationWarning, match="arpa is now called lm"):
-        old = wfstdec.build_graph(**words, arpa=files / "lm.arpa")
-    assert old.fingerprint == new.fingerprint
-    with pytest.raises(OptionError, match="both lm and arpa, its old name"):
-        wfstdec.build_graph(**words, lm=files / "lm.arpa", arpa=files / "lm.arpa")
-
-
-def test_old_names_of_texts_work_and_warn(files, tmp_path):
-    """Old names work, and stand in their place as before."""
-    aligner = wfstdec.ForcedAligner(
-        files / "tokens.txt", files / "lexicon.txt", separator="<wb>"
-    )
-    ref, output = {"a": "ab c"}, tmp_path / "x.ctm"
-    np.savez(tmp_path / "x.npz", a=batch()[0])
-    given = aligner, tmp_path / "x.npz"
-    wfstdec.batch.align_file(*given, ref, output)
-    expected = output.read_text()
-    with pytest.warns(DeprecationWarning, match="texts is now called ref"):
-        wfstdec.batch.align_file(*given, texts=ref, output=output)
-    assert output.read_text() == expected != ""
-    (tmp_path / "ref.txt").write_text("a ab c\n")
-    files_of = {"tokens": files / "tokens.txt", "logprobs": tmp_path / "x.npz"}
-    new = wfstdec.doctor.examine(**files_of, ref=tmp_path / "ref.txt")
-    with pytest.warns(DeprecationWarning, match="references is now called ref"):
-        old = wfstdec.doctor.examine(**files_of, references=tmp_path / "ref.txt")
-    assert old.commands == new.commands and "--ref" in " ".join(old.commands)
 
 
 def test_types_are_told():

@@ -77,3 +77,37 @@ def _tell_process(name):
 
 def test_all_ways_are_more_than_the_usual_ones():
     assert USUAL.keys() < ALL.keys()
+
+
+GIB = 2**30
+
+
+@pytest.mark.parametrize(
+    ("free", "group", "limits", "expected"),
+    [
+        (64 * GIB, "0::/", {}, 8),
+        (4 * GIB, "0::/", {}, 2),
+        (GIB // 2, "0::/", {}, 1),
+        (64 * GIB, "0::/", {"memory.max": "max"}, 8),
+        (64 * GIB, "0::/a/b", {"a/memory.max": 4 * GIB, "a/b/memory.max": "max"}, 2),
+        (64 * GIB, "4:memory:/a", {"memory/memory.limit_in_bytes": 2 * GIB}, 1),
+        (64 * GIB, "", {"memory.max": GIB}, 8),  # no line: no group
+    ],
+)
+def test_fewer_processes_compile_where_memory_is_short(
+    free, group, limits, expected, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(8)))
+    files = {"proc/meminfo": f"MemFree: 1 kB\nMemAvailable: {free // 1024} kB\n"}
+    files["proc/self/cgroup"] = group + "\n" if group else ""
+    files |= {f"groups/{name}": f"{limit}\n" for name, limit in limits.items()}
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    proc, groups = str(tmp_path / "proc"), str(tmp_path / "groups")
+    assert module.most_processes(proc, groups) == expected
+
+
+def test_without_proc_the_cores_decide(tmp_path, monkeypatch):
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: set(range(8)))
+    assert module.most_processes(str(tmp_path), str(tmp_path)) == 8

@@ -18,6 +18,7 @@ import argparse
 import configparser
 import email
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -144,12 +145,14 @@ def tracked_files() -> list[str]:
     return sorted(name for name in listed if (ROOT / name).is_file())
 
 
-def environment(python: Path, folder: Path, packages: Sequence[str | Path]) -> Path:
+def environment(
+    python: Path, folder: Path, packages: Sequence[str | Path], *, pinned: bool = True
+) -> Path:
     """A fresh environment with some packages; its interpreter."""
     run([python, "-m", "venv", folder])
     inside = folder / "bin" / "python"
-    constraints = ["--constraint", ROOT / "constraints.txt"]
-    run([inside, "-m", "pip", "install", "--quiet", *constraints, *packages])
+    options = ["--constraint", ROOT / "constraints.txt"] if pinned else ["--no-compile"]
+    run([inside, "-m", "pip", "install", "--quiet", *options, *packages])
     return inside
 
 
@@ -227,7 +230,7 @@ def check_metadata(place: str, metadata: str) -> None:
         "Name": told_of["Name"],
         "Version": told_of["Version"],
         "Requires-Python": set(str(told_of["Requires-Python"]).split(",")),
-        "Requires-Dist": {need.partition(">")[0].strip() for need in needs},
+        "Requires-Dist": {re.split(r"[<>=!~ ;(]", need)[0] for need in needs},
         "Provides-Extra": set(told_of.get_all("Provides-Extra")),
         "Description-Content-Type": told_of["Description-Content-Type"],
     }

@@ -14,12 +14,12 @@ from wfstdec.align.aligner import ForcedAligner as ForcedAligner
 from wfstdec.align.alignment import Alignment as Alignment
 from wfstdec.align.options import AlignOptions as AlignOptions
 from wfstdec.attention.decoder import AttentionDecoder as AttentionDecoder
-from wfstdec.attention.joint_net import load_attention as load_attention
 from wfstdec.attention.model import AttentionModel as AttentionModel
 from wfstdec.attention.options import AttentionOptions as AttentionOptions
 from wfstdec.attention.rescoring import rescore as rescore
 from wfstdec.attention.rescoring import reweighed as reweighed
 from wfstdec.attention.rescoring import text_log_probs as text_log_probs
+from wfstdec.attention.torch_model import load_attention as load_attention
 from wfstdec.boost.compile import PhraseCompiler as PhraseCompiler
 from wfstdec.boost.compiled import CompiledBoosts as CompiledBoosts
 from wfstdec.boost.g2p import G2p as G2p
@@ -27,15 +27,15 @@ from wfstdec.boost.lists import BoostEntry as BoostEntry
 from wfstdec.boost.lists import Boosts as Boosts
 from wfstdec.boost.phrases import PhraseOptions as PhraseOptions
 from wfstdec.errors import WfstdecError as WfstdecError
-from wfstdec.fst.openfst_io import from_openfst as from_openfst
-from wfstdec.fst.openfst_io import to_openfst as to_openfst
+from wfstdec.fst.openfst import from_openfst as from_openfst
+from wfstdec.fst.openfst import to_openfst as to_openfst
 from wfstdec.fst.tlg import build_graph as build_graph
 from wfstdec.graph.packed import PackedGraph as PackedGraph
 from wfstdec.graph.packed import load_graph as load_graph
 from wfstdec.greedy.decoder import GreedyDecoder as GreedyDecoder
 from wfstdec.greedy.options import GreedyOptions as GreedyOptions
 from wfstdec.lattice.arrays import Lattice as Lattice
-from wfstdec.lm.kenlm_model import KenlmModel as KenlmModel
+from wfstdec.lm.loading import KenlmModel as KenlmModel
 from wfstdec.lm.loading import build_lm as build_lm
 from wfstdec.lm.ngram import NgramLM as NgramLM
 from wfstdec.lm.ngram import load_lm as load_lm
@@ -46,10 +46,10 @@ from wfstdec.search.decoder import Decoder as Decoder
 from wfstdec.search.endpoints import Endpointer as Endpointer
 from wfstdec.search.endpoints import EndpointRule as EndpointRule
 from wfstdec.search.hypothesis import Hypothesis as Hypothesis
+from wfstdec.search.hypothesis import Partial as Partial
 from wfstdec.search.options import OpenVocabulary as OpenVocabulary
 from wfstdec.search.paths.lattice import SegmentReader as SegmentReader
 from wfstdec.search.paths.lattice import lattice_hypotheses as lattice_hypotheses
-from wfstdec.search.sessions import Partial as Partial
 from wfstdec.search.sessions import Sessions as Sessions
 from wfstdec.search.text_rescoring import rescore_texts as rescore_texts
 from wfstdec.text.arpa import read_arpa as read_arpa
@@ -57,18 +57,18 @@ from wfstdec.text.lexicon import Lexicon as Lexicon
 from wfstdec.text.lexicon import read_lexicon as read_lexicon
 from wfstdec.text.lexicon import spelling_lexicon as spelling_lexicon
 from wfstdec.text.normalize import Normalizer as Normalizer
-from wfstdec.text.symbols import TokenTable as TokenTable
-from wfstdec.text.symbols import read_tokens as read_tokens
-from wfstdec.text.symbols import token_table as token_table
+from wfstdec.text.tokens import TokenTable as TokenTable
+from wfstdec.text.tokens import read_tokens as read_tokens
+from wfstdec.text.tokens import token_table as token_table
 from wfstdec.transcription.transcriber import Transcriber as Transcriber
 from wfstdec.transducer.automata import TorchNgramLM as TorchNgramLM
+from wfstdec.transducer.automata import TorchPhrases as TorchPhrases
 from wfstdec.transducer.decoder import TransducerDecoder as TransducerDecoder
 from wfstdec.transducer.model import TransducerModel as TransducerModel
 from wfstdec.transducer.onnx_model import (
     load_onnx_transducer as load_onnx_transducer,
 )
 from wfstdec.transducer.options import TransducerOptions as TransducerOptions
-from wfstdec.transducer.phrases import TorchPhrases as TorchPhrases
 from wfstdec.transducer.torch_model import load_transducer as load_transducer
 from wfstdec.trie.decoder import TrieDecoder as TrieDecoder
 from wfstdec.trie.options import TrieOptions as TrieOptions

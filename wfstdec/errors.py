@@ -149,11 +149,6 @@ class LimitError(WfstdecError, RuntimeError):
 class DeviceError(BackendError):
     """A device failed while it decoded a batch.
 
-    Args:
-        message: What happened.
-        missing: Positions of the utterances that were not done.
-        done: What was found, by position.
-
     Attributes:
         missing: The same, in order.
         done: The hypotheses of those that were done, by position.
@@ -167,16 +162,18 @@ class DeviceError(BackendError):
         self.done: dict[int, Any] = dict(done)
 
 
+def check_listed(name: str, given: Any) -> None:
+    """Refuse a text where words or names are expected: each letter would be one."""
+    if isinstance(given, str):
+        raise OptionError(f"{name}={given!r}, expected a list or tuple of names")
+
+
 @contextlib.contextmanager
 def needs(what: str, install: str) -> Iterator[None]:
     """Make `BackendError` of a package that cannot be imported.
 
-        with needs("another sample rate needs soxr", ": pip install soxr"):
-            import soxr
-
-    Args:
-        what: Needs it; what could not be imported is told behind.
-        install: What to do, with what stands before it.
+    with needs("another sample rate needs soxr", ": pip install soxr"):
+        import soxr
     """
     try:
         yield

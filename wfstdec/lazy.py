@@ -17,12 +17,7 @@ from typing import Any
 def names_of_stub(
     package: str, file: str
 ) -> tuple[Callable[[str], Any], Callable[[], list[str]], list[str]]:
-    """Make `__getattr__`, `__dir__` and `__all__` of a package.
-
-    Args:
-        package: Its name.
-        file: Its `__init__.py`, beside the stub.
-    """
+    """Make `__getattr__`, `__dir__` and `__all__` of a package."""
     stub = ast.parse(Path(file).with_suffix(".pyi").read_text("utf-8"))
     homes = {
         alias.name: node.module or ""

@@ -186,15 +186,7 @@ def align(reference: Sequence[str], hypothesis: Sequence[str]) -> list[tuple[str
 def score_texts(
     references: Mapping[str, Sequence[str]], hypotheses: Mapping[str, Sequence[str]]
 ) -> Score:
-    """Score all hypotheses against their references.
-
-    Args:
-        references: The words of each utterance.
-        hypotheses: The words of each utterance; missing ones count as empty.
-
-    Raises:
-        FormatError: There are no references, or they have no words.
-    """
+    """Score all hypotheses against their references."""
     if not any(references.values()):
         raise FormatError("the references have no words, expected at least one")
     scores = []
@@ -211,13 +203,8 @@ def score_texts(
 def wer_interval(errors: np.ndarray, words: np.ndarray) -> Interval | None:
     """Bootstrap the 95 % interval of a WER over utterances, percent.
 
-    Args:
-        errors: int [U], word errors of each utterance.
-        words: int [U], its reference words.
-
-    Returns:
-        The interval; None for fewer than two utterances, or without any error, which
-        draws tell nothing of.
+    `errors`: int [U], word errors of each utterance. `words`: int [U], its reference
+    words.
     """
     if len(errors) < 2 or not np.any(errors):
         return None
@@ -229,13 +216,8 @@ def wer_gain(
 ) -> WerGain | None:
     """Bootstrap how much lower a WER is than another, both of the same draws.
 
-    Args:
-        errors: int [U], word errors of each utterance.
-        others: int [U], those of what it is compared with.
-        words: int [U], reference words.
-
-    Returns:
-        The gain; None for fewer than two utterances.
+    `errors`: int [U], word errors of each utterance. `others`: int [U], those of what
+    it is compared with. `words`: int [U], reference words.
     """
     if len(errors) < 2:
         return None

@@ -36,9 +36,6 @@ def find_recipe(folder: str | os.PathLike[str] | None = None) -> Path:
     """The folder of a recipe; None looks for the shipped one.
 
     That is in the checkout that the package runs from, or else in the installation.
-
-    Raises:
-        FormatError: There is no recipe.
     """
     installed = Path(sysconfig.get_path("data")) / "share" / "wfstdec" / RECIPE
     places = [_PACKAGE.parent / RECIPE, installed]
@@ -58,14 +55,6 @@ def build_or_load(
 
     It is built again when the recipe or anything in this package has changed; where
     the folder cannot be written to, it is not kept, and the log says so.
-
-    Args:
-        recipe: The folder.
-        topology: Of CTC, as `build_graph` takes it.
-        progress: Show progress bars while it is built.
-
-    Raises:
-        InputError: As `build_graph` and `load_graph`.
     """
     inputs = [recipe / name for name in ("tokens.txt", "lexicon.txt.gz", "lm.arpa.gz")]
     path = recipe / f"graph_{topology}_{_digest(inputs)}.npz"

@@ -57,6 +57,10 @@ ngram 3=2
 """
 _SPOKEN = (0, 2, 0, 3, 1, 3, 2, 0)
 _NO_PARTS = "--no-parts"
+PROCESS_BYTES = 1_700_000_000
+"""Memory left for each process that compiles; the largest takes 1.5 GB."""
+_LIMITS = ("memory.max", "memory/memory.limit_in_bytes")
+"""Limits of control groups, versions 2 and 1."""
 
 
 def _logprobs() -> np.ndarray:
@@ -184,16 +188,7 @@ def warm_up(
     *,
     parts: bool = True,
 ) -> None:
-    """Run ways in processes of their own, as many at a time as there are cores.
-
-    Args:
-        ways: Names of `ALL`.
-        environment: Variables that the processes are given besides those of this one.
-        parts: Whether parts of kernels are kept for kernels to come.
-
-    Raises:
-        BackendError: A process failed.
-    """
+    """Run ways in processes of their own, `most_processes` at a time."""
     root = str(Path(wfstdec.__file__).parents[1])
     path = os.pathsep.join(filter(None, (root, os.environ.get("PYTHONPATH"))))
     command = [sys.executable, "-m", "wfstdec.warm_up", *ways]
@@ -209,18 +204,7 @@ def warm_up(
 
 
 def compile_ahead(package: Path, ways: Iterable[str] = USUAL) -> int:
-    """Compile the usual kernels for all machines of a level, into a package.
-
-    Args:
-        package: The folder of `wfstdec` that is to have them.
-        ways: Names of `ALL`.
-
-    Returns:
-        How many kernels there are; 0 where this machine is not of the level.
-
-    Raises:
-        BackendError: A process failed.
-    """
+    """Compile the usual kernels for all machines of a level, into a package."""
     target = package / COMPILED.relative_to(Path(__file__).parent)
     shutil.rmtree(target, ignore_errors=True)
     if not has_level():
@@ -237,6 +221,24 @@ def compile_ahead(package: Path, ways: Iterable[str] = USUAL) -> int:
     return len(kernels)
 
 
+def most_processes(proc: str = "/proc", groups: str = "/sys/fs/cgroup") -> int:
+    """Return how many processes may compile at once: by cores and by memory."""
+    limits: list[int] = []
+    with contextlib.suppress(OSError):
+        lines = Path(proc, "meminfo").read_text().splitlines()
+        free = [line.split()[1] for line in lines if line.startswith("MemAvailable:")]
+        limits += [int(kilobytes) * 1024 for kilobytes in free]
+        for line in Path(proc, "self/cgroup").read_text().splitlines():
+            group = Path(line.split(":", 2)[2])
+            for folder in (group, *group.parents):  # the limit of each holds
+                for limit in map(Path, _LIMITS):
+                    path = Path(groups) / limit.parent / str(folder)[1:] / limit.name
+                    with contextlib.suppress(OSError, ValueError):  # "max": no limit
+                        limits.append(int(path.read_text()))
+    fit = [limit // PROCESS_BYTES for limit in limits]
+    return max(1, min([len(os.sched_getaffinity(0)), *fit]))
+
+
 def _run_in_branches(ways: Iterable[str]) -> bool:
     """Run ways that are alike one after the other, others side by side; all went well.
 
@@ -250,9 +252,10 @@ def _run_in_branches(ways: Iterable[str]) -> bool:
     if len(branches) > 1:
         _graph()
     context = multiprocessing.get_context("fork")
+    most = most_processes()
     started: list[Any] = []
     for branch in branches.values():
-        while sum(one.is_alive() for one in started) >= len(os.sched_getaffinity(0)):
+        while sum(one.is_alive() for one in started) >= most:
             wait(one.sentinel for one in started if one.is_alive())
         started.append(context.Process(target=_run_branch, args=(branch,)))
         started[-1].start()

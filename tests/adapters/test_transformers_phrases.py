@@ -10,13 +10,13 @@ import pytest
 
 from wfstdec import PhraseOptions
 from wfstdec.adapters.transformers import PhraseBoostLogitsProcessor, token_table_of
-from wfstdec.adapters.transformers.phrases import written_ways
 from wfstdec.errors import (
     BoostWarning,
     OptionError,
     ShapeError,
     TokenTableError,
 )
+from wfstdec.text.tokens import written_ways
 
 if any(importlib.util.find_spec(name) is None for name in ("torch", "transformers")):
     pytest.skip("needs transformers and torch", allow_module_level=True)

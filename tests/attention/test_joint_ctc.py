@@ -13,7 +13,7 @@ from table_attention import TableAttention
 
 from wfstdec import AttentionDecoder, AttentionOptions, token_table
 from wfstdec.attention.ctc import CtcPrefixes, CtcUnits
-from wfstdec.attention.joint_net import JointAttention, JointNet
+from wfstdec.attention.torch_model import JointAttention, JointNet
 from wfstdec.errors import LogprobError, OptionError, ShapeError
 from wfstdec.transducer.torch_model import TransducerConfig
 

@@ -5,8 +5,7 @@ import pytest
 import torch
 
 from wfstdec import AttentionDecoder, load_attention
-from wfstdec.attention.joint_net import JointAttention, JointNet
-from wfstdec.attention.torch_model import AttentionSizes
+from wfstdec.attention.torch_model import AttentionSizes, JointAttention, JointNet
 from wfstdec.errors import FormatError, OptionError, ShapeError
 from wfstdec.transducer.torch_model import TransducerConfig, TransducerNet
 

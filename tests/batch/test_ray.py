@@ -133,7 +133,7 @@ def test_logprobs_are_decoded_as_by_the_plain_command(files, address, tmp_path, 
     assert paths == set(map(str, (tmp_path / "lattices").iterdir()))
     capsys.readouterr()
     assert main(ours) == 1
-    assert "expected --resume to go on, or --overwrite" in capsys.readouterr().err
+    assert "expected --resume to continue, or --overwrite" in capsys.readouterr().err
     assert main([*ours, "--resume", "--beam", "3"]) == 1
     assert "--beam 3.0, was none" in capsys.readouterr().err
     before = {path: path.stat() for path in (tmp_path / "rows").iterdir()}

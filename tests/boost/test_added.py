@@ -102,7 +102,7 @@ def test_a_lexicon_of_spellings_spells_what_it_lacks():
     assert rows(added_of({"cab": 4.0})) == [("cab", (4, 2, 3), 4.0)]
     with pytest.warns(BoostWarning, match="'dab'"):
         assert added_of(["dab"]) is None
-    with pytest.warns(BoostWarning, match="expected pronunciations or g2p .*'cab'"):
+    with pytest.warns(BoostWarning, match="'cab' .*pronunciations or g2p"):
         assert added_of(["cab"], compiler(((2, 3), (4,)))) is None
     spelt = added_of({"cab": 4.0}, compiler(((2, 3), (4,)), "spelling"))
     assert rows(spelt) == [("cab", (4, 2, 3), 4.0)]

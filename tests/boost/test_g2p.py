@@ -26,9 +26,9 @@ def said(source, words, phones=None, tokens=IPA):
     found = Pronouncer(tokens, lambda: NO_WORDS, [1], given).say(words)
     ways = {
         word: [" ".join(tokens.names[token] for token in one) for one in some]
-        for word, some in found.ways.items()
+        for word, some in found.pronunciations.items()
     }
-    return ways, found.lacking
+    return ways, found.unknown_tokens
 
 
 @pytest.fixture
@@ -129,9 +129,9 @@ def test_letters_and_pieces_need_no_flag(cut):
     spelt = ((1, 5), (1, 3)) if cut else ((2, 4), (2,))
     lexicon = Lexicon(("abc", "ab"), spelt, np.zeros(2, np.float32))
     found = Pronouncer(pieces, lambda: lexicon, ()).say(["cab", "abcb"])
-    assert found.ways in ({"abcb": [(1, 5, 3)]}, {"abcb": [(2, 4, 3)]})
+    assert found.pronunciations in ({"abcb": [(1, 5, 3)]}, {"abcb": [(2, 4, 3)]})
     phones = Lexicon(("eight",), ((1, 5),), np.zeros(1, np.float32))
-    assert not Pronouncer(pieces, lambda: phones, ()).say(["abcb"]).ways
+    assert not Pronouncer(pieces, lambda: phones, ()).say(["abcb"]).pronunciations
 
 
 def test_a_sentencepiece_model_cuts_names(tmp_path):

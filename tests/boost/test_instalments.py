@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from boost_reference import BoostAccount
 from compiled import compiled
 from text_graphs import text_graph
 
@@ -27,7 +28,6 @@ from wfstdec.boost.kernels import (
     rest_of,
     state_of,
 )
-from wfstdec.boost.reference import BoostAccount
 from wfstdec.errors import BoostError
 
 join, most_paid, owed_of = map(compiled, (join, most_paid, owed_of))

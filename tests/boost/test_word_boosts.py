@@ -17,7 +17,7 @@ from wfstdec.boost.compile import collected_warnings
 from wfstdec.boost.lists import BoostList
 from wfstdec.boost.words import compile_word_boosts, find_bonus, mix
 from wfstdec.errors import BoostError, BoostWarning, ShapeError
-from wfstdec.wfst.backend_choice import BACKENDS
+from wfstdec.wfst.options import BACKENDS
 
 MASK = 0xFFFFFFFF
 
@@ -199,8 +199,10 @@ def test_unknown_words_are_named():
             [TWICE] * 3, boosts=[{"hare": 1.0}, None, {"here": 1, "Hear": 2}]
         )
     assert [str(w.message) for w in caught] == [
-        "2 boosted words are not in the decoder's table and have no effect, expected "
-        "pronunciations or g2p for them: 'Hear', 'hare'"
+        "1 boosted words are taken as the decoder's table writes them: "
+        "'Hear' as 'hear'",
+        "1 boosted words are not in the decoder's table and have no effect: 'hare' "
+        "(fits no word); expected its words, or pronunciations or g2p for others",
     ]
     assert caught[0].filename == __file__
     with pytest.warns(BoostWarning, match="'hare'"):
@@ -235,7 +237,7 @@ def test_many_unknown_words_are_counted():
         decoder.decode([TWICE], boosts={f"w{i:02}": 1.0 for i in range(13)})
     message = str(caught[0].message)
     assert message.startswith("13 boosted words are not in the decoder's table")
-    assert message.endswith("'w09' and 3 more")
+    assert "'w09' (fits no word) and 3 more; expected" in message
 
 
 def test_known_words_are_no_reason_to_warn():

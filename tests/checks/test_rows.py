@@ -7,16 +7,15 @@ import pytest
 from real_speech import RECIPE, utterances
 
 from wfstdec import read_tokens, token_table
-from wfstdec.checks.frame_shift import check_frame_shift
-from wfstdec.checks.looking import FirstLook, Heard, doubts, looked_at
-from wfstdec.checks.rows import RowKind, kind_of, row_sums
-from wfstdec.checks.said import Said
+from wfstdec.checks.inputs import InputCheck, OutputTokens, checked, doubts
+from wfstdec.checks.rows import RowKind, check_frame_shift, kind_of, row_sums
+from wfstdec.checks.token_counts import TokenCounts
 from wfstdec.errors import LogprobWarning, OptionError
 
 LN10 = np.float32(np.log(10))
 TOKENS = read_tokens(RECIPE / "tokens.txt")
 PHONES = frozenset(range(2, 42))
-HEARD = Heard(TOKENS, (1,), PHONES)
+OUTPUTS = OutputTokens(TOKENS, (1,), PHONES)
 
 
 @pytest.fixture(scope="module")
@@ -36,9 +35,9 @@ def warnings_of(function):
     return [str(one.message) for one in caught]
 
 
-def look(arrays, heard):
+def look(arrays, used):
     return warnings_of(
-        lambda: list(looked_at(((str(i), x) for i, x in enumerate(arrays)), heard))
+        lambda: list(checked(((str(i), x) for i, x in enumerate(arrays)), used))
     )
 
 
@@ -96,8 +95,8 @@ def test_rows_with_nan_are_left_to_the_decoder(real):
 # ---------------------------------------------------------------------- what is said
 def test_a_blank_that_hardly_ever_wins_while_another_token_does(real):
     for wrong in (1, 2, 20, 42):
-        heard = Heard(token_table(TOKENS.names, wrong), (1,), PHONES)
-        [text] = look(real, heard)
+        used = OutputTokens(token_table(TOKENS.names, wrong), (1,), PHONES)
+        [text] = look(real, used)
         assert "'<blank>', token 0" in text and text.endswith("--blank 0?")
 
 
@@ -106,40 +105,42 @@ def test_a_blank_is_found_in_single_utterances_and_never_doubted_where_it_is_rig
 ):
     found = 0
     for x in real:
-        said = Said(43)
-        said.add(x)
-        assert said.likely_blank(0, [1]) is None
-        found += said.likely_blank(20, [1]) == 0
+        counts = TokenCounts(43)
+        counts.add(x)
+        assert counts.likely_blank(0, [1]) is None
+        found += counts.likely_blank(20, [1]) == 0
     assert found >= 35, "of 40"
 
 
 def test_silence_and_rare_blanks_are_let_pass():
     silence = np.full((300, 43), -12, np.float32)
     silence[:, 0] = 0
-    assert look([silence] * 3, HEARD) == []
+    assert look([silence] * 3, OUTPUTS) == []
     rng = np.random.default_rng(5)
-    said = Said(43)  # phones of 80 ms: one a frame, pauses in a few long runs
+    counts = TokenCounts(43)  # phones of 80 ms: one a frame, pauses in a few long runs
     for _ in range(6):
         best = rng.integers(2, 42, 120)
         best[20:60], best[::31] = 42, 0
-        said.add(np.log(np.eye(43)[best] * 0.9 + 0.1 / 43))
-    assert said.frame_share(0) < 0.04 and said.frame_share(42) > 0.3
-    assert said.likely_blank(0) is None
+        counts.add(np.log(np.eye(43)[best] * 0.9 + 0.1 / 43))
+    assert counts.frame_share(0) < 0.04 and counts.frame_share(42) > 0.3
+    assert counts.likely_blank(0) is None
 
 
 def test_a_forgotten_separator_is_named(real):
-    [text] = look(real, Heard(TOKENS, (), PHONES))
+    [text] = look(real, OutputTokens(TOKENS, (), PHONES))
     assert "often says '<wb>', which no word has" in text
     assert "--separator '<wb>'" in text
-    assert look(real, HEARD) == []
-    assert look(real, Heard(TOKENS, (), None)) == []  # any token may be in a word
+    assert look(real, OUTPUTS) == []
+    assert (
+        look(real, OutputTokens(TOKENS, (), None)) == []
+    )  # any token may be in a word
 
 
 def test_tokens_that_are_seldom_said_are_let_pass(real):
     for x in real:  # '<other>' is in no word, and is said now and then
-        said = Said(43)
-        said.add(x)
-        assert doubts(said, HEARD) == []
+        counts = TokenCounts(43)
+        counts.add(x)
+        assert doubts(counts, OUTPUTS) == []
 
 
 # --------------------------------------------------------------------- batches, shifts
@@ -153,17 +154,20 @@ def batch_of(real, count, frames):
 )
 def test_time_first_is_noticed_and_utterances_first_are_not(real, count, frames):
     batch = batch_of(real, count, frames)
-    look = FirstLook()
-    assert warnings_of(lambda: look.at(batch, list(batch), 0)) == []
-    swapped, look = np.ascontiguousarray(batch.swapaxes(0, 1)), FirstLook()
-    [text] = warnings_of(lambda: look.at(swapped, list(swapped), 0))
+    look = InputCheck(lambda: OUTPUTS)
+    assert warnings_of(lambda: look.batch(batch, list(batch), 0)) == []
+    swapped, look = (
+        np.ascontiguousarray(batch.swapaxes(0, 1)),
+        InputCheck(lambda: OUTPUTS),
+    )
+    [text] = warnings_of(lambda: look.batch(swapped, list(swapped), 0))
     assert f"({frames}, {count}, 43)" in text and "[T, B, V]?" in text
 
 
 def test_many_short_utterances_are_let_pass(real):
     batch = batch_of(real, 38, 30)
-    look = FirstLook()
-    assert warnings_of(lambda: look.at(batch, list(batch), 0)) == []
+    look = InputCheck(lambda: OUTPUTS)
+    assert warnings_of(lambda: look.batch(batch, list(batch), 0)) == []
 
 
 @pytest.mark.parametrize("given", [20, 10.0, 1.5])
@@ -175,4 +179,4 @@ def test_frame_shifts_in_milliseconds(given):
 
 def test_the_warning_is_of_the_package(real):
     with pytest.warns(LogprobWarning, match=r"multiply them by ln 10"):
-        list(looked_at([("a", real[0] / LN10)], HEARD))
+        list(checked([("a", real[0] / LN10)], OUTPUTS))

@@ -14,7 +14,7 @@ from wfstdec.cli.main import main, make_parser
 from wfstdec.errors import OptionError
 from wfstdec.greedy.options import BACKENDS as GREEDY_BACKENDS
 from wfstdec.trie.options import BACKENDS as TRIE_BACKENDS
-from wfstdec.wfst.backend_choice import BACKENDS as WFST_BACKENDS
+from wfstdec.wfst.options import BACKENDS as WFST_BACKENDS
 
 WORDS = "utt2 ab c\nutt1 cab\nutt3 c\n"
 TOKEN_ARPA = arpa_of(
@@ -232,10 +232,6 @@ def test_flags_of_another_decoder_are_an_error_that_says_whose_they_are(decoder)
         ),
         ("--decoder trie --graph g", "--graph is for --decoder wfst"),
         ("--decoder greedy --tokens t --lexicon l", "--lexicon is for --decoder trie"),
-        (
-            "--decoder trie --tokens t --arpa a --lm b",
-            "both --lm and --arpa, its old name, expected --lm",
-        ),
         ("--decoder trie --tokens t --beam-size 0", "beam_size=0, expected 1 to"),
         (
             "--decoder trie --tokens tokens.txt --word-insertion 1",
@@ -243,7 +239,7 @@ def test_flags_of_another_decoder_are_an_error_that_says_whose_they_are(decoder)
         ),
         (
             "--decoder greedy --tokens tokens.txt --backend cuda",
-            "backend 'cuda', expected one of 'auto', 'reference', 'cpu'",
+            "backend 'cuda', expected one of 'auto', 'cpu'",
         ),
     ],
 )

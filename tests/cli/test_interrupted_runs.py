@@ -8,12 +8,14 @@ import stat
 import subprocess
 import sys
 import threading
+import zlib
 
 import numpy as np
 import pytest
 from cli_files import logprobs_of, wfstdec, write_files
 
 from wfstdec.cli.main import main
+from wfstdec.io.journal import Journal
 from wfstdec.text.files import digest
 
 TEXTS = ["a b | c", "c a b", "c", "a b", "c a b | c"]
@@ -103,7 +105,7 @@ def test_a_decode_that_is_stopped_is_kept_and_resumed(how, code, files, capsys):
     assert left == {"hyp.partial", "hyp.journal", "x.lat.partial"}
     if how != signal.SIGKILL:
         assert "kept 2 of 5 utterances in " in err.splitlines()[-1]
-        assert err.endswith("hyp.partial; go on with --resume\n")
+        assert err.endswith("hyp.partial; continue with --resume\n")
     else:  # a torn line, as of a crash of the system, and half a lattice
         with (files / "hyp.journal").open("a") as file:
             file.write('{"done": "utt2", "en')
@@ -115,7 +117,9 @@ def test_a_decode_that_is_stopped_is_kept_and_resumed(how, code, files, capsys):
     capsys.readouterr()
     assert main(command(files, "decode", *made, *more)) == 1
     err = capsys.readouterr().err
-    assert "stopped after 2 utterances, expected --resume to go on, or --overw" in err
+    assert (
+        "stopped after 2 utterances, expected --resume to continue, or --overw" in err
+    )
     _same_dates(files)
     assert main(command(files, "decode", *made, *more, "--resume")) == 0
     err = capsys.readouterr().err
@@ -130,7 +134,39 @@ def _same_dates(files):
     lines = (files / "hyp.journal").read_text().split("\n")
     header = json.loads(lines[0])
     header["settings"]["logprobs"] = digest(files / "logprobs")
+    del header["sum"]
+    header["sum"] = zlib.crc32(json.dumps(header, ensure_ascii=False).encode())
     (files / "hyp.journal").write_text("\n".join([json.dumps(header), *lines[1:]]))
+
+
+@pytest.mark.parametrize("damage", ["zeros", "note", "name", "cut"])
+def test_damaged_work_is_done_again(damage, files, capsys, monkeypatch):
+    """Any byte may be lost in a power cut: the result is that of a whole run."""
+    whole, out = files / "whole", files / "hyp"
+    assert main(command(files, "decode", "--output", whole, "--quiet")) == 0
+    add = Journal.add
+
+    def stop_at_third(self, *given):
+        add(self, *given)
+        if len(self.done) == 3:
+            raise KeyboardInterrupt
+
+    with monkeypatch.context() as stopped:
+        stopped.setattr(Journal, "add", stop_at_third)
+        main(command(files, "decode", "--output", out, "--quiet"))
+    journal, part = files / "hyp.journal", files / "hyp.partial"
+    lines, text = journal.read_bytes().splitlines(keepends=True), part.read_bytes()
+    if damage == "zeros":
+        part.write_bytes(text[:-3] + bytes(3))
+    elif damage == "cut":
+        part.write_bytes(text[:-3])
+    else:
+        old, new = {"note": (b"ends", b"Ends"), "name": (b"utt2", b"utt9")}[damage]
+        lines[-1] = lines[-1].replace(old, new)
+        journal.write_bytes(b"".join(lines))
+    assert main(command(files, "decode", "--output", out, "--resume")) == 0
+    assert "2 kept from an earlier run" in capsys.readouterr().err
+    assert out.read_bytes() == whole.read_bytes()
 
 
 def test_only_the_same_run_is_resumed(files, capsys):
@@ -231,7 +267,7 @@ def test_a_bad_lattice_is_left_out_and_a_stopped_rescoring_resumed(files, capsys
     assert "kept 2 of 5 utterances" in capsys.readouterr().err
     assert main([*given, "--resume"]) == 1
     err = capsys.readouterr().err
-    assert "utterance 'utt2': a part is missing or damaged" in err
+    assert "x.lat: utterance 'utt2': not a readable file of lattices" in err
     assert "2 lattices in " in err and "; 2 kept from an earlier run; 1 left out" in err
     parts = [(files / name).read_bytes() for name in ("hyp.txt", "x.ark", "words")]
     assert main([*given, "--quiet"]) == 1

@@ -19,8 +19,7 @@ from wfstdec import (  # noqa: E402
     load_attention,
     load_transducer,
 )
-from wfstdec.attention.joint_net import JointNet  # noqa: E402
-from wfstdec.attention.torch_model import AttentionSizes  # noqa: E402
+from wfstdec.attention.torch_model import AttentionSizes, JointNet  # noqa: E402
 from wfstdec.transducer.torch_model import (  # noqa: E402
     HeadConfig,
     TorchTransducer,

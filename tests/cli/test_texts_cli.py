@@ -7,12 +7,14 @@ A reference in another case, ids with an ending, words that cannot be spelt, and
 import json
 import shlex
 
+import numpy as np
 import pytest
 from cli_files import wfstdec
 from noisy_files import BARE, SPEECH, TRIE, decoded, word_errors, write_noisy
 
 from wfstdec.compare import load_comparison
 from wfstdec.io import read_text, write_text
+from wfstdec.lattice import save_lattices
 from wfstdec.metrics import score_texts
 
 WFST = ["--graph", "graph.npz", "--wfst", "beam=20"]
@@ -302,3 +304,39 @@ def test_a_list_that_the_command_cannot_take_as_phrases_is_said(files, capsys):
         *lines, command = capsys.readouterr().out.splitlines()
         assert "mixed.txt is left out below: it is no list for" in lines[-2]
         assert "mixed" not in command
+
+
+@pytest.mark.parametrize("form", ["npz", "ark", "scp"])
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["decode", "--decoder", "greedy", *BARE, "--output", "none.txt"],
+        ["decode", "--graph", "graph.npz", "--output", "none.txt"],
+        ["align", *TRIE, "--ref", "ref.txt", "--output", "none.json"],
+        ["compare", "--ref", "ref.txt", "--graph", "graph.npz"],
+        ["tune", "--ref", "ref.txt", "--graph", "graph.npz"],
+    ],
+    ids=lambda command: command[0],
+)
+def test_input_without_utterances_is_an_error(files, capsys, command, form):
+    if form == "npz":
+        np.savez(files / "empty.npz")
+    else:
+        (files / f"empty.{form}").write_bytes(b"")
+    assert wfstdec(files, *command, "--logprobs", f"empty.{form}") == 1
+    said = capsys.readouterr().err
+    assert f"empty.{form}: no utterance in it, expected at least one" in said
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["rescore", "--output", "none.txt", "--lm", "lm.arpa"],
+        ["tune", "--ref", "ref.txt", "--posterior-scale", "1"],
+    ],
+    ids=lambda command: command[0],
+)
+def test_lattices_of_no_utterance_are_an_error(files, capsys, command):
+    save_lattices(files / "empty.lat", {})
+    assert wfstdec(files, *command, "--lattices", "empty.lat") == 1
+    assert "no utterance " in capsys.readouterr().err

@@ -21,7 +21,6 @@ from wfstdec.compare import (
     Speech,
     load_comparison,
     measure_load,
-    memory,
     parse_grid,
     plot,
     read_speech,
@@ -31,12 +30,23 @@ from wfstdec.compare import (
     trie_searches,
     wfst_searches,
 )
-from wfstdec.compare.comparison import pareto
-from wfstdec.compare.grids import TRIE_GRID, WFST_GRID, WIDTHS, label, split_grid
-from wfstdec.compare.machine import describe_machine
-from wfstdec.compare.phrase_scores import PhraseCounter, PhraseScore
-from wfstdec.compare.points import Outcome, SearchFacts
-from wfstdec.compare.running import TOLERANCE, search_errors, unfinished
+from wfstdec.compare.comparison import (
+    Outcome,
+    PhraseCounter,
+    PhraseScore,
+    SearchFacts,
+    label,
+    pareto,
+)
+from wfstdec.compare.running import (
+    IS_EXACT,
+    TOLERANCE,
+    Peak,
+    describe_machine,
+    search_errors,
+    unfinished,
+)
+from wfstdec.compare.tuning import TRIE_GRID, WFST_GRID, WIDTHS, split_grid
 from wfstdec.errors import BackendError, FormatError, OptionError, ShapeError
 from wfstdec.io import read_text
 from wfstdec.metrics import WordErrors
@@ -244,16 +254,16 @@ def test_values_of_grids_are_checked_before_anything_runs():
 # Memory
 
 
-@pytest.mark.skipif(not memory.IS_EXACT, reason="the peak cannot be reset here")
+@pytest.mark.skipif(not IS_EXACT, reason="the peak cannot be reset here")
 def test_the_peak_is_that_of_the_block_whatever_was_before():
     def fill(megabytes):
         return np.ones(megabytes * 1_000_000, np.int8).sum()
 
-    with memory.Peak() as first:
+    with Peak() as first:
         fill(150)
-    with memory.Peak() as second:
+    with Peak() as second:
         fill(50)
-    with memory.Peak() as third:
+    with Peak() as third:
         pass
     assert first.growth_mb == pytest.approx(150, abs=10)
     assert second.growth_mb == pytest.approx(50, abs=10)

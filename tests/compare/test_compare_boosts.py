@@ -14,7 +14,7 @@ import wfstdec as library
 from wfstdec import PhraseOptions
 from wfstdec.boost.spelling import by_lexicon, by_table
 from wfstdec.compare import load_comparison
-from wfstdec.compare.phrase_scores import PhraseScore
+from wfstdec.compare.comparison import PhraseScore
 from wfstdec.errors import BoostWarning, FormatError
 from wfstdec.io import read_phrases, read_text
 
@@ -24,7 +24,7 @@ LINES = [
     {"id": "utt3", "boosts": {}},
     {"id": "utt4", "boosts": {"c": -2.0, "cab ab c": 4.0, "ab": 1}},
 ]
-LISTS = {"common.txt": "ab c\t3\ncab 1.5\nc\t-0.5\n", "own.jsonl": ""}
+LISTS = {"common.txt": "ab c\t3\ncab\t1.5\nc\t-0.5\n", "own.jsonl": ""}
 LISTS["own.jsonl"] = "".join(json.dumps(line) + "\n" for line in LINES)
 SEARCHES = {
     "WFST": ["--graph", "graph.npz", "--wfst", "beam=4,40"],

@@ -12,7 +12,7 @@ from noisy_files import BARE, SPEECH, TRIE, decoded, word_errors, write_noisy
 from wfstdec import GreedyOptions, read_tokens
 from wfstdec import compare as library
 from wfstdec.compare import load_comparison, models
-from wfstdec.compare.machine import fingerprint
+from wfstdec.compare.running import fingerprint
 from wfstdec.errors import FormatError, OptionError
 
 
@@ -201,16 +201,12 @@ GRAPH = ["--graph", "graph.npz"]
         ([*GRAPH, "--oracle", "-1"], "oracle=-1, expected 1 or more"),
         (["--greedy"], "neither tokens nor a graph, expected a token table"),
         (["--greedy", "beam=3", *BARE], "grid 'beam=3', expected one of acoustic_sca"),
-        (
-            [*BARE, "--arpa", "pieces.arpa", "--lm", "x"],
-            "both --lm and --arpa, its old",
-        ),
         ([*BARE, "--lm", "words", "--greedy"], "a language model over 4 words, expect"),
         ([*BARE, "--lm", "no.lm"], "no.lm: cannot read: No such file"),
         (["--boost", "a.txt", "a.txt"], "two boost lists called 'a'"),
         (
             ["--boost", "bad.txt"],
-            "bad.txt:1: found 'ab c 3', expected 'word<TAB>bonus'",
+            "bad.txt:1: the bonus of 'ab c' is 'three', expected a number",
         ),
         (["--phrase-unit", "token"], "--phrase-unit without --boost, expected both"),
         (
@@ -223,7 +219,7 @@ def test_what_cannot_be_compared_is_one_line(files, capsys, given, message):
     if "--plot" in given:
         pytest.importorskip("matplotlib")
     (files / "a.txt").write_text("cab\t4\n")
-    (files / "bad.txt").write_text("ab c 3\n")
+    (files / "bad.txt").write_text("ab c\tthree\n")
     named = [str(files / one) if one == "words" else one for one in given]
     assert wfstdec(files, "compare", *SPEECH, "--no-peers", *named) == 1
     [line] = capsys.readouterr().err.splitlines()[-1:]

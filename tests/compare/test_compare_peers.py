@@ -8,7 +8,7 @@ import pytest
 
 from wfstdec import spelling_lexicon, token_table
 from wfstdec.compare import PeerInputs, peers
-from wfstdec.compare.peers.installed import import_peer, name_with_version
+from wfstdec.compare.peers import import_peer, name_with_version
 from wfstdec.errors import BackendError, OptionError
 
 TOKENS = token_table(["<blank>", "\u2581a", "b"], "<blank>")
@@ -55,7 +55,7 @@ def test_pyctcdecode_refuses_what_tokens_do_not_spell(monkeypatch, tmp_path):
     monkeypatch.setattr(importlib, "import_module", lambda name: object())
     spelt = spelling_lexicon(["ab"], TOKENS)
     said = PeerInputs(PHONES, lexicon=spelt, arpa=str(tmp_path / "lm.arpa"))
-    with pytest.raises(OptionError, match="'ab' said as 'AHB'"):
+    with pytest.raises(OptionError, match="'ab' spelt as 'AHB'"):
         peers.PEERS["pyctcdecode"](said)
 
 

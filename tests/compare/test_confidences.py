@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from wfstdec.compare.confidences import (
+from wfstdec.compare.confidence import (
     area_under_roc,
     normalised_cross_entropy,
     reliability,

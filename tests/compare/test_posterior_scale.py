@@ -14,7 +14,7 @@ from wfstdec.compare import (
     score_confidences,
     tune_posterior_scale,
 )
-from wfstdec.compare.posterior_scale import by_speaker, measure
+from wfstdec.compare.confidence import by_speaker, measure
 from wfstdec.errors import FormatError, OptionError
 from wfstdec.io import read_confidences
 from wfstdec.lattice import save_lattices
@@ -131,7 +131,7 @@ def test_score_tells_how_good_confidences_are(name, tmp_path, capsys):
 )
 def test_lines_without_confidences_are_named(line, tmp_path):
     (tmp_path / "x.ctm").write_text(LINES["x.ctm"] + line)
-    with pytest.raises(FormatError, match="x.ctm:4: found .*expected words with conf"):
+    with pytest.raises(FormatError, match="x.ctm:4: not a readable .*words with"):
         read_confidences(tmp_path / "x.ctm")
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from wfstdec.compare import Speech, tune
-from wfstdec.compare.points import Outcome
+from wfstdec.compare.comparison import Outcome
 from wfstdec.compare.tuning import COARSE, HALVINGS
 from wfstdec.errors import OptionError
 

@@ -40,7 +40,7 @@ from wfstdec.errors import (
 )
 from wfstdec.lattice.arrays import check_lattice
 from wfstdec.trie.options import BACKENDS as TRIE_BACKENDS
-from wfstdec.wfst.backend_choice import BACKENDS as WFST_BACKENDS
+from wfstdec.wfst.options import BACKENDS as WFST_BACKENDS
 
 torch = pytest.importorskip("torch")
 pytestmark = [

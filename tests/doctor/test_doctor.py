@@ -10,7 +10,7 @@ from real_speech import RECIPE
 
 from wfstdec import doctor
 from wfstdec.cli.main import main
-from wfstdec.doctor.words import case_of
+from wfstdec.doctor.lexicons import case_of
 
 LN10 = np.float32(np.log(10))
 WORDS = 40
@@ -22,12 +22,12 @@ def demo(tmp_path_factory):
     """The demo's files with fewer words: an examination takes a tenth of a second."""
     folder = tmp_path_factory.mktemp("demo")
     text = (RECIPE / "refs.txt").read_text("utf-8")
-    said = {word for line in text.splitlines() for word in line.split()[1:]}
+    counts = {word for line in text.splitlines() for word in line.split()[1:]}
     lines = gzip.decompress((RECIPE / "lexicon.txt.gz").read_bytes()).decode()
     kept = [
         line
         for i, line in enumerate(lines.splitlines())
-        if i % WORDS == 0 or line.split("\t")[0] in said
+        if i % WORDS == 0 or line.split("\t")[0] in counts
     ]
     words = sorted({line.split("\t")[0] for line in kept})
     (folder / "lexicon.txt").write_text("\n".join(kept) + "\n", "utf-8")

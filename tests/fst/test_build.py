@@ -18,15 +18,19 @@ from wfstdec import Lexicon, read_arpa, token_table
 from wfstdec.errors import (
     ArpaError,
     BackendError,
+    FormatError,
     GrammarError,
+    GraphError,
     LexiconError,
     OptionError,
     TokenTableError,
+    WfstdecError,
 )
-from wfstdec.fst import grammar_user
+from wfstdec.fst import grammar
+from wfstdec.fst.openfst import read_fst, write_fst
 from wfstdec.fst.topology import TOPOLOGIES
 from wfstdec.graph.arcs import REPEAT
-from wfstdec.text.symbols import EPSILON
+from wfstdec.text.tokens import EPSILON
 
 LN10 = np.log(10)
 TOKENS = "<blank>\n|\ne\nh\nl\no\ny\ns\n"
@@ -290,6 +294,63 @@ def test_epsilons_of_a_grammar_are_backoffs_or_go(files, tmp_path):
         assert LN10 * cost_of(graph, "yeslo") == pytest.approx(1 + 2 + 3)
 
 
+EXTREMES = [-1, 4, 1000, 2**31 - 1, -(2**31), *np.float32([np.nan, -np.inf, -1e30])]
+
+
+@pytest.mark.parametrize("form", ["const", "vector"])
+def test_grammars_with_fields_out_of_range_are_refused(files, tmp_path, form):
+    """Any field of a state or arc may have any value: a graph, or an error of ours."""
+    arguments = {"tokens": files["tokens"], "lexicon": files["lexicon"]}
+    text, path = tmp_path / "g.txt", tmp_path / "g.fst"
+    text.write_text(COMMANDS)
+    write_fst(path, read_fst(text), form)
+    whole = np.fromfile(path, np.uint8)
+    size = {"const": 3 * 20 + 4 * 16, "vector": 3 * 12 + 4 * 16}[form]
+    refused = 0
+    for at in range(len(whole) - size, len(whole), 4):
+        for value in EXTREMES:
+            changed = whole.copy()
+            changed[at : at + 4] = np.frombuffer(
+                np.array(
+                    value, "<f4" if isinstance(value, np.float32) else "<i4"
+                ).tobytes(),
+                np.uint8,
+            )
+            changed.tofile(path)
+            try:
+                wfstdec.build_graph(**arguments, grammar=path)
+            except WfstdecError:
+                refused += 1
+    assert refused > size
+
+
+NUMBERS = ["nan", "-inf", "-Infinity", "1e30", "-1e400"]
+
+
+@pytest.mark.parametrize("number", NUMBERS)
+def test_costs_in_text_that_are_no_finite_numbers(files, tmp_path, number):
+    arguments = {"tokens": files["tokens"], "lexicon": files["lexicon"]}
+    path = tmp_path / "g.txt"
+    for text in (COMMANDS.replace("0.5", number), COMMANDS.replace("0.25", number)):
+        path.write_text(text)
+        with pytest.raises(FormatError, match=rf"g.txt:\d: found .*{number}"):
+            wfstdec.build_graph(**arguments, grammar=path)
+
+
+def test_a_pynini_grammar_is_checked_too(files):
+    pynini = pytest.importorskip("pynini")
+    grammar = pynini.Fst()
+    grammar.add_states(2)
+    grammar.set_start(0).set_final(1)
+    symbols = pynini.SymbolTable()
+    symbols.add_symbol("<eps>")
+    grammar.add_arc(0, pynini.Arc(1, symbols.add_symbol("yes"), -1e30, 1))
+    grammar.set_input_symbols(symbols).set_output_symbols(symbols)
+    arguments = {"tokens": files["tokens"], "lexicon": files["lexicon"]}
+    with pytest.raises(GraphError, match="grammar: arc 0: cost -1.*, expected -1e"):
+        wfstdec.build_graph(**arguments, grammar=grammar)
+
+
 def test_two_ways_to_say_a_sentence_cost_the_less(files, tmp_path):
     path = tmp_path / "g.txt"
     path.write_text("0 1 yes 2\n0 2 yes 1\n1 3 low 0\n2 3 low 3\n1 3 yes\n3\n")
@@ -361,7 +422,7 @@ def test_grammars_that_cannot_serve(
     files, tmp_path, text, message, engine, monkeypatch
 ):
     pytest.importorskip(engine)
-    monkeypatch.setattr(grammar_user, "_LEAST_STATE_LIMIT", 500)  # in no time
+    monkeypatch.setattr(grammar, "_LEAST_STATE_LIMIT", 500)  # in no time
     path = tmp_path / "g.txt"
     path.write_text(text)
     with pytest.raises(GrammarError, match=message):

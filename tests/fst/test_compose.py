@@ -5,8 +5,8 @@ import pytest
 from fst_tools import all_pairs, random_fst, size
 
 from wfstdec.fst.arrays import arcs_of, fst_of
-from wfstdec.fst.compose import compose
 from wfstdec.fst.engine import get_engine
+from wfstdec.fst.operations import compose
 
 INF = np.inf
 

@@ -57,6 +57,15 @@ def test_kaldis_sentences():
     assert sentence_cost(fst, labels, "ab") == pytest.approx(4.36082, abs=1e-5)
 
 
+def test_ngrams_below_their_backoff_path_are_counted(caplog):
+    caplog.set_level(logging.INFO, logger="wfstdec.build")
+    grammar_of(SMALL)
+    assert "back-off path" not in caplog.text
+    # 'a b' backs off at 0.125 + 2, and is listed at 2.5.
+    grammar_of(SMALL.replace("-1.5", "-2.5"))
+    assert "1 of 8 n-grams are less probable than their back-off path" in caplog.text
+
+
 def test_only_unigrams():
     fst, labels = grammar_of(
         "\\data\\\nngram 1=3\n\n\\1-grams:\n-99 <s>\n-1 </s>\n-0.5 a\n\n\\end\\\n"

@@ -9,7 +9,7 @@ from fst_tools import outputs_of, rows_of, without, without_arcs
 
 from wfstdec import Lexicon, token_table
 from wfstdec.errors import LexiconError, OptionError
-from wfstdec.fst.labels import LabelSpace
+from wfstdec.fst.arrays import LabelSpace
 from wfstdec.fst.lexicon_fst import Fillers, build_lexicon_fst, mark_lexicon
 
 TOKENS = token_table(["_", "s", "a", "b", "c"])

@@ -6,7 +6,7 @@ from fst_tools import all_pairs, random_fst, size
 
 from wfstdec.fst.arrays import arcs_of, fst_of
 from wfstdec.fst.engine import get_engine
-from wfstdec.fst.minimize import ROUNDING, minimize
+from wfstdec.fst.operations import ROUNDING, minimize
 
 INF = np.inf
 

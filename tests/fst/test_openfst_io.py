@@ -10,8 +10,15 @@ from text_graphs import text_graph
 from wfstdec import from_openfst, to_openfst
 from wfstdec.errors import FormatError, GraphError, OptionError, TokenTableError
 from wfstdec.fst.arrays import arcs_of, fst_of
-from wfstdec.fst.openfst_binary import FstContent, format_fst, parse_fst
-from wfstdec.fst.openfst_io import FORMS, read_fst, read_words, write_fst
+from wfstdec.fst.openfst import (
+    FORMS,
+    FstContent,
+    format_fst,
+    parse_fst,
+    read_fst,
+    read_words,
+    write_fst,
+)
 
 INF = np.inf
 FST = fst_of(
@@ -256,7 +263,7 @@ def test_damaged_anywhere():
 
 
 BAD_BYTES = {
-    "no FST": (b"\x00\x01\x02\xff", "neither a binary OpenFst file nor text"),
+    "no FST": (b"\x00\x01\x02\xff", "expected a binary OpenFst file or text"),
     "empty": (b"", "it is empty, expected the text of an FST"),
     "compact": (
         format_fst(CONTENT).replace(b"\x05\0\0\0const", b"\x10\0\0\0compact_acceptor"),

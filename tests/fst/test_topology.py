@@ -10,9 +10,9 @@ from fst_tools import outputs_of, rows_of
 
 from wfstdec import token_table
 from wfstdec.errors import OptionError
-from wfstdec.fst.labels import LabelSpace
+from wfstdec.fst.arrays import LabelSpace
 from wfstdec.fst.topology import TOPOLOGIES, build_topology
-from wfstdec.text.symbols import ilabel_of
+from wfstdec.text.tokens import ilabel_of
 
 INPUTS = {0: "-", 1: "b", 2: "x", 3: "y", 5: "x'", 6: "y'"}
 CALLS = {7: "call", 9: "call-x", 10: "call-y", 13: "return-x", 14: "return-y"}

@@ -1,6 +1,6 @@
 """The host side of the CUDA backend, with a stand-in for CuPy that runs the emulation.
 
-It shows that `wfst/gpu/cuda.py` holds together; that CuPy behaves like the stand-in
+It shows that `wfst/gpu/backend.py` holds together; that CuPy behaves like the stand-in
 is shown by the tests that are marked `gpu`, on a GPU.
 """
 
@@ -32,9 +32,9 @@ from wfstdec.errors import BackendError, LogprobError, OptionError, ShapeError
 from wfstdec.gpu import cupy_device as cuda
 from wfstdec.gpu.logprobs import BFLOAT16, FLOAT16, FLOAT32
 from wfstdec.search.backends import make_backend
-from wfstdec.wfst.backend_choice import BACKENDS
-from wfstdec.wfst.gpu.cuda import CudaBackend
+from wfstdec.wfst.gpu.backend import CudaBackend
 from wfstdec.wfst.gpu.layout import OWN_BYTES, PLAIN, PROGRAM, SLOT_BYTES
+from wfstdec.wfst.options import BACKENDS
 
 needs_compiler = pytest.mark.skipif(not shutil.which("g++"), reason="needs g++")
 
@@ -52,6 +52,7 @@ def cupy(monkeypatch, tmp_path):
     yield install
     monkeypatch.undo()
     cuda.load_cupy.cache_clear()
+    gc.collect()  # decoders share the memory of a GPU while they live
 
 
 @needs_compiler

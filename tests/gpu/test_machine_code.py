@@ -18,8 +18,9 @@ SEARCHES = {
     "trie, 32 threads": (trie_program(32), TrieVariant(32).macros),
     "trie, 128 threads": (trie_program(128), TrieVariant(128).macros),
 }
-MOST_BYTES = {"all": 128 * 1024, "plain": 64 * 1024}
-"""Of the search's instructions: half of them leave a multiprocessor's cache no room."""
+MOST_BYTES = {"plain": 64 * 1024, "trie, 32 threads": 160 * 1024}
+"""Of the search's instructions, 128 KiB for others: more leave little room in the cache
+of a multiprocessor. With 32 threads the trie ranks in registers, in unrolled loops."""
 
 
 @pytest.mark.parametrize("target", ["sm_75", "sm_90", "sm_120"])

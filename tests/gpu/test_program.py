@@ -9,9 +9,8 @@ import pytest
 from cuda_emulation.device import EmulatedDevice, compile_kernels
 
 from tools.gpu import kernel_resources
-from wfstdec.gpu.device import Grid
-from wfstdec.gpu.launch import launch, upload
-from wfstdec.gpu.program import Program, join_includes
+from wfstdec.gpu.compiling import Program, join_includes
+from wfstdec.gpu.device import Grid, launch, upload
 from wfstdec.gpu.records import KERNELS, read_struct
 from wfstdec.trie.gpu.layout import program as trie_program
 from wfstdec.wfst.gpu.layout import PROGRAM

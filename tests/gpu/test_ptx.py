@@ -9,8 +9,8 @@ import pytest
 from cuda_emulation.device import EmulatedDevice, compile_ptx
 from cuda_emulation.ptx import UntranslatedError, translate
 
+from wfstdec.gpu.compiling import join_includes
 from wfstdec.gpu.device import Grid
-from wfstdec.gpu.program import join_includes
 from wfstdec.gpu.records import KERNELS
 
 pytestmark = [

@@ -1,7 +1,6 @@
 """OOV exits of a graph: built, kept in files, checked."""
 
 import dataclasses
-import json
 
 import naive_cases
 import numpy as np
@@ -10,6 +9,7 @@ from oracle_cases import graph_by_files
 
 import wfstdec
 from wfstdec.errors import GraphError
+from wfstdec.graph.checks import check_exits
 
 pytestmark = pytest.mark.usefixtures("quiet")
 TOPOLOGIES = ("normal", "compact", "eesen", "minimal", "normal-selfless")
@@ -31,8 +31,8 @@ def test_searches_without_added_words_find_the_same(topology, fillers, tmp_path)
     """OOV exits add a few states behind words, and no word."""
     for seed in range(12):
         case, graph = graph_of(tmp_path, seed, topology, fillers)
-        _, plain = graph_of(tmp_path, seed, topology, fillers, calls=False)
-        assert graph.calls is not None and plain.calls is None
+        _, plain = graph_of(tmp_path, seed, topology, fillers, oov_exits=False)
+        assert graph.oov_exits is not None and plain.oov_exits is None
         assert plain.num_states <= graph.num_states
         assert graph.num_states <= plain.num_states + 3 * len(graph.tokens)
         options = wfstdec.WfstOptions(**case.options, beam=np.inf, max_active=None)
@@ -48,21 +48,24 @@ def test_a_call_for_each_place_where_a_word_begins(tmp_path):
     """With a separator: at the start, behind it, behind a blank; without, any token."""
     _, graph = graph_of(tmp_path, fillers="separator")
     names = ["", *graph.tokens.names]
-    assert sorted(names[i] for i in graph.calls.last) in (["", ""], ["", "", "<wb>"])
+    assert sorted(names[i] for i in graph.oov_exits.last) in (
+        ["", ""],
+        ["", "", "<wb>"],
+    )
     _, graph = graph_of(tmp_path, fillers="none")
-    last = {names[i] for i in graph.calls.last} - {""}
+    last = {names[i] for i in graph.oov_exits.last} - {""}
     assert last and graph.tokens.names[graph.tokens.blank] not in last
-    assert (graph.calls.cost == np.float32(graph.calls.word_cost)).all()
+    assert (graph.oov_exits.cost == np.float32(graph.oov_exits.word_cost)).all()
 
 
 def test_every_token_has_a_state_to_return_to(tmp_path):
     _, graph = graph_of(tmp_path)
-    without = np.flatnonzero(graph.calls.returns < 0)
+    without = np.flatnonzero(graph.oov_exits.return_state < 0)
     assert without.tolist() == sorted([0, graph.tokens.blank + 1])
 
 
 def test_what_a_word_costs_that_is_added(tmp_path):
-    """`<unk>` of the model, else `unk_cost`, else there are no calls."""
+    """`<unk>` of the model, else `unk_cost`, else there are no OOV exits."""
     case, _ = graph_of(tmp_path)
     arpa = "\\data\\\nngram 1=4\n\n\\1-grams:\n-99 <s>\n-0.5 </s>\n-1 ann\n{}\\end\\\n"
     unk = "-3 <unk>\n"
@@ -76,53 +79,38 @@ def test_what_a_word_costs_that_is_added(tmp_path):
             case, lexicon="ann a b\n", lexicon_has_probs=False,
             arpa=arpa.format(text), unk_cost=cost,
         )  # fmt: skip
-        calls = graph_by_files(one, tmp_path).calls
-        found = None if calls is None else calls.word_cost
+        oov_exits = graph_by_files(one, tmp_path).oov_exits
+        found = None if oov_exits is None else oov_exits.word_cost
         assert found == (None if wanted is None else pytest.approx(wanted))
 
 
-def test_files_keep_calls(tmp_path):
+def test_files_keep_exits(tmp_path):
     _, graph = graph_of(tmp_path)
     graph.save(tmp_path / "graph.npz")
     loaded = wfstdec.load_graph(tmp_path / "graph.npz")
     assert loaded.fingerprint == graph.fingerprint
-    for name in ("state", "last", "cost", "returns"):
-        wanted, found = (getattr(one.calls, name) for one in (graph, loaded))
+    for name in ("state", "last", "cost", "return_state"):
+        wanted, found = (getattr(one.oov_exits, name) for one in (graph, loaded))
         assert wanted.dtype == found.dtype and (wanted == found).all()
-    assert loaded.calls.word_cost == graph.calls.word_cost
-
-
-@pytest.mark.parametrize("version", [2, 3])
-def test_files_of_older_versions_may_have_none(version, tmp_path):
-    _, graph = graph_of(tmp_path, calls=False)
-    path = tmp_path / "graph.npz"
-    graph.save(path)
-    with np.load(path) as file:
-        arrays = dict(file)
-    header = json.loads(arrays["header"].tobytes())
-    header["version"] = version
-    arrays["header"] = np.frombuffer(json.dumps(header).encode(), np.uint8)
-    np.savez(path, **arrays)
-    loaded = wfstdec.load_graph(path)
-    assert loaded.calls is None and loaded.fingerprint == graph.fingerprint
+    assert loaded.oov_exits.word_cost == graph.oov_exits.word_cost
 
 
 @pytest.mark.parametrize(
     ("name", "value", "message"),
     [
-        ("state", -1, "state with a call -1, expected 0 to"),
-        ("last", 99, "label before a call 99, expected 0 to 4"),
-        ("cost", np.nan, "costs of calls .*, expected finite numbers"),
-        ("returns", 10**6, "state to return to 1000000, expected -1 to"),
+        ("state", -1, "state with an OOV exit -1, expected 0 to"),
+        ("last", 99, "label before an OOV exit 99, expected 0 to 4"),
+        ("cost", np.nan, "costs of OOV exits .*, expected finite numbers"),
+        ("return_state", 10**6, "state to return to 1000000, expected -1 to"),
     ],
 )
-def test_calls_that_do_not_fit(name, value, message, tmp_path):
+def test_exits_that_do_not_fit(name, value, message, tmp_path):
     _, graph = graph_of(tmp_path)
-    array = getattr(graph.calls, name).copy()
+    array = getattr(graph.oov_exits, name).copy()
     array[0] = value
-    calls = dataclasses.replace(graph.calls, **{name: array})
+    oov_exits = dataclasses.replace(graph.oov_exits, **{name: array})
     with pytest.raises(GraphError, match=message):
-        calls.check(graph.num_states, len(graph.tokens))
-    with pytest.raises(GraphError, match="calls with .* expected"):
-        short = dataclasses.replace(graph.calls, returns=array[:1])
-        short.check(graph.num_states, len(graph.tokens))
+        check_exits(oov_exits, graph.num_states, len(graph.tokens))
+    with pytest.raises(GraphError, match="OOV exits with .* expected"):
+        short = dataclasses.replace(graph.oov_exits, return_state=array[:1])
+        check_exits(short, graph.num_states, len(graph.tokens))

@@ -8,6 +8,7 @@ import pytest
 from added_cases import random_calls_product
 from random_graphs import random_graph, random_logprobs, random_product
 from text_graphs import text_graph
+from wfst_reference_backend import ReferenceBackend
 from wfst_searches import NO_BOOSTS, bits
 
 from wfstdec.errors import GraphError
@@ -22,11 +23,10 @@ from wfstdec.graph.product import (
     compose,
     product_from,
 )
-from wfstdec.search.interrupts import Pace
+from wfstdec.search.threads import Pace
 from wfstdec.wfst.cpu.backend import CpuBackend
-from wfstdec.wfst.cpu.rows import take_apart
+from wfstdec.wfst.cpu.rows import row_graph_of
 from wfstdec.wfst.options import WfstOptions
-from wfstdec.wfst.reference_backend import ReferenceBackend
 
 BY_HAND = """
     0 2 _  -   0
@@ -68,7 +68,7 @@ def test_a_product_by_hand():
     assert product.row_splits.tolist() == [0, 1, 2, 3]
     assert product.num_epsilons.tolist() == [0, 1, 0, 0, 0]
     assert product.arcs["nextstate"].tolist() == [1, 4, 3]
-    assert not product.through_epsilon
+    assert not product.has_hubs
 
 
 def test_random_products_are_composed_bit_for_bit():
@@ -223,9 +223,9 @@ def test_rows_share_the_arcs_of_a_stored_product(tmp_path):
     graph = drawn(1)
     graph.save(tmp_path / "graph.npz")
     stored = load_graph(tmp_path / "graph.npz")
-    product, rows = stored.product, take_apart(stored)
-    assert rows.said is take_apart(stored).said
-    assert np.shares_memory(rows.said, product.arcs)
-    assert np.shares_memory(rows.said, product.epsilons)
-    other = take_apart(pickle.loads(pickle.dumps(stored)))
-    assert other.said.tobytes() == rows.said.tobytes()
+    product, rows = stored.product, row_graph_of(stored)
+    assert rows.path_arcs is row_graph_of(stored).path_arcs
+    assert np.shares_memory(rows.path_arcs, product.arcs)
+    assert np.shares_memory(rows.path_arcs, product.epsilons)
+    other = row_graph_of(pickle.loads(pickle.dumps(stored)))
+    assert other.path_arcs.tobytes() == rows.path_arcs.tobytes()

@@ -9,8 +9,7 @@ from timed_readers import read_srt, read_textgrid, read_vtt
 from wfstdec.errors import FormatError, OptionError
 from wfstdec.io import FORMATS, SubtitleOptions, open_results, result_writer
 from wfstdec.io.results import ENDINGS, format_named
-from wfstdec.io.subtitles import cues, srt_text, vtt_text
-from wfstdec.io.textgrid import textgrid_text
+from wfstdec.io.subtitles import cues, srt_text, textgrid_text, vtt_text
 from wfstdec.search.hypothesis import Token, Word
 
 SHIFT = 0.02

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from wfstdec.jit import cache, jit, kernel, message, part
+from wfstdec.jit import cache, jit, kernel, part
 
 NOBODY = 65534
 VALUES = np.full(1, 2.0)
@@ -128,10 +128,12 @@ def test_a_full_disk_is_no_error_and_leaves_nothing(folder):
 
 
 def test_of_processes_at_once_one_compiles_and_the_others_load(folder):
-    children = [os.fork() for _ in range(2)]
-    if 0 in children:
-        result, loaded, _ = call(folder)
-        os._exit(loaded if result == [6, 6] else 9)
+    children = []
+    for _ in range(2):
+        if (child := os.fork()) == 0:
+            result, loaded, _ = call(folder)
+            os._exit(loaded if result == [6, 6] else 9)
+        children.append(child)
     ends = [os.waitpid(child, 0)[1] for child in children]
     assert sum(map(os.waitstatus_to_exitcode, ends)) == 2
     assert call(folder) == ([6, 6], 2, [])
@@ -160,6 +162,22 @@ def test_a_damaged_file_is_compiled_anew(folder, damage):
     result, loaded, _ = call(folder)
     assert (result, loaded) == ([6, 6], 0)
     assert call(folder) == ([6, 6], 2, [])
+
+
+@pytest.mark.parametrize("what", ["file", "folder"])
+@pytest.mark.parametrize("fault", ["mode", pytest.param("owner", marks=as_root)])
+def test_code_that_others_can_write_is_not_loaded(folder, what, fault):
+    assert call(folder)[1:] == (0, [])
+    kept = folder / "__pycache__"
+    for path in [kept] if what == "folder" else [*kept.iterdir()]:
+        if fault == "mode":
+            path.chmod(0o777 if what == "folder" else 0o666)
+        else:
+            os.chown(path, NOBODY, NOBODY)
+    cache._warn_of_others.cache_clear()
+    result, loaded, said = call(folder)
+    assert (result, loaded) == ([6, 6], 0)
+    assert f"{kept}: compiled kernels that other users can write" in said[0]
 
 
 def test_times_of_files_mean_nothing_and_contents_do(folder):
@@ -266,17 +284,17 @@ class Terminal:
 def test_compiling_is_said_once_on_a_terminal(monkeypatch):
     terminal = Terminal()
     monkeypatch.setattr(sys, "stderr", terminal)
-    message.say_compiling.cache_clear()
+    cache.say_compiling.cache_clear()
     for _ in range(2):
-        message.say_compiling()
+        cache.say_compiling()
     assert terminal.text.count("compiling kernels") == 1
 
 
 def test_compiling_is_told_to_the_log_and_loading_is_not(folder, monkeypatch, caplog):
-    message.say_compiling.cache_clear()
+    cache.say_compiling.cache_clear()
     with caplog.at_level("INFO", "wfstdec"):
         call(folder)
         assert caplog.text.count("compiling kernels") == 1
-        message.say_compiling.cache_clear()
+        cache.say_compiling.cache_clear()
         assert call(folder)[1] == 2
     assert caplog.text.count("compiling kernels") == 1

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from wfstdec.jit.hashing import first_equal, slot_of_pair
+from wfstdec.jit.arrays import first_equal, slot_of_pair
 
 
 def test_pairs_are_found_as_in_a_dict():

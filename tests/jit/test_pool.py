@@ -5,7 +5,7 @@ import pickle
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
-from wfstdec.jit.pool import Once, Pool
+from wfstdec.jit.records import Pool, WeakCache
 
 
 class Key:
@@ -60,7 +60,7 @@ def test_a_value_is_made_once_however_many_threads_ask():
         made.append(key)
         return object()
 
-    values = Once(make)
+    values = WeakCache(make)
 
     def ask():
         start.wait()
@@ -72,7 +72,7 @@ def test_a_value_is_made_once_however_many_threads_ask():
 
 
 def test_a_value_goes_with_its_key():
-    values, key = Once(lambda key: Key()), Key()
+    values, key = WeakCache(lambda key: Key()), Key()
     value = values.of(key)
     del key
     gc.collect()

@@ -123,6 +123,21 @@ def test_where_there_are_too_many_states_the_beam_is_halved():
         compact_lattice(lattice, beam=-1)
 
 
+def test_the_beam_is_halved_where_the_work_exceeds_its_bound(monkeypatch):
+    """Damage can make many paths of few texts: states alone do not bound the work."""
+    halved = alone = 0
+    monkeypatch.setattr("wfstdec.lattice.compact.WORK_PER_ARC", 0)
+    for seed in range(60):
+        lattice = random_lattice(seed)
+        for most in (0, 8, 24):
+            monkeypatch.setattr("wfstdec.lattice.compact.LEAST_WORK", most)
+            compact = compact_lattice(lattice)
+            assert_compact(lattice, compact)
+            halved += 0 < compact.beam < lattice.lattice_beam
+            alone += compact.beam == 0
+    assert halved > 3 and alone > 3
+
+
 def test_by_hand():
     graph = text_graph("0 1 a A 1\n0 2 a B 1.5\n1 3 b - 0\n2 3 b' - 0.25\n3 0.5")
     (lattice,) = WfstDecoder(graph, backend="cpu").decode_lattice(
@@ -250,14 +265,17 @@ def test_damage_is_named(tmp_path):
         whole = path.read_bytes()
         for cut in (len(whole) - 2, 9, 5):
             path.write_bytes(whole[:cut])
-            with pytest.raises(FormatError, match="one: damaged or truncated"):
+            with pytest.raises(FormatError, match="one: not a readable lattice"):
                 list(read_kaldi_lattices(path))
     for data, message in (
         (b"one", "no utterance id at byte 0"),
-        (b"\xff\xfe\xff x", "no utterance id at byte 0, expected a Kaldi"),
+        (b"\xff\xfe\xff x", "byte 0: not a readable utterance id .*, expected a Kaldi"),
         (b"one \n1 0 3\n\n", "start state 1, not 0"),
-        (b"one \n0 1 x\n\n", "damaged or truncated"),
-        (whole.replace(b"one ", b"one Q"), "damaged or truncated"),
+        (b"one \n0 4000000000 1 1\n\n", "state 4000000000 in "),
+        (b"one \n0 4000000000 1 0.5,0.5,3_4\n\n", "state 4000000000 in "),
+        (b"one \n0 1 1 1\n4000000000\n\n", "state 4000000000 in "),
+        (b"one \n0 1 x\n\n", "not a readable lattice"),
+        (whole.replace(b"one ", b"one Q"), "not a readable lattice"),
     ):
         path.write_bytes(data)
         with pytest.raises(FormatError, match=message):

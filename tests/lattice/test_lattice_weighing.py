@@ -29,7 +29,7 @@ from wfstdec.lattice import (
     word_confidences,
 )
 from wfstdec.lattice.arrays import check_lattice
-from wfstdec.text.symbols import token_of
+from wfstdec.text.tokens import token_of
 
 
 def random_lattice(seed, lattice_beam=4.0):

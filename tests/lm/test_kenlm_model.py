@@ -92,10 +92,27 @@ def test_files_that_kenlm_cannot_read(tmp_path):
     pytest.importorskip("kenlm")
     path = tmp_path / "lm.bin"
     path.write_bytes((FILES / "probing.bin").read_bytes()[:2000])
-    with pytest.raises(FormatError, match=r"KenLM cannot read it .*expected a whole"):
+    with pytest.raises(FormatError, match="2000 bytes, expected 4552 and the words"):
         KenlmModel(path)
     with pytest.raises(FormatError, match="cannot read: No such file"):
         KenlmModel(tmp_path / "none.bin")
+
+
+@peers
+@pytest.mark.parametrize("at", [*range(88, 144), *range(152, 380, 4)])
+def test_damaged_probing_tables_are_refused_or_harmless(tmp_path, at):
+    """Header and table of words: KenLM trusts them, and may read out of bounds."""
+    pytest.importorskip("kenlm")
+    path = tmp_path / "lm.bin"
+    whole = bytearray((FILES / "probing.bin").read_bytes())
+    whole[at : at + 4] = b"\xb1\xa1\x16\x2a"
+    path.write_bytes(whole)
+    try:
+        model = KenlmModel(path)
+        for word in model.vocabulary:
+            model.score(model.start(), word)
+    except FormatError as error:
+        assert str(path) in str(error)
 
 
 def test_without_the_module(monkeypatch):

@@ -13,9 +13,8 @@ from own_models import ById, WholeText
 from wfstdec import NgramLM, UserLM
 from wfstdec.errors import LanguageModelError
 from wfstdec.jit import kernel
-from wfstdec.lm.kernels import final, state_order, step, unanswered
-from wfstdec.lm.on_demand import FIRST_SLOTS, LazyLM, LmArrays, LmQueries
-from wfstdec.lm.on_demand_table import UNKNOWN
+from wfstdec.lm.kernels import UNKNOWN, final, state_order, step, unanswered
+from wfstdec.lm.on_demand import FIRST_SLOTS, LmArrays, LmQueries, OnDemandLM
 from wfstdec.lm.user import digest
 
 final, state_order = compiled(final), compiled(state_order)
@@ -52,7 +51,7 @@ def sentences(count, length=4, seed=0):
 
 @pytest.mark.parametrize("make", [WholeText, ById])
 def test_a_kernel_finds_what_python_does(make):
-    lm, given = LazyLM(make(), WORDS), sentences(200)
+    lm, given = OnDemandLM(make(), WORDS), sentences(200)
     costs, redone = totals(lm, given)
     assert redone == 5  # words one after the other, then the end
     expected = [make().total([WORDS[label] for label in one]) for one in given]
@@ -74,7 +73,7 @@ def test_tables_grow():
             self.asked += 1
             return super().score(state, word)
 
-    lm, given = LazyLM(Counted(), WORDS), sentences(3000, length=7)
+    lm, given = OnDemandLM(Counted(), WORDS), sentences(3000, length=7)
     costs, _ = totals(lm, given)
     expected = [WholeText().total([WORDS[label] for label in one]) for one in given]
     assert costs == pytest.approx(np.array(expected, np.float32), rel=1e-5)
@@ -97,9 +96,9 @@ def test_threads_ask_once():
             self.inside -= 1
             return found
 
-    lm = LazyLM(Counted(), WORDS)
+    lm = OnDemandLM(Counted(), WORDS)
     given, found = sentences(500, length=5), {}
-    want, _ = totals(LazyLM(WholeText(), WORDS), given)
+    want, _ = totals(OnDemandLM(WholeText(), WORDS), given)
 
     def work(i):
         found[i] = totals(lm, given[i * 50 :])[0]
@@ -114,7 +113,7 @@ def test_threads_ask_once():
 
 
 def test_answers_are_let_go_of_when_there_are_many():
-    lm = LazyLM(WholeText(), WORDS, max_pairs=20)
+    lm = OnDemandLM(WholeText(), WORDS, max_pairs=20)
     first = lm.answers()
     want, _ = totals(lm, sentences(50))
     assert lm.answers() is not first and lm.answers().num_pairs == 0
@@ -122,7 +121,7 @@ def test_answers_are_let_go_of_when_there_are_many():
 
 
 def test_labels_without_a_table():
-    lm = LazyLM(WholeText(), None)
+    lm = OnDemandLM(WholeText(), None)
     with LmArrays(lm) as arrays:
         labels = arrays.labels_of(["new", "york", "new"])
         assert labels[0] == labels[2] != labels[1]
@@ -132,7 +131,7 @@ def test_labels_without_a_table():
 
 def test_labels_behind_a_table():
     """Labels behind a table: those of added words, then that of unknown words."""
-    lm = LazyLM(WholeText(), WORDS)
+    lm = OnDemandLM(WholeText(), WORDS)
     with LmArrays(lm, ["new", "york"]) as arrays:
         queries = LmQueries(arrays)
         said = ["a", "york", "new", "<unk>", "<unk>"]
@@ -148,16 +147,16 @@ def test_a_word_that_the_model_does_not_know():
     class WithUnk(WholeText):
         words = ("a", "<unk>")
 
-    queries = LmQueries(LmArrays(LazyLM(Some(), WORDS)).__enter__())
+    queries = LmQueries(LmArrays(OnDemandLM(Some(), WORDS)).__enter__())
     assert queries.step(0, 3)[0] == np.inf and queries.step(0, 1)[0] < np.inf
-    queries = LmQueries(LmArrays(LazyLM(WithUnk(), WORDS)).__enter__())
+    queries = LmQueries(LmArrays(OnDemandLM(WithUnk(), WORDS)).__enter__())
     assert queries.step(0, 2) == queries.unknown(0)
-    assert LazyLM(Some(), WORDS).unk_cost() == np.inf
-    assert LazyLM(WithUnk(), WORDS).word_costs()[1] < np.inf
+    assert OnDemandLM(Some(), WORDS).unk_cost() == np.inf
+    assert OnDemandLM(WithUnk(), WORDS).word_costs()[1] < np.inf
 
 
 def test_nothing_is_asked_behind_what_is_not_known():
-    lm = LazyLM(WholeText(), WORDS)
+    lm = OnDemandLM(WholeText(), WORDS)
     with LmArrays(lm) as arrays:
         cost, after = step(arrays.now, 0, 0, 1)
         assert (cost, after) == (np.inf, -1) and unanswered(arrays.now)
@@ -175,14 +174,14 @@ def test_a_model_that_fails_leaves_nothing_half_done():
                 raise ConnectionError
             return super().score(state, word)
 
-    lm, given = LazyLM(Down(), WORDS), sentences(100)
+    lm, given = OnDemandLM(Down(), WORDS), sentences(100)
     with pytest.raises(ConnectionError):
         totals(lm, given)
     only_a = np.full((1, 3), 1, np.int32)
     want = WholeText().total(["a", "a", "a"])
     assert totals(lm, only_a)[0] == pytest.approx([want], rel=1e-6)
     lm.model.broken = False
-    want, _ = totals(LazyLM(WholeText(), WORDS), given)
+    want, _ = totals(OnDemandLM(WholeText(), WORDS), given)
     assert np.array_equal(totals(lm, given)[0], want)
 
 
@@ -224,7 +223,7 @@ def test_equal_states_are_one():
         def score(self, state, word):
             return super().score(state, word)[0], (word,)
 
-    with LmArrays(LazyLM(LastWord(), WORDS)) as arrays:
+    with LmArrays(OnDemandLM(LastWord(), WORDS)) as arrays:
         queries = LmQueries(arrays)
         _, a = queries.step(queries.start, 1)
         _, b = queries.step(queries.start, 3)
@@ -236,7 +235,7 @@ def test_the_order_of_states_does_not_depend_on_their_numbers():
     for make in (WholeText, ById):
         orders = []
         for first, second in ((1, 2), (2, 1)):
-            with LmArrays(LazyLM(make(5), WORDS)) as arrays:
+            with LmArrays(OnDemandLM(make(5), WORDS)) as arrays:
                 queries, found = LmQueries(arrays), {}
                 for label in (first, second):
                     _, state = queries.step(queries.start, label)

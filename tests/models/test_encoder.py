@@ -201,17 +201,18 @@ def test_tokens_are_summed_by_name(speech):
     assert mapped.spec.tokens is target and mapped.spec.frame_shift_s == 0.01
 
 
-def test_a_file_says_which_tokens_are_whose(speech, tmp_path):
+def test_a_file_says_which_tokens_are_whose(speech, tmp_path, monkeypatch):
     """`model.json`, its paths from its own folder; what a caller gives goes before."""
     (tmp_path / "tokens.txt").write_text("<other>\n<blank>\na\n")
     described = {
-        "model": f"{__name__}:MODEL",
+        "model": "hama",
         "tokens": "tokens.txt",
         "same": {"<blk>": "<blank>"},
         "rest": "<other>",
     }
     path = tmp_path / "model.json"
     path.write_text(json.dumps(described))
+    monkeypatch.setattr("wfstdec.models.loading.hama_encoder", lambda given: MODEL)
     model = load_model(path)
     assert model.spec.tokens.names == ("<other>", "<blank>", "a")
     target = token_table(["<other>", "<blank>", "a"])
@@ -225,6 +226,7 @@ def test_a_file_says_which_tokens_are_whose(speech, tmp_path):
     for changes, said in (
         ({"model": 3}, "found 'model': 3, expected model, tokens"),
         ({"others": "x"}, "found 'others': 'x', expected"),
+        ({"model": f"{__name__}:MODEL"}, "expected a file, a folder or 'hama'"),
     ):
         path.write_text(json.dumps(described | changes))
         with pytest.raises(FormatError, match=said):

@@ -14,7 +14,7 @@ if importlib.util.find_spec("torch") is None:
 import torch
 
 from wfstdec import AttentionDecoder, AttentionOptions
-from wfstdec.models.nemo_attention import NemoAttentionModel
+from wfstdec.models.attention import NemoAttentionModel
 
 NUM_TOKENS, EOS, DIM = 6, 5, 8
 
@@ -147,12 +147,44 @@ class Tokenizer:
     def ids_to_tokens(self, ids):
         return [[*"abcda", "</s>"][i] for i in ids]
 
+    def text_to_ids(self, text):
+        return ["abcd".find(letter) for letter in text.strip().lower()]
 
-def test_parts_of_a_model_are_found(parts):
+
+class Aggregate(Tokenizer):
+    """Of two languages and of marks, as NeMo has them: another language's ids."""
+
+    tokenizers_dict = dict.fromkeys(("spl_tokens", "de", "en"))
+
+    def text_to_ids(self, text, lang):
+        ids = super().text_to_ids(text)
+        return {"en": ids, "de": [4 if i == 0 else i for i in ids]}[lang]
+
+
+def asr_of(parts, tokenizer):
     asr = torch.nn.Module()
-    asr.tokenizer, asr.log_softmax = Tokenizer(), parts[2]
+    asr.tokenizer, asr.log_softmax = tokenizer, parts[2]
     asr.transf_decoder = torch.nn.Module()
     asr.transf_decoder.embedding, asr.transf_decoder.decoder = parts[:2]
+    return asr
+
+
+@pytest.mark.parametrize(
+    ("tokenizer", "ways"),
+    [(Tokenizer(), [(0, 1)]), (Aggregate(), [(4, 1), (0, 1)])],
+)
+def test_phrases_are_cut_by_its_tokenizer(parts, tokenizer, ways):
+    """In any of its languages; marks are nothing that is said."""
+    model = NemoAttentionModel.of(asr_of(parts, tokenizer), prompt=(EOS,))
+    compiler = AttentionDecoder(model).phrase_compiler()
+    assert list(compiler.speller(["Ab"])) == [ways]
+    boosts = compiler.compile(["Ab"])
+    assert all(boosts.total(way) < 0 for way in ways)
+    assert AttentionDecoder(model).phrase_compiler().compile(["b"]).unknown == ()
+
+
+def test_parts_of_a_model_are_found(parts):
+    asr = asr_of(parts, Tokenizer())
     model = NemoAttentionModel.of(asr, prompt=(EOS,), max_tokens=3)
     assert model.tokens == ("a", "b", "c", "d", "a<4>", "</s>")
     (hyp,) = AttentionDecoder(model).decode(frames_of(5))

@@ -1,6 +1,7 @@
 """Models of Transformers in our own search: random ones, of true classes, in tiny."""
 
 import importlib.util
+import pickle
 
 import numpy as np
 import pytest
@@ -21,8 +22,11 @@ from tiny_whisper import (
     speech_to_text,
     tiny_whisper,
 )
+from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+from transformers import PreTrainedTokenizerFast
 
 from wfstdec import AttentionDecoder, AttentionOptions
+from wfstdec.attention.rescoring import spelling_of
 from wfstdec.models import HfAttentionModel
 
 
@@ -104,6 +108,42 @@ def test_names_go_through_the_tokenizer():
     (hyp,) = decoder.decode(frames, boosts=boosts)
     assert "3, 2, 1, 0" in str(hyp.token_ids) and hyp.boost_cost < -5
     assert hf.neutral == frozenset(range(5, 10))
+
+
+def byte_level_tokenizer():
+    """A BPE over bytes, trained here: words behind a space are other pieces."""
+    inner = Tokenizer(models.BPE())
+    inner.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    trainer = trainers.BpeTrainer(
+        vocab_size=320,
+        special_tokens=["<|endoftext|>", "<|startoftranscript|>"],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+        show_progress=False,
+    )
+    texts = ["the garment of linen", "the only garment", "argument, payment"] * 20
+    inner.train_from_iterator(texts, trainer)
+    return PreTrainedTokenizerFast(tokenizer_object=inner, eos_token="<|endoftext|>")
+
+
+def test_phrases_are_cut_as_a_byte_level_tokenizer_writes_them(caplog):
+    tokenizer = byte_level_tokenizer()
+    model = tiny_whisper(0)
+    model.resize_token_embeddings(len(tokenizer))
+    hf = HfAttentionModel(model, tokenizer, prompt=[1], suppress=())
+    decoder = pickle.loads(pickle.dumps(AttentionDecoder(hf)))
+    names = decoder.tokens.names
+    boosts = decoder.phrase_compiler().compile(["garment"])
+    for text in (" garment", " Garment"):
+        pieces = tokenizer.tokenize(text)
+        assert boosts.total([names.index(one) for one in pieces]) < 0
+    assert tokenizer.tokenize(" garment") == ["\u0120garment"]
+    assert spelling_of(hf)("garment") == [names.index("\u0120garment")]
+    caplog.clear()
+    # As few pieces as there can be are not those: where nothing cuts text, it is told.
+    del hf.tokenizer
+    fewest = AttentionDecoder(hf).phrase_compiler().compile(["garment"])
+    assert fewest.total([names.index("\u0120garment")]) == 0
+    assert ["no tokenizer" in one for one in caplog.messages] == [True]
 
 
 def test_long_audio_is_for_generate():

@@ -145,7 +145,7 @@ def test_a_folder_that_transformers_cannot_load(tmp_path):
     with pytest.raises(FormatError, match="Transformers cannot load it"):
         load_model(tmp_path)
     (tmp_path / "config.json").write_text("{")
-    with pytest.raises(FormatError, match="config.json: cannot read .*expected JSON"):
+    with pytest.raises(FormatError, match="config.json: not a readable JSON object"):
         load_model(tmp_path)
 
 

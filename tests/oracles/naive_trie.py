@@ -6,11 +6,11 @@ count; a node of the trie is the tuple of tokens that leads there.
 
 import io
 
+import lm_reference
 import naive_cases
 import numpy as np
 
 from wfstdec import Lexicon, NgramLM, read_arpa
-from wfstdec.lm import reference
 
 NUM_TOKENS = 4
 F = np.float32
@@ -100,7 +100,7 @@ def phi(automaton, spoken, state, node):
 def unigram_cost(automaton, spoken, node):
     """The least cost of a word below, in the empty history."""
     costs = [
-        reference.step(automaton, 0, 0, word)[0] + cost
+        lm_reference.step(automaton, 0, 0, word)[0] + cost
         for word, cost in below(spoken, node)
     ]
     return min(costs, default=F(np.inf))

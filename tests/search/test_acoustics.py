@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from wfstdec import GreedyOptions, WfstOptions
-from wfstdec.search.acoustics import price, price_frame, pricing_of
+from wfstdec.search.logprobs import price, price_frame, pricing_of
 
 INF = np.inf
 

@@ -33,10 +33,3 @@ def test_the_cpu_knows_no_gpu(backend):
     ours = [parts for parts in names if parts[0] == "wfstdec"]
     assert not [parts for parts in ours if any("gpu" in part for part in parts)]
     assert not {"cupy", "torch"} & {parts[0] for parts in names}
-
-
-def test_the_reference_has_no_kernels_of_a_search():
-    modules = modules_after("reference")
-    assert "wfstdec.wfst.reference" in modules
-    assert not [name for name in modules if name.startswith("wfstdec.wfst.cpu")]
-    assert not [name for name in modules if ".gpu" in name]

@@ -15,9 +15,8 @@ from random_graphs import dense_graph
 from wfst_searches import NO_BOOSTS, bits
 
 from wfstdec import WfstDecoder, WfstOptions
-from wfstdec.search import interrupts
-from wfstdec.search.interrupts import Held, Pace, Stopped, check, pass_through
-from wfstdec.search.scheduling import Workers
+from wfstdec.search import threads as interrupts
+from wfstdec.search.threads import Held, Pace, Stopped, Workers, check, pass_through
 from wfstdec.wfst.cpu.backend import CpuBackend
 
 ROOT = Path(__file__).parents[2]

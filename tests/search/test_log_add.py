@@ -62,7 +62,7 @@ def test_costs_far_apart_are_the_lesser():
 
 
 def test_torch_has_the_same_bits():
-    """In some 40 operations a sum: `wfstdec/transducer/sums.py` has one instead."""
+    """In some 40 operations a sum: `wfstdec/transducer/beam.py` has one instead."""
     torch = pytest.importorskip("torch")
     a, b = (torch.from_numpy(each) for each in in_numpy.inputs())
     low, high = torch.minimum(a, b), torch.maximum(a, b)

@@ -10,7 +10,7 @@ from wfstdec import CompiledBoosts, Sessions
 from wfstdec.boost.words import compile_word_boosts
 from wfstdec.errors import InputError
 from wfstdec.search.contract import Reader
-from wfstdec.search.scheduling import HostBackend, Workers
+from wfstdec.search.threads import HostBackend, Workers
 
 NO_BOOSTS = CompiledBoosts(compile_word_boosts(None, {})[0])
 
@@ -111,6 +111,7 @@ def test_sessions_need_a_backend_and_a_reader_but_no_decoder(threads):
         threads=threads,
         lattices=False,
         check_nbest=no_lists,
+        check_input=lambda frames: None,
     )
     a, b, c = sessions.open(), sessions.open(session="b"), sessions.open()
     sessions.advance({a: frames(-1), "b": frames(-2, -3), c: frames()})

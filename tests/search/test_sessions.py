@@ -8,7 +8,6 @@ from text_graphs import text_graph
 
 from wfstdec import TrieDecoder, TrieOptions, WfstDecoder
 from wfstdec.trie.cpu import arrays as trie_records
-from wfstdec.wfst.cpu import arrays as records
 from wfstdec.wfst.gpu.backend import DeviceBackend
 
 pytestmark = pytest.mark.filterwarnings("ignore::wfstdec.errors.BoostWarning")
@@ -31,7 +30,7 @@ def test_silence_adds_nothing_to_a_session(backend):
         partial = sessions.partial(session)
         assert (partial.text, partial.num_settled) == ("A", 0)
         if backend == "cpu":
-            nodes = int(search._utterance.counts[records.TRACE])
+            nodes = int(search._state.value.progress["nodes"][0]) - 1
         else:
             nodes = int(search.utterances[0]["trace_count"])
         kept.add((nodes, search._history.num_events))

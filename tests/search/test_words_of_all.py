@@ -3,7 +3,7 @@
 import numpy as np
 
 from wfstdec import Lexicon, token_table
-from wfstdec.search.paths.token_path import NO_PRON, TokenRows
+from wfstdec.search.paths.tokens import NO_PRON, TokenRows
 from wfstdec.search.paths.words import PronouncedWords, Prons, SpanCutter
 from wfstdec.text.vocabulary import Vocabulary
 

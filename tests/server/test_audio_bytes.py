@@ -11,7 +11,7 @@ from wav_files import av_bytes, wav_bytes
 
 from wfstdec.audio import read_audio
 from wfstdec.errors import AudioError
-from wfstdec.server.audio_bytes import ContainerBytes
+from wfstdec.server.audio import ContainerBytes
 from wfstdec.server.stream import Stream, StreamSettings
 
 soundfile = pytest.importorskip("soundfile")

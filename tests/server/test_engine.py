@@ -21,9 +21,14 @@ from tools.bench.row_encoder import RowEncoder, StreamingRowEncoder
 from wfstdec.batch import LatticeReading
 from wfstdec.errors import AudioError, BoostError, LimitError, LogprobError
 from wfstdec.server.engine import Engine
-from wfstdec.server.events import BoostsChanged, SpeechStarted, UtteranceEnd, Words
 from wfstdec.server.limits import Limits
-from wfstdec.server.stream import StreamSettings
+from wfstdec.server.stream import (
+    BoostsChanged,
+    SpeechStarted,
+    StreamSettings,
+    UtteranceEnd,
+    Words,
+)
 
 LISTS = (None, ["bartley"], {"i": 2.0, "was wrong": 3.0}, ["understand", "he"])
 

@@ -9,19 +9,20 @@ from made_hypotheses import hypothesis
 from wfstdec.errors import BoostError, OptionError
 from wfstdec.search.endpoints import DEFAULT_RULES
 from wfstdec.search.hypothesis import Word
-from wfstdec.server.events import BoostsChanged, SpeechStarted, UtteranceEnd, Words
-from wfstdec.server.limits import Limits
-from wfstdec.server.listen_boosts import StreamBoosts, refusal
-from wfstdec.server.listen_messages import (
-    Answers,
+from wfstdec.server.deepgram import (
     Configure,
     MessageError,
     Plain,
+    Replies,
+    StreamBoosts,
     read_message,
+    read_query,
+    refusal,
 )
-from wfstdec.server.listen_query import read_query
+from wfstdec.server.limits import Limits
+from wfstdec.server.stream import BoostsChanged, SpeechStarted, UtteranceEnd, Words
 
-ANSWERS = Answers("rows", "0.1", request_id="r", created="now")
+ANSWERS = Replies("rows", "0.1", request_id="r", created="now")
 A, B, C = (
     Word("a", 1.0, 1.2, 50, 60, 0.5),
     Word("b", 1.5, 1.75, 75, 88, 1.0),

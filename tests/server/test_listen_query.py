@@ -5,8 +5,8 @@ from urllib.parse import parse_qsl
 
 import pytest
 
+from wfstdec.server.deepgram import read_query
 from wfstdec.server.limits import Limits
-from wfstdec.server.listen_query import read_query
 from wfstdec.server.problems import Problem
 from wfstdec.server.stream import StreamSettings
 

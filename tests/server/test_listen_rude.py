@@ -298,7 +298,7 @@ def test_many_tiny_messages_hold_up_nobody(server, speech):
 
 def test_messages_are_taken_no_faster_than_may_be(server, monkeypatch):
     """Messages that wait are not lost, and others run in between."""
-    from wfstdec.server import listen
+    from wfstdec.server import deepgram as listen
 
     monkeypatch.setattr(listen, "_MESSAGES_PER_S", 500)
 
@@ -384,7 +384,7 @@ def test_a_refused_handshake_says_it_in_both_protocols(server):
 def test_what_fails_unforeseen_is_1011_with_the_number_to_look_for(
     server, monkeypatch, caplog
 ):
-    from wfstdec.server import listen
+    from wfstdec.server import deepgram as listen
 
     def broken(text):
         raise KeyError("inner affairs")

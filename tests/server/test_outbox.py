@@ -3,7 +3,7 @@
 import asyncio
 import random
 
-from wfstdec.server.outbox import Outbox
+from wfstdec.server.stream import Outbox
 
 
 def taken(outbox):

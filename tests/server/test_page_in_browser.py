@@ -83,7 +83,7 @@ def test_a_file_its_words_and_what_is_done_with_them(
 
     if not page.locator("#boosts").is_visible():  # folded where there is no room
         page.locator("#boosts-part summary").click()
-    page.fill("#boosts", f"{word} 9\nzzyzx")
+    page.fill("#boosts", f"{word} = 9\nzzyzx")
     page.get_by_role("button", name="Use these words").click()
     page.get_by_role("button", name="Clear").click()
     send_file(page, rows)
@@ -139,7 +139,7 @@ def listen_for(page, text):
 def test_a_boosted_name_appears(real_server, open_page, speaking):
     page = open_page(real_server.url, in_browser=speaking)
     expect(page.locator("#model-name")).to_have_text("hama")
-    for boosts, text in (("", PLAIN), ("bartley 4\nzzyzx", BOOSTED)):
+    for boosts, text in (("", PLAIN), ("bartley = 4\nzzyzx", BOOSTED)):
         page.fill("#boosts", boosts)
         page.get_by_role("button", name="Use these words").click()
         listen_for(page, text)

@@ -160,21 +160,22 @@ def test_words_settle_and_say_how_sure_they_are(short, open_page):
 def test_boosts_are_sent_under_way_and_unknown_words_shown(short, open_page):
     short.script.unknown = ("zzyzx",)
     page = open_page(short.address)
-    page.get_by_label("One word or phrase a line").fill("# names\nbartley 4")
+    page.get_by_label("One word or phrase a line").fill("# names\nbartley = 4")
     page.get_by_role("button", name="Use these words").click()
     listen_until(page, "one")
-    page.fill("#boosts", "zzyzx\nnew  york\nbartley 4.5\nnew york -2\n")
+    page.fill("#boosts", "zzyzx\nnew  york\nbartley = 4.5\nnew york\t-2\nroute 66\n")
     page.locator("#boosts").press("Control+Enter")
     expect(page.locator("#boosts-state")).to_have_text("In use")
     notes = page.locator("#boost-notes li")
     assert notes.all_inner_texts() == [
         "Line 4: “new york” stands twice; this line counts.",
+        "Line 5: “route 66” is a phrase; write “= number” for a bonus.",
         "boost: 'zzyzx' is unknown",
     ]
     end(page)
     assert [(sent["keyterms"], sent["boosts"]) for sent in short.script.configured] == [
         ([], {"bartley": 4}),
-        (["zzyzx"], {"bartley": 4.5, "new york": -2}),
+        (["zzyzx", "route 66"], {"bartley": 4.5, "new york": -2}),
     ]
 
 
@@ -293,7 +294,7 @@ def drop(page, file, data):
 def test_a_dropped_file_is_words_and_subtitles(short, open_page):
     short.script.unknown = ("zzyzx",)
     page = open_page(short.address)
-    page.fill("#boosts", "zzyzx 3\nnew york")
+    page.fill("#boosts", "zzyzx=3\nnew york")
     page.get_by_role("button", name="Use these words").click()
     drop(page, "talk.wav", b"sound")
     expect(page.locator(".recording h2")).to_have_text("talk.wav")

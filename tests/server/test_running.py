@@ -30,8 +30,8 @@ from wfstdec.errors import FormatError, OptionError
 from wfstdec.server.access import Access
 from wfstdec.server.app import make_app
 from wfstdec.server.limits import Limits
-from wfstdec.server.running import open_socket
 from wfstdec.server.service import Service
+from wfstdec.server.uvicorn_server import open_socket
 
 
 class Held:

@@ -18,9 +18,9 @@ from random_graphs import (
 import wfstdec
 from wfstdec import BoostEntry, CompiledBoosts, WfstDecoder
 from wfstdec.boost.words import compile_word_boosts
-from wfstdec.graph.oov_exits import OovExits
+from wfstdec.graph.arcs import OovExits
 from wfstdec.text.vocabulary import OovWords
-from wfstdec.wfst.cpu.rows import take_apart
+from wfstdec.wfst.cpu.rows import row_graph_of
 
 ARPA = (
     "\\data\\\nngram 1=5\n\n\\1-grams:\n-99 <s>\n-0.5 </s>\n-1 an\n-1 ban\n"
@@ -97,18 +97,18 @@ def random_calls_graph(rng):
     num_labels, units = len(graph.tokens) + 1, units_of(graph)
     states = rng.random(graph.num_states) < 0.6
     states[rng.integers(graph.num_states)] = True
-    returns = np.full(num_labels, -1, np.int32)
-    returns[units] = rng.integers(-1, graph.num_states, len(units))
-    calls = OovExits(
+    return_state = np.full(num_labels, -1, np.int32)
+    return_state[units] = rng.integers(-1, graph.num_states, len(units))
+    oov_exits = OovExits(
         state=np.flatnonzero(states).astype(np.int32),
         last=rng.choice([0, *units], states.sum()).astype(np.int32),
         cost=rng.choice([0.5, 2.0, -1.0], states.sum()).astype(np.float32),
-        returns=returns,
+        return_state=return_state,
         word_cost=1.0,
     )
     topology = str(rng.choice(naive.TOPOLOGIES))
     info = dataclasses.replace(graph.info, topology=topology)
-    return dataclasses.replace(graph, info=info, calls=calls)
+    return dataclasses.replace(graph, info=info, oov_exits=oov_exits)
 
 
 def units_of(graph):
@@ -150,20 +150,20 @@ def random_calls_product(rng):
     """
     topology = str(rng.choice(["normal", "compact"]))
     graph = random_product(rng, topology=topology)
-    rows = take_apart(graph)
-    token, state = rows.records["token"], rows.state_of_record
-    returns = np.full(len(graph.tokens) + 1, -1, np.int32)
+    rows = row_graph_of(graph)
+    token, state = rows.records["token"][:-1], rows.state_of_record
+    return_state = np.full(len(graph.tokens) + 1, -1, np.int32)
     of_token = np.flatnonzero(
         (token < len(graph.tokens)) & (rng.random(len(token)) < 0.7)
     )
-    returns[token[of_token] + 1] = state[of_token]
+    return_state[token[of_token] + 1] = state[of_token]
     states = np.flatnonzero(rng.random(graph.num_states) < rng.choice([0.2, 0.6, 1]))
-    calls = OovExits(
+    oov_exits = OovExits(
         state=states.astype(np.int32),
         last=rng.choice([0, *units_of(graph)], len(states)).astype(np.int32),
         cost=rng.choice([0.5, 2.0, -1.0], len(states)).astype(np.float32),
-        returns=returns,
+        return_state=return_state,
         word_cost=1.0,
     )
     info = dataclasses.replace(graph.info, topology=topology)
-    return dataclasses.replace(graph, info=info, calls=calls)
+    return dataclasses.replace(graph, info=info, oov_exits=oov_exits)

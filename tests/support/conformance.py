@@ -33,6 +33,7 @@ from lattice_searches import bits as bits_of_arrays
 from oracle_cases import graph_by_files
 from own_models import Batched, Wrapped
 from random_graphs import (
+    foreign_product,
     phrases_of_graph,
     random_boosts,
     random_graph,
@@ -49,9 +50,9 @@ from wfstdec.greedy.options import BACKENDS as GREEDY_BACKENDS
 from wfstdec.trie.cpu.backend import CpuBackend as TrieBackend
 from wfstdec.trie.gpu.layout import MAX_BEAM_SIZE
 from wfstdec.trie.options import BACKENDS as TRIE_BACKENDS
-from wfstdec.wfst.backend_choice import BACKENDS as WFST_BACKENDS
 from wfstdec.wfst.cpu.backend import CpuBackend as WfstBackend
 from wfstdec.wfst.gpu.backend import DeviceBackend
+from wfstdec.wfst.options import BACKENDS as WFST_BACKENDS
 
 EMULATED, TORCH = "emulated", "torch"
 DECODERS = {
@@ -227,7 +228,8 @@ def draw_wfst(cell, rng):
         of_files = cell.feature == "open" or rng.random() < 0.5
         graph, lists = (graph_with_words if of_files else graph_with_exits)(cell, rng)
     else:
-        kind = random_product if rng.random() < 0.5 else random_graph
+        kinds = random_product, random_graph, foreign_product
+        kind = kinds[int(rng.choice(3, p=[0.4, 0.4, 0.2]))]
         graph = kind(rng)
         lists = [wfst_lists(cell, rng, graph) for _ in range(3)]
         lists.append(lists[0])
@@ -319,7 +321,7 @@ def graph_with_exits(cell, rng):
     kinds = added_cases.random_calls_product, added_cases.random_calls_graph
     kind = kinds[int(rng.integers(2))]
     graph = kind(rng)
-    while not len(graph.calls):  # the specification knows no empty overlay
+    while not len(graph.oov_exits):  # the specification knows no empty overlay
         graph = kind(rng)
     first, second = (added_cases.random_added_boosts(rng, graph) for _ in range(2))
     return graph, [(one, one) for one in (first, None, second, first)]

@@ -15,13 +15,11 @@ import numpy as np
 import pytest
 
 from wfstdec import read_arpa, token_table
-from wfstdec.fst.arrays import arcs_of, fst_of
-from wfstdec.fst.att_text import format_text
+from wfstdec.fst.arrays import LabelSpace, arcs_of, fst_of
 from wfstdec.fst.engine import ENGINES
-from wfstdec.fst.grammar_fst import build_grammar
-from wfstdec.fst.labels import LabelSpace
-from wfstdec.fst.openfst_binary import FstContent
-from wfstdec.text.symbols import EPSILON, EPSILON_WORD
+from wfstdec.fst.grammar import build_grammar
+from wfstdec.fst.openfst import FstContent, format_text
+from wfstdec.text.tokens import EPSILON, EPSILON_WORD
 
 ENGINE_NAMES = [
     pytest.param(name, marks=[] if name == "kaldifst" else pytest.mark.peers)

@@ -59,10 +59,10 @@ for name in ("empty", "zeros"):  # kernels make arrays of records too
 for name in ("jit", "kernel", "part", "inlined"):
     setattr(wfstdec.jit, name, interpreted)
 
-from wfstdec.jit import intrinsics
+from wfstdec.jit import vectors
 
-intrinsics.prefetch = lambda array, index: None
-intrinsics.count_bits = lambda value: np.uint64(int(value).bit_count())
+vectors.prefetch = lambda array, index: None
+vectors.count_bits = lambda value: np.uint64(int(value).bit_count())
 
 from vectors_in_python import use_arrays
 
@@ -72,6 +72,7 @@ handles.opened = lambda handle: handle and as_records(handle.value)
 
 use_arrays(vectors)
 
+import lm_reference
 import naive_cases
 import naive_ctc_decoder
 import naive_greedy
@@ -94,6 +95,8 @@ from random_graphs import (
     random_options,
     random_phrases,
 )
+from reference_backends import HOST_BACKENDS
+from wfst_reference_backend import ReferenceBackend
 from wfst_searches import bits, decoded
 
 from wfstdec import (
@@ -113,16 +116,12 @@ from wfstdec.adapters.torchaudio import ctc_decoder
 from wfstdec.adapters.torchaudio import search as ctc_search
 from wfstdec.errors import BoostWarning, LogprobWarning
 from wfstdec.greedy.options import BACKENDS as GREEDY_BACKENDS
-from wfstdec.lm import kernels, reference
-from wfstdec.search.interrupts import Pace
+from wfstdec.lm import kernels
+from wfstdec.search.threads import Pace
 from wfstdec.trie.cpu.backend import CpuBackend as TrieCpuBackend
 from wfstdec.trie.lexicon_trie import build_trie, find_child
 from wfstdec.trie.lookahead import build_lookahead, potential
-from wfstdec.trie.options import HOST_BACKENDS
-from wfstdec.wfst.cpu import backend as cpu_backend
 from wfstdec.wfst.cpu.backend import CpuBackend
-from wfstdec.wfst.cpu.oov import with_scratch
-from wfstdec.wfst.reference_backend import ReferenceBackend
 
 ctc_search.FIRST_CANDIDATES = 1
 
@@ -142,7 +141,7 @@ def check_queries(rng):
         (1, lm.num_states, boosts.num_states),
     ):
         for state in range(first, first + count):
-            expected = reference.row(both.automaton, model, state, 5)
+            expected = lm_reference.row(both.automaton, model, state, 5)
             kernels.row(both.automaton, model, state, costs, nextstates)
             assert np.array_equal(expected, (costs, nextstates))
             found = [kernels.step(both.automaton, model, state, v) for v in range(5)]
@@ -210,7 +209,8 @@ def check_added(rng):
     """Searches with added words without the JIT, in arrays that are too small."""
     graph, options, x, boosts = random_calls_search(rng)
     expected, found = (
-        one.start(options, boosts) for one in (ReferenceBackend(graph), few(graph))
+        one.start(options, boosts)
+        for one in (ReferenceBackend(graph), CpuBackend(graph, first_capacity=1))
     )
     for search in (expected, found):
         search.advance(x)
@@ -226,7 +226,6 @@ def check_rows(rng):
     else:
         boosts = random_compiled(rng, graph, options)
     backend = CpuBackend(graph, first_capacity=1)
-    assert backend.on_rows is not None
     found = backend.decode_group(batch, options, boosts, Pace())
     expected = decoded(ReferenceBackend(graph), options, batch, [boosts] * 3)
     assert list(map(bits, found)) == expected
@@ -236,17 +235,6 @@ def check_rows(rng):
             search.advance(x[:2] if half == 0 else x[2:])
             search.look()
     assert [bits(search.finish()) for search in under_way] == expected
-
-
-def few(graph):
-    """A backend of the CPU whose scratch is too small at first."""
-    cpu_backend.with_scratch = small_scratch
-    return CpuBackend(graph, first_capacity=2)
-
-
-def small_scratch(arrays, entries=1):
-    """Room for one entry of an overlay."""
-    return with_scratch(arrays, entries)
 
 
 def check_trie_words(i):

@@ -11,7 +11,7 @@ from random_graphs import random_tables
 from wfstdec import PackedGraph, WfstOptions
 from wfstdec.errors import GraphError
 from wfstdec.graph.arcs import LABEL_MASK, FstArrays
-from wfstdec.text.symbols import EPSILON, ilabel_of, token_of
+from wfstdec.text.tokens import EPSILON, ilabel_of, token_of
 
 
 def random_lattice_case(rng, *, bounded=True, boosted=False, num_frames=None):

@@ -4,7 +4,7 @@ import zlib
 
 import numpy as np
 
-from wfstdec.lm.on_demand_table import UNKNOWN
+from wfstdec.lm.kernels import UNKNOWN
 
 LN10 = np.log(10)
 

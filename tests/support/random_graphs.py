@@ -13,6 +13,7 @@ and labels that come several times in a row.
 
 import dataclasses
 import itertools
+import tempfile
 
 import numpy as np
 from text_graphs import text_graph
@@ -23,17 +24,18 @@ from wfstdec import (
     PhraseCompiler,
     PhraseOptions,
     WfstOptions,
+    from_openfst,
+    to_openfst,
     token_table,
 )
 from wfstdec.boost.kernels import instalment_size
 from wfstdec.boost.words import compile_word_boosts
 from wfstdec.errors import GraphError
-from wfstdec.fst.labels import LabelSpace
+from wfstdec.fst.arrays import LabelSpace
 from wfstdec.fst.topology import compose_topology
-from wfstdec.graph.arcs import FstArrays
-from wfstdec.graph.info import GraphInfo
+from wfstdec.graph.arcs import FstArrays, GraphInfo
 from wfstdec.text.pronunciations import Pronunciations
-from wfstdec.text.symbols import EPSILON, ilabel_of
+from wfstdec.text.tokens import EPSILON, ilabel_of
 from wfstdec.text.vocabulary import Vocabulary
 
 SMALL, SET_FULL, OVER_SET, LARGE = range(2, 6), 63, 64, 70
@@ -108,6 +110,28 @@ def random_product(rng, num_tokens=None, topology="normal"):
             return PackedGraph.pack(*random_tlg(rng, num_tokens, topology))
         except GraphError as error:
             assert "a start state" in str(error), error
+
+
+def foreign_product(rng):
+    """A random product as other tools write it: without the flags of repeats."""
+    graph = random_product(rng, topology=str(rng.choice(["normal", "compact"])))
+    with tempfile.TemporaryDirectory() as folder:
+        to_openfst(graph, f"{folder}/tlg.fst")
+        return from_openfst(f"{folder}/tlg.fst", tokens=graph.tokens, words=graph.words)
+
+
+KINDS = (
+    *("normal", "compact", "minimal", "eesen", "normal-selfless"),
+    *("compact-selfless", "random"),
+)
+"""T o LG of each topology, and graphs that are none."""
+
+
+def random_of_kind(rng, kind, num_tokens=None):
+    """A graph of one of `KINDS`."""
+    if kind == "random":
+        return random_graph(rng, num_tokens)
+    return random_product(rng, num_tokens, kind)
 
 
 def random_tlg(rng, num_tokens=None, topology="normal"):

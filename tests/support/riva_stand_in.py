@@ -14,7 +14,7 @@ from wfstdec import CompiledBoosts, WfstOptions, from_openfst, token_table
 from wfstdec.boost.words import compile_word_boosts
 from wfstdec.graph.arcs import LABEL_MASK
 from wfstdec.search.backends import make_backend
-from wfstdec.wfst.backend_choice import BACKENDS
+from wfstdec.wfst.options import BACKENDS
 
 
 def record(**fields):
@@ -83,7 +83,9 @@ class Decoder:
         options = WfstOptions(opts.default_beam, opts.max_active)
         none = CompiledBoosts(compile_word_boosts(None, {})[0])
         for logprobs, length in zip(padded, lengths, strict=True):
-            search = make_backend(BACKENDS, "cpu", self.graph).start(options, none)
+            search = make_backend(BACKENDS, "reference", self.graph).start(
+                options, none
+            )
             search.advance(np.ascontiguousarray(logprobs[:length]))
             arcs = walk_back(search)
             yield self.graph.arcs[arcs], search.finish()

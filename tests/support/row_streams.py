@@ -6,7 +6,7 @@ import numpy as np
 from wav_files import wav_bytes
 
 from tools.bench.row_encoder import RowEncoder, audio_of_rows, rounded_rows
-from wfstdec.server.events import BoostsChanged, Finished, Words
+from wfstdec.server.stream import BoostsChanged, Finished, Words
 
 SHIFT_S = 0.02
 

@@ -64,7 +64,7 @@ def still_service(limits=None, **more):
 def serving(service, app=None, *, wait_for_kernels=True, **config):
     """Run the app of a service; ready when the block begins, stopped when it ends."""
     from wfstdec.server.app import make_app
-    from wfstdec.server.running import DrainingServer, make_config
+    from wfstdec.server.uvicorn_server import DrainingServer, make_config
 
     with socket.create_server(("127.0.0.1", 0)) as listening:
         port = listening.getsockname()[1]

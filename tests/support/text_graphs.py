@@ -14,10 +14,9 @@ and `token'` for an arc that repeats its token. One final state per line: `state
 import numpy as np
 
 from wfstdec import PackedGraph, token_table
-from wfstdec.graph.arcs import FstArrays
-from wfstdec.graph.info import GraphInfo
+from wfstdec.graph.arcs import FstArrays, GraphInfo
 from wfstdec.text.pronunciations import Pronunciations
-from wfstdec.text.symbols import EPSILON, ilabel_of
+from wfstdec.text.tokens import EPSILON, ilabel_of
 from wfstdec.text.vocabulary import Vocabulary
 
 

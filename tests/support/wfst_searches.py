@@ -4,9 +4,6 @@ import numpy as np
 
 from wfstdec import CompiledBoosts, WfstDecoder, WfstOptions
 from wfstdec.boost.words import compile_word_boosts
-from wfstdec.wfst.cpu import arrays as records
-from wfstdec.wfst.cpu.search import walk_back as walk_through
-from wfstdec.wfst.final import best_end
 
 NO_BOOSTS = CompiledBoosts(compile_word_boosts(None, {})[0])
 UNBOUNDED = WfstOptions(beam=np.inf, max_active=None)
@@ -28,7 +25,7 @@ def search(backend, options, logprobs, boosts=None):
 
 def bits(path):
     """All of a `BestPath`, in a form that tells -0.0 from 0.0."""
-    values = [*path.said, *path[1:]]
+    values = [*path.tokens, *path[1:]]
     return [(np.asarray(x).dtype, np.asarray(x).tobytes()) for x in values]
 
 
@@ -50,13 +47,10 @@ def random_splits(rng, array, pieces=4):
 
 
 def walk_back(search):
-    """The arcs of the best path of a search on the CPU whose trace was not folded."""
-    search._begin()
-    utterance, (graph, scales, _, phrases) = search._utterance, search._inputs
-    entries = utterance.frontier[: utterance.counts[records.FRONTIER]]
-    at, *_ = best_end(
-        *(entries, graph.final_cost, scales.lm_scale),
-        bool(utterance.counts[records.DIED] < 0),
-        None if phrases is None else phrases.final_cost,
-    )
-    return walk_through(utterance.trace, entries[at]["node"])[1]
+    """The arcs of the best path of a search of the reference, int64."""
+    (_, *key), _ = search._best_end(search._died < 0)
+    node, arcs = search._nodes[tuple(key)], []
+    while node.previous is not None:
+        arcs.append(node.arc)
+        node = node.previous
+    return np.array(arcs[::-1], np.int64)

@@ -11,7 +11,7 @@ from arpa_texts import random_sentences
 
 from wfstdec import NgramLM, read_arpa
 from wfstdec.errors import ArpaError, FormatError
-from wfstdec.text.kenlm_binary import read_kenlm_header, read_kenlm_words
+from wfstdec.text.kenlm import read_kenlm_header, read_kenlm_words
 
 LN10 = np.log(10)
 FILES = Path(__file__).parents[1] / "data/kenlm"

@@ -10,8 +10,24 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from wfstdec import read_lexicon, read_tokens, spelling_lexicon, token_table
-from wfstdec.errors import BackendError, FormatError, LexiconError, TokenTableError
+from wfstdec import (
+    ForcedAligner,
+    Lexicon,
+    NgramLM,
+    read_lexicon,
+    read_tokens,
+    spelling_lexicon,
+    token_table,
+)
+from wfstdec.errors import (
+    BackendError,
+    FormatError,
+    LexiconError,
+    OptionError,
+    TokenTableError,
+)
+from wfstdec.lm.on_demand import OnDemandLM
+from wfstdec.text.lexicon import spellable_words
 
 DATA = Path(__file__).parents[3] / "shared" / "data"
 TOKENS = token_table(["<blk>", "a", "b", "ey1", "|", "c"])
@@ -170,7 +186,9 @@ def test_spelling_as_a_sentencepiece_model_does(tmp_path):
     with pytest.raises(LexiconError, match=r"1 of 2 words .*: 'Ω'; no token has 'Ω'"):
         spelling_lexicon(["cat", "Ω"], tokens, sentencepiece_model=f"{prefix}.model")
     (tmp_path / "bad.model").write_bytes(b"no model")
-    with pytest.raises(FormatError, match="bad.model: not a SentencePiece model"):
+    with pytest.raises(
+        FormatError, match="bad.model: not a readable SentencePiece model"
+    ):
         spelling_lexicon(["cat"], tokens, sentencepiece_model=tmp_path / "bad.model")
 
 
@@ -245,3 +263,24 @@ def test_words_that_cannot_be_spelt(words, message):
     with pytest.raises(LexiconError) as raised:
         spelling_lexicon(words, LETTERS, separator="|")
     assert str(raised.value) == message
+
+
+A_TEXT = {
+    "Lexicon": lambda t: Lexicon("ab", ((1,), (2,)), np.zeros(2, np.float32)),
+    "spelling_lexicon": lambda t: spelling_lexicon("words.txt", t),
+    "spellable_words": lambda t: spellable_words("words.txt", t),
+    "NgramLM.from_arpa": lambda t: NgramLM.from_arpa("lm.arpa", "words.txt"),
+    "LazyLM": lambda t: OnDemandLM(None, "words.txt"),
+    "ForcedAligner": lambda t: ForcedAligner(t).check_words("hello"),
+}
+
+
+@pytest.mark.parametrize("call", A_TEXT.values(), ids=A_TEXT)
+def test_a_text_is_no_list_of_words(call):
+    with pytest.raises(OptionError, match="='.*', expected a list or tuple of names"):
+        call(token_table(["<blk>", "a", "b"]))
+
+
+def test_a_text_in_place_of_tokens_is_a_path():
+    with pytest.raises(FormatError, match="abc: cannot read"):
+        token_table("abc")

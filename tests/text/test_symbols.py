@@ -7,7 +7,7 @@ import pytest
 
 from wfstdec import TokenTable, read_tokens, token_table
 from wfstdec.errors import FormatError, TokenTableError
-from wfstdec.text.symbols import BLANK_NAMES, ilabel_of, token_of
+from wfstdec.text.tokens import BLANK_NAMES, ilabel_of, token_of
 
 
 def write(path, content):
@@ -135,7 +135,6 @@ ERRORS = [
     ("t.txt", "a\nblank\n", "blnk", "blank is 'blnk', .*nearest: 'blank'; say"),
     ("t.txt", "a\nb\n", 3, "blank is 3, expected 0 to 2 for V=2 tokens"),
     ("t.txt", "a\nb\n", -2, "blank is -2, expected 0 to 2 for V=2 tokens"),
-    ("v.json", '{"a": 0,\n b}', None, r"v.json:2: .*, expected JSON {token: id}"),
     ("v.json", '[["a"]]', None, "found other JSON, expected {token: id} or a list"),
     ("v.json", '{"a": "0"}', None, "token 'a' has '0', expected an integer id"),
 ]  # fmt: skip
@@ -154,6 +153,8 @@ def test_unreadable_files(tmp_path):
         read_tokens(tmp_path / "no.txt")
     with pytest.raises(FormatError, match=r"t.txt:2: found b'\\xff', expected UTF-8"):
         read_tokens(write(tmp_path / "t.txt", b"<blk>\n\xff\n"))
+    with pytest.raises(FormatError, match=r"v.json: not a .*: line 2 column 2 .*JSON"):
+        read_tokens(write(tmp_path / "v.json", '{"a": 0,\n b}'))
     half = gzip.compress(b"<blk> 0\na 1\n")[:-9]
-    with pytest.raises(FormatError, match=r"t.gz: damaged or truncated gzip file"):
+    with pytest.raises(FormatError, match=r"t.gz: not a readable gzip file"):
         read_tokens(write(tmp_path / "t.gz", half))

@@ -18,26 +18,6 @@ ROOMS = {
 """All rooms that compute."""
 
 
-def test_thirty_faults_over_all_rooms_that_compute():
-    assert len(FAULTS) >= 30
-    assert {fault.room for fault in FAULTS} == ROOMS
-    assert len({fault.what for fault in FAULTS}) == len(FAULTS)
-    for fault in FAULTS:
-        assert fault.file.startswith(f"wfstdec/{fault.room}/"), fault.what
-
-
-def test_thirty_faults_of_the_cuda_kernels():
-    assert len(OF_CUDA) >= 30
-    assert len({fault.what for fault in OF_CUDA}) == len(OF_CUDA)
-    files = {fault.file for fault in OF_CUDA}
-    for room in ("gpu", "wfst/gpu", "trie/gpu"):
-        kernels = (ROOT / "wfstdec" / room / "kernels").iterdir()
-        paths = {path.relative_to(ROOT).as_posix() for path in kernels}
-        assert len(files & paths) >= len(paths) / 2, room
-        files -= paths
-    assert not files
-
-
 @pytest.mark.parametrize("fault", FAULTS + OF_CUDA, ids=lambda fault: fault.what)
 def test_a_fault_has_its_place_and_leaves_a_program(fault):
     text = (ROOT / fault.file).read_text("utf-8")

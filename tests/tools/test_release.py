@@ -2,10 +2,8 @@
 
 import configparser
 import io
-import sys
 import tarfile
 import zipfile
-from pathlib import Path
 
 import pytest
 
@@ -112,25 +110,6 @@ def test_an_sdist_has_what_wheels_are_made_of_and_no_tests(tmp_path):
         release.check_sdist(sdist_of(tmp_path, [*whole[:2], *whole[3:]]), FILES)
     with pytest.raises(release.ReleaseError, match=r"has \['tests/test_readme.py'\]"):
         release.check_sdist(sdist_of(tmp_path, FILES), FILES)
-
-
-def test_a_python_that_is_not_there():
-    with pytest.raises(release.ReleaseError, match="found no Python 3.1; name an"):
-        release.find_python("3.1")
-    named = release.find_python(sys.executable)
-    assert named == Path(sys.executable), "the link of an environment is kept"
-    assert release.version_of(named) == f"3.{sys.version_info.minor}"
-
-
-def test_a_program_that_fails_says_what_it_said(tmp_path):
-    with pytest.raises(release.ReleaseError, match=r"ended with 3:\nno such model"):
-        release.run([sys.executable, "-c", "print('no such model'); exit(3)"])
-
-
-def test_folders_that_only_root_may_enter(tmp_path):
-    (tmp_path / "closed").mkdir(mode=0o700)
-    assert not release.readable_by_all(tmp_path / "closed" / "python")
-    assert release.readable_by_all(Path("/usr/bin/python3"))
 
 
 def test_the_recipe_and_all_kernels_are_in_the_list():

@@ -4,6 +4,7 @@ import copy
 import io
 import pickle
 
+import lm_reference
 import naive_cases
 import numpy as np
 import pytest
@@ -19,8 +20,7 @@ from wfstdec import (
     token_table,
 )
 from wfstdec.errors import OptionError
-from wfstdec.lm import reference
-from wfstdec.transducer.phrases import flattened
+from wfstdec.transducer.automata import flattened
 
 NAMES = ["a", "b", "c", "d", "e"]
 TOKENS = token_table([*NAMES, "<blank>"], 5)
@@ -52,7 +52,7 @@ def random_phrases(seed, **options):
 def all_queries(module, first, automaton, num_labels):
     """Costs and next states of the reference, with states counted from `first`."""
     states = range(len(automaton.final_cost))
-    rows = [reference.row(automaton, 0, state, num_labels) for state in states]
+    rows = [lm_reference.row(automaton, 0, state, num_labels) for state in states]
     costs, nextstates = (np.stack(part) for part in zip(*rows, strict=True))
     return torch.arange(len(states)) + first, costs, nextstates + first
 

@@ -67,13 +67,13 @@ def test_what_is_forgotten_changes_nothing(strategy, durations, monkeypatch):
     calls = []
 
     def noting(name):
-        kernel = getattr(search.trees, name)
+        kernel = getattr(search.kernels, name)
 
         def call(*given):
             calls.append(name)
             return kernel(*given)
 
-        monkeypatch.setattr(search.trees, name, call)
+        monkeypatch.setattr(search.kernels, name, call)
 
     noting("forget"), noting("keep_slots")
     monkeypatch.setattr(search, "_FORGET_FROM", 1)

@@ -19,7 +19,7 @@ from wfstdec import (
     read_arpa,
     token_table,
 )
-from wfstdec.autoregressive.model import EncoderModel
+from wfstdec.attention.model import EncoderModel
 from wfstdec.errors import (
     BoostError,
     LogprobError,
@@ -28,8 +28,8 @@ from wfstdec.errors import (
     TokenTableError,
 )
 from wfstdec.transducer.beam import Source, with_room
-from wfstdec.transducer.fusion import Fusion, Term
 from wfstdec.transducer.model import tree_map
+from wfstdec.transducer.pricing import Fusion, Term
 from wfstdec.transducer.steps import Searcher
 from wfstdec.transducer.torch_model import (
     HeadConfig,

@@ -7,8 +7,7 @@ from table_transducers import TableTransducer
 
 from wfstdec import TransducerOptions
 from wfstdec.transducer.beam import Source
-from wfstdec.transducer.fusion import Fusion
-from wfstdec.transducer.pricing import top_labels
+from wfstdec.transducer.pricing import Fusion, top_labels
 from wfstdec.transducer.steps import Searcher
 
 INF = float("inf")

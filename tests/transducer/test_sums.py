@@ -15,9 +15,15 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from wfstdec.gpu import cupy_device as cuda
 from wfstdec.search.log_add import add_scores
-from wfstdec.transducer import sums
-from wfstdec.transducer.beam import Candidates, merge, start_beam
-from wfstdec.transducer.sums import PROGRAM, launch_sums, sum_runs
+from wfstdec.transducer import beam as sums
+from wfstdec.transducer.beam import (
+    PROGRAM,
+    Candidates,
+    launch_sums,
+    merge,
+    start_beam,
+    sum_runs,
+)
 
 __all__ = ["made_of"]
 needs_compiler = pytest.mark.skipif(not shutil.which("g++"), reason="needs g++")

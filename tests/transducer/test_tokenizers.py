@@ -10,9 +10,9 @@ import pytest
 from table_transducers import transducer_of
 
 from wfstdec import TransducerDecoder
-from wfstdec.autoregressive.model import TimedModel
-from wfstdec.autoregressive.tokenizers import SentencePieceFile
-from wfstdec.errors import FormatError, OptionError
+from wfstdec.attention.model import TimedModel
+from wfstdec.attention.model_decoder import SentencePieceFile
+from wfstdec.errors import BoostWarning, FormatError, OptionError
 from wfstdec.transducer.decoder import open_model
 
 sentencepiece = pytest.importorskip("sentencepiece")
@@ -78,6 +78,20 @@ def test_the_model_beside_a_net_is_used_unasked():
         assert found == processor.encode(phrase, out_type=str)
 
 
+def test_pieces_that_the_own_tokenizer_does_not_cut_are_told():
+    model = open_model(DEMO / "model.npz", "rnnt")
+    pieces = sentencepiece.SentencePieceProcessor(model_file=str(DEMO / "bpe.model"))
+    model.tokenizer = lambda text: (
+        [*text] if text == "fish" else pieces.encode(text, out_type=str)
+    )
+    given = {"sentencepiece_model": DEMO / "bpe.model"}
+    compiler = TransducerDecoder(model).phrase_compiler(**given)
+    with pytest.warns(
+        BoostWarning, match="1 boosted phrases have other pieces.*'fish'"
+    ):
+        compiler.compile(["fish", *PHRASES])
+
+
 def test_a_model_beside_that_is_of_other_pieces_is_left_out(caplog):
     decoder = TransducerDecoder(small_model(SentencePieceFile(DEMO / "bpe.model")))
     with caplog.at_level(logging.WARNING, "wfstdec.boost"):
@@ -97,7 +111,7 @@ def test_without_sentencepiece_it_is_said(monkeypatch, caplog):
 def test_files_are_read_late_and_pickled_by_their_path(tmp_path):
     path = tmp_path / "tokenizer.model"
     file = SentencePieceFile(path)
-    with pytest.raises(FormatError, match="not a SentencePiece model"):
+    with pytest.raises(FormatError, match="not a readable SentencePiece model"):
         file("a")
     shutil.copy(DEMO / "bpe.model", path)
     expected = file("whispering")

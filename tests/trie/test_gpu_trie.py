@@ -1,6 +1,7 @@
 """The trie search's kernels on this machine's CPU: the bits of the specification."""
 
 import shutil
+import time
 
 import naive_search_cases
 import numpy as np
@@ -154,7 +155,7 @@ def test_arrays_too_small_lose_nothing(merge, shared):
         )
         decoder = large_decoder(rng, 20, [0, 60][seed % 2], options, separator=None)
         batch = [spoken(rng, decoder, n) for n in (14, 5)]
-        tiny = d.Form([32, 64][seed % 2], 4, 16, 6)
+        tiny = d.TrieBlockShape([32, 64][seed % 2], 4, 16, 6)
         backend = emulated(
             decoder._space, shared=shared, first_entries=1, form_for=always(tiny)
         )
@@ -165,6 +166,38 @@ def test_arrays_too_small_lose_nothing(merge, shared):
     assert launches > 6 * 4
 
 
+@pytest.mark.parametrize("merge", MERGES)
+@pytest.mark.parametrize("threads", [32, 128])
+def test_thousands_of_entries_are_put_in_order(threads, merge):
+    """With texts of their own a frame has thousands: no step may compare all of them.
+
+    Comparing all of them took 11 s for these frames; now it is 1 s.
+    """
+    rng = np.random.default_rng([33, 2])
+    options = small_options(rng, beam=9.0, beam_size=33, merge=merge, nbest=3)
+    decoder = large_decoder(rng, 300, 0, options, separator=None)
+    batch = [spoken(rng, decoder, 20)]
+    backend = emulated(decoder._space, form_for=in_blocks_of(threads))
+    assert found(backend, decoder, batch) == expected(decoder, batch)
+    begin = time.perf_counter()
+    assert found(backend, decoder, batch) == expected(decoder, batch)
+    assert time.perf_counter() - begin < 8.0
+
+
+def test_a_launch_takes_no_more_frames_than_a_limit(monkeypatch):
+    """Frames beyond it are decoded by the next launch, in the order of time."""
+    monkeypatch.setattr(d, "FRAMES_PER_LAUNCH", 5)
+    rng = np.random.default_rng(7)
+    decoder = large_decoder(rng, 20, 40, small_options(rng, beam_size=16))
+    batch = [spoken(rng, decoder, n) for n in (5, 12, 0, 3)]
+    backend = emulated(decoder._space)
+    assert found(backend, decoder, batch) == expected(decoder, batch)
+    assert len(backend.device.launches) == 3
+    batch[1][11, 3] = np.nan
+    with pytest.raises(LogprobError, match=r"nan in frame 11"):
+        found(backend, decoder, list(map(in_32_bits, batch)))
+
+
 def test_frames_that_outgrow_shared_memory():
     counted = {}
     for shared in (False, True):
@@ -172,7 +205,7 @@ def test_frames_that_outgrow_shared_memory():
         options = small_options(rng, beam=7.0, beam_size=60)
         decoder = large_decoder(rng, 20, 60, options)
         batch = [spoken(rng, decoder, 30)]
-        for form in (d.Form(32, 16, 32, 20), d.form_for(60, 20)):
+        for form in (d.TrieBlockShape(32, 16, 32, 20), d.form_for(60, 20)):
             backend = emulated(decoder._space, shared=shared, form_for=always(form))
             lists = compiled(decoder, None, 1)
             under_way = DeviceBatch(
@@ -221,7 +254,7 @@ def test_a_bad_chunk_moves_no_session():
         )
         decoder = large_decoder(rng, 20, 40, options, separator=None)
         batch = [spoken(rng, decoder, int(n)) for n in rng.integers(1, 20, 3)]
-        form = always(d.Form(32, 8, 32, 20)) if seed % 3 else d.form_for
+        form = always(d.TrieBlockShape(32, 8, 32, 20)) if seed % 3 else d.form_for
         backend = emulated(
             decoder._space, first_entries=2, form_for=form, preempt=5, seed=seed
         )
@@ -344,6 +377,10 @@ def test_what_it_leaves_to_the_cpu_is_an_error_that_names_it():
         decoder.with_options(beam_size=257).decode(x)
     with pytest.raises(OptionError, match="beam_size=257, .*" + cpu):
         decoder.with_options(beam_size=257).sessions().open()
+    most = "nbest=128 with beam_size=256, expected nbest of at most 127" + cpu
+    with pytest.raises(OptionError, match=most):
+        decoder.with_options(nbest=128).decode_nbest(x)
+    assert decoder.with_options(nbest=127).decode(x) is not None
     with pytest.raises(OptionError, match=r"a lattice or confidences, .*" + cpu):
         decoder.decode_lattice(x)
     with pytest.raises(OptionError, match=r"a lattice or confidences, .*" + cpu):

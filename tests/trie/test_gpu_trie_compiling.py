@@ -11,7 +11,7 @@ from wfstdec.trie.gpu.layout import NARROW, WIDE, Variant, form_for, program
 
 pytestmark = pytest.mark.nvrtc
 MOST_REGISTERS = 64
-SIDE_BY_SIDE = {16: 10, 32: 10, 64: 5, 128: 2, 256: 1}
+SIDE_BY_SIDE = {16: 8, 32: 8, 64: 5, 128: 2, 256: 1}
 """Blocks that a multiprocessor of sm_90 has room for, by the size of the beam."""
 KERNEL = "advance_chunk"
 VARIANTS = {

@@ -30,8 +30,8 @@ FAULTS = {
     "a missing barrier": (
         64,
         "thread",
-        "candidates[q].entry = slot_of(q, num_slots - 1);\n        team_sync();",
-        "candidates[q].entry = slot_of(q, num_slots - 1);",
+        "candidates[q].entry = slot(q, num_slots - 1);\n        team_sync();",
+        "candidates[q].entry = slot(q, num_slots - 1);",
         "data race",
     ),
     "a missing atomic": (

@@ -9,6 +9,7 @@ import naive_search_cases
 import numpy as np
 import pytest
 from own_models import Batched, ById, WholeText, Wrapped
+from reference_backends import HOST_BACKENDS
 
 from wfstdec import (
     OpenVocabulary,
@@ -18,7 +19,6 @@ from wfstdec import (
     token_table,
 )
 from wfstdec.errors import LanguageModelError, OptionError
-from wfstdec.trie.options import HOST_BACKENDS
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::wfstdec.errors.BoostWarning"),

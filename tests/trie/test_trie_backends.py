@@ -6,12 +6,15 @@ import math
 import naive_search_cases
 import numpy as np
 import pytest
-from trie_searches import draw, search
+from reference_backends import HOST_BACKENDS
+from trie_searches import bits, draw, search
 
 from wfstdec import Lexicon, TrieDecoder, TrieOptions, token_table
 from wfstdec.errors import BackendError, BoostError, OptionError
 from wfstdec.search.backends import make_backend
-from wfstdec.trie.options import BACKENDS, HOST_BACKENDS
+from wfstdec.trie.cpu.arrays import FRONTIER, STAMP
+from wfstdec.trie.cpu.merge import MAX_STAMP
+from wfstdec.trie.options import BACKENDS
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::wfstdec.errors.BoostWarning"),
@@ -86,6 +89,52 @@ def test_the_least_phase_is_not_of_the_best_entry(name):
     found = [math.exp(-hyp.total_cost) for hyp in hyps]
     a, b = 0.55 * 0.31, 0.55 * 0.37
     assert found == pytest.approx([2 * a * 0.45, b * 0.45, b * 0.36])
+
+
+def frame_of(rng, kind, num_tokens):
+    """A frame: any token may begin, a few may, or none, since it is a blank."""
+    x = np.full((1, num_tokens), -40.0)
+    x[0, 0] = -0.7
+    near = {"any": num_tokens, "few": 3, "blank": 0}[kind]
+    x[0, rng.permutation(num_tokens)[:near]] = np.round(rng.uniform(-6, -4, near), 1)
+    return x.astype(np.float32)
+
+
+@pytest.mark.parametrize("merge", ["max", "sum"])
+def test_sessions_in_turn_in_scratch_that_others_left(merge):
+    """The table may be fresh, too small or too large, and its stamps go round."""
+    num_tokens, most = 72, 0
+    for seed in range(3):
+        rng = np.random.default_rng(seed)
+        decoder = TrieDecoder(
+            tokens=token_table(["<blank>", *map(chr, range(0x4E00, 0x4E47))]),
+            options=TrieOptions(merge=merge, nbest=2, beam=9.0, beam_size=66),
+        )
+        (none,) = decoder._boosts.compile(None, 1)
+        backend, reference = (
+            make_backend(BACKENDS, n, decoder._space) for n in ("cpu", "reference")
+        )
+        sessions = [backend.start(decoder.options, none) for _ in range(3)]
+        # Of many tokens, then blanks; of few; of any frames.
+        chances = [0.1, 0.3, 0.6], [0.0, 0.6, 0.4], [0.1, 0.5, 0.4]
+        frames = [[], [], []]
+        for n in [0, 1, 0, *rng.integers(3, size=9)]:
+            first = "any" if n == 0 and not frames[0] else "blank"
+            kind = rng.choice(["any", "few", "blank"], p=chances[n])
+            x = frame_of(rng, kind if frames[n] else first, num_tokens)
+            frames[n].append(x)
+            kept = backend.memory._scratches._kept
+            if rng.random() < 0.2:
+                kept.clear()
+            for scratch in kept:
+                if rng.random() < 0.3:
+                    scratch.counts[STAMP] = MAX_STAMP - rng.integers(2)
+            sessions[n].advance(x)
+            most = max(most, sessions[n].state.counts[FRONTIER])
+        for session, x in zip(sessions, frames, strict=True):
+            want = search(reference, decoder, None, x)
+            assert bits(session.finish()) == want, seed
+    assert most > 64
 
 
 # ------------------------------------------------------------------------- errors

@@ -2,14 +2,14 @@
 
 import numpy as np
 import pytest
+from trie_reference_backend import ReferenceBackend
 from trie_searches import bits, draw
 
 from wfstdec import TrieDecoder, TrieOptions, spelling_lexicon, token_table
-from wfstdec.search.interrupts import Pace
+from wfstdec.search.threads import Pace
 from wfstdec.trie.cpu import groups
 from wfstdec.trie.cpu.backend import CpuBackend
 from wfstdec.trie.cpu.groups import decode_group
-from wfstdec.trie.reference_backend import ReferenceBackend
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::wfstdec.errors.BoostWarning"),
@@ -59,7 +59,11 @@ def test_a_trace_that_is_settled_within_a_group(monkeypatch, merge):
     monkeypatch.setattr(groups, "grown", lambda *a: settled.append(a[0]) or grow(*a))
     found = together(backend, decoder, compiled, batch, Short(7))
     assert found == one_by_one(decoder, compiled, batch)
-    wanted = {groups.k.GROW_TRACE, groups.k.GROW_ROWS, groups.k.GROW_CANDIDATES}
+    wanted = {
+        groups.arrays.GROW_TRACE,
+        groups.arrays.GROW_ROWS,
+        groups.arrays.GROW_CANDIDATES,
+    }
     assert wanted <= set(settled)
 
 

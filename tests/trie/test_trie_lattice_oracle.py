@@ -8,6 +8,7 @@ import naive_trie_lattice
 import naive_words
 import numpy as np
 import pytest
+from reference_backends import HOST_BACKENDS
 from trie_lattices import alignment_on, near_paths, pieces_on
 from trie_searches import SWEPT
 
@@ -15,7 +16,6 @@ from wfstdec import TrieDecoder, TrieOptions
 from wfstdec.lattice import nbest_paths, posteriors, word_confidences
 from wfstdec.lattice.arrays import check_lattice
 from wfstdec.search.paths.lattice import hypotheses_of, nbest_texts
-from wfstdec.trie.options import HOST_BACKENDS
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::wfstdec.errors.BoostWarning"),

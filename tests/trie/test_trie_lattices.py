@@ -10,6 +10,7 @@ import pytest
 from arpa_texts import arpa_of
 from lattice_searches import bits
 from naive_search_cases import LEXICON, hand, says
+from reference_backends import HOST_BACKENDS
 from trie_lattices import lattice_by
 from trie_searches import draw
 from wfst_searches import random_splits
@@ -28,9 +29,7 @@ from wfstdec.compare.oracle import lattice_errors
 from wfstdec.errors import LatticeError, OptionError
 from wfstdec.lattice import open_lattices, rescored, save_lattices, weighed
 from wfstdec.lattice.arrays import check_lattice
-from wfstdec.trie.cpu.backend import CpuBackend
-from wfstdec.trie.cpu.search import RecordingSearch
-from wfstdec.trie.options import HOST_BACKENDS
+from wfstdec.trie.cpu.backend import CpuBackend, RecordingSearch
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::wfstdec.errors.BoostWarning"),

@@ -13,10 +13,10 @@ import pytest
 from arpa_texts import arpa_of
 from naive_search_cases import LEXICON, hand
 from oracle_cases import close_to
+from reference_backends import HOST_BACKENDS
 from trie_searches import SWEPT
 
 from wfstdec import Lexicon, TrieDecoder, TrieOptions, read_arpa, token_table
-from wfstdec.trie.options import HOST_BACKENDS
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::wfstdec.errors.BoostWarning"),

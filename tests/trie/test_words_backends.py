@@ -7,6 +7,7 @@ import time
 import numpy as np
 import pytest
 from arpa_texts import arpa_of
+from reference_backends import HOST_BACKENDS
 
 from wfstdec import (
     BoostEntry,
@@ -19,7 +20,6 @@ from wfstdec import (
     token_table,
 )
 from wfstdec.errors import BoostError, OptionError
-from wfstdec.trie.options import HOST_BACKENDS
 
 pytestmark = pytest.mark.usefixtures("quiet")
 
@@ -138,13 +138,13 @@ def test_a_thousand_words_are_ready_in_time_and_laid_out_once():
     words = {"".join(rng.choice(list("abcdefox"), 9)): 1.0 for _ in range(1000)}
     backend = decoder._backend
     (first,) = decoder._boosts.compile([dict(list(words.items())[:5])], 1)
-    backend.added_trie(first.added)
+    backend.oov_trie(first.added)
     (compiled,) = decoder._boosts.compile([words], 1)
     begin = time.process_time()
-    laid_out = backend.added_trie(compiled.added)
+    laid_out = backend.oov_trie(compiled.added)
     assert time.process_time() - begin < 0.1
     assert len(laid_out.pron) == 1000
-    assert backend.added_trie(compiled.added) is laid_out
+    assert backend.oov_trie(compiled.added) is laid_out
     (again,) = decoder._boosts.compile([dict(reversed(words.items()))], 1)
     assert again.added is compiled.added
 

@@ -9,6 +9,7 @@ from added_cases import (
     frames,
     small_graph,
 )
+from concatenation import concatenate
 from naive_added import random_added_case, solve_added
 from oracle_cases import (
     assert_best,
@@ -18,10 +19,10 @@ from oracle_cases import (
 import wfstdec
 from wfstdec import BoostEntry
 from wfstdec.errors import BoostError
-from wfstdec.graph.concatenation import concatenate
-from wfstdec.graph.overlay import SaidWords, make_overlay
+from wfstdec.graph.overlay import make_overlay
+from wfstdec.text.vocabulary import OovWords
 from wfstdec.wfst import boost_support
-from wfstdec.wfst.backend_choice import BACKENDS
+from wfstdec.wfst.options import BACKENDS
 
 pytestmark = pytest.mark.usefixtures("quiet")
 UNBOUNDED = {"beam": np.inf, "max_active": None}
@@ -54,8 +55,8 @@ def test_an_overlay_without_words_leaves_a_graph_as_it_is(tmp_path):
     """Joining one raised IndexError."""
     graph = small_graph(tmp_path, "normal", "|")
     ids, costs = np.zeros(0, np.int32), np.zeros(0, np.float32)
-    nothing = SaidWords(ids, np.zeros(1, np.int32), ids, costs, costs)
-    whole = concatenate(graph, make_overlay(graph, nothing), graph.vocabulary)
+    nothing = OovWords((), len(graph.words), ids, np.zeros(1, np.int32), ids, costs)
+    whole = concatenate(graph, make_overlay(graph, nothing, costs), graph.vocabulary)
     assert whole.graph.arcs.tobytes() == graph.arcs.tobytes()
     assert whole.bonus.tolist() == [0] * graph.num_arcs
     assert whole.number.tolist() == list(range(graph.num_arcs))
@@ -105,12 +106,12 @@ def test_a_list_of_nothing_that_is_said_changes_nothing(tmp_path):
 
 
 # ------------------------------------------------------------------------- errors
-@pytest.mark.parametrize("calls", [False, True])
-def test_a_graph_without_calls_says_to_build_again(calls, tmp_path):
-    graph = small_graph(tmp_path, calls=calls)
+@pytest.mark.parametrize("oov_exits", [False, True])
+def test_a_graph_without_exits_says_to_build_again(oov_exits, tmp_path):
+    graph = small_graph(tmp_path, oov_exits=oov_exits)
     decoder = wfstdec.WfstDecoder(graph, backend="cpu")
     boosts = [BoostEntry("nab", ["n a b"], 9.0)]
-    if calls:
+    if oov_exits:
         assert decoder.decode([frames("nab")], boosts=boosts)[0].text == "nab"
         return
     with pytest.raises(BoostError, match="cannot add words.*build it again"):
@@ -120,13 +121,13 @@ def test_a_graph_without_calls_says_to_build_again(calls, tmp_path):
     assert decoder.decode([frames("an")])[0].text == "an"
 
 
-def test_compiled_words_do_not_fit_a_graph_without_calls(tmp_path):
+def test_compiled_words_do_not_fit_a_graph_without_exits(tmp_path):
     """Lists are compiled for a word table: another graph may have the same."""
     boosts = [BoostEntry("nab", ["n a b"], 9.0)]
     decoder = wfstdec.WfstDecoder(small_graph(tmp_path), backend="cpu")
     compiled = decoder._compiled(boosts, 1)
-    other = wfstdec.WfstDecoder(small_graph(tmp_path, calls=False), backend="cpu")
-    with pytest.raises(BoostError, match="no calls"):
+    other = wfstdec.WfstDecoder(small_graph(tmp_path, oov_exits=False), backend="cpu")
+    with pytest.raises(BoostError, match="no OOV exits"):
         other._check_boosts(compiled)
 
 

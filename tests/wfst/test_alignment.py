@@ -6,16 +6,15 @@ import numpy as np
 import pytest
 from random_graphs import random_graph, random_logprobs, random_options
 from text_graphs import text_fst, text_graph, text_tables
-from wfst_searches import NO_BOOSTS, walk_back
+from wfst_searches import NO_BOOSTS, search, walk_back
 
 from wfstdec import PackedGraph, WfstDecoder, WfstOptions
 from wfstdec.graph.arcs import LABEL_MASK, REPEAT
 from wfstdec.search.backends import make_backend
-from wfstdec.search.paths.label_path import PathTokens
-from wfstdec.search.paths.word_cut import Aligner
-from wfstdec.search.paths.words import BEGINNING
-from wfstdec.text.symbols import EPSILON, token_of
-from wfstdec.wfst.backend_choice import BACKENDS
+from wfstdec.search.paths.tokens import PathTokens
+from wfstdec.search.paths.words import BEGINNING, Aligner
+from wfstdec.text.tokens import EPSILON, token_of
+from wfstdec.wfst.options import BACKENDS
 
 UNBOUNDED = WfstOptions(beam=np.inf, max_active=None)
 
@@ -262,10 +261,11 @@ def test_tokens_against_a_naive_reading():
     for i in range(300):
         rng = np.random.default_rng(i)
         graph, options = random_graph(rng), random_options(rng)
-        under_way = make_backend(BACKENDS, "cpu", graph).start(options, NO_BOOSTS)
-        under_way.advance(random_logprobs(rng, 8, len(graph.tokens)))
-        arcs = walk_back(under_way)
-        said = under_way.finish().said
+        x = random_logprobs(rng, 8, len(graph.tokens))
+        reference = make_backend(BACKENDS, "reference", graph).start(options, NO_BOOSTS)
+        reference.advance(x)
+        arcs = walk_back(reference)
+        said = search(make_backend(BACKENDS, "cpu", graph), options, x).tokens
         tokens, words = naive_tokens(graph, arcs)
         columns = zip(token_of(said.ilabel), said.start, said.end, strict=True)
         assert [list(map(int, row)) for row in columns] == tokens

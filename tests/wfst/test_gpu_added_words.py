@@ -13,12 +13,12 @@ from added_cases import (
 from cuda_emulation.device import EmulatedDevice
 from cuda_emulation.machines import made_of
 from random_graphs import random_logprobs, random_options
+from wfst_reference_backend import ReferenceBackend
 from wfst_searches import NO_BOOSTS, decoded
 
 from wfstdec import BoostEntry, WfstDecoder
-from wfstdec.gpu.budget import DeviceMemoryError
+from wfstdec.gpu.device import DeviceMemoryError
 from wfstdec.wfst.gpu.backend import DeviceBackend
-from wfstdec.wfst.reference_backend import ReferenceBackend
 
 __all__ = ["made_of"]
 pytestmark = pytest.mark.skipif(not shutil.which("g++"), reason="needs g++")

@@ -26,6 +26,7 @@ from random_graphs import (
 )
 from real_speech import RECIPE, speech_graph, utterances
 from text_graphs import text_graph
+from wfst_reference_backend import ReferenceBackend
 from wfst_searches import NO_BOOSTS, bits, decoded, random_splits, search
 
 from wfstdec import (
@@ -39,17 +40,22 @@ from wfstdec.boost.spelling import by_lexicon, by_words
 from wfstdec.boost.words import compile_word_boosts
 from wfstdec.errors import BackendError, LogprobError
 from wfstdec.gpu.boosts import automaton_arrays
-from wfstdec.gpu.budget import Budget
+from wfstdec.gpu.device import Budget
 from wfstdec.gpu.logprobs import BFLOAT16, FLOAT16
 from wfstdec.gpu.records import KERNELS as SHARED_KERNELS
 from wfstdec.search.backends import make_backend
-from wfstdec.wfst.backend_choice import BACKENDS
 from wfstdec.wfst.gpu.backend import DeviceBackend
 from wfstdec.wfst.gpu.batch import DeviceBatch
-from wfstdec.wfst.gpu.layout import KERNELS, NODE, PHASES, PLAIN
-from wfstdec.wfst.gpu.memory import TRACE_BYTES, trace_nodes
+from wfstdec.wfst.gpu.layout import (
+    KERNELS,
+    NODE,
+    PHASES,
+    PLAIN,
+    TRACE_BYTES,
+    trace_nodes,
+)
 from wfstdec.wfst.lattice_pack import lattice_of
-from wfstdec.wfst.reference_backend import ReferenceBackend
+from wfstdec.wfst.options import BACKENDS
 
 __all__ = ["made_of"]
 pytestmark = pytest.mark.skipif(not shutil.which("g++"), reason="needs g++")
@@ -219,7 +225,7 @@ def test_a_tie_goes_to_the_lower_boost_state_of_a_source():
         backend = DeviceBackend(graph, device)
         assert decoded(backend, *drawn[1:]) == expected_paths(*drawn), schedule
     (path,) = backend.decode(batch, WfstOptions(), boosts)
-    assert path.said.word.tolist() == [1, 3]
+    assert path.tokens.word.tolist() == [1, 3]
 
 
 def test_phrases_at_the_end_of_a_search_that_died():
@@ -309,7 +315,7 @@ def test_exact_selection_among_equal_costs():
     for limit in (1, 2, 255, 256, 257, 511, 513, 599, 600, 601):
         options = WfstOptions(beam=np.inf, max_active=limit)
         (path,) = backend.decode([logprobs], options, [NO_BOOSTS])
-        assert graph.words[path.said.word[0]] == f"W{min(limit, 600)}"
+        assert graph.words[path.tokens.word[0]] == f"W{min(limit, 600)}"
 
 
 # ------------------------------------------------------------------ 16 bits a number
@@ -481,8 +487,8 @@ def recorded_lattices(backend, options, batch, boosts):
 
 @pytest.mark.parametrize("seed", range(4))
 def test_lattices_in_arrays_too_small(seed, monkeypatch):
-    monkeypatch.setattr("wfstdec.wfst.gpu.memory.LINKS_PER_NODE", 0)
-    monkeypatch.setattr("wfstdec.wfst.gpu.memory.TRACE_BYTES", 1024)
+    monkeypatch.setattr("wfstdec.wfst.gpu.layout.LINKS_PER_NODE", 0)
+    monkeypatch.setattr("wfstdec.wfst.gpu.layout.TRACE_BYTES", 1024)
     rng = np.random.default_rng(seed)
     graph, options, *given = draw(rng, num_states=25, arcs_per_state=6)
     beam = float(rng.choice([0, 0.5, 1])) * min(options.beam, 20.0)

@@ -22,8 +22,8 @@ from wfstdec import (
 from wfstdec.boost.spelling import by_lexicon
 from wfstdec.boost.words import compile_word_boosts
 from wfstdec.search.backends import make_backend
-from wfstdec.wfst.backend_choice import BACKENDS
 from wfstdec.wfst.gpu.backend import DeviceBackend
+from wfstdec.wfst.options import BACKENDS
 
 pytest.importorskip("sentencepiece")
 
@@ -106,7 +106,7 @@ def test_the_bits_of_the_cpu(pieces):
             under_way = cpu.start(options, one)
             under_way.advance(x)
             path = under_way.finish()
-            assert len(path.said.word) > 3  # words
+            assert len(path.tokens.word) > 3  # words
             expected.append(bits(path))
         device = EmulatedDevice(64, preempt=500, os_threads=2, shared_slots=1024)
         backend = DeviceBackend(graph, device, first_capacity=64)

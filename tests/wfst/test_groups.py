@@ -7,26 +7,23 @@ from random_graphs import (
     random_logprobs,
     random_product,
 )
+from wfst_reference_backend import ReferenceBackend
 from wfst_searches import NO_BOOSTS, bits, decoded
 
 from wfstdec import WfstDecoder, WfstOptions
 from wfstdec.errors import BoostError
-from wfstdec.search.interrupts import Pace
-from wfstdec.search.scheduling import GROUP, groups_of
-from wfstdec.wfst.cpu import arrays as k
-from wfstdec.wfst.cpu import row_groups
+from wfstdec.search.threads import GROUP, Pace, groups_of
+from wfstdec.wfst.cpu import backend as cpu_backend
 from wfstdec.wfst.cpu.backend import CpuBackend
-from wfstdec.wfst.reference_backend import ReferenceBackend
 
 
 def test_paths_that_find_no_room(monkeypatch):
     """Room for one arc at first: it grows, and what was searched is not lost."""
-    monkeypatch.setattr(row_groups, "STEPS_PER_FRAME", 0)
+    monkeypatch.setattr(cpu_backend, "STEPS_PER_FRAME", 0)
     rng = np.random.default_rng(4)
     graph = random_product(rng, 6)
     batch = [random_logprobs(rng, n, len(graph.tokens)) for n in (0, 30, 90, 1, 7)]
     backend = CpuBackend(graph, first_capacity=2)
-    assert backend.on_rows is not None
     options = WfstOptions(beam=20.0)
     expected = decoded(
         ReferenceBackend(graph), options, batch, [NO_BOOSTS] * len(batch)
@@ -34,20 +31,7 @@ def test_paths_that_find_no_room(monkeypatch):
     for _ in range(2):
         found = backend.decode_group(batch, options, NO_BOOSTS, Pace())
         assert list(map(bits, found)) == expected
-    assert len(found[2].said.ilabel) > 5
-
-
-def test_a_whole_utterance_on_the_packed_graph_keeps_a_short_trace():
-    rng = np.random.default_rng(4)
-    graph = dense_graph(rng, 6)
-    x = np.log(rng.dirichlet([0.3] * 3, 300)).astype(np.float32)
-    options = WfstOptions(beam=3.0)
-    backend = CpuBackend(graph, first_capacity=2)
-    found = backend.decode_group([x], options, NO_BOOSTS, Pace())
-    expected = decoded(ReferenceBackend(graph), options, [x], [NO_BOOSTS] * 1)
-    assert list(map(bits, found)) == expected
-    used = backend.memory.states[False].take()
-    assert used.counts[k.ACTIVE] > 900 > len(used.trace)
+    assert len(found[2].tokens.ilabel) > 5
 
 
 @pytest.mark.parametrize("threads", [1, 2])
@@ -101,7 +85,7 @@ def test_what_goes_wrong_names_an_utterance(monkeypatch):
     def fail(self, options, boosts):
         raise BoostError("no room for states")
 
-    monkeypatch.setattr(CpuBackend, "inputs_of", fail)
+    monkeypatch.setattr(CpuBackend, "_inputs_of", fail)
     x = np.log(np.full((3, 3), 1 / 3, np.float32))
     with pytest.raises(BoostError) as error:
         decoder.decode([x[:1], x])

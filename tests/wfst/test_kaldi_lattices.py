@@ -5,7 +5,7 @@ import pytest
 from lattice_cases import paths_of, random_small_graph
 
 from wfstdec import WfstDecoder, WfstOptions
-from wfstdec.compare.peers.kaldi import scaled_fst
+from wfstdec.compare.peers import scaled_fst
 
 BEAM, LATTICE_BEAM = 60.0, 4.0
 

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from added_cases import drawn_search
 from lattice_cases import logprobs_of, random_lattice_case
-from lattice_searches import bits, joined, lattice_by, random_search
+from lattice_searches import random_search
 from text_graphs import text_graph
 from wfst_searches import UNBOUNDED, decoder_of, log, random_splits
 
@@ -23,9 +23,6 @@ from wfstdec.lattice import (
 )
 from wfstdec.lattice.arrays import check_lattice
 from wfstdec.search.paths.lattice import hypotheses_of
-from wfstdec.wfst.cpu.backend import CpuBackend
-from wfstdec.wfst.cpu.search import RecordingSearch
-from wfstdec.wfst.lattice_pack import lattice_of
 
 NAMES = ("reference", "cpu")
 TWO_WORDS = """
@@ -95,25 +92,6 @@ def settled_at_times(rng, search, chunks, shortest):
         if rng.random() < 0.7:
             segments += search.settle(shortest)
     return segments
-
-
-def test_pruning_at_any_time_changes_no_segment():
-    """Room for one arc and two nodes: whatever comes, all is pruned first."""
-    for seed in range(60):
-        rng, graph, x, options, boosts = random_search(seed)
-        backend = CpuBackend(graph)
-        search = backend.start(options, boosts, record=True)
-        expected = lattice_by(search, graph, options, [x])
-        search = RecordingSearch(
-            backend.memory, *backend.inputs_of(options, boosts), options, first_arcs=1
-        )
-        trace = search._utterance.trace[:2].copy()
-        search._utterance = search._utterance._replace(trace=trace)
-        search.look()
-        parts = settled_at_times(rng, search, random_splits(rng, x), 1)
-        search.look()
-        last = lattice_of(graph, options, search.finish(), 0.02)
-        assert joined([*parts, last]) == bits(expected)[:2], seed
 
 
 # ------------------------------------------------------------------------ the oracle

@@ -21,10 +21,10 @@ from wfstdec.boost.words import compile_word_boosts
 from wfstdec.errors import LogprobError
 from wfstdec.gpu import cupy_device as cuda
 from wfstdec.search.backends import make_backend
-from wfstdec.wfst.backend_choice import BACKENDS
 from wfstdec.wfst.gpu.backend import DeviceBackend
 from wfstdec.wfst.gpu.batch import DeviceBatch
 from wfstdec.wfst.gpu.layout import PROGRAM, SLOT_BYTES
+from wfstdec.wfst.options import BACKENDS
 
 pytestmark = pytest.mark.gpu
 RECIPE = Path(__file__).parents[2] / "graphs" / "librispeech_demo"

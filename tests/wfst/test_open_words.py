@@ -19,7 +19,7 @@ from wfstdec.errors import GraphError, LatticeError, LexiconError, OptionError
 from wfstdec.graph.checks import check_vocabulary
 from wfstdec.lattice import LatticeFile, LatticeWriter, nbest_paths, rescored
 from wfstdec.search.paths.lattice import hypotheses_of
-from wfstdec.wfst.backend_choice import BACKENDS
+from wfstdec.wfst.options import BACKENDS
 
 pytestmark = pytest.mark.usefixtures("quiet")
 UNBOUNDED = {"beam": np.inf, "max_active": None}
@@ -58,8 +58,8 @@ def test_a_list_adds_words_beside_open_ones(tmp_path):
 
 def test_without_calls_lists_cannot_add(tmp_path):
     costs = OpenVocabulary(2, 1)
-    graph = small_graph(tmp_path, separator="|", open_vocabulary=costs, calls=False)
-    assert graph.calls is None
+    graph = small_graph(tmp_path, separator="|", open_vocabulary=costs, oov_exits=False)
+    assert graph.oov_exits is None
     (hyp,) = WfstDecoder(graph, backend="cpu").decode([frames("an|nab")])
     assert hyp.text == "an nab"
 
@@ -94,7 +94,7 @@ def test_random_cases(topology, kind, tmp_path):
         compiled = decoder._compiled(boosts_of(case, opened.listed), 1)
         paths = decoder._search([case.logprobs], compiled)
         assert_best(decoder._read(paths, compiled)[0], best)
-        said += graph.vocabulary.open_word.word in paths[0].said.word
+        said += graph.vocabulary.open_word.word in paths[0].tokens.word
     assert said > 2
 
 

@@ -1,49 +1,52 @@
-"""Lattices from rows of LG are those of the specification on the packed graph."""
-
-import dataclasses
+"""Lattices from rows are those of the specification on the packed graph."""
 
 import numpy as np
 import pytest
-from added_cases import random_added_boosts, random_calls_product
+from added_cases import (
+    random_added_boosts,
+    random_calls_graph,
+    random_calls_product,
+)
 from lattice_searches import bits, joined, lattice_by
 from random_graphs import (
+    KINDS,
     random_compiled,
     random_logprobs,
+    random_of_kind,
     random_options,
     random_product,
 )
+from wfst_reference_backend import ReferenceBackend
 from wfst_searches import random_splits
 
 from wfstdec import WfstDecoder, WfstOptions, load_graph
 from wfstdec.lattice.arrays import check_lattice
-from wfstdec.wfst.cpu import row_memory, row_recording
+from wfstdec.wfst.cpu import recording
+from wfstdec.wfst.cpu import search as memory
 from wfstdec.wfst.cpu.backend import CpuBackend
-from wfstdec.wfst.cpu.row_recording import RecordingRowSearch
-from wfstdec.wfst.cpu.search import RecordingSearch
+from wfstdec.wfst.cpu.recording import RecordingSearch
 from wfstdec.wfst.lattice_pack import lattice_of
-from wfstdec.wfst.reference_backend import ReferenceBackend
-
-TOPOLOGIES = "normal", "compact"
 
 
 @pytest.fixture(autouse=True)
 def arrays_that_are_too_small(monkeypatch):
     """Notes and states that are kept have little room; log-probs are forgotten soon."""
-    monkeypatch.setattr(row_memory, "FIRST_NOTES", 1)
-    monkeypatch.setattr(row_recording, "FEW_NODES", 4)
-    monkeypatch.setattr(row_recording, "KEPT", 5)
-    monkeypatch.setattr("wfstdec.wfst.cpu.row_chunks.FIRST_FRAMES", 5)
-    monkeypatch.setattr("wfstdec.wfst.cpu.row_chunks.KEPT", 1)
+    monkeypatch.setattr(memory, "FIRST_NOTES", 1)
+    monkeypatch.setattr(recording, "FEW_NODES", 4)
+    monkeypatch.setattr(recording, "KEPT", 5)
+    monkeypatch.setattr("wfstdec.wfst.cpu.search.FIRST_FRAMES", 5)
+    monkeypatch.setattr("wfstdec.wfst.cpu.search.KEPT", 1)
 
 
 def drawn(rng, added):
-    """A graph that is a product, an utterance, options, boosts."""
+    """A graph of any kind, an utterance, options, boosts."""
     if added:
-        graph = random_calls_product(rng)
-        while not len(graph.calls):  # the specification knows no empty overlay
-            graph = random_calls_product(rng)
+        draw = random_calls_product if rng.random() < 0.5 else random_calls_graph
+        graph = draw(rng)
+        while not len(graph.oov_exits):  # the specification knows no empty overlay
+            graph = draw(rng)
     else:
-        graph = random_product(rng, topology=str(rng.choice(TOPOLOGIES)))
+        graph = random_of_kind(rng, str(rng.choice(KINDS)))
     options = random_options(rng)
     x = random_logprobs(rng, int(rng.integers(0, 14)), len(graph.tokens))
     if rng.random() < 0.5:  # nearly every frame has ties
@@ -80,7 +83,7 @@ def test_lattices_are_the_specification(seed, added):
         backend = CpuBackend(graph, first_capacity=int(rng.choice([1, 64])))
         for chunks in ([x], random_splits(rng, x)):
             search = backend.start(options, boosts, record=True)
-            assert isinstance(search, RecordingRowSearch)
+            assert isinstance(search, RecordingSearch)
             found = lattice_by(search, graph, options, chunks)
             assert bits(found) == bits(expected), (seed, i)
         shortest = int(rng.integers(1, 4))
@@ -93,7 +96,7 @@ def test_lattices_are_the_specification(seed, added):
         last = lattice_of(graph, options, search.finish(), 0.02, vocabulary)
         check_lattice(last)
         assert joined([*parts, last]) == bits(expected)[:2], (seed, i)
-    assert wide > 3 and segments > 3
+    assert wide > 1 and segments > 3
     assert bool(of_oov) == added
 
 
@@ -108,23 +111,3 @@ def test_a_graph_as_rows_has_lattices_without_arcs_of_its_own(tmp_path):
     assert stored.product is not None and "arcs" not in stored.__dict__
     (expected,) = WfstDecoder(graph, options, "reference").decode_lattice([x])
     assert bits(found) == bits(expected) and found.num_arcs > 20
-
-
-def test_other_graphs_have_lattices_of_the_search_on_the_packed_graph():
-    rng = np.random.default_rng(3)
-    while True:
-        graph, x, options, boosts = drawn(rng, False)
-        state = int(np.argmax(np.diff(graph.state_arc_splits)))
-        arcs = graph.arcs.copy()
-        blank = graph.tokens.blank + 1
-        own = np.flatnonzero(arcs["ilabel"] & 0xFFFFFFF == blank)
-        if state and len(own):
-            break
-    arcs["cost"][own] += 1  # blanks of a product cost nothing
-    graph = dataclasses.replace(graph, arcs=arcs)
-    search = CpuBackend(graph).start(options, boosts, record=True)
-    assert isinstance(search, RecordingSearch)
-    expected = ReferenceBackend(graph).start(options, boosts, record=True)
-    assert bits(lattice_by(search, graph, options, [x])) == bits(
-        lattice_by(expected, graph, options, [x])
-    )

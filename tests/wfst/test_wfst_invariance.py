@@ -20,7 +20,7 @@ def test_the_trace_stays_small_over_hours():
     for chunk in np.split(x, 400):
         under_way.advance(chunk)
     nodes_made = under_way.counts["active"]
-    room = len(under_way._utterance.trace)
+    room = len(under_way._state.value.nodes)
     path = under_way.finish()
     assert nodes_made > 8 * num_frames
     assert room < 5 * num_frames

@@ -12,7 +12,7 @@ from wfstdec import WfstOptions
 from wfstdec.errors import BackendError, OptionError
 from wfstdec.lattice import nbest_paths
 from wfstdec.lattice.arrays import check_lattice
-from wfstdec.search.contract import LATTICES, SESSION_LATTICES
+from wfstdec.search.threads import LATTICES, SESSION_LATTICES
 from wfstdec.wfst.cpu.backend import CpuBackend
 
 BACKENDS = ("reference", "cpu")

@@ -33,8 +33,8 @@ from wfstdec.boost.tables import phrase_rows
 from wfstdec.boost.words import compile_word_boosts
 from wfstdec.errors import BoostError, BoostWarning
 from wfstdec.jit import jit
-from wfstdec.text.symbols import ilabel_of
-from wfstdec.wfst.backend_choice import BACKENDS
+from wfstdec.text.tokens import ilabel_of
+from wfstdec.wfst.options import BACKENDS
 
 OTHERS = [name for name in BACKENDS if name != "reference"]
 SWEPT = [*OTHERS, pytest.param("reference", marks=pytest.mark.share)]

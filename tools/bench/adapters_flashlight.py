@@ -41,10 +41,10 @@ from tools.bench.flashlight_calls import Flashlight
 from tools.bench.harness import check_and_time, run_cases
 from tools.bench.report import Columns, Row, figure, format_table, speed, text_figure
 from wfstdec.adapters.torchaudio import ctc_decoder
-from wfstdec.compare.peers.installed import name_with_version
+from wfstdec.compare.peers import name_with_version
 from wfstdec.text.arpa import read_arpa
 from wfstdec.text.lexicon import read_lexicon
-from wfstdec.text.symbols import read_tokens
+from wfstdec.text.tokens import read_tokens
 
 CASES = ["dev:lm_books.3g_pruned", "bpe-hard:pieces", "bpe-hard:none"]
 NO_LM = "none"
@@ -83,7 +83,7 @@ LEGEND = (
 )
 PROFILES = profiles(cases=["dev:lm"], utterances=4)
 
-Answers = list[list[Any]]
+ScoreCache = list[list[Any]]
 """Hypotheses of each utterance, the best first."""
 
 
@@ -164,7 +164,7 @@ def ours_of(**arguments: Any) -> Callable[[np.ndarray], list[Any]]:
     return lambda emissions: decoder(emissions[None])[0]
 
 
-def faults_of(case: AdapterCase, ours: Answers, theirs: Answers) -> list[str]:
+def faults_of(case: AdapterCase, ours: ScoreCache, theirs: ScoreCache) -> list[str]:
     """Where answers are not the same, in lines."""
     faults = []
     frames = {name: len(rows) for name, rows in case.speech.logprobs.items()}
@@ -204,7 +204,7 @@ def run_setting(
 ) -> tuple[list[Row], list[str]]:
     """Rows of both, none where answers differ; and what is wrong."""
     utterances = list(case.speech.logprobs.values())
-    runs: dict[str, Callable[[], Answers]] = {}
+    runs: dict[str, Callable[[], ScoreCache]] = {}
     made_s: dict[str, float] = {}
     for name, make in (("wfstdec", ours_of), ("flashlight", Flashlight)):
         begin = time.process_time()

@@ -43,9 +43,9 @@ from tools.bench.report import (
     word_errors,
 )
 from wfstdec.adapters.pyctcdecode import build_ctcdecoder
-from wfstdec.compare.peers.installed import import_peer, name_with_version
+from wfstdec.compare.peers import import_peer, name_with_version
 from wfstdec.text.files import read_lines
-from wfstdec.text.symbols import read_tokens
+from wfstdec.text.tokens import read_tokens
 
 NO_LM = "none"
 CASES = [

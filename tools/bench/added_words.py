@@ -32,7 +32,7 @@ from tools.bench.cases import Case
 from tools.bench.command import Run, exit_with
 from tools.bench.report import Columns, Row, figure, format_table, text_figure
 from wfstdec import BoostEntry, WfstDecoder, WfstOptions
-from wfstdec.compare.phrase_scores import PhraseCounter
+from wfstdec.compare.comparison import PhraseCounter
 from wfstdec.metrics import score_texts
 from wfstdec.text.files import read_lines
 from wfstdec.text.lexicon import Lexicon
@@ -120,7 +120,7 @@ def rebuilt(
     case: Case, words: Sequence[str], said: Said, options: WfstOptions
 ) -> WfstDecoder:
     """A decoder of a graph that has the words, at the costs that calls have."""
-    assert case.lexicon is not None and case.graph is not None and case.graph.calls
+    assert case.lexicon is not None and case.graph is not None and case.graph.oov_exits
     ways = [(word, way) for word in words for way in said[word]]
     lexicon = Lexicon(
         (*case.lexicon.words, *(word for word, _ in ways)),
@@ -135,7 +135,7 @@ def rebuilt(
         lexicon=lexicon,
         lm=case.arpa,
         separator=case.separator,
-        unk_cost=case.graph.calls.word_cost,
+        unk_cost=case.graph.oov_exits.word_cost,
     )
     return case.wfst_decoder(options, graph=graph)
 

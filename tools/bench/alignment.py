@@ -36,7 +36,7 @@ from tools.bench.timing import Turns
 from wfstdec.align.aligner import ForcedAligner
 from wfstdec.align.alignment import Alignment
 from wfstdec.align.options import AlignOptions
-from wfstdec.compare.memory import Peak
+from wfstdec.compare.running import Peak
 from wfstdec.metrics import GAP, align
 from wfstdec.text.lexicon import Lexicon, read_lexicon
 from wfstdec.wfst.options import WfstOptions

@@ -22,8 +22,8 @@ import torch
 from tools.bench.command import Run, exit_with, make_parser, parse
 from tools.bench.report import Row, figure
 from wfstdec import AttentionDecoder, AttentionOptions
+from wfstdec.attention.model import TimedModel
 from wfstdec.attention.torch_model import AttentionNet, AttentionSizes, TorchAttention
-from wfstdec.autoregressive.model import TimedModel
 from wfstdec.boost.compile import PhraseCompiler
 
 NUM_TOKENS, EOS = 51_865, 50_257

@@ -49,9 +49,9 @@ from tools.bench.report import Row, figure, text_figure, word_errors
 from tools.data.transducer_greedy import words_of
 from tools.peers.nemo_attention import NemoAttention
 from wfstdec import AttentionOptions, TransducerOptions
-from wfstdec.attention.joint_net import load_attention
+from wfstdec.attention.model import TimedModel
 from wfstdec.attention.rescoring import reweighed
-from wfstdec.autoregressive.model import TimedModel
+from wfstdec.attention.torch_model import load_attention
 from wfstdec.boost.phrases import PhraseOptions
 from wfstdec.compare.speech import Speech
 from wfstdec.graph.packed import PackedGraph

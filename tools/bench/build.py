@@ -28,18 +28,17 @@ import wfstdec
 from tools.bench import data
 from tools.bench.command import Run, bare_parser, exit_with, in_own_process
 from tools.bench.report import Columns, Row, figure, format_table, text_figure
-from wfstdec.fst.build_log import peak_memory_gb
-from wfstdec.fst.grammar_fst import build_grammar
-from wfstdec.fst.labels import LabelSpace
+from wfstdec.fst.arrays import LabelSpace
+from wfstdec.fst.grammar import build_grammar
 from wfstdec.fst.lexicon_fst import Fillers, build_lexicon_fst, mark_lexicon
-from wfstdec.fst.minimize import ROUNDING
-from wfstdec.fst.openfst_binary import FstContent
-from wfstdec.fst.openfst_io import read_fst, write_fst
+from wfstdec.fst.openfst import FstContent, read_fst, write_fst
+from wfstdec.fst.operations import ROUNDING
+from wfstdec.fst.tlg import peak_memory_gb
 from wfstdec.fst.topology import TOPOLOGIES, build_topology
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.text.arpa import ArpaModel, read_arpa
 from wfstdec.text.lexicon import Lexicon, read_lexicon
-from wfstdec.text.symbols import EPSILON_WORD, read_tokens, token_table
+from wfstdec.text.tokens import EPSILON_WORD, read_tokens, token_table
 from wfstdec.wfst.decoder import WfstDecoder
 from wfstdec.wfst.options import WfstOptions
 

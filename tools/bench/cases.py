@@ -26,13 +26,13 @@ import numpy as np
 
 from tools.bench import data
 from tools.bench.data import SpeechSet
-from wfstdec.compare.points import PeerInputs
+from wfstdec.compare.comparison import PeerInputs
 from wfstdec.errors import FormatError
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.search.decoder import Decoder
 from wfstdec.text.arpa import read_arpa
 from wfstdec.text.lexicon import Lexicon, read_lexicon
-from wfstdec.text.symbols import TokenTable, read_tokens
+from wfstdec.text.tokens import TokenTable, read_tokens
 from wfstdec.trie.decoder import TrieDecoder
 from wfstdec.trie.options import TrieOptions
 from wfstdec.wfst.decoder import WfstDecoder

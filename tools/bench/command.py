@@ -22,7 +22,7 @@ from typing import Any
 
 from tools.bench.data import CACHE, RECIPE, ROOT
 from tools.bench.report import Columns, Row, format_table
-from wfstdec.compare import machine
+from wfstdec.compare.running import describe_machine
 from wfstdec.errors import FormatError, WfstdecError
 from wfstdec.text.files import atomic_write
 
@@ -80,6 +80,18 @@ def parse(
     return args
 
 
+def as_lines(report: Mapping[str, Any]) -> str:
+    """JSON with a line for each member, and one for each row of a list of rows."""
+    members = []
+    for name, value in report.items():
+        text = json.dumps(value, ensure_ascii=False)
+        if isinstance(value, list) and value and isinstance(value[0], dict | list):
+            rows = ",\n  ".join(json.dumps(one, ensure_ascii=False) for one in value)
+            text = f"[\n  {rows}\n ]"
+        members.append(f" {json.dumps(name)}: {text}")
+    return "{\n" + ",\n".join(members) + "\n}\n"
+
+
 class Run:
     """A run under way, and the file that its figures go to.
 
@@ -95,7 +107,7 @@ class Run:
     def __init__(self, tool: str, args: argparse.Namespace) -> None:
         self._tool, self.args = tool, args
         self._load_before = os.getloadavg()[0]
-        self.machine = {**machine.describe_machine(), "commit": commit_of(ROOT)}
+        self.machine = {**describe_machine(), "commit": commit_of(ROOT)}
 
     def write(self, rows: Sequence[Row], **more: Any) -> None:
         """Write all where `--output` says: no folders and no names of hosts."""
@@ -113,8 +125,7 @@ class Run:
             "rows": list(rows),
         }
         with atomic_write(self.args.output, "w") as file:
-            json.dump(report, file, indent=1, ensure_ascii=False)
-            file.write("\n")
+            file.write(as_lines(report))
 
     def finish(
         self, rows: Iterable[Row], columns: Columns | None = None, **more: Any

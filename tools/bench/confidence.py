@@ -22,7 +22,7 @@ from tools.bench import data
 from tools.bench.cases import Case, Inputs, lattice_flags, load_set, make_case
 from tools.bench.command import Run, exit_with, make_parser, parse, profiles
 from tools.bench.report import Row
-from wfstdec.compare.confidences import (
+from wfstdec.compare.confidence import (
     area_under_roc,
     normalised_cross_entropy,
     reliability,

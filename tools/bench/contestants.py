@@ -1,6 +1,6 @@
 """Contestants of `tools.bench.trie`: our decoders and the peers, at settings.
 
-for one in contestants(case, ["flashlight", "nemo"]):
+for one in contestants(case, ["flashlight"]):
     answers = one.run(case.utterances)
 """
 
@@ -13,9 +13,9 @@ from functools import partial
 import numpy as np
 
 from tools.bench.cases import Case
-from wfstdec.compare.grids import combinations, parse_grid
+from wfstdec.compare.comparison import Outcome, Peer, ScoredPeer, Setting
 from wfstdec.compare.peers import PEERS
-from wfstdec.compare.points import Outcome, Peer, ScoredPeer, Setting
+from wfstdec.compare.tuning import combinations, parse_grid
 from wfstdec.errors import BackendError, OptionError
 from wfstdec.search.hypothesis import Hypothesis
 from wfstdec.trie.options import TrieOptions

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from wfstdec.compare.points import Outcome
+from wfstdec.compare.comparison import Outcome
 from wfstdec.search.hypothesis import Hypothesis
 
 TOLERANCE = 1e-5

@@ -22,7 +22,7 @@ from wfstdec import TrieOptions, WfstOptions, compare
 from wfstdec.boost.phrase_compilers import phrase_compiler
 from wfstdec.boost.phrases import PhraseBoosts, PhraseOptions
 from wfstdec.compare.comparison import Point
-from wfstdec.compare.searches import DecoderSearch
+from wfstdec.compare.models import DecoderSearch
 from wfstdec.text.arpa import read_arpa
 from wfstdec.text.vocabulary import Vocabulary
 

@@ -32,9 +32,9 @@ from tools.bench.gpu_device import Gpu
 from tools.bench.gpu_measure import Bench, Setting
 from tools.bench.gpu_trie import TrieBench, TrieSetting, token_case
 from tools.bench.report import Row
-from tools.gpu.steps import OK_STATUS, UNFINISHED_STATUS, WRONG_STATUS
+from tools.gpu import OK_STATUS, UNFINISHED_STATUS, WRONG_STATUS
+from tools.peers.nemo_ctc import NemoPeer
 from tools.peers.riva import PACKAGE, RivaPeer
-from wfstdec.compare.peers.nemo import NemoPeer
 from wfstdec.compare.speech import evenly_spaced
 from wfstdec.errors import BackendError
 

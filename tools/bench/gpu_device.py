@@ -21,10 +21,10 @@ from tools.peers.riva import pad
 from wfstdec.gpu.cupy_device import CupyDevice
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.trie.gpu.backend import DeviceBackend as TrieBackend
-from wfstdec.trie.gpu.cuda import backend_for
+from wfstdec.trie.gpu.backend import backend_for
 from wfstdec.trie.search_space import SearchSpace
 from wfstdec.wfst.decoder import WfstDecoder
-from wfstdec.wfst.gpu.cuda import CudaBackend
+from wfstdec.wfst.gpu.backend import CudaBackend
 from wfstdec.wfst.gpu.layout import PLAIN, PROGRAM
 from wfstdec.wfst.options import WfstOptions
 
@@ -97,7 +97,7 @@ class Gpu:
     ) -> WfstDecoder:
         """Ours, with so many threads in a block."""
         # One that lays nothing out: the backend is put in its place.
-        decoder = WfstDecoder(graph, options, "reference", frame_shift_s=frame_shift_s)
+        decoder = WfstDecoder(graph, options, "cpu", frame_shift_s=frame_shift_s)
         key = id(graph), threads
         if key not in self._backends:
             self._backends[key] = CudaBackend(graph, threads)

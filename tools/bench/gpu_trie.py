@@ -35,12 +35,12 @@ from tools.bench.gpu_device import Padded, Timing
 from tools.bench.gpu_measure import Measuring, each, phases_of
 from tools.bench.report import Row
 from tools.gpu.model import predicted_of_trie
-from wfstdec.compare.peers.nemo import NemoPeer
-from wfstdec.compare.points import Outcome
+from tools.peers.nemo_ctc import NemoPeer
+from wfstdec.compare.comparison import Outcome
 from wfstdec.compare.speech import evenly_spaced
 from wfstdec.search.hypothesis import Hypothesis
 from wfstdec.text.lexicon import Lexicon, read_lexicon
-from wfstdec.text.symbols import read_tokens
+from wfstdec.text.tokens import read_tokens
 from wfstdec.trie.decoder import TrieDecoder
 from wfstdec.trie.gpu.batch import DeviceBatch
 from wfstdec.trie.gpu.layout import PHASES, form_for

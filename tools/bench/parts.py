@@ -24,7 +24,7 @@ from torch import Tensor
 from tools.bench.data import DATA
 from tools.bench.report import Row
 from tools.data.transducer_data import HELD_OUT
-from wfstdec.compare.phrase_scores import PhraseCounter
+from wfstdec.compare.comparison import PhraseCounter
 from wfstdec.compare.speech import Speech, evenly_spaced, read_speech
 
 

@@ -16,7 +16,7 @@ import numpy as np
 
 from wfstdec import recipes
 from wfstdec.models.encoder import EncoderSpec
-from wfstdec.text.symbols import TokenTable, read_tokens
+from wfstdec.text.tokens import TokenTable, read_tokens
 
 SAMPLES_PER_ROW = 320
 SAMPLE_RATE = 16000

@@ -31,9 +31,9 @@ import numpy as np
 from tools.bench.cases import Case, default_case
 from tools.bench.command import Run, exit_with, make_parser, parse, profiles
 from tools.bench.report import Row
-from wfstdec.compare.memory import resident_mb
-from wfstdec.search.hypothesis import Hypothesis
-from wfstdec.search.sessions import Partial, SessionId, Sessions
+from wfstdec.compare.running import resident_mb
+from wfstdec.search.hypothesis import Hypothesis, Partial
+from wfstdec.search.sessions import SessionId, Sessions
 from wfstdec.trie.decoder import TrieDecoder
 from wfstdec.trie.options import TrieOptions
 from wfstdec.wfst.decoder import WfstDecoder

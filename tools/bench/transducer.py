@@ -44,14 +44,14 @@ from tools.bench.timing import Turns
 from tools.data.transducer_greedy import words_of
 from tools.peers.nemo_transducer import NemoTransducer
 from wfstdec import TransducerDecoder, TransducerOptions
-from wfstdec.autoregressive.model import TimedModel
+from wfstdec.attention.model import TimedModel
 from wfstdec.boost.phrases import PhraseOptions
 from wfstdec.compare.speech import Speech, read_speech
 from wfstdec.errors import BackendError, FormatError
 from wfstdec.io.boost_files import read_phrase_weights
 from wfstdec.transducer.beam import Source
 from wfstdec.transducer.decoder import open_model
-from wfstdec.transducer.fusion import Fusion
+from wfstdec.transducer.pricing import Fusion
 from wfstdec.transducer.steps import Searcher
 
 PROFILES = profiles(

@@ -15,7 +15,7 @@ and "TurboBias" (phrases; arXiv 2508.07014), in small:
 The speech is that of some speakers, in two parts: every second utterance is for
 choosing (`tune`), the others are for telling (`test`). Seconds are of one thread's CPU
 time, the fastest of all turns, the encoder left out; they are noisy where others run.
-`tools.bench.transducer_plots` draws kept runs. A list of phrases is the words of
+A list of phrases is the words of
 `--letters` letters or more that the references of the part have once, and as many more
 as make its size, words of the text that no reference has. P, R and F are of those that
 are said.

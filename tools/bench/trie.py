@@ -1,11 +1,11 @@
 """Our trie decoder against our WFST decoder and against other people's decoders.
 
     pip install -e '.[peers,trie-peers,tools]'
-    pip install --no-deps pyctcdecode==0.5.0 nemo-toolkit==3.0.0
+    pip install --no-deps pyctcdecode==0.5.0
     pip install pygtrie torch
     python -m tools.bench.trie                                       # takes very long
     python -m tools.bench.trie --utterances 100 --cases dev:lm_books.3g_pruned
-    python -m tools.bench.trie --cases bpe-hard:pieces --peers flashlight nemo
+    python -m tools.bench.trie --cases bpe-hard:pieces --peers flashlight
     python -m tools.bench.trie --profile small                       # a smoke test
 
 Everyone gets the same float32 log-probs, lexicon, language model and scale, and one
@@ -34,8 +34,7 @@ from tools.bench.command import Run, exit_with, make_parser, parse, profiles
 from tools.bench.contestants import TRIE, Answer, Contestant, contestants
 from tools.bench.harness import check_and_time, run_cases
 from tools.bench.report import Row, format_table, speed, word_errors
-from wfstdec.compare.peers import PEERS
-from wfstdec.compare.peers.installed import name_with_version
+from wfstdec.compare.peers import PEERS, name_with_version
 from wfstdec.search.hypothesis import Hypothesis
 from wfstdec.trie.options import TrieOptions
 
@@ -56,7 +55,7 @@ BESIDE = ("torch", "kenlm", "kaldingram", "sentencepiece")
 """Packages that peers or cases depend on; the peers' versions are in their rows."""
 PROFILES = profiles(cases=["dev:lm"], peers=["flashlight"], utterances=6)
 
-Answers = Mapping[str, Sequence[Answer]]
+ScoreCache = Mapping[str, Sequence[Answer]]
 """What contestants said of each utterance, by the contestant's name."""
 
 
@@ -84,7 +83,7 @@ def run_case(args: argparse.Namespace, case: Case) -> tuple[list[Row], list[str]
         one.run(case.utterances[:WARM_UP])
     rows: list[Row] = []
 
-    def check(answers: Answers) -> list[str]:
+    def check(answers: ScoreCache) -> list[str]:
         costs = trie_checks.TextCosts(case, sentences_of(case, answers))
         rows.extend(row_of(case, one, answers[one.name]) for one in everyone)
         if case.lexicon is not None:
@@ -102,7 +101,7 @@ def run_case(args: argparse.Namespace, case: Case) -> tuple[list[Row], list[str]
     return rows, timed.faults
 
 
-def sentences_of(case: Case, answers: Answers) -> set[tuple[str, ...]]:
+def sentences_of(case: Case, answers: ScoreCache) -> set[tuple[str, ...]]:
     """All that the language model will be asked for."""
     return {
         trie_checks.sentence_of(case, answer)
@@ -158,7 +157,7 @@ def known_utterances(case: Case) -> list[str]:
 
 
 def add_gaps(
-    case: Case, costs: trie_checks.TextCosts, rows: Sequence[Row], answers: Answers
+    case: Case, costs: trie_checks.TextCosts, rows: Sequence[Row], answers: ScoreCache
 ) -> None:
     """How much dearer the texts of each are than the cheapest that anyone found."""
     gaps: list[list[float]] = [[] for _ in rows]

@@ -17,10 +17,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 
+from tools.bench import reference
 from tools.bench.cases import Case
 from tools.bench.costs import TOLERANCE
 from tools.data.forced_alignment import Pronunciations, force_align, sausage
-from wfstdec.compare.points import Setting
+from wfstdec.compare.comparison import Setting
 from wfstdec.search.hypothesis import Hypothesis
 from wfstdec.text.files import read_lines
 from wfstdec.trie.decoder import TrieDecoder
@@ -130,6 +131,7 @@ def compare_backends(
         settings: At which both search.
         make: Makes a decoder for a backend.
     """
+    reference.load()
     fast, plain = map(make, ("cpu", "reference"))
     step = max(1, len(case.utterances) // FEW)
     utterances = [

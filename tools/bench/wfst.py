@@ -52,7 +52,6 @@ SPEED: Columns = {
     "beam": lambda row: f"{row['setting']['beam']:g}",
     "WER %": figure("wer", ".2f"),
     "active": figure("active_per_frame", ".0f"),
-    "candidates": figure("candidates_per_frame", ".0f"),
     "RTFx": figure("rtfx", ".0f"),
     "Kaldi": lambda row: f"{row['kaldi']['rtfx']:.0f}",
     "ratio": figure("ratio", ".2f"),
@@ -77,7 +76,7 @@ TOPOLOGY: Columns = {
     "MB": lambda row: f"{row['graph']['file_mb']:.0f}",
     "WER %": SPEED["WER %"],
     "ins/del/sub": lambda row: "/".join(map(str, row["errors"])),
-    **{name: SPEED[name] for name in ("active", "candidates", "RTFx", "Kaldi")},
+    **{name: SPEED[name] for name in ("active", "RTFx", "Kaldi")},
 }
 
 

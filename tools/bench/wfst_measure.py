@@ -24,14 +24,13 @@ from tools.bench.report import Row, speed
 from tools.bench.timing import Turns
 from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.boost.words import compile_word_boosts
-from wfstdec.compare.peers import kaldi
-from wfstdec.compare.points import Outcome
+from wfstdec.compare import peers
+from wfstdec.compare.comparison import Outcome
 from wfstdec.graph.packed import PackedGraph, load_graph
 from wfstdec.search.backends import make_backend
 from wfstdec.search.hypothesis import Hypothesis
-from wfstdec.wfst.backend_choice import BACKENDS
 from wfstdec.wfst.decoder import WfstDecoder
-from wfstdec.wfst.options import WfstOptions
+from wfstdec.wfst.options import BACKENDS, WfstOptions
 
 LOADS = 3
 WARM_UP = 3
@@ -52,13 +51,13 @@ class Duel:
     def __init__(self, case: Case) -> None:
         assert case.graph is not None
         self.case, self.graph = case, case.graph
-        self._fst = kaldi.scaled_fst(case.graph, case.lm_scale)
+        self._fst = peers.scaled_fst(case.graph, case.lm_scale)
 
     def searches(self, options: WfstOptions) -> dict[str, Callable[[], Any]]:
         """Ours with words read, Kaldi's, whose words nobody reads, ours likewise."""
         utterances = self.case.utterances
         decoder = self.case.wfst_decoder(options)
-        peer = kaldi.FasterDecoder(self._fst, options)
+        peer = peers.FasterDecoder(self._fst, options)
         decoder.decode(utterances[:WARM_UP])
         return {
             "ours": partial(read_all, decoder, utterances),
@@ -70,7 +69,7 @@ class Duel:
         """Compare the costs of all utterances, as `searches` found them."""
         theirs = []
         for path, is_final in answers["kaldi"]:
-            words, cost = kaldi.read_path(path, self.graph.words)
+            words, cost = peers.read_path(path, self.graph.words)
             theirs.append(Outcome(" ".join(words), cost, is_final))
         names = list(self.case.speech.logprobs)
         return compare_costs(names, list(map(found_by_us, answers["ours"])), theirs)
@@ -90,12 +89,7 @@ class Duel:
             sums.update(search.counts)
             search.finish()
         frames = max(sums["frames"], 1)
-        names = {"active": "active_per_frame", "arcs": "candidates_per_frame"}
-        return {
-            name: round(sums[count] / frames, 1)
-            for count, name in names.items()
-            if count in sums
-        }
+        return {"active_per_frame": round(sums["active"] / frames, 1)}
 
     def figures(self, seconds: Mapping[str, list[float]]) -> Row:
         """Speed of both, from CPU seconds of turns of `searches`."""

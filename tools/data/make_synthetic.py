@@ -32,7 +32,7 @@ from wfstdec.metrics import score_texts
 from wfstdec.text.arpa import read_arpa
 from wfstdec.text.files import atomic_write, read_lines
 from wfstdec.text.lexicon import spelling_lexicon
-from wfstdec.text.symbols import TokenTable, read_tokens
+from wfstdec.text.tokens import TokenTable, read_tokens
 
 LEVELS = {"clean": 0.0, "mild": 0.85, "mid": 1.3, "hard": 3.5}
 """Noise by name: mild has about the token error rate of the real set."""

@@ -52,9 +52,8 @@ from tools.data.transducer_data import (
 )
 from tools.data.transducer_greedy import words_of
 from wfstdec.attention.decoder import AttentionDecoder
-from wfstdec.attention.joint_net import JointAttention, JointNet
 from wfstdec.attention.options import AttentionOptions
-from wfstdec.attention.torch_model import AttentionSizes
+from wfstdec.attention.torch_model import AttentionSizes, JointAttention, JointNet
 from wfstdec.compare.speech import evenly_spaced
 from wfstdec.metrics import score_texts
 from wfstdec.text.files import atomic_write, read_lines

@@ -26,7 +26,7 @@ from wfstdec.io.logprobs import open_logprobs
 from wfstdec.io.text import read_text
 from wfstdec.text.files import read_lines
 from wfstdec.text.lexicon import read_lexicon
-from wfstdec.text.symbols import TokenTable, read_tokens
+from wfstdec.text.tokens import TokenTable, read_tokens
 
 HELD_OUT = ("1673", "174", "1993", "2086")
 """LibriSpeech dev's speakers that tables are made of: two women and two men."""

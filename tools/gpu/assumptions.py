@@ -22,8 +22,7 @@ from tools.gpu.probe_program import (
     SMALL,
     Machine,
 )
-from wfstdec.gpu.device import Grid
-from wfstdec.gpu.launch import launch
+from wfstdec.gpu.device import Grid, launch
 
 PLACES = {"global memory": IN_GLOBAL, "shared memory": IN_SHARED}
 _SEED = 22

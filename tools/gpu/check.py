@@ -22,7 +22,7 @@ from tools.bench.gpu_device import Gpu
 from tools.gpu.kernel_resources import VARIANTS
 from wfstdec import TrieDecoder, TrieOptions, WfstDecoder, read_tokens, recipes
 from wfstdec.gpu.cupy_device import CupyDevice
-from wfstdec.trie.gpu.cuda import device_of
+from wfstdec.trie.gpu.backend import device_of
 from wfstdec.trie.gpu.layout import form_for
 from wfstdec.wfst.gpu.layout import PLAIN, PROGRAM, SLOT_BYTES
 

@@ -26,8 +26,7 @@ from tools.gpu.probe_program import (
     TIMED,
     Machine,
 )
-from wfstdec.gpu.device import Grid
-from wfstdec.gpu.launch import launch, upload
+from wfstdec.gpu.device import Grid, launch, upload
 
 Figures = dict[str, float]
 """What was measured, in the unit that its name ends in, by name."""

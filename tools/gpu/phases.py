@@ -33,8 +33,8 @@ from tools.bench.gpu_device import Gpu
 from tools.bench.gpu_measure import phases_of
 from tools.bench.report import Columns, Row, figure, format_table, text_figure
 from tools.bench.wfst_measure import read_all
+from tools.gpu import OK_STATUS, UNFINISHED_STATUS, WRONG_STATUS
 from tools.gpu.model import Work, predicted
-from tools.gpu.steps import OK_STATUS, UNFINISHED_STATUS, WRONG_STATUS
 from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.compare.speech import evenly_spaced
 from wfstdec.wfst.decoder import WfstDecoder

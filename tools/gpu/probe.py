@@ -2,7 +2,7 @@
 
     python -m tools.gpu.probe --output probe.jsonl       # on the machine
 
-The first step of `tools.gpu.first_contact`, and its gate: no numba, no graph. Each line
+No numba, no graph. Each line
 is printed, and is in the file, before the next thing is tried, so that a GPU that hangs
 has told all that came before.
 
@@ -26,10 +26,10 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
+from tools.gpu import OK_STATUS, UNFINISHED_STATUS, UNFIT_STATUS, WRONG_STATUS
 from tools.gpu.assumptions import ASSUMPTIONS, Assumption
 from tools.gpu.constants import MEASURES
 from tools.gpu.probe_program import PLAIN, PROBE, SEARCH, Machine
-from tools.gpu.steps import OK_STATUS, UNFINISHED_STATUS, UNFIT_STATUS, WRONG_STATUS
 from wfstdec.errors import BackendError
 from wfstdec.gpu.compiling import WAYS, load_by
 from wfstdec.gpu.cupy_device import CupyDevice, load_cupy

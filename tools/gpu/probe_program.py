@@ -14,9 +14,8 @@ from pathlib import Path
 
 import numpy as np
 
-from wfstdec.gpu.device import Device, Grid
-from wfstdec.gpu.launch import launch
-from wfstdec.gpu.program import Program
+from wfstdec.gpu.compiling import Program
+from wfstdec.gpu.device import Device, Grid, launch
 from wfstdec.gpu.records import KERNELS, read_struct
 
 FOLDER = Path(__file__).parent / "kernels"

@@ -30,12 +30,12 @@ import numpy as np
 from tools.bench import command
 from tools.bench.gpu_trie import WHOLE, write_token_lm
 from tools.bench.report import Row
-from tools.gpu.steps import MISSING_STATUS, OK_STATUS
-from wfstdec.compare.peers.installed import import_peer
-from wfstdec.compare.peers.nemo import NemoPeer
-from wfstdec.compare.points import PeerInputs
+from tools.gpu import MISSING_STATUS, OK_STATUS
+from tools.peers.nemo_ctc import NemoPeer
+from wfstdec.compare.comparison import PeerInputs
+from wfstdec.compare.peers import import_peer
 from wfstdec.errors import BackendError
-from wfstdec.text.symbols import TokenTable
+from wfstdec.text.tokens import TokenTable
 
 PIECES = 1024
 FRAMES, FRAME_S = 375, 0.04

@@ -20,10 +20,10 @@ from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
 
+from tools.peers.nemo_ctc import _INSTALL, _PARTS, _placeholders
 from tools.peers.nemo_transducer import Unused, register_all
 from wfstdec.attention.torch_model import TorchAttention
-from wfstdec.compare.peers.installed import import_peer
-from wfstdec.compare.peers.nemo import _INSTALL, _PARTS, _placeholders
+from wfstdec.compare.peers import import_peer
 
 _MODULES = "nemo.collections.asr.modules"
 

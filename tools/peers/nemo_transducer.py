@@ -6,7 +6,7 @@
 
 A `TransducerModel` is dressed in what their code calls: a decoder with `predict` and
 its handling of states, a joint with the blank last. Their modules are loaded as
-`wfstdec.compare.peers.nemo` does; there is no AES++ for TDT.
+`tools.peers.nemo_ctc` does; there is no AES++ for TDT.
 
 Their scores have no end of the utterance: neither `</s>` nor refunds.
 """
@@ -21,8 +21,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from wfstdec.compare.peers.installed import import_peer
-from wfstdec.compare.peers.nemo import (
+from tools.peers.nemo_ctc import (
     _EMPTY,
     _INSTALL,
     _PARTS,
@@ -30,9 +29,10 @@ from wfstdec.compare.peers.nemo import (
     _register,
     write_nemo_arpa,
 )
-from wfstdec.compare.points import Setting
+from wfstdec.compare.comparison import Setting
+from wfstdec.compare.peers import import_peer
 from wfstdec.errors import BackendError, OptionError
-from wfstdec.text.symbols import token_table
+from wfstdec.text.tokens import token_table
 from wfstdec.transducer.options import TransducerOptions
 
 _SUBMODULES = f"{_PARTS}.submodules"

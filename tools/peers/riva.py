@@ -21,12 +21,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from wfstdec.compare.peers.installed import import_peer, name_with_version
-from wfstdec.compare.peers.kaldi import scaled_fst
-from wfstdec.compare.points import Outcome, PeerInputs, Setting
+from wfstdec.compare.comparison import Outcome, PeerInputs, Setting
+from wfstdec.compare.peers import import_peer, name_with_version, scaled_fst
 from wfstdec.errors import OptionError
 from wfstdec.graph.packed import PackedGraph
-from wfstdec.text.symbols import EPSILON, token_of
+from wfstdec.text.tokens import EPSILON, token_of
 from wfstdec.wfst.decoder import WfstDecoder
 from wfstdec.wfst.options import WfstOptions
 

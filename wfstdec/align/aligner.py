@@ -25,12 +25,12 @@ from wfstdec.align.reading import Nearness, read_alignment
 from wfstdec.align.search import LogProbs, search
 from wfstdec.align.transcript import Transcriber
 from wfstdec.boost.g2p import G2pLike
-from wfstdec.checks.frame_shift import check_frame_shift
-from wfstdec.checks.looking import Heard, Pairs, looked_at
-from wfstdec.errors import ShapeError
+from wfstdec.checks.inputs import OutputTokens, Pairs, checked
+from wfstdec.checks.rows import check_frame_shift
+from wfstdec.errors import ShapeError, check_listed
 from wfstdec.fst.lexicon_fst import Fillers
 from wfstdec.fst.topology import check_topology
-from wfstdec.search.interrupts import Held
+from wfstdec.search.threads import Held
 from wfstdec.text.lexicon import Lexicon
 from wfstdec.text.loading import (
     AUTO,
@@ -41,7 +41,7 @@ from wfstdec.text.loading import (
     token_named,
 )
 from wfstdec.text.normalize import AS_IT_STANDS, Normalizer
-from wfstdec.text.symbols import TokenTable
+from wfstdec.text.tokens import TokenTable
 
 Path = str | os.PathLike[str]
 
@@ -71,7 +71,7 @@ class ForcedAligner:
         blank: The blank by name or index; `None` to recognise it.
         options: Of the search.
         frame_shift_s: Seconds per frame of log-probs.
-        backend: `"cpu"` or `"reference"` (plain Python, slow).
+        backend: `"cpu"`.
 
     Raises:
         InputError: One of its subclasses, for what is wrong with a file or option.
@@ -108,11 +108,11 @@ class ForcedAligner:
             silence=token_named(silence, self.tokens, "silence"),
             silence_prob=silence_prob,
         )
-        self._heard = Heard.spelled(self.tokens, self._fillers.tokens)
+        self._output_tokens = OutputTokens.spelled(self.tokens, self._fillers.tokens)
         if lexicon is not None:
             lexicon = load_lexicon(lexicon, self.tokens, between)
             words = frozenset(chain.from_iterable(lexicon.pronunciations))
-            self._heard = replace(self._heard, words=words)
+            self._output_tokens = replace(self._output_tokens, words=words)
         self._transcriber = Transcriber(
             self.tokens,
             lexicon,
@@ -133,6 +133,7 @@ class ForcedAligner:
             LexiconError: The lexicon has none of them, and by another normalizer it has
                 some.
         """
+        check_listed("words", words)
         self._transcriber.check(words)
 
     @property
@@ -150,16 +151,16 @@ class ForcedAligner:
         other.options = replace(self.options, **changes)
         return other
 
-    def looked_at(self, logprobs: Pairs) -> Iterator[tuple[str, Any]]:
+    def checked(self, logprobs: Pairs) -> Iterator[tuple[str, Any]]:
         """Pass utterances on and warn of what seems wrong with the first ones.
 
         Args:
             logprobs: Pairs of an utterance id and its log-probs, [T, V].
 
         Warns:
-            LogprobWarning: As `wfstdec.checks.looking.looked_at`.
+            LogprobWarning: As `wfstdec.checks.inputs.checked`.
         """
-        return looked_at(logprobs, self._heard)
+        return checked(logprobs, self._output_tokens)
 
     def align(self, logprobs: Any, text: str | Sequence[str]) -> Alignment:
         """Align one utterance; the log-probs are read in chunks, three times or more.
@@ -197,7 +198,7 @@ class ForcedAligner:
         return read_alignment(
             found,
             Nearness.of(read, found.hypothesis, self.tokens.blank),
-            transcript.words,
+            transcript,
             star=graphs.star,
             options=self.options,
         )

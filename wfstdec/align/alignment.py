@@ -18,7 +18,8 @@ class Misfit(NamedTuple):
         kind: `"weak"`: words that the model hardly hears there; `"speech"`: between
             words the model hears what is no word of the text; `"left out"`: words that
             the alignment leaves out; `"put in"`: speech that it puts in; `"not
-            reached"`: words behind the last that the audio has room for.
+            reached"`: words that the audio has no room for, one that it ends in
+            included.
         first_word: The place of the first word in the text, from 0.
         end_word: One behind the last; `first_word` where there is none.
         text: These words.
@@ -72,7 +73,7 @@ class Alignment(OfWords):
         total_cost: Nats, of the whole path.
         excess: The total less the cost of the most probable token of each frame.
         exact: Whether it is proved that no other alignment is cheaper; otherwise it is
-            the cheapest within the beam.
+            the cheapest within the beam, or `reached_end` is False.
         reached_end: Whether the path says the text to its end.
         num_frames: Frames of the utterance.
         frame_shift_s: Seconds per frame.
@@ -106,7 +107,9 @@ class Alignment(OfWords):
 
     def __repr__(self) -> str:
         """Show its text, cut where it is long, and whether it fits."""
-        fits = f"{len(self.misfits)} misfits" if self.misfits else "fits"
+        fits = "fits" if self.fits else f"{len(self.misfits)} misfits"
+        if not self.reached_end:
+            fits += ", end not reached"
         duration = seconds(self.num_frames, self.frame_shift_s)
         return (
             f"Alignment({shortened(self.text)}, {len(self.words)} words, "
@@ -115,5 +118,5 @@ class Alignment(OfWords):
 
     @property
     def fits(self) -> bool:
-        """True where there is no misfit."""
-        return not self.misfits
+        """True where there is no misfit and the end of the text was reached."""
+        return self.reached_end and not self.misfits

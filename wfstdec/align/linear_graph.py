@@ -19,17 +19,15 @@ import numpy as np
 
 from wfstdec.align.options import AlignOptions
 from wfstdec.align.transcript import Transcript
-from wfstdec.fst.arrays import Arcs, arcs_of, fst_of
-from wfstdec.fst.compose import compose
-from wfstdec.fst.labels import LabelSpace
+from wfstdec.fst.arrays import Arcs, LabelSpace, arcs_of, fst_of
 from wfstdec.fst.lexicon_fst import Fillers, MarkedLexicon, build_lexicon_fst
+from wfstdec.fst.operations import compose
 from wfstdec.fst.topology import compose_topology
-from wfstdec.graph.arcs import FstArrays
-from wfstdec.graph.info import GraphInfo
+from wfstdec.graph.arcs import FstArrays, GraphInfo
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.text.lexicon import Lexicon, Pronunciation
 from wfstdec.text.pronunciations import Pronunciations
-from wfstdec.text.symbols import EPSILON, EPSILON_WORD, TokenTable
+from wfstdec.text.tokens import EPSILON, EPSILON_WORD, TokenTable
 from wfstdec.text.vocabulary import Vocabulary
 
 STAR = "<star>"
@@ -61,11 +59,7 @@ class LinearGraph:
         return len(self.tokens) - 1 if has_star else None
 
     def of(self, transcript: Transcript) -> PackedGraph:
-        """The graph; its word `i`, from 1 on, is the place `i` of the text.
-
-        Raises:
-            LexiconError: A pronunciation has the blank in it.
-        """
+        """The graph; its word `i`, from 1 on, is the place `i` of the text."""
         lexicon = self._lexicon(transcript)
         words = tuple(dict.fromkeys((EPSILON_WORD, *lexicon.words, _SKIP)))
         used = {t for tokens in lexicon.pronunciations for t in tokens}
@@ -121,16 +115,16 @@ class LinearGraph:
     def _vocabulary(self, transcript: Transcript) -> Vocabulary:
         # A word that comes twice in the text is two words here: each place has its own
         # times.
-        said = list(transcript.entries)
+        prons = list(transcript.entries)
         if self.star is not None:
-            said.append((((self.star,), 0.0),))
+            prons.append((((self.star,), 0.0),))
         places = [str(i) for i in range(len(transcript.words))]
         return Vocabulary(
             tokens=self.tokens,
             words=(EPSILON_WORD, *places, STAR),
             entries=Pronunciations.from_lists(
-                [(i + 1, tokens) for i, ways in enumerate(said) for tokens, _ in ways],
-                [cost for ways in said for _, cost in ways],
+                [(i + 1, tokens) for i, ways in enumerate(prons) for tokens, _ in ways],
+                [cost for ways in prons for _, cost in ways],
             ),
             separators=self.fillers.tokens,
             separated=self.fillers.ends_words,

@@ -15,7 +15,7 @@ from __future__ import annotations
 import itertools
 import math
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Self
 
@@ -25,6 +25,7 @@ from wfstdec.align.alignment import Alignment, Misfit, MisfitKind
 from wfstdec.align.linear_graph import STAR
 from wfstdec.align.options import AlignOptions
 from wfstdec.align.search import Found
+from wfstdec.align.transcript import Transcript
 from wfstdec.search.hypothesis import Hypothesis, seconds
 
 
@@ -46,10 +47,7 @@ class Nearness:
     ) -> Self:
         """The frames of a path.
 
-        Args:
-            chunks: float32 [T', V] each, all frames of the utterance in order.
-            hypothesis: The path; the frames of no token are blanks.
-            blank: The blank.
+        `chunks`: float32 [T', V] each, all frames of the utterance in order.
         """
         tokens = np.full(hypothesis.num_frames, blank, np.int64)
         spans = zip(hypothesis.token_ids, *hypothesis.token_frames, strict=True)
@@ -80,50 +78,50 @@ class Nearness:
 def read_alignment(
     found: Found,
     near: Nearness,
-    transcript: Sequence[str],
+    transcript: Transcript,
     *,
     star: int | None,
     options: AlignOptions,
 ) -> Alignment:
-    """Words, tokens and misfits of a path.
-
-    Args:
-        found: The path; its words are places in the text, or the star.
-        near: How near it is to what the model would have said.
-        transcript: The words of the text.
-        star: The token of speech that the text does not have, if that may be.
-        options: For what is a misfit.
-    """
+    """Words, tokens and misfits of a path."""
     path = found.hypothesis
-    said = [word for word in path.words if word.text != STAR]
-    positions = tuple(int(word.text) for word in said)
-    words = tuple(
+    spoken = [word for word in path.words if word.text != STAR]
+    positions = tuple(int(word.text) for word in spoken)
+    words = [
         word._replace(
-            text=transcript[at],
+            text=transcript.words[at],
             confidence=near.confidence(word.start_frame, word.end_frame),
         )
-        for word, at in zip(said, positions, strict=True)
-    )
+        for word, at in zip(spoken, positions, strict=True)
+    ]
+    is_cut = bool(spoken) and not path.reached_final
+    if is_cut:  # the audio ends within the last word, or behind it
+        start = bisect_left(path.token_frames[0], spoken[-1].start_frame)
+        left = tuple(path.token_ids[start:])
+        entries = transcript.entries[positions[-1]]
+        is_cut = not any(left[: len(tokens)] == tokens for tokens, _ in entries)
+    if is_cut:
+        words[-1] = words[-1]._replace(confidence=0.0)
     tokens = tuple(
         token._replace(confidence=near.confidence(token.start_frame, token.end_frame))
         for token, number in zip(path.tokens, path.token_ids, strict=True)
         if number != star
     )
     starts = [token.start_frame for token in tokens]  # in order: words have spans of it
-    places = _Places(found, near, tuple(transcript), options)
+    places = _Places(found, near, transcript.words, options, is_cut)
     misfits = sorted(
         itertools.chain(places.by_words(), places.missing()),
         key=lambda misfit: (misfit.start_frame, misfit.first_word),
     )
     return Alignment(
-        words=words,
+        words=tuple(words),
         positions=positions,
         tokens=tokens,
         word_tokens=tuple(
             (bisect_left(starts, word.start_frame), bisect_left(starts, word.end_frame))
             for word in words
         ),
-        transcript=tuple(transcript),
+        transcript=transcript.words,
         misfits=tuple(misfits),
         total_cost=path.total_cost,
         excess=found.excess,
@@ -142,6 +140,8 @@ class _Places:
     near: Nearness
     transcript: tuple[str, ...]
     options: AlignOptions
+    is_cut: bool = False
+    """The last word of the path is not complete."""
 
     def _misfit(
         self, kind: MisfitKind, words: tuple[int, int], frames: tuple[int, int]
@@ -208,6 +208,7 @@ class _Places:
         """Words that the alignment leaves out, or did not come to."""
         path = self.found.hypothesis
         at, frame = 0, 0
+        last = max((int(w.text) + 1 for w in path.words if w.text != STAR), default=0)
         for word in path.words:
             if word.text == STAR:
                 continue
@@ -215,6 +216,8 @@ class _Places:
                 frames = (frame, word.start_frame)
                 yield self._misfit("left out", (at, int(word.text)), frames)
             at, frame = int(word.text) + 1, word.end_frame
+            if self.is_cut and at == last:
+                at, frame = at - 1, word.start_frame
         if at < len(self.transcript):
             kind: MisfitKind = "left out" if path.reached_final else "not reached"
             frames = (frame, path.num_frames)

@@ -37,7 +37,7 @@ _log = logging.getLogger("wfstdec.align")
 CHUNK = 1000
 """Frames that are priced at a time."""
 WIDER = 4.0
-"""So many times as wide a beam, if no path came to the end."""
+"""Factor by which the beam grows if no path reaches the end."""
 WIDENED_AT_MOST = 4
 SMALL = 50_000_000
 """Frames times states: with less, the first wider beam is none at all."""
@@ -47,11 +47,9 @@ _SLACK = 1.0  # nats, far over the rounding of the sums
 class LogProbs:
     """Log-probs of one utterance, read in chunks; a star's column is added.
 
-    Args:
-        array: [T, V], anything that NumPy can slice: a memory-mapped file too.
-        num_tokens: V.
-        star_cost: By so many nats a further token is less probable than the best of
-            the frame; None where there is no such token.
+    `array`: [T, V], anything that NumPy can slice: a memory-mapped file too.
+    `star_cost`: nats by which a further token is less probable than the best of the
+    frame; None where there is no such token.
     """
 
     def __init__(
@@ -62,11 +60,7 @@ class LogProbs:
         self.num_frames = len(array)
 
     def __iter__(self) -> Iterator[np.ndarray]:
-        """Chunks, float32 [up to `CHUNK`, V or V + 1].
-
-        Raises:
-            ShapeError, LogprobError: As `Decoder.decode`.
-        """
+        """Chunks, float32 [up to `CHUNK`, V or V + 1]."""
         for first in range(0, max(1, self.num_frames), CHUNK):
             part = self._array[first : first + CHUNK]
             try:
@@ -88,7 +82,8 @@ class Found(NamedTuple):
     Attributes:
         hypothesis: The cheapest path; its words are places in the text.
         excess: Its total less what the most probable token of each frame costs.
-        exact: Whether it is proved that no path is cheaper.
+        exact: Whether it is proved that no path is cheaper; False where none reaches
+            the end of the text.
     """
 
     hypothesis: Hypothesis
@@ -104,11 +99,7 @@ def search(
     frame_shift_s: float,
     backend: str = "cpu",
 ) -> Found:
-    """Find the cheapest path; a wider beam where none reaches the end of the text.
-
-    Raises:
-        ShapeError, LogprobError: As `Decoder.decode`.
-    """
+    """Find the cheapest path; a wider beam where none reaches the end of the text."""
     decoder = WfstDecoder(
         graph,
         WfstOptions(beam=options.beam, max_active=None),
@@ -116,6 +107,7 @@ def search(
         frame_shift_s=frame_shift_s,
         threads=1,
     )
+    decoder._input_check.enabled = False  # the aligner's input is checked by it
     # No path of any text costs less than the best token of each frame.
     least = math.fsum(-chunk.max(axis=1).sum(dtype=np.float64) for chunk in logprobs)
     beam, hypothesis = options.beam, _one_pass(decoder, logprobs, options.beam)
@@ -141,7 +133,8 @@ def search(
         hypothesis = _one_pass(decoder, logprobs, beam)
         excess = hypothesis.total_cost - least
     exact = provable and excess + _SLACK <= beam
-    return Found(hypothesis, excess, exact or beam == math.inf)
+    exact = hypothesis.reached_final and (exact or beam == math.inf)
+    return Found(hypothesis, excess, exact)
 
 
 def _one_pass(decoder: WfstDecoder, logprobs: LogProbs, beam: float) -> Hypothesis:

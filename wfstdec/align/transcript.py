@@ -16,18 +16,18 @@ from functools import partial
 
 import numpy as np
 
-from wfstdec.boost.compile import lacking_told
+from wfstdec.boost.compile import unknown_tokens_message
 from wfstdec.boost.g2p import SPELLING, G2pLike
 from wfstdec.boost.pronouncer import Pronouncer
 from wfstdec.errors import BoostError, LexiconError, OptionError
-from wfstdec.text.lexicon import Lexicon, Pronunciation, spelling_lexicon
+from wfstdec.text.lexicon import Lexicon, Pronunciation, show, spelling_lexicon
 from wfstdec.text.normalize import AS_IT_STANDS, Normalizer
 from wfstdec.text.pairing import check_words
-from wfstdec.text.symbols import TokenTable
+from wfstdec.text.tokens import TokenTable
 
 _NAMED_AT_MOST = 5
 
-Said = tuple[tuple[Pronunciation, float], ...]
+WeightedPronunciations = tuple[tuple[Pronunciation, float], ...]
 """The pronunciations of a word and what they cost, nats."""
 
 
@@ -41,7 +41,7 @@ class Transcript:
     """
 
     words: tuple[str, ...]
-    entries: tuple[Said, ...]
+    entries: tuple[WeightedPronunciations, ...]
 
 
 class Transcriber:
@@ -71,7 +71,7 @@ class Transcriber:
         normalizer: Normalizer = AS_IT_STANDS,
     ) -> None:
         self._normalizer = normalizer
-        self._known: dict[str, Said] = {}
+        self._known: dict[str, WeightedPronunciations] = {}
         if sentencepiece_model is not None and (lexicon or g2p) is not None:
             raise OptionError(
                 "sentencepiece_model with a lexicon or g2p, expected one of them"
@@ -81,7 +81,7 @@ class Transcriber:
         for (word, tokens_), cost in zip(rows, given.costs.tolist(), strict=True):
             self._known[word] = (*self._known.get(word, ()), (tokens_, cost))
         self._lexicon_words = tuple(self._known)
-        self._compared: dict[tuple[str, ...], Said] = {}
+        self._compared: dict[tuple[str, ...], WeightedPronunciations] = {}
         for word in self._lexicon_words if normalizer.flag else ():
             parts = normalizer.word(word)
             ways = dict.fromkeys((*self._compared.get(parts, ()), *self._known[word]))
@@ -111,11 +111,11 @@ class Transcriber:
             words = tuple(one for word in words for one in self._looked_up(word))
         missing = list(dict.fromkeys(w for w in words if w not in self._known))
         if missing:
-            self._known |= self._said(missing)
+            self._known |= self._prons_of(missing)
             missing = [word for word in missing if word not in self._known]
         if missing:
             some = missing[:_NAMED_AT_MOST]
-            named = ", ".join(f"{w!r} (word {words.index(w) + 1})" for w in some)
+            named = ", ".join(f"{show(w)} (word {words.index(w) + 1})" for w in some)
             more = ", ..." if len(missing) > _NAMED_AT_MOST else ""
             raise LexiconError(
                 f"the text has {len(missing)} words that the lexicon does not have: "
@@ -162,7 +162,7 @@ class Transcriber:
             return (word,) if parts[0].casefold() == word.casefold() else parts
         return tuple(one for part in parts for one in self._looked_up(part))
 
-    def _said(self, words: Sequence[str]) -> dict[str, Said]:
+    def _prons_of(self, words: Sequence[str]) -> dict[str, WeightedPronunciations]:
         """Pronunciations of words that the lexicon lacks, without those that have none.
 
         Where case is ignored, a word is written as it is, then small, then large.
@@ -170,16 +170,16 @@ class Transcriber:
         spellings: list[Callable[[str], str]] = [str]
         if self._normalizer.flag:
             spellings += [str.casefold, str.upper]
-        said: dict[str, Said] = {}
+        prons: dict[str, WeightedPronunciations] = {}
         for write in spellings:
-            left = {write(word): word for word in words if word not in said}
+            left = {write(word): word for word in words if word not in prons}
             try:
                 found = self._pronounced(list(left)) if left else ()
-                said |= {left[w]: tuple((t, 0.0) for t in ways) for w, ways in found}
+                prons |= {left[w]: tuple((t, 0.0) for t in ways) for w, ways in found}
             except LexiconError:
                 if write is spellings[-1]:
                     raise
-        return said
+        return prons
 
     def _pronounced(
         self, words: Sequence[str]
@@ -189,8 +189,8 @@ class Transcriber:
             ways = ([tokens] for tokens in spelt.pronunciations)
             return zip(spelt.words, ways, strict=True)
         try:
-            said = self._pronouncer.say(words)
+            result = self._pronouncer.say(words)
         except BoostError as error:
             raise LexiconError(error.message) from None
-        self._lacking = lacking_told([said.lacking])
-        return said.ways.items()
+        self._lacking = unknown_tokens_message([result.unknown_tokens])
+        return result.pronunciations.items()

@@ -16,39 +16,82 @@ import torch
 from torch import Tensor
 
 from wfstdec.attention.ctc import CtcPrefixes, CtcUnits
-from wfstdec.attention.fusion import Fusion
 from wfstdec.attention.model import AttentionModel
+from wfstdec.attention.model_decoder import ModelBackend, phrases_of
 from wfstdec.attention.options import AttentionOptions
-from wfstdec.attention.search import FoundText, Searcher
-from wfstdec.attention.times import token_spans
-from wfstdec.autoregressive.backend import ModelBackend, phrases_of
+from wfstdec.attention.search import FinishedHypothesis, Fusion, Searcher
 from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.errors import InputError, OptionError, ShapeError, naming
+from wfstdec.jit import kernel
 from wfstdec.lm.ngram import NgramLM
 from wfstdec.search.logprobs import as_numpy, split_batch
-from wfstdec.search.paths.token_path import NO_PRON, TokenRows
-from wfstdec.text.symbols import TokenTable
+from wfstdec.search.paths.tokens import NO_PRON, TokenRows
+from wfstdec.text.tokens import TokenTable
+
+
+def token_spans(
+    logprobs: np.ndarray, columns: np.ndarray, blank: int
+) -> np.ndarray | None:
+    """First frames of tokens, and the frames behind their last; int32 [N, 2]."""
+    # Of equally good alignments the one whose tokens end late counts.
+    spans = np.zeros((len(columns), 2), np.int32)
+    states = 2 * len(columns) + 1
+    scores = np.full((2, states), -np.inf)
+    step = np.zeros((len(logprobs), states), np.int8)
+    columns = np.ascontiguousarray(columns, np.int64)
+    return spans if _align(logprobs, columns, blank, scores, step, spans) else None
+
+
+@kernel
+def _align(logprobs, columns, blank, scores, step, spans):
+    """Fill in the spans; tells whether there is an alignment."""
+    # State 2 * i + 1 is token i, even ones are the blanks around them.
+    num_frames, num_states = step.shape
+    now, after = scores[0], scores[1]
+    for t in range(num_frames):
+        for state in range(num_states):
+            at = columns[state // 2] if state % 2 else blank
+            # Ties go to staying, then to the lesser step.
+            best, by = now[state], 0
+            if t == 0:
+                best = 0.0 if state < 2 else -np.inf
+            else:
+                if state > 0 and now[state - 1] > best:
+                    best, by = now[state - 1], 1
+                # Past a blank, where two tokens differ.
+                skips = state % 2 == 1 and state > 1
+                if skips and columns[state // 2] != columns[state // 2 - 1]:
+                    if now[state - 2] > best:
+                        best, by = now[state - 2], 2
+            after[state] = best + logprobs[t, at]
+            step[t, state] = by
+        for state in range(num_states):
+            now[state] = after[state]
+    state = num_states - 1
+    # The last token, or the blank behind it.
+    if num_states > 1 and now[state - 1] >= now[state]:
+        state -= 1
+    if num_frames == 0 or now[state] == -np.inf:
+        return num_frames == 0 and len(columns) == 0
+    for t in range(num_frames - 1, -1, -1):
+        if state % 2:
+            i = state // 2
+            spans[i, 0] = t
+            if spans[i, 1] == 0:
+                spans[i, 1] = t + 1
+        state -= step[t, state]
+    return True
 
 
 class AttentionPath(NamedTuple):
-    """A text as readers of paths have it.
+    """A text as readers of paths have it."""
 
-    Attributes:
-        said: The tokens that say something, with the times of CTC, or without it each
-            over all frames.
-        text: What the search found.
-        boost: Nats credited, those of the end included.
-        end_credit: The latter.
-        num_frames: Of the utterance.
-        died_at_frame: -1.
-    """
-
-    said: TokenRows
-    text: FoundText
-    boost: float
-    end_credit: float
-    num_frames: int
-    died_at_frame: int = -1
+    tokens: TokenRows
+    text: FinishedHypothesis  # What the search found
+    boost: float  # Nats credited, those of the end included
+    end_credit: float  # The latter
+    num_frames: int  # Of the utterance
+    died_at_frame: int = -1  # -1
 
     @property
     def reached_final(self) -> bool:
@@ -62,12 +105,12 @@ class AttentionPath(NamedTuple):
 
     @property
     def token(self) -> np.ndarray:
-        """The tokens that say something, int32 [N]."""
-        return self.said.token
+        """Output tokens, without marks, int32 [N]."""
+        return self.tokens.token
 
 
 class WithCtc(NamedTuple):
-    """Frames of utterances, and CTC log-probs beside them."""
+    """Frames of utterances, and their CTC log-probs."""
 
     frames: Any
     ctc: Any
@@ -75,15 +118,10 @@ class WithCtc(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Utterance:
-    """Input of the model for an utterance.
+    """Input of the model for an utterance."""
 
-    Attributes:
-        frames: [T, D].
-        ctc: Log-probs float32 [T, columns]; None where nobody gave any.
-    """
-
-    frames: Tensor
-    ctc: np.ndarray | None = None
+    frames: Tensor  # [T, D]
+    ctc: np.ndarray | None = None  # Log-probs float32 [T, columns]; None without CTC
 
     def __len__(self) -> int:
         """T."""
@@ -91,18 +129,7 @@ class Utterance:
 
 
 class AttentionBackend(ModelBackend):
-    """A model with its language models, on one device; searches on the host.
-
-    Args:
-        model: The decoder.
-        lms: Language models over its tokens, and their weights.
-        frame_shift_s: Seconds per frame.
-        batch_size: Utterances decoded side by side.
-        device: Where the model is.
-        encodes: Whether features come, and the model's encoder goes first.
-        ctc_tokens: As of `AttentionDecoder`.
-        dense: As of `Searcher`.
-    """
+    """A model with its language models, on one device; searches on the host."""
 
     def __init__(
         self,
@@ -122,17 +149,7 @@ class AttentionBackend(ModelBackend):
         self._units = CtcUnits.of(model, ctc_tokens)
 
     def inputs(self, frames: Any, lengths: Any) -> list[Utterance]:
-        """Check frames, or encode features, as `ModelBackend.inputs`.
-
-        Args:
-            frames: As there; or `WithCtc` of such.
-            lengths: As there.
-
-        Raises:
-            ShapeError: As there; or CTC log-probs do not fit.
-            LogprobError: CTC log-probs with NaN.
-            OptionError: CTC log-probs beside features.
-        """
+        """Check frames, or encode features, as `ModelBackend.inputs`."""
         ctc: Any = None
         if isinstance(frames, WithCtc):
             frames, ctc = frames
@@ -168,17 +185,7 @@ class AttentionBackend(ModelBackend):
         prompts: Sequence[Sequence[int]] | None = None,
         **_: Any,
     ) -> list[list[AttentionPath]]:
-        """Decode whole utterances, those of like length together.
-
-        Args:
-            utterances: From `inputs`.
-            options: Of the search.
-            boosts: Of each.
-            prompts: What the decoder is given first; None takes the model's.
-
-        Returns:
-            The texts of each utterance, best first; at least one.
-        """
+        """Decode whole utterances, those of like length together."""
         if prompts is None:
             prompts = [tuple(self.model.prompt)] * len(utterances)
         if len(prompts) != len(utterances):
@@ -189,7 +196,7 @@ class AttentionBackend(ModelBackend):
         lms = [(lm, weight * options.lm_scale) for lm, weight in self._lms]
         # No frames, no words: the model is not asked.
         total = -sum(weight * lm.final(lm.start) for lm, weight in lms)
-        text = FoundText((), total, 0.0, 0.0, options.rank(total, 0), -1, True)
+        text = FinishedHypothesis((), total, 0.0, 0.0, options.rank(total, 0), -1, True)
         no_rows = TokenRows(np.zeros((0, 4), np.int32))
         silence = AttentionPath(no_rows, text, 0.0, 0.0, 0)
         found = {i: [silence] for i, one in enumerate(utterances) if not len(one)}
@@ -230,11 +237,7 @@ class AttentionBackend(ModelBackend):
         """Do nothing: boosts are laid out as they are."""
 
     def start(self, options: Any, boosts: Any, *, record: bool = False) -> Any:
-        """Refuse: an attention decoder sees whole utterances.
-
-        Raises:
-            OptionError: Always.
-        """
+        """Refuse: an attention decoder sees whole utterances."""
         raise OptionError(
             "sessions of an attention decoder, expected whole utterances: it may look "
             "at any frame at any time"
@@ -263,7 +266,7 @@ class AttentionBackend(ModelBackend):
                 f"ctc_weight={options.ctc_weight!r} without CTC log-probs, expected "
                 "ctc=, or a model with a method `ctc`"
             )
-        # Tokens of a row that CTC scores: one and a half beams, if nobody says.
+        # Tokens of a row that CTC scores: one and a half beams by default.
         width = options.pre_beam or math.ceil(1.5 * options.beam_size)
         return CtcPrefixes(rows, self._units, weight=options.ctc_weight, width=width)
 
@@ -287,7 +290,7 @@ class AttentionBackend(ModelBackend):
 
     def _path(
         self,
-        text: FoundText,
+        text: FinishedHypothesis,
         phrases: Any,
         options: AttentionOptions,
         num_frames: int,
@@ -295,7 +298,7 @@ class AttentionBackend(ModelBackend):
     ) -> AttentionPath:
         """A text with what it was credited, and its times by CTC."""
         silent = set(self._units.silent.tolist())
-        said = [token for token in text.tokens if token not in silent]
+        tokens = [token for token in text.tokens if token not in silent]
         # Behind the closing of a list nothing was credited.
         kept = text.tokens[: None if text.closed_at < 0 else text.closed_at]
         boost = credit = 0.0
@@ -304,17 +307,17 @@ class AttentionBackend(ModelBackend):
             if options.end_rule == "compensated" and text.reached_final:
                 state, ended = phrases.start, False
                 paid = phrases.automaton.final_cost
-                for token in said:
+                for token in tokens:
                     before = state
                     cost, state = phrases.step(before, token)
                     ended = bool(paid[before] - paid[state] - np.float32(cost) > 0)
                 # The most that a token would gain, and more behind a phrase.
                 credit = max(0.0, float(-phrases.row(state)[0].min()))
                 credit += options.final_eos_score * ended
-        rows = np.full((len(said), 4), NO_PRON, np.int32)
-        rows[:, 0], rows[:, 1], rows[:, 2] = said, 0, num_frames
+        rows = np.full((len(tokens), 4), NO_PRON, np.int32)
+        rows[:, 0], rows[:, 1], rows[:, 2] = tokens, 0, num_frames
         if ctc is not None:
-            spans = token_spans(ctc, self._units.column[said], self._units.blank)
+            spans = token_spans(ctc, self._units.column[tokens], self._units.blank)
             if spans is not None:
                 rows[:, 1:3] = spans
         path = TokenRows(rows)

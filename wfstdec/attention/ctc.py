@@ -1,4 +1,4 @@
-"""CTC beside attention: the probability that a text begins, or is, what a row says.
+"""CTC with attention: the probability that a text is, or begins with, a row's text.
 
     prefixes = CtcPrefixes(logprobs, units, weight=0.3, width=12)
     rows = prefixes.start()                            # an utterance each
@@ -22,44 +22,103 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wfstdec.attention.kernels import best_labels
 from wfstdec.attention.model import AttentionModel
 from wfstdec.errors import LogprobError, OptionError, ShapeError
 from wfstdec.jit import inlined, kernel
-from wfstdec.text.symbols import TokenTable
+from wfstdec.text.tokens import TokenTable
 
-_NEVER = np.float32(-np.inf)
+_LEAST = np.float32(-np.inf)
+
+
+class Chosen(NamedTuple):
+    """Survivors of B beams, K each, the first ones used."""
+
+    parent: np.ndarray  # int64 [B, K], surviving rows, best first
+    label: np.ndarray  # int64 [B, K], by which token
+    total: np.ndarray  # float64 [B, K]
+    num: np.ndarray  # int64 [B], number of survivors
+    end_parent: np.ndarray  # int64 [B, K], rows that end, best first
+    end_total: np.ndarray  # float64 [B, K], the end included
+    num_ends: np.ndarray  # int64 [B]
+
+
+def no_choice(num: int, width: int) -> Chosen:
+    """Room for B beams of K."""
+    parent, label, end_parent = np.zeros((3, num, width), np.int64)
+    total, end_total = np.full((2, num, width), -np.inf)
+    going, ending = np.zeros((2, num), np.int64)
+    return Chosen(parent, label, total, going, end_parent, end_total, ending)
+
+
+@kernel
+def best_labels(fused, labels, gains):
+    """Fill in the best labels of each row, best first; of equal ones the lower."""
+    width = labels.shape[1]
+    for i in range(len(fused)):
+        gains[i] = _LEAST
+        labels[i] = 0
+        worst = _LEAST
+        for label in range(fused.shape[1]):
+            gain = fused[i, label]
+            if gain > worst:  # an equal one behind it stays out: the lower counts
+                place = width - 1
+                while place > 0 and gains[i, place - 1] < gain:
+                    gains[i, place] = gains[i, place - 1]
+                    labels[i, place] = labels[i, place - 1]
+                    place -= 1
+                gains[i, place], labels[i, place] = gain, label
+                worst = gains[i, width - 1]
+
+
+@kernel
+def select(splits, scores, labels, gains, eos, used, chosen):
+    """Choose ends and survivors of each utterance."""
+    # Of all that may follow in the order of totals: ends among the first K are taken,
+    # and the first K that are no ends. Of equal ones the lower row counts, then the
+    # lower token.
+    width = chosen.parent.shape[1]
+    for one in range(len(splits) - 1):
+        seen = going = ending = 0
+        # A merge of sorted lists: each row's labels are in order, so that the next best
+        # is at the head of one of them.
+        while going < width:
+            best, total = -1, -np.inf
+            for row in range(splits[one], splits[one + 1]):
+                if used[row] < labels.shape[1]:
+                    ahead = scores[row] + np.float64(gains[row, used[row]])
+                    if ahead > total:
+                        best, total = row, ahead
+            if best < 0:
+                break
+            label = labels[best, used[best]]
+            used[best] += 1
+            if label != eos:
+                chosen.parent[one, going], chosen.label[one, going] = best, label
+                chosen.total[one, going] = total
+                going += 1
+            # An end among the first K of all that may follow; a later one is worse than
+            # K others.
+            elif seen < width:
+                chosen.end_parent[one, ending] = best
+                chosen.end_total[one, ending] = total
+                ending += 1
+            seen += 1
+        chosen.num[one], chosen.num_ends[one] = going, ending
 
 
 class CtcUnits(NamedTuple):
-    """Where CTC has the tokens of an attention decoder.
+    """Where CTC has the tokens of an attention decoder."""
 
-    Attributes:
-        column: int64 [V], the column of each token; -1 for those that say nothing.
-        blank: The column of the blank.
-        num_columns: Of the log-probs.
-        silent: int64 [M], tokens that say nothing, the end among them.
-        eos: The end.
-    """
-
+    # int64 [V], the column of each token; -1 for marks
     column: np.ndarray
-    blank: int
-    num_columns: int
-    silent: np.ndarray
-    eos: int
+    blank: int  # The column of the blank
+    num_columns: int  # Of the log-probs
+    silent: np.ndarray  # int64 [M], marks, the end among them
+    eos: int  # The end
 
     @classmethod
     def of(cls, model: AttentionModel, table: TokenTable | None) -> CtcUnits:
-        """The columns by name.
-
-        Args:
-            model: The attention decoder.
-            table: The tokens of CTC, with its blank; None where they are the same, and
-                the blank has the place of the end.
-
-        Raises:
-            OptionError: CTC is of other units.
-        """
+        """The columns by name."""
         names, eos = model.tokens, int(model.eos)
         silent = np.array(sorted({eos, *model.neutral}), np.int64)
         column, blank, num = np.arange(len(names)), eos, len(names)
@@ -78,12 +137,7 @@ class CtcUnits(NamedTuple):
         return cls(column, blank, num, silent, eos)
 
     def check(self, logprobs: np.ndarray, num_frames: int) -> np.ndarray:
-        """The log-probs of an utterance, float32 [T, num_columns], as many as frames.
-
-        Raises:
-            ShapeError: Other columns, or fewer rows than the encoder has frames.
-            LogprobError: NaN or plus infinity.
-        """
+        """Log-probs of an utterance, float32 [T, num_columns], as many as frames."""
         if logprobs.ndim != 2 or logprobs.shape[1] != self.num_columns:
             raise ShapeError(
                 f"CTC log-probs {logprobs.shape}, expected [T, {self.num_columns}]: "
@@ -103,53 +157,35 @@ class CtcUnits(NamedTuple):
 
 
 class CtcRows(NamedTuple):
-    """How far CTC is with the texts of N rows; natural logs.
+    """How far CTC is with the texts of N rows; natural logs."""
 
-    Attributes:
-        nonblank: float32 [N, T + 1], of alignments of the first t frames to the text
-            that end in its last token.
-        blank: float32 [N, T + 1], of those that end in a blank, or of no frame.
-        prefix: float64 [N], psi: that a text begins so.
-        whole: float64 [N], that the text is this.
-        last: int64 [N], the last token that says something; -1 for none.
-    """
-
+    # float32 [N, T + 1], of alignments of the first t frames to the text that end in
+    # its last token
     nonblank: np.ndarray
+    # float32 [N, T + 1], of those that end in a blank, or of no frame
     blank: np.ndarray
-    prefix: np.ndarray
-    whole: np.ndarray
-    last: np.ndarray
+    prefix: np.ndarray  # float64 [N], psi: that a text begins so
+    whole: np.ndarray  # float64 [N], that the text is this
+    last: np.ndarray  # int64 [N], the last token that is no mark; -1 for none
 
     def taken(self, rows: np.ndarray) -> CtcRows:
         """Take some rows, int64 [M]."""
         return CtcRows(*(one[rows] for one in self))
 
 
-class Tried(NamedTuple):
-    """The tokens that were scored.
+class ScoredTokens(NamedTuple):
+    """The tokens that were scored."""
 
-    Attributes:
-        labels: int64 [N, C].
-        prefix: float32 [N, C], psi with each.
-    """
+    labels: np.ndarray  # int64 [N, C]
+    prefix: np.ndarray  # float32 [N, C], psi with each
 
-    labels: np.ndarray
-    prefix: np.ndarray
-
-    def taken(self, rows: np.ndarray) -> Tried:
+    def taken(self, rows: np.ndarray) -> ScoredTokens:
         """Take the tokens of some rows, int64 [M]."""
-        return Tried(self.labels[rows], self.prefix[rows])
+        return ScoredTokens(self.labels[rows], self.prefix[rows])
 
 
 class CtcPrefixes:
-    """The CTC log-probs of a batch.
-
-    Args:
-        logprobs: float32 [T, columns] of each utterance.
-        units: What the columns are.
-        weight: Of CTC.
-        width: C, tokens of a row that are scored: the best by all but CTC.
-    """
+    """The CTC log-probs of a batch."""
 
     def __init__(
         self,
@@ -163,73 +199,57 @@ class CtcPrefixes:
         self._width = min(width, len(units.column))
         self._lengths = np.array([len(one) for one in logprobs], np.int64)
         shape = len(logprobs), units.num_columns, max(map(len, logprobs))
-        self._logprobs = np.full(shape, _NEVER)  # by columns: the sums go over frames
+        self._logprobs = np.full(shape, _LEAST)  # by columns: the sums go over frames
         for rows, one in zip(self._logprobs, logprobs, strict=True):
             rows[:, : len(one)] = one.T
         self._scratch = np.empty((2, shape[2]), np.float32)
 
     def start(self) -> CtcRows:
-        """Nothing said, in every utterance."""
+        """The empty text, for every utterance."""
         num, _, most = self._logprobs.shape
         blank: np.ndarray = np.zeros((num, most + 1), np.float32)
         blank[:, 1:] = np.cumsum(self._logprobs[:, self._units.blank], 1)
-        nonblank = np.full_like(blank, _NEVER)
+        nonblank = np.full_like(blank, _LEAST)
         whole = blank[np.arange(num), self._lengths].astype(np.float64)
         return CtcRows(nonblank, blank, np.zeros(num), whole, np.full(num, -1))
 
     def fused(
         self, fused: np.ndarray, rows: CtcRows, utterance: np.ndarray
-    ) -> tuple[np.ndarray, Tried]:
-        """Scores with CTC; only the best tokens by all else, ends and marks stay.
-
-        Args:
-            fused: float32 [N, V], all else.
-            rows: Of the same texts.
-            utterance: int64 [N].
-
-        Returns:
-            float32 [N, V], -inf where CTC was not asked; and what was.
-        """
+    ) -> tuple[np.ndarray, ScoredTokens]:
+        """Scores with CTC; only the best tokens by all else, ends and marks stay."""
         units = self._units
         others = fused.copy()
-        others[:, units.silent] = _NEVER
+        others[:, units.silent] = _LEAST
         labels = np.empty((len(fused), self._width), np.int64)
         gains = np.empty(labels.shape, np.float32)
         best_labels(others, labels, gains)
-        asked = gains > _NEVER
-        prefix = np.where(asked, _NEVER, np.float32(0))
+        asked = gains > _LEAST
+        prefix = np.where(asked, _LEAST, np.float32(0))
         _prefixes(
             *(self._logprobs, self._lengths, utterance, units.column),
             *(rows, labels, prefix, self._scratch),
         )
-        out = np.full_like(fused, _NEVER)
+        out = np.full_like(fused, _LEAST)
         out[:, units.silent] = fused[:, units.silent]
         out[:, units.eos] += self._weight * (rows.whole - rows.prefix)
         more = self._weight * (prefix - rows.prefix[:, None])
         # Places without a token are of token 0, which may be another's: leave it.
         row, place = np.nonzero(asked)
         out[row, labels[row, place]] = gains[row, place] + more[row, place]
-        return out, Tried(labels, prefix)
+        return out, ScoredTokens(labels, prefix)
 
     def stepped(
         self,
         rows: CtcRows,
-        tried: Tried,
+        scored: ScoredTokens,
         labels: np.ndarray,
         utterance: np.ndarray,
     ) -> CtcRows:
-        """The rows one token further; those of the parents are overwritten.
-
-        Args:
-            rows: Of the parents, a row for each child, theirs alone.
-            tried: What was scored, of the parents too.
-            labels: int64 [M], the tokens.
-            utterance: int64 [M].
-        """
+        """The rows one token further; those of the parents are overwritten."""
         units = self._units
         says = units.column[labels] >= 0
-        chosen = (tried.labels == labels[:, None]) & says[:, None]
-        psi = np.where(chosen, tried.prefix, 0.0).sum(1, dtype=np.float64)
+        chosen = (scored.labels == labels[:, None]) & says[:, None]
+        psi = np.where(chosen, scored.prefix, 0.0).sum(1, dtype=np.float64)
         rows.prefix[:] = np.where(says, psi, rows.prefix)
         _step(
             *(self._logprobs, self._lengths, utterance, units.column, units.blank),
@@ -255,7 +275,7 @@ class CtcPrefixes:
 
 
 @inlined
-def _added(one, other):
+def _add_logs(one, other):
     """The log of the sum of two, of their logs."""
     high, low = max(one, other), min(one, other)
     if low == -np.inf:
@@ -265,25 +285,14 @@ def _added(one, other):
 
 @kernel
 def _prefixes(logprobs, lengths, utterance, column, rows, labels, prefix, scratch):
-    """Fill in psi of each row with each of its labels, float32 [N, C].
-
-    Args:
-        logprobs: float32 [B, columns, T].
-        lengths: int64 [B].
-        utterance: int64 [N].
-        column: int64 [V].
-        rows: `CtcRows`.
-        labels: int64 [N, C].
-        prefix: float32 [N, C], where -inf is to be filled in.
-        scratch: float32 [2, T].
-    """
+    """Fill in psi of each row with each of its labels, float32 [N, C]."""
     nonblank, blank, last = rows.nonblank, rows.blank, rows.last
     both, terms = scratch[0], scratch[1]
     for row in range(len(labels)):
         u = utterance[row]
         size = lengths[u]
         for t in range(size):
-            both[t] = _added(nonblank[row, t], blank[row, t])
+            both[t] = _add_logs(nonblank[row, t], blank[row, t])
         for place in range(labels.shape[1]):
             label = labels[row, place]
             if prefix[row, place] > -np.inf:  # nothing is asked
@@ -306,17 +315,7 @@ def _prefixes(logprobs, lengths, utterance, column, rows, labels, prefix, scratc
 
 @kernel
 def _step(logprobs, lengths, utterance, column, blank_at, rows, labels):
-    """Bring rows one token further, in place; tokens that say nothing change nothing.
-
-    Args:
-        logprobs: float32 [B, columns, T].
-        lengths: int64 [B].
-        utterance: int64 [N].
-        column: int64 [V].
-        blank_at: The column of the blank.
-        rows: `CtcRows`, overwritten but for `prefix`.
-        labels: int64 [N].
-    """
+    """Advance rows by one token each, in place; marks change nothing."""
     nonblank, blank, none = rows.nonblank, rows.blank, np.float32(-np.inf)
     for row in range(len(labels)):
         label = labels[row]
@@ -324,17 +323,17 @@ def _step(logprobs, lengths, utterance, column, blank_at, rows, labels):
         if at < 0:
             continue
         u = utterance[row]
-        said, silent = none, none  # the new text, by how its alignments end
+        emitted, silent = none, none  # the new text, by how its alignments end
         for t in range(lengths[u]):
             phi = blank[row, t]
             if label != rows.last[row]:
-                phi = _added(phi, nonblank[row, t])
-            next_said = _added(said, phi) + logprobs[u, at, t]
-            next_silent = _added(silent, said) + logprobs[u, blank_at, t]
+                phi = _add_logs(phi, nonblank[row, t])
+            next_emitted = _add_logs(emitted, phi) + logprobs[u, at, t]
+            next_silent = _add_logs(silent, emitted) + logprobs[u, blank_at, t]
             # In place: the old values of this frame have been read.
-            nonblank[row, t], blank[row, t] = said, silent
-            said, silent = next_said, next_silent
+            nonblank[row, t], blank[row, t] = emitted, silent
+            emitted, silent = next_emitted, next_silent
         end = lengths[u]
-        nonblank[row, end], blank[row, end] = said, silent
-        rows.whole[row] = _added(said, silent)
+        nonblank[row, end], blank[row, end] = emitted, silent
+        rows.whole[row] = _add_logs(emitted, silent)
         rows.last[row] = label

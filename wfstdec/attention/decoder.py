@@ -15,52 +15,40 @@ from typing import Any, NamedTuple
 import torch
 
 from wfstdec.attention.backend import AttentionBackend, WithCtc
-from wfstdec.attention.joint_net import load_attention
 from wfstdec.attention.model import AttentionModel, checked_table
-from wfstdec.attention.options import AttentionOptions
-from wfstdec.attention.search import is_looped
-from wfstdec.autoregressive.decoder import (
+from wfstdec.attention.model_decoder import (
     Input,
     ModelDecoder,
     check_input,
     weighted_lms,
 )
+from wfstdec.attention.options import AttentionOptions
+from wfstdec.attention.search import is_looped
+from wfstdec.attention.torch_model import load_attention
 from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.boost.lists import BoostsLike
 from wfstdec.lm.loading import AnyLM
 from wfstdec.search.hypothesis import Hypothesis
 from wfstdec.text.files import PathLike
-from wfstdec.text.symbols import TokenTable
+from wfstdec.text.tokens import TokenTable
 
 
 class AttentionText(NamedTuple):
-    """A text of an n-best list, with all that it is ordered by.
+    """A text of an n-best list, with all that it is ordered by."""
 
-    Attributes:
-        token_ids: All tokens, marks too, the end not.
-        total_cost: As of `Hypothesis`: it is not divided by anything.
-        rank: What the list is ordered by; more is better.
-        attention_cost: What the model itself gives, the end included.
-        ctc_cost: What CTC gives, 0 without it.
-        boost_cost: Minus what its phrases are credited.
-        end_credit: What `end_rule="compensated"` gave its end, nats.
-        looped: Whether it ends in four times the same.
-        reached_final: Whether it ended; False where no end was possible.
-    """
-
-    token_ids: tuple[int, ...]
-    total_cost: float
-    rank: float
-    attention_cost: float
-    ctc_cost: float
-    boost_cost: float
-    end_credit: float
-    looped: bool
-    reached_final: bool
+    token_ids: tuple[int, ...]  # All tokens, marks too, the end not
+    total_cost: float  # As of `Hypothesis`: it is not divided by anything
+    rank: float  # What the list is ordered by; more is better
+    attention_cost: float  # What the model itself gives, the end included
+    ctc_cost: float  # What CTC gives, 0 without it
+    boost_cost: float  # Minus what its phrases are credited
+    end_credit: float  # What `end_rule="compensated"` gave its end, nats
+    looped: bool  # Whether it ends in four times the same
+    reached_final: bool  # Whether it ended; False where no end was possible
 
 
 class AttentionDecoder(ModelDecoder):
-    """A beam search on an attention decoder; `AttentionOptions` says what is best.
+    """A beam search on an attention decoder; `AttentionOptions` has its objective.
 
     The result for an utterance depends on its frames, the model, the options and its
     boosts: not on the batch, padding, or the order of lists, as far as the model itself
@@ -232,16 +220,7 @@ class AttentionDecoder(ModelDecoder):
 
 
 def open_decoder(model: PathLike, **more: Any) -> AttentionDecoder:
-    """A decoder of features, with its encoder.
-
-    Args:
-        model: As of `load_attention`.
-        **more: As of `ModelDecoder.of_features`.
-
-    Raises:
-        BackendError: There is no such device.
-        InputError: As of `load_attention` and `AttentionDecoder`.
-    """
+    """A decoder of features, with its encoder."""
 
     def load(device: torch.device) -> AttentionModel:
         return load_attention(model, device=device)

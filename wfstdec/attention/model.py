@@ -5,19 +5,20 @@
     state = model.take(state, rows)                            # repeated, dropped
     model.limit(num_frames)                                    # tokens at most
 
-What a model gives is looked at: errors are ours and name both sizes.
+Outputs of a model are validated: errors are ours and name both sizes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from torch import Tensor
 
 from wfstdec.errors import LogprobError, OptionError, ShapeError
-from wfstdec.text.symbols import TokenTable, token_table
+from wfstdec.text.tokens import TokenTable, token_table
 
 SUM_TOLERANCE = 1e-2
 """How far the probabilities of a row may be from a sum of 1."""
@@ -33,9 +34,9 @@ class AttentionModel(Protocol):
 
     Attributes:
         tokens: The V outputs; no name twice.
-        prompt: What the decoder is given first where nobody says otherwise.
+        prompt: The decoder's default prompt.
         eos: The output that ends a text.
-        neutral: Outputs that say nothing, such as timestamps: language models and
+        neutral: Outputs without text, such as timestamps: language models and
             boosts do not step on them, and they cost nothing.
     """
 
@@ -74,16 +75,11 @@ class AttentionModel(Protocol):
         """The state of these rows, int64 [N]: some again, some not at all."""
 
     def limit(self, num_frames: int) -> int:
-        """How many tokens can be said in so many frames at most."""
+        """Return the largest number of tokens in `num_frames` frames."""
 
 
 def checked_table(model: AttentionModel) -> TokenTable:
-    """The tokens of a model, and a blank behind them that it does not have.
-
-    Raises:
-        TokenTableError: No tokens, or a name twice.
-        OptionError: The end, a neutral token or the prompt is no output.
-    """
+    """The tokens of a model, and a blank behind them that it does not have."""
     names = tuple(model.tokens)
     blank = _BLANK
     while blank in names:
@@ -102,19 +98,7 @@ def checked_table(model: AttentionModel) -> TokenTable:
 def checked_rows(
     logprobs: Any, num_rows: int, num_tokens: int, *, is_first: bool
 ) -> np.ndarray:
-    """Log-probs of a model as float32 [N, V] on the host.
-
-    Args:
-        logprobs: What the model gave.
-        num_rows: N as it was asked for.
-        num_tokens: V as the model says.
-        is_first: Whether it is the first answer: then rows must be probabilities.
-
-    Raises:
-        ShapeError: Rows or columns are others.
-        LogprobError: NaN or plus infinity, or rows that do not sum to 1; has the row
-            as `utterance`.
-    """
+    """Log-probs of a model as float32 [N, V] on the host."""
     shape = tuple(getattr(logprobs, "shape", ()))
     if not isinstance(logprobs, Tensor) or shape != (num_rows, num_tokens):
         kind = "" if isinstance(logprobs, Tensor) else f"{type(logprobs).__name__}, no "
@@ -141,3 +125,54 @@ def checked_rows(
                 row,
             )
     return rows
+
+
+@runtime_checkable
+class EncoderModel(Protocol):
+    """A model that has its encoder too.
+
+    Attributes:
+        input_dim: Numbers per frame of features.
+        stride: Frames of features to one of the encoder.
+    """
+
+    input_dim: int
+    stride: int
+
+    def encode(self, features: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        """Features to frames.
+
+        `features`: [B, T, input_dim]. `lengths`: int64 [B]. Returns frames [B, T', D],
+        and how many of them each utterance has, int64 [B].
+        """
+
+
+_METHODS = ("encode", "start", "predict", "join", "step", "take", "score", "ctc")
+"""Whatever of these a model has is measured."""
+_OTHERS = (
+    *("tokens", "blank", "durations", "prompt", "eos", "neutral", "limit"),
+    *("input_dim", "stride", "frame_dim", "tokenizer"),
+)
+
+
+class TimedModel:
+    """A model that measures itself: CPU seconds of this process in its methods."""
+
+    def __init__(self, model: Any) -> None:
+        self.model = model
+        self.cpu_s = 0.0
+        for name in _OTHERS:
+            if hasattr(model, name):
+                setattr(self, name, getattr(model, name))
+        for name in _METHODS:
+            if hasattr(model, name):
+                setattr(self, name, self._timed(getattr(model, name)))
+
+    def _timed(self, method: Callable[..., Any]) -> Callable[..., Any]:
+        def run(*given: Any) -> Any:
+            begin = time.process_time()
+            found = method(*given)
+            self.cpu_s += time.process_time() - begin
+            return found
+
+        return run

@@ -22,10 +22,10 @@ class AttentionOptions(CheckedOptions):
                 + token_insertion * tokens - boost_scale * boosts - end credit
 
     Attributes:
-        beam_size: Texts that go on, K; 1 is greedy: the first end that wins ends.
+        beam_size: Active texts, K; 1 is greedy: the first end that wins ends.
         end_rule: What becomes of phrases at the end, which is a token that competes
             with them. `"closed"`: where a text goes on though the model's own best is
-            the end, half-said phrases are refunded and nothing is credited after.
+            the end, incomplete phrases are refunded and nothing is credited after.
             `"compensated"`: an end gains the most that a token would, and
             `final_eos_score` behind a phrase. `"none"`.
         final_eos_score: Nats, of `"compensated"`.
@@ -36,7 +36,7 @@ class AttentionOptions(CheckedOptions):
             1.5 K.
         lm_scale: Multiplies the costs, and weights, of all language models.
         boost_scale: Multiplies all boosts.
-        token_insertion: Nats added to the cost of every token that says something.
+        token_insertion: Nats added to the cost of every output token, marks excluded.
         length_norm: Finished texts are ranked by their total (`"none"`), over tokens
             and the end (`"mean"`), or over ((5 + n) / 6) ** `gnmt_alpha` (`"gnmt"`).
             Totals stay as they are.
@@ -44,8 +44,8 @@ class AttentionOptions(CheckedOptions):
         stop: An utterance is over with K finished texts and no live one that can come
             in any more (`"bound"`), with K finished (`"full"`), or at the limit of
             tokens (`"never"`). What a live text may still gain by boosts is bounded by
-            one phrase, the dearest.
-        max_tokens_per_s: No more than so many a second, and 5; None leaves it to the
+            one phrase, the best.
+        max_tokens_per_s: At most this many a second, plus 5; None leaves it to the
             model.
         no_repeat_ngram: No n tokens come twice in a text; 0 lets them.
         nbest: How many texts are wanted; None for all of the beam.

@@ -22,31 +22,25 @@ from torch import Tensor
 
 from wfstdec.attention.ctc import CtcPrefixes, CtcUnits
 from wfstdec.attention.model import AttentionModel, checked_rows, checked_table
-from wfstdec.autoregressive.tokenizers import cutter
+from wfstdec.attention.model_decoder import cutter
 from wfstdec.errors import OptionError, ShapeError
 from wfstdec.search.hypothesis import Hypothesis
 from wfstdec.search.logprobs import as_numpy
-from wfstdec.text.symbols import TokenTable
+from wfstdec.text.tokens import TokenTable
 
 Spell = Callable[[str], Sequence[int] | None]
 """The tokens of a text; None where it has none."""
 
 
 class Rescored(NamedTuple):
-    """A hypothesis of a second pass.
+    """A hypothesis of a second pass."""
 
-    Attributes:
-        hypothesis: Of the first pass, as it was.
-        attention_cost: What the model gives for its text and the end, nats; infinite
-            where the text cannot be spelt.
-        ctc_cost: What CTC gives for its text, nats; 0 where it was not asked.
-        total_cost: What the list is ordered by.
-    """
-
-    hypothesis: Hypothesis
+    hypothesis: Hypothesis  # Of the first pass, as it was
+    # What the model gives for its text and the end, nats; infinite where the text
+    # cannot be spelt
     attention_cost: float
-    ctc_cost: float
-    total_cost: float
+    ctc_cost: float  # What CTC gives for its text, nats; 0 where it was not asked
+    total_cost: float  # What the list is ordered by
 
 
 def rescore(
@@ -62,7 +56,7 @@ def rescore(
     ctc_tokens: TokenTable | None = None,
     reverse: bool = False,
 ) -> list[list[Rescored]]:
-    """Order hypotheses anew; of equal ones the first stays first.
+    """Sort hypotheses again; of equal ones the first stays first.
 
         total = first_weight * total_cost of the first pass
                 + weight * (attention_cost + ctc_weight * (ctc_cost - attention_cost))
@@ -105,14 +99,14 @@ def rescore(
         known = {text: tuple(s) for text, s in spelt.items() if s is not None}
         in_order = [s[:: -1 if reverse else 1] for s in known.values()]
         costs = dict(zip(known, text_costs(model, one, in_order), strict=True))
-        beside, unspelt = dict.fromkeys(known, 0.0), 0.0
+        ctc_costs_of, unspelt = dict.fromkeys(known, 0.0), 0.0
         if ctc_weight:
-            given, said = None if ctc is None else ctc[i], [*known.values()]
-            priced = ctc_costs(model, one, said, logprobs=given, tokens=ctc_tokens)
-            beside, unspelt = dict(zip(known, priced, strict=True)), math.inf
+            given, spelled = None if ctc is None else ctc[i], [*known.values()]
+            priced = ctc_costs(model, one, spelled, logprobs=given, tokens=ctc_tokens)
+            ctc_costs_of, unspelt = dict(zip(known, priced, strict=True)), math.inf
         rescored = []
         for hyp in hyps:
-            cost = costs.get(hyp.text, math.inf), beside.get(hyp.text, unspelt)
+            cost = costs.get(hyp.text, math.inf), ctc_costs_of.get(hyp.text, unspelt)
             rescored.append(Rescored(hyp, *cost, hyp.total_cost))
         found.append(rescored)
     return reweighed(found, **weights)
@@ -186,16 +180,7 @@ def text_log_probs(
 
 
 def spelling_of(model: AttentionModel) -> Spell:
-    """Make the function from text to tokens that a model's own tokenizer gives.
-
-    Args:
-        model: Has an attribute `tokenizer`: a function from text to names of tokens, or
-            an object of SentencePiece, Transformers or NeMo.
-
-    Raises:
-        OptionError: It has none, or one that is of no use here.
-        FormatError: It is a file that is no SentencePiece model.
-    """
+    """Make the function from text to tokens that a model's own tokenizer gives."""
     table = checked_table(model)
     tokenizer = getattr(model, "tokenizer", None)
     cut = None if tokenizer is None else cutter(tokenizer, table)
@@ -222,20 +207,7 @@ def ctc_costs(
     logprobs: Any = None,
     tokens: TokenTable | None = None,
 ) -> list[float]:
-    """Costs of an utterance's texts by CTC, nats, over all their alignments.
-
-    Args:
-        model: Whose tokens the texts are of; has a method `ctc` where no log-probs are
-            given.
-        frames: [T, D].
-        texts: Tokens of each.
-        logprobs: [T, C]; None asks the model.
-        tokens: As of `AttentionDecoder`'s `ctc_tokens`.
-
-    Raises:
-        OptionError: There is no CTC, or it is of other units.
-        ShapeError: The log-probs do not fit.
-    """
+    """Costs of an utterance's texts by CTC, nats, over all their alignments."""
     units = CtcUnits.of(model, tokens)
     head: Any = getattr(model, "ctc", None)
     if logprobs is None and head is None:
@@ -253,17 +225,7 @@ def ctc_costs(
 def text_costs(
     model: AttentionModel, frames: Tensor, texts: Sequence[Sequence[int]]
 ) -> list[float]:
-    """Costs of an utterance's texts and their ends by a model, nats.
-
-    Args:
-        model: The decoder.
-        frames: [T, D].
-        texts: Tokens of each.
-
-    Raises:
-        ShapeError: A token that the model does not have, or it gives other rows.
-        LogprobError: The model gives no log-probs.
-    """
+    """Costs of an utterance's texts and their ends by a model, nats."""
     if not texts:
         return []
     num_tokens = len(model.tokens)

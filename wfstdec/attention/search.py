@@ -4,91 +4,233 @@
                                                                limits)
 
 A sequence of tokens comes about in one way, so nothing is merged. At each step the best
-K of an utterance that are no ends go on, and ends among the best K are finished, kept
+K of an utterance that are no ends survive, and ends among the best K are finished, kept
 apart: never frozen in the beam, padded, or their scores multiplied.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from wfstdec.attention.ctc import CtcPrefixes, CtcRows
-from wfstdec.attention.fusion import Fusion, States
-from wfstdec.attention.kernels import best_labels, no_choice, select
+from wfstdec.attention.ctc import CtcPrefixes, CtcRows, best_labels, no_choice, select
 from wfstdec.attention.model import AttentionModel, checked_rows
 from wfstdec.attention.options import AttentionOptions
+from wfstdec.boost.phrases import PhraseBoosts, initial_states
+from wfstdec.boost.score_rows import CLOSED, CLOSING, OPEN, RowStates, credit_rows
 from wfstdec.errors import LogprobError
-from wfstdec.search.interrupts import check
+from wfstdec.lm import kernels
+from wfstdec.lm.ngram import NgramLM
+from wfstdec.search.threads import check
 
 
-class FoundText(NamedTuple):
-    """A text that the search found.
+class States(NamedTuple):
+    """States of all terms, in rows."""
 
-    Attributes:
-        tokens: All of them, marks too, the end not.
-        total: Nats, higher is better.
-        attention: What the model gives for it, the end included where there is one.
-        ctc: What CTC gives for it; where it is cut off, for all that begins so.
-        rank: What texts are ordered by.
-        closed_at: How many tokens there were when its phrases closed, -1 for never.
-        reached_final: Whether it ends as a text should; False where it could not.
-    """
+    lm: np.ndarray  # int32 [M, N], of each language model
+    phrase: np.ndarray  # int32 [N], of the row's list
+    is_closed: np.ndarray  # bool [N], the phrases of the row are over
+    will_close: np.ndarray  # bool [N], they are for all its successors
+    ends_phrase: np.ndarray  # bool [N], the last token ended a phrase
 
-    tokens: tuple[int, ...]
-    total: float
-    attention: float
-    ctc: float
-    rank: float
-    closed_at: int
-    reached_final: bool
+    def taken(self, rows: np.ndarray) -> States:
+        """The states of these rows, int64 [N]."""
+        lm, *others = self
+        return States(lm[:, rows], *(one[rows] for one in others))
 
 
-class Live(NamedTuple):
-    """Texts that go on, those of an utterance together, the best first.
+class Fusion:
+    """The terms of a batch of utterances."""
 
-    Attributes:
-        utterance: int64 [N].
-        tokens: int64 [N, U].
-        score: float64 [N].
-        attention: float64 [N], the model's part.
-        closed_at: int64 [N].
-        at: States of the fusion.
-        row: int64 [N], which rows of the model they are.
-        ctc: How far CTC is with them; None without it.
-    """
+    def __init__(
+        self,
+        lms: Sequence[tuple[NgramLM, float]],
+        lists: Sequence[PhraseBoosts | None],
+        options: AttentionOptions,
+        silent: np.ndarray,
+        eos: int,
+    ) -> None:
+        self.lms = [(lm, weight) for lm, weight in lms if weight]
+        self.options, self.silent, self.eos = options, silent, eos
+        none = initial_states()
+        different = {id(one): one for one in lists if one is not None}
+        self.lists = [none, *different.values()]
+        numbers = {key: i + 1 for i, key in enumerate(different)}
+        self._list_of = np.array([numbers.get(id(one), 0) for one in lists], np.int64)
+        is_given = options.end_rule == "compensated" and bool(different)
+        self._end_score = np.float32(options.final_eos_score if is_given else -1)
 
-    utterance: np.ndarray
-    tokens: np.ndarray
-    score: np.ndarray
-    attention: np.ndarray
-    closed_at: np.ndarray
-    at: States
-    row: np.ndarray
-    ctc: CtcRows | None
+    def start(self, num: int) -> States:
+        """The states before `num` utterances, a row each."""
+        lm = [np.full(num, lm.start, np.int32) for lm, _ in self.lms]
+        starts = np.array([one.start for one in self.lists], np.int32)
+        no = np.zeros(num, bool)
+        phrase = starts[self._list_of[:num]]
+        return States(np.array(lm).reshape(-1, num), phrase, no, no, no)
 
-    def taken(self, rows: np.ndarray) -> Live:
+    def fused(
+        self, logprobs: np.ndarray, at: States, utterance: np.ndarray
+    ) -> tuple[np.ndarray, States]:
+        """Log-probs with all terms except CTC, and the states with `will_close`."""
+        fused = logprobs
+        # The model's share, less that of CTC; impossible tokens stay so.
+        if self.options.ctc_weight:
+            part = np.float32(1 - self.options.ctc_weight)
+            possible = logprobs > -np.inf
+            fused = np.where(possible, np.where(possible, logprobs, 0) * part, logprobs)
+        if self.options.token_insertion:
+            paid = fused - np.float32(self.options.token_insertion)
+            paid[:, self.silent] = fused[:, self.silent]
+            fused = paid
+        for (lm, weight), states in zip(self.lms, at.lm, strict=True):
+            fused = fused + self._lm_gains(lm, weight, states, logprobs.shape[1])
+        if len(self.lists) == 1:
+            return fused, at
+        if self.options.end_rule == "closed":
+            prefers = logprobs[:, self.eos] >= logprobs.max(1)
+            at = at._replace(will_close=at.is_closed | prefers)
+        return self._credited(fused, at, utterance), at
+
+    def _lm_gains(
+        self, lm: NgramLM, weight: float, states: np.ndarray, size: int
+    ) -> np.ndarray:
+        """Gains by a language model, float32 [N, size]; `inf` is impossible always."""
+        costs = np.empty((len(states), size), np.float32)
+        nextstates = np.empty((len(states), size), np.int32)
+        models = np.zeros_like(states)
+        kernels.rows(lm.automaton, models, states, costs, nextstates)
+        costs[:, self.silent] = 0
+        costs[:, self.eos] = lm.automaton.final_cost[states]
+        gains = costs * np.float32(-weight)
+        if weight < 0:
+            gains[np.isposinf(costs)] = -np.inf
+        return gains
+
+    def _credited(
+        self, scores: np.ndarray, at: States, utterance: np.ndarray
+    ) -> np.ndarray:
+        out = scores.copy()
+        modes = np.where(at.will_close, CLOSING, OPEN)
+        modes = np.where(at.is_closed, CLOSED, modes).astype(np.int8)
+        ends = np.array([self.eos])
+        for boosts, rows in self._rows_of_lists(utterance):
+            states = RowStates(
+                row=rows,
+                state=at.phrase[rows],
+                mode=modes[rows],
+                ends_phrase=at.ends_phrase[rows],
+                silent=self.silent,
+                ends=ends,
+            )
+            given = boosts.automaton, states, scores, out
+            credit_rows(*given, False, self._end_score)
+        return out
+
+    def _rows_of_lists(
+        self, utterance: np.ndarray, counts: np.ndarray | bool = True
+    ) -> Iterator[tuple[PhraseBoosts, np.ndarray]]:
+        """Yield each list, and which rows have it, of those that count."""
+        which = np.where(counts, self._list_of[utterance], 0)
+        for number, boosts in enumerate(self.lists):
+            rows = np.flatnonzero(which == number)
+            if number and len(rows):
+                yield boosts, rows
+
+    def stepped(self, at: States, labels: np.ndarray, utterance: np.ndarray) -> States:
+        """The states after one token each, int64 [N]."""
+        labels = labels.astype(np.int32)
+        is_silent = np.isin(labels, self.silent)
+        lm = at.lm.copy()
+        for (model, _), states in zip(self.lms, lm, strict=True):
+            _, after = _steps(model, states, labels)
+            states[:] = np.where(is_silent, states, after)
+        phrase, ended = at.phrase.copy(), at.ends_phrase.copy()
+        for boosts, rows in self._rows_of_lists(utterance, ~is_silent):
+            paid = boosts.automaton.final_cost
+            before = phrase[rows]
+            costs, after = _steps(boosts, before, labels[rows])
+            phrase[rows] = after
+            # What a step pays beyond the change of credit is a phrase that is complete.
+            ended[rows] = paid[before] - paid[after] - costs > 0
+        closed = at.is_closed | at.will_close
+        return States(lm, phrase, closed, np.zeros_like(closed), ended)
+
+    def paid_ahead(self, at: States, utterance: np.ndarray) -> np.ndarray:
+        """Credit of incomplete phrases, float64 [N]."""
+        found = np.zeros(len(at.phrase))
+        for boosts, rows in self._rows_of_lists(utterance, ~at.is_closed):
+            found[rows] = boosts.automaton.final_cost[at.phrase[rows]]
+        return found
+
+    def margin(self, utterance: int) -> float:
+        """The most that a text may still gain: the best phrase, and at the end."""
+        # Infinite where language models may favour tokens.
+        if any(weight < 0 for _, weight in self.lms):
+            return np.inf
+        a = self.lists[self._list_of[utterance]].automaton
+        if not len(a.arc_cost):
+            dearest = most = 0.0
+        else:  # of the ends of phrases, and of steps
+            source = np.repeat(
+                np.arange(len(a.final_cost)), np.diff(a.state_arc_splits)
+            )
+            gains = -a.arc_cost
+            dearest = max(0.0, float((a.final_cost[source] + gains).max()))
+            most = max(0.0, float(gains.max()))
+        if self.options.end_rule == "compensated" and self._end_score >= 0:
+            dearest += most + float(self._end_score)
+        return dearest
+
+
+def _steps(
+    model: NgramLM | PhraseBoosts, states: np.ndarray, labels: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    costs, after = np.empty(len(states), np.float32), np.empty(len(states), np.int32)
+    models = np.zeros(len(states), np.int32)
+    kernels.steps(
+        model.automaton, models, np.ascontiguousarray(states), labels, costs, after
+    )
+    return costs, after
+
+
+class FinishedHypothesis(NamedTuple):
+    """A text that the search found."""
+
+    tokens: tuple[int, ...]  # All of them, marks too, the end not
+    total: float  # Nats, higher is better
+    attention: float  # What the model gives for it, the end included where there is one
+    ctc: float  # What CTC gives for it; where it is cut off, for all that begins so
+    rank: float  # What texts are ordered by
+    closed_at: int  # How many tokens there were when its phrases closed, -1 for never
+    reached_final: bool  # Whether it ends as a text should; False where it could not
+
+
+class ActiveHypotheses(NamedTuple):
+    """Active texts, those of an utterance together, the best first."""
+
+    utterance: np.ndarray  # int64 [N]
+    tokens: np.ndarray  # int64 [N, U]
+    score: np.ndarray  # float64 [N]
+    attention: np.ndarray  # float64 [N], the model's part
+    closed_at: np.ndarray  # int64 [N]
+    at: States  # States of the fusion
+    row: np.ndarray  # int64 [N], which rows of the model they are
+    ctc: CtcRows | None  # How far CTC is with them; None without it
+
+    def taken(self, rows: np.ndarray) -> ActiveHypotheses:
         """Some of them."""
         *arrays, at, row, ctc = self
         ctc = None if ctc is None else ctc.taken(rows)
         taken = (one[rows] for one in arrays)
-        return Live._make([*taken, at.taken(rows), row[rows], ctc])
+        return ActiveHypotheses._make([*taken, at.taken(rows), row[rows], ctc])
 
 
 class Searcher:
-    """Searcher with one set of options on one batch.
-
-    Args:
-        model: The decoder.
-        options: Of the search.
-        fusion: Of the batch.
-        ctc: Of the batch, where CTC counts.
-        dense: The model always sees K rows for each utterance, needed or not.
-    """
+    """Searcher with one set of options on one batch."""
 
     def __init__(
         self,
@@ -105,79 +247,74 @@ class Searcher:
 
     def run(
         self, frames: Tensor, lengths: Tensor, prompts: Tensor, limits: Sequence[int]
-    ) -> list[list[FoundText]]:
-        """The texts of each utterance, best first; at least one, at most K.
-
-        Args:
-            frames: [B, T, D].
-            lengths: int64 [B].
-            prompts: int64 [B, P].
-            limits: Tokens that each may have.
-
-        Raises:
-            ShapeError: The model gives other rows than it was asked for.
-            LogprobError: No log-probs; has the position of the utterance.
-        """
+    ) -> list[list[FinishedHypothesis]]:
+        """The texts of each utterance, best first; at least one, at most K."""
         num = len(lengths)
         self._limits, self._device = np.asarray(limits, np.int64), frames.device
-        self._finished: list[list[FoundText]] = [[] for _ in range(num)]
+        self._finished: list[list[FinishedHypothesis]] = [[] for _ in range(num)]
         state, logprobs = self.model.start(frames, lengths, prompts)
         none = np.zeros(num, np.int64)
-        live = Live(
+        active_hyps = ActiveHypotheses(
             *(np.arange(num), np.zeros((num, 0), np.int64)),
             *(np.zeros(num), np.zeros(num), none - 1),
             *(self.fusion.start(num), np.arange(num)),
             None if self.ctc is None else self.ctc.start(),
         )
-        rows = self._checked(logprobs, num, live, is_first=True)
+        rows = self._checked(logprobs, num, active_hyps, is_first=True)
         while True:
             check()
-            live, labels, parents = self._advanced(live, rows)
+            active_hyps, labels, parents = self._advanced(active_hyps, rows)
             if not len(labels):
                 return self._finished
-            logprobs, state = self._stepped(state, labels, parents, live)
+            logprobs, state = self._stepped(state, labels, parents, active_hyps)
             count = len(limits) * self.options.beam_size if self.dense else len(labels)
-            rows = self._checked(logprobs, count, live, is_first=False)
+            rows = self._checked(logprobs, count, active_hyps, is_first=False)
 
     def _checked(
-        self, logprobs: Any, num: int, live: Live, *, is_first: bool
+        self, logprobs: Any, num: int, active_hyps: ActiveHypotheses, *, is_first: bool
     ) -> np.ndarray:
         """The model's answer for the live texts, float32 [N, V]."""
         try:
             rows = checked_rows(logprobs, num, self._num_tokens, is_first=is_first)
         except LogprobError as error:
-            at = np.flatnonzero(live.row == error.utterance)
-            if not len(at):  # a row of nobody's, where it is dense
+            at = np.flatnonzero(active_hyps.row == error.utterance)
+            if not len(at):  # a padding row of a dense step
                 rows = logprobs.detach().float().cpu().numpy()
             else:
-                error.utterance = int(live.utterance[at[0]])
+                error.utterance = int(active_hyps.utterance[at[0]])
                 raise
-        return rows if len(rows) == len(live.row) else rows[live.row]
+        return rows if len(rows) == len(active_hyps.row) else rows[active_hyps.row]
 
     def _advanced(
-        self, live: Live, rows: np.ndarray
-    ) -> tuple[Live, np.ndarray, np.ndarray]:
-        """The texts that go on, their new tokens, and the model's rows before them."""
-        fused, at = self.fusion.fused(rows, live.at, live.utterance)
-        live = live._replace(at=at)
+        self, active_hyps: ActiveHypotheses, rows: np.ndarray
+    ) -> tuple[ActiveHypotheses, np.ndarray, np.ndarray]:
+        """The active texts, their new tokens, and the model's rows before them."""
+        fused, at = self.fusion.fused(rows, active_hyps.at, active_hyps.utterance)
+        active_hyps = active_hyps._replace(at=at)
         if self.options.no_repeat_ngram:
             fused = _without_repeats(
-                fused, live.tokens, self.options.no_repeat_ngram, self._eos
+                fused, active_hyps.tokens, self.options.no_repeat_ngram, self._eos
             )
-        tried = None
-        if self.ctc is not None and live.ctc is not None:
-            fused, tried = self.ctc.fused(fused, live.ctc, live.utterance)
-        length = live.tokens.shape[1]
-        is_last = length >= self._limits[live.utterance]
-        self._end_all(live, fused, rows, np.flatnonzero(is_last))
-        goes_on = np.flatnonzero(~is_last)
-        if not len(goes_on):
-            return live, goes_on, goes_on
-        if len(goes_on) < len(is_last):  # copies of rows are what takes time here
-            live, fused, rows = live.taken(goes_on), fused[goes_on], rows[goes_on]
-            tried = None if tried is None else tried.taken(goes_on)
-        parent, label, total = self._chosen(live, fused, rows)
-        after = live.taken(parent)
+        scored = None
+        if self.ctc is not None and active_hyps.ctc is not None:
+            fused, scored = self.ctc.fused(
+                fused, active_hyps.ctc, active_hyps.utterance
+            )
+        length = active_hyps.tokens.shape[1]
+        is_last = length >= self._limits[active_hyps.utterance]
+        self._end_all(active_hyps, fused, rows, np.flatnonzero(is_last))
+        active = np.flatnonzero(~is_last)
+        if not len(active):
+            return active_hyps, active, active
+        if len(active) < len(is_last):  # copies of rows are what takes time here
+            active_hyps, fused, rows = (
+                active_hyps.taken(active),
+                fused[active],
+                rows[active],
+            )
+            scored = None if scored is None else scored.taken(active)
+        parent, label, total = self._chosen(active_hyps, fused, rows)
+        after = active_hyps.taken(parent)
         # Where a list's phrases close is known before the step, and takes effect behind
         # it.
         newly = after.at.will_close & ~after.at.is_closed
@@ -188,74 +325,85 @@ class Searcher:
             closed_at=np.where(newly, length, after.closed_at),
             at=self.fusion.stepped(after.at, label, after.utterance),
         )
-        if self.ctc is not None and after.ctc is not None and tried is not None:
-            given = after.ctc, tried.taken(parent), label, after.utterance
+        if self.ctc is not None and after.ctc is not None and scored is not None:
+            given = after.ctc, scored.taken(parent), label, after.utterance
             after = after._replace(ctc=self.ctc.stepped(*given))
         kept = np.flatnonzero(~self._is_over(after)[after.utterance])
         return after.taken(kept), label[kept], after.row[kept]
 
     def _chosen(
-        self, live: Live, fused: np.ndarray, rows: np.ndarray
+        self, active_hyps: ActiveHypotheses, fused: np.ndarray, rows: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Parents, tokens and totals of what goes on; what ends is put aside."""
+        """Parents, tokens and totals of survivors; ended texts are put aside."""
         width = self.options.beam_size
         shape = len(fused), min(width + 1, self._num_tokens)
         labels, gains = np.empty(shape, np.int64), np.empty(shape, np.float32)
         best_labels(fused, labels, gains)
-        utterances, first = np.unique(live.utterance, return_index=True)
-        splits = np.append(first, len(live.utterance)).astype(np.int64)
+        utterances, first = np.unique(active_hyps.utterance, return_index=True)
+        splits = np.append(first, len(active_hyps.utterance)).astype(np.int64)
         chosen = no_choice(len(utterances), width)
         used = np.zeros(len(fused), np.int64)
-        select(splits, live.score, labels, gains, self._eos, used, chosen)
+        select(splits, active_hyps.score, labels, gains, self._eos, used, chosen)
         for i in np.flatnonzero(chosen.num_ends).tolist():
             count = chosen.num_ends[i]
             ends = zip(chosen.end_parent[i, :count], chosen.end_total[i], strict=False)
-            self._finish([self._text(live, r, t, rows) for r, t in ends], utterances[i])
+            self._finish(
+                [self._text(active_hyps, r, t, rows) for r, t in ends], utterances[i]
+            )
         for i in np.flatnonzero(chosen.num == 0).tolist():
             if not self._finished[utterances[i]]:  # nothing may follow, not even an end
                 dead = np.arange(splits[i], splits[i + 1])
-                self._end_all(live, np.full_like(fused, -np.inf), rows, dead)
+                self._end_all(active_hyps, np.full_like(fused, -np.inf), rows, dead)
         places = np.arange(width) < chosen.num[:, None]
         return chosen.parent[places], chosen.label[places], chosen.total[places]
 
     def _end_all(
-        self, live: Live, fused: np.ndarray, rows: np.ndarray, which: np.ndarray
+        self,
+        active_hyps: ActiveHypotheses,
+        fused: np.ndarray,
+        rows: np.ndarray,
+        which: np.ndarray,
     ) -> None:
         """End texts at the price of the end, where that can be paid."""
         if not len(which):
             return
-        totals = live.score + fused[:, self._eos]
-        ahead = self.fusion.paid_ahead(live.at, live.utterance)
+        totals = active_hyps.score + fused[:, self._eos]
+        ahead = self.fusion.paid_ahead(active_hyps.at, active_hyps.utterance)
         for row in which.tolist():
-            text = self._text(live, row, totals[row], rows)
+            text = self._text(active_hyps, row, totals[row], rows)
             # Cut off without an end: what phrases paid ahead is taken back.
             if totals[row] == -np.inf:
-                total, attention = live.score[row] - ahead[row], live.attention[row]
+                total, attention = (
+                    active_hyps.score[row] - ahead[row],
+                    active_hyps.attention[row],
+                )
                 text = text._replace(
                     total=float(total), attention=float(attention), reached_final=False
                 )
-                if live.ctc is not None:
-                    text = text._replace(ctc=float(live.ctc.prefix[row]))
-            self._finish([text], int(live.utterance[row]))
+                if active_hyps.ctc is not None:
+                    text = text._replace(ctc=float(active_hyps.ctc.prefix[row]))
+            self._finish([text], int(active_hyps.utterance[row]))
 
-    def _text(self, live: Live, row: int, total: float, rows: np.ndarray) -> FoundText:
-        tokens = tuple(live.tokens[row].tolist())
-        attention = live.attention[row] + rows[row, self._eos]
+    def _text(
+        self, active_hyps: ActiveHypotheses, row: int, total: float, rows: np.ndarray
+    ) -> FinishedHypothesis:
+        tokens = tuple(active_hyps.tokens[row].tolist())
+        attention = active_hyps.attention[row] + rows[row, self._eos]
         rank = self.options.rank(float(total), len(tokens))
-        closed_at = int(live.closed_at[row])
-        ctc = 0.0 if live.ctc is None else float(live.ctc.whole[row])
-        return FoundText(
+        closed_at = int(active_hyps.closed_at[row])
+        ctc = 0.0 if active_hyps.ctc is None else float(active_hyps.ctc.whole[row])
+        return FinishedHypothesis(
             *(tokens, float(total), float(attention), ctc, rank, closed_at, True)
         )
 
-    def _finish(self, texts: list[FoundText], utterance: int) -> None:
+    def _finish(self, texts: list[FinishedHypothesis], utterance: int) -> None:
         """Put texts on the list of an utterance: K by rank, the rest is gone."""
         found = [*self._finished[utterance], *texts]
         found.sort(key=lambda one: (not one.reached_final, -one.rank))
         self._finished[utterance] = found[: self.options.beam_size]
 
-    def _is_over(self, live: Live) -> np.ndarray:
-        """Mask of utterances that need not go on, bool [B]."""
+    def _is_over(self, active_hyps: ActiveHypotheses) -> np.ndarray:
+        """Mask of utterances that are done, bool [B]."""
         options, width = self.options, self.options.beam_size
         full = np.array(
             [sum(t.reached_final for t in f) >= width for f in self._finished]
@@ -265,13 +413,15 @@ class Searcher:
             return full
         if options.stop == "never" or not full.any():
             return np.zeros_like(full)
-        earned = live.score - self.fusion.paid_ahead(live.at, live.utterance)
+        earned = active_hyps.score - self.fusion.paid_ahead(
+            active_hyps.at, active_hyps.utterance
+        )
         over = full.copy()
         for i in np.flatnonzero(full).tolist():
-            mine = earned[live.utterance == i]
+            mine = earned[active_hyps.utterance == i]
             # Only where no live text can still come before the worst finished one.
             over[i] = not len(mine) or self._bound(
-                mine.max(), i, live.tokens.shape[1]
+                mine.max(), i, active_hyps.tokens.shape[1]
             ) <= min(text.rank for text in self._finished[i])
         return over
 
@@ -285,22 +435,26 @@ class Searcher:
         return self.options.rank(total, best)
 
     def _stepped(
-        self, state: Any, labels: np.ndarray, parents: np.ndarray, live: Live
+        self,
+        state: Any,
+        labels: np.ndarray,
+        parents: np.ndarray,
+        active_hyps: ActiveHypotheses,
     ) -> tuple[Any, Any]:
         """The model one token further; `live.row` is set to its new rows."""
         rows = np.arange(len(labels))
-        # As many rows in each step, whoever lives: a captured model asks for it.
+        # A captured model needs the same number of rows in each step.
         if self.dense:
             size = len(self._limits) * self.options.beam_size
             _, first, count = np.unique(
-                live.utterance, return_index=True, return_counts=True
+                active_hyps.utterance, return_index=True, return_counts=True
             )
             place = rows - np.repeat(first, count)
-            rows = live.utterance * self.options.beam_size + place
+            rows = active_hyps.utterance * self.options.beam_size + place
             all_labels, all_parents = np.zeros((2, size), np.int64)
             all_labels[rows], all_parents[rows] = labels, parents
             labels, parents = all_labels, all_parents
-        live.row[:] = rows
+        active_hyps.row[:] = rows
         as_tensor = torch.from_numpy(np.stack([labels, parents])).to(self._device)
         return self.model.step(as_tensor[0], self.model.take(state, as_tensor[1]))
 

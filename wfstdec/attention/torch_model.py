@@ -1,12 +1,18 @@
-"""A decoder with attention in torch, for training and for the search.
+"""A decoder with attention in torch, alone or with an encoder and a CTC head.
 
     net = AttentionNet(AttentionSizes(tokens=257, dim=192, frames=192))
     logits = net(frames, lengths, labels)               # teacher forcing, [B, U, V]
     model = TorchAttention(net, names, eos=256)         # an `AttentionModel`
 
-Keys and values of cross-attention are made once for each utterance. All rows of an
-utterance ask them together, as positions of one query: nothing is copied for a row, and
-nothing when rows are reordered.
+    net = JointNet(TransducerConfig(tokens=pieces, heads=()))          # to train
+    net.save("model.npz")
+    model = load_attention("model.npz")                # an `AttentionModel`
+    frames, lengths = model.encode(features, lengths)
+    logprobs = model.ctc(frames)                       # [B, T', V + 1], of the pieces
+
+Keys and values of cross-attention are computed once per utterance; all its rows are
+positions of one query. Both heads have the V pieces, and one output after them: the end
+of a text for attention, the blank for CTC.
 """
 
 from __future__ import annotations
@@ -18,36 +24,30 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from wfstdec.attention.encoder import (
+    Encoder,
+    TransducerConfig,
+    read_net,
+    save_net,
+)
+from wfstdec.attention.model_decoder import tokenizer_beside
+from wfstdec.text.files import PathLike
+
 
 class AttentionSizes(NamedTuple):
-    """Sizes of an `AttentionNet`.
+    """Sizes of an `AttentionNet`."""
 
-    Attributes:
-        tokens: V.
-        dim: Of its layers.
-        frames: Numbers in a frame of the encoder.
-        heads: Of every attention.
-        layers: How many.
-        inner: Of the layers between attentions; 0 is four times `dim`.
-        positions: Tokens that a text may have, the prompt included.
-    """
-
-    tokens: int
-    dim: int
-    frames: int
-    heads: int = 4
-    layers: int = 3
-    inner: int = 0
-    positions: int = 448
+    tokens: int  # V
+    dim: int  # Of its layers
+    frames: int  # Numbers in a frame of the encoder
+    heads: int = 4  # Of every attention
+    layers: int = 3  # How many
+    inner: int = 0  # Of the layers between attentions; 0 is four times `dim`
+    positions: int = 448  # Tokens that a text may have, the prompt included
 
 
 class AttentionNet(nn.Module):
-    """Layers of self-attention, cross-attention and a network between, norms first.
-
-    Args:
-        sizes: Of it.
-        dropout: While it is trained.
-    """
+    """Layers of self-attention, cross-attention and a network between, norms first."""
 
     def __init__(self, sizes: AttentionSizes, dropout: float = 0.0) -> None:
         super().__init__()
@@ -61,13 +61,7 @@ class AttentionNet(nn.Module):
         self.dropout = nn.Dropout(dropout)
 
     def forward(self, frames: Tensor, lengths: Tensor, labels: Tensor) -> Tensor:
-        """Logits of the token behind each, [B, U, V].
-
-        Args:
-            frames: [B, T, D].
-            lengths: int64 [B].
-            labels: int64 [B, U], the prompt and the text.
-        """
+        """Logits of the token behind each, [B, U, V]."""
         memory, mask = self.memory(frames, lengths)
         size = labels.shape[1]
         x = self.dropout(self.embed(labels) + self.position[:size])
@@ -98,7 +92,7 @@ class AttentionNet(nn.Module):
 
 
 class _Layer(nn.Module):
-    """Layer whose steps stand apart: the search takes them otherwise than training."""
+    """Layer with separate parts: search and training combine them differently."""
 
     def __init__(self, sizes: AttentionSizes) -> None:
         super().__init__()
@@ -161,16 +155,7 @@ class State(NamedTuple):
 
 
 class TorchAttention:
-    """An `AttentionNet` as the search asks for it; see `AttentionModel`.
-
-    Args:
-        net: The net.
-        tokens: The names of its outputs.
-        eos: The output that ends a text.
-        prompt: What it is given first; None gives it `eos`.
-        neutral: Outputs that say nothing.
-        tokens_per_frame: A text has no more tokens than this, times the frames.
-    """
+    """An `AttentionNet` as the search asks for it; see `AttentionModel`."""
 
     def __init__(
         self,
@@ -227,8 +212,8 @@ class TorchAttention:
             values.append(torch.cat([state.values[i], value], 2))
             x = x + layer.leave(layer.attend(query, keys[-1], values[-1], None))
             query = grid.spread(layer.query(x))
-            told = layer.attend(query, *state.memory[i], state.mask)
-            x = x + layer.back(grid.gathered(told))
+            attended = layer.attend(query, *state.memory[i], state.mask)
+            x = x + layer.back(grid.gathered(attended))
             x = x + layer.between(x)
         logprobs = torch.log_softmax(net.logits(x)[:, 0].float(), -1)
         return logprobs, state._replace(keys=tuple(keys), values=tuple(values))
@@ -242,15 +227,7 @@ class TorchAttention:
         labels: Tensor,
         sizes: Tensor,
     ) -> Tensor:
-        """Log-probs of each label behind those before it, [N, U]: teacher forcing.
-
-        Args:
-            frames: [N, T, D], of each text's utterance.
-            lengths: int64 [N].
-            prompts: int64 [N, P].
-            labels: int64 [N, U]: each text, and `eos` behind it.
-            sizes: int64 [N], tokens of each text; what comes later does not count.
-        """
+        """Log-probs of each label behind those before it, [N, U]: teacher forcing."""
         given = torch.cat([prompts, labels], 1)[:, :-1]
         logits = self.net(frames.to(self.net.enter.weight.dtype), lengths, given)
         logprobs = logits[:, prompts.shape[1] - 1 :].float().log_softmax(-1)
@@ -285,6 +262,90 @@ class _Grid:
         found[self._row, self._place] = query[:, :, 0]
         return found.transpose(1, 2)
 
-    def gathered(self, told: Tensor) -> Tensor:
+    def gathered(self, attended: Tensor) -> Tensor:
         """[B, most, dim] to [N, 1, dim]."""
-        return told[self._row, self._place][:, None]
+        return attended[self._row, self._place][:, None]
+
+
+_FORMAT = "wfstdec.attention"
+END = "</s>"
+"""What the output behind the pieces is called."""
+
+
+class JointNet(nn.Module):
+    """An encoder with both heads.
+
+    `sizes`: of the attention head; None takes those of `AttentionSizes` that fit.
+    """
+
+    def __init__(
+        self,
+        config: TransducerConfig,
+        sizes: AttentionSizes | None = None,
+        dropout: float = 0.1,
+    ) -> None:
+        super().__init__()
+        size = len(config.tokens) + 1
+        self.config = config
+        self.encoder = Encoder(config)
+        fitting = AttentionSizes(size, config.dim, config.dim)
+        self.attention = AttentionNet(sizes or fitting, dropout)
+        self.ctc = nn.Linear(config.dim, size)
+
+    def save(self, path: PathLike, dtype: torch.dtype = torch.float16) -> None:
+        """Write configuration and weights as `.npz`, whole or not at all."""
+        save_net(self, path, dtype, _FORMAT, sizes=self.attention.sizes._asdict())
+
+
+class JointAttention(TorchAttention):
+    """A `JointNet` as an `AttentionModel` with its encoder and its CTC head."""
+
+    def __init__(self, net: JointNet, tokenizer: Any = None) -> None:
+        pieces = net.config.tokens
+        super().__init__(net.eval().attention, [*pieces, END], len(pieces))
+        self.joint_net = net
+        self.input_dim, self.stride = net.config.input_dim, net.config.stride
+        self.frame_dim = net.config.dim
+        self.tokenizer = tokenizer
+
+    def encode(self, features: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
+        """Implement `EncoderModel.encode`."""
+        return self.joint_net.encoder.encode(features, lengths)
+
+    @torch.no_grad()
+    def ctc(self, frames: Tensor) -> Tensor:
+        """Log-probs of the pieces by CTC, the blank behind them."""
+        logits = self.joint_net.ctc(frames.to(self.joint_net.ctc.weight.dtype))
+        return torch.log_softmax(logits, -1, dtype=torch.float32)
+
+
+def load_attention(
+    path: PathLike,
+    *,
+    device: str | torch.device = "cpu",
+    dtype: torch.dtype = torch.float32,
+) -> JointAttention:
+    """Load an encoder with an attention head and a CTC head, to decode with.
+
+    A SentencePiece model in the file's folder (`bpe.model`, `tokenizer.model`) cuts
+    phrases.
+
+    Args:
+        path: What `JointNet.save` wrote.
+        device: Where it runs.
+        dtype: float32 or bfloat16.
+
+    Returns:
+        An `AttentionModel` with `encode(features, lengths)`, for
+        `AttentionDecoder(model, input="features")`, and `ctc(frames)`, log-probs
+        [..., V + 1] of the same V pieces with the blank behind them.
+
+    Raises:
+        FormatError: The file cannot be read, or is no such model.
+    """
+
+    def make(config: TransducerConfig, header: dict[str, Any]) -> JointNet:
+        return JointNet(config, AttentionSizes(**header["sizes"]))
+
+    net = read_net(path, _FORMAT, make, "JointNet.save")
+    return JointAttention(net.to(device, dtype), tokenizer_beside(path))

@@ -6,6 +6,7 @@ followed; the headers know better.
 
 from __future__ import annotations
 
+import io
 import os
 from typing import IO, Literal
 
@@ -30,11 +31,7 @@ def needs_av(head: bytes) -> str | None:
 
 
 def cut_short(file: IO[bytes]) -> str | None:
-    """Say what a header promises and the file lacks; None where it is whole.
-
-    Args:
-        file: Open at any place, which it is at again afterwards.
-    """
+    """Say what a header promises and the file lacks; None where it is whole."""
     place = file.tell()
     try:
         size = file.seek(0, os.SEEK_END)
@@ -57,6 +54,24 @@ def cut_short(file: IO[bytes]) -> str | None:
         return _cut_mp3(file, head, size)
     finally:
         file.seek(place)
+
+
+def with_size(file: IO[bytes]) -> IO[bytes]:
+    """Return a WAV with the size of its samples filled in, if its writer left it at 0.
+
+    Such a file is read into memory, as libsndfile takes 0 for no samples.
+    """
+    place, head = file.tell(), b""
+    file.seek(0)
+    head = file.read(4096)
+    at = head.find(b"data\0\0\0\0") if head[:4] == b"RIFF" else -1
+    rest = file.read() if at >= 0 else b""
+    file.seek(place)
+    samples = head[at + 8 :] + rest
+    if at < 0 or not samples:
+        return file
+    size = len(samples).to_bytes(4, "little")
+    return io.BytesIO(head[: at + 4] + size + samples)
 
 
 def _cut_chunk(

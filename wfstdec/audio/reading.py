@@ -104,12 +104,7 @@ class AudioReader:
             self.notes.append(AudioNote("channels", text))
 
     def __iter__(self) -> Iterator[np.ndarray]:
-        """Yield float32 [n] in order, about a second each.
-
-        Raises:
-            AudioLengthError: Longer than the limit.
-            AudioError: Damaged, cut short, empty, or samples as `Mixer` refuses them.
-        """
+        """Yield float32 [n] in order, about a second each."""
         rate, heard = self.source.rate, 0
         for block in self._blocks():
             heard += len(block)

@@ -33,8 +33,7 @@ class AudioNote(NamedTuple):
 class Mixer:
     """Blocks [n] or [n, C] of any dtype as one checked channel float32 [n].
 
-    Args:
-        channel: The one to take; None is the mean of all.
+    `channel`: the one to take; None is the mean of all.
 
     Attributes:
         peak: The largest absolute value that has gone out.
@@ -48,12 +47,7 @@ class Mixer:
         self.peak = self.source_peak = 0.0
 
     def __call__(self, block: np.ndarray) -> np.ndarray:
-        """Scale, check and mix a block.
-
-        Raises:
-            AudioError: NaN, inf, integers kept as floats, or no such channel.
-            ShapeError: Neither [n] nor [n, C].
-        """
+        """Scale, check and mix a block."""
         samples = scaled(block)
         if samples.ndim == 1:
             samples = samples[:, None]
@@ -74,11 +68,7 @@ class Mixer:
         return np.ascontiguousarray(mono)
 
     def silence(self) -> AudioNote | None:
-        """Tell whether nothing was heard in all blocks so far.
-
-        Raises:
-            AudioError: The channels are loud and their mean is not.
-        """
+        """Tell whether nothing was heard in all blocks so far."""
         if self.peak >= SILENT:
             return None
         if self.channel is None and self.source_peak >= 100 * SILENT:
@@ -91,11 +81,7 @@ class Mixer:
 
 
 def checked_peak(samples: np.ndarray) -> float:
-    """Largest absolute value of float samples.
-
-    Raises:
-        AudioError: NaN, inf, or integers kept as floats.
-    """
+    """Largest absolute value of float samples."""
     peak = float(np.abs(samples).max(initial=0))
     if not np.isfinite(peak):
         raise AudioError("a sample is NaN or inf, expected numbers from -1 to 1")

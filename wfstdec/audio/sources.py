@@ -17,7 +17,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from wfstdec.audio.headers import needs_av
+from wfstdec.audio.headers import needs_av, with_size
 from wfstdec.audio.samples import AudioNote
 from wfstdec.errors import AudioError, AudioFormError, BackendError, needs
 
@@ -46,11 +46,7 @@ class Source:
     notes: list[AudioNote] = field(default_factory=list)
 
     def blocks(self, size: int) -> Iterator[np.ndarray]:
-        """Yield samples [n] or [n, C] in order, `size` at once or fewer.
-
-        Raises:
-            AudioError: The file is damaged; says where.
-        """
+        """Yield samples [n] or [n, C] in order, `size` at once or fewer."""
         raise NotImplementedError
 
 
@@ -131,13 +127,7 @@ class AvSource(Source):
 
 @contextlib.contextmanager
 def open_source(file: IO[bytes]) -> Iterator[Source]:
-    """Choose a decoder by the first bytes of a file.
-
-    Raises:
-        AudioFormError: Not audio, or damaged at its head.
-        AudioError: Empty, or damaged at its head.
-        BackendError: The decoder for it is not installed.
-    """
+    """Choose a decoder by the first bytes of a file."""
     head = file.read(16)
     file.seek(0)
     if not head:
@@ -164,7 +154,7 @@ def _open_soundfile(file: IO[bytes], head: bytes) -> Iterator[Source]:
             return False
 
     try:
-        opened = Forward(file)
+        opened = Forward(with_size(file))
     except soundfile.LibsndfileError as error:
         raise AudioFormError(
             f"not audio, or damaged ({error.error_string}): it begins with "
@@ -178,17 +168,7 @@ def _open_soundfile(file: IO[bytes], head: bytes) -> Iterator[Source]:
 def open_av(
     file: IO[bytes], form: str, options: Mapping[str, str] | None = None
 ) -> Iterator[Source]:
-    """Open what FFmpeg reads.
-
-    Args:
-        file: Of some forms it may be a pipe.
-        form: Its name, for errors.
-        options: Of FFmpeg.
-
-    Raises:
-        AudioError: Not audio, or damaged at its head.
-        BackendError: PyAV is not installed.
-    """
+    """Open what FFmpeg reads."""
     with needs(f"{form} needs PyAV", ": pip install av"):
         import av
     try:

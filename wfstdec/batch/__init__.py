@@ -18,10 +18,8 @@ with a fault are left out and named; what was done before an error is kept.
 """
 
 from wfstdec.batch.aligning import AlignmentSummary, align_all, align_file
-from wfstdec.batch.boost_lists import BoostLists
-from wfstdec.batch.decoding import batches, decode_all, decode_file
+from wfstdec.batch.decoding import BoostLists, Summary, batches, decode_all, decode_file
 from wfstdec.batch.lattices import LatticeReading, RescoringSummary, rescore_file
-from wfstdec.batch.summary import Summary
 
 __all__ = [
     "AlignmentSummary",

@@ -14,19 +14,16 @@ from tqdm import tqdm
 
 from wfstdec.align.aligner import ForcedAligner
 from wfstdec.align.alignment import Alignment
-from wfstdec.batch.decoding import fields_of, readable
-from wfstdec.batch.summary import Tally, named
-from wfstdec.errors import InputError, OptionError
-from wfstdec.io.alignments import alignment_writer
+from wfstdec.batch.decoding import Tally, fields_of, named, readable
+from wfstdec.errors import InputError
 from wfstdec.io.journal import Restart
 from wfstdec.io.logprobs import LogprobReader, open_logprobs
 from wfstdec.io.outputs import open_results
-from wfstdec.io.results import format_named
+from wfstdec.io.results import alignment_writer, format_named
 from wfstdec.io.subtitles import SubtitleOptions
 from wfstdec.io.text import read_text
 from wfstdec.text.files import digest
 from wfstdec.text.pairing import Pairing
-from wfstdec.text.renamed import renamed
 
 _SIDES = ("the texts", "the log-probs")
 Path = str | os.PathLike[str]
@@ -37,23 +34,19 @@ class AlignmentSummary(Tally):
     """Counts of a run; `str()` is lines for a person. Others as of `Tally`.
 
     Attributes:
-        frame_shift_s: Seconds per frame.
         num_utterances: Utterances that this run aligned.
-        num_frames: Their frames.
-        align_s: Seconds on the wall in the aligner.
-        misfits: By utterance, in words, where text and audio do not fit.
-        without_text: Utterances that have log-probs and no text: left out.
-        without_logprobs: Utterances that have a text and no log-probs.
-        remedy: How the ids of these two differ; empty if nobody knows.
     """
 
-    frame_shift_s: float
-    num_frames: int = 0
-    align_s: float = 0.0
+    frame_shift_s: float  # Seconds per frame
+    num_frames: int = 0  # Their frames
+    align_s: float = 0.0  # Seconds on the wall in the aligner
+    # By utterance, in words, where text and audio do not fit
     misfits: dict[str, list[str]] = field(default_factory=dict)
+    # Utterances that have log-probs and no text: left out
     without_text: list[str] = field(default_factory=list)
+    # Utterances that have a text and no log-probs
     without_logprobs: list[str] = field(default_factory=list)
-    remedy: str = ""
+    remedy: str = ""  # How the ids of these two differ; empty if nobody knows
 
     def __str__(self) -> str:
         audio_s = self.num_frames * self.frame_shift_s
@@ -74,10 +67,9 @@ class AlignmentSummary(Tally):
 def align_file(
     aligner: ForcedAligner,
     logprobs: Path | LogprobReader,
-    ref: Path | Mapping[str, Sequence[str] | str] | None = None,
+    ref: Path | Mapping[str, Sequence[str] | str],
     output: Path | None = None,
     *,
-    texts: Path | Mapping[str, Sequence[str] | str] | None = None,
     format: str | None = None,
     subtitles: SubtitleOptions | None = None,
     strict: bool = False,
@@ -88,16 +80,15 @@ def align_file(
 
     An utterance with a fault is left out of the results and named in the log and in the
     summary. What is done before an error, or Ctrl-C, stays beside the file, where a
-    later run goes on from there with `Restart(resume=True)`.
+    later run continues from there with `Restart(resume=True)`.
 
     Args:
         aligner: For their tokens and words.
         logprobs: As `wfstdec.io.open_logprobs` takes them, or what that gives.
-        ref: What was said: a file of `utterance words...` lines, or the words of each
-            utterance.
+        ref: The transcripts: a file of `utterance words...` lines, or the words of
+            each utterance.
         output: The file to write, or the folder, see `wfstdec.io.open_results`; None
             is standard output.
-        texts: Old spelling of `ref`.
         format: One of `wfstdec.io.FORMATS`; None goes by the ending of `output`.
         subtitles: How words are cut into subtitles.
         strict: The first utterance with a fault ends the run.
@@ -113,18 +104,15 @@ def align_file(
             `strict`, or so with all utterances; the error has the `utterance`. No word
             of any text is in the lexicon as it is written.
     """
-    said = renamed(ref, texts, new="ref", old="texts")
-    if said is None:
-        raise OptionError("no ref, expected a file of texts, or the words of each")
     format = format_named(format, output)
     write = alignment_writer(format, subtitles=subtitles)
     settings = {"format": format, **fields_of(subtitles)}
     if restart is None or not restart.settings:  # or they are there as users say them
         settings |= fields_of(aligner.options)
-    if not isinstance(said, Mapping):
-        settings["ref"] = digest(said)
-        said = read_text(said)
-    split = (one.split() if isinstance(one, str) else one for one in said.values())
+    if not isinstance(ref, Mapping):
+        settings["ref"] = digest(ref)
+        ref = read_text(ref)
+    split = (one.split() if isinstance(one, str) else one for one in ref.values())
     # Before the run: words of another case or form would fail one utterance after the
     # other.
     aligner.check_words(chain.from_iterable(split))
@@ -137,11 +125,11 @@ def align_file(
         restart=restart,
         settings=settings,
     ) as results:
-        known = summary.go_on(results)
+        known = summary.resume(results)
         for utterance, alignment in align_all(
             aligner,
             logprobs.without(known),
-            {one: words for one, words in said.items() if one not in known},
+            {one: words for one, words in ref.items() if one not in known},
             summary=summary,
             strict=strict,
             progress=progress and not results.on_terminal,
@@ -159,32 +147,14 @@ def align_all(
     strict: bool = False,
     progress: bool = False,
 ) -> Iterator[tuple[str, Alignment]]:
-    """Align utterances as they are read; those without a text are left out.
-
-    Args:
-        aligner: For their tokens and words.
-        logprobs: Pairs of an utterance id and its log-probs, [T, V].
-        texts: The words of each utterance.
-        summary: Counts what is aligned; its `failures` are the errors of utterances
-            that are left out, which the log names.
-        strict: Such an error is raised.
-        progress: Show a progress bar, where standard error is a terminal.
-
-    Yields:
-        Each utterance and its alignment.
-
-    Raises:
-        FormatError: No utterance has both, at the end.
-        LexiconError, ShapeError, LogprobError: A text or log-probs do not fit, and
-            `strict`, or so with all utterances; the error has the `utterance`.
-    """
+    """Align utterances as they are read; those without a text are left out."""
     summary = summary or AlignmentSummary(aligner.frame_shift_s)
     fail = partial(summary.fail, strict=strict)
     total = getattr(logprobs, "num_utterances", None)
     left, found = dict.fromkeys(texts), list[str]()
     hidden = None if progress else True
     with tqdm(total=total, disable=hidden, unit=" utterances") as bar:
-        for utterance, array in aligner.looked_at(readable(logprobs, fail)):
+        for utterance, array in aligner.checked(readable(logprobs, fail)):
             bar.update()
             if utterance not in texts:
                 summary.without_text.append(utterance)

@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
+import hashlib
+import logging
 import os
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import fields, is_dataclass
+from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 from numba.core.event import Event, Listener, register
 from tqdm import tqdm
 
-from wfstdec.batch.boost_lists import BoostLists, told_apart, warn_of_unused
-from wfstdec.batch.summary import Summary
-from wfstdec.boost.lists import BoostsLike
-from wfstdec.errors import BoostError, InputError
+from wfstdec.boost.compile import PhraseCompiler
+from wfstdec.boost.lists import Boosts, BoostsLike, Numbers
+from wfstdec.boost.phrases import PhraseBoosts
+from wfstdec.errors import BoostError, BoostWarning, InputError, OptionError
+from wfstdec.io.boost_files import BoostFile
 from wfstdec.io.journal import Restart
 from wfstdec.io.logprobs import LogprobReader, open_logprobs
-from wfstdec.io.outputs import open_results
+from wfstdec.io.outputs import Results, open_results
 from wfstdec.io.results import format_named, result_writer
 from wfstdec.io.subtitles import SubtitleOptions
 from wfstdec.lattice.arrays import Lattice
@@ -28,6 +31,91 @@ from wfstdec.lattice.file import LatticeWriter
 from wfstdec.search.decoder import Decoder
 from wfstdec.search.hypothesis import Hypothesis
 from wfstdec.text.files import digest
+
+_NAMED_AT_MOST = 5
+
+
+class BoostLists:
+    """The boosts of many utterances: a list for all, or lists of their own.
+
+        lists = BoostLists(read_boosts("words.txt"))
+        lists = BoostLists({"bartley": 4.0}, read_phrase_weights("names.jsonl"),
+                           decoder.phrase_compiler())
+        decoder.decode([logprobs], boosts=[lists.of("utt1")])
+
+    Args:
+        words: Word (or phrase of words) to bonus, nats: of all utterances, or as
+            `wfstdec.io.read_boosts` reads them.
+        phrases: Phrase to weight: likewise, or as `read_phrase_weights` reads them.
+        compiler: For these phrases, from `Decoder.phrase_compiler`.
+
+    Raises:
+        OptionError: Phrases without a compiler.
+    """
+
+    def __init__(
+        self,
+        words: BoostFile | Numbers | None = None,
+        phrases: BoostFile | Numbers | None = None,
+        compiler: PhraseCompiler | None = None,
+    ) -> None:
+        self._words, self._phrases = (
+            lists if isinstance(lists, BoostFile) else BoostFile(lists or {})
+            for lists in (words, phrases)
+        )
+        if phrases is not None and compiler is None:
+            raise OptionError(
+                "phrases without a compiler, expected one of the decoder's "
+                "phrase_compiler()"
+            )
+        self._compiler = compiler
+        self._compiled: dict[int, PhraseBoosts] = {}
+        self._asked: set[str] = set()
+
+    @property
+    def unused(self) -> list[str]:
+        """The utterances with lists of their own that `of` was never asked for."""
+        return sorted({*self._words.own, *self._phrases.own} - self._asked)
+
+    def __repr__(self) -> str:
+        return repr((self._words, self._phrases))
+
+    def of(self, utterance: str, own: Numbers | None = None) -> BoostsLike:
+        """The boosts of an utterance, for `Decoder.decode`; None where it has none.
+
+        Args:
+            utterance: Its id.
+            own: Words in place of those that the lists have for it.
+        """
+        self._asked.add(utterance)
+        words = self._words.of(utterance) if own is None else own or None
+        phrases = self._phrases.of(utterance)
+        if phrases is None:
+            return words
+        assert self._compiler is not None
+        if id(phrases) not in self._compiled:  # the lists live as long as this
+            self._compiled[id(phrases)] = self._compiler.compile(phrases)
+        return Boosts(words or {}, self._compiled[id(phrases)])
+
+
+def warn_of_unused(utterances: list[str], reader: LogprobReader) -> None:
+    """Lists for utterances that are not there: most often ids of another form."""
+    if not utterances:
+        return
+    named = ", ".join(map(repr, utterances[:_NAMED_AT_MOST]))
+    more = ", ..." if len(utterances) > _NAMED_AT_MOST else ""
+    warnings.warn(
+        f"{len(utterances)} boost lists are for utterances that {reader.path} does not "
+        f"have: {named}{more}",
+        BoostWarning,
+        stacklevel=3,
+    )
+
+
+def boosts_digest(boosts: BoostLists | BoostsLike) -> str:
+    """A digest of boosts, for the settings of a run."""
+    return hashlib.blake2b(repr(boosts).encode(), digest_size=16).hexdigest()
+
 
 BATCH_UTTERANCES = 64
 BATCH_BYTES = 2**26
@@ -57,7 +145,7 @@ def decode_file(
 
     An utterance with a fault is left out of the results and named in the log and in the
     summary. What is done before an error, or Ctrl-C, stays beside the file, where a
-    later run goes on from there with `Restart(resume=True)`.
+    later run continues from there with `Restart(resume=True)`.
 
     Args:
         decoder: Any of our decoders.
@@ -101,14 +189,14 @@ def decode_file(
         **{"format": format, "nbest": nbest},
     }
     if restart is None or not restart.settings:  # or it says where boosts are from
-        settings["boosts"] = told_apart(boosts)
+        settings["boosts"] = boosts_digest(boosts)
     with open_results(
         *(output, format, write, logprobs.num_utterances),
         beside=keep,
         restart=restart,
         settings=settings,
     ) as results:
-        known = summary.go_on(results)
+        known = summary.resume(results)
         found = decode_all(
             decoder,
             logprobs.without(known),
@@ -137,29 +225,7 @@ def decode_all(
     strict: bool = False,
     progress: bool = False,
 ) -> Iterator[tuple[str, list[Hypothesis]]]:
-    """Decode utterances as they are read, a batch at a time.
-
-    Args:
-        decoder: Any of our decoders.
-        logprobs: Pairs of an utterance id and its log-probs, [T, V], such as
-            `wfstdec.io.open_logprobs` gives.
-        boosts: By utterance, or the same for all, as `Decoder.decode` takes them.
-        nbest: As many hypotheses as the decoder's options ask for, instead of the best.
-        lattices: As in `decode_file`.
-        summary: Counts what is decoded; its `failures` are the errors of utterances
-            that are left out, which the log names.
-        strict: Such an error is raised.
-        progress: Show a progress bar, where standard error is a terminal.
-
-    Yields:
-        Each utterance and its hypotheses, best first.
-
-    Raises:
-        OptionError: `nbest` of a decoder that has no n-best lists.
-        ShapeError, LogprobError, BoostError: Log-probs or boosts do not fit, and
-            `strict`, or so with all utterances; the error has the `utterance`, and the
-            `path` of log-probs that have one.
-    """
+    """Decode utterances as they are read, a batch at a time."""
     total = getattr(logprobs, "num_utterances", None)
     path = getattr(logprobs, "path", None)
     summary = summary or Summary(decoder.input_frame_shift_s)
@@ -173,7 +239,7 @@ def decode_all(
     with tqdm(
         total=total, disable=None if progress else True, unit=" utterances"
     ) as bar:
-        pairs = decoder.looked_at(readable(logprobs, fail))
+        pairs = decoder.checked(readable(logprobs, fail))
         for number, batch in enumerate(batches(pairs)):
             if number == 0:
                 search.warm_up(batch)
@@ -202,12 +268,7 @@ def decode_all(
 def readable(
     logprobs: Iterable[tuple[str, np.ndarray]], fail: Fail
 ) -> Iterator[tuple[str, np.ndarray]]:
-    """Read log-probs; those that cannot be read are left out.
-
-    Args:
-        logprobs: Pairs of an utterance id and its log-probs, or a `LogprobReader`.
-        fail: Is told what is wrong with an utterance.
-    """
+    """Read log-probs; those that cannot be read are left out."""
     if not isinstance(logprobs, LogprobReader):
         yield from logprobs
         return
@@ -222,10 +283,9 @@ def readable(
 
 
 def fields_of(options: Any) -> dict[str, Any]:
-    """The fields of a dataclass by name; of anything else nothing."""
-    if not is_dataclass(options):
-        return {}
-    return {one.name: getattr(options, one.name) for one in fields(options)}
+    """The fields of a dataclass by name; empty for anything else."""
+    names = [one.name for one in fields(options)] if is_dataclass(options) else []
+    return {name: getattr(options, name) for name in names}
 
 
 class _Compiling(Listener):
@@ -260,7 +320,7 @@ _compiling = _Compiling()
 
 
 class _Search(NamedTuple):
-    """A decoder, and what is asked of it: hypotheses of each utterance, or lattices."""
+    """A decoder, and whether it returns hypotheses or lattices."""
 
     decoder: Decoder
     boosts: BoostLists | BoostsLike
@@ -275,11 +335,9 @@ class _Search(NamedTuple):
         return search_all(self.decoder, logprobs, given, self.nbest, self.record)
 
     def warm_up(self, batch: Batch) -> None:
-        """Load or compile the kernels of a run: a frame of a few of its utterances.
-
-        What is wrong with them is said when they are decoded; what is wrong with
-        phrases, when their lists are compiled, which happens once.
-        """
+        """Load or compile the kernels of a run: a frame of a few of its utterances."""
+        # Faults of utterances are reported when they are decoded, those of phrases
+        # when their lists are compiled, which happens once.
         frames = [(utterance, array[:1]) for utterance, array in batch[:_WARMING]]
         if isinstance(self.boosts, BoostLists):
             for utterance, _ in frames:
@@ -305,15 +363,8 @@ class _Search(NamedTuple):
 def search_all(
     decoder: Decoder, logprobs: Sequence[Any], boosts: Any, nbest: bool, record: bool
 ) -> list[Any]:
-    """Decode utterances: hypotheses of each, best first, or lattices.
-
-    Args:
-        decoder: Any of our decoders.
-        logprobs: [T, V] of each.
-        boosts: Of each, or of all.
-        nbest: Whether each has a list, and not only the best.
-        record: Whether lattices are wanted.
-    """
+    """Decode utterances: hypotheses of each, best first, or lattices."""
+    # `logprobs`: [T, V] of each.
     if record:
         return decoder.decode_lattice(logprobs, boosts=boosts)
     if nbest:
@@ -327,10 +378,8 @@ def batches(
     max_utterances: int = BATCH_UTTERANCES,
     max_bytes: int = BATCH_BYTES,
 ) -> Iterator[Batch]:
-    """Group utterances so that a batch is never large in memory.
-
-    A batch ends with the utterance that reaches one of the limits.
-    """
+    """Group utterances so that a batch is never large in memory."""
+    # A batch ends with the utterance that reaches one of the limits.
     batch: Batch = []
     size = 0
     for utterance, array in logprobs:
@@ -346,7 +395,7 @@ def batches(
 def reading_and_keeping(
     lattices: ReadLattice | None, keep: Callable[[str, Lattice], Any] | None
 ) -> ReadLattice | None:
-    """Read a lattice, and then keep it; only lattices that can be read are kept."""
+    """Return a function that reads a lattice and, if that succeeds, keeps it."""
     if keep is None or lattices is None:
         return lattices
 
@@ -356,3 +405,104 @@ def reading_and_keeping(
         return found
 
     return read
+
+
+_TRIED_AT_MOST = 64
+_log = logging.getLogger("wfstdec.batch")
+
+
+@dataclass(kw_only=True)
+class Tally:
+    """Counts of a run in which some utterances may be left out."""
+
+    num_utterances: int = 0  # Done in this run
+    num_kept: int = 0  # Done by an earlier one, which was stopped
+    # What is wrong with the utterances that were left out: each has the `utterance`,
+    # and the `path` where it was read from a file
+    failures: list[InputError] = field(default_factory=list)
+    _named: int = 0
+
+    def resume(self, results: Results) -> set[str]:
+        """Return the utterances of an earlier run; its failures are counted too."""
+        self.num_kept, self.failures = len(results.done), results.failures
+        self._named = len(self.failures)
+        return {*results.done, *(str(one.utterance) for one in self.failures)}
+
+    def fail(self, error: InputError, *, strict: bool = False) -> None:
+        """Leave an utterance out."""
+        if strict or isinstance(error, OptionError):
+            raise error
+        self.failures.append(error)
+
+    def check(self, *, at_end: bool = False) -> None:
+        """Name the failures since the last call in the log, one line each."""
+        if self.num_utterances + self.num_kept:
+            for error in self.failures[self._named :]:
+                _log.error("left out: %s", error)
+            self._named = len(self.failures)
+        elif self.failures and (at_end or len(self.failures) >= _TRIED_AT_MOST):
+            raise self.failures[0]
+
+    def check_all_done(self) -> None:
+        """Raise unless every utterance was done."""
+        if self.failures:
+            found = [str(error.utterance) for error in self.failures]
+            total = self.num_utterances + self.num_kept + len(found)
+            raise InputError(f"left out {len(found)} of {total}: {named(found)}")
+
+    def extras(self) -> str:
+        """Counts of kept and failed utterances, for the end of a line; often empty."""
+        kept = f"; {self.num_kept} kept from an earlier run" if self.num_kept else ""
+        return kept + (f"; {len(self.failures)} left out" if self.failures else "")
+
+
+def named(utterances: Sequence[str]) -> str:
+    """The first few of some utterances, for people."""
+    more = " ..." if len(utterances) > _NAMED_AT_MOST else ""
+    return " ".join(utterances[:_NAMED_AT_MOST]) + more
+
+
+@dataclass
+class Summary(Tally):
+    """Counts of a run; `str()` is a line for a person. Others as of `Tally`.
+
+    Attributes:
+        num_utterances: Utterances that this run decoded.
+    """
+
+    frame_shift_s: float  # Seconds per frame of what was decoded
+    num_frames: int = 0  # Their frames
+    # Seconds on the wall in the decoder, without reading, writing and compiling kernels
+    decode_s: float = 0.0
+    # The utterances that did not reach a final state
+    unfinished: list[str] = field(default_factory=list)
+
+    def add(
+        self, utterance: str, num_frames: int, hypotheses: Sequence[Hypothesis]
+    ) -> None:
+        """Count a decoded utterance with its hypotheses, best first."""
+        self.num_utterances += 1
+        self.num_frames += num_frames
+        if not hypotheses[0].reached_final:
+            self.unfinished.append(utterance)
+
+    @property
+    def audio_s(self) -> float:
+        """Seconds of audio."""
+        return self.num_frames * self.frame_shift_s
+
+    @property
+    def speed(self) -> float:
+        """Seconds of audio per second of the clock; 0 where nothing was decoded."""
+        # RTFx, in tables, is per second of processor time and of one thread.
+        return self.audio_s / self.decode_s if self.decode_s else 0.0
+
+    def __str__(self) -> str:
+        text = (
+            f"decoded {self.num_utterances} utterances, {self.audio_s:.1f} s of audio "
+            f"in {self.decode_s:.2f} s of the clock (speed {self.speed:.0f})"
+        )
+        if not self.unfinished:
+            return text + "; all reached a final state" + self.extras()
+        found = f"{len(self.unfinished)} did not reach a final state"
+        return f"{text}; {found}: {named(self.unfinished)}{self.extras()}"

@@ -14,19 +14,17 @@ from typing import Any
 
 from tqdm import tqdm
 
-from wfstdec.batch.decoding import fields_of
-from wfstdec.batch.summary import Tally
-from wfstdec.errors import InputError
+from wfstdec.batch.decoding import Tally, fields_of
+from wfstdec.errors import FormatError, InputError
 from wfstdec.io.journal import Restart
-from wfstdec.io.kaldi_lattices import KaldiLatticeWriter
+from wfstdec.io.lattices import KaldiLatticeWriter
 from wfstdec.io.outputs import open_results
 from wfstdec.io.results import format_named, result_writer
 from wfstdec.lattice.arrays import Lattice
 from wfstdec.lattice.file import LatticeFile, open_lattices
 from wfstdec.lattice.mbr import minimum_bayes_risk
 from wfstdec.lattice.nbest import NbestPaths
-from wfstdec.lattice.rescaling import weighed
-from wfstdec.lattice.rescoring import rescored
+from wfstdec.lattice.rescoring import rescored, weighed
 from wfstdec.lm.loading import AnyLM, lm_over, read_lm
 from wfstdec.search.hypothesis import Hypothesis
 from wfstdec.search.paths.lattice import confidences_of, hypotheses_of, nbest_texts
@@ -35,19 +33,12 @@ from wfstdec.text.files import digest
 
 @dataclass(frozen=True)
 class LatticeReading:
-    """Readings of a lattice: hypotheses, confidences, other scales or models.
+    """Readings of a lattice: hypotheses, confidences, other scales or models."""
 
-    Attributes:
-        nbest: How many different texts are wanted.
-        confidence: Whether the best one's words get confidences.
-        mbr: Whether it is the text of least expected error instead, alone.
-        posterior_scale: Times all costs, for both.
-    """
-
-    nbest: int = 1
-    confidence: bool = False
-    mbr: bool = False
-    posterior_scale: float = 1.0
+    nbest: int = 1  # How many different texts are wanted
+    confidence: bool = False  # Whether the best one's words get confidences
+    mbr: bool = False  # Whether it is the text of least expected error instead, alone
+    posterior_scale: float = 1.0  # Times all costs, for both
 
     def __call__(self, utterance: str, lattice: Lattice) -> list[Hypothesis]:
         """The hypotheses of a lattice, best first."""
@@ -65,13 +56,9 @@ class LatticeReading:
 
 @dataclass
 class RescoringSummary(Tally):
-    """Counts of a run; `str()` is a line for a person. Others as of `Tally`.
+    """Counts of a run; `str()` is a line for a person. Others as of `Tally`."""
 
-    Attributes:
-        seconds: On the wall, reading and writing included.
-    """
-
-    seconds: float = 0.0
+    seconds: float = 0.0  # On the wall, reading and writing included
 
     def __str__(self) -> str:
         return f"{self.num_utterances} lattices in {self.seconds:.1f} s{self.extras()}"
@@ -92,44 +79,21 @@ def rescore_file(
     restart: Restart | None = None,
     progress: bool = False,
 ) -> RescoringSummary:
-    """Read lattices, weigh them anew, and write what is then best.
-
-    A lattice with a fault is left out of the results and named in the log and in the
-    summary. What is done before an error, or Ctrl-C, stays beside the file, where a
-    later run goes on from there with `Restart(resume=True)`.
-
-    Args:
-        lattices: What `wfstdec decode --lattices` wrote.
-        output: As for `decode_file`.
-        lm: Prices words in place of the graph; None leaves the graph's costs.
-        unk_cost: As for `NgramLM.from_arpa`.
-        lm_scale: Of the model, or of the graph; None is that of the search.
-        word_insertion: Of each word; None is that of the search.
-        reading: What becomes of each; None is the best text.
-        format: As for `decode_file`.
-        kaldi: Writes the rescored lattices as an archive.
-        strict: The first lattice with a fault ends the run.
-        restart: What becomes of the work of an earlier run that was stopped.
-        progress: Show a progress bar, where standard error is a terminal.
-
-    Raises:
-        OptionError: A value is out of range, or the model is over other words; there
-            is work of an earlier run, see `wfstdec.io.Restart`.
-        FormatError: A file cannot be read or written.
-        LatticeError: A lattice is damaged, and `strict`, or so with all.
-    """
+    """Read lattices, weigh them anew, and write what is then best."""
+    # A lattice with a fault is left out of the results and named in the log and in the
+    # summary. What is done before an error, or Ctrl-C, stays beside the file, where a
+    # later run goes on from there with `Restart(resume=True)`.
     began = time.perf_counter()
     file = lattices if isinstance(lattices, LatticeFile) else open_lattices(lattices)
     reading = reading or LatticeReading()
     format = format_named(format, output)
     write = result_writer(format, nbest=reading.nbest)
-    model = None
-    # An empty file has no words, and asks for no model.
-    if file.vocabulary is not None:
-        words = file.vocabulary.words
-        model = None if lm is None else lm_over(read_lm(lm), words, unk_cost)
-        if kaldi is not None:
-            kaldi.number(file.vocabulary.own.words)
+    if file.vocabulary is None:
+        raise FormatError(f"{file.path}: no utterance in it, expected at least one")
+    words = file.vocabulary.words
+    model = None if lm is None else lm_over(read_lm(lm), words, unk_cost)
+    if kaldi is not None:
+        kaldi.number(file.vocabulary.own.words)
     scales: dict[str, Any] = {"lm_scale": lm_scale, "word_insertion": word_insertion}
     settings = {
         "lattices": digest(file.path),
@@ -145,7 +109,7 @@ def rescore_file(
         restart=restart,
         settings=settings,
     ) as results:
-        known = summary.go_on(results)
+        known = summary.resume(results)
         left = [utterance for utterance in file if utterance not in known]
         shown = progress and not results.on_terminal
         for utterance in tqdm(left, disable=None if shown else True):

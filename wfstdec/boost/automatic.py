@@ -66,17 +66,14 @@ def likelier_sounds(
         Sounds(lexicon, word_ids, word_cost),
         np.zeros(len(word_cost), np.uint8),
     )
-    np.maximum.at(found, sounds.word, sounds.near(sounds.said, sounds.cost))
+    np.maximum.at(found, sounds.word, sounds.near(sounds.prons, sounds.cost))
     return found
 
 
 class Sounds:
     """The pronunciations of a lexicon, to be compared with others.
 
-    Args:
-        lexicon: The pronunciations.
-        word_ids: The ids of words, 0 to W - 1; others are left out.
-        word_cost: float [W], unigram costs, nats.
+    `word_cost`: float [W], unigram costs, nats.
 
     Attributes:
         word, said, cost: Ids, pronunciations and costs of known words, of each entry.
@@ -86,29 +83,30 @@ class Sounds:
         self, lexicon: Lexicon, word_ids: Mapping[str, int], word_cost: np.ndarray
     ) -> None:
         pairs = zip(lexicon.words, lexicon.pronunciations, strict=True)
-        known = [(word_ids[word], said) for word, said in pairs if word in word_ids]
+        known = [(word_ids[word], prons) for word, prons in pairs if word in word_ids]
         self.word = np.array([word for word, _ in known], np.int64)
-        self.said = [said for _, said in known]
+        self.prons = [prons for _, prons in known]
         self.cost = np.asarray(word_cost, np.float64)[self.word]
-        lengths, *hashes = _hashes_of(self.said)
+        lengths, *hashes = _hashes_of(self.prons)
         costs = self.cost, *[np.repeat(self.cost, lengths)] * 2
         self._whole, self._without, self._at_place = map(_least, hashes, costs)
 
     def near(
-        self, said: Sequence[Sequence[int]], cost: np.ndarray | float
+        self, prons: Sequence[Sequence[int]], cost: np.ndarray | float
     ) -> np.ndarray:
         """How words that cost less than this sound, for each pronunciation, uint8 [P].
 
-        Args:
-            said: Pronunciations, tokens.
-            cost: Nats, float64 [P] or one for all.
+        `cost`: nats, float64 [P] or one for all.
         """
-        found = np.zeros(len(said), np.uint8)
+        found = np.zeros(len(prons), np.uint8)
         # Hashes in place of pairs: lexicons have 200,000 pronunciations. A neighbour
         # differs by one token more, less, or another one: then both are equal without
         # it.
-        lengths, whole, without, at_place = _hashes_of(said)
-        owner, cost = np.repeat(np.arange(len(said)), lengths), np.full(len(said), cost)
+        lengths, whole, without, at_place = _hashes_of(prons)
+        owner, cost = (
+            np.repeat(np.arange(len(prons)), lengths),
+            np.full(len(prons), cost),
+        )
         near = _asked(self._without, whole) < cost
         shorter = _asked(self._whole, without) < cost[owner]
         other = _asked(self._at_place, at_place) < cost[owner]
@@ -119,10 +117,10 @@ class Sounds:
         return found
 
 
-def _hashes_of(said: Sequence[Sequence[int]]) -> tuple[np.ndarray, ...]:
+def _hashes_of(prons: Sequence[Sequence[int]]) -> tuple[np.ndarray, ...]:
     """Lengths of pronunciations, int64 [P], and their `_hashes`."""
-    lengths = np.array([len(one) for one in said], np.int64)
-    tokens = np.fromiter(chain.from_iterable(said), np.int64, int(lengths.sum()))
+    lengths = np.array([len(one) for one in prons], np.int64)
+    tokens = np.fromiter(chain.from_iterable(prons), np.int64, int(lengths.sum()))
     return lengths, *_hashes(tokens, np.concatenate([[0], np.cumsum(lengths)]))
 
 
@@ -148,9 +146,8 @@ def _asked(known: tuple[np.ndarray, np.ndarray], asked: np.ndarray) -> np.ndarra
 def _hashes(tokens, splits):
     """Hashes of pronunciations, uint64.
 
-    Returns:
-        [P], of all tokens; [N], without each of the N tokens of all; [N], the same
-        with the place of the missing one.
+    Returns [P], of all tokens; [N], without each of the N tokens of all; [N], the same
+    with the place of the missing one.
     """
     whole = np.zeros(len(splits) - 1, np.uint64)
     without = np.zeros(len(tokens), np.uint64)
@@ -180,12 +177,10 @@ def _longer(key, token):
 class DefaultBonuses:
     """Bonuses for the words of one decoder.
 
-    Args:
-        words: The word table, `words[0]` being `<eps>`.
-        lexicon: How they are pronounced; None where it is not known.
-        word_cost: float [W], what each word costs whatever was said before, nats; None
-            where it is not known: all words are then as likely.
-        unk_cost: The same of a word that is added.
+    `words`: the word table, `words[0]` being `<eps>`. `lexicon`: how they are
+    pronounced; None where it is not known. `word_cost`: float [W], what each word costs
+    whatever was said before, nats; None where it is not known: all words are then as
+    likely.
     """
 
     def __init__(
@@ -209,11 +204,6 @@ class DefaultBonuses:
         """The bonus of each word or phrase of a list, nats.
 
         Words that the table lacks, and that are not added, count for nothing.
-
-        Args:
-            texts: Words and phrases.
-            added: The pronunciations of those words of the list that are added, also
-                if only phrases have them.
         """
         new = added.keys()
         known = [text for text in texts if text not in new]
@@ -230,11 +220,11 @@ class DefaultBonuses:
     ) -> dict[str, float]:
         """The bonus of each word that is added, nats."""
         most = max(0.0, self._unk_cost - max(ADDED, math.log(3 * len(added))))
-        said = [one for ways in added.values() for one in ways]
+        prons = [one for ways in added.values() for one in ways]
         owner = np.repeat(np.arange(len(added)), [len(w) for w in added.values()])
         near = np.zeros(len(added), np.uint8)
         if self._lexicon is not None:
-            np.maximum.at(near, owner, self._known_sounds.near(said, COMMON))
+            np.maximum.at(near, owner, self._known_sounds.near(prons, COMMON))
         shares = np.array([1.0, NEAR_ADDED, SAME_ADDED])[near]
         return dict(zip(added, (most * shares).tolist(), strict=True))
 

@@ -27,7 +27,7 @@ import sys
 import threading
 import warnings
 from collections import ChainMap, OrderedDict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from operator import itemgetter
 from pathlib import Path
@@ -37,16 +37,18 @@ from typing import Any, Generic, NamedTuple, TypeVar
 from wfstdec.boost.automatic import DefaultBonuses
 from wfstdec.boost.compiled import CompiledBoosts, scaled_boosts
 from wfstdec.boost.lists import BoostList, BoostsLike, is_one_list, of_each
+from wfstdec.boost.matching import WordMatcher, first_of, taken_told
 from wfstdec.boost.phrases import PhraseBoosts, PhraseOptions, compile_spellings
-from wfstdec.boost.pronouncer import Pronouncer, Said, oov_words
+from wfstdec.boost.pronouncer import G2pResult, Pronouncer, oov_words
 from wfstdec.boost.spelling import Speller, Spelling, by_words
 from wfstdec.boost.words import compile_word_boosts
 from wfstdec.errors import BoostError, BoostWarning
 from wfstdec.lm.automaton import Unit
-from wfstdec.text.symbols import TokenTable
+from wfstdec.text.lexicon import show
+from wfstdec.text.tokens import TokenTable
 
-_MAX_SHOWN = 10
-"""Unknown words or phrases that a warning shows."""
+_LARGE = 20.0
+"""Nats: a bonus above that was hardly meant as one."""
 _ONLY_TOKENS = (
     "but this decoder has no words, expected phrases of tokens: compile them by a "
     "PhraseCompiler with the token table"
@@ -95,6 +97,7 @@ class PhraseCompiler:
         options: The amounts.
         boundary: The token that stands between words wherever one ends, for tables
             that have it: phrases then count as whole words only.
+        matcher: Finds the words that words of phrases may mean; None takes none.
     """
 
     def __init__(
@@ -103,8 +106,10 @@ class PhraseCompiler:
         labels: TokenTable | Sequence[str],
         options: PhraseOptions | None = None,
         boundary: int | None = None,
+        matcher: WordMatcher | None = None,
     ) -> None:
         self.options = options or PhraseOptions()
+        self._matcher = matcher
         self.boundary = boundary
         self.unit: Unit = "token" if isinstance(labels, TokenTable) else "word"
         self.num_labels = len(labels)
@@ -130,15 +135,23 @@ class PhraseCompiler:
                 no number.
 
         Warns:
-            BoostWarning: Phrases that cannot be spelt; names them.
+            BoostWarning: Phrases that cannot be spelt, and words that were taken for
+                others; names them.
         """
         if not isinstance(phrases, BoostList):
             phrases = BoostList.weighted(phrases)
-        boosts = self.of_checked(phrases.numbers)
+        numbers = phrases.numbers
+        how: Callable[[str], str] = show
+        if self._matcher is not None:
+            numbers, taken = self._matcher.match(numbers)
+            how = self._matcher.shown
+            if taken:
+                warn(taken_told(taken))
+        boosts = self.of_checked(numbers)
         if boosts.unknown:
-            _warn(
+            warn(
                 f"{len(boosts.unknown)} boosted phrases cannot be spelt and have no "
-                f"effect: {_shown(boosts.unknown)}"
+                f"effect: {first_of(boosts.unknown, how)}"
             )
         return boosts
 
@@ -160,14 +173,9 @@ class PhraseCompiler:
 class BoostCompiler:
     """Compiles what users give, for the words and tokens of one decoder.
 
-    Args:
-        words: The word table, `words[0]` being `<eps>`; empty where there is none.
-        word_ids: The ids of these words.
-        num_tokens: V.
-        defaults: Makes what finds the bonuses of lists without numbers; None where all
-            words are as likely, and nothing is known of how they sound.
-        pronouncer: How words are said that the decoder does not have; or why it can
-            add none, the end of an error's sentence.
+    `words`: the word table, `words[0]` being `<eps>`; empty where there is none.
+    `defaults`: makes what finds the bonuses of lists without numbers; None where all
+    words are as likely, and nothing is known of how they sound.
     """
 
     def __init__(
@@ -177,7 +185,10 @@ class BoostCompiler:
         num_tokens: int,
         defaults: Callable[[], DefaultBonuses] | None = None,
         pronouncer: Pronouncer | str = "this decoder has no words",
+        *,
+        exact: bool = False,
     ) -> None:
+        self.matcher = WordMatcher(word_ids, exact=exact)
         self._words, self._word_ids = words, word_ids
         self._pronouncer = pronouncer
         self._num_labels = {"word": len(words), "token": num_tokens}
@@ -194,25 +205,10 @@ class BoostCompiler:
     def compile(
         self, boosts: BoostsLike | Sequence, n: int, scale: float = 1.0
     ) -> list[CompiledBoosts]:
-        """The compiled boosts of each utterance; equal lists are compiled once.
-
-        Args:
-            boosts: For all utterances, or a sequence with one for each. A sequence of
-                strings is one list, for all.
-            n: The number of utterances.
-            scale: All of it times this.
-
-        Raises:
-            BoostError: A boost of the wrong kind, or phrases of other tables; has the
-                utterance where each has boosts of its own.
-            ShapeError: Not as many lists as utterances.
-
-        Warns:
-            BoostWarning: Words that the decoder does not have; names them.
-        """
+        """The compiled boosts of each utterance; equal lists are compiled once."""
         if is_one_list(boosts):
             of_all = self._compile_one(boosts, scale)
-            _warn_of([of_all])
+            self._warn_of([of_all])
             return [of_all.boosts] * n
         done: dict[int, _Compiled] = {}
         each = of_each(boosts, n)
@@ -225,13 +221,13 @@ class BoostCompiler:
             except BoostError as error:
                 error.utterance = i
                 raise
-        _warn_of(done.values())
+        self._warn_of(done.values())
         return [done[id(one)].boosts for one in each]
 
     def _compile_one(self, given: BoostsLike, scale: float) -> _Compiled:
         """Compile a list for searches; also the words that the decoder lacks."""
         if isinstance(given, CompiledBoosts):
-            return _Compiled(given, [], {}, None)
+            return _Compiled(given, [], {}, None, {}, {})
         listed = BoostList.of(given)
         return self._remembered.get(
             (listed.content, scale), lambda: self._compile(listed, scale)
@@ -242,12 +238,14 @@ class BoostCompiler:
         words, phrases = listed.numbers, listed.phrases
         if words and not self._num_labels["word"]:
             raise BoostError(f"boosts has words such as {min(words)!r}, {_ONLY_TOKENS}")
-        said, lacking = self._said(listed)
-        numbers = self._with_defaults(words, said)
+        large = {text: n for text, n in words.items() if n is not None and n > _LARGE}
+        words, taken = self.matcher.match(words, listed.pronunciations)
+        prons, unknown_tokens = self._prons_of(words, listed.pronunciations)
+        numbers = self._with_defaults(words, prons)
         # Bonuses of several words are phrases whose weight is a total.
         several = {text: bonus for text, bonus in numbers.items() if " " in text}
         single = {text: bonus for text, bonus in numbers.items() if " " not in text}
-        added = oov_words(said, single, self._word_ids, len(self._words))
+        added = oov_words(prons, single, self._word_ids, len(self._words))
         # A word that is added gets its bonus where its arcs are, not by its id.
         new = added.words if added else ()
         known = {text: single[text] for text in single.keys() - new}
@@ -258,38 +256,56 @@ class BoostCompiler:
         if phrases is not None:
             phrases = self._checked(phrases, len(new))
         made = scaled_boosts(CompiledBoosts(compiled, phrases, added), scale)
-        return _Compiled(made, unknown, lacking, listed.phrases)
+        return _Compiled(made, unknown, unknown_tokens, listed.phrases, taken, large)
 
-    def _said(self, listed: BoostList) -> Said:
+    def _prons_of(
+        self, numbers: Iterable[str], pronounced: Mapping[str, Sequence[tuple]]
+    ) -> G2pResult:
         """Pronunciations that the decoder does not have, of the words of a list."""
-        pronouncer, pronounced = self._pronouncer, listed.pronunciations
+        pronouncer = self._pronouncer
         if isinstance(pronouncer, str):
             if pronounced:
                 raise BoostError(
                     f"{min(pronounced)!r} has pronunciations, but {pronouncer}"
                 )
-            return Said({}, {})
-        said = {}
+            return G2pResult({}, {})
+        prons = {}
         for word, given in pronounced.items():
             known = pronouncer.known(word)
             read = pronouncer.read(word, given)
-            said[word] = [one for one in read if one not in known]
+            prons[word] = [one for one in read if one not in known]
         # A dict keeps the order: programs are asked in the same one each time.
-        words = dict.fromkeys(word for text in listed.numbers for word in text.split())
-        lacking = [w for w in words if w not in self._word_ids and w not in said]
-        asked = pronouncer.say(lacking) if lacking else Said({}, {})
-        return Said({**said, **asked.ways}, asked.lacking)
+        words = dict.fromkeys(word for text in numbers for word in text.split())
+        missing = [w for w in words if w not in self._word_ids and w not in prons]
+        asked = pronouncer.say(missing) if missing else G2pResult({}, {})
+        return G2pResult({**prons, **asked.pronunciations}, asked.unknown_tokens)
 
     def _with_defaults(
-        self, numbers: Mapping[str, float | None], said: Mapping[str, list[Spelling]]
+        self, numbers: Mapping[str, float | None], prons: Mapping[str, list[Spelling]]
     ) -> dict[str, float]:
         """All bonuses of a list, and those of added words that only phrases have."""
-        new = {word: s for word, s in said.items() if word not in self._word_ids}
+        new = {word: s for word, s in prons.items() if word not in self._word_ids}
         without = {text: None for text, bonus in numbers.items() if bonus is None}
         without |= dict.fromkeys(word for word in new if word not in numbers)
         bonuses = self._defaults.of(without, new) if without else {}
         given = {text: one for text, one in numbers.items() if one is not None}
         return {**bonuses, **given}
+
+    def _warn_of(self, compiled: Collection[_Compiled]) -> None:
+        if large := {text: n for one in compiled for text, n in one.large.items()}:
+            warn(
+                f"{len(large)} bonuses are above {_LARGE:g} nats, expected a few nats: "
+                + first_of(sorted(large), lambda text: f"{large[text]:g} of {text!r}")
+            )
+        if taken := {word: w for one in compiled for word, w in one.taken.items()}:
+            warn(taken_told(taken))
+        if unknown := sorted({word for one in compiled for word in one.unknown}):
+            warn(
+                f"{len(unknown)} boosted words are not in the decoder's table and have "
+                f"no effect: {first_of(unknown, self.matcher.shown)}; expected its "
+                "words, or pronunciations or g2p for others"
+                + unknown_tokens_message(one.unknown_tokens for one in compiled)
+            )
 
     def _phrases_with(self, new: Sequence[str]) -> PhraseCompiler:
         """The compiler of phrases of words, some of them added."""
@@ -320,21 +336,15 @@ class _Compiled(NamedTuple):
     """Boosts, the words that the decoder does not have, and phrases kept alive.
 
     What g2p says of some words has names that are no tokens: these, and the words.
+    Words that were taken for others, and large bonuses.
     """
 
     boosts: CompiledBoosts
     unknown: list[str]
-    lacking: dict[str, list[str]]
+    unknown_tokens: dict[str, list[str]]
     phrases: PhraseBoosts | None
-
-
-def _warn_of(compiled: Iterable[_Compiled]) -> None:
-    if unknown := sorted({word for one in compiled for word in one.unknown}):
-        _warn(
-            f"{len(unknown)} boosted words are not in the decoder's table and have no "
-            f"effect, expected pronunciations or g2p for them: {_shown(unknown)}"
-            + lacking_told(one.lacking for one in compiled)
-        )
+    taken: dict[str, str]
+    large: dict[str, float]
 
 
 _collected: ContextVar[list[str] | None] = ContextVar("collected", default=None)
@@ -354,29 +364,23 @@ def collected_warnings() -> Iterator[list[str]]:
         _collected.reset(before)
 
 
-def _warn(text: str) -> None:
+def warn(text: str) -> None:
+    """Warn of boosts, or collect it."""
     if (texts := _collected.get()) is not None:
         texts.append(text)
     else:
         warnings.warn(text, BoostWarning, stacklevel=_levels_inside())
 
 
-def lacking_told(found: Iterable[Mapping[str, Sequence[str]]]) -> str:
+def unknown_tokens_message(found: Iterable[Mapping[str, Sequence[str]]]) -> str:
     """Names that the token table lacks and their words, the end of a message."""
     words: dict[str, set[str]] = {}
     for one in found:
         for name, some in one.items():
             words.setdefault(name, set()).update(some)
     most = sorted(words.items(), key=lambda item: (-len(item[1]), item[0]))
-    told = [f"{n!r} in {len(w)} ({min(w)!r})" for n, w in most[:_MAX_SHOWN]]
-    return f"; g2p has names that are no tokens: {', '.join(told)}" if told else ""
-
-
-def _shown(unknown: Sequence[str]) -> str:
-    """The first few of what is unknown, and how many more there are."""
-    over = len(unknown) - _MAX_SHOWN
-    more = f" and {over} more" if over > 0 else ""
-    return ", ".join(map(repr, unknown[:_MAX_SHOWN])) + more
+    shown = first_of([f"{n!r} in {len(w)} ({min(w)!r})" for n, w in most], str)
+    return f"; g2p has names that are no tokens: {shown}" if shown else ""
 
 
 def _levels_inside() -> int:

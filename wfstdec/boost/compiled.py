@@ -89,16 +89,7 @@ class CompiledBoosts:
 def check_made_for(
     compiled: Iterable[CompiledBoosts], expected: Callable[[], MadeFor]
 ) -> None:
-    """See that boosts which were compiled ahead were so for this decoder.
-
-    Args:
-        compiled: Of each utterance.
-        expected: Tells what the decoder is; asked only where one was compiled ahead.
-
-    Raises:
-        OptionError: For one of another kind, graph, vocabulary or language model, or of
-            another `boost_scale`.
-    """
+    """See that boosts which were compiled ahead were so for this decoder."""
     for i, one in enumerate(compiled):
         found = one.made_for
         # `expected` hashes a graph, so that it is not asked where nothing needs it.

@@ -27,7 +27,7 @@ from typing import Any
 from wfstdec.errors import BackendError, BoostError, FormatError, OptionError
 from wfstdec.text.files import read_lines
 from wfstdec.text.lexicon import Lexicon
-from wfstdec.text.symbols import TokenTable
+from wfstdec.text.tokens import TokenTable
 
 Ways = Sequence[str | Sequence[str]] | str
 """Pronunciations, each the names of phones; a string is one."""
@@ -235,8 +235,8 @@ def _hama() -> Callable[[Sequence[str]], dict[str, list[tuple[str, ...]]]]:
     def say(word: str) -> list[tuple[str, ...]]:
         # of a word with an apostrophe it makes phones of another language
         found = model().predict(word.lower().replace("'", "")).alignments
-        heard = [one.phoneme for one in found if one.phoneme.strip()]
-        return [tuple(heard)] if heard else []
+        phonemes = [one.phoneme for one in found if one.phoneme.strip()]
+        return [tuple(phonemes)] if phonemes else []
 
     return lambda words: {word: say(word) for word in words}
 
@@ -265,9 +265,9 @@ def _asked(command: list[str], words: Sequence[str]) -> dict[str, list[str]]:
     except (OSError, UnicodeDecodeError) as error:
         raise BoostError(f"g2p {shown!r}: {error}") from error
     if done.returncode:
-        told = done.stderr.decode(errors="replace").strip()[-_SHOWN:]
+        message = done.stderr.decode(errors="replace").strip()[-_SHOWN:]
         raise BoostError(
-            f"g2p {shown!r} ended with {done.returncode}, expected 0: {told}"
+            f"g2p {shown!r} ended with {done.returncode}, expected 0: {message}"
         )
     found: dict[str, list[str]] = {}
     for line in filter(str.strip, lines):
@@ -287,29 +287,25 @@ def _of_lexicon(
     lexicon: Lexicon, words: Sequence[str], tokens: TokenTable
 ) -> dict[str, list[tuple[str, ...]]]:
     asked: dict[str, set[tuple[int, ...]]] = {word: set() for word in words}
-    for word, said in zip(lexicon.words, lexicon.pronunciations, strict=True):
+    for word, given in zip(lexicon.words, lexicon.pronunciations, strict=True):
         if word in asked:
-            asked[word].add(tuple(said))
+            asked[word].add(tuple(given))
     return {
         word: [tuple(tokens.names[token] for token in one) for one in sorted(ways)]
         for word, ways in asked.items()
     }
 
 
-def _ways(said: Ways | None) -> Sequence[str | Sequence[str]]:
-    return [said] if isinstance(said, str) else list(said or ())
+def _ways(given: Ways | None) -> Sequence[str | Sequence[str]]:
+    return [given] if isinstance(given, str) else list(given or ())
 
 
-def names_of_tokens(said: object, word: str) -> Sequence[str]:
-    """Names of the tokens of a word's pronunciation, a string or a sequence of them.
-
-    Raises:
-        BoostError: It is neither.
-    """
-    names = said.split() if isinstance(said, str) else said
+def names_of_tokens(given: object, word: str) -> Sequence[str]:
+    """Names of the tokens of a word's pronunciation, a string or a sequence of them."""
+    names = given.split() if isinstance(given, str) else given
     if not isinstance(names, Sequence) or not all(isinstance(n, str) for n in names):
         raise BoostError(
-            f"a pronunciation of {word!r} is {said!r}, expected the names of tokens"
+            f"a pronunciation of {word!r} is {given!r}, expected the names of tokens"
         )
     return names
 

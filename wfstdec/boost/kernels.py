@@ -6,7 +6,8 @@
     paid <= most_paid(boost, most, size)                         # for any worth <= most
     cost = cost_at_end(phrases.final_cost, boost, size)
 
-Sums are in the order of `reference.BoostAccount`: a bonus, less the cost of phrases.
+Sums are in the order of `tests/reference/boost_reference.py`: a bonus, less the cost of
+phrases.
 
 A credit above the beam would at once drop everything else, before what follows could
 be heard. So a step of the search pays one instalment at most, and the rest is owed, in
@@ -68,9 +69,6 @@ def instalment_size(beam: float) -> np.float32:
     """The largest instalment of a search: half of its beam, nats.
 
     Its quarter is a multiple of `GRAIN`: what phrases are worth is paid exactly.
-
-    Args:
-        beam: Nats; may be infinite.
     """
     half = max(min(beam / 2, 2.0**100), 4 * GRAIN)
     _, exponent = math.frexp(half)
@@ -79,11 +77,7 @@ def instalment_size(beam: float) -> np.float32:
 
 
 def check_states(num_states: int) -> None:
-    """See that phrases leave room for the count of quarters.
-
-    Raises:
-        BoostError: They have too many states.
-    """
+    """See that phrases leave room for the count of quarters."""
     if num_states > 1 << STATE_BITS:
         raise BoostError(
             f"the boosted phrases have {num_states:,} states, expected at most "
@@ -119,12 +113,7 @@ def word_bonus(words, word):
 def credit(phrases, steps, state, label, bonus):
     """The credit of a step, float32 nats, and the next state of the phrases, uint32.
 
-    Args:
-        phrases: `PhraseRows`.
-        steps: Whether the phrases step.
-        state: Their state.
-        label: The label that they step by.
-        bonus: float32, of the word.
+    `bonus`: float32, of the word.
     """
     if steps:
         cost, state = step(phrases, state, label)
@@ -172,11 +161,7 @@ def _step_down(phrases, state, label):
 def pay(boost, state, worth, size):
     """Pay for a step: float32 nats, and the boost state after it, uint32.
 
-    Args:
-        boost: The boost state before it.
-        state: The state of the phrases after it.
-        worth: float32, what the step is credited.
-        size: float32, of an instalment.
+    `worth`: float32, what the step is credited. `size`: float32, of an instalment.
     """
     owed = owed_of(boost)
     if owed == _NOTHING_OWED and worth <= size:
@@ -216,10 +201,8 @@ def rest_of(boost, size):
 def cost_at_end(final_cost, boost, size):
     """Cost of ending: what is owed is paid, half-said phrases are charged.
 
-    Args:
-        final_cost: float32, of each state of the phrases.
-        boost: The boost state.
-        size: float32, of an instalment.
+    `final_cost`: float32, of each state of the phrases. `size`: float32, of an
+    instalment.
     """
     return float32(final_cost[state_of(boost)] - rest_of(boost, size))
 

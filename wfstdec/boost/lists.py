@@ -46,12 +46,12 @@ class BoostEntry:
         text = _checked_text(self.text, "word")
         if self.bonus is not None:
             _check_number(self.bonus, text, "bonus")
-        said = self.pronunciations or ()
-        if isinstance(said, str) or not isinstance(said, Sequence):
+        given = self.pronunciations or ()
+        if isinstance(given, str) or not isinstance(given, Sequence):
             raise BoostError(
-                f"pronunciations of {text!r} are {said!r}, expected a list of them"
+                f"pronunciations of {text!r} are {given!r}, expected a list of them"
             )
-        names = tuple(dict.fromkeys(_names_in(one, text) for one in said))
+        names = tuple(dict.fromkeys(_names_in(one, text) for one in given))
         if names and " " in text:
             raise BoostError(
                 f"{text!r} has pronunciations and several words, expected an entry for "
@@ -122,12 +122,7 @@ class BoostList:
 
     @classmethod
     def of(cls, given: BoostsLike) -> BoostList:
-        """Check the list of an utterance, in whatever form it is given.
-
-        Raises:
-            BoostError: What is no list, no word, a bonus that is no number in range,
-                or two bonuses for the same text.
-        """
+        """Check the list of an utterance, in whatever form it is given."""
         if given is None or isinstance(given, PhraseBoosts):
             return cls((), given)
         if isinstance(given, Boosts):
@@ -141,12 +136,7 @@ class BoostList:
 
     @classmethod
     def weighted(cls, phrases: Mapping[str, float] | Iterable[str]) -> BoostList:
-        """Check phrases and weights, 1 where none are given.
-
-        Raises:
-            BoostError: A phrase is no string or empty, has two weights, or a weight is
-                no number in range.
-        """
+        """Check phrases and weights, 1 where none are given."""
         if isinstance(phrases, str):
             raise BoostError(
                 f"phrases is the string {phrases!r}, expected a list of them"
@@ -157,8 +147,8 @@ class BoostList:
     def content(self) -> tuple:
         """Content of the list, equal for equal lists in any order; hashable."""
         numbers = sorted(self.numbers.items(), key=itemgetter(0))
-        said = sorted(self.pronunciations.items())
-        return tuple(numbers), tuple(said), self.phrases and id(self.phrases)
+        given = sorted(self.pronunciations.items())
+        return tuple(numbers), tuple(given), self.phrases and id(self.phrases)
 
     def _add(self, given: object, number: object, what: str, name: str) -> None:
         """Add what stands in a list: an entry, or a text and its number."""
@@ -182,8 +172,8 @@ class BoostList:
                 f"{text!r} has the {names} {known!r} and {number!r}, expected one"
             )
         if more:
-            said = (*self.pronunciations.get(text, ()), *more)
-            self.pronunciations[text] = tuple(dict.fromkeys(said))
+            given = (*self.pronunciations.get(text, ()), *more)
+            self.pronunciations[text] = tuple(dict.fromkeys(given))
 
 
 def is_one_list(boosts: BoostsLike | Sequence) -> bool:
@@ -197,12 +187,7 @@ def is_one_list(boosts: BoostsLike | Sequence) -> bool:
 
 
 def of_each(boosts: BoostsLike | Sequence, n: int) -> Sequence[BoostsLike]:
-    """See that boosts which are no list for all are one list for each utterance.
-
-    Raises:
-        BoostError: They are no sequence.
-        ShapeError: Not as many lists as utterances.
-    """
+    """See that boosts which are no list for all are one list for each utterance."""
     if not isinstance(boosts, Sequence) or isinstance(boosts, str):
         raise BoostError(
             f"boosts is a {type(boosts).__name__}, expected a mapping from word to "
@@ -237,8 +222,8 @@ def _check_number(number: object, text: str, name: str) -> None:
         )
 
 
-def _names_in(said: object, text: str) -> tuple[str, ...]:
-    names = names_of_tokens(said, text)
+def _names_in(given: object, text: str) -> tuple[str, ...]:
+    names = names_of_tokens(given, text)
     if not names:
         raise BoostError(f"a pronunciation of {text!r} is empty, expected tokens")
     return tuple(names)

@@ -8,10 +8,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from functools import partial
 
-from wfstdec.boost.compile import PhraseCompiler
+from wfstdec.boost.compile import PhraseCompiler, warn
+from wfstdec.boost.matching import WordMatcher, first_of
 from wfstdec.boost.phrases import PhraseOptions
-from wfstdec.boost.spelling import by_lexicon, by_table, by_tokenizer, by_words
+from wfstdec.boost.spelling import (
+    Speller,
+    Spelling,
+    by_lexicon,
+    by_table,
+    by_tokenizer,
+    by_words,
+)
 from wfstdec.errors import OptionError
 from wfstdec.lm.automaton import Unit
 from wfstdec.text.loading import token_named, word_ids
@@ -29,11 +38,13 @@ def phrase_compiler(
     boundary: str | None = None,
     sentencepiece_model: str | os.PathLike[str] | None = None,
     tokenizer: Tokenizer | None = None,
+    matcher: WordMatcher | None = None,
 ) -> PhraseCompiler:
     """A compiler of phrases; arguments and errors as of `Decoder.phrase_compiler`.
 
     Where there is no lexicon, and no SentencePiece model is given, a `tokenizer` cuts
-    phrases into names of tokens.
+    phrases into names of tokens; where one is given, it warns of what differs.
+    `matcher` finds the words that others may mean.
     """
     if vocabulary.words and sentencepiece_model is not None:
         raise OptionError(
@@ -53,7 +64,8 @@ def phrase_compiler(
                 "expected None, or unit='token'"
             )
         ids = word_ids(vocabulary.words)
-        return PhraseCompiler(by_words(ids), vocabulary.words, options)
+        speller = by_words(ids)
+        return PhraseCompiler(speller, vocabulary.words, options, matcher=matcher)
     tokens = vocabulary.tokens
     edge = token_named(boundary, tokens, "boundary")
     between, optional = edge, False
@@ -66,10 +78,28 @@ def phrase_compiler(
         speller = by_lexicon(
             vocabulary.lexicon, separator=between, separator_optional=optional
         )
-    elif tokenizer is not None and sentencepiece_model is None:
-        speller = by_tokenizer(tokenizer, tokens=tokens)
     else:
+        own = getattr(tokenizer, "spell", None)  # a ModelTokenizer
+        if tokenizer is not None and own is None:
+            own = by_tokenizer(tokenizer, tokens=tokens)
         speller = by_table(
             tokens, separator=between, sentencepiece_model=sentencepiece_model
         )
-    return PhraseCompiler(speller, tokens, options, boundary=edge)
+        if own is not None:
+            is_given = sentencepiece_model is not None
+            speller = partial(_spelt_as_given, speller, own) if is_given else own
+    return PhraseCompiler(speller, tokens, options, edge, matcher)
+
+
+def _spelt_as_given(
+    speller: Speller, own: Speller, phrases: Sequence[str]
+) -> Sequence[Sequence[Spelling]]:
+    """Spell phrases by one speller; warns where the model's own has other pieces."""
+    spelt, expected = speller(phrases), own(phrases)
+    pairs = zip(phrases, spelt, expected, strict=True)
+    if differ := [text for text, a, b in pairs if a and not {*a} & {*b}]:
+        warn(
+            f"{len(differ)} boosted phrases have other pieces than the model's own "
+            f"tokenizer cuts and may have no effect: {first_of(differ)}"
+        )
+    return spelt

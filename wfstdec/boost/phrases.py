@@ -61,7 +61,7 @@ import numpy as np
 from wfstdec.boost.spelling import Spelling
 from wfstdec.errors import BoostError, OptionError
 from wfstdec.jit import jit
-from wfstdec.jit.trees import grow_tree
+from wfstdec.jit.arrays import grow_tree
 from wfstdec.lm import kernels
 from wfstdec.lm.automaton import Automaton, BackoffModel, frozen
 
@@ -128,16 +128,8 @@ def compile_spellings(
 ) -> Automaton:
     """Compile phrases that are spelt already.
 
-    Args:
-        spellings: The spellings of each phrase, tuples of labels; may be none.
-        weights: The weight of each phrase; None is what one of weight 1 is worth
-            where weights are no totals, whatever they are here.
-        options: The amounts.
-        num_labels: Labels are below it.
-        boundary: The label between words, to count whole words only.
-
-    Raises:
-        BoostError: A spelling is empty or has a label that does not exist.
+    `weights`: the weight of each phrase; None is what one of weight 1 is worth where
+    weights are no totals, whatever they are here.
     """
     edge = () if boundary is None else (boundary,)
     longest = max((len(s) for spelt in spellings for s in spelt), default=0)
@@ -179,7 +171,7 @@ def compile_spellings(
 
 
 @functools.cache
-def nothing_said() -> PhraseBoosts:
+def initial_states() -> PhraseBoosts:
     """No phrases at all: one state, in which no label does anything."""
     automaton = compile_spellings([], [], PhraseOptions(), num_labels=1)
     return PhraseBoosts(automaton, "word", 1, ())
@@ -280,11 +272,8 @@ def _assemble(
 def _link_failures(parent, label, by_depth, children):
     """Each node's longest proper suffix in the tree, int32 [N]; the root's is -1.
 
-    Args:
-        parent: int32 [N].
-        label: int32 [N].
-        by_depth: The nodes, the root first, shorter ones before longer ones.
-        children: Splits [N + 1], nodes and their labels: the children of each node.
+    `parent`: int32 [N]. `label`: int32 [N]. `children`: splits [N + 1], nodes and their
+    labels: the children of each node.
     """
     splits, child, child_label = children
     failure = np.full(len(parent), -1, np.int32)

@@ -1,11 +1,11 @@
 """Pronounce words that a decoder does not have and no list has pronunciations for.
 
     pronouncer = Pronouncer(tokens, lexicon, separators, g2p)
-    said = pronouncer.say(["fuchs"])        # Said
-    said.ways["fuchs"]                      # [(8, 23, 13, 19)], token ids
-    said.lacking                            # {"x": ["loch"]}: tokens that are not there
+    result = pronouncer.say(["fuchs"])      # G2pResult
+    result.pronunciations["fuchs"]          # [(8, 23, 13, 19)], token ids
+    result.unknown_tokens                   # {"x": ["loch"]}
 
-    added = oov_words(said.ways, bonuses, word_ids, num_known)      # OovWords
+    oov_words(result.pronunciations, bonuses, word_ids, num_known)   # OovWords
 
 `g2p` is anything that `boost.g2p` takes; None takes the spelling where most words of
 the decoder's lexicon are what their tokens spell, letters or pieces.
@@ -24,39 +24,28 @@ from wfstdec.boost.g2p import G2p, G2pLike
 from wfstdec.boost.spelling import Speller, Spelling, by_table
 from wfstdec.errors import BoostError
 from wfstdec.text.lexicon import WORD_START, Lexicon
-from wfstdec.text.symbols import TokenTable
+from wfstdec.text.tokens import TokenTable
 from wfstdec.text.vocabulary import OovWords
 
 _SAMPLE = 200
-"""So many words of a lexicon tell whether it is one of spellings."""
+"""Number of words of a lexicon that decide whether it is one of spellings."""
 
 
-class Said(NamedTuple):
-    """Pronounce words.
+class G2pResult(NamedTuple):
+    """Pronunciations of words.
 
     Attributes:
-        ways: Word to pronunciations, token ids; without words that have none.
-        lacking: Names that the token table lacks, and the words that they are in:
+        pronunciations: Word to pronunciations, token ids; without words that have none.
+        unknown_tokens: Names that the token table lacks, and the words that have them;
             these pronunciations are left out.
     """
 
-    ways: dict[str, list[Spelling]]
-    lacking: dict[str, list[str]]
+    pronunciations: dict[str, list[Spelling]]
+    unknown_tokens: dict[str, list[str]]
 
 
 class Pronouncer:
-    """Pronounce words that no list gives pronunciations for.
-
-    Args:
-        tokens: The token table.
-        lexicon: The pronunciations that the decoder has, or what makes them when they
-            are needed.
-        separators: Tokens that stand between words: no pronunciation has them.
-        g2p: See above.
-
-    Raises:
-        OptionError, FormatError, BackendError: As `G2p`.
-    """
+    """Pronounce words that no list gives pronunciations for."""
 
     def __init__(
         self,
@@ -70,37 +59,29 @@ class Pronouncer:
         self._separator = separators[0] if len(separators) == 1 else None
         self._g2p = None if g2p is None else G2p.of(g2p)
 
-    def say(self, words: Sequence[str]) -> Said:
-        """The pronunciations of words; without those that cannot be said.
-
-        Raises:
-            BoostError: What `g2p` gives for a word is no pronunciation.
-        """
+    def say(self, words: Sequence[str]) -> G2pResult:
+        """The pronunciations of words; without those that cannot be said."""
         g2p = self._g2p
         if g2p is None:
             spells = bool(words) and self._spells_by_itself
-            return Said(self._spelt(words) if spells else {}, {})
+            return G2pResult(self._spelt(words) if spells else {}, {})
         if g2p.spells:
-            return Said(self._spelt(words), {})
+            return G2pResult(self._spelt(words), {})
         found: dict[str, list[Spelling]] = {}
-        lacking: dict[str, list[str]] = {}
+        unknown_tokens: dict[str, list[str]] = {}
         for word, ways in g2p.say(words, self._tokens).items():
             for names in ways:
                 unknown = [name for name in names if name not in self._tokens.ids]
                 for name in dict.fromkeys(unknown):
-                    lacking.setdefault(name, []).append(word)
+                    unknown_tokens.setdefault(name, []).append(word)
                 # A way with one unknown token is left out, others of the word stay.
                 if names and not unknown:
                     found.setdefault(word, []).append(self._ids(word, names))
-        return Said(found, lacking)
+        return G2pResult(found, unknown_tokens)
 
-    def read(self, word: str, said: Sequence[tuple[str, ...]]) -> list[Spelling]:
-        """Token ids of pronunciations.
-
-        Raises:
-            BoostError: A token that the table does not have, the blank or a separator.
-        """
-        return [self._ids(word, names) for names in said]
+    def read(self, word: str, prons: Sequence[tuple[str, ...]]) -> list[Spelling]:
+        """Token ids of pronunciations."""
+        return [self._ids(word, names) for names in prons]
 
     def known(self, word: str) -> set[Spelling]:
         """Look up how the decoder says a word already."""
@@ -161,26 +142,19 @@ class Pronouncer:
 
 
 def oov_words(
-    said: Mapping[str, Sequence[Spelling]],
+    prons: Mapping[str, Sequence[Spelling]],
     bonuses: Mapping[str, float],
     word_ids: Mapping[str, int],
     num_known: int,
 ) -> OovWords | None:
-    """The words and pronunciations of a list; None where there is nothing to add.
-
-    Args:
-        said: Word to pronunciations that the decoder does not have.
-        bonuses: Nats, of words that the decoder does not have; 0 for others.
-        word_ids: The decoder's words.
-        num_known: The size of its word table.
-    """
+    """The words and pronunciations of a list; None where there is nothing to add."""
     # Sorted: ids, and with them ties of the search, must not depend on the list's
     # order.
-    words = tuple(sorted(word for word in said if word not in word_ids))
+    words = tuple(sorted(word for word in prons if word not in word_ids))
     ids = {word: num_known + i for i, word in enumerate(words)}
     rows = sorted(
         (ids[word] if word in ids else word_ids[word], one, word)
-        for word, ways in said.items()
+        for word, ways in prons.items()
         for one in {tuple(way) for way in ways}
     )
     if not rows:

@@ -49,13 +49,9 @@ class RowStates(NamedTuple):
 def credit_rows(automaton, rows, scores, out, is_last, end_score):
     """Write scores [N, V] with the boosts to `out`, which has the scores already.
 
-    Args:
-        automaton: Of the phrases, float32 costs.
-        rows: `RowStates`.
-        scores: float32 [N, V].
-        out: float32 [N, V].
-        is_last: Whether texts are cut off behind the next token.
-        end_score: float32, of the rule `compensated`; below 0 there is no such rule.
+    `automaton`: of the phrases, float32 costs. `scores`: float32 [N, V]. `out`: float32
+    [N, V]. `end_score`: float32, of the rule `compensated`; below 0 there is no such
+    rule.
     """
     final_cost, backoff = automaton.final_cost, automaton.backoff_state
     none = np.float32(0)

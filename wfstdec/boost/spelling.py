@@ -20,7 +20,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from wfstdec.text.lexicon import MARKS, Lexicon, spellable_words
-from wfstdec.text.symbols import TokenTable
+from wfstdec.text.tokens import TokenTable
 
 Spelling = tuple[int, ...]
 Speller = Callable[[Sequence[str]], Sequence[Sequence[Spelling]]]
@@ -49,13 +49,7 @@ def by_lexicon(
     separator: int | None = None,
     separator_optional: bool = False,
 ) -> Speller:
-    """Phrases as the pronunciations of their words, in all ways (at most 256).
-
-    Args:
-        lexicon: Words to tokens.
-        separator: A token that stands between words.
-        separator_optional: It may also be left out, at each place.
-    """
+    """Phrases as the pronunciations of their words, in all ways (at most 256)."""
     known: dict[str, list[Spelling]] = {}
     for word, tokens in zip(lexicon.words, lexicon.pronunciations, strict=True):
         known.setdefault(word, []).append(tokens)
@@ -117,14 +111,7 @@ def by_tokenizer(
     *,
     tokens: TokenTable | None = None,
 ) -> Speller:
-    """Phrases as a tokenizer cuts them; an empty result is a phrase it cannot spell.
-
-    Args:
-        encode: Text to tokens of the decoder: not always what a tokenizer calls its
-            ids, which know no blank. With `tokens`, text to names of tokens.
-        tokens: What the names are looked up in. One that it lacks, or a mark such as
-            `<unk>`, spells nothing.
-    """
+    """Phrases as a tokenizer cuts them; an empty result is a phrase it cannot spell."""
     return partial(_encoded_by, encode, tokens)
 
 
@@ -145,9 +132,3 @@ def _encoded_by(
         return () if -1 in ids else tuple(ids)
 
     return [[spelt] if spelt else [] for spelt in map(tokens_of, phrases)]
-
-
-def case_variants(text: str) -> list[str]:
-    """Write a text as it is, in small letters, in capitals, with capitals on words."""
-    ways = (text, text.lower(), text.upper(), text.title())
-    return list(dict.fromkeys(ways))

@@ -26,15 +26,14 @@ from wfstdec.boost.kernels import BIT, LOW_BITS, NO_BITS, WORD_SHIFT, check_stat
 from wfstdec.boost.phrases import GRAIN, PhraseBoosts
 from wfstdec.boost.words import compile_word_boosts
 from wfstdec.jit import jit, read_only
-from wfstdec.jit.pool import Once
-from wfstdec.jit.records import record
+from wfstdec.jit.records import WeakCache, record
 from wfstdec.jit.sorting import counted
 from wfstdec.lm import kernels
-from wfstdec.text.symbols import EPSILON
+from wfstdec.text.tokens import EPSILON
 
 MIN_BITS = 1 << 12
 BITS_PER_POSITION = 32
-"""So many bits for each hot position, up to one for each row or position of all."""
+"""Bits for each position with a bonus, up to one for each row or position of all."""
 ROW = record(
     "u8 labels",
     "u4 begin backoff",
@@ -77,7 +76,7 @@ class ListedWords(NamedTuple):
 
 
 def _room(found: int, most: int) -> tuple[np.ndarray, np.uint64]:
-    """Bits for so many hot ones of all, and their number less 1."""
+    """Allocate bits for boosted labels, and their number less 1."""
     wanted = min(max(BITS_PER_POSITION * found, MIN_BITS), most)
     num_bits = 1 << max(6, (wanted - 1).bit_length())
     return np.zeros(num_bits // 64, np.uint64), np.uint64(num_bits - 1)
@@ -131,15 +130,7 @@ NO_PHRASES = PhraseRows(
 
 
 def phrase_rows(phrases: PhraseBoosts, first_label: int = 0) -> PhraseRows:
-    """The rows of compiled phrases.
-
-    Args:
-        phrases: The phrases.
-        first_label: What the kernels call label 0.
-
-    Raises:
-        BoostError: They have too many states.
-    """
+    """The rows of compiled phrases."""
     check_states(phrases.num_states)
     automaton = phrases.automaton
     arcs = np.empty(phrases.num_arcs, ARC)
@@ -205,9 +196,8 @@ def _fill(rows, begin, arcs, is_dense, root_cost):
     Credits are bounds that count arcs which a longer state hides, and allow for more
     than float32 sums along a chain can lose.
 
-    Returns:
-        Sets that count all labels which a state or one that it backs off to has, uint64
-        [S].
+    Returns sets that count all labels which a state or one that it backs off to has,
+    uint64 [S].
     """
     credited, length = np.zeros(len(rows), np.uint64), np.zeros(len(rows))
     credit, largest = np.zeros(len(rows)), np.zeros(len(rows))
@@ -246,10 +236,8 @@ def _fill(rows, begin, arcs, is_dense, root_cost):
 class BoostTables:
     """The tables of boosts for the kernels of one graph or trie; each is made once.
 
-    Args:
-        words: int [P], the words of all rows one after the other; 0 is none.
-        splits: int [R + 1], where the positions of each row stand.
-        first_token: What the kernels call token 0.
+    `words`: int [P], the words of all rows one after the other; 0 is none. `splits`:
+    int [R + 1], where the positions of each row stand.
     """
 
     def __init__(
@@ -257,8 +245,8 @@ class BoostTables:
     ) -> None:
         self._row_words, self._row_splits = words, splits
         self._first_token = first_token
-        self._words = Once(self._list)
-        self._phrases = Once(self._lay_out)
+        self._words = WeakCache(self._list)
+        self._phrases = WeakCache(self._lay_out)
 
     def words(self, boosts: CompiledBoosts) -> ListedWords:
         """The boosted words of an utterance; phrases of words by their first ones."""
@@ -266,11 +254,7 @@ class BoostTables:
         return self._words.of(boosts) if boosts.words or of_words else NO_WORDS
 
     def phrases(self, boosts: CompiledBoosts) -> PhraseRows:
-        """The phrases of an utterance.
-
-        Raises:
-            BoostError: They have too many states.
-        """
+        """The phrases of an utterance."""
         phrases = boosts.phrases
         return NO_PHRASES if phrases is None else self._phrases.of(phrases)
 

@@ -18,7 +18,7 @@ from typing import NamedTuple
 import numpy as np
 
 from wfstdec.jit import jit, kernel
-from wfstdec.text.symbols import EPSILON
+from wfstdec.text.tokens import EPSILON
 
 
 class WordBoosts(NamedTuple):
@@ -53,12 +53,7 @@ def compile_word_boosts(
 ) -> tuple[WordBoosts, list[str]]:
     """Compile a list of boosted words.
 
-    Args:
-        boosts: Word to bonus, nats; above 0 favours. `None` boosts nothing.
-        word_ids: The words of the graph.
-
-    Returns:
-        The arrays, and the words that the graph does not have, sorted.
+    `boosts`: word to bonus, nats; above 0 favours. `None` boosts nothing.
     """
     given = boosts or {}
     known = {word_ids[w]: float(bonus) for w, bonus in given.items() if w in word_ids}
@@ -97,6 +92,7 @@ def find_bonus(keys, bonuses, word):
     """The bonus of `word`, float32; 0 where the map does not have it."""
     mask = np.uint32(len(keys) - 1)
     slot = mix(word) & mask
+    # Ends: at most half of the slots are taken.
     while keys[slot] != word and keys[slot] != np.uint32(EPSILON):
         slot = (slot + np.uint32(1)) & mask
     return bonuses[slot]

@@ -18,6 +18,8 @@ from typing import Any
 
 import numpy as np
 
+from wfstdec.errors import OptionError
+
 LN10 = math.log(10.0)
 FEWEST_ROWS = 8
 """Less tells nothing: a warm-up with a frame of zeros is no input."""
@@ -28,13 +30,18 @@ TOO_HIGH = 0.1
 TOO_LOW = math.log(0.5)
 """Nats below 0 that pruned tokens do not explain, in the median."""
 FEW = 0.05
-"""So many of the rows may be off."""
+"""Share of rows that may be off."""
+ROUNDING = 0.05
+"""Nats that float16 and steps of 1/16 nat explain."""
+PRUNED = 0.2
+"""Share of a row that is at its floor where tokens were pruned."""
 
 
 class RowKind(Enum):
     """Kinds of rows of numbers; the value says it in words."""
 
     LOGPROBS = "natural log-probs"
+    LOG2 = "logs to base 2"
     LOG10 = "logs to base 10"
     LOGITS = "logits"
     PROBABILITIES = "probabilities"
@@ -54,6 +61,7 @@ class RowKind(Enum):
 
 _FOUND = {
     RowKind.LOGPROBS: "exp of each row sums to one",
+    RowKind.LOG2: "2 ** x of each row sums to one, exp(x) to less: logs to base 2",
     RowKind.LOG10: "10 ** x of each row sums to one, exp(x) to more: logs to base 10",
     RowKind.LOGITS: "numbers of both signs whose exp does not sum to one: logits",
     RowKind.PROBABILITIES: "each row sums to one as it is: probabilities",
@@ -62,6 +70,7 @@ _FOUND = {
 }
 _REMEDIES = {
     RowKind.LOGPROBS: "",
+    RowKind.LOG2: f"multiply them by ln 2 = {math.log(2):.6f}",
     RowKind.LOG10: f"multiply them by ln 10 = {LN10:.6f}",
     RowKind.LOGITS: "take log_softmax over the tokens",
     RowKind.PROBABILITIES: "take the log",
@@ -74,11 +83,7 @@ _REMEDIES = {
 def kind_of(logprobs: Any) -> RowKind | None:
     """Tell what an utterance's numbers are, from a few of its rows.
 
-    Args:
-        logprobs: Float [T, V], of NumPy.
-
-    Returns:
-        What they are; None where there are too few rows to tell.
+    `logprobs`: float [T, V], of NumPy.
     """
     rows = spread(logprobs, MOST_ROWS).astype(np.float32)
     sums = row_sums(rows)
@@ -87,7 +92,15 @@ def kind_of(logprobs: Any) -> RowKind | None:
         rows, sums = rows[fine], sums[fine]
     if len(rows) < FEWEST_ROWS:
         return None
+    if _are_base2(rows, sums):
+        return RowKind.LOG2
     if _are_logs(sums):
+        low = sums < TOO_LOW
+        # Pruned tokens have one floor; a row of many values that sums to little is not
+        # one of log-probs.
+        pruned = (rows <= rows.min(axis=1, keepdims=True)).mean(axis=1) > PRUNED
+        if np.count_nonzero(low & ~pruned) > FEW * len(sums):
+            return RowKind.UNNORMALISED
         return RowKind.LOGPROBS
     if rows.min() >= 0 and rows.max() <= 1 + TOO_HIGH and _are_ones(rows.sum(axis=1)):
         return RowKind.PROBABILITIES
@@ -101,9 +114,8 @@ def kind_of(logprobs: Any) -> RowKind | None:
 def row_sums(rows: np.ndarray) -> np.ndarray:
     """The ln of the sum of exp(x) over each row, float32 [N]; 0 for log-probs.
 
-    Args:
-        rows: Float [N, V]; `-inf` is allowed, all of a row too. NaN where a row has
-            NaN or +inf.
+    `rows`: float [N, V]; `-inf` is allowed, all of a row too. NaN where a row has NaN
+    or +inf.
     """
     rows = rows.astype(np.float32, copy=False)
     top = np.maximum(rows.max(axis=1, keepdims=True), np.float32(-1e30))
@@ -112,7 +124,7 @@ def row_sums(rows: np.ndarray) -> np.ndarray:
 
 
 def spread(array: np.ndarray, most: int) -> np.ndarray:
-    """At most so many rows of an array, evenly spread."""
+    """Return at most `most` rows of an array, evenly spaced."""
     if len(array) <= most:
         return array
     return array[np.arange(most) * len(array) // most]
@@ -122,6 +134,13 @@ def _are_logs(sums: np.ndarray) -> bool:
     """Tell whether sums are as of log-probs, rounded, or with tokens pruned."""
     high = np.count_nonzero(sums > TOO_HIGH)
     return bool(high <= FEW * len(sums) and np.median(sums) >= TOO_LOW)
+
+
+def _are_base2(rows: np.ndarray, sums: np.ndarray) -> bool:
+    """Tell whether rows sum to one to base 2, much nearer than to base e."""
+    base2 = np.abs(row_sums(rows * np.float32(math.log(2))))
+    exact = np.count_nonzero(base2 > ROUNDING) <= FEW * len(sums)
+    return bool(exact and 2 * base2.mean() < np.abs(sums).mean())
 
 
 def _are_ones(sums: np.ndarray) -> bool:
@@ -135,3 +154,19 @@ def _are_columns_logs(logprobs: np.ndarray) -> bool:
     if len(sums) < FEWEST_ROWS or not (sums < np.inf).all():
         return False
     return _are_logs(sums) and bool(np.median(sums) > -TOO_HIGH)
+
+
+LONGEST_S = 1.0
+"""No model has longer frames: they would miss whole words."""
+
+
+def check_frame_shift(frame_shift_s: float) -> float:
+    """Check seconds per frame."""
+    if not (math.isfinite(frame_shift_s) and frame_shift_s > 0):
+        raise OptionError(f"frame_shift_s={frame_shift_s!r}, expected seconds, above 0")
+    if frame_shift_s > LONGEST_S:
+        raise OptionError(
+            f"frame_shift_s={frame_shift_s!r}, expected seconds, at most "
+            f"{LONGEST_S:g}; milliseconds? then {frame_shift_s / 1000:g}"
+        )
+    return frame_shift_s

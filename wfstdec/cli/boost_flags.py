@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from wfstdec.batch.boost_lists import BoostLists
+from wfstdec.batch.decoding import BoostLists
 from wfstdec.boost.phrases import PhraseOptions
 from wfstdec.cli.decoders import flag_of
 from wfstdec.errors import OptionError
@@ -47,11 +47,7 @@ def refuse_phrase_flags(args: argparse.Namespace, *, without: str) -> None:
 
 
 def read_lists(args: argparse.Namespace) -> tuple[BoostFile | None, BoostFile | None]:
-    """Read the files of `--boost` and `--phrases`; errors as of their readers.
-
-    Raises:
-        OptionError: Flags of phrases without phrases.
-    """
+    """Read the files of `--boost` and `--phrases`; errors as of their readers."""
     if not args.phrases:
         refuse_phrase_flags(args, without="--phrases")
     return (
@@ -66,12 +62,7 @@ def boosts_for(
     words: BoostFile | None,
     phrases: BoostFile | None,
 ) -> BoostLists:
-    """The lists for a decoder.
-
-    Raises:
-        OptionError: Words for a decoder that has none; a number is out of range; or
-            as of `phrase_compiler`.
-    """
+    """The lists for a decoder."""
     if words is not None and not decoder.vocabulary.words:
         raise OptionError(
             f"--boost {args.boost} for a decoder that has no words, expected --phrases"

@@ -14,7 +14,7 @@ from wfstdec.cli.kinds import values_of
 from wfstdec.text.files import read_lines
 from wfstdec.text.lexicon import Lexicon, spellable_words, spelling_lexicon
 from wfstdec.text.loading import separator_of
-from wfstdec.text.symbols import TokenTable, read_tokens
+from wfstdec.text.tokens import TokenTable, read_tokens
 
 _NAMED_AT_MOST = 5
 _log = logging.getLogger("wfstdec.build")
@@ -54,10 +54,6 @@ def _spelt(args: argparse.Namespace, tokens: TokenTable) -> Lexicon:
     """The words of the list, in its first column, spelt with the tokens.
 
     Words that cannot be spelt are left out, and said.
-
-    Raises:
-        LexiconError: More than half of the words cannot be spelt: then the list is not
-            for these tokens.
     """
     words = [line.split()[0] for line in read_lines(args.spell) if line.split()]
     how = {

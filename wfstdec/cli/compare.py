@@ -44,10 +44,9 @@ from wfstdec.cli import compare_flags
 from wfstdec.cli.boost_flags import refuse_phrase_flags
 from wfstdec.cli.decoders import flag_of
 from wfstdec.cli.flags import add_flags
+from wfstdec.compare.comparison import Search, table
 from wfstdec.compare.models import Models
 from wfstdec.compare.plotting import check_plot, plot
-from wfstdec.compare.points import Search
-from wfstdec.compare.report import table
 from wfstdec.compare.running import run as run_comparison
 from wfstdec.errors import OptionError
 from wfstdec.io.boost_files import BoostFile, read_boosts, read_phrases

@@ -10,10 +10,9 @@ from typing import Any
 from wfstdec.cli.flags import DECODERS, add_flags
 from wfstdec.cli.kinds import made_of
 from wfstdec.cli.text_flags import normalizer_of
-from wfstdec.compare.grids import Grid, parse_grid
-from wfstdec.compare.models import Models
-from wfstdec.compare.searches import DecoderSearch
+from wfstdec.compare.models import DecoderSearch, Models
 from wfstdec.compare.speech import Speech, read_speech
+from wfstdec.compare.tuning import Grid, parse_grid
 from wfstdec.search.options import OpenVocabulary
 
 
@@ -62,14 +61,7 @@ def models_of(args: argparse.Namespace) -> Models:
 def searches_of(
     models: Models, name: str, grid: Iterable[str], **changed: Any
 ) -> list[DecoderSearch]:
-    """Searches of a decoder, by its name, for each setting of a grid.
-
-    Args:
-        models: What they search.
-        name: One of `DECODERS`.
-        grid: Its options and their values, as `parse_grid` takes them.
-        **changed: Options of all of them.
-    """
+    """Searches of a decoder, by its name, for each setting of a grid."""
     options = DECODERS[name](**changed)
     return getattr(models, f"{name}_searches")(options, grid_of(grid, options))
 

@@ -16,7 +16,7 @@ from functools import partial
 from typing import Any
 
 import wfstdec
-from wfstdec.autoregressive import need_torch
+from wfstdec.attention import need_torch
 from wfstdec.cli.flags import DECODERS, add_flags
 from wfstdec.cli.result_flags import g2p_of
 from wfstdec.errors import OptionError
@@ -52,9 +52,13 @@ def _open(module: str, who: str, *, model: str, **more: Any) -> Decoder:
 _TOKENS = ("tokens", "blank", "separator", "lm", "unk_cost")
 _G2P = ("g2p", "g2p_phones")
 KINDS = {
-    "wfst": Kind(("graph", *_G2P), lambda **more: wfstdec.WfstDecoder(**more)),
+    "wfst": Kind(
+        ("graph", "exact_boosts", *_G2P), lambda **more: wfstdec.WfstDecoder(**more)
+    ),
     "trie": Kind(
-        (*_TOKENS, "lexicon", "separator_optional", "open_vocabulary", *_G2P), _trie
+        (*_TOKENS, *"lexicon separator_optional open_vocabulary exact_boosts".split())
+        + _G2P,
+        _trie,
     ),
     "greedy": Kind(_TOKENS, lambda **more: wfstdec.GreedyDecoder(**more)),
     "transducer": Kind(
@@ -88,13 +92,7 @@ _OF_THE_MODEL = {
 def add_decoder_flags(
     parser: argparse.ArgumentParser, *, of_audio: bool = False
 ) -> None:
-    """Give a command the flags of decoders; those not given are not set.
-
-    Args:
-        parser: Of the command.
-        of_audio: Whether it has a CTC model: tokens, blank and frame shift are then
-            the model's, and there are neither transducers nor attention.
-    """
+    """Give a command the flags of decoders; those not given are not set."""
     decoders = CTC_DECODERS if of_audio else tuple(KINDS)
     text = f"the search: {'; '.join(_SEARCHES[one] for one in decoders)}"
     text += f" (default: {decoders[0]})"
@@ -125,16 +123,7 @@ def add_decoder_flags(
 
 
 def search_options(args: argparse.Namespace, *, of_audio: bool = False) -> Any:
-    """The options of the decoder that the flags ask for.
-
-    Args:
-        args: The command line.
-        of_audio: As in `add_decoder_flags`: the decoder's tokens come from the model.
-
-    Raises:
-        OptionError: A flag of another decoder, one that is missing, two that exclude
-            each other, or a value out of range.
-    """
+    """The options of the decoder that the flags ask for."""
     of_model = _OF_THE_MODEL if of_audio else {}
     for name, decoders in _owners().items():
         if name in of_model:

@@ -14,9 +14,7 @@ from functools import partial
 from pathlib import Path
 
 import wfstdec
-from wfstdec.batch.boost_lists import BoostLists
-from wfstdec.batch.decoding import decode_all
-from wfstdec.batch.summary import Summary
+from wfstdec.batch.decoding import BoostLists, Summary, decode_all
 from wfstdec.cli.flags import add_flags
 from wfstdec.cli.score import columns, report
 from wfstdec.io.boost_files import read_boosts

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import argparse
 import math
-from collections.abc import Collection, Container, Sequence
+from collections.abc import Collection
 from dataclasses import fields
-from itertools import pairwise
 from typing import Any, get_args
 
 from wfstdec.attention.options import AttentionOptions
-from wfstdec.checks.frame_shift import check_frame_shift
+from wfstdec.checks.rows import check_frame_shift
 from wfstdec.cli.audio_flags import AUDIO_FLAGS
 from wfstdec.cli.kinds import Flag, one_of, switch, takes
 from wfstdec.cli.lattice_flags import LATTICE_FLAGS
@@ -19,11 +18,10 @@ from wfstdec.cli.ray_flags import RAY_FLAGS
 from wfstdec.cli.result_flags import ALIGN_FLAGS, RESULT_FLAGS
 from wfstdec.cli.serve_flags import SERVE_FLAGS
 from wfstdec.cli.text_flags import TEXT_FLAGS
-from wfstdec.compare.grids import TRIE_GRID, WFST_GRID
-from wfstdec.compare.tuning import RANGES
+from wfstdec.compare.tuning import RANGES, TRIE_GRID, WFST_GRID
 from wfstdec.errors import OptionError
 from wfstdec.fst.engine import ENGINES
-from wfstdec.fst.openfst_io import FORMS
+from wfstdec.fst.openfst import FORMS
 from wfstdec.fst.topology import TOPOLOGIES
 from wfstdec.greedy.options import BACKENDS as GREEDY_BACKENDS
 from wfstdec.greedy.options import GreedyOptions
@@ -32,7 +30,7 @@ from wfstdec.transducer.options import TransducerOptions
 from wfstdec.trie.lookahead import LookaheadKind
 from wfstdec.trie.options import BACKENDS as TRIE_BACKENDS
 from wfstdec.trie.options import Merge, TrieOptions
-from wfstdec.wfst.backend_choice import BACKENDS as WFST_BACKENDS
+from wfstdec.wfst.options import BACKENDS as WFST_BACKENDS
 from wfstdec.wfst.options import WfstOptions
 
 DECODERS: dict[str, Any] = {
@@ -82,11 +80,6 @@ def count(text: str, least: int = 0) -> int:
 def count_above_zero(text: str) -> int:
     """An integer, 1 or more."""
     return count(text, 1)
-
-
-def threads(text: str) -> int | None:
-    """An integer, 1 or more; 0, an old spelling, is one for each core."""
-    return count(text) or None
 
 
 def token_or_none(text: str) -> str | None:
@@ -146,7 +139,7 @@ _SEARCH_FLAGS: dict[str, Flag] = {
     "--min-active": takes("N", "states kept in a frame whatever the beam", int),
     "--token-top-k": takes(
         "N",
-        "only so many tokens, the most probable, may begin in a frame, or none",
+        "only the N most probable tokens may begin in a frame; none: all",
         count_or_none,
     ),
     "--merge": one_of(get_args(Merge), "alignments of a text: the best, or their sum"),
@@ -246,6 +239,10 @@ FLAGS: dict[str, Flag] = {
         "words and phrases to favour: 'word<TAB>nats' lines (leave the number "
         "out and a safe weight is chosen), or JSON lines",
     ),
+    "--exact-boosts": switch(
+        "words of boost lists count as they are written, not also in another case, "
+        "Unicode form or between punctuation"
+    ),
     "--phrase-unit": one_of(
         ("word", "token"),
         "what phrases are credited by (default: word; token without words)",
@@ -261,8 +258,7 @@ FLAGS: dict[str, Flag] = {
     ),
     "--phrase-depth": takes(
         "FACTOR",
-        "labels after the first are worth so many times that, and ln(place) "
-        "(default: 2)",
+        "factor for labels after the first, plus ln(place) (default: 2)",
         float,
     ),
     "--phrase-unknown": takes(
@@ -275,7 +271,9 @@ FLAGS: dict[str, Flag] = {
         "optional)",
     ),
     "--backend": takes(None, f"auto (the CPU), {', '.join(_BACKENDS)}", default="auto"),
-    "--threads": takes("N", "utterances at once (default: one for each core)", threads),
+    "--threads": takes(
+        "N", "utterances at once (default: one for each core)", count_above_zero
+    ),
     "--output": takes("FILE", "what to write"),
     # scoring and looking
     "--worst": takes(
@@ -287,7 +285,7 @@ FLAGS: dict[str, Flag] = {
     "--recipe": takes("FOLDER", "a recipe other than the shipped one"),
     # comparing and tuning
     "--utterances": takes(
-        "N", "so many of the utterances, evenly spread (default: all)", count_above_zero
+        "N", "use N utterances, evenly spaced (default: all)", count_above_zero
     ),
     "--wfst": takes(
         "OPTION=VALUES",
@@ -341,59 +339,13 @@ FLAGS: dict[str, Flag] = {
 }
 
 
-OLD_FLAGS = {
-    "--arpa": "--lm",
-    "--text": "--ref",
-    "--sentencepiece": "--sentencepiece-model",
-    "--align-beam": "--beam",
-}
-"""Old spellings of flags, for one version: of commands that have the new one alone."""
-
-
-def with_new_spellings(
-    argv: Sequence[str], known: Container[str]
-) -> tuple[list[str], list[str]]:
-    """Replace old spellings on a command line.
-
-    Args:
-        argv: The command line.
-        known: The flags of its command.
-
-    Returns:
-        The command line, and what to say of it.
-
-    Raises:
-        OptionError: A flag stands there by its old name and by its new one.
-    """
-    words, told = [], []
-    for word in argv:
-        old, equals, value = word.partition("=")
-        new = OLD_FLAGS.get(old)
-        if new is not None and new in known and old not in known:
-            if any(other.partition("=")[0] == new for other in argv):
-                raise OptionError(f"both {new} and {old}, its old name, expected {new}")
-            told.append(f"{old} is now called {new}; the old name goes soon")
-            word = new + equals + value
-        words.append(word)
-    if ("--threads", "0") in pairwise(argv) or "--threads=0" in argv:
-        told.append("--threads 0 is now said by leaving --threads out")
-    return words, told
-
-
 def add_flags(
     parser: argparse._ActionsContainer,
     *names: str,
     decoders: Collection[str] = tuple(DECODERS),
     **changes: Any,
 ) -> None:
-    """Give a command some of `FLAGS`, in this order.
-
-    Args:
-        parser: Of the command.
-        *names: The flags.
-        decoders: Those that the command has: help texts tell their defaults.
-        **changes: For all named, in place of what `FLAGS` says.
-    """
+    """Give a command some of `FLAGS`, in this order."""
     for name in names:
         how = {**FLAGS[name], **changes}
         option = how.pop("option", None)

@@ -10,9 +10,9 @@ import numpy as np
 import wfstdec
 from wfstdec.cli.flags import add_flags
 from wfstdec.errors import OptionError
-from wfstdec.io.dot import graph_dot
+from wfstdec.io.lattices import graph_dot
 from wfstdec.io.outputs import open_output
-from wfstdec.text.symbols import TokenTable
+from wfstdec.text.tokens import TokenTable
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -67,11 +67,7 @@ READING_FLAGS = ("--confidence", "--mbr", "--posterior-scale")
 
 
 def reading_of(args: argparse.Namespace, nbest: int) -> LatticeReading | None:
-    """Make the reading of lattices that a command line asks for; None for no lattices.
-
-    Raises:
-        OptionError: They do not go together, or one is out of range.
-    """
+    """Make the reading of lattices that flags ask for; None for no lattices."""
     if not (args.lattices or args.confidence or args.mbr):
         return None
     if args.mbr and nbest > 1:

@@ -47,26 +47,15 @@ STOPPED = 128  # and the number of the signal
 def main(argv: Sequence[str] | None = None) -> int:
     """Run one command.
 
-    Args:
-        argv: The command line without the program's name; default: `sys.argv`.
-
-    Returns:
-        The exit code. `SystemExit(2)` is raised where argparse finds a fault.
+    Returns the exit code. `SystemExit(2)` is raised where argparse finds a fault.
     """
     argv = list(sys.argv[1:] if argv is None else argv)
     # Flags of this command alone: those of others would import half of the library.
     parser = make_parser(argv[0] if argv else "")
-    told: list[str] = []
     if argv and argv[0] in COMMANDS:
-        known = command_parser(parser, argv[0])._option_string_actions
-        try:
-            argv, told = command_named("flags").with_new_spellings(argv, known)
-        except WfstdecError as error:
-            return _failed(argv[0], error)
+        command_parser(parser, argv[0])
     args = parser.parse_args(argv)
     quiet = args.quiet
-    for text in () if quiet else told:
-        _say(f"warning: {text}")
     with _stopping(), _log_to_stderr(quiet=quiet), warnings.catch_warnings():
         # In one line, without the place in our sources.
         warnings.showwarning = lambda message, *_, **__: _say(f"warning: {message}")
@@ -132,12 +121,7 @@ def command_named(name: str) -> ModuleType:
 
 
 def make_parser(only: str | None = None) -> argparse.ArgumentParser:
-    """The parser of all commands.
-
-    Args:
-        only: The first word of a command line: flags of other commands, which import
-            what they are about, are left out.
-    """
+    """The parser of all commands."""
     parser = argparse.ArgumentParser(
         prog="wfstdec", description="Decode CTC speech models with search graphs."
     )

@@ -95,11 +95,9 @@ SEARCH_FLAGS: dict[str, Flag] = {
         get_args(Stop),
         "no live text can come in any more, the list is full, or at the limit alone",
     ),
-    "--max-tokens-per-s": takes(
-        "X", "no more tokens than so many a second, and 5", float
-    ),
+    "--max-tokens-per-s": takes("X", "at most X tokens a second, plus 5", float),
     "--no-repeat-ngram": takes(
-        "N", "so many tokens in a row come but once in a text; 0: they may", int
+        "N", "N tokens in a row occur only once in a text; 0: no limit", int
     ),
 }
 """Options of `TransducerOptions` and `AttentionOptions`, by their names there."""

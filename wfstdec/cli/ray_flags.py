@@ -66,14 +66,7 @@ def refuse_flags_of_ray(args: argparse.Namespace) -> None:
 
 
 def ready_for_ray(args: argparse.Namespace) -> argparse.Namespace:
-    """Check the flags, and make of them what an actor can do with.
-
-    Returns:
-        The same with one thread unless more are asked for, and absolute paths.
-
-    Raises:
-        OptionError: A flag that does not go with `--ray`, or one that is missing.
-    """
+    """Check the flags, and make of them what an actor can do with."""
     if args.output is None:
         raise OptionError("--ray without --output, expected a folder for Parquet files")
     for flag in ("--format", "--strict", *SUBTITLE_FLAGS):
@@ -97,16 +90,7 @@ def ready_for_ray(args: argparse.Namespace) -> argparse.Namespace:
 def run_on_ray(
     args: argparse.Namespace, rows: Any, make: Callable[[], RowWorker]
 ) -> None:
-    """Run a job and say what came of it.
-
-    Args:
-        args: From `ready_for_ray`.
-        rows: As `run_rows` takes them.
-        make: Makes what an actor does.
-
-    Raises:
-        InputError: Rows have errors.
-    """
+    """Run a job and say what came of it."""
     summary = run_rows(
         rows,
         make,

@@ -21,7 +21,7 @@ from wfstdec.cli.kinds import values_of
 from wfstdec.cli.lattice_flags import GIVEN_LATTICES, READING_FLAGS, reading_of
 from wfstdec.cli.result_flags import RUN_FLAGS, restart_of, tell
 from wfstdec.errors import OptionError
-from wfstdec.io.kaldi_lattices import KaldiLatticeWriter
+from wfstdec.io.lattices import KaldiLatticeWriter
 
 _WEIGHTS = {
     "--lm-scale": "times the costs of --lm, or of the graph (default: that of the "

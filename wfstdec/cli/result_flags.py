@@ -9,7 +9,7 @@ from typing import Any
 
 import wfstdec
 from wfstdec.align.options import AlignOptions
-from wfstdec.batch.summary import Tally
+from wfstdec.batch.decoding import Tally
 from wfstdec.boost.g2p import G2p
 from wfstdec.cli.kinds import Flag, one_of, switch, takes
 from wfstdec.errors import OptionError
@@ -88,12 +88,7 @@ ALIGN_FLAGS: dict[str, Flag] = {
 
 
 def restart_of(args: argparse.Namespace, makes: str | None = None) -> Restart:
-    """Make of a command line what a run is to do with an earlier one's work.
-
-    Args:
-        args: All flags: what the results depend on, files by their contents.
-        makes: The name of a flag whose file is made, not read.
-    """
+    """Make of a command line what a run is to do with an earlier one's work."""
     settings: dict[str, Any] = {"version of wfstdec": wfstdec.__version__}
     for name, value in vars(args).items():
         if name not in _NO_SETTINGS:
@@ -107,11 +102,7 @@ def restart_of(args: argparse.Namespace, makes: str | None = None) -> Restart:
 
 
 def run_options(args: argparse.Namespace, makes: str | None = None) -> dict[str, Any]:
-    """Arguments of runs that write results, as a command line has them.
-
-    Raises:
-        OptionError: Flags of subtitles for another format; a value is out of range.
-    """
+    """Arguments of runs that write results, as a command line has them."""
     return {
         "format": format_named(args.format, args.output),
         "subtitles": _subtitle_options(args),
@@ -129,11 +120,7 @@ def tell(summary: Tally, args: argparse.Namespace) -> None:
 
 
 def g2p_of(source: str | None, phones: str | None = None) -> G2p | None:
-    """Make what `--g2p` and `--g2p-phones` ask for.
-
-    Raises:
-        OptionError: Phones without a source, or as `G2p`, whose other errors too.
-    """
+    """Make what `--g2p` and `--g2p-phones` ask for."""
     if source is None and phones is not None:
         raise OptionError(f"--g2p-phones {phones} without --g2p, expected both")
     return None if source is None else G2p(source, phones)

@@ -20,12 +20,11 @@ from itertools import chain
 from wfstdec.cli.flags import add_flags
 from wfstdec.cli.lattice_flags import GIVEN_LATTICES
 from wfstdec.cli.text_flags import normalizer_of
-from wfstdec.compare.confidences import score_confidences
+from wfstdec.compare.confidence import score_confidences
 from wfstdec.compare.oracle import Oracle, lattice_oracle, list_oracle, read_lists
 from wfstdec.compare.plotting import check_plot, plot_reliability
 from wfstdec.errors import OptionError
-from wfstdec.io.confidences import read_confidences
-from wfstdec.io.text import read_text
+from wfstdec.io.text import read_confidences, read_text
 from wfstdec.lattice.file import open_lattices
 from wfstdec.metrics import Score, UtteranceScore, score_texts
 from wfstdec.text.normalize import Normalizer
@@ -81,12 +80,7 @@ def check_pair(
     hypotheses: Mapping[str, Sequence[str]],
     normalizer: Normalizer,
 ) -> None:
-    """See that references and hypotheses are of one kind; warn where some are not.
-
-    Raises:
-        FormatError: No utterance of one is in the other, or no word and by other rules
-            some are.
-    """
+    """See that references and hypotheses are of one kind; warn where some are not."""
     pairing = Pairing.of(references, hypotheses, _SIDES)
     pairing.check()
     if pairing.remedy:

@@ -69,7 +69,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Serve until a signal comes."""
     try:
-        from wfstdec.server import app, running, service
+        from wfstdec.server import app, service
+        from wfstdec.server import uvicorn_server as running
     except ModuleNotFoundError as error:
         package = (error.name or "").partition(".")[0]
         raise BackendError(
@@ -127,12 +128,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def read_key(path: str | None) -> str | None:
-    """Read the key of a file, or of the environment; None where there is none.
-
-    Raises:
-        OSError: The file cannot be read.
-        FormatError: It is empty, or has what no header can carry.
-    """
+    """Read the key of a file, or of the environment; None where there is none."""
     where = path or KEY_VARIABLE
     text = os.environ.get(KEY_VARIABLE) if path is None else None
     if path is not None:

@@ -59,10 +59,6 @@ SERVE_FLAGS: dict[str, Flag] = {
 
 
 def limits_of(args: argparse.Namespace) -> Limits:
-    """Make the limits that a command line asks for.
-
-    Raises:
-        OptionError: One is out of range.
-    """
+    """Make the limits that a command line asks for."""
     names = [field.name for field in fields(Limits)]
     return Limits(**{name: getattr(args, f"max_{name}") for name in names})

@@ -44,8 +44,7 @@ from wfstdec.cli.decoders import KINDS, flag_of
 from wfstdec.cli.flags import DECODERS, FLAGS, add_flags
 from wfstdec.cli.lattice_flags import GIVEN_LATTICES
 from wfstdec.cli.text_flags import normalizer_of
-from wfstdec.compare.plotting import check_plot, plot_reliability, plot_tuning
-from wfstdec.compare.posterior_scale import (
+from wfstdec.compare.confidence import (
     SCALES,
     ScaleTrial,
     by_speaker,
@@ -53,7 +52,8 @@ from wfstdec.compare.posterior_scale import (
     measure,
     tune_posterior_scale,
 )
-from wfstdec.compare.searches import DecoderSearch
+from wfstdec.compare.models import DecoderSearch
+from wfstdec.compare.plotting import check_plot, plot_reliability, plot_tuning
 from wfstdec.compare.tuning import Tuning, one_setting, tune
 from wfstdec.errors import OptionError
 from wfstdec.io.boost_files import read_boosts
@@ -155,13 +155,7 @@ def _report(tuning: Tuning, max_trials: int) -> None:
 def decode_command(
     args: argparse.Namespace, options: Any, search: DecoderSearch
 ) -> str:
-    """The command line that decodes with these options, quoted for a shell.
-
-    Args:
-        args: The command line of `tune`.
-        options: Of the decoder.
-        search: What was tuned.
-    """
+    """The command line that decodes with these options, quoted for a shell."""
     kind = next(name for name, known in DECODERS.items() if type(options) is known)
     flags: list[tuple[str, Any]] = [("decoder", kind)] if kind != "wfst" else []
     flags += [(name, getattr(args, name, None)) for name in KINDS[kind].inputs]
@@ -215,11 +209,7 @@ def _flag(name: str, value: Any) -> list[str]:
 
 
 def _tune_scale(args: argparse.Namespace) -> None:
-    """Tune the scale of confidences on some speakers, and test it on others.
-
-    Raises:
-        OptionError: Flags that are missing or have no place here.
-    """
+    """Tune the scale of confidences on some speakers, and test it on others."""
     if args.lattices is None:
         raise OptionError("--posterior-scale without --lattices, expected both")
     if (args.test_lattices is None) != (args.test_ref is None):

@@ -1,29 +1,29 @@
 from wfstdec.compare.comparison import Comparison as Comparison
+from wfstdec.compare.comparison import PeerInputs as PeerInputs
 from wfstdec.compare.comparison import Point as Point
 from wfstdec.compare.comparison import load_comparison as load_comparison
-from wfstdec.compare.confidences import score_confidences as score_confidences
-from wfstdec.compare.grids import parse_grid as parse_grid
-from wfstdec.compare.loading import greedy_factory as greedy_factory
-from wfstdec.compare.loading import measure_load as measure_load
-from wfstdec.compare.loading import trie_factory as trie_factory
+from wfstdec.compare.comparison import table as table
+from wfstdec.compare.confidence import judge_all as judge_all
+from wfstdec.compare.confidence import score_confidences as score_confidences
+from wfstdec.compare.confidence import (
+    tune_posterior_scale as tune_posterior_scale,
+)
 from wfstdec.compare.models import Models as Models
+from wfstdec.compare.models import PeerSearch as PeerSearch
+from wfstdec.compare.models import greedy_factory as greedy_factory
+from wfstdec.compare.models import greedy_searches as greedy_searches
+from wfstdec.compare.models import measure_load as measure_load
+from wfstdec.compare.models import trie_factory as trie_factory
+from wfstdec.compare.models import trie_searches as trie_searches
+from wfstdec.compare.models import wfst_searches as wfst_searches
 from wfstdec.compare.peers import available_peers as available_peers
 from wfstdec.compare.plotting import plot as plot
 from wfstdec.compare.plotting import plot_reliability as plot_reliability
 from wfstdec.compare.plotting import plot_tuning as plot_tuning
-from wfstdec.compare.points import PeerInputs as PeerInputs
-from wfstdec.compare.posterior_scale import judge_all as judge_all
-from wfstdec.compare.posterior_scale import (
-    tune_posterior_scale as tune_posterior_scale,
-)
-from wfstdec.compare.report import table as table
 from wfstdec.compare.running import run as run
-from wfstdec.compare.searches import PeerSearch as PeerSearch
-from wfstdec.compare.searches import greedy_searches as greedy_searches
-from wfstdec.compare.searches import trie_searches as trie_searches
-from wfstdec.compare.searches import wfst_searches as wfst_searches
 from wfstdec.compare.speech import Speech as Speech
 from wfstdec.compare.speech import read_speech as read_speech
+from wfstdec.compare.tuning import parse_grid as parse_grid
 from wfstdec.compare.tuning import tune as tune
 
 __all__: list[str]

@@ -1,24 +1,241 @@
-"""The outcome of a comparison: points, each with what was measured, and files of them.
+"""Protocols of what takes part in a comparison, and what it gives.
 
-comparison.front(None)                     # the points that none beats
-comparison.save("comparison.json");  comparison = load_comparison(...)
+A `Search` is a decoder with all its settings; it gives `Outcome` for each utterance. A
+`Peer` is somebody else's decoder, which gives texts and no costs.
 """
 
 from __future__ import annotations
 
 import json
 import math
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, fields
-from typing import Any
+from abc import ABC, abstractmethod
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
+from typing import Any, NamedTuple, Protocol
 
-from wfstdec.compare.grids import label
-from wfstdec.compare.oracle import KeptErrors
-from wfstdec.compare.phrase_scores import PhraseScore
-from wfstdec.compare.points import SearchFacts, Setting
+import numpy as np
+
+from wfstdec.compare.oracle import OracleErrors
 from wfstdec.errors import FormatError
+from wfstdec.graph.packed import PackedGraph
 from wfstdec.metrics import Interval, WordErrors
-from wfstdec.text.files import PathLike, atomic_write, read_lines
+from wfstdec.search.decoder import Decoder
+from wfstdec.search.hypothesis import Hypothesis
+from wfstdec.text.files import PathLike, atomic_write, read_lines, reading
+from wfstdec.text.lexicon import Lexicon
+from wfstdec.text.tokens import TokenTable
+
+Setting = Mapping[str, Any]
+"""Options by name: numbers, strings, truth values or None."""
+
+
+def label(setting: Setting) -> str:
+    """`beam 8, max_active 2000`."""
+    return ", ".join(
+        f"{name} {x:g}" if isinstance(x, float) else f"{name} {str(x).lower()}"
+        for name, x in setting.items()
+    )
+
+
+class Outcome(NamedTuple):
+    """Text of an utterance that a search found, and its cost."""
+
+    text: str  # The words, joined by single spaces
+    # What the search made least, nats; None where it does not tell
+    total_cost: float | None = None
+    # Whether the path is a whole one; None where it does not tell
+    reached_final: bool | None = None
+
+    @classmethod
+    def of(cls, hypothesis: Hypothesis) -> Outcome:
+        """Make a point of one of our hypotheses."""
+        reached = bool(hypothesis.reached_final)
+        return cls(hypothesis.text, float(hypothesis.total_cost), reached)
+
+
+Decode = Callable[[Sequence[np.ndarray], Sequence[Any] | None], Sequence[Outcome]]
+"""Decodes log-probs, float32 [T, V] each, with boosts of each utterance or None."""
+
+
+@dataclass(frozen=True)
+class SearchFacts:
+    """Facts of a search that hold at all its settings."""
+
+    # All options by name; settings change some
+    options: Setting = field(default_factory=dict)
+    # Seconds on the wall to load what the settings share; None if unknown
+    load_s: float | None = None
+    # Growth of the resident set by it; no part of `Point.memory_mb`
+    load_mb: float | None = None
+    # Fingerprints of what was loaded, by name
+    inputs: Mapping[str, str] = field(default_factory=dict)
+    takes_boosts: bool = True  # Whether it ran with the boost lists too
+
+
+class Search(Protocol):
+    """A decoder with all the settings that are to be tried."""
+
+    @property
+    def name(self) -> str:
+        """Name in tables and plots."""
+
+    @property
+    def settings(self) -> Sequence[Setting]:
+        """The narrowest first; search errors are counted against the last."""
+
+    @property
+    def takes_boosts(self) -> bool:
+        """Whether boosts can be given."""
+
+    @property
+    def facts(self) -> SearchFacts:
+        """Facts that hold at all settings."""
+
+    def compile_boosts(self, boosts: Sequence[Any]) -> Sequence[Any]:
+        """The boosts of each utterance as `Decode` takes them; called untimed."""
+
+    def prepare(self, setting: Setting) -> Decode:
+        """Make a decoder that runs in one thread."""
+
+    def lattice_decoder(self, setting: Setting) -> Decoder | None:
+        """Make the decoder of a setting for lattices; None where it keeps none."""
+
+
+class Peer(Protocol):
+    """Somebody else's decoder; made by a function of `wfstdec.compare.peers`."""
+
+    name: str  # What tables and plots call it, its version included
+
+    def settings(self) -> Sequence[Setting]:
+        """The settings to try, the narrowest first, the widest last."""
+
+    def decode(
+        self, utterances: Sequence[np.ndarray], setting: Setting
+    ) -> Sequence[str]:
+        """The words of each utterance (float32 [T, V]), joined by single spaces.
+
+        One thread. The first call of a setting has one or two utterances and is not
+        timed: what the setting needs can be built then.
+        """
+        # One thread. It is called with an utterance or two before it is timed, so what
+        # it builds for a setting may be kept until it gets another one.
+        # `utterances`: log-probs float32 [T, V] each, contiguous.
+
+
+class ScoredPeer(ABC):
+    """A `Peer` that gives the total of each text by its own account."""
+
+    @abstractmethod
+    def decode_scored(
+        self, utterances: Sequence[np.ndarray], setting: Setting
+    ) -> list[tuple[str, float]]:
+        """The words of each utterance and their total in nats; `-inf` for no result."""
+        # Nothing found has no words and `-inf`. For the arguments see `Peer.decode`.
+
+    def decode(
+        self, utterances: Sequence[np.ndarray], setting: Setting
+    ) -> Sequence[str]:
+        """The words of each utterance; see `Peer.decode`."""
+        return [text for text, _ in self.decode_scored(utterances, setting)]
+
+
+@dataclass(frozen=True, eq=False)
+class PeerInputs:
+    """Inputs that a peer can be built from; None was not given.
+
+    Attributes:
+        tokens: The token table.
+        graph: For peers that search a graph.
+        lexicon: For peers with a lexicon.
+        arpa: Path of the n-gram model, plain or gzip: over words with a lexicon, else
+            over tokens.
+        separator: The token between words.
+        lm_scale: Multiplies the costs of the language model, nats.
+        word_insertion: Nats for every word, above 0 penalises.
+    """
+
+    tokens: TokenTable
+    graph: PackedGraph | None = None
+    lexicon: Lexicon | None = None
+    arpa: str | None = None
+    separator: str | None = None
+    lm_scale: float = 1.0
+    word_insertion: float = 0.0
+
+
+MakePeer = Callable[[PeerInputs], Peer]
+"""Makes a peer; `BackendError` where it is not installed, `OptionError` where the
+inputs lack what it needs or ask for what it cannot do. `peers.PEERS` lists them."""
+
+
+@dataclass(frozen=True)
+class PhraseScore:
+    """Occurrences of phrases in references and hypotheses."""
+
+    hits: int  # Occurrences that both have
+    in_references: int  # Those in the references
+    in_hypotheses: int  # Those in the hypotheses
+
+    @property
+    def precision(self) -> float | None:
+        """Hits among the occurrences in the hypotheses; None where there are none."""
+        return _share(self.hits, self.in_hypotheses)
+
+    @property
+    def recall(self) -> float | None:
+        """Hits among the occurrences in the references; None where there are none."""
+        return _share(self.hits, self.in_references)
+
+    @property
+    def f_score(self) -> float | None:
+        """Harmonic mean of precision and recall; None where no phrase occurs."""
+        return _share(2 * self.hits, self.in_references + self.in_hypotheses)
+
+
+class PhraseCounter:
+    """Counts phrases in texts; a text costs the same for any list."""
+
+    def __init__(self, phrases: Iterable[str]) -> None:
+        self._by_length: dict[int, set[tuple[str, ...]]] = defaultdict(set)
+        for phrase in phrases:
+            words = tuple(phrase.split())
+            if words:
+                self._by_length[len(words)].add(words)
+
+    def __len__(self) -> int:
+        """Number of phrases."""
+        return sum(map(len, self._by_length.values()))
+
+    def count(self, words: Sequence[str]) -> Counter[tuple[str, ...]]:
+        """The phrases that occur in a text, and how often."""
+        text = tuple(words)
+        return Counter(
+            text[start : start + length]
+            for length, known in self._by_length.items()
+            for start in range(len(text) - length + 1)
+            if text[start : start + length] in known
+        )
+
+    def score(
+        self,
+        references: Mapping[str, Sequence[str]],
+        hypotheses: Mapping[str, Sequence[str]],
+    ) -> PhraseScore:
+        """Score the hypotheses of all utterances of the references."""
+        hits = in_references = in_hypotheses = 0
+        for utterance, reference in references.items():
+            expected = self.count(reference)
+            decoded = self.count(hypotheses.get(utterance, ()))
+            hits += (expected & decoded).total()
+            in_references += expected.total()
+            in_hypotheses += decoded.total()
+        return PhraseScore(hits, in_references, in_hypotheses)
+
+
+def _share(part: int, whole: int) -> float | None:
+    return part / whole if whole else None
+
 
 FORMAT, FORMAT_VERSION = "wfstdec.compare", 2
 
@@ -33,21 +250,19 @@ class Point:
     Attributes:
         search: The name of the search.
         boosts: The name of the boost list, None for none.
-        setting: What the point differs by from others of its search.
+        setting: Options in which the points of a search differ.
         errors: Word errors, over all utterances.
-        phrases: How the key phrases were recognised; None where there are none.
-        cpu_s: CPU seconds of one thread to decode all utterances, one for each turn.
+        phrases: Scores of the key phrases; None where there are none.
+        cpu_s: CPU seconds of one thread to decode all utterances, by repetition.
         audio_s: Seconds of audio in them.
         search_errors: Share of the utterances whose total cost is above that of the
-            search's widest setting, or that reached no final state while they do
-            there; None where costs are not told, or there is but one setting.
-        unfinished: Share of the utterances that reached no final state; likewise.
+            search's widest setting, or that miss a final state which that one reaches;
+            None without costs, or for a single setting.
+        unfinished: Share of the utterances without a final state; None if unknown.
         memory_mb: Growth of the resident set to its peak, from before the decoder is
-            made until all is decoded; see `memory.Peak`.
-        model_s: CPU seconds of these in a model that the search runs itself, one for
-            each turn; empty where log-probs were given.
-        kept: Errors of the best of n-best lists and lattices; None where nobody asked,
-            or the search keeps none.
+            built until all is decoded.
+        model_s: CPU seconds of `cpu_s` in a model that the search runs itself.
+        kept: Oracle errors of n-best lists and lattices; None where not requested.
         wer_interval: 95 % interval of the WER, percent, see `wfstdec.metrics`; None
             for fewer than two utterances, or without any error.
     """
@@ -63,7 +278,7 @@ class Point:
     unfinished: float | None
     memory_mb: float
     model_s: tuple[float, ...] = ()
-    kept: KeptErrors | None = None
+    kept: OracleErrors | None = None
     wer_interval: Interval | None = None
 
     @property
@@ -165,11 +380,8 @@ def load_comparison(path: PathLike) -> Comparison:
     Raises:
         FormatError: The file cannot be read, or is something else.
     """
-    text = "\n".join(read_lines(path))
-    try:
-        return Comparison.from_json(text)
-    except FormatError as error:
-        raise FormatError(f"{path}: {error}") from None
+    with reading(path, "comparison"):
+        return Comparison.from_json("\n".join(read_lines(path)))
 
 
 def pareto(points: Iterable[Point]) -> list[Point]:
@@ -191,7 +403,7 @@ def _point(found: dict[str, Any]) -> Point:
         raise ValueError(f"unknown {min(found)!r}")
     values["setting"] = _setting(values["setting"])
     values["errors"] = WordErrors(**values["errors"])
-    for name, kind in {"phrases": PhraseScore, "kept": KeptErrors}.items():
+    for name, kind in {"phrases": PhraseScore, "kept": OracleErrors}.items():
         if values[name] is not None:
             values[name] = kind(**values[name])
     if values["wer_interval"] is not None:
@@ -211,3 +423,127 @@ def _plain(value: Any) -> Any:
 
 def _setting(found: dict[str, Any]) -> Setting:
     return {key: math.inf if one == "inf" else one for key, one in found.items()}
+
+
+NONE = "-"
+"""Stands where a search does not tell."""
+
+Columns = Mapping[str, Callable[[Point], str]]
+
+COLUMNS: Columns = {
+    "setting": lambda p: p.label,
+    "WER %": lambda p: f"{p.wer:.2f}",
+    "95 %": lambda p: str(p.wer_interval or NONE),
+    "ins/del/sub": lambda p: (
+        f"{p.errors.insertions}/{p.errors.deletions}/{p.errors.substitutions}"
+    ),
+    "RTFx": lambda p: f"{p.rtfx:,.0f}",
+    "search errors %": lambda p: percent(p.search_errors),
+    "unfinished %": lambda p: percent(p.unfinished),
+    "MB": lambda p: f"{p.memory_mb:,.0f}",
+}
+PHRASE_COLUMNS: Columns = {
+    "phrases: P %": lambda p: percent(getattr(p.phrases, "precision", None)),
+    "R %": lambda p: percent(getattr(p.phrases, "recall", None)),
+    "F %": lambda p: percent(getattr(p.phrases, "f_score", None)),
+}
+ORACLE_COLUMNS: Columns = {
+    "best of list %": lambda p: _wer(p, "list_wer"),
+    "of lattice %": lambda p: _wer(p, "lattice_wer"),
+}
+MODEL_COLUMNS: Columns = {
+    "model s": lambda p: _model_s(p)[0],
+    "search s": lambda p: _model_s(p)[1],
+}
+
+
+def table(comparison: Comparison) -> str:
+    """A block of lines for each search and boost list; `*` marks the Pareto front."""
+    columns = dict(COLUMNS)
+    columns |= PHRASE_COLUMNS if any(p.phrases for p in comparison.points) else {}
+    columns |= ORACLE_COLUMNS if any(p.kept for p in comparison.points) else {}
+    columns |= MODEL_COLUMNS if any(p.model_s for p in comparison.points) else {}
+    fronts = [point for name in comparison.lists for point in comparison.front(name)]
+    rows = [["", *columns]]
+    series = None
+    for point in comparison.points:
+        if point.series != series:
+            series = point.series
+            rows.append([comparison.heading(point)])
+        mark = " *" if any(point is other for other in fronts) else ""
+        setting, *others = [cell(point) for cell in columns.values()]
+        rows.append(["", setting + mark, *others])
+    return "\n".join([headline(comparison), "", *_lines(rows), "", *_notes(comparison)])
+
+
+def headline(comparison: Comparison) -> str:
+    """Headline: how much was decoded, and on what machine."""
+    facts: Mapping[str, Any] = comparison.facts
+    machine = facts["machine"]
+    return (
+        f"{facts['utterances']} utterances, {facts['audio_s'] / 60:.1f} min of audio, "
+        f"{facts['reference_words']:,} words; {machine['cpu'].split(',')[0]}, "
+        f"{facts['date']}"
+    )
+
+
+def percent(share: float | None) -> str:
+    """`12.5`, or `NONE`."""
+    return NONE if share is None else f"{100 * share:.1f}"
+
+
+def _wer(point: Point, name: str) -> str:
+    wer = getattr(point.kept, name, None)
+    return NONE if wer is None else f"{wer:.2f}"
+
+
+def _lines(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Columns in line, the setting to the left; a row of one cell is a heading."""
+    full = [row for row in rows if len(row) > 1]
+    widths = [max(map(len, column)) for column in zip(*full, strict=True)]
+    lines = []
+    for row in rows:
+        if len(row) == 1:
+            lines.append(row[0])
+            continue
+        cells = [cell.rjust(width) for cell, width in zip(row, widths, strict=True)]
+        cells[:2] = [row[1].ljust(widths[1])]
+        lines.append("  " + "  ".join(cells).rstrip())
+    return lines
+
+
+def _model_s(point: Point) -> tuple[str, str]:
+    """CPU seconds of the fastest turn in the model, and in the search."""
+    turn = min(range(len(point.cpu_s)), key=lambda i: point.cpu_s[i])
+    model_s = point.model_s[turn] if point.model_s else 0.0
+    model = f"{model_s:.2f}" if point.model_s else NONE
+    return model, f"{point.cpu_s[turn] - model_s:.2f}"
+
+
+def _notes(comparison: Comparison) -> list[str]:
+    """Notes on the figures, a few lines below the table."""
+    facts = comparison.facts
+    loads: dict[str, list[str]] = {}
+    for name, one in comparison.searches.items():
+        if one.load_mb is not None and one.load_s is not None:
+            taken = f"{one.load_mb:,.0f} MB in {one.load_s:.1f} s"
+            loads.setdefault(taken, []).append(name)
+    sizes = sorted({point.kept.nbest for point in comparison.points if point.kept})
+    listed = "; ".join(
+        f"{' and '.join(names)} {taken}" for taken, names in loads.items()
+    )
+    return [
+        f"RTFx: seconds of audio per CPU second of one thread, best of "
+        f"{facts['repeats']} by turns. Search errors: total",
+        "cost above that of the widest setting of the same search. MB: growth of the "
+        "resident set while",
+        "the decoder is made and decodes. *: no point is faster and as accurate. 95 %: "
+        "bootstrap over",
+        "utterances; searches on the same ones differ less by chance than these tell.",
+        *([f"Loaded before: {listed}."] if listed else []),
+        *(
+            f"Best of list, of lattice: the WER of the best of {size} texts, and of "
+            "the best path that was kept."
+            for size in sizes
+        ),
+    ]

@@ -1,90 +1,361 @@
-"""Models of searches, named once: a graph, tokens, a lexicon, a language model.
+"""Loading what searches are made of, once, and measuring what that takes.
 
-models = Models(graph="graph.npz", tokens="tokens.txt", lexicon="lexicon.txt",
-                lm="lm.arpa.gz", separator="<wb>")
-searches = models.wfst_searches(WfstOptions(lm_scale=0.8), {"beam": [8, 13]})
-searches += models.trie_searches(TrieOptions(lm_scale=0.8), {"beam_size": [16, 32]})
-searches += models.peer_searches(lm_scale=0.8)
-comparison = run(read_speech("dev.npz", "dev.txt"), searches)
+graph = measure_load(lambda: load_graph("graph.npz"))
+graph.item, graph.load_s, graph.load_mb
+make = trie_factory(tokens="tokens.txt", lexicon="lexicon.txt", lm="lm.arpa")
+decoder = make(TrieOptions(beam=8.0))                  # shares what was loaded
 """
 
 from __future__ import annotations
 
+import importlib
 import logging
 import os
-from collections.abc import Callable
-from dataclasses import dataclass, replace
-from functools import cached_property
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
+import numpy as np
+
+from wfstdec.attention import need_torch
 from wfstdec.attention.options import AttentionOptions
 from wfstdec.boost.compile import PhraseCompiler
 from wfstdec.boost.lists import BoostList, BoostsLike, Numbers
 from wfstdec.boost.phrases import PhraseOptions
-from wfstdec.compare.grids import Grid
-from wfstdec.compare.loading import (
-    Loaded,
-    greedy_factory,
-    measure_load,
-    timed_factory,
-    trie_factory,
+from wfstdec.checks.inputs import UTTERANCES
+from wfstdec.compare.comparison import (
+    Decode,
+    Outcome,
+    Peer,
+    PeerInputs,
+    SearchFacts,
+    Setting,
 )
-from wfstdec.compare.machine import fingerprint
 from wfstdec.compare.peers import available_peers
-from wfstdec.compare.points import PeerInputs
-from wfstdec.compare.searches import (
-    DecoderSearch,
-    PeerSearch,
-    greedy_searches,
-    grid_searches,
-    trie_searches,
-    wfst_searches,
-)
+from wfstdec.compare.running import fingerprint, resident_mb
+from wfstdec.compare.tuning import Grid, GridPart, combinations, split_grid
 from wfstdec.errors import OptionError
 from wfstdec.graph.packed import PackedGraph, load_graph
+from wfstdec.greedy.decoder import GreedyDecoder
 from wfstdec.greedy.options import GreedyOptions
 from wfstdec.lm.automaton import Unit
 from wfstdec.search.decoder import Decoder
 from wfstdec.search.options import OpenVocabulary
 from wfstdec.text.files import PathLike
 from wfstdec.text.loading import AUTO, load_lexicon, load_tokens, separator_of
-from wfstdec.text.symbols import TokenTable
+from wfstdec.text.tokens import TokenTable
 from wfstdec.transducer.options import TransducerOptions
+from wfstdec.trie.decoder import TrieDecoder
 from wfstdec.trie.options import TrieOptions
+from wfstdec.wfst.decoder import WfstDecoder
 from wfstdec.wfst.options import WfstOptions
+
+_Item = TypeVar("_Item")
+
+DecoderFactory = Callable[[Any], Decoder]
+"""Makes a decoder of one thread of its options."""
+
+# Tables and models that are loaded already replace these arguments.
+_LOADED: Mapping[str, Any] = {"blank": None, "unk_cost": None, "threads": 1}
+_OPENED = {
+    "transducer": ("transducers", "wfstdec.transducer.decoder"),
+    "attention": ("attention decoders", "wfstdec.attention.decoder"),
+}
+"""Decoders that run their model: what needs torch, and the module that opens one."""
+
+
+@dataclass(frozen=True, eq=False)
+class Loaded(Generic[_Item]):
+    """An object that a search needs, with the cost of loading it."""
+
+    item: _Item  # What was loaded
+    # Seconds on the wall, compiling included; None if unknown
+    load_s: float | None = None
+    # Growth of the resident set by it, megabytes; None if unknown
+    load_mb: float | None = None
+
+
+def measure_load(load: Callable[[], _Item]) -> Loaded[_Item]:
+    """Load something and measure what that takes."""
+    before, begin = resident_mb(), time.perf_counter()
+    item = load()
+    load_s = time.perf_counter() - begin
+    return Loaded(item, round(load_s, 3), round(resident_mb() - before, 1))
+
+
+def trie_factory(**given: Any) -> DecoderFactory:
+    """Load the arguments of `TrieDecoder` once; return a function of options.
+
+    Args:
+        **given: All arguments except options and threads.
+    """
+    # Everything is read and checked here, once; decoders of other options share it.
+    # Look-ahead depends on options, so that none is made yet.
+    first = TrieDecoder(**given, options=TrieOptions(lookahead="none"))
+    parts = {name: getattr(first, name) for name in ("tokens", "lexicon", "lm")}
+    loaded = {**given, **parts, "words": first.words or None, **_LOADED}
+    return lambda options: TrieDecoder(options=options, **loaded)
+
+
+def greedy_factory(**given: Any) -> DecoderFactory:
+    """Load the arguments of `GreedyDecoder` once; return a function of options.
+
+    Args:
+        **given: All arguments except options and threads.
+    """
+    first = GreedyDecoder(**given)
+    loaded = {**given, "tokens": first.tokens, "lm": first.lm, **_LOADED}
+    return lambda options: GreedyDecoder(options=options, **loaded)
+
+
+def timed_factory(kind: str, **how: Any) -> tuple[DecoderFactory, Callable[[], float]]:
+    """A factory of decoders that run their model and its encoder, which are timed."""
+    who, module = _OPENED[kind]
+    need_torch(who)
+    from wfstdec.attention.model import TimedModel
+
+    first = importlib.import_module(module).open_decoder(threads=1, **how)
+    timed: Any = TimedModel(first.model)
+    separator = first.separator
+    name = None if separator is None else first.tokens.names[separator]
+
+    def make(options: Any) -> Decoder:
+        return type(first)(
+            timed,
+            lm=list(first.lms),
+            options=options,
+            separator=name,
+            input="features",
+            frame_shift_s=first.frame_shift_s,
+        )
+
+    return make, lambda: timed.cpu_s
+
+
+@dataclass(frozen=True, eq=False)
+class DecoderSearch:
+    """Decoder of ours with some settings; a `Search`."""
+
+    name: str  # What tables and plots call it
+    settings: Sequence[Setting]  # The narrowest first, the widest last
+    base: Any  # Options that a setting changes, a dataclass
+    make: DecoderFactory  # Makes a decoder of one thread of options
+    # What holds at all settings
+    facts: SearchFacts = field(default_factory=SearchFacts)
+    # Compiles the boosts of an utterance for a decoder; None takes them as they are
+    compile: Callable[[Decoder, Any], Any] | None = None
+    # Whether settings differ in search width only; else costs cannot be compared
+    has_widths: bool = True
+    # The options worth tuning: those that change the text
+    tunable: tuple[str, ...] = ("lm_scale", "word_insertion")
+    takes_boosts: bool = True  # Always
+    # Returns CPU seconds so far in the search's own model; None for log-probs
+    clock: Callable[[], float] | None = None
+
+    def compile_boosts(self, boosts: Sequence[Any]) -> Sequence[Any]:
+        """Compile boosts; see `Search.compile_boosts`."""
+        if self.compile is None:
+            return boosts
+        decoder = self.make(replace(self.base, **self.settings[0]))
+        lists = {id(one): one for one in boosts}
+        compiled = {key: self.compile(decoder, one) for key, one in lists.items()}
+        return [compiled[id(one)] for one in boosts]
+
+    def prepare(self, setting: Setting) -> Decode:
+        """Make a decoder; see `Search.prepare`."""
+        decoder = self.make(replace(self.base, **setting))
+        unchecked = [decoder]
+
+        def decode(
+            utterances: Sequence[np.ndarray], boosts: Sequence[Any] | None
+        ) -> list[Outcome]:
+            while unchecked:  # a comparison decodes a few before it times
+                pairs = ((str(i), one) for i, one in enumerate(utterances[:UTTERANCES]))
+                list(unchecked.pop().checked(pairs))  # which warns
+            found = list(map(Outcome.of, decoder.decode(utterances, boosts=boosts)))
+            if self.has_widths:
+                return found
+            return [one._replace(total_cost=None) for one in found]
+
+        return decode
+
+    def lattice_decoder(self, setting: Setting) -> Decoder | None:
+        """See `Search.lattice_decoder`; a sum over alignments has no lattice."""
+        decoder = self.make(replace(self.base, **setting))
+        is_sum = getattr(decoder.options, "merge", None) == "sum"
+        return decoder if decoder.records_lattices and not is_sum else None
+
+
+@dataclass(frozen=True, eq=False)
+class PeerSearch:
+    """A peer as a `Search`."""
+
+    peer: Peer
+    takes_boosts: bool = False
+
+    @property
+    def name(self) -> str:
+        """The peer's."""
+        return self.peer.name
+
+    @property
+    def settings(self) -> Sequence[Setting]:
+        """The peer's, without what they have in common."""
+        common = self.facts.options
+        return [
+            {name: value for name, value in setting.items() if name not in common}
+            for setting in self.peer.settings()
+        ]
+
+    @property
+    def facts(self) -> SearchFacts:
+        """Facts that all settings of the peer share; empty for a single setting."""
+        first, *others = self.peer.settings()
+        return SearchFacts(
+            {
+                name: value
+                for name, value in first.items()
+                if others and all(other.get(name) == value for other in others)
+            }
+        )
+
+    def compile_boosts(self, boosts: Sequence[Any]) -> Sequence[Any]:
+        """Leave boosts as they are: nothing takes them."""
+        return boosts
+
+    def prepare(self, setting: Setting) -> Decode:
+        """See `Search.prepare`; it was loaded when it was made."""
+        whole = {**self.facts.options, **setting}
+
+        def decode(
+            utterances: Sequence[np.ndarray], _: Sequence[Any] | None
+        ) -> list[Outcome]:
+            return [Outcome(text) for text in self.peer.decode(utterances, whole)]
+
+        return decode
+
+    def lattice_decoder(self, _: Setting) -> None:
+        """Peers give texts alone."""
+
+
+def wfst_searches(
+    graph: PackedGraph | Loaded[PackedGraph],
+    base: WfstOptions,
+    grid: Grid,
+    *,
+    frame_shift_s: float = 0.02,
+    backend: str = "auto",
+) -> list[DecoderSearch]:
+    """Searches of the WFST decoder over a grid of `WfstOptions`.
+
+    Args:
+        graph: A graph, or what `measure_load` returns for it.
+        base: Options that the grid changes.
+        grid: Values of options by name.
+        frame_shift_s: Seconds per frame.
+        backend: As for `WfstDecoder`.
+
+    Raises:
+        OptionError: A value of the grid is out of range.
+    """
+    loaded = graph if isinstance(graph, Loaded) else Loaded(graph)
+    how: Any = {"backend": backend, "frame_shift_s": frame_shift_s, "threads": 1}
+    make: Any = partial(WfstDecoder, loaded.item, **how)
+    inputs = {"graph": loaded.item.fingerprint}
+    return _searches(
+        *("WFST", replace(loaded, item=make), base, split_grid(grid), inputs)
+    )
+
+
+def trie_searches(
+    make: DecoderFactory | Loaded[DecoderFactory],
+    base: TrieOptions,
+    grid: Grid,
+    *,
+    inputs: Mapping[str, str] | None = None,
+) -> list[DecoderSearch]:
+    """Searches of the trie decoder over a grid of `TrieOptions`.
+
+    Args:
+        make: From `trie_factory`, directly or through `measure_load`.
+        base: Options that the grid changes.
+        grid: Values of options by name.
+        inputs: Fingerprints of loaded files, by name.
+    """
+    return _searches("trie", make, base, split_grid(grid), inputs)
+
+
+def greedy_searches(
+    make: DecoderFactory | Loaded[DecoderFactory],
+    base: GreedyOptions,
+    grid: Grid,
+    *,
+    inputs: Mapping[str, str] | None = None,
+) -> list[DecoderSearch]:
+    """Searches of the greedy decoder over a grid of `GreedyOptions`, without widths.
+
+    Args:
+        make: From `greedy_factory`, directly or through `measure_load`.
+        base: Options that the grid changes.
+        grid: Values of options by name.
+        inputs: Fingerprints of loaded files, by name.
+    """
+    parts = [GridPart("", {}, combinations(grid))]
+    searches = _searches("greedy", make, base, parts, inputs)
+    return [replace(search, has_widths=False) for search in searches]
+
+
+def _searches(
+    name: str, make: Any, base: Any, parts: Sequence[GridPart], inputs: Any
+) -> list[DecoderSearch]:
+    """A search for each part of a grid."""
+    loaded, searches = make if isinstance(make, Loaded) else Loaded(make), []
+    for part in parts:
+        changed = replace(base, **part.options)
+        for setting in part.settings:
+            replace(changed, **setting)  # checks the values before anything runs
+        called = ", ".join(filter(None, (name, part.label)))
+        taken = loaded.load_s, loaded.load_mb
+        facts = SearchFacts(asdict(changed), *taken, inputs or {})
+        made = DecoderSearch(called, part.settings, changed, loaded.item, facts)
+        searches.append(made)
+    return searches
+
 
 _log = logging.getLogger("wfstdec.compare")
 
 
 @dataclass(frozen=True)
 class Models:
-    """Files that searches are made of; each search loads its own, and measures that.
+    """Files that searches are made of; each search loads its own and measures that.
 
-    Boost lists are credited word by word where a search has words, and else token by
-    token, a phrase being worth its nats either way. Without a number it gets as much as
-    is safe by words, and by tokens what `PhraseOptions` says (`decode --phrases`).
+    Each `*_searches(base, grid)` takes options and values of options by name. It raises
+    `OptionError` where a file is missing or a value is out of range.
+    Boost lists are credited word by word where a search has words, else token by token.
+    Without a number a phrase gets the default weight of its unit.
 
     Attributes:
-        graph: What `PackedGraph.save` wrote, for the WFST decoder.
+        graph: A packed graph, for the WFST decoder.
         tokens: A token table, for the other decoders; a graph has its own.
-        blank: The blank by name or index; None to recognise it.
+        blank: The blank by name or index; None recognises it.
         lexicon: Words and their tokens; None decodes tokens.
         lm: An ARPA file, a KenLM binary, or a folder of `NgramLM.save`: over words with
-            a lexicon, over tokens without. Peers take the former alone.
+            a lexicon, over tokens without. Peers take ARPA files only.
         separator: The token between words; `"auto"` as for `TrieDecoder`.
         separator_optional: It may be left out.
         unk_cost: Nats for words or tokens that an ARPA file lacks.
-        open_vocabulary: What words cost that the lexicon lacks, for the trie decoder;
-            a graph has its own.
+        open_vocabulary: Costs of words that the lexicon lacks, for the trie decoder.
         frame_shift_s: Seconds per frame.
         phrase_unit: `"token"` credits boost lists by tokens even where there are words.
         phrase_boundary: The token between words, for that; None is the separator.
-        sentencepiece_model: What cuts phrases into tokens where no lexicon does.
+        sentencepiece_model: Cuts phrases into tokens where no lexicon does.
         transducer: A saved net, or a folder of an ONNX export.
-        head: Of a net with several; None for the first.
+        head: A head of a net with several; None for the first.
         transducer_lm: A language model over its tokens.
-        attention: An attention decoder with its encoder, as of `load_attention`.
+        attention: An attention decoder with its encoder, as for `load_attention`.
         attention_lm: A language model over its tokens.
     """
 
@@ -109,50 +380,26 @@ class Models:
 
     @cached_property
     def loaded_graph(self) -> Loaded[PackedGraph]:
-        """The graph, and what loading it took.
-
-        Raises:
-            OptionError: There is none.
-            GraphError, FormatError: As `load_graph`.
-        """
-        path = self.graph
-        if path is None:
+        """The graph, with the time and memory that loading it took."""
+        if self.graph is None:
             raise OptionError("the WFST decoder without a graph, expected one")
-        return measure_load(lambda: load_graph(path))
+        return measure_load(partial(load_graph, self.graph))
 
     def wfst_searches(self, base: WfstOptions, grid: Grid) -> list[DecoderSearch]:
-        """The WFST decoder on the graph.
-
-        Args:
-            base: Options that the grid changes.
-            grid: Values of options by name.
-
-        Raises:
-            OptionError: There is no graph, or a value of the grid is out of range.
-            GraphError, FormatError: As `load_graph`.
-        """
+        """Searches of the WFST decoder on the graph."""
         searches = wfst_searches(
             self.loaded_graph, base, grid, frame_shift_s=self.frame_shift_s
         )
         return self._taking_lists(searches, has_words=True)
 
     def trie_searches(self, base: TrieOptions, grid: Grid) -> list[DecoderSearch]:
-        """The trie decoder, on bare tokens where there is no lexicon.
-
-        Args:
-            base: Options that the grid changes.
-            grid: Values of options by name.
-
-        Raises:
-            OptionError: There are no tokens, or a value of the grid is out of range.
-            InputError: As `TrieDecoder`'s.
-        """
+        """Searches of the trie decoder, over tokens where there is no lexicon."""
         if self.tokens is None:
             raise OptionError("the trie decoder without tokens, expected a token table")
         names = "tokens lexicon lm blank unk_cost frame_shift_s separator"
         names += " separator_optional open_vocabulary"
         parts = {name: getattr(self, name) for name in names.split()}
-        factory = measure_load(lambda: trie_factory(**parts))
+        factory = measure_load(partial(trie_factory, **parts))
         inputs = _fingerprints(tokens=self.tokens, lexicon=self.lexicon, lm=self.lm)
         if self.open_vocabulary is not None:
             inputs["open_vocabulary"] = repr(self.open_vocabulary)
@@ -163,31 +410,16 @@ class Models:
         return self._taking_lists(searches, has_words=has_words)
 
     def greedy_searches(self, base: GreedyOptions, grid: Grid) -> list[DecoderSearch]:
-        """The greedy decoder; beside a lexicon, the language model is not for it.
-
-        Args:
-            base: Options that the grid changes.
-            grid: Values of options by name.
-
-        Raises:
-            OptionError: There are no tokens, or a value of the grid is out of range.
-            InputError: As `GreedyDecoder`'s.
-        """
+        """Searches of the greedy decoder, which takes token language models only."""
         tokens, lm = self._any_tokens(), self.lm
-        # Beside a lexicon the model is over words, of which this search has none.
+        # With a lexicon the model is over words, which this search does not have.
         if lm is not None and self.lexicon is not None:
             _log.info("greedy: without the language model, which is over words")
             lm = None
-        factory = measure_load(
-            lambda: greedy_factory(
-                tokens=tokens,
-                lm=lm,
-                frame_shift_s=self.frame_shift_s,
-                blank=self.blank,
-                separator=self.separator,
-                unk_cost=None if lm is None else self.unk_cost,
-            )
-        )
+        parts: dict[str, Any] = {"tokens": tokens, "lm": lm, "blank": self.blank}
+        parts |= {"frame_shift_s": self.frame_shift_s, "separator": self.separator}
+        parts |= {"unk_cost": None if lm is None else self.unk_cost}
+        factory = measure_load(partial(greedy_factory, **parts))
         inputs = _fingerprints(tokens=self.tokens, lm=lm)
         searches = greedy_searches(factory, base, grid, inputs=inputs)
         searches = _tuned_by(searches, "blank_penalty", has_lm=lm is not None)
@@ -196,34 +428,14 @@ class Models:
     def transducer_searches(
         self, base: TransducerOptions, grid: Grid
     ) -> list[DecoderSearch]:
-        """The transducer decoder; its tokens, and language model, are its own.
-
-        Args:
-            base: Options that the grid changes.
-            grid: Values of options by name.
-
-        Raises:
-            OptionError: There is no transducer, or a value of the grid is out of range.
-            BackendError: torch is not installed.
-            InputError: As `TransducerDecoder`'s.
-        """
+        """Searches of the transducer decoder, with its own tokens and LM."""
         files = {"transducer": self.transducer, "lm": self.transducer_lm}
         return self._model_searches(base, grid, files, head=self.head)
 
     def attention_searches(
         self, base: AttentionOptions, grid: Grid
     ) -> list[DecoderSearch]:
-        """The attention decoder; its tokens, and language model, are its own.
-
-        Args:
-            base: Options that the grid changes.
-            grid: Values of options by name.
-
-        Raises:
-            OptionError: There is no model, or a value of the grid is out of range.
-            BackendError: torch is not installed.
-            InputError: As `AttentionDecoder`'s.
-        """
+        """Searches of the attention decoder, with its own tokens and LM."""
         files = {"attention": self.attention, "lm": self.attention_lm}
         return self._model_searches(base, grid, files)
 
@@ -240,10 +452,11 @@ class Models:
             raise OptionError(f"the {name} decoder without a model, expected one")
         more |= {"model": model, "lm": lm, "frame_shift_s": self.frame_shift_s}
         more |= {"unk_cost": None if lm is None else self.unk_cost}
-        loaded = measure_load(lambda: timed_factory(name, **more))
+        loaded = measure_load(partial(timed_factory, name, **more))
         make, clock = loaded.item
         factory = Loaded(make, loaded.load_s, loaded.load_mb)
-        searches = grid_searches(name, factory, base, grid, _fingerprints(**files))
+        found = _fingerprints(**files)
+        searches = _searches(name, factory, base, split_grid(grid), found)
         searches = [replace(search, clock=clock) for search in searches]
         searches = _tuned_by(searches, "token_insertion", has_lm=lm is not None)
         return self._taking_lists(searches, has_words=False)
@@ -251,15 +464,11 @@ class Models:
     def peer_searches(
         self, *, lm_scale: float = 1.0, word_insertion: float = 0.0
     ) -> list[PeerSearch]:
-        """The peers that are installed and can be made of this.
+        """Searches of the installed peers that these files suffice for.
 
         Args:
             lm_scale: Multiplies the costs of the language model.
             word_insertion: Nats for every word, above 0 penalises.
-
-        Raises:
-            OptionError: There are neither tokens nor a graph.
-            InputError: As `read_tokens`, `read_lexicon` and `load_graph`.
         """
         tokens = load_tokens(self._any_tokens(), self.blank)
         lexicon, between = None, separator_of(self.separator, tokens)
@@ -288,14 +497,14 @@ class Models:
     def _taking_lists(
         self, searches: list[DecoderSearch], *, has_words: bool
     ) -> list[DecoderSearch]:
-        """Searches that take boost lists in the unit that was asked for."""
+        """Set how searches compile boost lists: by `phrase_unit`."""
         if has_words and self.phrase_unit != "token":
             return searches  # they take lists as they are
         return [replace(search, compile=self._compile_phrases()) for search in searches]
 
     def _compile_phrases(self) -> Callable[[Decoder, Any], BoostsLike]:
-        """Makes phrases of tokens of a list, by one compiler for each search."""
-        compilers: list[PhraseCompiler] = []
+        """Return a function that compiles lists as phrases of tokens."""
+        compilers: list[PhraseCompiler] = []  # one for each search
 
         def compile_list(decoder: Decoder, boosts: Numbers | None) -> BoostsLike:
             if not boosts:
@@ -321,7 +530,7 @@ class Models:
 def _tuned_by(
     searches: list[DecoderSearch], insertion: str, *, has_lm: bool
 ) -> list[DecoderSearch]:
-    """Mark the options of searches that can change what they find."""
+    """Set the options that `tune` varies: those that change the text."""
     names = ("lm_scale", insertion) if has_lm else (insertion,)
     return [replace(search, tunable=names) for search in searches]
 

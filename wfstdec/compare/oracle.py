@@ -17,32 +17,26 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 
 from wfstdec.batch.lattices import LatticeReading
-from wfstdec.errors import FormatError, LatticeError
+from wfstdec.errors import LatticeError
 from wfstdec.jit import jit
 from wfstdec.lattice.arrays import Lattice
 from wfstdec.metrics import count_errors
 from wfstdec.search.decoder import Decoder
-from wfstdec.text.files import PathLike, read_lines
+from wfstdec.text.files import PathLike, read_lines, reading
 from wfstdec.text.normalize import AS_IT_STANDS, Normalizer
 
 _Kept = TypeVar("_Kept")
 
 
 @dataclass(frozen=True)
-class KeptErrors:
-    """The errors of the best of what a decoder keeps of some utterances.
+class OracleErrors:
+    """The errors of the best of what a decoder keeps of some utterances."""
 
-    Attributes:
-        words: Of the references.
-        nbest: How long lists were, at most.
-        of_lists: The fewest word errors of any text of each list, added up.
-        of_lattices: The same of any path of each lattice; None for bare tokens, whose
-            lattices have no words.
-    """
-
-    words: int
-    nbest: int
-    of_lists: int
+    words: int  # Of the references
+    nbest: int  # How long lists were, at most
+    of_lists: int  # Sum of the fewest word errors of each list
+    # The same of any path of each lattice; None for bare tokens, whose lattices have no
+    # words
     of_lattices: int | None
 
     @property
@@ -58,7 +52,7 @@ class KeptErrors:
         return Oracle(self.of_lattices, self.words).wer
 
 
-def kept_errors(
+def oracle_errors(
     decoder: Decoder,
     utterances: Sequence[np.ndarray],
     references: Sequence[Sequence[str]],
@@ -66,21 +60,9 @@ def kept_errors(
     boosts: Sequence[Any] | None = None,
     *,
     normalizer: Normalizer = AS_IT_STANDS,
-) -> KeptErrors:
-    """Decode lattices, one at a time, and count the fewest errors in each.
-
-    Args:
-        decoder: Ours, on a graph or a trie.
-        utterances: Log-probs, [T, V] each.
-        references: The words of each.
-        nbest: How many texts a list has.
-        boosts: Of each utterance; None for none.
-        normalizer: How words are compared; references are by it already.
-
-    Raises:
-        OptionError: The decoder's options allow no lattices.
-        LatticeError: As `lattice_errors`.
-    """
+) -> OracleErrors:
+    """Decode lattices, one at a time, and count the fewest errors in each."""
+    # `utterances`: log-probs, [T, V] each. `boosts`: of each utterance; None for none.
     of_lists = of_lattices = 0
     has_words, reading = True, LatticeReading(nbest=nbest)
     for i, (x, reference) in enumerate(zip(utterances, references, strict=True)):
@@ -92,20 +74,16 @@ def kept_errors(
         if has_words:
             of_lattices += lattice_errors(lattice, reference, normalizer)
     words = sum(map(len, references))
-    return KeptErrors(words, nbest, of_lists, of_lattices if has_words else None)
+    return OracleErrors(words, nbest, of_lists, of_lattices if has_words else None)
 
 
 class Oracle(NamedTuple):
-    """The errors of the best of what was kept.
+    """The errors of the best of what was kept."""
 
-    Attributes:
-        errors: The fewest word errors of each utterance, added up; all its words where
-            nothing was kept.
-        words: Of the references.
-    """
-
+    # Sum of the fewest word errors of each utterance; all its words where nothing
+    # was kept
     errors: int
-    words: int
+    words: int  # Of the references
 
     @property
     def wer(self) -> float:
@@ -116,17 +94,7 @@ class Oracle(NamedTuple):
 def lattice_errors(
     lattice: Lattice, reference: Sequence[str], normalizer: Normalizer = AS_IT_STANDS
 ) -> int:
-    """Count the fewest word errors of any path of a lattice, exactly.
-
-    Args:
-        lattice: Any.
-        reference: Words, as they are compared; those that the graph lacks are errors.
-        normalizer: How words are compared.
-
-    Raises:
-        LatticeError: The lattice is one of bare tokens; or a word becomes several by
-            the normalizer, which an arc cannot have.
-    """
+    """Count the fewest word errors of any path of a lattice, exactly."""
     if lattice.words_are_tokens:
         raise LatticeError(
             "is one of bare tokens, whose words are not known, expected a lattice of a "
@@ -176,29 +144,22 @@ def list_oracle(
     """Oracle errors of n-best lists, each of texts in words."""
 
     def fewest(texts: Sequence[Sequence[str]], reference: Sequence[str]) -> int:
-        told = map(normalizer.words, texts)
-        return min(count_errors(reference, text).total for text in told)
+        return min(
+            count_errors(reference, normalizer.words(text)).total for text in texts
+        )
 
     return _oracle(references, lists, fewest)
 
 
 def read_lists(path: PathLike) -> dict[str, list[list[str]]]:
-    """The texts of the n-best lists that `wfstdec decode --format jsonl` wrote.
-
-    Raises:
-        FormatError: Unreadable, or no such lines.
-    """
+    """The texts of the n-best lists that `wfstdec decode --format jsonl` wrote."""
     lists = {}
     for number, line in enumerate(read_lines(path), 1):
-        try:
+        writer = "one of `wfstdec decode --format jsonl`"
+        with reading(f"{path}:{number}", f"line {line[:60]!r}", writer):
             found = json.loads(line)
             texts = [one["text"].split() for one in found.get("nbest") or [found]]
             lists[found["id"]] = texts
-        except (AttributeError, KeyError, TypeError, ValueError) as error:
-            raise FormatError(
-                f"{path}:{number}: found {line[:60]!r}, expected a line of "
-                "`wfstdec decode --format jsonl`"
-            ) from error
     return lists
 
 

@@ -6,8 +6,7 @@
 
 One line, colour and marker for each search, from its narrowest to its widest setting;
 rings mark the Pareto front, bars the 95 % intervals of WERs. The colours (Okabe and
-Ito) can be told apart by people who are colour-blind, the markers by those who print in
-grey.
+Ito) suit colour-blind readers, the markers prints in grey.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from wfstdec.compare.comparison import Comparison, Point
-from wfstdec.compare.confidences import Reliability
+from wfstdec.compare.confidence import Reliability
 from wfstdec.compare.tuning import Tuning
 from wfstdec.errors import FormatError, OptionError, needs
 from wfstdec.metrics import Interval
@@ -149,13 +148,7 @@ def _figure(size: tuple[float, float], path: PathLike | None) -> Iterator[Figure
 
 
 def check_plot(path: PathLike) -> str:
-    """The format that a file name stands for; checked before anything is measured.
-
-    Raises:
-        OptionError: It ends in something else.
-        FormatError: There is no such folder.
-        BackendError: matplotlib is not installed.
-    """
+    """The format that a file name stands for; checked before anything is measured."""
     target = Path(path)
     if target.suffix.lower() not in FORMATS:
         raise OptionError(f"plot {target.name!r}, expected {' or '.join(FORMATS)}")

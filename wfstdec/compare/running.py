@@ -1,39 +1,169 @@
-"""Decode, time and score every search at every setting.
+"""Resident memory of this process: now, and its peak while something runs.
 
-    comparison = run(speech, searches, boosts={"names": lists}, phrases=["new york"])
+    with Peak() as peak:
+        decode()
+    peak.growth_mb
 
-Speed: CPU seconds of this process (`time.process_time`) while one thread decodes all
-utterances, log-probs in memory as float32, up to texts. Every point has its decoder
-made anew and decodes a few utterances untimed first; what decoders have in common is
-loaded, and code compiled, before. All points are timed `repeats`
-times by turns, and back and forth, so that a machine that slows down for a while slows
-down all alike; the fastest turn counts.
+The growth is the highest resident set size (RSS) while the block ran, less that before
+it, so it holds what the block took at most and not what was there already. Memory that
+was freed is handed back to the system first, where glibc can, and the kernel's own mark
+of the peak is reset (Linux: `/proc/self/clear_refs`). Where that cannot be done, the
+growth of `ru_maxrss` is taken, which only sees what goes beyond all peaks before: then
+it is a lower bound, and `IS_EXACT` is False.
 """
 
 from __future__ import annotations
 
+import ctypes
 import datetime
+import gc
+import hashlib
 import logging
+import os
+import platform
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from wfstdec.compare.comparison import Comparison, Point
-from wfstdec.compare.machine import describe_machine
-from wfstdec.compare.memory import IS_EXACT, Peak
-from wfstdec.compare.oracle import KeptErrors, kept_errors
-from wfstdec.compare.phrase_scores import PhraseCounter
-from wfstdec.compare.points import Outcome, Search, Setting
+import wfstdec
+from wfstdec.compare.comparison import (
+    Comparison,
+    Outcome,
+    PhraseCounter,
+    Point,
+    Search,
+    Setting,
+)
+from wfstdec.compare.oracle import OracleErrors, oracle_errors
 from wfstdec.compare.speech import Speech
-from wfstdec.errors import OptionError
+from wfstdec.errors import FormatError, OptionError
+from wfstdec.fst.tlg import peak_memory_gb
 from wfstdec.io.boost_files import BoostFile
 from wfstdec.metrics import score_texts
+from wfstdec.text.files import PathLike
+
+_STATUS = Path("/proc/self/status")
+_CLEAR_REFS = Path("/proc/self/clear_refs")
+_RESET_PEAK = "5"
+
+
+class Peak:
+    """Measures the growth of the resident set over a `with` block."""
+
+    growth_mb: float = 0.0  # Megabytes (1e6 bytes), once the block has ended
+
+    def __enter__(self) -> Peak:
+        _give_back()
+        self._before: float = 1e9 * peak_memory_gb()
+        if IS_EXACT:  # the peak is lowered to the present
+            _CLEAR_REFS.write_text(_RESET_PEAK)
+            self._before = _status_bytes("VmRSS")
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        peak = _status_bytes("VmHWM") if IS_EXACT else 1e9 * peak_memory_gb()
+        growth = peak - self._before
+        self.growth_mb = round(max(0, growth) / 1e6, 2)
+
+
+def resident_mb() -> float:
+    """The resident set now, megabytes; what was freed is handed back first."""
+    # Where the system does not tell, its peak so far.
+    _give_back()
+    return (_status_bytes("VmRSS") or 1e9 * peak_memory_gb()) / 1e6
+
+
+def _give_back() -> None:
+    """Free what is free: cycles, and memory that malloc keeps."""
+    gc.collect()
+    try:
+        ctypes.CDLL(None).malloc_trim(0)
+    except (AttributeError, OSError):  # not glibc
+        return
+
+
+def _status_bytes(name: str) -> int:
+    """A line of the process's status in bytes, 0 where there is none."""
+    try:
+        lines = _STATUS.read_text().splitlines()
+    except OSError:
+        return 0
+    found = [line.split()[1] for line in lines if line.startswith(name + ":")]
+    return 1024 * int(found[0]) if found else 0
+
+
+def _can_reset() -> bool:
+    try:
+        _CLEAR_REFS.write_text(_RESET_PEAK)
+    except OSError:
+        return False
+    return _status_bytes("VmHWM") > 0
+
+
+IS_EXACT = _can_reset()
+"""True where the system lets the peak be reset."""
+
+
+PACKAGES = ("numpy", "numba", "llvmlite", "kaldifst", "kaldi_decoder")
+
+
+def describe_machine() -> dict[str, Any]:
+    """Processor, cores this process may use, memory, Python and versions."""
+    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    return {
+        "cpu": _cpu_model(),
+        "cores": len(os.sched_getaffinity(0)),
+        "memory_gb": round(memory / 1e9, 1),
+        "system": f"{platform.system()} {platform.machine()}",
+        "python": platform.python_version(),
+        "wfstdec": wfstdec.__version__,
+        **{name: _version(name) for name in PACKAGES},
+    }
+
+
+def fingerprint(path: PathLike) -> str:
+    """32 hex digits of what a file holds, or the files of a folder with their names."""
+    whole = Path(path)
+    try:
+        if not whole.is_dir():
+            return _digest(whole)
+        files = sorted(file for file in whole.iterdir() if file.is_file())
+        listed = "".join(f"{file.name}\t{_digest(file)}\n" for file in files)
+    except OSError as error:
+        raise FormatError(f"{path}: cannot read: {error.strerror}") from error
+    return hashlib.blake2b(listed.encode(), digest_size=16).hexdigest()
+
+
+def _digest(path: Path) -> str:
+    with open(path, "rb") as file:
+        digest = hashlib.file_digest(file, lambda: hashlib.blake2b(digest_size=16))
+    return digest.hexdigest()
+
+
+def _cpu_model() -> str:
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text("utf-8").splitlines() if info.exists() else []
+    fields = dict(line.partition(":")[::2] for line in reversed(lines))
+    names = {key.strip(): value.strip() for key, value in fields.items()}
+    keys = ("model name", "cpu family", "model", "cache size")
+    found = [f"{key} {names[key]}" for key in keys[1:] if key in names]
+    return ", ".join([names.get("model name", platform.processor()), *found])
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
+
 
 WARM_UP = 2
-"""So many utterances are decoded before a timing: the longest, which need most."""
+"""Number of utterances decoded before a timing: the longest, which need most memory."""
 TOLERANCE = 1e-3
 """Relative; a total cost this far above another's is a search error."""
 
@@ -52,7 +182,7 @@ class _Candidate:
     cpu_s: list[float] = field(default_factory=list)
     model_s: list[float] = field(default_factory=list)
     memory_mb: float = 0.0
-    kept: KeptErrors | None = None
+    kept: OracleErrors | None = None
 
     def decode(self, utterances: Sequence[np.ndarray]) -> None:
         """Decode all, keep what was found, and time it."""
@@ -76,13 +206,17 @@ class _Candidate:
         if not self.found:
             self.found, self.memory_mb = found, peak.growth_mb
 
-    def look_at_lattices(self, speech: Speech, nbest: int) -> None:
+    def words(self, speech: Speech) -> dict[str, tuple[str, ...]]:
+        """The decoded words by utterance, as they are compared."""
+        return speech.words_of(outcome.text for outcome in self.found)
+
+    def count_oracle_errors(self, speech: Speech, nbest: int) -> None:
         """Count the errors of the best of what the search keeps; untimed."""
         decoder = self.search.lattice_decoder(self.setting)
         if decoder is not None:
-            said = [speech.references[name] for name in speech.logprobs]
-            given = list(speech.logprobs.values()), said, nbest, self.boosts
-            self.kept = kept_errors(decoder, *given, normalizer=speech.normalizer)
+            references = [speech.references[name] for name in speech.logprobs]
+            given = list(speech.logprobs.values()), references, nbest, self.boosts
+            self.kept = oracle_errors(decoder, *given, normalizer=speech.normalizer)
 
 
 def run(
@@ -103,16 +237,14 @@ def run(
             `compile_boosts` takes them, or a `BoostFile`. Searches that take boosts run
             without any and with each list.
         phrases: Key phrases to score, words joined by spaces.
-        repeats: Turns in which every point is timed.
-        oracle: Also count the errors of the best of so many texts, and of the best path
-            of lattices, of searches that keep some; None does not.
+        repeats: Number of timings of every point.
+        oracle: Also count oracle errors of n-best lists of this length and of lattices.
 
     Raises:
         OptionError: No searches or settings, two of one name, or `repeats` or `oracle`
             below 1.
-        FormatError: No word that the first search finds is one of the references, and
-            written otherwise some are.
-        ShapeError, LogprobError, BoostError: As the decoders'.
+        FormatError: No decoded word of the first search occurs in the references, but
+            some would with another spelling.
     """
     _check(searches, repeats, oracle)
     utterances = list(speech.logprobs.values())
@@ -129,17 +261,17 @@ def run(
     compared = speech.normalizer.words
     counter = PhraseCounter(" ".join(compared(phrase.split())) for phrase in phrases)
     for turn in range(repeats):
-        # Back and forth: a machine that slows down is no one's disadvantage.
+        # Back and forth: a machine that slows down affects all alike.
         for candidate in candidates if turn % 2 == 0 else reversed(candidates):
             candidate.decode(utterances)
             if turn == 0:
                 if candidate is candidates[0]:
-                    speech.check_heard(_heard(candidate, speech))
-                told = _point(candidate, candidates, speech, counter)
-                figures = told.series, told.label, told.wer, told.rtfx
+                    speech.check_words(candidate.words(speech))
+                point = _point(candidate, candidates, speech, counter)
+                figures = point.series, point.label, point.wer, point.rtfx
                 _log.info("%s, %s: %%WER %.2f, RTFx %.0f", *figures)
     for candidate in candidates if oracle is not None else ():
-        candidate.look_at_lattices(speech, oracle or 1)
+        candidate.count_oracle_errors(speech, oracle or 1)
     points = [_point(one, candidates, speech, counter) for one in candidates]
     facts = {
         search.name: replace(search.facts, takes_boosts=search.takes_boosts)
@@ -149,12 +281,10 @@ def run(
 
 
 def search_errors(found: Sequence[Outcome], widest: Sequence[Outcome]) -> float | None:
-    """The share of utterances in which a search missed what a wider one found.
-
-    That is: its total cost is higher by more than `TOLERANCE` (relative, of 1 nat at
-    least), or it reached no final state. Utterances in which the wider one reached
-    none count as right. None where a search does not tell its costs.
-    """
+    """The share of utterances in which a search missed what a wider one found."""
+    # That is: its total cost is higher by more than `TOLERANCE` (relative, of 1 nat at
+    # least), or it reached no final state. Utterances in which the wider one reached
+    # none count as right. None where a search does not tell its costs.
     wrong = 0
     for one, best in zip(found, widest, strict=True):
         if one.total_cost is None or best.total_cost is None:
@@ -211,7 +341,7 @@ def _point(
         if (other.search, other.list_name) == (one.search, one.list_name)
     ]
     widest = siblings[-1] if len(siblings) > 1 else ()
-    hypotheses = _heard(one, speech)
+    hypotheses = one.words(speech)
     score = score_texts(speech.references, hypotheses)
     return Point(
         search=one.search.name,
@@ -228,10 +358,6 @@ def _point(
         kept=one.kept,
         wer_interval=score.interval,
     )
-
-
-def _heard(one: _Candidate, speech: Speech) -> dict[str, tuple[str, ...]]:
-    return speech.words_of(found.text for found in one.found)
 
 
 def _facts(speech: Speech, counter: PhraseCounter, repeats: int) -> dict[str, Any]:

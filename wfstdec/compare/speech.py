@@ -68,19 +68,12 @@ class Speech:
         pairs = zip(self.logprobs, texts, strict=True)
         return {name: self.normalizer.words(text.split()) for name, text in pairs}
 
-    def check_heard(self, hypotheses: Mapping[str, Sequence[str]]) -> None:
-        """See that what a search found is written as the references are.
-
-        Raises:
-            FormatError: No word of the references was found, and by other rules some
-                were; says which.
-        """
-        said, heard = (
-            chain.from_iterable(texts.values())
-            for texts in (self.references, hypotheses)
-        )
+    def check_words(self, hypotheses: Mapping[str, Sequence[str]]) -> None:
+        """Check that decoded words are spelt as the references are."""
+        expected = chain.from_iterable(self.references.values())
+        decoded = chain.from_iterable(hypotheses.values())
         names = "the references", "what was decoded"
-        check_words(said, heard, self.normalizer, names)
+        check_words(expected, decoded, self.normalizer, names)
 
     @property
     def fingerprint(self) -> str:
@@ -109,7 +102,7 @@ def read_speech(
     Args:
         logprobs: As `open_logprobs` takes them.
         references: `utterance words...` lines.
-        limit: So many utterances, evenly spread; None for all.
+        limit: Number of utterances, evenly spread; None for all.
         frame_shift_s: Seconds per frame.
         normalizer: How words are compared.
 

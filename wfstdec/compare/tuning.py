@@ -1,33 +1,25 @@
-"""Find the LM scale and the word insertion with the fewest errors on a dev set.
+"""Grids of options: `["beam=8,10,13", "max_active=2000,7000"]` to settings.
 
-    tuning = tune(prepare, speech, {"lm_scale": (0.3, 1.5), "word_insertion": (-2, 2)})
-    tuning.best.setting, tuning.best.wer, tuning.borders
-    tuning.interval, tuning.gain              # of the best WER; above the default's
-
-The default setting is tried first, so that the best is never worse than it is. Then
-coarse to fine: a grid of five values of each option; then a pattern search, which tries
-the neighbours of the best so far (eight for two options), one step away, moves to the
-best while that gets better, and halves the step where it does not. Better is: fewer
-word errors; then insertions nearer to 0; then scales nearer to 1; then the smaller
-values. Nothing is evaluated twice or by chance, so two runs do the same.
-
-The gain on the default setting is told from chance, on the dev set: of many trials the
-best is better there than it will be on other data.
+A grid is the product of its options. Those joined by colons go together, value by
+value: `["beam:beam_size=6:16,8:32"]` are two settings, not four. Options that say how
+much of the search is kept (`WIDTHS`) make the settings of a search; any other makes
+searches of their own, since their costs cannot be compared: `merge=max,sum` are two
+searches.
 """
 
 from __future__ import annotations
 
 import itertools
 import logging
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from wfstdec.compare.grids import label
-from wfstdec.compare.points import Decode, Search, Setting
+from wfstdec.compare.comparison import Decode, Search, Setting, label
 from wfstdec.compare.speech import Speech
 from wfstdec.errors import OptionError
 from wfstdec.metrics import (
@@ -40,12 +32,150 @@ from wfstdec.metrics import (
     wer_interval,
 )
 
+WIDTHS = (
+    "beam",
+    "max_active",
+    "min_active",
+    "beam_delta",
+    "beam_size",
+    "token_top_k",
+    "blank_skip_threshold",
+)
+"""Options that make a search wider as they grow; None is the widest."""
+
+WFST_GRID = ("beam=6,8,10,13,17",)
+TRIE_GRID = ("beam:beam_size=5:16,6:16,7:32,8:32,10:128,14:256",)
+"""Settings that are tried by default. The trie's pairs lie on the Pareto
+front of 63 pairs of beams, 4 to 14, and sizes, 8 to 512, on 100 utterances of
+LibriSpeech, or a hair's breadth behind it; search errors count against the last."""
+
+Grid = Mapping[str | tuple[str, ...], Sequence[Any]]
+"""Values by option; tuples of values by a tuple of options that go together."""
+
+_Axis = tuple[tuple[str, ...], list[tuple[Any, ...]]]
+"""Options that go together, and the values that they take."""
+
+
+def parse_grid(
+    texts: Iterable[str], known: Iterable[str]
+) -> dict[str | tuple[str, ...], list[Any]]:
+    """Parse `name=value,value` and `name:name=value:value,value:value` texts.
+
+    Args:
+        texts: Values are numbers, `inf`, `none`, `true`, `false` or words.
+        known: The options that there are.
+
+    Raises:
+        OptionError: Malformed, an unknown option, or one twice.
+    """
+    names, seen = list(known), set()
+    grid: dict[str | tuple[str, ...], list[Any]] = {}
+    for text in texts:
+        left, equals, right = text.partition("=")
+        if not equals or not right.strip():
+            raise OptionError(
+                f"grid {text!r}, expected 'name=value,value', or "
+                "'name:name=value:value,value:value'"
+            )
+        joined = tuple(name.strip().replace("-", "_") for name in left.split(":"))
+        for name in joined:
+            if name not in names:
+                raise OptionError(f"grid {text!r}, expected one of {', '.join(names)}")
+            if name in seen:
+                raise OptionError(f"grid {text!r}: {name} a second time, expected once")
+            seen.add(name)
+        values = [_values(value, joined, text) for value in right.split(",")]
+        if len(joined) > 1:
+            grid[joined] = values
+        else:
+            grid[joined[0]] = [value for [value] in values]
+    return grid
+
+
+class GridPart(NamedTuple):
+    """A search of a grid."""
+
+    label: str  # What tells it from others of the grid; empty for the only one
+    options: Setting  # What all its settings have in common
+    settings: list[Setting]  # The narrowest first
+
+
+def split_grid(grid: Grid) -> list[GridPart]:
+    """The searches of a grid, each with its settings."""
+    axes = [_axis(names, values) for names, values in grid.items()]
+    widths = [(names, values) for names, values in axes if set(names) <= set(WIDTHS)]
+    others = [axis for axis in axes if axis not in widths]
+    widths = [(names, sorted(values, key=_width)) for names, values in widths]
+    varied = [axis for axis in widths if len(axis[1]) > 1] or widths
+    fixed = [axis for axis in widths if axis not in varied]
+    settings, [common] = _combinations(varied), _combinations(fixed)
+    return [
+        GridPart(label(options), {**common, **options}, settings)
+        for options in _combinations(others)
+    ]
+
+
+def combinations(grid: Grid) -> list[Setting]:
+    """All combinations of the values, the last option changing fastest."""
+    return _combinations([_axis(names, values) for names, values in grid.items()])
+
+
+def _axis(names: str | tuple[str, ...], values: Sequence[Any]) -> _Axis:
+    if isinstance(names, str):
+        return (names,), [(value,) for value in values]
+    for value in values:
+        if not isinstance(value, Sequence) or len(value) != len(names):
+            raise OptionError(
+                f"grid of {':'.join(names)}: {value!r}, expected {len(names)} values"
+            )
+    return names, [tuple(value) for value in values]
+
+
+def _combinations(axes: Iterable[_Axis]) -> list[Setting]:
+    named = [
+        [[*zip(names, value, strict=True)] for value in values]
+        for names, values in axes
+    ]
+    return [dict(itertools.chain(*row)) for row in itertools.product(*named)]
+
+
+def _width(values: tuple[Any, ...]) -> tuple[float, ...]:
+    """Sort key of widths: None is infinite."""
+    for value in values:
+        if value is not None and not isinstance(value, int | float):
+            raise OptionError(f"width {value!r}, expected a number or 'none'")
+    return tuple(math.inf if value is None else float(value) for value in values)
+
+
+def _values(text: str, names: tuple[str, ...], whole: str) -> tuple[Any, ...]:
+    """The values of options that go together."""
+    values = tuple(_value(value.strip()) for value in text.split(":"))
+    if len(values) != len(names):
+        raise OptionError(
+            f"grid {whole!r}: found {text.strip()!r}, expected {len(names)} values "
+            "joined by ':'"
+        )
+    return values
+
+
+def _value(text: str) -> Any:
+    words = {"none": None, "true": True, "false": False}
+    if text.lower() in words:
+        return words[text.lower()]
+    for kind in (int, float):
+        try:
+            return kind(text)
+        except ValueError:
+            continue
+    return text
+
+
 COARSE = 5
 """Values of each option in the first grid; the ends of the range are two of them."""
 HALVINGS = 3
 """Number of times that the step is halved after that."""
 DIGITS = 6
-"""Values are rounded to so many."""
+"""Decimals to which values are rounded."""
 
 Range = tuple[float, float]
 RANGES: Mapping[str, Range] = {
@@ -61,19 +191,13 @@ _Place = tuple[float, ...]
 
 @dataclass(frozen=True)
 class Trial:
-    """An evaluation.
+    """An evaluation."""
 
-    Attributes:
-        setting: The values of the options.
-        errors: On the whole dev set.
-        stage: `"default"`, `"grid"`, or the step of the pattern search, `"step 1"` and
-            so on.
-        counts: Word errors and reference words of each utterance, int64 [U] both.
-    """
-
-    setting: Setting
-    errors: WordErrors
+    setting: Setting  # The values of the options
+    errors: WordErrors  # On the whole dev set
+    # `"default"`, `"grid"`, or the step of the pattern search, `"step 1"` and so on
     stage: str
+    # Word errors and reference words of each utterance, int64 [U] both
     counts: tuple[np.ndarray, np.ndarray] = field(compare=False, repr=False)
 
     @property
@@ -101,21 +225,14 @@ class Trial:
 
 @dataclass(frozen=True)
 class Tuning:
-    """Best options, and all that was tried.
+    """Best options, and all that was tried."""
 
-    Attributes:
-        best: The best trial.
-        trials: All of them, in order.
-        ranges: Where was looked.
-        complete: Whether the search ended by itself, and not by `max_trials`.
-        default: The setting without tuning: the first of the trials, unless the ranges
-            leave it out.
-    """
-
-    best: Trial
-    trials: tuple[Trial, ...]
-    ranges: Mapping[str, Range]
-    complete: bool
+    best: Trial  # The best trial
+    trials: tuple[Trial, ...]  # All of them, in order
+    ranges: Mapping[str, Range]  # Where was looked
+    complete: bool  # Whether the search ended by itself, and not by `max_trials`
+    # The setting without tuning: the first of the trials, unless the ranges leave it
+    # out
     default: Trial
 
     @property
@@ -131,11 +248,9 @@ class Tuning:
 
     @property
     def borders(self) -> list[str]:
-        """At which ends of the ranges the best lies: better ones may lie beyond.
-
-        Such as `"lm_scale 0.2 is the lower end of its range"`. A fixed value has no
-        ends, and no scale is below 0.
-        """
+        """At which ends of the ranges the best lies: better ones may lie beyond."""
+        # Such as `"lm_scale 0.2 is the lower end of its range"`. A fixed value has no
+        # ends, and no scale is below 0.
         found = []
         for name, (low, high) in self.ranges.items():
             value = self.best.setting[name]
@@ -181,12 +296,10 @@ class _Search:
         return Trial(setting, score.errors, stage, score.counts)
 
     def default(self, given: Setting) -> Trial:
-        """Try the default setting first, fixed values staying what they are.
-
-        Where the ranges leave it out it is evaluated, and is none of the trials.
-        """
+        """Try the default setting first, fixed values staying what they are."""
+        # Where the ranges leave it out it is evaluated, and is none of the trials.
         setting = {
-            # A scale that nobody gives is 1, an insertion 0.
+            # A missing scale is 1, a missing insertion 0.
             name: round(
                 low if low == high else float(given.get(name, name.endswith("_scale"))),
                 DIGITS,
@@ -235,7 +348,7 @@ def tune(
         boosts: Of each utterance, as `prepare`'s decoder takes them.
         max_trials: The most evaluations; one more where the ranges leave the default
             out.
-        default: Values that the gain is told against; 1 for scales and 0 for others
+        default: Values that the gain is relative to; 1 for scales and 0 for others
             where they are not given.
         say: Called with each trial; None logs it.
 
@@ -253,10 +366,10 @@ def tune(
     def evaluate(setting: Setting) -> Score:
         found = prepare(setting)(utterances, boosts)
         hypotheses = speech.words_of(one.text for one in found)
-        # Where no word is ever right, references are in another form: better said at
-        # once than after 80 trials.
+        # Where no word is ever right, references are in another form: report it at
+        # once, not after 80 trials.
         if not search.done:
-            speech.check_heard(hypotheses)
+            speech.check_words(hypotheses)
         return score_texts(speech.references, hypotheses)
 
     say = say or partial(_log.info, "%s")
@@ -278,11 +391,7 @@ def tune(
 
 
 def one_setting(searches: Sequence[Search]) -> Callable[[Setting], Decode]:
-    """Make what `tune` calls of a grid that is one search at one setting.
-
-    Raises:
-        OptionError: It is several.
-    """
+    """Make what `tune` calls of a grid that is one search at one setting."""
     if len(searches) != 1 or len(searches[0].settings) != 1:
         raise OptionError("several settings to tune, expected one value each")
     [search] = searches

@@ -8,29 +8,30 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from wfstdec.checks.said import Said
-from wfstdec.doctor.hearing import (
-    Hearing,
+from wfstdec.checks.token_counts import TokenCounts
+from wfstdec.doctor.lexicons import (
+    PAIRS,
+    case_findings,
+    coverage_finding,
+    error_findings,
+    lexicon_finding,
+    separator_finding,
+    unread_finding,
+)
+from wfstdec.doctor.model_output import (
+    ModelOutput,
     blank_finding,
     frame_shift_finding,
     rows_finding,
     shape_finding,
 )
-from wfstdec.doctor.lexicons import lexicon_finding, separator_finding, unread_finding
 from wfstdec.doctor.report import Finding, Report, Status
-from wfstdec.doctor.words import (
-    PAIRS,
-    case_findings,
-    coverage_finding,
-    error_findings,
-)
 from wfstdec.errors import InputError, LexiconError, TokenTableError
 from wfstdec.io.logprobs import open_logprobs
 from wfstdec.io.text import read_text
 from wfstdec.text.arpa import read_arpa
 from wfstdec.text.lexicon import Lexicon, read_lexicon, spellable_words
-from wfstdec.text.renamed import renamed
-from wfstdec.text.symbols import TokenTable, read_tokens, token_table
+from wfstdec.text.tokens import TokenTable, read_tokens, token_table
 
 Path = str | os.PathLike[str]
 
@@ -45,8 +46,6 @@ def examine(
     blank: int | str | None = None,
     separator: str | None = None,
     frame_shift_s: float | None = None,
-    arpa: Path | None = None,
-    references: Path | None = None,
 ) -> Report:
     """Examine files that are to be decoded together; no graph is built.
 
@@ -60,14 +59,10 @@ def examine(
         blank: The blank by name or index; None to recognise it.
         separator: The token between words; None to find it.
         frame_shift_s: Seconds per frame; None takes 0.02, and guesses.
-        arpa: Old spelling of `lm`.
-        references: Old spelling of `ref`.
 
     Returns:
         Findings and command lines. A file that cannot be read is a finding too.
     """
-    lm = renamed(lm, arpa, new="lm", old="arpa")
-    ref = renamed(ref, references, new="ref", old="references")
     paths = (tokens, logprobs, lexicon, lm, ref)
     given = {
         flag: os.fspath(path)
@@ -111,16 +106,16 @@ class _Examination:
     def report(self) -> Report:
         """Look at everything, each after what it needs."""
         tokens = self._read_tokens()
-        hearing = None if tokens is None else self._hear(tokens)
-        if tokens is not None and hearing is not None:
-            tokens = self._find_blank(tokens, hearing)
+        output = None if tokens is None else self._read_output(tokens)
+        if tokens is not None and output is not None:
+            tokens = self._find_blank(tokens, output)
             self._read_lexicon(tokens)
-            self._find_separator(tokens, hearing.said)
+            self._find_separator(tokens, output.counts)
             self._read_model()
-            self._read_references(hearing)
-            self._find_frame_shift(hearing)
+            self._read_references(output)
+            self._find_frame_shift(output)
             self._compare_words()
-            self._count_token_errors(tokens, hearing)
+            self._count_token_errors(tokens, output)
         return Report(tuple(self.findings), tuple(self._commands()))
 
     def _say(self, name: str, status: Status, text: object) -> None:
@@ -146,24 +141,26 @@ class _Examination:
             self.flags["--blank"] = str(self.named_blank)
         return tokens
 
-    def _hear(self, tokens: TokenTable) -> Hearing | None:
+    def _read_output(self, tokens: TokenTable) -> ModelOutput | None:
         try:
-            hearing = Hearing.of(open_logprobs(self.paths["--logprobs"]), len(tokens))
+            output = ModelOutput.of(
+                open_logprobs(self.paths["--logprobs"]), len(tokens)
+            )
         except InputError as error:
             self._say("log-probs", "wrong", error)
             return None
-        self.findings.append(shape_finding(hearing, tokens))
-        if not hearing.said.num_frames:
+        self.findings.append(shape_finding(output, tokens))
+        if not output.counts.num_frames:
             return None
-        self.findings.append(rows_finding(hearing))
-        return hearing
+        self.findings.append(rows_finding(output))
+        return output
 
-    def _find_blank(self, tokens: TokenTable, hearing: Hearing) -> TokenTable:
+    def _find_blank(self, tokens: TokenTable, output: ModelOutput) -> TokenTable:
         """The tokens, with the blank as it should be."""
         if self.named_separator in tokens.ids:
             self.between = [tokens.ids[self.named_separator or ""]]
-        other = hearing.said.likely_blank(tokens.blank, self.between)
-        self.findings.append(blank_finding(hearing, tokens, other))
+        other = output.counts.likely_blank(tokens.blank, self.between)
+        self.findings.append(blank_finding(output, tokens, other))
         if other is None:
             return tokens
         self.flags["--blank"] = str(other)
@@ -181,21 +178,21 @@ class _Examination:
         except InputError as error:
             self._say("lexicon", "wrong", error)
 
-    def _find_separator(self, tokens: TokenTable, said: Said) -> None:
-        heard, named = None, self.named_separator
+    def _find_separator(self, tokens: TokenTable, counts: TokenCounts) -> None:
+        used, named = None, self.named_separator
         if self.lexicon is not None:
-            heard = {token for way in self.lexicon.pronunciations for token in way}
+            used = {token for way in self.lexicon.pronunciations for token in way}
         if named is not None and not self.between:
             self._say("separator", "wrong", tokens.lacks(named))
         elif self.lexicon is not None or "--lexicon" not in self.paths:
             given = self.between[0] if self.between else None
-            finding, found = separator_finding(tokens, said, given, heard)
+            finding, found = separator_finding(tokens, counts, given, used)
             self.findings.append(finding)
             if found is not None:
                 self.between = [found]
                 self.flags["--separator"] = tokens.names[found]
         if self.lexicon is not None:
-            finding = lexicon_finding(self.lexicon, tokens, self.between, said)
+            finding = lexicon_finding(self.lexicon, tokens, self.between, counts)
             self.findings.append(finding)
             self.words["lexicon"] = Counter(dict.fromkeys(self.lexicon.words, 1))
 
@@ -211,7 +208,7 @@ class _Examination:
         self._say("language model", "ok", found)
         self.words["LM"] = Counter(model.words)
 
-    def _read_references(self, hearing: Hearing) -> None:
+    def _read_references(self, output: ModelOutput) -> None:
         if "--ref" not in self.paths:
             return
         try:
@@ -219,25 +216,25 @@ class _Examination:
         except InputError as error:
             self._say("references", "wrong", error)
             return
-        self.references = {u: words for u, words in texts.items() if u in hearing.runs}
-        count, heard = len(self.references), len(hearing.runs)
-        text = f"of {count} of the {heard} utterances looked at"
-        if count < heard:
-            first, other = next(iter(texts)), next(iter(hearing.runs))
+        self.references = {u: words for u, words in texts.items() if u in output.runs}
+        count, num = len(self.references), len(output.runs)
+        text = f"of {count} of the {num} utterances examined"
+        if count < num:
+            first, other = next(iter(texts)), next(iter(output.runs))
             text += f"; ids are as {first!r} there, as {other!r} in the log-probs"
-        status: Status = "ok" if count == heard else "look" if count else "wrong"
+        status: Status = "ok" if count == num else "look" if count else "wrong"
         self._say("references", status, text)
         if any(texts.values()):
-            said = (word for words in texts.values() for word in words)
-            self.words["references"] = Counter(said)
+            counts = (word for words in texts.values() for word in words)
+            self.words["references"] = Counter(counts)
 
-    def _find_frame_shift(self, hearing: Hearing) -> None:
-        num_words, num_frames = 0, hearing.said.num_frames
+    def _find_frame_shift(self, output: ModelOutput) -> None:
+        num_words, num_frames = 0, output.counts.num_frames
         if self.references:
             num_words = sum(map(len, self.references.values()))
-            num_frames = sum(hearing.frames[u] for u in self.references)
+            num_frames = sum(output.frames[u] for u in self.references)
         elif self.between:  # nearly as many as words
-            num_words = int(hearing.said.runs[self.between[0]])
+            num_words = int(output.counts.runs[self.between[0]])
         finding, shift_s = frame_shift_finding(
             num_words, num_frames, self.named_shift_s
         )
@@ -252,16 +249,16 @@ class _Examination:
                 found = coverage_finding(one, self.words[one], other, self.words[other])
                 self.findings.append(found)
 
-    def _count_token_errors(self, tokens: TokenTable, hearing: Hearing) -> None:
+    def _count_token_errors(self, tokens: TokenTable, output: ModelOutput) -> None:
         lexicon = self.lexicon
         if lexicon is None:
             if "--lexicon" in self.paths:
                 return
             separator = self.between[0] if self.between else None
-            words = {word for said in self.references.values() for word in said}
+            words = {word for counts in self.references.values() for word in counts}
             lexicon, _ = spellable_words(words, tokens, separator=separator)
-        said = hearing.texts(without=[tokens.blank, *self.between])
-        self.findings += error_findings(said, self.references, lexicon)
+        counts = output.texts(without=[tokens.blank, *self.between])
+        self.findings += error_findings(counts, self.references, lexicon)
 
     def _commands(self) -> list[str]:
         """Command lines: to build, to decode, and to tune or to score."""

@@ -40,11 +40,7 @@ class Report:
     commands: tuple[str, ...] = ()
 
     def __getitem__(self, name: str) -> Finding:
-        """The finding of this name.
-
-        Raises:
-            KeyError: Nothing was found out about it.
-        """
+        """The finding of this name."""
         return {one.name: one for one in reversed(self.findings)}[name]
 
     @property

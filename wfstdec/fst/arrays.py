@@ -10,13 +10,15 @@ Infinite costs are no arcs.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from dataclasses import dataclass
+from typing import NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import ArrayLike
 
 from wfstdec.errors import GrammarError
 from wfstdec.graph.arcs import FstArrays
+from wfstdec.text.tokens import TokenTable, ilabel_of
 
 
 class Arcs(NamedTuple):
@@ -42,13 +44,8 @@ def arcs_of(
 
 
 def fst_of(parts: Sequence[Arcs], start: int, final_cost: ArrayLike) -> FstArrays:
-    """The FST with these arcs; those of a state keep their order.
-
-    Args:
-        parts: All arcs. Arcs of infinite cost are left out.
-        start: The start state.
-        final_cost: [S], `inf` where a state is not final.
-    """
+    """The FST with these arcs; those of a state keep their order."""
+    # `final_cost`: [S], `inf` where a state is not final.
     arcs = Arcs(*(np.concatenate(column) for column in zip(*parts, strict=True)))
     final_cost = np.asarray(final_cost, np.float32)
     # Stable: graphs, and ties between arcs, must not depend on NumPy's choice of sort.
@@ -68,19 +65,11 @@ def fst_of(parts: Sequence[Arcs], start: int, final_cost: ArrayLike) -> FstArray
 
 
 def least_final_costs(fst: FstArrays, label: int) -> np.ndarray:
-    """Least costs to end from each state over arcs with one input label.
-
-        cost[s] = min(final_cost[s], arc.cost + cost[arc.nextstate] over such arcs)
-
-    With these as final costs of a grammar, no back-off (`label`) is ever needed at the
-    end of a sentence, at the same least cost.
-
-    Returns:
-        float32 [S].
-
-    Raises:
-        GrammarError: The arcs form a cycle of negative cost.
-    """
+    """Least costs to end from each state over arcs with one input label."""
+    #     cost[s] = min(final_cost[s], arc.cost + cost[arc.nextstate] over such arcs)
+    # With these as final costs of a grammar, no back-off (`label`) is ever needed at
+    # the end of a sentence, at the same least cost.
+    # Returns float32 [S].
     arc = np.flatnonzero(fst.ilabel == label)
     state, nextstate, cost = fst.arc_state()[arc], fst.nextstate[arc], fst.cost[arc]
     least = fst.final_cost.astype(np.float64)
@@ -94,3 +83,64 @@ def least_final_costs(fst: FstArrays, label: int) -> np.ndarray:
         "the grammar has a cycle without words whose cost is negative, expected none: "
         "its sentences would have no least cost"
     )
+
+
+_Number = TypeVar("_Number", int, np.ndarray)
+
+
+@dataclass(frozen=True)
+class LabelSpace:
+    """The labels that one build uses."""
+
+    tokens: TokenTable  # The token table of the acoustic model
+    words: tuple[str, ...]  # The words by id, `words[0]` is `<eps>`
+    num_disambig: int = 1  # D, the disambiguation symbols, `#0` included
+    has_exits: bool = False  # Whether T has OOV exits and returns
+    used: frozenset[int] | None = None  # Tokens that LG has; None for all
+
+    @property
+    def blank(self) -> int:
+        """The input label of the blank."""
+        return ilabel_of(self.tokens.blank)
+
+    @property
+    def backoff_word(self) -> int:
+        """`#0` on the side of words: one beyond the last word."""
+        return len(self.words)
+
+    @property
+    def class_word(self) -> int:
+        """The class on the side of words."""
+        return self.backoff_word + 1
+
+    @property
+    def class_token(self) -> int:
+        """The class on the side of tokens."""
+        return ilabel_of(len(self.tokens))
+
+    def disambig(self, k: _Number) -> _Number:
+        """`#k` on the side of tokens."""
+        return ilabel_of(k + len(self.tokens) + 1)
+
+    def units(self) -> np.ndarray:
+        """The input labels of the U tokens that are used and are not the blank."""
+        tokens = range(len(self.tokens)) if self.used is None else sorted(self.used)
+        units = [token for token in tokens if token != self.tokens.blank]
+        return ilabel_of(np.array(units, np.int32))
+
+    def repeat(self, ilabel: np.ndarray) -> np.ndarray:
+        """The labels that repeat the tokens of these input labels."""
+        return ilabel + len(self.tokens)
+
+    def exit(self, last: _Number) -> _Number:
+        """The exit for a word behind the token of this input label, 0 for none."""
+        return last + (2 * len(self.tokens) + 1)
+
+    def after(self, ilabel: _Number) -> _Number:
+        """The return from a word whose last token has this input label."""
+        return ilabel + self.exit(len(self.tokens) + 1)
+
+    def split_repeats(self, ilabel: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """The token labels of T's or TLG's input side, and which are repeats."""
+        repeats = ilabel > len(self.tokens)
+        return np.where(repeats, ilabel - len(self.tokens), ilabel), repeats

@@ -20,8 +20,9 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from wfstdec.errors import BackendError, GraphError
-from wfstdec.fst.openfst_binary import FstContent, format_fst, parse_fst
+from wfstdec.fst.openfst import FstContent, format_fst, parse_fst
 from wfstdec.graph.arcs import FstArrays
+from wfstdec.graph.checks import check_fst
 
 
 class Engine(Protocol):
@@ -30,17 +31,7 @@ class Engine(Protocol):
     def determinize(
         self, fst: FstArrays, max_states: int, *, log: bool = True
     ) -> FstArrays:
-        """Remove epsilons and determinize on the input side.
-
-        Args:
-            fst: The transducer.
-            max_states: The number of states at which to give up.
-            log: In the log semiring, which looks ahead to all continuations; else in
-                the tropical one, which keeps the least cost of each sentence.
-
-        Raises:
-            GraphError: There would be more than `max_states` states.
-        """
+        """Remove epsilons and determinize on the input side."""
 
 
 class Kaldifst:
@@ -77,7 +68,7 @@ class Kaldifst:
         """Make a `StdVectorFst` from arrays."""
         with tempfile.TemporaryDirectory(prefix="wfstdec.") as folder:
             path = Path(folder) / "arrays.fst"
-            path.write_bytes(format_fst(FstContent(fst), "vector"))
+            path.write_bytes(_as_vector_fst(fst))
             return self._library.StdVectorFst.read(str(path))
 
     def unload(self, fst: Any) -> FstArrays:
@@ -98,13 +89,11 @@ class Pynini:
     def determinize(
         self, fst: FstArrays, max_states: int, *, log: bool = True
     ) -> FstArrays:
-        """See `Engine`; epsilons are removed before.
-
-        OpenFst counts states only for acceptors in the tropical semiring, and looks for
-        shortest paths then, which negative cycles do not have: all others go on to the
-        end. They have one: the lexicon's token strings can be read in one way, and
-        grammars are deterministic.
-        """
+        """See `Engine`; epsilons are removed before."""
+        # OpenFst counts states only for acceptors in the tropical semiring, and looks
+        # for shortest paths then, which negative cycles do not have: all others go on
+        # to the end. They have one: the lexicon's token strings can be read in one way,
+        # and grammars are deterministic.
         library = self._library
         if log:
             changed = library.arcmap(self.load(fst), map_type="to_log")
@@ -112,8 +101,8 @@ class Pynini:
             return self.unload(library.arcmap(changed, map_type="to_std"))
         if fst.olabel.any() or (fst.cost < 0).any():
             return self.unload(library.determinize(self.load(fst).rmepsilon()))
-        # What is read from a string is no acceptor to OpenFst until it is told, and of
-        # others it counts no states.
+        # A string becomes an acceptor to OpenFst only by projection; of other FSTs it
+        # counts no states.
         acceptor = self.load(replace(fst, olabel=fst.ilabel)).project("input")
         acceptor.rmepsilon()
         found = self.unload(library.determinize(acceptor, nstate=max_states + 1))
@@ -123,7 +112,7 @@ class Pynini:
 
     def load(self, fst: FstArrays) -> Any:
         """Make a pynini `Fst` from arrays."""
-        return self._library.Fst.read_from_string(format_fst(FstContent(fst), "vector"))
+        return self._library.Fst.read_from_string(_as_vector_fst(fst))
 
     def unload(self, fst: Any) -> FstArrays:
         """Make arrays from a pynini `Fst`."""
@@ -135,11 +124,7 @@ ENGINES: dict[str, type[Engine]] = {"kaldifst": Kaldifst, "pynini": Pynini}
 
 
 def get_engine(name: str) -> Engine:
-    """Make the engine of that name.
-
-    Raises:
-        BackendError: There is none, or its library is not installed.
-    """
+    """Make the engine of that name."""
     if name not in ENGINES:
         expected = " or ".join(map(repr, ENGINES))
         raise BackendError(f"engine {name!r}, expected {expected}")
@@ -155,6 +140,12 @@ def _import(library: str, install: str) -> Any:
         raise BackendError(
             f"engine {library!r} needs {library}, which is not installed: {install}"
         ) from error
+
+
+def _as_vector_fst(fst: FstArrays) -> bytes:
+    """Check arrays and write them as OpenFst: the libraries do not check files."""
+    check_fst(fst)
+    return format_fst(FstContent(fst), "vector")
 
 
 def _too_many_states(max_states: int) -> GraphError:

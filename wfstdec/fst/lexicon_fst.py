@@ -10,7 +10,7 @@ behind the last token a symbol `#k` tells words apart that sound alike. The lang
 `#0`, the back-off of the grammar, is taken where a word may begin. It is not needed
 behind the last word, because the grammar has final costs that include it.
 
-The class of words that the lexicon lacks is a word of one token: `fst/oov_exits.py`.
+The class of words that the lexicon lacks is a word of one token: `fst/oov.py`.
 """
 
 from __future__ import annotations
@@ -22,37 +22,25 @@ from dataclasses import dataclass
 import numpy as np
 
 from wfstdec.errors import LexiconError, OptionError
-from wfstdec.fst.arrays import Arcs, arcs_of, fst_of
-from wfstdec.fst.labels import LabelSpace
+from wfstdec.fst.arrays import Arcs, LabelSpace, arcs_of, fst_of
 from wfstdec.graph.arcs import FstArrays
 from wfstdec.text.lexicon import Lexicon
 from wfstdec.text.loading import word_ids
-from wfstdec.text.symbols import EPSILON, TokenTable, ilabel_of
+from wfstdec.text.tokens import EPSILON, TokenTable, ilabel_of
 
 
 @dataclass(frozen=True)
 class Fillers:
-    """The tokens that may stand between words.
+    """The tokens that may stand between words."""
 
-    Attributes:
-        separator: A token that ends every word but the last, if any.
-        separator_optional: Whether it may be missing between words too.
-        silence: A token that may stand around words, if any; not with a separator.
-        silence_prob: How probable it is in each place.
-    """
-
-    separator: int | None = None
-    separator_optional: bool = False
+    separator: int | None = None  # A token that ends every word but the last, if any
+    separator_optional: bool = False  # Whether it may be missing between words too
+    # A token that may stand around words, if any; not with a separator
     silence: int | None = None
-    silence_prob: float = 0.5
+    silence_prob: float = 0.5  # How probable it is in each place
 
     def __post_init__(self) -> None:
-        """Check the options.
-
-        Raises:
-            OptionError: Both a separator and a silence, an option of one that is not
-                there, or a probability of 0 or 1.
-        """
+        """Check the options."""
         if self.separator_optional and self.separator is None:
             raise OptionError(
                 "separator_optional without a separator, expected the token that may "
@@ -82,19 +70,12 @@ class Fillers:
 
 @dataclass(frozen=True, eq=False)
 class MarkedLexicon:
-    """A lexicon whose token strings can be read in one way only.
+    """A lexicon whose token strings can be read in one way only."""
 
-    Attributes:
-        lexicon: The entries.
-        fillers: What stands between them.
-        symbol: int32 [N], the k of the `#k` behind each entry, 0 for none.
-        silence_symbol: The k of the `#k` behind a silence, 0 for none.
-    """
-
-    lexicon: Lexicon
-    fillers: Fillers
-    symbol: np.ndarray
-    silence_symbol: int
+    lexicon: Lexicon  # The entries
+    fillers: Fillers  # What stands between them
+    symbol: np.ndarray  # int32 [N], the k of the `#k` behind each entry, 0 for none
+    silence_symbol: int  # The k of the `#k` behind a silence, 0 for none
 
     @property
     def num_disambig(self) -> int:
@@ -106,18 +87,12 @@ class MarkedLexicon:
 def mark_lexicon(
     lexicon: Lexicon, fillers: Fillers, tokens: TokenTable
 ) -> MarkedLexicon:
-    """Add disambiguation symbols, so that L can be determinized.
-
-    Entries with equal tokens get `#1`, `#2`, ...; one that is a prefix of another gets
-    `#1`. Where a separator ends every word, it does the same: prefixes need no symbol,
-    nor does the first of equal entries. (Fewer symbols make fewer epsilon arcs.) If a
-    pronunciation begins with the silence, silences get a symbol of their own.
-
-    Raises:
-        LexiconError: No entries, an empty pronunciation, or one that has the blank or
-            the separator in it.
-        OptionError: The blank as a filler.
-    """
+    """Add disambiguation symbols, so that L can be determinized."""
+    # Entries with equal tokens get `#1`, `#2`, ...; one that is a prefix of another
+    # gets `#1`. Where a separator ends every word, it does the same: prefixes need no
+    # symbol, nor does the first of equal entries. (Fewer symbols make fewer epsilon
+    # arcs.) If a pronunciation begins with the silence, silences get a symbol of their
+    # own.
     _check(lexicon, fillers, tokens)
     counts = Counter(lexicon.pronunciations)
     marked = set()

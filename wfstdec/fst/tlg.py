@@ -1,54 +1,40 @@
-"""From text files to a search graph: T o min(det(L o G)).
-
-    graph = build_graph(tokens="tokens.txt", lexicon="lexicon.txt", lm="lm.arpa.gz",
-                        topology="compact", separator="<wb>")
-    graph.save("graph.npz")
-
-    G    = build_grammar(lm)  or  build_user_grammar(grammar)
-    L    = build_lexicon_fst(mark_lexicon(lexicon))
-    LG   = minimize(determinize(compose(L, G)))
-    TLG  = compose(T, LG)                            then packed
-
-OOV exits, for words that the lexicon lacks, go through all of it: `fst/oov_exits.py`.
-An open vocabulary is put where they are: `fst/open_words.py`.
-
-LG is determinized in the log semiring, which moves LM costs towards the beginning of
-words. TLG is not: with `compact` that would never end, with `normal` it would grow.
-"""
+"""Build a search graph T o (L o G); log states, arcs, time and memory of stages."""
 
 from __future__ import annotations
 
 import ctypes
+import logging
 import math
 import os
+import resource
+import sys
+import time
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 import numpy as np
+from tqdm import tqdm
 
 from wfstdec.errors import GraphError, LexiconError, OptionError
-from wfstdec.fst.build_log import Stages
-from wfstdec.fst.compose import compose
+from wfstdec.fst.arrays import LabelSpace
 from wfstdec.fst.engine import Engine, get_engine
-from wfstdec.fst.grammar_fst import build_grammar
-from wfstdec.fst.grammar_user import (
+from wfstdec.fst.grammar import (
     WordAcceptor,
+    build_grammar,
     build_user_grammar,
     read_grammar,
 )
-from wfstdec.fst.labels import LabelSpace
 from wfstdec.fst.lexicon_fst import (
     Fillers,
     build_lexicon_fst,
     mark_lexicon,
 )
-from wfstdec.fst.minimize import minimize as minimize_fst
-from wfstdec.fst.oov_exits import class_cost, take_exits
-from wfstdec.fst.open_words import OpenCosts, add_open_words
+from wfstdec.fst.oov import add_open_words, class_cost, take_exits
+from wfstdec.fst.operations import compose
+from wfstdec.fst.operations import minimize as minimize_fst
 from wfstdec.fst.topology import check_topology, compose_topology
-from wfstdec.graph.arcs import FstArrays
-from wfstdec.graph.info import GraphInfo
+from wfstdec.graph.arcs import FstArrays, GraphInfo
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.text.arpa import ArpaModel, read_arpa
 from wfstdec.text.lexicon import Lexicon
@@ -63,15 +49,78 @@ from wfstdec.text.loading import (
     word_ids,
     word_table,
 )
-from wfstdec.text.open_spelling import open_spelling
 from wfstdec.text.pronunciations import Pronunciations
-from wfstdec.text.renamed import renamed
-from wfstdec.text.vocabulary import OPEN_WORD, Vocabulary
+from wfstdec.text.vocabulary import OPEN_WORD, Vocabulary, open_spelling
+
+_log = logging.getLogger("wfstdec.build")
+_Made = TypeVar("_Made", FstArrays, PackedGraph)
+
+
+class Stages:
+    """Logs each stage as it ends; shows a bar on a terminal if asked."""
+
+    #     with Stages(total=8, progress=True) as stages:
+    #         stages.done("read")
+    #         lg = stages.made("L o G", compose(l, g))
+    # A log record has the figures as attributes too: `stage`, `states`, `arcs`,
+    # `seconds`, `peak_memory_gb` (of the process so far).
+
+    def __init__(self, total: int, progress: bool = False) -> None:
+        """Start the clock of the first stage."""
+        hidden = None if progress else True
+        self._bar = tqdm(total=total, desc="build", unit="stage", disable=hidden)
+        self._began = time.perf_counter()
+
+    def __enter__(self) -> Stages:
+        """Nothing; for `with`."""
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Close the bar."""
+        self._bar.close()
+
+    def made(self, stage: str, graph: _Made) -> _Made:
+        """Log a stage and the size of what it made, which is returned."""
+        self.done(stage, graph.num_states, graph.num_arcs)
+        return graph
+
+    def done(
+        self, stage: str, states: int | None = None, arcs: int | None = None
+    ) -> None:
+        """Log a stage and start the clock of the next."""
+        seconds = time.perf_counter() - self._began
+        memory = peak_memory_gb()
+        size = "" if states is None else f"{states} states, {arcs} arcs, "
+        figures = {"stage": stage, "states": states, "arcs": arcs, "seconds": seconds}
+        message = f"{stage}: {size}{seconds:.2f} s, peak memory {memory:.2f} GB"
+        _log.info(message, extra={**figures, "peak_memory_gb": memory})
+        self._bar.set_postfix_str(stage)
+        self._bar.update()
+        self._began = time.perf_counter()
+
+
+def peak_memory_gb() -> float:
+    """The most memory that the process has held so far."""
+    unit = 1 if sys.platform == "darwin" else 1024
+    return unit * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e9
+
 
 _NUM_STAGES = 8
 _LEAST_STATE_LIMIT = 1_000_000
 
 Path = str | os.PathLike[str]
+
+
+class OpenCosts(Protocol):
+    """Costs of open words, nats: an `OpenVocabulary`."""
+
+    @property
+    def word_cost(self) -> float:
+        """For each word, in addition to the cost of `<unk>`."""
+
+    @property
+    def token_cost(self) -> float:
+        """For each token."""
 
 
 def build_graph(
@@ -87,19 +136,18 @@ def build_graph(
     silence_prob: float = 0.5,
     blank: int | str | None = None,
     unk_cost: float | None = None,
-    calls: bool = True,
+    oov_exits: bool = True,
     open_vocabulary: OpenCosts | None = None,
     engine: str = "kaldifst",
     minimize: bool = True,
     progress: bool = False,
-    arpa: Path | ArpaModel | None = None,
 ) -> PackedGraph:
     """Build a graph from tokens, a lexicon, and a language model or a grammar.
 
     Args:
         tokens: The V output units of the acoustic model: a file, names in order,
             `{name: token}`, a tokenizer or a table; see `token_table`.
-        lexicon: A file or object; how words are said or spelt.
+        lexicon: A file or object: the pronunciations or spellings of words.
         lm: The language model: an ARPA file or a KenLM binary, or what `read_arpa`
             gave.
         grammar: Instead of `lm`: an OpenFst or AT&T file of an acceptor over words,
@@ -113,16 +161,15 @@ def build_graph(
         silence_prob: How probable it is in each place.
         blank: The blank by name or index; None to recognise it.
         unk_cost: Nats for each lexicon word that the model lacks; None drops them.
-        calls: Let searches of the graph add words that the lexicon lacks; each costs
-            what `lm` asks for `<unk>`, else `unk_cost`. Without both, and with a
-            grammar of your own, there are none.
+        oov_exits: Let searches add words that the lexicon lacks; each costs what `lm`
+            has for `<unk>`, else `unk_cost`. Without both, and with a grammar of your
+            own, no word can be added.
         open_vocabulary: What words cost that are spelled by tokens, an
-            `OpenVocabulary`: any word may be said where `<unk>` may, at what a word
-            costs that searches add, and these costs.
+            `OpenVocabulary`: any word may occur where `<unk>` may, at the cost of an
+            OOV word plus these costs.
         engine: `"kaldifst"` or `"pynini"`.
         minimize: Merge equal states of LG; equal costs may differ by 1e-6.
         progress: Show a bar on the terminal.
-        arpa: Old spelling of `lm`.
 
     Returns:
         The graph; word ids follow the order of the lexicon.
@@ -131,7 +178,6 @@ def build_graph(
         InputError: One of its subclasses, for what is wrong with a file or option.
         BackendError: The engine is not installed.
     """
-    lm = renamed(lm, arpa, new="lm", old="arpa")
     fst_engine = get_engine(engine)
     check_topology(topology)  # now, and not after minutes
     _check_unk_cost(unk_cost, grammar)
@@ -149,7 +195,7 @@ def build_graph(
         stages.done("read")
         marked = mark_lexicon(_usable(entries, model, unk_cost), fillers, table)
         oov_cost = None
-        if isinstance(model, ArpaModel) and (calls or open_vocabulary):
+        if isinstance(model, ArpaModel) and (oov_exits or open_vocabulary):
             oov_cost = class_cost(model, unk_cost)
         _check_open_words(open_vocabulary, oov_cost, marked.lexicon)
         labels = LabelSpace(
@@ -185,14 +231,7 @@ def build_graph(
             spent = open_vocabulary.token_cost, open_vocabulary.word_cost
             vocabulary = vocabulary.with_open_word(kind, *map(float, spent))
             word_cost = np.append(word_cost, [np.inf] * (len(word_cost) > 0))
-            tlg = add_open_words(
-                tlg,
-                labels,
-                exits,
-                vocabulary,
-                costs=open_vocabulary,
-                topology=topology,
-            )
+            tlg = add_open_words(tlg, labels, exits, vocabulary, topology=topology)
         info = GraphInfo(
             topology,
             marks_repeats=True,
@@ -200,7 +239,7 @@ def build_graph(
             silence_prob=None if fillers.silence is None else float(silence_prob),
         )
         ilabel, repeat = labels.split_repeats(tlg.ilabel)
-        tlg, kept = replace(tlg, ilabel=ilabel), exits if calls else None
+        tlg, kept = replace(tlg, ilabel=ilabel), exits if oov_exits else None
         graph = PackedGraph.pack(tlg, repeat, vocabulary, info, kept)
         return stages.made("pack", graph)
 

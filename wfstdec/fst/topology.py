@@ -25,7 +25,7 @@ states they would give the same sentences at the same costs, and offer each back
 once more in every blank frame (44 % more epsilon arcs in the TLG of a 29k-word trigram,
 which is why `normal` has a start state apart from 0).
 
-Where words that the lexicon lacks may stand (`fst/oov_exits.py`), each state that
+Where words that the lexicon lacks may stand (`fst/oov.py`), each state that
 tokens leave has an arc `exit:C->` to a state `outside`, and that one an arc
 `return:-> i` to the state that each token enters.
 """
@@ -38,28 +38,15 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from wfstdec.errors import OptionError
-from wfstdec.fst.arrays import Arcs, arcs_of, fst_of
-from wfstdec.fst.compose import compose
-from wfstdec.fst.labels import LabelSpace
+from wfstdec.fst.arrays import Arcs, LabelSpace, arcs_of, fst_of
+from wfstdec.fst.operations import compose
+from wfstdec.graph.arcs import TOPOLOGIES as TOPOLOGIES
 from wfstdec.graph.arcs import FstArrays
-from wfstdec.text.symbols import EPSILON
-
-TOPOLOGIES = (
-    "normal",
-    "normal-selfless",
-    "compact",
-    "compact-selfless",
-    "minimal",
-    "eesen",
-)
+from wfstdec.text.tokens import EPSILON
 
 
 def build_topology(name: str, labels: LabelSpace) -> FstArrays:
-    """Make T; its input side tells repeats from tokens, as `labels` says.
-
-    Raises:
-        OptionError: There is no such topology.
-    """
+    """Make T; its input side tells repeats from tokens, as `labels` says."""
     check_topology(name)
     base, _, selfless = name.partition("-")
     builders = {
@@ -72,14 +59,9 @@ def build_topology(name: str, labels: LabelSpace) -> FstArrays:
 
 
 def compose_topology(name: str, lg: FstArrays, labels: LabelSpace) -> FstArrays:
-    """T o LG; epsilons of LG's input side pass T as one more symbol `#k` does.
-
-    Left as epsilons they would be free to come before or behind the frames of T that
-    have no output, and a third of the TLG's epsilon arcs would be such detours.
-
-    Raises:
-        OptionError: There is no such topology.
-    """
+    """T o LG; epsilons of LG's input side pass T as one more symbol `#k` does."""
+    # Left as epsilons they would be free to come before or behind the frames of T that
+    # have no output, and a third of the TLG's epsilon arcs would be such detours.
     symbol = labels.disambig(labels.num_disambig)
     t = build_topology(name, replace(labels, num_disambig=labels.num_disambig + 1))
     ilabel = np.where(lg.ilabel == EPSILON, symbol, lg.ilabel).astype(np.int32)
@@ -87,11 +69,7 @@ def compose_topology(name: str, lg: FstArrays, labels: LabelSpace) -> FstArrays:
 
 
 def check_topology(name: str) -> None:
-    """Check the name of a topology.
-
-    Raises:
-        OptionError: It is none.
-    """
+    """Check the name of a topology."""
     if name not in TOPOLOGIES:
         expected = ", ".join(map(repr, TOPOLOGIES))
         raise OptionError(f"topology {name!r}, expected one of {expected}")
@@ -167,14 +145,7 @@ def _repeats(labels: LabelSpace, states: np.ndarray, selfless: bool) -> list[Arc
 def _exits(
     labels: LabelSpace, left: ArrayLike, last: ArrayLike, entered: ArrayLike
 ) -> list[Arcs]:
-    """Arcs of OOV exits and returns, where there are any; `outside` is the last state.
-
-    Args:
-        labels: The labels.
-        left: The states that tokens leave.
-        last: The input label of the token that each of them follows, 0 for none.
-        entered: The states that the units enter.
-    """
+    """Arcs of OOV exits and returns; `outside` is the last state."""
     if not labels.has_exits:
         return []
     outside = int(max(np.max(left), np.max(entered, initial=0))) + 1

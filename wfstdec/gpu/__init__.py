@@ -12,6 +12,5 @@ parts         batches cut to the memory, and what is left where one fails
 launch        task and records to a kernel and back, in one packet
 logprobs      log-probs where kernels can read them
 cuda_arrays   arrays on the GPU (torch, CuPy, DLPack) as such log-probs, without a copy
-verified      whether kernels have passed the tests on this machine's GPU
 boosts        compiled phrases and word bonuses where kernels can read them
 """

@@ -4,7 +4,7 @@
     batch.advance(chunks)                  # [T, V] per utterance
 
 A launch takes every utterance as far as arrays reach. One for which an array is too
-small stops at its last good frame and says so; the host makes room and launches again
+small stops at its last good frame with a status; the host makes room and relaunches
 for those that stopped. So growing never changes a result, and nothing is dropped.
 
 The first launch of a chunk also finds numbers that are no log-probs. Utterances that
@@ -21,8 +21,16 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from wfstdec.errors import InputError
-from wfstdec.gpu.device import BlockShape, Device, Grid, shape_for
-from wfstdec.gpu.launch import launch
+from wfstdec.gpu.compiling import Macros
+from wfstdec.gpu.device import (
+    BlockShape,
+    Device,
+    Grid,
+    Scratch,
+    ScratchPool,
+    launch,
+    shape_for,
+)
 from wfstdec.gpu.logprobs import (
     Chunk,
     DeviceLogprobs,
@@ -32,9 +40,7 @@ from wfstdec.gpu.logprobs import (
     to_device,
     type_of,
 )
-from wfstdec.gpu.program import Macros
 from wfstdec.gpu.records import NONE
-from wfstdec.gpu.scratch import Scratch, ScratchPool
 from wfstdec.search.logprobs import bad_logprob
 
 DONE = 0
@@ -44,15 +50,11 @@ FEWER = "decode fewer utterances at a time"
 
 
 class Growth(NamedTuple):
-    """Growth of an array that was too small for an utterance.
+    """Growth of an array that was too small for an utterance."""
 
-    Attributes:
-        name: The array's.
-        length: Its new length, of the old one and of the entries that a frontier could
-            have in the launch.
-    """
-
-    name: str
+    name: str  # The array's
+    # Its new length, of the old one and of the entries that a frontier could have in
+    # the launch
     length: Callable[[int, int], int]
 
 
@@ -65,32 +67,23 @@ class BatchLayout(NamedTuple):
     copy to `backup` before a launch whose log-probs are not checked as yet, where that
     is an address. TASK has `utterances`, `queue`, `queue_length`, `num_drawn`,
     `phase_times`, `num_tokens` and `checked`.
-
-    Attributes:
-        utterance: UTTERANCE.
-        arrays: What each array of an utterance holds, by name.
-        kernel: The search: takes all utterances of the queue through their chunks.
-        phases: Whose times a build with TIMES takes.
-        counts: Fields of UTTERANCE that are sums over its frames.
-        grow_scratch: The status of an utterance for which its block's scratch was too
-            small.
-        growths: What other statuses ask for.
     """
 
-    utterance: np.dtype
-    arrays: Mapping[str, np.dtype]
-    kernel: str
-    phases: tuple[str, ...]
-    counts: tuple[str, ...]
+    utterance: np.dtype  # UTTERANCE
+    arrays: Mapping[str, np.dtype]  # What each array of an utterance holds, by name
+    kernel: str  # The search: takes all utterances of the queue through their chunks
+    phases: tuple[str, ...]  # Whose times a build with TIMES takes
+    counts: tuple[str, ...]  # Fields of UTTERANCE that are sums over its frames
+    # The status of an utterance for which its block's scratch was too small
     grow_scratch: int
-    growths: Mapping[int, Growth]
+    growths: Mapping[int, Growth]  # What other statuses ask for
 
 
 class Variant(Protocol):
     """Variant that the kernels of a launch are compiled for: a NamedTuple.
 
     A field that is larger asks for more, so that the largest of each do for several
-    batches; but for `logprob_type`, which every launch has of its own.
+    batches; except for `logprob_type`, which differs by launch.
     """
 
     @property
@@ -107,23 +100,7 @@ class Variant(Protocol):
 
 
 class Batch:
-    """Utterances side by side, advanced any number of times.
-
-    Args:
-        device: Where.
-        layout: The search's.
-        pool: Scratch that no launch is using.
-        task: TASK [1], the options and the model filled in.
-        variant: The least that kernels have to be compiled for.
-        num_utterances: B.
-        advice: What a user can do where memory does not suffice.
-
-    Attributes:
-        utterances: UTTERANCE [B], as the last launch left them.
-        phase_times: Cycles of each of the phases, sums over blocks: where `takes_times`
-            is set.
-        clocks: Cycles and nanoseconds of all blocks, likewise.
-    """
+    """Utterances side by side, advanced any number of times."""
 
     def __init__(
         self,
@@ -163,15 +140,7 @@ class Batch:
         return {name: int(self.utterances[name].sum()) for name in self._layout.counts}
 
     def advance(self, chunks: Sequence[Chunk]) -> None:
-        """Pass every utterance through its next chunk, [T, V].
-
-        Raises:
-            DeviceMemoryError: The device's memory does not suffice; the batch cannot
-                be used afterwards.
-            LogprobError: NaN, +inf or an absurdly large number, in chunks on the
-                device: those of the host are checked. No utterance has moved where
-                they come in chunks; else the batch cannot be used afterwards.
-        """
+        """Pass every utterance through its next chunk, [T, V]."""
         assert len(chunks) == len(self.utterances), (len(chunks), len(self.utterances))
         self._stream = stream_of(chunks)
         with self._device.on_stream(self._stream):
@@ -196,11 +165,9 @@ class Batch:
 
     # ------------------------------------------------------------------- launches
     def _unfinished(self, checked: bool = True) -> np.ndarray:
-        """Utterances with frames to do, and those not yet begun; the longest first.
-
-        Where nothing survived frames are only looked at for numbers that are no
-        log-probs, and not where they are known to be `checked`.
-        """
+        """Utterances with frames to do, and those not yet begun; the longest first."""
+        # Where nothing survived frames are only looked at for numbers that are no log-
+        # probs, and not where they are known to be `checked`.
         frames = self.utterances["logprobs"]["num_frames"].astype(np.int64)
         survived = self.utterances["died"] == NONE
         todo = (frames > 0) & (survived | (not checked))
@@ -209,11 +176,9 @@ class Batch:
         return queue[np.argsort(-frames[queue], kind="stable")]
 
     def _run(self, queue: np.ndarray, checked: bool = True) -> None:
-        """Launch until every utterance has come to the end of its chunk.
-
-        Or until one has a number that is no log-prob: the first launch looks at all
-        frames, unless they are known to be `checked`.
-        """
+        """Launch until every utterance has come to the end of its chunk."""
+        # Or until one has a number that is no log-prob: the first launch looks at all
+        # frames, unless they are known to be `checked`.
         if len(queue) == 0:
             return
         side_by_side = shape_for(self._device.shapes, len(queue)).num_blocks
@@ -303,19 +268,14 @@ class Batch:
     def _allocate_first(
         self, entries: int, nodes: Sequence[int], *, in_chunks: bool
     ) -> None:
-        """Give every utterance its frontier, and its trace of so many nodes."""
+        """Give every utterance its frontier and a trace of `nodes` nodes."""
         self._allocate("frontier", [entries] * len(nodes))
         self._allocate("trace", nodes)
         if in_chunks:
             self._allocate("backup", [entries] * len(nodes))
 
     def _make_room(self, stopped: np.ndarray, entries: int) -> None:
-        """Lengthen the array that was too small for an utterance.
-
-        Args:
-            stopped: The utterances that did not get to the end of their chunks.
-            entries: What a frontier could have in the launch.
-        """
+        """Lengthen the array that was too small for an utterance."""
         for i in stopped:
             growth = self._layout.growths.get(int(self.utterances["status"][i]))
             if growth is not None:
@@ -338,7 +298,7 @@ class Batch:
         return self._device.download(part, dtype).copy()
 
     def _lengthen(self, name: str, i: int, count: int) -> None:
-        """Move an utterance's array to a longer buffer of its own."""
+        """Move an utterance's array to its own longer buffer."""
         utterance, size = self.utterances[i], self._layout.arrays[name].itemsize
         old = int(utterance[f"{name}_capacity"])
         longer = self._device.address(self._new_buffer(i, name, count))
@@ -401,17 +361,7 @@ def advance_together(
     chunks: Sequence[Chunk],
     names: Sequence[int | str] | None = None,
 ) -> None:
-    """Pass sessions of one decoder through a chunk each, [T, V], in one launch.
-
-    Args:
-        sessions: The sessions.
-        chunks: Of each.
-        names: What an error calls each; `None`: its index.
-
-    Raises:
-        DeviceMemoryError: The device's memory does not suffice.
-        LogprobError: A number is no log-prob; no session has moved.
-    """
+    """Pass sessions of one decoder through a chunk each, [T, V], in one launch."""
     if not sessions:
         return
     joined = _Joined(sessions)

@@ -8,11 +8,9 @@ import numpy as np
 
 from wfstdec.boost.phrases import PhraseBoosts
 from wfstdec.boost.words import WordBoosts
-from wfstdec.gpu.budget import Share
-from wfstdec.gpu.device import Device
-from wfstdec.gpu.launch import upload
+from wfstdec.gpu.device import Device, Share, upload
 from wfstdec.gpu.records import KERNELS, read_structs
-from wfstdec.jit.pool import Once
+from wfstdec.jit.records import WeakCache
 from wfstdec.lm.automaton import Automaton
 
 STRUCTS = read_structs(
@@ -30,18 +28,7 @@ def automaton_arrays(automaton: Automaton) -> dict[str, np.ndarray]:
 
 
 class DevicePhrases:
-    """Compiled phrases on a device.
-
-    Args:
-        device: Where.
-        phrases: The phrases.
-
-    Attributes:
-        address: Of one PHRASES record.
-
-    Raises:
-        DeviceMemoryError: They do not fit.
-    """
+    """Compiled phrases on a device."""
 
     def __init__(self, device: Device, phrases: PhraseBoosts) -> None:
         automaton = phrases.automaton
@@ -65,27 +52,20 @@ class DevicePhrases:
 
 
 class BatchBoosts:
-    """The boosts of a batch: keeps what its records have the addresses of.
-
-    Args:
-        device: Where.
-        share: What the maps of words are taken from.
-        stored: The phrases that are there.
-    """
+    """The boosts of a batch: keeps what its records have the addresses of."""
 
     def __init__(
-        self, device: Device, share: Share, stored: Once[PhraseBoosts, DevicePhrases]
+        self,
+        device: Device,
+        share: Share,
+        stored: WeakCache[PhraseBoosts, DevicePhrases],
     ) -> None:
         self._device, self._share, self._stored = device, share, stored
         self._words: dict[int, tuple[WordBoosts, np.ndarray, Any, Any]] = {}
         self._phrases: list[DevicePhrases] = []
 
     def words(self, words: WordBoosts) -> np.ndarray:
-        """WORD_BONUSES [1] of a map, which is uploaded once.
-
-        Raises:
-            DeviceMemoryError: It does not fit.
-        """
+        """WORD_BONUSES [1] of a map, which is uploaded once."""
         if id(words) not in self._words:
             self._share.take(words.keys.nbytes + words.bonuses.nbytes)
             keys = upload(self._device, words.keys)
@@ -99,10 +79,6 @@ class BatchBoosts:
         return self._words[id(words)][1]
 
     def phrases(self, phrases: PhraseBoosts) -> int:
-        """The address of one PHRASES record.
-
-        Raises:
-            DeviceMemoryError: They do not fit.
-        """
+        """The address of one PHRASES record."""
         self._phrases.append(self._stored.of(phrases))
         return self._phrases[-1].address

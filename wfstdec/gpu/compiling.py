@@ -16,13 +16,69 @@ import contextlib
 import hashlib
 import os
 import tempfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from wfstdec.errors import BackendError
-from wfstdec.gpu.program import Macros, Program
+from wfstdec.gpu.records import CONSTANTS, KERNELS, MAX_THREADS, layout_checks
 from wfstdec.text.files import atomic_write
+
+Macros = tuple[tuple[str, int], ...]
+"""What a kernel is compiled for: macros and values; without any, for everything."""
+
+
+@dataclass(frozen=True, eq=False)
+class Program:
+    """The kernels of a search, and what a device has to know of them."""
+
+    file: str  # The kernel file, in `folder`
+    folder: Path  # Where it is, with the headers that only it includes
+    # Names of the kernels; the first is the search, for whose blocks a multiprocessor
+    # is divided up
+    kernels: tuple[str, ...]
+    own_bytes: int  # Shared memory that the variables of a block take at most
+    # Of so many bytes of shared memory that a block of the search may have besides its
+    # own variables, those that it makes use of
+    shared_bytes: Callable[[int], int]
+    # The NumPy type of each record that host and kernels share
+    structs: Mapping[str, np.dtype] = field(repr=False)
+    # The value of each constant that both have
+    constants: Mapping[str, int | float] = field(repr=False)
+    # Threads of the search's blocks, the most first. Smaller blocks are more side by
+    # side: a large batch takes them.
+    block_threads: tuple[int, ...] = (MAX_THREADS,)
+
+    def source(self, macros: Macros = ()) -> str:
+        """The file with all that it includes, and checks of the records."""
+        checks = layout_checks(self.structs, CONSTANTS | dict(self.constants))
+        head = "".join(f"#define {name} {value}\n" for name, value in macros)
+        return head + join_includes(self.file, self.folder) + checks
+
+
+def join_includes(file: str, folder: Path) -> str:
+    """A kernel file with the headers that it includes put in, each once."""
+    done: set[str] = set()
+
+    def read(name: str) -> str:
+        done.add(name)
+        path = folder / name
+        text = (path if path.exists() else KERNELS / name).read_text("utf-8")
+        lines = []
+        for number, line in enumerate(text.splitlines(), 1):
+            if line.startswith('#include "'):
+                other = line.split('"')[1]
+                body = "" if other in done else read(other)
+                # Errors of the compiler name the file as it is in the repository.
+                line = f'{body}#line {number + 1} "{name}"'
+            lines.append("" if line == "#pragma once" else line)
+        return f'#line 1 "{name}"\n' + "\n".join(lines) + "\n"
+
+    return read(file)
+
 
 COMPILE_OPTIONS = (
     "--std=c++17",
@@ -43,29 +99,14 @@ _DIGEST_BYTES = 16
 
 
 class Loaded(NamedTuple):
-    """Kernels on a device.
+    """Kernels on a device."""
 
-    Attributes:
-        kernels: By name; CuPy's RawKernel, or what does as it does.
-        way: Which of `WAYS` it was.
-    """
-
-    kernels: dict[str, Any]
-    way: str
+    kernels: dict[str, Any]  # By name; CuPy's RawKernel, or what does as it does
+    way: str  # Which of `WAYS` it was
 
 
 def load_kernels(cupy: Any, program: Program, macros: Macros = ()) -> Loaded:
-    """Kernels for the current device, compiled where they are not on disk.
-
-    Args:
-        cupy: The module.
-        program: What to compile.
-        macros: What for.
-
-    Raises:
-        BackendError: This CUDA does not compile for the device, or its driver takes the
-            kernels in none of `WAYS`.
-    """
+    """Kernels for the current device, compiled where they are not on disk."""
     refused = []
     # Drivers differ in what they load: the quickest way first, PTX last.
     for way in WAYS:
@@ -82,18 +123,7 @@ def load_kernels(cupy: Any, program: Program, macros: Macros = ()) -> Loaded:
 def load_by(
     cupy: Any, program: Program, way: str, macros: Macros = ()
 ) -> dict[str, Any]:
-    """Kernels for the current device, loaded in one of `WAYS`.
-
-    Args:
-        cupy: The module.
-        program: What to compile.
-        way: How to load it.
-        macros: What to compile it for.
-
-    Raises:
-        BackendError: This CUDA does not compile for the device.
-        CUDADriverError: CuPy's: the driver does not load it.
-    """
+    """Kernels for the current device, loaded in one of `WAYS`."""
     capability = int(cupy.cuda.Device().compute_capability)
     target = target_of(capability, cupy.cuda.nvrtc.getSupportedArchs())
     if way == PTX:
@@ -137,7 +167,7 @@ class _Function:
 
     @property
     def max_dynamic_shared_size_bytes(self) -> int:
-        """Shared memory besides, at most; can be set."""
+        """Dynamic shared memory, at most; can be set."""
         return self._get("max_dynamic_shared_size_bytes")
 
     @max_dynamic_shared_size_bytes.setter
@@ -163,15 +193,7 @@ class _Function:
 
 
 def target_of(capability: int, supported: Iterable[int]) -> str:
-    """Choose the target: the device, or PTX for one that is newer than the compiler.
-
-    Args:
-        capability: Of the device, 90 for 9.0.
-        supported: What the compiler knows.
-
-    Raises:
-        BackendError: The device is older than what it knows.
-    """
+    """Choose the target: the device, or PTX for one that is newer than the compiler."""
     known = sorted(supported)
     older = [one for one in known if one <= capability]
     if not older:
@@ -185,17 +207,7 @@ def target_of(capability: int, supported: Iterable[int]) -> str:
 
 
 def compile_kernels(cupy: Any, source: str, target: str, file: str) -> bytes:
-    """Machine code for `sm_...`, PTX for `compute_...`; needs no GPU.
-
-    Args:
-        cupy: The module.
-        source: The kernels, nothing left to include.
-        target: From `target_of`.
-        file: What messages call the source.
-
-    Raises:
-        BackendError: It does not compile; the message has the compiler's log.
-    """
+    """Machine code for `sm_...`, PTX for `compute_...`; needs no GPU."""
     nvrtc = cupy.cuda.nvrtc
     program = nvrtc.createProgram(source, file, (), ())
     try:
@@ -217,7 +229,7 @@ def compile_kernels(cupy: Any, source: str, target: str, file: str) -> bytes:
 def _compiled(
     cupy: Any, program: Program, macros: Macros, target: str
 ) -> Iterator[Path]:
-    """The file with the compiled kernels: beside CuPy's, or one that is not kept."""
+    """The file of the compiled kernels: in CuPy's cache, or one that is not kept."""
     source = program.source(macros)
     version = cupy.cuda.nvrtc.getVersion()
     # All that the machine code depends on: other sources or options are another file.

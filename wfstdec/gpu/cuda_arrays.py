@@ -41,22 +41,10 @@ class TakesGpuArrays(BatchingBackend):
 def take_logprobs(
     device: CupyDevice, logprobs: Any, lengths: Any, num_tokens: int
 ) -> list[DeviceLogprobs]:
-    """`wfstdec.search.logprobs.as_utterances` for arrays on the GPU.
-
-    float32, float16 and bfloat16 with the numbers of a frame together are taken as they
-    are; others are copied to float32. All work is on the caller's stream. The numbers
-    themselves are checked by the search that reads them.
-
-    Args:
-        device: Where the graph is.
-        logprobs: [B, T, V] or a sequence of [T, V].
-        lengths: [B] or None.
-        num_tokens: V.
-
-    Raises:
-        ShapeError: Axes, V, lengths or the type are wrong.
-        BackendError: An array is on another GPU.
-    """
+    """`wfstdec.search.logprobs.as_utterances` for arrays on the GPU."""
+    # float32, float16 and bfloat16 with the numbers of a frame together are taken as
+    # they are; others are copied to float32. All work is on the caller's stream. The
+    # numbers themselves are checked by the search that reads them.
     cupy = device.cupy
     with cupy.cuda.Device(device.number), callers_stream(cupy, _first(logprobs)):
         arrays = split_batch(logprobs, lambda array: _as_gpu_array(cupy, array))
@@ -114,12 +102,7 @@ def _is_torch(array: Any) -> bool:
 
 
 def callers_stream(cupy: Any, array: Any) -> Any:
-    """The stream that the caller works on: torch's current one, else CuPy's.
-
-    Args:
-        cupy: The module.
-        array: Of torch, on the GPU, or of anybody.
-    """
+    """The stream that the caller works on: torch's current one, else CuPy's."""
     if not _is_torch(array):
         return cupy.cuda.get_current_stream()
     torch = importlib.import_module("torch")
@@ -132,23 +115,14 @@ def callers_stream(cupy: Any, array: Any) -> Any:
 # ------------------------------------------------------------------------------ arrays
 @dataclass(frozen=True)
 class _GpuArray:
-    """An array on the GPU, or one utterance of it.
+    """An array on the GPU, or one utterance of it."""
 
-    Attributes:
-        owner: CuPy's array, of which this is the whole or a part.
-        address: Of the first number.
-        dtype: Of the numbers; float16 also for bfloat16.
-        type: As in `DeviceLogprobs`.
-        shape: Axes.
-        strides: Bytes.
-    """
-
-    owner: Any
-    address: int
-    dtype: np.dtype
-    type: int
-    shape: tuple[int, ...]
-    strides: tuple[int, ...]
+    owner: Any  # CuPy's array, of which this is the whole or a part
+    address: int  # Of the first number
+    dtype: np.dtype  # Of the numbers; float16 also for bfloat16
+    type: int  # As in `DeviceLogprobs`
+    shape: tuple[int, ...]  # Axes
+    strides: tuple[int, ...]  # Bytes
 
     @property
     def ndim(self) -> int:

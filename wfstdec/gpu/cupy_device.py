@@ -18,10 +18,8 @@ from weakref import WeakValueDictionary
 import numpy as np
 
 from wfstdec.errors import BackendError, OptionError
-from wfstdec.gpu.budget import Budget, DeviceMemoryError
-from wfstdec.gpu.compiling import load_kernels
-from wfstdec.gpu.device import BlockShape, Grid
-from wfstdec.gpu.program import Macros, Program
+from wfstdec.gpu.compiling import Macros, Program, load_kernels
+from wfstdec.gpu.device import BlockShape, Budget, DeviceMemoryError, Grid
 from wfstdec.gpu.records import BLOCKS_PER_SM, MAX_THREADS, REGISTERS, WARP
 
 MEMORY_SHARE = 0.8
@@ -42,11 +40,7 @@ def is_available() -> bool:
 
 @functools.cache
 def load_cupy() -> Any:
-    """CuPy, with a GPU that it can use.
-
-    Raises:
-        BackendError: One of the two is missing.
-    """
+    """CuPy, with a GPU that it can use."""
     try:
         cupy = importlib.import_module("cupy")
     except ImportError:
@@ -69,22 +63,15 @@ def load_cupy() -> Any:
 class CupyDevice:
     """The CUDA device that is current when it is made. Buffers are CuPy arrays.
 
-    Args:
-        program: The kernels of the search.
-        threads: Threads of a block, a multiple of 32, at most `MAX_THREADS`; None for
-            blocks of any of `Program.block_threads`, by the size of a batch.
-        shared_bytes: Shared memory of a block besides its own variables; None for as
-            much as leaves room for all blocks that have registers.
-        macros: What kernels are compiled for at once; others are at need.
+    `threads`: threads of a block, a multiple of 32, at most `MAX_THREADS`; None for
+    blocks of any of `Program.block_threads`, by the size of a batch. `shared_bytes`:
+    shared memory of a block besides its own variables; None for as much as leaves room
+    for all blocks that have registers.
 
     Attributes:
         cupy: The module.
         number: The device's, as CUDA counts.
         way: How its kernels were loaded: one of `compiling.WAYS`.
-
-    Raises:
-        OptionError: No such number of threads.
-        BackendError: CuPy or a GPU is missing, or kernels do not compile for it.
     """
 
     def __init__(
@@ -120,11 +107,7 @@ class CupyDevice:
             _BUDGETS[self.number] = self.budget
 
     def kernels(self, macros: Macros = ()) -> dict[str, Any]:
-        """CuPy's kernels by name, compiled where they are not on disk.
-
-        Raises:
-            BackendError: They do not compile for the device.
-        """
+        """CuPy's kernels by name, compiled where they are not on disk."""
         with self._loading:
             if macros not in self._kernels:
                 kernels, self.way = load_kernels(self.cupy, self._program, macros)
@@ -212,7 +195,7 @@ class CupyDevice:
 def _shape(
     limits: Mapping[str, int], program: Program, threads: int, shared_bytes: int | None
 ) -> BlockShape:
-    """Blocks of so many threads: how many run side by side, with how much memory."""
+    """Blocks of `threads` threads: the number that runs at once, and their memory."""
     most = blocks_of_threads(limits, threads)
     if shared_bytes is None:
         room = free_shared(limits, program.own_bytes, most)
@@ -246,7 +229,7 @@ def _failures(cupy: Any) -> Iterator[type[Exception]]:
 
 
 def blocks_of_threads(limits: Mapping[str, int], threads: int) -> int:
-    """Blocks of so many threads that a multiprocessor has registers and places for."""
+    """Blocks of `threads` threads that fit a multiprocessor's registers and limits."""
     return min(
         limits["MaxRegistersPerMultiprocessor"] // (REGISTERS * threads),
         limits["MaxThreadsPerMultiProcessor"] // threads,
@@ -257,13 +240,7 @@ def blocks_of_threads(limits: Mapping[str, int], threads: int) -> int:
 def free_shared(
     limits: Mapping[str, int], own: int, blocks: int = BLOCKS_PER_SM
 ) -> int:
-    """Bytes of shared memory that each of some blocks has besides its own variables.
-
-    Args:
-        limits: A device's, as CUDA names them.
-        own: Bytes of a block's variables.
-        blocks: Blocks that a multiprocessor is to have at a time.
-    """
+    """Bytes of dynamic shared memory that each of some blocks has."""
     most = limits["MaxSharedMemoryPerMultiprocessor"] // blocks
     most = min(
         most - limits["ReservedSharedMemoryPerBlock"],

@@ -1,64 +1,122 @@
-"""Protocol of a device as searches use it: memory, copies, launches.
+"""A device as searches use it: protocol, memory budget, uploads, launches, scratch.
 
-`cupy_device.py` has the one for NVIDIA GPUs; the tests have one that runs the same
-kernels on the CPU.
+    share = device.budget.share("a batch of 8 utterances", "decode fewer at a time")
+    share.take(num_bytes)                   # DeviceMemoryError, with the numbers
+    share.close()                           # or when its owner is collected
+    buffer = upload(device, array)
+    grid = Grid("search_chunk", num_blocks, shared_bytes, threads=threads)
+    back = launch(device, grid, task, {"utterances": utterances, "queue": queue})
+    scratch = pool.take(num_blocks)         # kept from the last launch, or new
+
+`cupy_device.py` implements `Device` for NVIDIA GPUs; the tests run the same kernels on
+the CPU. All device memory is taken from the budget first, except for the few bytes of
+the packets that launches send.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import threading
+import weakref
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from wfstdec.gpu.budget import Budget
-from wfstdec.gpu.program import Macros
+from wfstdec.errors import BackendError
+from wfstdec.gpu.compiling import Macros
+
+_MIB = 2**20
+
+
+class DeviceMemoryError(BackendError):
+    """The device has too little memory."""
+
+
+class Budget:
+    """Bytes that all work on a device may take together."""
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self._taken = 0
+        self._lock = threading.Lock()
+
+    @property
+    def left(self) -> int:
+        """Bytes that are free."""
+        return self.limit - self._taken
+
+    def share(self, owner: str, advice: str) -> Share:
+        """A new owner's part, which has nothing as yet."""
+        return Share(self, owner, advice)
+
+    def _take(self, num_bytes: int) -> bool:
+        """Take bytes, or give them back if below 0; whether there were enough."""
+        with self._lock:
+            if num_bytes > 0 and num_bytes > self.left:
+                return False
+            self._taken += num_bytes
+            return True
+
+
+class Share:
+    """Share of a budget; given back by `close`, or with its owner."""
+
+    def __init__(self, budget: Budget, owner: str, advice: str) -> None:
+        self._budget, self._owner, self._advice = budget, owner, advice
+        self._taken = [0]
+        self.close = weakref.finalize(self, _give_back, budget, self._taken)
+        self.close.atexit = False
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes that the owner has."""
+        return self._taken[0]
+
+    def take(self, num_bytes: int) -> None:
+        """Add bytes to the share."""
+        mine, budget = self.num_bytes + num_bytes, self._budget
+        # Taken under the budget's lock: looking first and taking then would let two in.
+        if not budget._take(num_bytes):
+            others = budget.limit - budget.left - self.num_bytes
+            raise DeviceMemoryError(
+                f"{self._owner} takes {mine / _MIB:.1f} MiB on the device, beside "
+                f"{others / _MIB:.1f} MiB that are in use, expected at most "
+                f"{budget.limit / _MIB:.1f} MiB together; {self._advice}, or use "
+                "backend='cpu'"
+            )
+        self._taken[0] = mine
+
+
+def _give_back(budget: Budget, taken: list[int]) -> None:
+    budget._take(-taken[0])
+    taken[0] = 0
 
 
 class Grid(NamedTuple):
-    """Blocks and threads of a launch.
+    """Blocks and threads of a launch."""
 
-    Attributes:
-        kernel: The kernel's name.
-        num_blocks: Its blocks.
-        shared_bytes: Shared memory of each, besides its own variables.
-        macros: What it is compiled for.
-        threads: Of a block; None for those of the device's first shape.
-    """
-
-    kernel: str
-    num_blocks: int
-    shared_bytes: int = 0
-    macros: Macros = ()
-    threads: int | None = None
+    kernel: str  # The kernel's name
+    num_blocks: int  # Its blocks
+    shared_bytes: int = 0  # dynamic shared memory of each
+    macros: Macros = ()  # What it is compiled for
+    threads: int | None = None  # Of a block; None for those of the device's first shape
 
 
 class BlockShape(NamedTuple):
-    """Shape of blocks of the search on a device.
+    """Shape of blocks of the search on a device."""
 
-    Attributes:
-        threads: Of a block.
-        num_blocks: Blocks that run side by side; a launch of more gains nothing.
-        shared_bytes: Shared memory that a block has besides its own variables: what
-            `Program.shared_bytes` made of what there is.
-    """
-
-    threads: int
-    num_blocks: int
+    threads: int  # Of a block
+    num_blocks: int  # Blocks that run side by side; a launch of more gains nothing
+    # Shared memory that a block has besides its own variables: what
+    # `Program.shared_bytes` made of what there is
     shared_bytes: int
 
 
 def shape_for(shapes: Sequence[BlockShape], num_utterances: int) -> BlockShape:
-    """Choose the largest blocks of which there is one for every utterance.
-
-    Where no shape has so many, the smallest blocks: one that waits for another to end
-    takes as long as both.
-
-    Args:
-        shapes: A device's, the largest blocks first.
-        num_utterances: A block takes one at a time.
-    """
+    """Choose the largest blocks of which there is one for every utterance."""
+    # Where no shape has enough, the smallest blocks: one that waits for another to end
+    # takes as long as both.
     enough = (one for one in shapes if one.num_blocks >= num_utterances)
     return next(enough, shapes[-1])
 
@@ -67,15 +125,11 @@ class Device(Protocol):
     """A machine that runs the kernels of one `Program`.
 
     Buffers are arrays of the device's own kind; streams too.
-
-    Attributes:
-        shapes: Of blocks, the largest first; `shape_for` chooses.
-        budget: The memory that all work on it may take.
-        failures: What is raised where the device itself fails.
     """
 
-    shapes: tuple[BlockShape, ...]
-    budget: Budget
+    shapes: tuple[BlockShape, ...]  # Of blocks, the largest first; `shape_for` chooses
+    budget: Budget  # The memory that all work on it may take
+    # What is raised where the device itself fails
     failures: tuple[type[Exception], ...]
 
     def on_stream(self, stream: Any) -> AbstractContextManager[Any]:
@@ -85,19 +139,16 @@ class Device(Protocol):
         """A buffer of `count` records, its content undefined."""
 
     def write(self, target: Any, array: np.ndarray) -> None:
-        """Copy an array to the beginning of a buffer.
-
-        The array must live until `wait` or `download`: the copy may still be going on.
-        """
+        """Copy an array to the beginning of a buffer."""
+        # The array must live until `wait` or `download`: the copy may still be going
+        # on.
 
     def download(self, buffer: Any, dtype: np.dtype) -> np.ndarray:
         """A copy of a buffer, once all work before is done."""
 
     def staging(self, num_bytes: int) -> AbstractContextManager[np.ndarray]:
-        """Memory of the host to copy from, uint8, at least so many bytes.
-
-        It is used again after the context: the copy has to be done by then.
-        """
+        """Host memory to copy from, uint8, at least `num_bytes`."""
+        # It is used again after the context: the copy has to be done by then.
 
     def copy(self, target: int, source: int, num_bytes: int) -> None:
         """Copy from one address on the device to another."""
@@ -106,12 +157,161 @@ class Device(Protocol):
         """Where the kernels find a buffer."""
 
     def launch(self, grid: Grid, argument: np.ndarray) -> None:
-        """Run a kernel.
-
-        Args:
-            grid: Which, and how many blocks.
-            argument: One record, the kernel's one argument, by value.
-        """
+        """Run a kernel."""
 
     def wait(self) -> None:
         """Return when all work in the context is done."""
+
+
+_ALIGNMENT = 16
+_BYTE: np.dtype = np.dtype(np.uint8)
+
+
+def upload(device: Device, array: np.ndarray) -> Any:
+    """A buffer with a copy of an array; the array must live until `device.wait`."""
+    buffer = device.empty(array.size, array.dtype)
+    device.write(buffer, array)
+    return buffer
+
+
+def upload_joined(device: Device, arrays: Sequence[np.ndarray]) -> Any:
+    """A buffer with copies of arrays of one type, one after the other; done."""
+    num_bytes = sum(array.nbytes for array in arrays)
+    dtype = arrays[0].dtype
+    buffer = device.empty(num_bytes // dtype.itemsize, dtype)
+    with device.staging(num_bytes) as memory:
+        joined = memory[:num_bytes].view(dtype)
+        first = 0
+        for array in arrays:
+            joined[first : first + array.size] = array.reshape(-1)
+            first += array.size
+        device.write(buffer, joined)
+        # The staging memory is somebody else's from here on.
+        device.wait()
+    return buffer
+
+
+def launch(
+    device: Device, grid: Grid, task: np.ndarray, arrays: Mapping[str, np.ndarray]
+) -> dict[str, np.ndarray]:
+    """Run a kernel over arrays that travel with its task; returns when it is done."""
+    parts = list(arrays.values())
+    # One copy there and one back, whatever the number of arrays.
+    sizes = [-(-part.nbytes // _ALIGNMENT) * _ALIGNMENT for part in parts]
+    starts = np.cumsum([0, *sizes]).tolist()
+    packet = device.empty(starts[-1], _BYTE)
+    first = device.address(packet)
+    places = list(zip(arrays, starts, strict=False))
+    for name, start in places:
+        task[name] = first + start
+    content = np.zeros(starts[-1], _BYTE)
+    for part, start in zip(parts, starts, strict=False):
+        content[start : start + part.nbytes] = part.view(_BYTE)
+    device.write(packet, content)
+    device.launch(grid, task)
+    back = device.download(packet, _BYTE)
+    return {
+        name: back[start : start + arrays[name].nbytes].view(arrays[name].dtype)
+        for name, start in places
+    }
+
+
+class ScratchLayout(NamedTuple):
+    """Layout of a block's scratch, for frontiers of a number of entries."""
+
+    # Name, length and type of each array of a block; TASK has a pointer of that name to
+    # those of all blocks
+    arrays: Callable[[int], list[tuple[str, int, np.dtype]]]
+    counts: Callable[[int], dict[str, int]]  # fields of TASK with their lengths
+
+    def num_bytes(self, blocks: int, entries: int) -> int:
+        """Return the bytes of `blocks` blocks with `entries` entries each."""
+        each = (length * dtype.itemsize for _, length, dtype in self.arrays(entries))
+        return blocks * sum(each)
+
+
+class Scratch:
+    """Scratch memory for the blocks of a launch, undefined between launches."""
+
+    def __init__(
+        self,
+        device: Device,
+        layout: ScratchLayout,
+        blocks: int,
+        entries: int,
+        advice: str,
+    ) -> None:
+        self.blocks, self.entries = blocks, entries
+        self.num_bytes = layout.num_bytes(blocks, entries)
+        owner = f"a search over {entries} entries at a time"
+        self._share = device.budget.share(owner, advice)
+        self._share.take(self.num_bytes)
+        self._device, self._layout = device, layout
+        self.arrays: dict[str, Any] = {
+            name: device.empty(blocks * length, dtype)
+            for name, length, dtype in layout.arrays(entries)
+        }
+
+    def fill_in(self, task: np.ndarray) -> None:
+        """Set the fields of a TASK for the address and size of scratch."""
+        for name, array in self.arrays.items():
+            task[name] = self._device.address(array)
+        for name, count in self._layout.counts(self.entries).items():
+            task[name] = count
+
+    def close(self) -> None:
+        """Give the memory back."""
+        self.arrays = {}
+        self._share.close()
+
+
+class ScratchPool:
+    """Scratch that is not in use, and how large frontiers have become."""
+
+    def __init__(
+        self, device: Device, layout: ScratchLayout, entries: int, advice: str
+    ) -> None:
+        self._device, self.layout = device, layout
+        self.entries, self._advice = entries, advice
+        self._lock = threading.Lock()
+        self._kept: list[Scratch] = []
+
+    @property
+    def num_bytes(self) -> int:
+        """Bytes that are kept."""
+        with self._lock:
+            return sum(scratch.num_bytes for scratch in self._kept)
+
+    def take(self, blocks: int) -> Scratch:
+        """Return scratch for a launch of at most `blocks` blocks, reused or new."""
+        kept = None
+        with self._lock:
+            if self._kept:
+                kept = self._kept.pop()
+        if kept and kept.blocks >= blocks and kept.entries >= self.entries:
+            return kept
+        if kept:
+            kept.close()
+        return self._new(blocks, self.entries)
+
+    def give(self, scratch: Scratch) -> None:
+        """Put scratch back, unless there is nothing left of it."""
+        if scratch.arrays:
+            with self._lock:
+                self._kept.append(scratch)
+
+    def grow(self, scratch: Scratch, blocks: int) -> Scratch:
+        """Double the entries of each block; `scratch` is replaced."""
+        scratch.close()
+        self.entries = max(self.entries, 2 * scratch.entries)
+        return self._new(min(blocks, scratch.blocks), 2 * scratch.entries)
+
+    def _new(self, blocks: int, entries: int) -> Scratch:
+        """For as many of the blocks as there is memory for."""
+        while True:
+            try:
+                return Scratch(self._device, self.layout, blocks, entries, self._advice)
+            except DeviceMemoryError:
+                if blocks == 1:
+                    raise
+                blocks = (blocks + 1) // 2

@@ -15,9 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from wfstdec.gpu.budget import Share
-from wfstdec.gpu.device import Device
-from wfstdec.gpu.launch import upload_joined
+from wfstdec.gpu.device import Device, Share, upload_joined
 from wfstdec.gpu.records import KERNELS, NONE, read_structs
 from wfstdec.search.logprobs import MAX_LOGPROB
 
@@ -36,22 +34,14 @@ CONSTANTS: dict[str, int | float] = {
 
 @dataclass(frozen=True)
 class DeviceLogprobs:
-    """Log-probs of one utterance, [T, V], where kernels can read them.
+    """Log-probs of one utterance, [T, V], where kernels can read them."""
 
-    Attributes:
-        buffer: What owns the memory.
-        address: Of the first number.
-        type: Of the numbers: `FLOAT32`, `FLOAT16` or `BFLOAT16`.
-        frame_stride: Numbers from frame to frame, at least V.
-        num_frames: T.
-        stream: The stream on which they were made; None where they are complete.
-    """
-
-    buffer: Any
-    address: int
-    type: int
-    frame_stride: int
-    num_frames: int
+    buffer: Any  # What owns the memory
+    address: int  # Of the first number
+    type: int  # Of the numbers: `FLOAT32`, `FLOAT16` or `BFLOAT16`
+    frame_stride: int  # Numbers from frame to frame, at least V
+    num_frames: int  # T
+    # The stream on which they were made; None where they are complete
     stream: Any = None
 
     def __len__(self) -> int:
@@ -71,13 +61,7 @@ def stream_of(chunks: Sequence[Chunk]) -> Any:
 def to_device(
     device: Device, share: Share, chunks: Sequence[Chunk]
 ) -> list[DeviceLogprobs]:
-    """Chunks where kernels can read them; those of the host in one copy, done.
-
-    Args:
-        device: Where to.
-        share: What the copy is taken from.
-        chunks: [T, V] each.
-    """
+    """Chunks where kernels can read them; those of the host in one copy, done."""
     # Many small copies take longer than one large one.
     on_host = [chunk for chunk in chunks if isinstance(chunk, np.ndarray)]
     buffer, address = None, 0

@@ -33,7 +33,7 @@ CONSTANTS = {
     "MAX_THREADS": MAX_THREADS,
     "BLOCKS_PER_SM": BLOCKS_PER_SM,
 }
-"""What host and kernels have to agree on besides records."""
+"""Constants that host and kernels share, in addition to records."""
 
 POINTER = "u8"
 _NUMBERS = {"u32": "u4", "u64": "u8", "float": "f4", "double": "f8"}
@@ -44,16 +44,7 @@ _FIELDS = re.compile(
 
 
 def read_struct(header: Path, name: str, **nested: np.dtype) -> np.dtype:
-    """The NumPy type of a C struct; pointers become 64-bit addresses.
-
-    Args:
-        header: The file that defines it, a line `type name, name...;` per field.
-        name: The struct's.
-        nested: The types of structs that are fields of it.
-
-    Raises:
-        ValueError: The header has no such struct, or a line that is no such field.
-    """
+    """The NumPy type of a C struct; pointers become 64-bit addresses."""
     found = re.search(
         rf"^struct (?:alignas\(\d+\) )?{name} {{\n(.*?)^}};",
         header.read_text("utf-8"),
@@ -72,15 +63,7 @@ def read_struct(header: Path, name: str, **nested: np.dtype) -> np.dtype:
 
 
 def read_structs(header: Path, **known: np.dtype) -> dict[str, np.dtype]:
-    """The NumPy types of all C structs of a header, and the known ones, by name.
-
-    Args:
-        header: The file that defines them, each as in `read_struct`.
-        known: The types of other headers' structs, which may be fields of them.
-
-    Raises:
-        ValueError: A line of a struct is no field.
-    """
+    """The NumPy types of all C structs of a header, and the known ones, by name."""
     for name in _STRUCTS.findall(header.read_text("utf-8")):
         known[name] = read_struct(header, name, **known)
     return known
@@ -104,12 +87,7 @@ def _fields(
 def layout_checks(
     structs: Mapping[str, np.dtype], constants: Mapping[str, int | float]
 ) -> str:
-    """C++ that compiles only where structs and constants are what they are here.
-
-    Args:
-        structs: The type of each struct, by its name in C++.
-        constants: The value of each constant.
-    """
+    """C++ that compiles only where structs and constants are what they are here."""
     lines = ['#line 1 "layout checks"']
     # The compiler of the device may pad otherwise than NumPy: then nothing compiles.
     for name, dtype in structs.items():

@@ -1,12 +1,14 @@
-"""Arcs as records, and an FST as plain arrays: the words that graphs are written in.
+"""The parts of a graph: arcs as records, plain arrays, facts, OOV exits.
 
-FstArrays   what goes in and out of the FST engines: no invariants, no flags
+FstArrays   input and output of the FST engines: no invariants, no flags
 ARC         one arc of a packed graph: 16 bytes, flags in the upper label bits
+GraphInfo   topology, marks, costs of words, silence
+OovExits    where a search leaves the graph for OOV words, and where it returns
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -29,26 +31,16 @@ NO_ARCS = np.zeros(0, ARC)
 
 @dataclass(frozen=True, eq=False)
 class FstArrays:
-    """An FST as plain arrays, with no invariants beyond matching sizes.
+    """An FST as plain arrays, with no invariants beyond matching sizes."""
 
-    Attributes:
-        start: The start state.
-        final_cost: float32 [S], nats; `inf` where a state is not final.
-        state_arc_splits: int64 [S + 1]; the arcs of state s are
-            `state_arc_splits[s]:state_arc_splits[s + 1]`.
-        ilabel: int32 [A]; 0 is epsilon.
-        olabel: int32 [A]; 0 is epsilon.
-        nextstate: int32 [A].
-        cost: float32 [A], nats.
-    """
-
-    start: int
-    final_cost: np.ndarray
+    start: int  # The start state
+    final_cost: np.ndarray  # float32 [S], nats; `inf` where a state is not final
+    # int64 [S + 1]; state s has the arcs `state_arc_splits[s:s + 2]`
     state_arc_splits: np.ndarray
-    ilabel: np.ndarray
-    olabel: np.ndarray
-    nextstate: np.ndarray
-    cost: np.ndarray
+    ilabel: np.ndarray  # int32 [A]; 0 is epsilon
+    olabel: np.ndarray  # int32 [A]; 0 is epsilon
+    nextstate: np.ndarray  # int32 [A]
+    cost: np.ndarray  # float32 [A], nats
 
     @property
     def num_states(self) -> int:
@@ -63,3 +55,60 @@ class FstArrays:
     def arc_state(self) -> np.ndarray:
         """The state that each arc leaves, int64 [A]."""
         return np.repeat(np.arange(self.num_states), np.diff(self.state_arc_splits))
+
+
+TOPOLOGIES = (
+    *("normal", "normal-selfless", "compact", "compact-selfless", "minimal", "eesen"),
+)
+
+
+@dataclass(frozen=True, eq=False)
+class GraphInfo:
+    """Facts of how a graph was built; by default none is known."""
+
+    topology: str = ""  # The name of the CTC topology, or "" if unknown
+    # Whether `REPEAT` tells repeats of a token from new ones
+    marks_repeats: bool = False
+    # float32 [W], unigram cost of each word, nats, `inf` where unknown; empty without a
+    # language model
+    word_cost: np.ndarray = field(default_factory=lambda: np.zeros(0, np.float32))
+    # Probability of an optional silence whose costs are on the arcs; None if unknown
+    silence_prob: float | None = None
+
+    def __repr__(self) -> str:
+        """All of it, of the costs of words only whether they are there."""
+        costs = f"{len(self.word_cost):,} words" if len(self.word_cost) else "unknown"
+        return (
+            f"GraphInfo(topology={self.topology!r}, marks_repeats={self.marks_repeats},"
+            f" word_cost: {costs}, silence_prob={self.silence_prob})"
+        )
+
+
+NO_STATE = -1
+"""Number that stands for no state."""
+
+
+@dataclass(frozen=True, eq=False)
+class OovExits:
+    """States in which an OOV word may begin, and the states to which they return.
+
+    A word of tokens `k1 ... kn` leaves a state with an exit, at the cost of the exit,
+    for `return_state[kn]`; the arcs between are those of an overlay.
+    """
+
+    state: np.ndarray  # int32 [C], the states with exits, ascending
+    # int32 [C], the ilabel of the token before, with which the word cannot begin; 0 for
+    # none
+    last: np.ndarray
+    cost: np.ndarray  # float32 [C], cost of `<unk>` in the state, nats
+    # int32 [V + 1], the state behind a word, by the ilabel of its last token; -1 for
+    # labels that end no word
+    return_state: np.ndarray
+    word_cost: float  # Cost of `<unk>` in the language model, nats
+
+    def __len__(self) -> int:
+        return len(self.state)
+
+    def __repr__(self) -> str:
+        """Show the number of states with OOV exits, and their costs."""
+        return f"OovExits(in {len(self):,} states, word_cost={self.word_cost:g})"

@@ -14,13 +14,15 @@ from wfstdec.graph.arcs import (
     CARRIES_WORD,
     LABEL_MASK,
     LEADS_TO_EPSILON,
+    NO_STATE,
+    TOPOLOGIES,
     FstArrays,
+    GraphInfo,
+    OovExits,
 )
-from wfstdec.graph.info import GraphInfo
 from wfstdec.jit import jit
-from wfstdec.text.open_spelling import KINDS
-from wfstdec.text.symbols import EPSILON_WORD
-from wfstdec.text.vocabulary import OPEN_WORD, Vocabulary
+from wfstdec.text.tokens import EPSILON_WORD
+from wfstdec.text.vocabulary import KINDS, OPEN_WORD, Vocabulary
 
 MAX_STATES = MAX_ARCS = 1 << 30
 """States and arcs are indexed by 31 bits: one bit marks epsilon arcs in a tie."""
@@ -29,14 +31,12 @@ LEAST_COST = np.float32(-1e20)
 
 
 def check_fst(
-    fst: FstArrays, repeat: np.ndarray | None, num_tokens: int, num_words: int
+    fst: FstArrays,
+    repeat: np.ndarray | None = None,
+    num_tokens: int = 2**31 - 1,
+    num_words: int = 2**31,
 ) -> None:
-    """Check an FST before it is packed.
-
-    Raises:
-        GraphError: No states, a label or state out of range, a NaN, sizes that
-            disagree.
-    """
+    """Check an FST that comes from outside, before any kernel indexes its arrays."""
     states, arcs = fst.num_states, fst.num_arcs
     if states == 0:
         raise GraphError("the graph has no states, expected at least a start state")
@@ -55,9 +55,13 @@ def check_fst(
         ("nextstate", states - 1),
     ):
         _check_arcs(name, getattr(fst, name), top)
-    if np.isnan(fst.cost).any():
-        arc = int(np.flatnonzero(np.isnan(fst.cost))[0])
-        raise GraphError(f"arc {arc}: cost nan, expected a number, or inf for no arc")
+    bad = np.flatnonzero(~(fst.cost >= LEAST_COST))
+    if len(bad):
+        raise GraphError(
+            f"arc {bad[0]}: cost {fst.cost[bad[0]]}, expected {LEAST_COST:g} or more, "
+            "or inf for no arc"
+        )
+    _check_final_costs(fst.final_cost)
 
 
 def _check_sizes(fst: FstArrays, repeat: np.ndarray | None) -> None:
@@ -74,12 +78,17 @@ def _check_sizes(fst: FstArrays, repeat: np.ndarray | None) -> None:
     check_splits("row splits", fst.state_arc_splits, fst.num_states, fst.num_arcs)
 
 
-def check_splits(name: str, splits: np.ndarray, rows: int, values: int) -> None:
-    """Check that splits cut values into rows.
+def _check_final_costs(final_cost: np.ndarray) -> None:
+    bad = np.flatnonzero(~(final_cost >= LEAST_COST))
+    if len(bad):
+        raise GraphError(
+            f"state {bad[0]}: final cost {final_cost[bad[0]]}, expected "
+            f"{LEAST_COST:g} or more, or inf where it is not final"
+        )
 
-    Raises:
-        GraphError: They do not; `name` heads the message.
-    """
+
+def check_splits(name: str, splits: np.ndarray, rows: int, values: int) -> None:
+    """Check that splits cut values into rows."""
     if len(splits) != rows + 1:
         raise GraphError(f"{len(splits)} {name} for {rows} rows, expected one more")
     if splits[0] != 0 or splits[-1] != values or (splits[1:] < splits[:-1]).any():
@@ -87,24 +96,16 @@ def check_splits(name: str, splits: np.ndarray, rows: int, values: int) -> None:
 
 
 def check_range(name: str, values: np.ndarray, low: int, top: int) -> None:
-    """Check that values lie in low..top.
-
-    Raises:
-        GraphError: One does not; `name` heads the message.
-    """
+    """Check that values lie in low..top."""
     bad = values[(values < low) | (values > top)]
     if len(bad):
         raise GraphError(f"{name} {bad[0]}, expected {low} to {top}")
 
 
 def check_vocabulary(vocabulary: Vocabulary) -> None:
-    """Check that tokens, words and pronunciations agree with each other.
-
-    Raises:
-        GraphError: A table is empty or malformed, or names what another lacks.
-    """
+    """Check that tokens, words and pronunciations agree with each other."""
     tokens, words = vocabulary.tokens, vocabulary.words
-    num_tokens, said = len(tokens), vocabulary.pronunciations
+    num_tokens, prons = len(tokens), vocabulary.pronunciations
     if not 0 <= tokens.blank < num_tokens:
         raise GraphError(f"blank {tokens.blank}, expected 0 to {num_tokens - 1}")
     if words[:1] != (EPSILON_WORD,):
@@ -113,27 +114,26 @@ def check_vocabulary(vocabulary: Vocabulary) -> None:
         # A graph's file joins words by newlines: neither could be read again.
         if "\n" in word or not word:
             raise GraphError(f"word {i} is {word!r}, expected some text in one line")
-    check_splits("pronunciation splits", said.splits, len(said), len(said.tokens))
+    check_splits("pronunciation splits", prons.splits, len(prons), len(prons.tokens))
     separators = np.array(vocabulary.separators, np.int64)
     check_range("filler", separators, 0, num_tokens - 1)
-    check_range("token of a pronunciation", said.tokens, 0, num_tokens - 1)
-    check_range("word of a pronunciation", said.word, 1, len(words) - 1)
+    check_range("token of a pronunciation", prons.tokens, 0, num_tokens - 1)
+    check_range("word of a pronunciation", prons.word, 1, len(words) - 1)
     _check_open_word(vocabulary)
     # Pronunciations of a word are found as a slice, by bisection.
-    if (said.word[1:] < said.word[:-1]).any():
+    if (prons.word[1:] < prons.word[:-1]).any():
         raise GraphError("pronunciations are out of order, expected them by word")
-    if len(said.cost) != len(said) or not (np.abs(said.cost) <= -LEAST_COST).all():
+    if len(prons.cost) != len(prons) or not (np.abs(prons.cost) <= -LEAST_COST).all():
         raise GraphError(
-            f"costs of pronunciations {said.cost}, expected {len(said)} finite numbers"
+            f"costs of pronunciations {prons.cost}, expected {len(prons)} finite ones"
         )
 
 
 def check_info(info: GraphInfo, vocabulary: Vocabulary) -> None:
-    """Check that the facts of a graph go with its vocabulary.
-
-    Raises:
-        GraphError: They are of other words, or out of range.
-    """
+    """Check that the facts of a graph go with its vocabulary."""
+    if info.topology not in ("", *TOPOLOGIES):
+        expected = ", ".join(map(repr, TOPOLOGIES))
+        raise GraphError(f"topology {info.topology!r}, expected one of {expected}")
     costs, num_words = info.word_cost, len(vocabulary.words)
     if len(costs) not in (0, num_words) or np.isnan(costs).any():
         raise GraphError(
@@ -145,6 +145,24 @@ def check_info(info: GraphInfo, vocabulary: Vocabulary) -> None:
             f"silence of probability {silence!r} and {num_fillers} fillers, "
             "expected one above 0 and below 1, and one filler"
         )
+
+
+def check_exits(exits: OovExits, num_states: int, num_tokens: int) -> None:
+    """Check the OOV exits of a graph against its size."""
+    # Kernels find the exit of a state by bisection.
+    if not (np.diff(exits.state) > 0).all():
+        raise GraphError("states with OOV exits are out of order, expected them sorted")
+    sizes = len(exits.last), len(exits.cost), len(exits.return_state)
+    expected = len(exits), len(exits), num_tokens + 1
+    if sizes != expected:
+        raise GraphError(
+            f"OOV exits with {sizes} labels, costs and returns, expected {expected}"
+        )
+    check_range("state with an OOV exit", exits.state, 0, num_states - 1)
+    check_range("label before an OOV exit", exits.last, 0, num_tokens)
+    check_range("state to return to", exits.return_state, NO_STATE, num_states - 1)
+    if not np.isfinite([*exits.cost, exits.word_cost]).all():
+        raise GraphError(f"costs of OOV exits {exits.cost}, expected finite numbers")
 
 
 def _check_open_word(vocabulary: Vocabulary) -> None:
@@ -183,11 +201,7 @@ def _check_arcs(name: str, values: np.ndarray, top: int) -> None:
 
 
 def check_dtypes(arrays: dict[str, np.ndarray]) -> None:
-    """Check the types and axes of a file's arrays.
-
-    Raises:
-        GraphError: One differs.
-    """
+    """Check the types and axes of a file's arrays."""
     expected = {
         "arcs": ARC,
         "state_arc_splits": np.dtype(np.uint32),
@@ -204,11 +218,7 @@ def check_dtypes(arrays: dict[str, np.ndarray]) -> None:
 
 
 def check_array(name: str, array: np.ndarray, dtype: np.dtype) -> None:
-    """Check the type of an array with one axis.
-
-    Raises:
-        GraphError: It is another.
-    """
+    """Check the type of an array with one axis."""
     if array.dtype != dtype or array.ndim != 1:
         raise GraphError(
             f"array {name!r} is {array.dtype} with {array.ndim} axes, expected "
@@ -230,28 +240,17 @@ _PROBLEMS = (
 def check_rows(
     arcs: np.ndarray, splits: np.ndarray, final_cost: np.ndarray, vocabulary: Vocabulary
 ) -> np.ndarray:
-    """Check rows, labels, flags and costs; return the epsilon arcs of each state.
-
-    Returns:
-        uint32 [S], the number of epsilon arcs at the head of each row.
-
-    Raises:
-        GraphError: An invariant does not hold; names the arc.
-    """
+    """Check rows, labels, flags and costs; return the epsilon arcs of each state."""
+    # Returns uint32 [S], the number of epsilon arcs at the head of each row.
     if len(final_cost) == 0:
         raise GraphError("the graph has no states, expected at least a start state")
     check_splits("row splits", splits, len(final_cost), len(arcs))
-    bad = np.flatnonzero(~(final_cost >= LEAST_COST))
-    if len(bad):
-        raise GraphError(
-            f"state {bad[0]}: final cost {final_cost[bad[0]]}, expected "
-            f"{LEAST_COST:g} or more, or inf where it is not final"
-        )
+    _check_final_costs(final_cost)
     sizes = np.uint64(len(vocabulary.tokens)), np.uint64(len(vocabulary.words))
     counts, arc, problem = _scan_rows(arcs, splits, *sizes)
     if problem:
         value = {1: "nextstate", 2: "ilabel", 3: "olabel"}.get(problem, "cost")
-        # An ilabel is told without its flags, which users never gave.
+        # An ilabel is shown without its flags, which users never gave.
         found = arcs[value][arc] & LABEL_MASK if problem == 2 else arcs[value][arc]
         raise GraphError(f"arc {arc}: {_PROBLEMS[problem].format(found)}")
     return counts
@@ -299,11 +298,7 @@ def _scan_rows(arcs, splits, num_tokens, num_words):
 def epsilon_ranks(
     arcs: np.ndarray, splits: np.ndarray, counts: np.ndarray
 ) -> np.ndarray:
-    """Rank states by the longest epsilon chain that leads into them, int32 [S].
-
-    Raises:
-        GraphError: The epsilon arcs form a cycle; names a state.
-    """
+    """Rank states by the longest epsilon chain that leads into them, int32 [S]."""
     rank, stuck = _rank(arcs, splits, counts)
     if stuck >= 0:
         raise GraphError(
@@ -354,11 +349,7 @@ def _rank(arcs, splits, counts):
 def check_reachable(
     arcs: np.ndarray, splits: np.ndarray, final_cost: np.ndarray
 ) -> None:
-    """Check that some final state can be reached from the start.
-
-    Raises:
-        GraphError: None can.
-    """
+    """Check that some final state can be reached from the start."""
     if not _reaches_final(arcs, splits, final_cost):
         finals = int(np.isfinite(final_cost).sum())
         raise GraphError(

@@ -12,34 +12,35 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import zipfile
 from typing import Any
 
 import numpy as np
 
 from wfstdec.errors import FormatError, GraphError
-from wfstdec.graph.info import GraphInfo
-from wfstdec.text.files import atomic_write
+from wfstdec.graph.arcs import GraphInfo, OovExits
+from wfstdec.graph.checks import check_array
+from wfstdec.text.files import atomic_write, reading
 from wfstdec.text.pronunciations import Pronunciations
-from wfstdec.text.symbols import TokenTable
+from wfstdec.text.tokens import TokenTable
 from wfstdec.text.vocabulary import OpenWord, Vocabulary
 
 FORMAT_VERSION = 5
 ARCS_VERSION = 4
-"""Graphs that are written arc by arc have this one: older releases read it."""
-OLDER_VERSIONS = (2, 3, ARCS_VERSION)
-"""Read as well: 2 has no calls, 3 no open words."""
+"""Of graphs that are written arc by arc."""
 _FORMAT = "wfstdec.graph"
 _OF_PRONUNCIATIONS = ("word", "splits", "tokens", "cost")
-_UNREADABLE = (  # what NumPy and zipfile are known to raise on files of all kinds
-    OSError,
-    ValueError,
-    TypeError,
-    EOFError,
-    RuntimeError,
-    MemoryError,
-    zipfile.BadZipFile,
+READABLE = (
+    "graph file",
+    "what `wfstdec build` writes; build it again, or `wfstdec convert` a graph of "
+    "another format",
 )
+_META = {
+    "blank": int,
+    "fillers": list,
+    "separated": bool,
+    "topology": str,
+    "marks_repeats": bool,
+}
 
 
 def table_arrays(vocabulary: Vocabulary, info: GraphInfo) -> dict[str, np.ndarray]:
@@ -67,13 +68,14 @@ def table_arrays(vocabulary: Vocabulary, info: GraphInfo) -> dict[str, np.ndarra
 
 
 def tables_from(arrays: dict[str, np.ndarray]) -> tuple[Vocabulary, GraphInfo]:
-    """Read the vocabulary and the facts of a file, not checked yet.
-
-    Raises:
-        KeyError, TypeError, ValueError: A part is missing or damaged.
-    """
+    """Read the vocabulary and the facts of a file, not checked yet but for types."""
     meta = json.loads(arrays["meta"].tobytes())
     names = json.loads(arrays["tokens"].tobytes())
+    for name, kind in _META.items():
+        if type(meta[name]) is not kind:
+            raise GraphError(f"{name} is {meta[name]!r}, expected {kind.__name__}")
+    if {*map(type, meta["fillers"])} > {int} or {*map(type, names)} != {str}:
+        raise GraphError("fillers or tokens of other types, expected integers, names")
     opened = meta.get("open_word")
     vocabulary = Vocabulary(
         tokens=TokenTable(tuple(names), meta["blank"]),
@@ -95,33 +97,59 @@ def tables_from(arrays: dict[str, np.ndarray]) -> tuple[Vocabulary, GraphInfo]:
 def oov_arrays(vocabulary: Vocabulary) -> dict[str, np.ndarray]:
     """Pack the words and pronunciations that an utterance has beside the graph's."""
     assert vocabulary.oov is not None
-    own, said = vocabulary.oov
+    own, prons = vocabulary.oov
     words = _bytes("\n".join(vocabulary.words[len(own.words) :]))
-    return {"words": words, **_pronunciation_arrays(said)}
+    return {"words": words, **_pronunciation_arrays(prons)}
 
 
 def oov_from(
     arrays: dict[str, np.ndarray],
 ) -> tuple[tuple[str, ...], Pronunciations]:
-    """Read the words and pronunciations of an utterance, not checked yet.
-
-    Raises:
-        KeyError, TypeError, ValueError: A part is missing or damaged.
-    """
+    """Read the words and pronunciations of an utterance, not checked yet."""
     text = arrays["words"].tobytes().decode()
-    said = _pronunciations_from(arrays)
-    if said.splits[-1] != len(said.tokens) or len(said.splits) != len(said.word) + 1:
+    prons = _pronunciations_from(arrays)
+    lengths = len(prons.splits) - 1, prons.splits[-1]
+    if lengths != (len(prons.word), len(prons.tokens)):
         raise ValueError("pronunciations and their tokens differ in number")
-    return tuple(text.split("\n")) if text else (), said
+    return tuple(text.split("\n")) if text else (), prons
 
 
-def _pronunciation_arrays(said: Pronunciations) -> dict[str, np.ndarray]:
-    return {f"pronunciation_{name}": getattr(said, name) for name in _OF_PRONUNCIATIONS}
+def _pronunciation_arrays(prons: Pronunciations) -> dict[str, np.ndarray]:
+    columns = {name: getattr(prons, name) for name in _OF_PRONUNCIATIONS}
+    return {f"pronunciation_{name}": column for name, column in columns.items()}
 
 
 def _pronunciations_from(arrays: dict[str, np.ndarray]) -> Pronunciations:
     columns = (arrays[f"pronunciation_{name}"] for name in _OF_PRONUNCIATIONS)
     return Pronunciations(*columns)
+
+
+_OF_EXITS = {
+    "state": "state",
+    "last": "last",
+    "cost": "cost",
+    "returns": "return_state",
+}
+"""Fields of `OovExits` by their names in files, where these begin with `call_`."""
+
+
+def exit_arrays(exits: OovExits | None) -> dict[str, np.ndarray]:
+    """Arrays of the OOV exits by name; none without exits."""
+    if exits is None:
+        return {}
+    arrays = {f"call_{name}": getattr(exits, of) for name, of in _OF_EXITS.items()}
+    return arrays | {"call_word_cost": np.array([exits.word_cost])}
+
+
+def exits_from(arrays: dict[str, np.ndarray]) -> OovExits | None:
+    """Read the OOV exits of a file, not checked yet; None where it has none."""
+    if "call_state" not in arrays:
+        return None
+    columns = {of: arrays[f"call_{name}"] for name, of in _OF_EXITS.items()}
+    for name, column in columns.items():
+        kind = np.float32 if name == "cost" else np.int32
+        check_array(f"call_{name}", column, np.dtype(kind))
+    return OovExits(**columns, word_cost=float(arrays["call_word_cost"][0]))
 
 
 def fingerprint_of(arrays: dict[str, np.ndarray]) -> str:
@@ -136,22 +164,14 @@ def fingerprint_of(arrays: dict[str, np.ndarray]) -> str:
 def write_arrays(
     path: str | os.PathLike[str], arrays: dict[str, np.ndarray], fingerprint: str
 ) -> None:
-    """Write arrays and a header, whole or not at all.
-
-    Raises:
-        FormatError: The file cannot be written.
-    """
+    """Write arrays and a header, whole or not at all."""
     _write(path, arrays, {"version": ARCS_VERSION, "fingerprint": fingerprint})
 
 
 def write_product(
     path: str | os.PathLike[str], arrays: dict[str, np.ndarray], fingerprint: str
 ) -> None:
-    """Write rows of LG, with the fingerprint of T o LG, whole or not at all.
-
-    Raises:
-        FormatError: The file cannot be written.
-    """
+    """Write rows of LG, with the fingerprint of T o LG, whole or not at all."""
     digest = fingerprint_of(arrays)
     facts = {"version": FORMAT_VERSION, "fingerprint": fingerprint, "digest": digest}
     _write(path, arrays, facts)
@@ -167,36 +187,19 @@ def _write(
 
 
 def read_arrays(path: str | os.PathLike[str]) -> tuple[dict[str, np.ndarray], str]:
-    """The arrays of a file, and the fingerprint that its header says they have.
-
-    Raises:
-        FormatError: The file cannot be read or is no graph of wfstdec.
-        GraphError: It is of another version.
-    """
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files}
-    except FileNotFoundError:
-        raise FormatError(f"{path}: no such file") from None
-    except _UNREADABLE as error:
-        raise FormatError(
-            f"{path}: not a readable graph file ({error}), expected what "
-            "`wfstdec build` writes; build it again, or `wfstdec convert` a graph "
-            "of another format"
-        ) from None
-    # A NumPy archive of something else gets as far as here.
-    try:
+    """The arrays of a file, and the fingerprint that its header says they have."""
+    with reading(path, *READABLE), np.load(path, allow_pickle=False) as file:
+        arrays = {name: file[name] for name in file.files}
+        # A NumPy archive of something else gets as far as here.
         header = json.loads(arrays["header"].tobytes())
         kind, version, fingerprint = (
             header[key] for key in ("format", "version", "fingerprint")
         )
-    except (KeyError, ValueError, TypeError):
-        kind = None
     if kind != _FORMAT:
         raise FormatError(
             f"{path}: has no wfstdec graph header, expected what `wfstdec build` writes"
         )
-    if version not in (FORMAT_VERSION, *OLDER_VERSIONS):
+    if version not in (FORMAT_VERSION, ARCS_VERSION):
         raise GraphError(
             f"{path}: graph format version {version!r}, this wfstdec reads version "
             f"{FORMAT_VERSION}; build the graph again"

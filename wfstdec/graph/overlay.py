@@ -1,20 +1,18 @@
-"""An overlay: arcs for words that a graph does not have, in its own layout.
+"""An overlay: arcs for OOV words, in the layout of a graph.
 
-    said    = SaidWords(word, splits, tokens, cost, bonus)
-    overlay = make_overlay(graph, said)
+    overlay = make_overlay(graph, words, cost)
 
 It is T o trie of the pronunciations, as if these had been in the graph: states and arcs
-are numbered on from those of the graph, which is not touched. Costs and bonuses stand
-as near to the root of the trie as they can: an arc charges the least of what lies
-behind it, those after it the difference. A word's label stands on the first arc that
-leads to no other word.
+are numbered after those of the graph, which is not changed. Costs and bonuses are
+pushed to the root of the trie: an arc charges the least of all behind it, those after
+it the difference. The label of a word is on the first arc that leads to no other word.
 
     node of the trie    normal             compact, eesen       minimal
     state 0             in its token       in its token         behind its token
     state 1             behind a blank     behind it
 
-Arcs into the trie leave the states with calls, those with the last token of a word lead
-to the state of the graph behind it (`graph/oov_exits.py`).
+Arcs into the trie leave the states with OOV exits, those with the last token of a word
+lead to the state of the graph behind it (`OovExits`).
 """
 
 from __future__ import annotations
@@ -26,12 +24,12 @@ import numpy as np
 from numpy import uint32
 
 from wfstdec.errors import GraphError
-from wfstdec.graph.arcs import ARC, CARRIES_WORD, LEADS_TO_EPSILON, REPEAT
+from wfstdec.graph.arcs import ARC, CARRIES_WORD, LEADS_TO_EPSILON, REPEAT, OovExits
 from wfstdec.graph.checks import MAX_ARCS
-from wfstdec.graph.oov_exits import OovExits
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.jit import inlined, jit, read_only
-from wfstdec.text.symbols import ilabel_of
+from wfstdec.text.tokens import ilabel_of
+from wfstdec.text.vocabulary import OovWords
 
 _ROOT, _LEAF = -1, -1
 _SEVERAL = -1
@@ -44,19 +42,18 @@ class Shape(NamedTuple):
     first_state: int
     blank: int  # its ilabel
     states_per_node: int
-    through_epsilon: bool  # from the state in the token an epsilon leads behind it
+    has_hubs: bool  # from the state in the token an epsilon leads behind it
     repeats: bool
-    call_last: np.ndarray  # int32 [C]
-    call_cost: np.ndarray  # float32 [C]
-    returns: np.ndarray  # int32 [V + 1]
+    exit_last: np.ndarray  # int32 [C]
+    exit_cost: np.ndarray  # float32 [C]
+    return_state: np.ndarray  # int32 [V + 1]
     return_flags: np.ndarray  # uint32 [V + 1]
 
 
 class Edges(NamedTuple):
-    """A trie: its edges by the node that they leave, the root's first.
+    """A trie: its edges by the node that they leave, the root's first."""
 
-    A node is a token string that goes on; a word that ends is an edge to a leaf.
-    """
+    # A node is a token string that goes on; a word that ends is an edge to a leaf.
 
     node_label: np.ndarray  # int32 [N]: the last token's ilabel
     splits: np.ndarray  # int32 [N + 2]: those of the root, of node 0, 1, ...
@@ -69,21 +66,14 @@ class Edges(NamedTuple):
 
 @jit
 def make_edges(label, word, splits, cost, bonus):
-    """The trie of pronunciations that are sorted by tokens, then by words.
-
-    Nodes are numbered in the order in which these make them; so stand the edges of a
-    node.
-
-    Args:
-        label: int32, the ilabels of their tokens.
-        word: int32 [P].
-        splits: int32 [P + 1].
-        cost: float32 [P].
-        bonus: float32 [P].
-    """
+    """The trie of pronunciations that are sorted by tokens, then by words."""
+    # Nodes are numbered in the order in which these make them; so stand the edges of a
+    # node.
+    # `label`: int32, the ilabels of their tokens. `word`: int32 [P]. `splits`: int32 [P
+    # + 1]. `cost`: float32 [P]. `bonus`: float32 [P].
     size = len(label)
     source, edge_label = np.empty(size, np.int32), np.empty(size, np.int32)
-    node, said = np.empty(size, np.int32), np.empty(size, np.int32)
+    node, pron = np.empty(size, np.int32), np.empty(size, np.int32)
     node_label, only = np.empty(size, np.int32), np.empty(size, np.int32)
     least, top = np.empty(size, np.float32), np.empty(size, np.float32)
     path = np.empty(size + 1, np.int32)  # the nodes of the pronunciation before
@@ -105,7 +95,7 @@ def make_edges(label, word, splits, cost, bonus):
             least[num_nodes], top[num_nodes] = cost[p], bonus[p]
             source[num_edges] = path[position]
             edge_label[num_edges] = label[begin + position]
-            node[num_edges], said[num_edges] = num_nodes, p
+            node[num_edges], pron[num_edges] = num_nodes, p
             path[position + 1] = num_nodes
             num_edges += 1
             num_nodes += 1
@@ -118,7 +108,7 @@ def make_edges(label, word, splits, cost, bonus):
                 only[at] = _SEVERAL
         source[num_edges] = path[length - 1]
         edge_label[num_edges] = label[begin + length - 1]
-        node[num_edges], said[num_edges] = _LEAF, p
+        node[num_edges], pron[num_edges] = _LEAF, p
         num_edges += 1
         depth_before = length - 1
     # Counting sort of edges by source; two slots ahead, as the root is -1.
@@ -138,7 +128,7 @@ def make_edges(label, word, splits, cost, bonus):
         np.empty(num_edges, np.float32),
     )
     for e in range(num_edges):
-        u, v, p = source[e], node[e], said[e]
+        u, v, p = source[e], node[e], pron[e]
         i = at[u + 1]
         at[u + 1] += 1
         # A word stands on the first edge from which it alone can follow.
@@ -169,7 +159,7 @@ def _write_edge(shape, edges, arcs, bonuses, i, e, cost):
     """Write the arc of an edge at a cost; the number of the next."""
     ilabel, olabel = np.int64(edges.label[e]), np.int64(edges.word[e])
     if edges.node[e] == _LEAF:
-        nextstate = np.int64(shape.returns[ilabel])
+        nextstate = np.int64(shape.return_state[ilabel])
         flags = np.int64(shape.return_flags[ilabel])
         # Nowhere in the graph does a word end with this token: no word can be left by
         # it.
@@ -178,7 +168,7 @@ def _write_edge(shape, edges, arcs, bonuses, i, e, cost):
     else:
         node = np.int64(edges.node[e])
         nextstate = shape.first_state + node * shape.states_per_node
-        flags = np.int64(LEADS_TO_EPSILON if shape.through_epsilon else 0)
+        flags = np.int64(LEADS_TO_EPSILON if shape.has_hubs else 0)
     if olabel != 0:
         flags |= CARRIES_WORD
     ilabel |= flags
@@ -188,37 +178,35 @@ def _write_edge(shape, edges, arcs, bonuses, i, e, cost):
 
 @jit
 def lay_out(shape, edges):
-    """T o trie.
-
-    Returns:
-        `ARC` [A'], float32 [A'], uint32 [S' + 1], uint32 [S'], F: as in `Overlay`.
-    """
-    num_nodes, num_calls = len(edges.node_label), len(shape.call_last)
-    num_entering = np.int64(edges.splits[1])
-    inner = len(edges.label) - num_entering
-    most = num_calls * num_entering + 4 * num_nodes + 2 * inner
+    """T o trie."""
+    # Returns `ARC` [A'], float32 [A'], uint32 [S' + 1], uint32 [S'], F: as in
+    # `Overlay`.
+    num_nodes, num_exits = len(edges.node_label), len(shape.exit_last)
+    num_entry_arcs = np.int64(edges.splits[1])
+    inner = len(edges.label) - num_entry_arcs
+    most = num_exits * num_entry_arcs + 4 * num_nodes + 2 * inner
     arcs, bonuses = np.empty(most, ARC), np.empty(most, np.float32)
     num_states = shape.states_per_node * num_nodes
     splits, epsilons = np.empty(num_states + 1, uint32), np.zeros(num_states, uint32)
     none, i, s = np.float32(0), 0, 0
-    for c in range(num_calls):
-        for e in range(num_entering):
-            cost = np.float32(shape.call_cost[c] + edges.cost[e])
+    for c in range(num_exits):
+        for e in range(num_entry_arcs):
+            cost = np.float32(shape.exit_cost[c] + edges.cost[e])
             # The same token again needs a blank in between, which this exit has not
             # seen. The arc stays, at infinite cost, so that rows of exits are of one
             # length.
-            if edges.label[e] == shape.call_last[c]:
+            if edges.label[e] == shape.exit_last[c]:
                 cost = np.float32(np.inf)
             i = _write_edge(shape, edges, arcs, bonuses, i, e, cost)
     for v in range(num_nodes):
         label, state = np.int64(edges.node_label[v]), shape.first_state + s
         first, last = edges.splits[v + 1], edges.splits[v + 2]
-        leads = LEADS_TO_EPSILON if shape.through_epsilon else 0
+        leads = LEADS_TO_EPSILON if shape.has_hubs else 0
         # A state right after the token, then one after a blank; T without repeats needs
         # but one.
         if shape.states_per_node > 1:
             splits[s] = i
-            if shape.through_epsilon:
+            if shape.has_hubs:
                 epsilons[s] = 1
                 i = _write(arcs, bonuses, i, 0, 0, state + 1, none, none)
             if shape.repeats:
@@ -226,7 +214,7 @@ def lay_out(shape, edges):
                 i = _write(arcs, bonuses, i, ilabel, 0, state, none, none)
             # Without the epsilon the state after the token leads on itself, but for its
             # own token.
-            if not shape.through_epsilon:
+            if not shape.has_hubs:
                 i = _write(arcs, bonuses, i, shape.blank, 0, state + 1, none, none)
                 for e in range(first, last):
                     if edges.label[e] != label:
@@ -240,54 +228,26 @@ def lay_out(shape, edges):
             i = _write_edge(shape, edges, arcs, bonuses, i, e, edges.cost[e])
         s += 1
     splits[num_states] = i
-    return arcs[:i].copy(), bonuses[:i].copy(), splits, epsilons, num_entering
-
-
-class SaidWords(NamedTuple):
-    """How words are said, in any order; word ids may be beyond the graph's table.
-
-    Attributes:
-        word: int32 [P], the word id of each pronunciation.
-        splits: int32 [P + 1], where each pronunciation's tokens stand.
-        tokens: int32, token ids, without blanks; at least one for each.
-        cost: float32 [P], nats, besides that of the call.
-        bonus: float32 [P], nats, above 0 favours.
-    """
-
-    word: np.ndarray
-    splits: np.ndarray
-    tokens: np.ndarray
-    cost: np.ndarray
-    bonus: np.ndarray
+    return arcs[:i].copy(), bonuses[:i].copy(), splits, epsilons, num_entry_arcs
 
 
 @dataclass(frozen=True, eq=False)
 class Overlay:
-    """The arcs of added words: C calls, F arcs out of each, S' states.
+    """The arcs of OOV words: C exits, F arcs out of each, S' states."""
 
-    Attributes:
-        first_state: S, the number of the first state.
-        first_arc: A, the number of the first arc.
-        call_state: int32 [C], the states of the graph with calls, ascending.
-        num_entering: F.
-        arcs: `ARC`, first F for each call, then the rows of the states, epsilons
-            first. Those of infinite cost are none.
-        bonus: float32, what each arc is credited, nats.
-        state_arc_splits: uint32 [S' + 1], the row of each state in `arcs`.
-        state_num_epsilons: uint32 [S'], how many arcs of the row are epsilons; these
-            lead to states without any.
-        top_bonus: The largest bonus of an arc, at least 0.
-    """
-
-    first_state: int
-    first_arc: int
-    call_state: np.ndarray
-    num_entering: int
+    first_state: int  # S, the number of the first state
+    first_arc: int  # A, the number of the first arc
+    exit_state: np.ndarray  # int32 [C], the states of the graph with exits, ascending
+    num_entry_arcs: int  # F
+    # `ARC`, first F for each exit, then the rows of the states, epsilons first. Those
+    # of infinite cost are none.
     arcs: np.ndarray
-    bonus: np.ndarray
-    state_arc_splits: np.ndarray
+    bonus: np.ndarray  # float32, what each arc is credited, nats
+    state_arc_splits: np.ndarray  # uint32 [S' + 1], the row of each state in `arcs`
+    # uint32 [S'], how many arcs of the row are epsilons; these lead to states without
+    # any
     state_num_epsilons: np.ndarray
-    top_bonus: np.float32
+    top_bonus: np.float32  # The largest bonus of an arc, at least 0
 
     @property
     def num_states(self) -> int:
@@ -296,37 +256,31 @@ class Overlay:
 
     def arc_state(self) -> np.ndarray:
         """The state that each arc leaves, int64."""
-        entered = np.repeat(self.call_state.astype(np.int64), self.num_entering)
+        entered = np.repeat(self.exit_state.astype(np.int64), self.num_entry_arcs)
         states = self.first_state + np.arange(self.num_states)
         splits = self.state_arc_splits
         inner = np.repeat(states, (splits[1:] - splits[:-1]).astype(np.int64))
         return np.concatenate([entered, inner])
 
 
-def make_overlay(graph: PackedGraph, said: SaidWords) -> Overlay:
-    """Lay out words for a graph with calls; the same whatever their order.
-
-    Raises:
-        GraphError: The graph has no calls, or too many arcs to number on from.
-    """
+def make_overlay(graph: PackedGraph, words: OovWords, cost: np.ndarray) -> Overlay:
+    """Lay out OOV words for a graph with OOV exits; their order does not matter."""
+    # `cost`: float32 [P] of each pronunciation, in addition to that of the exit.
     exits = exits_of(graph)
-    shape = _shape_of(graph, exits)
-    # By tokens: `make_edges` asks for it, and the user's order must change nothing.
-    said = _sorted(said)
-    edges = make_edges(
-        ilabel_of(said.tokens), said.word, said.splits, said.cost, said.bonus
+    edges = make_edges(*_by_tokens(words, cost))
+    arcs, bonus, splits, epsilons, num_entry_arcs = lay_out(
+        _shape_of(graph, exits), edges
     )
-    arcs, bonus, splits, epsilons, num_entering = lay_out(shape, edges)
     if graph.num_arcs + len(arcs) > MAX_ARCS:
         raise GraphError(
-            f"{len(arcs)} arcs of added words on a graph of {graph.num_arcs}, expected "
+            f"{len(arcs)} arcs of OOV words on a graph of {graph.num_arcs}, expected "
             f"at most {MAX_ARCS} in all"
         )
     return Overlay(
         first_state=graph.num_states,
         first_arc=graph.num_arcs,
-        call_state=exits.state,
-        num_entering=int(num_entering),
+        exit_state=exits.state,
+        num_entry_arcs=int(num_entry_arcs),
         arcs=read_only(arcs),
         bonus=read_only(bonus),
         state_arc_splits=read_only(splits),
@@ -336,50 +290,46 @@ def make_overlay(graph: PackedGraph, said: SaidWords) -> Overlay:
 
 
 def exits_of(graph: PackedGraph) -> OovExits:
-    """The OOV exits of a graph.
-
-    Raises:
-        GraphError: It has none.
-    """
-    if graph.calls is None:
+    """The OOV exits of a graph."""
+    if graph.oov_exits is None:
         raise GraphError(
-            "this graph cannot add words: it has no calls, expected a graph of "
+            "this graph cannot add words: it has no OOV exits, expected a graph of "
             "`wfstdec build` with an ARPA model that has <unk>, or with unk_cost; "
             "build it again"
         )
-    return graph.calls
+    return graph.oov_exits
 
 
 def _shape_of(graph: PackedGraph, exits: OovExits) -> Shape:
     base, _, selfless = graph.topology.partition("-")
     # One False more: the place of NO_STATE, -1.
-    leads = np.append(graph.state_num_epsilons > 0, False)[exits.returns]
+    leads = np.append(graph.state_num_epsilons > 0, False)[exits.return_state]
     flags = np.where(leads, np.uint32(LEADS_TO_EPSILON), np.uint32(0))
     return Shape(
         first_state=graph.num_states,
         blank=ilabel_of(graph.tokens.blank),
         states_per_node=1 if base == "minimal" else 2,
-        through_epsilon=base in ("compact", "eesen"),
+        has_hubs=base in ("compact", "eesen"),
         repeats=base != "minimal" and not selfless,
-        call_last=read_only(exits.last),
-        call_cost=read_only(exits.cost),
-        returns=read_only(exits.returns),
+        exit_last=read_only(exits.last),
+        exit_cost=read_only(exits.cost),
+        return_state=read_only(exits.return_state),
         return_flags=read_only(flags),
     )
 
 
-def _sorted(said: SaidWords) -> SaidWords:
-    """Sort pronunciations by tokens, then by words."""
-    lengths = np.diff(said.splits)
+def _by_tokens(words: OovWords, cost: np.ndarray) -> tuple[np.ndarray, ...]:
+    """Arguments of `make_edges`: pronunciations sorted by tokens, then by words."""
+    lengths = np.diff(words.splits)
     width = int(lengths.max(initial=0))
     table = np.full((len(lengths), width), -1, np.int32)
-    table[np.arange(width) < lengths[:, None]] = said.tokens
-    order = np.lexsort((said.word, *table.T[::-1]))
+    table[np.arange(width) < lengths[:, None]] = words.tokens
+    order = np.lexsort((words.word, *table.T[::-1]))
     table = table[order]
-    return SaidWords(
-        said.word[order],
+    return (
+        ilabel_of(table[table >= 0]),
+        words.word[order],
         np.concatenate([[0], np.cumsum(lengths[order])]).astype(np.int32),
-        table[table >= 0],
-        said.cost[order],
-        said.bonus[order],
+        cost[order],
+        words.bonus[order],
     )

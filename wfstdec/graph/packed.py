@@ -27,9 +27,9 @@ from wfstdec.graph.arcs import (
     LEADS_TO_EPSILON,
     REPEAT,
     FstArrays,
+    GraphInfo,
+    OovExits,
 )
-from wfstdec.graph.info import GraphInfo
-from wfstdec.graph.oov_exits import OovExits, exits_from
 from wfstdec.graph.product import (
     Product,
     arc_splits,
@@ -38,8 +38,9 @@ from wfstdec.graph.product import (
     product_of,
 )
 from wfstdec.text.display import html_table
+from wfstdec.text.files import reading
 from wfstdec.text.loading import word_ids
-from wfstdec.text.symbols import EPSILON, TokenTable, ilabel_of
+from wfstdec.text.tokens import EPSILON, TokenTable, ilabel_of
 from wfstdec.text.vocabulary import Vocabulary
 
 
@@ -62,7 +63,7 @@ class PackedGraph:
             state: closing in this order visits each state once.
         vocabulary: Tokens and words that labels stand for.
         info: How it was built.
-        calls: Where words that it does not have may be said; None for nowhere.
+        oov_exits: States where an OOV word may begin; None for none.
     """
 
     arcs: np.ndarray
@@ -72,7 +73,7 @@ class PackedGraph:
     epsilon_rank: np.ndarray
     vocabulary: Vocabulary
     info: GraphInfo = field(default_factory=GraphInfo)
-    calls: OovExits | None = None
+    oov_exits: OovExits | None = None
 
     def __repr__(self) -> str:
         """Show the sizes, the topology and the vocabulary."""
@@ -106,8 +107,8 @@ class PackedGraph:
             "tokens": f"{len(tokens):,}, fingerprint {tokens.fingerprint}",
             "blank": f"{tokens.names[tokens.blank]!r}, token {tokens.blank}",
             "between words": _between_words(vocabulary),
-            "calls": _told_of_calls(self.calls),
-            "open words": _told_of_open_words(vocabulary),
+            "OOV exits": _describe_oov_exits(self.oov_exits),
+            "open words": _describe_open_words(vocabulary),
             "words": f"{len(self.word_ids):,}, {len(vocabulary.pronunciations):,} "
             "pronunciations",
             "fingerprint": self.fingerprint,
@@ -160,7 +161,7 @@ class PackedGraph:
         repeat: np.ndarray | None,
         vocabulary: Vocabulary,
         info: GraphInfo | None = None,
-        calls: OovExits | None = None,
+        oov_exits: OovExits | None = None,
     ) -> PackedGraph:
         """Pack an FST whose ilabels are token + 1 and whose olabels are word ids.
 
@@ -171,12 +172,12 @@ class PackedGraph:
             repeat: bool [A], which arcs repeat a token; `None` for none.
             vocabulary: Tokens and words that labels stand for.
             info: How it was built; None where nothing is known.
-            calls: Of an FST whose start is state 0.
+            oov_exits: Of an FST whose start is state 0.
 
         Raises:
             GraphError: An invariant of `PackedGraph` does not hold.
         """
-        assert calls is None or fst.start == 0
+        assert oov_exits is None or fst.start == 0
         graph_checks.check_fst(
             fst, repeat, len(vocabulary.tokens), len(vocabulary.words)
         )
@@ -195,7 +196,7 @@ class PackedGraph:
         splits = np.zeros(num_states + 1, np.uint32)
         np.cumsum(np.bincount(state, minlength=num_states), out=splits[1:])
         return _checked(
-            (arcs, splits, final_cost), vocabulary, info or GraphInfo(), calls
+            (arcs, splits, final_cost), vocabulary, info or GraphInfo(), oov_exits
         )
 
     def unpack(self) -> FstArrays:
@@ -244,7 +245,7 @@ class PackedGraph:
         return {
             "final_cost": self.final_cost,
             **packed_file.table_arrays(self.vocabulary, self.info),
-            **(self.calls.arrays() if self.calls is not None else {}),
+            **packed_file.exit_arrays(self.oov_exits),
         }
 
 
@@ -278,7 +279,7 @@ class _StoredGraph(PackedGraph):
 
     @cached_property
     def state_arc_splits(self) -> np.ndarray:
-        """The row of each state: told without the arcs, which lattices do not need."""
+        """The row of each state, without making the arcs."""
         return arc_splits(self.__dict__["_product"]).astype(np.uint32)
 
     @property
@@ -298,19 +299,15 @@ def load_graph(path: str | os.PathLike[str]) -> PackedGraph:
         FormatError: The file cannot be read or is no graph of wfstdec.
         GraphError: It is of another version, damaged, or breaks an invariant.
     """
-    arrays, fingerprint = packed_file.read_arrays(path)
-    try:
+    with reading(path, *packed_file.READABLE):
+        arrays, fingerprint = packed_file.read_arrays(path)
         vocabulary, info = packed_file.tables_from(arrays)
         graph_checks.check_dtypes(arrays)
-        calls = exits_from(arrays)
+        oov_exits = packed_file.exits_from(arrays)
         if "lg_arcs" in arrays:
-            return _stored(arrays, fingerprint, (vocabulary, info, calls))
+            return _stored(arrays, fingerprint, (vocabulary, info, oov_exits))
         rows = arrays["arcs"], arrays["state_arc_splits"], arrays["final_cost"]
-        graph = _checked(rows, vocabulary, info, calls)
-    except GraphError as error:
-        raise GraphError(f"{path}: {error}") from None
-    except (KeyError, TypeError, ValueError) as error:
-        raise GraphError(f"{path}: a part is missing or damaged: {error}") from None
+        graph = _checked(rows, vocabulary, info, oov_exits)
     # Invariants hold for many wrong graphs too: one changed cost breaks none.
     if graph.fingerprint != fingerprint:
         raise GraphError(
@@ -326,7 +323,7 @@ def _stored(
     facts: tuple[Vocabulary, GraphInfo, OovExits | None],
 ) -> PackedGraph:
     """Check rows of LG, by the part of T o LG that leads everywhere."""
-    vocabulary, info, calls = facts
+    vocabulary, info, oov_exits = facts
     tokens = vocabulary.tokens
     product = product_from(arrays, ilabel_of(tokens.blank), len(tokens))
     del arrays["lg_arcs"], arrays["lg_epsilons"]  # they were copied into one array
@@ -334,7 +331,7 @@ def _stored(
     if len(final_cost) != len(product.kind):
         raise GraphError(f"{len(final_cost)} final costs, {len(product.kind)} states")
     reduced = *compose(product, reduced=True), final_cost
-    checked = _checked(reduced, vocabulary, info, calls)
+    checked = _checked(reduced, vocabulary, info, oov_exits)
     graph = _StoredGraph(
         product=product,
         final_cost=final_cost,
@@ -342,7 +339,7 @@ def _stored(
         epsilon_rank=checked.epsilon_rank,
         vocabulary=vocabulary,
         info=info,
-        calls=calls,
+        oov_exits=oov_exits,
         fingerprint=fingerprint,
     )
     if graph.num_arcs > graph_checks.MAX_ARCS:
@@ -358,14 +355,14 @@ def _between_words(vocabulary: Vocabulary) -> str:
     return " ".join([*tokens, *optional])
 
 
-def _told_of_calls(calls: OovExits | None) -> str:
-    if calls is None:
-        return "none: it takes no added words"
-    cost = f"{calls.word_cost:.2f} nats"
-    return f"in {len(calls):,} states, an added word costs {cost}"
+def _describe_oov_exits(oov_exits: OovExits | None) -> str:
+    if oov_exits is None:
+        return "none: it takes no OOV words"
+    cost = f"{oov_exits.word_cost:.2f} nats"
+    return f"in {len(oov_exits):,} states, an OOV word costs {cost}"
 
 
-def _told_of_open_words(vocabulary: Vocabulary) -> str:
+def _describe_open_words(vocabulary: Vocabulary) -> str:
     opened = vocabulary.open_word
     if opened is None:
         return "none"
@@ -421,7 +418,7 @@ def _checked(
     rows: tuple[np.ndarray, np.ndarray, np.ndarray],
     vocabulary: Vocabulary,
     info: GraphInfo,
-    calls: OovExits | None,
+    oov_exits: OovExits | None,
 ) -> PackedGraph:
     """Check all invariants, rank the epsilons, and make the graph."""
     arcs, splits, final_cost = rows
@@ -430,6 +427,8 @@ def _checked(
     counts = graph_checks.check_rows(arcs, splits, final_cost, vocabulary)
     rank = graph_checks.epsilon_ranks(arcs, splits, counts)
     graph_checks.check_reachable(arcs, splits, final_cost)
-    if calls is not None:
-        calls.check(len(final_cost), len(vocabulary.tokens))
-    return PackedGraph(arcs, splits, counts, final_cost, rank, vocabulary, info, calls)
+    if oov_exits is not None:
+        graph_checks.check_exits(oov_exits, len(final_cost), len(vocabulary.tokens))
+    return PackedGraph(
+        arcs, splits, counts, final_cost, rank, vocabulary, info, oov_exits
+    )

@@ -10,8 +10,9 @@ after a blank alone does, a hub, and an epsilon arc leads there from each token.
 arcs of s are kept once, as a row; of each state its row, its token and its epsilon
 arcs, which in a token of `compact` go without saying.
 
-It does not matter who built the graph: whether it is such a product is told from its
-arcs alone. Blank arcs and repeating arcs must cost nothing and have no words.
+Whether a graph is such a product follows from its arcs and their repeat flags, which
+`from_openfst` infers for the graphs of other tools. Blank arcs and repeating arcs must
+cost nothing and have no words. `minimal`, `eesen`, `-selfless` graphs are no products.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ from wfstdec.errors import GraphError
 from wfstdec.graph.arcs import ARC, LABEL_MASK, LEADS_TO_EPSILON, REPEAT
 from wfstdec.graph.checks import check_splits
 from wfstdec.jit import inlined, jit, read_only
-from wfstdec.text.symbols import ilabel_of
+from wfstdec.text.tokens import ilabel_of
 
 AFTER_BLANK, IN_TOKEN, NO_BLANK, TO_HUB = range(4)
 """Kinds of states: after a blank, which leads to itself; others, whose blank leads to
@@ -55,21 +56,14 @@ class Product(NamedTuple):
         return state
 
     @property
-    def through_epsilon(self) -> bool:
+    def has_hubs(self) -> bool:
         """Tell whether tokens lead to hubs: only then may the start be one."""
         return bool(self.kind[0] == AFTER_BLANK)
 
-    def said(self, num_tokens: int) -> np.ndarray:
-        """All arcs that paths are read by: of rows, epsilon arcs, those of T.
-
-        The array that `arcs` and `epsilons` are parts of, where they are.
-
-        Args:
-            num_tokens: V.
-
-        Returns:
-            ARC [A + E + V + 1], last the repeats of all tokens and a blank.
-        """
+    def path_arcs(self, num_tokens: int) -> np.ndarray:
+        """All arcs that paths are read by: of rows, epsilon arcs, those of T."""
+        # The array that `arcs` and `epsilons` are parts of, where they are.
+        # Returns ARC [A + E + V + 1], last the repeats of all tokens and a blank.
         whole = self.arcs.base
         length = len(self.arcs) + len(self.epsilons) + num_tokens + 1
         if whole is not None and whole is self.epsilons.base and len(whole) == length:
@@ -106,17 +100,7 @@ def _parts_of(
 
 
 def product_from(arrays: dict[str, np.ndarray], blank: int, num_tokens: int) -> Product:
-    """Take a product out of a file's arrays; `compose` may then be called.
-
-    Args:
-        arrays: By name.
-        blank: Its ilabel.
-        num_tokens: V.
-
-    Raises:
-        KeyError: A part is missing.
-        GraphError: A part is of the wrong type or size, or out of range.
-    """
+    """Take a product out of a file's arrays; `compose` may then be called."""
     kinds: list[Any] = [np.uint8, np.int32, np.int32, np.uint32, ARC, np.uint32, ARC]
     parts: list[np.ndarray] = []
     for name, kind in zip(Product._fields[:-1], kinds, strict=True):
@@ -150,12 +134,12 @@ def product_from(arrays: dict[str, np.ndarray], blank: int, num_tokens: int) -> 
     for name in ("arcs", "epsilons"):
         if getattr(product, name)["nextstate"].max(initial=0) >= num_states:
             raise GraphError(f"{name} of LG lead beyond {num_states} states")
-    if not _is_whole(product):
+    if not _is_complete(product):
         raise GraphError("rows of LG and states of T that do not belong together")
     return product
 
 
-def _is_whole(product: Product) -> bool:
+def _is_complete(product: Product) -> bool:
     """Tell whether states are of one topology, and arcs lead where they may."""
     kind, token, row = product.kind, product.token, product.row
     to, label = product.arcs["nextstate"], product.arcs["ilabel"] & LABEL_MASK
@@ -168,7 +152,7 @@ def _is_whole(product: Product) -> bool:
         return False
     if (product.epsilons["ilabel"] & LABEL_MASK).any():
         return False
-    if product.through_epsilon:
+    if product.has_hubs:
         return bool(
             np.isin(kind, [AFTER_BLANK, TO_HUB]).all()
             and (token[kind == TO_HUB] > 0).all()
@@ -196,13 +180,7 @@ def _is_whole(product: Product) -> bool:
 def compose(
     product: Product, *, reduced: bool = False
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Make T o LG: `ARC` [A'] and uint32 [S + 1].
-
-    Args:
-        product: The product.
-        reduced: Leave out arcs that a state has as well as that after its blank: what
-            can be reached is the same, and the arcs are hardly more than the rows'.
-    """
+    """Make T o LG: `ARC` [A'] and uint32 [S + 1]."""
     state_of_row = product.state_of_row
     splits = arc_splits(product, reduced=reduced)
     arcs = np.empty(splits[-1], ARC)
@@ -284,7 +262,7 @@ def _compose(product, state_of_row, splits, arcs, reduced):
 
 @inlined
 def _put(arcs, i, ilabel, nextstate):
-    """Write an arc that costs nothing and says nothing; the number of the next."""
+    """Write an arc of no cost and no word; the number of the next."""
     arcs[i].ilabel, arcs[i].olabel = ilabel, uint32(0)
     arcs[i].nextstate, arcs[i].cost = uint32(nextstate), float32(0)
     return i + 1
@@ -296,12 +274,12 @@ def product_of(
     """Take a packed graph apart; None where it is no such product."""
     splits = splits.astype(np.int64)
     label = arcs["ilabel"] & np.uint32(LABEL_MASK)
-    found, kind, token, row = _tell_apart(arcs, splits, uint32(blank))
+    found, kind, token, row = _infer_normal(arcs, splits, uint32(blank))
     if not found:
-        told = _tell_hubs(arcs, splits, label, blank)
-        if told is None:
+        inferred = _infer_compact(arcs, splits, label, blank)
+        if inferred is None:
             return None
-        kind, token, row = told
+        kind, token, row = inferred
     lengths = np.diff(splits)
     is_epsilon = (label == 0) & np.repeat(kind != TO_HUB, lengths)
     repeats = arcs["ilabel"] & np.uint32(REPEAT) != 0
@@ -323,12 +301,10 @@ def product_of(
 
 
 @jit
-def _tell_apart(arcs, splits, blank):
-    """Tell states after a blank from those after a token, with `normal`.
-
-    Returns:
-        (whether the graph is such a product; kind uint8 [S]; token, row int32 [S]).
-    """
+def _infer_normal(arcs, splits, blank):
+    """Tell states after a blank from those after a token, with `normal`."""
+    # Returns (whether the graph is such a product; kind uint8 [S]; token, row int32
+    # [S]).
     num_states = len(splits) - 1
     token, after = np.zeros(num_states, np.int32), np.full(num_states, _NONE, np.int32)
     row, kind = np.full(num_states, _NONE, np.int32), np.zeros(num_states, np.uint8)
@@ -409,14 +385,12 @@ def _is_of_t(ilabel, blank):
     return ilabel & uint32(LABEL_MASK) == blank or ilabel & uint32(REPEAT) != uint32(0)
 
 
-def _tell_hubs(
+def _infer_compact(
     arcs: np.ndarray, splits: np.ndarray, label: np.ndarray, blank: int
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
-    """Tell hubs from states in a token, with `compact`: kind, token, row, or None.
-
-    A hub has its row's arcs, a blank and the row's epsilon arcs; a state in a token
-    repeats that, or leads to its hub by an epsilon arc at no cost.
-    """
+    """Tell hubs from states in a token, with `compact`: kind, token, row, or None."""
+    # A hub has its row's arcs, a blank and the row's epsilon arcs; a state in a token
+    # repeats that, or leads to its hub by an epsilon arc at no cost.
     lengths = np.diff(splits)
     count = len(lengths)
     source = np.repeat(np.arange(count), lengths)
@@ -429,7 +403,7 @@ def _tell_hubs(
     token, behind = np.zeros(count, np.int32), np.full(count, _NONE, np.int64)
     token[source[repeats]] = label[repeats]
     behind[source[inner & epsilon]] = to[inner & epsilon]
-    says = ~(of_blank | repeats | epsilon)
+    emits = ~(of_blank | repeats | epsilon)
     # Each state in a token has two arcs, and each hub one of the blank.
     if (
         not hub[0]
@@ -439,7 +413,7 @@ def _tell_hubs(
         or (of_blank & (~free | (to != source))).any()
         or (epsilon & ~hub[to]).any()
         or (epsilon & inner & ~free).any()
-        or (says & (hub[to] | (token[to] != label))).any()
+        or (emits & (hub[to] | (token[to] != label))).any()
     ):
         return None
     row = np.cumsum(hub, dtype=np.int32) - np.int32(1)

@@ -36,15 +36,13 @@ import numpy as np
 
 from wfstdec.boost.compile import BoostCompiler
 from wfstdec.boost.compiled import CompiledBoosts
-from wfstdec.greedy.options import BACKENDS, GreedyOptions
-from wfstdec.greedy.reference import Searched
+from wfstdec.greedy.options import BACKENDS, GreedyOptions, Searched
 from wfstdec.lm.automaton import NULL_AUTOMATON
 from wfstdec.lm.loading import AnyLM, lm_over, read_lm
 from wfstdec.search.backends import make_backend
 from wfstdec.search.decoder import Decoder
-from wfstdec.search.paths.found import FoundReader
-from wfstdec.search.paths.hypotheses import LmAccount, PathReader
-from wfstdec.search.paths.token_path import TokenPath
+from wfstdec.search.paths.hypotheses import FoundReader, LmAccount, PathReader
+from wfstdec.search.paths.tokens import TokenPath
 from wfstdec.search.paths.words import BareTokens
 from wfstdec.text.loading import AUTO, TokensLike, load_tokens, separator_of
 from wfstdec.text.vocabulary import Vocabulary
@@ -64,7 +62,7 @@ class GreedyDecoder(Decoder[np.ndarray, TokenPath]):
         lm: An ARPA file over tokens, a folder of `NgramLM.save`, `read_arpa`'s result
             or an `NgramLM`; None for no language model.
         options: Scales and penalties.
-        backend: `"cpu"`, `"reference"` (plain Python, slow), or `"auto"`, the CPU.
+        backend: `"cpu"` or `"auto"`, the CPU.
         separator: The token between words: tokens are joined to words between two of
             them. `"auto"` takes `|` where the tokens are those of a Hugging Face model,
             and none elsewhere; with none they are cut at the mark U+2581 of word

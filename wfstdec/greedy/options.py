@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, NamedTuple
 
+from wfstdec.lm.automaton import Automaton
 from wfstdec.search.options import CheckedOptions
 
 BACKENDS = {
-    "reference": "wfstdec.greedy.reference:ReferenceBackend",
     "cpu": "wfstdec.greedy.cpu.backend:CpuBackend",
 }
 """Makers of backends by name, as `module:maker`; see `search.backends`."""
@@ -45,3 +45,17 @@ class GreedyOptions(CheckedOptions):
         """Check every value."""
         self.check_scales("acoustic_scale", "lm_scale", "boost_scale")
         self.check_nats("token_insertion", "blank_penalty")
+
+
+class Searched(NamedTuple):
+    """All that a greedy search is made of, beside log-probs, options and boosts.
+
+    Attributes:
+        lm: The language model over tokens; `NULL_AUTOMATON` without one.
+        num_tokens: V.
+        blank: The blank.
+    """
+
+    lm: Automaton
+    num_tokens: int
+    blank: int

@@ -11,16 +11,20 @@ from wfstdec.io.boost_files import (
     read_phrase_weights,
     read_phrases,
 )
-from wfstdec.io.confidences import read_confidences
-from wfstdec.io.dot import graph_dot, lattice_dot
 from wfstdec.io.journal import Restart
-from wfstdec.io.kaldi_lattices import KaldiLatticeWriter, read_kaldi_lattices
-from wfstdec.io.lattices import kaldi_lattice, write_lattice_fst
+from wfstdec.io.lattices import (
+    KaldiLatticeWriter,
+    graph_dot,
+    kaldi_lattice,
+    lattice_dot,
+    read_kaldi_lattices,
+    write_lattice_fst,
+)
 from wfstdec.io.logprobs import LogprobReader, open_logprobs
 from wfstdec.io.outputs import open_output, open_results
 from wfstdec.io.results import FORMATS, NBEST_FORMATS, result_writer
 from wfstdec.io.subtitles import SubtitleOptions
-from wfstdec.io.text import read_text, write_text
+from wfstdec.io.text import read_confidences, read_text, write_text
 
 __all__ = [
     "FORMATS",

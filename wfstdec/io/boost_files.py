@@ -6,14 +6,14 @@ A file is of one of two forms; in the second, an own list replaces the common on
     {"id": "1272-128104-0000", "boosts": {"quilter": 4.0}}     JSON lines, one each
     {"boosts": {"quilter": 4.0}}                               for those without one
 
-Bonuses are nats, and may be left out: they then follow from the list. A phrase without
-one that ends in a number needs a tab behind it.
+Bonuses are nats, and may be left out: they then follow from the list. Only a tab
+separates a number from a word: `route 66` is a phrase.
 
     quilter
     {"boosts": ["quilter"]}     or     {"boosts": {"quilter": null, "hatton": 4.0}}
 
-How a word is said that the decoder does not have, a line of JSON each, all but `text`
-optional; with an `id` it is of that utterance's own list, and so in lists of others:
+Pronunciations of a word that the decoder lacks are a line of JSON each, where only
+`text` is required; with an `id` it belongs to the list of that utterance:
 
     {"text": "fuchs", "pronunciations": ["f j u k s"], "bonus": 4.0, "id": "1272-0"}
     {"boosts": ["quilter", {"text": "fuchs", "pronunciations": ["f j u k s"]}]}
@@ -29,31 +29,32 @@ from __future__ import annotations
 
 import json
 import math
+import re
+import warnings
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
 from typing import Any
 
 from wfstdec.boost.lists import BoostEntry, Numbers
-from wfstdec.errors import BoostError, FormatError
-from wfstdec.text.files import PathLike, read_lines
+from wfstdec.boost.matching import first_of
+from wfstdec.errors import BoostError, BoostWarning, FormatError
+from wfstdec.text.files import PathLike, read_lines, reading
 
 _WORDS, _PHRASES = ("boosts", "bonus"), ("phrases", "weight")
 """The key of a list in JSON lines, and what its numbers are called."""
+_ENDS_IN_NUMBER = re.compile(r" [-+]?\d*\.?\d+$")
 _FIELDS = ("text", "pronunciations", "bonus")
 
 
 @dataclass(frozen=True)
 class BoostFile:
-    """Content of a boost file: the lists of many utterances.
+    """Content of a boost file: the lists of many utterances."""
 
-    Attributes:
-        common: Word to bonus (None follows from the list) or `BoostEntry`, or phrase to
-            weight, for the utterances that have no list of their own.
-        own: The lists of their own, by utterance.
-    """
-
+    # Word to bonus (None follows from the list) or `BoostEntry`, or phrase to weight,
+    # for the utterances that have no list of their own
     common: Numbers = field(default_factory=dict)
+    # The lists of their own, by utterance
     own: dict[str, Numbers] = field(default_factory=dict)
 
     def of(self, utterance: str) -> Numbers | None:
@@ -72,62 +73,55 @@ class BoostFile:
 def read_boosts(path: PathLike) -> BoostFile:
     r"""Read `word<TAB>bonus` lines, or JSON lines; see the module's text.
 
-    A word and its bonus may stand apart by spaces too; a phrase needs the tab.
     Blank lines and lines that begin with `# ` are left out.
 
-    Raises:
-        BoostError: A malformed line, a bonus that is no finite number, or a word or
-            an utterance twice.
-        FormatError: The file cannot be read.
+    Warns:
+        BoostWarning: Lines that end in a number and have no tab: these are phrases.
     """
-    lines = _numbered_lines(path)
-    if _are_json(lines):
-        return _read_json(lines, *_WORDS)
-    common: dict[str, Any] = {}
-    for place, line in lines:
-        word, *bonus = line.rstrip("\n").split("\t")
-        if not bonus and len(word.split()) > 1 and _is_number(word.split()[-1]):
-            word, *bonus = word.split()
-        word, bonus = " ".join(word.split()), [one for one in bonus if one.strip()]
-        if len(bonus) > 1 or not word:
-            raise BoostError(f"{place}: found {line!r}, expected 'word<TAB>bonus'")
-        _add(common, word, bonus[0].strip() if bonus else None, place, "bonus")
-    return BoostFile(common)
+    with reading(path, "list"):
+        return _read(path, *_WORDS)
 
 
 def read_phrase_weights(path: PathLike) -> BoostFile:
     r"""Read `phrase<TAB>weight` lines, the weight being 1 if left out, or JSON lines.
 
-    Blank lines and lines that begin with `# ` are left out.
-
-    Raises:
-        BoostError: A malformed line, a weight that is no finite number, or a phrase
-            or an utterance twice.
-        FormatError: The file cannot be read.
+    Errors and warnings as of `read_boosts`.
     """
+    with reading(path, "list"):
+        return _read(path, *_PHRASES)
+
+
+def _read(path: PathLike, key: str, number: str) -> BoostFile:
     lines = _numbered_lines(path)
     if _are_json(lines):
-        return _read_json(lines, *_PHRASES)
+        return _read_json(lines, key, number)
     common: dict[str, Any] = {}
+    unclear: list[str] = []
     for place, line in lines:
-        phrase, *weight = line.rstrip("\n\t").split("\t")
-        phrase = " ".join(phrase.split())
-        if len(weight) > 1 or not phrase:
-            raise BoostError(f"{place}: found {line!r}, expected 'phrase<TAB>weight'")
-        _add(common, phrase, (weight or ["1"])[0].strip(), place, "weight")
+        text, *cells = line.rstrip("\n").split("\t")
+        text, cells = " ".join(text.split()), [one.strip() for one in cells]
+        numbers = [one for one in cells if one]
+        if len(numbers) > 1 or not text:
+            what = "word" if key == "boosts" else "phrase"
+            raise BoostError(f"{place}: found {line!r}, expected '{what}<TAB>{number}'")
+        plain = None if key == "boosts" else "1"
+        _add(common, text, numbers[0] if numbers else plain, place, number)
+        if not cells and _ENDS_IN_NUMBER.search(text):
+            unclear.append(f"{text!r} ({place})")
+    if unclear:
+        warnings.warn(
+            f"{len(unclear)} phrases end in a number and have no {number}: "
+            f"{first_of(unclear, str)}; expected a tab before the number if it is the "
+            f"{number}, behind it if it is not",
+            BoostWarning,
+            stacklevel=3,
+        )
     return BoostFile(common)
 
 
 def boosts_of(given: Any, place: str = "boosts") -> Numbers:
-    """Check the boosts of one utterance, as a JSON line has them behind `"boosts"`.
-
-    Args:
-        given: Words, entries, or word to bonus; a bonus of None follows from the list.
-        place: What errors begin with.
-
-    Raises:
-        BoostError: Malformed, no finite number, or a word twice.
-    """
+    """Check the boosts of one utterance, as a JSON line has them behind `"boosts"`."""
+    # `given`: words, entries, or word to bonus; a bonus of None follows from the list.
     if not isinstance(given, dict | list):
         raise BoostError(
             f"{place}: found {given!r}, expected words, or word to bonus (nats)"
@@ -152,17 +146,13 @@ def dump_boosts(boosts: Numbers) -> str:
 
 
 def read_phrases(path: PathLike) -> list[str]:
-    """Read phrases without their numbers: of a list as above, or one a line.
-
-    What follows a tab is left out. Of JSON lines, those of all utterances together.
-
-    Raises:
-        FormatError: Unreadable, or no phrases at all.
-        BoostError: Malformed JSON lines.
-    """
+    """Read phrases without their numbers: of a list as above, or one a line."""
+    # What follows a tab is left out. Of JSON lines, those of all utterances together.
     lines = _numbered_lines(path)
     if _are_json(lines):
-        lists = _read_json(lines, *(_WORDS if _is_of_words(lines[0][1]) else _PHRASES))
+        with reading(path, "list"):
+            kind = _WORDS if _is_of_words(lines[0][1]) else _PHRASES
+            lists = _read_json(lines, *kind)
         phrases = list(chain(lists.common, *lists.own.values()))
     else:
         phrases = [line.split("\t")[0] for _, line in lines]
@@ -270,14 +260,6 @@ def _favours(number: float | None | BoostEntry) -> bool:
     return bonus is None or bonus > 0
 
 
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
-
-
 def _add(known: dict[str, Any], word: str, text: Any, place: str, name: str) -> None:
     """Add a word and its number; a bonus may be None, or stand in an entry."""
     if not word.split():
@@ -289,7 +271,7 @@ def _add(known: dict[str, Any], word: str, text: Any, place: str, name: str) -> 
         return
     try:
         value = float(text)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         value = math.nan
     # `float(True)` is 1.0, and a list with it hardly meant that.
     if not math.isfinite(value) or isinstance(text, bool):

@@ -1,15 +1,15 @@
-"""Runs that may be stopped: what was done stays, and a later run goes on from there.
+"""Runs that may be stopped: a later run continues from what was done.
 
 While results are written to `hyp.txt` there are, beside it,
 
     hyp.txt.partial   the results so far, as `hyp.txt` will have them
     hyp.txt.journal   JSON lines: what the results depend on; then each utterance that
-                      is done, with the sizes that the files had with it
+                      is done, with the sizes and checksums that the files had with it
 
 and `x.lat.partial`, where lattices are kept too. They go when all is done. After a
 crash, or any error, a run with `Restart(resume=True)` cuts the files to the last
-utterance that is in all of them, and goes on behind it. Results in a folder are whole
-files; its journal is `wfstdec.journal` in it.
+utterance that is whole in all of them, and continues behind it. Results in a folder are
+whole files; its journal is `wfstdec.journal` in it.
 """
 
 from __future__ import annotations
@@ -19,15 +19,19 @@ import dataclasses
 import fcntl
 import json
 import os
+import time
+import zlib
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import IO, Any
 
 from wfstdec.errors import FormatError, InputError, OptionError
-from wfstdec.text.files import writing
+from wfstdec.text.files import reading, writing
 
 _FORMAT = "wfstdec.journal"
-_VERSION = 1
+_VERSION = 2
+_SYNC_S = 5.0
+"""Seconds of work that a power cut may cost: files go to the disk so often."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -37,10 +41,10 @@ class Restart:
     Where neither is asked for, a run does not start: its work could be lost.
 
     Attributes:
-        resume: Go on behind it; from the beginning, where there is none.
+        resume: Continue behind it; from the beginning, where there is none.
         overwrite: Drop it.
         settings: By name, what else the results depend on, such as the model's files
-            (see `wfstdec.text.files.digest`); a run goes on only with the same.
+            (see `wfstdec.text.files.digest`); a run is resumed only with the same.
         called: What users call a setting.
 
     Raises:
@@ -62,21 +66,11 @@ class Restart:
 class Journal:
     """The journal of a run, and the partial files that it speaks of.
 
-    Args:
-        path: The journal.
-        files: What the run makes; written as `partial` files until it has ended.
-        settings: By name, all that the results depend on, as `Restart.settings`.
-        restart: What becomes of an earlier run's work.
-
     Attributes:
         files: The partial files, open at the end of what is done.
         done: The utterances that are done, in order.
         notes: What was noted with each of them.
         failures: What is wrong with those that were left out.
-
-    Raises:
-        OptionError: There is work of another run: not asked for, or of other settings.
-        FormatError: A file cannot be written, or belongs to a run that goes on.
     """
 
     def __init__(
@@ -91,17 +85,21 @@ class Journal:
         self.notes: list[Any] = []
         self.failures: list[InputError] = []
         self.files: list[IO[bytes]] = []
+        self._sums = [0] * len(files)
+        self._ends = [0] * len(files)
+        self._synced = time.monotonic()
         self._restart = restart
         header = {"format": _FORMAT, "version": _VERSION}
         header["files"] = [str(file) for file in files]
         self._header = settings_as_json(header | {"settings": dict(settings)})
         with writing(files[0] if files else path):
-            # Opened before anything is read, and locked: two runs must not go on with
-            # one file.
+            # Opened before anything is read, and locked: two runs must not write
+            # to one file.
             self._file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o666), "r+b")
         try:
             lock(self._file, self.path)
-            ends = self._take_up()
+            with reading(self.path, "journal of a run", "one, or none"):
+                ends = self._take_up()
             for final, end in zip(files, ends, strict=True):
                 with writing(final):
                     self.files.append(_opened(partial(final), end))
@@ -114,9 +112,29 @@ class Journal:
         for final, file in zip(self._finals, self.files, strict=True):
             with writing(partial(final)):
                 file.flush()
-        ends = [file.tell() for file in self.files]
-        self._write({"done": utterance, "ends": ends, "note": note})
+        self._ends = [self._count(i, file) for i, file in enumerate(self.files)]
+        if late := time.monotonic() - self._synced >= _SYNC_S:
+            self._sync(*self.files)
+        line = {"done": utterance, "ends": self._ends, "sums": self._sums, "note": note}
+        self._write(line)
+        if late:
+            self._sync(self._file)
+            self._synced = time.monotonic()
         self.done.append(utterance)
+
+    def _count(self, i: int, file: IO[bytes]) -> int:
+        """Add what is new in a file to its checksum; where it ends."""
+        end, at = file.tell(), self._ends[i]
+        while at < end:
+            data = os.pread(file.fileno(), min(end - at, 1 << 20), at)
+            self._sums[i] = zlib.crc32(data, self._sums[i])
+            at += len(data)
+        return end
+
+    def _sync(self, *files: IO[bytes]) -> None:
+        for file in files:
+            with writing(self.path):
+                os.fsync(file.fileno())
 
     def add_failure(self, error: InputError) -> None:
         """Note an utterance that is left out."""
@@ -126,20 +144,19 @@ class Journal:
         """Give the files their names: the run is over."""
         for final, file in zip(self._finals, self.files, strict=True):
             with writing(partial(final)):
+                file.flush()
+                self._sync(file)
                 file.close()
         self._write({"finished": True})
         for final in self._finals:
             with writing(final):
                 os.replace(partial(final), final)
+                _sync_folder(final.parent)
         self.path.unlink()
         self._close()
 
     def stop(self) -> int:
-        """Leave what is done for a later run, or nothing where that is nothing.
-
-        Returns:
-            How many utterances are done.
-        """
+        """Leave what is done for a later run, or nothing where that is nothing."""
         self._close()
         if not self.done:
             for path in (self.path, *map(partial, self._finals)):
@@ -161,8 +178,8 @@ class Journal:
             called = self._restart.called
             raise OptionError(
                 f"{self.path} is of a run that was stopped after {count} utterances, "
-                f"expected {called('resume')} to go on, or {called('overwrite')} to "
-                "begin anew"
+                f"expected {called('resume')} to continue, or "
+                f"{called('overwrite')} to restart"
             )
         check_same(self._header, header or {}, self.path, self._restart)
         if done[-1].get("finished"):  # stopped while files were given their names
@@ -179,76 +196,71 @@ class Journal:
                 # again.
                 if any(a > b for a, b in zip(line["ends"], sizes, strict=True)):
                     break
+                if not self._are_whole(line):
+                    break
                 ends = line["ends"]
                 self.done.append(line["done"])
                 self.notes.append(line["note"])
         self._rewrite(ends)
         return ends
 
-    def _rewrite(self, ends: list[int]) -> None:
-        """Cut the journal behind the last utterance that counts.
+    def _are_whole(self, line: Mapping[str, Any]) -> bool:
+        """Return whether all files have the checksums of a line, and take them over."""
+        sums, ends = list(self._sums), list(self._ends)
+        for i, final in enumerate(self._finals):
+            with open(partial(final), "rb") as file:
+                file.seek(line["ends"][i])
+                self._count(i, file)
+        if self._sums == line["sums"]:
+            self._ends = line["ends"]
+            return True
+        self._sums, self._ends = sums, ends
+        return False
 
-        Only whole lines were read; those behind, of files that lost their end in a
-        crash of the system, are of utterances that will be done again.
-        """
+    def _rewrite(self, ends: list[int]) -> None:
+        """Cut the journal behind the last utterance that counts."""
+        # The lines behind it are of utterances that will be done again: a crash of the
+        # system cut their results.
         at, last = 0, bool(self.done) and self.done[-1]
         self._file.seek(0)
         for data in self._file:
-            at += len(data)
-            line = json.loads(data)
-            if line.get("done") == last and line.get("ends") == ends:
+            line = _line(data)
+            if line is None:
                 break
-            if not data.endswith(b"\n"):
+            at += len(data)
+            if line.get("done") == last and line.get("ends") == ends:
                 break
         self._file.seek(at)
         self._file.truncate()
 
     def _write(self, line: Mapping[str, Any]) -> None:
         with writing(self.path):
-            self._file.write((_json(line) + "\n").encode())
+            self._file.write((_json({**line, "sum": _sum_of(line)}) + "\n").encode())
             self._file.flush()
 
     def _close(self) -> None:
-        """Close all files; what a full disk does not take is no news any more."""
+        """Close all files; a full disk was reported when they were written."""
         for file in (*self.files, self._file):
             with contextlib.suppress(OSError, ValueError):
                 file.close()
 
 
 def lock(file: IO[Any], place: Path) -> None:
-    """Keep other runs away; the system gives the lock back after a crash.
-
-    Args:
-        file: Locked as long as it is open.
-        place: What errors call it.
-
-    Raises:
-        FormatError: Another run has it.
-    """
+    """Keep other runs away; the system gives the lock back after a crash."""
     with contextlib.suppress(OSError):  # a file system without locks
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise FormatError(
-                f"{place}: belongs to a run that is going on, expected another output, "
-                "or to wait for its end"
+                f"{place}: belongs to a run that has not ended, expected another "
+                "output, or to wait for its end"
             ) from None
 
 
 def check_same(
     now: Mapping[str, Any], before: Mapping[str, Any], place: Path, restart: Restart
 ) -> None:
-    """Raise unless an earlier run had these settings.
-
-    Args:
-        now: The header of this run.
-        before: That of the earlier one.
-        place: What errors call it.
-        restart: What users call settings.
-
-    Raises:
-        OptionError: It had others.
-    """
+    """Raise unless an earlier run had these settings."""
     called, found = restart.called, []
     # First of all: another version may give other results with equal settings.
     if before.get("version") != now["version"]:
@@ -261,20 +273,14 @@ def check_same(
     if found:
         raise OptionError(
             f"{place} is of a run that differs: {'; '.join(found)}; expected the same "
-            f"to {called('resume')}, or {called('overwrite')} to begin anew"
+            f"to {called('resume')}, or {called('overwrite')} to restart"
         )
 
 
 def differences(
     now: Mapping[str, Any], before: Mapping[str, Any], called: Callable[[str], str]
 ) -> list[str]:
-    """Name the settings, as JSON has them, in which a run differs from an earlier one.
-
-    Args:
-        now: By name, those of this run.
-        before: Those of the earlier one.
-        called: What users call a setting.
-    """
+    """Name the settings in which a run differs from an earlier one."""
     return [
         _difference(called(name), now.get(name), before.get(name))
         for name in dict.fromkeys((*now, *before))
@@ -293,7 +299,7 @@ def partial(path: Path) -> Path:
 
 
 def _opened(path: Path, size: int) -> IO[bytes]:
-    """Open a file to go on behind its first bytes."""
+    """Open a file to write behind its first bytes."""
     file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o666), "r+b")
     file.truncate(size)
     file.seek(size)
@@ -311,20 +317,47 @@ def _lines(file: IO[bytes]) -> list[dict[str, Any]]:
     """Read the lines of a journal up to one that was not written to its end."""
     lines = []
     for data in file:
-        try:
-            line = json.loads(data)
-        except ValueError:
+        line = _line(data)
+        if line is None:
             break
-        if not data.endswith(b"\n") or not isinstance(line, dict):
-            break
+        if line.get("format") == _FORMAT and line.get("version") != _VERSION:
+            return [line]
         lines.append(line)
     if lines and lines[0].get("format") != _FORMAT:
         raise FormatError(f"{file.name}: is no journal of a run, expected one, or none")
     return lines
 
 
+def _line(data: bytes) -> dict[str, Any] | None:
+    """Read a line without its checksum; None of one that is damaged."""
+    try:
+        line = json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+    if not data.endswith(b"\n") or not isinstance(line, dict):
+        return None
+    is_whole = line.pop("sum", None) == _sum_of(line)
+    is_other = line.get("format") == _FORMAT and line.get("version") != _VERSION
+    return line if is_whole or is_other else None
+
+
+def _sum_of(line: Mapping[str, Any]) -> int:
+    """The checksum of a line without it."""
+    return zlib.crc32(_json(line).encode())
+
+
+def _sync_folder(folder: Path) -> None:
+    """Make names in a folder last; not all file systems can."""
+    with contextlib.suppress(OSError):
+        opened = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(opened)
+        finally:
+            os.close(opened)
+
+
 def _value(setting: Any) -> Any:
-    """Take of a setting what counts: of a file its contents, not its place."""
+    """The part of a setting to compare: of a file its contents, not its place."""
     return setting["digest"] if _is_file(setting) else setting
 
 

@@ -1,24 +1,45 @@
-"""Lattices for other people's tools: OpenFst files and Kaldi's text archives.
+"""Lattices for other tools: OpenFst files, Kaldi archives, drawings (also of graphs).
 
-    with open("dev.lat.txt", "w") as file:
+    write_lattice_fst(lattice, "one.fst")       # for kaldifst, pynini, OpenFst tools
+
+    with KaldiLatticeWriter("dev.ark", words="words.txt") as write:
         for utterance, lattice in open_lattices("dev.lat").items():
-            file.write(kaldi_lattice(utterance, lattice))
-    lattice_copy ark,t:dev.lat.txt ark:dev.lat.ark          # Kaldi's, from there on
+            write(utterance, lattice)                       # determinized
+    lattice_1best ark:dev.ark ...                           # Kaldi, from there on
 
-    write_lattice_fst(lattice, "one.fst")       # for kaldifst, pynini, OpenFst's tools
+    for utterance, compact in read_kaldi_lattices("dev.ark"): ...
 
-State 0 is the start. Input labels are token + 1, as in graphs; Kaldi, which expects
-transition ids there, never looks at them unless asked for phones or times.
+State 0 is the start. An entry of an archive is the id of the utterance, a space, and an
+OpenFst file of type vector, or a line end and its text. Costs on arcs are all but the
+acoustic one, scaled; and the acoustic one, before its scale: the acoustic scale of
+Kaldi is that of the search. In place of transition ids there are labels: token + 1, one
+for each frame. `graph_dot` and `lattice_dot` write text for dot of Graphviz.
 """
 
 from __future__ import annotations
 
+import json
+import struct
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import IO, Any
+
 import numpy as np
 
-from wfstdec.fst.openfst_binary import FstContent, format_fst
-from wfstdec.graph.arcs import LABEL_MASK, FstArrays
+from wfstdec.errors import FormatError, LatticeError, OptionError
+from wfstdec.fst.openfst import FST_MAGIC, FstContent, format_fst
+from wfstdec.graph.arcs import LABEL_MASK, REPEAT, FstArrays
+from wfstdec.graph.packed import PackedGraph
 from wfstdec.lattice.arrays import Lattice
-from wfstdec.text.files import PathLike, atomic_write
+from wfstdec.lattice.compact import (
+    CompactArc,
+    CompactLattice,
+    Weight,
+    compact_lattice,
+)
+from wfstdec.lattice.file import GrowingFile
+from wfstdec.text.files import PathLike, atomic_write, reading
+from wfstdec.text.tokens import EPSILON, TokenTable, token_of
 
 
 def lattice_fst(lattice: Lattice) -> FstArrays:
@@ -37,11 +58,7 @@ def lattice_fst(lattice: Lattice) -> FstArrays:
 
 
 def write_lattice_fst(lattice: Lattice, path: PathLike) -> None:
-    """Write a lattice as an OpenFst file of type vector, over the tropical semiring.
-
-    Raises:
-        FormatError: The file cannot be written.
-    """
+    """Write a lattice as an OpenFst file of type vector, over the tropical semiring."""
     data = format_fst(FstContent(lattice_fst(lattice)), "vector")
     with atomic_write(path) as file:
         file.write(data)
@@ -50,16 +67,9 @@ def write_lattice_fst(lattice: Lattice, path: PathLike) -> None:
 def kaldi_lattice(
     utterance: str, lattice: Lattice, numbers: np.ndarray | None = None
 ) -> str:
-    """A lattice as an entry of a Kaldi text archive of lattices.
-
-    The two costs of an arc are: all but the acoustic one, scaled; the acoustic one,
-    before its scale. So Kaldi's acoustic scale is that of the search.
-
-    Args:
-        utterance: Its id.
-        lattice: Any.
-        numbers: int64 [W], what to call each word; None for their own numbers.
-    """
+    """A lattice as an entry of a Kaldi text archive of lattices."""
+    # The two costs of an arc are: all but the acoustic one, scaled; the acoustic one,
+    # before its scale. So Kaldi's acoustic scale is that of the search.
     arcs, acoustic = lattice.arcs, lattice.arcs["acoustic_cost"].astype(np.float64)
     # The rest of the total, so that both costs of an arc add up to ours.
     graph = lattice.arc_costs() - lattice.scales.acoustic_scale * acoustic
@@ -76,3 +86,374 @@ def kaldi_lattice(
         if final[state] < np.inf:
             lines.append(f"{state}\t{final[state]:.7g},0")
     return "\n".join([*lines, "", ""])
+
+
+_LATTICE, _COMPACT = "lattice4", "compactlattice44"
+_ARC_TYPES = (_LATTICE, _COMPACT)
+_VERSION, _PROPERTIES = 2, 3
+_NO_COSTS = struct.pack("<ff", np.inf, np.inf)
+
+
+class KaldiLatticeWriter(GrowingFile):
+    """Writes an archive, as a `GrowingFile`.
+
+    Args:
+        path: The archive.
+        compact: Determinized over words, as most of Kaldi's tools expect; or else all
+            paths, as in `lattice-to-post` and the like.
+        text: As `ark,t` and not as `ark`.
+        words: A file for the words by number, as Kaldi's `words.txt`; None for none.
+        beam: As for `compact_lattice`.
+
+    Attributes:
+        note: The words of the last lattice beside those of the graph.
+
+    Raises:
+        FormatError: A file cannot be written.
+    """
+
+    def __init__(
+        self,
+        path: PathLike,
+        *,
+        compact: bool = True,
+        text: bool = False,
+        words: PathLike | None = None,
+        beam: float | None = None,
+    ) -> None:
+        super().__init__(path)
+        self._compact, self._text, self._words_path = compact, text, words
+        self._beam = beam
+        self._numbers: dict[str, int] = {}
+        self._own: Sequence[str] | None = None
+        self._kept: list[str] = []
+        self.note: list[str] = []
+
+    def begin(self, file: IO[bytes], notes: Sequence[Any] = ()) -> None:
+        """Write behind what a file holds; see `GrowingFile`."""
+        self._file = file
+        self._kept = [word for words in notes for word in words]
+        if self._own is not None:
+            self.number(self._own)
+
+    def finish(self) -> None:
+        """Write the file of words; closing the archive is its owner's."""
+        if self._words_path is not None:
+            with atomic_write(self._words_path, "w") as file:
+                file.writelines(f"{word} {i}\n" for word, i in self._numbers.items())
+
+    def number(self, words: Sequence[str]) -> None:
+        """Give the words of the graph their numbers, before the first lattice does."""
+        self._own = words
+        self._numbers = {word: i for i, word in enumerate(words)}
+        for word in self._kept:
+            self._numbers.setdefault(word, len(self._numbers))
+
+    def __call__(self, utterance: str, lattice: Lattice) -> CompactLattice | None:
+        """Write a lattice; what was written of it, if it is compact."""
+        # Words have the numbers of the graph, those that utterances have beside it the
+        # next ones, in the order in which they come.
+        if len(utterance.split()) != 1 or utterance != utterance.strip():
+            raise LatticeError("an id of an archive, expected one word", utterance)
+        numbers = self._number(utterance, lattice)
+        key = f"{utterance} ".encode()
+        if not self._compact:
+            if self._text:
+                self._file.write(kaldi_lattice(utterance, lattice, numbers).encode())
+            else:
+                self._file.write(key + _lattice_bytes(lattice, numbers))
+            return None
+        made = compact_lattice(lattice, beam=self._beam)
+        arcs = [
+            [arc._replace(word=int(numbers[arc.word])) for arc in row]
+            for row in made.arcs
+        ]
+        made = CompactLattice(arcs, made.final, made.beam)
+        data = compact_text(made).encode() if self._text else _compact_bytes(made)
+        self._file.write(key + data)
+        return made
+
+    def _number(self, utterance: str, lattice: Lattice) -> np.ndarray:
+        """The number of each word of a lattice, int64 [W]."""
+        own = lattice.vocabulary.own.words
+        if self._own is None:
+            self.number(own)
+        if own is not self._own and own != self._own:
+            raise LatticeError("is of another graph, expected one a file", utterance)
+        self.note = list(lattice.words[len(own) :])
+        for word in self.note:
+            self._numbers.setdefault(word, len(self._numbers))
+        others = [self._numbers[word] for word in self.note]
+        return np.append(np.arange(len(own)), np.array(others, np.int64))
+
+
+def compact_text(lattice: CompactLattice) -> str:
+    """A compact lattice as Kaldi prints it behind an utterance's id."""
+    lines = ["\n"]
+    for state, row in enumerate(lattice.arcs):
+        for word, to, weight in row:
+            lines.append(f"{state}\t{to}\t{word}\t{_text_of(weight)}\n")
+        final = lattice.final[state]
+        if final is not None:
+            lines.append(f"{state}\t{_text_of(final)}\n")
+    return "".join([*lines, "\n"])
+
+
+def _text_of(weight: Weight) -> str:
+    labels = "_".join(map(str, weight.labels))
+    return f"{weight.graph_cost:.7g},{weight.acoustic_cost:.7g},{labels}"
+
+
+def _header(arc_type: str, num_states: int) -> bytes:
+    names = (struct.pack("<i", len(n)) + n.encode() for n in ("vector", arc_type))
+    numbers = struct.pack("<iiQqqq", _VERSION, 0, _PROPERTIES, 0, num_states, 0)
+    return struct.pack("<i", FST_MAGIC) + b"".join(names) + numbers
+
+
+def _compact_bytes(lattice: CompactLattice) -> bytes:
+    parts = [_header(_COMPACT, lattice.num_states)]
+    for row, final in zip(lattice.arcs, lattice.final, strict=True):
+        parts.append(_weight_bytes(final) + struct.pack("<q", len(row)))
+        for word, to, weight in row:
+            parts.append(struct.pack("<ii", word, word) + _weight_bytes(weight))
+            parts.append(struct.pack("<i", to))
+    return b"".join(parts)
+
+
+def _weight_bytes(weight: Weight | None) -> bytes:
+    if weight is None:
+        return _NO_COSTS + struct.pack("<i", 0)
+    costs = struct.pack("<ff", weight.graph_cost, weight.acoustic_cost)
+    return costs + struct.pack(
+        f"<i{len(weight.labels)}i", len(weight.labels), *weight[2]
+    )
+
+
+_ARC = np.dtype(
+    [("ilabel", "<i4"), ("olabel", "<i4"), ("costs", "<f4", 2), ("nextstate", "<i4")]
+)
+
+
+def _lattice_bytes(lattice: Lattice, numbers: np.ndarray) -> bytes:
+    """All paths of a lattice, in Kaldi's binary form."""
+    fst, acoustic = lattice_fst(lattice), lattice.arcs["acoustic_cost"]
+    arcs = np.empty(lattice.num_arcs, _ARC)
+    arcs["ilabel"], arcs["nextstate"] = fst.ilabel, fst.nextstate
+    arcs["olabel"] = numbers[fst.olabel]
+    scaled = lattice.scales.acoustic_scale * acoustic.astype(np.float64)
+    arcs["costs"][:, 0] = lattice.arc_costs() - scaled
+    arcs["costs"][:, 1] = acoustic
+    parts, splits = [_header(_LATTICE, lattice.num_states)], fst.state_arc_splits
+    for state, final in enumerate(fst.final_cost.tolist()):
+        row = arcs[splits[state] : splits[state + 1]]
+        ends = struct.pack("<ff", final, 0.0) if final < np.inf else _NO_COSTS
+        parts.append(ends + struct.pack("<q", len(row)) + row.tobytes())
+    return b"".join(parts)
+
+
+def read_kaldi_lattices(
+    path: PathLike,
+) -> Iterator[tuple[str, CompactLattice]]:
+    """Read an archive, text or binary, of lattices or compact ones.
+
+    Of lattices that are not compact each arc becomes one, perhaps with word 0. `beam`
+    is infinite: an archive does not say what was left out.
+
+    Args:
+        path: The archive.
+
+    Yields:
+        Each utterance and its lattice.
+
+    Raises:
+        FormatError: It cannot be read, is truncated, or holds something else.
+    """
+    with reading(path):
+        data = Path(path).read_bytes()
+    at = 0
+    while at < len(data):
+        space = data.find(b" ", at)
+        key = data[at : space if space >= 0 else len(data)].strip()
+        if space < 0 or not key:
+            raise FormatError(f"{path}: no utterance id at byte {at}, expected one")
+        with reading(f"{path}: byte {at}", "utterance id", "a Kaldi archive"):
+            utterance = key.decode()
+        with reading(f"{path}: {utterance}", "lattice", "one of Kaldi's"):
+            # A text entry has its key in a line of its own.
+            if data[space + 1 : space + 2] == b"\n":
+                lattice, at = _read_text(data, space + 2)
+            else:
+                lattice, at = _Binary(data, space + 1).read()
+        yield utterance, lattice
+
+
+def _made(rows: list[list[CompactArc]], final: list[Weight | None]) -> CompactLattice:
+    if not all(0 <= arc.nextstate < len(rows) for row in rows for arc in row):
+        raise ValueError("an arc to a state that is not there")
+    return CompactLattice(rows, final, np.inf)
+
+
+def _read_text(data: bytes, at: int) -> tuple[CompactLattice, int]:
+    """The lattice whose first line begins there, and where the next entry begins."""
+    rows: dict[int, list[CompactArc]] = {}
+    final: dict[int, Weight | None] = {}
+    top = -1
+    while True:
+        end = data.find(b"\n", at)
+        if end < 0:
+            raise ValueError("no empty line behind it")
+        fields, at = data[at:end].decode().split(), end + 1
+        if not fields:
+            break
+        state = int(fields[0])
+        if top < 0 and state:
+            raise ValueError(f"start state {state}, not 0")
+        top = max(top, state, int(fields[1]) if len(fields) > 2 else 0)
+        if top > len(data):
+            raise ValueError(f"state {top} in {len(data)} bytes")
+        # A state, and perhaps a weight: it is final.
+        if len(fields) <= 2:
+            final[state] = _weight_of(fields[1]) if len(fields) == 2 else _SEMIRING_ONE
+            continue
+        rows.setdefault(state, []).append(_arc_of(fields))
+    every = range(top + 1)
+    return _made([rows.get(s, []) for s in every], [final.get(s) for s in every]), at
+
+
+def _arc_of(fields: list[str]) -> CompactArc:
+    """`state next word [weight]`, or `state next label word [weight]`."""
+    # Kaldi leaves weights of no cost out; those that it writes have a comma.
+    weight = _weight_of(fields.pop()) if "," in fields[-1] else _SEMIRING_ONE
+    _, to, *label, word = map(int, fields)
+    if label:
+        weight = weight._replace(labels=tuple(label) if label[0] else ())
+    return CompactArc(word, to, weight)
+
+
+_SEMIRING_ONE = Weight(0.0, 0.0, ())
+
+
+def _weight_of(text: str) -> Weight:
+    # Python too reads Kaldi's "Infinity".
+    graph, acoustic, labels = (*text.split(","), "")[:3]
+    found = tuple(int(label) for label in labels.split("_") if label)
+    return Weight(float(graph), float(acoustic), found)
+
+
+class _Binary:
+    """Reads an OpenFst file with weights of Kaldi's."""
+
+    def __init__(self, data: bytes, at: int) -> None:
+        self._data, self._at = data, at
+
+    def read(self) -> tuple[CompactLattice, int]:
+        """The lattice, and where the next entry begins."""
+        if self._numbers("<i") != (FST_MAGIC,):
+            raise ValueError("no OpenFst file")
+        kind, arc_type = self._text(), self._text()
+        if kind != "vector" or arc_type not in _ARC_TYPES:
+            expected = " or ".join(map(repr, _ARC_TYPES))
+            raise ValueError(f"{kind!r} with arcs {arc_type!r}, not {expected}")
+        _, flags, _, start, num_states, _ = self._numbers("<iiQqqq")
+        if flags or not 0 <= start < num_states <= len(self._data):
+            raise ValueError("symbol tables, or no start state")
+        compact = arc_type == _COMPACT
+        rows, final = [], []
+        for _ in range(num_states):
+            final.append(self._weight(compact))
+            (count,) = self._numbers("<q")
+            # No arc takes less than a byte: damage would otherwise ask for all memory.
+            if not 0 <= count <= len(self._data):
+                raise ValueError(f"{count} arcs")
+            rows.append([self._arc(compact) for _ in range(count)])
+        if start:
+            raise ValueError(f"start state {start}, not 0")
+        return _made(
+            rows, [w if w.graph_cost < np.inf else None for w in final]
+        ), self._at
+
+    def _arc(self, compact: bool) -> CompactArc:
+        ilabel, olabel = self._numbers("<ii")
+        weight = self._weight(compact)
+        if not compact and ilabel:
+            weight = weight._replace(labels=(ilabel,))
+        return CompactArc(olabel, self._numbers("<i")[0], weight)
+
+    def _weight(self, compact: bool) -> Weight:
+        graph, acoustic = self._numbers("<ff")
+        if not compact:
+            return Weight(graph, acoustic, ())
+        (length,) = self._numbers("<i")
+        if not 0 <= length <= len(self._data):
+            raise ValueError(f"{length} labels")
+        return Weight(graph, acoustic, self._numbers(f"<{length}i"))
+
+    def _text(self) -> str:
+        (length,) = self._numbers("<i")
+        if not 0 <= length <= 64:
+            raise ValueError(f"a name of {length} bytes")
+        self._at += length
+        return self._data[self._at - length : self._at].decode()
+
+    def _numbers(self, layout: str) -> tuple:
+        found = struct.unpack_from(layout, self._data, self._at)
+        self._at += struct.calcsize(layout)
+        return found
+
+
+MOST_ARCS = 500
+
+
+def graph_dot(graph: PackedGraph) -> str:
+    """A graph as text for dot: arcs say `token:word/cost`, `+token` is a repeat."""
+    if graph.num_arcs > MOST_ARCS:
+        raise OptionError(
+            f"the graph has {graph.num_arcs} arcs, expected at most {MOST_ARCS} to draw"
+        )
+    lines = ["digraph wfstdec {", "  rankdir=LR; node [shape=circle];"]
+    for state, cost in enumerate(graph.final_cost.tolist()):
+        if np.isfinite(cost):
+            name = quoted(f"{state}/{cost:.3g}" if cost else str(state))
+            lines.append(f"  {state} [shape=doublecircle label={name}];")
+    lines.append("  0 [style=bold];")
+    for state in range(graph.num_states):
+        row = slice(*graph.state_arc_splits[state : state + 2])
+        for arc in graph.arcs[row]:
+            cost = f"/{arc['cost']:.3g}" if arc["cost"] else ""
+            label = quoted(_arc_labels(arc, graph.tokens, graph.words) + cost)
+            target = int(arc["nextstate"])
+            lines.append(f"  {state} -> {target} [label={label}];")
+    return "\n".join([*lines, "}"]) + "\n"
+
+
+def lattice_dot(lattice: Lattice) -> str:
+    """A short lattice as text for Graphviz's dot: arcs say `token:word/excess`."""
+    if lattice.num_arcs > MOST_ARCS:
+        raise OptionError(
+            f"the lattice has {lattice.num_arcs} arcs, expected at most {MOST_ARCS} to "
+            "draw: a narrower lattice beam has fewer"
+        )
+    lines = ["digraph lattice {", "  rankdir=LR; node [shape=circle];"]
+    for state, one in enumerate(lattice.states):
+        name = quoted(f"{one['graph_state']}@{one['frame']}")
+        shape = "doublecircle" if one["final_excess"] < np.inf else "circle"
+        lines.append(f"  {state} [shape={shape} label={name}];")
+    for arc in lattice.arcs:
+        labels = _arc_labels(arc, lattice.tokens, lattice.words)
+        text = quoted(f"{labels}/{arc['excess']:.3g}")
+        lines.append(f"  {arc['state']} -> {arc['nextstate']} [label={text}];")
+    return "\n".join([*lines, "}"]) + "\n"
+
+
+def _arc_labels(arc: np.void, tokens: TokenTable, words: Sequence[str]) -> str:
+    """Token and word of an arc: `token:word`, `+token` of a repeat."""
+    ilabel, olabel = int(arc["ilabel"]) & LABEL_MASK, int(arc["olabel"])
+    token = "-" if ilabel == EPSILON else tokens.names[token_of(ilabel)]
+    repeat = "+" if int(arc["ilabel"]) & REPEAT else ""
+    word = "" if olabel == EPSILON else f":{words[olabel]}"
+    return f"{repeat}{token}{word}"
+
+
+def quoted(text: str) -> str:
+    """A text as dot reads it."""
+    return json.dumps(text, ensure_ascii=False)

@@ -3,23 +3,116 @@
     reader = open_logprobs("dev.npz")         # or .ark, .scp, a folder of .npy
     for utterance, logprobs in reader: ...    # str, float [T, V]
 
-Nothing is read ahead, and nothing is kept.
+Nothing is read ahead, and nothing is kept. Of Kaldi files only matrices are read:
+kaldiio would also run the commands of an scp (`copy-feats ... |`) and unpickle what an
+ark holds, which a data file must not be able to do.
 """
 
 from __future__ import annotations
 
-import zipfile
-import zlib
+import os
+import re
 from collections.abc import Callable, Collection, Iterator
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
+from typing import BinaryIO
 
 import numpy as np
+from kaldiio.matio import read_kaldi, read_token
 
 from wfstdec.errors import FormatError, ShapeError
-from wfstdec.io import kaldi
-from wfstdec.text.files import PathLike
+from wfstdec.text.files import PathLike, read_lines, reading
+
+BINARY_MARK = b"\0B"
+_OFFSET = re.compile(r"(?P<file>.+):(?P<offset>\d+)")
+
+
+def read_ark(path: Path) -> Iterator[tuple[str, Callable[[], np.ndarray]]]:
+    """Yield each utterance of a binary ark and a function that gives its matrix."""
+    # The matrices [T, V] are read one after the other: an ark is a stream.
+    with reading(path, "ark", "a Kaldi ark"), path.open("rb") as file:
+        while True:
+            utterance = read_token(file)
+            if utterance is None or not utterance.strip():
+                return
+            utterance = utterance.lstrip()
+            matrix = _read_matrix(file, f"{path}: {utterance}")
+            yield utterance, partial(np.asarray, matrix)
+
+
+def read_scp(path: Path) -> Iterator[tuple[str, Callable[[], np.ndarray]]]:
+    """Yield each utterance of an scp and a function that reads its matrix, in order."""
+    opened: Path | None = None
+    with ExitStack() as stack:
+        file: BinaryIO
+
+        def load(utterance: str, ark: Path, offset: int) -> np.ndarray:
+            nonlocal file, opened
+            with reading(ark):
+                if ark != opened:  # most often many lines point into one ark
+                    stack.close()
+                    opened = None
+                    file, opened = stack.enter_context(ark.open("rb")), ark
+                file.seek(offset)
+                return _read_matrix(file, f"{ark}:{offset}: {utterance}")
+
+        for utterance, ark, offset in scp_entries(path):
+            yield utterance, partial(load, utterance, ark, offset)
+
+
+def scp_entries(path: Path) -> list[tuple[str, Path, int]]:
+    """The utterance, file and offset of each line `utterance file[:offset]`."""
+    # As in Kaldi, a relative file is relative to the current folder.
+    entries = []
+    for number, line in enumerate(read_lines(path), 1):
+        fields = line.split(maxsplit=1)
+        if not fields:
+            continue
+        if len(fields) != 2:
+            raise FormatError(
+                f"{path}:{number}: found {line!r}, expected 'utterance file[:offset]'"
+            )
+        utterance, target = fields[0], fields[1].strip()
+        if "|" in (target[0], target[-1]) or target[-1] == "]":
+            raise FormatError(
+                f"{path}:{number}: found the command or range {target!r}, expected "
+                "'file[:offset]'; write what it gives to an ark first"
+            )
+        with reading(f"{path}:{number}", "line", "'utterance file[:offset]'"):
+            entries.append((utterance, *_file_and_offset(target)))
+    return entries
+
+
+def read_matrix_at(target: str) -> np.ndarray:
+    """Read the matrix of `file[:offset]`, [T, V]."""
+    path, offset = _file_and_offset(target)
+    with reading(target), path.open("rb") as file:
+        file.seek(offset)
+        return _read_matrix(file, target)
+
+
+def _file_and_offset(target: str) -> tuple[Path, int]:
+    match = _OFFSET.fullmatch(target)
+    if match:
+        return Path(match["file"]), int(match["offset"])
+    return Path(target), 0
+
+
+def _read_matrix(file: BinaryIO, place: str) -> np.ndarray:
+    """The matrix that stands at the file's position."""
+    head = file.read(len(BINARY_MARK))
+    if head != BINARY_MARK:
+        raise FormatError(
+            f"{place}: found {head!r} where a matrix begins, expected a binary Kaldi "
+            f"matrix ({BINARY_MARK!r}); copy-matrix makes one of a text ark"
+        )
+    file.seek(-len(head), os.SEEK_CUR)
+    with reading(place, "matrix", "a whole Kaldi matrix"):
+        matrix = read_kaldi(file)
+    return np.array(matrix)  # kaldiio's are read-only
+
 
 Utterances = Iterator[tuple[str, np.ndarray]]
 Load = Callable[[], np.ndarray]
@@ -28,39 +121,24 @@ Entries = Iterator[tuple[str, Load]]
 
 @dataclass(frozen=True)
 class LogprobReader:
-    """The utterances of a file or folder; iterating opens it anew each time.
+    """The utterances of a file or folder; each iteration opens it again."""
 
-    Attributes:
-        path: What is read.
-        num_utterances: How many there are; None where only reading it all would tell.
-    """
-
-    path: Path
+    path: Path  # What is read
+    # How many there are; None where only reading it all would tell
     num_utterances: int | None
     _read: Callable[[Path], Entries]
     _left_out: frozenset[str] = frozenset()
 
     def __iter__(self) -> Utterances:
-        """Yield `(utterance, logprobs [T, V])`, lazily, each checked.
-
-        Raises:
-            FormatError: Damaged, a repeated or unwritable utterance id, no floats.
-            ShapeError: An array has not two axes.
-        """
+        """Yield `(utterance, logprobs [T, V])`, lazily, each checked."""
         for utterance, load in self.entries():
             yield utterance, load()
 
     def entries(self) -> Entries:
-        """Yield each utterance and a function that reads its log-probs, checked.
-
-        A fault in one leaves the others readable, unless the file is one stream, such
-        as an ark. The function is called before the next entry is asked for, or never.
-
-        Raises:
-            FormatError: Damaged, or a repeated or unwritable utterance id. The
-                functions: damaged, or no floats.
-            ShapeError: The functions: an array has not two axes.
-        """
+        """Yield each utterance and a function that reads its log-probs, checked."""
+        # A fault in one leaves the others readable, unless the file is one stream, such
+        # as an ark. The function is called before the next entry is asked for, or
+        # never.
         seen: set[str] = set()
         for utterance, load in self._read(self.path):
             if utterance in seen:
@@ -76,6 +154,8 @@ class LogprobReader:
             seen.add(utterance)
             if utterance not in self._left_out:
                 yield utterance, partial(checked, load, f"{self.path}: {utterance}")
+        if not seen:
+            raise FormatError(f"{self.path}: no utterance in it, expected at least one")
 
     def without(self, utterances: Collection[str]) -> LogprobReader:
         """Leave out some utterances, whose log-probs are then not read."""
@@ -105,21 +185,16 @@ def open_logprobs(path: PathLike) -> LogprobReader:
     if path.suffix == ".npz":
         return LogprobReader(path, len(_open_npz(path).files), _read_npz)
     if path.suffix == ".ark":
-        return LogprobReader(path, None, kaldi.read_ark)
+        return LogprobReader(path, None, read_ark)
     if path.suffix == ".scp":
-        return LogprobReader(path, len(kaldi.scp_entries(path)), kaldi.read_scp)
+        return LogprobReader(path, len(scp_entries(path)), read_scp)
     raise FormatError(
         f"{path}: found {path.suffix!r}, expected .npz, .ark, .scp or a folder of .npy"
     )
 
 
 def checked(load: Load, place: str) -> np.ndarray:
-    """Read log-probs; they must be floats of two axes.
-
-    Raises:
-        FormatError: No floats, or as `load` raises it.
-        ShapeError: Not [T, V].
-    """
+    """Read log-probs; they must be floats of two axes."""
     logprobs = load()
     if not np.issubdtype(logprobs.dtype, np.floating):
         raise FormatError(f"{place}: dtype {str(logprobs.dtype)!r}, expected floats")
@@ -129,10 +204,8 @@ def checked(load: Load, place: str) -> np.ndarray:
 
 
 def _open_npz(path: Path) -> np.lib.npyio.NpzFile:
-    try:
+    with reading(path, ".npz", "arrays by utterance"):
         file = np.load(path, allow_pickle=False)
-    except (OSError, ValueError, EOFError, zipfile.BadZipFile) as error:
-        raise FormatError(f"{path}: not a readable .npz ({error})") from error
     if not isinstance(file, np.lib.npyio.NpzFile):
         raise FormatError(f"{path}: found a single array, expected an .npz of arrays")
     return file
@@ -142,10 +215,8 @@ def _read_npz(path: Path) -> Entries:
     with _open_npz(path) as file:
 
         def load(utterance: str) -> np.ndarray:
-            try:
-                return file[utterance]
-            except (OSError, ValueError, zipfile.BadZipFile, zlib.error) as error:
-                raise FormatError(f"{path}: {utterance}: damaged: {error}") from error
+            with reading(f"{path}: {utterance}", "array"):
+                return np.asanyarray(file[utterance])
 
         for utterance in file.files:
             yield utterance, partial(load, utterance)
@@ -160,10 +231,8 @@ def _npy_files(path: Path) -> list[Path]:
 
 def _read_folder(path: Path) -> Entries:
     def load(file: Path) -> np.ndarray:
-        try:
-            return np.load(file, allow_pickle=False)
-        except (OSError, ValueError, EOFError) as error:
-            raise FormatError(f"{file}: not a readable .npy ({error})") from error
+        with reading(file, ".npy"):
+            return np.asanyarray(np.load(file, allow_pickle=False))
 
     for file in _npy_files(path):
         yield file.stem, partial(load, file)

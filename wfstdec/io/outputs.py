@@ -34,11 +34,7 @@ ONE_EACH = frozenset(("srt", "vtt", "textgrid"))
 
 @contextlib.contextmanager
 def open_output(path: PathLike | None) -> Iterator[IO[str]]:
-    """Open a text file that appears whole or not at all, or standard output.
-
-    Raises:
-        FormatError: The file cannot be written.
-    """
+    """Open a text file that appears whole or not at all, or standard output."""
     if path is None or os.fspath(path) == STDOUT:
         yield sys.stdout
         sys.stdout.flush()
@@ -52,16 +48,14 @@ class Results:
     """An open result file, or folder.
 
     Attributes:
-        on_terminal: Whether people see it come.
         num_done: Utterances that are written.
-        done: Those of them that an earlier run has done.
-        failures: What is wrong with utterances that are left out, those of an earlier
-            run first; whoever finds more adds them.
     """
 
     _write: Callable[[str, Any], None]
-    on_terminal: bool = False
-    done: tuple[str, ...] = ()
+    on_terminal: bool = False  # Whether people see it come
+    done: tuple[str, ...] = ()  # Those of them that an earlier run has done
+    # Errors of utterances that are left out, those of an earlier run first; callers
+    # append more
     failures: list[InputError] = field(default_factory=list)
     _keep: Callable[[str], None] | None = None
 
@@ -92,7 +86,7 @@ def open_results(
 
     A file appears when all is done; what is done before an error stays beside it, as
     `wfstdec.io.journal` says. Standard output and what is no regular file get the
-    results as they come, and no later run can go on with them.
+    results as they come, and no later run can resume them.
 
     Args:
         path: A file; where a format holds one utterance and the name has not its
@@ -126,15 +120,15 @@ def open_results(
         try:
             yield results
         except BaseException as error:
-            # Whoever is interrupted should know what was not in vain.
+            # An interrupted user should know which work is kept.
             if results.num_done:
-                error.add_note(target.told(results.num_done, files))
+                error.add_note(target.describe(results.num_done, files))
             raise
 
 
 @dataclass
 class _Target:
-    """Place of results, as a user said it."""
+    """Place of results, as a user gave it."""
 
     path: PathLike | None
     format: str
@@ -152,11 +146,7 @@ class _Target:
             raise self._too_many()
 
     def files(self, beside: GrowingFile | None) -> list[Path] | None:
-        """The files that are to be made; None where one of them is no regular file.
-
-        Raises:
-            OptionError: There are none, and a run is to go on with them.
-        """
+        """The files that are to be made; None where one of them is no regular file."""
         files: list[Path | None] = []
         if self.folder is None:
             files.append(None if self.is_stdout else replaceable(self.path or ""))
@@ -188,14 +178,14 @@ class _Target:
 
         return self._write_alone if file is None else write
 
-    def told(self, count: int, files: Sequence[Path] | None) -> str:
-        """Tell people who stopped a run where its results are."""
+    def describe(self, count: int, files: Sequence[Path] | None) -> str:
+        """How many results a stopped run has, and where they are."""
         total = self.num_utterances or "an unknown number of"
         if files is None:
             return f"{count} of {total} utterances are written to {self.place}"
         place = self.folder or partial(files[0])
         called = self.restart.called("resume")
-        return f"kept {count} of {total} utterances in {place}; go on with {called}"
+        return f"kept {count} of {total} utterances in {place}; continue with {called}"
 
     def _folder(self) -> Path | None:
         if self.is_stdout or self.format not in ONE_EACH:
@@ -234,7 +224,7 @@ class _Target:
 
 @contextlib.contextmanager
 def _streamed(target: _Target, beside: GrowingFile | None) -> Iterator[Results]:
-    """Open what no later run can go on with."""
+    """Open outputs that no later run can resume."""
     with ExitStack() as stack:
         if beside is not None:
             beside.begin(stack.enter_context(atomic_write(beside.path)))

@@ -1,23 +1,31 @@
-"""Hypotheses as text: plain, JSON lines, CTM, subtitles, TextGrid.
+"""Hypotheses and alignments as text: plain, JSON lines, CTM, subtitles, TextGrid.
 
-    write = result_writer("ctm")
-    write(utterance, [hypothesis])                  # what a file gets of an utterance
+    write = result_writer("ctm")                    # alignment_writer for alignments
+    write(utterance, [hypothesis])                  # the text of an utterance
 
 `FORMATS` is the one list of formats: the command line offers what it has. Files are
-`wfstdec.io.outputs`'.
+opened by `wfstdec.io.outputs`.
 """
 
 from __future__ import annotations
 
 import json
+import math
 import os
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from wfstdec.align.alignment import Alignment, Misfit
 from wfstdec.errors import OptionError
-from wfstdec.io.subtitles import SUBTITLES, SubtitleOptions, srt_text, vtt_text
-from wfstdec.io.textgrid import Timed, textgrid_text
-from wfstdec.search.hypothesis import Hypothesis
+from wfstdec.io.subtitles import (
+    SUBTITLES,
+    SubtitleOptions,
+    Timed,
+    srt_text,
+    textgrid_text,
+    vtt_text,
+)
+from wfstdec.search.hypothesis import Hypothesis, Token, Word
 from wfstdec.text.files import PathLike
 
 
@@ -40,10 +48,8 @@ def nbest_json_line(utterance: str, hypotheses: Sequence[Hypothesis]) -> str:
 
 
 def ctm_lines(utterance: str, hypothesis: Timed) -> str:
-    """`utterance 1 start_s duration_s word [confidence]` for each word.
-
-    The channel is always 1.
-    """
+    """`utterance 1 start_s duration_s word [confidence]` for each word."""
+    # The channel is always 1.
     return "".join(
         f"{utterance} 1 {word.start_s:.3f} {word.end_s - word.start_s:.3f} "
         f"{word.text}{'' if (c := word.confidence) is None else f' {c:.3f}'}\n"
@@ -61,14 +67,8 @@ FORMATS: dict[str, Callable[[str, Hypothesis], str]] = {
 }
 """Formatters of an utterance's part of a file, newline included, by format name."""
 
-ENDINGS = {
-    "text": ".txt",
-    "jsonl": ".jsonl",
-    "ctm": ".ctm",
-    "srt": ".srt",
-    "vtt": ".vtt",
-    "textgrid": ".TextGrid",
-}
+ENDINGS = {name: f".{name}" for name in ("jsonl", "ctm", "srt", "vtt")}
+ENDINGS |= {"text": ".txt", "textgrid": ".TextGrid"}
 """Endings of file names by format."""
 
 NBEST_FORMATS: dict[str, Callable[[str, Sequence[Hypothesis]], str]] = {
@@ -81,11 +81,7 @@ Write = Callable[[str, Sequence[Hypothesis]], str]
 
 
 def format_named(format: str | None, path: PathLike | None = None) -> str:
-    """The name of a format; `None` goes by the name of the file, and is else text.
-
-    Raises:
-        OptionError: No such format.
-    """
+    """The name of a format; `None` goes by the name of the file, and is else text."""
     if format is None:
         ending = "" if path is None else os.path.splitext(path)[1].lower()
         known = {ending.lower(): name for name, ending in ENDINGS.items()}
@@ -107,7 +103,7 @@ def result_writer(
         subtitles: How words are cut into subtitles, in formats that have them.
 
     Raises:
-        OptionError: No such format, or it cannot hold so many.
+        OptionError: Unknown format, or one that cannot hold several texts.
     """
     format = format_named(format)
     if nbest == 1 and format in SUBTITLES:
@@ -130,3 +126,62 @@ _OF_ALL = frozenset({"num_frames", "died_at_frame"})
 
 def _json(fields: dict[str, Any]) -> str:
     return json.dumps(fields, ensure_ascii=False) + "\n"
+
+
+_OF_MISFITS = ("kind", "first_word", "end_word", "text")
+_DIGITS = 6  # frame * shift leaves more, like 0.6000000000000001
+
+
+def alignment_json_line(utterance: str, alignment: Alignment) -> str:
+    """Format a JSON object: words, tokens, times, confidences, misfits, costs."""
+    cost, excess = alignment.total_cost, alignment.excess
+    fields = {
+        "id": utterance,
+        "text": alignment.text,
+        "words": [
+            {
+                "word": word.text,
+                "position": position,
+                **_times(word),
+                "tokens": [
+                    {"token": token.text, **_times(token)}
+                    for token in alignment.tokens[first:end]
+                ],
+            }
+            for word, position, (first, end) in zip(
+                *(alignment.words, alignment.positions, alignment.word_tokens),
+                strict=True,
+            )
+        ],
+        "fits": alignment.fits,
+        "misfits": [
+            {name: getattr(one, name) for name in _OF_MISFITS} | _times(one)
+            for one in alignment.misfits
+        ],
+        "total_cost": float(cost) if math.isfinite(cost) else None,
+        "excess": float(excess) if math.isfinite(excess) else None,
+        "exact": alignment.exact,
+        "reached_end": alignment.reached_end,
+        "num_frames": int(alignment.num_frames),
+    }
+    return _json(fields)
+
+
+def alignment_writer(
+    format: str, *, subtitles: SubtitleOptions | None = None
+) -> Callable[[str, Alignment], str]:
+    """Make a writer of alignments in one of `FORMATS`."""
+    if format_named(format) == "jsonl":
+        return alignment_json_line
+    # All others have words with times, as hypotheses do.
+    write: Callable[[str, Any], str] = result_writer(format, subtitles=subtitles)
+    return lambda utterance, alignment: write(utterance, [alignment])
+
+
+def _times(item: Word | Token | Misfit) -> dict[str, float | None]:
+    confidence = item.confidence
+    return {
+        "start_s": round(float(item.start_s), _DIGITS),
+        "end_s": round(float(item.end_s), _DIGITS),
+        "confidence": None if confidence is None else round(confidence, _DIGITS),
+    }

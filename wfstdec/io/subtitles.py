@@ -1,12 +1,14 @@
-r"""Subtitles of words with times: SubRip (.srt) and WebVTT (.vtt).
+"""Subtitles (SubRip, WebVTT) and TextGrids of words with times.
 
     for cue in cues(words, SubtitleOptions(max_s=7.0)): cue.lines, cue.start_s
     srt_text(words), vtt_text(words)             # whole files
+    textgrid_text(hypothesis)                    # for Praat; or an alignment
 
 Words are cut into cues from left to right: at every long pause; else, where the next
 word would make a cue too long or too slow, at the longest pause in its second half.
-Times are the words' own, rounded to the millisecond. Work and memory grow with the
-words alone.
+Times are rounded to the millisecond. Intervals of a TextGrid follow each other without
+gaps; a word without frames shares the interval of the next one, since Praat has no
+intervals without length.
 """
 
 from __future__ import annotations
@@ -16,30 +18,20 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from wfstdec.search.hypothesis import Word
+from wfstdec.align.alignment import Alignment
+from wfstdec.search.hypothesis import Hypothesis, Token, Word
 from wfstdec.search.options import CheckedOptions
 
 
 @dataclass(frozen=True)
 class SubtitleOptions(CheckedOptions):
-    """Limits of subtitles, those that subtitlers use; a word alone may be longer.
+    """Limits of subtitles, those that subtitlers use; a word alone may be longer."""
 
-    Attributes:
-        max_chars: Characters of a line at most.
-        max_lines: Lines of a cue at most.
-        max_s: Seconds of a cue at most.
-        min_s: A cue stays so long, unless the next one begins.
-        pause_s: A pause this long always ends a cue, seconds.
-
-    Raises:
-        OptionError: A value is out of range.
-    """
-
-    max_chars: int = 42
-    max_lines: int = 2
-    max_s: float = 7.0
-    min_s: float = 1.0
-    pause_s: float = 0.8
+    max_chars: int = 42  # Characters of a line at most
+    max_lines: int = 2  # Lines of a cue at most
+    max_s: float = 7.0  # Seconds of a cue at most
+    min_s: float = 1.0  # A cue stays so long, unless the next one begins
+    pause_s: float = 0.8  # A pause this long always ends a cue, seconds
 
     def __post_init__(self) -> None:
         """Check every value."""
@@ -50,17 +42,11 @@ class SubtitleOptions(CheckedOptions):
 
 
 class Cue(NamedTuple):
-    """A subtitle.
+    """A subtitle."""
 
-    Attributes:
-        start_ms: Milliseconds to where it appears.
-        end_ms: Milliseconds to where it goes, after `start_ms`.
-        lines: What it shows.
-    """
-
-    start_ms: int
-    end_ms: int
-    lines: tuple[str, ...]
+    start_ms: int  # Milliseconds to where it appears
+    end_ms: int  # Milliseconds to where it goes, after `start_ms`
+    lines: tuple[str, ...]  # What it shows
 
 
 def cues(
@@ -177,3 +163,83 @@ def _clock(ms: int, point: str) -> str:
     minutes, seconds = divmod(seconds, 60)
     hours, minutes = divmod(minutes, 60)
     return f"{hours:02d}:{minutes:02d}:{seconds:02d}{point}{ms:03d}"
+
+
+Timed = Hypothesis | Alignment
+
+
+class _Interval(NamedTuple):
+    """Frames, and the text in them."""
+
+    first: int
+    end: int
+    text: str
+
+
+def textgrid_text(timed: Timed) -> str:
+    """A whole TextGrid, in Praat's long text format."""
+    frames = max(1, timed.num_frames)
+    tiers: dict[str, Sequence[Word | Token]]
+    tiers = {"words": timed.words, "tokens": timed.tokens}
+    shift_s = timed.frame_shift_s
+    head = [
+        'File type = "ooTextFile"',
+        'Object class = "TextGrid"',
+        "",
+        "xmin = 0",
+        f"xmax = {_seconds(frames, shift_s)}",
+        "tiers? <exists>",
+        f"size = {len(tiers)}",
+        "item []:",
+    ]
+    for i, (name, items) in enumerate(tiers.items(), 1):
+        intervals = list(_covering(items, frames))
+        head += [
+            f"    item [{i}]:",
+            '        class = "IntervalTier"',
+            f"        name = {_quoted(name)}",
+            "        xmin = 0",
+            f"        xmax = {_seconds(frames, shift_s)}",
+            f"        intervals: size = {len(intervals)}",
+        ]
+        for j, interval in enumerate(intervals, 1):
+            head += [
+                f"        intervals [{j}]:",
+                f"            xmin = {_seconds(interval.first, shift_s)}",
+                f"            xmax = {_seconds(interval.end, shift_s)}",
+                f"            text = {_quoted(interval.text)}",
+            ]
+    return "\n".join(head) + "\n"
+
+
+def _covering(items: Sequence[Word | Token], num_frames: int) -> Iterator[_Interval]:
+    """Intervals from 0 to the end, each with a length."""
+    at, waiting = 0, ""
+    last: _Interval | None = None
+    for item in items:
+        text = f"{waiting} {item.text}".strip()
+        first = max(item.start_frame, at)
+        # Praat takes no interval without a length: such a text joins its neighbour.
+        if item.end_frame <= first:
+            waiting = text
+            continue
+        if last is not None:
+            yield last
+        if first > at:
+            yield _Interval(at, first, "")
+        last, at, waiting = _Interval(first, item.end_frame, text), item.end_frame, ""
+    if last is not None:
+        yield last._replace(text=f"{last.text} {waiting}".strip())
+        waiting = ""
+    if at < num_frames:
+        yield _Interval(at, num_frames, waiting)
+
+
+def _seconds(frame: int, shift_s: float) -> str:
+    """To the microsecond: frame * shift leaves digits like 0.6000000000000001."""
+    return f"{frame * shift_s:.6f}".rstrip("0").rstrip(".")
+
+
+def _quoted(text: str) -> str:
+    doubled = text.replace('"', '""')
+    return f'"{doubled}"'

@@ -5,7 +5,7 @@
     NUMBA_CACHE_DIR, or         what this machine compiled, for itself; the first of
     __pycache__ of the source,  these that can be written
     or ~/.cache/wfstdec
-    memory                      where none of these can: said once
+    memory                      where none of these can; a warning, once
 
 A file holds one kernel for one combination of types, and says what it was made of: the
 sources' digest, versions, processor. Anything else, or a file that is damaged, counts
@@ -18,9 +18,12 @@ import contextlib
 import fcntl
 import functools
 import hashlib
+import logging
 import os
 import pickle
 import platform
+import re
+import stat
 import sys
 import sysconfig
 import time
@@ -33,12 +36,95 @@ from typing import Any
 import llvmlite
 import numba
 from llvmlite import binding
-from numba.core import config
-from numba.core.caching import NullCache
-from numba.core.compiler import CompileResult
-from numba.core.serialize import dumps
+from numba import config
 
-from wfstdec.jit.sources import digest_of
+_PACKAGE = Path(__file__).parents[1]
+_IMPORT = re.compile(
+    r"^[ ]*(?:from[ ]+([\w.]+)[ ]+)?import[ ]+(?:\(([^)]*)\)|([^\n(]+))", re.MULTILINE
+)
+"""An import statement: the module it is from, and what it names."""
+
+
+def digest_of(function: Callable[..., Any]) -> str:
+    """The digest of what a function is made of; of its file alone in other packages."""
+    module = function.__module__
+    if _path(module) is not None:
+        return stamp(module)
+    content = Path(function.__code__.co_filename).read_bytes()
+    return hashlib.blake2b(content, digest_size=16).hexdigest()
+
+
+@functools.cache
+def stamp(module: str) -> str:
+    """A digest of the sources of a module and of what it imports of its package."""
+    digest = hashlib.blake2b(digest_size=16)
+    for name in sources(module):
+        digest.update(_source(name))
+    return digest.hexdigest()
+
+
+def sources(module: str) -> list[str]:
+    """A module and those of the package that it imports, and they import; sorted."""
+    found, waiting = {module}, [module]
+    while waiting:
+        for name in _imported(waiting.pop()):
+            if name not in found:
+                found.add(name)
+                waiting.append(name)
+    return sorted(found)
+
+
+@functools.cache
+def _imported(module: str) -> tuple[str, ...]:
+    """The modules of the package that a module may import, whatever it does when."""
+    names: list[str] = []
+    for match in _IMPORT.finditer(_source(module).decode()):
+        source, *named = match.groups()
+        parts = (named[0] or named[1] or "").split(",")
+        plain = [part.split("#")[0].split(" as ")[0].strip() for part in parts]
+        names += [source, *(f"{source}.{n}" for n in plain)] if source else plain
+    return tuple(name for name in names if _path(name) is not None)
+
+
+@functools.cache
+def _source(module: str) -> bytes:
+    path = _path(module)
+    return path.read_bytes() if path else b""
+
+
+def _path(module: str) -> Path | None:
+    """The file of a module of the package; None of any other."""
+    root, *parts = module.split(".")
+    place = _PACKAGE.joinpath(*parts)
+    files = [place / "__init__.py", place.with_suffix(".py")]
+    return next((f for f in files if root == _PACKAGE.name and f.is_file()), None)
+
+
+_LOG = logging.getLogger("wfstdec")
+_LINE = "compiling kernels, once, about 20 s; `wfstdec warm-up` does it beforehand"
+
+
+@functools.cache
+def say_compiling() -> None:
+    """Tell the log; where nobody would see it, the terminal or the notebook."""
+    _LOG.info(_LINE)
+    is_logged = _LOG.isEnabledFor(logging.INFO) and _LOG.hasHandlers()
+    stream = sys.stderr
+    if is_logged or _LOG.handlers or stream is None:  # handlers of its own: quiet
+        return
+    if stream.isatty() or type(stream).__module__.startswith("ipykernel"):
+        stream.write(f"wfstdec: {_LINE}\n")
+
+
+def warn_of_numba(error: Exception) -> None:
+    """Warn that numba's internals are not those that kernels are compiled with."""
+    warnings.warn(
+        f"numba {numba.__version__}: its internals have changed "
+        f"({type(error).__name__}: {error}), expected 0.62 to 0.68; kernels are "
+        "compiled by numba alone, which takes minutes in each process",
+        stacklevel=2,
+    )
+
 
 SYSTEM = f"{sys.implementation.cache_tag}{getattr(sys, 'abiflags', '')}"
 COMPILED = Path(__file__).parent / "compiled" / SYSTEM
@@ -66,14 +152,8 @@ _not_kept: set[str] = set()
 """Endings of cache files that are not written."""
 
 
-class KernelCache(NullCache):
-    """The machine code of one kernel, as numba's dispatchers ask for it.
-
-    Args:
-        function: The kernel.
-        library: What reads its code: `unserialize(codegen, state)`.
-        suffix: Of its files.
-    """
+class KernelCache:
+    """The machine code of one kernel, as numba's dispatchers ask for it."""
 
     def __init__(
         self, function: Callable[..., Any], library: Any, suffix: str = ENTRY
@@ -81,22 +161,20 @@ class KernelCache(NullCache):
         self._function, self._library, self._suffix = function, library, suffix
 
     @contextlib.contextmanager
-    def alone(self) -> Iterator[bool]:
-        """Hold the kernel's source while it is compiled; True if another one had it.
-
-        What the other process has made is then on disk. Two that compile the same take
-        as long as one after the other, on as many cores.
-        """
+    def alone(self) -> Iterator[None]:
+        """Hold the kernel's source while it is compiled."""
+        # Two that compile the same take as long as one after the other, on as many
+        # cores.
         with contextlib.ExitStack() as held:
             try:
                 file = held.enter_context(open(self._function.__code__.co_filename))
-                waited = _lock(file)
+                _lock(file)
             except OSError:  # typed into a notebook; a file system without locks
-                waited = False
+                pass
             else:
                 # A process forked meanwhile has the lock too, unless it is given back.
                 held.callback(fcntl.flock, file, fcntl.LOCK_UN)
-            yield waited
+            yield
 
     @property
     def cache_path(self) -> str | None:
@@ -104,7 +182,7 @@ class KernelCache(NullCache):
         places = self._places()
         return str(places[0]) if places else None
 
-    def load_overload(self, signature: Any, target: Any) -> CompileResult | None:
+    def load_overload(self, signature: Any, target: Any) -> Any:
         """Load what was compiled for these types; None if there is nothing."""
         target.refresh()
         for path, made_of in self._candidates(signature, target):
@@ -119,8 +197,10 @@ class KernelCache(NullCache):
                     continue
         return None
 
-    def save_overload(self, signature: Any, result: CompileResult) -> None:
+    def save_overload(self, signature: Any, result: Any) -> None:
         """Keep what was compiled, for other processes; in memory if it must be."""
+        from numba.core.serialize import dumps
+
         if result.library.has_dynamic_globals or self._suffix in _not_kept:
             return
         name, made_of = self._name(signature, result.codegen.magic_tuple())
@@ -150,8 +230,8 @@ class KernelCache(NullCache):
         except OSError:
             return "", None
         function = f"{self._function.__module__}.{self._function.__qualname__}"
-        said = repr((function, str(signature), machine))
-        key = hashlib.blake2b(said.encode(), digest_size=10).hexdigest()
+        key_text = repr((function, str(signature), machine))
+        key = hashlib.blake2b(key_text.encode(), digest_size=10).hexdigest()
         short = function.replace("<", "").replace(">", "").split(".", 1)[-1]
         return (
             f"{short}.{SYSTEM}-{key}{self._suffix}",
@@ -162,8 +242,10 @@ class KernelCache(NullCache):
         """Folders in which this machine may keep what it compiles, the best first."""
         return places_of(Path(self._function.__code__.co_filename).parent)
 
-    def _rebuild(self, target: Any, reduced: tuple[Any, ...]) -> CompileResult:
+    def _rebuild(self, target: Any, reduced: tuple[Any, ...]) -> Any:
         """Implement `CompileResult._rebuild`, for libraries of our own."""
+        from numba.core.compiler import CompileResult
+
         state, fndesc, env, signature, objectmode, lifted, note, init, envs = reduced
         # Numba's modules register what the code needs, as when it was compiled.
         for run in init:
@@ -192,18 +274,16 @@ class KernelCache(NullCache):
 
 
 def compile_for_a_package() -> None:
-    """Compile all that is called in this process, and keep whole kernels alone.
-
-    What an installed package has is not used, or the next one would lack it. Parts of
-    kernels stay in memory: no other process wants them.
-    """
+    """Compile all that is called in this process, and keep whole kernels alone."""
+    # What an installed package has is not used, or the next one would lack it. Parts of
+    # kernels stay in memory: no other process wants them.
     global AHEAD
     AHEAD = ()
     _not_kept.add(PART)
 
 
 def may_use_level() -> bool:
-    """Tell whether this machine runs code made ahead, and nobody asked for another."""
+    """Tell whether this machine runs code made ahead, and no other was requested."""
     asked = config.CPU_NAME, config.CPU_FEATURES
     return asked in ((None, None), (LEVEL, "")) and has_level()
 
@@ -229,23 +309,25 @@ def places_of(folder: Path) -> list[Path]:
     return places
 
 
-def _lock(file: Any) -> bool:
-    """Lock a file, after a while without success go on; whether another one had it."""
-    end, waited = time.monotonic() + _PATIENCE_S, False
+def _lock(file: Any) -> None:
+    """Lock a file; give up after a while."""
+    end = time.monotonic() + _PATIENCE_S
     while time.monotonic() <= end:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
             break
         except BlockingIOError:
-            waited = True
             time.sleep(_LOOK_S)
-    return waited
 
 
 def _read(path: Path, made_of: str) -> bytes | None:
-    """The content of a file that is whole and made of this."""
+    """The content of a file that is whole and made of this, and that can be trusted."""
     try:
-        content = path.read_bytes()
+        with open(path, "rb") as file:
+            if not (_is_safe(os.fstat(file.fileno())) and _is_safe(path.parent.stat())):
+                _warn_of_others(str(path.parent))
+                return None
+            content = file.read()
     except OSError:
         return None
     head = _head(made_of)
@@ -257,11 +339,25 @@ def _read(path: Path, made_of: str) -> bytes | None:
     return payload if content[len(head) : begin] == _digest(payload) else None
 
 
+def _is_safe(found: os.stat_result) -> bool:
+    """Return whether only the user or root can have written this: it holds code."""
+    return found.st_uid in (0, os.geteuid()) and not found.st_mode & stat.S_IWOTH
+
+
+@functools.cache
+def _warn_of_others(folder: str) -> None:
+    warnings.warn(
+        f"{folder}: compiled kernels that other users can write are not loaded, "
+        "expected files and a folder of yours or root's, mode 0755 or less",
+        stacklevel=2,
+    )
+
+
 def _write(path: Path, made_of: str, payload: bytes) -> bool:
     """Write a file, all of it or nothing; whether that went well."""
     temporary = path.with_name(f"{path.name}.{uuid.uuid4().hex[:16]}.tmp")
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(mode=0o755, parents=True, exist_ok=True)
         temporary.write_bytes(_head(made_of) + _digest(payload) + payload)
         # Another process may write the same: the last one wins; no one reads a half.
         temporary.replace(path)
@@ -283,9 +379,9 @@ def _digest(payload: bytes) -> bytes:
 
 @functools.cache
 def _warn_once() -> None:
-    """Say that nothing can be kept."""
+    """Warn that nothing can be kept."""
     warnings.warn(
         "compiled kernels are kept in memory only, since no folder for them can be "
-        "written: each process compiles anew; set NUMBA_CACHE_DIR to one that can",
+        "written: each process compiles again; set NUMBA_CACHE_DIR to one that can",
         stacklevel=2,
     )

@@ -8,13 +8,15 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Mapping
 from typing import Any
 
+import numba
 import numpy as np
 from numba.extending import overload
 
-from wfstdec.jit.linking import Entry, Part, compiled_by
+from wfstdec.jit.cache import warn_of_numba
 
 _OPTIONS = {"nogil": True, "error_model": "numpy"}
 _NO_COUNTING = {**_OPTIONS, "_nrt": False}
@@ -23,34 +25,28 @@ _INLINED = {**_NO_COUNTING, "forceinline": True}
 
 def jit(function: Callable[..., Any]) -> Any:
     """Compile a kernel: no GIL, no bounds checks, no fast maths, cached on disk."""
-    return compiled_by(Entry, _OPTIONS)(function)
+    return _compiled("Entry", _OPTIONS)(function)
 
 
 def kernel(function: Callable[..., Any]) -> Any:
-    """Compile without reference counts: it may allocate nothing.
-
-    Counting the references of arrays that come in a tuple makes a search three times
-    slower.
-    """
-    return compiled_by(Entry, _NO_COUNTING)(function)
+    """Compile without reference counts: it may allocate nothing."""
+    # Counting the references of arrays that come in a tuple makes a search three times
+    # slower.
+    return _compiled("Entry", _NO_COUNTING)(function)
 
 
 def part(function: Callable[..., Any]) -> Any:
     """Compile a part of kernels: they call it. Called from Python it runs as Python."""
-    return compiled_by(Part, _NO_COUNTING)(function)
+    return _compiled("Part", _NO_COUNTING)(function)
 
 
 def inlined(function: Callable[..., Any]) -> Any:
     """Compile a part of kernels that is inlined into whatever calls it."""
-    return compiled_by(Part, _INLINED)(function)
+    return _compiled("Part", _INLINED)(function)
 
 
 def by_class(ways: Mapping[type, Callable[..., Any]]) -> Callable[..., Any]:
-    """A part of a `kernel` that is chosen when that is compiled: no branch is left.
-
-    Args:
-        ways: By the class of the first argument, a NamedTuple: what is `inlined`.
-    """
+    """A part of a `kernel` that is chosen when that is compiled: no branch is left."""
 
     def call(*arguments: Any) -> Any:
         return ways[type(arguments[0])](*arguments)
@@ -65,12 +61,31 @@ def by_class(ways: Mapping[type, Callable[..., Any]]) -> Callable[..., Any]:
     return call
 
 
-def read_only(array: np.ndarray) -> np.ndarray:
-    """Make an array C-ordered and read-only, as the types of kernels have it.
+def _compiled(kind: str, options: Mapping[str, Any]) -> Any:
+    """Make a decorator: `Entry` or `Part` of `linking`, or numba's own."""
+    linking = _linking()
+    if linking is None:
+        return numba.njit(**_OPTIONS)
+    return linking.compiled_by(getattr(linking, kind), options)
 
-    Arrays that threads share are, wherever they come from, so that kernels are compiled
-    once.
-    """
+
+@functools.cache
+def _linking() -> Any:
+    """The module that links parts; None where numba lacks the internals it uses."""
+    try:
+        from wfstdec.jit import linking
+
+        linking.compiled_by(linking.Part, _INLINED)(lambda: None)
+    except Exception as error:
+        warn_of_numba(error)
+        return None
+    return linking
+
+
+def read_only(array: np.ndarray) -> np.ndarray:
+    """Make an array C-ordered and read-only, as the types of kernels have it."""
+    # Arrays that threads share are, wherever they come from, so that kernels are
+    # compiled once.
     array = np.ascontiguousarray(array)
     array.setflags(write=False)
     return array

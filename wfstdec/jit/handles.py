@@ -49,8 +49,7 @@ class _HandleModel(models.PrimitiveModel):
 class Handle(Generic[_Tuple]):
     """A tuple that kernels may open.
 
-    Args:
-        value: A tuple of C-ordered arrays, numbers, None and tuples of these.
+    `value`: A tuple of C-ordered arrays, numbers, None and tuples of these.
 
     Attributes:
         value: The same; it is kept while the handle is.

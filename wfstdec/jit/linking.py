@@ -7,29 +7,152 @@ called by a kernel is linked as it is; only what Python calls becomes machine co
 
     jit, kernel   Entry: called from Python; a kernel that calls it takes its part
     part, inlined Part: intermediate code, for kernels
+
+Where that fails and numba alone compiles the kernel, its internals are not those that
+are used here, and numba alone compiles all kernels of the process.
 """
 
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 import numba
 import numpy as np
 from llvmlite import binding
+from llvmlite import ir as llvm
 from llvmlite.binding import Linkage
 from llvmlite.binding.newpassmanagers import create_new_function_pass_manager
-from numba.core import event, sigutils, types
+from numba.core import event, ir, sigutils, typed_passes, types
+from numba.core.analysis import (
+    compute_cfg_from_blocks,
+    compute_use_defs,
+    must_use_alloca,
+)
 from numba.core.codegen import JITCodeLibrary
-from numba.core.compiler import Compiler, Flags
+from numba.core.compiler import Compiler, DefaultPassBuilder, Flags
 from numba.core.compiler_lock import global_compiler_lock
+from numba.core.compiler_machinery import register_pass
 from numba.core.errors import ForceLiteralArg, TypingError
+from numba.core.lowering import Lower
 from numba.core.registry import CPUDispatcher
 
-from wfstdec.jit.cache import ENTRY, PART, KernelCache
-from wfstdec.jit.lowering import pipeline
-from wfstdec.jit.message import say_compiling
+from wfstdec.jit.cache import ENTRY, PART, KernelCache, say_compiling, warn_of_numba
+
+
+class _Builder(llvm.IRBuilder):
+    """Knows what values are made of."""
+
+    def extract_value(self, agg: Any, idx: Any, name: str = "") -> Any:
+        """A member of an aggregate: what was put in there, if that is known."""
+        path = tuple(idx) if isinstance(idx, (tuple, list)) else (idx,)
+        while isinstance(agg, llvm.instructions.InsertValue):
+            here = tuple(agg.indices)
+            # Followed back to the value itself: LLVM would do so too, but has to read
+            # all of it first.
+            if here == path[: len(here)]:
+                agg, path = agg.value, path[len(here) :]
+                if not path:
+                    return agg
+            elif path == here[: len(path)]:  # a part of it was put in
+                break
+            else:
+                agg = agg.aggregate
+        return super().extract_value(agg, path, name)
+
+
+class _Lower(Lower):
+    """numba's, with fewer variables in memory."""
+
+    def setup_function(self, fndesc: Any) -> None:
+        """Set up a function with a builder of our own."""
+        super().setup_function(fndesc)
+        self.builder.__class__ = _Builder
+
+    def _find_singly_assigned_variable(self) -> None:
+        """Find variables that are no memory: more of them where nothing is counted."""
+        super()._find_singly_assigned_variable()
+        if not self.flags.nrt and not self.func_ir.func_id.is_generator:
+            kept = must_use_alloca(self.blocks)
+            self._singly_assigned_vars |= _set_before_use(self.blocks) - kept
+
+    def lower_normal_function(self, fndesc: Any) -> None:
+        """Lower, and leave out what nobody uses."""
+        super().lower_normal_function(fndesc)
+        _drop_unused(self.function)
+
+
+def _set_before_use(blocks: dict[int, Any]) -> set[str]:
+    """Variables with one assignment, that each way to one of their uses passes."""
+    assigned: dict[str, list[int]] = {}
+    for label, block in blocks.items():
+        for assign in block.find_insts(ir.Assign):
+            assigned.setdefault(assign.target.name, []).append(label)
+    used = compute_use_defs(blocks).usemap
+    dominators = compute_cfg_from_blocks(blocks).dominators()
+    found = {name for name, labels in assigned.items() if len(labels) == 1}
+    for label, names in used.items():
+        for name in found & names:
+            begin = assigned[name][0]  # numba lowers blocks in the order of labels
+            # Else a use could come before the assignment.
+            if begin >= label or begin not in dominators[label]:
+                found.discard(name)
+    return found
+
+
+def _drop_unused(function: Any) -> None:
+    """Leave out aggregates and their members that no instruction takes."""
+    kinds = (llvm.instructions.InsertValue, llvm.instructions.ExtractValue)
+    used: set[int] = set()
+    waiting: list[Any] = []  # what instructions take
+    for block in function.blocks:
+        for one in block.instructions:
+            if isinstance(one, llvm.PhiInstr):
+                waiting += [value for value, _ in one.incomings]
+            elif not isinstance(one, kinds):
+                waiting += one.operands
+    # Not one pass: a member may be used by another that nobody uses.
+    while waiting:
+        value = waiting.pop()
+        if isinstance(value, kinds) and id(value) not in used:
+            used.add(id(value))
+            waiting += value.operands
+    for block in function.blocks:
+        block.instructions = [
+            one
+            for one in block.instructions
+            if not isinstance(one, kinds) or id(one) in used
+        ]
+
+
+@register_pass(mutates_CFG=True, analysis_only=False)
+class Lowering(typed_passes.BaseNativeLowering):
+    """The pass of numba's compiler that does it."""
+
+    _name = "wfstdec_lowering"
+
+    @property
+    def lowering_class(self) -> type[Lower]:
+        """Class that lowers a function."""
+        return _Lower
+
+
+def pipeline(state: Any) -> Any:
+    """The passes of numba, with our lowering."""
+    passes = DefaultPassBuilder.define_nopython_pipeline(state)
+    passes.passes = [
+        (Lowering, text) if one is typed_passes.NativeLowering else (one, text)
+        for one, text in passes.passes
+    ]
+    passes._finalized = False
+    passes.finalize()
+    return passes
+
+
+_is_plain = False
+"""Whether numba alone compiles."""
 
 
 class _Library(JITCodeLibrary):
@@ -59,7 +182,8 @@ class PartLibrary(_Library):
         """Link what the part calls: no optimising, no machine code."""
         self._raise_if_finalized()
         for library in dict.fromkeys(self._linking_libraries):
-            self._reload_init.update(library._reload_init)
+            if hasattr(library, "_reload_init"):  # of numba 0.63 and later
+                self._reload_init.update(library._reload_init)
             module = library._get_module_for_linking()
             self._final_module.link_in(module, preserve=True)
         self._finalize_final_module()
@@ -181,11 +305,16 @@ class _Kernel(CPUDispatcher):
 
     library: type[JITCodeLibrary]
 
-    def compile(self, signature: Any) -> Any:
-        """Load or compile for these types, once; the way in.
+    @functools.cached_property
+    def plain(self) -> Any:
+        """The same function, for numba alone."""
+        names = ("nogil", "error_model", "_nrt")
+        given = self.targetoptions
+        return numba.njit(**{k: given[k] for k in names if k in given})(self.py_func)
 
-        As numba does it, but without its timers: they cost a twentieth of the time.
-        """
+    def compile(self, signature: Any) -> Any:
+        """Load or compile for these types, once; the way in."""
+        # As numba does it, but without its timers: they cost a twentieth of the time.
         with global_compiler_lock, self._compiling_counter:
             args, return_type = sigutils.normalize_signature(signature)
             # Another thread may have compiled it while this one waited for the lock.
@@ -194,8 +323,9 @@ class _Kernel(CPUDispatcher):
                 return known.entry_point
             result = self._load(signature)
             if result is None:
-                with self._alone() as waited:
-                    result = self._load(signature) if waited else None
+                with self._alone():
+                    # Another process may have compiled it since this one looked.
+                    result = self._load(signature)
                     if result is None:
                         self._cache_misses[signature] += 1
                         result = self._compile(args, return_type)
@@ -213,9 +343,9 @@ class _Kernel(CPUDispatcher):
             )
         return result
 
-    def _alone(self) -> contextlib.AbstractContextManager[bool]:
+    def _alone(self) -> contextlib.AbstractContextManager[None]:
         """Compile whether or not another process does the same."""
-        return contextlib.nullcontext(False)
+        return contextlib.nullcontext()
 
     def _compile(self, args: Any, return_type: Any) -> Any:
         details = {"dispatcher": self, "args": args, "return_type": return_type}
@@ -239,6 +369,8 @@ class Part(_Kernel):
 
     def get_call_template(self, args: Any, kws: Any) -> Any:
         """Compile for a kernel that calls it, one code for all numbers it may name."""
+        if _is_plain:
+            return self.plain.get_call_template(args, kws)
         _, folded = self._compiler.fold_argument_types(args, kws)
         plain = tuple(map(types.unliteral, folded))  # type: ignore[attr-defined]
         if plain != tuple(folded) and tuple(folded) not in self.overloads:
@@ -248,12 +380,42 @@ class Part(_Kernel):
                 pass
         return super().get_call_template(args, kws)
 
+    def get_overload(self, signature: Any) -> Any:
+        """What a kernel calls."""
+        if _is_plain:
+            return self.plain.get_overload(signature)
+        return super().get_overload(signature)
+
+    def get_compile_result(self, signature: Any) -> Any:
+        """What a kernel links."""
+        if _is_plain:
+            return self.plain.get_compile_result(signature)
+        return super().get_compile_result(signature)
+
 
 class Entry(_Kernel):
     """A function that Python calls; kernels take its part."""
 
     library = EntryLibrary
     _part: Part | None = None
+
+    def compile(self, signature: Any) -> Any:
+        """Load or compile for these types, by numba alone where all else fails."""
+        global _is_plain
+        with global_compiler_lock:
+            if _is_plain:
+                return self.plain.compile(signature)
+            try:
+                return super().compile(signature)
+            except Exception as error:
+                _is_plain = True
+                try:
+                    result = self.plain.compile(signature)
+                except Exception:  # a fault of the kernel, or of its arguments
+                    _is_plain = False
+                    raise error from None
+                warn_of_numba(error)
+                return result
 
     @property
     def part(self) -> Part:
@@ -275,7 +437,7 @@ class Entry(_Kernel):
         """The part for these types, compiled if it is not yet."""
         return self.part.get_compile_result(signature)
 
-    def _alone(self) -> contextlib.AbstractContextManager[bool]:
+    def _alone(self) -> contextlib.AbstractContextManager[None]:
         """Wait for another process that compiles it, or another kernel of its file."""
         return self._cache.alone()
 
@@ -304,12 +466,7 @@ def _parts_inside(codegen: Any, target: Any) -> Iterator[None]:
 
 
 def compiled_by(kind: type[_Kernel], options: Mapping[str, Any]) -> Any:
-    """Make a decorator that has numba compile functions as parts or as entries.
-
-    Args:
-        kind: `Part` or `Entry`.
-        options: Of `numba.njit`.
-    """
+    """Make a decorator that has numba compile functions as parts or as entries."""
     is_part = kind is Part
     own = {**options, "no_cfunc_wrapper": True, "no_cpython_wrapper": is_part}
     pipeline = _PartCompiler if is_part else _EntryCompiler

@@ -1,23 +1,34 @@
-"""Records that kernels work on: their types, and arrays of them that grow.
+"""Records that kernels work on, objects lent to threads, and tables built once per key.
 
 ENTRY = record("f4 cost lookahead_cost", "i4 state node")
 entries = np.zeros(100, ENTRY)                # entries["cost"], entries[0]["node"]
 entries = longer(entries, 200)
+
+scratches = Pool(make_scratch, fits=has_room)
+scratch = scratches.take(4096)                # a returned one, or a new one
+scratches.give(scratch)
+
+overlays = WeakCache(make_overlay)
+overlays.of(words)                            # built at the first call
+
+Pools and caches may be used by any number of threads.
 """
 
 from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from functools import partial
+from typing import Any, Generic, TypeVar
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
 
 def record(*declarations: str, align: bool = False) -> np.dtype:
-    """The type of a record; each declaration is a type and the fields that have it.
-
-    Args:
-        declarations: Such as `"f4 cost lookahead_cost"`, in the order of the fields;
-            numbers are little-endian.
-        align: Whether fields stand where a C compiler would put them.
-    """
+    """The type of a record; each declaration is a type and the fields that have it."""
+    # `declarations`: such as `"f4 cost lookahead_cost"`, in the order of the fields;
+    # numbers are little-endian.
     fields = [
         (name, f"<{kind}")
         for kind, *names in map(str.split, declarations)
@@ -31,3 +42,78 @@ def longer(array: np.ndarray, size: int) -> np.ndarray:
     copy = np.zeros((size, *array.shape[1:]), array.dtype)
     copy[: len(array)] = array
     return copy
+
+
+_Item = TypeVar("_Item")
+_Key = TypeVar("_Key")
+_Value = TypeVar("_Value")
+_NOTHING = object()
+"""In the place of a value that is not made yet: None may be one."""
+
+
+class Pool(Generic[_Item]):
+    """Objects of which every thread borrows one at a time."""
+
+    # `fits`: whether one that is kept will do, called with it and the same; those that
+    # will not are dropped. None where all will do. `beside`: A pool of what threads
+    # borrow while they work: this one then keeps no more than that, and at least one.
+    # None keeps all that come back, which is right where no more than one for each
+    # thread is ever away.
+
+    def __init__(
+        self,
+        make: Callable[..., _Item],
+        *,
+        fits: Callable[..., bool] | None = None,
+        beside: Pool[Any] | None = None,
+    ) -> None:
+        self._make, self._fits, self._beside = make, fits, beside
+        self._lock = threading.Lock()
+        self._kept: list[_Item] = []
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle what it is made of: a copy begins empty."""
+        return partial(Pool, self._make, fits=self._fits, beside=self._beside), ()
+
+    def __len__(self) -> int:
+        return len(self._kept)
+
+    def take(self, *needs: Any) -> _Item:
+        """Borrow one that is kept, or a new one, until it is given back."""
+        with self._lock:
+            while self._kept:
+                item = self._kept.pop()
+                if self._fits is None or self._fits(item, *needs):
+                    return item
+        return self._make(*needs)
+
+    def give(self, item: _Item) -> None:
+        """Put one back, unless there are enough."""
+        with self._lock:
+            if self._beside is None or len(self._kept) < max(1, len(self._beside)):
+                self._kept.append(item)
+
+
+class WeakCache(Generic[_Key, _Value]):
+    """Values made once for each key, and forgotten with it."""
+
+    def __init__(self, make: Callable[[_Key], _Value]) -> None:
+        self._make = make
+        self._making, self._lock = threading.Lock(), threading.Lock()
+        self._made: WeakKeyDictionary[_Key, _Value] = WeakKeyDictionary()
+
+    def of(self, key: _Key) -> _Value:
+        """Look up the value of a key; make it at the first call."""
+        found = self._known(key)
+        if found is _NOTHING:
+            with self._making:
+                found = self._known(key)
+                if found is _NOTHING:
+                    found = self._make(key)
+                    with self._lock:
+                        self._made[key] = found
+        return found
+
+    def _known(self, key: _Key) -> Any:
+        with self._lock:
+            return self._made.get(key, _NOTHING)

@@ -50,10 +50,7 @@ def index_of(key):
 def sort_keys(keys, count, stack):
     """Sort `keys[:count]` in place: quicksort, the larger part waits; then insertion.
 
-    Args:
-        keys: uint64 [>= count].
-        count: How many.
-        stack: int64 [STACK], scratch.
+    `keys`: uint64 [>= count]. `stack`: int64 [STACK], scratch.
     """
     low, high, waiting = 0, count - 1, 0
     while True:
@@ -83,15 +80,10 @@ def sort_keys(keys, count, stack):
 
 @part
 def sort_few_keys(keys, count):
-    """Sort a few different keys in place, each behind as many as are less.
-
-    No branch depends on the keys: it takes the square of the count, but 45 are sorted
-    while quicksort mispredicts ten branches.
-
-    Args:
-        keys: uint64 [>= 2 count]; what is behind the first `count` is overwritten.
-        count: How many.
-    """
+    """Sort a few different keys in place, each behind as many as are less."""
+    # No branch depends on the keys: it takes the square of the count, but 45 are sorted
+    # while quicksort mispredicts ten branches.
+    # `keys`: uint64 [>= 2 count]; what is behind the first `count` is overwritten.
     unsorted = keys[count : 2 * count]
     for i in range(count):
         unsorted[i] = keys[i]
@@ -125,15 +117,10 @@ def _partition(keys, low, high):
 
 @kernel
 def best_first(keys, order, count, wanted, stack):
-    """Sort by (key, number) in place, as far as the first `wanted` need it.
-
-    Args:
-        keys: uint64 [>= count], the least first.
-        order: int32 [>= count], different numbers.
-        count: How many.
-        wanted: What stands behind so many need not be in order.
-        stack: int64 [ordering.STACK], scratch.
-    """
+    """Sort by (key, number) in place, as far as the first `wanted` need it."""
+    # `keys`: uint64 [>= count], the least first. `order`: int32 [>= count], different
+    # numbers. `wanted`: what stands behind so many need not be in order. `stack`: int64
+    # [ordering.STACK], scratch.
     low, high, waiting = 0, count - 1, 0
     while True:
         while high - low >= _SHORT_RUN:
@@ -193,11 +180,8 @@ def _partition_both(keys, order, low, high):
 
 @jit
 def counted(groups, count):
-    """Sort rows by their groups, 0 to `count` - 1; those of a group stay in order.
-
-    Returns:
-        (int64 [count + 1], where each group begins; int64 [N], rows).
-    """
+    """Sort rows by their groups, 0 to `count` - 1; those of a group stay in order."""
+    # Returns (int64 [count + 1], where each group begins; int64 [N], rows).
     splits = np.zeros(count + 1, np.int64)
     for group in groups:
         splits[int64(group) + 1] += 1

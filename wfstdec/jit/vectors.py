@@ -11,13 +11,62 @@ four with NEON. Nobody checks that there are sixteen: arrays have room behind th
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from llvmlite import ir
-from numba.core import types
+from numba.core import cgutils, types
 from numba.core.datamodel import models
 from numba.extending import intrinsic, register_model
 from numpy import uint64
+
+from wfstdec.jit import inlined
+
+_ONE = uint64(1)
+
+
+def _code(signature: Any, make: Callable[..., Any]) -> Any:
+    """The answer of an intrinsic whose code is `make(builder, *args)`."""
+    return signature, lambda context, builder, signature, args: make(builder, *args)
+
+
+@intrinsic
+def prefetch(typing_context: Any, array: Any, index: Any) -> Any:
+    """Ask for the cache line of `array[index]`, to be read soon."""
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        kind = context.make_array(signature.args[0])
+        data = kind(context, builder, args[0]).data
+        byte_pointer, i32 = ir.IntType(8).as_pointer(), ir.IntType(32)
+        address = builder.bitcast(builder.gep(data, [args[1]]), byte_pointer)
+        signature_of = ir.FunctionType(ir.VoidType(), [byte_pointer, i32, i32, i32])
+        function = cgutils.get_or_insert_function(
+            builder.module, signature_of, "llvm.prefetch.p0"
+        )
+        # For reading, to be kept in all caches, of data.
+        builder.call(function, [address, i32(0), i32(3), i32(1)])
+        return context.get_dummy_value()
+
+    return types.void(array, index), generate
+
+
+@intrinsic
+def count_bits(typing_context: Any, value: Any) -> Any:
+    """The number of bits set in a uint64."""
+    return _code(types.uint64(types.uint64), ir.IRBuilder.ctpop)
+
+
+@inlined
+def lowest_bit(bits):
+    """The lowest bit that is set in a uint64, as a uint64."""
+    return bits & (~bits + _ONE)
+
+
+@inlined
+def bits_below(bits, bit):
+    """Count the bits of a uint64 that are set below `bit`, which has one bit set."""
+    return count_bits(bits & (bit - _ONE))
+
 
 LANES = 16
 _I16, _I32, _I64, _F32 = ir.IntType(16), ir.IntType(32), ir.IntType(64), ir.FloatType()
@@ -113,11 +162,7 @@ def store(typing_context: Any, array: Any, index: Any, vector: Any) -> Any:
 def splat(typing_context: Any, value: Any) -> Any:
     """Sixteen times the same float32 or uint32."""
     vector = _vector_of(value)
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return _splat(builder, args[0], _element(vector))
-
-    return vector(vector.of), generate
+    return _code(vector(vector.of), partial(_splat, element=_element(vector)))
 
 
 def _elementwise(make: Callable[..., Any]) -> Callable[..., Any]:
@@ -125,10 +170,7 @@ def _elementwise(make: Callable[..., Any]) -> Callable[..., Any]:
 
     @intrinsic
     def operation(typing_context: Any, one: Any, other: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            return make(builder, *args)
-
-        return one(one, other), generate
+        return _code(one(one, other), make)
 
     return operation
 
@@ -144,11 +186,7 @@ least = _elementwise(_lesser)
 @intrinsic
 def negative(typing_context: Any, vector: Any) -> Any:
     """Floats of the other sign."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.fneg(args[0])
-
-    return vector(vector), generate
+    return _code(vector(vector), ir.IRBuilder.fneg)
 
 
 def _comparison(sign: str) -> Callable[..., Any]:
@@ -156,14 +194,12 @@ def _comparison(sign: str) -> Callable[..., Any]:
 
     @intrinsic
     def operation(typing_context: Any, one: Any, other: Any) -> Any:
-        def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-            if isinstance(one, _Floats):
-                bits = builder.fcmp_ordered(sign, *args)
-            else:
-                bits = builder.icmp_unsigned(sign, *args)
-            return builder.bitcast(bits, _I16)
-
-        return types.uint16(one, other), generate
+        is_float = isinstance(one, _Floats)
+        compare = ir.IRBuilder.fcmp_ordered if is_float else ir.IRBuilder.icmp_unsigned
+        return _code(
+            types.uint16(one, other),
+            lambda builder, *args: builder.bitcast(compare(builder, sign, *args), _I16),
+        )
 
     return operation
 
@@ -176,23 +212,23 @@ below, at_most, equal = _comparison("<"), _comparison("<="), _comparison("==")
 def has(typing_context: Any, vector: Any, value: Any) -> Any:
     """Bits of the integers that have a bit in common with a uint32."""
 
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        common = builder.and_(args[0], _splat(builder, args[1], _I32))
+    def make(builder: Any, vector: Any, value: Any) -> Any:
+        common = builder.and_(vector, _splat(builder, value, _I32))
         zeros = ir.Constant(ir.VectorType(_I32, LANES), [0] * LANES)
         return builder.bitcast(builder.icmp_unsigned("!=", common, zeros), _I16)
 
-    return types.uint16(_WHOLES, types.uint32), generate
+    return _code(types.uint16(_WHOLES, types.uint32), make)
 
 
 @intrinsic
 def select(typing_context: Any, bits: Any, one: Any, other: Any) -> Any:
     """Choose lanes of `one` where a bit is set, else of `other`."""
 
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        mask = builder.bitcast(args[0], ir.VectorType(ir.IntType(1), LANES))
-        return builder.select(mask, args[1], args[2])
+    def make(builder: Any, bits: Any, one: Any, other: Any) -> Any:
+        mask = builder.bitcast(bits, ir.VectorType(ir.IntType(1), LANES))
+        return builder.select(mask, one, other)
 
-    return one(types.uint16, one, other), generate
+    return _code(one(types.uint16, one, other), make)
 
 
 @intrinsic
@@ -216,8 +252,8 @@ def gather(typing_context: Any, array: Any, index: Any) -> Any:
 def least_of(typing_context: Any, vector: Any) -> Any:
     """The least of sixteen floats, none of which is NaN."""
 
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        value, width = args[0], LANES
+    def make(builder: Any, value: Any) -> Any:
+        width = LANES
         undefined = ir.Constant(ir.VectorType(_F32, LANES), ir.Undefined)
         while width > 1:
             width //= 2
@@ -227,17 +263,17 @@ def least_of(typing_context: Any, vector: Any) -> Any:
             value = _lesser(builder, value, other)
         return builder.extract_element(value, _I32(0))
 
-    return types.float32(vector), generate
+    return _code(types.float32(vector), make)
 
 
 @intrinsic
 def trailing(typing_context: Any, value: Any) -> Any:
     """Count the bits below the lowest that is set in a uint64, which is not 0."""
-
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        return builder.cttz(args[0], ir.Constant(ir.IntType(1), 1))
-
-    return types.uint64(types.uint64), generate
+    never_zero = ir.Constant(ir.IntType(1), 1)
+    return _code(
+        types.uint64(types.uint64),
+        lambda builder, value: builder.cttz(value, never_zero),
+    )
 
 
 STEP = uint64(LANES)

@@ -9,7 +9,7 @@ from wfstdec.lattice.mbr import minimum_bayes_risk as minimum_bayes_risk
 from wfstdec.lattice.mbr import posteriors as posteriors
 from wfstdec.lattice.mbr import word_confidences as word_confidences
 from wfstdec.lattice.nbest import nbest_paths as nbest_paths
-from wfstdec.lattice.rescaling import weighed as weighed
 from wfstdec.lattice.rescoring import rescored as rescored
+from wfstdec.lattice.rescoring import weighed as weighed
 
 __all__: list[str]

@@ -23,10 +23,9 @@ from functools import cached_property
 import numpy as np
 
 from wfstdec.errors import LatticeError
-from wfstdec.graph.arcs import CARRIES_WORD, LABEL_MASK, REPEAT
-from wfstdec.graph.info import GraphInfo
+from wfstdec.graph.arcs import CARRIES_WORD, LABEL_MASK, REPEAT, GraphInfo
 from wfstdec.jit.records import record
-from wfstdec.text.symbols import EPSILON, TokenTable, ilabel_of, token_of
+from wfstdec.text.tokens import EPSILON, TokenTable, ilabel_of, token_of
 from wfstdec.text.vocabulary import Vocabulary
 
 STATE = record(
@@ -237,11 +236,7 @@ class Lattice:
 
 
 def check_lattice(lattice: Lattice) -> None:
-    """See that a lattice is one, as after reading a file.
-
-    Raises:
-        LatticeError: Says what is wrong.
-    """
+    """See that a lattice is one, as after reading a file."""
     states, arcs, num_states = lattice.states, lattice.arcs, lattice.num_states
     _need(states.dtype == STATE and arcs.dtype == ARC, "arrays of other kinds")
     _need(states.ndim == arcs.ndim == 1 and num_states > 0, "no states")
@@ -258,6 +253,21 @@ def check_lattice(lattice: Lattice) -> None:
     flagged = (arcs["ilabel"] & CARRIES_WORD) != 0
     _need((flagged == (olabel != EPSILON)).all(), "flags that are not as labels")
     _need((states["final_excess"] >= 0).all(), "no ends")
+    named = "graph_cost", "acoustic_cost", "insertion_cost", "boost_cost"
+    costs = [arcs[name] for name in named]
+    costs.append(states["final_cost"][states["final_excess"] < np.inf])
+    _need(np.isfinite(np.concatenate(costs)).all(), "costs that are not finite")
+    numbers = [
+        lattice.search_cost,
+        lattice.frame_shift_s,
+        *vars(lattice.scales).values(),
+    ]
+    _need(bool(np.isfinite(numbers).all()), "scales that are not finite")
+    frames = lattice.first_frame, lattice.num_frames, lattice.died_at_frame or 0
+    # A segment's states have frames of the whole utterance.
+    in_range = min(frames) >= 0 and states["frame"].max() <= frames[0] + frames[1]
+    _need(in_range, "frames that are out of range")
+    _need(lattice.lattice_beam >= 0, "a beam below 0")
     # Excess is rounded where it is noted, but the best path's is 0 exactly.
     _need(states["final_excess"].min() == 0, "no best end")
     _need((arcs["excess"] >= 0).all(), "arcs of negative excess")

@@ -25,11 +25,11 @@ from typing import IO, Any, Self
 
 import numpy as np
 
-from wfstdec.errors import FormatError, LatticeError
+from wfstdec.errors import LatticeError, naming
 from wfstdec.graph import file as packed_file
 from wfstdec.graph.checks import check_info, check_vocabulary
 from wfstdec.lattice.arrays import Lattice, LatticeScales, check_lattice
-from wfstdec.text.files import atomic_write
+from wfstdec.text.files import atomic_write, reading
 from wfstdec.text.vocabulary import Vocabulary
 
 FORMAT_VERSION = 2
@@ -52,16 +52,7 @@ _NUMBERS = (
 _MEMBER = struct.Struct("<4s5H3L2H")
 """What stands before a file of a zip archive: check sum and sizes among others."""
 _FOR_OWNER = 0o600 << 16
-_UNREADABLE = (  # what NumPy and zipfile are known to raise on files of all kinds
-    OSError,
-    ValueError,
-    TypeError,
-    KeyError,
-    EOFError,
-    RuntimeError,
-    MemoryError,
-    zipfile.BadZipFile,
-)
+_READABLE = "file of lattices", "what `wfstdec decode --lattices` writes"
 
 
 class GrowingFile(ABC):
@@ -149,11 +140,7 @@ class LatticeWriter(GrowingFile):
             self._zip.close()
 
     def __call__(self, utterance: str, lattice: Lattice) -> None:
-        """Write a lattice.
-
-        Raises:
-            LatticeError: A second one of an utterance, or one of another graph.
-        """
+        """Write a lattice."""
         if utterance in self._ids:
             raise LatticeError("has a lattice already, expected one", utterance)
         own = lattice.vocabulary.own
@@ -200,32 +187,22 @@ class LatticeFile(Mapping[str, Lattice]):
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = path
-        try:
+        with reading(path, *_READABLE):
             self._zip = zipfile.ZipFile(path)
             header = json.loads(self._zip.read(_HEADER))
             kind, version = header["format"], header["version"]
-        except FileNotFoundError:
-            raise FormatError(f"{path}: no such file") from None
-        except _UNREADABLE as error:
-            raise FormatError(
-                f"{path}: not a readable file of lattices ({error}), expected what "
-                "`wfstdec decode --lattices` writes"
-            ) from None
-        # The version before anything else: of another one all the rest may look
-        # damaged.
-        if kind != _FORMAT or version not in (FORMAT_VERSION, *OLDER_VERSIONS):
-            raise LatticeError(
-                f"{path}: found {kind} version {version!r}, expected {_FORMAT} version "
-                f"{FORMAT_VERSION}; decode again"
-            )
-        try:
+            # The version before anything else: of another one all the rest may look
+            # damaged.
+            if kind != _FORMAT or version not in (FORMAT_VERSION, *OLDER_VERSIONS):
+                raise LatticeError(
+                    f"found {kind} version {version!r}, expected {_FORMAT} version "
+                    f"{FORMAT_VERSION}; decode again"
+                )
             self._at = {one["id"]: i for i, one in enumerate(header["utterances"])}
             self._header = header["utterances"]
             self.vocabulary: Vocabulary | None = None
             if self._header:
                 self.vocabulary, self._facts = self._read_tables()
-        except _UNREADABLE as error:
-            raise _damaged(path, error) from None
 
     def __len__(self) -> int:
         return len(self._header)
@@ -237,7 +214,7 @@ class LatticeFile(Mapping[str, Lattice]):
         number = self._at[utterance]
         found, vocabulary = self._header[number], self.vocabulary
         assert vocabulary is not None
-        try:
+        with naming(utterance), reading(self.path, *_READABLE):
             if found.get("has_words"):
                 arrays = self._read_arrays(f"{number}.{_ADDED}")
                 vocabulary = vocabulary.extended(*packed_file.oov_from(arrays))
@@ -252,11 +229,6 @@ class LatticeFile(Mapping[str, Lattice]):
                 **self._facts,
             )
             check_lattice(lattice)
-        except LatticeError as error:
-            error.utterance, error.path = utterance, str(self.path)
-            raise
-        except _UNREADABLE as error:
-            raise _damaged(self.path, error, utterance) from None
         return lattice
 
     def _read(self, number: int, name: str) -> np.ndarray:
@@ -267,11 +239,11 @@ class LatticeFile(Mapping[str, Lattice]):
         """The vocabulary, and the fields of each lattice that tell of the search."""
         vocabulary, info = packed_file.tables_from(self._read_arrays(_TABLES))
         check_vocabulary(vocabulary)
-        check_info(info, vocabulary)
         # Lattices without a topology say in its place what their labels are.
         kind = info.topology
         if kind in (_WORD_END, _TOKENS):
             info = dataclasses.replace(info, topology="")
+        check_info(info, vocabulary)
         return vocabulary, {
             "info": info,
             "labels_at_word_end": kind in (_WORD_END, _TOKENS),
@@ -327,13 +299,3 @@ def _table_arrays(lattice: Lattice) -> dict[str, np.ndarray]:
         kind = _TOKENS if lattice.words_are_tokens else _WORD_END
         info = dataclasses.replace(info, topology=kind)
     return packed_file.table_arrays(lattice.vocabulary.own, info)
-
-
-def _damaged(
-    path: str | os.PathLike[str], error: Exception, utterance: str | None = None
-) -> LatticeError:
-    found = LatticeError(
-        f"a part is missing or damaged ({error}), expected a whole file; decode again"
-    )
-    found.utterance, found.path = utterance, str(path)
-    return found

@@ -35,7 +35,7 @@ from wfstdec.lattice.arrays import Lattice
 from wfstdec.lattice.nbest import nbest_paths
 
 CANDIDATES = 100
-"""So many texts are candidates, and make up all that is probable."""
+"""Number of candidate texts, taken as all that is probable."""
 BAND = 32
 """An alignment may be so many places of the text (half of them words, the others what
 is between words) from where the path itself stands in the same frame."""
@@ -171,10 +171,10 @@ def _band(lattice: Lattice, arcs: np.ndarray, whole: int) -> tuple[np.ndarray, i
     """
     taken, frame = lattice.arcs[arcs], lattice.states["frame"]
     frames = frame[taken["nextstate"][taken["olabel"] > 0]]
-    said = 2 * np.searchsorted(frames, frame, "right").astype(np.int64)
-    said[frame == frame[0]] = 0
+    centre = 2 * np.searchsorted(frames, frame, "right").astype(np.int64)
+    centre[frame == frame[0]] = 0
     width = min(whole, 2 * BAND + 1)
-    low = np.clip(said - BAND, 0, whole - width)
+    low = np.clip(centre - BAND, 0, whole - width)
     if np.diff(np.unique(low)).max(initial=0) >= width:
         return np.zeros_like(low), whole
     return low, width
@@ -184,14 +184,9 @@ def _band(lattice: Lattice, arcs: np.ndarray, whole: int) -> tuple[np.ndarray, i
 def _align(lattice, text, low, width):
     """Align all paths with a text, whose label 0 is nothing, within a band.
 
-    Args:
-        lattice: Arrays.
-        text: int64 [Q].
-        low: int64 [S], where a state's band begins: not before that of a state before.
-        width: Its places; Q + 1 is all of them.
-
-    Returns:
-        (expected errors, the share of the text's own word in each place, float64 [Q]).
+    `text`: int64 [Q]. `low`: int64 [S], where a state's band begins: not before that of
+    a state before. Returns (expected errors, the share of the text's own word in each
+    place, float64 [Q]).
     """
     order, splits, into, source, label, chance, end = lattice
     errors = np.zeros((len(order), width))

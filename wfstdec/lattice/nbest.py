@@ -20,8 +20,7 @@ import numpy as np
 from numpy import int32, uint32
 
 from wfstdec.jit import jit
-from wfstdec.jit.copying import longer
-from wfstdec.jit.hashing import enter
+from wfstdec.jit.arrays import enter, longer
 from wfstdec.jit.records import record
 from wfstdec.lattice.arrays import Lattice
 
@@ -78,8 +77,8 @@ def nbest_paths(lattice: Lattice, n: int, *, max_steps: int = MAX_STEPS) -> Nbes
 def _search(arcs, incoming, ends, best_words, limits):
     """See `nbest_paths`; the best path itself is left out.
 
-    Returns:
-        (all half paths, those that reached the start, their excess, whether it is all).
+    Returns (all half paths, those that reached the start, their excess, whether it is
+    all).
     """
     splits, into = incoming
     n, max_steps, beam = limits
@@ -123,14 +122,14 @@ def _search(arcs, incoming, ends, best_words, limits):
             total = cost + np.float64(arc.excess)
             if total > beam:
                 break  # the others have no less
-            said = text
+            reached = text
             if arc.olabel != uint32(0):
                 word = np.int64(arc.olabel)
-                texts, num_texts, said = enter(texts, num_texts, text, word)
+                texts, num_texts, reached = enter(texts, num_texts, text, word)
             if made == len(steps):
                 steps = longer(steps, 0)
             step = steps[made]
-            step.state, step.text = int32(arc.state), int32(said)
+            step.state, step.text = int32(arc.state), int32(reached)
             step.parent, step.arc = at, int32(into[q])
             heapq.heappush(waiting, (total, made))
             made += 1

@@ -1,23 +1,14 @@
-"""Lattices under another language model: words are priced anew, exactly.
+"""Lattices with other costs on their arcs: excess anew, and what is then too dear.
 
-    lm = NgramLM.from_arpa("large.arpa.gz", lattice.words)
-    better = rescored(lattice, lm, lm_scale=0.8)
-    better.word_ids(better.best_arcs())
+    lighter = weighed(lattice, scales)             # other scales, the same arcs
+    expanded = with_arcs(lattice, states, arcs)    # what another model made of it
 
-The graph's costs are dropped, and not subtracted: where backing off was cheaper than
-what the graph's model says, or costs stand early on a path, the difference of two
-models would be wrong. In their place stand the model's, with true back-off, and those
-of pronunciations and silences, as a path has them (`pronunciation_costs.py`).
-
-    state   a state of the lattice with a state of the model
-    arc     the model's step, if it has a word, and what is known of pronunciations
-
-Words that an utterance has beside those of the graph cost what the model asks for
-`<unk>`, and so do open words, with the cost of their spelling.
+Costs are added in float64 here: this is no search's business.
 """
 
 from __future__ import annotations
 
+from dataclasses import replace
 from weakref import WeakSet
 
 import numpy as np
@@ -25,19 +16,163 @@ from numpy import uint32
 
 from wfstdec.errors import LatticeError, OptionError
 from wfstdec.jit import jit
-from wfstdec.jit.copying import longer
-from wfstdec.jit.hashing import enter, slot_of_pair
-from wfstdec.jit.pool import Once
-from wfstdec.lattice.arrays import ARC, Lattice, starts_token
+from wfstdec.jit.arrays import enter, longer, slot_of_pair
+from wfstdec.jit.records import WeakCache
+from wfstdec.lattice.arrays import ARC, STATE, Lattice, LatticeScales, starts_token
 from wfstdec.lattice.pronunciation_costs import Pronounced, numbered, pronounced
-from wfstdec.lattice.rescaling import changed_scales, with_arcs
 from wfstdec.lm import kernels
 from wfstdec.lm.ngram import NgramLM
 from wfstdec.text.vocabulary import Vocabulary
 
+
+def weighed(
+    lattice: Lattice,
+    *,
+    acoustic_scale: float | None = None,
+    lm_scale: float | None = None,
+    word_insertion: float | None = None,
+    lattice_beam: float | None = None,
+) -> Lattice:
+    """The lattice under other scales: its best path, its excess, its n-best lists.
+
+    Paths that the search left out stay out: scales far from its own need a search.
+
+    Args:
+        lattice: Any.
+        acoustic_scale: As in `WfstOptions`; what is None stays as it is.
+        lm_scale: The same.
+        word_insertion: The same.
+        lattice_beam: What costs more than the best path and this is left out; None
+            leaves the lattice's.
+
+    Raises:
+        OptionError: A value is out of range.
+    """
+    scales = changed_scales(
+        lattice.scales,
+        acoustic_scale=acoustic_scale,
+        lm_scale=lm_scale,
+        word_insertion=word_insertion,
+    )
+    arcs = lattice.arcs.copy()
+    if word_insertion is not None:
+        tokens = starts_token(arcs["ilabel"], lattice.tokens)
+        arcs["insertion_cost"] = scales.insertion_costs(arcs["olabel"] != 0, tokens)
+    beam = lattice.lattice_beam if lattice_beam is None else lattice_beam
+    return with_arcs(lattice, lattice.states.copy(), arcs, scales, beam)
+
+
+def changed_scales(scales: LatticeScales, **given: float | None) -> LatticeScales:
+    """Scales with those that are not None in place of the old ones."""
+    known = {name: float(value) for name, value in given.items() if value is not None}
+    for name, value in known.items():
+        low = -np.inf if name == "word_insertion" else 0.0
+        if not low <= value < np.inf:
+            raise OptionError(f"{name}={value!r}, expected a finite number, 0 or more")
+    return replace(scales, **known)
+
+
+def with_arcs(
+    lattice: Lattice,
+    states: np.ndarray,
+    arcs: np.ndarray,
+    scales: LatticeScales,
+    lattice_beam: float,
+    *,
+    order: np.ndarray | None = None,
+) -> Lattice:
+    """A lattice of other states and arcs, whose excess is made anew.
+
+    `states`: `STATE` [S], state 0 the start, by frames; `final_excess` says only where
+    a path may end. Written to. `arcs`: `ARC` [A], sorted by state; `excess` is not
+    looked at. Written to. `order`: int64 [S], as `Lattice.order`; None where it is not
+    known.
+    """
+    if order is None:
+        order = replace(lattice, states=states, arcs=arcs).order
+    by = scales.acoustic_scale, scales.lm_scale
+    splits = np.searchsorted(arcs["state"], np.arange(len(states) + 1))
+    best, through = _costs(order, states, arcs, splits, by)
+    if not best < np.inf:
+        raise LatticeError(
+            "no path is left, expected one that the model allows: does it lack words? "
+            "unk_cost is what they cost"
+        )
+    states, arcs = _kept(states, arcs, through, best, float(lattice_beam))
+    made = {"states": states, "arcs": arcs, "scales": scales, "search_cost": best}
+    return replace(lattice, **made, lattice_beam=lattice_beam)
+
+
+@jit
+def _costs(order, states, arcs, splits, scales):
+    """Fill in all excess; the least cost, and those of the best paths through states.
+
+    Returns (float, float64 [S]).
+    """
+    acoustic_scale, lm_scale = scales
+    costs, least = np.empty(len(arcs)), np.full(len(states), np.inf)
+    least[0] = 0.0
+    for state in order:
+        for a in range(splits[state], splits[state + 1]):
+            arc = arcs[a]
+            # In float64, in this order: what costs of hypotheses are made of.
+            total = lm_scale * np.float64(arc.graph_cost)
+            total += arc.insertion_cost
+            total += arc.boost_cost
+            total += acoustic_scale * np.float64(arc.acoustic_cost)
+            costs[a] = total
+            to = np.int64(arc.nextstate)
+            least[to] = min(least[to], least[state] + total)
+    through = np.full(len(states), np.inf)
+    for state in range(len(states)):
+        one = states[state]
+        if one.final_excess < np.inf:
+            final = lm_scale * np.float64(one.final_cost) + one.final_boost_cost
+            through[state] = least[state] + final
+    best = through.min()
+    for state in range(len(states)):
+        states[state].final_excess = through[state] - best
+    for state in order[::-1]:
+        for a in range(splits[state], splits[state + 1]):
+            to, more = np.int64(arcs[a].nextstate), np.inf
+            # Infinity less infinity would be NaN.
+            if costs[a] < np.inf and least[state] < np.inf:
+                more = least[state] + costs[a] - least[to]
+            arcs[a].excess = more  # rounded: what `_kept` compares is what adds up
+            through[state] = min(through[state], arcs[a].excess + through[to])
+    return best, through
+
+
+@jit
+def _kept(states, arcs, through, best, beam):
+    """The states and arcs that cost no more than the best path and the beam."""
+    number, num = np.empty(len(states), np.int64), 0
+    for state in range(len(states)):
+        number[state] = -1
+        if through[state] - best <= beam:
+            number[state] = num
+            num += 1
+    kept_states, kept_arcs, count = np.empty(num, STATE), np.empty(len(arcs), ARC), 0
+    for state in range(len(states)):
+        if number[state] >= 0:
+            kept_states[number[state]] = states[state]
+            one = kept_states[number[state]]
+            # A state may stay for paths that go on, although ending here is too dear.
+            if one.final_excess > beam:
+                one.final_excess = np.inf
+    for a in range(len(arcs)):
+        state, to = np.int64(arcs[a].state), np.int64(arcs[a].nextstate)
+        if arcs[a].excess + through[to] - best <= beam:
+            kept_arcs[count] = arcs[a]
+            arc = kept_arcs[count]
+            arc.state, arc.nextstate = uint32(number[state]), uint32(number[to])
+            count += 1
+    return kept_states, kept_arcs[:count].copy()
+
+
 HISTORY_BEAM = 5.0
 """Nats."""
-_OVER: Once[NgramLM, WeakSet[Vocabulary]] = Once(lambda lm: WeakSet())
+_OVER: WeakCache[NgramLM, WeakSet[Vocabulary]] = WeakCache(lambda lm: WeakSet())
 """Which models are known to be over the words of which graphs."""
 
 
@@ -74,18 +209,21 @@ def rescored(
     scales = changed_scales(
         lattice.scales, lm_scale=lm_scale, word_insertion=word_insertion
     )
-    said = pronounced(lattice)
-    splits = np.searchsorted(said.arcs["state"], np.arange(len(said.states) + 1))
+    expanded = pronounced(lattice)
+    splits = np.searchsorted(
+        expanded.arcs["state"], np.arange(len(expanded.states) + 1)
+    )
     pairs, arcs, order = _expand(
-        (said, splits),
+        (expanded, splits),
         lm.automaton,
         (scales.acoustic_scale, scales.lm_scale),
         scales.insertion_costs(
-            said.arcs["olabel"] != 0, starts_token(said.arcs["ilabel"], lattice.tokens)
+            expanded.arcs["olabel"] != 0,
+            starts_token(expanded.arcs["ilabel"], lattice.tokens),
         ),
         history_beam,
     )
-    states = _states_of(pairs, said, lm)
+    states = _states_of(pairs, expanded, lm)
     beam = lattice.lattice_beam if lattice_beam is None else lattice_beam
     return with_arcs(lattice, states, arcs, scales, beam, order=order)
 
@@ -95,10 +233,6 @@ def check_lm(lattice: Lattice, lm: NgramLM) -> None:
 
     It may be without those that an utterance has beside the words of the graph: they
     are then what it calls `<unk>`.
-
-    Raises:
-        OptionError: It is over others.
-        LatticeError: The lattice is one of bare tokens.
     """
     if lattice.words_are_tokens:
         raise LatticeError(
@@ -125,13 +259,9 @@ def _is_over(lm: NgramLM, words: tuple[str, ...]) -> bool:
 
 @jit
 def _expand(lattice, automaton, scales, insertions, history_beam):
-    """The states and arcs of a lattice, for every history that a path brings there.
-
-    Returns:
-        As `numbered`: pairs of states of the lattice and the model, arcs, an order.
-    """
-    said, splits = lattice
-    states, arcs, order = said.states, said.arcs, said.order
+    """The states and arcs of a lattice, for every history that a path brings there."""
+    expanded, splits = lattice
+    states, arcs, order = expanded.states, expanded.arcs, expanded.order
     acoustic_scale, lm_scale = scales
     table = np.full((1024, 2), -1, np.int32), np.full(4096, -1, np.int32)
     made, count = np.empty(1024, ARC), 0
@@ -151,7 +281,7 @@ def _expand(lattice, automaton, scales, insertions, history_beam):
                 at = before[at]
                 continue
             for a in range(splits[state], splits[state + 1]):
-                arc, cost, after = arcs[a], said.cost[a], history
+                arc, cost, after = arcs[a], expanded.cost[a], history
                 insertion, word = insertions[a], np.int64(arc.olabel)
                 if word != 0:
                     asked, after = kernels.step(automaton, 0, history, word)
@@ -180,11 +310,11 @@ def _expand(lattice, automaton, scales, insertions, history_beam):
     return numbered(pairs[:num], made[:count], order)
 
 
-def _states_of(pairs: np.ndarray, said: Pronounced, lm: NgramLM) -> np.ndarray:
+def _states_of(pairs: np.ndarray, expanded: Pronounced, lm: NgramLM) -> np.ndarray:
     """The states of pairs, `STATE` [N]: final costs are the model's."""
     of, history = pairs.T
-    states = said.states[of]
-    cost = lm.automaton.final_cost[history] + said.final_cost[of]
+    states = expanded.states[of]
+    cost = lm.automaton.final_cost[history] + expanded.final_cost[of]
     ends = states["final_excess"] < np.inf
     # Where the graph or the model let no path end, none ends now.
     possible = (states["final_cost"] < np.inf) & (cost < np.inf)

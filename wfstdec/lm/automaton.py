@@ -32,15 +32,10 @@ from wfstdec.lm.kernels import frozen as frozen
 Unit = Literal["word", "token"]
 NULL_AUTOMATON = frozen(
     Automaton(
-        state_arc_splits=np.zeros(2),
-        arc_label=np.zeros(0),
-        arc_next=np.zeros(0),
-        arc_cost=np.zeros(0),
+        **dict.fromkeys(("arc_label", "arc_next", "arc_cost"), np.zeros(0)),
+        **dict.fromkeys(("state_arc_splits", "model_label_splits"), np.zeros(2)),
+        **dict.fromkeys(("backoff_cost", "final_cost", "model_start"), np.zeros(1)),
         backoff_state=np.full(1, -1),
-        backoff_cost=np.zeros(1),
-        final_cost=np.zeros(1),
-        model_start=np.zeros(1),
-        model_label_splits=np.zeros(2),
         model_default_cost=np.zeros(1),
         label_alias=np.zeros(0),
     )
@@ -51,20 +46,15 @@ leads back at cost 0. Searches step it like any other, and need not ask for one.
 
 @dataclass(frozen=True, eq=False, repr=False)
 class BackoffModel:
-    """An automaton and its unit; language models and boosts are kinds of it.
+    """An automaton and its unit; language models and boosts are kinds of it."""
 
-    States are int32 and mean nothing outside their model. Costs are nats, unscaled;
-    below 0 favours. Methods take one query; those named `*_batch` take N in arrays.
+    # States are int32 and mean nothing outside their model. Costs are nats, unscaled;
+    # below 0 favours. Methods take one query; those named `*_batch` take N in arrays.
 
-    Attributes:
-        automaton: The arrays; what kernels take.
-        unit: What its labels are: `"word"` (word ids) or `"token"` (tokens).
-        num_labels: The size of the table of words or tokens; a label beyond it is
-            one that no model knows.
-    """
-
-    automaton: Automaton
-    unit: Unit
+    automaton: Automaton  # The arrays; what kernels take
+    unit: Unit  # What its labels are: `"word"` (word ids) or `"token"` (tokens)
+    # The size of the table of words or tokens; a label beyond it is one that no model
+    # knows
     num_labels: int
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -130,7 +120,7 @@ class BackoffModel:
         return costs[0], nextstates[0]
 
     def final(self, state: int, model: int = 0) -> float:
-        """The cost of ending here: `</s>`, or the refund of a phrase half said."""
+        """The cost of ending here: `</s>`, or the refund of an incomplete phrase."""
         return float(self.final_batch([state], [model])[0])
 
     def step_batch(
@@ -139,17 +129,7 @@ class BackoffModel:
         labels: np.ndarray | Sequence[int],
         models: np.ndarray | Sequence[int] | None = None,
     ) -> tuple[np.ndarray, np.ndarray]:
-        """N queries: costs float32 [N], next states int32 [N].
-
-        Args:
-            states: int [N].
-            labels: int [N], 0 or more.
-            models: int [N], the model of each row, -1 for none; all 0 when left out.
-
-        Raises:
-            ShapeError: The arrays differ in length.
-            InputError: A state, label or model that does not exist.
-        """
+        """N queries: costs float32 [N], next states int32 [N]."""
         states, models = self._checked(states, models)
         labels = _checked_labels(labels)
         if labels.shape != states.shape:

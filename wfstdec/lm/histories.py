@@ -27,7 +27,7 @@ import numpy as np
 
 from wfstdec.errors import ArpaError
 from wfstdec.jit import jit
-from wfstdec.jit.hashing import slot_of_pair
+from wfstdec.jit.arrays import slot_of_pair
 from wfstdec.text.arpa import ArpaModel
 
 NO_LABEL = -1
@@ -41,24 +41,16 @@ ROOT = 0
 
 
 class NgramTrie(NamedTuple):
-    """The nodes, M of them, and a hash table of their children.
+    """The nodes, M of them, and a hash table of their children."""
 
-    Attributes:
-        pair: int32 [M, 2], the parent and the last label of each n-gram; the label of
-            the empty one is -1.
-        depth: int32 [M], the order of each n-gram.
-        suffix: int32 [M]; the root's is the root.
-        slots: int32, where each pair is found; see `jit.hashing`.
-        num_listed: How many nodes the tables list, the root included.
-        num_nodes: M.
-    """
-
+    # int32 [M, 2], the parent and the last label of each n-gram; the label of the empty
+    # one is -1
     pair: np.ndarray
-    depth: np.ndarray
-    suffix: np.ndarray
-    slots: np.ndarray
-    num_listed: int
-    num_nodes: int
+    depth: np.ndarray  # int32 [M], the order of each n-gram
+    suffix: np.ndarray  # int32 [M]; the root's is the root
+    slots: np.ndarray  # int32, where each pair is found; see `jit.hashing`
+    num_listed: int  # How many nodes the tables list, the root included
+    num_nodes: int  # M
 
     @property
     def parent(self) -> np.ndarray:
@@ -76,11 +68,8 @@ class NgramTrie(NamedTuple):
 
 
 def build_trie(tables: list[np.ndarray]) -> NgramTrie:
-    """Build the trie of n-gram tables, order 1 first.
-
-    Args:
-        tables: int32 [N, n] for each order n. The unigrams have all labels.
-    """
+    """Build the trie of n-gram tables, order 1 first."""
+    # `tables`: int32 [N, n] for each order n. The unigrams have all labels.
     num_listed = 1 + sum(len(labels) for labels in tables)
     unlisted = sum(len(labels) * max(labels.shape[1] - 2, 0) for labels in tables)
     size = num_listed + unlisted
@@ -151,21 +140,13 @@ def _link_suffixes(trie: NgramTrie, by_depth: np.ndarray) -> None:
 
 @dataclass(frozen=True, eq=False)
 class Histories:
-    """The n-grams over labels; each may be the history of others.
+    """The n-grams over labels; each may be the history of others."""
 
-    Attributes:
-        trie: The n-grams, M of them, the empty one included.
-        cost: float64 [M], nats.
-        backoff: float64 [M], nats.
-        bos: The label of `<s>`.
-        eos: The label of `</s>`.
-    """
-
-    trie: NgramTrie
-    cost: np.ndarray
-    backoff: np.ndarray
-    bos: int
-    eos: int
+    trie: NgramTrie  # The n-grams, M of them, the empty one included
+    cost: np.ndarray  # float64 [M], nats
+    backoff: np.ndarray  # float64 [M], nats
+    bos: int  # The label of `<s>`
+    eos: int  # The label of `</s>`
 
     @property
     def is_bos(self) -> np.ndarray:
@@ -181,6 +162,15 @@ class Histories:
         """The n-grams that end with a word: not empty, not `<s>`; int [N]."""
         return np.flatnonzero((self.trie.depth > 0) & ~self.is_bos & ~self.is_end)
 
+    def num_below_backoff(self) -> int:
+        """Count the n-grams that are less probable than their back-off path."""
+        suffix = self.trie.suffix
+        listed = self.trie.depth[suffix] == self.trie.depth - 1
+        through = self.backoff[self.trie.parent] + self.cost[suffix]
+        # 1e-4 nats: estimators round, and equal costs are no such n-grams.
+        below = (self.trie.depth > 1) & listed & (self.cost > through + 1e-4)
+        return int(below.sum())
+
     def prefixes(self) -> np.ndarray:
         """The empty n-gram, `<s>`, and those that begin a longer one; bool [M]."""
         found = self.is_bos
@@ -188,35 +178,21 @@ class Histories:
         return found
 
     def targets(self, is_state: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Each n-gram's longest suffix that is a state, and what lies on the way.
-
-        Args:
-            is_state: bool [M], the root among them.
-
-        Returns:
-            The suffixes, int32 [M], the n-gram itself if it is a state; the back-off
-            costs down to there, float64 [M].
-        """
+        """Each n-gram's longest suffix that is a state, and what lies on the way."""
+        # `is_state`: bool [M], the root among them. Returns the suffixes, int32 [M],
+        # the n-gram itself if it is a state; the back-off costs down to there, float64
+        # [M].
         return _targets(self.trie, self.trie.by_depth(), is_state, self.backoff)
 
 
 def build_histories(
     model: ArpaModel, of_word: np.ndarray, num_labels: int
 ) -> Histories:
-    """Make the trie of a model's n-grams over labels.
-
-    N-grams that have words without a label, or `<s>` or `</s>` in their middle, are
-    left out, and their number is logged.
-
-    Args:
-        model: The language model.
-        of_word: int32 [W], the label of each word of the model, or `NO_LABEL`; those
-            of `<s>` and `</s>` are not read.
-        num_labels: Labels are below it; `<s>` becomes this one, `</s>` the next.
-
-    Raises:
-        ArpaError: The model has no `<s>` or no `</s>`.
-    """
+    """Make the trie of a model's n-grams over labels."""
+    # N-grams that have words without a label, or `<s>` or `</s>` in their middle, are
+    # left out, and their number is logged.
+    # `of_word`: int32 [W], the label of each word of the model, or `NO_LABEL`; those of
+    # `<s>` and `</s>` are not read.
     if model.bos is None or model.eos is None:
         missing = "<s>" if model.bos is None else "</s>"
         raise ArpaError(

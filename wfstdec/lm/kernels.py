@@ -6,10 +6,14 @@
 
 `automaton` is an `Automaton`, shared by all threads; `model` says which of its models
 a row of the batch uses, and below 0 is none at all: cost 0, the same state. Costs are
-float32, added in the order of `reference.py`, whose bits these have.
+float32, added in the order of `tests/reference/lm_reference.py`, whose bits these have.
 
-`step` and `final` take a `LazyTable` as well, and so do those below them; which one is
+`step`, `final` and the functions below them also take an `OnDemandTable`; which one is
 chosen when a kernel is compiled.
+
+A table has the answers of a user's model. A pair that it lacks costs `inf` for now and
+is noted. Once a kernel has stopped, the model is asked for all noted pairs, and the
+kernel runs again: until there is nothing to note. No kernel calls Python.
 """
 
 from __future__ import annotations
@@ -17,52 +21,184 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
+from numpy import float32, int32, int64, uint32, uint64
 
-from wfstdec.jit import by_class, inlined, kernel, read_only
-from wfstdec.lm.on_demand_table import (
-    LazyTable,
-    table_final,
-    table_order,
-    table_row,
-    table_step,
-    table_unanswered,
-    table_unknown,
-)
+from wfstdec.jit import by_class, inlined, jit, kernel, read_only
+
+FINAL = 0xFFFFFFFF
+"""In the place of a label: the end of the utterance."""
+UNKNOWN = (1 << 31) - 1
+"""A label that no table of words has: `<unk>`."""
+USED, MISSES, FULL = range(3)
+"""Positions in counts: pairs, pairs that are noted, whether there was no room for one.
+"""
+_FREE = uint64(0xFFFFFFFFFFFFFFFF)
+_FACTOR = uint64(0x9E3779B97F4A7C15)
+_INF = float32(np.inf)
+_PENDING = int32(-1)
+
+
+class OnDemandTable(NamedTuple):
+    """H slots for pairs of a state and a label; of one thread at a time."""
+
+    # uint64 [H], state and label; all bits where it is free. H is a power of 2, and no
+    # more than half of it is used.
+    keys: np.ndarray
+    cost: np.ndarray  # float32 [H], nats; inf where it is not known yet
+    next: np.ndarray  # int32 [H], the next state; -1 where it is not known yet
+    misses: np.ndarray  # int32 [H / 2], the slots of what is not known yet
+    counts: np.ndarray  # int64 [4]
+    # uint64 [S], by which states stand where costs are equal; no state's number depends
+    # on its history, and this does not depend on numbers
+    order: np.ndarray
+    # int32, what labels from `num_labels` on stand for; `num_labels` itself beyond
+    # these
+    aliases: np.ndarray
+    num_labels: int  # L, labels below it are asked for as they are
+    model_start: np.ndarray  # int32 [1]
+
+
+def new_table(size: int, num_labels: int) -> OnDemandTable:
+    """Return an empty table; the number of slots is a power of two."""
+    return OnDemandTable(
+        keys=np.full(size, _FREE, np.uint64),
+        cost=np.full(size, np.inf, np.float32),
+        next=np.full(size, -1, np.int32),
+        misses=np.zeros(size // 2, np.int32),
+        counts=np.zeros(4, np.int64),
+        order=read_only(np.zeros(0, np.uint64)),
+        aliases=read_only(np.zeros(0, np.int32)),
+        num_labels=num_labels,
+        model_start=read_only(np.zeros(1, np.int32)),
+    )
+
+
+@inlined
+def table_step(lm, model, state, label):
+    """Look up a step; a pair that is not known costs inf, and leads to -1."""
+    if model < 0:
+        return float32(0), int32(state)
+    if state < 0:  # behind a pair that is not known
+        return _INF, _PENDING
+    label = int64(label)
+    if label >= lm.num_labels:
+        beyond = label - lm.num_labels
+        label = int64(lm.num_labels)
+        if beyond < len(lm.aliases):
+            label = int64(lm.aliases[beyond])
+    return _asked(lm, (uint64(uint32(state)) << uint64(32)) | uint64(label))
+
+
+@inlined
+def table_final(lm, model, state):
+    """Look up a final cost; inf where it is not known."""
+    if model < 0:
+        return float32(0)
+    if state < 0:
+        return _INF
+    return _asked(lm, (uint64(uint32(state)) << uint64(32)) | uint64(FINAL))[0]
+
+
+@inlined
+def table_unanswered(lm):
+    """Tell whether any question was noted."""
+    return lm.counts[MISSES] + lm.counts[FULL] > 0
+
+
+@inlined
+def table_unknown(lm):
+    """The label of `<unk>`."""
+    return int64(UNKNOWN)
+
+
+@inlined
+def table_order(lm, state):
+    """Order of a state among those of equal cost, uint64."""
+    return lm.order[state]
+
+
+@inlined
+def table_row(lm, state):
+    """Row of any state in arrays by state: they have but one."""
+    return int64(0)
+
+
+@inlined
+def _slot_of(keys, key):
+    """The slot of a pair, or the free one where it belongs."""
+    mixed = key * _FACTOR
+    mixed ^= mixed >> uint64(29)
+    mask = uint64(len(keys) - 1)
+    slot = (mixed * _FACTOR >> uint64(20)) & mask
+    # Ends: `_asked` leaves half of the slots free.
+    while keys[slot] != key and keys[slot] != _FREE:
+        slot = (slot + uint64(1)) & mask
+    return slot
+
+
+@inlined
+def _asked(lm, key):
+    """The cost and the next state of a pair; it is noted if it is new."""
+    slot = _slot_of(lm.keys, key)
+    if lm.keys[slot] != key:
+        used, noted = lm.counts[USED], lm.counts[MISSES]
+        if 2 * (used + 1) > len(lm.keys):
+            lm.counts[FULL] = 1
+            return _INF, _PENDING
+        lm.keys[slot], lm.cost[slot], lm.next[slot] = key, _INF, _PENDING
+        lm.misses[noted] = slot
+        lm.counts[USED], lm.counts[MISSES] = used + 1, noted + 1
+    return lm.cost[slot], lm.next[slot]
+
+
+@jit
+def look_up(known, keys):
+    """Note the pairs that a table lacks; whether it had room for them."""
+    for i in range(len(keys)):
+        _asked(known, keys[i])
+    return known.counts[FULL] == 0
+
+
+@jit
+def fill_in(table, slots, known):
+    """Answer slots of a table by what another one knows."""
+    for i in range(len(slots)):
+        slot, other = slots[i], _slot_of(known.keys, table.keys[slots[i]])
+        table.cost[slot], table.next[slot] = known.cost[other], known.next[other]
+
+
+@jit
+def move(table, larger):
+    """Put what is known into an empty table; what is not is left out."""
+    for slot in range(len(table.keys)):
+        if table.keys[slot] != _FREE and table.next[slot] >= 0:
+            other = _slot_of(larger.keys, table.keys[slot])
+            larger.keys[other] = table.keys[slot]
+            larger.cost[other] = table.cost[slot]
+            larger.next[other] = table.next[slot]
+            larger.counts[USED] += 1
 
 
 class Automaton(NamedTuple):
-    """M models of S states and A arcs together, as the kernels take them.
+    """M models of S states and A arcs together, as the kernels take them."""
 
-    Labels are word ids or tokens. A model with a label table (L > 0 entries) has a
-    dense root: L + 1 arcs, the last one for whatever is not in the table; a label's
-    arcs stand under its alias. A model without one has a sparse root, and labels that
-    the root lacks lead back to it at the default cost.
+    # Labels are word ids or tokens. A model with a label table (L > 0 entries) has a
+    # dense root: L + 1 arcs, the last one for whatever is not in the table; a label's
+    # arcs stand under its alias. A model without one has a sparse root, and labels that
+    # the root lacks lead back to it at the default cost.
 
-    Attributes:
-        state_arc_splits: int64 [S + 1], the row of each state.
-        arc_label: int32 [A], increasing in each row.
-        arc_next: int32 [A].
-        arc_cost: float32 [A], nats.
-        backoff_state: int32 [S], less than the state itself; -1 at roots.
-        backoff_cost: float32 [S], 0 at roots.
-        final_cost: float32 [S], backing off included.
-        model_start: int32 [M].
-        model_label_splits: int64 [M + 1], where each model's label table stands.
-        model_default_cost: float32 [M], of a label that a sparse root lacks.
-        label_alias: int32, 0..L of each label of each table.
-    """
-
-    state_arc_splits: np.ndarray
-    arc_label: np.ndarray
-    arc_next: np.ndarray
-    arc_cost: np.ndarray
-    backoff_state: np.ndarray
-    backoff_cost: np.ndarray
-    final_cost: np.ndarray
-    model_start: np.ndarray
+    state_arc_splits: np.ndarray  # int64 [S + 1], the row of each state
+    arc_label: np.ndarray  # int32 [A], increasing in each row
+    arc_next: np.ndarray  # int32 [A]
+    arc_cost: np.ndarray  # float32 [A], nats
+    backoff_state: np.ndarray  # int32 [S], less than the state itself; -1 at roots
+    backoff_cost: np.ndarray  # float32 [S], 0 at roots
+    final_cost: np.ndarray  # float32 [S], backing off included
+    model_start: np.ndarray  # int32 [M]
+    # int64 [M + 1], where each model's label table stands
     model_label_splits: np.ndarray
-    model_default_cost: np.ndarray
-    label_alias: np.ndarray
+    model_default_cost: np.ndarray  # float32 [M], of a label that a sparse root lacks
+    label_alias: np.ndarray  # int32, 0..L of each label of each table
 
 
 _KINDS = {"splits": np.int64, "cost": np.float32}
@@ -158,17 +294,19 @@ def _automaton_row(automaton, state):
     return np.int64(state)
 
 
-step = by_class({Automaton: _automaton_step, LazyTable: table_step})
+step = by_class({Automaton: _automaton_step, OnDemandTable: table_step})
 """The cost of a label in a state, float32, and where it leads, int32."""
-final = by_class({Automaton: _automaton_final, LazyTable: table_final})
+final = by_class({Automaton: _automaton_final, OnDemandTable: table_final})
 """The cost of ending in a state, float32."""
-unanswered = by_class({Automaton: _automaton_unanswered, LazyTable: table_unanswered})
+unanswered = by_class(
+    {Automaton: _automaton_unanswered, OnDemandTable: table_unanswered}
+)
 """Tell whether the model must be asked, and the step be done again."""
-unknown_label = by_class({Automaton: _automaton_unknown, LazyTable: table_unknown})
+unknown_label = by_class({Automaton: _automaton_unknown, OnDemandTable: table_unknown})
 """A label that is none of the table: what it costs is the cost of `<unk>`."""
-state_order = by_class({Automaton: _automaton_order, LazyTable: table_order})
+state_order = by_class({Automaton: _automaton_order, OnDemandTable: table_order})
 """Order of a state among those of equal cost, uint64."""
-row_of_state = by_class({Automaton: _automaton_row, LazyTable: table_row})
+row_of_state = by_class({Automaton: _automaton_row, OnDemandTable: table_row})
 """Row of a state in arrays that are made for the states of a model."""
 
 

@@ -1,23 +1,32 @@
-"""Language models as users give them: a file, a saved folder, or an object.
+"""Load language models of any form: ARPA, KenLM, a saved folder, a user's object.
 
-lm = read_lm("bpe.arpa.gz")                      # or what `NgramLM.save` wrote
-model = lm_over(lm, tokens)                      # an NgramLM over these labels
-model = build_lm("lm.arpa.gz", tokens="tokens.txt", lexicon="lexicon.txt")
+    lm = read_any_lm("lm.arpa.gz")             # an `NgramLM`, or a `KenlmModel`
+    lm = KenlmModel("lm.bin")                  # a `UserLM`, scored by `kenlm`
+
+KenLM's trie format is read without the module. The probing format has hashes in place
+of n-grams, which cannot be listed: its scores are asked for on demand.
 """
 
 from __future__ import annotations
 
+import math
 import os
-from collections.abc import Iterable, Sequence, Set
+from collections.abc import Container, Iterable, Sequence, Set
+from functools import cached_property
 from pathlib import Path
+from typing import Any
 
-from wfstdec.errors import OptionError
-from wfstdec.lm.kenlm_model import KenlmModel
+from wfstdec.errors import BackendError, OptionError
 from wfstdec.lm.ngram import NgramLM, load_lm
-from wfstdec.lm.on_demand import LazyLM
-from wfstdec.lm.user import UserLM
+from wfstdec.lm.on_demand import OnDemandLM
+from wfstdec.lm.user import UNK, UserLM
 from wfstdec.text.arpa import ArpaModel, read_arpa
-from wfstdec.text.kenlm_binary import read_kenlm_header
+from wfstdec.text.files import reading
+from wfstdec.text.kenlm import (
+    check_probing,
+    read_kenlm_header,
+    read_kenlm_words,
+)
 from wfstdec.text.lexicon import Lexicon
 from wfstdec.text.loading import (
     AUTO,
@@ -28,24 +37,104 @@ from wfstdec.text.loading import (
     separator_of,
     word_table,
 )
-from wfstdec.text.symbols import TokenTable
+from wfstdec.text.tokens import TokenTable
 
-AnyLM = str | os.PathLike[str] | ArpaModel | NgramLM | UserLM | LazyLM
+_NATS = -math.log(10)
+
+
+class KenlmModel:
+    """A model that `kenlm` scores; costs are what KenLM says, in nats.
+
+    Args:
+        path: A KenLM binary, or an ARPA file.
+        model: The `kenlm.Model` of it, if it is open.
+
+    Attributes:
+        least_cost: No word costs less: a model whose back-offs are above 1 may give
+            probabilities that are.
+        vocabulary: All its words, where the file has them.
+
+    Raises:
+        BackendError: `kenlm` is not installed.
+        FormatError: It cannot be read.
+    """
+
+    least_cost = -1.0
+
+    def __init__(self, path: str | os.PathLike[str], model: Any = None) -> None:
+        try:
+            import kenlm
+        except ImportError:
+            raise BackendError(
+                f"{os.fspath(path)}: a KenLM binary that only KenLM can score, "
+                "expected the module kenlm: pip install kenlm; or build the trie "
+                "format (build_binary trie), which is read without it"
+            ) from None
+        self.path = os.fspath(path)
+        # Clear errors before KenLM's, which reads out of bounds in a damaged file.
+        header = None if model is not None else read_kenlm_header(path)
+        if header is not None and header.kind == "probing":
+            check_probing(path, header)
+        config = kenlm.Config()
+        config.show_progress = False
+        with reading(self.path, "model of KenLM"):
+            self._model = kenlm.Model(self.path, config) if model is None else model
+        self.order = int(self._model.order)
+        self._new_state = kenlm.State
+
+    def __repr__(self) -> str:
+        """Name its file."""
+        return f"KenlmModel({self.path!r})"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the path: the file is read where the copy is made."""
+        return type(self), (self.path,)
+
+    @property
+    def words(self) -> Container[str]:
+        """The words that it knows, and `<unk>`."""
+        return self
+
+    def __contains__(self, word: object) -> bool:
+        """Tell whether a word is known; the module lists none."""
+        return word == UNK or word in self._model
+
+    @cached_property
+    def vocabulary(self) -> tuple[str, ...]:
+        """All its words, `<unk>` first, from the end of the file."""
+        return read_kenlm_words(self.path)
+
+    def start(self) -> Any:
+        """The state behind `<s>`."""
+        state = self._new_state()
+        self._model.BeginSentenceWrite(state)
+        return state
+
+    def empty(self) -> Any:
+        """The state of the empty history."""
+        state = self._new_state()
+        self._model.NullContextWrite(state)
+        return state
+
+    def score(self, state: Any, word: str) -> tuple[float, Any]:
+        """The cost of a word, and the state behind it."""
+        after = self._new_state()
+        return _NATS * self._model.BaseScore(state, word, after), after
+
+    def finish(self, state: Any) -> float:
+        """The cost of `</s>`."""
+        return _NATS * self._model.BaseScore(state, "</s>", self._new_state())
+
+
+AnyLM = str | os.PathLike[str] | ArpaModel | NgramLM | UserLM | OnDemandLM
 """An ARPA file, a KenLM binary, a folder that `NgramLM.save` wrote, or an object."""
-TakenLM = ArpaModel | NgramLM | UserLM | LazyLM
+TakenLM = ArpaModel | NgramLM | UserLM | OnDemandLM
 """Language models that need no file read any more."""
 
 
 def read_lm(lm: AnyLM) -> ArpaModel | NgramLM:
-    """Read a file or map a saved folder; n-gram models stay as they are.
-
-    KenLM binaries must be of the trie format: others cannot be listed.
-
-    Raises:
-        ArpaError: A malformed file.
-        FormatError: It cannot be read, or the folder is no language model.
-        OptionError: A user's own model.
-    """
+    """Read a file or map a saved folder; n-gram models stay as they are."""
+    # KenLM binaries must be of the trie format: others cannot be listed.
     if isinstance(lm, str | os.PathLike):
         return load_lm(lm) if Path(lm).is_dir() else read_arpa(lm)
     found = read_any_lm(lm)
@@ -58,21 +147,14 @@ def read_lm(lm: AnyLM) -> ArpaModel | NgramLM:
 
 
 def read_any_lm(lm: AnyLM) -> TakenLM:
-    """Read a model, also one without n-grams to list, which is asked later.
-
-    Raises:
-        ArpaError: A malformed file.
-        FormatError: It cannot be read, or the folder is no language model.
-        OptionError: It is no language model.
-        BackendError: A KenLM binary of the probing format, and no `kenlm`.
-    """
+    """Read a model, also one without n-grams to list, which is asked later."""
     if isinstance(lm, str | os.PathLike):
         if not Path(lm).is_dir():
             header = read_kenlm_header(lm)
             if header is not None and not header.is_trie:
                 return KenlmModel(lm)
         return read_lm(lm)
-    if isinstance(lm, ArpaModel | NgramLM | UserLM | LazyLM):
+    if isinstance(lm, ArpaModel | NgramLM | UserLM | OnDemandLM):
         return lm
     raise OptionError(
         f"lm={lm!r}, expected a file, a folder of NgramLM.save, or an object with the "
@@ -84,13 +166,8 @@ def any_lm_over(
     lm: TakenLM,
     labels: TokenTable | Sequence[str],
     unk_cost: float | None = None,
-) -> NgramLM | LazyLM:
-    """Lay a model out over labels, also a user's own, asked as a search goes.
-
-    Raises:
-        ArpaError: As `NgramLM.from_arpa`.
-        OptionError: As `lm_over`; `unk_cost` with a model of the user's.
-    """
+) -> NgramLM | OnDemandLM:
+    """Lay a model out over labels, also a user's own, asked as a search goes."""
     if isinstance(lm, ArpaModel | NgramLM):
         return lm_over(lm, labels, unk_cost)
     if unk_cost is not None:
@@ -98,10 +175,10 @@ def any_lm_over(
             f"unk_cost={unk_cost!r} with a language model whose n-grams cannot be "
             "listed, expected None: it says itself what '<unk>' costs"
         )
-    if isinstance(lm, LazyLM):
-        same = LazyLM(lm.model, labels)
+    if isinstance(lm, OnDemandLM):
+        same = OnDemandLM(lm.model, labels)
         return lm if same.labels == lm.labels else same
-    return LazyLM(lm, labels)
+    return OnDemandLM(lm, labels)
 
 
 def lm_over(
@@ -109,17 +186,7 @@ def lm_over(
     labels: TokenTable | Sequence[str],
     unk_cost: float | None = None,
 ) -> NgramLM:
-    """The model over the labels of a decoder.
-
-    Args:
-        lm: An ARPA model, or one that was made for these labels.
-        labels: A token table, or a word table.
-        unk_cost: As in `NgramLM.from_arpa`; not with a model that is made already.
-
-    Raises:
-        ArpaError: As `NgramLM.from_arpa`.
-        OptionError: The model is over other labels, or `unk_cost` comes too late.
-    """
+    """The model over the labels of a decoder."""
     if isinstance(lm, ArpaModel):
         return NgramLM.from_arpa(lm, labels, unk_cost=unk_cost)
     unit = "token" if isinstance(labels, TokenTable) else "word"
@@ -145,7 +212,7 @@ def lm_over(
 
 def listed_words(lm: TakenLM | None) -> Sequence[str] | None:
     """The words of a model over words, None where they are not known."""
-    if isinstance(lm, LazyLM):
+    if isinstance(lm, OnDemandLM):
         return listed_words(lm.model)
     if isinstance(lm, NgramLM):
         return None if isinstance(lm.labels, TokenTable) else lm.labels

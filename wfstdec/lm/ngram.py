@@ -2,7 +2,7 @@
 
     lm = NgramLM.from_arpa("lm.arpa.gz", graph.words)           # unit: word
     lm = NgramLM.from_arpa("bpe.arpa.gz", graph.tokens)         # unit: token
-    lm.save("lm");  lm = load_lm("lm")                          # memory-mapped
+    lm.save("lm");  lm = load_lm("lm")                          # mapped if large
 
     state      a history: `<s>` (the start), the empty one (state 0), and every n-gram
                that begins a longer one or has a back-off cost
@@ -17,32 +17,31 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, NamedTuple
 
 import numpy as np
 
-from wfstdec.errors import FormatError, OptionError
+from wfstdec.errors import ArpaError, FormatError, OptionError, check_listed
+from wfstdec.jit import jit
 from wfstdec.lm.automaton import DTYPES, Automaton, BackoffModel, Unit, frozen
-from wfstdec.lm.ngram_build import build_automaton, labels_by_name, labels_by_nemo
+from wfstdec.lm.histories import NO_LABEL, ROOT, build_histories
 from wfstdec.text.arpa import ArpaModel, read_arpa
-from wfstdec.text.files import atomic_folder
-from wfstdec.text.symbols import TokenTable, token_table
+from wfstdec.text.files import atomic_folder, reading
+from wfstdec.text.tokens import EPSILON, TokenTable, token_table
 
 FORMAT_VERSION = 1
+MAPPED_BYTES = 1 << 26
+"""Smaller models are read: a file that changes on disk then does no harm."""
 _HEADER = "header.json"
 _LABELS = "labels.json"
 _log = logging.getLogger("wfstdec.lm")
 
 
 def check_automaton(automaton: Automaton, num_labels: int, place: str) -> None:
-    """Raise unless the arrays fit each other and every index exists.
-
-    Raises:
-        FormatError: The first thing that does not hold.
-    """
+    """Raise unless the arrays fit each other and every index exists."""
     for name, dtype in DTYPES.items():
         array = getattr(automaton, name)
         if array.ndim != 1 or array.dtype != dtype:
@@ -157,6 +156,7 @@ class NgramLM(BackoffModel):
             FormatError: The file cannot be read.
             OptionError: `unk_cost` is no number, or `nemo_tokens` without tokens.
         """
+        check_listed("labels", labels)
         unit: Unit = "token" if isinstance(labels, TokenTable) else "word"
         if unk_cost is not None and not abs(unk_cost) < 1e6:
             raise OptionError(f"unk_cost={unk_cost!r}, expected nats")
@@ -193,6 +193,8 @@ class NgramLM(BackoffModel):
         with atomic_folder(target) as folder:
             for name, array in self.automaton._asdict().items():
                 np.save(folder / f"{name}.npy", array)
+                # Mapped files must not change: see `load_lm`.
+                (folder / f"{name}.npy").chmod(0o444)
             (folder / _HEADER).write_text(json.dumps(header), encoding="utf-8")
             if self.labels is not None:
                 table: dict[str, Any] = {"names": self.labels}
@@ -202,44 +204,37 @@ class NgramLM(BackoffModel):
 
 
 def load_lm(path: str | os.PathLike[str]) -> NgramLM:
-    """Map a model that `NgramLM.save` wrote into memory, and check it.
+    """Read or map a model that `NgramLM.save` wrote, and check it.
+
+    Models of `MAPPED_BYTES` or more are mapped, so that processes share their pages. A
+    mapped file must never be written to or cut: replace the folder, as `save` does.
 
     Raises:
         FormatError: No such folder, not a language model of wfstdec, of another
             version, or damaged.
     """
     folder = Path(path)
-    try:
+    with reading(folder, "language model", "what NgramLM.save writes"):
         header = json.loads((folder / _HEADER).read_text(encoding="utf-8"))
-        found = header["format"], header["version"], header["unit"]
+        found: Any = header["format"], header["version"], header["unit"]
         num_labels = int(header["num_labels"])
-        arrays = {
-            name: np.load(folder / f"{name}.npy", mmap_mode="r") for name in DTYPES
-        }
+        files = {name: folder / f"{name}.npy" for name in DTYPES}
+        size = sum(file.stat().st_size for file in files.values())
+        mode: Any = "r" if size >= MAPPED_BYTES else None
+        arrays = {name: np.load(file, mmap_mode=mode) for name, file in files.items()}
         labels = _read_labels(folder / _LABELS)
-    except FileNotFoundError as error:
-        raise FormatError(
-            f"{error.filename}: no such file, expected a saved language model"
-        ) from None
-    except (OSError, ValueError, TypeError, KeyError, EOFError) as error:
-        raise FormatError(
-            f"{folder}: not a readable language model ({error}), expected what "
-            "NgramLM.save writes"
-        ) from None
-    if found[:2] != ("wfstdec.lm", FORMAT_VERSION) or found[2] not in ("word", "token"):
-        raise FormatError(
-            f"{folder}: found {found}, expected a language model of version "
-            f"{FORMAT_VERSION}; build it again"
-        )
-    # Mapped, not read: processes on a machine share the pages.
-    automaton = Automaton(**arrays)
-    check_automaton(automaton, num_labels, str(folder))
-    if labels is not None and len(labels) != num_labels:
-        raise FormatError(
-            f"{folder}: {len(labels)} labels, expected {num_labels}; the model is "
-            "damaged, save it again"
-        )
-    return NgramLM(frozen(automaton), found[2], num_labels, labels)
+        known = {("wfstdec.lm", FORMAT_VERSION, unit) for unit in ("word", "token")}
+        if found not in known:
+            version = f"a language model of version {FORMAT_VERSION}"
+            raise FormatError(f"found {found}, expected {version}; build it again")
+        automaton = Automaton(**arrays)
+        check_automaton(automaton, num_labels, str(folder))
+        if labels is not None and len(labels) != num_labels:
+            raise FormatError(
+                f"{len(labels)} labels, expected {num_labels}; the model is damaged, "
+                "save it again"
+            )
+        return NgramLM(frozen(automaton), found[2], num_labels, labels)
 
 
 def _read_labels(path: Path) -> tuple[str, ...] | TokenTable | None:
@@ -249,3 +244,164 @@ def _read_labels(path: Path) -> tuple[str, ...] | TokenTable | None:
     found = json.loads(path.read_text(encoding="utf-8"))
     names = tuple(map(str, found["names"]))
     return token_table(names, found["blank"]) if "blank" in found else names
+
+
+NEMO_OFFSET = 100
+"""NeMo writes token t as the character `chr(t + 100)`."""
+
+
+class ArpaLabels(NamedTuple):
+    """Labels of the W words of a file, in a table of L."""
+
+    # int32 [W], the label of each word of the file, `NO_LABEL` where it has none. Those
+    # of `<s>`, `</s>` and `<unk>` mean nothing.
+    of_word: np.ndarray
+    # bool [L], labels that nothing predicts: epsilon, blank, marks
+    impossible: np.ndarray
+
+    @property
+    def unk(self) -> int:
+        """The label of `<unk>`: L, one beyond the table."""
+        return len(self.impossible)
+
+
+def labels_by_name(model: ArpaModel, table: Sequence[str] | TokenTable) -> ArpaLabels:
+    """Labels of words that are called as they are in the table."""
+    is_tokens = isinstance(table, TokenTable)
+    names = list(table.names if isinstance(table, TokenTable) else table)
+    # As labels they would let a sentence begin or end in its midst.
+    impossible = np.isin(names, ["<s>", "</s>"])
+    impossible[table.blank if isinstance(table, TokenTable) else EPSILON] = True
+    ids = {name: i for i, name in enumerate(names) if not impossible[i]}
+    of_word = [ids.get(word, NO_LABEL) for word in model.words]
+    if is_tokens:
+        _check_tokens(model, ids)
+    marks = {model.bos, model.eos, model.unk}
+    missing = sum(
+        label == NO_LABEL and position not in marks
+        for position, label in enumerate(of_word)
+    )
+    if missing:
+        text = "%d words of the model are none of the %d %s"
+        _log.info(text, missing, len(ids), "tokens" if is_tokens else "words")
+    return ArpaLabels(np.array(of_word, np.int32), impossible)
+
+
+def _check_tokens(model: ArpaModel, names: Iterable[str]) -> None:
+    """Most often it is the wrong file if tokens are not in it."""
+    unk = None if model.unk is None else model.words[model.unk]
+    wanted = {name for name in names if name != unk}
+    lacking = sorted(wanted - set(model.words))
+    if lacking and len(lacking) == len(wanted):
+        raise ArpaError(
+            f"none of the {len(wanted)} tokens, such as {lacking[0]!r}, is a word of "
+            "the model, expected some; a model over words needs a lexicon, one of "
+            "NeMo's nemo_tokens (wfstdec build-lm --nemo-tokens)"
+        )
+    if lacking:
+        _log.warning(
+            "%d of %d tokens are not in the language model, such as %s",
+            *(len(lacking), len(wanted), ", ".join(map(repr, lacking[:3]))),
+        )
+
+
+def labels_by_nemo(model: ArpaModel, table: TokenTable) -> ArpaLabels:
+    """Labels of words that are the characters of token + 100."""
+    impossible = np.zeros(len(table), bool)
+    impossible[table.blank] = True
+    marks = {model.bos, model.eos, model.unk}
+    of_word = []
+    for position, word in enumerate(model.words):
+        token = ord(word) - NEMO_OFFSET if len(word) == 1 else -1
+        if position in marks:
+            token = NO_LABEL
+        elif not 0 <= token < len(table):
+            raise ArpaError(
+                f"word {word!r}, expected the character of token + {NEMO_OFFSET}, with "
+                f"V={len(table)} tokens; leave nemo_tokens out if words are tokens"
+            )
+        of_word.append(token)
+    return ArpaLabels(np.array(of_word, np.int32), impossible)
+
+
+def build_automaton(
+    model: ArpaModel, labels: ArpaLabels, unk_cost: float | None
+) -> Automaton:
+    """Make the automaton; `unk_cost` takes the place of `<unk>` where it is given."""
+    of_word = labels.of_word.copy()
+    if model.unk is not None:
+        of_word[model.unk] = labels.unk if unk_cost is None else NO_LABEL
+    # A history is a state if a longer n-gram begins with it, or if backing off from it
+    # costs something; all others are their longest suffix that is a state.
+    histories = build_histories(model, of_word, labels.unk + 1)
+    trie, cost, backoff = histories.trie, histories.cost, histories.backoff
+    ends, by_depth = histories.is_end, trie.by_depth()
+    is_state = histories.prefixes() | ((backoff != 0) & ~ends)
+    target, _ = histories.targets(is_state)
+    states = by_depth[is_state[by_depth]]  # shorter histories first, the root first
+    number = np.zeros(trie.num_nodes, np.int32)
+    number[states] = np.arange(len(states))
+
+    # NaN where no n-gram says what ending costs: `_backed_off` fills that in.
+    final_cost = np.full(len(states), np.nan, np.float32)
+    final_cost[number[trie.parent[ends]]] = cost[ends]
+    backoff_state = number[target[trie.suffix[states]]]
+    backoff_state[0] = -1
+    backoff_cost = backoff[states].astype(np.float32)
+    # Arcs are n-grams, at the state of their history. The root has an arc for every
+    # label, so that backing off always ends; the others have their own, by label.
+    ngrams = histories.predicting()
+    is_unigram = trie.parent[ngrams] == ROOT
+    unigrams, arcs = ngrams[is_unigram], ngrams[~is_unigram]
+    source = number[trie.parent[arcs]]
+    order = np.lexsort((trie.label[arcs], source))
+    arcs, source = arcs[order], source[order]
+    row_sizes = np.bincount(source, minlength=len(states))
+    row_sizes[0] = labels.unk + 1
+    alias, root_next, root_cost = _root(
+        labels, trie.label[unigrams], number[target[unigrams]], cost[unigrams], unk_cost
+    )
+    return Automaton(
+        state_arc_splits=np.concatenate([[0], np.cumsum(row_sizes)]),
+        arc_label=np.concatenate([np.arange(labels.unk + 1), trie.label[arcs]]),
+        arc_next=np.concatenate([root_next, number[target[arcs]]]),
+        arc_cost=np.concatenate([root_cost, cost[arcs]]),
+        backoff_state=backoff_state,
+        backoff_cost=backoff_cost,
+        final_cost=_backed_off(final_cost, backoff_state, backoff_cost),
+        model_start=number[histories.is_bos],
+        model_label_splits=np.array([0, labels.unk]),
+        model_default_cost=np.array([np.inf]),
+        label_alias=alias,
+    )
+
+
+def _root(
+    labels: ArpaLabels,
+    label: np.ndarray,
+    nextstate: np.ndarray,
+    cost: np.ndarray,
+    unk_cost: float | None,
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Aliases [L], and next states and costs [L + 1] of the root's row."""
+    nextstates = np.zeros(labels.unk + 1, np.int32)
+    costs = np.full(labels.unk + 1, np.inf)
+    costs[labels.unk] = np.inf if unk_cost is None else unk_cost
+    nextstates[label], costs[label] = nextstate, cost
+    known = labels.impossible.copy()
+    known[label[label < labels.unk]] = True
+    alias = np.where(known, np.arange(labels.unk), labels.unk)
+    return alias, nextstates, costs
+
+
+@jit
+def _backed_off(final_cost, backoff_state, backoff_cost):
+    """Costs of ending where NaN stood, added up as `step` does."""
+    filled = final_cost.copy()
+    for state in range(len(final_cost)):
+        total, below = np.float32(0), state
+        while np.isnan(final_cost[below]):
+            total += backoff_cost[below]
+            below = backoff_state[below]
+        filled[state] = total + final_cost[below]
+    return filled

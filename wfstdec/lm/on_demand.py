@@ -1,8 +1,8 @@
-"""A user's model behind a search: what it was asked is kept, and asked for once.
+"""A user's model behind a search: each question is put once, and its answer kept.
 
     lm = LazyLM(model, words)                   # over the labels of a decoder
     answers = lm.answers()                      # of one search, kept till it ends
-    table = answers.take()                      # a `LazyTable` for kernels
+    table = answers.take()                      # an `OnDemandTable` for kernels
     while True:
         kernel(table, ...)                      # calls `step(table, 0, state, label)`
         if not kernels.unanswered(table):
@@ -14,9 +14,9 @@ States are numbered as they come up, which depends on who asks first; nothing el
 Where a search needs an order of states, it has `order`: a digest of the state itself,
 or, of states that only identity tells apart, of the words that led there.
 
-Kernels and Python ask a model of whichever kind by the same calls:
+Kernels and Python query models of both kinds by the same functions:
 
-    with LmArrays(lm) as arrays:                   # an `Automaton` or a `LazyLM`
+    with LmArrays(lm) as arrays:                   # an `Automaton` or a `OnDemandLM`
         kernel(arrays.now, ...)
         while arrays.answer():                     # something was missing
             kernel(arrays.now, ...)                # the same once more
@@ -35,23 +35,24 @@ from typing import Any, Self, TypeVar
 
 import numpy as np
 
+from wfstdec.errors import check_listed
 from wfstdec.jit import read_only
 from wfstdec.lm import kernels
 from wfstdec.lm.automaton import Automaton, Unit
-from wfstdec.lm.on_demand_table import (
+from wfstdec.lm.kernels import (
     FINAL,
     FULL,
     MISSES,
     UNKNOWN,
     USED,
-    LazyTable,
+    OnDemandTable,
     fill_in,
     look_up,
     move,
     new_table,
 )
-from wfstdec.lm.user import UNK, Asked, UserLM, digest
-from wfstdec.text.symbols import TokenTable
+from wfstdec.lm.user import UNK, CheckedLM, UserLM, digest
+from wfstdec.text.tokens import TokenTable
 
 MAX_PAIRS = 1 << 21
 """Once the model was asked so much, searches that begin start with nothing."""
@@ -60,14 +61,11 @@ NO_ALIASES = np.zeros(0, np.int32)
 _Found = TypeVar("_Found")
 
 
-class LazyLM:
+class OnDemandLM:
     """A user's model over the words or tokens of a decoder.
 
-    Args:
-        model: The model.
-        labels: A word table, position 0 being `<eps>`, or a token table; None where
-            labels are what `Answers.labels_of` gives.
-        max_pairs: How many answers are kept.
+    `labels`: A word table, position 0 being `<eps>`, or a token table; None where
+    labels are what `ScoreCache.labels_of` gives.
 
     Attributes:
         model: The model.
@@ -83,7 +81,8 @@ class LazyLM:
         labels: Sequence[str] | TokenTable | None,
         max_pairs: int = MAX_PAIRS,
     ) -> None:
-        self.model, self.asked = model, Asked(model)
+        check_listed("labels", labels)
+        self.model, self.asked = model, CheckedLM(model)
         self.unit: Unit = "word"
         self.labels: TokenTable | tuple[str, ...] | None = None
         self.names: tuple[str, ...] = ()
@@ -96,7 +95,7 @@ class LazyLM:
         self.lock = threading.Lock()
         self._max_pairs = max_pairs
         self._word_costs: np.ndarray | None = None
-        self._answers = Answers(self)
+        self._answers = ScoreCache(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the model and its labels: a copy asks anew."""
@@ -107,11 +106,11 @@ class LazyLM:
         """The words that the model knows; None for all."""
         return self.asked.words
 
-    def answers(self) -> Answers:
+    def answers(self) -> ScoreCache:
         """Table of the model's answers; a search keeps to one until it ends."""
         with self.lock:
             if self._answers.num_pairs > self._max_pairs:
-                self._answers = Answers(self)
+                self._answers = ScoreCache(self)
             return self._answers
 
     def word_costs(self) -> np.ndarray:
@@ -135,17 +134,10 @@ class LazyLM:
         return costs
 
 
-class Answers:
-    """States by number, and what the model said in them; for all threads.
+class ScoreCache:
+    """States by number, and the answers of the model in them; for all threads."""
 
-    Args:
-        lm: The model and its labels.
-
-    Attributes:
-        empty: A table that nothing was asked of.
-    """
-
-    def __init__(self, lm: LazyLM) -> None:
+    def __init__(self, lm: OnDemandLM) -> None:
         self._lm, self._asked = lm, lm.asked
         self._num_labels = lm.num_labels if lm.labels is not None else UNKNOWN
         self._texts = [*lm.names, UNK] if lm.labels is not None else []
@@ -153,9 +145,9 @@ class Answers:
         self._states: list[Any] = []
         self._numbers: dict[Any, int] = {}
         self._order = np.zeros(FIRST_SLOTS, np.uint64)  # of states: breaks ties
-        self._free: list[LazyTable] = []  # tables of searches that ended
+        self._free: list[OnDemandTable] = []  # tables of searches that ended
         self._known = new_table(FIRST_SLOTS, self._num_labels)
-        self.empty = new_table(2, self._num_labels)
+        self.empty = new_table(2, self._num_labels)  # no question was put to it
 
     @property
     def num_pairs(self) -> int:
@@ -173,12 +165,9 @@ class Answers:
             self._texts.append(text)
         return self._labels[text]
 
-    def take(self, aliases: np.ndarray = NO_ALIASES) -> LazyTable:
-        """A table for one thread, until it is given back.
-
-        Args:
-            aliases: int32, of `labels_of`: what labels behind the table stand for.
-        """
+    def take(self, aliases: np.ndarray = NO_ALIASES) -> OnDemandTable:
+        """A table for one thread, until it is given back."""
+        # `aliases`: int32, of `labels_of`: what labels behind the table stand for.
         with self._lm.lock:
             if not self._states:
                 self._number(self._asked.start(), b"")
@@ -190,19 +179,14 @@ class Answers:
         """Order of states among those of equal cost, uint64 [N]."""
         return self._order[states]
 
-    def give(self, table: LazyTable) -> None:
+    def give(self, table: OnDemandTable) -> None:
         """Put a table back; one with something unanswered is dropped."""
         with self._lm.lock:
             if table.counts[MISSES] + table.counts[FULL] == 0:
                 self._free.append(table)
 
-    def answered(self, table: LazyTable) -> LazyTable:
-        """The table with what was noted in it, to go on with.
-
-        Raises:
-            LanguageModelError: The model gives what it must not. What it raises itself
-                is passed on. The table is then to be dropped.
-        """
+    def answered(self, table: OnDemandTable) -> OnDemandTable:
+        """The table with the answers to what was noted in it."""
         misses = table.misses[: table.counts[MISSES]]
         with self._lm.lock:
             self._find(table.keys[misses])
@@ -225,7 +209,7 @@ class Answers:
             raise
         known.counts[MISSES] = 0
 
-    def _ask(self, known: LazyTable, slots: np.ndarray) -> None:
+    def _ask(self, known: OnDemandTable, slots: np.ndarray) -> None:
         """Put the model's answers into slots; whole or not at all."""
         keys = known.keys[slots]
         sources = (keys >> np.uint64(32)).astype(np.int32)
@@ -250,12 +234,7 @@ class Answers:
         known.cost[slots], known.next[slots] = costs, nextstates
 
     def _number(self, state: Any, history: bytes) -> int:
-        """The number of a state, a new one where it has none.
-
-        Args:
-            state: The state.
-            history: What tells it apart where only identity does.
-        """
+        """The number of a state, a new one where it has none."""
         found = self._numbers.get(state) if _is_hashable(state) else None
         if found is not None:
             return found
@@ -286,36 +265,28 @@ def _is_hashable(state: Any) -> bool:
     return True
 
 
-def _moved(table: LazyTable, factor: int) -> LazyTable:
-    """A table so many times as large, with what is known."""
+def _moved(table: OnDemandTable, factor: int) -> OnDemandTable:
+    """Return a larger table with the same content."""
     size = factor * len(table.keys)
     larger = new_table(size, table.num_labels)
     move(table, larger)
     return larger._replace(order=table.order, aliases=table.aliases)
 
 
-AnyModel = Automaton | LazyLM
+AnyModel = Automaton | OnDemandLM
 """Language models of a search space."""
 
 
 class LmArrays:
-    """The arrays of a model for one search; a table of answers is borrowed for a while.
+    """The arrays of a model for one search; its table is borrowed from a pool."""
 
-    Args:
-        lm: The model.
-        added: Words that the labels behind its table stand for.
+    now: Automaton | OnDemandTable  # What kernels take
 
-    Attributes:
-        now: What kernels take.
-    """
-
-    now: Automaton | LazyTable
-
-    def __init__(self, lm: AnyModel, added: Sequence[str] = ()) -> None:
-        self._answers: Answers | None = None
-        if isinstance(lm, LazyLM):
+    def __init__(self, lm: AnyModel, oov_words: Sequence[str] = ()) -> None:
+        self._answers: ScoreCache | None = None
+        if isinstance(lm, OnDemandLM):
             self._answers = lm.answers()
-            self._aliases = self._answers.labels_of(added)
+            self._aliases = self._answers.labels_of(oov_words)
             self.now = self._answers.empty
         else:
             self.now = lm
@@ -327,20 +298,15 @@ class LmArrays:
 
     def __exit__(self, *error: object) -> None:
         if self._answers is not None:
-            assert isinstance(self.now, LazyTable)
+            assert isinstance(self.now, OnDemandTable)
             self._answers.give(self.now)
             self.now = self._answers.empty
 
     def answer(self) -> bool:
-        """Ask the model for what was missing; whether anything was.
-
-        Raises:
-            LanguageModelError: The model gives what it must not. What it raises itself
-                is passed on.
-        """
+        """Ask the model for what was missing; whether anything was."""
         if not kernels.unanswered(self.now):
             return False
-        assert self._answers is not None and isinstance(self.now, LazyTable)
+        assert self._answers is not None and isinstance(self.now, OnDemandTable)
         self.now = self._answers.answered(self.now)
         return True
 
@@ -356,9 +322,6 @@ class LmArrays:
 
 class LmQueries:
     """Queries one by one; errors as of `LmArrays.answer`.
-
-    Args:
-        arrays: Of the model, borrowed.
 
     Attributes:
         start: The state before an utterance.

@@ -33,8 +33,8 @@ class UserLM(Protocol):
     """Methods of a user's model of words; costs are nats, lower is better.
 
     A state is anything hashable that never changes. States that are equal are one to
-    the search; objects whose class says nothing of `==` are told apart by the words
-    that led to them. A cost of `inf` says that a word is impossible. The same question
+    the search; objects whose class has no `==` of its own differ by the words that led
+    to them. A cost of `inf` says that a word is impossible. The same question
     must have the same answer; it is put once, and never from two threads at a time.
 
     A model may also have:
@@ -43,7 +43,7 @@ class UserLM(Protocol):
         finish_batch(states) -> list of costs                  in the place of `finish`
         words: Container[str]      words that it knows; `<unk>` is asked for in the
                                    place of others, if that is among them
-        empty() -> state           where nothing was said, for the look-ahead
+        empty() -> state           the empty history, for the look-ahead
         least_cost: float          no word costs less; 0 if there is none
     """
 
@@ -57,11 +57,8 @@ class UserLM(Protocol):
         """The cost of ending in a state."""
 
 
-class Asked:
+class CheckedLM:
     """A model with all that it may have, its answers checked.
-
-    Args:
-        model: What the user brought.
 
     Attributes:
         words: The words that it knows; None for all.
@@ -83,7 +80,7 @@ class Asked:
         return self._model.start()
 
     def empty(self) -> Hashable:
-        """The state where nothing was said, or that before an utterance."""
+        """The state of the empty history, or else that before an utterance."""
         return getattr(self._model, "empty", self._model.start)()
 
     def name_of(self, word: str) -> str | None:
@@ -95,11 +92,7 @@ class Asked:
     def scores(
         self, states: Sequence[Any], words: Sequence[str]
     ) -> list[tuple[float, Any]]:
-        """Costs and next states of N words in N states.
-
-        Raises:
-            LanguageModelError: Not as many, or a cost that cannot be.
-        """
+        """Costs and next states of N words in N states."""
         answers = self._answers("score", states, words)
         return [
             (self._checked("score", answer, word), answer[1])
@@ -154,13 +147,9 @@ class Asked:
 
 
 def digest(state: Any) -> bytes | None:
-    """Bytes that equal states have in common, the same in every run; None: identity.
-
-    Classes with a `__hash__` of their own, other than those below, give what it gives.
-
-    Raises:
-        LanguageModelError: The state cannot be hashed.
-    """
+    """Bytes that equal states have in common, the same in every run; None: identity."""
+    # Classes with a `__hash__` of their own, other than those below, give what it
+    # gives.
     if type(state) is int and 0 <= state < 1 << 63:
         return state.to_bytes(8, "little")  # in their order
     parts = _parts(state)

@@ -1,4 +1,4 @@
-"""Models: audio to log-probs, of whatever toolkit; nothing here knows a decoder.
+"""Models of any toolkit: audio to log-probs; independent of decoders.
 
 model = load_model("model.onnx", tokens="tokens.txt", sample_rate=16000)
 logprobs = model.encode([waveform])               # float32 [N] -> float32 [T, V]
@@ -9,14 +9,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from wfstdec.models.encoder import Encoder, EncoderSpec, StreamingEncoder
+from wfstdec.models.encoder import Encoder, EncoderSpec, StreamingEncoder, Windowed
 from wfstdec.models.loading import KINDS, load_model
-from wfstdec.models.python_models import FunctionEncoder
-from wfstdec.models.token_map import MappedTokens
-from wfstdec.models.windowed import Windowed
+from wfstdec.models.python_models import FunctionEncoder, MappedTokens
 
 if TYPE_CHECKING:
-    from wfstdec.models.transformers_attention import (
+    from wfstdec.models.attention import (
         HfAttentionModel as HfAttentionModel,
     )
 
@@ -37,6 +35,6 @@ def __getattr__(name: str) -> Any:
     """Import what needs torch when it is asked for."""
     if name != "HfAttentionModel":
         raise AttributeError(f"module 'wfstdec.models' has no attribute {name!r}")
-    from wfstdec.models.transformers_attention import HfAttentionModel
+    from wfstdec.models.attention import HfAttentionModel
 
     return HfAttentionModel

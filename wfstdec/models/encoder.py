@@ -15,14 +15,14 @@ checks what comes out.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
 from wfstdec.audio.samples import checked_peak
 from wfstdec.errors import LogprobError, ModelError, OptionError, ShapeError
-from wfstdec.text.symbols import TokenTable
+from wfstdec.text.tokens import TokenTable
 
 SHORTEST_S = 0.1
 """Shorter audio is padded with zeros for the network: convolutions need some."""
@@ -39,9 +39,9 @@ class EncoderSpec:
     Attributes:
         tokens: The V outputs by name, the blank among them.
         frame_shift_s: Seconds from a frame to the next.
-        sample_rate: Samples a second of the audio it hears.
+        sample_rate: Samples per second of its audio.
         max_batch: Utterances at once; 1 is best on a CPU.
-        pads_exactly: Whether an utterance's log-probs are the same beside a longer one.
+        pads_exactly: Whether an utterance's log-probs do not depend on its padding.
             If not, only utterances of one length share a batch.
     """
 
@@ -108,27 +108,14 @@ class StreamingEncoder(Encoder, Protocol):
 
 
 class BatchEncoder:
-    """Batches and checks, over `_run` of a subclass.
-
-    Args:
-        spec: Of the model.
-        logits: Whether `_run` gives numbers that are still to be normalised.
-    """
+    """Batches and checks, over `_run` of a subclass."""
 
     def __init__(self, spec: EncoderSpec, *, logits: bool = False) -> None:
         self.spec = spec
         self._logits = logits
 
     def encode(self, waveforms: Sequence[np.ndarray]) -> list[np.ndarray]:
-        """Implement `Encoder.encode`.
-
-        Raises:
-            ShapeError: A waveform is not [N].
-            AudioError: NaN in one, or integers kept as floats.
-            ModelError: The rows are no log-probs of these tokens, or the frames do
-                not cover the audio: the model hears less, or its frame shift is wrong.
-            LogprobError: NaN, or +inf.
-        """
+        """Implement `Encoder.encode`."""
         found: list[np.ndarray] = [np.zeros(0)] * len(waveforms)
         shortest = int(SHORTEST_S * self.spec.sample_rate)
         given = [checked_waveform(waveform, shortest) for waveform in waveforms]
@@ -154,7 +141,7 @@ class BatchEncoder:
         for i in order:
             is_full = len(group) == self.spec.max_batch
             is_other = group and lengths[group[0]] != lengths[i]
-            # Padding changes what a model gives, but for those that say it does not.
+            # Padding changes log-probs, except of models that declare otherwise.
             if is_full or (is_other and not self.spec.pads_exactly):
                 yield group
                 group = []
@@ -168,13 +155,7 @@ class BatchEncoder:
 
 
 def checked_waveform(waveform: np.ndarray, shortest: int = 0) -> np.ndarray:
-    """Return samples as float32 [N], zeros behind those that are too few.
-
-    Raises:
-        ShapeError: Not one axis.
-        ModelError: Integers: what they are of is not known here.
-        AudioError: NaN, or integers kept as floats.
-    """
+    """Return samples as float32 [N], zeros behind those that are too few."""
     waveform = np.asarray(waveform)
     if waveform.ndim != 1:
         raise ShapeError(
@@ -200,18 +181,7 @@ def log_softmax(rows: np.ndarray) -> np.ndarray:
 def checked_rows(
     rows: np.ndarray, tokens: TokenTable, logits: bool = False
 ) -> np.ndarray:
-    """Return what a network gave as log-probs float32 [T, V].
-
-    Args:
-        rows: Whatever numpy can read: torch's tensors on the CPU too.
-        tokens: V names.
-        logits: Normalise first.
-
-    Raises:
-        ShapeError: Not [T, V].
-        LogprobError: NaN, or +inf.
-        ModelError: Another V, or rows that do not sum to one.
-    """
+    """Return what a network gave as log-probs float32 [T, V]."""
     rows = np.asarray(rows, np.float32)
     if rows.ndim != 2:
         raise ShapeError(f"the model gave {rows.shape}, expected [T, V]")
@@ -248,11 +218,7 @@ def checked_rows(
 
 
 def check_frames(num_frames: int, num_samples: int, spec: EncoderSpec) -> None:
-    """Compare the frames of an utterance with its audio.
-
-    Raises:
-        ModelError: They differ by more than a model's edges; names both.
-    """
+    """Compare the frames of an utterance with its audio."""
     heard_s = num_frames * spec.frame_shift_s
     audio_s = num_samples / spec.sample_rate
     if abs(heard_s - audio_s) <= SLACK_S + SLACK * audio_s:
@@ -267,3 +233,108 @@ def check_frames(num_frames: int, num_samples: int, spec: EncoderSpec) -> None:
         f"expected {audio_s:.2f} s of audio: {why}its frame shift or sample rate "
         "is another (--frame-shift, --sample-rate)"
     )
+
+
+@dataclass
+class WindowState:
+    """Audio of a stream that windows still need."""
+
+    # float32 [n], from frame `first` on
+    samples: np.ndarray = field(default_factory=lambda: np.zeros(0, np.float32))
+    first: int = 0  # The frame where `samples` begin
+    done: int = 0  # Frames that have gone out
+    # Frames that windows are longer, for an encoder that gave none in time
+    late: int = 0
+    ended: bool = False  # Whether the last chunk has been given
+
+
+class Windowed:
+    """A `StreamingEncoder` of an `Encoder`; times are rounded up to whole frames.
+
+    Args:
+        encoder: Of whole utterances.
+        chunk_s: Seconds that come out at once.
+        left_s: Seconds of context before them.
+        right_s: Seconds behind them; the delay.
+
+    Raises:
+        OptionError: Times out of range, or frames that are no whole number of samples.
+    """
+
+    def __init__(
+        self, encoder: Encoder, chunk_s: float, left_s: float, right_s: float
+    ) -> None:
+        if not (chunk_s > 0 and left_s >= 0 and right_s >= 0):
+            raise OptionError(
+                f"chunk_s={chunk_s!r}, left_s={left_s!r}, right_s={right_s!r}, "
+                "expected a positive chunk and no negative time"
+            )
+        self.encoder, self.spec = encoder, encoder.spec
+        shift = self.spec.frame_shift_s * self.spec.sample_rate
+        self._shift = round(shift)
+        if abs(shift - self._shift) > 1e-6 * shift:
+            raise OptionError(
+                f"frames of {shift:g} samples, expected a whole number for windows"
+            )
+        frames = [
+            int(np.ceil(seconds / self.spec.frame_shift_s - 1e-6))
+            for seconds in (chunk_s, left_s, right_s)
+        ]
+        self._chunk, self._left, self._right = frames
+
+    def encode(self, waveforms: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """Implement `Encoder.encode`, without windows."""
+        return self.encoder.encode(waveforms)
+
+    def start(self) -> WindowState:
+        """Implement `StreamingEncoder.start`."""
+        return WindowState()
+
+    def step(
+        self,
+        states: Sequence[WindowState],
+        chunks: Sequence[np.ndarray],
+        last: Sequence[bool],
+    ) -> list[np.ndarray]:
+        """Implement `StreamingEncoder.step`; windows of streams go by one `encode`."""
+        for state, chunk, ends in zip(states, chunks, last, strict=True):
+            if state.ended:
+                raise OptionError("a chunk for a stream that has ended, expected none")
+            state.samples = np.concatenate([state.samples, checked_waveform(chunk)])
+            state.ended = ends
+        found: list[list[np.ndarray]] = [[] for _ in states]
+        turn = [i for i, state in enumerate(states) if self._is_ready(state)]
+        while turn:
+            windows = self.encoder.encode(
+                [states[i].samples[: self._size(states[i])] for i in turn]
+            )
+            for i, rows in zip(turn, windows, strict=True):
+                found[i].append(self._take(states[i], rows))
+            turn = [i for i in turn if self._is_ready(states[i])]
+        empty = np.zeros((0, len(self.spec.tokens)), np.float32)
+        return [np.concatenate([empty, *parts]) for parts in found]
+
+    def _size(self, state: WindowState) -> int:
+        """Samples of the next window."""
+        end = state.done + self._chunk + self._right + state.late
+        return (end - state.first) * self._shift
+
+    def _is_ready(self, state: WindowState) -> bool:
+        return len(state.samples) >= (1 if state.ended else self._size(state))
+
+    def _take(self, state: WindowState, rows: np.ndarray) -> np.ndarray:
+        """The frames that are due; audio that no window needs any more is dropped."""
+        # Frames are counted from the start of the stream. An encoder whose last frames
+        # are missing (its convolutions need more audio) gives them in the next window.
+        skip = state.done - state.first
+        is_rest = state.ended and len(state.samples) <= self._size(state)
+        due = rows[skip:] if is_rest else rows[skip : skip + self._chunk]
+        state.done += len(due)
+        state.late += not len(due)
+        if is_rest:
+            state.samples = state.samples[:0]
+            return due
+        first = max(state.first, state.done - self._left)
+        state.samples = state.samples[(first - state.first) * self._shift :]
+        state.first = first
+        return due

@@ -40,13 +40,7 @@ class Features(Protocol):
 
 
 class KaldiFbank:
-    """80 mel energies of Kaldi's recipe, without dither and with frames at the edges.
-
-    Args:
-        scale: What samples in [-1, 1] are multiplied by: 32768 for WeNet.
-        high_hz: The upper edge of the filters, below the half rate where negative:
-            -400 for icefall's models.
-    """
+    """80 mel energies by Kaldi's recipe, without dither, with frames at the edges."""
 
     num_samples = HOP
 
@@ -76,13 +70,7 @@ class KaldiFbank:
 
 
 class NemoFbank:
-    """NeMo's log-mel energies, not normalised; preceded by frames of zeros.
-
-    Args:
-        num_bins: 80, or 128.
-        num_zeros: Frames of zeros before the first: NeMo begins with an empty cache
-            of the frames that its subsampling looks back to.
-    """
+    """NeMo's log-mel energies, not normalised; preceded by frames of zeros."""
 
     num_samples = HOP
     _EDGE = 2

@@ -4,7 +4,7 @@
     logprobs, = model.encode([audio.waveform])
 
 Tokens, blank, frame shift and sample rate are the model's own; what its files do not
-say must be given, and what is given goes before what they say.
+have must be given; arguments take precedence over files.
 """
 
 from __future__ import annotations
@@ -19,34 +19,35 @@ from typing import Any
 
 from wfstdec.errors import ModelError, OptionError, needs
 from wfstdec.models.encoder import Encoder
-from wfstdec.models.given import Given, read_json
-from wfstdec.models.onnx_asr_models import load_onnx_asr, onnx_asr_type
+from wfstdec.models.onnx_asr_models import (
+    load_onnx_asr,
+    load_waveform_onnx,
+    onnx_asr_type,
+    open_session,
+    takes_waveforms,
+)
 from wfstdec.models.python_models import (
+    ModelOptions,
     function_encoder,
     hama_encoder,
     load_transformers,
     nemo_encoder,
+    read_json,
+    read_mapped,
     torchaudio_encoder,
     transformers_encoder,
 )
-from wfstdec.models.streaming_forms import streaming_form
-from wfstdec.models.streaming_onnx import load_streaming_onnx
-from wfstdec.models.token_map import read_mapped
-from wfstdec.models.waveform_onnx import (
-    load_waveform_onnx,
-    open_session,
-    takes_waveforms,
-)
+from wfstdec.models.streaming_onnx import load_streaming_onnx, streaming_form
 from wfstdec.text.files import PathLike
-from wfstdec.text.symbols import TokenTable
+from wfstdec.text.tokens import TokenTable
 
 _WEIGHTS = ("*.safetensors", "pytorch_model*.bin")
 
 
-class _Found:
-    """Model as it was asked for, looked at once and only where somebody asks."""
+class _ModelSource:
+    """A model as requested; its parts are opened once, when needed."""
 
-    def __init__(self, model: Any, given: Given) -> None:
+    def __init__(self, model: Any, given: ModelOptions) -> None:
         self.model, self.given = model, given
         is_path = isinstance(model, str | os.PathLike)
         self.path = Path(os.fspath(model)) if is_path else None
@@ -57,7 +58,7 @@ class _Found:
 
     @cached_property
     def onnx(self) -> Path | None:
-        """The file, or the only one in the folder; quantised ones stand back."""
+        """The file, or the only one in the folder; others before quantised ones."""
         if self.path is None:
             return None
         if self.path.is_file():
@@ -78,17 +79,12 @@ class _Found:
 
 @dataclass(frozen=True)
 class Kind:
-    """Kind of model.
+    """Kind of model."""
 
-    Attributes:
-        name: As `kind=` says it.
-        looks: What it looks like, for errors.
-        load: Makes the encoder, or None where the model is of another kind.
-    """
-
-    name: str
-    looks: str
-    load: Callable[[_Found], Encoder | None]
+    name: str  # the value of `kind=`
+    looks: str  # What it looks like, for errors
+    # Makes the encoder, or None where the model is of another kind
+    load: Callable[[_ModelSource], Encoder | None]
 
 
 def load_model(
@@ -110,31 +106,33 @@ def load_model(
             .json file that maps the tokens of one of these (`MappedTokens`); or an
             object: a function, a model of Transformers with its processor as a pair, a
             model of NeMo, a bundle of torchaudio, an `Encoder`.
-        tokens: The names of its outputs; None takes the table beside it.
+        tokens: The names of its outputs; None takes the table in its folder.
         blank: CTC's blank, by name or index; None leaves it to the model.
         frame_shift_s: Seconds from a frame to the next.
-        sample_rate: Samples a second that it hears.
+        sample_rate: Samples per second of its audio.
         kind: One of `KINDS`; None tries all in order.
-        logits: Whether its outputs are to be normalised; None where it says so itself.
+        logits: Whether its outputs are to be normalised; None leaves it to the model.
         threads: Of onnxruntime. One worker for each core and a thread each is fastest.
         max_batch: Utterances at once: more than one gains nothing on a CPU.
 
     Raises:
-        ModelError: It is of no kind, or says too little; names what to give.
+        ModelError: It is of no kind, or lacks information; names the missing argument.
         FormatError, TokenTableError: A file of it cannot be read.
         BackendError: What it needs is not installed.
         OptionError: No such kind.
     """
-    given = Given(tokens, blank, frame_shift_s, sample_rate, logits, threads, max_batch)
+    given = ModelOptions(
+        tokens, blank, frame_shift_s, sample_rate, logits, threads, max_batch
+    )
     if kind is not None and kind not in KINDS:
         raise OptionError(f"kind={kind!r}, expected one of {', '.join(KINDS)}")
     return _load(model, given, kind)
 
 
-def _load(model: Any, given: Given, kind: str | None = None) -> Encoder:
-    found = _Found(model, given)
+def _load(model: Any, given: ModelOptions, kind: str | None = None) -> Encoder:
+    found = _ModelSource(model, given)
     kinds = _KINDS if kind is None else [one for one in _KINDS if one.name == kind]
-    # The first that knows it: particular kinds stand before general ones.
+    # The first that accepts it: particular kinds come before general ones.
     for one in kinds:
         encoder = one.load(found)
         if encoder is not None:
@@ -150,13 +148,13 @@ def _load(model: Any, given: Given, kind: str | None = None) -> Encoder:
     )
 
 
-def _mapped(found: _Found) -> Encoder | None:
+def _mapped(found: _ModelSource) -> Encoder | None:
     if found.path is None or found.path.suffix != ".json" or not found.path.is_file():
         return None
     return read_mapped(found.path, found.given, _load)
 
 
-def _hama(found: _Found) -> Encoder | None:
+def _hama(found: _ModelSource) -> Encoder | None:
     if isinstance(found.model, str) and found.model == "hama":
         return hama_encoder(found.given)
     if type(found.model).__module__.split(".")[0] == "hama":
@@ -164,14 +162,14 @@ def _hama(found: _Found) -> Encoder | None:
     return None
 
 
-def _streaming_onnx(found: _Found) -> Encoder | None:
+def _streaming_onnx(found: _ModelSource) -> Encoder | None:
     form = None if found.session is None else streaming_form(found.session)
     if form is None:
         return None
     return load_streaming_onnx(_file(found), found.session, form, found.given)
 
 
-def _onnx_asr(found: _Found) -> Encoder | None:
+def _onnx_asr(found: _ModelSource) -> Encoder | None:
     file, folder = (None, found.folder) if found.folder else (found.onnx, None)
     if file is not None and not takes_waveforms(found.session):
         folder = file.parent
@@ -187,18 +185,18 @@ def _onnx_asr(found: _Found) -> Encoder | None:
     return load_onnx_asr(folder, "nemo-conformer-ctc", file, found.given)
 
 
-def _onnx(found: _Found) -> Encoder | None:
+def _onnx(found: _ModelSource) -> Encoder | None:
     if found.session is None or not takes_waveforms(found.session):
         return None
     return load_waveform_onnx(_file(found), found.session, found.given)
 
 
-def _file(found: _Found) -> Path:
+def _file(found: _ModelSource) -> Path:
     assert found.onnx is not None  # there is a session
     return found.onnx
 
 
-def _transformers(found: _Found) -> Encoder | None:
+def _transformers(found: _ModelSource) -> Encoder | None:
     if isinstance(found.model, tuple) and len(found.model) == 2:
         model, processor = found.model
         return transformers_encoder(model, processor, None, found.given)
@@ -211,7 +209,7 @@ def _transformers(found: _Found) -> Encoder | None:
     return None
 
 
-def _nemo(found: _Found) -> Encoder | None:
+def _nemo(found: _ModelSource) -> Encoder | None:
     model, path = found.model, found.path
     if path is not None and path.suffix == ".nemo":
         if not path.is_file():
@@ -224,12 +222,12 @@ def _nemo(found: _Found) -> Encoder | None:
     return nemo_encoder(model, found.given) if is_nemo else None
 
 
-def _torchaudio(found: _Found) -> Encoder | None:
+def _torchaudio(found: _ModelSource) -> Encoder | None:
     is_bundle = all(hasattr(found.model, n) for n in ("get_model", "get_labels"))
     return torchaudio_encoder(found.model, found.given) if is_bundle else None
 
 
-def _function(found: _Found) -> Encoder | None:
+def _function(found: _ModelSource) -> Encoder | None:
     model = found.model
     if isinstance(model, str) and not Path(model).exists() and model.count(":") == 1:
         module, _, name = model.partition(":")

@@ -1,23 +1,160 @@
-"""NeMo, GigaAM and T-one as ONNX through `onnx-asr`, which knows their features.
+"""ONNX models that take a waveform: their own features inside, or none.
 
-    load_model("parakeet-ctc-0.6b-onnx/")       # model.onnx, vocab.txt, config.json
+    waveform [B, N] (and lengths [B], or a mask [B, N]) -> log-probs [B, T, V] (lengths)
 
-`onnx-asr` gives text; the log-probs are taken before its search, by names that are
-private there, so its version is pinned.
+So `hama` 1.3.13, wav2vec2, HuBERT and WavLM come in, as Optimum or torch exported them.
+Inputs and outputs are recognised by rank and type, never by name.
 """
 
 from __future__ import annotations
 
+import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from wfstdec.errors import FormatError, needs
+from wfstdec.errors import FormatError, ModelError, needs
 from wfstdec.models.encoder import BatchEncoder, EncoderSpec
-from wfstdec.models.given import Given, read_json
+from wfstdec.models.python_models import ModelOptions, read_json, tokens_beside
+from wfstdec.text.files import PathLike
+
+_FLOATS = {"tensor(float)": np.float32, "tensor(float16)": np.float16}
+_INTEGERS = {"tensor(int64)": np.int64, "tensor(int32)": np.int32}
+
+
+def open_session(path: PathLike, threads: int) -> Any:
+    """An onnxruntime session on the CPU."""
+    with needs("ONNX models need onnxruntime", ": pip install onnxruntime"):
+        import onnxruntime
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = options.inter_op_num_threads = threads
+    options.log_severity_level = 3
+    try:
+        return onnxruntime.InferenceSession(
+            os.fspath(path), options, providers=["CPUExecutionProvider"]
+        )
+    except Exception as error:  # onnxruntime has no common base of errors
+        raise FormatError(f"{path}: not a readable ONNX model ({error})") from error
+
+
+def metadata(session: Any) -> Mapping[str, str]:
+    """The key-value pairs of an ONNX file."""
+    return session.get_modelmeta().custom_metadata_map
+
+
+def takes_waveforms(session: Any) -> bool:
+    """Tell whether one input is of samples [B, N] and all others lengths or masks."""
+    kinds = [(one.type in _FLOATS, len(one.shape)) for one in session.get_inputs()]
+    others = [one for one in session.get_inputs() if one.type not in _FLOATS]
+    return kinds.count((True, 2)) == 1 == len(kinds) - len(others) and all(
+        one.type in _INTEGERS and len(one.shape) in (1, 2) for one in others
+    )
+
+
+class WaveformOnnx(BatchEncoder):
+    """An ONNX model of waveforms as an `Encoder`."""
+
+    def __init__(
+        self, session: Any, spec: EncoderSpec, *, logits: bool, normalize: bool = False
+    ) -> None:
+        super().__init__(spec, logits=logits)
+        self._session, self._normalize = session, normalize
+
+    def _run(self, batch: np.ndarray, lengths: np.ndarray) -> Sequence[np.ndarray]:
+        if self._normalize:
+            # Mean 0, variance 1 over what is no padding, as Transformers does.
+            given, batch = batch, np.zeros_like(batch)
+            for samples, out, length in zip(given, batch, lengths, strict=True):
+                real = samples[:length]
+                out[:length] = (real - real.mean()) / np.sqrt(real.var() + 1e-7)
+        frames, counts = run_waveforms(self._session, batch, lengths)
+        return [rows[:count] for rows, count in zip(frames, counts, strict=True)]
+
+
+def run_waveforms(
+    session: Any, batch: np.ndarray, lengths: np.ndarray
+) -> tuple[np.ndarray, np.ndarray]:
+    """Outputs [B, T, V] and their lengths [B], T where the model gives none."""
+    feeds = {}
+    for one in session.get_inputs():
+        if one.type in _FLOATS:
+            feeds[one.name] = batch.astype(_FLOATS[one.type], copy=False)
+        elif len(one.shape) == 1:
+            feeds[one.name] = lengths.astype(_INTEGERS[one.type])
+        else:
+            mask = np.arange(batch.shape[1]) < lengths[:, None]
+            feeds[one.name] = mask.astype(_INTEGERS[one.type])
+    outputs = session.run(None, feeds)
+    frames = next((one for one in outputs if one.ndim == 3), None)
+    if frames is None:
+        shapes = ", ".join(str(one.shape) for one in outputs)
+        raise ModelError(f"the model gave {shapes}, expected log-probs [B, T, V]")
+    for one in outputs:
+        if one.ndim == 1 and np.issubdtype(one.dtype, np.integer):
+            return frames, np.minimum(one, frames.shape[1])
+    return frames, np.full(len(frames), frames.shape[1])
+
+
+def load_waveform_onnx(path: Path, session: Any, given: ModelOptions) -> WaveformOnnx:
+    """Make an encoder of a file, its metadata and the files next to it."""
+    # `preprocessor_config.json` of Transformers says rate and normalisation,
+    # `config.json` the blank; where nothing says how long a frame is, the model is run
+    # on 1 and 13 seconds of silence.
+    place, own = str(path), metadata(session)
+    features = read_json(path.parent / "preprocessor_config.json")
+    config = read_json(path.parent / "config.json")
+    names = [one.name for one in session.get_inputs()]
+    if "input_values" in names and "do_normalize" not in features:
+        raise ModelError(
+            f"{place}: takes 'input_values' of Transformers, expected the "
+            "preprocessor_config.json of its model beside it: it says whether audio is "
+            "normalised"
+        )
+    # The blank by the model's files: metadata, or the padding token of Transformers.
+    blank: Any = read_json(path.parent / "special_tokens_map.json").get("pad_token")
+    if isinstance(blank, dict):
+        blank = blank.get("content")
+    blank = own.get("blank", blank or config.get("pad_token_id"))
+    tokens = given.table(tokens_beside(path.parent), place, blank)
+    rate = given.rate(
+        int(own.get("sample_rate", 0)) or features.get("sampling_rate"), place
+    )
+    shift = given.frame_shift_s or float(own.get("frame_shift_s", 0))
+    logits = given.logits
+    if logits is None:
+        logits = any("logit" in one.name for one in session.get_outputs())
+    return WaveformOnnx(
+        session,
+        given.spec(tokens, shift or _measured_shift(session, rate, place, given), rate),
+        logits=logits,
+        normalize=bool(features.get("do_normalize", False)),
+    )
+
+
+def _measured_shift(session: Any, rate: int, place: str, given: ModelOptions) -> float:
+    """Seconds a frame: how many more frames twelve more seconds of silence give."""
+    # Twelve seconds are a whole number of frames of 10, 20, 25, 30, 32, 40, 60, 80 ms.
+    counts = []
+    for seconds in (1, 13):
+        silence = np.zeros((1, seconds * rate), np.float32)
+        try:
+            found = run_waveforms(session, silence, np.array([silence.size]))
+        except ModelError:
+            raise
+        except Exception as error:  # of onnxruntime
+            raise ModelError(
+                f"{place}: cannot be run on {seconds} s at {rate} Hz ({error}); say "
+                "frame_shift_s= (--frame-shift) if it takes other lengths"
+            ) from error
+        counts.append(int(found[1][0]))
+    frames = counts[1] - counts[0]
+    if frames <= 0 or 12 * rate % frames:
+        return given.shift(None, place)
+    return 12 / frames
+
 
 TYPES = (
     "gigaam-v2-ctc",
@@ -65,21 +202,9 @@ def onnx_asr_type(folder: Path) -> str | None:
 
 
 def load_onnx_asr(
-    folder: Path, model_type: str, file: Path | None, given: Given
+    folder: Path, model_type: str, file: Path | None, given: ModelOptions
 ) -> OnnxAsrEncoder:
-    """Load a folder as `onnx-asr` wants it.
-
-    Args:
-        folder: With the model and its tokens.
-        model_type: One of `TYPES`.
-        file: The model, if it was named: `model.int8.onnx` is one of 8 bits.
-        given: What the caller says.
-
-    Raises:
-        BackendError: `onnx-asr` is not installed.
-        FormatError: It cannot load the folder; says what it lacks.
-        ModelError: No tokens.
-    """
+    """Load a folder as `onnx-asr` wants it."""
     advice = ": pip install onnx-asr==0.12.0 onnxruntime"
     with needs(f"{folder}: {model_type} needs onnx-asr", advice):
         import onnxruntime

@@ -1,31 +1,115 @@
-"""Encoders of what is a Python object already: functions, packages, toolkits.
+"""Options of a model, encoders of Python objects, and token maps.
 
-    FunctionEncoder(my_function, token_table(names), frame_shift_s=0.04,
-                    sample_rate=16000)
+    options = ModelOptions(sample_rate=16000)
+    options.table(folder / "vocab.txt", place)    # the caller's tokens, or the model's
+    options.rate(None, place)                     # 16000, or an error naming the flag
+    encoder = MappedTokens(model, read_tokens("tokens.txt"),
+                           same={"ɡ": "g"}, rest="<other>")
 
-A function takes a waveform float32 [N] and returns [T, V]; numpy arrays and torch's
-tensors will do. Toolkits are such functions, with tokens and times of their own.
+`MappedTokens` sums a model's tokens to those of a decoder: a token of the same name
+stays, one in `same` counts as the one it names, all others count as `rest`.
+`load_model` reads the same from a file, `model.json`, with paths from its folder:
 
-    load_model("facebook/wav2vec2-base-960h")          # a folder of that name, here
-    load_model((model, processor))                     # objects; any class will do
-
-Models of Transformers have a processor, which makes the inputs as it is told by the
-model's files; the model's answer is normalised. Padding changes what these models give
-(they normalise over all they see), so only utterances of one length share a batch.
+    {"model": "hama", "tokens": "tokens.txt", "same": {"ɡ": "g"}, "rest": "<other>"}
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import json
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from wfstdec.errors import BackendError, FormatError, ModelError, needs
-from wfstdec.models.encoder import BatchEncoder, EncoderSpec
-from wfstdec.models.given import Given
-from wfstdec.text.symbols import TokenTable
+from wfstdec.errors import (
+    BackendError,
+    FormatError,
+    ModelError,
+    OptionError,
+    TokenTableError,
+    needs,
+)
+from wfstdec.models.encoder import BatchEncoder, Encoder, EncoderSpec
+from wfstdec.text.files import PathLike, reading
+from wfstdec.text.loading import load_tokens
+from wfstdec.text.tokens import TokenTable, token_table
+
+TOKEN_FILES = ("tokens.txt", "units.txt", "vocab.txt", "vocab.json")
+"""Files with the tokens in a model's folder."""
+
+
+@dataclass(frozen=True)
+class ModelOptions:
+    """Options of `load_model`; None is left to the model."""
+
+    # The token table of the model's outputs, or its file
+    tokens: PathLike | TokenTable | None = None
+    blank: int | str | None = None  # CTC's blank, by name or index
+    frame_shift_s: float | None = None  # Seconds from a frame to the next
+    sample_rate: int | None = None  # Samples a second
+    logits: bool | None = None  # Whether the outputs are still to be normalised
+    threads: int = 1  # Of onnxruntime
+    max_batch: int = 1  # Utterances at once
+
+    def table(
+        self,
+        own: PathLike | Sequence[str] | None,
+        place: str,
+        blank: int | str | None = None,
+    ) -> TokenTable:
+        """The caller's tokens or the model's; `blank` is its own."""
+        blank = self.blank if self.blank is not None else blank
+        tokens = self.tokens if self.tokens is not None else own
+        if tokens is None:
+            raise ModelError(
+                f"{place}: found no tokens, none of {' '.join(TOKEN_FILES)} is beside "
+                "it; expected tokens= (--tokens)"
+            )
+        if isinstance(tokens, str | os.PathLike | TokenTable):
+            return load_tokens(tokens, blank)
+        return token_table(tokens, blank)
+
+    def rate(self, own: int | None, place: str) -> int:
+        """Samples a second, or an error."""
+        expected = "sample_rate= (--sample-rate), most often 16000"
+        rate = self.sample_rate or own
+        return int(_known(rate, place, "which sample rate it hears", expected))
+
+    def shift(self, own: float | None, place: str) -> float:
+        """Seconds from a frame to the next, or an error."""
+        expected = "frame_shift_s= (--frame-shift), in seconds"
+        shift = self.frame_shift_s or own
+        return float(_known(shift, place, "how long a frame is", expected))
+
+    def spec(self, tokens: TokenTable, shift: float, rate: int) -> EncoderSpec:
+        """The three with this `max_batch`."""
+        return EncoderSpec(tokens, shift, rate, self.max_batch)
+
+
+def tokens_beside(folder: Path) -> Path | None:
+    """The first of `TOKEN_FILES` that a folder has."""
+    return next((folder / n for n in TOKEN_FILES if (folder / n).is_file()), None)
+
+
+def read_json(path: Path) -> Mapping[str, Any]:
+    """A JSON object, or an empty one where there is no such file."""
+    if not path.is_file():
+        return {}
+    with reading(path, "JSON object", "one"):
+        found = json.loads(path.read_text("utf-8"))
+    if not isinstance(found, dict):
+        raise FormatError(f"{path}: found a {type(found).__name__}, expected an object")
+    return found
+
+
+def _known(number: float | None, place: str, what: str, expected: str) -> float:
+    if number is None:
+        raise ModelError(f"{place}: says nowhere {what}, expected {expected}")
+    return number
+
 
 HAMA = "1.7.0"
 """The version of `hama` whose insides are used here."""
@@ -66,12 +150,10 @@ def as_array(rows: Any) -> np.ndarray:
     return rows[0] if rows.ndim == 3 and len(rows) == 1 else rows
 
 
-def function_encoder(function: Callable[..., Any], given: Given) -> FunctionEncoder:
-    """Make an encoder of a function; all there is to know must be given.
-
-    Raises:
-        ModelError: Tokens, rate or frame shift are missing; names the flag.
-    """
+def function_encoder(
+    function: Callable[..., Any], given: ModelOptions
+) -> FunctionEncoder:
+    """Make an encoder of a function; all there is to know must be given."""
     place = getattr(function, "__name__", type(function).__name__)
     return FunctionEncoder(
         function,
@@ -82,15 +164,10 @@ def function_encoder(function: Callable[..., Any], given: Given) -> FunctionEnco
     )
 
 
-def hama_encoder(given: Given, model: Any = None) -> FunctionEncoder:
-    """Make an encoder of the phoneme model in the package `hama`, or of an `ASRModel`.
-
-    Its interface decodes by itself; the log-probs are taken from its session, as they
-    are before its temperature and its bias.
-
-    Raises:
-        BackendError: `hama` is not installed, or is another version.
-    """
+def hama_encoder(given: ModelOptions, model: Any = None) -> FunctionEncoder:
+    """Make an encoder of the phoneme model of the package `hama`, or an `ASRModel`."""
+    # Its interface decodes by itself; the log-probs are taken from its session, as they
+    # are before its temperature and its bias.
     if model is None:
         model = _hama().ASRModel()
     names = [model._log_probs_output_name, model._out_lengths_output_name]
@@ -123,14 +200,10 @@ def _hama() -> Any:
     return hama
 
 
-def nemo_encoder(model: Any, given: Given) -> FunctionEncoder:
-    """Make an encoder of a CTC model of NeMo, an `EncDecCTCModel`. Untested.
-
-    Dither and padding are switched off: with them the same audio gives other log-probs.
-
-    Raises:
-        ModelError: It is no CTC model, or says too little.
-    """
+def nemo_encoder(model: Any, given: ModelOptions) -> FunctionEncoder:
+    """Make an encoder of a CTC model of NeMo, an `EncDecCTCModel`. Untested."""
+    # Dither and padding are switched off: with them the same audio gives other log-
+    # probs.
     import torch
 
     place = type(model).__name__
@@ -159,14 +232,9 @@ def nemo_encoder(model: Any, given: Given) -> FunctionEncoder:
     )
 
 
-def torchaudio_encoder(bundle: Any, given: Given) -> FunctionEncoder:
-    """Make an encoder of a bundle of torchaudio, such as `WAV2VEC2_ASR_BASE_960H`.
-
-    Untested with torchaudio itself.
-
-    Raises:
-        ModelError: It says too little.
-    """
+def torchaudio_encoder(bundle: Any, given: ModelOptions) -> FunctionEncoder:
+    """Make an encoder of a bundle of torchaudio, such as `WAV2VEC2_ASR_BASE_960H`."""
+    # Untested with torchaudio itself.
     import torch
 
     place = type(bundle).__name__
@@ -186,13 +254,7 @@ def torchaudio_encoder(bundle: Any, given: Given) -> FunctionEncoder:
 
 
 class TransformersEncoder(BatchEncoder):
-    """A model of Transformers as an `Encoder`; it stays on its device.
-
-    Args:
-        model: Called with what `features` makes; answers with `.logits` [B, T, V].
-        features: A feature extractor, or a processor.
-        spec: Of the model.
-    """
+    """A model of Transformers as an `Encoder`; it stays on its device."""
 
     def __init__(self, model: Any, features: Any, spec: EncoderSpec) -> None:
         super().__init__(spec, logits=True)
@@ -217,14 +279,8 @@ class TransformersEncoder(BatchEncoder):
         return [as_array(rows) for rows in logits]
 
 
-def load_transformers(path: Path, given: Given) -> TransformersEncoder:
-    """Load a folder with a model, its feature extractor and its tokenizer.
-
-    Raises:
-        BackendError: Transformers is not installed.
-        FormatError: It cannot load the folder.
-        ModelError: As of `transformers_encoder`.
-    """
+def load_transformers(path: Path, given: ModelOptions) -> TransformersEncoder:
+    """Load a folder with a model, its feature extractor and its tokenizer."""
     with needs(
         f"{path}: a model of Transformers needs it", ": pip install transformers torch"
     ):
@@ -242,13 +298,9 @@ def load_transformers(path: Path, given: Given) -> TransformersEncoder:
 
 
 def transformers_encoder(
-    model: Any, features: Any, tokenizer: Any, given: Given
+    model: Any, features: Any, tokenizer: Any, given: ModelOptions
 ) -> TransformersEncoder:
-    """Make an encoder of objects; `features` may be a processor, which has the others.
-
-    Raises:
-        ModelError: Something is said nowhere; names the flag.
-    """
+    """Make an encoder of objects; `features` may be a processor."""
     place = type(model).__name__
     extractor = getattr(features, "feature_extractor", features)
     tokenizer = getattr(features, "tokenizer", tokenizer)
@@ -277,3 +329,105 @@ def _shift(config: Any, extractor: Any, rate: int) -> float | None:
     factor = getattr(inner, "subsampling_factor", None)
     hop = getattr(extractor, "hop_length", None)
     return factor * hop / rate if factor and hop else None
+
+
+_KEYS: dict[str, Any] = {
+    "model": str,
+    "tokens": str,
+    "blank": (str, int),
+    "same": dict,
+    "rest": str,
+}
+_NEEDED = ("model", "tokens")
+
+
+class MappedTokens:
+    """An `Encoder` whose log-probs are those of another, summed by token.
+
+    Args:
+        encoder: Of V tokens.
+        tokens: The table of the decoder.
+        same: Tokens of the model by the token of the decoder that they are.
+        rest: The token of the decoder for all others; None: there are none.
+
+    Raises:
+        TokenTableError: A token of the model has no place, a token of the decoder has
+            no source, or the blanks are not each other's.
+        OptionError: `same` names what the model does not have.
+    """
+
+    def __init__(
+        self,
+        encoder: Encoder,
+        tokens: TokenTable,
+        *,
+        same: Mapping[str, str] | None = None,
+        rest: str | None = None,
+    ) -> None:
+        names, same = encoder.spec.tokens.names, dict(same or {})
+        if missing := same.keys() - set(names):
+            raise OptionError(
+                f"same= has {sorted(missing)[0]!r}, expected tokens of the model"
+            )
+        self.encoder = encoder
+        self.spec = replace(encoder.spec, tokens=tokens)
+        targets = [same.get(n, n if n in tokens.ids else rest) for n in names]
+        for name, target in zip(names, targets, strict=True):
+            if target is None:
+                raise TokenTableError(
+                    f"token {name!r} of the model has no place among the decoder's, "
+                    "expected same= or rest= to say which it is"
+                )
+        places = np.array([tokens.index(target) for target in targets if target])
+        self._sources = [np.flatnonzero(places == i) for i in range(len(tokens))]
+        for name, sources in zip(tokens.names, self._sources, strict=True):
+            if not len(sources):
+                raise TokenTableError(
+                    f"token {name!r} is no token of the model, expected one each"
+                )
+        if list(self._sources[tokens.blank]) != [encoder.spec.blank]:
+            raise TokenTableError(
+                f"the blank {tokens.names[tokens.blank]!r} is not the model's "
+                f"{names[encoder.spec.blank]!r}, expected same= to say that it is"
+            )
+
+    def encode(self, waveforms: Sequence[np.ndarray]) -> list[np.ndarray]:
+        """Implement `Encoder.encode`; rows are normalised again."""
+        return [self._summed(rows) for rows in self.encoder.encode(waveforms)]
+
+    def _summed(self, rows: np.ndarray) -> np.ndarray:
+        found = np.empty((len(rows), len(self._sources)), np.float32)
+        for token, sources in enumerate(self._sources):
+            part = rows[:, sources]
+            found[:, token] = part[:, 0]
+            if len(sources) > 1:
+                found[:, token] = np.logaddexp.reduce(part, axis=1)
+        return found - np.logaddexp.reduce(found, axis=1, keepdims=True)
+
+
+def read_mapped(
+    path: Path, given: ModelOptions, load: Callable[[str, ModelOptions], Encoder]
+) -> MappedTokens:
+    """Read `model.json`: a model, and which of a decoder's tokens its own are."""
+    described = read_json(path)
+    for key, value in described.items():
+        if key not in _KEYS or not isinstance(value, _KEYS[key]):
+            raise FormatError(
+                f"{path}: found {key!r}: {value!r}, expected {', '.join(_KEYS)}"
+            )
+    if missing := [key for key in _NEEDED if key not in described]:
+        raise FormatError(f"{path}: found no {missing[0]!r}, expected the name of one")
+    beside = path.parent / described["model"]
+    name = str(beside) if beside.exists() else described["model"]
+    if not beside.exists() and ":" in name:  # only the caller may name code to run
+        raise FormatError(
+            f"{path}: found the model {name!r}, expected a file, a folder or 'hama'"
+        )
+    blank = described.get("blank") if given.blank is None else given.blank
+    tokens = given.tokens or path.parent / described["tokens"]
+    return MappedTokens(
+        load(name, replace(given, tokens=None, blank=None)),
+        load_tokens(tokens, blank),
+        same=described.get("same"),
+        rest=described.get("rest"),
+    )

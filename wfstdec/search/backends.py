@@ -16,16 +16,7 @@ AUTO = "auto"
 
 
 def make_backend(backends: Mapping[str, str], name: str, searched: Any) -> Any:
-    """Make the backend of that name; `"auto"` is the CPU, unless a decoder knows more.
-
-    Args:
-        backends: Of a decoder: name to `module:what makes it`.
-        name: One of these names, or `"auto"`.
-        searched: What the backend searches: a graph, a search space.
-
-    Raises:
-        BackendError: No such backend, or what it needs is not installed.
-    """
+    """Make the backend of that name; `"auto"` is the CPU."""
     if name == AUTO:
         name = "cpu"
     if name not in backends:

@@ -15,39 +15,25 @@ and, where lattices are recorded, what was recorded.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from collections.abc import Sequence
+from typing import Any, Protocol, TypeVar
 
 from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.lattice.arrays import Lattice
-from wfstdec.search.hypothesis import Hypothesis
-
-if TYPE_CHECKING:
-    from wfstdec.search.scheduling import Workers
-    from wfstdec.search.sessions import Partial
-
-LATTICES = "lattices"
-"""Records the lattices of whole utterances."""
-SESSION_LATTICES = "lattices of sessions"
-"""Records those of utterances that come in chunks."""
-SEGMENTS = "segments"
-"""Hands out parts of these that are settled: `Search.settle`."""
-MEMORY_PLANS = "memory plans"
-"""Says what a batch takes on a device: `memory_plan`."""
+from wfstdec.search.hypothesis import Hypothesis, Partial
+from wfstdec.search.threads import Read, Workers
 
 _Chunk = TypeVar("_Chunk")
 _Chunk_contra = TypeVar("_Chunk_contra", contravariant=True)
 _Found_co = TypeVar("_Found_co", covariant=True)
 _Found_contra = TypeVar("_Found_contra", contravariant=True)
-Read = Callable[[int, Any], Any]
-"""Makes of an utterance's position, and of what was found, what is asked for."""
 
 
 class Search(Protocol[_Chunk_contra, _Found_co]):
     """Search of an utterance under way.
 
     Where a lattice is recorded, and the backend can `SEGMENTS`, it has a further
-    method `settle(min_frames)`: the settled segments of at least so many frames since
+    method `settle(min_frames)`: the settled segments of at least that many frames since
     the last call, which it forgets.
     """
 
@@ -65,23 +51,15 @@ class Backend(Protocol[_Chunk, _Found_co]):
     """A model that is searched, laid out for one kind of machine.
 
     Attributes:
-        can: Names of what not all backends can do, `LATTICES` and others above.
+        can: What not all backends can do, `LATTICES` and others of `search.threads`.
     """
 
     @property
     def can(self) -> frozenset[str]:
-        """See above."""
+        """Names of abilities."""
 
     def inputs(self, logprobs: Any, lengths: Any) -> Sequence[_Chunk]:
-        """Check what users give; one array per utterance, where searches want them.
-
-        Args:
-            logprobs: As in `Decoder.decode`.
-            lengths: As in `Decoder.decode`.
-
-        Raises:
-            InputError: Something is wrong; has the position of the utterance.
-        """
+        """Check what users give; one array per utterance, where searches want them."""
 
     def decode(
         self,
@@ -95,39 +73,16 @@ class Backend(Protocol[_Chunk, _Found_co]):
     ) -> list[Any]:
         """Decode whole utterances, in whatever groups and order are quickest.
 
-        Args:
-            utterances: From `inputs`.
-            options: Of the search.
-            boosts: Of each.
-            record: Whether lattices are recorded.
-            workers: Threads that may be used.
-            read: What to make of each, as soon as it is found; None leaves it.
-
-        Returns:
-            What was found, or made of it, for each utterance.
-
-        Raises:
-            DeviceError: A device failed; has what was done.
+        `read`: what to make of each, as soon as it is found; None leaves it.
         """
 
     def prepare(self, options: Any, boosts: CompiledBoosts) -> None:
-        """Lay out boosts, so that `start` does not; may be called at any time.
-
-        Args:
-            options: Of the searches to come.
-            boosts: Of their utterances.
-        """
+        """Lay out boosts, so that `start` does not; may be called at any time."""
 
     def start(
         self, options: Any, boosts: CompiledBoosts, *, record: bool = False
     ) -> Search[_Chunk, _Found_co]:
-        """Begin an utterance that comes in chunks.
-
-        Args:
-            options: Of the search.
-            boosts: Of the utterance.
-            record: Whether its lattice is recorded.
-        """
+        """Begin an utterance that comes in chunks."""
 
     def advance(
         self,
@@ -139,11 +94,7 @@ class Backend(Protocol[_Chunk, _Found_co]):
     ) -> None:
         """Pass searches of the same options through a chunk each.
 
-        Args:
-            searches: From `start`.
-            chunks: From `inputs`.
-            names: What errors call each; None for their positions.
-            workers: Threads that may be used.
+        `names`: what errors call each; None for their positions.
         """
 
 
@@ -159,12 +110,7 @@ class Reader(Protocol[_Found_contra]):
     def hypotheses(
         self, found: Sequence[_Found_contra], boosts: Sequence[CompiledBoosts]
     ) -> list[Hypothesis]:
-        """Read the best of each of many searches.
-
-        Args:
-            found: Of each search.
-            boosts: Of each; they add the same words as the reader's own.
-        """
+        """Read the best of each of many searches."""
 
     def partial(self, look: Any) -> Partial:
         """Read how far a search has come: of one search, again and again."""

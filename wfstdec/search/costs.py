@@ -47,28 +47,14 @@ class CostAccount(NamedTuple):
         insertion: float,
         boost: float,
     ) -> Self:
-        """The account of a path, both sums unscaled.
-
-        Args:
-            options: For the scales.
-            graph: The costs of graph, language model and pronunciations.
-            acoustic: The negated log-probs.
-            insertion: What its words and tokens cost each.
-            boost: Minus what was credited.
-        """
+        """The account of a path, both sums unscaled."""
         rest = options.lm_scale * graph + insertion + boost
         total = options.acoustic_scale * acoustic + rest
         return cls(total, graph, acoustic, insertion, boost)
 
     @classmethod
     def of_total(cls, options: Scales, *, total: float, **others: float) -> Self:
-        """Account of a total where alignments were added up: what is left is acoustic.
-
-        Args:
-            options: For the scales; with an acoustic scale of 0 nothing is acoustic.
-            total: The total that the search came to.
-            others: Graph, insertion and boost costs, as in `of_path`.
-        """
+        """Account of a total of summed alignments: what is left is acoustic."""
         known, scale = (
             cls.of_path(options, acoustic=0.0, **others),
             options.acoustic_scale,

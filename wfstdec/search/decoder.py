@@ -27,26 +27,25 @@ from wfstdec.boost.compiled import CompiledBoosts, MadeFor, check_made_for
 from wfstdec.boost.lists import BoostsLike
 from wfstdec.boost.phrase_compilers import phrase_compiler
 from wfstdec.boost.phrases import PhraseOptions
-from wfstdec.checks.frame_shift import check_frame_shift
-from wfstdec.checks.looking import FirstLook, Heard, Pairs, looked_at
+from wfstdec.checks.inputs import InputCheck, OutputTokens, Pairs, checked
+from wfstdec.checks.rows import check_frame_shift
 from wfstdec.errors import BackendError, DeviceError, InputError, OptionError
 from wfstdec.lattice.arrays import Lattice
 from wfstdec.lm.automaton import Unit
-from wfstdec.search.contract import (
+from wfstdec.search.contract import Backend, Reader
+from wfstdec.search.hypothesis import Hypothesis
+from wfstdec.search.paths.lattice import confidences_of
+from wfstdec.search.sessions import Sessions
+from wfstdec.search.threads import (
     LATTICES,
     MEMORY_PLANS,
     SESSION_LATTICES,
-    Backend,
+    Pace,
     Read,
-    Reader,
+    Workers,
 )
-from wfstdec.search.hypothesis import Hypothesis
-from wfstdec.search.interrupts import Pace
-from wfstdec.search.paths.lattice import confidences_of
-from wfstdec.search.scheduling import Workers
-from wfstdec.search.sessions import Sessions
 from wfstdec.search.warming import run_each_way
-from wfstdec.text.symbols import TokenTable
+from wfstdec.text.tokens import TokenTable
 from wfstdec.text.vocabulary import Vocabulary
 
 _Chunk = TypeVar("_Chunk")
@@ -92,7 +91,7 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
         self.threads = threads or len(os.sched_getaffinity(0))
         self._backend = backend
         self._boosts = boosts
-        self._first_look = FirstLook()
+        self._input_check = InputCheck(self._output_tokens)
         self._pace = Pace()
 
     def __repr__(self) -> str:
@@ -197,7 +196,8 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
                 has the hypotheses of those that were.
 
         Warns:
-            BoostWarning: Boosted words are unknown; names them.
+            BoostWarning: Boosted words are unknown, or were taken for words that
+                differ in case, Unicode form or punctuation around them; names them.
         """
         if confidence:
             return self._decode_confident(logprobs, lengths, boosts, posterior_scale)
@@ -253,17 +253,17 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
 
         return self._search(utterances, compiled, record=True, read=read_one)
 
-    def looked_at(self, logprobs: Pairs) -> Iterator[tuple[str, Any]]:
+    def checked(self, logprobs: Pairs) -> Iterator[tuple[str, Any]]:
         """Pass utterances on and warn of what seems wrong with the first ones.
 
         Args:
             logprobs: Pairs of an utterance id and its log-probs, [T, V].
 
         Warns:
-            LogprobWarning: As `wfstdec.checks.looking.looked_at`.
+            LogprobWarning: As `wfstdec.checks.inputs.checked`.
         """
-        self._first_look.is_done = True  # what is said here need not be said again
-        return looked_at(logprobs, self._heard())
+        self._input_check.skip_first()  # they are checked here
+        return checked(logprobs, self._output_tokens())
 
     def decode_nbest(
         self, logprobs: Any, lengths: Any = None, boosts: BoostsLike | Sequence = None
@@ -374,14 +374,14 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
             BackendError: Such a model, and sentencepiece is not installed.
             TokenTableError: The boundary is not a token.
         """
-        own = self._cut_text if sentencepiece_model is None else None
         return phrase_compiler(
             self.vocabulary,
             options,
             unit=unit,
             boundary=boundary,
             sentencepiece_model=sentencepiece_model,
-            tokenizer=own,
+            tokenizer=self._cut_text,
+            matcher=self._boosts.matcher if self.vocabulary.words else None,
         )
 
     @property
@@ -406,7 +406,7 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
             if SESSION_LATTICES not in self._backend.can:
                 raise BackendError(
                     "this backend records no lattices of sessions, expected "
-                    "backend='cpu', 'reference' or 'auto'"
+                    "backend='cpu' or 'auto'"
                 )
         return Sessions(
             self._backend,
@@ -416,6 +416,7 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
             threads=self.threads,
             lattices=lattices,
             check_nbest=partial(self._check_nbest, lattices),
+            check_input=self._input_check.session,
         )
 
     def memory_plan(
@@ -478,11 +479,7 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
         return self._nbest_from == "lattice"
 
     def _check_lattices(self) -> None:
-        """Raise where no lattices are recorded, whatever the backend's name.
-
-        Raises:
-            OptionError: This kind of decoder records none.
-        """
+        """Raise where no lattices are recorded, whatever the backend's name."""
         if not self.records_lattices:
             raise OptionError(
                 f"{type(self).__name__} records no lattices, expected a WfstDecoder or "
@@ -490,12 +487,7 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
             )
 
     def _check_nbest(self, lattices: bool) -> None:
-        """Raise where there are no n-best lists, with `lattices` recorded or without.
-
-        Raises:
-            OptionError: This kind of decoder finds only the best, or what its lists are
-                read from is not there.
-        """
+        """Raise where there are no n-best lists, with `lattices` or without."""
         if self._nbest_from is None:
             raise OptionError(
                 f"{type(self).__name__} finds only the best hypothesis, expected a "
@@ -513,17 +505,16 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
                 "sessions without lattices"
             )
 
-    def _heard(self) -> Heard:
+    def _output_tokens(self) -> OutputTokens:
         """The tokens that it makes something of."""
-        return Heard.of(self.vocabulary)
+        return OutputTokens.of(self.vocabulary)
 
     def _inputs(
         self, backend: Backend[_Chunk, _Found], logprobs: Any, lengths: Any
     ) -> Sequence[_Chunk]:
-        """Check log-probs; the first ones are looked at for what no check refuses."""
+        """Check log-probs, and sample them for what no check refuses."""
         utterances = backend.inputs(logprobs, lengths)
-        if not self._first_look.is_done:
-            self._first_look.at(logprobs, utterances, self.tokens.blank)
+        self._input_check.batch(logprobs, utterances, self.tokens.blank)
         return utterances
 
     def _compiled(self, boosts: Any, n: int) -> list[CompiledBoosts]:

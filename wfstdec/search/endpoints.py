@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from wfstdec.errors import OptionError
+from wfstdec.search.hypothesis import Partial
 from wfstdec.search.options import CheckedOptions
-from wfstdec.search.sessions import Partial
 
 
 @dataclass(frozen=True)

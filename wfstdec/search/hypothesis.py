@@ -224,3 +224,35 @@ def word_later_by(word: Word, offset_s: float) -> Word:
     return word._replace(
         start_s=round(start, SECONDS_DIGITS), end_s=round(end, SECONDS_DIGITS)
     )
+
+
+@dataclass(frozen=True)
+class Partial(OfWords):
+    """The best hypothesis of a session so far.
+
+    Attributes:
+        words: In order; the last one may be only begun.
+        num_settled: Number of first words that can no longer change.
+        num_timed: Number of them whose times can no longer change.
+        num_frames: Frames decoded.
+        silent_frames: Frames since the last token of a word ended; all, if none began.
+        final_cost: What ending here costs more than going on, nats; `inf` where no
+            path can end here.
+    """
+
+    words: tuple[Word, ...]
+    num_settled: int
+    num_timed: int
+    num_frames: int
+    silent_frames: int
+    final_cost: float
+
+    def __repr__(self) -> str:
+        """Show its text, cut where it is long, and how much of it is settled."""
+        settled = f"{self.num_settled} of {len(self.words)} words settled"
+        return f"Partial({shortened(self.text)}, {settled}, {self.num_frames} frames)"
+
+    @property
+    def settled_text(self) -> str:
+        """Text of the words that can no longer change."""
+        return " ".join(word.text for word in self.words[: self.num_settled])

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import functools
+import math
 import warnings
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy import float32
 
 from wfstdec.errors import LogprobError, LogprobWarning, ShapeError
-from wfstdec.jit import jit
+from wfstdec.jit import inlined, jit, kernel
 
 MAX_LOGPROB = np.float32(1e20)
 """A log-prob may not be larger, and is -inf below the negative: so that costs neither
@@ -19,23 +22,11 @@ reach minus infinity nor are so large that all others are lost in rounding."""
 def as_utterances(logprobs: Any, lengths: Any, num_tokens: int) -> list[np.ndarray]:
     """Split a batch into one checked array per utterance.
 
-    Args:
-        logprobs: [B, T, V] array, a sequence of [T, V] arrays, or one such array for
-            one utterance; natural log;
-            NumPy, torch, or anything with DLPack; float16, bfloat16, float32, float64.
-            `-inf`, or anything under -1e20 (masks), is an impossible token.
-        lengths: [B] frames to use of each; `None` uses all.
-        num_tokens: V, blank included.
-
-    Returns:
-        float32 [T, V] in C order, one per utterance.
-
-    Raises:
-        ShapeError: Axes, V or lengths are wrong; says both sizes.
-        LogprobError: NaN, +inf or an absurdly large number, in the frames used.
-
-    Warns:
-        LogprobWarning: The numbers of the first utterance look like probabilities.
+    `logprobs`: [B, T, V] array, a sequence of [T, V] arrays, or one such array for one
+    utterance; natural log; NumPy, torch, or anything with DLPack; float16, bfloat16,
+    float32, float64. `-inf`, or anything under -1e20 (masks), is an impossible token.
+    `lengths`: [B] frames to use of each; `None` uses all. Returns float32 [T, V] in C
+    order, one per utterance.
     """
     arrays = split_batch(logprobs, as_numpy)
     counts = check_lengths(lengths, len(arrays), getattr(logprobs, "shape", ()))
@@ -82,16 +73,7 @@ def as_numpy(array: Any) -> np.ndarray:
 def check_lengths(
     lengths: Any, num_utterances: int, shape: Sequence[int] = ()
 ) -> list[int | None]:
-    """The frames to use of each utterance; `None` where all are.
-
-    Args:
-        lengths: As `as_utterances` takes them.
-        num_utterances: B.
-        shape: Of the batch, where it is an array.
-
-    Raises:
-        ShapeError: Other than B integers.
-    """
+    """The frames to use of each utterance; `None` where all are."""
     if lengths is None:
         return [None] * num_utterances
     counts = as_numpy(lengths)
@@ -178,3 +160,66 @@ def bad_logprob(i: int, frame: int, row: np.ndarray) -> LogprobError:
         "probabilities (-inf for an impossible token)",
         i,
     )
+
+
+_INF = np.float32(np.inf)
+
+
+class Pricing(NamedTuple):
+    """Options of every search on log-probs, as kernels take them; see `WfstOptions`."""
+
+    acoustic_scale: np.float32
+    blank_penalty: np.float32
+    blank_skip_logprob: np.float32  # inf: no frame is skipped
+
+
+@functools.lru_cache(maxsize=64)
+def pricing_of(options: Any) -> Pricing:
+    """The options in float32: the scale, the blank's penalty, from where it skips."""
+    skip = options.blank_skip_threshold
+    return Pricing(
+        acoustic_scale=np.float32(options.acoustic_scale),
+        blank_penalty=np.float32(options.blank_penalty),
+        blank_skip_logprob=np.float32(math.inf if skip is None else math.log(skip)),
+    )
+
+
+def price_frame(
+    logprobs: np.ndarray, pricing: Pricing, blank: int
+) -> tuple[list[np.float32], list[np.float32]]:
+    """The cost of each token of a frame.
+
+    `logprobs`: float32 [V].
+    """
+    unscaled = [np.float32(-x) for x in logprobs]
+    unscaled[blank] = np.float32(-np.float32(logprobs[blank] - pricing.blank_penalty))
+    if logprobs[blank] >= pricing.blank_skip_logprob:
+        unscaled = [x if v == blank else _INF for v, x in enumerate(unscaled)]
+    scale = pricing.acoustic_scale
+    return unscaled, [np.float32(scale * x) if x < _INF else x for x in unscaled]
+
+
+@kernel
+def price(pricing, blank, logprobs, unscaled, costs):
+    """Fill `unscaled` and `costs`, float32 [V] by token, as `price_frame`."""
+    for v in range(len(logprobs)):
+        unscaled[v] = float32(-logprobs[v])
+        costs[v] = scaled(pricing, unscaled[v])
+    if logprobs[blank] >= pricing.blank_skip_logprob:
+        unscaled[:] = _INF
+        costs[:] = _INF
+    unscaled[blank] = -penalised(pricing, logprobs[blank])
+    costs[blank] = scaled(pricing, unscaled[blank])
+
+
+@inlined
+def penalised(pricing, logprob):
+    """The log-prob of a blank, the penalty taken off."""
+    return float32(logprob - pricing.blank_penalty)
+
+
+@inlined
+def scaled(pricing, unscaled):
+    """The scaled cost of a token."""
+    cost = float32(pricing.acoustic_scale * unscaled)
+    return cost if unscaled < _INF else _INF

@@ -102,7 +102,7 @@ class OpenVocabulary(CheckedOptions):
     An open word is said by any tokens that stand for something: not the blank, not the
     separator, no mark such as `<unk>`. It is like a word that the language model calls
     `<unk>`, with a pronunciation. Which tokens, and what it is called, says
-    `text/open_spelling.py`.
+    `text/vocabulary.py`.
 
         graph cost of an open word = LM's cost of `<unk>` + word_cost
                                      + token_cost * tokens

@@ -14,55 +14,25 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, NamedTuple
+
+import numpy as np
 
 from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.boost.lists import BoostsLike
+from wfstdec.checks.inputs import SESSION_FRAMES, UTTERANCES
 from wfstdec.errors import InputError, OptionError, SessionError, naming
 from wfstdec.lattice.arrays import Lattice
-from wfstdec.search.contract import SEGMENTS, Backend, Reader
-from wfstdec.search.hypothesis import Hypothesis, OfWords, Word, word_later_by
-from wfstdec.search.interrupts import Held
-from wfstdec.search.scheduling import Workers
-from wfstdec.text.display import few, shortened
+from wfstdec.search.contract import Backend, Reader
+from wfstdec.search.hypothesis import Hypothesis, Partial, word_later_by
+from wfstdec.search.threads import SEGMENTS, Held, Workers
+from wfstdec.text.display import few
 
 SEGMENT_FRAMES = 50
 """The fewest frames of a segment of a lattice, where nobody says how many."""
 SessionId = int | str
 """What a session is called."""
-
-
-@dataclass(frozen=True)
-class Partial(OfWords):
-    """The best hypothesis of a session so far.
-
-    Attributes:
-        words: In order; the last one may be only begun.
-        num_settled: So many of the first words can no longer change, whatever comes.
-        num_timed: Of these, so many have times that can no longer change.
-        num_frames: Frames decoded.
-        silent_frames: Frames since the last token of a word ended; all, if none began.
-        final_cost: What ending here costs more than going on, nats; `inf` where no
-            path can end here.
-    """
-
-    words: tuple[Word, ...]
-    num_settled: int
-    num_timed: int
-    num_frames: int
-    silent_frames: int
-    final_cost: float
-
-    def __repr__(self) -> str:
-        """Show its text, cut where it is long, and how much of it is settled."""
-        settled = f"{self.num_settled} of {len(self.words)} words settled"
-        return f"Partial({shortened(self.text)}, {settled}, {self.num_frames} frames)"
-
-    @property
-    def settled_text(self) -> str:
-        """Text of the words that can no longer change."""
-        return " ".join(word.text for word in self.words[: self.num_settled])
 
 
 class _Session(NamedTuple):
@@ -87,6 +57,7 @@ class Sessions:
         threads: Sessions that are advanced side by side.
         lattices: Whether lattices are recorded.
         check_nbest: Raises where there are no n-best lists.
+        check_input: Warns where the first frames of a session are no log-probs.
     """
 
     def __init__(
@@ -99,10 +70,13 @@ class Sessions:
         threads: int,
         lattices: bool,
         check_nbest: Callable[[], None],
+        check_input: Callable[[np.ndarray], None],
     ) -> None:
         self._backend, self._options, self._lattices = backend, options, lattices
         self._compile, self._reader = compile_boosts, reader
-        self._check_nbest = check_nbest
+        self._check_nbest, self._check_input = check_nbest, check_input
+        self._unchecked: dict[SessionId, list[Any]] = {}
+        self._num_opened = 0
         self._sessions: dict[SessionId, _Session] = {}
         self._next = 0
         self._lock = threading.RLock()
@@ -117,11 +91,7 @@ class Sessions:
         return f"Sessions({len(self)} open{named})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Refuse to be pickled.
-
-        Raises:
-            TypeError: Utterances under way belong to their process.
-        """
+        """Refuse to be pickled."""
         raise TypeError(
             "sessions are under way in this process and cannot be pickled or copied; "
             "pickle the decoder and call its `sessions()` there"
@@ -173,6 +143,10 @@ class Sessions:
                     self._options, compiled, record=self._lattices
                 )
                 self._sessions[session] = _Session(search, reader, offset_s)
+                # A check costs as much as a few chunks: not every session has one.
+                if self._num_opened < UTTERANCES or self._num_opened % 8 == 0:
+                    self._unchecked[session] = []
+                self._num_opened += 1
         except InputError as error:
             error.utterance = session
             raise
@@ -202,6 +176,9 @@ class Sessions:
                     error.utterance = names[error.utterance]
                 raise
             self._backend.advance(under_way, arrays, names=names, workers=self._workers)
+            if self._unchecked:
+                for session, array in zip(names, arrays, strict=True):
+                    self._check_first(session, array)
 
     def partial(self, session: SessionId) -> Partial:
         """The best hypothesis so far, and how much of it can no longer change.
@@ -273,7 +250,7 @@ class Sessions:
             if SEGMENTS not in self._backend.can:
                 raise OptionError(
                     "sessions that hand out no settled lattices, expected those of a "
-                    "WfstDecoder by backend='cpu', 'reference' or 'auto'"
+                    "WfstDecoder by backend='cpu' or 'auto'"
                 )
             found = self._find(session)
             return found.reader.segments(found.search.settle(min_frames))
@@ -307,9 +284,20 @@ class Sessions:
                 "`decoder.sessions(lattices=True)`"
             )
 
+    def _check_first(self, session: SessionId, chunk: Any) -> None:
+        """Check the first frames of a session once there are enough of them."""
+        chunks = self._unchecked.get(session)
+        if chunks is not None and isinstance(chunk, np.ndarray):
+            # Chunks may be the caller's memory, which the next ones overwrite.
+            chunks.append(chunk[:SESSION_FRAMES].copy())
+            if sum(map(len, chunks)) >= SESSION_FRAMES:
+                self._check_input(np.concatenate(self._unchecked.pop(session)))
+
     def _finish(self, session: SessionId) -> tuple[Any, _Session]:
         with self._lock, Held():
             found = self._find(session)
+            if rest := self._unchecked.pop(session, None):
+                self._check_input(np.concatenate(rest))
             del self._sessions[session]
             with naming(session):
                 return found.search.finish(), found

@@ -2,6 +2,7 @@
 
 A kernel is compiled, or loaded, when it is first called with arrays of its types: in a
 server that would be in the midst of a session. One word through each way is enough.
+A `Decoder` imports this module: here its type is `Any`.
 """
 
 from __future__ import annotations
@@ -9,36 +10,26 @@ from __future__ import annotations
 import contextlib
 import warnings
 from collections.abc import Callable, Iterable, Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from wfstdec.boost.lists import BoostEntry, BoostsLike
 from wfstdec.errors import InputError
-from wfstdec.search.contract import SESSION_LATTICES
 from wfstdec.search.hypothesis import Hypothesis
-
-if TYPE_CHECKING:
-    from wfstdec.search.decoder import Decoder
-    from wfstdec.text.vocabulary import Vocabulary
+from wfstdec.search.threads import SESSION_LATTICES
+from wfstdec.text.vocabulary import Vocabulary
 
 _OTHERS = np.float32(-12.0)
 """The log-prob of what is not said."""
 
 
 def run_each_way(
-    decoder: Decoder[Any, Any], boosts: BoostsLike, *, lattices: bool, sessions: bool
+    decoder: Any, boosts: BoostsLike, *, lattices: bool, sessions: bool
 ) -> None:
     """Decode a word without boosts and with them, whole and in chunks.
 
-    Args:
-        decoder: Whose kernels are wanted.
-        boosts: A list as those to come; None makes up one of each kind.
-        lattices: Whether lattices are asked for, where the decoder records any.
-        sessions: Whether utterances come in chunks.
-
-    Raises:
-        InputError: The boosts are wrong.
+    `boosts`: A list as those to come; None makes up one of each kind.
     """
     lattices = lattices and decoder.records_lattices
     with warnings.catch_warnings():
@@ -52,9 +43,7 @@ def run_each_way(
                 _run(decoder, kind(), lattices, sessions)
 
 
-def _run(
-    decoder: Decoder[Any, Any], boosts: BoostsLike, lattices: bool, sessions: bool
-) -> None:
+def _run(decoder: Any, boosts: BoostsLike, lattices: bool, sessions: bool) -> None:
     """Decode a word with one list, in all ways that are asked for."""
     rows = one_word(decoder.vocabulary, decoder.num_tokens)
     _read(decoder.decode([rows], boosts=[boosts]))
@@ -82,8 +71,8 @@ def _read(hypotheses: Iterable[Hypothesis]) -> None:
 
 def one_word(vocabulary: Vocabulary, num_tokens: int) -> np.ndarray:
     """Log-probs in which a word is said, so that there are words to read."""
-    said, blank = vocabulary.pronunciations, vocabulary.tokens.blank
-    tokens = said.tokens[: said.splits[1]].tolist() if len(said.splits) > 1 else []
+    prons, blank = vocabulary.pronunciations, vocabulary.tokens.blank
+    tokens = prons.tokens[: prons.splits[1]].tolist() if len(prons.splits) > 1 else []
     between = list(vocabulary.separators[:1])
     spoken = [blank]
     for token in (*between, *tokens, *between):
@@ -93,7 +82,7 @@ def one_word(vocabulary: Vocabulary, num_tokens: int) -> np.ndarray:
     return rows
 
 
-def _kinds(decoder: Decoder[Any, Any]) -> Iterator[Callable[[], BoostsLike]]:
+def _kinds(decoder: Any) -> Iterator[Callable[[], BoostsLike]]:
     """Lists of words with numbers and without, of phrases, and of OOV words."""
     vocabulary = decoder.vocabulary
     words = list(vocabulary.words[1:3])

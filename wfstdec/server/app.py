@@ -25,7 +25,8 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from wfstdec.server import listen, transcriptions
+from wfstdec.server import deepgram as listen
+from wfstdec.server import transcriptions
 from wfstdec.server.access import Access, RequestLog
 from wfstdec.server.page import read_page
 from wfstdec.server.problems import Problem
@@ -40,12 +41,7 @@ _log = logging.getLogger(__name__)
 
 
 def make_app(service: Service, *, page: bool = True) -> Starlette:
-    """Make the app; it starts the engine, and stops it in the end.
-
-    Args:
-        service: What all handlers share; not started yet.
-        page: Whether there is a page at `/`.
-    """
+    """Make the app; it starts the engine, and stops it in the end."""
     service.measures.watch(
         streams=lambda: len(service.engine),
         ready=lambda: float(service.unready is None),

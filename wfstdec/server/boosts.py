@@ -38,22 +38,7 @@ def requested_boosts(
 ) -> BoostsLike:
     """Make the boost list of a request.
 
-    Args:
-        keyterms: Words and phrases whose bonuses follow from the list.
-        keywords: `word` or `word:bonus`, nats; phrases too.
-        boosts: Parsed JSON: word to bonus or null, or a list of words and of objects
-            with `text`, `pronunciations`, `bonus`; either may be under `boosts`, as
-            in a line of a boost file.
-        limits: How many entries there may be, and how long one may be. A
-            pronunciation counts as an entry.
-
-    Returns:
-        Text to bonus or `BoostEntry`; None where nothing is boosted.
-
-    Raises:
-        BoostError: Not of these forms, a bonus that is no number in range, or two
-            bonuses for one text.
-        OptionError: More, or longer, than the limits allow.
+    `keywords`: `word` or `word:bonus`, nats; phrases too.
     """
     found: dict[str, float | None | BoostEntry] = {}
     entries = 0
@@ -66,8 +51,8 @@ def requested_boosts(
         entries += 1 + len(said)
         if entries > limits.boosts:
             raise OptionError(
-                f"more than {limits.boosts} boosts and pronunciations, expected at "
-                f"most so many; {limits.remedy('boosts')}"
+                f"more than {limits.boosts} boosts and pronunciations, expected "
+                f"{limits.boosts} or fewer; {limits.remedy('boosts')}"
             )
         longest = max(len(text), *map(len, said), 0)
         if longest > limits.boost_chars:

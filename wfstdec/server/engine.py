@@ -50,12 +50,19 @@ from wfstdec.search.decoder import Decoder
 from wfstdec.search.endpoints import EndpointRule
 from wfstdec.search.sessions import SessionId
 from wfstdec.search.warming import one_word
-from wfstdec.server.course import Course, Final, Means
-from wfstdec.server.events import Event, Finished, Room
-from wfstdec.server.finals import Finals
 from wfstdec.server.limits import Limits
 from wfstdec.server.measures import Measures
-from wfstdec.server.stream import Stream, StreamSettings
+from wfstdec.server.stream import (
+    Course,
+    Event,
+    Final,
+    Finals,
+    Finished,
+    Means,
+    Room,
+    Stream,
+    StreamSettings,
+)
 from wfstdec.transcription.pieces import CutOptions
 from wfstdec.transcription.stream import STREAM_CUTS
 from wfstdec.transcription.transcriber import check_fit
@@ -79,20 +86,8 @@ Post = Callable[[Sequence[tuple[Stream, Event]]], None]
 class Engine:
     """Advances streams; see the module.
 
-    Args:
-        model: Any encoder; one that does not stream makes two passes.
-        decoder: Over its tokens.
-        limits: How many streams, and how much of each may wait.
-        measures: Is told of all work.
-        post: Takes events; called by the engine's thread, must not wait.
-        confidence: Whether words of finals have confidences.
-        nbest: Hypotheses of finals, at most.
-        workers: Threads that encode; None is one for each processor.
-        cuts: Where utterances end, and windows.
-
-    Raises:
-        OptionError: The decoder is of another model, or has no confidences or lists.
-        BackendError: It has none of sessions.
+    `nbest`: hypotheses of finals, at most. `workers`: threads that encode; None is one
+    for each processor.
     """
 
     def __init__(
@@ -143,14 +138,6 @@ class Engine:
         """Begin a stream; its boosts are compiled meanwhile.
 
         What is wrong with them comes as `Finished(error=...)`.
-
-        Args:
-            settings: What its client asks for.
-            context: Anything of the handler's own.
-
-        Raises:
-            LimitError: There are `Limits.streams`, or the engine is about to stop.
-            BackendError: Another sample rate needs soxr.
         """
         stream = Stream(
             settings,
@@ -204,9 +191,6 @@ class Engine:
         """Run all that rounds use once: made-up rows, and a made-up stream.
 
         Nothing of it is measured: kernels are compiled, and no client waits.
-
-        Raises:
-            WfstdecError: The model or the decoder fails.
         """
         kept, self._measures = self._measures, Measures()  # that nobody reads
         try:
@@ -565,10 +549,6 @@ def rules_with_silence(
 
     Those after worse ends keep their distance, and what ends an utterance in which
     nothing was said does not come before them.
-
-    Args:
-        rules: The server's.
-        silence_s: Seconds; `inf` leaves no rule of silence.
     """
     lengths = tuple(rule for rule in rules if rule.silence_s == 0)
     if math.isinf(silence_s):

@@ -43,16 +43,7 @@ Answer = tuple[bytes, str]
 
 
 class FileWork:
-    """Transcribes a file and makes the answer; called once, in a thread.
-
-    Args:
-        service: Model, decoder, limits.
-        file: Audio; closed by others, when the call is over.
-        request: What is asked.
-
-    Raises:
-        Problem: 400, the decoder cannot do what is asked.
-    """
+    """Transcribes a file and makes the answer; called once, in a thread."""
 
     def __init__(
         self, service: Service, file: IO[bytes], request: TranscriptionRequest
@@ -71,12 +62,7 @@ class FileWork:
             )
 
     def __call__(self, job: Job[Answer]) -> Answer:
-        """Do the work; what is said are parts of a stream.
-
-        Raises:
-            Problem: What is wrong with the file or the boosts, or failed here.
-            JobCancelled: Nobody waits any more.
-        """
+        """Do the work; what is said are parts of a stream."""
         try:
             return self._answer(job)
         except (Problem, JobCancelled):

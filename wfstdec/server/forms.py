@@ -51,18 +51,7 @@ async def read_form(
     place: Place,
     limits: Limits,
 ) -> Form:
-    """Read a request's form.
-
-    Args:
-        headers: Of the request, by names in lower case.
-        body: What comes in; see `starlette.requests.Request.stream`.
-        place: Keeps the file.
-        limits: How large the body may be, and how long it may pause.
-
-    Raises:
-        Problem: 415 no form, 413 too large, 408 nothing comes, 400 cut short,
-            malformed, no file, or several; 503 no room for it on the disk.
-    """
+    """Read a request's form."""
     said = headers.get("content-length", "")
     if said.isdecimal() and int(said) > limits.body_bytes:
         raise _too_large(f"{int(said)} bytes", limits)
@@ -229,7 +218,7 @@ class _Receiver:
     def _too_many(self, what: str, most: int) -> Problem:
         return Problem(
             413,
-            f"more than {most} {what}, expected at most so many; "
+            f"more than {most} {what}, expected {most} or fewer; "
             f"{self._limits.remedy('boosts')}",
             code="form_too_large",
         )

@@ -65,11 +65,7 @@ class Job(Generic[_Result]):
         return await self._said.get()
 
     async def result(self) -> _Result:
-        """Wait for what the work returns, or raises.
-
-        Raises:
-            JobCancelled: It was given up before it had begun, or came to its end.
-        """
+        """Wait for what the work returns, or raises."""
         assert self._future is not None
         try:
             return await asyncio.wrap_future(self._future)
@@ -129,9 +125,7 @@ class Place:
 class Jobs:
     """Places and threads of requests with files.
 
-    Args:
-        limits: `requests` places.
-        threads: Requests that are worked on at once; None is one for each processor.
+    `threads`: requests that are worked on at once; None is one for each processor.
     """
 
     def __init__(self, limits: Limits, threads: int | None = None) -> None:
@@ -155,11 +149,7 @@ class Jobs:
         return max(1, self._processors // max(1, min(self._taken, self._threads)))
 
     def place(self) -> Place:
-        """Take a place.
-
-        Raises:
-            Problem: 503, there is none.
-        """
+        """Take a place."""
         with self._lock:
             if self._taken >= self._limits.requests or self._is_over:
                 # Until a place may be free, as things went so far.

@@ -31,9 +31,6 @@ class Limits(CheckedOptions):
         requests: Requests with files that are worked on or wait.
         drain_s: Seconds from the first signal to stop until streams are cut off.
         url_bytes: Bytes of an address, with its query.
-
-    Raises:
-        OptionError: A value is out of range.
     """
 
     streams: int = _limit(256, "streams at once")

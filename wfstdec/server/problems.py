@@ -31,14 +31,8 @@ _TYPES = {
 class Problem(Exception):
     """Problem of a request: what is wrong, or why it cannot be served now.
 
-    Args:
-        status: Of HTTP, 400 to 599.
-        message: What was found, what was expected; the client reads it.
-        param: The parameter that it is about; None where it is about no single one.
-        type: Kind of problem in OpenAI's words; None follows from the status.
-        code: A short name for programs, such as 'file_too_large'.
-        headers: Sent with it.
-        retry_after_s: When to ask again, for the header `Retry-After`.
+    `param`: the parameter that it is about; None where it is about no single one.
+    `type`: kind of problem in OpenAI's words; None follows from the status.
 
     Attributes:
         status, message, param, type, code, headers: As given; `headers` with

@@ -14,10 +14,10 @@ from typing import Any
 from wfstdec.models import Encoder
 from wfstdec.search.decoder import Decoder
 from wfstdec.server.engine import Engine, Stream
-from wfstdec.server.events import Event
 from wfstdec.server.jobs import Jobs
 from wfstdec.server.limits import Limits
 from wfstdec.server.measures import Measures
+from wfstdec.server.stream import Event
 
 _log = logging.getLogger(__name__)
 
@@ -77,15 +77,8 @@ class Service:
     ) -> Service:
         """Make a service and its engine.
 
-        Args:
-            model: Makes log-probs.
-            decoder: Over its tokens.
-            limits: What clients may ask for; None for the defaults.
-            name: Of the model.
-            confidence: Whether finals, and words of files, have confidences.
-            nbest: Texts of an utterance.
-            workers: Threads of the encoder; None is one for each processor.
-            more: Other attributes.
+        `limits`: what clients may ask for; None for the defaults. `workers`: threads of
+        the encoder; None is one for each processor.
         """
         limits, measures, hand_over = limits or Limits(), Measures(), HandOver()
         engine = Engine(

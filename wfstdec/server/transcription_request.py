@@ -63,11 +63,7 @@ class TranscriptionRequest:
     unknown: Sequence[str] = ()
 
     def boost_list(self, limits: Limits) -> Any:
-        """Read the boosts, which takes a while if they are many.
-
-        Raises:
-            Problem: 400, they are malformed or too many.
-        """
+        """Read the boosts, which takes a while if they are many."""
         parsed = None
         if self.boosts is not None:
             try:
@@ -93,12 +89,7 @@ def read_request(
 ) -> TranscriptionRequest:
     """Check the fields of a form.
 
-    Args:
-        fields: Names and values; lists have `[]` behind the name, or not.
-        confidence: Whether words get confidences where nobody asks.
-
-    Raises:
-        Problem: 400, a value is not one of those expected; says which.
+    `fields`: names and values; lists have `[]` behind the name, or not.
     """
     given: dict[str, list[str]] = {}
     for name, value in fields:

@@ -90,11 +90,7 @@ def _counting(service: Service) -> Iterator[None]:
 
 
 async def _result(job: Job[Answer]) -> Answer:
-    """Wait for the end of a job.
-
-    Raises:
-        Problem: Of the work, or 503 where the server stops.
-    """
+    """Wait for the end of a job."""
     try:
         return await job.result()
     except JobCancelled:
@@ -144,13 +140,7 @@ class _Gone(Exception):
 
 
 class _Client:
-    """The other side of a request that is read: whether it is there, and reads.
-
-    Args:
-        receive: Of the request.
-        send: Of the request.
-        unread_s: Seconds that it may leave what it is sent unread.
-    """
+    """The other side of a request that is read: whether it is there, and reads."""
 
     def __init__(self, receive: Receive, send: Send, unread_s: float) -> None:
         self._receive, self._send, self._unread_s = receive, send, unread_s
@@ -167,11 +157,7 @@ class _Client:
             await self._gone
 
     async def send(self, message: Message) -> None:
-        """Send to it.
-
-        Raises:
-            _Gone: It does not read.
-        """
+        """Send to it."""
         try:
             async with asyncio.timeout(self._unread_s):
                 await self._send(message)
@@ -181,13 +167,7 @@ class _Client:
     async def unless_gone(
         self, found: Awaitable[_Found], timeout_s: float | None = None
     ) -> _Found:
-        """Wait for something while the client is there.
-
-        Raises:
-            _Gone: It goes first.
-            TimeoutError: Neither came in time; what was waited for is cancelled.
-            Problem: 503, uvicorn has stopped to wait for requests under way.
-        """
+        """Wait for something while the client is there."""
         task = asyncio.ensure_future(found)
         try:
             done, _ = await asyncio.wait(

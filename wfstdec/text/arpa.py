@@ -23,12 +23,12 @@ from wfstdec.text import arpa_scan
 from wfstdec.text.arpa_model import MAX_ORDER as MAX_ORDER
 from wfstdec.text.arpa_model import ArpaModel as ArpaModel
 from wfstdec.text.arpa_model import NgramTable as NgramTable
-from wfstdec.text.files import read_bytes, unpack
-from wfstdec.text.kenlm_binary import read_kenlm_header
-from wfstdec.text.kenlm_trie import read_kenlm_trie
+from wfstdec.text.files import read_bytes, reading, unpack
+from wfstdec.text.kenlm import read_kenlm_header, read_kenlm_trie
 
 DATA, END = "\\data\\", "\\end\\"
 _DATA_LINE = re.compile(rb"^(?:\xef\xbb\xbf)?[ \t]*\\data\\[ \t\r]*$", re.MULTILINE)
+_DECIMAL = re.compile(r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?", re.IGNORECASE)
 _COUNT = re.compile(r"ngram\s+(\d+)\s*=\s*(\d+)")
 
 
@@ -50,14 +50,17 @@ def read_arpa(source: str | os.PathLike[str] | IO) -> ArpaModel:
             probing format, whose n-grams cannot be listed.
         FormatError: The file cannot be read, its gzip stream or binary is damaged.
     """
-    if isinstance(source, (str, os.PathLike)):
-        if read_kenlm_header(source) is not None:
-            return read_kenlm_trie(source)
-        return _Reader(read_bytes(source), os.fspath(source)).read()
     place = str(getattr(source, "name", "ARPA file"))
-    content = source.read()
-    data = content.encode() if isinstance(content, str) else content
-    return _Reader(unpack(data, place), place).read()
+    if isinstance(source, str | os.PathLike):
+        place = os.fspath(source)
+    with reading(place, "language model"):
+        if isinstance(source, str | os.PathLike):
+            if read_kenlm_header(source) is not None:
+                return read_kenlm_trie(source)
+            return _Reader(read_bytes(source), place).read()
+        content = source.read()
+        data = content.encode() if isinstance(content, str) else content
+        return _Reader(unpack(data, place), place).read()
 
 
 class _Reader:
@@ -155,6 +158,8 @@ class _Reader:
         found, words = fields[min(field, len(fields) - 1)], _plural(order, "word")
         what = "probability" if field == 0 else "back-off weight"
         ngram = " ".join(fields[1 : order + 1])
+        if status == arpa_scan.NUMBER and _DECIMAL.fullmatch(found):
+            return f"{found}, expected -1e6 to 1e6"
         return {
             arpa_scan.NUMBER: f"found {found!r}, expected a log10 {what}",
             arpa_scan.POSITIVE: f"log10 probability {found}, expected 0 or less",

@@ -18,6 +18,7 @@ from wfstdec.jit import jit
 
 OK, NUMBER, POSITIVE, FIELDS, UNKNOWN, TWICE, TOO_MANY = range(7)
 LN10 = 2.302585092994046
+LARGEST = 1e6  # log10; what is beyond is damaged, and its sums would overflow
 ROUNDING = 1e-3  # log10; estimators write probabilities of 1 as 1.0000001 at times
 _NEWLINE, _RETURN, _TAB, _SPACE, _BACKSLASH = b"\n\r\t \\"
 _PLUS, _MINUS, _POINT, _ZERO, _NINE, _E, _I, _N, _F = b"+-.09einf"
@@ -51,7 +52,7 @@ def empty_slots(size: int) -> np.ndarray:
 
 @jit
 def parse_number(data: np.ndarray, start: int, end: int) -> tuple[float, bool]:
-    """The decimal number in `data[start:end]` and whether it is one (`-inf` is).
+    """The number in `data[start:end]`; whether it is `-inf` or within `LARGEST`.
 
     Up to 15 digits and exponents within 22 are correctly rounded to float64; what is
     beyond errs by a few units of its last place, far below float32.
@@ -95,7 +96,7 @@ def parse_number(data: np.ndarray, start: int, end: int) -> tuple[float, bool]:
         value *= _POWERS_OF_TEN[min(exponent, 308)]
     else:
         value /= _POWERS_OF_TEN[min(-exponent, 308)]
-    return sign * value, pos == end and digits > 0
+    return sign * value, pos == end and digits > 0 and value <= LARGEST
 
 
 @jit
@@ -179,16 +180,7 @@ def scan_section(
 ) -> tuple[int, int, int, int, int]:
     r"""Read lines from `pos` until one that begins with a backslash, or the end.
 
-    Args:
-        data: uint8, the whole file.
-        pos: Where the line after `\n-grams:` begins.
-        line: Its number.
-        words: `Words`; filled here when `rows` are unigrams, looked up otherwise.
-        rows: `Rows` to fill.
-
-    Returns:
-        Status, position and number of the line where it stopped, rows read, and the
-        field that is to blame when the status is not OK.
+    `data`: uint8, the whole file.
     """
     order = rows.words.shape[1]
     starts, ends = np.empty(order + 2, np.int64), np.empty(order + 2, np.int64)

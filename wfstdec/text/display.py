@@ -34,13 +34,7 @@ def html_table(
     *,
     caption: str = "",
 ) -> str:
-    """A table as notebooks show it; everything is escaped.
-
-    Args:
-        rows: Cells, shown as `str` has them.
-        header: Names of columns; none leaves the row out.
-        caption: A line above the table.
-    """
+    """A table as notebooks show it; everything is escaped."""
     parts = ["<table>"]
     if caption:
         parts.append(f"<caption>{html.escape(caption)}</caption>")

@@ -13,12 +13,11 @@ import os
 import secrets
 import shutil
 import stat
-import zlib
 from collections.abc import Iterator
 from pathlib import Path
 from typing import IO, Any
 
-from wfstdec.errors import FormatError
+from wfstdec.errors import FormatError, InputError, WfstdecError
 
 PathLike = str | os.PathLike[str]
 GZIP_MAGIC = b"\x1f\x8b"
@@ -26,34 +25,41 @@ _MOST_LINKS = 40
 _DIGEST_BYTES, _DIGEST_PIECE = 2**24, 2**20
 
 
-def read_bytes(path: str | os.PathLike[str]) -> bytes:
-    """All bytes of a file, unpacked when they begin as gzip does.
-
-    Raises:
-        FormatError: The file cannot be read, or its gzip stream is damaged.
-    """
+@contextlib.contextmanager
+def reading(
+    place: PathLike, kind: str = "file", expected: str = "a whole one"
+) -> Iterator[None]:
+    """Name the file in errors of reading it: damaged, parsers raise anything."""
+    name = os.fspath(place)
     try:
-        data = Path(path).read_bytes()
-    except OSError as error:
-        raise FormatError(f"{path}: cannot read: {error.strerror}") from error
-    return unpack(data, str(path))
+        yield
+    except WfstdecError as error:
+        if isinstance(error, InputError) and name not in str(error):
+            error.path = name
+        raise
+    except Exception as error:
+        found = f"{type(error).__name__}: {error}".strip(": ")
+        refused = FormatError(f"not a readable {kind} ({found}), expected {expected}")
+        refused.path = name
+        if isinstance(error, OSError) and error.strerror:
+            refused = FormatError(f"cannot read: {error.strerror}")
+            refused.path = str(error.filename or name)
+        raise refused from error
+
+
+def read_bytes(path: str | os.PathLike[str]) -> bytes:
+    """All bytes of a file, unpacked when they begin as gzip does."""
+    with reading(path):
+        return unpack(Path(path).read_bytes(), str(path))
 
 
 def unpack(data: bytes, place: str) -> bytes:
-    """`data`, unpacked when it begins as gzip does; `place` is named in errors.
-
-    Raises:
-        FormatError: The gzip stream is truncated or damaged.
-    """
+    """`data`, unpacked when it begins as gzip does; `place` is named in errors."""
     if not data.startswith(GZIP_MAGIC):
         return data
-    try:
+    size = f"a whole one of more than {len(data)} bytes"
+    with reading(place, "gzip file", size):
         return gzip.decompress(data)
-    except (EOFError, OSError, zlib.error) as error:
-        raise FormatError(
-            f"{place}: damaged or truncated gzip file ({error}), "
-            f"expected a whole one of more than {len(data)} bytes"
-        ) from error
 
 
 def read_lines(path: str | os.PathLike[str]) -> list[str]:
@@ -61,9 +67,6 @@ def read_lines(path: str | os.PathLike[str]) -> list[str]:
 
     Only `\n` ends a line: `str.splitlines` would cut at U+2028 and U+0085 too,
     which are tokens in some tables. A byte-order mark is dropped.
-
-    Raises:
-        FormatError: The file cannot be read or is not UTF-8; the line is named.
     """
     data = read_bytes(path).removeprefix(b"\xef\xbb\xbf")
     try:
@@ -85,14 +88,6 @@ def atomic_write(path: str | os.PathLike[str], mode: str = "wb") -> Iterator[IO]
     On any error an older `path` is untouched, and nothing else is left. Links are
     followed: they stay, and what they point to is replaced. What is no regular file,
     such as a device, a FIFO or `/dev/stdout`, is written in place.
-
-    Args:
-        path: The file to write.
-        mode: `"wb"`, or `"w"` for UTF-8 text.
-
-    Raises:
-        FormatError: The folder does not exist, it cannot be written, or the disk is
-            full.
     """
     with writing(path):
         target = replaceable(path)
@@ -117,11 +112,7 @@ def atomic_write(path: str | os.PathLike[str], mode: str = "wb") -> Iterator[IO]
 
 @contextlib.contextmanager
 def atomic_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
-    """Make a folder that takes the place of `path`, a folder, when all went well.
-
-    Raises:
-        FormatError: It cannot be written, or `path` is no folder.
-    """
+    """Make a folder that takes the place of `path`, a folder, when all went well."""
     target = Path(os.path.realpath(path))
     with writing(path):
         made = _unused_name(target)
@@ -140,9 +131,6 @@ def replaceable(path: str | os.PathLike[str]) -> Path | None:
 
     None where it leads to something else, or to a file that this process was given
     open: a new file in its place would not be what the other end reads.
-
-    Raises:
-        FormatError: It is a folder.
     """
     if _descriptor(path) is not None:
         return None
@@ -165,12 +153,7 @@ def open_in_place(path: str | os.PathLike[str], mode: str = "wb") -> IO:
 
 @contextlib.contextmanager
 def writing(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Name the file in what the system says of writing it.
-
-    Raises:
-        FormatError: For an `OSError` within, unless it is about another file, or says
-            that the reader went away.
-    """
+    """Name the file in what the system says of writing it."""
     try:
         yield
     except BrokenPipeError:

@@ -18,13 +18,14 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
+from unicodedata import is_normalized
 
 import numpy as np
 
-from wfstdec.errors import BackendError, FormatError, LexiconError
+from wfstdec.errors import BackendError, LexiconError, check_listed
 from wfstdec.text.display import few
-from wfstdec.text.files import read_lines
-from wfstdec.text.symbols import EPSILON_WORD, TokenTable
+from wfstdec.text.files import read_lines, reading
+from wfstdec.text.tokens import EPSILON_WORD, TokenTable
 
 WORD_START = "\u2581"  # SentencePiece's mark of a space
 MARKS = frozenset(("<s>", "</s>", "<unk>", "<UNK>", EPSILON_WORD))
@@ -48,6 +49,10 @@ class Lexicon:
     words: tuple[str, ...]
     pronunciations: tuple[Pronunciation, ...]
     costs: np.ndarray
+
+    def __post_init__(self) -> None:
+        """Check the type of the words."""
+        check_listed("words", self.words)
 
     def __len__(self) -> int:
         """The number of entries."""
@@ -176,6 +181,7 @@ def spellable_words(
     sentencepiece_model: str | os.PathLike[str] | None = None,
 ) -> tuple[Lexicon, list[str]]:
     """Make a `spelling_lexicon` of words that can be spelt; and name the others."""
+    check_listed("words", words)
     pieces = _spelling_pieces(tokens, _separator(separator, tokens))
     if sentencepiece_model is not None:
         spell = _sentencepiece_speller(sentencepiece_model, pieces)
@@ -197,6 +203,12 @@ def _spelling_pieces(tokens: TokenTable, between: int | None) -> dict[str, int]:
         for token, name in enumerate(tokens.names)
         if token not in (tokens.blank, between) and not is_mark(name)
     }
+
+
+def show(text: str) -> str:
+    """Show a text; names its Unicode form where that is not the usual one."""
+    form = "" if is_normalized("NFC", text) else " (decomposed Unicode, not NFC)"
+    return repr(text) + form
 
 
 def is_mark(name: str) -> bool:
@@ -312,12 +324,7 @@ def _sentencepiece_speller(
 
 
 def load_sentencepiece(path: str | os.PathLike[str]) -> Any:
-    """Read a SentencePiece model.
-
-    Raises:
-        BackendError: sentencepiece is not installed.
-        FormatError: The file is no such model.
-    """
+    """Read a SentencePiece model."""
     try:
         sentencepiece = importlib.import_module("sentencepiece")
     except ImportError as error:
@@ -325,16 +332,14 @@ def load_sentencepiece(path: str | os.PathLike[str]) -> Any:
             "a SentencePiece model needs sentencepiece: pip install sentencepiece; or "
             "leave the model out"
         ) from error
-    try:
+    with reading(path, "SentencePiece model"):
         return sentencepiece.SentencePieceProcessor(model_file=os.fspath(path))
-    except (OSError, RuntimeError) as error:
-        raise FormatError(f"{path}: not a SentencePiece model ({error})") from error
 
 
 def _cannot_spell(bad: list[str], total: int, pieces: dict[str, int]) -> str:
     known = set("".join(pieces))
     missing = sorted(set("".join(bad)) - known)
-    listed = ", ".join(map(repr, bad[:5])) + (", ..." if len(bad) > 5 else "")
+    listed = ", ".join(map(show, bad[:5])) + (", ..." if len(bad) > 5 else "")
     lacks = f"; no token has {', '.join(map(repr, missing[:5]))}" if missing else ""
     swapped = sum(known.issuperset(word.swapcase()) for word in bad)
     if 2 * swapped > len(bad):

@@ -16,7 +16,7 @@ from typing import Any
 
 from wfstdec.errors import LexiconError, OptionError
 from wfstdec.text.lexicon import Lexicon, read_lexicon
-from wfstdec.text.symbols import (
+from wfstdec.text.tokens import (
     EPSILON,
     EPSILON_WORD,
     TokenTable,
@@ -36,12 +36,7 @@ _said: set[str] = set()
 
 
 def load_tokens(tokens: TokensLike, blank: int | str | None) -> TokenTable:
-    """Read a token table, make one, or check that one has this blank.
-
-    Raises:
-        TokenTableError, FormatError: As `read_tokens` and `token_table`.
-        OptionError: The table has another blank.
-    """
+    """Read a token table, make one, or check that one has this blank."""
     if isinstance(tokens, str | os.PathLike):
         return read_tokens(tokens, blank)
     if not isinstance(tokens, TokenTable):
@@ -57,11 +52,7 @@ def load_tokens(tokens: TokensLike, blank: int | str | None) -> TokenTable:
 def load_lexicon(
     lexicon: Path | Lexicon, table: TokenTable, separator: int | None
 ) -> Lexicon:
-    """Read a lexicon, or take one; the separator is a token, as of `separator_of`.
-
-    Raises:
-        LexiconError, FormatError: As `read_lexicon`.
-    """
+    """Read a lexicon, or take one; the separator is a token, as of `separator_of`."""
     if isinstance(lexicon, Lexicon):
         return lexicon
     name = None if separator is None else table.names[separator]
@@ -69,11 +60,7 @@ def load_lexicon(
 
 
 def token_named(name: str | None, table: TokenTable, option: str) -> int | None:
-    """The token of an option; None where it is left out.
-
-    Raises:
-        TokenTableError: There is no such token.
-    """
+    """The token of an option; None where it is left out."""
     return None if name is None else table.index(name, option)
 
 
@@ -86,15 +73,8 @@ def separator_of(
 ) -> int | None:
     """The token between words; of `"auto"` it is said once for each table.
 
-    Args:
-        name: That of a token; `"auto"`, which takes `|` of tables of Hugging Face and
-            none of others; or None for none.
-        table: The token table.
-        lexicon: Where pronunciations have that token in them, `"auto"` is none.
-        silence: Where there is one, `"auto"` is none.
-
-    Raises:
-        TokenTableError: There is no such token.
+    `name`: that of a token; `"auto"`, which takes `|` of tables of Hugging Face and
+    none of others; or None for none.
     """
     if name != AUTO or name in table.ids:
         return token_named(name, table, "separator")
@@ -120,13 +100,7 @@ def sayable(
 ) -> Lexicon:
     """The entries whose words a language model can have; what is dropped is logged.
 
-    Args:
-        lexicon: All entries.
-        vocabulary: The words of the model.
-        unk_cost: What words outside of it cost; None drops them.
-
-    Raises:
-        LexiconError: No entry is left, or `<s>` or `</s>` is a word.
+    `unk_cost`: what words outside of it cost; None drops them.
     """
     marks = {"<s>", "</s>"} & set(lexicon.words)
     if marks:

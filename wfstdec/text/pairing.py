@@ -65,11 +65,7 @@ class Pairing:
         return cls(names, len(first) - len(only_left), only_left, only_right)
 
     def check(self) -> None:
-        """Refuse sides that have no utterance in common.
-
-        Raises:
-            FormatError: They have none; says how their ids differ.
-        """
+        """Refuse sides that have no utterance in common."""
         if self.num_both:
             return
         left, right = self.names
@@ -137,15 +133,7 @@ def check_words(
 
     Warns where more of them would by other rules: by the log.
 
-    Args:
-        expected: The words of texts, in any order, each as often as it is there.
-        known: Words of the other side.
-        normalizer: How they are compared.
-        names: What messages call the two sides.
-        error: What is raised.
-
-    Raises:
-        InputError: No word occurs there, and by other rules some do; says which.
+    `expected`: the words of texts, in any order, each as often as it is there.
     """
     counts, vocabulary = Counter(expected), set(known)
     total = counts.total()

@@ -43,9 +43,7 @@ class Pronunciations:
     ) -> Pronunciations:
         """Pack `(word id, tokens)` pairs; equal pairs are kept once, at the least cost.
 
-        Args:
-            entries: The pairs.
-            costs: Nats, one for each pair; None where they are not known.
+        `costs`: nats, one for each pair; None where they are not known.
         """
         entries = list(entries)
         least: dict[tuple[int, tuple[int, ...]], float] = {}

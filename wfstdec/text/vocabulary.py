@@ -1,30 +1,109 @@
-"""Describe all that a decoder can say: tokens, words and how they are pronounced.
+"""The vocabulary of a decoder: tokens, words, pronunciations, OOV words, open words.
 
-    vocabulary = Vocabulary.of(tokens, words, lexicon, separator=4)
-    vocabulary.pronunciations            # of the lexicon, by word id; made when asked
-    vocabulary.with_oov(oov_words)       # with words of an utterance; made once
-    vocabulary.with_open_word(kind, token_cost, word_cost)
+    spelling = open_spelling(tokens, separator, lexicon)
+    spelling.text([17, 4])      # 'fuchs' of pieces or letters, '<f j u k s>' of phones
 
-A graph has one, a decoder, a lattice: each finds word ids and tokens in its own.
+An open word is any sequence of tokens other than the blank, separators, and marks such
+as `<unk>`; its text is the spelling of its tokens.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from wfstdec.jit.pool import Once
+from wfstdec.jit.records import WeakCache
 from wfstdec.text.display import few
-from wfstdec.text.lexicon import Lexicon
-from wfstdec.text.open_spelling import Kind, OpenSpelling, spelling_of
+from wfstdec.text.lexicon import WORD_START, Lexicon, is_mark
 from wfstdec.text.pronunciations import Pronunciations
-from wfstdec.text.symbols import EPSILON_WORD, TokenTable
+from wfstdec.text.tokens import EPSILON_WORD, TokenTable
+
+Kind = Literal["pieces", "letters", "phones"]
+KINDS: tuple[Kind, ...] = ("pieces", "letters", "phones")
+
+
+@dataclass(frozen=True, eq=False)
+class OpenSpelling:
+    """How tokens make open words.
+
+    Attributes:
+        kind: What the tokens are: `"pieces"` (U+2581 begins a word), `"letters"`, or
+            `"phones"` (the words of the lexicon are not spelled by them).
+        texts: What each of the V tokens adds to the text.
+        begins: bool [V], tokens that may begin an open word.
+        extends: bool [V], tokens that may follow inside one.
+    """
+
+    kind: Kind
+    texts: tuple[str, ...]
+    begins: np.ndarray
+    extends: np.ndarray
+
+    @property
+    def is_spelled(self) -> bool:
+        """Tell whether the text of an open word is a spelling, and no phones."""
+        return self.kind != "phones"
+
+    def text(self, tokens: Sequence[int]) -> str:
+        """Spell an open word; empty if its tokens spell nothing."""
+        text = "".join(self.texts[token] for token in tokens)
+        return text if self.is_spelled else f"<{text.rstrip()}>"
+
+
+def open_spelling(
+    tokens: TokenTable, separator: int | None, lexicon: Lexicon | None
+) -> OpenSpelling:
+    """How tokens make open words.
+
+    `separator`: the token between words, or None. `lexicon`: tells letters from phones:
+    most of its words are spelled by letters. None where words are spelled.
+    """
+    fillers = () if separator is None else (separator,)
+    if separator is None:
+        pieces = spelling_of("pieces", tokens, fillers)
+        if pieces.begins.any():
+            return pieces
+    if lexicon is None or _is_spelled(lexicon, tokens.names):
+        return spelling_of("letters", tokens, fillers)
+    return spelling_of("phones", tokens, fillers)
+
+
+def spelling_of(
+    kind: Kind, tokens: TokenTable, fillers: Collection[int]
+) -> OpenSpelling:
+    """How tokens of a kind make open words."""
+    names = tokens.names
+    usable = np.array(
+        [
+            token != tokens.blank and token not in fillers and not is_mark(name)
+            for token, name in enumerate(names)
+        ]
+    )
+    if kind == "letters":
+        return OpenSpelling(kind, names, usable, usable)
+    if kind == "phones":
+        return OpenSpelling(kind, tuple(f"{name} " for name in names), usable, usable)
+    marked = np.array([name.startswith(WORD_START) for name in names])
+    # A piece with the mark inside goes over the end of a word.
+    whole = usable & np.array([WORD_START not in name[1:] for name in names])
+    texts = tuple(name.removeprefix(WORD_START) for name in names)
+    return OpenSpelling(kind, texts, whole & marked, whole & ~marked)
+
+
+def _is_spelled(lexicon: Lexicon, names: Sequence[str]) -> bool:
+    """Tell whether most entries are what their tokens spell, in either case."""
+    spelled = sum(
+        "".join(names[token] for token in tokens).casefold() == word.casefold()
+        for word, tokens in zip(lexicon.words, lexicon.pronunciations, strict=True)
+    )
+    return 2 * spelled > len(lexicon)
+
 
 OPEN_WORD = "<open>"
 """Stands in a word table for all words that are spelled by tokens."""
@@ -70,7 +149,7 @@ class OovWords:
 
 
 class OpenWord(NamedTuple):
-    """The label of words that are spelled by tokens: `fst/open_words.py`.
+    """The label of words that are spelled by tokens: `fst/oov.py`.
 
     Attributes:
         word: Its word id; the text is `OPEN_WORD`.
@@ -132,12 +211,7 @@ class Vocabulary:
     ) -> Vocabulary:
         """Describe a decoder that has no graph.
 
-        Args:
-            tokens: The token table.
-            words: The words by id, `<eps>` first; none for bare tokens.
-            lexicon: How the words are pronounced.
-            separator: The token between words, or None.
-            separator_optional: Whether it may be left out.
+        `separator`: the token between words, or None.
         """
         return cls(
             tokens,
@@ -182,11 +256,11 @@ class Vocabulary:
     @cached_property
     def fingerprint(self) -> str:
         """32 hex digits over tokens, words, pronunciations and what is between them."""
-        said = self.pronunciations
+        prons = self.pronunciations
         between = (*self.separators, self.separated, self.open_word)
         texts = json.dumps([self.tokens.fingerprint, self.words, between])
         digest = hashlib.blake2b(texts.encode(), digest_size=16)
-        for array in (said.word, said.splits, said.tokens, said.cost):
+        for array in (prons.word, prons.splits, prons.tokens, prons.cost):
             digest.update(np.ascontiguousarray(array).data)
         return digest.hexdigest()
 
@@ -209,10 +283,8 @@ class Vocabulary:
     ) -> Vocabulary:
         """Add a label of open words behind the others.
 
-        Args:
-            kind: What their tokens are.
-            token_cost: Of each of their tokens, nats.
-            word_cost: Of each word beside, nats.
+        `token_cost`: of each of their tokens, nats. `word_cost`: of each word beside,
+        nats.
         """
         opened = OpenWord(len(self.words), kind, token_cost, word_cost)
         return replace(self, words=(*self.words, OPEN_WORD), open_word=opened)
@@ -225,21 +297,15 @@ class Vocabulary:
     def with_oov(self, oov: OovWords | None) -> Vocabulary:
         """Add words and pronunciations of an utterance; made once while `oov` is there.
 
-        Args:
-            oov: By word ids of a search: those of OOV words follow all others, be
-                open words among these or not. None for none.
+        `oov`: by word ids of a search: those of OOV words follow all others, be open
+        words among these or not. None for none.
         """
         return self if oov is None else self._made.of(oov)
 
     def extended(
         self, words: tuple[str, ...], pronunciations: Pronunciations
     ) -> Vocabulary:
-        """Add words behind the others, and pronunciations.
-
-        Args:
-            words: Their texts.
-            pronunciations: Of these, and of words that are there.
-        """
+        """Add words behind the others, and pronunciations."""
         return replace(
             self,
             words=(*self.words, *words),
@@ -248,8 +314,8 @@ class Vocabulary:
         )
 
     @cached_property
-    def _made(self) -> Once[OovWords, Vocabulary]:
-        return Once(self._extended_by)
+    def _made(self) -> WeakCache[OovWords, Vocabulary]:
+        return WeakCache(self._extended_by)
 
     def _extended_by(self, oov: OovWords) -> Vocabulary:
         beyond = oov.word + (len(self.words) - oov.num_known)

@@ -112,14 +112,7 @@ class AudioOptions:
 class Encoding:
     """Reads, cuts and encodes recordings, ahead of who asks for them.
 
-    Args:
-        model: Encodes.
-        decoder: Its sessions find the cuts.
-        cuts: How recordings are cut.
-        audio: How they are read.
-        workers: Pieces encoded side by side; None is one for each processor.
-        rows: Whether those of a streaming encoder are wanted too: for lattices and
-            lists of hypotheses, which the first pass does not make.
+    `workers`: pieces encoded side by side; None is one for each processor.
 
     Attributes:
         encode_s: Seconds of all workers, added up; windows included.
@@ -142,12 +135,7 @@ class Encoding:
         self._lock, self.encode_s = threading.Lock(), 0.0
 
     def run(self, recordings: Iterable[Recording]) -> Generator[Part, None, None]:
-        """Encode recordings, in their order.
-
-        Raises:
-            InputError: Never of a recording, which has `Ended` with it; what iterating
-                `recordings` raises comes out here.
-        """
+        """Encode recordings, in their order."""
         pool = ThreadPoolExecutor(self._workers, "wfstdec-encoder")
         parts = _ahead(self._parts(recordings, pool), _AHEAD * self._workers)
         failed = -1

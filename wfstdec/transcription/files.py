@@ -11,9 +11,7 @@ from typing import IO, Any
 
 from tqdm import tqdm
 
-from wfstdec.batch.boost_lists import BoostLists
-from wfstdec.batch.decoding import fields_of
-from wfstdec.batch.summary import Summary, named
+from wfstdec.batch.decoding import BoostLists, Summary, fields_of, named
 from wfstdec.io.journal import Restart
 from wfstdec.io.outputs import open_results
 from wfstdec.io.results import format_named, result_writer
@@ -121,7 +119,7 @@ def transcribe_files(
             desc=f"0 of {len(sources)} recordings",
         ) as bar,
     ):
-        known = summary.go_on(results)
+        known = summary.resume(results)
         todo = (one.recording(boosts) for one in sources if one.name not in known)
         told: set[str] = set()
         for transcript in transcriber.run(todo, heard=bar.update):

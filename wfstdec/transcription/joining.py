@@ -15,12 +15,7 @@ _Timed = TypeVar("_Timed", Word, Token)
 def join(found: Sequence[tuple[int, Hypothesis]]) -> Hypothesis:
     """Join what was found in pieces that follow each other.
 
-    Args:
-        found: Where each piece begins, in frames, and its hypothesis; one or more.
-
-    Returns:
-        Words and tokens of all, with the times of the recording; costs and frames are
-        added up. It is finished if all are, and died where the first did.
+    `found`: where each piece begins, in frames, and its hypothesis; one or more.
     """
     # Of one piece all bits stay, confidences and n-best too.
     if len(found) == 1 and not found[0][0]:
@@ -57,15 +52,7 @@ def join(found: Sequence[tuple[int, Hypothesis]]) -> Hypothesis:
 def join_nbest(
     found: Sequence[tuple[int, Sequence[Hypothesis]]], n: int
 ) -> list[Hypothesis]:
-    """Join n-best lists of pieces: the n best of all that can be joined of them.
-
-    Args:
-        found: Where each piece begins, in frames, and its hypotheses, best first.
-        n: How many texts; there may be fewer.
-
-    Returns:
-        Hypotheses of different texts, best first.
-    """
+    """Join n-best lists of pieces: the n best of all that can be joined of them."""
     best: list[tuple[float, tuple[Hypothesis, ...]]] = [(0.0, ())]
     for _, hypotheses in found:
         longer = (

@@ -30,11 +30,11 @@ import numpy as np
 
 from wfstdec.boost.lists import BoostsLike
 from wfstdec.errors import OptionError
-from wfstdec.models.encoder import Encoder, EncoderSpec, StreamingEncoder
-from wfstdec.models.windowed import Windowed
+from wfstdec.models.encoder import Encoder, EncoderSpec, StreamingEncoder, Windowed
 from wfstdec.search.endpoints import Endpointer, EndpointRule
+from wfstdec.search.hypothesis import Partial
 from wfstdec.search.options import CheckedOptions
-from wfstdec.search.sessions import Partial, SessionId, Sessions
+from wfstdec.search.sessions import SessionId, Sessions
 
 LONG_RULES = (
     EndpointRule(silence_s=0.4, max_final_cost=4.0, length_s=8.0),
@@ -61,7 +61,7 @@ class CutOptions(CheckedOptions):
         right_s: Seconds of audio that it hears after them.
         look_s: Seconds of audio between two looks for an end; fewer where no rule can
             hold sooner.
-        whole_s: Recordings of at most so many seconds are one piece; 0 cuts all.
+        whole_s: Longest recording that stays one piece, seconds; 0 cuts all.
 
     Raises:
         OptionError: A value is out of range.
@@ -153,17 +153,8 @@ class Piece:
 class Track:
     """Audio that comes in, cut into pieces; of one recording or one stream.
 
-    Args:
-        sessions: Search the first pass; whoever owns the track advances them.
-        options: When a piece ends.
-        frame_shift_s: Seconds per frame of log-probs.
-        sample_rate: Samples per second.
-        boosts: Of the first pass, as `Sessions.open` takes them.
-        one_pass: Whether what the first pass found is the result: a piece then ends
-            with the last frame that was searched, and no frame is searched twice.
-        keeps_rows: Whether pieces have their rows, in one pass.
-        close: Ends a session and gives the `first_pass` of its piece; None is
-            `Sessions.close`.
+    `sample_rate`: samples per second. `close`: ends a session and gives the
+    `first_pass` of its piece; None is `Sessions.close`.
 
     Attributes:
         boosts: Of the sessions to come.
@@ -253,11 +244,7 @@ class Track:
         return self._under_way
 
     def advanced(self) -> Piece | None:
-        """Take note that the session has passed through `next_rows`.
-
-        Returns:
-            The piece that ended with them, if one did; the track goes on behind it.
-        """
+        """Take note that the session has passed through `next_rows`."""
         self.num_frames += len(self._under_way)
         if self._keeps_rows or not self._has_begun:
             self._searched.append(self._under_way)

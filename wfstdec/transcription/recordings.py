@@ -18,11 +18,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from wfstdec.batch.boost_lists import BoostLists
+from wfstdec.batch.decoding import BoostLists
 from wfstdec.boost.lists import BoostsLike, Numbers
 from wfstdec.errors import FormatError
 from wfstdec.io.boost_files import boosts_of
-from wfstdec.text.files import read_lines
+from wfstdec.text.files import read_lines, reading
 from wfstdec.transcription.encoding import Recording
 
 AUDIO_ENDINGS = frozenset(
@@ -124,13 +124,9 @@ def _in_scp(line: str, folder: Path, where: str) -> Source:
 
 
 def _in_manifest(line: str, folder: Path, where: str) -> Source:
-    try:
+    expected = "a JSON object a line, with audio_filepath"
+    with reading(where, f"line {line[:80]!r}", expected):
         return _entry(json.loads(line), folder)
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
-        raise FormatError(
-            f"{where}: found {line[:80]!r} ({error}), expected a JSON object a line, "
-            "with audio_filepath"
-        ) from error
 
 
 def _entry(entry: dict[str, Any], folder: Path) -> Source:

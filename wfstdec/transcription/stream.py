@@ -21,8 +21,7 @@ from wfstdec.boost.lists import BoostsLike
 from wfstdec.models.encoder import Encoder
 from wfstdec.search.decoder import Decoder
 from wfstdec.search.endpoints import DEFAULT_RULES, EndpointRule
-from wfstdec.search.hypothesis import Hypothesis
-from wfstdec.search.sessions import Partial
+from wfstdec.search.hypothesis import Hypothesis, Partial
 from wfstdec.transcription.joining import join
 from wfstdec.transcription.pieces import CutOptions, Piece, Track
 

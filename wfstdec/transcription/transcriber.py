@@ -43,7 +43,7 @@ from wfstdec.transcription.stream import STREAM_CUTS, Stream
 
 _BATCH_PARTS = 32
 _BATCH_S = 1.0
-"""A batch is decoded when it has so many parts, or has waited so long for more."""
+"""A batch is decoded when it has this many parts, or has waited this long for more."""
 
 
 @dataclass(frozen=True)
@@ -140,13 +140,7 @@ class Transcriber:
     def __call__(self, audio: AudioLike, boosts: BoostsLike = None) -> Hypothesis:
         """Transcribe one recording.
 
-        Args:
-            audio: A path, bytes, an open file, or samples [N] at the model's rate.
-            boosts: As `Decoder.decode` takes them.
-
-        Raises:
-            AudioError, ModelError: It cannot be read, or not encoded.
-            BoostError: The boosts do not fit.
+        `audio`: A path, bytes, an open file, or samples [N] at the model's rate.
         """
         [transcript] = self.run([Recording("audio", audio, boosts)])
         return transcript.hypothesis
@@ -263,11 +257,7 @@ class Transcriber:
 
 
 def check_fit(model: Encoder, decoder: Decoder) -> None:
-    """Raise where a decoder is not over the tokens and frames of a model.
-
-    Raises:
-        OptionError: Other tokens, another blank, or another frame shift.
-    """
+    """Raise where a decoder is not over the tokens and frames of a model."""
     spec, tokens = model.spec, decoder.vocabulary.tokens
     # The first token that differs tells more than two sizes.
     if tokens.names != spec.tokens.names or tokens.blank != spec.tokens.blank:

@@ -5,8 +5,8 @@
     costs, nextstates = lm.step(states, labels)        # of one label each, [N] each
     total += lm.final(states)
 
-The numbers are those of `wfstdec.lm.reference`, bit for bit, on any device. A state's
-row is the root's, overwritten by the arcs of ever longer histories:
+The numbers are those of `lm.kernels`, bit for bit, on any device. A state's row is the
+root's, overwritten by the arcs of ever longer histories:
 
     costs[:] = b1 + b2 + ... + root's row
     ...
@@ -21,6 +21,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -28,7 +29,9 @@ import numpy as np
 import torch
 from torch import Tensor, library, nn
 
+from wfstdec.boost.phrases import PhraseBoosts
 from wfstdec.errors import OptionError
+from wfstdec.jit import jit
 from wfstdec.lm import kernels
 from wfstdec.lm.automaton import NULL_AUTOMATON, Automaton, BackoffModel, frozen
 from wfstdec.lm.ngram import NgramLM
@@ -43,16 +46,10 @@ class TorchBackoff(nn.Module):
 
     States are integers [N] and tell the model too; next states are int32, costs
     float32, nats.
-
-    Args:
-        models: Over the same labels; with a label table, only one.
-
-    Attributes:
-        num_labels: L.
-        start: int64 [models + 1], where each begins; the last one is where all labels
-            cost nothing.
     """
 
+    # int64 [models + 1], where each begins; the last one is where all labels cost
+    # nothing
     start: Tensor
     final_cost: Tensor
 
@@ -66,7 +63,7 @@ class TorchBackoff(nn.Module):
         automaton, model_of_state = combined([*parts, NULL_AUTOMATON])
         self._arrays = automaton, model_of_state
         self._register()
-        self._made: BackoffTables | None = None
+        self._tables: BackoffTables | None = None
         self.register_buffer("start", _long(automaton.model_start))
         self.register_buffer("final_cost", torch.tensor(automaton.final_cost))
 
@@ -111,16 +108,16 @@ class TorchBackoff(nn.Module):
         return costs, nextstates
 
     def final(self, states: Tensor) -> Tensor:
-        """The costs of ending, [N]: `</s>`, or the refund of a phrase half said."""
+        """The costs of ending, [N]: `</s>`, or the refund of an incomplete phrase."""
         return self.final_cost[states.long()]
 
     @property
     def tables(self) -> BackoffTables:
         """Tables that devices without kernels of ours look up, where this module is."""
-        if self._made is None:
+        if self._tables is None:
             made = BackoffTables(*self._arrays, self.num_labels)
-            self._made = made.to(self.start.device)
-        return self._made
+            self._tables = made.to(self.start.device)
+        return self._tables
 
 
 class TorchNgramLM(TorchBackoff):
@@ -135,7 +132,7 @@ class TorchNgramLM(TorchBackoff):
 
 
 class BackoffTables(nn.Module):
-    """Arrays of a model laid out for torch's own operations; made by `TorchBackoff`."""
+    """Arrays of a model laid out for torch's own operations."""
 
     alias: Tensor
     begin: Tensor
@@ -226,7 +223,7 @@ class BackoffTables(nn.Module):
         chain, root, total = self._chain(states)
         costs = total + self.root_cost[root, labels]
         nextstates = self.root_next[root, labels]
-        # From the root up: what a longer history knows stands in the end.
+        # From the root up: the longest history that has the label wins.
         for at, paid in reversed(chain):
             keys = at * self.size + labels
             arcs = torch.searchsorted(self.arc_key, keys)
@@ -276,7 +273,7 @@ def combined(automata: Sequence[Automaton]) -> tuple[Automaton, np.ndarray]:
 
 
 def _canonical(automaton: Automaton, num_labels: int) -> tuple[int, np.ndarray]:
-    """How many labels arcs can have, and which of them each label stands under."""
+    """The number of labels on arcs, and the one that each label counts as."""
     if not len(automaton.label_alias):
         return num_labels, np.arange(num_labels)
     count = len(automaton.label_alias)
@@ -331,3 +328,89 @@ def _cpu_steps(handle: int, states: Tensor, labels: Tensor) -> tuple[Tensor, Ten
 def _(handle: int, states: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     costs = states.new_empty(len(states), dtype=torch.float32)
     return costs, torch.empty_like(costs, dtype=torch.int32)
+
+
+MAX_FLAT_ARCS = 20_000_000
+"""Lists that would have more arcs keep their links."""
+
+
+class TorchPhrases(TorchBackoff):
+    """The lists of a batch; equal objects are laid out once.
+
+    Args:
+        lists: Phrases of tokens, or None, for each utterance; at least one is a list.
+        flat: Leave one link to each state. None does where the device is no CPU.
+
+    Attributes:
+        model_of_list: int64 [B], which of `start` is an utterance's.
+    """
+
+    model_of_list: Tensor
+
+    def __init__(
+        self, lists: Sequence[PhraseBoosts | None], flat: bool = False
+    ) -> None:
+        different = {id(one): one for one in lists if one is not None}
+        models = [flattened(one) if flat else one for one in different.values()]
+        super().__init__(models)
+        number = {key: i for i, key in enumerate(different)}
+        of_list = [number.get(id(one), len(number)) for one in lists]
+        self.register_buffer("model_of_list", torch.tensor(of_list))
+
+
+def flattened(phrases: PhraseBoosts) -> PhraseBoosts:
+    """Flatten links, at most one from any state to the root; costs bit for bit."""
+    automaton = phrases.automaton
+    arrays = (
+        *(automaton.state_arc_splits, automaton.arc_label, automaton.arc_next),
+        *(automaton.arc_cost, automaton.backoff_state, automaton.backoff_cost),
+    )
+    splits = np.zeros(len(automaton.state_arc_splits), np.int64)
+    link_cost = np.zeros(len(splits) - 1, np.float32)
+    none = np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0, np.float32)
+    _flatten(*arrays, phrases.num_labels, splits, link_cost, none)
+    # Links then stay as they are: slower, but in memory.
+    if splits[-1] > MAX_FLAT_ARCS:
+        return phrases
+    label, nextstate = np.empty((2, splits[-1]), np.int32)
+    cost = np.empty(splits[-1], np.float32)
+    rows = label, nextstate, cost
+    _flatten(*arrays, phrases.num_labels, splits, link_cost, rows)
+    order = np.lexsort([label, np.repeat(np.arange(len(splits) - 1), np.diff(splits))])
+    flat = automaton._replace(
+        state_arc_splits=splits,
+        arc_label=label[order],
+        arc_next=nextstate[order],
+        arc_cost=cost[order],
+        backoff_state=np.where(automaton.backoff_state < 0, -1, 0),
+        backoff_cost=link_cost,
+    )
+    return replace(phrases, automaton=frozen(flat))
+
+
+@jit
+def _flatten(
+    splits, label, nextstate, cost, link, link_cost, num_labels, flat, links, rows
+):
+    """Fill in splits of rows, [S + 1], and costs of links; with room, the rows."""
+    # Rows are labels, next states and costs; without room they are counted alone.
+    labels, nexts, costs = rows
+    seen = np.full(num_labels, -1, np.int64)
+    for state in range(len(link)):
+        where, at, total = flat[state], np.int64(state), np.float32(0)
+        while link[at] >= 0 or at == state:
+            for arc in range(splits[at], splits[at + 1]):
+                # The longest history that has the label counts; `seen` holds states, so
+                # that it is never cleared.
+                if seen[label[arc]] != state:
+                    seen[label[arc]] = state
+                    if len(labels):
+                        labels[where], nexts[where] = label[arc], nextstate[arc]
+                        # In the order in which a walk over the links would add.
+                        costs[where] = total + cost[arc]
+                    where += 1
+            if link[at] < 0:
+                break
+            total = np.float32(total + link_cost[at])
+            at = np.int64(link[at])
+        flat[state + 1], links[state] = where, total

@@ -1,55 +1,234 @@
-"""The searches behind the contract of all decoders: batches, and sessions.
+"""The searches as backend of the decoder: batches, and sessions.
 
 backend = TransducerBackend(model, lms, device="cpu", batch_size=32)
 results = backend.decode(utterances, options, boosts)
-search = backend.start(options, boosts[0])        # one utterance, in chunks
+search = backend.start(options, boosts[0])        # a session: one utterance, in chunks
 backend.advance([search], [frames])
-search.finish()
+search.look(), search.finish()
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from wfstdec.autoregressive.backend import ModelBackend, phrases_of
+from wfstdec.attention.model_decoder import ModelBackend, phrases_of
 from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.boost.phrases import PhraseBoosts
-from wfstdec.errors import OptionError
-from wfstdec.jit.pool import Once
-from wfstdec.search.paths.token_path import TokenPath
-from wfstdec.transducer.automata import TorchNgramLM
-from wfstdec.transducer.fusion import Fusion, Term
-from wfstdec.transducer.model import TransducerModel
-from wfstdec.transducer.model_checks import CheckedModel
-from wfstdec.transducer.options import TransducerOptions
-from wfstdec.transducer.phrases import TorchPhrases
-from wfstdec.transducer.sessions import (
-    Coming,
-    TransducerSearch,
-    advance_together,
-    check_numbers,
-    paths_of,
-    source_of,
+from wfstdec.errors import LogprobError, OptionError, ShapeError, naming
+from wfstdec.jit.records import WeakCache
+from wfstdec.search.paths.tokens import (
+    NO_PRON,
+    PathSoFar,
+    TokenPath,
+    TokenRows,
+    tokens_so_far,
 )
+from wfstdec.transducer.automata import TorchNgramLM, TorchPhrases
+from wfstdec.transducer.beam import Beam, Source, side_by_side, taken_apart
+from wfstdec.transducer.model import CheckedModel, TransducerModel
+from wfstdec.transducer.options import TransducerOptions
+from wfstdec.transducer.pricing import Fusion, Term
 from wfstdec.transducer.steps import Searcher
+
+_SETTLE_FROM = 64
+"""Tokens common to all hypotheses leave the beam when there are this many."""
+Given = tuple["TransducerSearch", Tensor, int | str]
+"""A search, its chunk [T, D], and what errors call it."""
+
+
+class FrameBuffer(NamedTuple):
+    """Frames for a search: those that it still needs, and new ones."""
+
+    frames: Tensor  # [T, D]
+    first: int  # The number of the first of them
+    come: int  # How many there are of the utterance by now
+
+
+class TransducerSearch:
+    """Search of an utterance under way, frame by frame as they come."""
+
+    def __init__(self, searcher: Searcher) -> None:
+        self.searcher = searcher
+        self.beam = searcher.start(1)
+        self._rest: FrameBuffer | None = None
+        self._settled: list[np.ndarray] = []
+
+    @property
+    def company(self) -> object:
+        """Searches of the same company can be advanced side by side."""
+        models = tuple(id(term.model) for term in self.searcher.fusion.terms)
+        return models, self.searcher.options
+
+    def advance(self, chunk: Tensor) -> None:
+        """Pass the search through a chunk, [T, D]."""
+        advance_together([(self, chunk, 0)], 1)
+
+    def coming(self, chunk: Tensor) -> FrameBuffer:
+        """Join a chunk to the frames at hand."""
+        if self._rest is None:
+            return FrameBuffer(chunk, 0, len(chunk))
+        frames, first, come = self._rest
+        if chunk.shape[1] != frames.shape[1]:
+            raise ShapeError(
+                f"frames have D={chunk.shape[1]}, expected D={frames.shape[1]} as of "
+                "the first chunk"
+            )
+        return FrameBuffer(torch.cat([frames, chunk]), first, come + len(chunk))
+
+    def move(self, coming: FrameBuffer, beam: Beam) -> None:
+        """Stand where a search through these frames came to."""
+        frames, first, come = coming
+        live = torch.where(beam.live, beam.frame, come)
+        gone = min(int(live.min()), come) - first
+        self._rest = FrameBuffer(frames[gone:], first + gone, come)
+        count = _common(beam) if beam.rows.shape[1] >= _SETTLE_FROM else 0
+        # Tokens that all hypotheses have at the same frames leave the beam.
+        if count:
+            self._settled.append(rows_of(beam, 0, 0)[:count])
+            beam = beam._replace(
+                length=(beam.length - count).clamp(min=0),
+                shared=(beam.shared - count).clamp(min=0),
+                rows=beam.rows[:, count:],
+                before=beam.before + count,
+            )
+        self.beam = beam
+
+    def finish(self) -> list[TokenPath]:
+        """End the utterance."""
+        beam, searcher = self.beam, self.searcher
+        come = 0
+        if self._rest is not None:
+            source, come = source_of([self._rest], searcher.device), self._rest.come
+            beam = searcher.run(beam, source.ended())
+            check_numbers(searcher, [None])
+        (paths,) = paths_of(beam, searcher.fusion, searcher.options, [come])
+        return [
+            path._replace(rows=np.concatenate([*self._settled, path.rows]))
+            for path in paths
+        ]
+
+    def look(self) -> PathSoFar[TokenRows]:
+        """How far the search has come."""
+        beam, best = self.beam, int(self.beam.score[0].argmax())
+        rows = np.concatenate([*self._settled, rows_of(beam, 0, best)])
+        ends = self.searcher.fusion.final(beam.fusion, beam.score.shape[1])
+        return tokens_so_far(
+            rows,
+            sum(map(len, self._settled)) + _common(beam),
+            num_frames=0 if self._rest is None else self._rest.come,
+            final_cost=-float(ends[best]) + 0.0,
+        )
+
+
+@torch.no_grad()
+def advance_together(given: Sequence[Given], batch_size: int) -> None:
+    """Advance searches by a chunk each, in batches."""
+    companies: dict[object, list[tuple[TransducerSearch, FrameBuffer, int | str]]] = {}
+    for search, chunk, name in given:
+        if len(chunk):
+            # Everything is checked first: an error must leave all searches as they
+            # were.
+            with naming(name):
+                one = search, search.coming(chunk), name
+            companies.setdefault(search.company, []).append(one)
+    moves: list[tuple[TransducerSearch, FrameBuffer, Beam]] = []
+    for members in companies.values():
+        for first in range(0, len(members), batch_size):
+            searches, comings, names = zip(
+                *members[first : first + batch_size], strict=True
+            )
+            searcher = searches[0].searcher
+            beam = side_by_side([search.beam for search in searches])
+            after = searcher.run(beam, source_of(comings, searcher.device))
+            check_numbers(searcher, names)
+            moves += zip(searches, comings, taken_apart(after), strict=True)
+    # Only now: no member of any company can fail any more.
+    for search, coming, beam in moves:
+        search.move(coming, beam)
+
+
+def source_of(comings: Sequence[FrameBuffer], device: torch.device) -> Source:
+    """Frames of several utterances side by side, what is behind them being zeros."""
+    frames = torch.nn.utils.rnn.pad_sequence(
+        [coming.frames for coming in comings], batch_first=True
+    )
+    first, come = torch.tensor([[c.first, c.come] for c in comings]).unbind(1)
+    none = torch.zeros(len(comings), dtype=torch.bool)
+    return Source(*(part.to(device) for part in (frames, first, come, none)))
+
+
+def _common(beam: Beam) -> int:
+    """How many first tokens all live hypotheses of the first utterance share."""
+    live = beam.live[0].nonzero()[:, 0]
+    if not len(live):
+        return 0
+    count = int(beam.length[0, live].min())
+    rows = beam.rows[live][:, :count]
+    same = (rows == rows[:1]).all(2).all(0)
+    return int(same.long().cumprod(0).sum())
+
+
+def check_numbers(searcher: Searcher, names: Sequence[int | str | None]) -> None:
+    """Look at what the joiner gave to a batch."""
+    assert searcher.bad is not None
+    if bool(searcher.bad.any()):
+        at = int(searcher.bad.int().argmax())
+        searcher.bad = torch.zeros_like(searcher.bad)
+        raise LogprobError(
+            "the joiner gives NaN or +inf, expected natural logs of probabilities",
+            names[at],
+        )
+
+
+def rows_of(beam: Beam, utterance: int, hypothesis: int) -> np.ndarray:
+    """The tokens of a hypothesis as `TokenPath` has them, int32 [N, 4]."""
+    count = int(beam.length[utterance, hypothesis])
+    row = utterance * beam.score.shape[1] + hypothesis
+    rows = np.full((count, 4), NO_PRON, np.int32)
+    rows[:, :3] = beam.rows[row, :count].cpu().numpy()
+    return rows
+
+
+def paths_of(
+    beam: Beam, fusion: Fusion, options: TransducerOptions, lengths: Sequence[int]
+) -> list[list[TokenPath]]:
+    """The paths of each utterance, best first, with their ends."""
+    ends = fusion.final(beam.fusion, beam.score.numel()).view(beam.score.shape)
+    with_end = beam.score + ends
+    may_end = with_end > -float("inf")
+    # Where none may end, all count without it.
+    total = torch.where(may_end.any(1, keepdim=True), with_end, beam.score)
+    length = beam.before + beam.length + 1
+    rank = total / length if options.length_norm else total
+    order = torch.sort(rank, dim=1, descending=True, stable=True)[1]
+    totals, ended = total.tolist(), may_end.tolist()
+    found, unknown = [], float("nan")
+    for i, num_frames in enumerate(lengths):
+        paths = [
+            TokenPath(
+                *(rows_of(beam, i, k), NO_PRON, unknown, -totals[i][k] + 0.0),
+                *(ended[i][k], num_frames, -1),
+            )
+            for k in order[i].tolist()
+            if totals[i][k] > -float("inf")
+        ]
+        # No hypothesis survived: an empty text.
+        if not paths:
+            rows, died_at = np.zeros((0, 4), np.int32), int(beam.frame[i].max())
+            lost = (float("inf"), False, num_frames, died_at)
+            paths = [TokenPath(rows, NO_PRON, unknown, *lost)]
+        found.append(paths)
+    return found
 
 
 class TransducerBackend(ModelBackend):
-    """A model with its language models, on one device.
-
-    Args:
-        model: The predictor and joiner.
-        lms: Language models over its tokens, and their weights.
-        device: Where the model is.
-        batch_size: Utterances decoded side by side.
-        encodes: Whether features come, and the model's encoder goes first.
-        dense: As of `Searcher`.
-    """
+    """A model with its language models, on one device."""
 
     def __init__(
         self,
@@ -64,16 +243,16 @@ class TransducerBackend(ModelBackend):
         super().__init__(model, device, batch_size, encodes)
         self._checked, self.dense = CheckedModel(model), dense
         self._lms = [(lm.to(self.device), weight) for lm, weight in lms]
-        self._made_of = model, lms
-        self._alone: Once[PhraseBoosts, TorchPhrases] = Once(
+        self._arguments = model, lms
+        self._alone: WeakCache[PhraseBoosts, TorchPhrases] = WeakCache(
             lambda one: self._laid_out([one])
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle what it is made of; boosts that were laid out stay behind."""
+        """Pickle the arguments; prepared boosts are not pickled."""
         names = ("device", "batch_size", "encodes", "dense")
         more = {name: getattr(self, name) for name in names}
-        return partial(type(self), *self._made_of, **more), ()
+        return partial(type(self), *self._arguments, **more), ()
 
     def searcher(
         self, options: TransducerOptions, boosts: Sequence[CompiledBoosts]
@@ -113,7 +292,7 @@ class TransducerBackend(ModelBackend):
             group = order[first : first + self.batch_size]
             searcher = self.searcher(options, [boosts[i] for i in group])
             lengths = [len(utterances[i]) for i in group]
-            whole = [Coming(utterances[i], 0, len(utterances[i])) for i in group]
+            whole = [FrameBuffer(utterances[i], 0, len(utterances[i])) for i in group]
             source = source_of(whole, self.device).ended()
             beam = searcher.run(searcher.start(len(group)), source)
             check_numbers(searcher, group)
@@ -127,11 +306,7 @@ class TransducerBackend(ModelBackend):
         boosts: CompiledBoosts,
         **_: Any,
     ) -> TransducerSearch:
-        """Begin an utterance.
-
-        Raises:
-            OptionError: It is one of features.
-        """
+        """Begin an utterance."""
         if self.encodes:
             raise OptionError(
                 "sessions of features, expected input='frames': an encoder may need "
@@ -147,13 +322,8 @@ class TransducerBackend(ModelBackend):
         names: Sequence[int | str] | None = None,
         **_: Any,
     ) -> None:
-        """Pass searches through a chunk each, as `Backend.advance`.
-
-        Those with the same boosts go side by side, `batch_size` at a time.
-
-        Raises:
-            InputError: Of a chunk or the model; no search has moved.
-        """
+        """Pass searches through a chunk each, as `Backend.advance`."""
+        # Those with the same boosts go side by side, `batch_size` at a time.
         called = range(len(chunks)) if names is None else names
         given = zip(searches, chunks, called, strict=True)
         advance_together(list(given), self.batch_size)
@@ -161,10 +331,8 @@ class TransducerBackend(ModelBackend):
     def _phrases(
         self, lists: Sequence[PhraseBoosts | None]
     ) -> tuple[TorchPhrases, Tensor]:
-        """Phrases where the model is, and which of their starts is an utterance's.
-
-        A list that all have is laid out once.
-        """
+        """Phrases where the model is, and which of their starts is an utterance's."""
+        # A list that all have is laid out once.
         different = {id(one): one for one in lists if one is not None}
         if len(different) > 1:
             phrases = self._laid_out(lists)

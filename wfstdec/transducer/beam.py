@@ -1,29 +1,43 @@
 """The hypotheses of a batch, merged and pruned in fixed shapes.
 
     beam = start_beam(...)                             # one live hypothesis each
-    candidates = Candidates(score, label, frame)       # [B, K, W], the search's affair
+    candidates = Candidates(score, label, frame)       # [B, K, W], of the search
     kept = select(beam, merge(beam, candidates, "sum"))
     beam = moved(beam, kept)                           # predictor and fusion come after
+    total = sum_runs(score, begins)                    # float64 [N, M], by runs
 
-Two candidates are one if their tokens and their frames are. No hash decides: the beam
-knows how many first tokens every two of its texts share. Text a is the beginning of b
-if they share all of a's, and a's child by a token y is b if b is one longer and ends
-in y: so a candidate's text is named by that of its parent and its token, whichever way
-it came about. The number of shared tokens grows by one at most in a step: it does where
-the next tokens are the same.
+Two candidates are one if their tokens and their frames are. The beam knows how many
+first tokens every two of its texts share. Text a is the beginning of b if they share
+all of a's, and a's child by a token y is b if b is one longer and ends in y: so the
+text of a candidate is named by that of its parent and its token. The number of shared
+tokens grows by at most one in a step, where the next tokens are the same.
+
+`sum_runs` adds with `wfstdec.search.log_add`, with the same bits on every device: a
+numba kernel on a CPU, a CUDA kernel (CuPy) on a GPU. Other devices, or a GPU without
+CuPy, copy the scores to the CPU: such a step cannot be captured in a graph.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from wfstdec.transducer.fusion import States
+from wfstdec.errors import BackendError
+from wfstdec.gpu.compiling import Program
+from wfstdec.gpu.cuda_arrays import callers_stream
+from wfstdec.gpu.cupy_device import CupyDevice, load_cupy
+from wfstdec.gpu.device import Device, Grid
+from wfstdec.gpu.records import read_struct
+from wfstdec.jit import kernel
+from wfstdec.search.log_add import add_scores
 from wfstdec.transducer.model import take_rows, tree_map
-from wfstdec.transducer.sums import sum_runs
+from wfstdec.transducer.pricing import States
 
 NO_TOKEN = -1
 LEAST_ROWS = 16
@@ -32,19 +46,12 @@ _INF = float("inf")
 
 
 class Source(NamedTuple):
-    """Frames of a batch of utterances that have come so far.
+    """Frames of a batch of utterances that have come so far."""
 
-    Attributes:
-        frames: [B, T, D].
-        first: int64 [B], the number of the first of these in its utterance.
-        come: int64 [B], how many there were so far, those before `first` too.
-        is_ended: bool [B], no more will come.
-    """
-
-    frames: Tensor
-    first: Tensor
-    come: Tensor
-    is_ended: Tensor
+    frames: Tensor  # [B, T, D]
+    first: Tensor  # int64 [B], the number of the first of these in its utterance
+    come: Tensor  # int64 [B], how many there were so far, those before `first` too
+    is_ended: Tensor  # bool [B], no more will come
 
     def ended(self) -> Source:
         """Mark the source as ended: these were all frames."""
@@ -52,33 +59,20 @@ class Source(NamedTuple):
 
 
 class Beam(NamedTuple):
-    """K hypotheses of each of B utterances; a dead one has the score -inf.
+    """K hypotheses of each of B utterances; a dead one has the score -inf."""
 
-    Attributes:
-        score: float64 [B, K], nats, higher is better.
-        frame: int64 [B, K], t: the next frame.
-        run: int64 [B, K], tokens since the frame last moved.
-        length: int64 [B, K], u: tokens in `rows`.
-        last: int64 [B, K], the last token, -1 for none.
-        shared: int64 [B, K, K], how many first tokens two texts have in common.
-        rows: int32 [B * K, U, 3], of each token: itself, its frame, the frame after.
-        g: [B * K, ...], what the predictor gave.
-        state: Pytree of tensors [B * K, ...], of the predictor.
-        fusion: int64 [B * K] for each term.
-        before: int64 [B, 1], tokens said before those in `rows`.
-    """
-
-    score: Tensor
-    frame: Tensor
-    run: Tensor
-    length: Tensor
-    last: Tensor
-    shared: Tensor
+    score: Tensor  # float64 [B, K], nats, higher is better
+    frame: Tensor  # int64 [B, K], t: the next frame
+    run: Tensor  # int64 [B, K], tokens since the frame last moved
+    length: Tensor  # int64 [B, K], u: tokens in `rows`
+    last: Tensor  # int64 [B, K], the last token, -1 for none
+    shared: Tensor  # int64 [B, K, K], how many first tokens two texts have in common
+    # int32 [B * K, U, 3], of each token: itself, its frame, the frame after
     rows: Tensor
-    g: Tensor
-    state: Any
-    fusion: States
-    before: Tensor
+    g: Tensor  # [B * K, ...], what the predictor gave
+    state: Any  # Pytree of tensors [B * K, ...], of the predictor
+    fusion: States  # int64 [B * K] for each term
+    before: Tensor  # int64 [B, 1], tokens before those in `rows`
 
     @property
     def live(self) -> Tensor:
@@ -91,17 +85,11 @@ _OF_UTTERANCES = ("score", "frame", "run", "length", "last", "shared", "before")
 
 
 class Candidates(NamedTuple):
-    """Candidates that may follow: W for each hypothesis.
+    """Candidates that may follow: W for each hypothesis."""
 
-    Attributes:
-        score: float64 [B, K, W], -inf where there is none.
-        label: int64 [B, K, W], a token, or -1 where the text stays the same.
-        frame: int64 [B, K, W], the next frame.
-    """
-
-    score: Tensor
-    label: Tensor
-    frame: Tensor
+    score: Tensor  # float64 [B, K, W], -inf where there is none
+    label: Tensor  # int64 [B, K, W], a token, or -1 where the text stays the same
+    frame: Tensor  # int64 [B, K, W], the next frame
 
 
 class Kept(NamedTuple):
@@ -114,15 +102,7 @@ class Kept(NamedTuple):
 
 
 def start_beam(num: int, width: int, g: Tensor, state: Any, fusion: States) -> Beam:
-    """Make a beam of one live hypothesis for each of `num` utterances, the empty text.
-
-    Args:
-        num: B.
-        width: K.
-        g: [B * K, ...].
-        state: Pytree of tensors [B * K, ...].
-        fusion: int64 [B * K] for each term.
-    """
+    """Make a beam of one live hypothesis, the empty text, for each utterance."""
     none = torch.zeros(num, width, dtype=torch.int64, device=g.device)
     score = torch.full_like(none, -_INF, dtype=torch.float64)
     score[:, 0] = 0
@@ -139,7 +119,7 @@ def start_beam(num: int, width: int, g: Tensor, state: Any, fusion: States) -> B
 
 
 def with_room(beam: Beam, length: int) -> Beam:
-    """Make room for so many tokens in a beam."""
+    """Grow the arrays of a beam to `size` tokens."""
     num, room, _ = beam.rows.shape
     if room >= length:
         return beam
@@ -172,7 +152,7 @@ def taken_apart(beam: Beam) -> list[Beam]:
 
 
 def longer_by(more: int, beam: Beam) -> Tensor:
-    """Tell whether hypothesis b is a and so many tokens more, [B, a, b], both alive."""
+    """Tell whether hypothesis b is a and `more` tokens, [B, a, b], both alive."""
     counts = beam.length[:, :, None] + more == beam.length[:, None, :]
     live = beam.live[:, :, None] & beam.live[:, None, :]
     return counts & (beam.shared == beam.length[:, :, None]) & live
@@ -181,10 +161,8 @@ def longer_by(more: int, beam: Beam) -> Tensor:
 def merge(
     beam: Beam, found: Candidates, how: Literal["sum", "max"], num_labels: int
 ) -> Candidates:
-    """Merge equal texts and frames: the best keeps its place and gets all the score.
-
-    Of equal ones the first counts: the lower hypothesis, then the lower candidate.
-    """
+    """Merge equal texts and frames: the best keeps its place and gets all the score."""
+    # Of equal ones the first counts: the lower hypothesis, then the lower candidate.
     # A number for each candidate's text: of its parent's first hypothesis, its token,
     # also where the text has stayed the same.
     first = longer_by(0, beam).int().argmax(2)
@@ -194,11 +172,11 @@ def merge(
     as_itself = (beam.score.shape[1] + first) * num_labels
     as_child = parent * num_labels + beam.last
     stays = torch.where(parent >= 0, as_child, as_itself)
-    goes_on = first[:, :, None] * num_labels + found.label
-    text = torch.where(found.label >= 0, goes_on, stays[:, :, None])
+    as_longer = first[:, :, None] * num_labels + found.label
+    text = torch.where(found.label >= 0, as_longer, stays[:, :, None])
     shape, score = found.score.shape, found.score.flatten(1)
     key = (text * (1 << 32) + found.frame).flatten(1)
-    # What is impossible gets a key of its own, or it would be merged with what is not.
+    # Impossible candidates get their own key, or they would merge with possible ones.
     key = torch.where(score > -_INF, key, -1)
     key, order = torch.sort(key, dim=1, stable=True)
     score = score.gather(1, order)
@@ -243,7 +221,7 @@ def moved(beam: Beam, kept: Kept) -> Beam:
     run = beam.run.gather(1, kept.parent) + spoke
     parts = beam.rows, beam.g, beam.state, beam.fusion
     rows, g, state, fusion = take_rows(parts, flat)
-    # The rows with one more where a token was said.
+    # The rows with one more where a token was emitted.
     after = torch.maximum(kept.frame, before + 1)
     new = torch.stack([kept.label, before, after], 2).view(-1, 1, 3).int()
     at = count.view(-1, 1, 1).clamp(max=rows.shape[1] - 1).expand(-1, 1, 3)
@@ -269,3 +247,93 @@ def moved(beam: Beam, kept: Kept) -> Beam:
         fusion=fusion,
         before=beam.before,
     )
+
+
+_KERNELS = Path(__file__).parent / "kernels"
+_THREADS = 128
+TASK = read_struct(_KERNELS / "sums.cu", "SumsTask")
+PROGRAM = Program(
+    "sums.cu",
+    _KERNELS,
+    kernels=("sum_runs",),
+    own_bytes=0,
+    shared_bytes=lambda room: 0,
+    structs={"SumsTask": TASK},
+    constants={},
+    block_threads=(_THREADS,),
+)
+"""The kernel of a GPU."""
+
+_LIBRARY = torch.library.Library("wfstdec", "DEF")
+_LIBRARY.define("sum_runs(Tensor score, Tensor begins) -> Tensor")
+
+
+def sum_runs(score: Tensor, begins: Tensor) -> Tensor:
+    """Sum probabilities, in order, over runs of neighbours."""
+    return torch.ops.wfstdec.sum_runs(score, begins)
+
+
+@kernel
+def _sum_each(score, begins, total):
+    """Fill in the totals, float64 [N, M]."""
+    rows, columns = score.shape
+    for row in range(rows):
+        first = 0
+        for end in range(1, columns + 1):
+            if end < columns and not begins[row, end]:
+                continue
+            found = score[row, first]
+            for i in range(first + 1, end):
+                found = add_scores(found, score[row, i])
+            total[row, first:end] = found
+            first = end
+
+
+def _on_cpu(score: Tensor, begins: Tensor) -> Tensor:
+    total = torch.empty(score.shape, dtype=score.dtype)
+    given = score.contiguous().numpy(), begins.contiguous().numpy()
+    _sum_each(*given, total.numpy())
+    return total
+
+
+def _on_cuda(score: Tensor, begins: Tensor) -> Tensor:
+    device = _device_of(score.get_device())
+    if device is None:
+        return _elsewhere(score, begins)
+    with device.on_stream(callers_stream(device.cupy, score)):
+        return launch_sums(device, score, begins)
+
+
+def _elsewhere(score: Tensor, begins: Tensor) -> Tensor:
+    return _on_cpu(score.cpu(), begins.cpu()).to(score.device)
+
+
+def launch_sums(device: Device, score: Tensor, begins: Tensor) -> Tensor:
+    """Sum on a device, in the current stream: `sum_runs`."""
+    score, begins = score.contiguous(), begins.contiguous()
+    total = torch.empty_like(score)
+    task = np.zeros(1, TASK)
+    for name, one in (("score", score), ("begins", begins), ("total", total)):
+        task[name] = one.data_ptr()
+    task["rows"], task["columns"] = score.shape
+    blocks = -(-score.numel() // _THREADS)
+    if blocks:
+        device.launch(Grid("sum_runs", blocks, threads=_THREADS), task)
+    return total
+
+
+@functools.cache
+def _device_of(number: int) -> CupyDevice | None:
+    """A GPU with the kernel, compiled once; None where CuPy cannot have it."""
+    try:
+        with load_cupy().cuda.Device(number):
+            return CupyDevice(PROGRAM)
+    except BackendError:
+        return None
+
+
+_LIBRARY.impl("sum_runs", _on_cpu, "CPU")
+_LIBRARY.impl("sum_runs", _on_cuda, "CUDA")
+_LIBRARY.impl("sum_runs", _elsewhere, "CompositeExplicitAutograd")
+# Shapes alone: fake tensors, and what is exported, keep it as one operation.
+_LIBRARY.impl("sum_runs", lambda score, begins: torch.empty_like(score), "Meta")

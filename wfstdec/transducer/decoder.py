@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 
-from wfstdec.autoregressive.decoder import (
+from wfstdec.attention.model_decoder import (
     Input,
     ModelDecoder,
     check_input,
@@ -31,15 +31,14 @@ from wfstdec.lm.loading import AnyLM
 from wfstdec.text.files import PathLike
 from wfstdec.transducer.automata import TorchNgramLM
 from wfstdec.transducer.backend import TransducerBackend
-from wfstdec.transducer.model import TransducerModel
-from wfstdec.transducer.model_checks import check_model
+from wfstdec.transducer.model import TransducerModel, check_model
 from wfstdec.transducer.onnx_model import load_onnx_transducer
 from wfstdec.transducer.options import TransducerOptions
 from wfstdec.transducer.torch_model import load_transducer
 
 
 class TransducerDecoder(ModelDecoder):
-    """A search on an RNN-T or TDT model; `TransducerOptions` says what it makes best.
+    """A search on an RNN-T or TDT model; `TransducerOptions` has its objective.
 
     The result for an utterance depends on its frames, the model, the options and its
     boosts: not on the batch, padding, chunks, or the order of lists, as far as the
@@ -111,15 +110,7 @@ def open_model(
 ) -> TransducerModel:
     """Load a model with its encoder.
 
-    Args:
-        path: What `TransducerNet.save` wrote, or a folder with `encoder.onnx`,
-            `decoder.onnx`, `joiner.onnx` and `tokens.txt`.
-        head: Of a net with several; None for the first.
-        device: Where a net runs.
-
-    Raises:
-        OptionError: A head of an ONNX export, or one that is not there.
-        InputError: As of `load_transducer` and `load_onnx_transducer`.
+    `head`: of a net with several; None for the first.
     """
     folder = Path(path)
     if not folder.is_dir():
@@ -133,17 +124,7 @@ def open_model(
 def open_decoder(
     model: PathLike, *, head: str | None = None, **more: Any
 ) -> TransducerDecoder:
-    """A decoder of features, with its encoder.
-
-    Args:
-        model: As in `open_model`.
-        head: As in `open_model`.
-        **more: As of `ModelDecoder.of_features`.
-
-    Raises:
-        BackendError: There is no such device.
-        InputError: As of `open_model` and `TransducerDecoder`.
-    """
+    """A decoder of features, with its encoder."""
 
     def load(device: torch.device) -> TransducerModel:
         return open_model(model, head, device=device)

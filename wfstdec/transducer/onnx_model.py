@@ -8,8 +8,8 @@
     decoder   y int64 [N, context] -> decoder_out [N, D]
     joiner    encoder_out [N, D], decoder_out [N, D] -> logit [N, V + 1 (+ durations)]
 
-Their decoder is stateless: it sees the last `context_size` tokens, blanks before the
-first. What it gives depends on N rows at once or one at a time, as it was exported.
+Their decoder is stateless: it sees the last `context_size` tokens. Before the first
+token these are (-1, ..., -1, blank), where -1 has no embedding, as icefall trains it.
 Zipformer and Conformer exports of icefall are of this form; the streaming ones, whose
 encoder has states, are not: decode their frames instead (`input="frames"`).
 """
@@ -25,11 +25,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from wfstdec.autoregressive.tokenizers import tokenizer_beside
+from wfstdec.attention.model_decoder import tokenizer_beside
 from wfstdec.errors import FormatError, OptionError, ShapeError, needs
 from wfstdec.text.files import PathLike
 from wfstdec.text.loading import load_tokens
-from wfstdec.text.symbols import TokenTable
+from wfstdec.text.tokens import TokenTable
 
 _INSTALL = "pip install onnxruntime"
 
@@ -37,17 +37,7 @@ _INSTALL = "pip install onnxruntime"
 class OnnxTransducer:
     """Three sessions of onnxruntime, on the CPU, as a `TransducerModel`.
 
-    Args:
-        encoder: The session of the encoder; None where frames are decoded.
-        decoder: That of the predictor.
-        joiner: That of the joiner.
-        tokens: The table of V + 1 outputs, the blank among them.
-        durations: For TDT, whose joiner gives durations behind the tokens.
-        stride: Frames of features to one of the encoder.
-        tokenizer: What cuts text into its tokens, if anything does.
-
-    Raises:
-        ShapeError: Inputs or sizes are not as above; says both.
+    `encoder`: the session of the encoder; None where frames are decoded.
     """
 
     def __init__(
@@ -81,7 +71,7 @@ class OnnxTransducer:
         if encoder is not None:
             width = _check_inputs(encoder, "encoder", 2)[0][-1]
             self.input_dim = int(width) if isinstance(width, int) else 80
-        # Outputs of the joiner, where the file says how many.
+        # Outputs of the joiner, where the file has their number.
         found = self._joiner.get_outputs()[0].shape[-1]
         expected = len(self.tokens) + 1 + len(self.durations)
         if isinstance(found, int) and found != expected:
@@ -105,7 +95,8 @@ class OnnxTransducer:
 
     def start(self, num: int) -> tuple[Tensor, Tensor]:
         """Implement `TransducerModel.start`."""
-        context = torch.full((num, self._context), self.blank, dtype=torch.int64)
+        context = torch.full((num, self._context), -1, dtype=torch.int64)
+        context[:, -1] = self.blank
         return context, self._predicted(context)
 
     def predict(self, labels: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
@@ -141,8 +132,8 @@ def load_onnx_transducer(
 ) -> OnnxTransducer:
     """Load the three files of an export.
 
-    A SentencePiece model beside the tokens, `bpe.model` or `tokenizer.model`, is the
-    model's tokenizer.
+    A SentencePiece model in the folder of the tokens (`bpe.model`,
+    `tokenizer.model`) is the model's tokenizer.
 
     Args:
         encoder: `.onnx`; None decodes frames.
@@ -172,7 +163,7 @@ def load_onnx_transducer(
             return onnxruntime.InferenceSession(
                 os.fspath(path), options, providers=["CPUExecutionProvider"]
             )
-        except Exception as error:  # it has no root of errors of its own
+        except Exception as error:  # onnxruntime has no common base of errors
             raise FormatError(f"{path}: not a readable ONNX model ({error})") from error
 
     first = None if encoder is None else session(encoder)
@@ -181,9 +172,11 @@ def load_onnx_transducer(
         stride = int(known.get("subsampling_factor", 4))
     table = load_tokens(tokens, blank)
     parts = first, session(decoder), session(joiner)
-    beside = None if isinstance(tokens, TokenTable) else tokenizer_beside(tokens)
+    tokenizer_found = (
+        None if isinstance(tokens, TokenTable) else tokenizer_beside(tokens)
+    )
     return OnnxTransducer(
-        *(*parts, table), durations=durations, stride=stride, tokenizer=beside
+        *(*parts, table), durations=durations, stride=stride, tokenizer=tokenizer_found
     )
 
 

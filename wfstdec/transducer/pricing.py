@@ -17,41 +17,106 @@ token takes no frame and a blank takes one.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from wfstdec.errors import ShapeError
-from wfstdec.transducer.fusion import Fusion, States
+from wfstdec.transducer.automata import TorchBackoff
 from wfstdec.transducer.model import Joined, TransducerModel
 from wfstdec.transducer.options import TransducerOptions
+
+NO_ROWS = np.empty((0, 0), np.float32)
+States = tuple[Tensor, ...]
+"""int64 [N] for each term."""
+
+
+class Term(NamedTuple):
+    """A model and what it weighs."""
+
+    model: TorchBackoff  # Costs of labels
+    weight: float  # Above 0
+    start: Tensor  # int64 [B], where each utterance begins
+    # A language model, whose weight blanks are scored by; boosts are none
+    probabilistic: bool
+
+
+class Fusion:
+    """The terms of a batch."""
+
+    def __init__(self, terms: Sequence[Term]) -> None:
+        self.terms = tuple(terms)
+        self.lm_weight = sum(term.weight for term in terms if term.probabilistic)
+
+    def start(self, width: int) -> States:
+        """The states before B utterances, `width` rows for each: [B * width]."""
+        return tuple(term.start.repeat_interleave(width) for term in self.terms)
+
+    def rows(self, states: States) -> Tensor | None:
+        """Gains of all labels, float32 [N, V + 1]; None without terms."""
+        total = None
+        for term, at in zip(self.terms, states, strict=True):
+            gains = term.model(at)[0] * -term.weight
+            total = gains if total is None else total + gains
+        return total
+
+    def step(self, states: States, labels: Tensor) -> tuple[Tensor, States]:
+        """Gains of one label each, float32 [N], and the next states."""
+        total, nextstates = torch.zeros_like(labels, dtype=torch.float32), []
+        for term, at in zip(self.terms, states, strict=True):
+            costs, there = term.model.step(at, labels)
+            total = total - costs * term.weight
+            nextstates.append(there.long())
+        return total, tuple(nextstates)
+
+    def gains_on_cpu(self, states: Sequence[np.ndarray]) -> np.ndarray:
+        """Implement `rows`, of arrays; no rows without terms."""
+        total = None
+        for term, at in zip(self.terms, states, strict=True):
+            gains = term.model.rows_on_cpu(at)[0]
+            gains *= np.float32(-term.weight)
+            total = gains if total is None else total + gains
+        return NO_ROWS if total is None else total
+
+    def step_on_cpu(
+        self, states: Sequence[np.ndarray], labels: np.ndarray
+    ) -> tuple[np.ndarray, list[np.ndarray]]:
+        """Implement `step`, of arrays."""
+        total: np.ndarray = np.zeros(len(labels), np.float32)
+        nextstates = []
+        for term, at in zip(self.terms, states, strict=True):
+            costs, there = term.model.steps_on_cpu(at, labels)
+            total = total - costs * np.float32(term.weight)
+            nextstates.append(there)
+        return total, nextstates
+
+    def final(self, states: States, num: int) -> Tensor:
+        """Gains of ending in these states, float64 [N]."""
+        device = states[0].device if states else None
+        total = torch.zeros(num, dtype=torch.float64, device=device)
+        for term, at in zip(self.terms, states, strict=True):
+            total = total - term.model.final(at).double() * term.weight
+        return total
+
 
 _INF = float("inf")
 
 
 class Priced(NamedTuple):
-    """The next symbols of N hypotheses.
+    """The next symbols of N hypotheses."""
 
-    Attributes:
-        model: [N, V + 1], log-probs of tokens, -inf for the blank.
-        own: [N, V + 1], the same with all that is not fusion.
-        gains: float32 [N, V + 1], of fusion; None where there is none, or it is early.
-        durations: [N, D], of tokens; None for RNN-T.
-        alone: [N], the blank's log-prob.
-        blank_model: [N, E], the same with each duration that it may have.
-        blank: [N, E], the same as it is scored.
-        is_good: bool [N], no log-prob is NaN or +inf.
-    """
-
-    model: Tensor
-    own: Tensor
+    model: Tensor  # [N, V + 1], log-probs of tokens, -inf for the blank
+    own: Tensor  # [N, V + 1], the same with all that is not fusion
+    # float32 [N, V + 1], of fusion; None where there is none, or it is early
     gains: Tensor | None
-    durations: Tensor | None
-    alone: Tensor
-    blank_model: Tensor
-    blank: Tensor
-    is_good: Tensor
+    durations: Tensor | None  # [N, D], of tokens; None for RNN-T
+    alone: Tensor  # [N], the blank's log-prob
+    blank_model: Tensor  # [N, E], the same with each duration that it may have
+    blank: Tensor  # [N, E], the same as it is scored
+    is_good: Tensor  # bool [N], no log-prob is NaN or +inf
 
     @property
     def total(self) -> Tensor:
@@ -60,28 +125,15 @@ class Priced(NamedTuple):
 
 
 class Choices(NamedTuple):
-    """W symbols for each of N hypotheses; those of the blank come first.
+    """W symbols for each of N hypotheses; those of the blank come first."""
 
-    Attributes:
-        gain: float64 [N, W], -inf where there is none.
-        label: int64 [N, W], a token, or -1 for the blank.
-        step: int64 [N, W], frames.
-    """
-
-    gain: Tensor
-    label: Tensor
-    step: Tensor
+    gain: Tensor  # float64 [N, W], -inf where there is none
+    label: Tensor  # int64 [N, W], a token, or -1 for the blank
+    step: Tensor  # int64 [N, W], frames
 
 
 class Pricer:
-    """Prices the symbols of hypotheses, by one set of options.
-
-    Args:
-        model: Its blank and durations.
-        options: Of the search.
-        fusion: Of the batch.
-        device: Where it all is.
-    """
+    """JoinerLogprobs the symbols of hypotheses, by one set of options."""
 
     def __init__(
         self,
@@ -111,11 +163,7 @@ class Pricer:
         self.is_blank = labels == self.blank
 
     def price(self, joined: Joined, states: States) -> Priced:
-        """Price what the joiner gave, with what is added to it.
-
-        Raises:
-            ShapeError: The joiner's outputs are not as many as the model says.
-        """
+        """Price what the joiner gave, with what is added to it."""
         logprobs, durations = self.checked(joined)
         blank = logprobs[:, self.blank]
         tokens = logprobs.masked_fill(self.is_blank, -_INF)
@@ -158,13 +206,7 @@ class Pricer:
         return logprobs, more[0] if more else None
 
     def choices(self, priced: Priced, states: States, forced: Tensor) -> Choices:
-        """ALSD++: the best K tokens of each, and the blank always.
-
-        Args:
-            priced: Of N hypotheses.
-            states: Of their fusion.
-            forced: bool [N], where only the blank may follow.
-        """
+        """ALSD++: the best K tokens of each, and the blank always."""
         tokens, _ = self._best_tokens(priced, states, self.options.beam_size)
         gain = torch.where(forced[:, None], -_INF, tokens.gain)
         return self._with_blank(priced, tokens._replace(gain=gain))
@@ -219,7 +261,7 @@ class Pricer:
     def _best_tokens(
         self, priced: Priced, states: States, num: int
     ) -> tuple[Choices, Tensor]:
-        """The best so many tokens, and by what they were chosen, float64 [N, W]."""
+        """The `num` best tokens, and the scores they were chosen by, float64 [N, W]."""
         base = priced.total if self.late else priced.model
         before, label = top_labels(base, min(num, self.num_labels - 1))
         before = before.double()

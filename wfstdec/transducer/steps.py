@@ -20,7 +20,7 @@ AES++, frame by frame:
         merge, all closed ones among them; keep the best K
     the blank for those that are still open; merge
 
-A step looks at no number on the host: nothing but `run` asks now and then whether all
+A step reads no number on the host: only `run` asks now and then whether all
 are through. On a CPU, where it costs nothing to ask, `cpu/` does the same in kernels,
 and the model sees only rows that need it (`dense=False`); the result is the same.
 
@@ -33,7 +33,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from wfstdec.search.interrupts import check
+from wfstdec.search.threads import check
 from wfstdec.transducer.beam import (
     LEAST_ROWS,
     Beam,
@@ -44,16 +44,15 @@ from wfstdec.transducer.beam import (
     moved,
     select,
     start_beam,
+    sum_runs,
     with_room,
 )
+from wfstdec.transducer.cpu.arrays import Joiner
 from wfstdec.transducer.cpu.greedy import GreedySearch
-from wfstdec.transducer.cpu.joined import Joiner
 from wfstdec.transducer.cpu.search import CpuSearch
-from wfstdec.transducer.fusion import Fusion, States
 from wfstdec.transducer.model import TransducerModel, choose_rows, take_rows, tree_map
 from wfstdec.transducer.options import TransducerOptions
-from wfstdec.transducer.pricing import Choices, Priced, Pricer
-from wfstdec.transducer.sums import sum_runs
+from wfstdec.transducer.pricing import Choices, Fusion, Priced, Pricer, States
 
 _INF = float("inf")
 _FAR = 1 << 30
@@ -64,20 +63,7 @@ _ROOM = 32
 
 
 class Searcher:
-    """Searcher with one set of options on one batch.
-
-    Args:
-        model: The predictor and joiner.
-        options: Of the search.
-        fusion: Of the batch.
-        device: Where model and frames are.
-        dense: All in operations of torch, and the model sees all rows, needed or not;
-            None does so off the CPU.
-
-    Attributes:
-        bad: bool [B], whose joiner gave NaN or +inf.
-        num_steps: Of the last run on a CPU: steps, or frames of AES++.
-    """
+    """Searcher with one set of options on one batch."""
 
     def __init__(
         self,
@@ -106,7 +92,7 @@ class Searcher:
         return start_beam(num, width, g, state, self.fusion.start(width))
 
     def run(self, beam: Beam, source: Source) -> Beam:
-        """Go on as long as there are frames to go on by."""
+        """Advance as long as there are frames."""
         if source.frames.shape[1] == 0 or not len(source.frames):
             return beam
         self.bad = torch.zeros(len(beam.score), dtype=torch.bool, device=self.device)
@@ -121,10 +107,10 @@ class Searcher:
             return self._run_frames(beam, source)
         # Shapes stay the same in a step, so that it can be captured and exported;
         # arrays of tokens grow between steps.
-        said, steps = int(beam.length.max()), 0
+        longest, steps = int(beam.length.max()), 0
         while steps % _ASK_EVERY or bool(self.is_open(beam, source).any()):
-            if beam.rows.shape[1] < said + steps + 1:
-                beam = with_room(beam, said + steps + _ROOM)
+            if beam.rows.shape[1] < longest + steps + 1:
+                beam = with_room(beam, longest + steps + _ROOM)
             check()
             beam = self.step(beam, source)
             steps += 1
@@ -144,15 +130,7 @@ class Searcher:
         return self._expand(beam, source, self.is_open(beam, source), "step")
 
     def _expand(self, beam: Beam, source: Source, is_open: Tensor, kind: str) -> Beam:
-        """Candidates, merged and pruned, and the predictor and fusion after them.
-
-        Args:
-            beam: The hypotheses.
-            source: The frames.
-            is_open: bool [B, K], those that take a step; others are carried.
-            kind: `"step"`, or of AES++ `"search"` (prefixes, then expand), `"expand"`
-                or `"close"` (with the blank).
-        """
+        """Candidates, merged and pruned, and the predictor and fusion after them."""
         # Each row's frame and g are joined, whether it is open or not.
         rows = self._rows(beam)
         utterance = rows // beam.score.shape[1]
@@ -161,7 +139,7 @@ class Searcher:
         states = tuple(state.index_select(0, rows) for state in beam.fusion)
         frames, g = source.frames[utterance, at], beam.g.index_select(0, rows)
         priced = self.pricer.price(self.model.join(frames, g), states)
-        # What rows of closed hypotheses give is nobody's fault and is not looked at.
+        # Rows of closed hypotheses are not validated.
         is_bad = (is_open.flatten().index_select(0, rows) & ~priced.is_good).int()
         assert self.bad is not None
         self.bad = self.bad.int().index_add(0, utterance, is_bad) > 0
@@ -193,10 +171,8 @@ class Searcher:
         return after if kind == "close" else self._spoken(after, kept.label >= 0)
 
     def _rows(self, beam: Beam) -> Tensor:
-        """All rows of a beam, int64 [N], and as many more of the first as are lacking.
-
-        The model sees `LEAST_ROWS` or more.
-        """
+        """All rows of a beam, int64 [N], padded with the first."""
+        # The model sees `LEAST_ROWS` or more.
         rows = torch.arange(beam.score.numel(), device=self.device)
         # A library may multiply few rows by another routine, which rounds otherwise:
         # results would depend on the size of the batch.
@@ -246,9 +222,9 @@ class Searcher:
         ready = torch.where(source.is_ended, 0, self._longest - 1)
         last = int((source.come - ready).max())
         live_frames = torch.where(beam.live, beam.frame, _FAR)
-        said, done = int(beam.length.max()), 0
+        longest, done = int(beam.length.max()), 0
         for frame in range(int(live_frames.min()), last):
-            room = said + done + rounds
+            room = longest + done + rounds
             if beam.rows.shape[1] < room:
                 beam = with_room(beam, room + _ROOM)
             check()
@@ -303,7 +279,7 @@ def _without_seen(beam: Beam, found: Candidates, is_open: Tensor) -> Candidates:
     """Drop tokens that take no frame and lead to texts which the prefix search saw."""
     longer = longer_by(1, beam) & is_open[:, :, None] & is_open[:, None, :]
     label = found.label[:, :, :, None]
-    said = (label == beam.last[:, None, None, :]) & (label >= 0)
-    seen = (said & longer[:, :, None, :]).any(3)
+    repeats = (label == beam.last[:, None, None, :]) & (label >= 0)
+    seen = (repeats & longer[:, :, None, :]).any(3)
     seen = seen & (found.frame == beam.frame[:, :, None])
     return found._replace(score=torch.where(seen, -_INF, found.score))

@@ -23,16 +23,16 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from wfstdec.autoregressive.tokenizers import tokenizer_beside
-from wfstdec.errors import OptionError
-from wfstdec.text.files import PathLike
-from wfstdec.transducer.encoder import (
+from wfstdec.attention.encoder import (
     Encoder,
     HeadConfig,
     TransducerConfig,
     read_net,
     save_net,
 )
+from wfstdec.attention.model_decoder import tokenizer_beside
+from wfstdec.errors import OptionError
+from wfstdec.text.files import PathLike
 
 _FORMAT = "wfstdec.transducer"
 _CONTEXT = 2
@@ -127,14 +127,7 @@ class Head(nn.Module):
 
 
 class TransducerNet(nn.Module):
-    """An encoder and its heads.
-
-    Args:
-        config: The architecture.
-
-    Raises:
-        OptionError: No head, or two of one name.
-    """
+    """An encoder and its heads."""
 
     def __init__(self, config: TransducerConfig) -> None:
         super().__init__()
@@ -146,24 +139,14 @@ class TransducerNet(nn.Module):
         self.heads = nn.ModuleDict({h.name: Head(config, h) for h in config.heads})
 
     def save(self, path: PathLike, dtype: torch.dtype = torch.float16) -> None:
-        """Write configuration and weights as `.npz`, whole or not at all.
-
-        Raises:
-            FormatError: The file cannot be written.
-        """
+        """Write configuration and weights as `.npz`, whole or not at all."""
         save_net(self, path, dtype, _FORMAT)
 
 
 class TorchTransducer:
     """Head of a net, as a `TransducerModel`; nothing of it has gradients.
 
-    Args:
-        net: The net; used as it is, in `eval` mode.
-        head: Which one; None for the first.
-        tokenizer: What cuts text into its tokens, if anything does.
-
-    Raises:
-        OptionError: The net has no such head.
+    `head`: which one; None for the first.
     """
 
     def __init__(
@@ -205,11 +188,7 @@ class TorchTransducer:
 
 
 def load_net(path: PathLike) -> TransducerNet:
-    """Read what `TransducerNet.save` wrote; weights in float32.
-
-    Raises:
-        FormatError: The file cannot be read, or is no such model.
-    """
+    """Read what `TransducerNet.save` wrote; weights in float32."""
     return read_net(
         path, _FORMAT, lambda config, _: TransducerNet(config), "TransducerNet.save"
     )

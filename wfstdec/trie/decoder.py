@@ -10,10 +10,11 @@ As audio comes in: `decoder.sessions()`.
 
 from __future__ import annotations
 
+import importlib
 import logging
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any, Self
 
 import numpy as np
@@ -25,8 +26,9 @@ from wfstdec.boost.g2p import G2pLike
 from wfstdec.boost.lists import BoostsLike
 from wfstdec.boost.phrase_compilers import Vocabulary
 from wfstdec.boost.pronouncer import Pronouncer
-from wfstdec.errors import BoostError, InputError, OptionError
+from wfstdec.errors import BoostError, InputError, OptionError, check_listed
 from wfstdec.lattice.arrays import Lattice
+from wfstdec.lm.kernels import UNKNOWN
 from wfstdec.lm.loading import (
     AnyLM,
     TakenLM,
@@ -35,20 +37,13 @@ from wfstdec.lm.loading import (
     read_any_lm,
 )
 from wfstdec.lm.ngram import NgramLM
-from wfstdec.lm.on_demand import LazyLM
-from wfstdec.lm.on_demand_table import UNKNOWN
+from wfstdec.lm.on_demand import OnDemandLM
 from wfstdec.lm.user import UserLM
-from wfstdec.search.backend_choice import (
-    AutoBackend,
-    BackendChoice,
-    Batch,
-    ChoosingDecoder,
-)
+from wfstdec.search.backend_choice import ChoosingDecoder
 from wfstdec.search.hypothesis import Hypothesis
 from wfstdec.search.options import OpenVocabulary
-from wfstdec.search.paths.found import FoundReader
-from wfstdec.search.paths.hypotheses import LmAccount, PathReader
-from wfstdec.search.paths.token_path import TokenPath
+from wfstdec.search.paths.hypotheses import FoundReader, LmAccount, PathReader
+from wfstdec.search.paths.tokens import TokenPath
 from wfstdec.search.paths.words import BareTokens, PronouncedWords, Prons
 from wfstdec.text.arpa import ArpaModel
 from wfstdec.text.lexicon import WORD_START, Lexicon, spellable_words
@@ -62,10 +57,9 @@ from wfstdec.text.loading import (
     word_ids,
     word_table,
 )
-from wfstdec.text.open_spelling import OpenSpelling, open_spelling
-from wfstdec.text.symbols import TokenTable
-from wfstdec.trie.backend_choice import ROOM, for_the_cpu, pace_of
-from wfstdec.trie.lattice_pack import Recorded, lattice_of
+from wfstdec.text.tokens import TokenTable
+from wfstdec.text.vocabulary import OpenSpelling, open_spelling
+from wfstdec.trie.lattice_pack import RecordedFrames, lattice_of
 from wfstdec.trie.lexicon_trie import build_trie, pron_lengths
 from wfstdec.trie.lookahead import ROOT
 from wfstdec.trie.open_words import open_words
@@ -76,7 +70,7 @@ Path = str | os.PathLike[str]
 _log = logging.getLogger("wfstdec.build")
 
 
-class TrieDecoder(ChoosingDecoder[np.ndarray, list[TokenPath] | Recorded]):
+class TrieDecoder(ChoosingDecoder[np.ndarray, list[TokenPath] | RecordedFrames]):
     """A search on the trie of a lexicon, or on bare tokens; no graph is built.
 
         total = acoustic_scale * acoustic + lm_scale * (language model + pronunciations)
@@ -99,9 +93,8 @@ class TrieDecoder(ChoosingDecoder[np.ndarray, list[TokenPath] | Recorded]):
             n-grams to list (the latter, KenLM's probing format) is asked as the search
             goes, and cannot have the look-ahead `"ngram"`.
         options: Search options.
-        backend: `"cpu"`, `"reference"` (plain Python, slow), `"cuda"` (tested in
-            emulation, not yet on a GPU; beams of up to 256, no lattices, OOV or open
-            words, and a language model with n-grams or none), or `"auto"`: what
+        backend: `"cpu"`, `"cuda"` (beams of up to 256, no lattices, OOV or open words,
+            and a language model with n-grams or none), or `"auto"`: what
             `choose_backend` says for each batch, and the CPU for sessions and n-best
             lists.
         words: With a lexicon: the word table. None takes that of the `NgramLM`, or the
@@ -109,10 +102,12 @@ class TrieDecoder(ChoosingDecoder[np.ndarray, list[TokenPath] | Recorded]):
         open_vocabulary: The price of words that neither lexicon nor list has; None for
             no such words. Without a lexicon the language model is then one over words,
             and its words are spelled by the tokens.
-        g2p: How words of boost lists are said that come without pronunciations: a
+        g2p: Pronounces words of boost lists that have no pronunciation: a
             `G2p` or its source, such as a function of a word, a lexicon's file or
             `"hama"`. None takes the spelling where that is how most of the lexicon's
             words are said.
+        exact_boosts: Whether words of boost lists are taken as written alone, not also
+            in the case, Unicode form and without the punctuation of a known word.
         separator: The token between words. `"auto"` takes `|` where the tokens are
             those of a Hugging Face model, and none elsewhere; None is none. Without a
             lexicon it only says how tokens are read as words; with none they are cut
@@ -120,7 +115,7 @@ class TrieDecoder(ChoosingDecoder[np.ndarray, list[TokenPath] | Recorded]):
         separator_optional: The separator may be missing.
         blank: The blank by name or index; None to recognise it.
         unk_cost: Nats for words or tokens that an ARPA model lacks; None drops words,
-            and scores tokens, added and open words as `<unk>` where the model has it.
+            and scores tokens, OOV and open words as `<unk>` where the model has it.
         frame_shift_s: Seconds per frame of log-probs.
         threads: Utterances decoded side by side; `None` takes one per processor.
 
@@ -136,7 +131,7 @@ class TrieDecoder(ChoosingDecoder[np.ndarray, list[TokenPath] | Recorded]):
 
     options: TrieOptions
     _nbest_from = "search"
-    _backends, _room = BACKENDS, ROOM
+    _backends = BACKENDS
 
     def __init__(
         self,
@@ -153,6 +148,7 @@ class TrieDecoder(ChoosingDecoder[np.ndarray, list[TokenPath] | Recorded]):
         unk_cost: float | None = None,
         open_vocabulary: OpenVocabulary | None = None,
         g2p: G2pLike | None = None,
+        exact_boosts: bool = False,
         frame_shift_s: float = 0.02,
         threads: int | None = None,
     ) -> None:
@@ -166,6 +162,7 @@ class TrieDecoder(ChoosingDecoder[np.ndarray, list[TokenPath] | Recorded]):
         known: tuple[str, ...] = ()
         if lexicon is not None:
             entries = load_lexicon(lexicon, table, between)
+            check_listed("words", words)
             entries, known = _vocabulary(entries, lm, words, unk_cost)
         self.vocabulary = Vocabulary.of(
             table,
@@ -196,6 +193,7 @@ class TrieDecoder(ChoosingDecoder[np.ndarray, list[TokenPath] | Recorded]):
                 len(self.tokens),
                 self._default_bonuses,
                 self._pronouncer(g2p),
+                exact=exact_boosts,
             ),
             frame_shift_s=frame_shift_s,
             threads=threads,
@@ -237,7 +235,7 @@ class TrieDecoder(ChoosingDecoder[np.ndarray, list[TokenPath] | Recorded]):
         return self._lattice_vocabulary.open_spelling
 
     def _pronouncer(self, g2p: G2pLike | None) -> Pronouncer | str:
-        """How added words are said; or why there are none."""
+        """The handling of OOV words, or the reason why there are none."""
         if self.lexicon is None:
             if g2p is not None:
                 raise OptionError(
@@ -256,7 +254,7 @@ class TrieDecoder(ChoosingDecoder[np.ndarray, list[TokenPath] | Recorded]):
         """The unigram cost of `<unk>`; 0 without a language model."""
         if self.lm is None:
             return 0.0
-        if isinstance(self.lm, LazyLM):
+        if isinstance(self.lm, OnDemandLM):
             return self.lm.unk_cost()
         return self.lm.step(ROOT, UNKNOWN)[0]
 
@@ -272,7 +270,7 @@ class TrieDecoder(ChoosingDecoder[np.ndarray, list[TokenPath] | Recorded]):
         """Unigram costs, float32 [W]; None without a language model."""
         if self.lm is None:
             return None
-        if isinstance(self.lm, LazyLM):
+        if isinstance(self.lm, OnDemandLM):
             return self.lm.word_costs()
         return self.lm.row(ROOT)[0][: len(self.words)]
 
@@ -320,20 +318,16 @@ class TrieDecoder(ChoosingDecoder[np.ndarray, list[TokenPath] | Recorded]):
         return f"{super()._repr_of_model()}, lm={self.lm!r}"
 
     def _models(self) -> tuple[str, ...]:
-        lm = "" if self.lm is None else type(self.lm).__name__  # what it says is unseen
+        lm = "" if self.lm is None else type(self.lm).__name__  # its costs are unknown
         if isinstance(self.lm, NgramLM):
             lm = self.lm.fingerprint
         return lm, repr(self.open_vocabulary)
 
-    def _choice(
-        self, auto: AutoBackend, batch: Batch, boosts: Callable[[], Any]
-    ) -> BackendChoice:
-        # OOV words are for the CPU: lists are asked only where a GPU may take them.
-        if auto.why_no_gpu is None:
-            for_cpu = for_the_cpu(self._space, self.options, boosts())
-            if for_cpu is not None:
-                return for_cpu
-        return auto.choose(batch, self.options, lambda _: pace_of(self.options))
+    def _why_not_on_gpu(self, boosts: Sequence[CompiledBoosts]) -> str | None:
+        # Imported only where there is a GPU.
+        module = importlib.import_module("wfstdec.trie.gpu.backend")
+        reasons = [module.why_not(self.options, one) for one in (None, *boosts)]
+        return next((one for one in reasons if one is not None), None)
 
     def _reader(self, boosts: CompiledBoosts) -> TrieReader:
         options = self.options
@@ -347,16 +341,16 @@ class TrieDecoder(ChoosingDecoder[np.ndarray, list[TokenPath] | Recorded]):
             ),
             self.tokens.names,
             self.frame_shift_s,
-            at_once=isinstance(self.lm, LazyLM),
+            at_once=isinstance(self.lm, OnDemandLM),
         )
         return TrieReader(paths, boosts, self._lattice_vocabulary, options)
 
     def _check_boosts(self, boosts: list[CompiledBoosts]) -> None:
-        """Refuse added words where the language model says no cost of unknown ones."""
+        """Refuse OOV words where the language model has no cost of unknown words."""
         for number, one in enumerate(boosts):
             if one.added is not None and one.added.words:
                 try:
-                    self._check_unk(f"added word {one.added.words[0]!r}", BoostError)
+                    self._check_unk(f"OOV word {one.added.words[0]!r}", BoostError)
                 except BoostError as error:
                     error.utterance = number
                     raise
@@ -381,7 +375,7 @@ class TrieDecoder(ChoosingDecoder[np.ndarray, list[TokenPath] | Recorded]):
         )
 
 
-class TrieReader(FoundReader[list[TokenPath] | Recorded]):
+class TrieReader(FoundReader[list[TokenPath] | RecordedFrames]):
     """Reads what searches of a trie found; see `FoundReader`."""
 
     def __init__(
@@ -394,15 +388,15 @@ class TrieReader(FoundReader[list[TokenPath] | Recorded]):
         super().__init__(paths, boosts)
         self._vocabulary, self._options = vocabulary, options
 
-    def best(self, found: list[TokenPath] | Recorded) -> TokenPath:
+    def best(self, found: list[TokenPath] | RecordedFrames) -> TokenPath:
         """Find the best path."""
-        return found.path if isinstance(found, Recorded) else found[0]
+        return found.path if isinstance(found, RecordedFrames) else found[0]
 
     def nbest(
-        self, found: list[TokenPath] | Recorded, num: int | None
+        self, found: list[TokenPath] | RecordedFrames, num: int | None
     ) -> list[Hypothesis]:
-        """Read the first hypothesis of each text, at most so many."""
-        if isinstance(found, Recorded):
+        """Read the first hypothesis of each text, at most `num`."""
+        if isinstance(found, RecordedFrames):
             return [self.hypothesis(found)]
         texts: dict[str, Hypothesis] = {}
         for hypothesis in self._paths.hypotheses(found, [self._boosts] * len(found)):
@@ -411,7 +405,7 @@ class TrieReader(FoundReader[list[TokenPath] | Recorded]):
                 break
         return list(texts.values())
 
-    def lattice(self, found: Recorded) -> Lattice:
+    def lattice(self, found: RecordedFrames) -> Lattice:
         """Read the lattice."""
         return lattice_of(
             found,
@@ -425,13 +419,7 @@ class TrieReader(FoundReader[list[TokenPath] | Recorded]):
 def spelled_words(
     lm: TakenLM | None, tokens: TokenTable, separator: int | None
 ) -> Lexicon:
-    """The words of a language model that tokens can spell, as a lexicon.
-
-    Raises:
-        OptionError: There is no language model over words, or nothing tells where words
-            end.
-        LexiconError: Tokens can spell none of its words.
-    """
+    """The words of a language model that tokens can spell, as a lexicon."""
     words = listed_words(lm)
     if words is None:
         raise OptionError(
@@ -473,7 +461,7 @@ def _vocabulary(
         entries = sayable(entries, lm.index, unk_cost)
     elif words is not None:
         entries = sayable(entries, set(words))
-    elif isinstance(lm, UserLM | LazyLM):
+    elif isinstance(lm, UserLM | OnDemandLM):
         known: Any = getattr(lm, "words", None)
         if known is not None:
             found = {word for word in entries.words if word in known}

@@ -4,19 +4,19 @@ The search is that of the best path (`nbest=1`, `merge="max"`). An entry in one 
 two phases is a state of the lattice, and all ends lead to one state more. The rule, the
 same for every backend; costs are those before a frame is re-based:
 
-    recorded   a candidate of an entry in either phase (the search itself goes on from
-               the cheaper one where both may do the same), if it is within the frame's
-               cutoff and leads to an entry that goes on (`beam_size`); and the ends
+    recorded   a candidate of an entry in either phase (the search itself continues from
+               the lower-cost one where both may do the same), if within the frame's
+               cutoff and leads to an entry that survives (`beam_size`); and the ends
     excess     candidate - cost of the phase that it leads to, float32; of an end: its
                cost less that of the best end
     extra      of a state: the least of excess + extra(next state), float32
     kept       what has excess + extra(next state) <= lattice_beam
 
     graph      (word and pronunciation + look-ahead there) - look-ahead here: it cancels
-               out along a path; the start's stands on the arcs that leave it. Of an
+               out along a path; the start's is on the arcs that leave it. Of an
                end: the last word and `</s>`, less the entry's look-ahead, which is all
                there is where no sentence is whole
-    boost      of an end: with what boosts are owed or charged there
+    boost      of an end: with the deferred credit and charges of boosts
 
 States are sorted by (frame, place and phase, boost state). Places, (language model
 state, node, spelling of an open word), are numbered in each lattice by their order, and
@@ -42,8 +42,8 @@ from wfstdec.lattice.arrays import (
     LatticeScales,
     starts_token,
 )
-from wfstdec.search.paths.token_path import TokenPath
-from wfstdec.text.symbols import EPSILON
+from wfstdec.search.paths.tokens import TokenPath
+from wfstdec.text.tokens import EPSILON
 from wfstdec.text.vocabulary import Vocabulary
 from wfstdec.trie.options import TrieOptions
 
@@ -53,51 +53,35 @@ _NO_WORD = np.uint32(EPSILON)
 
 
 class RecordedEntries(NamedTuple):
-    """Entries of all frames, in any order; the first is the start.
+    """Entries of all frames, in any order; the first is the start."""
 
-    Attributes:
-        frame: int32 [E], frames passed.
-        cost: float32 [E], relative to the best of its frame.
-        state: [E], by what states of the language model stand where costs are equal.
-        node, boost: int32 [E], as in `Key`.
-        spelling: uint64 [E], the same.
-        nonblank_first: bool [E], whether the search goes on from that phase.
-    """
-
-    frame: np.ndarray
-    cost: np.ndarray
+    frame: np.ndarray  # int32 [E], frames passed
+    cost: np.ndarray  # float32 [E], relative to the best of its frame
+    # [E], order of language model states at equal costs
     state: np.ndarray
-    node: np.ndarray
-    boost: np.ndarray
-    spelling: np.ndarray
-    nonblank_first: np.ndarray
+    node: np.ndarray  # int32 [E], as in `Key`
+    boost: np.ndarray  # int32 [E], as in `Key`
+    spelling: np.ndarray  # uint64 [E], the same
+    nonblank_first: np.ndarray  # bool [E], the search continues from that phase
 
 
 class RecordedArcs(NamedTuple):
-    """The arcs that are kept, in any order.
+    """The arcs that are kept, in any order."""
 
-    Attributes:
-        state: int64 [M], twice the entry that each leaves, one more for nonblank.
-        nextstate: int64 [M], the same, or `END`.
-        ilabel: uint32 [M], with `REPEATED` where a token goes on.
-        olabel: uint32 [M], the word that ends, `OPEN` for open words that have no id;
-            of bare tokens the ilabel of one that begins.
-        excess: float32 [M].
-        graph_cost, acoustic_cost: float32 [M], before scales.
-        boost_cost: float32 [M].
-    """
-
+    # int64 [M], twice the entry that each leaves, one more for nonblank
     state: np.ndarray
-    nextstate: np.ndarray
-    ilabel: np.ndarray
+    nextstate: np.ndarray  # int64 [M], the same, or `END`
+    ilabel: np.ndarray  # uint32 [M], with `REPEATED` for a repeated token
+    # uint32 [M], the word that ends, `OPEN` for open words that have no id; of bare
+    # tokens the ilabel of one that begins
     olabel: np.ndarray
-    excess: np.ndarray
-    graph_cost: np.ndarray
-    acoustic_cost: np.ndarray
-    boost_cost: np.ndarray
+    excess: np.ndarray  # float32 [M]
+    graph_cost: np.ndarray  # float32 [M], before scales
+    acoustic_cost: np.ndarray  # float32 [M], before scales
+    boost_cost: np.ndarray  # float32 [M]
 
 
-class Recorded(NamedTuple):
+class RecordedFrames(NamedTuple):
     """Records of a search: its best path, entries, arcs between them."""
 
     path: TokenPath
@@ -106,23 +90,14 @@ class Recorded(NamedTuple):
 
 
 def lattice_of(
-    recorded: Recorded,
+    recorded: RecordedFrames,
     vocabulary: Vocabulary,
     options: TrieOptions,
     frame_shift_s: float,
     *,
     words_are_tokens: bool,
 ) -> Lattice:
-    """The lattice of what was recorded: numbered, sorted, with insertion costs.
-
-    Args:
-        recorded: What is kept.
-        vocabulary: With OOV words, and with a label of open words where there are any;
-            of bare tokens one with tokens as words.
-        options: Of the search.
-        frame_shift_s: Seconds per frame.
-        words_are_tokens: Whether the search was one of bare tokens.
-    """
+    """The lattice of what was recorded: numbered, sorted, with insertion costs."""
     path, entries, given = recorded
     ends = 2 * len(entries.frame)
     nextstate = np.where(given.nextstate == END, ends, given.nextstate)
@@ -163,11 +138,9 @@ def lattice_of(
 
 
 def label_of_word(vocabulary: Vocabulary, words: np.ndarray) -> np.ndarray:
-    """Turn word ids of a search into labels, `OPEN` into that of open words.
-
-    In the vocabulary open words have a label behind the decoder's words, and OOV words
-    follow it.
-    """
+    """Turn word ids of a search into labels, `OPEN` into that of open words."""
+    # In the vocabulary open words have a label behind the decoder's words, and OOV
+    # words follow it.
     if vocabulary.open_word is None:
         return words
     opened = vocabulary.open_word.word
@@ -204,8 +177,8 @@ def _arcs(
     arcs = np.zeros(len(state), ARC)
     arcs["state"], arcs["nextstate"] = state, nextstate
     olabel = label_of_word(vocabulary, given.olabel)
-    said = olabel != _NO_WORD
-    arcs["olabel"], arcs["ilabel"] = olabel, given.ilabel | np.where(said, WORD, 0)
+    has_word = olabel != _NO_WORD
+    arcs["olabel"], arcs["ilabel"] = olabel, given.ilabel | np.where(has_word, WORD, 0)
     for name in ("graph_cost", "acoustic_cost", "boost_cost", "excess"):
         arcs[name] = getattr(given, name)
     return arcs
@@ -214,12 +187,10 @@ def _arcs(
 def _in_order(
     entries: RecordedEntries, given: RecordedArcs, nextstate: np.ndarray
 ) -> np.ndarray:
-    """Arcs by where they lead, and there as the search takes them, int64 [A].
-
-    By the entry that each leaves (its cost, then what it is); a token that goes on
-    before one that begins; by the word that ends; from the phase that the search goes
-    on from, at the end from blank, before the other.
-    """
+    """Arcs by where they lead, and there as the search takes them, int64 [A]."""
+    # By the entry that each leaves (its cost, then what it is); a repeated token
+    # before one that begins; by the word that ends; from the phase that the search goes
+    # on from, at the end from blank, before the other.
     entry, phase = given.state >> 1, given.state & 1
     first = np.where(given.nextstate == END, False, entries.nonblank_first[entry])
     goes_on = given.ilabel & REPEATED != 0

@@ -3,9 +3,9 @@
     trie = build_trie(lexicon, {word: i for i, word in enumerate(words)})
     node = find_child(trie, node, token)                       # -1 where there is none
     ending = slice(*trie.node_pron_splits[node : node + 2])    # pronunciations, by row
-    trie.pron_word[ending], trie.pron_cost[ending]             # and what they say
+    trie.pron_word[ending], trie.pron_cost[ending]             # and their words
 
-Nodes stand in preorder: the root is 0, and children follow their parent in the order of
+Nodes are in preorder: the root is 0, and children follow their parent in the order of
 their tokens, each with all that is below it.
 """
 
@@ -19,33 +19,24 @@ import numpy as np
 
 from wfstdec.errors import LexiconError
 from wfstdec.jit import inlined, read_only
-from wfstdec.jit.trees import grow_tree
+from wfstdec.jit.arrays import grow_tree
 from wfstdec.lm.kernels import find_arc
 from wfstdec.text.lexicon import Lexicon, Pronunciation
 
 
 class LexiconTrie(NamedTuple):
-    """A trie of N nodes for P pronunciations, as the kernels take it; read-only.
+    """A trie of N nodes for P pronunciations, as the kernels take it; read-only."""
 
-    Attributes:
-        node_child_splits: int32 [N + 1], the row of each node's children.
-        child_token: int32 [N - 1], increasing in each row.
-        child_node: int32 [N - 1].
-        node_child_bits: uint64 [N], the tokens of each node's children, modulo 64.
-        node_token: int32 [N], the token that leads there; -1 at the root.
-        node_pron_splits: int32 [N + 1], which pronunciations end at each node.
-        pron_word: int32 [P], the word id of each pronunciation; increasing in each row.
-        pron_cost: float32 [P], nats.
-    """
-
-    node_child_splits: np.ndarray
-    child_token: np.ndarray
-    child_node: np.ndarray
+    node_child_splits: np.ndarray  # int32 [N + 1], the row of each node's children
+    child_token: np.ndarray  # int32 [N - 1], increasing in each row
+    child_node: np.ndarray  # int32 [N - 1]
+    # uint64 [N], the tokens of each node's children, modulo 64
     node_child_bits: np.ndarray
-    node_token: np.ndarray
-    node_pron_splits: np.ndarray
+    node_token: np.ndarray  # int32 [N], the token that leads there; -1 at the root
+    node_pron_splits: np.ndarray  # int32 [N + 1], which pronunciations end at each node
+    # int32 [P], the word id of each pronunciation; increasing in each row
     pron_word: np.ndarray
-    pron_cost: np.ndarray
+    pron_cost: np.ndarray  # float32 [P], nats
 
     @property
     def num_nodes(self) -> int:
@@ -59,19 +50,9 @@ def empty_trie() -> LexiconTrie:
 
 
 def build_trie(lexicon: Lexicon, word_ids: Mapping[str, int]) -> LexiconTrie:
-    """Make the trie of the entries whose words have an id.
-
-    An entry that comes twice counts once, at its least cost. The order of the entries
-    changes nothing.
-
-    Args:
-        lexicon: The entries.
-        word_ids: The id of each word that may be said, 0 or more; entries of other
-            words are left out.
-
-    Raises:
-        LexiconError: An entry without tokens.
-    """
+    """Make the trie of the entries whose words have an id."""
+    # An entry that comes twice counts once, at its least cost. The order of the entries
+    # changes nothing.
     costs = lexicon.costs.tolist()
     everything = zip(lexicon.pronunciations, lexicon.words, costs, strict=True)
     entries = sorted(

@@ -3,7 +3,7 @@
     lookahead = build_lookahead(lm, trie, "ngram")
     cost = potential(lookahead, lm.automaton, state, node)
 
-Each state of the model has a row: the nodes on the way to the words of its own arcs.
+Each state of the model has a row: the nodes on the paths to the words of its own arcs.
 With back-off to shorter histories this bounds the cost of every word below the node:
 
     row(s, n)    = min over arcs (s, w) with w at n or below: arc cost + pronunciation
@@ -25,17 +25,16 @@ from wfstdec.errors import OptionError
 from wfstdec.jit import by_class, inlined, jit, read_only
 from wfstdec.jit.records import record
 from wfstdec.lm.automaton import Automaton
-from wfstdec.lm.kernels import canonical, step
+from wfstdec.lm.kernels import OnDemandTable, canonical, step
 from wfstdec.lm.ngram import NgramLM
-from wfstdec.lm.on_demand import LazyLM
-from wfstdec.lm.on_demand_table import LazyTable
+from wfstdec.lm.on_demand import OnDemandLM
 from wfstdec.trie.lexicon_trie import LexiconTrie, parents_of
 
 LookaheadKind = Literal["ngram", "unigram", "none"]
 ROOT = 0
 ABSENT, ANYWHERE, AT_ROOT = np.int64(-1), np.int64(-2), np.int64(-3)
-"""In the place of a position in a row: the row lacks the node; nobody has looked; the
-node is the root, so that `first_bits` may say which of its children a row lacks."""
+"""In the place of a position in a row: the row lacks the node; not looked up yet; the
+node is the root, so that `first_bits` has the children that a row lacks."""
 _BIT_FACTOR, _BIT_SHIFT, _ONE = (
     np.uint64(0x9E3779B97F4A7C15),
     np.uint64(58),
@@ -44,7 +43,7 @@ _BIT_FACTOR, _BIT_SHIFT, _ONE = (
 
 
 STATE = record("i8 first end", "u8 first_bits", "i4 backoff_state", "f4 backoff_cost")
-"""A state of the model: where its row stands; `bit_of` the children of the trie's root
+"""A state of the model: position of its row; `bit_of` the children of the trie's root
 in it; where it backs off to, below 0 for the model's root. Half a cache line."""
 NODE = record("i4 node", "f4 cost")
 """A node in a row, and the least cost of words below it by the state's own arcs."""
@@ -56,21 +55,15 @@ class Lookahead(NamedTuple):
     A row that has a node has its ancestors too, the trie's root first. Together the
     rows have E elements. What is asked for together stands together: most of it waits
     for memory.
-
-    Attributes:
-        states: STATE [S]; the row of the model's root is empty.
-        rows: NODE [E], by increasing node in each row.
-        unigram_cost: float32 [N], of all words in the empty history.
-        state_cost: float32 [S], of whatever may follow in a state, a word or the end;
-            finite in the state in which utterances begin.
-        uses_history: Whether states matter; if not, phi(s, n) is `unigram_cost[n]`.
     """
 
-    states: np.ndarray
-    rows: np.ndarray
-    unigram_cost: np.ndarray
+    states: np.ndarray  # STATE [S]; the row of the model's root is empty
+    rows: np.ndarray  # NODE [E], by increasing node in each row
+    unigram_cost: np.ndarray  # float32 [N], of all words in the empty history
+    # float32 [S], of all that may follow in a state, a word or the end; finite in the
+    # state in which utterances begin
     state_cost: np.ndarray
-    uses_history: bool
+    uses_history: bool  # Whether states matter; if not, phi(s, n) is `unigram_cost[n]`
 
     @property
     def num_bytes(self) -> int:
@@ -84,29 +77,16 @@ class Lookahead(NamedTuple):
 
 
 def build_lookahead(
-    lm: NgramLM | LazyLM, trie: LexiconTrie, kind: LookaheadKind
+    lm: NgramLM | OnDemandLM, trie: LexiconTrie, kind: LookaheadKind
 ) -> Lookahead:
-    """Make the look-ahead of a model over words.
-
-    Args:
-        lm: The model, of the unit word.
-        trie: The trie; its word ids are the labels of the model.
-        kind: `"ngram"` (with the history), `"unigram"` (the empty history for all
-            states; a word that is impossible in it counts as its dearest possible
-            word, since a longer history may allow it) or `"none"` (0 everywhere). A
-            user's own model has no n-grams: for `"unigram"` it is asked for all words.
-
-    Raises:
-        OptionError: Another kind, one that the model cannot have, or a model over
-            tokens.
-    """
+    """Make the look-ahead of a model over words."""
     kinds = get_args(LookaheadKind)
     if kind not in kinds:
         known = ", ".join(map(repr, kinds))
         raise OptionError(f"lookahead={kind!r}, expected {known}")
     if lm.unit != "word":
         raise OptionError(f"a language model over {lm.unit}s, expected one over words")
-    if not isinstance(lm, LazyLM):
+    if not isinstance(lm, OnDemandLM):
         return _of_kind(lm.automaton, trie, kind)
     if kind == "ngram":
         raise OptionError(
@@ -119,18 +99,16 @@ def build_lookahead(
 
 
 def no_lookahead(trie: LexiconTrie, num_states: int = 1) -> Lookahead:
-    """0 everywhere, for a trie and so many states of a model."""
+    """Zeros, for a trie and N states of a model."""
     zeros = np.zeros(trie.num_nodes, np.float32), np.zeros(num_states, np.float32)
     return _without_history(*zeros)
 
 
 @inlined
 def potential(lookahead, automaton, state, node):
-    """phi(s, n), float32: no word below the node costs less in this state.
-
-    best = min over the back-off chain of s: (b1 + b2 + ...) + row cost, float32, the
-    sum from the left; at the root the cost is `unigram_cost[n]`.
-    """
+    """phi(s, n), float32: no word below the node costs less in this state."""
+    # best = min over the back-off chain of s: (b1 + b2 + ...) + row cost, float32, the
+    # sum from the left; at the root the cost is `unigram_cost[n]`.
     total, best = np.float32(0), np.float32(np.inf)
     state = np.int64(state)
     while lookahead.uses_history and automaton.backoff_state[state] >= 0:
@@ -156,11 +134,9 @@ class Rows(NamedTuple):
 
 @inlined
 def potential_below(lm, lookahead, state, node, above):
-    """`potential`, the same bits, and `Rows` of the node; `above` are its parent's.
-
-    A row has the nodes below another one close behind it, or has neither: most searches
-    are short, or not needed at all.
-    """
+    """`potential`, the same bits, and `Rows` of the node; `above` are its parent's."""
+    # A row has the nodes below another one close behind it, or has neither: most
+    # searches are short, or not needed at all.
     total, best = np.float32(0), np.float32(np.inf)
     own, backoff, depth = ABSENT, ABSENT, 0
     if lookahead.uses_history:
@@ -225,36 +201,24 @@ def _no_history(lm, lookahead, state, node, above):
     return lookahead.unigram_cost[node], Rows(ABSENT, ABSENT)
 
 
-potential_of = by_class({Automaton: potential_below, LazyTable: _no_history})
-"""`potential_below` for any model; without its history where it is `LazyTable`."""
+potential_of = by_class({Automaton: potential_below, OnDemandTable: _no_history})
+"""`potential_below` for any model; without its history where it is `OnDemandTable`."""
 
 
 class _Arcs(NamedTuple):
-    """The arcs of all states but the root, by label.
+    """The arcs of all states but the root, by label."""
 
-    Attributes:
-        splits: int64 [L + 2], the arcs of each label; the last is `<unk>`.
-        state: int32 [A].
-        cost: float32 [A].
-    """
-
-    splits: np.ndarray
-    state: np.ndarray
-    cost: np.ndarray
+    splits: np.ndarray  # int64 [L + 2], the arcs of each label; the last is `<unk>`
+    state: np.ndarray  # int32 [A]
+    cost: np.ndarray  # float32 [A]
 
 
 class _Leaves(NamedTuple):
-    """For each state the pronunciations of the words of its arcs.
+    """For each state the pronunciations of the words of its arcs."""
 
-    Attributes:
-        splits: int64 [S + 1], the row of each state.
-        node: int32, where each pronunciation ends; sorted in each row.
-        cost: float32, of its arc and of itself.
-    """
-
-    splits: np.ndarray
-    node: np.ndarray
-    cost: np.ndarray
+    splits: np.ndarray  # int64 [S + 1], the row of each state
+    node: np.ndarray  # int32, where each pronunciation ends; sorted in each row
+    cost: np.ndarray  # float32, of its arc and of itself
 
 
 def _of_kind(automaton: Automaton, trie: LexiconTrie, kind: LookaheadKind) -> Lookahead:

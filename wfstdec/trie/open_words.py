@@ -7,7 +7,7 @@
 So each sequence of tokens has one place: what the lexicon has is read as the lexicon
 says, and an open word leaves the trie where that goes no further. An open word that is
 spelled like a word of the table is this word, at the language model's cost; one that is
-spelled like an added word of the utterance is none.
+spelled like an OOV word of the utterance is none.
 
 Texts are hashes that grow by what tokens add, and a table finds words by them:
 
@@ -28,7 +28,7 @@ from numpy import float32, int64, uint64
 
 from wfstdec.jit import inlined, jit, read_only
 from wfstdec.search.options import OpenVocabulary
-from wfstdec.text.open_spelling import OpenSpelling
+from wfstdec.text.vocabulary import OpenSpelling
 from wfstdec.trie.lexicon_trie import LexiconTrie
 
 EMPTY_TEXT = 0x6A09E667F3BCC909
@@ -40,27 +40,17 @@ _ONE = uint64(1)
 
 
 class TokenTexts(NamedTuple):
-    """Factors and offsets by which tokens extend a hash: `hash * factor + offset`.
+    """Factors and offsets by which tokens extend a hash: `hash * factor + offset`."""
 
-    Attributes:
-        factor: uint64 [V].
-        offset: uint64 [V].
-    """
-
-    factor: np.ndarray
-    offset: np.ndarray
+    factor: np.ndarray  # uint64 [V]
+    offset: np.ndarray  # uint64 [V]
 
 
 class TextTable(NamedTuple):
-    """Word ids by the hash of their text: open addressing, linear probing.
+    """Word ids by the hash of their text: open addressing, linear probing."""
 
-    Attributes:
-        keys: uint64 [H], 0 where there is none; H is a power of two.
-        ids: int32 [H].
-    """
-
-    keys: np.ndarray
-    ids: np.ndarray
+    keys: np.ndarray  # uint64 [H], 0 where there is none; H is a power of two
+    ids: np.ndarray  # int32 [H]
 
 
 def token_texts(texts: Sequence[str]) -> TokenTexts:
@@ -90,7 +80,7 @@ def find_text(table, text):
     """The word id of a text, -1 where the table has none."""
     mask = uint64(len(table.keys) - 1)
     slot = label_of(text) & mask
-    while table.keys[slot] != uint64(0):
+    while table.keys[slot] != uint64(0):  # ends: at most half of the slots are taken
         if table.keys[slot] == text:
             return int64(table.ids[slot])
         slot = (slot + _ONE) & mask
@@ -129,31 +119,19 @@ def _frozen(values: Sequence[int]) -> np.ndarray:
 
 
 class OpenWords(NamedTuple):
-    """Open words as kernels take them; empty arrays where there are none.
+    """Open words as kernels take them; empty arrays where there are none."""
 
-    Attributes:
-        is_open: Whether there are open words.
-        word_cost: float32, nats.
-        token_cost: float32, nats.
-        begins: bool [V], tokens that may begin an open word.
-        extends: bool [V], tokens that may follow inside one.
-        texts: What tokens add to the text.
-        node_text: uint64 [N], the text that leads to each node of the trie.
-        node_length: int32 [N], its tokens; 0 where they cannot be an open word.
-        node_word: int32 [N], the word of the table that they spell, or -1.
-        words: The word table by text; empty where tokens are phones.
-    """
-
-    is_open: bool
-    word_cost: np.float32
-    token_cost: np.float32
-    begins: np.ndarray
-    extends: np.ndarray
-    texts: TokenTexts
-    node_text: np.ndarray
+    is_open: bool  # Whether there are open words
+    word_cost: np.float32  # float32, nats
+    token_cost: np.float32  # float32, nats
+    begins: np.ndarray  # bool [V], tokens that may begin an open word
+    extends: np.ndarray  # bool [V], tokens that may follow inside one
+    texts: TokenTexts  # What tokens add to the text
+    node_text: np.ndarray  # uint64 [N], the text that leads to each node of the trie
+    # int32 [N], its tokens; 0 where they cannot be an open word
     node_length: np.ndarray
-    node_word: np.ndarray
-    words: TextTable
+    node_word: np.ndarray  # int32 [N], the word of the table that they spell, or -1
+    words: TextTable  # The word table by text; empty where tokens are phones
 
 
 def no_open_words(num_nodes: int = 1) -> OpenWords:
@@ -179,14 +157,7 @@ def open_words(
     trie: LexiconTrie,
     words: Sequence[str],
 ) -> OpenWords:
-    """The open words beside a trie.
-
-    Args:
-        vocabulary: What they cost.
-        spelling: How tokens make them.
-        trie: Of the lexicon.
-        words: The word table, `words[0]` being `<eps>`.
-    """
+    """The open words of a trie."""
     texts = token_texts(spelling.texts)
     begins, extends = read_only(spelling.begins), read_only(spelling.extends)
     node_text = np.full(trie.num_nodes, EMPTY_TEXT, np.uint64)
@@ -212,24 +183,15 @@ def open_words(
 
 @inlined
 def spelling_cost(open_words, unk_cost, length):
-    """The cost of an open word of so many tokens, or of its beginning, float32.
-
-    It never falls with the length: not by rounding either.
-    """
+    """The cost of an open word of `length` tokens, or of its beginning, float32."""
+    # It never falls with the length: not by rounding either.
     tokens = float32(float32(length) * open_words.token_cost)
     return float32(float32(unk_cost + open_words.word_cost) + tokens)
 
 
 @inlined
 def open_node(first, length, token, num_tokens):
-    """The node of an open word behind the trie, int64.
-
-    Args:
-        first: The first node that is none of a trie.
-        length: Its tokens.
-        token: The last one.
-        num_tokens: V.
-    """
+    """The node of an open word behind the trie, int64."""
     return int64(first) + int64(length) * int64(num_tokens) + int64(token)
 
 

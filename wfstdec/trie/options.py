@@ -6,19 +6,16 @@ from dataclasses import dataclass
 from typing import Literal, get_args
 
 from wfstdec.search.options import LatticeOptions
-from wfstdec.search.paths.token_path import SPELLINGS_PER_TEXT
+from wfstdec.search.paths.tokens import SPELLINGS_PER_TEXT
 from wfstdec.trie.lookahead import LookaheadKind
 
 Merge = Literal["max", "sum"]
 
 BACKENDS = {
-    "reference": "wfstdec.trie.reference_backend:ReferenceBackend",
     "cpu": "wfstdec.trie.cpu.backend:CpuBackend",
-    "cuda": "wfstdec.trie.gpu.cuda:backend_for",
+    "cuda": "wfstdec.trie.gpu.backend:backend_for",
 }
 """Makers of backends by name, as `module:maker`; see `search.backends`."""
-HOST_BACKENDS = tuple(name for name in BACKENDS if name != "cuda")
-"""Backends on the host, which do all that the decoder can."""
 
 
 @dataclass(frozen=True)

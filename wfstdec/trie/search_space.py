@@ -17,7 +17,7 @@ from wfstdec.jit import read_only
 from wfstdec.lm.automaton import NULL_AUTOMATON, Automaton
 from wfstdec.lm.kernels import steps
 from wfstdec.lm.ngram import NgramLM
-from wfstdec.lm.on_demand import LazyLM
+from wfstdec.lm.on_demand import OnDemandLM
 from wfstdec.trie.lexicon_trie import LexiconTrie, empty_trie
 from wfstdec.trie.lookahead import (
     Lookahead,
@@ -32,10 +32,10 @@ NONE = -1
 """No token, node, word or pronunciation."""
 
 
-class Place(NamedTuple):
+class Node(NamedTuple):
     """A node, of a trie or of an open word behind them, and the hash of an open word.
 
-    Kernels say -1 for no node.
+    -1 in kernels: no node.
     """
 
     node: int
@@ -43,76 +43,56 @@ class Place(NamedTuple):
 
 
 class WordEnd(NamedTuple):
-    """A word that ends at a node.
+    """A word that ends at a node."""
 
-    Attributes:
-        pron: The pronunciation; those of the list come after the lexicon's, and an open
-            word has `OPEN_PRON`. -1 where no word ends.
-        word: The word id; 0 of what has none, and of what no boost knows; -1 where no
-            word ends.
-        cost: Of the word, and of the pronunciation; inf where there is no word.
-        state: The state of the language model after the word.
-        label: What the text grows by: the word id, or a hash of an open word.
-        bonus: What is credited for the pronunciation.
-    """
-
+    # The pronunciation; those of the list come after the lexicon's, and an open word
+    # has `OPEN_PRON`. -1 where no word ends
     pron: int
+    # The word id; 0 of what has none, and of what no boost knows; -1 where no word ends
     word: int
+    # Of the word, and of the pronunciation; inf where there is no word
     cost: np.float32
-    state: int
-    label: int
-    bonus: np.float32 = np.float32(0)
+    state: int  # The state of the language model after the word
+    label: int  # What the text grows by: the word id, or a hash of an open word
+    bonus: np.float32 = np.float32(0)  # What is credited for the pronunciation
 
 
 class SearchSpace(NamedTuple):
-    """The arrays that kernels take.
+    """The arrays that kernels take."""
 
-    Attributes:
-        trie: The lexicon; the root alone where there is none.
-        node_token: int32 [N], the token of each node, that of the root being the
-            separator; without a lexicon int32 [V + 1]. -1 for none.
-        root_child: int32 [V], the child of the root by each token, or -1.
-        automaton: The language model; `NULL_AUTOMATON` without one. A user's own is a
-            `LazyLM`, in whose place kernels take the table of its answers.
-        lookahead: Least costs of words to come, by model state and trie node; at the
-            root open words are among them.
-        looks_ahead: Whether anything is charged before a word is complete.
-        unk_lookahead: float32 [S], what is charged for `<unk>` before a word that is
-            none of the table is complete.
-        open: Open words; none without a lexicon.
-        max_word_gain: float32, the most by which the language model can lower the
-            cost where a word ends, look-ahead included, before the scale.
-        word_floor: float32, what a word and the look-ahead behind it cost at least,
-            where they do so in every state: without a history. Else -inf.
-        has_lexicon: Whether there is a lexicon.
-        separator: The token between words, -1 for none.
-        separator_optional: Whether words may follow each other without it.
-        num_tokens: V.
-        blank: The blank.
-        start_node: The node before the first token.
-    """
-
-    trie: LexiconTrie
+    trie: LexiconTrie  # The lexicon; the root alone where there is none
+    # int32 [N], the token of each node, that of the root being the separator; without a
+    # lexicon int32 [V + 1]. -1 for none
     node_token: np.ndarray
-    root_child: np.ndarray
+    root_child: np.ndarray  # int32 [V], the child of the root by each token, or -1
+    # The language model; `NULL_AUTOMATON` without one. A user's own is an `OnDemandLM`,
+    # in whose place kernels take the table of its answers.
     automaton: Any
+    # Least costs of words to come, by model state and trie node; at the root open words
+    # are among them
     lookahead: Lookahead
-    looks_ahead: bool
+    looks_ahead: bool  # Whether anything is charged before a word is complete
+    # float32 [S], what is charged for `<unk>` before a word that is none of the table
+    # is complete
     unk_lookahead: np.ndarray
-    open: OpenWords
+    open: OpenWords  # Open words; none without a lexicon
+    # float32, the most by which the language model can lower the cost where a word
+    # ends, look-ahead included, before the scale
     max_word_gain: np.float32
+    # float32, what a word and the look-ahead behind it cost at least, where they do so
+    # in every state: without a history. Else -inf.
     word_floor: np.float32
-    has_lexicon: bool
-    separator: int
-    separator_optional: bool
-    num_tokens: int
-    blank: int
-    start_node: int
+    has_lexicon: bool  # Whether there is a lexicon
+    separator: int  # The token between words, -1 for none
+    separator_optional: bool  # Whether words may follow each other without it
+    num_tokens: int  # V
+    blank: int  # The blank
+    start_node: int  # The node before the first token
 
 
 def lexicon_space(
     trie: LexiconTrie,
-    lm: NgramLM | LazyLM | None,
+    lm: NgramLM | OnDemandLM | None,
     kind: LookaheadKind,
     *,
     separator: int | None,
@@ -156,7 +136,7 @@ def lexicon_space(
 
 
 def token_space(
-    num_tokens: int, lm: NgramLM | LazyLM | None, blank: int
+    num_tokens: int, lm: NgramLM | OnDemandLM | None, blank: int
 ) -> SearchSpace:
     """The space of V tokens without a lexicon, and of a model over tokens."""
     trie = empty_trie()
@@ -183,10 +163,8 @@ def token_space(
 
 
 def lookahead_cost(space: SearchSpace, state: int, node: int) -> np.float32:
-    """The least cost of what may follow in a state at a node, float32.
-
-    Entries of the frontier carry it in advance; kernels compute the same bits.
-    """
+    """The least cost of what may follow in a state at a node, float32."""
+    # Entries of the frontier carry it in advance; kernels compute the same bits.
     if not space.has_lexicon:
         return np.float32(0)
     row = row_of(space, state)
@@ -213,8 +191,8 @@ def charged(lookahead_cost: np.float32) -> np.float32:
 
 
 def row_of(space: SearchSpace, state: int) -> int:
-    """Where arrays by state have a state; those of a `LazyLM` have but one."""
-    return 0 if isinstance(space.automaton, LazyLM) else state
+    """Where arrays by state have a state; those of a `OnDemandLM` have but one."""
+    return 0 if isinstance(space.automaton, OnDemandLM) else state
 
 
 def least_backoff(automaton: Automaton) -> float:
@@ -229,15 +207,17 @@ def least_backoff(automaton: Automaton) -> float:
     return min(0.0, float(paid.min(initial=0)))
 
 
-def _model_of(lm: NgramLM | LazyLM | None) -> Automaton | LazyLM:
-    if isinstance(lm, LazyLM):
+def _model_of(lm: NgramLM | OnDemandLM | None) -> Automaton | OnDemandLM:
+    if isinstance(lm, OnDemandLM):
         return lm
     return NULL_AUTOMATON if lm is None else lm.automaton
 
 
-def _unk_lookahead(automaton: Automaton | LazyLM, kind: LookaheadKind) -> np.ndarray:
+def _unk_lookahead(
+    automaton: Automaton | OnDemandLM, kind: LookaheadKind
+) -> np.ndarray:
     """Costs charged for `<unk>` in advance, float32 [S]."""
-    if isinstance(automaton, LazyLM):
+    if isinstance(automaton, OnDemandLM):
         cost = automaton.unk_cost() if kind != "none" else 0.0
         return read_only(np.array([cost], np.float32))
     costs = np.zeros(len(automaton.final_cost), np.float32)
@@ -253,7 +233,7 @@ def _unk_lookahead(automaton: Automaton | LazyLM, kind: LookaheadKind) -> np.nda
 
 
 def _max_word_gain(
-    automaton: Automaton | LazyLM, lookahead: Lookahead, opened: OpenWords
+    automaton: Automaton | OnDemandLM, lookahead: Lookahead, opened: OpenWords
 ) -> np.float32:
     """The most by which the end of a word, or a token, can lower the cost."""
     if lookahead.uses_history:
@@ -268,7 +248,7 @@ def _max_word_gain(
 
 
 def _word_floor(
-    automaton: Automaton | LazyLM,
+    automaton: Automaton | OnDemandLM,
     lookahead: Lookahead,
     opened: OpenWords,
     trie: LexiconTrie,
@@ -283,9 +263,9 @@ def _word_floor(
     return np.float32(floor - 1e-3)
 
 
-def _least_label_cost(automaton: Automaton | LazyLM) -> float:
+def _least_label_cost(automaton: Automaton | OnDemandLM) -> float:
     """No label costs less in any state, back-off included."""
-    if isinstance(automaton, LazyLM):
+    if isinstance(automaton, OnDemandLM):
         return automaton.least_cost
     arcs = automaton.arc_cost
     finite = arcs[np.isfinite(arcs)]

@@ -1,16 +1,16 @@
-"""The decoder that users hold: a graph, options, and a backend.
+"""The WFST decoder: a graph, options, and a backend.
 
     decoder = WfstDecoder(graph, WfstOptions(beam=13.0))
     hyps = decoder.decode(logprobs)
 
-As audio comes in: `decoder.sessions()`.
+`decoder.sessions()` decodes audio as it arrives.
 """
 
 from __future__ import annotations
 
 import math
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -23,26 +23,19 @@ from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.boost.g2p import G2pLike
 from wfstdec.boost.lists import BoostsLike
 from wfstdec.boost.pronouncer import Pronouncer
-from wfstdec.checks.looking import Heard
+from wfstdec.checks.inputs import OutputTokens
 from wfstdec.graph.arcs import LABEL_MASK
 from wfstdec.graph.packed import PackedGraph, load_graph
 from wfstdec.lattice.arrays import Lattice
 from wfstdec.lattice.nbest import nbest_paths
-from wfstdec.search.backend_choice import (
-    AutoBackend,
-    BackendChoice,
-    Batch,
-    ChoosingDecoder,
-)
+from wfstdec.search.backend_choice import ChoosingDecoder
 from wfstdec.search.hypothesis import Hypothesis
-from wfstdec.search.paths.found import FoundReader
-from wfstdec.search.paths.hypotheses import GraphAccount, PathReader
-from wfstdec.search.paths.label_path import BestPath
+from wfstdec.search.paths.hypotheses import FoundReader, GraphAccount, PathReader
 from wfstdec.search.paths.lattice import NbestList, hypotheses_of
-from wfstdec.search.paths.word_cut import aligner_of
-from wfstdec.text.symbols import ilabel_of
+from wfstdec.search.paths.tokens import BestPath
+from wfstdec.search.paths.words import aligner_of
+from wfstdec.text.tokens import ilabel_of
 from wfstdec.text.vocabulary import Vocabulary
-from wfstdec.wfst.backend_choice import BACKENDS, ROOM, pace_of
 from wfstdec.wfst.boost_support import check_added, check_phrases
 from wfstdec.wfst.lattice_pack import (
     Recorded,
@@ -50,30 +43,30 @@ from wfstdec.wfst.lattice_pack import (
     lattice_of,
     segment_lattice,
 )
-from wfstdec.wfst.options import WfstOptions
+from wfstdec.wfst.options import BACKENDS, WfstOptions
 
 
 class WfstDecoder(ChoosingDecoder[np.ndarray, BestPath | Recorded]):
     """Token-passing beam search on a decoding graph.
 
-    The result for an utterance depends on the graph, its log-probs, the options and
-    its boosts alone: not on the batch, padding, chunks, threads or backend.
+    The result for an utterance depends only on the graph, its log-probs, the options
+    and its boosts: not on the batch, padding, chunks, threads or backend.
 
     Args:
         graph: From `build_graph`, `load_graph` or a conversion; or its file.
         options: Search options.
-        backend: `"cpu"`, `"cuda"` (tested in emulation, not yet on a GPU),
-            `"reference"` (plain Python, slow), or `"auto"`: what `choose_backend` says
-            for each batch, and the CPU for sessions and n-best.
+        backend: `"cpu"`, `"cuda"`, or `"auto"`: the choice of `choose_backend` for each
+            batch, and the CPU for sessions and n-best.
         frame_shift_s: Seconds per frame of log-probs.
-        threads: Utterances decoded side by side; `None` takes one per processor.
-        g2p: How words of boost lists are said that neither the graph nor the list has
-            pronunciations for: a `G2p` or its source, such as a function of the word,
-            a lexicon's file or `"hama"`; `None` spells them where most words of the
-            graph are said as they are spelt.
+        threads: Number of threads; `None` uses one per processor.
+        g2p: Pronunciations for words of boost lists that neither the graph nor the list
+            has: a `G2p` or its source, such as a function of the word, a lexicon file
+            or `"hama"`. `None` uses the spelling, if the tokens are letters.
+        exact_boosts: Take words of boost lists exactly as written; otherwise they also
+            match a known word regardless of case, Unicode form and punctuation.
 
     Attributes:
-        last_choice: What `"auto"` chose for the last batch, and why; None before.
+        last_choice: The choice of `"auto"` for the last batch, and its reason; or None.
 
     Raises:
         BackendError: The backend is unknown or not installed.
@@ -83,7 +76,7 @@ class WfstDecoder(ChoosingDecoder[np.ndarray, BestPath | Recorded]):
 
     options: WfstOptions
     _nbest_from = "lattice"
-    _backends, _room = BACKENDS, ROOM
+    _backends = BACKENDS
 
     def __init__(
         self,
@@ -94,6 +87,7 @@ class WfstDecoder(ChoosingDecoder[np.ndarray, BestPath | Recorded]):
         frame_shift_s: float = 0.02,
         threads: int | None = None,
         g2p: G2pLike | None = None,
+        exact_boosts: bool = False,
     ) -> None:
         if isinstance(graph, str | os.PathLike):
             graph = load_graph(graph)
@@ -108,34 +102,29 @@ class WfstDecoder(ChoosingDecoder[np.ndarray, BestPath | Recorded]):
                 len(graph.tokens),
                 partial(_default_bonuses, graph),
                 _pronouncer(graph, g2p),
+                exact=exact_boosts,
             ),
             frame_shift_s=frame_shift_s,
             threads=threads,
         )
 
-    def _choice(
-        self, auto: AutoBackend, batch: Batch, boosts: Callable[[], Any]
-    ) -> BackendChoice:
-        pace = partial(pace_of, self.options.beam)
-        return auto.choose(batch, self.options, pace)
-
-    def _heard(self) -> Heard:
-        """The tokens that it makes something of: those of arcs, without a lexicon."""
-        heard = super()._heard()
-        if heard.words is not None or self.vocabulary.open_word is not None:
-            return heard
+    def _output_tokens(self) -> OutputTokens:
+        """Tokens that the decoder can output: those of arcs, without a lexicon."""
+        outputs = super()._output_tokens()
+        if outputs.words is not None or self.vocabulary.open_word is not None:
+            return outputs
         ilabels = self.graph.arcs["ilabel"] & np.uint32(LABEL_MASK)
         counts = np.bincount(ilabels)[ilabel_of(0) :]  # by token
-        return replace(heard, words=frozenset(np.flatnonzero(counts).tolist()))
+        return replace(outputs, words=frozenset(np.flatnonzero(counts).tolist()))
 
     def decode_nbest(
         self, logprobs: Any, lengths: Any = None, boosts: BoostsLike | Sequence = None
     ) -> list[list[Hypothesis]]:
-        """The `nbest` best texts of each utterance's lattice, best first.
+        """Return the `nbest` best texts of each utterance's lattice, best first.
 
-        The first is what `decode` gives, bit for bit. Each list is an `NbestList`,
-        whose `is_exact` says whether none is missing. Texts that cost more than the
-        best one and `lattice_beam` are left out.
+        The first equals the result of `decode`, bit for bit. Each list is an
+        `NbestList`, whose `is_exact` tells whether none is missing. Texts that cost
+        more than the best one and `lattice_beam` are left out.
 
         Raises:
             WfstdecError: As `decode`.
@@ -165,7 +154,7 @@ class WfstDecoder(ChoosingDecoder[np.ndarray, BestPath | Recorded]):
 
 
 class WfstReader(FoundReader[BestPath | Recorded]):
-    """Reads what searches of a graph found; see `FoundReader`."""
+    """Turns results of searches into hypotheses and lattices."""
 
     def __init__(
         self,
@@ -180,7 +169,7 @@ class WfstReader(FoundReader[BestPath | Recorded]):
         self._read_as = paths.frame_shift_s, vocabulary
 
     def best(self, found: BestPath | Recorded) -> BestPath:
-        """Find the best path."""
+        """The best path."""
         return found.best if isinstance(found, Recorded) else found
 
     def nbest(self, found: Recorded, num: int | None) -> NbestList:
@@ -188,7 +177,9 @@ class WfstReader(FoundReader[BestPath | Recorded]):
         assert num is not None
         lattice = self.lattice(found)
         paths = nbest_paths(lattice, int(num))
-        credited = None if lattice.first_frame else self._boosts  # of all that was said
+        credited = (
+            None if lattice.first_frame else self._boosts
+        )  # of the whole utterance
         return hypotheses_of(lattice, paths, credited, self._paths)
 
     def lattice(self, found: Recorded) -> Lattice:
@@ -203,9 +194,9 @@ class WfstReader(FoundReader[BestPath | Recorded]):
 
 
 def _pronouncer(graph: PackedGraph, g2p: G2pLike | None) -> Pronouncer | str:
-    """How added words are said, or why a graph cannot add any."""
+    """Pronunciations of OOV words, or why the graph cannot have any."""
     vocabulary = graph.vocabulary
-    if graph.calls is None:
+    if graph.oov_exits is None:
         return (
             "the graph cannot add words, expected one of `wfstdec build` with an ARPA "
             "model that has <unk>, or with unk_cost: build it again"
@@ -215,7 +206,7 @@ def _pronouncer(graph: PackedGraph, g2p: G2pLike | None) -> Pronouncer | str:
 
 
 def _default_bonuses(graph: PackedGraph) -> DefaultBonuses:
-    """Bonuses of a graph's words in a list without numbers."""
+    """Default bonuses of a graph's words."""
     lexicon = graph.vocabulary.pronunciations.lexicon(graph.words)
-    unk_cost = math.inf if graph.calls is None else graph.calls.word_cost
+    unk_cost = math.inf if graph.oov_exits is None else graph.oov_exits.word_cost
     return DefaultBonuses(graph.words, lexicon, graph.info.word_cost, unk_cost)

@@ -1,4 +1,4 @@
-"""Where a search may end: the best of its entries, on whatever backend they are."""
+"""The best state at the end of an utterance, for all backends."""
 
 from __future__ import annotations
 
@@ -12,24 +12,24 @@ from wfstdec.jit.sorting import key_of
 
 @jit
 def best_end(frontier, final_cost, lm_scale, use_final, boosts):
-    """The entry to end at: (position, cost, whether it is final).
+    """Find the best entry to end at: (position, cost, whether it is final).
 
-    The least `(cost + lm_scale * final) + the boosts' rest`, ties to the lower state;
-    where no entry is final, or with `use_final` off, the same of all entries without
-    the graph's final costs.
+    The least `(cost + lm_scale * final cost) + credit still to pay or refund`, ties to
+    the lower state. Without a final entry, or with `use_final` off, the same of all
+    entries without final costs.
 
-    `boosts`: the boost states of the entries, the final cost of each state of phrases,
-    and the size of an instalment, float32; or None.
+    `boosts`: boost states of the entries, the final cost of each phrase state, and the
+    size of an instalment, float32; or None.
     """
     best, best_key, best_cost = -1, np.uint64(0), np.float32(0)
     best_boost, reached_final = uint32(0), False
-    # Only where nothing may end here does the best entry count, whatever it is.
+    # Only without a final entry does the best one count.
     for of_final in (True, False):
         for i in range(len(frontier)):
             cost, boost = frontier[i].cost, uint32(0)
             if of_final:
                 if not (use_final and frontier[i].state < len(final_cost)):
-                    continue  # within a word that is added
+                    continue  # within an OOV word
                 final = final_cost[frontier[i].state]
                 if not final < np.inf:
                     continue
@@ -49,10 +49,7 @@ def best_end(frontier, final_cost, lm_scale, use_final, boosts):
 
 @jit
 def best_so_far(frontier, final_cost, lm_scale, survived, boosts):
-    """The best entry, whatever it may end in: (position, its cost, that of ending).
-
-    The cost of ending is infinite where no entry is final.
-    """
+    """The best entry: (position, its cost, cost with the final cost or infinity)."""
     at, cost, _ = best_end(frontier, final_cost, lm_scale, False, boosts)
     _, ended, final = best_end(frontier, final_cost, lm_scale, survived, boosts)
     return at, np.float64(cost), np.float64(ended) if final else np.inf

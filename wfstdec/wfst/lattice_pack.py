@@ -1,31 +1,30 @@
-"""Records of a search for a lattice, and the lattice of them.
+"""The lattice of a search's records.
 
-The rule, the same for every backend; costs are those before a frame is re-based:
+The rule is the same for every backend; costs are those before a frame is re-based:
 
-    recorded   an arc from an entry that the frame goes on from, or an epsilon arc of a
-               closed frontier, if the candidate that it makes is within the cutoff
-    excess     of an arc: candidate - cost of the entry that it leads to, float32
-               of an end: its cost with the final cost and the boosts' rest, less that
-               of the best end
+    recorded   an arc from an active state, or an epsilon arc of a closed frontier, if
+               its candidate is within the cutoff
+    excess     of an arc: candidate - cost of its destination, float32
+               of an end: its cost with the final cost and boosts, less the best end's
     extra      of a state: the least of excess + extra(next state), float32, over its
-               arcs; of the last frontier's states the excess of their ends
+               arcs; in the last frontier the excess of its end
     kept       arcs with excess + extra(next state) <= lattice_beam, and their states;
                ends with excess <= lattice_beam
 
-While a search goes on, the extra cost of an entry of the frontier may yet come to
-anything from 0 on. Where all that is kept at 0 goes through one state in some frame,
-so does the best path, in the end as well, and the extra cost of that state is 0: what
-is kept before it can no longer change. There segments are cut:
+While the search continues, the extra cost of an active state may become anything from 0
+on. If everything kept at 0 passes through one state of some frame, then the best path
+passes through it too, also in the end: its extra cost is 0, and nothing before it can
+change. There segments are cut:
 
-    segments   from the start, or the end of the segment before, to the first frame with
-               one state that is `shortest` frames on or more
+    segments   from the start, or the end of the last segment, to the first frame with
+               one state, at least `shortest` frames later
 
-So segments do not depend on when somebody asks for them, and one after the other they
-are the lattice, arc for arc.
+So segments do not depend on when they are asked for, and together they are the lattice,
+arc for arc.
 
-Arcs that a search noted stand in the order of frames, emitting ones before the epsilon
-arcs of the frame they lead to, these by rank: so that one pass back sees all arcs from
-a state before those into it. The states are the nodes of the search's trace.
+Recorded arcs are in order of frames: emitting arcs, then the epsilon arcs of the frame
+that they lead to, by rank. One backward pass thus sees all arcs from a state before
+those into it. States are the nodes of the search's trace.
 """
 
 from __future__ import annotations
@@ -41,7 +40,7 @@ from wfstdec.graph.arcs import CARRIES_WORD, LABEL_MASK, NO_ARCS
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.jit import jit
 from wfstdec.lattice.arrays import ARC, STATE, Lattice, LatticeScales
-from wfstdec.search.paths.label_path import BestPath
+from wfstdec.search.paths.tokens import BestPath
 from wfstdec.text.vocabulary import Vocabulary
 from wfstdec.wfst.options import WfstOptions
 
@@ -50,14 +49,14 @@ _NO_ARC = uint32(0xFFFFFFFF)
 
 
 class KeptArcs(NamedTuple):
-    """The arcs that are kept, in any order.
+    """Arcs that are kept, in any order.
 
     Attributes:
         state: int64 [M], the state that each leaves.
         nextstate: int64 [M].
         arc: uint32 [M], the graph's arc.
         excess: float32 [M].
-        acoustic_cost: float32 [M], before the scale.
+        acoustic_cost: float32 [M], unscaled.
         boost_cost: float32 [M].
     """
 
@@ -70,16 +69,16 @@ class KeptArcs(NamedTuple):
 
 
 class Kept(NamedTuple):
-    """States and arcs kept of a search, numbered as the search pleased.
+    """States and arcs that are kept, in any order.
 
     Attributes:
         frame: int32 [N], frames passed at each state.
         graph_state: uint32 [N].
         boost_state: uint32 [N].
-        final_excess: float32 [N], `inf` where no path may end.
-        final_boost_cost: float32 [N], the boosts' rest.
+        final_excess: float32 [N], infinite where no path may end.
+        final_boost_cost: float32 [N], the credit still to pay or refund.
         arcs: Between them.
-        added: ARC [A'], the arcs that numbers from A on stand for, of added words.
+        added: ARC [A'], arcs of OOV words, numbered after the graph's.
     """
 
     frame: np.ndarray
@@ -94,16 +93,9 @@ class Kept(NamedTuple):
 def arranged(
     graph: PackedGraph, options: WfstOptions, kept: Kept, reached_final: bool
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The states and arcs of a lattice, with the costs of graph and insertion.
+    """States and arcs of a lattice, with the costs of graph and insertion.
 
-    Args:
-        graph: What was searched.
-        options: Of the search.
-        kept: What is kept.
-        reached_final: Whether the ends are final states of the graph.
-
-    Returns:
-        (`STATE` [N], `ARC` [M]).
+    Returns (`STATE` [N], `ARC` [M]).
     """
     order = _state_order(kept)
     number = np.empty(len(order), np.uint32)
@@ -121,7 +113,7 @@ def _wide(high: np.ndarray, low: np.ndarray) -> np.ndarray:
 
 
 def _state_order(kept: Kept) -> np.ndarray:
-    """The states by frame, graph state and boost state."""
+    """Order of the states by frame, graph state and boost state."""
     key = _wide(kept.frame, kept.graph_state)
     if kept.boost_state.any():
         return np.lexsort((kept.boost_state, key))
@@ -172,7 +164,7 @@ def _fill_arcs(kept, number, order, graph_arcs, added_arcs, word_insertion):
 def ends(entries, boosts, final_cost, lm_scale, best, is_final):
     """Excess of ending at each entry over the best end, and the boosts' rest.
 
-    `boosts`: as for `best_end`. Returns float32 [F] twice; `inf` where none may end.
+    `boosts`: as of `best_end`. Returns two float32 [F]; infinite where no path may end.
     """
     excess = np.full(len(entries), np.inf, np.float32)
     rest = np.zeros(len(entries), np.float32)
@@ -180,7 +172,7 @@ def ends(entries, boosts, final_cost, lm_scale, best, is_final):
         cost = entries[i].cost
         if is_final:
             if entries[i].state >= len(final_cost):
-                continue  # in a word that is added
+                continue  # within an OOV word
             final = final_cost[entries[i].state]
             if not final < np.inf:
                 continue
@@ -188,7 +180,7 @@ def ends(entries, boosts, final_cost, lm_scale, best, is_final):
         if boosts is not None:
             states, refund, size = boosts
             rest[i] = cost_at_end(refund, states[i], size)
-        # Rounded as `best_end` rounds: the best end has 0 exactly.
+        # Rounded as in `best_end`, so that the best end has exactly 0.
         excess[i] = float32(float32(cost + rest[i]) - best)
     return excess, rest
 
@@ -197,12 +189,8 @@ def ends(entries, boosts, final_cost, lm_scale, best, is_final):
 def spread(frontier, end_excess, num_nodes, arcs, limit):
     """Find the extra cost of nodes, float32 [N]; arcs above the limit get arc NONE.
 
-    Args:
-        frontier: Entries with `node`, [F].
-        end_excess: float32 [F], what ending at each costs more than the best end.
-        num_nodes: N.
-        arcs: What was noted.
-        limit: The lattice's beam, float32.
+    `frontier`: entries with `node`, [F]. `end_excess`: float32 [F], excess of ending at
+    each. `limit`: the lattice's beam, float32.
     """
     extra = np.full(num_nodes, np.inf, np.float32)
     for i in range(len(frontier)):
@@ -237,7 +225,7 @@ def frames_of(graph_arcs, added_arcs, arcs, num_nodes):
 def nextstates(
     graph_arcs: np.ndarray, added_arcs: np.ndarray, arcs: np.ndarray
 ) -> np.ndarray:
-    """Where arcs lead, uint32; those of numbers from A on are of the overlay."""
+    """Destinations of arcs, uint32; those of the overlay follow the graph's."""
     found = np.empty(len(arcs), np.uint32)
     own = arcs < len(graph_arcs)
     found[own] = graph_arcs["nextstate"][arcs[own]]
@@ -272,18 +260,16 @@ class Segment(NamedTuple):
 
     @classmethod
     def closed(cls, states: np.ndarray, arcs: np.ndarray) -> Segment:
-        """Close a segment: its last state becomes its end; states are written to."""
+        """Close a segment: its last state becomes final; writes to `states`."""
         states["final_excess"][-1] = states["final_cost"][-1] = 0.0
         return cls(states, arcs)
 
 
 def cuts_of(num_states: np.ndarray, shortest: int) -> list[int]:
-    """The frames that segments end at.
+    """Frames at which segments end.
 
-    Args:
-        num_states: Of each frame, the first one that of the start, how many states may
-            be part of the lattice, as far as is known, int64 [T + 1].
-        shortest: The fewest frames of a segment, at least 1.
+    `num_states`: states that may be part of the lattice, of the start and of each
+    frame, int64 [T + 1]. `shortest`: fewest frames of a segment, at least 1.
     """
     cuts, last = [], 0
     for frame in np.flatnonzero(num_states == 1).tolist():
@@ -300,14 +286,9 @@ def lattice_of(
     frame_shift_s: float,
     vocabulary: Vocabulary | None = None,
 ) -> Lattice:
-    """The lattice of what was recorded.
+    """The lattice of a search's records.
 
-    Args:
-        graph: What was searched.
-        options: Of the search.
-        recorded: What is kept.
-        frame_shift_s: Seconds per frame.
-        vocabulary: Of the graph, with OOV words; None without any.
+    `vocabulary`: of the graph and OOV words; None without OOV words.
     """
     best, first = recorded.best, int(recorded.states["frame"][0])
     lattice = Lattice(
@@ -319,7 +300,7 @@ def lattice_of(
         num_frames=best.num_frames - first,
         died_at_frame=best.died_at_frame if best.died_at_frame >= 0 else None,
     )
-    # A lattice that begins later is the last segment of a session.
+    # It begins later: the last segment of a session.
     return _with_own_cost(lattice) if first else lattice
 
 
@@ -340,8 +321,7 @@ def segment_lattice(
         reached_final=False,
         num_frames=last - first,
     )
-    # A segment costs what its part of the path does, not what the session had cost
-    # before.
+    # The cost of a segment is that of its part of the path, without the session before.
     return _with_own_cost(lattice)
 
 
@@ -367,5 +347,5 @@ def _with_own_cost(lattice: Lattice) -> Lattice:
     costs = lattice.arc_costs()[lattice.best_arcs()]
     end = lattice.final_costs()[lattice.best_end]
     found = replace(lattice, search_cost=float(costs.sum() + end))
-    found.__dict__["arcs_into"] = lattice.arcs_into  # made already
+    found.__dict__["arcs_into"] = lattice.arcs_into  # already built
     return found

@@ -1,4 +1,4 @@
-"""Options of the token-passing search; checked at birth."""
+"""Options of the WFST decoder, and its backends."""
 
 from __future__ import annotations
 
@@ -9,9 +9,15 @@ from typing import NamedTuple
 import numpy as np
 
 from wfstdec.boost.kernels import instalment_size
-from wfstdec.search.acoustics import Pricing, pricing_of
 from wfstdec.search.costs import NO_CUTOFF
+from wfstdec.search.logprobs import Pricing, pricing_of
 from wfstdec.search.options import MAX_COUNT, LatticeOptions, is_count
+
+BACKENDS = {
+    "cpu": "wfstdec.wfst.cpu.backend:CpuBackend",
+    "cuda": "wfstdec.wfst.gpu.backend:backend_for",
+}
+"""Constructors of backends by name, as `module:function`; see `search.backends`."""
 
 
 @dataclass(frozen=True)
@@ -22,26 +28,23 @@ class WfstOptions(LatticeOptions):
                 + word_insertion * words - boost_scale * boosts
 
     Attributes:
-        beam: Entries that cost more than the frame's best plus `beam` are dropped;
-            `inf` drops none.
-        max_active: The most distinct search states that a frame goes on from; `None`
-            sets no limit.
-        min_active: The fewest that a frame goes on from while there are so many,
-            whatever the beam.
-        acoustic_scale: Multiplies the negated log-probs.
-        lm_scale: Multiplies the costs of the graph: arcs and final costs.
-        word_insertion: Added for every word; above 0 penalises.
-        blank_penalty: Subtracted from the blank's log-prob, before the scale; part
-            of the acoustic cost.
-        boost_scale: Multiplies all boosts.
-        blank_skip_threshold: At a frame where the blank's probability is at least
-            this, only blank arcs are followed; `None` follows all.
-        beam_delta: Where `max_active` binds, the next frame's beam is the worst kept
-            cost plus this, if that is less than `beam`; `None` keeps the beam.
-        lattice_beam: A lattice keeps what a path goes through that costs no more than
-            the best plus this; at most `beam`. `None` is 8, or the beam if that is
-            less.
-        nbest: How many different texts `decode_nbest` gives, from a lattice.
+        beam: Beam width: states above the frame's best cost plus `beam` are dropped.
+        max_active: Most search states that a frame continues from; `None` is no limit.
+        min_active: Fewest search states that a frame continues from, regardless of the
+            beam.
+        acoustic_scale: Factor of the negated log-probs.
+        lm_scale: Factor of the graph's costs, arcs and final costs.
+        word_insertion: Cost of each word; positive values penalise.
+        blank_penalty: Subtracted from the blank's log-prob before scaling; part of the
+            acoustic cost.
+        boost_scale: Factor of all boosts.
+        blank_skip_threshold: Frames whose blank has at least this probability follow
+            only blank arcs; `None` follows all.
+        beam_delta: If `max_active` is reached, the next frame's beam is the worst kept
+            cost plus this, at most `beam`; `None` keeps the beam.
+        lattice_beam: A lattice has all paths that cost at most this more than the best;
+            at most `beam`. `None` is 8, or the beam if that is less.
+        nbest: Number of different texts that `decode_nbest` returns.
 
     Raises:
         OptionError: A value is out of range.
@@ -76,7 +79,7 @@ class WfstOptions(LatticeOptions):
 
 
 class SearchParams(NamedTuple):
-    """The options of a search, scales, widths and counts, as plain numbers."""
+    """Options of a search as plain numbers."""
 
     beam: np.float32
     beam_delta: np.float32  # below 0: none
@@ -84,7 +87,7 @@ class SearchParams(NamedTuple):
     min_active: np.uint64
     lm_scale: np.float32
     word_insertion: np.float32
-    has_insertion: bool  # whether `word_insertion` is in force
+    has_insertion: bool  # whether `word_insertion` is not 0
     has_words: bool  # whether words are boosted
     instalment: np.float32  # see `boost/kernels.py`
     pricing: Pricing
@@ -92,12 +95,7 @@ class SearchParams(NamedTuple):
 
 @functools.lru_cache(maxsize=64)
 def search_params(options: WfstOptions, has_words: bool) -> SearchParams:
-    """The options as kernels take them.
-
-    Args:
-        options: The user's.
-        has_words: Whether any utterance has boosted words.
-    """
+    """The options for kernels."""
     delta = options.beam_delta
     return SearchParams(
         beam=min(np.float32(options.beam), NO_CUTOFF),

@@ -16,7 +16,7 @@ from wfstdec.adapters.pyctcdecode import (
     MultiLanguageModel,
     build_ctcdecoder,
 )
-from wfstdec.adapters.pyctcdecode.ngrams import KenlmScorer
+from wfstdec.adapters.pyctcdecode.language_model import KenlmScorer
 from wfstdec.errors import (
     BoostError,
     FormatError,

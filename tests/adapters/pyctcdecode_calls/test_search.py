@@ -10,19 +10,18 @@ from prefix_cases import random_arpa, random_case
 from wfstdec.adapters.pyctcdecode import (
     Alphabet,
     BeamSearchDecoderCTC,
+    HotwordScorer,
     LanguageModel,
     MultiLanguageModel,
     build_ctcdecoder,
 )
-from wfstdec.adapters.pyctcdecode.logprobs import keep_tokens
-from wfstdec.adapters.pyctcdecode.prefix_tree import store_pool
-from wfstdec.adapters.pyctcdecode.token_order import table_size, visit_order
-from wfstdec.adapters.pyctcdecode.word_tree import HotwordScorer
+from wfstdec.adapters.pyctcdecode.logprobs import keep_tokens, table_size, visit_order
+from wfstdec.adapters.pyctcdecode.search import store_pool
 
 pytestmark = pytest.mark.usefixtures("quiet")
 
 
-class Asked(LanguageModel):
+class RecordingModel(LanguageModel):
     """Language model that the search cannot recognise, and asks."""
 
     asked = 0
@@ -48,7 +47,7 @@ def decoders(case, faithful, wrap):
     known = build._language_model.unigrams
     lm = dict(case.lm, score_boundary=case.lm["lm_score_boundary"])
     del lm["lm_score_boundary"]
-    model = Asked(case.arpa, known, **lm)
+    model = RecordingModel(case.arpa, known, **lm)
     return build, BeamSearchDecoderCTC(
         Alphabet.build_alphabet(case.labels), wrap(model), faithful=faithful
     )
@@ -83,7 +82,7 @@ def test_a_model_is_asked_once_for_each_text(tmp_path):
     case = random_case(3002, tmp_path, most_frames=30)._replace(options={})
     path = tmp_path / "lm.arpa"
     path.write_text(random_arpa(np.random.default_rng(0), 2), "utf-8")
-    model = Asked(str(path), ["a", "ab"])
+    model = RecordingModel(str(path), ["a", "ab"])
     decoder = BeamSearchDecoderCTC(Alphabet.build_alphabet([" ", "a", "b"]), model)
     logits = np.random.default_rng(1).normal(size=(20, 4))
     beams = decoder.decode_beams(logits, beam_width=4)

@@ -15,9 +15,8 @@ import numpy as np
 
 from cuda_emulation import ptx
 from cuda_emulation.ptx import translate
-from wfstdec.gpu.budget import Budget
 from wfstdec.gpu.compiling import compile_kernels as nvrtc_kernels
-from wfstdec.gpu.device import BlockShape
+from wfstdec.gpu.device import BlockShape, Budget
 from wfstdec.gpu.logprobs import FLOAT16, FLOAT32, DeviceLogprobs
 from wfstdec.search.logprobs import as_utterances
 from wfstdec.wfst.gpu.layout import PROGRAM, SLOT_BYTES

@@ -16,6 +16,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parents[2] / "oracles"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "reference"))
 
 from added_cases import random_added_boosts, random_calls_graph
 from random_graphs import (
@@ -25,6 +26,7 @@ from random_graphs import (
     random_options,
     random_phrases,
 )
+from wfst_reference_backend import ReferenceBackend
 from wfst_searches import bits
 
 from cuda_emulation.device import EmulatedDevice, as_given, in_16_bits
@@ -33,7 +35,6 @@ from wfstdec.boost.words import compile_word_boosts
 from wfstdec.gpu.cupy_device import CupyDevice
 from wfstdec.wfst.gpu.backend import DeviceBackend
 from wfstdec.wfst.gpu.layout import PROGRAM, SLOT_BYTES
-from wfstdec.wfst.reference_backend import ReferenceBackend
 
 
 class Emulated:

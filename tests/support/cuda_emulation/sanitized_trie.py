@@ -17,15 +17,16 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parents[2] / "oracles"))
+sys.path.insert(0, str(Path(__file__).parents[2] / "reference"))
 
 from naive_search_cases import KINDS
 from trie_devices import emulated, large_decoder, small_options, spoken
+from trie_reference_backend import ReferenceBackend
 from trie_searches import bits, draw, search
 
 from cuda_emulation.device import as_given, in_16_bits
 from wfstdec.trie.gpu import layout as d
 from wfstdec.trie.gpu.backend import DeviceBackend
-from wfstdec.trie.reference_backend import ReferenceBackend
 
 
 def draw_search(rng, i):
@@ -45,11 +46,13 @@ def draw_search(rng, i):
 def device_backend(space, rng, i, library, threads):
     """A space on the emulation, or on a GPU, with little room or with enough."""
     entries = int(rng.choice([1, 4, 32]))
-    shared = d.Form(threads, 8, 32, 8) if i % 3 else d.form_for(32, space.num_tokens)
+    shared = d.form_for(32, space.num_tokens)
+    if i % 3:
+        shared = d.TrieBlockShape(threads, 8, 32, 8)
     form = shared._replace(threads=threads)
     room = {"first_entries": entries, "form_for": lambda *_: form}
     if library == "gpu":
-        from wfstdec.trie.gpu.cuda import device_of
+        from wfstdec.trie.gpu.backend import device_of
 
         return DeviceBackend(space, device_of, **room)
     given = {"os_threads": 2, "preempt": int(rng.choice([0, 7])), "seed": i}

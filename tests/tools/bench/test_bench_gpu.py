@@ -10,13 +10,11 @@ import pytest
 import riva_stand_in
 from emulated_gpu import Emulated
 
-from tools.bench import data, gpu, gpu_device, gpu_trie
+from tools.bench import gpu, gpu_trie
 from tools.bench import gpu_report as report
-from tools.bench.cases import Case
-from tools.bench.gpu_device import Gpu, padded
-from tools.bench.gpu_measure import Bench, as_given
+from tools.bench.gpu_device import padded
 from tools.peers import riva as riva_peer
-from wfstdec import Lexicon, TrieDecoder, TrieOptions
+from wfstdec import TrieDecoder, TrieOptions
 from wfstdec.trie.gpu.layout import PHASES
 
 pytestmark = [
@@ -113,20 +111,6 @@ def test_riva_beside_ours(run, riva, capsys):
 
 
 @pytest.mark.share
-def test_a_worse_peer_is_seen(run, riva):
-    class Narrow(riva_stand_in.Decoder):
-        def __init__(self, config, *files):
-            config.online_opts.decoder_opts.max_active = 1
-            super().__init__(config, *files)
-
-    riva.BatchedMappedDecoderCuda = Narrow
-    status, written = run("--settings", "100:30", "--batches", "8")
-    assert status == 0
-    (row,) = [row for row in written["rows"] if row["decoder"] == "riva"]
-    assert row["costs"]["ours_lower"] > 0 == row["costs"]["theirs_lower"]
-
-
-@pytest.mark.share
 def test_a_peer_that_breaks_takes_nothing_with_it(run, riva, capsys):
     class Broken(riva_stand_in.Decoder):
         def decode_nbest(self, padded, lengths):
@@ -161,105 +145,7 @@ def test_a_run_that_is_cut_off_goes_on(run, riva, capsys):
     ]
 
 
-@pytest.mark.share
-def test_halves_are_compared_with_what_the_cpu_finds_in_halves(run):
-    points = ["--settings", "100:9", "--batches", "8", "--boosted", "0"]
-    status, written = run("--sets", "hard", *points)  # rounding changes its numbers
-    ours = [row for row in written["rows"] if row["decoder"] == "ours"]
-    assert [row["dtype"] for row in ours] == ["float32", "float16"]
-    assert status == 0 and not any(row["differ"] for row in ours)
-    speech = data.load_set("hard", data.RECIPE, 1)
-    (x,) = speech.logprobs.values()
-    assert (as_given(x, "float16") != x).any() and (as_given(x, "float32") == x).all()
-
-
-@pytest.mark.share
-def test_long_recordings(run):
-    _, written = run("--long", "0.5", "0.9", "--settings", "100:9", "--batches", "2")
-    ours = [row for row in written["rows"] if row["decoder"] == "ours"]
-    names = {row["set"]: row["audio_s"] for row in ours}
-    assert set(names) == {"dev, 0.5 s long", "dev, 0.9 s long"}
-
-
-@pytest.mark.parametrize(
-    "words",
-    [["--settings", "7000"], ["--settings", "a:b"], ["--batches", "0"], ["--long"]],
-)
-def test_arguments_that_make_no_sense(words, capsys):
-    with pytest.raises(SystemExit, match="2"):
-        gpu.parse_arguments(["--output", "x.json", *words])
-    assert "error" in capsys.readouterr().err
-
-
-def test_profiles():
-    full = gpu.parse_arguments(["--output", "x", "--profile", "full"])
-    assert len(full.settings) == 16 and len(full.lms) == 2
-    assert set(full.settings) >= {(1000, 8.0), (10000, 17.0)}
-    small = gpu.parse_arguments(
-        ["--output", "x", "--profile", "small", "--batches", "3"]
-    )
-    assert (small.batches, small.repeats) == ([3], 1)
-
-
-def test_the_batches_of_a_point():
-    names = [f"u{i}" for i in range(50)]
-    rows, said = dict.fromkeys(names, np.zeros((1, 2))), dict.fromkeys(names, ())
-    speech = data.SpeechSet(rows, said, name="", recipe=None)
-    bench = Bench(Case(speech, "", None, 0.8, None), None, None, None)
-    assert [len(batch) for batch in bench.batches(1)] == [1] * 16
-    assert len({name for (name,) in bench.batches(1)}) == 16
-    assert [len(batch) for batch in bench.batches(8)] == [8] * 2
-    (large,) = bench.batches(120)
-    assert large[:50] == large[50:100] and len(large) == 120
-
-
 # ----------------------------------------------------------------------- CUDA's clock
-def test_times_are_those_of_events_around_whole_calls(monkeypatch):
-    """On a stand-in for CuPy whose clock goes on by what is run."""
-    clock, ran = [0.0], []
-
-    class Event:
-        def record(self):
-            self.at = clock[0]
-
-        def synchronize(self):
-            ran.append("synchronize")
-
-    def work():
-        ran.append("work")
-        clock[0] += len(ran)
-
-    device = types.SimpleNamespace(id=0, synchronize=lambda: None)
-    cuda = types.SimpleNamespace(
-        Event=Event,
-        Device=lambda: device,
-        get_elapsed_time=lambda start, end: 1e3 * (end.at - start.at),
-    )
-    stand_in = types.SimpleNamespace(cupy=types.SimpleNamespace(cuda=cuda))
-    monkeypatch.setattr(gpu_device, "CupyDevice", lambda *_, **__: stand_in)
-    timing = Gpu().time(work, 3)
-    assert ran == ["work", *["work", "synchronize"] * 3]
-    assert timing.event_s == [2.0, 4.0, 6.0] and timing.median_s == 4.0
-    assert len(timing.wall_s) == 3 and max(timing.wall_s) < 1
-
-
-def test_what_is_asked_is_asked_at_an_equal_word_error_rate():
-    base = {"set": "s", "lm": "l", "max_active": 7, "beam": 9.0, "boosted": 0}
-    base |= {"event_s": [1.0], "wer": 5.0, "dtype": "float32", "decoder": "ours"}
-    rows = [
-        base | {"batch": 128},
-        base | {"batch": 128, "decoder": "riva", "event_s": [7.0]},
-        base | {"batch": 128, "decoder": "riva mbr", "event_s": [6.0], "wer": 4.9},
-        base | {"batch": 1},
-        base | {"batch": 1, "decoder": "riva", "event_s": [12.0]},
-    ]
-    throughput, latency = report.verdicts(rows)
-    assert throughput == (
-        "throughput: 6.0 to 6.0 times Riva's over 1 points, 5 asked; the word error "
-        "rate is equal or lower at 0 of them"
-    )
-    assert latency.startswith("latency: 12.0 to 12.0 times Riva's over 1 points, 10 ")
-    assert latency.endswith("at 1 of them")
 
 
 # ---------------------------------------------------------------- the trie, and NeMo's
@@ -367,29 +253,6 @@ def test_the_trie_beside_the_cpu_and_nemo(run, monkeypatch, capsys):
     assert "nothing was compared with riva" in told
 
 
-@pytest.mark.share
-def test_a_trie_that_is_not_the_cpus_has_no_time(run, monkeypatch, capsys):
-    class Wrong(Emulated):
-        def trie_backend(self, space):
-            backend = super().trie_backend(space)
-            decode = backend.decode
-
-            def narrow(utterances, options, boosts, **more):
-                options = dataclasses.replace(options, beam_size=1, beam=0.5)
-                return decode(utterances, options, boosts, **more)
-
-            backend.decode = narrow
-            return backend
-
-    device = Wrong()
-    status, written = run(*NO_WFST, device=device)
-    assert status == 1
-    tries = [row for row in written["rows"] if row["decoder"] == "trie"]
-    wrong = [row for row in tries if row["differ"]]
-    assert wrong and all("rtfx" not in row for row in wrong)
-    assert "hypotheses are not the CPU's, no time is given" in capsys.readouterr().out
-
-
 @pytest.mark.parametrize("mode", [None, "no_while_loops"])
 def test_nemo_without_its_graphs_has_no_row(run, monkeypatch, capsys, mode):
     monkeypatch.setattr(gpu, "NemoPeer", Nemo)
@@ -420,39 +283,6 @@ def test_nemo_itself_has_the_costs_of_the_trie(run, monkeypatch):
         assert costs["ours_lower"] == costs["theirs_lower"] == 0
 
 
-def test_a_nemo_that_finds_worse_is_seen(run, monkeypatch):
-    def narrow(inputs):
-        return Nemo(inputs, token_top_k=1)
-
-    monkeypatch.setattr(gpu, "NemoPeer", narrow)
-    _, written = run(*TRIE, "--settings", "100:9", "--only", "nemo")
-    rows = written["rows"]
-    assert rows and all(row["costs"]["theirs_lower"] == 0 for row in rows)
-    assert any(row["costs"]["ours_lower"] > 0 or row["batch"] == 1 for row in rows)
-
-
-def test_what_is_asked_of_the_trie():
-    base = {"set": "s", "lm": "tokens", "beam": 8.0, "decoder": "trie"}
-    rows = [
-        base | {"beam_size": size, "batch": batch, "event_s": [1.0]} | other
-        for size, batch, times in ((16, 32, 25.0), (16, 128, 30.0), (32, 32, 3.0))
-        for other in (
-            {},
-            {"decoder": "nemo", "event_s": [times]},
-            {"decoder": "cpu trie", "event_s": [times / 10], "threads": 16},
-        )
-    ]
-    first, second, last = report.verdicts(rows)
-    assert first == (
-        "trie: 25.0 to 30.0 times NeMo's over 2 points of size 16 from batch 32 on, 20 "
-        "asked"
-    )
-    assert second == (
-        "trie: 0.3 to 3.0 times 16 threads of the CPU over 3 points from batch 32 on"
-    )
-    assert last == "nothing was compared with riva-asrlib-decoder"
-
-
 def test_a_model_over_tokens_adds_up(tmp_path):
     """Behind every history the probabilities of all tokens are one."""
     said = [["a", "b", "a", "c"], ["b"], ["a", "b", "b", "a"]]
@@ -479,12 +309,3 @@ def test_a_model_over_tokens_adds_up(tmp_path):
         assert total == pytest.approx(1.0, abs=1e-4), history
     # By hand: 12 tokens with </s>, 4 kinds, 5 tokens that there are.
     assert probabilities["d",] == pytest.approx(4 / 5 / 16, rel=1e-4)
-
-
-def test_references_are_spelled():
-    lexicon = Lexicon(("ab", "ab", "c"), ((1, 2), (2,), (3,)), np.zeros(3, np.float32))
-    names = ["-", "a", "b", "c", "|"]
-    said = [("ab", "c"), ("no",), ("c",)]
-    found = gpu_trie.sentences(said, lexicon, names, "|")
-    assert found == [["a", "b", "|", "c"], ["c"]]
-    assert gpu_trie.sentences(said, lexicon, names, None) == [["a", "b", "c"], ["c"]]

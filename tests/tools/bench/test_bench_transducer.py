@@ -1,7 +1,6 @@
 """The benchmark of transducers, on a small net and a few frames."""
 
 import json
-from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -10,7 +9,6 @@ from arpa_texts import arpa_of
 torch = pytest.importorskip("torch")
 
 from tools.bench import transducer as bench  # noqa: E402
-from tools.bench import transducer_plots as plots  # noqa: E402
 from tools.bench import transducer_tables as tables  # noqa: E402
 from wfstdec.errors import FormatError  # noqa: E402
 from wfstdec.transducer.torch_model import (  # noqa: E402
@@ -84,36 +82,3 @@ def test_tables_have_a_row_for_each_setting(given, tmp_path, table, capsys):
         assert row["cpu_s"] > 0 and row["words"] == 4  # two utterances of each part
         assert ("f_score" in row) == (table == "phrases")
     assert "WER %" in capsys.readouterr().out
-
-
-@pytest.mark.parametrize(
-    ("table", "x", "labels"),
-    [
-        ("expansions", "expansion_gamma", ["RNN-T, no LM", "TDT, no LM", "rounds: 2"]),
-        ("beams", "beam_size", ["no LM", "RNN-T, AES++", "TDT, AES++"]),
-    ],
-)
-def test_runs_of_tables_are_drawn(table, x, labels, tmp_path):
-    pytest.importorskip("matplotlib")
-    setting = {"strategy": "aes", "lm": "-", "expansion_rounds": 2, "wer": 9.0}
-    rows = [
-        {"head": head, "part": part, x: at, "cpu_s": 1.0, **setting}
-        for head in ("rnnt", "tdt")
-        for part in ("tune", "test")
-        for at in (2, 4)
-    ]
-    run = {"options": {"table": table}, "rows": rows}
-    (tmp_path / "run.json").write_text(json.dumps(run))
-    paths = [str(tmp_path / "run.json"), str(tmp_path / "picture.svg")]
-    assert plots.main(paths) == 0
-    picture = (tmp_path / "picture.svg").read_bytes()
-    text = " ".join(ElementTree.fromstring(picture).itertext())
-    assert all(one in text for one in [*labels, "WER %", "CPU s"])
-    plots.main(paths)
-    assert (tmp_path / "picture.svg").read_bytes() == picture
-
-
-def test_a_run_of_another_table_is_not_drawn(tmp_path):
-    run = {"options": {"table": "scales"}, "rows": []}
-    with pytest.raises(FormatError, match="table 'scales', expected one of 'expans"):
-        plots.plot(run, tmp_path / "picture.svg")

@@ -100,22 +100,6 @@ def test_held_out_speakers_are_apart(speech):
     assert set(make_source(speech).names) == set(speech.training)
 
 
-def test_words_of_the_larger_dictionary_get_the_lexicons_phones(speech):
-    phones = [tuple(TOKENS.index(p) for p in way.split()) for way in ("d ɑ b", "d ɑ d")]
-    assert speech.pronunciations["dab"] == phones
-    assert "zoo" not in speech.pronunciations, "a phone that no other word shows"
-
-
-def test_sentences_of_unknown_words_or_held_out_ones_are_left_out(data, speech):
-    lines = read_lines(data / "text" / training.BOOKS)
-    found = transducer_data.training_sentences(lines, speech, max_words=5)
-    texts = {" ".join(words) for words in found}
-    assert max(map(len, found)) == 5
-    assert not any("zoo" in words for words in found)
-    assert "bad a cab ab dad" not in texts, "six words in a row of 1673-1-0000"
-    assert len(found) >= 400
-
-
 @pytest.mark.parametrize("real", [0.0, 1.0])
 def test_the_band_holds_the_alignment(speech, real):
     source = make_source(speech, real=real)
@@ -136,18 +120,6 @@ def test_the_band_holds_the_alignment(speech, real):
         for t in range(int(frames[b])):
             over = sum(end <= 4 * t for end in one.ends)
             assert own[t] <= over < own[t] + batch.band
-
-
-def test_the_same_seed_gives_the_same_examples(speech):
-    one, same, other = (make_source(speech, seed).example() for seed in (1, 1, 2))
-    np.testing.assert_array_equal(one.logprobs, same.logprobs)
-    assert one.logprobs.shape != other.logprobs.shape or one.targets != other.targets
-
-
-def test_batches_hold_so_many_frames(speech):
-    batches = make_source(speech).batches(frames=100, pool=30)
-    for _, batch in zip(range(20), batches, strict=False):
-        assert len(batch) * max(len(one.logprobs) for one in batch) <= 100
 
 
 def small_net(letters="abcd"):
@@ -223,14 +195,6 @@ class Scripted:
     def join(self, frames, g):
         label = self.script[int(frames[0, 0]), int(g[0, 0])]
         return torch.nn.functional.one_hot(torch.tensor([label]), 3).float()
-
-
-def test_greedy_rnnt_by_hand():
-    """Frame 0 says ▁a; frame 1 says b for ever and is left after so many symbols."""
-    script = {(0, -1): 0, (0, 0): 2, (1, 0): 1, (1, 1): 1}
-    frames = np.arange(2, dtype=np.float32)[:, None]
-    said = transducer_greedy.greedy(Scripted(script), frames)
-    assert said == ["a" + "b" * transducer_greedy.MAX_SYMBOLS]
 
 
 def test_main_writes_a_recipe(data, tmp_path, monkeypatch, capsys):

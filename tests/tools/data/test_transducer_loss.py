@@ -93,16 +93,6 @@ def test_tdt_is_the_sum_over_alignments(frames, size, values):
     assert loss.item() == pytest.approx(expected)
 
 
-def test_sigma_costs_each_step_the_same():
-    logprobs = random_cells(1, 1, 4, seed=3)
-    durations = torch.tensor([0.0, -math.inf], dtype=torch.float64)
-    durations = torch.stack([durations, durations.flip(0)])[None, None]
-    arguments = logprobs, durations, torch.tensor([[1]]), lattice_of(1, 1)
-    one = tdt_loss(*arguments, values=(0, 1)).item()  # a token, a blank: two steps
-    other = tdt_loss(*arguments, values=(0, 1), sigma=0.25).item()
-    assert other - one == pytest.approx(0.5)
-
-
 def batch():
     """Two utterances of different sizes, padded."""
     generator = torch.Generator().manual_seed(8)
@@ -153,29 +143,6 @@ def banded(cells, starts, width):
     """Cells [1, T, U + 1, ...] as a band [1, T, width, ...]."""
     rows = [cells[0, t, s : s + width] for t, s in enumerate(starts)]
     return torch.stack(rows)[None]
-
-
-def test_a_band_leaves_out_the_paths_outside_of_it():
-    num_frames, size, starts, width = 4, 3, [0, 0, 1, 2], 2
-    logprobs = random_cells(num_frames, size, 4, seed=12)
-    durations = random_cells(num_frames, size, 3, seed=13)
-    target, values = [0, 1, 2], (0, 1, 2)
-    outside = torch.ones(1, num_frames, size + 1, 1, dtype=torch.bool)
-    for t, s in enumerate(starts):
-        outside[0, t, s : s + width] = False
-    never = logprobs.masked_fill(outside, -math.inf)
-    lattice = Lattice(
-        torch.tensor([num_frames]), torch.tensor([size]), torch.tensor([starts])
-    )
-    narrow = [banded(cells, starts, width) for cells in (logprobs, durations)]
-    goal = torch.tensor([target])
-    one = rnnt_loss(narrow[0], goal, lattice).item()
-    assert one == pytest.approx(rnnt_by_alignments(never[0], target))
-    two = tdt_loss(*narrow, goal, lattice, values=values).item()
-    assert two == pytest.approx(
-        tdt_by_alignments(never[0], durations[0], target, values)
-    )
-    assert one > rnnt_by_alignments(logprobs[0], target)
 
 
 def test_a_band_without_a_path_costs_infinity_and_has_no_gradient():

@@ -8,8 +8,7 @@ import types
 import pytest
 from emulated_gpu import Emulated
 
-from tools.gpu import phases, tokens
-from tools.gpu.steps import MISSING_STATUS, OK_STATUS, UNFINISHED_STATUS
+from tools.gpu import MISSING_STATUS, OK_STATUS, UNFINISHED_STATUS, phases, tokens
 from wfstdec.wfst.gpu.layout import PHASES
 
 pytestmark = pytest.mark.share
@@ -106,21 +105,6 @@ def read_grams(path):
     return grams, counts
 
 
-def test_the_language_model_that_nemo_is_timed_with(tmp_path):
-    path = tmp_path / "pieces.arpa"
-    tokens.random_arpa(path)
-    grams, counts = read_grams(path)
-    assert list(grams) == [1, 2, 3, 4, 5, 6]
-    assert [len(set(one)) for one in grams.values()] == counts
-    assert counts[0] == tokens.PIECES + 2 and min(counts[1:]) > 5000
-    for n in range(2, 7):  # a state for what came before, and one to back off to
-        there = set(grams[n - 1])
-        assert all(gram[:-1] in there and gram[1:] in there for gram in grams[n])
-    again = tmp_path / "again.arpa"
-    tokens.random_arpa(again)
-    assert again.read_bytes() == path.read_bytes()
-
-
 @pytest.mark.skipif(
     not all(map(importlib.util.find_spec, ("nemo", "torch"))), reason="needs NeMo"
 )
@@ -130,25 +114,6 @@ def test_nemo_takes_that_model(monkeypatch):
     search, found = tokens.searcher(peer, 4, 2, "cpu", frames=6)
     assert len(found()) == 2
     assert tokens.row_of(search, found, 2, 1) is None, "no CUDA graphs, no row"
-
-
-@pytest.mark.parametrize(
-    ("mode", "fair"),
-    [(None, False), ("no_graphs", False), ("no_while_loops", False)]
-    + [("full_graph", True)],
-)
-def test_nemo_has_a_row_only_with_its_cuda_graphs(mode, fair):
-    search = types.SimpleNamespace(cuda_graphs_mode=None, beam_size=16)
-
-    def found():
-        search.cuda_graphs_mode = mode  # known once it has been made
-        return ["", ""]
-
-    row = tokens.row_of(search, found, 2, 3)
-    assert (row is not None) == fair
-    if fair:
-        assert row["cuda_graphs_mode"] == "full_graph" and row["batch"] == 2
-        assert row["rtfx"] == pytest.approx(3e4 / row["ms_per_batch"])
 
 
 def test_nemo_without_cuda_gives_no_row(tmp_path, monkeypatch, capsys):

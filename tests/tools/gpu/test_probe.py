@@ -5,18 +5,29 @@ import functools
 import json
 import re
 import shutil
+import signal
 import subprocess
+import sys
 import types
 
 import numpy as np
 import pytest
 from cuda_emulation.device import EmulatedDevice, compile_kernels, load_library
-from processes import on_stand_in, python
+from processes import ROOT, on_stand_in, python
 
-from tools.gpu import constants, kernel_resources, log_add, probe, probe_program
+from tools.gpu import (
+    OK_STATUS,
+    UNFINISHED_STATUS,
+    UNFIT_STATUS,
+    WRONG_STATUS,
+    constants,
+    kernel_resources,
+    log_add,
+    probe,
+    probe_program,
+)
 from tools.gpu.assumptions import ASSUMPTIONS
 from tools.gpu.probe_program import PROBE, Machine
-from tools.gpu.steps import OK_STATUS, UNFINISHED_STATUS, UNFIT_STATUS, WRONG_STATUS
 
 MOST_SHARED = 227 * 1024
 needs_compiler = pytest.mark.skipif(not shutil.which("g++"), reason="needs g++")
@@ -244,16 +255,22 @@ def test_what_no_search_needs_yet_does_not_shut_the_gate():
 
 
 # ----------------------------------------------------------- the step, on a stand-in
-def run(tmp_path, fault, **more):
-    """The probe in a process: (exit status, lines by name, what it printed)."""
+def run(tmp_path, fault, until=None):
+    """The probe in a process: (exit status, lines by name, what it printed).
+
+    `until`: printed by a kernel that hangs: the process is then killed.
+    """
     environment = on_stand_in(fault, CUPY_CACHE_DIR=str(tmp_path / "kernels"))
     output = tmp_path / "probe.jsonl"
-    words = "-m", "tools.gpu.probe", "--output", output
-    try:
-        done = python(*words, env=environment, **more)
-        status, printed = done.returncode, done.stdout + done.stderr
-    except subprocess.TimeoutExpired as error:
-        status, printed = None, error.stdout.decode()
+    words = sys.executable, "-m", "tools.gpu.probe", "--output", output
+    both = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "text": True}
+    printed = ""
+    with subprocess.Popen(words, cwd=ROOT, env=environment, **both) as process:
+        for line in process.stdout:
+            printed += line
+            if until is not None and until in line:
+                process.kill()
+    status = process.returncode
     lines = [json.loads(line) for line in output.read_text("utf-8").splitlines()]
     return status, {line["name"]: line for line in lines}, printed
 
@@ -300,7 +317,7 @@ def test_a_device_that_is_no_good(tmp_path, fault, expected, last, told):
 @needs_compiler
 @pytest.mark.share
 def test_what_came_before_a_hang_is_home(tmp_path):
-    status, lines, printed = run(tmp_path, "no lines", timeout=5)
-    assert status is None and "an endless kernel" in printed
+    status, lines, printed = run(tmp_path, "no lines", until="an endless kernel")
+    assert status == -signal.SIGKILL and "an endless kernel" in printed
     assert lines["gate"]["ok"] and "a dependent load" in lines
     assert "a line of L2" not in lines

@@ -13,11 +13,10 @@ from arpa_texts import arpa_of
 torch = pytest.importorskip("torch")
 pytest.importorskip("nemo")
 
-from table_transducers import TableTransducer, texts_of, transducer_of  # noqa: E402
+from table_transducers import TableTransducer, texts_of  # noqa: E402
 
 from tools.peers.nemo_transducer import NemoTransducer  # noqa: E402
 from wfstdec import TransducerDecoder, TransducerOptions, load_transducer  # noqa: E402
-from wfstdec.errors import OptionError  # noqa: E402
 
 RECIPE = Path(__file__).parents[3] / "graphs" / "transducer_demo"
 
@@ -156,72 +155,3 @@ def test_aes_gives_the_same_score_or_one_that_is_wrong():
                 assert own.get(text, -math.inf) > score or text not in own
                 lost += 1
     assert same >= 16 and twice > 0 and lost > 0, (same, lost, twice)
-
-
-def test_their_blank_is_clamped(tmp_path):
-    """ln(1 - 0.9999) is ln(1 - 0.99) there."""
-    model = transducer_of([{"": [0.0001, 0.0, 0.9999], "a": [0.0, 0.0, 1.0]}])
-    path = tmp_path / "lm.arpa"
-    path.write_text(arpa_of("-99 <s>; 0 </s>; -0.75 a; -1 b", "-0.5 b b"))
-    setting = {"strategy": "alsd", "beam_size": 2, "fusion": "late"}
-    peer = NemoTransducer(model, arpa=path, lm_scale=LM_SCALE)
-    (found,) = peer.decode(model.frames()[None], torch.tensor([1]), setting)
-    scores = {one.tokens: one.score for one in found}
-    lm = -LM_SCALE * 0.75 * math.log(10)
-    said = math.log(0.0001) + lm
-    assert scores[(0,)] == pytest.approx(said + LM_SCALE * math.log(0.01), abs=1e-3)
-    options = TransducerOptions(lm_scale=LM_SCALE, beam_size=2)
-    decoder = TransducerDecoder(model, lm=path, options=options)
-    mine = texts_of(decoder.decode_nbest([model.frames()])[0])
-    assert mine["a"] == pytest.approx(said + LM_SCALE * math.log(0.0001), abs=1e-3)
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_theirs_loses_what_it_cuts_before_it_merges(seed):
-    """With five tokens and K = 6 there are eleven candidates in a step."""
-    model = tables(seed, longest=1)
-    setting = {"strategy": "alsd", "beam_size": 6}
-    for own, peer in zip(ours(model, setting), theirs(model, setting), strict=True):
-        assert math.fsum(map(math.exp, own.values())) == pytest.approx(1.0)
-        peer = {text: score for text, score in peer if score > -1e4}
-        assert math.fsum(map(math.exp, peer.values())) < 1.0 - 1e-6
-        for text, score in peer.items():
-            assert score <= own[text] + 1e-4
-
-
-def test_their_utterance_without_frames_may_wake():
-    """In a batch with others: ours stays empty, theirs has said something."""
-    woken = 0
-    for seed in range(10):
-        model = tables(seed)
-        setting = {"strategy": "alsd", "beam_size": 4}
-        lengths = (6, 0, 6, 5)
-        assert list(ours(model, setting, lengths)[1]) == [""]
-        woken += theirs(model, setting, lengths)[1][0][0] != ""
-    assert woken
-
-
-def test_their_beam_is_at_most_as_wide_as_the_vocabulary():
-    model = tables(0)
-    setting = {"strategy": "alsd", "beam_size": 7}
-    with pytest.raises(RuntimeError, match="out of range"):
-        theirs(model, setting)
-    assert len(ours(model, setting)[0]) == 7
-
-
-def test_their_lists_of_tdt_have_texts_twice():
-    """Hypotheses that end at the last frame and behind it have one text."""
-    twice = 0
-    for seed in range(10):
-        model = tables(seed, (0, 1, 2, 4))
-        setting = {"strategy": "alsd", "beam_size": 6}
-        for texts in theirs(model, setting):
-            said = [text for text, score in texts if score > -1e4]
-            twice += len(said) != len(set(said))
-        ours(model, setting)  # raises where a text comes twice
-    assert twice
-
-
-def test_they_have_no_aes_for_tdt():
-    with pytest.raises(OptionError, match="AES"):
-        theirs(tables(0, (0, 1)), {"strategy": "aes", "beam_size": 4})

@@ -5,8 +5,6 @@ python -m tools.bench.boost list-size --help
 
 magnitude    WER by the boost of accurate and inaccurate lists
 list-size    WER, F and speed by the size of the list
-beam-size    WER, F and speed by the beam
-lm           boosts with a language model and without one
 weights      how the credit of a phrase is spread over its tokens
 unnumbered   lists without numbers
 names        names without pronunciations, by where g2p gets them
@@ -19,10 +17,8 @@ import sys
 from collections.abc import Callable
 
 from tools.bench.boost import (
-    beam_size,
     cost,
     list_size,
-    lm,
     magnitude,
     names,
     unnumbered,
@@ -33,8 +29,6 @@ from tools.bench.command import bare_parser, exit_with
 COMMANDS: dict[str, Callable[[list[str]], int]] = {
     "magnitude": magnitude.main,
     "list-size": list_size.main,
-    "beam-size": beam_size.main,
-    "lm": lm.main,
     "weights": weights.main,
     "unnumbered": unnumbered.main,
     "names": names.main,

@@ -36,9 +36,8 @@ from tools.bench.experiments import pieces_of
 from tools.bench.report import Row
 from wfstdec import TrieOptions, compare
 from wfstdec.boost.phrases import PhraseOptions
-from wfstdec.compare.comparison import Point
-from wfstdec.compare.peers.pyctcdecode import PyctcdecodePeer
-from wfstdec.compare.points import Decode, Outcome, SearchFacts, Setting
+from wfstdec.compare.comparison import Decode, Outcome, Point, SearchFacts, Setting
+from wfstdec.compare.peers import PyctcdecodePeer
 from wfstdec.search.decoder import Decoder
 from wfstdec.text.lexicon import read_lexicon
 

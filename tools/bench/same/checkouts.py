@@ -59,6 +59,10 @@ def check_import(checkout: Path) -> None:
     found = Path(str(importlib.import_module("wfstdec").__file__)).resolve()
     if found.parents[1] != checkout.resolve():
         sys.exit(f"wfstdec is imported from {found}, expected it from {checkout}")
+    reference = checkout.resolve() / "tests" / "reference"
+    if reference.is_dir():  # in older checkouts it is part of the package
+        sys.path.append(str(reference))
+        importlib.import_module("reference_backends")
 
 
 def use_emulated_device(decoder: Any, checkout: Path, **options: Any) -> None:

@@ -1,23 +1,28 @@
 """pyctcdecode 0.5.0's interface: change the import, keep the rest.
 
-from wfstdec.adapters.pyctcdecode import build_ctcdecoder
+    from wfstdec.adapters.pyctcdecode import build_ctcdecoder
 
-decoder = build_ctcdecoder(labels, "lm.arpa", unigrams)
-decoder.decode(logits)
+    decoder = build_ctcdecoder(labels, "lm.arpa", unigrams)
+    decoder.decode(logits)
+
+`install_shim()` lets code that imports pyctcdecode itself run unchanged.
 """
 
+import sys
+from importlib.machinery import ModuleSpec
+from itertools import chain
+from types import ModuleType
+
+from wfstdec.adapters.pyctcdecode import alphabet, decoder, language_model
 from wfstdec.adapters.pyctcdecode.alphabet import Alphabet
-from wfstdec.adapters.pyctcdecode.decoder import (
-    BeamSearchDecoderCTC,
-    build_ctcdecoder,
-)
+from wfstdec.adapters.pyctcdecode.decoder import BeamSearchDecoderCTC, build_ctcdecoder
 from wfstdec.adapters.pyctcdecode.language_model import (
     AbstractLanguageModel,
+    HotwordScorer,
     LanguageModel,
     MultiLanguageModel,
 )
-from wfstdec.adapters.pyctcdecode.shim import install_shim, remove_shim
-from wfstdec.adapters.pyctcdecode.word_tree import HotwordScorer
+from wfstdec.errors import OptionError
 
 __all__ = [
     "AbstractLanguageModel",
@@ -30,3 +35,52 @@ __all__ = [
     "install_shim",
     "remove_shim",
 ]
+
+_NAME, _MARK = "pyctcdecode", "_is_shim_of_wfstdec"
+_SOURCES = {
+    "alphabet": (alphabet,),
+    "constants": (alphabet,),
+    "decoder": (alphabet, decoder),
+    "language_model": (alphabet, language_model),
+}
+"""Modules of ours that each module of the shim takes its names from."""
+_FACE = (Alphabet, BeamSearchDecoderCTC, LanguageModel, build_ctcdecoder)
+
+
+def install_shim() -> None:
+    """Make `pyctcdecode` and its modules importable, in this process.
+
+    Raises:
+        OptionError: pyctcdecode itself has been imported already.
+    """
+    present = sys.modules.get(_NAME)
+    if present is not None and not hasattr(present, _MARK):
+        raise OptionError(
+            "pyctcdecode has been imported already, expected install_shim() before it"
+        )
+    if present is None:
+        face = _module(_NAME)
+        vars(face).update({one.__name__: one for one in _FACE}, __path__=[])
+        setattr(face, _MARK, True)
+        for inner, sources in _SOURCES.items():
+            module = _module(f"{_NAME}.{inner}")
+            for name, value in chain(*(vars(source).items() for source in sources)):
+                if not name.startswith("_"):
+                    setattr(module, name, value)
+            setattr(face, inner, module)
+
+
+def remove_shim() -> None:
+    """Remove the modules again, if they are those of `install_shim`."""
+    if hasattr(sys.modules.get(_NAME), _MARK):
+        for name in [_NAME, *(f"{_NAME}.{inner}" for inner in _SOURCES)]:
+            sys.modules.pop(name, None)
+
+
+def _module(name: str) -> ModuleType:
+    """Enter an empty module."""
+    module = ModuleType(name, "What wfstdec has of pyctcdecode.")
+    is_package = name == _NAME
+    module.__spec__ = ModuleSpec(name, None, origin=__name__, is_package=is_package)
+    sys.modules[name] = module
+    return module

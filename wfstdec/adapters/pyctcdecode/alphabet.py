@@ -1,25 +1,39 @@
-"""Labels of a model as pyctcdecode reads them, by its normalisations.
+"""Labels of a model as pyctcdecode reads them, and the defaults of pyctcdecode 0.5.0.
 
     alphabet = Alphabet.build_alphabet(["<pad>", "|", "a", "b"])
     alphabet.labels                        # ['', ' ', 'a', 'b']
     alphabet.is_bpe                        # False: no label begins with '▁' or '##'
+    tokens = compile_tokens(alphabet)      # as the kernels take it
 
-The blank is the empty label, put behind the others where no label is called like one.
+The blank is the empty label, appended where no label is a blank.
 """
 
 from __future__ import annotations
 
 import json
 import logging
+import math
 import re
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
 
 import numpy as np
 
-from wfstdec.adapters.pyctcdecode import records as k
-from wfstdec.adapters.pyctcdecode.word_tree import code_points
 from wfstdec.errors import TokenTableError
 from wfstdec.jit import read_only
+
+DEFAULT_ALPHA = 0.5
+DEFAULT_BETA = 1.5
+DEFAULT_UNK_LOGP_OFFSET = -10.0
+DEFAULT_BEAM_WIDTH = 100
+DEFAULT_HOTWORD_WEIGHT = 10.0
+DEFAULT_PRUNE_LOGP = -10.0
+DEFAULT_PRUNE_BEAMS = False
+DEFAULT_MIN_TOKEN_LOGP = -5.0
+DEFAULT_SCORE_LM_BOUNDARY = True
+AVG_TOKEN_LEN = 6  # unknown partial words cost more from this length on
+MIN_TOKEN_CLIP_P = 1e-15  # floor of a token's probability
+LOG_BASE_CHANGE_FACTOR = 1.0 / math.log10(math.e)  # nats in a unit of log10
 
 BPE_TOKEN = "▁"
 UNK_TOKEN = "⁇"
@@ -27,23 +41,18 @@ UNK_BPE_TOKEN = "▁⁇▁"
 SPECIAL_TOKEN_PTN = re.compile(r"^[<\[].+[>\]]$")
 BLANK_TOKEN_PTN = re.compile(r"^[<\[]pad[>\]]$", re.IGNORECASE)
 UNK_TOKEN_PTN = re.compile(r"^[<\[]unk[>\]]$", re.IGNORECASE)
-"""Labels such as `<pad>` or `[UNK]`."""
 _CONTINUES = "##"
-_FEW = 0.8
+CLOSED = 0  # character that ends a part after which a new word begins; no label has it
+_MIN_COVERAGE = 0.8
+
+BLANK, SPACE, STARTS, INSIDE = range(4)
+"""Kinds of tokens: the blank, a space between words, a piece that starts a word."""
 
 _log = logging.getLogger("wfstdec.adapters")
 
 
 class Alphabet:
-    """The labels of a model's outputs.
-
-    Args:
-        labels: Normalised, one for each output; the blank is empty.
-        is_bpe: Whether they are pieces, of which those that begin with '▁' start words.
-
-    Attributes:
-        is_bpe: The same.
-    """
+    """Normalised labels; of pieces (`is_bpe`) those that begin with '▁' start words."""
 
     def __init__(self, labels: list[str], is_bpe: bool) -> None:
         self._labels = list(labels)
@@ -56,18 +65,14 @@ class Alphabet:
 
     @classmethod
     def build_alphabet(cls, labels: list[str]) -> Alphabet:
-        """Normalise labels: blank, space, unknown, and '##' for pieces.
-
-        Raises:
-            TokenTableError: A label comes twice, or pieces have a space.
-        """
+        """Normalise labels: blank, space, unknown, and '##' for pieces."""
         labels = _checked(labels)
         is_bpe = any(label.startswith((_CONTINUES, BPE_TOKEN)) for label in labels)
-        if is_bpe and any(" " in label for label in labels):
-            found = next(label for label in labels if " " in label)
+        spaced = [label for label in labels if " " in label]
+        if is_bpe and spaced:
             raise TokenTableError(
-                f"label {found!r} has a space, expected none among pieces (labels that "
-                f"begin with {BPE_TOKEN!r} or {_CONTINUES!r} make them pieces)"
+                f"label {spaced[0]!r} has a space, expected none among pieces (labels "
+                f"that begin with {BPE_TOKEN!r} or {_CONTINUES!r} make them pieces)"
             )
         return cls((_as_pieces if is_bpe else _as_characters)(labels), is_bpe)
 
@@ -77,51 +82,50 @@ class Alphabet:
 
     @classmethod
     def loads(cls, s: str) -> Alphabet:
-        """Read what `dumps` wrote, or pyctcdecode's.
-
-        Raises:
-            TokenTableError: It is nothing of the kind.
-        """
+        """Read the output of `dumps`, or pyctcdecode's."""
         expected = '{"labels": [...], "is_bpe": ...}'
         try:
-            found = json.loads(s)
+            fields = json.loads(s)
         except ValueError as error:
             raise TokenTableError(
                 f"alphabet is no JSON ({error}), expected {expected}"
             ) from None
-        if not isinstance(found, dict) or set(found) != {"labels", "is_bpe"}:
-            keys = sorted(found) if isinstance(found, dict) else found
+        if not isinstance(fields, dict) or set(fields) != {"labels", "is_bpe"}:
+            keys = sorted(fields) if isinstance(fields, dict) else fields
             raise TokenTableError(f"alphabet has {keys!r}, expected {expected}")
-        return cls(_checked(found["labels"]), bool(found["is_bpe"]))
+        return cls(_checked(fields["labels"]), bool(fields["is_bpe"]))
 
 
 def _checked(labels: object) -> list[str]:
-    """Labels as a list."""
+    """Labels as a list of different strings."""
     if isinstance(labels, str) or not isinstance(labels, Collection):
         raise TokenTableError(f"labels {labels!r}, expected a list of strings")
-    bad = [label for label in labels if not isinstance(label, str)]
-    if bad:
-        raise TokenTableError(f"label {bad[0]!r}, expected a string")
-    found = list(labels)
-    if len(set(found)) < len(found):
-        twice = next(label for label in found if found.count(label) > 1)
+    checked = list(labels)
+    for label in checked:
+        if not isinstance(label, str):
+            raise TokenTableError(f"label {label!r}, expected a string")
+    if len(set(checked)) < len(checked):
+        twice = next(label for label in checked if checked.count(label) > 1)
         raise TokenTableError(f"label {twice!r} comes twice, expected different labels")
-    return found
+    return checked
+
+
+def _with_marks(labels: list[str], unk: str) -> list[str]:
+    """Labels with the blank, appended where there is none, and the unknown label."""
+    labels = ["" if BLANK_TOKEN_PTN.match(label) else label for label in labels]
+    if unk == UNK_TOKEN and "_" in labels and "" not in labels:
+        labels[labels.index("_")] = ""  # as some models of letters write it
+    if "" not in labels:
+        _log.info("no label is a blank: one is put behind the %d labels", len(labels))
+        labels.append("")
+    return [unk if UNK_TOKEN_PTN.match(label) else label for label in labels]
 
 
 def _as_characters(labels: list[str]) -> list[str]:
     """Letters, and a space between words."""
-    # As wav2vec 2.0 writes the space.
     if "|" in labels and " " not in labels:
-        labels[labels.index("|")] = " "
-    labels = ["" if BLANK_TOKEN_PTN.match(label) else label for label in labels]
-    # As some models write the blank.
-    if "_" in labels and "" not in labels:
-        labels[labels.index("_")] = ""
-    if "" not in labels:
-        _log.info("no label is a blank: one is put behind the %d labels", len(labels))
-        labels.append("")
-    labels = [UNK_TOKEN if UNK_TOKEN_PTN.match(label) else label for label in labels]
+        labels[labels.index("|")] = " "  # as wav2vec 2.0 writes it
+    labels = _with_marks(labels, UNK_TOKEN)
     long = [label for label in labels if len(label) > 1]
     if long:
         _log.warning(
@@ -138,20 +142,14 @@ def _as_pieces(labels: list[str]) -> list[str]:
     """Pieces, '▁' before those that start words."""
     if any(label.startswith(_CONTINUES) for label in labels):
         labels = list(map(_from_hashes, labels))
-    labels = ["" if BLANK_TOKEN_PTN.match(label) else label for label in labels]
-    if "" not in labels:
-        _log.info("no label is a blank: one is put behind the %d labels", len(labels))
-        labels.append("")
-    labels = [
-        UNK_BPE_TOKEN if UNK_TOKEN_PTN.match(label) else label for label in labels
-    ]
+    labels = _with_marks(labels, UNK_BPE_TOKEN)
     if UNK_BPE_TOKEN not in labels:
         _log.warning("no label is unknown (%r, <unk>), expected one", UNK_BPE_TOKEN)
     return labels
 
 
 def _from_hashes(label: str) -> str:
-    """A piece of the kind whose continuations begin with '##'."""
+    """A piece of an alphabet whose continuations begin with '##'."""
     if label.startswith(_CONTINUES):
         return label.removeprefix(_CONTINUES)
     if SPECIAL_TOKEN_PTN.match(label) or label in ("", BPE_TOKEN, UNK_BPE_TOKEN):
@@ -159,52 +157,67 @@ def _from_hashes(label: str) -> str:
     return BPE_TOKEN + label
 
 
-def spelled_share(alphabet: Alphabet, unigrams: Collection[str]) -> float:
-    """Share of words that have no character that labels lack; 1 for no words."""
-    known = set("".join(alphabet.labels))
-    spelled = sum(known.issuperset(word) for word in unigrams)
-    return spelled / len(unigrams) if unigrams else 1.0
-
-
 def verify_alphabet_coverage(alphabet: Alphabet, unigrams: Collection[str]) -> None:
-    """Warn where labels can spell few of the words; the case of letters is named."""
-    share = spelled_share(alphabet, unigrams)
-    if share >= _FEW:
-        return
-    hint = ""
-    for name, change in (("lower", str.lower), ("upper", str.upper)):
-        if spelled_share(alphabet, list(map(change, unigrams))) > share:
-            hint = f"; in {name} case it would be more"
-    _log.warning(
-        "unigrams and labels do not agree: labels can spell %.1f %% of %d unigrams%s",
-        *(100 * share, len(unigrams), hint),
-    )
+    """Warn where labels can spell few of the words; the better case is named."""
+    known = set("".join(alphabet.labels))
+
+    def coverage(words: Collection[str]) -> float:
+        return sum(map(known.issuperset, words)) / len(words) if words else 1.0
+
+    share = coverage(unigrams)
+    if share < _MIN_COVERAGE:
+        hint = ""
+        for name, change in (("lower", str.lower), ("upper", str.upper)):
+            if coverage(list(map(change, unigrams))) > share:
+                hint = f"; in {name} case it would be more"
+        _log.warning(
+            "unigrams and labels do not agree: labels can spell %.1f %% of %d "
+            "unigrams%s",
+            *(100 * share, len(unigrams), hint),
+        )
 
 
-def compile_tokens(alphabet: Alphabet) -> k.Tokens:
+class Tokens(NamedTuple):
+    """The alphabet as the kernels take it, V labels."""
+
+    kind: np.ndarray  # int8 [V]
+    alias: np.ndarray  # int32 [V], the first token with the same label
+    closes: np.ndarray  # bool [V], whether a new word must begin after it
+    char_splits: np.ndarray  # int64 [V + 1], int32: the label inside a word
+    chars: np.ndarray
+    first_splits: np.ndarray  # the same where a word begins with it
+    first_chars: np.ndarray
+
+
+def compile_tokens(alphabet: Alphabet, faithful: bool) -> Tokens:
     """The alphabet as the kernels take it."""
     labels, is_bpe = alphabet.labels, alphabet.is_bpe
     first = {label: i for i, label in reversed(list(enumerate(labels)))}
-    kind = [_kind(label, is_bpe) for label in labels]
-    char_splits, chars = code_points(labels)
-    # Of pieces with which a word begins, without its mark.
-    words = [
-        label.removeprefix(BPE_TOKEN).removesuffix(BPE_TOKEN) if is_bpe else ""
+    # The mark of a piece that begins a word is no part of the word.
+    words = [label.removeprefix(BPE_TOKEN).removesuffix(BPE_TOKEN) for label in labels]
+    closes = [is_bpe and label.endswith(BPE_TOKEN) for label in labels]
+    if not faithful:
+        pairs = zip(words, closes, strict=True)
+        words = [word + chr(CLOSED) * (end and word != "") for word, end in pairs]
+    kinds = {"": BLANK, " ": INSIDE if is_bpe else SPACE}
+    begins = STARTS if is_bpe else INSIDE
+    kind = [
+        kinds.get(label, begins if label.startswith(BPE_TOKEN) else INSIDE)
         for label in labels
     ]
-    first_splits, first_chars = code_points(words)
     arrays = (
         np.array(kind, np.int8),
         np.array([first[label] for label in labels], np.int32),
-        np.array([is_bpe and label.endswith(BPE_TOKEN) for label in labels], np.bool_),
-        *(char_splits, chars, first_splits, first_chars),
+        np.array(closes, np.bool_),
+        *code_points(labels),
+        *code_points(words if is_bpe else [""] * len(labels)),
     )
-    return k.Tokens(*(read_only(array) for array in arrays))
+    return Tokens(*(read_only(array) for array in arrays))
 
 
-def _kind(label: str, is_bpe: bool) -> int:
-    if label == "":
-        return k.BLANK
-    if is_bpe:
-        return k.STARTS if label.startswith(BPE_TOKEN) else k.INSIDE
-    return k.SPACE if label == " " else k.INSIDE
+def code_points(texts: Sequence[str]) -> tuple[np.ndarray, np.ndarray]:
+    """Splits of texts, int64 [N + 1]; the code points of all, int32."""
+    splits = np.zeros(len(texts) + 1, np.int64)
+    np.cumsum([len(text) for text in texts], out=splits[1:])
+    joined = "".join(texts).encode("utf-32-le", "surrogatepass")
+    return splits, np.frombuffer(joined, np.int32)

@@ -1,4 +1,4 @@
-"""pyctcdecode's decoder: its calls, its outputs, another search behind them.
+"""pyctcdecode's decoder: its calls and its outputs.
 
 decoder = build_ctcdecoder(labels, "lm.arpa", unigrams, alpha=0.5, beta=1.5)
 text = decoder.decode(logits)
@@ -8,101 +8,102 @@ text, lm_state, text_frames, logit_score, lm_score = beams[0]
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable, Collection, Iterable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
-from wfstdec.adapters.pyctcdecode.alphabet import (
-    Alphabet,
-    compile_tokens,
-    verify_alphabet_coverage,
-)
-from wfstdec.adapters.pyctcdecode.beams import (
-    EMPTY_START_BEAM,
-    Beam,
-    OutputBeam,
-    OutputBeamMPSafe,
-)
-from wfstdec.adapters.pyctcdecode.constants import (
-    DEFAULT_ALPHA,
-    DEFAULT_BEAM_WIDTH,
-    DEFAULT_BETA,
-    DEFAULT_HOTWORD_WEIGHT,
-    DEFAULT_MIN_TOKEN_LOGP,
-    DEFAULT_PRUNE_BEAMS,
-    DEFAULT_PRUNE_LOGP,
-    DEFAULT_SCORE_LM_BOUNDARY,
-    DEFAULT_UNK_LOGP_OFFSET,
-)
-from wfstdec.adapters.pyctcdecode.folder import (
-    ALPHABET,
-    LANGUAGE_MODEL,
-    download,
-    names_in,
-    read_text,
-    write_text,
-)
-from wfstdec.adapters.pyctcdecode.language_model import (
-    AbstractLanguageModel,
-    LanguageModel,
-)
+import numpy as np
+from numpy import int64
+
+from wfstdec.adapters import engine
+from wfstdec.adapters.engine import Store, Utterance
+from wfstdec.adapters.pyctcdecode import alphabet as defaults
+from wfstdec.adapters.pyctcdecode import language_model as models
+from wfstdec.adapters.pyctcdecode import search
+from wfstdec.adapters.pyctcdecode.alphabet import CLOSED, Alphabet, code_points
+from wfstdec.adapters.pyctcdecode.language_model import HotwordScorer, LanguageModel
 from wfstdec.adapters.pyctcdecode.logprobs import KeptTokens, keep_tokens, read_logits
-from wfstdec.adapters.pyctcdecode.ngrams import LMState, open_scorer, unigrams_of
-from wfstdec.adapters.pyctcdecode.parameters import (
-    Limits,
-    Own,
-    compiled_scorer,
-    make_search,
-)
-from wfstdec.adapters.pyctcdecode.partial import (
-    entered,
-    near_the_best,
-    read_beams,
-    read_ended,
-    with_words_ended,
-)
-from wfstdec.adapters.pyctcdecode.prefix_tree import begin, give_back, store_pool
-from wfstdec.adapters.pyctcdecode.records import Search
-from wfstdec.adapters.pyctcdecode.results import Found, read_endings
-from wfstdec.adapters.pyctcdecode.search import AskedModel, ended, passed
-from wfstdec.adapters.pyctcdecode.word_tree import (
-    NO_HOTWORDS,
-    HotwordScorer,
-    WordTree,
-    build_tree,
-    split_hotwords,
-)
-from wfstdec.errors import FormatError, InputError, OptionError
-from wfstdec.search.interrupts import Held, Pace
-from wfstdec.search.scheduling import Workers
+from wfstdec.adapters.pyctcdecode.search import Ending, Frames, HostModel
+from wfstdec.errors import FormatError, InputError, OptionError, needs
+from wfstdec.jit import kernel, read_only
+from wfstdec.lm.automaton import NULL_AUTOMATON
+from wfstdec.search.threads import Held, Pace, Workers
+
+WordFrames = tuple[str, Frames]
+NULL_FRAMES: Frames = (-1, -1)
+_OWN_METHODS = ("score", "score_partial_token", "get_start_state")
+_NO_MODEL = (NULL_AUTOMATON, search.NO_WORDS, read_only(np.zeros(0, np.bool_)), 0)
+
+
+class OutputBeam(NamedTuple):
+    """A beam of `decode_beams`."""
+
+    text: str
+    last_lm_state: Any  # of the language model, after the last word
+    text_frames: list[WordFrames]
+    logit_score: float  # the log-sum of its alignments, nats
+    lm_score: float  # the same with language model and hotwords
+
+    def get_mp_safe_beam(self) -> OutputBeam:
+        """Copy the beam for another process, without a state that cannot go there."""
+        state = self.last_lm_state
+        safe = getattr(state, "get_mp_safe_state", None)
+        if safe is not None or type(state).__module__ == "kenlm":
+            state = None if safe is None else safe()
+        return self._replace(last_lm_state=state)
+
+
+class OutputBeamMPSafe(NamedTuple):
+    """A beam of `decode_beams_batch`: fields as of `OutputBeam`, without the state."""
+
+    text: str
+    text_frames: list[WordFrames]
+    logit_score: float
+    lm_score: float
+
+    @property
+    def last_lm_state(self) -> None:
+        """None; in pyctcdecode's main branch it is a field."""
+
+
+class Beam(NamedTuple):
+    """A beam between two parts of an utterance; scores as of `OutputBeam`."""
+
+    text: str
+    next_word: str  # a word that ended and is not yet in the text; empty in outputs
+    partial_word: str
+    last_char: str | None  # label of the last frame; None where a new word must begin
+    text_frames: list[Frames]
+    partial_frames: Frames
+    logit_score: float
+    lm_score: float = 0.0
+    is_closed: bool = False  # whether the partial word ends with the next token
+
+
+LMBeam = Beam  # the beams that `partial_decode_beams` returns; their `lm_score` is set
+EMPTY_START_BEAM = Beam("", "", "", None, [], NULL_FRAMES, 0.0)
+
+
+Limits = tuple[int, float, float, bool, Iterable[str] | None, float]
+"""Options of a call: the arguments of `decode_beams` after the logits."""
 
 
 class BeamSearchDecoderCTC:
-    """Prefix beam search with a word language model, as pyctcdecode 0.5.0 does it.
-
-    Args:
-        alphabet: The labels.
-        language_model: None for none.
-        threads: Utterances of a batch side by side; None for one per processor.
-        faithful: Whether what is wrong in 0.5.0 is done as there; docs/pyctcdecode.md
-            lists it.
-
-    Raises:
-        OptionError: `threads` is out of range.
-    """
+    """Prefix beam search with a word language model, as pyctcdecode 0.5.0 does it."""
 
     model_container: ClassVar[dict[bytes, Any]] = {}
     """The language models of all decoders, None of one without; as in pyctcdecode they
     stay until `cleanup` or `clear_class_models`."""
-    _ALPHABET_SERIALIZED_FILENAME = ALPHABET
-    _LANGUAGE_MODEL_SERIALIZED_DIRECTORY = LANGUAGE_MODEL
+    _ALPHABET_SERIALIZED_FILENAME = "alphabet.json"
+    _LANGUAGE_MODEL_SERIALIZED_DIRECTORY = "language_model"
 
     def __init__(
         self,
         alphabet: Alphabet,
-        language_model: AbstractLanguageModel | None = None,
+        language_model: models.AbstractLanguageModel | None = None,
         *,
         threads: int | None = None,
         faithful: bool = False,
@@ -114,15 +115,15 @@ class BeamSearchDecoderCTC:
         self._model_key = os.urandom(16)
         self.model_container[self._model_key] = language_model
         self._threads = threads or len(os.sched_getaffinity(0))
-        self._own = Own(compile_tokens(alphabet), alphabet.is_bpe, faithful)
-        self._pool, self._pace = store_pool(), Pace()
-        self._hotwords: tuple[tuple[str, ...], WordTree] = ((), NO_HOTWORDS)
+        self._tokens = defaults.compile_tokens(alphabet, faithful)
+        self._faithful = faithful
+        self._pool, self._pace = search.store_pool(), Pace()
+        self._hotwords: tuple[tuple[str, ...], search.WordTree] = ((), search.NO_WORDS)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Copies and pickles are decoders of their own."""
-        threads, faithful = self._threads, self._own.faithful
-        made = partial(type(self), threads=threads, faithful=faithful)
-        return made, (self._alphabet, self._language_model)
+        """Copies and pickles are independent decoders."""
+        make = partial(type(self), threads=self._threads, faithful=self._faithful)
+        return make, (self._alphabet, self._language_model)
 
     @property
     def _language_model(self) -> Any:
@@ -134,7 +135,7 @@ class BeamSearchDecoderCTC:
             ) from None
 
     def cleanup(self) -> None:
-        """Let the language model go; the decoder cannot be used any more."""
+        """Drop the language model; the decoder cannot be used any more."""
         self.model_container.pop(self._model_key, None)
 
     @classmethod
@@ -149,110 +150,64 @@ class BeamSearchDecoderCTC:
         unk_score_offset: float | None = None,
         lm_score_boundary: bool | None = None,
     ) -> None:
-        """Change parameters of the language model, if there is one; None changes none.
-
-        Raises:
-            OptionError: A value is out of range.
-        """
-        given = {
-            "alpha": alpha,
-            "beta": beta,
-            "unk_score_offset": unk_score_offset,
-            "score_boundary": lm_score_boundary,
-        }
+        """Change parameters of the language model, if there is one, except for None."""
+        values = alpha, beta, unk_score_offset, lm_score_boundary
         if self._language_model is not None:
-            said = {name: value for name, value in given.items() if value is not None}
-            self._language_model.reset_params(**said)
+            params = dict(zip(LanguageModel.JSON_ATTRS, values, strict=True))
+            given = {name: one for name, one in params.items() if one is not None}
+            self._language_model.reset_params(**given)
 
     def decode_beams(
         self,
         logits: Any,
-        beam_width: int = DEFAULT_BEAM_WIDTH,
-        beam_prune_logp: float = DEFAULT_PRUNE_LOGP,
-        token_min_logp: float = DEFAULT_MIN_TOKEN_LOGP,
-        prune_history: bool = DEFAULT_PRUNE_BEAMS,
+        beam_width: int = defaults.DEFAULT_BEAM_WIDTH,
+        beam_prune_logp: float = defaults.DEFAULT_PRUNE_LOGP,
+        token_min_logp: float = defaults.DEFAULT_MIN_TOKEN_LOGP,
+        prune_history: bool = defaults.DEFAULT_PRUNE_BEAMS,
         hotwords: Iterable[str] | None = None,
-        hotword_weight: float = DEFAULT_HOTWORD_WEIGHT,
+        hotword_weight: float = defaults.DEFAULT_HOTWORD_WEIGHT,
         lm_start_state: Any = None,
     ) -> list[OutputBeam]:
-        """The beams of an utterance, best first.
-
-        Args:
-            logits: [T, V] logits, log-probs (natural log) or probabilities, NumPy or
-                torch.
-            beam_width: So many beams are kept.
-            beam_prune_logp: Beams that are so much (below 0, nats) worse than the best
-                are dropped.
-            token_min_logp: Tokens whose log-prob is below it are left out of a frame,
-                but for its best one.
-            prune_history: Of beams whose last words are the same (as many as the
-                language model looks at) only the best is kept.
-            hotwords: Words and phrases; each of their words is worth `hotword_weight`.
-            hotword_weight: Nats.
-            lm_start_state: What an earlier call gave for the part before; None for the
-                start of a sentence.
-
-        Raises:
-            ShapeError: The logits do not fit the labels.
-            LogprobError: NaN or +inf.
-            OptionError: A number is out of range, or a state of another model.
-            BoostError: Hotwords that are no list of strings.
-        """
+        """The beams of an utterance, best first."""
         width = beam_width, beam_prune_logp, token_min_logp
-        limits = Limits(*width, prune_history, hotwords, hotword_weight)
-        found, states = self._find(logits, limits, lm_start_state, None)
-        return [
-            OutputBeam(one.text, states(one), one.words, one.logit_score, one.total)
-            for one in found
-        ]
+        limits = *width, prune_history, hotwords, hotword_weight
+        endings, state_of = self._decode(logits, limits, lm_start_state)
+        return [OutputBeam(e.text, state_of(e), e.timed, *e[3:]) for e in endings]
 
     def decode(
         self,
         logits: Any,
-        beam_width: int = DEFAULT_BEAM_WIDTH,
-        beam_prune_logp: float = DEFAULT_PRUNE_LOGP,
-        token_min_logp: float = DEFAULT_MIN_TOKEN_LOGP,
+        beam_width: int = defaults.DEFAULT_BEAM_WIDTH,
+        beam_prune_logp: float = defaults.DEFAULT_PRUNE_LOGP,
+        token_min_logp: float = defaults.DEFAULT_MIN_TOKEN_LOGP,
         hotwords: Iterable[str] | None = None,
-        hotword_weight: float = DEFAULT_HOTWORD_WEIGHT,
+        hotword_weight: float = defaults.DEFAULT_HOTWORD_WEIGHT,
         lm_start_state: Any = None,
     ) -> str:
         """The best text of an utterance; see `decode_beams`. It prunes histories."""
         width = beam_width, beam_prune_logp, token_min_logp
-        limits = Limits(*width, True, hotwords, hotword_weight)
-        return self._find(logits, limits, lm_start_state, 1)[0][0].text
+        limits = *width, True, hotwords, hotword_weight
+        return self._best_text(logits, limits, lm_start_state)
 
     def decode_beams_batch(
         self,
         pool: Any,
         logits_list: Sequence[Any],
-        beam_width: int = DEFAULT_BEAM_WIDTH,
-        beam_prune_logp: float = DEFAULT_PRUNE_LOGP,
-        token_min_logp: float = DEFAULT_MIN_TOKEN_LOGP,
-        prune_history: bool = DEFAULT_PRUNE_BEAMS,
+        beam_width: int = defaults.DEFAULT_BEAM_WIDTH,
+        beam_prune_logp: float = defaults.DEFAULT_PRUNE_LOGP,
+        token_min_logp: float = defaults.DEFAULT_MIN_TOKEN_LOGP,
+        prune_history: bool = defaults.DEFAULT_PRUNE_BEAMS,
         hotwords: Iterable[str] | None = None,
-        hotword_weight: float = DEFAULT_HOTWORD_WEIGHT,
+        hotword_weight: float = defaults.DEFAULT_HOTWORD_WEIGHT,
     ) -> list[list[OutputBeamMPSafe]]:
-        """`decode_beams` of many utterances, in threads, without states.
-
-        Args:
-            pool: Anything; not needed.
-            logits_list: [T, V] arrays, or an array [B, T, V].
-            beam_width: As all that follow, see `decode_beams`.
-            beam_prune_logp: Nats.
-            token_min_logp: Nats.
-            prune_history: Whether beams that differ in words long past are dropped.
-            hotwords: For all utterances.
-            hotword_weight: Nats.
-        """
+        """`decode_beams` of many utterances in threads, without states or a pool."""
         width = beam_width, beam_prune_logp, token_min_logp
-        limits = Limits(*width, prune_history, _as_tuple(hotwords), hotword_weight)
+        hotwords = models.split_hotwords(hotwords)
+        limits = *width, prune_history, hotwords, hotword_weight
 
         def decode(logits: Any) -> list[OutputBeamMPSafe]:
-            found, _ = self._find(logits, limits, None, None)
-            return [
-                OutputBeamMPSafe(one.text, one.words, one.logit_score, one.total)
-                for one in found
-            ]
+            endings, _ = self._decode(logits, limits)
+            return [OutputBeamMPSafe(e.text, e.timed, *e[3:]) for e in endings]
 
         return self._of_each(logits_list, decode)
 
@@ -260,25 +215,21 @@ class BeamSearchDecoderCTC:
         self,
         pool: Any,
         logits_list: Sequence[Any],
-        beam_width: int = DEFAULT_BEAM_WIDTH,
-        beam_prune_logp: float = DEFAULT_PRUNE_LOGP,
-        token_min_logp: float = DEFAULT_MIN_TOKEN_LOGP,
+        beam_width: int = defaults.DEFAULT_BEAM_WIDTH,
+        beam_prune_logp: float = defaults.DEFAULT_PRUNE_LOGP,
+        token_min_logp: float = defaults.DEFAULT_MIN_TOKEN_LOGP,
         hotwords: Iterable[str] | None = None,
-        hotword_weight: float = DEFAULT_HOTWORD_WEIGHT,
+        hotword_weight: float = defaults.DEFAULT_HOTWORD_WEIGHT,
     ) -> list[str]:
         """`decode` of many utterances, in threads; see `decode_beams_batch`."""
         width = beam_width, beam_prune_logp, token_min_logp
-        limits = Limits(*width, True, _as_tuple(hotwords), hotword_weight)
-        return self._of_each(
-            logits_list, lambda logits: self._find(logits, limits, None, 1)[0][0].text
-        )
+        limits = *width, True, models.split_hotwords(hotwords), hotword_weight
+        return self._of_each(logits_list, lambda one: self._best_text(one, limits))
 
     def get_starting_state(self) -> tuple[list[Beam], dict[Any, Any], dict[str, float]]:
-        """The beams before an utterance that comes in parts, and two tables.
-
-        They are for `partial_decode_beams`. The first table has the state that the
-        language model starts in, at `("", False)`, last of three; the second is empty.
-        """
+        """The beams before an utterance in parts, and two tables."""
+        # The first has the language model's start state, at `("", False)`, last of
+        # three.
         model = self._language_model
         scores = {}
         if model is not None:
@@ -292,64 +243,51 @@ class BeamSearchDecoderCTC:
         cached_p_lm_scores: dict[str, float],
         beams: Sequence[Beam],
         processed_frames: int,
-        beam_width: int = DEFAULT_BEAM_WIDTH,
-        beam_prune_logp: float = DEFAULT_PRUNE_LOGP,
-        token_min_logp: float = DEFAULT_MIN_TOKEN_LOGP,
-        prune_history: bool = DEFAULT_PRUNE_BEAMS,
+        beam_width: int = defaults.DEFAULT_BEAM_WIDTH,
+        beam_prune_logp: float = defaults.DEFAULT_PRUNE_LOGP,
+        token_min_logp: float = defaults.DEFAULT_MIN_TOKEN_LOGP,
+        prune_history: bool = defaults.DEFAULT_PRUNE_BEAMS,
         hotword_scorer: HotwordScorer | None = None,
         force_next_word: bool = False,
         is_end: bool = False,
     ) -> list[Beam]:
-        """Decode a part of an utterance: beams in, beams out, best first.
-
-            beams, *tables = decoder.get_starting_state()
-            beams = decoder.partial_decode_beams(first, *tables, beams, 0)
-            beams = decoder.partial_decode_beams(
-                second, *tables, beams, len(first), is_end=True
-            )
-
-        Args:
-            logits: [T, V] of this part.
-            cached_lm_scores: From `get_starting_state`.
-            cached_p_lm_scores: From there too.
-            beams: Those of the part before.
-            processed_frames: Frames before this part.
-            beam_width: As this and the next three, see `decode_beams`.
-            beam_prune_logp: Nats.
-            token_min_logp: Nats.
-            prune_history: Whether beams that differ in words long past are dropped.
-            hotword_scorer: From `HotwordScorer.build_scorer`; None for no hotwords.
-            force_next_word: Whether words under way end here.
-            is_end: Whether the utterance does.
-
-        Raises:
-            As `decode_beams`.
-        """
+        """Decode a part of an utterance: beams in, beams out, best first."""
+        #     beams, *tables = decoder.get_starting_state()
+        #     beams = decoder.partial_decode_beams(first, *tables, beams, 0)
+        #     beams = decoder.partial_decode_beams(
+        #         second, *tables, beams, len(first), is_end=True
+        #     )
+        # The tables are those of `get_starting_state`, `beams` those of the part
+        # before, `processed_frames` its frames and those before it. `hotword_scorer`
+        # comes from `HotwordScorer.build_scorer`; `force_next_word` ends partial words
+        # here, and `is_end` the utterance. The other arguments are those of
+        # `decode_beams`.
         scorer = hotword_scorer or HotwordScorer((), 0.0)
         width = beam_width, beam_prune_logp, token_min_logp
-        limits = Limits(*width, prune_history, scorer.words, scorer.weight)
+        limits = *width, prune_history, scorer.words, scorer.weight
         start = cached_lm_scores.get(("", False), (0.0, 0.0, None))[2]
-        labels = self._alphabet.labels
-        search, asked, kept = self._prepared(logits, limits, start)
+        utterance, model, kept = self._prepared(logits, limits, start, len(beams))
+        enter = partial(_enter_beams, utterance, model, self._alphabet.labels)
         with Held():
-            given = self._pool, search, asked
-            store = entered(*given, beams, labels, processed_frames)
-            store = passed(store, search, kept, asked, self._pace)
+            enter(beams, processed_frames)
+            utterance.advance(kept, len(kept.splits) - 1, self._pace)
             if is_end:
-                store = ended(store, search, asked)
-                found = read_ended(store)
+                search.end(utterance, model)
+                ended = search.read_endings(utterance.store)
+                result = [_as_beam(e.text, e.frames, *e[3:]) for e in ended]
             else:
-                found = read_beams(store, labels)
-                # Beams go out with their words ended, and come in once more, to be
-                # merged.
+                result = _read_beams(utterance.store, self._alphabet.labels)
+                # Beams with their words ended are entered once more, to be merged.
                 if force_next_word:
-                    whole = with_words_ended(found)
                     frame = int(processed_frames) + len(kept.splits) - 1
-                    give_back(self._pool, store)
-                    store = entered(*given, whole, labels, frame)
-                    found = read_beams(store, labels)
-            give_back(self._pool, store)
-        return found if is_end else near_the_best(found, beam_prune_logp, beam_width)
+                    enter(_words_ended(result), frame)
+                    result = _read_beams(utterance.store, self._alphabet.labels)
+            engine.give_back(self._pool, utterance.store)
+        if not is_end:
+            best = max((beam.lm_score for beam in result), default=-math.inf)
+            result = [b for b in result if b.lm_score >= best + beam_prune_logp]
+            result = sorted(result, key=lambda beam: -beam.lm_score)[:beam_width]
+        return result
 
     def _of_each(self, items: Sequence[Any], function: Callable[[Any], Any]) -> list:
         """Call for every item, in threads where that helps; errors name the item."""
@@ -362,51 +300,85 @@ class BeamSearchDecoderCTC:
                 raise
 
         model = self._language_model
-        asked = model is not None and compiled_scorer(model) is None
-        # A model in Python need not know of threads.
-        with Workers(1 if asked else self._threads) as workers:
+        on_host = model is not None and _compiled_scorer(model) is None
+        # A model in Python may not be safe for threads.
+        with Workers(1 if on_host else self._threads) as workers:
             return workers.map(call, range(len(items)))
 
-    def _find(
-        self, logits: Any, limits: Limits, lm_start_state: Any, count: int | None
-    ) -> tuple[list[Found], Callable[[Found], Any]]:
-        """The endings of an utterance, and what gives their states to users."""
-        model = self._language_model
-        search, asked, kept = self._prepared(logits, limits, lm_start_state)
+    def _best_text(self, logits: Any, limits: Limits, start: Any = None) -> str:
+        return self._decode(logits, limits, start, 1)[0][0].text
+
+    def _decode(
+        self, logits: Any, limits: Limits, start: Any = None, count: int | None = None
+    ) -> tuple[list[Ending], Callable[[Ending], Any]]:
+        """The endings of an utterance, and a function that returns their states."""
+        lm = self._language_model
+        utterance, model, kept = self._prepared(logits, limits, start)
         with Held():
-            store = self._pool.take(search.params.beam_width)
-            begin(search, store)
-            store = ended(passed(store, search, kept, asked, self._pace), search, asked)
-            found = read_endings(store, count)
-            give_back(self._pool, store)
-        if asked is not None:
-            return found, lambda one: asked.states[one.state]
-        return found, lambda one: None if model is None else LMState(one.state)
+            search.begin(utterance.search, utterance.store)
+            utterance.advance(kept, len(kept.splits) - 1, self._pace)
+            search.end(utterance, model)
+            endings = search.read_endings(utterance.store, count)
+            engine.give_back(self._pool, utterance.store)
+        if model is not None:
+            return endings, lambda one: model.states[one.state]
+        return endings, lambda one: None if lm is None else models.LMState(one.state)
 
     def _prepared(
-        self, logits: Any, limits: Limits, lm_start_state: Any
-    ) -> tuple[Search, AskedModel | None, KeptTokens]:
-        """Prepare the search of an utterance and the tokens that it keeps."""
+        self, logits: Any, limits: Limits, start: Any, num_beams: int = 1
+    ) -> tuple[Utterance, HostModel | None, KeptTokens]:
+        """Prepare an utterance, and the tokens that it keeps."""
         frames = read_logits(logits, self._num_tokens)
-        kept = keep_tokens(frames, limits.token_min_logp)
-        words, (known, tree) = split_hotwords(limits.hotwords), self._hotwords
+        width, prune_logp, token_min_logp, prune_history, hotwords, weight = limits
+        kept = keep_tokens(frames, token_min_logp)
+        words, (known, tree) = models.split_hotwords(hotwords), self._hotwords
         if words != known:  # the tree of the last list is kept
-            tree = build_tree(words)
+            tree = search.build_tree(words)
             self._hotwords = (words, tree)
-        search, asked = make_search(
-            self._language_model, limits, lm_start_state, tree, self._own
+        if not isinstance(width, int | np.integer) or width < 1:
+            raise OptionError(f"beam_width={width!r}, expected 1 or more")
+        if not prune_logp <= 0:
+            raise OptionError(
+                f"beam_prune_logp={prune_logp!r}, expected nats, 0 or below"
+            )
+        if np.isnan(token_min_logp):
+            raise OptionError(f"token_min_logp={token_min_logp!r}, expected nats")
+        if not np.isfinite(weight):  # infinity times no hotword is NaN
+            raise OptionError(f"hotword_weight={weight!r}, expected nats")
+        lm = self._language_model
+        for one in getattr(lm, "_language_models", [lm]):
+            if isinstance(one, LanguageModel):
+                one.check_usable()
+        if start is None and lm is not None:
+            start = lm.get_start_state()
+        scorer = _compiled_scorer(lm)
+        weights: tuple[Any, ...] = (0.0, 0.0, 0.0, False)
+        arrays: tuple[Any, ...] = _NO_MODEL
+        if scorer is not None:
+            floats = map(float, (lm.alpha, lm.beta, lm.unk_score_offset))
+            weights = *floats, bool(lm.score_boundary)
+            first = scorer.check(start).state
+            arrays = scorer.lm.automaton, lm.tree, lm.is_listed, first
+        options: tuple[Any, ...] = (
+            *(width, float(prune_logp), bool(prune_history)),
+            1 if lm is None else max(1, lm.order - 1),
+            *(float(weight), self._alphabet.is_bpe, self._faithful, lm is not None),
+            lm is not None and scorer is None,
         )
-        return search, asked, kept
+        params = search.SearchParams(*options, *weights)
+        host = HostModel(lm, start, params) if params.on_host else None
+        store = self._pool.take(max(width, num_beams))
+        answer = None if host is None else host.answer
+        what = search.Search(self._tokens, params, tree, *arrays)
+        return Utterance(search.advance, what, store, answer), host, kept
 
     def save_to_dir(self, filepath: str) -> None:
-        """Write alphabet.json and language_model/ into a folder, as pyctcdecode does.
-
-        Raises:
-            FormatError: They cannot be written.
-        """
-        write_text(Path(filepath, ALPHABET), self._alphabet.dumps())
+        """Write alphabet.json and language_model/ into a folder."""
+        folder = Path(filepath)
+        name = self._ALPHABET_SERIALIZED_FILENAME
+        models.write_text(folder / name, self._alphabet.dumps())
         if self._language_model is not None:
-            inside = Path(filepath, LANGUAGE_MODEL)
+            inside = folder / self._LANGUAGE_MODEL_SERIALIZED_DIRECTORY
             try:
                 inside.mkdir()
             except OSError as error:
@@ -417,39 +389,33 @@ class BeamSearchDecoderCTC:
 
     @staticmethod
     def parse_directory_contents(filepath: str) -> dict[str, str | None]:
-        """Find the alphabet of a folder, and the folder of its language model, if any.
-
-        Raises:
-            FormatError: The alphabet is missing, or the folder has other things.
-        """
+        """Find the alphabet of a folder, and its language model's folder, if any."""
+        alphabet = BeamSearchDecoderCTC._ALPHABET_SERIALIZED_FILENAME
+        model = BeamSearchDecoderCTC._LANGUAGE_MODEL_SERIALIZED_DIRECTORY
         folder = Path(filepath)
-        names = names_in(folder)
-        if ALPHABET not in names:
+        names = models.names_in(folder)
+        if alphabet not in names:
             raise FormatError(
-                f"{folder}: found {names}, expected {ALPHABET!r} among them"
+                f"{folder}: found {names}, expected {alphabet!r} among them"
             )
-        names.remove(ALPHABET)
-        if names and LANGUAGE_MODEL not in names:
+        names.remove(alphabet)
+        if names and model not in names:
             raise FormatError(
-                f"{folder}: found {names} beside {ALPHABET!r}, expected nothing or "
-                f"{LANGUAGE_MODEL!r}"
+                f"{folder}: found {names} beside {alphabet!r}, expected nothing or "
+                f"{model!r}"
             )
-        inside = str(folder / LANGUAGE_MODEL) if names else None
-        return {"alphabet": str(folder / ALPHABET), "language_model": inside}
+        inside = str(folder / model) if names else None
+        return {"alphabet": str(folder / alphabet), "language_model": inside}
 
     @classmethod
     def load_from_dir(
         cls, filepath: str, unigram_encoding: str | None = None
     ) -> BeamSearchDecoderCTC:
-        """Read a folder that `save_to_dir` wrote, or pyctcdecode's.
-
-        Raises:
-            FormatError: A file is missing, damaged, or one too many.
-        """
-        inside = cls.parse_directory_contents(filepath)["language_model"]
-        path = Path(filepath, ALPHABET)
+        """Read a folder that `save_to_dir` wrote, or pyctcdecode's."""
+        files = cls.parse_directory_contents(filepath)
+        path, inside = Path(str(files["alphabet"])), files["language_model"]
         try:
-            alphabet = Alphabet.loads(read_text(path))
+            alphabet = Alphabet.loads(models.read_text(path))
         except InputError as error:
             if error.path is None and not isinstance(error, FormatError):
                 error.path = str(path)
@@ -462,28 +428,24 @@ class BeamSearchDecoderCTC:
     def load_from_hf_hub(
         cls, model_id: str, cache_dir: str | None = None, **kwargs: Any
     ) -> BeamSearchDecoderCTC:
-        """Download a decoder's folder from the Hugging Face hub, and read it.
-
-        Args:
-            model_id: Such as `"kensho/5gram-spanish-kenLM"`.
-            cache_dir: Where downloads are kept; None for a folder of pyctcdecode's.
-            kwargs: For `huggingface_hub.snapshot_download`.
-
-        Raises:
-            BackendError: huggingface_hub is not installed.
-            FormatError: The folder is no decoder's.
-        """
-        return cls.load_from_dir(download(model_id, cache_dir, **kwargs))
+        """Download a decoder's folder from the Hugging Face hub, and read it."""
+        # `cache_dir` is a folder of pyctcdecode's by default; `kwargs` are those of
+        # `huggingface_hub.snapshot_download`.
+        install = "; pip install huggingface_hub"
+        with needs("huggingface_hub cannot be imported", install):
+            from huggingface_hub import snapshot_download
+        cache = cache_dir or str(Path.home() / ".cache" / "pyctcdecode")
+        return cls.load_from_dir(snapshot_download(model_id, cache_dir=cache, **kwargs))
 
 
 def build_ctcdecoder(
     labels: list[str],
     kenlm_model_path: str | os.PathLike[str] | None = None,
     unigrams: Collection[str] | None = None,
-    alpha: float = DEFAULT_ALPHA,
-    beta: float = DEFAULT_BETA,
-    unk_score_offset: float = DEFAULT_UNK_LOGP_OFFSET,
-    lm_score_boundary: bool = DEFAULT_SCORE_LM_BOUNDARY,
+    alpha: float = defaults.DEFAULT_ALPHA,
+    beta: float = defaults.DEFAULT_BETA,
+    unk_score_offset: float = defaults.DEFAULT_UNK_LOGP_OFFSET,
+    lm_score_boundary: bool = defaults.DEFAULT_SCORE_LM_BOUNDARY,
     *,
     threads: int | None = None,
     faithful: bool = False,
@@ -499,40 +461,126 @@ def build_ctcdecoder(
         beta: Reward of a word, nats.
         unk_score_offset: Added to the log10-prob of unknown words.
         lm_score_boundary: Whether utterances begin with `<s>` and end with `</s>`.
-        threads: Utterances of a batch side by side; None for one per processor.
-        faithful: Whether what is wrong in 0.5.0 is done as there.
+        threads: Utterances of a batch decoded in parallel; None for one per processor.
+        faithful: Whether the defects of 0.5.0 are reproduced.
 
     Raises:
-        TokenTableError: Labels that are none.
-        InputError: The language model is damaged or cannot be read.
-        OptionError: A parameter is out of range.
-
-    Warns (by logging):
-        Where labels can spell few of the unigrams.
+        InputError: Labels, the language model or a parameter cannot be used.
     """
     alphabet = Alphabet.build_alphabet(labels)
-    scorer = None if kenlm_model_path is None else open_scorer(kenlm_model_path)
+    model = None
+    scorer = None if kenlm_model_path is None else models.open_scorer(kenlm_model_path)
     if unigrams is None and scorer is not None:
-        unigrams = unigrams_of(scorer, faithful)
+        unigrams = models.unigrams_of(scorer, faithful)
     if unigrams is not None:
-        verify_alphabet_coverage(alphabet, unigrams)
-    language_model = None
+        defaults.verify_alphabet_coverage(alphabet, unigrams)
     if scorer is not None:
-        language_model = LanguageModel(
-            scorer,
-            unigrams,
-            alpha=alpha,
-            beta=beta,
-            unk_score_offset=unk_score_offset,
-            score_boundary=lm_score_boundary,
+        params = alpha, beta, unk_score_offset, lm_score_boundary
+        model = LanguageModel(scorer, unigrams, *params)
+    return BeamSearchDecoderCTC(alphabet, model, threads=threads, faithful=faithful)
+
+
+def _compiled_scorer(model: Any) -> models.NgramScorer | None:
+    """The arrays of a model that the kernels score with; None of any other."""
+    if not isinstance(model, LanguageModel) or any(
+        getattr(type(model), name) is not getattr(LanguageModel, name)
+        for name in _OWN_METHODS
+    ):
+        return None
+    return model.scorer if isinstance(model.scorer, models.NgramScorer) else None
+
+
+def _as_beam(text: str, frames: list[Frames], logit: float, *rest: Any) -> Beam:
+    """A beam without a word under way."""
+    return Beam(text, "", "", None, frames, NULL_FRAMES, logit, *rest)
+
+
+def _enter_beams(
+    utterance: Utterance,
+    model: HostModel | None,
+    labels: Sequence[str],
+    beams: Sequence[Beam],
+    first_frame: int,
+) -> None:
+    """Enter beams of a user, which have all of their state, into the store."""
+    search.begin(utterance.search, utterance.store)
+    words = [[*b.text.split(), *b.next_word.split(), b.partial_word] for b in beams]
+    for one, beam in zip(words, beams, strict=True):
+        one[-1] += chr(CLOSED) * (beam.is_closed and one[-1] != "")
+    splits, chars = code_points([word for one in words for word in one])
+    ends = np.cumsum([len(one) for one in words])
+    places = np.zeros((2, len(beams)), np.int64)
+    given = (chars, splits, ends), places
+    while status := _enter_words(utterance.search, utterance.store, *given):
+        utterance.provide(status)
+    while sum(len(b.text_frames) for b in beams) > len(utterance.store.trace):
+        utterance.provide(engine.GROW_TRACE)
+    store, (texts, parts), num_traces = utterance.store, places, 0
+    if model is not None:
+        model.score(store, np.arange(1, store.counts[engine.HISTORIES]), parts)
+    tokens = {label: token for token, label in reversed(list(enumerate(labels)))}
+    for i, beam in enumerate(beams):
+        trace = -1
+        for frames in beam.text_frames:
+            store.trace[num_traces] = (trace, *frames)
+            trace, num_traces = num_traces, num_traces + 1
+        text, part, logit = int(texts[i]), int(parts[i]), beam.logit_score
+        last = -1 if beam.last_char is None else tokens[beam.last_char]
+        score = store.histories["score"][text] + store.parts["score"][part]
+        place = text, part, last, trace, *beam.partial_frames
+        store.beam[i] = (logit, logit + score, *place, -1)
+    counts = {
+        engine.BEAM: len(beams),
+        engine.FRAMES: first_frame,
+        engine.TRACE: num_traces,
+    }
+    store.counts[list(counts)] = list(counts.values())
+
+
+@kernel
+def _enter_words(arrays, store, words, places):
+    """Enter the words of beams, and their partial words; the status."""
+    chars, splits, ends = words
+    word = 0
+    for beam in range(len(ends)):
+        text, part = int64(0), int64(0)
+        while word < ends[beam]:
+            part = search.extend(arrays, store, int64(0), chars, splits, word)
+            if part < 0:
+                return engine.GROW_PARTS
+            word += 1
+            if word < ends[beam]:
+                text = search.text_child(arrays, store, text, part)
+                if text < 0:
+                    return engine.GROW_HISTORIES
+        places[0, beam], places[1, beam] = text, part
+    return engine.OK
+
+
+def _read_beams(store: Store, labels: Sequence[str]) -> list[Beam]:
+    """The beams of a store, best first."""
+    beams, result = store.beam[: store.counts[engine.BEAM]], []
+    texts = search.read_texts(store, beams, False)
+    for words, frames, row in zip(*texts, beams.tolist(), strict=True):
+        logit, total, _, part, last, _, start, end, _ = row
+        label = None if last < 0 else labels[last]
+        closed = bool(store.parts["symbol"][part] == CLOSED)
+        partial_word = " ".join(words), "", search.text_of(store, part), label
+        result.append(
+            Beam(*partial_word, frames, (start, end), logit, total, is_closed=closed)
         )
-    return BeamSearchDecoderCTC(
-        alphabet, language_model, threads=threads, faithful=faithful
-    )
+    return result
 
 
-def _as_tuple(hotwords: Iterable[str] | None) -> Iterable[str] | None:
-    """Keep an iterable that is gone through for each utterance again."""
-    if hotwords is None or isinstance(hotwords, str):
-        return hotwords
-    return tuple(hotwords)
+def _words_ended(beams: Sequence[Beam]) -> list[Beam]:
+    """End the words under way; equal texts become one, their alignments summed."""
+    merged: dict[str, Beam] = {}
+    for beam in beams:
+        words, frames, logit = [beam.text], beam.text_frames, beam.logit_score
+        if beam.partial_word:
+            words, frames = [*words, beam.partial_word], [*frames, beam.partial_frames]
+        text = " ".join(filter(None, words))
+        if text in merged:
+            logit = float(np.logaddexp(merged[text].logit_score, logit))
+        merged[text] = _as_beam(text, frames, logit)
+    return list(merged.values())

@@ -1,12 +1,13 @@
-"""Language models as pyctcdecode has them: scores in nats, rewards included.
+"""Language models, hotwords and their folders, as pyctcdecode has them.
 
     lm = LanguageModel("lm.arpa", unigrams, alpha=0.5, beta=1.5)
     score, state = lm.score(lm.get_start_state(), "the")
     score = alpha * (log p(word | state) [+ unk_score_offset, unknown]) + beta
 
-`LanguageModel` is read into arrays, which the search asks without Python. Whatever else
-has the four methods of `AbstractLanguageModel` can take part in the search too, and is
-asked for each word and each beginning of a word once.
+`LanguageModel` is compiled into arrays for the kernels where its n-grams can be listed.
+Other objects with the four methods of `AbstractLanguageModel` are called from Python,
+once for each text and each partial word. A folder has attrs.json (the parameters),
+unigrams.txt (a word a line) and the model's own file.
 """
 
 from __future__ import annotations
@@ -15,46 +16,47 @@ import abc
 import copy
 import json
 import logging
+import os
 import shutil
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
+from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from wfstdec.adapters.pyctcdecode.constants import (
-    AVG_TOKEN_LEN,
-    DEFAULT_ALPHA,
-    DEFAULT_BETA,
-    DEFAULT_SCORE_LM_BOUNDARY,
-    DEFAULT_UNK_LOGP_OFFSET,
-    LOG_BASE_CHANGE_FACTOR,
-)
-from wfstdec.adapters.pyctcdecode.folder import (
-    ATTRS,
-    MODEL_SUFFIXES,
-    UNIGRAMS,
-    names_in,
-    read_text,
-    write_text,
-)
-from wfstdec.adapters.pyctcdecode.ngrams import NgramScorer, Scorer, open_scorer
-from wfstdec.adapters.pyctcdecode.word_tree import WordTree, build_tree
-from wfstdec.errors import FormatError, OptionError
+from wfstdec.adapters.pyctcdecode import alphabet
+from wfstdec.adapters.pyctcdecode.search import WordTree, build_tree
+from wfstdec.errors import BoostError, FormatError, OptionError
 from wfstdec.jit import read_only
+from wfstdec.lm.automaton import frozen
+from wfstdec.lm.loading import KenlmModel
+from wfstdec.lm.ngram import NgramLM
+from wfstdec.lm.user import UNK, UserLM
+from wfstdec.text.arpa import ArpaModel, read_arpa
+from wfstdec.text.files import atomic_write, read_lines
+from wfstdec.text.kenlm import read_kenlm_header
 
-_log = logging.getLogger("wfstdec.adapters")
+ATTRS, UNIGRAMS = "attrs.json", "unigrams.txt"
+MODEL_SUFFIXES = (".arpa", ".bin", ".binary", ".gz")
+_NO_UNK_LOG10 = -100.0
+"""Log-prob that KenLM gives `<unk>` where a file has none."""
+_MARKS = {"<s>", "</s>", "<unk>", "<UNK>"}
+_EPSILON = "<eps>"
+_ALL_WORDS = 1 << 20
 _FEW_UNIGRAMS = 1000
 _FEW_KNOWN = 0.1
+_log = logging.getLogger("wfstdec.adapters")
 
 
 class AbstractLanguageModel(abc.ABC):
-    """Interface of a language model, as a search asks it."""
+    """Interface of a language model, as the search calls it."""
 
     @property
     @abc.abstractmethod
     def order(self) -> int:
-        """Number of words that it looks at, the predicted one among them."""
+        """Number of words that a score depends on, the predicted one among them."""
 
     @abc.abstractmethod
     def get_start_state(self) -> Any:
@@ -68,29 +70,16 @@ class AbstractLanguageModel(abc.ABC):
     def score(
         self, prev_state: Any, word: str, is_last_word: bool = False
     ) -> tuple[float, Any]:
-        """The score of a word in a state, in nats, and the state behind it.
-
-        Args:
-            prev_state: The state.
-            word: The word.
-            is_last_word: The score is then also that of the utterance's end.
-        """
+        """Score a word in a state; nats, and the state after it."""
+        # With `is_last_word` the score includes that of the utterance's end.
 
     def save_to_dir(self, filepath: str) -> None:
-        """Write the model into a folder.
-
-        Raises:
-            NotImplementedError: Models of this kind cannot be written.
-        """
+        """Write the model into a folder, where its kind can be written."""
         raise NotImplementedError(f"{type(self).__name__} cannot be saved")
 
     @classmethod
     def load_from_dir(cls, filepath: str) -> AbstractLanguageModel:
-        """Read a model from a folder.
-
-        Raises:
-            NotImplementedError: Models of this kind cannot be read.
-        """
+        """Read a model from a folder, where its kind can be read."""
         raise NotImplementedError(f"{cls.__name__} cannot be loaded")
 
     def reset_params(self, **params: Any) -> None:  # noqa: B027 (may be left out)
@@ -98,27 +87,7 @@ class AbstractLanguageModel(abc.ABC):
 
 
 class LanguageModel(AbstractLanguageModel):
-    """An n-gram model with the rewards of pyctcdecode.
-
-    Args:
-        kenlm_model: An ARPA file, a KenLM binary, what `kenlm.Model` made of one, or a
-            model of one's own with `start`, `score` and `finish`.
-        unigrams: The words that are known; those that the model lacks are left out.
-            None: all words of the model are known, and no beginning of a word is.
-        alpha: Weight of the model's log-probs.
-        beta: Reward of a word, nats.
-        unk_score_offset: Added to the log10-prob of unknown words, and to the score of
-            beginnings of words that no known word has.
-        score_boundary: Whether utterances are sentences: begun by `<s>`, ended by
-            `</s>`.
-
-    Attributes:
-        scorer: Scorer that has the probabilities.
-
-    Raises:
-        InputError: The file is damaged or cannot be read.
-        OptionError: A parameter is out of range.
-    """
+    """An n-gram model with the rewards of pyctcdecode."""
 
     JSON_ATTRS = ("alpha", "beta", "unk_score_offset", "score_boundary")
     tree: WordTree
@@ -127,10 +96,10 @@ class LanguageModel(AbstractLanguageModel):
         self,
         kenlm_model: Any,
         unigrams: Collection[str] | None = None,
-        alpha: float = DEFAULT_ALPHA,
-        beta: float = DEFAULT_BETA,
-        unk_score_offset: float = DEFAULT_UNK_LOGP_OFFSET,
-        score_boundary: bool = DEFAULT_SCORE_LM_BOUNDARY,
+        alpha: float = alphabet.DEFAULT_ALPHA,
+        beta: float = alphabet.DEFAULT_BETA,
+        unk_score_offset: float = alphabet.DEFAULT_UNK_LOGP_OFFSET,
+        score_boundary: bool = alphabet.DEFAULT_SCORE_LM_BOUNDARY,
     ) -> None:
         self.scorer: Scorer = open_scorer(kenlm_model)
         self.alpha, self.beta = alpha, beta
@@ -140,14 +109,22 @@ class LanguageModel(AbstractLanguageModel):
         if unigrams is None:
             _log.warning(
                 "no unigrams: every beginning of a word counts as unknown; give the "
-                "words that may be said (of an ARPA file they are taken)"
+                "words that may occur (of an ARPA file they are taken)"
             )
+        elif isinstance(unigrams, str):
+            raise OptionError(f"unigrams {unigrams!r}, expected a list of words")
         else:
-            self._unigram_set = self._known(unigrams)
-        self._prefixes: set[str] | None = None
+            self._unigram_set = {word for word in unigrams if self.scorer.has(word)}
+            count, num_known = len(set(unigrams)), len(self._unigram_set)
+            if count < _FEW_UNIGRAMS:
+                _log.warning("only %d unigrams: is this small or made data?", count)
+            if num_known < _FEW_KNOWN * count:
+                _log.warning(
+                    "the language model has %.1f %% of %d unigrams: are they of its "
+                    "kind?",
+                    *(100 * num_known / count, count),
+                )
         self.is_listed: np.ndarray | None = None
-        # Kernels have such a model, and lay out which words are known; others are asked
-        # word by word.
         if isinstance(self.scorer, NgramScorer):
             words, known = self.scorer.words, self._unigram_set
             listed = np.array([word in known for word in words], np.bool_)
@@ -155,56 +132,32 @@ class LanguageModel(AbstractLanguageModel):
             self.is_listed = read_only(listed if known else np.ones_like(listed))
 
     def __deepcopy__(self, memo: dict) -> LanguageModel:
-        """All but the parameters never changes, and is shared."""
+        """Share everything except the parameters: it never changes."""
         return copy.copy(self)
 
     def __setstate__(self, state: dict[str, Any]) -> None:
-        """Arrays are to be read-only again where they were pickled."""
+        """Make the arrays of a pickle read-only again."""
         vars(self).update(state)
         if self.is_listed is not None:
             self.is_listed = read_only(self.is_listed)
             self.tree = WordTree(*(read_only(array) for array in self.tree))
 
-    def _known(self, unigrams: Collection[str]) -> set[str]:
-        if isinstance(unigrams, str):
-            raise OptionError(f"unigrams {unigrams!r}, expected a list of words")
-        wanted = set(unigrams)
-        if len(wanted) < _FEW_UNIGRAMS:
-            _log.warning("only %d unigrams: is this small or made data?", len(wanted))
-        found = {word for word in wanted if self.scorer.has(word)}
-        if wanted and len(found) / len(wanted) < _FEW_KNOWN:
-            _log.warning(
-                "the language model has %.1f %% of %d unigrams: are they of its kind?",
-                *(100 * len(found) / len(wanted), len(wanted)),
-            )
-        return found
-
     def _check(self) -> None:
-        for name in self.JSON_ATTRS[:3]:
-            value = getattr(self, name)
-            if not isinstance(value, int | float | np.number):
-                raise OptionError(f"{name}={value!r}, expected a number")
-        if not isinstance(self.score_boundary, bool | np.bool_):
-            raise OptionError(
-                f"score_boundary={self.score_boundary!r}, expected a bool"
-            )
+        for name, value in self.serializable_attrs.items():
+            is_flag = name == "score_boundary"
+            kinds = bool | np.bool_ if is_flag else int | float | np.number
+            if not isinstance(value, kinds):
+                expected = "a bool" if is_flag else "a number"
+                raise OptionError(f"{name}={value!r}, expected {expected}")
 
     def check_usable(self) -> None:
-        """Raise where nothing can be decoded: NaN is taken, as there, until then.
-
-        Raises:
-            OptionError: A parameter is NaN.
-        """
+        """Raise `OptionError` for NaN, which may be set as in pyctcdecode."""
         for name in self.JSON_ATTRS[:3]:
             if np.isnan(getattr(self, name)):
                 raise OptionError(f"{name}=nan, expected a number to decode with")
 
     def reset_params(self, **params: Any) -> None:
-        """Change alpha, beta, unk_score_offset or score_boundary; None changes nothing.
-
-        Raises:
-            OptionError: A value is out of range; nothing is changed.
-        """
+        """Change parameters by name, all or none; None changes nothing."""
         before = self.serializable_attrs
         for name in self.JSON_ATTRS:
             if params.get(name) is not None:
@@ -234,16 +187,17 @@ class LanguageModel(AbstractLanguageModel):
         """The state before a sentence, or without a history."""
         return self.scorer.start(bool(self.score_boundary))
 
+    @cached_property
+    def _prefixes(self) -> set[str]:
+        known = self._unigram_set
+        return {word[:end] for word in known for end in range(len(word) + 1)}
+
     def score_partial_token(self, partial_token: str) -> float:
         """`unk_score_offset`, if no known word begins so; more for long ones."""
-        if self._prefixes is None:
-            self._prefixes = {
-                word[:end] for word in self._unigram_set for end in range(len(word) + 1)
-            }
         if partial_token in self._prefixes:
             return 0.0
-        length = max(len(partial_token), AVG_TOKEN_LEN)
-        return self.unk_score_offset * length / AVG_TOKEN_LEN
+        length = max(len(partial_token), alphabet.AVG_TOKEN_LEN)
+        return self.unk_score_offset * length / alphabet.AVG_TOKEN_LEN
 
     def score(
         self, prev_state: Any, word: str, is_last_word: bool = False
@@ -252,7 +206,7 @@ class LanguageModel(AbstractLanguageModel):
         logp, state = self.scorer.score(prev_state, word)
         unlisted = self._unigram_set and word not in self._unigram_set
         if unlisted or not self.scorer.has(word):
-            logp += self.unk_score_offset * LOG_BASE_CHANGE_FACTOR
+            logp += self.unk_score_offset * alphabet.LOG_BASE_CHANGE_FACTOR
         score = self.alpha * logp + self.beta
         return score + (self.score_end(state) if is_last_word else 0.0), state
 
@@ -261,11 +215,7 @@ class LanguageModel(AbstractLanguageModel):
         return self.alpha * self.scorer.end(state) if self.score_boundary else 0.0
 
     def save_to_dir(self, filepath: str, unigram_encoding: str | None = None) -> None:
-        """Write attrs.json, unigrams.txt and the model's file into a folder.
-
-        Raises:
-            FormatError: They cannot be written, or the model has no file.
-        """
+        """Write attrs.json, unigrams.txt and the model's file into a folder."""
         folder, source = Path(filepath), self.scorer.path
         if source is None:
             raise FormatError(
@@ -284,11 +234,7 @@ class LanguageModel(AbstractLanguageModel):
 
     @staticmethod
     def parse_directory_contents(filepath: str) -> dict[str, str]:
-        """Find the files of a model's folder: attributes, unigrams, the model.
-
-        Raises:
-            FormatError: It has other files than three.
-        """
+        """Find the files of a model's folder: attributes, unigrams, the model."""
         folder = Path(filepath)
         names = names_in(folder)
         models = [name for name in names if name.endswith(MODEL_SUFFIXES)]
@@ -297,16 +243,12 @@ class LanguageModel(AbstractLanguageModel):
                 f"{folder}: found {names}, expected {ATTRS!r}, {UNIGRAMS!r} and a "
                 f"model ({', '.join(MODEL_SUFFIXES)})"
             )
-        found = {"json_attrs": ATTRS, "unigrams": UNIGRAMS, "kenlm": models[0]}
-        return {name: str(folder / file) for name, file in found.items()}
+        files = {"json_attrs": ATTRS, "unigrams": UNIGRAMS, "kenlm": models[0]}
+        return {name: str(folder / file) for name, file in files.items()}
 
     @classmethod
     def load_from_dir(cls, filepath: str, unigram_encoding: str | None = None) -> Self:
-        """Read what `save_to_dir` wrote, or pyctcdecode's.
-
-        Raises:
-            FormatError: The folder has other files, or one is damaged.
-        """
+        """Read the output of `save_to_dir`, or pyctcdecode's."""
         files = LanguageModel.parse_directory_contents(filepath)
         path, text = files["json_attrs"], read_text(Path(files["json_attrs"]))
         try:
@@ -314,23 +256,16 @@ class LanguageModel(AbstractLanguageModel):
         except ValueError as error:
             raise FormatError(f"{path}: no JSON ({error})") from error
         if not isinstance(attrs, dict) or set(attrs) != set(cls.JSON_ATTRS):
-            found = sorted(attrs) if isinstance(attrs, dict) else attrs
+            keys = sorted(attrs) if isinstance(attrs, dict) else attrs
             raise FormatError(
-                f"{path}: found {found!r}, expected {sorted(cls.JSON_ATTRS)}"
+                f"{path}: found {keys!r}, expected {sorted(cls.JSON_ATTRS)}"
             )
         lines = read_text(Path(files["unigrams"]), unigram_encoding).splitlines()
         return cls(files["kenlm"], lines, **attrs)
 
 
 class MultiLanguageModel(AbstractLanguageModel):
-    """Several models: scores are their mean. Asked in Python.
-
-    Args:
-        language_models: Two or more.
-
-    Raises:
-        OptionError: There are fewer.
-    """
+    """Two or more models: scores are their mean. It is called from Python."""
 
     def __init__(self, language_models: list[LanguageModel]) -> None:
         if len(language_models) < 2:
@@ -338,11 +273,6 @@ class MultiLanguageModel(AbstractLanguageModel):
                 f"{len(language_models)} language models, expected 2 or more"
             )
         self._language_models = list(language_models)
-
-    def check_usable(self) -> None:
-        """Check all of them; see `LanguageModel.check_usable`."""
-        for lm in self._language_models:
-            lm.check_usable()
 
     @property
     def order(self) -> int:
@@ -362,16 +292,244 @@ class MultiLanguageModel(AbstractLanguageModel):
         self, prev_state: Any, word: str, is_last_word: bool = False
     ) -> tuple[float, Any]:
         """See `AbstractLanguageModel`."""
-        scored = [
-            lm.score(state, word, is_last_word)
-            for lm, state in zip(self._language_models, prev_state, strict=True)
-        ]
+        pairs = zip(self._language_models, prev_state, strict=True)
+        scored = [lm.score(state, word, is_last_word) for lm, state in pairs]
         return sum(score for score, _ in scored) / len(scored), [s for _, s in scored]
 
     def score_end(self, state: Any) -> float:
         """The mean of the scores of the end."""
-        scores = [
-            lm.score_end(one)
-            for lm, one in zip(self._language_models, state, strict=True)
-        ]
-        return sum(scores) / len(scores)
+        pairs = zip(self._language_models, state, strict=True)
+        return sum(lm.score_end(one) for lm, one in pairs) / len(self._language_models)
+
+
+class LMState(NamedTuple):
+    """A state of an n-gram model; it means nothing to another model."""
+
+    state: int
+
+
+class NgramScorer:
+    """N-grams in arrays, scored as KenLM does; `words` are sorted, labels from 1."""
+
+    # Scorers have log-probs in nats by state; `path` is the model's file, `order` the
+    # highest n of its n-grams.
+
+    def __init__(
+        self, model: ArpaModel, path: str | None = None, is_arpa: bool = True
+    ) -> None:
+        self.path: str | None = path
+        self.is_arpa = is_arpa
+        self.order = model.order
+        self.words = tuple(sorted(set(model.words) - _MARKS - {_EPSILON}))
+        unk_cost = None
+        if model.unk is None:
+            unk_cost = -_NO_UNK_LOG10 * alphabet.LOG_BASE_CHANGE_FACTOR
+        self.lm = NgramLM.from_arpa(model, (_EPSILON, *self.words), unk_cost=unk_cost)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Make the arrays of a pickle read-only again."""
+        vars(self).update(state)
+        self.lm = replace(self.lm, automaton=frozen(self.lm.automaton))
+
+    @cached_property
+    def labels(self) -> dict[str, int]:
+        """The label of each word."""
+        return {word: i for i, word in enumerate(self.words, start=1)}
+
+    def has(self, word: str) -> bool:
+        """Test whether the model has the word."""
+        return word in self.labels
+
+    def start(self, boundary: bool) -> LMState:
+        """The state behind `<s>`, or without a history."""
+        return LMState(self.lm.start if boundary else 0)
+
+    def check(self, state: Any) -> LMState:
+        """Check a user's state."""
+        is_state = isinstance(state, LMState)
+        if not is_state or not 0 <= state.state < self.lm.num_states:
+            raise OptionError(
+                f"language model state {state!r}, expected one that a decoder with "
+                "this model has returned"
+            )
+        return state
+
+    def score(self, state: Any, word: str) -> tuple[float, LMState]:
+        """The log-prob of a word, and the state behind it."""
+        label = self.labels.get(word, self.lm.num_labels)
+        cost, after = self.lm.step(self.check(state).state, label)
+        return -cost, LMState(after)
+
+    def end(self, state: Any) -> float:
+        """The log-prob of `</s>`."""
+        return -self.lm.final(self.check(state).state)
+
+
+class OwnScorer:
+    """A user's model; its `order`, if any, bounds the words that it depends on."""
+
+    path: str | None = None
+
+    def __init__(self, model: Any) -> None:
+        self._model = model
+        self._words = getattr(model, "words", None)
+        self.order = int(getattr(model, "order", _ALL_WORDS))
+
+    def has(self, word: str) -> bool:
+        """See `NgramScorer`."""
+        return word != "" and (self._words is None or word in self._words)
+
+    def start(self, boundary: bool) -> Any:
+        """See `NgramScorer`."""
+        empty = None if boundary else getattr(self._model, "empty", None)
+        return (empty or self._model.start)()
+
+    def score(self, state: Any, word: str) -> tuple[float, Any]:
+        """See `NgramScorer`."""
+        cost, after = self._model.score(state, word if self.has(word) else UNK)
+        return -cost, after
+
+    def end(self, state: Any) -> float:
+        """See `NgramScorer`."""
+        return -self._model.finish(state)
+
+
+class KenlmScorer(OwnScorer):
+    """A KenLM binary that only the kenlm module can score."""
+
+    def __init__(self, model: Any, path: str) -> None:
+        super().__init__(KenlmModel(path, model))
+        self.path = path
+        self.order = self._model.order
+
+
+Scorer = NgramScorer | OwnScorer
+
+
+def open_scorer(model: Any) -> Scorer:
+    """Open a file, a `kenlm.Model`, an ARPA model or a `UserLM`."""
+    if isinstance(model, Scorer):
+        return model
+    if isinstance(model, ArpaModel):
+        return NgramScorer(model)
+    is_path = isinstance(model, str | os.PathLike)
+    path = os.fspath(model) if is_path else getattr(model, "path", None)
+    if isinstance(path, bytes):
+        path = os.fsdecode(path)
+    if not isinstance(path, str) or not (is_path or hasattr(model, "BaseScore")):
+        if isinstance(model, UserLM):
+            return OwnScorer(model)
+        raise OptionError(
+            f"language model {model!r}, expected a path, a kenlm.Model, or an object "
+            "with start, score and finish"
+        )
+    if Path(path).is_file():
+        header = read_kenlm_header(path)
+        if header is None or (header.is_trie and header.has_words):
+            return NgramScorer(read_arpa(path), path, is_arpa=header is None)
+    elif is_path:
+        raise FormatError(f"{path}: no such file, expected a language model")
+    return KenlmScorer(None if is_path else model, path)
+
+
+def unigrams_of(scorer: Scorer, faithful: bool) -> list[str] | None:
+    """The words of an ARPA file; None where the model does not list them."""
+    if not isinstance(scorer, NgramScorer) or not scorer.is_arpa:
+        return None
+    if not faithful or scorer.path is None:
+        return list(scorer.words)
+    return sorted(load_unigram_set_from_arpa(scorer.path) & set(scorer.words))
+
+
+def load_unigram_set_from_arpa(arpa_path: str) -> set[str]:
+    """The words of an ARPA file whose lines have a back-off weight."""
+    lines = read_lines(arpa_path)
+    sections = [i for i, line in enumerate(lines) if line.startswith("\\")]
+    begin = next((i for i in sections if lines[i].strip() == "\\1-grams:"), len(lines))
+    end = next((i for i in sections if i > begin), len(lines))
+    fields = [line.strip().split("\t") for line in lines[begin:end]]
+    words = {one[1] for one in fields if len(one) == 3}
+    if not words:
+        raise FormatError(
+            f"{arpa_path}: no unigrams with a back-off weight, expected an ARPA file "
+            "of order 2 or more"
+        )
+    return words
+
+
+def split_hotwords(hotwords: Iterable[str] | None) -> tuple[str, ...]:
+    """The words of a list of hotwords, sorted, each once."""
+    if hotwords is None:
+        return ()
+    if isinstance(hotwords, str):
+        raise BoostError(
+            f"hotwords {hotwords!r}, expected a list of words: [{hotwords!r}]"
+        )
+    words: set[str] = set()
+    for one in hotwords:
+        if not isinstance(one, str):
+            raise BoostError(f"hotword {one!r}, expected a string")
+        words.update(one.split())
+    return tuple(sorted(words))
+
+
+class HotwordScorer:
+    """Scorer of hotwords in Python; phrases count word by word, `weight` is in nats."""
+
+    def __init__(self, words: Iterable[str], weight: float) -> None:
+        self._words = frozenset(words)
+        self.words, self.weight = sorted(self._words), weight
+        self._shortest: dict[str, int] = {}
+        for word in sorted(self._words, key=len, reverse=True):
+            for end in range(len(word) + 1):
+                self._shortest[word[:end]] = len(word)
+
+    @classmethod
+    def build_scorer(
+        cls,
+        hotwords: Iterable[str] | None = None,
+        weight: float = alphabet.DEFAULT_HOTWORD_WEIGHT,
+    ) -> HotwordScorer:
+        """The scorer of a list of hotwords."""
+        return cls(split_hotwords(hotwords), weight)
+
+    def __contains__(self, item: str) -> bool:
+        """Test whether a hotword begins so."""
+        return item in self._shortest
+
+    def score(self, text: str) -> float:
+        """Score the hotwords of a text."""
+        return self.weight * sum(word in self._words for word in text.split())
+
+    def score_partial_token(self, token: str) -> float:
+        """Score the beginning of a hotword."""
+        shortest = self._shortest.get(token)
+        return self.weight * len(token) / shortest if shortest else 0.0
+
+
+def names_in(folder: Path) -> list[str]:
+    """The files of a folder that are not hidden."""
+    try:
+        names = sorted(path.name for path in folder.iterdir())
+    except OSError as error:
+        raise FormatError(f"{folder}: cannot read: {error.strerror}") from error
+    return [name for name in names if not name.startswith((".", "__"))]
+
+
+def read_text(path: Path, encoding: str | None = None) -> str:
+    """The text of a file."""
+    try:
+        return path.read_text(encoding or "utf-8")
+    except OSError as error:
+        raise FormatError(f"{path}: cannot read: {error.strerror}") from error
+    except (UnicodeDecodeError, LookupError) as error:
+        raise FormatError(f"{path}: {error}, expected text") from error
+
+
+def write_text(path: Path, text: str, encoding: str | None = None) -> None:
+    """Write a file, whole or not at all."""
+    try:
+        with atomic_write(path, "wb") as file:
+            file.write(text.encode(encoding or "utf-8"))
+    except (UnicodeEncodeError, LookupError) as error:
+        raise FormatError(f"{path}: cannot write: {error}") from error

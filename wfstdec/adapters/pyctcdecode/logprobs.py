@@ -2,10 +2,12 @@
 
     frames = read_logits(logits, num_tokens)      # checked; float32 or float64 [T, V]
     kept = keep_tokens(frames, token_min_logp)
-    kept.tokens[kept.splits[t] : kept.splits[t + 1]]  # in the order of their visits
+    kept.tokens[kept.splits[t] : kept.splits[t + 1]]      # in the order of their visits
 
-Logits and log-probs are normalised; what looks like probabilities becomes its log. No
-log-prob is below that of 1e-15.
+Logits and log-probs are normalised, probabilities become their logs, and no log-prob is
+below that of 1e-15. pyctcdecode iterates over the tokens of a frame in the order of a
+Python set, which decides ties, and which beam's frames a merged beam has. `visit_order`
+reproduces CPython's hash table (3.11 to 3.13).
 """
 
 from __future__ import annotations
@@ -16,10 +18,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy import float32, int32, int64
 
-from wfstdec.adapters.pyctcdecode.constants import MIN_TOKEN_CLIP_P
-from wfstdec.adapters.pyctcdecode.token_order import table_size, visit_order
+from wfstdec.adapters.pyctcdecode.alphabet import MIN_TOKEN_CLIP_P
 from wfstdec.errors import LogprobError, ShapeError
-from wfstdec.jit import inlined, kernel
+from wfstdec.jit import inlined, kernel, part
 from wfstdec.search.logprobs import as_numpy
 
 _FLOOR = math.log(MIN_TOKEN_CLIP_P)
@@ -30,64 +31,48 @@ _UNIT = float32(1 << 30)
 _LEAST_EXPONENT = float32(-87.0)
 _SLACK, _ROUNDING = 1e-3, float32(1e-5)
 _BLOCK = 64
-_LEAST_INT, _MAGNITUDE, _SIGN = int32(-(1 << 31)), int32((1 << 31) - 1), int32(31)
 _HALF, _ONE = float32(0.5), float32(1.0)
 _P2, _P3 = float32(1.6666665459e-1), float32(4.1665795894e-2)
 _P4, _P5 = float32(8.3334519073e-3), float32(1.3981999507e-3)
 """Cephes: exp(r) is about 1 + r + r^2 (1/2 + _P2 r + _P3 r^2 + _P4 r^3 + _P5 r^4)."""
+_PROBES, _SHIFT, _FIRST_SIZE, _LARGE, _EMPTY = 9, 5, 8, 50_000, -1
+"""CPython's sets: linear probes, shift of the hash, smallest table, sparser growth."""
 
 
 class KeptTokens(NamedTuple):
-    """The tokens of T frames.
+    """The tokens of T frames."""
 
-    Attributes:
-        splits: int64 [T + 1].
-        tokens: int32, in the order of their visits.
-        logps: float64, natural log.
-    """
-
-    splits: np.ndarray
-    tokens: np.ndarray
-    logps: np.ndarray
+    splits: np.ndarray  # int64 [T + 1]
+    tokens: np.ndarray  # int32, in the order of their visits
+    logps: np.ndarray  # float64, natural log
 
 
 def read_logits(logits: Any, num_tokens: int) -> np.ndarray:
-    """Check an utterance's logits, log-probs or probabilities.
-
-    Args:
-        logits: [T, V], NumPy, torch, or anything with DLPack.
-        num_tokens: V.
-
-    Returns:
-        float32 or float64 [T, V] in C order; probabilities as their logs.
-
-    Raises:
-        ShapeError: It has other axes, or not V of these, or no numbers.
-    """
-    found = as_numpy(logits)
-    if found.ndim != 2:
+    """Check logits, log-probs or probabilities; float [T, V] in C order, logs."""
+    array = as_numpy(logits)
+    if array.ndim != 2:
         raise ShapeError(
-            f"logits have {found.ndim} axes {found.shape}, expected 2: [T, V]"
+            f"logits have {array.ndim} axes {array.shape}, expected 2: [T, V]"
         )
-    if found.shape[1] != num_tokens:
+    if array.shape[1] != num_tokens:
         raise ShapeError(
-            f"logits have V={found.shape[1]} tokens, expected V={num_tokens} as labels "
+            f"logits have V={array.shape[1]} tokens, expected V={num_tokens} as labels "
             "(a blank is put behind labels that have none)"
         )
-    if np.issubdtype(found.dtype, np.integer):
-        found = found.astype(np.float64)
-    if not np.issubdtype(found.dtype, np.floating):
-        raise ShapeError(f"logits are {found.dtype}, expected numbers")
-    wide = np.float64 if found.dtype == np.float64 else np.float32
-    frames = np.require(found, wide, ["C", "W"])
-    # pyctcdecode takes probabilities too, and tells them by their sums.
+    if np.issubdtype(array.dtype, np.integer):
+        array = array.astype(np.float64)
+    if not np.issubdtype(array.dtype, np.floating):
+        raise ShapeError(f"logits are {array.dtype}, expected numbers")
+    wide = np.float64 if array.dtype == np.float64 else np.float32
+    frames = np.require(array, wide, ["C", "W"])
+    # pyctcdecode also takes probabilities and recognises them by their sums.
     if _are_probabilities(frames):
         return np.log(np.clip(frames, MIN_TOKEN_CLIP_P, 1)).astype(wide)
     return frames
 
 
 def _are_probabilities(frames: np.ndarray) -> bool:
-    """Tell whether no number is below 0 and rows sum to 1."""
+    """Test whether no number is below 0 and rows sum to 1."""
     if not len(frames) or not frames[0].min() >= 0 or not frames.min() >= 0:
         return False
     sums = frames.sum(axis=1, dtype=np.float64)
@@ -96,26 +81,16 @@ def _are_probabilities(frames: np.ndarray) -> bool:
 
 
 def keep_tokens(frames: np.ndarray, token_min_logp: float) -> KeptTokens:
-    """Normalise the frames, and keep the best token of each and those near it.
-
-    Args:
-        frames: float32 or float64 [T, V], from `read_logits`.
-        token_min_logp: Nats; tokens below it are dropped.
-
-    Raises:
-        LogprobError: NaN or +inf, or a frame of nothing but -inf.
-    """
+    """Normalise frames; keep the best token of each and those above the threshold."""
     num_frames, num_tokens = frames.shape
-    best, total = np.empty(num_frames, np.int32), np.empty(num_frames, np.float64)
-    if frames.dtype == np.float32:
-        bad = _add_up_float32(frames, frames.view(np.int32), best, total)
-    else:
-        bad = _add_up_float64(frames, best, total)
+    best, total = frames.argmax(axis=1).astype(np.int32), np.empty(num_frames)
+    add_up = _add_up_float32 if frames.dtype == np.float32 else _add_up_float64
+    bad = add_up(frames, best, total)
     if bad < num_frames:
         wrong = frames[bad][~(frames[bad] < np.inf)]
-        found = f"{float(wrong[0])!r}" if len(wrong) else "-inf alone"
+        value = f"{float(wrong[0])!r}" if len(wrong) else "-inf alone"
         raise LogprobError(
-            f"logits have {found} in frame {bad}, expected numbers (-inf for "
+            f"logits have {value} in frame {bad}, expected numbers (-inf for "
             "impossible tokens)"
         )
     log_total = np.log(total).astype(frames.dtype)
@@ -139,26 +114,14 @@ def keep_tokens(frames: np.ndarray, token_min_logp: float) -> KeptTokens:
 
 
 @kernel
-def _add_up_float32(frames, bits, best, total):
-    """The best token of each frame and the sum of exp(logit - its); all frames done.
-
-    Maxima and sums are of integers: their order is nothing to them, so that many are
-    done at a time. `bits` are the frames as int32. Returns the first frame with bad
-    numbers, T if there is none.
-    """
+def _add_up_float32(frames, best, total):
+    """Sum exp(logit - best) of frames; the first bad frame, or T."""
     num_frames, num_tokens = frames.shape
     for t in range(num_frames):
-        x, keys, highest = frames[t], bits[t], _LEAST_INT
-        for i in range(num_tokens):
-            key = keys[i]
-            # Floats compare like integers once the bits of negative ones are turned.
-            highest = max(highest, key ^ ((key >> _SIGN) & _MAGNITUDE))
-        top = int32(highest ^ ((highest >> _SIGN) & _MAGNITUDE)).view(np.float32)
-        if not (top < np.inf and top > -np.inf):
+        x, top, units = frames[t], frames[t, best[t]], int64(0)
+        if not (top < np.inf and top > -np.inf):  # also NaN
             return t
-        units, good = int64(0), int32(0)
         for i in range(num_tokens):
-            good += int32(x[i] <= top)
             z = x[i] - top
             z = z if z > _LEAST_EXPONENT else _LEAST_EXPONENT
             power = int32(z * _LOG2_E - _HALF)  # rounds: it is below 0
@@ -169,59 +132,38 @@ def _add_up_float32(frames, bits, best, total):
             p = p * r + _P2
             p = (p * r + _HALF) * r * r + r + _ONE
             scale = int32((power + int32(127)) << int32(23)).view(np.float32)
-            # A sum of integers is the same in any order, so that loops may be
-            # vectorised.
+            # The order of a sum of integers does not matter, so that it is vectorised.
             units += int64(int32(p * scale * _UNIT + _HALF))
-        if good < num_tokens:
-            return t
-        best[t] = _first_of(x, top)
         total[t] = float(units) / float(_UNIT)
     return num_frames
 
 
 @kernel
 def _add_up_float64(frames, best, total):
-    """Sum in float64."""
+    """Do it in float64."""
     num_frames, num_tokens = frames.shape
     for t in range(num_frames):
-        x, top = frames[t], frames[t, 0]
-        for i in range(num_tokens):
-            top = x[i] if not x[i] <= top else top  # NaN is none
+        x, top, added_up = frames[t], frames[t, best[t]], 0.0
         if not (top < np.inf and top > -np.inf):
             return t
-        added, good = 0.0, int32(0)
         for i in range(num_tokens):
-            good += int32(x[i] <= top)
-            added += math.exp(x[i] - top)
-        if good < num_tokens:
-            return t
-        best[t] = _first_of(x, top)
-        total[t] = added
+            added_up += math.exp(x[i] - top)
+        total[t] = added_up
     return num_frames
 
 
 @inlined
-def _first_of(x, value):
-    begin = int64(0)
-    while not _has_any(x[begin : begin + _BLOCK], value):
-        begin += _BLOCK
-    while x[begin] != value:
-        begin += 1
-    return begin
-
-
-@inlined
 def _has_any(block, least):
-    """Tell whether any number is not below another; no loop is left early."""
-    found = int32(0)
+    """Test if a number is not below another; no early exit, so that it vectorises."""
+    count = int32(0)
     for i in range(len(block)):
-        found += int32(block[i] >= least)
-    return found > 0
+        count += int32(block[i] >= least)
+    return count > 0
 
 
 @kernel
 def _keep(given, scratch, kept, first):
-    """Fill in what is kept from frame `first` on; the frame that has no room, or T."""
+    """Fill in `kept` from frame `first` on; the frame that has no room, or T."""
     frames, best, log_total, least, near = given
     row, table, other = scratch
     splits, tokens, logps = kept
@@ -233,8 +175,7 @@ def _keep(given, scratch, kept, first):
         top, total = x[best[t]], log_total[t]
         cut = (top + total + near) - abs(top) * _ROUNDING
         for begin in range(0, num_tokens, _BLOCK):
-            # Most tokens are far below: blocks are passed over by a quick look; `cut`
-            # is low enough to lose none to rounding.
+            # Most blocks are far below; `cut` is low enough to lose none to rounding.
             if least > _FLOOR and not _has_any(x[begin : begin + _BLOCK], cut):
                 continue
             for i in range(begin, min(begin + _BLOCK, num_tokens)):
@@ -246,3 +187,94 @@ def _keep(given, scratch, kept, first):
             tokens[at + i], logps[at + i] = row[i], min(max(logp, _FLOOR), 0.0)
         splits[t + 1] = at + count
     return num_frames
+
+
+def table_size(num_tokens: int) -> int:
+    """Length of the scratch tables for sets of `num_tokens` integers."""
+    return max(_FIRST_SIZE, 1 << (4 * (num_tokens + 1)).bit_length())
+
+
+@kernel
+def visit_order(tokens, count, best, table, other):
+    """Put `tokens[:count]` (increasing) into the order of `set(tokens) | {best}`."""
+    # There is room for `best` behind them; `table` and `other` are int32 scratch of
+    # `table_size`. Returns the length.
+    if count == 0:
+        tokens[0] = best
+        return int64(1)
+    # `set(tokens)`
+    size = int64(_FIRST_SIZE)
+    for i in range(size):  # a slice is slower
+        table[i] = _EMPTY
+    for n in range(count):
+        table[_slot(table, size, int64(tokens[n]))] = tokens[n]
+        if _is_full(n + 1, size):
+            size = _resize(table, size, (n + 1) * (2 if n + 1 > _LARGE else 4), other)
+            for i in range(size):
+                table[i] = other[i]
+    # `|` copies it, into a table of the size of that or an exact copy, ...
+    wanted = _fitting(count * 2) if _is_full(count, _FIRST_SIZE) else int64(_FIRST_SIZE)
+    if wanted == size:
+        for i in range(size):
+            other[i] = table[i]
+    else:
+        size = _resize(table, size, wanted - 1, other)
+    # ... makes room for one more, ...
+    if _is_full(count + 1, size):
+        size = _resize(other, size, (count + 1) * 2, table)
+        table, other = other, table
+    # ... and enters it.
+    at = _slot(other, size, int64(best))
+    if other[at] == _EMPTY:
+        other[at] = best
+        if _is_full(count + 1, size):
+            size = _resize(
+                other, size, (count + 1) * (2 if count + 1 > _LARGE else 4), table
+            )
+            table, other = other, table
+    count = int64(0)
+    for i in range(size):
+        if other[i] != _EMPTY:
+            tokens[count] = other[i]
+            count += 1
+    return count
+
+
+@inlined
+def _is_full(used, size):
+    return used * 5 >= (size - 1) * 3
+
+
+@inlined
+def _fitting(wanted):
+    """The smallest table that is larger than a number."""
+    size = int64(_FIRST_SIZE)
+    while size <= wanted:
+        size <<= 1
+    return size
+
+
+@part
+def _resize(table, size, wanted, other):
+    """Put a set into the table `other` for more; the size of that."""
+    new_size = _fitting(wanted)
+    for i in range(new_size):
+        other[i] = _EMPTY
+    for i in range(size):
+        number = int64(table[i])
+        if number != _EMPTY:
+            other[_slot(other, new_size, number)] = number
+    return new_size
+
+
+@inlined
+def _slot(table, size, number):
+    """The slot of a number, or the empty one where it belongs."""
+    mask, shifted, at = size - 1, number, number & (size - 1)
+    while True:  # ends, as in CPython: a set is at most 3/5 full
+        last = at + _PROBES if at + _PROBES <= mask else at
+        for i in range(at, last + 1):
+            if table[i] == number or table[i] == _EMPTY:
+                return i
+        shifted >>= _SHIFT
+        at = (at * 5 + 1 + shifted) & mask

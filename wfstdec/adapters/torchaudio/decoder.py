@@ -1,58 +1,50 @@
-"""The decoder that `ctc_decoder` makes, the checks of its inputs, and its answers."""
+"""torchaudio's decoder: `ctc_decoder` from files and options, its calls and answers."""
 
 from __future__ import annotations
 
 import functools
 import importlib
-from collections.abc import Iterable
-from typing import Any, NamedTuple
+import math
+import os
+from collections.abc import Iterable, Sequence
+from numbers import Integral
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
-from wfstdec.adapters.torchaudio.lexicon import Names
-from wfstdec.adapters.torchaudio.models import Model
-from wfstdec.adapters.torchaudio.records import Rules
-from wfstdec.adapters.torchaudio.search import Search
-from wfstdec.errors import InputError, LogprobError, ShapeError
+from wfstdec.adapters.engine import Utterance, give_back
+from wfstdec.adapters.torchaudio import models, search
+from wfstdec.adapters.torchaudio.models import History, Model, Names, Spellings
+from wfstdec.adapters.torchaudio.search import Rules
+from wfstdec.errors import (
+    BackendError,
+    InputError,
+    LogprobError,
+    OptionError,
+    ShapeError,
+)
 from wfstdec.jit import read_only
-from wfstdec.search.interrupts import Held, Pace, pass_through
-from wfstdec.search.scheduling import Workers
+from wfstdec.search.threads import Held, Pace, Workers
+from wfstdec.trie.lexicon_trie import LexiconTrie, parents_of, trie_of
 
-Array = Any
-"""A tensor of torch's where torch is installed, else a NumPy array."""
+File = str | os.PathLike[str]
+Array = Any  # a torch tensor where torch is installed, else a NumPy array
 
 
 class CTCHypothesis(NamedTuple):
-    """Answer for an utterance, one of the n best.
+    """A hypothesis of an utterance, one of the n best."""
 
-    Attributes:
-        tokens: int64 [L], blanks and repeats left out; the silence before the first and
-            that behind the last frame are among them.
-        words: The words; none where there is no lexicon.
-        score: Emissions, language model and all other scores together.
-        timesteps: int32 [L], where each token begins; frames count from 1, 0 is the
-            silence before them.
-    """
-
-    tokens: Array
-    words: list[str]
-    score: float
-    timesteps: Array
+    tokens: Array  # int64 [L], without blanks and repeats; silence before and after
+    words: list[str]  # none without a lexicon
+    score: float  # emissions, language model and all other scores
+    timesteps: Array  # int32 [L], where tokens begin; frames from 1, 0 is the silence
 
 
 class CTCDecoder:
-    """A decoder as torchaudio has it; `ctc_decoder` makes one.
+    """A decoder as torchaudio has it; `ctc_decoder` makes one."""
 
-    Calls may come from several threads; the four streaming verbs are of one utterance.
-
-    Args:
-        rules: What is searched, and how.
-        model: The language model.
-        tokens: The tokens.
-        words: The words, none without a lexicon.
-        nbest: How many hypotheses are given, at most.
-        threads: Utterances decoded side by side.
-    """
+    # Calls may come from several threads; the four streaming verbs are of one
+    # utterance.
 
     def __init__(
         self,
@@ -64,114 +56,238 @@ class CTCDecoder:
         nbest: int,
         threads: int,
     ) -> None:
-        self.nbest = nbest
-        self.blank = rules.blank
+        self.nbest, self.blank = nbest, rules.blank
         self._rules, self._model = rules, model
         self._tokens, self._words = tokens, words
-        self._threads = 1 if rules.asked else threads
+        self._threads = 1 if rules.on_host else threads
+        self._pool = search.store_pool(rules.beam_size, len(tokens))
         self._pace = Pace()
-        self._search: Search | None = None
+        self._open: tuple[Utterance, History | None] | None = None
         self._ended = False
 
     def __call__(
         self, emissions: Array, lengths: Array | None = None
     ) -> list[list[CTCHypothesis]]:
-        """Decode a batch.
-
-        Args:
-            emissions: float32 [B, T, V] on the CPU, a tensor or an array; log-probs, or
-                scores of any scale.
-            lengths: [B] frames to use of each; None uses all.
-
-        Returns:
-            For each utterance at most `nbest` hypotheses, the best first.
-
-        Raises:
-            ShapeError: Another type or shape than expected, or lengths out of range.
-            LogprobError: NaN or plus infinity.
-        """
+        """Decode a batch: for each utterance at most `nbest` hypotheses, best first."""
+        # `emissions`: float32 [B, T, V] on the CPU, a tensor or an array; log-probs, or
+        # scores of any scale. `lengths`: [B] frames to use of each; None uses all.
         batch = _as_emissions(emissions, "B, T, V", len(self._tokens))
         counts = _as_lengths(lengths, batch)
-        items = list(enumerate(zip(batch, counts, strict=True)))
 
-        def decode(item: tuple[int, tuple[np.ndarray, int]]) -> list[CTCHypothesis]:
-            utterance, (frames, count) = item
-            search = self._begin()
-            pass_through(search, _check_frames(frames[:count], utterance), self._pace)
-            search.end()
-            return self._hypotheses(search)
+        def decode(i: int) -> list[CTCHypothesis]:
+            frames = _check_frames(batch[i, : counts[i]], i)
+            utterance, history = self._begin()
+            utterance.advance(frames, len(frames), self._pace)
+            search.end(utterance, history)
+            hypotheses = self._hypotheses(utterance)
+            give_back(self._pool, utterance.store)
+            return hypotheses
 
         with Workers(self._threads) as workers:
-            return workers.map(decode, items)
+            return workers.map(decode, range(len(batch)))
 
     def decode_begin(self) -> None:
         """Begin an utterance that comes in pieces."""
-        self._search, self._ended = self._begin(), False
+        self._open, self._ended = self._begin(), False
 
     def decode_step(self, emissions: Array) -> None:
-        """Decode further frames of it, float32 [T, V]; errors as of a call.
-
-        Raises:
-            InputError: No utterance has begun, or it has ended.
-        """
-        search = self._open("decode_step")
+        """Decode further frames of it, float32 [T, V]; errors as of a call."""
+        utterance, _ = self._opened("decode_step")
         frames = _as_emissions(emissions, "T, V", len(self._tokens))
         with Held():
-            pass_through(search, _check_frames(frames), self._pace)
+            utterance.advance(_check_frames(frames), len(frames), self._pace)
 
     def decode_end(self) -> None:
-        """End it.
-
-        Raises:
-            InputError: No utterance has begun, or it has ended.
-        """
+        """End it."""
         with Held():
-            self._open("decode_end").end()
+            search.end(*self._opened("decode_end"))
             self._ended = True
 
     def get_final_hypothesis(self) -> list[CTCHypothesis]:
-        """Hypotheses of the utterance, best first; before its end, as it looks.
-
-        Raises:
-            InputError: No utterance has begun.
-        """
-        if self._search is None:
+        """Hypotheses of the utterance, best first; before its end, the partial ones."""
+        if self._open is None:
             raise InputError("get_final_hypothesis, expected decode_begin before it")
         with Held():
-            return self._hypotheses(self._search)
+            return self._hypotheses(self._open[0])
 
     def idxs_to_tokens(self, idxs: Iterable[Any]) -> list[str]:
-        """The tokens of a hypothesis, by name.
-
-        Raises:
-            InputError: A number that no token has.
-        """
-        last, numbers = len(self._tokens) - 1, [int(idx) for idx in idxs]
+        """The tokens of a hypothesis, by name."""
+        count, numbers = len(self._tokens), [int(idx) for idx in idxs]
         for number in numbers:
-            if not 0 <= number <= last:
-                raise InputError(f"token {number}, expected 0 to {last}")
+            if not 0 <= number < count:
+                raise InputError(f"token {number}, expected 0 to {count - 1}")
         return [self._tokens.names[number] for number in numbers]
 
-    def _begin(self) -> Search:
-        return Search(self._rules, self._model, len(self._tokens))
+    def _begin(self) -> tuple[Utterance, History | None]:
+        store = self._pool.take(self._rules.beam_size)
+        return search.begin(self._rules, self._model, store)
 
-    def _open(self, verb: str) -> Search:
+    def _opened(self, verb: str) -> tuple[Utterance, History | None]:
         """The utterance that has begun and not ended."""
-        if self._search is None or self._ended:
-            found = "after decode_end" if self._ended else "without decode_begin"
-            raise InputError(f"{verb} {found}, expected decode_begin before it")
-        return self._search
+        if self._open is None or self._ended:
+            state = "after decode_end" if self._ended else "without decode_begin"
+            raise InputError(f"{verb} {state}, expected decode_begin before it")
+        return self._open
 
-    def _hypotheses(self, search: Search) -> list[CTCHypothesis]:
-        found = []
-        for score, tokens, words in search.paths(self.nbest):
+    def _hypotheses(self, utterance: Utterance) -> list[CTCHypothesis]:
+        hypotheses = []
+        for score, tokens, words in search.paths(utterance.store, self.nbest):
             begins = np.append(True, tokens[1:] != tokens[:-1])
             frames = np.flatnonzero(begins & (tokens != self.blank))
-            said = [self._words[word] for word in words[words >= 0]]
+            names = [self._words[word] for word in words[words >= 0]]
             times = _as_array(frames.astype(np.int32))
             tokens = _as_array(tokens[frames].astype(np.int64))
-            found.append(CTCHypothesis(tokens, said, score, times))
-        return found
+            hypotheses.append(CTCHypothesis(tokens, names, score, times))
+        return hypotheses
+
+
+def ctc_decoder(
+    lexicon: File | None,
+    tokens: File | Sequence[str],
+    lm: File | Any | None = None,
+    lm_dict: File | None = None,
+    nbest: int = 1,
+    beam_size: int = 50,
+    beam_size_token: int | None = None,
+    beam_threshold: float = 50,
+    lm_weight: float = 2,
+    word_score: float = 0,
+    unk_score: float = float("-inf"),
+    sil_score: float = 0,
+    log_add: bool = False,
+    blank_token: str = "-",
+    sil_token: str = "|",
+    unk_word: str = "<unk>",
+    *,
+    threads: int = 1,
+) -> CTCDecoder:
+    """Make a decoder; all but `threads` is torchaudio's.
+
+    Args:
+        lexicon: A file of words and their tokens; None decodes tokens.
+        tokens: A file with a token on each line, or the tokens.
+        lm: A language model of KenLM's over the lexicon's words or over tokens, an
+            object like a `CTCDecoderLM`, or None.
+        lm_dict: A file with the labels of the language model, one on each line; None
+            takes the words of the lexicon, or the tokens.
+        nbest: Maximum number of hypotheses.
+        beam_size: Hypotheses that are kept after each frame.
+        beam_size_token: Tokens that are expanded in a frame; None for all.
+        beam_threshold: How far below the best a hypothesis may be.
+        lm_weight: Of the language model's scores (KenLM's are log10).
+        word_score: Added for each word.
+        unk_score: Added for each unknown word; -inf for none.
+        sil_score: Added for each frame of silence.
+        log_add: Whether alignments are summed; else the best one counts.
+        blank_token: The blank.
+        sil_token: The silence between words.
+        unk_word: The label of unknown words.
+        threads: Utterances decoded in parallel; one where `lm` is an object.
+
+    Raises:
+        InputError: A file cannot be read, is malformed or lacks a word, token or label;
+            an option is out of range.
+    """
+    _at_least(nbest=nbest, beam_size=beam_size, threads=threads)
+    table = models.read_names(tokens, "tokens")
+    spellings = models.read_spellings(lexicon) if lexicon else None
+    if lm_dict is not None:
+        if not isinstance(lm_dict, str | os.PathLike):
+            raise OptionError(f"lm_dict={lm_dict!r}, expected a file, or None")
+        labels = models.read_names(lm_dict, "labels of lm_dict")
+        is_file = isinstance(lm, str | os.PathLike)
+        if is_file and spellings is None and len(labels) < len(table):
+            raise ShapeError(
+                f"lm_dict has {len(labels)} entries, expected one for each of the "
+                f"{len(table)} tokens, in their order"
+            )
+    else:
+        labels = table
+        if spellings is not None:  # `<unk>`, the last, stands for all other words
+            numbers = {word: number for number, word in enumerate(spellings)}
+            labels = Names(tuple(spellings), numbers, "words", len(spellings) - 1)
+    model = models.model_of(lm, labels)
+    scores = {
+        "lm_weight": _number("lm_weight", lm_weight),
+        "word_score": _number("word_score", word_score),
+        "unk_score": _number("unk_score", unk_score, -math.inf),
+        "sil_score": _number("sil_score", sil_score),
+    }
+    most_tokens = beam_size_token or len(table)
+    _at_least(beam_size_token=most_tokens)
+    unk = -1  # where no unknown word may end
+    if spellings is not None and unk_score != -math.inf:
+        unk = labels.index(unk_word, "unk_word")
+    bounds, weight = model.bounds(len(labels)), scores["lm_weight"]
+    label_gain = np.full(len(bounds), math.inf)
+    if weight >= 0:
+        # 0 times infinity would be NaN.
+        known = np.isfinite(bounds) if weight == 0 else slice(None)
+        label_gain[known] = weight * bounds[known]
+    unk_gain = label_gain[unk] + scores["unk_score"] if unk >= 0 else -math.inf
+    trie, node_score = _spelled(spellings, labels, table, model)
+    gains = search.arc_gains(trie, label_gain + scores["word_score"], unk_gain)
+    rules = Rules(
+        trie=trie,
+        node_score=read_only(node_score),
+        arc_kind=read_only(search.arc_kinds(trie)),
+        arc_gain=read_only(gains),
+        label_gain=read_only(label_gain),
+        automaton=model.automaton,
+        on_host=model.custom is not None,
+        has_lexicon=spellings is not None,
+        log_add=bool(log_add),
+        beam_size=int(beam_size),
+        beam_size_token=int(most_tokens),
+        beam_threshold=_number("beam_threshold", beam_threshold, math.inf),
+        blank=table.index(blank_token, "blank_token"),
+        sil=table.index(sil_token, "sil_token"),
+        unk=unk,
+        **scores,
+    )
+    words = () if spellings is None else labels.names
+    counts = {"nbest": int(nbest), "threads": int(threads)}
+    return CTCDecoder(rules, model, table, words, **counts)
+
+
+def download_pretrained_files(model: str) -> NoReturn:
+    """Raise `BackendError`: this library downloads nothing."""
+    raise BackendError(
+        f"download_pretrained_files({model!r}) is not in wfstdec, which downloads "
+        "nothing, expected files; fetch them once with torchaudio and give their paths"
+    )
+
+
+def _spelled(
+    spellings: Spellings | None, labels: Names, tokens: Names, model: Model
+) -> tuple[LexiconTrie, np.ndarray]:
+    """The trie of a lexicon, and the best score of a first word below each node."""
+    if spellings is None:
+        return trie_of(()), np.zeros(1, np.float32)
+    entries = models.spelt_entries(spellings, labels, tokens)
+    trie = trie_of([(spelt, word, 0.0) for spelt, word, _ in entries])
+    words = sorted({word for _, word, _ in entries})
+    first = dict(zip(words, model.first_scores(words).tolist(), strict=True))
+    scores = np.array([first[word] for _, word, _ in entries], np.float32)
+    return trie, search.smear(trie.node_pron_splits, parents_of(trie), scores)
+
+
+def _at_least(**counts: int) -> None:
+    """Raise `OptionError` for numbers that are no counts."""
+    for name, value in counts.items():
+        if isinstance(value, bool) or not isinstance(value, Integral) or value < 1:
+            raise OptionError(f"{name}={value!r}, expected 1 or more")
+
+
+def _number(name: str, value: Any, infinite: float | None = None) -> float:
+    """A finite float, or `infinite`."""
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = math.nan
+    if not math.isfinite(number) and number != infinite:
+        raise OptionError(f"{name}={value!r}, expected a number")
+    return number
 
 
 @functools.cache
@@ -188,16 +304,7 @@ def _as_array(array: np.ndarray) -> Array:
 
 
 def _as_emissions(emissions: Any, axes: str, num_tokens: int) -> np.ndarray:
-    """The emissions as an array of the same memory.
-
-    Args:
-        emissions: float32, a tensor of torch's on the CPU or an array.
-        axes: What its axes are, such as `"B, T, V"`.
-        num_tokens: V, blank included.
-
-    Raises:
-        ShapeError: Of another type, on a device, or of another shape.
-    """
+    """The emissions as an array of the same memory, with axes such as "B, T, V"."""
     _check_device("emissions", emissions)
     if hasattr(emissions, "detach"):
         emissions = emissions.detach()
@@ -218,11 +325,7 @@ def _as_emissions(emissions: Any, axes: str, num_tokens: int) -> np.ndarray:
 
 
 def _as_lengths(lengths: Any, emissions: np.ndarray) -> list[int]:
-    """The frames of each utterance; all where `lengths` is None.
-
-    Raises:
-        ShapeError: Another number of utterances, no integers, or more than there are.
-    """
+    """The frames of each utterance; all where `lengths` is None."""
     size, frames = emissions.shape[:2]
     if lengths is None:
         return [frames] * size
@@ -239,7 +342,7 @@ def _as_lengths(lengths: Any, emissions: np.ndarray) -> list[int]:
 
 
 def _check_device(what: str, given: Any) -> None:
-    """Refuse what is on a device, and name that: memory is read where it lies."""
+    """Refuse an array on another device: memory is read in place."""
     device = getattr(given, "device", "cpu")
     if getattr(device, "type", str(device)) != "cpu":
         raise ShapeError(
@@ -248,11 +351,7 @@ def _check_device(what: str, given: Any) -> None:
 
 
 def _check_frames(frames: np.ndarray, utterance: int | None = None) -> np.ndarray:
-    """The frames of an utterance, float32 [T, V] in C order, read-only.
-
-    Raises:
-        LogprobError: NaN, or plus infinity.
-    """
+    """The frames of an utterance, float32 [T, V] in C order, read-only."""
     if frames.size and not frames.max() < np.inf:  # NaN is not less either
         t, n = np.argwhere(~(frames < np.inf))[0].tolist()
         raise LogprobError(

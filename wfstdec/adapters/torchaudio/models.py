@@ -1,13 +1,18 @@
-"""Language models of flashlight's search: none, n-grams, and a user's own class.
+"""Language models, token lists and lexicons of flashlight's search.
 
-    model = file_model("lm.arpa", words)            # or OwnModel(custom)
-    model.first_scores(labels)                      # log10 of each as a first word
-    history = model.begin()                         # of one utterance
-    history.answer(arc_of), history.finish(states, lm_states)
+    class MyLM(CTCDecoderLM):
+        def start(self, start_with_nothing):
+            return CTCDecoderLMState()
+        def score(self, state, usr_token_idx):
+            return state.child(usr_token_idx), -1.5
+        def finish(self, state):
+            return state, 0.0
 
-Labels are numbers of words or tokens. Scores are what the model says, unconverted:
-KenLM's log10. States of n-grams are flashlight's: a history of labels, however short
-the model's own memory is; those of a user's class are its objects.
+    ctc_decoder(lexicon, tokens, lm=MyLM(), lm_dict="words.txt")
+
+Two states are one where they are one object. Labels are numbers of words or tokens.
+Scores are unconverted: KenLM's log10. A line of a list is one entry, further names on
+it are other names of the same; a line of a lexicon is a word and its tokens.
 """
 
 from __future__ import annotations
@@ -15,89 +20,118 @@ from __future__ import annotations
 import logging
 import math
 import os
-from collections.abc import Container, Sequence
-from dataclasses import replace
-from typing import Any, Protocol
+import re
+from abc import ABC, abstractmethod
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from wfstdec.adapters.torchaudio.lexicon import Names
-from wfstdec.errors import FormatError, LanguageModelError
+from wfstdec.errors import (
+    FormatError,
+    InputError,
+    LanguageModelError,
+    LexiconError,
+    OptionError,
+    TokenTableError,
+)
 from wfstdec.lm import kernels
 from wfstdec.lm.automaton import NULL_AUTOMATON, Automaton
 from wfstdec.lm.loading import read_any_lm
 from wfstdec.lm.ngram import NgramLM
 from wfstdec.lm.user import UserLM
-from wfstdec.text.arpa import ArpaModel, NgramTable
-from wfstdec.text.symbols import EPSILON_WORD
+from wfstdec.text.arpa import ArpaModel
+from wfstdec.text.files import read_lines
+from wfstdec.text.tokens import EPSILON_WORD
 
-MISSING_UNKNOWN = -100.0
-"""KenLM's log10 of `<unk>` where a model has none."""
+UNKNOWN = "<unk>"  # flashlight's name, for any `unk_word`
+_UNKNOWN_LOG10 = -100.0  # KenLM's, where a model has no `<unk>`
 _LOG10 = 1 / math.log(10)
 _SLACK = 1e-3
+_SPACE = re.compile(r"[ \t\n\r\v\f]+")
 _log = logging.getLogger("wfstdec.adapters")
 
-Answers = tuple[np.ndarray, np.ndarray]
-"""States and scores, int32 [N] and float32 [N]."""
+StatesAndScores = tuple[np.ndarray, np.ndarray]  # int32 [N], float32 [N]
+Spellings = dict[str, list[list[str]]]  # of each word; `<unk>` has none
 
 
-class History(Protocol):
-    """States that a model made in an utterance; state 0 is the start."""
+class CTCDecoderLMState:
+    """A state of a language model: a history, and those that follow it."""
 
-    def answer(self, arc_of: np.ndarray) -> Answers:
-        """Find the states that follow by labels, both in int32 [N, 2]."""
+    def __init__(self) -> None:
+        self._children: dict[int, CTCDecoderLMState] = {}
 
-    def finish(self, states: np.ndarray, lm_states: np.ndarray) -> Answers:
-        """Find the states behind the end of the utterance, int32 [N] both."""
+    @property
+    def children(self) -> dict[int, CTCDecoderLMState]:
+        """The states that follow this one, by label."""
+        return self._children
+
+    def child(self, usr_index: int) -> CTCDecoderLMState:
+        """The state that follows by a label, the same object each time."""
+        index = int(usr_index)
+        if index not in self._children:
+            self._children[index] = CTCDecoderLMState()
+        return self._children[index]
+
+    def compare(self, state: CTCDecoderLMState) -> int:
+        """Return 0 where both are one; else -1 or 1."""
+        if self is state:
+            return 0
+        return -1 if id(self) < id(state) else 1
 
 
-class Model(Protocol):
-    """A language model of the search.
+class CTCDecoderLM(ABC):
+    """A language model of the user's, over the words of a lexicon or over tokens."""
 
-    Attributes:
-        automaton: Over labels from 1; that of no model where `asked`.
-        asked: Whether the search has to ask for every arc.
-    """
+    # Labels are positions in `lm_dict`, or without one those of the lexicon's words in
+    # the order of its file (`<unk>` the last), or tokens. Higher scores are better. A
+    # state and a label are scored once in an utterance.
 
-    automaton: Automaton
-    asked: bool
+    @abstractmethod
+    def start(self, start_with_nothing: bool) -> CTCDecoderLMState:
+        """The state before an utterance; called at the beginning of each."""
+
+    @abstractmethod
+    def score(
+        self, state: CTCDecoderLMState, usr_token_idx: int
+    ) -> tuple[CTCDecoderLMState, float]:
+        """The state after a label, and the label's score."""
+
+    @abstractmethod
+    def finish(self, state: CTCDecoderLMState) -> tuple[CTCDecoderLMState, float]:
+        """The state after the end of an utterance, and the end's score."""
+
+
+@dataclass(frozen=True, eq=False)
+class Model:
+    """A language model: n-grams in arrays, or an object that the host calls."""
+
+    automaton: Automaton = NULL_AUTOMATON  # over labels from 1
+    order: int = 0  # of its longest n-grams
+    custom: Any = None  # an object with `start`, `score` and `finish`
+    most: float = math.inf  # no score of `custom` is higher
 
     def bounds(self, num_labels: int) -> np.ndarray:
-        """No score of a label is above this, float64 [L]; inf where nobody knows."""
-
-    def first_scores(self, labels: Sequence[int]) -> np.ndarray:
-        """The score of each label as the first one, float32 [N]."""
-
-    def begin(self) -> History:
-        """Begin an utterance."""
-
-
-class AutomatonModel:
-    """A model in arrays, which the kernels read themselves; see `Model`.
-
-    Args:
-        automaton: Over labels from 1.
-        order: The number of words in its longest n-grams.
-    """
-
-    asked = False
-
-    def __init__(self, automaton: Automaton, order: int) -> None:
-        self.automaton, self._order = automaton, order
-
-    def bounds(self, num_labels: int) -> np.ndarray:
-        """See `Model`: the best n-gram after the best back-offs there are."""
+        """Upper bounds of the scores of labels, float64 [L]; inf for no bound."""
         automaton = self.automaton
+        if self.custom is not None:
+            return np.full(num_labels, self.most)
         if len(automaton.label_alias) == 0:
             return np.zeros(num_labels)
+        # The best n-gram after the best back-offs there are.
         least = np.full(len(automaton.label_alias) + 1, np.inf)
         np.minimum.at(least, automaton.arc_label, automaton.arc_cost)
-        least += (self._order - 1) * float(automaton.backoff_cost.min(initial=0.0))
+        least += (self.order - 1) * float(automaton.backoff_cost.min(initial=0.0))
         labels = automaton.label_alias[1 : num_labels + 1]
         return -least[labels] * _LOG10 + _SLACK
 
     def first_scores(self, labels: Sequence[int]) -> np.ndarray:
-        """See `Model`."""
+        """The score of each label as the first one, float32 [N]."""
+        if self.custom is not None:
+            state = self.custom.start(False)
+            scores = [self.custom.score(state, int(label))[1] for label in labels]
+            return np.array([float(score) for score in scores], np.float32)
         count = len(labels)
         costs, nextstates = np.empty(count, np.float32), np.empty(count, np.int32)
         start = np.full(count, self.automaton.model_start[0], np.int32)
@@ -105,56 +139,11 @@ class AutomatonModel:
         kernels.steps(
             self.automaton, np.zeros_like(start), start, wanted, costs, nextstates
         )
-        return _log10(costs)
-
-    def begin(self) -> AutomatonModel:
-        """See `Model`; it remembers nothing of an utterance."""
-        return self
-
-    def answer(self, arc_of: np.ndarray) -> Answers:
-        """See `History`; kernels look arrays up themselves and note nothing."""
-        raise AssertionError("models in arrays are not asked")
-
-    def finish(self, states: np.ndarray, lm_states: np.ndarray) -> Answers:
-        """See `History`."""
-        return states, _log10(self.automaton.final_cost[lm_states])
+        return log10_of(costs)
 
 
-class OwnModel:
-    """A user's class with `start`, `score` and `finish`; see `Model`.
-
-    Args:
-        custom: The user's model.
-        most: No score of a label is above this.
-    """
-
-    automaton = NULL_AUTOMATON
-    asked = True
-
-    def __init__(self, custom: Any, most: float = math.inf) -> None:
-        self.custom, self._most = custom, most
-
-    def bounds(self, num_labels: int) -> np.ndarray:
-        """See `Model`."""
-        return np.full(num_labels, self._most)
-
-    def first_scores(self, labels: Sequence[int]) -> np.ndarray:
-        """See `Model`."""
-        state = self.custom.start(False)
-        scores = [self.custom.score(state, int(label))[1] for label in labels]
-        return np.array([float(score) for score in scores], np.float32)
-
-    def begin(self) -> OwnHistory:
-        """See `Model`."""
-        return OwnHistory(self.custom)
-
-
-class OwnHistory:
-    """The states that a user's model gave in one utterance; see `History`.
-
-    Args:
-        custom: The user's model.
-    """
+class History:
+    """The states that a user's model returned in one utterance; 0 is the start."""
 
     def __init__(self, custom: Any) -> None:
         self._custom = custom
@@ -162,30 +151,29 @@ class OwnHistory:
         self._numbers: dict[int, int] = {}
         self._number(custom.start(False))
 
-    def answer(self, arc_of: np.ndarray) -> Answers:
-        """See `History`: asked one by one, in the order of the states."""
-        found = [
+    def score(self, states: np.ndarray, labels: np.ndarray) -> StatesAndScores:
+        """States after labels, and their scores."""
+        return _as_answers(
             self._checked("score", self._custom.score(self._states[state], label))
-            for state, label in arc_of.tolist()
-        ]
-        return _as_answers(found)
+            for state, label in zip(states.tolist(), labels.tolist(), strict=True)
+        )
 
-    def finish(self, states: np.ndarray, lm_states: np.ndarray) -> Answers:
-        """See `History`."""
-        kept = {
+    def finish(self, states: np.ndarray) -> StatesAndScores:
+        """States after the end of the utterance, and its scores."""
+        ends = {
             state: self._checked("finish", self._custom.finish(self._states[state]))
             for state in dict.fromkeys(states.tolist())
         }
-        return _as_answers([kept[state] for state in states.tolist()])
+        return _as_answers(ends[state] for state in states.tolist())
 
     def _checked(self, method: str, answer: Any) -> tuple[int, float]:
-        """The number of the state and the score that a model gave."""
+        """The number of the state and the score of an answer."""
         try:
             state, score = answer
             score = float(score)
         except (TypeError, ValueError):
             state, score = None, math.nan
-        if not score < math.inf:  # NaN is not less either
+        if not score < math.inf:  # also NaN
             raise LanguageModelError(
                 f"{type(self._custom).__name__}.{method} gave {answer!r}, expected a "
                 "state and a score"
@@ -200,47 +188,43 @@ class OwnHistory:
         return self._numbers[id(state)]
 
 
-def _as_answers(found: list[tuple[int, float]]) -> Answers:
-    states = np.array([state for state, _ in found], np.int32)
-    return states, np.array([score for _, score in found], np.float32)
+def _as_answers(answers: Iterable[tuple[int, float]]) -> StatesAndScores:
+    states, scores = zip(*answers, strict=True)
+    return np.array(states, np.int32), np.array(scores, np.float32)
 
 
-def file_model(path: str | os.PathLike[str], labels: Names) -> Model:
-    """A model of KenLM's over labels, by name; names that it lacks are its `<unk>`.
-
-    Args:
-        path: An ARPA file, or a KenLM binary.
-        labels: What it is to score.
-
-    Raises:
-        ArpaError: A malformed file.
-        FormatError: The file cannot be read, or is none of these.
-        BackendError: A binary that KenLM alone can score, and no `kenlm`.
-    """
-    found = read_any_lm(path)
-    if isinstance(found, ArpaModel):
-        _warn_of_unknown(found.index, labels)
-        # Label 0 of our models is no word: all others move up by one.
+def model_of(source: Any, labels: Names) -> Model:
+    """The model of a file over labels (`<unk>` if it lacks them), or of an object."""
+    if source is None:
+        return Model()
+    if not isinstance(source, str | os.PathLike):
+        for name in ("start", "score", "finish"):
+            if not callable(getattr(source, name, None)):
+                raise OptionError(
+                    f"lm is a {type(source).__name__} without {name}(), expected a "
+                    "file, a CTCDecoderLM, or None"
+                )
+        return Model(custom=source)
+    lm = read_any_lm(source)
+    if isinstance(lm, ArpaModel):
+        _warn_of_unknown(lm.index, labels)
+        # Label 0 of an automaton is no word: all others are shifted by one.
         names = [EPSILON_WORD, *labels.names]
-        lm = NgramLM.from_arpa(_with_unknown(found), names)
-        return AutomatonModel(lm.automaton, found.order)
-    if isinstance(found, UserLM):
-        _warn_of_unknown(getattr(found, "words", labels.names), labels)
-        least = float(getattr(found, "least_cost", 0.0))
-        return OwnModel(_InLog10(found, labels), _SLACK - least * _LOG10)
+        unk_cost = -_UNKNOWN_LOG10 / _LOG10 if lm.unk is None else None
+        ngrams = NgramLM.from_arpa(lm, names, unk_cost=unk_cost)
+        return Model(ngrams.automaton, lm.order)
+    if isinstance(lm, UserLM):
+        _warn_of_unknown(getattr(lm, "words", labels.names), labels)
+        least = float(getattr(lm, "least_cost", 0.0))
+        return Model(custom=_InLog10(lm, labels), most=_SLACK - least * _LOG10)
     raise FormatError(
-        f"{os.fspath(path)}: a language model over labels of its own, expected an ARPA "
-        "file or a KenLM binary"
+        f"{os.fspath(source)}: a language model over other labels, expected an "
+        "ARPA file or a KenLM binary"
     )
 
 
 class _InLog10:
-    """A model that costs nats, as torchaudio asks one; each answer is a new state.
-
-    Args:
-        model: The model.
-        labels: The names of the words.
-    """
+    """A model in nats with torchaudio's methods; each state is a new object."""
 
     def __init__(self, model: UserLM, labels: Names) -> None:
         self._model, self._names = model, labels.names
@@ -257,7 +241,7 @@ class _InLog10:
 
 
 def _warn_of_unknown(known: Container[str], labels: Names) -> None:
-    """Say so if less than half of the labels are in a model."""
+    """Warn if less than half of the labels are in a model."""
     lacking = [name for name in labels.names if name not in known]
     if 2 * len(lacking) > len(labels):
         _log.warning(
@@ -267,21 +251,88 @@ def _warn_of_unknown(known: Container[str], labels: Names) -> None:
         )
 
 
-def _with_unknown(arpa: ArpaModel) -> ArpaModel:
-    """Add an `<unk>` as KenLM does where there is none."""
-    if arpa.unk is not None:
-        return arpa
-    first = arpa.ngrams[0]
-    unknown = NgramTable(
-        words=np.append(first.words, np.full((1, 1), len(arpa.words), np.int32), 0),
-        cost=np.append(first.cost, np.full(1, -MISSING_UNKNOWN / _LOG10, np.float32)),
-        backoff=np.append(first.backoff, np.zeros(1, np.float32)),
-    )
-    return replace(
-        arpa, words=(*arpa.words, "<unk>"), ngrams=(unknown, *arpa.ngrams[1:])
-    )
-
-
-def _log10(costs: np.ndarray) -> np.ndarray:
-    """Log10 of nats, float32, rounded as the kernels do it."""
+def log10_of(costs: np.ndarray) -> np.ndarray:
+    """Convert nats to log10, float32, rounded as the kernels do it."""
     return (costs.astype(np.float64) * -_LOG10).astype(np.float32)
+
+
+@dataclass(frozen=True, eq=False)
+class Names:
+    """Names and their numbers."""
+
+    names: tuple[str, ...]  # the first name of each number
+    numbers: Mapping[str, int]
+    what: str  # what errors call the list
+    default: int | None = None  # the number of other names; None for an error
+
+    def __len__(self) -> int:
+        return len(self.names)
+
+    def index(self, name: str, role: str = "", used_by: str = "") -> int:
+        """The number of a name; `role` and `used_by` are for the error."""
+        number = self.numbers.get(name, self.default)
+        if number is None:
+            place, role = f"{used_by}: " * bool(used_by), f"{role}=" * bool(role)
+            raise TokenTableError(
+                f"{place}{role}{name!r}, expected one of the {len(self)} {self.what}"
+            )
+        return number
+
+
+def read_names(source: str | os.PathLike[str] | Sequence[str], what: str) -> Names:
+    """Read a file of names, or take a list."""
+    if isinstance(source, str | os.PathLike):
+        place = f"{os.fspath(source)}: "
+        lines = [_fields(line) for line in read_lines(source)]
+    else:
+        place, lines = "", [[str(name)] for name in source]
+    numbers: dict[str, int] = {}
+    names: list[str] = []
+    for line in filter(None, lines):
+        for name in line:
+            if name in numbers:
+                raise TokenTableError(
+                    f"{place}{name!r} comes twice, expected it once in the {what}"
+                )
+            numbers[name] = len(names)
+        names.append(line[0])
+    if not names:
+        raise TokenTableError(f"{place}no {what}, expected at least one")
+    return Names(tuple(names), numbers, what)
+
+
+def read_spellings(path: str | os.PathLike[str]) -> Spellings:
+    """Read a lexicon; words in the order of the file, `<unk>` the last."""
+    spellings: Spellings = {}
+    for number, line in enumerate(read_lines(path), start=1):
+        fields = _fields(line)
+        if len(fields) == 1:
+            raise LexiconError(
+                f"{os.fspath(path)}:{number}: {fields[0]!r} has no tokens, expected a "
+                "word and its tokens"
+            )
+        if fields:
+            spellings.setdefault(fields[0], []).append(fields[1:])
+    spellings.pop(UNKNOWN, None)
+    spellings[UNKNOWN] = []
+    return spellings
+
+
+def spelt_entries(
+    lexicon: Spellings, words: Names, tokens: Names
+) -> list[tuple[tuple[int, ...], int, str]]:
+    """All spellings as tokens, with word number and word; sorted."""
+    entries = []
+    for word, spellings in filter(lambda item: item[1], lexicon.items()):
+        try:
+            number = words.index(word)
+            for spelling in spellings:
+                spelt = (tokens.index(token, used_by=repr(word)) for token in spelling)
+                entries.append((tuple(spelt), number, word))
+        except InputError as error:
+            raise LexiconError(f"lexicon: {error.message}") from None
+    return sorted(entries)
+
+
+def _fields(line: str) -> list[str]:
+    return [field for field in _SPACE.split(line) if field]

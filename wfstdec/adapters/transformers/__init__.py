@@ -23,7 +23,7 @@ from wfstdec.adapters.transformers.ngrams import (
 from wfstdec.adapters.transformers.phrases import (
     PhraseBoostLogitsProcessor as PhraseBoostLogitsProcessor,
 )
-from wfstdec.text.tokenizers import token_table_of as token_table_of
+from wfstdec.text.tokens import token_table_of as token_table_of
 
 __all__ = [
     "NgramLogitsProcessor",

@@ -1,4 +1,4 @@
-"""N-gram language models beside what a model of Transformers thinks itself.
+"""N-gram language models in `generate`, next to a model of Transformers.
 
 lm = NgramLogitsProcessor("tokens.arpa", processor, weight=0.3)
 model.generate(**inputs, num_beams=5, logits_processor=[lm])
@@ -21,7 +21,7 @@ from wfstdec.adapters.transformers.rows import (
 from wfstdec.errors import OptionError
 from wfstdec.lm import kernels
 from wfstdec.lm.loading import AnyLM, lm_over, read_lm
-from wfstdec.text.tokenizers import ends_of, neutral_of, token_table_of
+from wfstdec.text.tokens import ends_of, neutral_of, token_table_of
 
 
 class NgramLogitsProcessor:
@@ -29,24 +29,23 @@ class NgramLogitsProcessor:
 
         total of a text = model + weight * (ln P(its tokens) + ln P(</s>))
 
-    Costs are by true back-off, `</s>` at `eos`. Special tokens and timestamps say
-    nothing: no cost, and the history goes on behind them. The state is a function of a
-    row's tokens; rows may be reordered between calls.
+    Costs are by true back-off, `</s>` at `eos`. Special tokens and timestamps cost
+    nothing and leave the history as it is. Rows may be reordered between calls.
 
     Args:
         lm: An ARPA file or an `NgramLM` over the names of the tokens
             (`token_table_of`).
         tokenizer: Of Transformers, or a processor that has one.
-        weight: May be below 0, to take a model of the training text off again;
-            what is impossible stays so.
-        eos: The token or tokens that end a text; None asks the tokenizer.
-        neutral: Tokens that say nothing; None asks the tokenizer (`neutral_of`).
+        weight: Below 0 it subtracts a model of the training text; impossible tokens
+            stay impossible.
+        eos: The token or tokens that end a text; None takes the tokenizer's.
+        neutral: Tokens that the model skips; None takes the tokenizer's (`neutral_of`).
         begin_index: Tokens of a prompt that is no part of the text. Special tokens
-            need not be counted, and Whisper's `generate` tells by itself.
+            need not be counted, and Whisper's `generate` sets it by itself.
         unk_cost: As of `NgramLM.from_arpa`.
 
     Raises:
-        InputError: One of its subclasses, for what does not fit.
+        InputError: One of its subclasses, for arguments that do not fit.
     """
 
     def __init__(
@@ -75,7 +74,7 @@ class NgramLogitsProcessor:
         return f"NgramLogitsProcessor({self.lm!r}, weight={self.weight!r})"
 
     def set_begin_index(self, begin_index: int) -> None:
-        """Begin a text behind a prompt; Whisper's `generate` calls it."""
+        """Begin a text after a prompt; Whisper's `generate` calls it."""
         self._rows.begin(begin_index)
 
     def __call__(self, input_ids: Any, scores: Any) -> Any:
@@ -96,10 +95,8 @@ class NgramLogitsProcessor:
         return out if out is not None else with_gains(scores, written)
 
     def _buffers(self, num: int, size: int) -> tuple[np.ndarray, np.ndarray]:
-        """Arrays [num, size] for costs and next states, kept from call to call.
-
-        New ones would be new pages each time: 5 of 12 ms at 40 rows of 51,865.
-        """
+        """Arrays [num, size] for costs and next states, kept from call to call."""
+        # New ones would be new pages each time: 5 of 12 ms at 40 rows of 51,865.
         if self._kept is None or self._kept[0].shape != (num, size):
             shape = num, size
             self._kept = np.empty(shape, np.float32), np.empty(shape, np.int32)
@@ -112,7 +109,9 @@ class NgramLogitsProcessor:
         before = rows.parents(ids)
         states = np.array(
             [
-                walk(automaton, start, rows.said(row[:-1])) if known is None else known
+                walk(automaton, start, rows.labels_of(row[:-1]))
+                if known is None
+                else known
                 for row, known in zip(ids, before, strict=True)
             ],
             np.int32,

@@ -51,9 +51,15 @@ from wfstdec.boost.score_rows import (
     RowStates,
     credit_rows,
 )
-from wfstdec.boost.spelling import Spelling, case_variants
 from wfstdec.errors import BoostError, OptionError, ShapeError
-from wfstdec.text.tokenizers import ends_of, neutral_of, token_table_of, tokenizer_of
+from wfstdec.text.tokens import (
+    by_ids,
+    ends_of,
+    ids_of,
+    neutral_of,
+    token_table_of,
+    written_ways,
+)
 
 Phrases = Mapping[str, float] | Sequence[str] | PhraseBoosts | None
 """Phrases with weights, or of weight 1; or compiled ones; or none."""
@@ -63,54 +69,37 @@ _ALIKE = 1e-2
 
 
 class Text(NamedTuple):
-    """The state of the phrases behind a row's text.
+    """The state of the phrases behind a row's text."""
 
-    Attributes:
-        state: Of the phrases, after its last token.
-        ends_phrase: Whether that token ended a phrase.
-        is_closed: Whether its phrases are closed.
-        will_close: Whether they are for all that goes on from it.
-    """
-
-    state: int
-    ends_phrase: bool
-    is_closed: bool
-    will_close: bool
-
-
-def written_ways(text: str) -> list[str]:
-    """Spell a phrase as it is and in other cases, behind a space and without.
-
-    Tokenizers cut " New York" otherwise than "New York" at the beginning of a text.
-    """
-    ways = case_variants(text)
-    return [*(f" {way}" for way in ways), *ways]
+    state: int  # Of the phrases, after its last token
+    ends_phrase: bool  # Whether that token ended a phrase
+    is_closed: bool  # Whether its phrases are closed
+    will_close: bool  # Whether they are for all that goes on from it
 
 
 class PhraseBoostLogitsProcessor:
     """Boosts phrases in `generate`; see the module's text.
 
     Rows may be reordered, repeated and dropped between calls. Greedy search, beams and
-    sampling are all served: what is added does not depend on whether scores are
-    normalised. `generate` divides totals by their length and stops early unless told
-    otherwise, and that is wrong with boosts: `length_penalty=0.0` and
-    `early_stopping="never"` are right.
+    sampling all work: the boosts do not depend on whether scores are normalised. By
+    default `generate` divides totals by their length and stops early, which is wrong
+    with boosts: use `length_penalty=0.0` and `early_stopping="never"`.
 
     Args:
         phrases: For all utterances: phrases with weights (below 0 is a penalty), or a
             sequence of phrases of weight 1. Or a sequence of such lists, one for each
             utterance of a batch: a processor then serves one call of `generate`, which
-            must not be of long audio, since Whisper drops what is finished.
+            must not be of long audio, since Whisper drops finished utterances.
         tokenizer: Of Transformers, or a processor that has one.
-        options: What phrases are worth.
+        options: How the bonuses of phrases are chosen.
         eos: The token or tokens that end a text; None asks the tokenizer.
         end_rule: `"closed"`, `"compensated"` or `"none"`.
         final_eos_score: Of `"compensated"`, nats.
-        neutral: Tokens that say nothing; None asks the tokenizer.
+        neutral: Tokens without text; None asks the tokenizer.
         begin_index: Tokens of a prompt that is no part of the text. Special tokens
-            need not be counted, and Whisper's `generate` tells by itself.
+            need not be counted, and Whisper's `generate` sets it by itself.
         max_length: As given to `generate`: a text that is cut off there, without an
-            end, pays back what was paid for a phrase half said.
+            end, refunds the credit of an incomplete phrase.
         max_new_tokens: The same counted from the prompt, in place of `max_length`.
         variants: The ways in which a phrase may be written.
 
@@ -156,7 +145,8 @@ class PhraseBoostLogitsProcessor:
         ends = ends_of(eos, tokenizer)
         table = token_table_of(tokenizer)
         self._num_named = len(table) - 1
-        speller = partial(_spelt, tokenizer_of(tokenizer), marks.union(ends), variants)
+        cut = ids_of(tokenizer)
+        speller = by_ids(cut, barred=marks.union(ends), variants=variants)
         compiler = PhraseCompiler(speller, table, options)
         is_none = isinstance(phrases, Sequence) and not len(phrases)
         self._is_for_all = is_none or is_one_list(phrases)
@@ -189,11 +179,7 @@ class PhraseBoostLogitsProcessor:
         self._rows.begin(begin_index)
 
     def __call__(self, input_ids: Any, scores: Any) -> Any:
-        """Scores [N, V] with the boosts; tokens so far are [N, U].
-
-        Raises:
-            ShapeError: Rows are no multiple of the lists, or V is not the tokenizer's.
-        """
+        """Scores [N, V] with the boosts; tokens so far are [N, U]."""
         per_list = self._rows_per_list(len(scores))
         ids = self._rows.tokens(input_ids)
         before = self._rows.parents(ids)
@@ -285,28 +271,6 @@ class PhraseBoostLogitsProcessor:
         )
 
 
-def _spelt(
-    tokenizer: Any,
-    neutral: frozenset[int],
-    variants: Callable[[str], Iterable[str]],
-    phrases: Sequence[str],
-) -> list[list[Spelling]]:
-    """Phrases as a tokenizer cuts them; where it needs `neutral` tokens, not at all."""
-    ways = [list(variants(phrase)) for phrase in phrases]
-    texts = list(dict.fromkeys(way for some in ways for way in some))
-    if not texts:
-        return [[] for _ in phrases]
-    cut = tokenizer(texts, add_special_tokens=False)["input_ids"]
-    known = {
-        text: tuple(ids)
-        for text, ids in zip(texts, cut, strict=True)
-        if ids and neutral.isdisjoint(ids)
-    }
-    return [
-        list(dict.fromkeys(known[way] for way in some if way in known)) for some in ways
-    ]
-
-
 def _compiled(phrases: Any, compiler: PhraseCompiler) -> PhraseBoosts:
     if not isinstance(phrases, PhraseBoosts):
         return compiler.compile({} if phrases is None else phrases)
@@ -352,10 +316,10 @@ def _texts_of(
 
 def _walked(rows: TextRows, boosts: PhraseBoosts, row: np.ndarray) -> Text:
     """A row of which nothing is known; it counts as open."""
-    automaton, said = boosts.automaton, rows.said(row)
-    state = walk(automaton, int(automaton.model_start[0]), said[:-1])
+    automaton, labels = boosts.automaton, rows.labels_of(row)
+    state = walk(automaton, int(automaton.model_start[0]), labels[:-1])
     before = Text(state, False, False, False)
-    return _texts_of(rows, boosts, said[None, -1:], [before])[0]
+    return _texts_of(rows, boosts, labels[None, -1:], [before])[0]
 
 
 def _are_alike(scores: Any, width: int) -> bool:

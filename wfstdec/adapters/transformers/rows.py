@@ -1,14 +1,13 @@
-"""Rows of `generate` as texts: what a processor is given, and what it knows of them.
+"""Rows of `generate` as texts: a processor's input, and the states of its models.
 
-    texts = TextRows(neutral, eos)
+    texts = TextRows(neutral, eos, begin_index)
     ids = texts.tokens(input_ids)                 # int64 [N, U], behind the prompt
     before = texts.parents(ids)                   # kept of each row's text less a token
-    state = texts.walked(automaton, ids[r])       # where nothing was
-    texts.keep(ids, found)                        # for the next call
+    texts.keep(ids, states, width)                # for the next call
 
-`generate` reorders, repeats and drops rows between two calls and tells nobody. So what
-is kept is found again by the tokens themselves, and it is a function of them alone: a
-row that was never seen is walked from its prompt on.
+`generate` reorders, repeats and drops rows between two calls without notice. States are
+therefore found again by the tokens, of which they are a function; the state of a row
+that was never seen is computed from its prompt on.
 """
 
 from __future__ import annotations
@@ -22,46 +21,36 @@ from wfstdec.errors import OptionError, ShapeError
 from wfstdec.lm import kernels
 from wfstdec.lm.automaton import Automaton
 
-_Found = TypeVar("_Found")
+_State = TypeVar("_State")
 
 
-class TextRows(Generic[_Found]):
-    """Texts of the rows of one `generate`, from a prompt on.
+class TextRows(Generic[_State]):
+    """Texts of the rows of one `generate`, after a prompt of `begin_index` tokens."""
 
-    Args:
-        neutral: Tokens that say nothing: no model steps on them.
-        eos: Tokens that end a text.
-        begin_index: How many tokens the prompt has.
-
-    Attributes:
-        width: Rows of an utterance, where `keep` is told.
-    """
+    # No model steps on `neutral` tokens; `eos` end a text. `width` is the number of
+    # rows of an utterance, from `keep`.
 
     def __init__(
         self, neutral: Collection[int], eos: Sequence[int], begin_index: int
     ) -> None:
         self.neutral = np.array(sorted({*neutral} - {*eos}), np.int64)
         self.eos = np.array(sorted(eos), np.int64)
-        self._silent = np.union1d(self.neutral, self.eos)
+        self._unmodelled = np.union1d(self.neutral, self.eos)
         self._columns: dict[int, np.ndarray] = {}
         self.width = 0
         self.begin(begin_index)
 
     def begin(self, begin_index: int) -> None:
-        """Begin another text: the prompt has so many tokens, nothing is known."""
+        """Begin another text: nothing is known of it."""
         if not 0 <= begin_index == int(begin_index):
             raise OptionError(f"begin_index={begin_index!r}, expected 0 or more")
         self.begin_index = int(begin_index)
         self._keys: list[bytes] = []
-        self._own: list[_Found] = []
-        self._found: list[dict[bytes, _Found]] = []
+        self._own: list[_State] = []
+        self._known: list[dict[bytes, _State]] = []
 
     def tokens(self, input_ids: Any) -> np.ndarray:
-        """The rows behind the prompt, int64 [N, U].
-
-        Raises:
-            ShapeError: They are not rows, or shorter than the prompt.
-        """
+        """The rows after the prompt, int64 [N, U]."""
         ids = as_array(input_ids, np.int64)
         if ids.ndim != 2 or ids.shape[1] < self.begin_index:
             raise ShapeError(
@@ -70,55 +59,49 @@ class TextRows(Generic[_Found]):
             )
         return np.ascontiguousarray(ids[:, self.begin_index :])
 
-    def parents(self, ids: np.ndarray) -> list[_Found | None]:
-        """Look up the state of each row's text before its last token, or None.
-
-        That of the same row counts first, then those of its utterance: with equal
-        texts in two utterances nothing else would tell them apart.
-        """
-        found: list[_Found | None] = []
+    def parents(self, ids: np.ndarray) -> list[_State | None]:
+        """The state of each row's text before its last token, or None."""
+        # That of the same row comes first, then those of its utterance: equal texts in
+        # two utterances cannot be distinguished otherwise.
+        states: list[_State | None] = []
         for i, row in enumerate(ids):
             key = row[:-1].tobytes()
             group = i // self.width if self.width else 0
-            known = self._found[group] if group < len(self._found) else {}
+            known = self._known[group] if group < len(self._known) else {}
             if not len(row) or len(self._keys) != len(ids):
-                found.append(None)
+                states.append(None)
             elif self._keys[i] == key:
-                found.append(self._own[i])
+                states.append(self._own[i])
             else:
-                found.append(known.get(key))
-        return found
+                states.append(known.get(key))
+        return states
 
-    def keep(self, ids: np.ndarray, found: list[_Found], width: int) -> None:
-        """Keep what was found of each row; `width` rows are of one utterance."""
-        self.width, self._own = width, found
+    def keep(self, ids: np.ndarray, states: list[_State], width: int) -> None:
+        """Keep the state of each row; `width` rows are of one utterance."""
+        self.width, self._own = width, states
         self._keys = [row.tobytes() for row in ids]
-        self._found = [{} for _ in range(-(-len(ids) // width))]
-        for i, (key, one) in enumerate(zip(self._keys, found, strict=True)):
-            self._found[i // width].setdefault(key, one)
+        self._known = [{} for _ in range(-(-len(ids) // width))]
+        for i, (key, state) in enumerate(zip(self._keys, states, strict=True)):
+            self._known[i // width].setdefault(key, state)
 
-    def said(self, row: np.ndarray) -> np.ndarray:
+    def labels_of(self, row: np.ndarray) -> np.ndarray:
         """The tokens of a row that models step on, int32."""
-        return row[~np.isin(row, self._silent)].astype(np.int32)
+        return row[~np.isin(row, self._unmodelled)].astype(np.int32)
 
     def is_silent(self, last: np.ndarray) -> np.ndarray:
-        """Tell the tokens that no model steps on, bool [N]."""
-        return np.isin(last, self._silent)
+        """Test for tokens that no model steps on, bool [N]."""
+        return np.isin(last, self._unmodelled)
 
     def silent_columns(self, num_labels: int, size: int) -> np.ndarray:
-        """Tokens that say nothing, of `size`; those behind `num_labels` do not."""
+        """Tokens of `size` that no model steps on; also those from `num_labels` on."""
         if size not in self._columns:
             unnamed = np.arange(min(num_labels, size), size)
-            inside = self._silent[self._silent < size]
+            inside = self._unmodelled[self._unmodelled < size]
             self._columns[size] = np.union1d(inside, unnamed)
         return self._columns[size]
 
     def ends(self, size: int) -> np.ndarray:
-        """The tokens that end a text; all are among `size` outputs.
-
-        Raises:
-            ShapeError: One is not.
-        """
+        """The tokens that end a text, checked against `size` outputs."""
         if len(self.eos) and self.eos[-1] >= size:
             raise ShapeError(
                 f"scores have V={size} columns, eos is {self.eos[-1]}, expected below"
@@ -153,13 +136,9 @@ def step_all(
 
 
 def with_room(scores: Any) -> tuple[Any, np.ndarray, np.ndarray]:
-    """Scores, and a place to write others.
-
-    Returns:
-        A copy as what scores are, or None; the scores, float32 [N, V] on the host; and
-        what the copy has, to be written. Without a copy both are zeros, for gains to be
-        added by `with_gains`: nothing of what is on a device is fetched.
-    """
+    """A copy of scores, or None; the scores, float32 [N, V]; and the copy's numbers."""
+    # Without a copy both arrays are zeros, for gains to be added by `with_gains`:
+    # nothing is fetched from a device.
     is_tensor = hasattr(scores, "detach")
     on_host = is_tensor and scores.device.type == "cpu"
     if on_host and str(scores.dtype) == "torch.float32":

@@ -14,8 +14,7 @@ done again; errors in a column. Needs the extra `ray`.
 """
 
 from wfstdec.batch.ray.jobs import RayOptions, RowsSummary, run_rows
-from wfstdec.batch.ray.manifests import are_rows, logprob_rows, recording_rows
-from wfstdec.batch.ray.rows import result_schema
+from wfstdec.batch.ray.rows import are_rows, logprob_rows, recording_rows, result_schema
 from wfstdec.batch.ray.workers import DecodeRows, RowWorker, TranscribeRows
 
 __all__ = [

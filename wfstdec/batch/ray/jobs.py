@@ -1,35 +1,41 @@
-"""Run rows on a cluster: actors, checkpoints, a folder of Parquet.
+"""Jobs on Ray: the folder of results, and the files that a resumed job needs.
 
-summary = run_rows("calls.parquet", make, "words", address="auto",
-options=RayOptions(actors=8, threads=2))
-summary = run_rows(..., restart=Restart(resume=True))     # after whatever ended it
+    with JobFolder(Path("words"), Restart(resume=True)) as folder: ...
+
+Results are Parquet files in the folder. The folder `words.job` next to it holds the
+settings and inputs (`job.json`), the manifest if the job made one, and Ray's
+checkpoints: the ids in each file of results. A file and its checkpoint are committed
+together, so that a row is decoded once, whatever ends a run.
 """
 
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 import os
+import shutil
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from wfstdec.batch.ray.folder import JobFolder
-from wfstdec.batch.ray.manifests import (
+from wfstdec.batch.decoding import Tally, named
+from wfstdec.batch.ray.rows import (
     ENDINGS,
     are_rows,
     ids_of,
+    need_ray,
     twice_in,
     write_rows,
 )
-from wfstdec.batch.ray.rows import need_ray
 from wfstdec.batch.ray.workers import RowWorker
-from wfstdec.batch.summary import Tally, named
 from wfstdec.errors import BackendError, FormatError, InputError, OptionError
-from wfstdec.io.journal import Restart
+from wfstdec.io.journal import Restart, check_same, lock, settings_as_json
+from wfstdec.text.files import writing
 
 if TYPE_CHECKING:
     import pyarrow
@@ -39,6 +45,87 @@ if TYPE_CHECKING:
     Rows: TypeAlias = (
         _Place | Sequence[_Place] | Iterable[dict[str, Any]] | ray.data.Dataset
     )
+
+
+_FORMAT, _VERSION = "wfstdec.ray", 1
+
+
+class JobFolder:
+    """The folder of results and that of the job, locked by one run at a time.
+
+    Attributes:
+        output: Files of results.
+        manifest: The manifest, where we make it.
+        checkpoints: Ray's.
+    """
+
+    def __init__(self, output: Path, restart: Restart) -> None:
+        self.output = output.absolute()
+        self._beside = self.output.with_name(self.output.name + ".job")
+        self.manifest = self._beside / "manifest.parquet"
+        self.checkpoints = self._beside / "checkpoint"
+        self._restart = restart
+        self._header = settings_as_json(
+            {"format": _FORMAT, "version": _VERSION, "settings": dict(restart.settings)}
+        )
+
+    def __enter__(self) -> JobFolder:
+        with writing(self._beside):
+            self._beside.mkdir(parents=True, exist_ok=True)
+            self._file = (self._beside / "job.json").open("a+")
+        try:
+            lock(self._file, self.output)
+            self._take_up()
+        except BaseException:
+            self._file.close()
+            raise
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._file.close()
+
+    def files(self) -> list[Path]:
+        """Files of results."""
+        return sorted(self.output.glob("*.parquet"))
+
+    def committed(self) -> list[Path]:
+        """Checkpoints; none where a run ended while it committed one."""
+        found = sorted(self.checkpoints.glob("*.parquet"))
+        is_whole = not any(one.name.endswith(".pending.parquet") for one in found)
+        return found if is_whole else []
+
+    def _take_up(self) -> None:
+        """Decide on what an earlier run left."""
+        self._file.seek(0)
+        text = self._file.read()
+        if text and not self._restart.overwrite and any(self.checkpoints.glob("*")):
+            self._compare(text)
+            return
+        if self.output.exists() and any(self.output.iterdir()):
+            # Files that are not ours are never deleted.
+            if not text or not self._restart.overwrite:
+                raise OptionError(
+                    f"{self.output} holds files of no run that can be resumed, "
+                    "expected a new folder"
+                )
+            for path in self.files():
+                path.unlink()
+        shutil.rmtree(self.checkpoints, ignore_errors=True)
+        with writing(self.output):
+            self.output.mkdir(parents=True, exist_ok=True)
+            self._file.truncate(0)
+            self._file.write(json.dumps(self._header, ensure_ascii=False) + "\n")
+            self._file.flush()
+
+    def _compare(self, text: str) -> None:
+        called = self._restart.called
+        if not self._restart.resume:
+            raise OptionError(
+                f"{self.output} has results of an earlier run, expected "
+                f"{called('resume')} to continue, or {called('overwrite')} to restart"
+            )
+        check_same(self._header, json.loads(text), self.output, self._restart)
+
 
 _BESIDE_CPUS = 2
 """Read and write tasks take one, and so does Ray's filter of rows that are done."""
@@ -79,15 +166,10 @@ class RayOptions:
 
 @dataclass
 class RowsSummary(Tally):
-    """Counts of a job; `str()` is a line for a person. Others as of `Tally`.
+    """Counts of a job; `str()` is a line for a person. Others as of `Tally`."""
 
-    Attributes:
-        audio_s: Seconds of audio of this run, where audio was given.
-        wall_s: Seconds on the wall, all in all.
-    """
-
-    audio_s: float = 0.0
-    wall_s: float = 0.0
+    audio_s: float = 0.0  # Seconds of audio of this run, where audio was given
+    wall_s: float = 0.0  # Seconds on the wall, all in all
 
     def __str__(self) -> str:
         audio = f"{self.audio_s:.1f} s of audio, " if self.audio_s else ""
@@ -132,20 +214,20 @@ def run_rows(
     options, restart = options or RayOptions(), restart or Restart()
     began = time.monotonic()
     with JobFolder(Path(output), restart) as folder:
-        manifest = _Manifest(rows, folder)
+        open_rows, ids = _open_manifest(rows, folder)
         before = folder.files()
-        if not _all_done(manifest.ids, folder):
+        if not _all_done(ids, folder):
             with _cluster(address, options, quiet=not progress):
                 options = replace(options, actors=_actors(options))
                 try:
-                    _execute(manifest, make, folder, options, progress)
+                    _execute(open_rows, make, folder, options, progress)
                 except ray.exceptions.RayError as error:
                     raise BackendError(
                         f"Ray could not go on: {_cause(error)}; what is done is in "
                         f"{folder.output}, expected to go on with "
                         f"{restart.called('resume')}"
                     ) from error
-        summary = _summary(folder, before, manifest.ids)
+        summary = _summary(folder, before, ids)
     summary.wall_s = time.monotonic() - began
     return summary
 
@@ -165,7 +247,7 @@ def _all_done(ids: pyarrow.Array | None, folder: JobFolder) -> bool:
 
 
 def _execute(
-    manifest: _Manifest,
+    open_rows: Callable[[], ray.data.Dataset],
     make: Callable[[], RowWorker],
     folder: JobFolder,
     options: RayOptions,
@@ -185,7 +267,7 @@ def _execute(
         delete_checkpoint_on_success=False,
     )
     with ray.data.DataContext.current(context), _console(quiet=not progress):
-        found = manifest.open()
+        found = open_rows()
         # Without it all rows would come out at the end, as one file.
         found = found.repartition(target_num_rows_per_block=options.file_rows)
         found = found.map_batches(
@@ -225,41 +307,27 @@ class _Actor:
         return self._work(batch)
 
 
-class _Manifest:
-    """The rows of a job.
+def _open_manifest(
+    rows: Rows, folder: JobFolder
+) -> tuple[Callable[[], ray.data.Dataset], pyarrow.Array | None]:
+    """Return what opens the rows of a job, and all ids if they are known before."""
+    import ray.data
 
-    Attributes:
-        ids: All of them, where they can be known before; else None.
-    """
+    from wfstdec.batch.ray.shards import open_rows
 
-    def __init__(self, rows: Rows, folder: JobFolder) -> None:
-        import ray.data
-
-        self._dataset: ray.data.Dataset | None = None
-        self.ids: pyarrow.Array | None = None
-        if isinstance(rows, ray.data.Dataset):
-            self._dataset = rows
-            return
-        places: list[Any] = (
-            [rows] if isinstance(rows, str | os.PathLike) else list(rows)
+    if isinstance(rows, ray.data.Dataset):
+        return lambda: rows, None
+    places: list[Any] = [rows] if isinstance(rows, str | os.PathLike) else list(rows)
+    if not places:
+        raise FormatError("no rows, expected one or more")
+    if isinstance(places[0], dict):
+        write_rows(places, folder.manifest)
+        places = [folder.manifest]
+    elif not are_rows(places):
+        raise FormatError(
+            f"{places[0]}: expected {' or '.join(ENDINGS)}, or a folder of them"
         )
-        if not places:
-            raise FormatError("no rows, expected one or more")
-        if isinstance(places[0], dict):
-            write_rows(places, folder.manifest)
-            places = [folder.manifest]
-        elif not are_rows(places):
-            raise FormatError(
-                f"{places[0]}: expected {' or '.join(ENDINGS)}, or a folder of them"
-            )
-        self._places = places
-        self.ids = ids_of(places)
-
-    def open(self) -> ray.data.Dataset:
-        """The rows as a dataset."""
-        from wfstdec.batch.ray.shards import open_rows
-
-        return self._dataset if self._dataset is not None else open_rows(self._places)
+    return partial(open_rows, places), ids_of(places)
 
 
 @contextlib.contextmanager
@@ -295,11 +363,7 @@ def _cluster(
 
 
 def _actors(options: RayOptions) -> int:
-    """How many actors there will be; what does not fit would wait for ever.
-
-    Raises:
-        OptionError: They do not fit.
-    """
+    """How many actors there will be; what does not fit would wait for ever."""
     import ray
 
     resources = ray.cluster_resources()
@@ -323,12 +387,7 @@ def _actors(options: RayOptions) -> int:
 def _summary(
     folder: JobFolder, before: Sequence[Path], ids: pyarrow.Array | None
 ) -> RowsSummary:
-    """Count what is in the folder, and look whether it is what was asked for.
-
-    Raises:
-        FormatError: An id stands there twice, or is missing; a file is damaged.
-        InputError: Of the first row, where all failed.
-    """
+    """Count the rows in the folder, and check that they are those of the job."""
     import pyarrow as pa
     import pyarrow.compute
     import pyarrow.parquet
@@ -376,10 +435,10 @@ def _summary(
 
 
 def _cause(error: BaseException | None) -> str:
-    """Put other people's errors into a line: the innermost that says anything."""
-    said = "no reason given"
+    """The last line of the innermost error that has a text."""
+    reason = "no reason given"
     while error is not None:
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-        said = lines[-1] if lines else said
+        reason = lines[-1] if lines else reason
         error = error.__cause__
-    return said
+    return reason

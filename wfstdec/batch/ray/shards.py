@@ -20,7 +20,7 @@ import pyarrow as pa
 import ray.data
 from ray.data.datasource import FileBasedDatasource
 
-from wfstdec.batch.ray.manifests import kind_of
+from wfstdec.batch.ray.rows import kind_of
 from wfstdec.transcription.recordings import AUDIO_ENDINGS
 
 _SHARD_BYTES = 2**26
@@ -96,10 +96,10 @@ def _sample(name: str, members: Sequence[tuple[str, bytes]]) -> dict[str, Any]:
             row["logprobs"] = data
         elif ending == ".json":
             try:
-                said = json.loads(data)
-                row["id"] = str(said.get("id", row["id"]))
-                if said.get("boosts") is not None:
-                    row["boosts"] = json.dumps(said["boosts"])
+                fields = json.loads(data)
+                row["id"] = str(fields.get("id", row["id"]))
+                if fields.get("boosts") is not None:
+                    row["boosts"] = json.dumps(fields["boosts"])
             except (ValueError, AttributeError) as error:
                 row["error"] = f"{name}.json: not an object of JSON ({error})"
     return row

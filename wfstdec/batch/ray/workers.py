@@ -16,8 +16,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from wfstdec.batch.boost_lists import BoostLists
-from wfstdec.batch.decoding import decode_all, reading_and_keeping
+from wfstdec.batch.decoding import BoostLists, Summary, decode_all, reading_and_keeping
 from wfstdec.batch.lattices import LatticeReading
 from wfstdec.batch.ray.rows import (
     Row,
@@ -28,7 +27,6 @@ from wfstdec.batch.ray.rows import (
     row_boosts,
     row_recording,
 )
-from wfstdec.batch.summary import Summary
 from wfstdec.boost.lists import BoostsLike, Numbers
 from wfstdec.errors import FormatError
 from wfstdec.lattice.arrays import Lattice
@@ -48,13 +46,7 @@ _Todo = dict[str, tuple[int, Any, Numbers | None]]
 
 
 class RowWorker(ABC):
-    """Rows of a manifest to rows of results: a class for `map_batches`.
-
-    Args:
-        nbest: How many hypotheses the decoder's options ask for.
-        keep: A folder that all nodes see: lattices are kept there, in a file for each
-            batch, which the rows name.
-    """
+    """Rows of a manifest to rows of results: a class for `map_batches`."""
 
     def __init__(self, *, nbest: int = 1, keep: str | Path | None = None) -> None:
         self._nbest, self._folder = nbest, None if keep is None else Path(keep)
@@ -223,10 +215,10 @@ class TranscribeRows(RowWorker):
 
 
 class _Tally(Summary):
-    """Counts of a batch, in which all may fail: that is for the job to judge."""
+    """Counts of a batch in which all rows may fail: the job decides then."""
 
     def check(self, *, at_end: bool = False) -> None:
-        """Say nothing, and raise nothing."""
+        """Log nothing, and raise nothing."""
 
 
 class _RowBoosts(BoostLists):
@@ -241,7 +233,7 @@ class _RowBoosts(BoostLists):
 
 
 def _refused(row: Row) -> dict[str, Any] | None:
-    """The result of a row that nobody can work on."""
+    """The result of a row that cannot be decoded; None for all others."""
     name = row.get("id")
     if not isinstance(name, str) or not name:
         error = FormatError(f"found {name!r} as the row's id, expected a text")

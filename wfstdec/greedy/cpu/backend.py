@@ -1,4 +1,4 @@
-"""The CPU backend of the greedy search: `reference.py`, the same bits faster.
+"""The CPU backend of the greedy search.
 
 backend = CpuBackend(searched)
 search = backend.start(options, boosts)       # one utterance
@@ -8,12 +8,105 @@ search.finish()                               # a TokenPath
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
 import numpy as np
 
+from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.greedy.cpu import kernels as k
-from wfstdec.greedy.reference import Fusion, Progress, ReferenceBackend
-from wfstdec.search.paths.so_far import PathSoFar
-from wfstdec.search.paths.token_path import TokenPath, TokenRows
+from wfstdec.greedy.options import GreedyOptions, Searched
+from wfstdec.lm.automaton import NULL_AUTOMATON
+from wfstdec.search.logprobs import pricing_of
+from wfstdec.search.paths.tokens import (
+    NO_PRON,
+    PathSoFar,
+    TokenPath,
+    TokenRows,
+    tokens_so_far,
+)
+from wfstdec.search.threads import HostBackend
+
+F = np.float32
+
+
+@dataclass
+class Progress:
+    """How far a search has come.
+
+    Attributes:
+        label: The label of the last frame; the blank before the first.
+        last: The most probable token of the last frame.
+        lm_state: The language model's state.
+        boost_state: The phrases' state.
+        frames: Frames gone through.
+        died_at_frame: The frame where it died, or -1.
+        acoustic: The unscaled acoustic cost.
+        cost: The total.
+    """
+
+    label: int
+    last: int
+    lm_state: int
+    boost_state: int
+    frames: int = 0
+    died_at_frame: int = -1
+    acoustic: float = 0.0
+    cost: float = 0.0
+
+
+class Fusion:
+    """A language model and the phrases of an utterance, either may be missing."""
+
+    def __init__(
+        self, searched: Searched, options: GreedyOptions, boosts: CompiledBoosts
+    ) -> None:
+        self.searched, self.options = searched, options
+        self.pricing = pricing_of(options)
+        phrases = boosts.phrases
+        self.phrases = NULL_AUTOMATON if phrases is None else phrases.automaton
+        self.boost_start = 0 if phrases is None else phrases.start
+
+    def begin(self) -> Progress:
+        """Before the first frame."""
+        lm_state = int(self.searched.lm.model_start[0])
+        blank = self.searched.blank
+        return Progress(blank, blank, lm_state, self.boost_start)
+
+    def end(
+        self, progress: Progress, tokens: Sequence[tuple[int, int, int]] | np.ndarray
+    ) -> TokenPath:
+        """The path of an utterance: tokens as rows of token, start, end."""
+        scale = F(self.options.lm_scale)
+        last = self.searched.lm.final_cost[progress.lm_state]
+        refund = self.phrases.final_cost[progress.boost_state]
+        complete = progress.died_at_frame < 0 and bool(last < np.inf)
+        cost = progress.cost + (float(F(scale * last)) if complete else 0.0)
+        rows = np.full((len(tokens), 4), NO_PRON, np.int32)
+        rows[:, :3] = np.array(tokens, np.int32).reshape(len(tokens), 3)
+        return TokenPath(
+            rows=rows,
+            last_pron=NO_PRON,
+            acoustic=progress.acoustic,
+            search_cost=cost + float(refund),
+            reached_final=complete,
+            num_frames=progress.frames,
+            died_at_frame=progress.died_at_frame,
+        )
+
+    def so_far(
+        self, progress: Progress, tokens: Sequence[tuple[int, int, int]] | np.ndarray
+    ) -> PathSoFar[TokenRows]:
+        """How far a search has come; only the last token may go on."""
+        goes_on = len(tokens) and progress.label != self.searched.blank
+        end = self.end(progress, tokens)
+        cost = end.search_cost - progress.cost if end.reached_final else math.inf
+        whole = len(tokens) - bool(goes_on)
+        return tokens_so_far(
+            end.rows, whole, num_frames=progress.frames, final_cost=cost
+        )
 
 
 class CpuSearch:
@@ -65,7 +158,23 @@ class CpuSearch:
         return progress, self._utterance.tokens[: counts[k.TOKENS]]
 
 
-class CpuBackend(ReferenceBackend):
-    """A greedy search's model and tokens, searched by kernels."""
+class CpuBackend(HostBackend):
+    """A greedy search's model and tokens, searched by kernels.
 
-    search = CpuSearch
+    Attributes:
+        search: Makes the search of an utterance.
+    """
+
+    can = frozenset()
+    search: type[Any] = CpuSearch
+
+    def __init__(self, searched: Searched) -> None:
+        super().__init__(searched.num_tokens, searched)
+        self.searched = searched
+
+    def start(
+        self, options: GreedyOptions, boosts: CompiledBoosts, *, record: bool = False
+    ) -> Any:
+        """Begin an utterance."""
+        assert not record
+        return self.search(Fusion(self.searched, options, boosts))

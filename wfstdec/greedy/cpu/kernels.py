@@ -10,17 +10,18 @@ from typing import NamedTuple
 import numpy as np
 from numpy import float32
 
-from wfstdec.greedy.reference import NO_TOKEN
 from wfstdec.jit import inlined, kernel
 from wfstdec.lm.automaton import Automaton
 from wfstdec.lm.kernels import row as row_of
-from wfstdec.search.acoustics import Pricing, penalised, scaled
+from wfstdec.search.logprobs import Pricing, penalised, scaled
 
 LABEL, LAST, LM_STATE, BOOST_STATE, FRAMES, DIED, TOKENS, LM_ROW, BOOST_ROW = range(9)
 """Positions in `UtteranceState.counts`; at LM_ROW and BOOST_ROW stand the states whose
 rows are there, or -1."""
 NOTHING_YET = 0, -1, 0, -1, -1
 """The counts from FRAMES on, before the first frame."""
+NO_TOKEN = -1
+"""No token can begin."""
 ACOUSTIC, COST = range(2)
 """Where `UtteranceState.sums` has what."""
 

@@ -1,11 +1,9 @@
-"""Paths to what users hold, for every search: made when somebody looks.
+"""Readers of what searches found: what those of all decoders have in common.
 
-    reader = PathReader(cutter, account, token_names, frame_shift_s)
-    hypotheses = reader.hypotheses(paths, boosts)      # of paths found together
+class TrieReader(FoundReader[list[TokenPath]]):    # adds what is the search's own
+    def best(self, found): return found[0]
 
-Until a hypothesis is looked at it is its path and no more. Then the numbers of all that
-were found together are made in a few calls: words and their frames by a `Cutter`, costs
-by an account. The tuples of a hypothesis are made when it is looked at itself.
+Of a search under way, the words that are settled are read once.
 """
 
 from __future__ import annotations
@@ -14,20 +12,81 @@ import math
 import threading
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
 from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.lm.automaton import NULL_AUTOMATON, Automaton
-from wfstdec.lm.on_demand import LazyLM, LmArrays, LmQueries
-from wfstdec.lm.on_demand_table import UNKNOWN
+from wfstdec.lm.kernels import UNKNOWN
+from wfstdec.lm.on_demand import LmArrays, LmQueries, OnDemandLM
+from wfstdec.search.contract import Reader
 from wfstdec.search.costs import CostAccount, Scales, insertion_cost
-from wfstdec.search.hypothesis import SECONDS_DIGITS, Hypothesis, Word
-from wfstdec.search.interrupts import Held
-from wfstdec.search.paths.label_path import BestPath
-from wfstdec.search.paths.token_path import TokenPath
-from wfstdec.search.paths.words import Counted, Cutter
+from wfstdec.search.hypothesis import SECONDS_DIGITS, Hypothesis, Partial, Word
+from wfstdec.search.paths.tokens import BestPath, PathSoFar, TokenPath
+from wfstdec.search.paths.words import BEGINNING, Counted, Cutter, timed
+from wfstdec.search.threads import Held
+
+_Found_contra = TypeVar("_Found_contra", contravariant=True)
+
+
+class FoundReader(Reader[_Found_contra]):
+    """Reads searches of one boost list; see `Reader`."""
+
+    def __init__(self, paths: PathReader, boosts: CompiledBoosts) -> None:
+        self._paths, self._boosts = paths, boosts
+        self._partial = PartialReader(paths.cutter, paths.frame_shift_s)
+
+    def best(self, found: Any) -> FoundPath:
+        """Find the best path of what a search found; here it is that."""
+        return found
+
+    def hypothesis(self, found: _Found_contra) -> Hypothesis:
+        """Read the best path."""
+        return self.hypotheses([found], [self._boosts])[0]
+
+    def hypotheses(
+        self, found: Sequence[_Found_contra], boosts: Sequence[CompiledBoosts]
+    ) -> list[Hypothesis]:
+        """Read many together, whose boosts add the same words as the reader's."""
+        return self._paths.hypotheses(list(map(self.best, found)), boosts)
+
+    def partial(self, look: PathSoFar[Any]) -> Partial:
+        """Read how far the search has come."""
+        return self._partial.read(look)
+
+
+class PartialReader:
+    """Reads one session."""
+
+    def __init__(self, cutter: Cutter[Any], frame_shift_s: float) -> None:
+        self._cutter, self._shift = cutter, frame_shift_s
+        self._timed: list[Word] = []  # settled words
+        self._cut = BEGINNING  # behind them
+
+    def read(self, path: PathSoFar[Any]) -> Partial:
+        """The words of a search, as of now."""
+        whole = path.settled.whole_since(self._cut.tokens, self._cut.words)
+        words, self._cut = self._cutter.settled_words(whole, self._cut)
+        self._timed += timed(words, self._shift)
+        rest = path.unsettled(self._cut.tokens, self._cut.words)
+        begun = timed(self._cutter.words(rest, self._cut), self._shift)
+        return Partial(
+            words=(*self._timed, *begun),
+            num_settled=max(path.settled.num_words, len(self._timed)),
+            num_timed=len(self._timed),
+            num_frames=path.num_frames,
+            silent_frames=path.num_frames - self._speech_end(rest),
+            final_cost=path.final_cost,
+        )
+
+    def _speech_end(self, rest: Any) -> int:
+        """Frame behind the last token that is spoken, 0 for none."""
+        spoken = np.flatnonzero(self._cutter.are_spoken(rest))
+        if len(spoken):
+            return int(rest.end[spoken[-1]])
+        return self._timed[-1].end_frame if self._timed else 0
+
 
 FoundPath = BestPath | TokenPath
 """A path, whatever search found it."""
@@ -94,10 +153,10 @@ class GraphAccount(NamedTuple):
         own = insertion_cost(self.options.word_insertion, len(words))
         return CostAccount.of_path(
             self.options,
-            graph=path.said.graph_cost + path.final_cost,
-            acoustic=path.said.acoustic_cost,
+            graph=path.tokens.graph_cost + path.final_cost,
+            acoustic=path.tokens.acoustic_cost,
             insertion=boosts.insertion if self.on_arcs else own,
-            boost=boosts.cost(words, path.said.token.tolist()) if boosts else 0.0,
+            boost=boosts.cost(words, path.tokens.token.tolist()) if boosts else 0.0,
         )
 
 
@@ -114,7 +173,7 @@ class LmAccount(NamedTuple):
     """
 
     scales: Scales
-    automaton: Automaton | LazyLM
+    automaton: Automaton | OnDemandLM
     token_insertion: float
     word_insertion: float | None = None
 
@@ -157,13 +216,7 @@ _word = partial(tuple.__new__, Word)  # of a tuple of its fields
 
 
 class HypothesisBatch:
-    """The hypotheses of paths that were found together.
-
-    Args:
-        reader: How they are read.
-        paths: The paths.
-        boosts: Of each, for the reader's account.
-    """
+    """The hypotheses of paths that were found together."""
 
     def __init__(
         self, reader: PathReader, paths: Sequence[FoundPath], boosts: Sequence[Any]
@@ -184,10 +237,13 @@ class HypothesisBatch:
         # Tokens need no cutting into words: who asks for them alone does not wait for
         # it.
         if name in _TOKENS:
-            said = path.said
+            tokens = path.tokens
             return {
-                "token_ids": tuple(said.token.tolist()),
-                "token_frames": (tuple(said.start.tolist()), tuple(said.end.tolist())),
+                "token_ids": tuple(tokens.token.tolist()),
+                "token_frames": (
+                    tuple(tokens.start.tolist()),
+                    tuple(tokens.end.tolist()),
+                ),
             }
         # For all of a batch, when somebody first looks. A thread that sees them made
         # need not wait: they are put there whole.
@@ -211,7 +267,7 @@ class HypothesisBatch:
     def _make(self) -> _Numbers:
         cutter, account, _, shift, _ = self._reader
         words, splits, counted = cutter.words_of_all(
-            [path.said for path in self._paths],
+            [path.tokens for path in self._paths],
             [path.reached_final for path in self._paths],
         )
         times = np.round(words.frames * shift, SECONDS_DIGITS).T.tolist()

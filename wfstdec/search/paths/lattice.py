@@ -38,13 +38,18 @@ from wfstdec.lattice.mbr import word_confidences
 from wfstdec.lattice.nbest import NbestPaths, nbest_paths
 from wfstdec.search.hypothesis import Hypothesis, Word
 from wfstdec.search.paths.hypotheses import GraphAccount, PathReader
-from wfstdec.search.paths.label_path import BestPath, PathTokens
-from wfstdec.search.paths.token_path import SPELLINGS_PER_TEXT
-from wfstdec.search.paths.traceback import History
-from wfstdec.search.paths.traceback_kernels import Rule
-from wfstdec.search.paths.word_cut import Aligner, aligner_of
-from wfstdec.search.paths.words import BEGINNING, BareTokens, SpanCutter, Spans, timed
-from wfstdec.text.symbols import EPSILON, ilabel_of
+from wfstdec.search.paths.tokens import SPELLINGS_PER_TEXT, BestPath, PathTokens
+from wfstdec.search.paths.traceback import History, Rule
+from wfstdec.search.paths.words import (
+    BEGINNING,
+    Aligner,
+    BareTokens,
+    SpanCutter,
+    Spans,
+    aligner_of,
+    timed,
+)
+from wfstdec.text.tokens import EPSILON, ilabel_of
 from wfstdec.text.vocabulary import Vocabulary
 
 _NO_ARCS = np.zeros(0, np.int64), np.zeros(0, np.float32)
@@ -109,12 +114,8 @@ def hypotheses_of(
 ) -> NbestList:
     """The hypotheses of paths through a lattice.
 
-    Args:
-        lattice: What they go through.
-        found: The paths.
-        boosts: Those of the search, for its own account of them; None takes what
-            stands on the arcs.
-        reader: That of the decoder; None makes one.
+    `boosts`: those of the search, for its own account of them; None takes what stands
+    on the arcs. `reader`: that of the decoder; None makes one.
     """
     reader = reader or reader_of(lattice)
     credited: list[Any] = [boosts] * len(found.arcs)
@@ -183,10 +184,7 @@ def confidences_of(
 ) -> Sequence[float]:
     """Confidence of each word of a path; of bare tokens that of its least sure token.
 
-    Args:
-        lattice: Any.
-        arcs: The path, positions in `Lattice.arcs`; None is the best one.
-        scale: As of `posteriors`.
+    `arcs`: the path, positions in `Lattice.arcs`; None is the best one.
     """
     arcs = lattice.best_arcs() if arcs is None else arcs
     sure = word_confidences(lattice, scale, arcs).confidences
@@ -262,21 +260,17 @@ class SegmentReader:
 
 
 class WordEnds(SpanCutter):
-    """Cuts paths whose labels stand where words end.
-
-    Args:
-        vocabulary: What labels mean.
-    """
+    """Cuts paths whose labels stand where words end."""
 
     def __init__(self, vocabulary: Vocabulary) -> None:
         self._words, self._fillers = vocabulary.words, vocabulary.separators
         self._open = vocabulary.open_word.word if vocabulary.open_word else -1
         self._spelling = vocabulary.open_spelling
 
-    def spans(self, said: PathTokens) -> Spans:
+    def spans(self, path: PathTokens) -> Spans:
         """Find the words of a path: the tokens since the word before, no fillers."""
-        tokens, texts, spans, end = said.token.tolist(), [], [], 0
-        labels = zip(said.word.tolist(), said.word_token.tolist(), strict=True)
+        tokens, texts, spans, end = path.token.tolist(), [], [], 0
+        labels = zip(path.word.tolist(), path.word_token.tolist(), strict=True)
         for word, stop in labels:
             while tokens[end] in self._fillers:
                 end += 1
@@ -310,22 +304,22 @@ class _CostsOnArcs(NamedTuple):
 def _paths(lattice: Lattice, found: NbestPaths) -> list[BestPath]:
     """Read the tokens, words and costs of paths through a lattice."""
     if lattice.labels_at_word_end:
-        said = [tokens_on(lattice, arcs) for arcs in found.arcs]
+        paths = [tokens_on(lattice, arcs) for arcs in found.arcs]
     else:
         history = History(rule_of_lattice(lattice), lattice.first_frame)
         acoustic = lattice.arcs["acoustic_cost"]
-        said = [history.read(0, arcs, acoustic[arcs]) for arcs in found.arcs]
+        paths = [history.read(0, arcs, acoustic[arcs]) for arcs in found.arcs]
     died = -1 if lattice.died_at_frame is None else lattice.died_at_frame
     return [
         BestPath(
-            said=one,
+            tokens=one,
             final_cost=float(lattice.states["final_cost"][_end_of(lattice, arcs)]),
             search_cost=lattice.search_cost + excess,
             reached_final=lattice.reached_final,
             num_frames=lattice.num_frames,
             died_at_frame=died,
         )
-        for one, arcs, excess in zip(said, found.arcs, found.excess, strict=True)
+        for one, arcs, excess in zip(paths, found.arcs, found.excess, strict=True)
     ]
 
 

@@ -11,9 +11,9 @@ from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.boost.kernels import instalment_size
 from wfstdec.boost.tables import ListedWords, PhraseRows
 from wfstdec.jit.records import record
-from wfstdec.search.acoustics import Pricing, pricing_of
 from wfstdec.search.costs import NO_CUTOFF
-from wfstdec.trie.added_trie import AddedTrie, credit_cap
+from wfstdec.search.logprobs import Pricing, pricing_of
+from wfstdec.trie.oov_trie import OovTrie, credit_cap
 from wfstdec.trie.options import TrieOptions, most_endings
 from wfstdec.trie.search_space import SearchSpace
 
@@ -35,13 +35,12 @@ CANDIDATE = record(
 a lattice is noted, none does and `token` is -1."""
 NEW_ENTRY = record(
     "f4 cost blank_cost nonblank_cost lookahead_cost nonblank_least",
-    "i4 state node boost blank_candidate nonblank_candidate same_place waits",
+    "i4 state node boost blank_candidate nonblank_candidate previous_same waits",
     "u8 spelling text",
 )
-"""An entry of the next frontier while it is made: its costs; what the best candidate of
-its nonblank phase costs alone; the best candidate of each phase, or what stands for
-one; the last entry before it at the same place or -1; whether its own token has still
-to be added again."""
+"""An entry of the next frontier in the making: costs; the cost of the best candidate
+of its nonblank phase alone; the best candidate of each phase, or its substitute; the
+last entry before it at the same node, or -1; whether its own token is still to come."""
 NO_CANDIDATE, FROM_BLANK, FROM_NONBLANK = -1, -2, -3
 """In the place of a candidate: none, or the entry itself, from either of its phases."""
 TRACE_NODE = record("i4 previous token pron start previous_end")
@@ -65,10 +64,10 @@ OUTCOME = record("f8 base", "i8 first count frames died complete")
 PATH_END = record("f4 cost", "i4 pron", "f8 acoustic", "i8 first count before")
 """End of a path; its tokens are `count` rows from `first`, and the token before these
 ends at `before`."""
-NOTED = record("u4 state nextstate ilabel", "i4 pron", "f4 excess acoustic")
+LATTICE_ARC = record("u4 state nextstate ilabel", "i4 pron", "f4 excess acoustic")
 """An arc that may be part of a lattice: states are twice a place, one more for its
 nonblank phase; `pron` is the pronunciation that ends, -1 for none."""
-PLACE = record(
+LATTICE_ENTRY = record(
     "u8 spelling",
     "f4 cost lookahead_cost",
     "i4 state node boost frame nonblank_first unused",
@@ -86,11 +85,11 @@ WORD_END = record("f4 cost credit bonus", "i4 state boost pron", "i8 label")
 for it; the next states of the language model and of phrases; its pronunciation, and
 what the text grows by."""
 CACHE_BITS, STEP_CACHE_BITS = 12, 10
-"""The caches have so many look-aheads and steps, as powers of two: what some tens of
+"""Sizes of the caches of look-aheads and steps, as powers of two: what some tens of
 frames need, so that they stay in the processor's first caches."""
 NUM_RANGES = 256
 """Ranges of cost that many tokens are laid out by."""
-OK, GROW_CANDIDATES, GROW_FRONTIER, GROW_TRACE, GROW_NOTED, ASK_MODEL = range(6)
+OK, GROW_CANDIDATES, GROW_FRONTIER, GROW_TRACE, GROW_LATTICE, ASK_MODEL = range(6)
 GROW_PATHS, GROW_ROWS = 6, 7
 """Statuses of a kernel: done, which arrays are too small for the next frame or for the
 end, or that the language model must be asked before it."""
@@ -100,8 +99,8 @@ FRONTIER, TRACE, FRAMES, DIED, ACTIVE, CANDIDATES, STAMP, SLOT_MASK = range(8)
 """Positions in counts: entries, trace nodes, frames done, the frame that no entry
 survived or -1, sums of entries and of candidates; in `Scratch` the last stamp of the
 table, and its length in this frame less one."""
-NUM_ARCS, NUM_PLACES, FIRST = range(3)
-"""Positions in the counts of `Record`: arcs, places, and the first of the frontier."""
+NUM_ARCS, NUM_ENTRIES, FIRST = range(3)
+"""Positions in the counts of `Record`: arcs, entries, and the first of the frontier."""
 NO_LIMIT = 1 << 40
 
 
@@ -114,7 +113,7 @@ class SearchParams(NamedTuple):
     sums: bool
     by_text: bool  # whether entries have texts of their own
     nbest: int
-    most_paths: int  # of an utterance, for so many texts
+    most_paths: int  # of an utterance, for `nbest` texts
     pricing: Pricing
     lm_scale: np.float32
     word_insertion: np.float32
@@ -124,7 +123,7 @@ class SearchParams(NamedTuple):
     word_credit: np.float32  # the same where one ends whose cost is known
     end_credit: np.float32  # the same but for what the language model costs
     boosted: bool
-    credit_cap: np.float32  # see `added_trie.py`
+    credit_cap: np.float32  # see `oov_trie.py`
     num_labels: int  # word ids that phrases know are below it
     has_words: bool  # whether words are boosted
     instalment: np.float32  # see `boost/kernels.py`
@@ -137,9 +136,9 @@ class Search(NamedTuple):
     params: SearchParams
     words: ListedWords  # the rows are nodes
     phrases: PhraseRows
-    added: AddedTrie
-    beside: bool  # whether there are nodes beside the lexicon's trie
-    first_added: int  # the first node of the second trie
+    oov: OovTrie
+    has_oov: bool  # whether there are nodes of OOV or open words
+    first_oov: int  # the first node of the second trie
     first_open: int  # the first node behind it
     first: np.ndarray  # ENTRY [1], before the first frame
     first_base: float  # what its cost is relative to
@@ -155,76 +154,54 @@ class UtteranceState(NamedTuple):
 
 
 class Record(NamedTuple):
-    """Arcs and entries that a recording search notes.
+    """Arcs and entries that a recording search notes."""
 
-    Attributes:
-        arcs: NOTED [A], in the order of frames.
-        places: PLACE [N], likewise; those of the frontier in its order.
-        counts: int64 [3].
-        limit: float32, the beam of the lattice.
-        extra: float32 [2 N], scratch: the extra cost of each state.
-        number: int32 [N], scratch: the new number of each place.
-    """
-
-    arcs: np.ndarray
-    places: np.ndarray
-    counts: np.ndarray
-    limit: np.float32
-    extra: np.ndarray
-    number: np.ndarray
+    arcs: np.ndarray  # LATTICE_ARC [A], in the order of frames
+    entries: np.ndarray
+    counts: np.ndarray  # int64 [3]
+    limit: np.float32  # float32, the beam of the lattice
+    extra: np.ndarray  # float32 [2 N], scratch: the extra cost of each state
+    number: np.ndarray  # int32 [N], scratch: the new number of each place
 
 
 class Scratch(NamedTuple):
-    """Scratch of one thread; only the caches stay valid from frame to frame.
+    """Scratch of one thread; only the caches stay valid from frame to frame."""
 
-    Attributes:
-        candidates: CANDIDATE [C], tokens that begin.
-        endings: ENDING [C], ways to end an utterance.
-        new_entries: NEW_ENTRY [C + beam_size], the frontier's own first.
-        keys: uint64 [max(C + beam_size, V)], what is sorted.
-        again_costs: float32 [beam_size], of each entry by its last token again.
-        slots: int64 [2 ** n >= 2 C], a hash table: stamp and entry.
-        stack: int64 [ordering.STACK].
-        counts: int64 [8].
-        sources: ENTRY [beam_size], the frontier that a frame started from.
-        unscaled, costs: float32 [V], the acoustic costs of a frame; the second has
-            sixteen more behind its end, all inf.
-        found_tokens: int32 [V], tokens that may begin, in no order.
-        found_costs: float32 [V], their unscaled costs.
-        range_ends: int32 [NUM_RANGES], where ranges of these costs end.
-        next_tokens: int32 [V], tokens that may begin, the least cost first.
-        next_costs: float32 [V], the costs of these by token, inf for others.
-        ranked_costs: float32 [V], the costs of `next_tokens`.
-        ranked_bits: uint64 [V + 1], the first so many of these as bits modulo 64.
-        inside_tokens, inside_nodes: int32 [V + 1], tokens that may follow at a node
-            without the end of a word, and where they lead.
-        lookahead_cache: CACHED_LOOKAHEAD [2 ** CACHE_BITS], by the hash of the key.
-        step_cache: CACHED_STEP [2 ** STEP_CACHE_BITS], likewise.
-        word_ends: WORD_END [most words of a node], the words that end at a node.
-    """
-
-    candidates: np.ndarray
-    endings: np.ndarray
-    new_entries: np.ndarray
-    keys: np.ndarray
+    candidates: np.ndarray  # CANDIDATE [C], tokens that begin
+    endings: np.ndarray  # ENDING [C], ways to end an utterance
+    new_entries: np.ndarray  # NEW_ENTRY [C + beam_size], the frontier's own first
+    keys: np.ndarray  # uint64 [max(C + beam_size, V)], what is sorted
+    # float32 [beam_size], of each entry by its last token again
     again_costs: np.ndarray
+    # int64 [2 ** n > 2 (C + beam_size)], a hash table: stamp and entry
     slots: np.ndarray
-    stack: np.ndarray
-    counts: np.ndarray
-    sources: np.ndarray
+    stack: np.ndarray  # int64 [ordering.STACK]
+    counts: np.ndarray  # int64 [8]
+    sources: np.ndarray  # ENTRY [beam_size], the frontier that a frame started from
+    # float32 [V], the acoustic costs of a frame; the second has sixteen more behind its
+    # end, all inf
     unscaled: np.ndarray
+    # float32 [V], the acoustic costs of a frame; the second has sixteen more behind its
+    # end, all inf
     costs: np.ndarray
-    found_tokens: np.ndarray
-    found_costs: np.ndarray
-    range_ends: np.ndarray
-    next_tokens: np.ndarray
-    next_costs: np.ndarray
-    ranked_costs: np.ndarray
+    found_tokens: np.ndarray  # int32 [V], tokens that may begin, in no order
+    found_costs: np.ndarray  # float32 [V], their unscaled costs
+    range_ends: np.ndarray  # int32 [NUM_RANGES], where ranges of these costs end
+    next_tokens: np.ndarray  # int32 [V], tokens that may begin, the least cost first
+    next_costs: np.ndarray  # float32 [V], the costs of these by token, inf for others
+    ranked_costs: np.ndarray  # float32 [V], the costs of `next_tokens`
+    # uint64 [V + 1], the first n of these as bits modulo 64
     ranked_bits: np.ndarray
+    # int32 [V + 1], tokens that may follow at a node without the end of a word, and
+    # where they lead
     inside_tokens: np.ndarray
+    # int32 [V + 1], tokens that may follow at a node without the end of a word, and
+    # where they lead
     inside_nodes: np.ndarray
+    # CACHED_LOOKAHEAD [2 ** CACHE_BITS], by the hash of the key
     lookahead_cache: np.ndarray
-    step_cache: np.ndarray
+    step_cache: np.ndarray  # CACHED_STEP [2 ** STEP_CACHE_BITS], likewise
+    # WORD_END [most words of a node], the words that end at a node
     word_ends: np.ndarray
 
 

@@ -1,60 +1,355 @@
 """The CPU backend of the trie search: numba kernels, no GIL, an utterance per thread.
 
-backend = CpuBackend(space)
-search = backend.start(options, boosts)       # one utterance
-search.advance(logprobs)                      # float32 [T, V], any number of times
-paths = search.finish()                       # TokenPaths, best first
+    backend = CpuBackend(space)
+    search = backend.start(options, boosts)       # one utterance
+    search.advance(logprobs)                      # float32 [T, V], any number of times
+    paths = search.finish()                       # TokenPaths, best first
+
+Arrays grow when a kernel reports that they are too small; the frame is then repeated,
+so that growth never changes a result. The record of a lattice is pruned when its arrays
+are full, and they grow only if that frees less than half: they stay a small multiple of
+the lattice.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from operator import itemgetter
+from typing import TypeVar
 
 import numpy as np
 
 from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.boost.tables import BoostTables
 from wfstdec.jit import read_only
-from wfstdec.jit.pool import Once
-from wfstdec.lm.on_demand import LmArrays
-from wfstdec.search.interrupts import Pace
-from wfstdec.search.paths.token_path import TokenPath
-from wfstdec.search.scheduling import GroupingBackend
-from wfstdec.text.vocabulary import OovWords
-from wfstdec.trie.added_trie import (
-    AddedTrie,
-    lay_out_added,
-    least_label_costs,
-    no_added,
+from wfstdec.jit.records import WeakCache, longer
+from wfstdec.lm.on_demand import LmArrays, LmQueries
+from wfstdec.search.paths.tokens import (
+    OPEN_PRON,
+    PathSoFar,
+    SettledTokens,
+    TokenPath,
+    TokenRows,
 )
-from wfstdec.trie.cpu import arrays as k
-from wfstdec.trie.cpu.arrays import search_params
-from wfstdec.trie.cpu.groups import decode_group, with_model
-from wfstdec.trie.cpu.memory import SearchMemory
-from wfstdec.trie.cpu.search import CpuSearch, RecordingSearch
+from wfstdec.search.threads import GroupingBackend, Pace, check
+from wfstdec.text.vocabulary import OovWords
+from wfstdec.trie.cpu import arrays
+from wfstdec.trie.cpu import frame as kernels
+from wfstdec.trie.cpu import lattice_kernels as recording
+from wfstdec.trie.cpu.final import (
+    accepted_endings,
+    end_alone,
+    settle_trace,
+    trace_back,
+    unfinished_endings,
+)
+from wfstdec.trie.cpu.groups import (
+    FoundPaths,
+    SearchMemory,
+    begin,
+    decode_group,
+    grown,
+    new_state,
+    with_model,
+)
+from wfstdec.trie.lattice_pack import RecordedArcs, RecordedEntries, RecordedFrames
+from wfstdec.trie.oov_trie import (
+    OovTrie,
+    build_oov_trie,
+    least_label_costs,
+    no_oov,
+)
+from wfstdec.trie.open_words import EMPTY_TEXT, find_text, open_length, spelling_cost
 from wfstdec.trie.options import TrieOptions
-from wfstdec.trie.search_space import SearchSpace, lookahead_cost, start_cost
+from wfstdec.trie.search_space import NONE, SearchSpace, lookahead_cost, start_cost
 
-NO_ADDED = no_added()
+_Found = TypeVar("_Found")
+
+
+class CpuSearch:
+    """The search of one utterance: `advance` any number of times, then `finish`."""
+
+    def __init__(
+        self,
+        memory: SearchMemory,
+        search: arrays.Search,
+        lm: LmArrays,
+        options: TrieOptions,
+        boosts: CompiledBoosts,
+    ) -> None:
+        self._memory, self._options, self._boosts = memory, options, boosts
+        self._search, self._lm = search, lm
+        self.state = new_state(memory.capacity, options.beam_size)
+        begin(search, self.state)
+        self._settled = SettledTokens()
+        self._record = self._new_record()
+
+    def _new_record(self) -> arrays.Record | None:
+        """Room for what a search notes; None notes nothing."""
+        return None
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Work done so far: `frames`, and sums of `active` entries and `candidates`."""
+        names = {
+            "frames": arrays.FRAMES,
+            "active": arrays.ACTIVE,
+            "candidates": arrays.CANDIDATES,
+        }
+        return {name: int(self.state.counts[at]) for name, at in names.items()}
+
+    def advance(self, logprobs: np.ndarray) -> None:
+        """Pass the search through a chunk, float32 [T, V], C order."""
+        frame = 0
+
+        def run(scratch: arrays.Scratch) -> int:
+            nonlocal frame
+            status, frame = kernels.advance(
+                self._search, scratch, self.state, self._record, logprobs, frame
+            )
+            return status
+
+        self._until_done(run)
+
+    def _until_done(self, call: Callable[[arrays.Scratch], int]) -> None:
+        """Call a kernel until it is done: arrays grow, the language model answers."""
+        num_tokens = self._memory.space.num_tokens
+        scratch, status = self._memory.take(num_tokens, len(self.state.frontier)), -1
+        try:
+            with self._lm:
+                while status != arrays.OK:
+                    self._search = with_model(self._search, self._lm)
+                    status = call(scratch)
+                    scratch = self._grow(status, scratch)
+                    if self._lm.answer():
+                        check()  # a model of the user's may be slow
+        finally:
+            self._memory.give(scratch)
+
+    def _answered(self, find: Callable[[arrays.Search], _Found]) -> _Found:
+        """Call kernels until the language model has answered what they ask."""
+        with self._lm:
+            found = find(with_model(self._search, self._lm))
+            while self._lm.answer():
+                found = find(with_model(self._search, self._lm))
+        return found
+
+    def finish(self) -> list[TokenPath]:
+        """End the utterance; the search cannot be used afterwards."""
+        params, utterance = self._search.params, self.state
+        if params.by_text:  # the order of sums
+            utterance = self._in_order()
+        found = FoundPaths.room_for(
+            1, params.nbest, int(utterance.counts[arrays.FRAMES])
+        )
+
+        def end(scratch: arrays.Scratch) -> int:
+            nonlocal found
+            status = end_alone(self._search, scratch, utterance, *found)
+            found = found.grown(status)
+            return status
+
+        self._until_done(end)
+        return found.read({0: self._settled}, sums=params.sums)[0]
+
+    def look(self) -> PathSoFar[TokenRows]:
+        """The partial result; the search is not changed."""
+        self.settle_trace()
+        counts, utterance = self.state.counts, self._in_order()
+        unfinished = unfinished_endings(self._search, utterance)
+        at = int(unfinished["cost"].argmin())
+        ended = np.float32(np.inf)
+        if counts[arrays.DIED] < 0:
+            accepted = self._answered(
+                lambda search: accepted_endings(search, utterance)
+            )
+            ended = accepted["cost"].min(initial=np.inf)
+        best = unfinished[at]
+        entry = utterance.frontier[at // 2]
+        pron = self._ending_pron(entry)
+        return PathSoFar(
+            settled=self._settled,
+            unsettled=lambda token, _: TokenRows(self._tokens(best, token), pron),
+            num_frames=int(counts[arrays.FRAMES]),
+            final_cost=float(ended) - float(best["cost"]),
+        )
+
+    def settle_trace(self) -> None:
+        """Take out of the trace what is settled, and what no entry can reach."""
+        self._settled.add(*settle_trace(self.state))
+
+    def _ending_pron(self, entry: np.ndarray) -> int:
+        """The pronunciation of least cost that ends at an entry's node, or -1."""
+        space, oov = self._memory.space, self._search.oov
+        state, node = int(entry["state"]), int(entry["node"])
+        if not space.has_lexicon or node == 0:
+            return NONE
+        with self._lm as lm:
+            ends = word_ends(
+                space, oov, LmQueries(lm), state, node, np.uint64(entry["spelling"])
+            )
+            _, pron = min(ends, key=itemgetter(0), default=(0.0, NONE))
+        return pron
+
+    def _tokens(self, ending: np.void, since: int) -> np.ndarray:
+        """The tokens of an ending but the first ones, as rows of `TokenPath`."""
+        at, token_end = int(ending["trace"]), int(ending["token_end"])
+        rows, end = trace_back(self.state.trace, at, token_end)
+        return self._settled.followed_by(rows, end, since)
+
+    def _in_order(self) -> arrays.UtteranceState:
+        """The utterance with its entries in order: the first of equal endings wins."""
+        frontier = self.state.frontier[: self.state.counts[arrays.FRONTIER]]
+        keys = [frontier[name] for name in ("text", "spelling", "boost", "node")]
+        states = self._lm.orders(frontier["state"])
+        order = np.lexsort([*keys, states, frontier["cost"]])
+        return self.state._replace(frontier=frontier[order])
+
+    def _grow(self, status: int, scratch: arrays.Scratch) -> arrays.Scratch:
+        """Enlarge what a kernel found too small; returns the new scratch."""
+        most_words = self._memory.most_words
+        scratch, self.state = grown(
+            status, scratch, self.state, most_words, self._settled
+        )
+        return scratch
+
+
+def word_ends(
+    space: SearchSpace,
+    oov: OovTrie,
+    lm: LmQueries,
+    state: int,
+    node: int,
+    spelling: np.uint64,
+) -> Iterator[tuple[float, int]]:
+    """Cost and pronunciation of each word that ends at a node of the tries."""
+    trie, first_oov = space.trie, space.trie.num_nodes
+    first_open, opened = first_oov + oov.num_nodes, space.open
+    if first_oov <= node < first_open:
+        own = oov.trie.node_pron_splits[node - first_oov :][:2].tolist()
+        for pron in range(*own):
+            cost, _ = lm.step(state, int(oov.trie.pron_word[pron]))
+            # Pronunciations of OOV words are numbered on from those of the lexicon.
+            yield float(cost), len(trie.pron_word) + int(oov.pron[pron])
+        return
+    text, length = spelling, open_length(first_open, node, space.num_tokens)
+    if node < first_oov:
+        first, last = trie.node_pron_splits[node : node + 2].tolist()
+        for pron in range(first, last):
+            cost, _ = lm.step(state, int(trie.pron_word[pron]))
+            yield float(np.float32(cost) + trie.pron_cost[pron]), pron
+        if first < last:
+            return
+        text, length = opened.node_text[node], opened.node_length[node]
+    if not opened.is_open or length == 0 or text == EMPTY_TEXT:
+        return
+    word = int(find_text(opened.words, text))
+    # Spelled like a word that the decoder has, it is that word, at that word's cost;
+    # spelled like an OOV word of the list it is none: the list has its pronunciation.
+    if word != NONE:
+        yield float(lm.step(state, word)[0]), OPEN_PRON
+    elif find_text(oov.texts, text) == NONE:
+        cost, _ = lm.unknown(state)
+        yield float(spelling_cost(opened, np.float32(cost), int(length))), OPEN_PRON
+
+
+class RecordingSearch(CpuSearch):
+    """The search of one utterance: `advance` any number of times, then `finish`."""
+
+    _record: arrays.Record
+    first_arcs = 1 << 15
+    """Room for arcs of a lattice at first, and for a quarter as many entries."""
+
+    def _new_record(self) -> arrays.Record:
+        num_entries = max(1, self.first_arcs // 4)
+        first, entries = (
+            self.state.frontier[0],
+            np.zeros(num_entries, arrays.LATTICE_ENTRY),
+        )
+        for name in ("cost", "lookahead_cost", "state", "node", "boost", "spelling"):
+            entries[0][name] = first[name]
+        return arrays.Record(
+            arcs=np.empty(self.first_arcs, arrays.LATTICE_ARC),
+            entries=entries,
+            counts=np.array([0, 1, 0]),
+            limit=np.float32(self._options.beam_of_lattice),
+            extra=np.empty(2 * num_entries, np.float32),
+            number=np.empty(num_entries, np.int32),
+        )
+
+    def finish(self) -> RecordedFrames:  # type: ignore[override]
+        """End the utterance; the search cannot be used afterwards."""
+        record, ends = self._record, self._ends()
+        by_state = np.full(2 * self.state.counts[arrays.FRONTIER], np.inf, np.float32)
+        np.minimum.at(by_state, 2 * ends["entry"] + ends["phase"], ends["cost"])
+        recording.spread(record, by_state)
+        first = record.counts[arrays.FIRST]
+        recording.keep(record)
+        ends["entry"] = record.number[first + ends["entry"]]
+        arcs = self._answered(lambda search: recording.gather(search, record, ends))
+        entries = record.entries[: record.counts[arrays.NUM_ENTRIES]]
+        names = ("frame", "cost", "node", "boost", "spelling")
+        columns = {name: entries[name].copy() for name in names}
+        return RecordedFrames(
+            super().finish()[0],
+            RecordedEntries(
+                nonblank_first=entries["nonblank_first"] != 0,
+                state=self._lm.orders(entries["state"].copy()),
+                **columns,
+            ),
+            RecordedArcs(*arcs),
+        )
+
+    def _ends(self) -> np.ndarray:
+        """The ends within the limit, ENDING [N]; their costs are excess."""
+        utterance, ends = self.state, np.zeros(0, arrays.ENDING)
+        if utterance.counts[arrays.DIED] < 0:
+            ends = self._answered(lambda search: accepted_endings(search, utterance))
+        if not (ends["cost"] < np.inf).any():
+            ends = unfinished_endings(self._search, utterance)
+        ends = ends[ends["cost"] < np.inf]
+        ends["cost"] -= ends["cost"].min()
+        return ends[ends["cost"] <= self._record.limit]
+
+    def _grow(self, status: int, scratch: arrays.Scratch) -> arrays.Scratch:
+        """Enlarge what a kernel found too small; returns the new scratch."""
+        if status == arrays.GROW_LATTICE:
+            self._make_room(4 * len(scratch.candidates), len(self.state.frontier))
+            return scratch
+        return super()._grow(status, scratch)
+
+    def _make_room(self, arcs: int, entries: int) -> None:
+        """Prune; lengthen what that leaves more than half full."""
+        record, counts = self._record, self._record.counts
+        recording.prune(record, self.state.counts[arrays.FRONTIER])
+        needed = 2 * (int(counts[arrays.NUM_ARCS]) + arcs)
+        if needed > len(record.arcs):
+            record = record._replace(arcs=longer(record.arcs, needed))
+        needed = 2 * (int(counts[arrays.NUM_ENTRIES]) + entries)
+        if needed > len(record.entries):
+            record = record._replace(
+                entries=longer(record.entries, needed),
+                extra=np.empty(2 * needed, np.float32),
+                number=np.empty(needed, np.int32),
+            )
+        self._record = record
+
+
+NO_OOV = no_oov()
 
 
 class CpuBackend(GroupingBackend):
-    """A space, boosts laid out for the kernels, and memory of searches.
-
-    Args:
-        space: What is searched.
-        first_capacity: Candidates and nodes that arrays hold at first; they grow.
-    """
+    """A space, boosts laid out for the kernels, and memory of searches."""
 
     def __init__(self, space: SearchSpace, first_capacity: int = 4096) -> None:
         super().__init__(space.num_tokens, space)
         self.space = space
         self.memory = SearchMemory(space, first_capacity)
         self.tables = BoostTables(space.trie.pron_word, space.trie.node_pron_splits)
-        self._added = Once(_AddedTries(self.memory).lay_out)
-        self._searches: Once[CompiledBoosts, dict[TrieOptions, k.Search]]
-        self._searches = Once(lambda _: {})
+        self._oov_tries = WeakCache(OovTries(self.memory).lay_out)
+        self._searches: WeakCache[CompiledBoosts, dict[TrieOptions, arrays.Search]]
+        self._searches = WeakCache(lambda _: {})
 
     def prepare(self, options: TrieOptions, boosts: CompiledBoosts) -> None:
         """Lay out boosts; they are kept while they live."""
@@ -83,7 +378,7 @@ class CpuBackend(GroupingBackend):
 
     def inputs_of(
         self, options: TrieOptions, boosts: CompiledBoosts
-    ) -> tuple[k.Search, LmArrays]:
+    ) -> tuple[arrays.Search, LmArrays]:
         """Lay out what a search goes by; for the last options of each list, once."""
         known = self._searches.of(boosts)
         search = known.get(options)
@@ -96,44 +391,44 @@ class CpuBackend(GroupingBackend):
 
     def _lay_out(
         self, options: TrieOptions, boosts: CompiledBoosts, lm: LmArrays
-    ) -> k.Search:
-        space, added = self.space, self.added_trie(boosts.added)
-        first_added, phrases = space.trie.num_nodes, self.tables.phrases(boosts)
-        first, state = np.zeros(1, k.ENTRY), int(lm.now.model_start[0])
+    ) -> arrays.Search:
+        space, oov = self.space, self.oov_trie(boosts.added)
+        first_oov, phrases = space.trie.num_nodes, self.tables.phrases(boosts)
+        first, state = np.zeros(1, arrays.ENTRY), int(lm.now.model_start[0])
         first["state"], first["node"] = state, space.start_node
         first["boost"], first["nonblank_cost"] = int(phrases.start), np.inf
         first["lookahead_cost"] = lookahead_cost(space, state, space.start_node)
         first["blank_trace"], first["nonblank_trace"] = -1, -1
-        return k.Search(
+        return arrays.Search(
             space=space,
-            params=search_params(options, space, boosts),
+            params=arrays.search_params(options, space, boosts),
             words=self.tables.words(boosts),
             phrases=phrases,
-            added=added,
-            beside=space.open.is_open or added.num_nodes > 0,
-            first_added=first_added,
-            first_open=first_added + added.num_nodes,
+            oov=oov,
+            has_oov=space.open.is_open or oov.num_nodes > 0,
+            first_oov=first_oov,
+            first_open=first_oov + oov.num_nodes,
             first=read_only(first),
             first_base=start_cost(options.lm_scale, first["lookahead_cost"][0]),
         )
 
-    def added_trie(self, added: OovWords | None) -> AddedTrie:
+    def oov_trie(self, oov: OovWords | None) -> OovTrie:
         """The second trie of a list; made once."""
-        return NO_ADDED if added is None else self._added.of(added)
+        return NO_OOV if oov is None else self._oov_tries.of(oov)
 
 
-class _AddedTries:
+class OovTries:
     """The tries of words that a space lacks."""
 
     def __init__(self, memory: SearchMemory) -> None:
         self._memory = memory
         self._least_costs: np.ndarray | None = None
 
-    def lay_out(self, added: OovWords) -> AddedTrie:
+    def lay_out(self, oov: OovWords) -> OovTrie:
         """The second trie of a list, for which scratch is made large enough."""
         space = self._memory.space
         if self._least_costs is None:
-            self._least_costs = least_label_costs(space.automaton, added.num_known)
-        made = lay_out_added(added, space, self._least_costs)
+            self._least_costs = least_label_costs(space.automaton, oov.num_known)
+        made = build_oov_trie(oov, space, self._least_costs)
         self._memory.make_room_for(made.trie)
         return made

@@ -1,13 +1,13 @@
-"""Expanding an entry: where its next token leads, within words, behind them, beside.
+"""Expansion of an entry by its next token: in words, after words, in OOV words.
 
     successor = Successor(token, state, node, ...)    # where the token leads
     emitted = begin(search, scratch, source, successor, emitted)
-    emitted = go_on(search, scratch, source, token, place, emitted)
+    emitted = step_inside(search, scratch, source, token, target, emitted)
     emitted = end_word(search, scratch, source, num_next, emitted)
-    emitted = walk_beside(search, scratch, source, num_next, emitted)
+    emitted = expand_oov(search, scratch, source, num_next, emitted)
 
-OOV words and open words stand beside the lexicon's trie: `search.beside` is false where
-there are none, and nothing of theirs runs.
+OOV words and open words have nodes of their own: `search.has_oov` is false without any,
+and none of their code runs.
 """
 
 from __future__ import annotations
@@ -20,31 +20,29 @@ from numpy import float32, int32, int64, uint32, uint64
 from wfstdec.boost.kernels import is_hot, most_credited, most_paid
 from wfstdec.jit import inlined
 from wfstdec.trie.cpu.nodes import (
-    added_begun,
     advance_of,
     credit_token,
     credit_word,
+    exceeds,
+    is_over,
+    least_cost,
     lookahead_of,
+    loosened,
+    node_begun,
     num_word_ends,
+    oov_begun,
     open_beginning,
+    open_node_behind,
     pay_step,
-    place_begun,
-    place_behind,
+    running_bound,
+    step_cost,
     step_token,
     token_of,
     word_end,
 )
-from wfstdec.trie.cpu.pruning import (
-    exceeds,
-    is_over,
-    least_cost,
-    loosened,
-    running_bound,
-    step_cost,
-)
 from wfstdec.trie.lexicon_trie import find_child
 from wfstdec.trie.open_words import find_text
-from wfstdec.trie.search_space import Place
+from wfstdec.trie.search_space import Node
 
 _TEXT_FACTOR = np.uint64(6364136223846793005)
 _TEXT_STEP = np.uint64(1442695040888963407)
@@ -52,36 +50,27 @@ _INF = float32(np.inf)
 _NO_COST = float32(0)
 
 
-class Beside(NamedTuple):
-    """Most that added and open words credit in a step of an entry.
+class OovCredit(NamedTuple):
+    """Most that OOV and open words credit in a step of an entry."""
 
-    Attributes:
-        inside, at_end: Bonuses, where no word ends, where one does.
-        fall_inside, fall_at_end: By how much costs may fall, scaled.
-    """
-
-    inside: np.float32
-    at_end: np.float32
-    fall_inside: np.float32
-    fall_at_end: np.float32
+    inside: np.float32  # Bonuses, where no word ends, where one does
+    at_end: np.float32  # Bonuses, where no word ends, where one does
+    fall_inside: np.float32  # By how much costs may fall, scaled
+    fall_at_end: np.float32  # By how much costs may fall, scaled
 
 
 class Source(NamedTuple):
-    """An entry that is followed.
+    """An entry that is followed."""
 
-    Attributes:
-        entry: The entry.
-        position: Its position in the frontier.
-        most_inside, most_at_end: No less than boosts pay where no word ends, where one
-            does; and than costs fall where that is not in `begin_credit`.
-        beside: What of this is of added and open words.
-    """
-
-    entry: Any
-    position: int
+    entry: Any  # The entry
+    position: int  # Its position in the frontier
+    # No less than boosts pay where no word ends, where one does; and than costs fall
+    # where that is not in `begin_credit`
     most_inside: np.float32
+    # No less than boosts pay where no word ends, where one does; and than costs fall
+    # where that is not in `begin_credit`
     most_at_end: np.float32
-    beside: Beside
+    oov_credit: OovCredit  # The share of OOV and open words
 
 
 class Emitted(NamedTuple):
@@ -92,40 +81,27 @@ class Emitted(NamedTuple):
 
 
 class Successor(NamedTuple):
-    """Where a token leads, and what it costs but for the source and acoustics.
+    """Where a token leads, and what it costs but for the source and acoustics."""
 
-    Attributes:
-        token: The token.
-        state, node, boost, spelling: The place.
-        lookahead_cost: At that place.
-        pron: The pronunciation that ends before the token, -1 for none.
-        graph_cost: Unscaled, look-ahead included.
-        insertion: Of the token, and of the word that ends.
-        boost_cost: What boosts make of it.
-        label: The word or token that the text grows by, -1 for none.
-        repeated: Whether it is the last token again, which may only follow a blank.
-    """
-
-    token: int
-    state: int
-    node: int
-    boost: int
-    spelling: np.uint64
-    lookahead_cost: np.float32
-    pron: int
-    graph_cost: np.float32
-    insertion: np.float32
-    boost_cost: np.float32
-    label: int
-    repeated: bool
+    token: int  # The token
+    state: int  # The place
+    node: int  # The place
+    boost: int  # The place
+    spelling: np.uint64  # The place
+    lookahead_cost: np.float32  # At that place
+    pron: int  # The pronunciation that ends before the token, -1 for none
+    graph_cost: np.float32  # Unscaled, look-ahead included
+    insertion: np.float32  # Of the token, and of the word that ends
+    boost_cost: np.float32  # What boosts make of it
+    label: int  # The word or token that the text grows by, -1 for none
+    repeated: bool  # Whether it is the last token again, which may only follow a blank
 
 
 @inlined
 def begin(search, scratch, source, successor, emitted):
-    """Add the candidates of a token that begins, one for each phase that it may follow.
-
-    With "max" it is one phase: the cheaper one, and the blank where the token repeats.
-    """
+    """Add the candidates of a token that begins, one per phase that it may follow."""
+    # With "max" it is one phase: that of lower cost, and the blank where the token
+    # repeats.
     params, entry, s = search.params, source.entry, successor
     count, least = emitted.num_candidates, emitted.least_cost
     # One more is kept free, for `note`.
@@ -171,18 +147,12 @@ def source_cost(entry, repeated):
 
 
 class NextToken(NamedTuple):
-    """A token that begins after a word.
+    """A token that begins after a word."""
 
-    Attributes:
-        token: The token.
-        credit, state: What phrases of tokens make of it; otherwise 0, as before.
-        num_words: How many words end.
-    """
-
-    token: int
-    credit: np.float32
-    state: int
-    num_words: int
+    token: int  # The token
+    credit: np.float32  # What phrases of tokens make of it; otherwise 0, as before
+    state: int  # What phrases of tokens make of it; otherwise 0, as before
+    num_words: int  # How many words end
 
 
 @inlined
@@ -200,28 +170,28 @@ def end_word(search, scratch, source, num_next, emitted):
         cost = float32(base + scratch.costs[token])
         if priced and exceeds(params, cost, credit, emitted.least_cost):
             break  # the same, now that the words' costs are known
-        place, added = Place(int64(0), uint64(0)), Place(int64(-1), uint64(0))
+        target, oov = Node(int64(0), uint64(0)), Node(int64(-1), uint64(0))
         if token != space.separator:
-            # Another word may only begin where nothing has to stand between words.
+            # Another word may only begin where no separator is required.
             if not space.separator_optional:
                 continue
-            place = place_begun(search, token)
-            if search.beside:
-                added = added_begun(search, token)
-            if place.node < 0 and added.node < 0:
+            target = node_begun(search, token)
+            if search.has_oov:
+                oov = oov_begun(search, token)
+            if target.node < 0 and oov.node < 0:
                 continue
         # Phrases of tokens pay by the token too, those of words by the word alone.
         token_credit, state = credit_token(search.phrases, entry.boost, token)
         if search.phrases.of_tokens:
             most = float32(search.words.top_bonus + token_credit)
-            most = float32(most + source.beside.at_end)
+            most = float32(most + source.oov_credit.at_end)
             most = most_paid(entry.boost, most, params.instalment)
             most = float32(params.begin_credit + most)
-            most = float32(most + source.beside.fall_at_end)
+            most = float32(most + source.oov_credit.fall_at_end)
             if exceeds(params, cost, most, emitted.least_cost):
                 continue
         if not priced:
-            # As cheap as a word can be at all, this token is over the bound, and so are
+            # With the least cost of any word this token is over the bound, and so are
             # those that follow: no word is asked for.
             gain = float32(entry.lookahead_cost - space.word_floor)
             gain = float32(params.lm_scale * max(_NO_COST, gain))
@@ -233,10 +203,10 @@ def end_word(search, scratch, source, num_next, emitted):
             base = float32(base + float32(params.lm_scale * cheapest))
             priced = True
         following = NextToken(token, token_credit, state, num_words)
-        if place.node >= 0:
-            emitted = _begin_after(search, scratch, source, following, place, emitted)
-        if added.node >= 0 and emitted.num_candidates >= 0:
-            emitted = _begin_after(search, scratch, source, following, added, emitted)
+        if target.node >= 0:
+            emitted = _begin_after(search, scratch, source, following, target, emitted)
+        if oov.node >= 0 and emitted.num_candidates >= 0:
+            emitted = _begin_after(search, scratch, source, following, oov, emitted)
         if emitted.num_candidates < 0:
             break
     return emitted
@@ -244,11 +214,7 @@ def end_word(search, scratch, source, num_next, emitted):
 
 @inlined
 def _price_words(search, scratch, entry, num_words):
-    """Fill in what the words of the entry's node cost, and where they lead.
-
-    Returns:
-        The least unscaled cost that any of them adds, whatever begins after it.
-    """
+    """Fill in what the words of the entry's node cost, and where they lead."""
     cheapest = _INF
     for at in range(num_words):
         end, word = word_end(search, scratch, entry, at), scratch.word_ends[at]
@@ -267,15 +233,15 @@ def _graph_cost(word, lookahead, entry):
 
 
 @inlined
-def _begin_after(search, scratch, source, following, place, emitted):
+def _begin_after(search, scratch, source, following, target, emitted):
     """A token begins after each of the words of the entry's node."""
     params, of_tokens, entry = search.params, search.phrases.of_tokens, source.entry
-    token, node = following.token, place.node
+    token, node = following.token, target.node
     repeated = token == token_of(search, entry.node)
     advance = advance_of(search, node), advance_of(search, entry.node)
     for at in range(following.num_words):
         word, state = scratch.word_ends[at], scratch.word_ends[at].state
-        # A word that the model has not, where nothing says what unknown words cost.
+        # A word unknown to the model, without a cost of unknown words.
         if not word.cost < _INF:
             continue
         credit, after = word.credit, uint32(word.boost)
@@ -291,7 +257,7 @@ def _begin_after(search, scratch, source, following, place, emitted):
             cost = float32(before + float32(params.lm_scale * graph))
             cost = float32(cost + scratch.costs[token])
             credit = float32(params.word_credit - boost_cost)
-            credit = float32(credit + source.beside.fall_at_end)
+            credit = float32(credit + source.oov_credit.fall_at_end)
             if exceeds(params, cost, credit, emitted.least_cost):
                 continue
             lookahead = lookahead_of(search, scratch, state, node, 0)
@@ -301,7 +267,7 @@ def _begin_after(search, scratch, source, following, place, emitted):
             state=state,
             node=node,
             boost=boost,
-            spelling=place.spelling,
+            spelling=target.spelling,
             lookahead_cost=lookahead,
             pron=word.pron,
             graph_cost=graph,
@@ -321,40 +287,40 @@ def most_in_step(search, scratch, entry):
     """No less than a step that ends no word pays, and one that does; part of them."""
     phrases, words, boost = search.phrases, search.words, uint32(entry.boost)
     inside, at_end, instalment = _NO_COST, _NO_COST, search.params.instalment
-    beside = Beside(_NO_COST, _NO_COST, _NO_COST, _NO_COST)
-    if search.beside:
-        beside = _most_beside(search, scratch, entry)
+    oov_credit = OovCredit(_NO_COST, _NO_COST, _NO_COST, _NO_COST)
+    if search.has_oov:
+        oov_credit = _max_oov_credit(search, scratch, entry)
     if search.params.boosted:
-        credited, worth = most_credited(phrases, boost), beside.inside
+        credited, worth = most_credited(phrases, boost), oov_credit.inside
         if phrases.of_tokens:
             worth = float32(worth + credited)
         inside = most_paid(boost, worth, instalment)
         if search.space.has_lexicon:
             worth = float32(words.top_bonus + credited)
-            # Nothing is owed, no phrase is under way, and none begins with a word that
+            # No deferred credit, no phrase has begun, and none begins with a word that
             # ends here.
             if boost == phrases.quiet and not phrases.of_tokens:
                 if _is_cold(search, entry.node):
                     worth = _NO_COST
-            at_end = most_paid(boost, float32(worth + beside.at_end), instalment)
-    inside = float32(inside + beside.fall_inside)
-    return inside, float32(at_end + beside.fall_at_end), beside
+            at_end = most_paid(boost, float32(worth + oov_credit.at_end), instalment)
+    inside = float32(inside + oov_credit.fall_inside)
+    return inside, float32(at_end + oov_credit.fall_at_end), oov_credit
 
 
 @inlined
-def _most_beside(search, scratch, entry):
-    """Most that added and open words credit in a step of an entry."""
-    space, added, params = search.space, search.added, search.params
+def _max_oov_credit(search, scratch, entry):
+    """Most that OOV and open words credit in a step of an entry."""
+    space, oov, params = search.space, search.oov, search.params
     rise, fall, at_end, gain = _NO_COST, _NO_COST, _NO_COST, _NO_COST
-    if added.num_nodes > 0:
+    if oov.num_nodes > 0:
         # An OOV word's bonus is credited in advance, as its first token begins.
-        rise = float32(min(added.best_bonus[0], params.credit_cap))
-        fall = float32(params.lm_scale * added.fall)
+        rise = float32(min(oov.best_bonus[0], params.credit_cap))
+        fall = float32(params.lm_scale * oov.fall)
     node = int64(entry.node)
     if node == 0:
-        return Beside(rise, _NO_COST, fall, _NO_COST)
-    if search.first_added <= node < search.first_open:
-        best = added.best_bonus[node - search.first_added]
+        return OovCredit(rise, _NO_COST, fall, _NO_COST)
+    if search.first_oov <= node < search.first_open:
+        best = oov.best_bonus[node - search.first_oov]
         at_end = max(_NO_COST, float32(best - advance_of(search, node)))
     if space.separator_optional:
         at_end, gain = float32(at_end + rise), fall
@@ -363,14 +329,14 @@ def _most_beside(search, scratch, entry):
         lower = float32(entry.lookahead_cost - end.cost)
         if lower > _NO_COST:
             gain = float32(gain + float32(params.lm_scale * lower))
-    return Beside(_NO_COST, at_end, _NO_COST, gain)
+    return OovCredit(_NO_COST, at_end, _NO_COST, gain)
 
 
 @inlined
 def _is_spelled_word(search, entry):
     """Tell whether an open word that ends at an entry is a word of the table."""
     opened, node = search.space.open, int64(entry.node)
-    if node < search.first_added:
+    if node < search.first_oov:
         splits = search.space.trie.node_pron_splits
         return splits[node] == splits[node + 1] and opened.node_word[node] >= 0
     if node < search.first_open:
@@ -381,8 +347,8 @@ def _is_spelled_word(search, entry):
 @inlined
 def _is_cold(search, node):
     """Tell whether no word that ends at a node is boosted, or begins a phrase."""
-    if search.beside:  # any word may be spelled where none of the lexicon ends
-        if node >= search.first_added:
+    if search.has_oov:  # any word may be spelled where none of the lexicon ends
+        if node >= search.first_oov:
             return False
         splits = search.space.trie.node_pron_splits
         if splits[node] == splits[node + 1]:
@@ -391,45 +357,45 @@ def _is_cold(search, node):
 
 
 @inlined
-def walk_beside(search, scratch, source, num_next, emitted):
-    """Tokens inside added and open words, or that begin one, and no word ends."""
+def expand_oov(search, scratch, source, num_next, emitted):
+    """Tokens inside OOV and open words, or that begin one, and no word ends."""
     space, params, entry = search.space, search.params, source.entry
     credit = float32(params.inside_credit + source.most_inside)
     limit = loosened(running_bound(params, emitted.least_cost), credit)
     length, text = open_beginning(search, entry)
     node, base = int64(entry.node), least_cost(entry)
-    if node != 0 and length == 0 and node < search.first_added:
+    if node != 0 and length == 0 and node < search.first_oov:
         return emitted  # in a word that no open word begins like
     for n in range(num_next):
         token = scratch.next_tokens[n]
         if float32(base + scratch.costs[token]) > limit:
             break
-        place = Place(int64(-1), uint64(0))
+        target = Node(int64(-1), uint64(0))
         if node == 0:
-            added = added_begun(search, token)
-            emitted = go_on(search, scratch, source, token, added, emitted)
+            oov = oov_begun(search, token)
+            emitted = step_inside(search, scratch, source, token, oov, emitted)
             if space.root_child[token] < 0:
-                place = place_begun(search, token)
-        elif search.first_added <= node < search.first_open:
-            at = node - search.first_added
-            child = find_child(search.added.trie, at, token)
+                target = node_begun(search, token)
+        elif search.first_oov <= node < search.first_open:
+            at = node - search.first_oov
+            child = find_child(search.oov.trie, at, token)
             if child >= 0:
-                place = Place(search.first_added + child, uint64(0))
+                target = Node(search.first_oov + child, uint64(0))
         elif space.open.extends[token]:
-            # A node of the trie is left where no word of the lexicon goes on so.
-            if node >= search.first_added or find_child(space.trie, node, token) < 0:
-                place = place_behind(search, length, text, token)
+            # The trie is left where no word of the lexicon continues with this token.
+            if node >= search.first_oov or find_child(space.trie, node, token) < 0:
+                target = open_node_behind(search, length, text, token)
         if emitted.num_candidates >= 0:
-            emitted = go_on(search, scratch, source, token, place, emitted)
+            emitted = step_inside(search, scratch, source, token, target, emitted)
         if emitted.num_candidates < 0:
             break
     return emitted
 
 
 @inlined
-def go_on(search, scratch, source, token, place, emitted):
+def step_inside(search, scratch, source, token, target, emitted):
     """A token begins and no word ends; it leads to a place, if anywhere."""
-    params, entry, node = search.params, source.entry, place.node
+    params, entry, node = search.params, source.entry, target.node
     if node < 0:
         return emitted
     repeated = token == token_of(search, entry.node)
@@ -440,8 +406,8 @@ def go_on(search, scratch, source, token, place, emitted):
         boost_cost, boost = step_token(search, entry.boost, token, bonus)
         credit = float32(credit - boost_cost)
     # Inside a word look-ahead never falls: without it the cost is no higher. It may
-    # fall where an added word begins.
-    credit = float32(credit + source.beside.fall_inside)
+    # fall where an OOV word begins.
+    credit = float32(credit + source.oov_credit.fall_inside)
     if exceeds(params, cost, credit, emitted.least_cost):
         return emitted
     lookahead = entry.lookahead_cost
@@ -452,7 +418,7 @@ def go_on(search, scratch, source, token, place, emitted):
         state=entry.state,
         node=node,
         boost=boost,
-        spelling=place.spelling,
+        spelling=target.spelling,
         lookahead_cost=lookahead,
         pron=int32(-1),
         graph_cost=float32(lookahead - entry.lookahead_cost),

@@ -13,23 +13,24 @@ import numpy as np
 from numpy import float32, int64, uint64
 
 from wfstdec.jit import inlined, jit, kernel, part
-from wfstdec.jit.hashing import first_equal
+from wfstdec.jit.arrays import first_equal
 from wfstdec.jit.sorting import index_of, key_of, sort_keys
 from wfstdec.lm.kernels import final, unanswered
 from wfstdec.search.log_add import log_add
-from wfstdec.trie.cpu import arrays as k
+from wfstdec.trie.cpu import arrays
 from wfstdec.trie.cpu.expand import text_with
-from wfstdec.trie.cpu.merge import is_before
+from wfstdec.trie.cpu.merge import is_before, new_table
 from wfstdec.trie.cpu.nodes import (
+    Step,
     advance_of,
     boosts_at_end,
     credit_word,
     num_word_ends,
     olabel_of,
     pay_step,
+    step_cost,
     word_end,
 )
-from wfstdec.trie.cpu.pruning import Step, step_cost
 from wfstdec.trie.search_space import WordEnd
 
 _INF = float32(np.inf)
@@ -39,38 +40,24 @@ _HIGH_BITS = uint64(32)
 
 @inlined
 def end(search, scratch, utterance, outcome, paths, rows, at):
-    """Write the paths of an utterance that is over, best first.
-
-    Nothing of the utterance changes: whoever called makes room, or asks the language
-    model, and this is done again.
-
-    Args:
-        search: `Search`.
-        scratch: `Scratch`; `endings` are all ways to end.
-        utterance: `UtteranceState`.
-        outcome: OUTCOME, written.
-        paths: PATH_END [P], written from `at[NUM_PATHS]` on.
-        rows: int32 [N, 4], the tokens of paths, written from `at[NUM_ROWS]` on.
-        at: int64 [4], counted up.
-
-    Returns:
-        OK, or what must grow, or be asked.
-    """
+    """Write the paths of an utterance that is over, best first."""
+    # Nothing of the utterance changes: the caller makes room, or asks the language
+    # model, and this is done again.
     counts, count, complete = utterance.counts, int64(0), False
     endings = scratch.endings
-    if counts[k.DIED] < 0:
+    if counts[arrays.DIED] < 0:
         count = _num_accepted(search, utterance)
         if count > len(endings):
-            return k.GROW_CANDIDATES
+            return arrays.GROW_CANDIDATES
         _fill_accepted(search, utterance, endings)
         if unanswered(search.space.automaton):
-            return k.ASK_MODEL
+            return arrays.ASK_MODEL
         for i in range(count):
             complete |= endings[i].cost < _INF
     if not complete:
-        count = 2 * counts[k.FRONTIER]
+        count = 2 * counts[arrays.FRONTIER]
         if count > len(endings):
-            return k.GROW_CANDIDATES
+            return arrays.GROW_CANDIDATES
         _fill_unfinished(search, utterance, endings)
     if search.params.by_text:
         num_paths = _best_texts(search.params, scratch, count)
@@ -80,18 +67,18 @@ def end(search, scratch, utterance, outcome, paths, rows, at):
         endings[0].best_of_text = best
         endings[0].cost_of_text = endings[best].cost
         scratch.keys[0] = uint64(0)
-    outcome.first, outcome.count = at[k.NUM_PATHS], num_paths
-    outcome.base, outcome.frames = utterance.base[0], counts[k.FRAMES]
-    outcome.died, outcome.complete = counts[k.DIED], int64(complete)
-    if at[k.NUM_PATHS] + num_paths > len(paths):
-        return k.GROW_PATHS
-    first = at[k.NUM_ROWS]
+    outcome.first, outcome.count = at[arrays.NUM_PATHS], num_paths
+    outcome.base, outcome.frames = utterance.base[0], counts[arrays.FRAMES]
+    outcome.died, outcome.complete = counts[arrays.DIED], int64(complete)
+    if at[arrays.NUM_PATHS] + num_paths > len(paths):
+        return arrays.GROW_PATHS
+    first = at[arrays.NUM_ROWS]
     for n in range(num_paths):
         text = index_of(scratch.keys[n])
         ending, path = endings[endings[text].best_of_text], paths[outcome.first + n]
         length = _length(utterance.trace, int64(ending.trace))
         if first + length > len(rows):
-            return k.GROW_ROWS
+            return arrays.GROW_ROWS
         path.cost, path.pron = endings[text].cost_of_text, ending.pron
         path.acoustic, path.first, path.count = ending.acoustic, first, length
         path.before = _fill_rows(
@@ -102,17 +89,15 @@ def end(search, scratch, utterance, outcome, paths, rows, at):
             first + length,
         )
         first += length
-    at[k.NUM_PATHS] += num_paths
-    at[k.NUM_ROWS] = first
-    return k.OK
+    at[arrays.NUM_PATHS] += num_paths
+    at[arrays.NUM_ROWS] = first
+    return arrays.OK
 
 
 @inlined
 def _best_ending(search, scratch, utterance, count):
-    """Find the ending of least cost; of equal ones that of the entry that goes before.
-
-    Where nothing is summed entries have no order of their own.
-    """
+    """Find the ending of least cost; of equal ones that of the earlier entry."""
+    # Where nothing is summed entries have no order of their own.
     endings, frontier, best = scratch.endings, utterance.frontier, int64(0)
     for i in range(1, count):
         one, least = endings[i], endings[best]
@@ -131,16 +116,12 @@ def _best_ending(search, scratch, utterance, count):
 
 @inlined
 def _best_texts(params, scratch, count):
-    """Merge the endings of each text, as `_best_endings` of the reference; how many.
-
-    The texts' numbers are then in `scratch.keys`, the cheapest first: of equal ones
-    that which came up first.
-    """
+    """Merge the endings of each text, as `_best_endings` of the reference; how many."""
+    # The texts' numbers are then in `scratch.keys`, the least cost first: of equal ones
+    # that which came up first.
     endings, slots, keys = scratch.endings, scratch.slots, scratch.keys
-    scratch.counts[k.STAMP] += 1
-    stamp, num_texts, mask = scratch.counts[k.STAMP], int64(0), uint64(1)
-    while int64(mask) < 2 * count:
-        mask = (mask << uint64(1)) | uint64(1)
+    stamp, num_texts = new_table(scratch, count), int64(0)
+    mask = uint64(scratch.counts[arrays.SLOT_MASK])
     for i in range(count):
         one = endings[i]
         if not one.cost < _INF:
@@ -180,11 +161,9 @@ def end_alone(search, scratch, utterance, outcomes, paths, rows, at):
 
 @jit
 def accepted_endings(search, utterance):
-    """All ways to end with whole words and `</s>`, ENDING [N], in order.
-
-    Of equal ones the first wins.
-    """
-    endings = np.zeros(_num_accepted(search, utterance), k.ENDING)
+    """All ways to end with whole words and `</s>`, ENDING [N], in order."""
+    # Of equal ones the first wins.
+    endings = np.zeros(_num_accepted(search, utterance), arrays.ENDING)
     _fill_accepted(search, utterance, endings)
     return endings
 
@@ -193,7 +172,7 @@ def accepted_endings(search, utterance):
 def _num_accepted(search, utterance):
     """Count the ways to end with whole words."""
     count = int64(0)
-    for i in range(utterance.counts[k.FRONTIER]):
+    for i in range(utterance.counts[arrays.FRONTIER]):
         count += 2 * _num_ends(search, utterance.frontier[i])
     return count
 
@@ -211,7 +190,7 @@ def _num_ends(search, entry):
 def _fill_accepted(search, utterance, endings):
     space, params, frontier = search.space, search.params, utterance.frontier
     at = 0
-    for i in range(utterance.counts[k.FRONTIER]):
+    for i in range(utterance.counts[arrays.FRONTIER]):
         entry, none = frontier[i], int64(-1)
         for number in range(_num_ends(search, entry)):
             end = WordEnd(none, none, _NO_COST, entry.state, none, _NO_COST)
@@ -250,21 +229,21 @@ def _fill_ending(ending, utterance, i, phase):
     ending.entry, ending.phase = i, phase
     ending.text = entry.text
     ending.trace = entry.nonblank_trace if nonblank else entry.blank_trace
-    ending.token_end = utterance.counts[k.FRAMES] if nonblank else entry.token_end
+    ending.token_end = utterance.counts[arrays.FRAMES] if nonblank else entry.token_end
     ending.acoustic = entry.nonblank_acoustic if nonblank else entry.blank_acoustic
 
 
 @jit
 def unfinished_endings(search, utterance):
     """All entries as they are, without their look-ahead, ENDING [N]."""
-    endings = np.zeros(2 * utterance.counts[k.FRONTIER], k.ENDING)
+    endings = np.zeros(2 * utterance.counts[arrays.FRONTIER], arrays.ENDING)
     _fill_unfinished(search, utterance, endings)
     return endings
 
 
 @part
 def _fill_unfinished(search, utterance, endings):
-    for i in range(utterance.counts[k.FRONTIER]):
+    for i in range(utterance.counts[arrays.FRONTIER]):
         entry = utterance.frontier[i]
         rest = boosts_at_end(search, entry.boost)
         if search.space.has_lexicon:
@@ -284,11 +263,9 @@ def _fill_unfinished(search, utterance, endings):
 
 @jit
 def trace_back(trace, at, token_end):
-    """The tokens up to a position in the trace, first to last.
-
-    Returns:
-        (int32 [N, 4], where the token before them ends: `token_end` if there are none).
-    """
+    """The tokens up to a position in the trace, first to last."""
+    # Returns (int32 [N, 4], where the token before them ends: `token_end` if there are
+    # none).
     length = _length(trace, at)
     rows = np.empty((length, 4), np.int32)
     return rows, _fill_rows(trace, at, token_end, rows, length)
@@ -306,11 +283,7 @@ def _length(trace, at):
 
 @inlined
 def _fill_rows(trace, at, token_end, rows, end):
-    """Fill in the tokens up to a position in the trace, the last one at `end - 1`.
-
-    Returns:
-        Where the token before them ends.
-    """
+    """Fill in the tokens up to a position in the trace, the last one at `end - 1`."""
     while at >= 0:
         end -= 1
         node = trace[at]
@@ -323,17 +296,13 @@ def _fill_rows(trace, at, token_end, rows, end):
 
 @jit
 def settle_trace(utterance):
-    """Take out of the trace what all entries have in common, and what none has.
-
-    Nodes that say the same after the same become one. Nodes come after the ones that
-    they follow.
-
-    Returns:
-        (TRACE_NODE [N], what is settled, in order; where its last token ends, -1 where
-        that is in question).
-    """
+    """Take out of the trace what all entries have in common, and what none has."""
+    # Equal tokens after the same node become one node. Nodes come after the ones that
+    # they follow.
+    # Returns (TRACE_NODE [N], what is settled, in order; where its last token ends, -1
+    # where that is in question).
     trace, counts, frontier = utterance.trace, utterance.counts, utterance.frontier
-    num_nodes = counts[k.TRACE]
+    num_nodes = counts[arrays.TRACE]
     nodes = trace[:num_nodes]
     first = first_equal(
         nodes["previous"],
@@ -344,7 +313,7 @@ def settle_trace(utterance):
     )
     through = np.zeros(num_nodes, np.int64)
     num_paths = 0
-    for i in range(counts[k.FRONTIER]):
+    for i in range(counts[arrays.FRONTIER]):
         entry = frontier[i]
         entry.blank_trace = _canonical(entry.blank_cost, entry.blank_trace, first)
         at = _canonical(entry.nonblank_cost, entry.nonblank_trace, first)
@@ -357,7 +326,7 @@ def settle_trace(utterance):
     number, kept, num_settled = np.full(num_nodes + 1, -1, np.int32), 0, 0
     for i in range(num_nodes):
         num_settled += int64(through[i] == num_paths)
-    settled = np.empty(num_settled, k.TRACE_NODE)
+    settled = np.empty(num_settled, arrays.TRACE_NODE)
     num_settled = 0
     for i in range(num_nodes):
         if through[i] == num_paths:
@@ -368,15 +337,15 @@ def settle_trace(utterance):
             trace[kept] = trace[i]
             trace[kept].previous = number[trace[kept].previous]
             kept += 1
-    counts[k.TRACE] = kept
+    counts[arrays.TRACE] = kept
     end, any_end = int64(-1), False
-    for i in range(counts[k.FRONTIER]):
+    for i in range(counts[arrays.FRONTIER]):
         entry = frontier[i]
         entry.blank_trace = number[entry.blank_trace]
         entry.nonblank_trace = number[entry.nonblank_trace]
         if entry.blank_cost < np.inf and not any_end:
             end, any_end = int64(entry.token_end), True
-    for i in range(counts[k.FRONTIER]):
+    for i in range(counts[arrays.FRONTIER]):
         entry = frontier[i]
         if entry.nonblank_cost < np.inf or entry.blank_trace >= 0:
             end = int64(-1)

@@ -24,36 +24,46 @@ import numpy as np
 from numpy import float32, int32, int64, uint32, uint64
 
 from wfstdec.jit import inlined, kernel
-from wfstdec.jit.intrinsics import bits_below, count_bits, lowest_bit
 from wfstdec.jit.sorting import index_of, key_of
-from wfstdec.jit.vectors import STEP, at_most, load, splat, trailing
+from wfstdec.jit.vectors import (
+    STEP,
+    at_most,
+    bits_below,
+    count_bits,
+    load,
+    lowest_bit,
+    splat,
+    trailing,
+)
 from wfstdec.lm.kernels import step, unanswered
-from wfstdec.search.acoustics import price
 from wfstdec.search.costs import NO_CUTOFF
-from wfstdec.trie.cpu import arrays as k
+from wfstdec.search.logprobs import price
+from wfstdec.trie.cpu import arrays
 from wfstdec.trie.cpu.expand import (
     Emitted,
     Source,
     Successor,
     begin,
     end_word,
-    go_on,
+    expand_oov,
     most_in_step,
     source_cost,
-    walk_beside,
+    step_inside,
 )
-from wfstdec.trie.cpu.lattice_kernels import note
+from wfstdec.trie.cpu.lattice_kernels import record_frame
 from wfstdec.trie.cpu.merge import choose, merge, settle
-from wfstdec.trie.cpu.nodes import num_word_ends, step_token, token_of
-from wfstdec.trie.cpu.pruning import (
+from wfstdec.trie.cpu.nodes import (
     exceeds,
     is_over,
     least_cost,
     loosened,
+    num_word_ends,
     running_bound,
+    step_token,
+    token_of,
 )
 from wfstdec.trie.lexicon_trie import find_child
-from wfstdec.trie.search_space import Place
+from wfstdec.trie.search_space import Node
 
 MAX_RANK_SORT = 64
 """More tokens than these are laid out by ranges of cost before they are sorted."""
@@ -62,7 +72,7 @@ _ONE = uint64(1)
 _NO_BIT = uint64(0)
 _LOW_BITS = uint64(63)
 FEW_TOKENS = 64
-"""So many are all gone through."""
+"""Up to this number all are followed."""
 TRY_BEST_ABOVE = 12
 """Of more tokens than these the best one is followed first, for a better bound."""
 _NO_COST = float32(0)
@@ -70,34 +80,29 @@ _NO_COST = float32(0)
 
 @kernel
 def advance(search, scratch, utterance, record, logprobs, first):
-    """Pass the frontier through the frames of a chunk from `first` on.
-
-    `record`: notes what lattices are made of; None notes nothing.
-
-    Returns:
-        (status, frame): OK and T, or what must grow and the frame to go on from.
-    """
+    """Pass the frontier through the frames of a chunk from `first` on."""
+    # Returns (status, frame): OK and T, or what must grow and the frame to repeat.
     space, params = search.space, search.params
     num_frames = logprobs.shape[0]
     counts = utterance.counts
     for frame in range(first, num_frames):
         # A search that died stays where it was: later chunks change nothing.
-        if counts[k.DIED] >= 0:
+        if counts[arrays.DIED] >= 0:
             break
         row = logprobs[frame]
         price(params.pricing, space.blank, row, scratch.unscaled, scratch.costs)
         # Which tokens may begin is found once for all entries: a frame of V tokens and
         # F entries would else look at V * F pairs, of which few come under the bound.
-        frontier = utterance.frontier[: counts[k.FRONTIER]]
+        frontier = utterance.frontier[: counts[arrays.FRONTIER]]
         emitted = expand(search, scratch, frontier)
-        # Nothing of the utterance has changed up to `settle`: whoever called makes the
+        # Nothing of the utterance has changed up to `settle`: the caller makes the
         # array longer, or asks the model, and the frame is done again from its begin.
         if emitted.num_candidates < 0:
-            return k.GROW_CANDIDATES, frame
+            return arrays.GROW_CANDIDATES, frame
         if unanswered(space.automaton):
-            return k.ASK_MODEL, frame
+            return arrays.ASK_MODEL, frame
         if not emitted.least_cost < _INF:
-            counts[k.DIED] = counts[k.FRAMES]
+            counts[arrays.DIED] = counts[arrays.FRAMES]
             break
         # The running bound was looser than this one or the same: candidates between the
         # two are dropped by `merge`, as the reference drops them.
@@ -105,34 +110,32 @@ def advance(search, scratch, utterance, record, logprobs, first):
         num_merged = merge(search, scratch, frontier, emitted.num_candidates, cutoff)
         num_entries = choose(search, scratch, num_merged)
         if num_entries > len(utterance.frontier):
-            return k.GROW_FRONTIER, frame
+            return arrays.GROW_FRONTIER, frame
         # Each entry makes at most a node for each of its phases.
-        if counts[k.TRACE] + 2 * num_entries > len(utterance.trace):
-            return k.GROW_TRACE, frame
+        if counts[arrays.TRACE] + 2 * num_entries > len(utterance.trace):
+            return arrays.GROW_TRACE, frame
         # Before `settle`, which overwrites the frontier that candidates come from.
         if record is not None:
             made = num_entries, emitted.num_candidates
-            if not note(search, scratch, utterance, record, made, cutoff):
-                return k.GROW_NOTED, frame
-        counts[k.ACTIVE] += counts[k.FRONTIER]
-        counts[k.CANDIDATES] += emitted.num_candidates
+            if not record_frame(search, scratch, utterance, record, made, cutoff):
+                return arrays.GROW_LATTICE, frame
+        counts[arrays.ACTIVE] += counts[arrays.FRONTIER]
+        counts[arrays.CANDIDATES] += emitted.num_candidates
         settle(search, scratch, utterance, num_entries)
-        counts[k.FRAMES] += 1
-    return k.OK, num_frames
+        counts[arrays.FRAMES] += 1
+    return arrays.OK, num_frames
 
 
 @inlined
 def expand(search, scratch, frontier):
-    """Find the tokens that may begin, and write the candidates of all entries.
-
-    A token may begin if it is within the bound from a phase of cost 0: no phase costs
-    less after re-basing (with "sum" it need not be that of the first entry). Where
-    these are many, the best one is followed from the first entry, for a better bound.
-    """
+    """Find the tokens that may begin, and write the candidates of all entries."""
+    # A token may begin if it is within the bound from a phase of cost 0: no phase costs
+    # less after re-basing (with "sum" it need not be that of the first entry). Where
+    # these are many, the best one is followed from the first entry, for a better bound.
     space, params, top = search.space, search.params, _NO_COST
     # The most that boosts pay in the next step of any entry. Most utterances have no
     # list: nothing of this is then in the loop.
-    if params.boosted or search.beside:
+    if params.boosted or search.has_oov:
         for i in range(len(frontier)):
             inside, at_end, _ = most_in_step(search, scratch, frontier[i])
             top = max(top, max(inside, at_end))
@@ -144,7 +147,7 @@ def expand(search, scratch, frontier):
     # that the bound which they give drops only what the final one drops.
     tries_best = count > uint64(TRY_BEST_ABOVE)
     emitted = Emitted(int64(0), least)
-    # Expanding is a large part of the kernel: here it stands once.
+    # Expansion is a large part of the kernel: it is inlined once.
     for tries in range(2 if tries_best else 1):
         if tries_best and tries == 0:
             take_best_token(count, scratch)
@@ -172,8 +175,8 @@ def _emit(search, scratch, frontier, num_next, least):
     if num_next == 0:
         return emitted
     for i in range(len(frontier)):
-        inside, at_end, beside = most_in_step(search, scratch, frontier[i])
-        source = Source(frontier[i], i, inside, at_end, beside)
+        inside, at_end, oov_credit = most_in_step(search, scratch, frontier[i])
+        source = Source(frontier[i], i, inside, at_end, oov_credit)
         # Tokens are sorted: where the best one is over the bound all are.
         best = scratch.next_tokens[0]
         if is_over(search, scratch, source, best, emitted.least_cost):
@@ -232,16 +235,16 @@ def _walk_trie(search, scratch, source, num_next, emitted):
     params, entry = search.params, source.entry
     credit = float32(params.inside_credit + source.most_inside)
     limit = loosened(running_bound(params, emitted.least_cost), credit)
-    # Nodes from `first_added` on are beside the trie, where it has no children.
-    if not search.beside or entry.node < search.first_added:
+    # Nodes from `first_oov` on are not of the trie, which has no children there.
+    if not search.has_oov or entry.node < search.first_oov:
         for n in range(_find_inside(search.space, scratch, entry, limit, num_next)):
             token = scratch.inside_tokens[n]
-            place = Place(int64(scratch.inside_nodes[n]), uint64(0))
-            emitted = go_on(search, scratch, source, token, place, emitted)
+            target = Node(int64(scratch.inside_nodes[n]), uint64(0))
+            emitted = step_inside(search, scratch, source, token, target, emitted)
             if emitted.num_candidates < 0:
                 return emitted
-    if search.beside:
-        emitted = walk_beside(search, scratch, source, num_next, emitted)
+    if search.has_oov:
+        emitted = expand_oov(search, scratch, source, num_next, emitted)
         if emitted.num_candidates < 0:
             return emitted
     if entry.node != 0 and num_word_ends(search, entry.node) > 0:
@@ -304,10 +307,8 @@ def _find_inside(space, scratch, entry, limit, num_next):
 
 @inlined
 def stay(search, scratch, frontier):
-    """Fill `again_costs`; the least cost of an entry if no token begins.
-
-    A candidate has this cost, so that the running bound begins with it.
-    """
+    """Fill `again_costs`; the least cost of an entry if no token begins."""
+    # A candidate has this cost, so that the running bound begins with it.
     least, blank = _INF, scratch.costs[search.space.blank]
     for i in range(len(frontier)):
         entry, again = frontier[i], _INF
@@ -391,23 +392,21 @@ def _lay_out_ranked(scratch, num_next):
 
 @inlined
 def _bucket_sort(scratch, count):
-    """Fill `next_tokens` with the found tokens, the least (cost, token) first.
-
-    They are laid out by the range that their cost is in, of `NUM_RANGES` equal ones;
-    then insertion moves them within a range alone.
-    """
+    """Fill `next_tokens` with the found tokens, the least (cost, token) first."""
+    # They are laid out by the range that their cost is in, of `NUM_RANGES` equal ones;
+    # then insertion moves them within a range alone.
     costs, ends, keys = scratch.found_costs, scratch.range_ends, scratch.keys
     least, most = costs[0], costs[0]
     for i in range(_ONE, count):
         least, most = min(least, costs[i]), max(most, costs[i])
     scale = _NO_COST
     if most > least:
-        scale = float32(k.NUM_RANGES - 1) / float32(most - least)
+        scale = float32(arrays.NUM_RANGES - 1) / float32(most - least)
     ends[:] = 0
     for i in range(count):
         ends[int64(float32(costs[i] - least) * scale)] += 1
     end = int32(0)
-    for at in range(k.NUM_RANGES):
+    for at in range(arrays.NUM_RANGES):
         end += ends[at]
         ends[at] = end
     for i in range(int64(count) - 1, -1, -1):
@@ -426,15 +425,13 @@ def _bucket_sort(scratch, count):
 
 @inlined
 def _rank_sort(scratch, count):
-    """Sort a few found tokens: a token's place is the number of those before it.
-
-    No branch depends on the costs, so that none is mispredicted.
-    """
+    """Sort a few found tokens: a token's place is the number of those before it."""
+    # No branch depends on the costs, so that none is mispredicted.
     costs = scratch.found_costs
     for i in range(count):
-        cost, place = costs[i], uint32(0)
+        cost, target = costs[i], uint32(0)
         for j in range(i):
-            place += uint32(costs[j] <= cost)
+            target += uint32(costs[j] <= cost)
         for j in range(i + _ONE, count):
-            place += uint32(costs[j] < cost)
-        scratch.next_tokens[place] = scratch.found_tokens[i]
+            target += uint32(costs[j] < cost)
+        scratch.next_tokens[target] = scratch.found_tokens[i]

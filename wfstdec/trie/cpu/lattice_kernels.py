@@ -1,14 +1,14 @@
-"""Noting arcs for a lattice while the kernels search; `lattice_pack.py` has the rule.
+"""Records of arcs for a lattice during the search; `lattice_pack.py` has the rule.
 
-    note      before a frame is settled: the candidates that lead to what goes on
-    prune     now and then: drops what cannot be part of the lattice
-    spread    at the end: the extra cost of all states
-    keep      after it: drops what is above the limit
-    gather    and after that: what is left, with its costs
+    record_frame  before a frame is settled: candidates that lead to surviving entries
+    prune         now and then: drops what cannot be part of the lattice
+    spread        at the end: the extra cost of all states
+    keep          after it: drops what is above the limit
+    gather        and after that: what is left, with its costs
 
-The search goes on from one phase of an entry where both may do the same. What it does
-not consider from the dearer one is priced here: it costs no less, so that the cheaper
-one's candidate is there if it counts.
+The search expands one phase of an entry where both may do the same. The candidates of
+the phase above it are priced here: they cost no less, so that the expanded candidate
+is there if they count.
 
 The extra cost of a state is no less than what it is with every entry of the frontier
 at 0. So dropping early drops nothing that counts.
@@ -23,21 +23,23 @@ from wfstdec.jit import inlined, jit, kernel
 from wfstdec.jit.sorting import index_of
 from wfstdec.lattice.arrays import REPEATED
 from wfstdec.lm.kernels import step
-from wfstdec.text.symbols import EPSILON
-from wfstdec.trie.cpu import arrays as k
+from wfstdec.text.tokens import EPSILON
+from wfstdec.trie.cpu import arrays
 from wfstdec.trie.cpu.merge import slot_of
 from wfstdec.trie.cpu.nodes import (
+    Step,
     advance_of,
     credit_token,
     credit_word,
+    loosened,
     num_word_ends,
     olabel_of,
     pay_step,
+    step_cost,
     step_token,
     token_of,
     word_end,
 )
-from wfstdec.trie.cpu.pruning import Step, loosened, step_cost
 
 _DROPPED = uint32(0xFFFFFFFF)
 """In the place of an ilabel."""
@@ -47,50 +49,49 @@ _NO_COST = float32(0)
 
 
 @kernel
-def note(search, scratch, utterance, record, made, cutoff):
-    """Note what leads to the entries that go on, and these entries; do they fit?
-
-    `made`: how many entries go on, how many tokens begin.
-    """
+def record_frame(search, scratch, utterance, record, made, cutoff):
+    """Record surviving entries and the arcs to them; False if they do not fit."""
     num_entries, num_candidates = made
     counts, entries = record.counts, scratch.new_entries
-    num_sources = utterance.counts[k.FRONTIER]
+    num_sources = utterance.counts[arrays.FRONTIER]
     most = num_candidates + 2 * num_sources  # a blank, and the last token again
-    if counts[k.NUM_ARCS] + 2 * most > len(record.arcs):
+    if counts[arrays.NUM_ARCS] + 2 * most > len(record.arcs):
         return False
-    if counts[k.NUM_PLACES] + num_entries > len(record.places):
+    if counts[arrays.NUM_ENTRIES] + num_entries > len(record.entries):
         return False
-    first = counts[k.NUM_PLACES]
+    first = counts[arrays.NUM_ENTRIES]
     best = entries[index_of(scratch.keys[0])].cost
     for r in range(num_entries):
-        new, place = entries[index_of(scratch.keys[r])], record.places[first + r]
-        # The slots of `merge` still say which entry a candidate leads to; `same_place`
-        # says which of these go on, and where.
-        new.same_place = r  # no texts are kept apart: nothing else stands there
-        place.cost = float32(new.cost - best)
-        place.lookahead_cost, place.spelling = new.lookahead_cost, new.spelling
-        place.state, place.node, place.boost = new.state, new.node, new.boost
-        place.frame = utterance.counts[k.FRAMES] + 1
+        new, target = entries[index_of(scratch.keys[r])], record.entries[first + r]
+        # The slots of `merge` map candidates to entries; `previous_same` now has the
+        # position of those that survive.
+        new.previous_same = r  # entries have no texts here: the field is free
+        target.cost = float32(new.cost - best)
+        target.lookahead_cost, target.spelling = new.lookahead_cost, new.spelling
+        target.state, target.node, target.boost = new.state, new.node, new.boost
+        target.frame = utterance.counts[arrays.FRAMES] + 1
         nonblank = float32(new.nonblank_cost - best)
-        place.nonblank_first = nonblank < float32(new.blank_cost - best)
-    stamp, noted, q = scratch.counts[k.STAMP], counts[k.NUM_ARCS], int64(0)
+        target.nonblank_first = nonblank < float32(new.blank_cost - best)
+    stamp, num_arcs, q = scratch.counts[arrays.STAMP], counts[arrays.NUM_ARCS], int64(0)
     for source in range(num_sources):
         for phase in range(2):
             if _fill_stay(search, scratch, utterance, num_candidates, source, phase):
                 c = scratch.candidates[num_candidates]
                 if c.cost <= cutoff:
-                    noted = _note(
-                        *(search, scratch, utterance, record, noted),
+                    num_arcs = _record_arc(
+                        *(search, scratch, utterance, record, num_arcs),
                         *(num_candidates, int64(source), cutoff),
                     )
         while q < num_candidates and scratch.candidates[q].source == source:
             c = scratch.candidates[q]
             if c.cost <= cutoff:
                 _, i = slot_of(scratch, stamp, c, True)
-                noted = _note(search, scratch, utterance, record, noted, q, i, cutoff)
+                num_arcs = _record_arc(
+                    search, scratch, utterance, record, num_arcs, q, i, cutoff
+                )
             q += 1
-    counts[k.NUM_ARCS], counts[k.FIRST] = noted, first
-    counts[k.NUM_PLACES] = first + num_entries
+    counts[arrays.NUM_ARCS], counts[arrays.FIRST] = num_arcs, first
+    counts[arrays.NUM_ENTRIES] = first + num_entries
     return True
 
 
@@ -109,15 +110,17 @@ def _fill_stay(search, scratch, utterance, q, source, phase):
 
 
 @inlined
-def _note(search, scratch, utterance, record, noted, q, i, cutoff):
+def _record_arc(search, scratch, utterance, record, num_arcs, q, i, cutoff):
     """Note candidate `q` of entry `i`, and that of the other phase; how many arcs."""
     new = scratch.new_entries[i]
-    if new.same_place < 0:
-        return noted
+    if new.previous_same < 0:
+        return num_arcs
     c, blank = scratch.candidates[q], int64(search.space.blank)
     source = utterance.frontier[c.source]
     # Places of this frame come behind those that are there.
-    to = 2 * (record.counts[k.NUM_PLACES] + new.same_place) + int64(c.to_nonblank)
+    to = 2 * (record.counts[arrays.NUM_ENTRIES] + new.previous_same) + int64(
+        c.to_nonblank
+    )
     least = new.nonblank_cost if c.to_nonblank else new.blank_cost
     token, repeated = int64(c.token), uint32(0)
     if token < 0:
@@ -125,27 +128,27 @@ def _note(search, scratch, utterance, record, noted, q, i, cutoff):
         if c.to_nonblank:
             token, repeated = token_of(search, source.node), _REPEATED
     ilabel = uint32(token + 1) | repeated
-    state = 2 * (record.counts[k.FIRST] + c.source) + int64(c.from_nonblank)
+    state = 2 * (record.counts[arrays.FIRST] + c.source) + int64(c.from_nonblank)
     excess = float32(c.cost - least)
     if excess <= record.limit:
-        arc = record.arcs[noted]
+        arc = record.arcs[num_arcs]
         arc.state, arc.nextstate, arc.ilabel = state, to, ilabel
         arc.pron, arc.excess, arc.acoustic = c.pron, excess, scratch.unscaled[token]
-        noted += 1
+        num_arcs += 1
     this, other = source.blank_cost, source.nonblank_cost
     if c.from_nonblank:
         this, other = other, this
-    # The search went on from the cheaper phase alone. The dearer one leads to the same
+    # The search expanded the lower-cost phase alone. The other one leads to the same
     # place by the same token, and is an arc of the lattice too.
     if repeated != uint32(0) or not other < _INF:
-        return noted
+        return num_arcs
     if token != blank and token == token_of(search, source.node):
-        return noted  # the last token again only follows a blank
+        return num_arcs  # the last token again only follows a blank
     bound = float32(least + record.limit)
     # Both phases pay the same for the step: this is its cost but for rounding. What is
     # far above the limit need not be priced exactly, word by word.
     if float32(c.cost + float32(other - this)) > loosened(bound, other):
-        return noted
+        return num_arcs
     cost = float32(other + scratch.costs[blank])
     if token != blank:
         made = step_of(search, source, c, token, c.pron)
@@ -153,24 +156,16 @@ def _note(search, scratch, utterance, record, noted, q, i, cutoff):
         cost = float32(cost + scratch.costs[token])
     excess = float32(cost - least)
     if cost <= cutoff and excess <= record.limit:
-        arc = record.arcs[noted]
+        arc = record.arcs[num_arcs]
         arc.state, arc.nextstate, arc.ilabel = state ^ 1, to, ilabel
         arc.pron, arc.excess, arc.acoustic = c.pron, excess, scratch.unscaled[token]
-        noted += 1
-    return noted
+        num_arcs += 1
+    return num_arcs
 
 
 @inlined
 def step_of(search, source, to, token, pron):
-    """The step in which a token begins, and perhaps a pronunciation ends.
-
-    Args:
-        search: `Search`.
-        source: Where it begins: a record with state, node, boost, spelling.
-        to: Where it leads: one with node.
-        token: The token.
-        pron: The pronunciation, -1 for none.
-    """
+    """The step in which a token begins, and perhaps a pronunciation ends."""
     space, params = search.space, search.params
     if not space.has_lexicon:
         graph_cost, _ = step(space.automaton, 0, source.state, token)
@@ -214,20 +209,16 @@ def _end_of(search, source, pron):
 
 @jit
 def spread(record, ends):
-    """Find the extra cost of states; arcs above the limit are dropped.
-
-    `ends`: float32 [2 F], what ending in each state of the frontier costs more than the
-    best end.
-    """
+    """Find the extra cost of states; arcs above the limit are dropped."""
     arcs, extra, limit = record.arcs, record.extra, record.limit
-    extra[: 2 * record.counts[k.NUM_PLACES]] = np.inf
-    first = 2 * record.counts[k.FIRST]
+    extra[: 2 * record.counts[arrays.NUM_ENTRIES]] = np.inf
+    first = 2 * record.counts[arrays.FIRST]
     for i in range(len(ends)):
         if ends[i] <= limit:
             extra[first + i] = ends[i]
     # Arcs were noted in the order of frames, so that backwards all arcs that leave a
     # state are seen before those that enter it.
-    for a in range(record.counts[k.NUM_ARCS] - 1, -1, -1):
+    for a in range(record.counts[arrays.NUM_ARCS] - 1, -1, -1):
         one = arcs[a]
         through = float32(one.excess + extra[one.nextstate])
         if through <= limit and through < np.inf:
@@ -246,45 +237,43 @@ def prune(record, num_entries):
 
 @jit
 def keep(record):
-    """Drop arcs that are marked, and places that are not reached.
-
-    `record.number` then has the new numbers of those that are left.
-    """
+    """Drop arcs that are marked, and entries that are not reached."""
+    # `record.number` then has the new numbers of those that are left.
     counts, number, arcs = record.counts, record.number, record.arcs
-    kept, first = 0, counts[k.FIRST]
-    for n in range(counts[k.NUM_PLACES]):
+    kept, first = 0, counts[arrays.FIRST]
+    for n in range(counts[arrays.NUM_ENTRIES]):
         if n == first:
-            counts[k.FIRST] = kept
+            counts[arrays.FIRST] = kept
         if min(record.extra[2 * n], record.extra[2 * n + 1]) < np.inf:
             number[n] = kept
-            record.places[kept] = record.places[n]
+            record.entries[kept] = record.entries[n]
             kept += 1
-    counts[k.NUM_PLACES] = kept
+    counts[arrays.NUM_ENTRIES] = kept
     kept = 0
-    for a in range(counts[k.NUM_ARCS]):
+    for a in range(counts[arrays.NUM_ARCS]):
         one = arcs[a]
         if one.ilabel != _DROPPED:
             arcs[kept] = one
             arcs[kept].state = 2 * number[one.state >> 1] + (one.state & 1)
             arcs[kept].nextstate = 2 * number[one.nextstate >> 1] + (one.nextstate & 1)
             kept += 1
-    counts[k.NUM_ARCS] = kept
+    counts[arrays.NUM_ARCS] = kept
 
 
 @jit
 def gather(search, record, ends):
-    """After `keep`, what is left: the columns of `RecordedArcs`, those of ends last.
-
-    `ends`: ENDING [N], with what each costs more than the best for its cost, and the
-    place of its entry.
-    """
-    arcs, places, num_arcs = record.arcs, record.places, record.counts[k.NUM_ARCS]
+    """After `keep`, what is left: the columns of `RecordedArcs`, those of ends last."""
+    arcs, entries, num_arcs = (
+        record.arcs,
+        record.entries,
+        record.counts[arrays.NUM_ARCS],
+    )
     count = num_arcs + len(ends)
     state, nextstate = np.empty(count, np.int64), np.empty(count, np.int64)
     ilabel, olabel = np.empty(count, np.uint32), np.empty(count, np.uint32)
     excess, graph_cost = np.empty(count, np.float32), np.empty(count, np.float32)
     acoustic, boost_cost = np.empty(count, np.float32), np.empty(count, np.float32)
-    start = places[0].lookahead_cost
+    start = entries[0].lookahead_cost
     if not start < _INF:
         start = _NO_COST
     for a in range(count):
@@ -295,7 +284,7 @@ def gather(search, record, ends):
             token = int64(one.ilabel) - 1
             made = Step(int64(EPSILON), _NO_COST, _NO_COST, _NO_COST)
             if not one.ilabel & _REPEATED and token != search.space.blank:
-                source, to = places[one.state >> 1], places[one.nextstate >> 1]
+                source, to = entries[one.state >> 1], entries[one.nextstate >> 1]
                 made = step_of(search, source, to, token, one.pron)
         else:
             end = ends[a - num_arcs]
@@ -305,6 +294,6 @@ def gather(search, record, ends):
             made = Step(int64(end.olabel), end.graph_cost, _NO_COST, end.boost_cost)
         olabel[a], graph_cost[a] = made.olabel, made.graph_cost
         boost_cost[a] = made.boost_cost
-        if places[state[a] >> 1].frame == 0:
+        if entries[state[a] >> 1].frame == 0:
             graph_cost[a] = float32(graph_cost[a] + start)
     return state, nextstate, ilabel, olabel, excess, graph_cost, acoustic, boost_cost

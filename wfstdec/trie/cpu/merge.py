@@ -1,7 +1,7 @@
 """From candidates to the next frontier: merging, choosing, and the trace.
 
 merge     candidates within the cutoff become entries, `scratch.new_entries`
-choose    those that go on, in order: `scratch.keys`
+choose    the surviving entries, in order: `scratch.keys`
 settle    makes the new frontier of them, and its trace
 """
 
@@ -12,37 +12,54 @@ from numpy import float32, int64, uint64
 
 from wfstdec.boost.kernels import state_of
 from wfstdec.jit import inlined, part
-from wfstdec.jit.hashing import hash_of
-from wfstdec.jit.intrinsics import prefetch
+from wfstdec.jit.arrays import hash_of
 from wfstdec.jit.sorting import index_of, key_of, sort_few_keys, sort_keys
+from wfstdec.jit.vectors import prefetch
 from wfstdec.lm.kernels import state_order
 from wfstdec.search.log_add import log_add
-from wfstdec.trie.cpu import arrays as k
+from wfstdec.trie.cpu import arrays
 from wfstdec.trie.cpu.nodes import token_of
 
 LEAST_SLOTS = 64
 """The table has no fewer slots, if it has been made so large."""
+MAX_STAMP = (1 << 31) - 1
+"""The largest stamp that fits above an entry's position in a slot."""
 FEW_KEYS = 128
-"""So many are sorted by counting."""
+"""Up to this number, sorted by counting."""
 _INF = float32(np.inf)
 
 
 @inlined
-def slot_of(scratch, stamp, c, by_text):
-    """The slot of an entry like `c`, taken or free, and the entry there or -1.
+def new_table(scratch, most):
+    """Empty the hash table, with room for `most` entries; the stamp of its slots."""
+    # Slots with other stamps count as free. A free one is always left, so that probing
+    # ends: there are twice as many as `most`, or as all of `new_entries`.
+    counts = scratch.counts
+    if counts[arrays.STAMP] == MAX_STAMP:
+        scratch.slots[:] = 0
+        counts[arrays.STAMP] = 0
+    counts[arrays.STAMP] += 1
+    # No more of the table than these need: the whole of it would not stay in the cache.
+    num_slots = int64(LEAST_SLOTS)
+    while num_slots < 2 * most:
+        num_slots <<= 1
+    counts[arrays.SLOT_MASK] = min(num_slots, len(scratch.slots)) - 1
+    return counts[arrays.STAMP]
 
-    `by_text`: whether texts tell entries apart; else there is one slot for each place.
-    """
+
+@inlined
+def slot_of(scratch, stamp, c, by_text):
+    """The slot of an entry like `c`, taken or free, and the entry there or -1."""
     slots, entries = scratch.slots, scratch.new_entries
-    mask = uint64(scratch.counts[k.SLOT_MASK])
+    mask = uint64(scratch.counts[arrays.SLOT_MASK])
     spelt = c.text ^ c.spelling if by_text else c.spelling
     slot = hash_of(c.state, c.node, uint64(c.boost) + spelt) & mask
     while slots[slot] >> 32 == stamp:
         i = slots[slot] & int64(0xFFFFFFFF)
         e = entries[i]
-        same_place = e.state == c.state and e.node == c.node and e.boost == c.boost
+        previous_same = e.state == c.state and e.node == c.node and e.boost == c.boost
         same_text = e.text == c.text or not by_text
-        if same_place and same_text and e.spelling == c.spelling:
+        if previous_same and same_text and e.spelling == c.spelling:
             return slot, i
         slot = (slot + uint64(1)) & mask
     return slot, int64(-1)
@@ -50,15 +67,10 @@ def slot_of(scratch, stamp, c, by_text):
 
 @inlined
 def merge(search, scratch, frontier, num_candidates, cutoff):
-    """Merge what is within the cutoff into `scratch.new_entries`.
-
-    The frontier's own entries come first, at their positions, then those that tokens
-    begin. Sums of float32 depend on their order, which is that of sources; of one
-    source a blank comes first, then its last token again, then tokens that begin.
-
-    Returns:
-        How many entries there are; `scratch.keys` has their positions.
-    """
+    """Merge what is within the cutoff into `scratch.new_entries`."""
+    # The frontier's own entries come first, at their positions, then those that tokens
+    # begin. Sums of float32 depend on their order, which is that of sources; of one
+    # source a blank comes first, then its last token again, then tokens that begin.
     params, entries, keys = search.params, scratch.new_entries, scratch.keys
     count, blank = int64(len(frontier)), scratch.costs[search.space.blank]
     for i in range(count):
@@ -67,19 +79,22 @@ def merge(search, scratch, frontier, num_candidates, cutoff):
         _begin_entry(e, source)
         from_blank = float32(source.blank_cost + blank)
         from_nonblank = float32(source.nonblank_cost + blank)
-        # With "max" only the cheaper phase goes on, of equal ones the blank.
+        # With "max" only the phase of lower cost repeats, of equal ones the blank.
         if from_blank <= cutoff:
             if params.sums or source.blank_cost <= source.nonblank_cost:
-                e.blank_cost, e.blank_candidate = from_blank, k.FROM_BLANK
+                e.blank_cost, e.blank_candidate = from_blank, arrays.FROM_BLANK
         if from_nonblank <= cutoff:
             if params.sums:
-                if e.blank_candidate == k.NO_CANDIDATE or from_nonblank < from_blank:
-                    e.blank_candidate = k.FROM_NONBLANK
+                if (
+                    e.blank_candidate == arrays.NO_CANDIDATE
+                    or from_nonblank < from_blank
+                ):
+                    e.blank_candidate = arrays.FROM_NONBLANK
                 e.blank_cost = log_add(e.blank_cost, from_nonblank)
             elif source.blank_cost > source.nonblank_cost:
-                e.blank_cost, e.blank_candidate = from_nonblank, k.FROM_NONBLANK
+                e.blank_cost, e.blank_candidate = from_nonblank, arrays.FROM_NONBLANK
         if scratch.again_costs[i] <= cutoff:
-            # With "sum" what comes from sources before it is added first.
+            # With "sum" the candidates of earlier sources are summed first.
             if params.sums:
                 e.waits = 1
             else:
@@ -106,23 +121,15 @@ def _begin_entry(e, key):
     e.state, e.node, e.boost = key.state, key.node, key.boost
     e.text, e.spelling, e.lookahead_cost = key.text, key.spelling, key.lookahead_cost
     e.blank_cost, e.nonblank_cost, e.nonblank_least = _INF, _INF, _INF
-    e.blank_candidate, e.nonblank_candidate = k.NO_CANDIDATE, k.NO_CANDIDATE
-    e.same_place, e.waits = -1, 0
+    e.blank_candidate, e.nonblank_candidate = arrays.NO_CANDIDATE, arrays.NO_CANDIDATE
+    e.previous_same, e.waits = -1, 0
 
 
 @inlined
 def _merge_begun(search, scratch, frontier, num_candidates, cutoff):
     """Merge the tokens that begin; how many entries there are with them."""
     entries, count = scratch.new_entries, int64(len(frontier))
-    # Slots of former frames have other stamps and count as free: the table is never
-    # cleared.
-    scratch.counts[k.STAMP] += 1
-    stamp = scratch.counts[k.STAMP]
-    # No more of the table than these need: the whole of it would not stay in the cache.
-    num_slots = int64(LEAST_SLOTS)
-    while num_slots < 2 * (num_candidates + count):
-        num_slots <<= 1
-    scratch.counts[k.SLOT_MASK] = min(num_slots, len(scratch.slots)) - 1
+    stamp = new_table(scratch, num_candidates + count)
     for i in range(count):
         slot, _ = slot_of(scratch, stamp, entries[i], True)
         scratch.slots[slot] = (stamp << 32) | i
@@ -147,7 +154,7 @@ def _add_again(search, scratch, frontier, i):
     """The last token of entry `i` is heard again."""
     scratch.new_entries[i].waits = 0
     cost = scratch.again_costs[i]
-    _add_nonblank(search, scratch, frontier, i, int64(k.FROM_NONBLANK), cost)
+    _add_nonblank(search, scratch, frontier, i, int64(arrays.FROM_NONBLANK), cost)
 
 
 @inlined
@@ -181,17 +188,15 @@ def _goes_before(search, scratch, frontier, i, q):
 @inlined
 def _source_of(scratch, i, q):
     """Find the entry that candidate `q` of entry `i` came from."""
-    return i if q == k.FROM_NONBLANK else int64(scratch.candidates[q].source)
+    return i if q == arrays.FROM_NONBLANK else int64(scratch.candidates[q].source)
 
 
 @inlined
 def choose(search, scratch, count):
-    """Put the entries that go on into `scratch.keys`, in their order; how many.
-
-    The order is that of re-based costs: rounding may have made some of them equal.
-    Where all entries go on, and nothing is summed, only the best one must come first:
-    equal candidates are told apart by their sources.
-    """
+    """Put the surviving entries into `scratch.keys`, in order; how many."""
+    # The order is that of re-based costs: rounding may have made some of them equal.
+    # Where all survive, and nothing is summed, only the best one must come first:
+    # equal candidates are told apart by their sources.
     lm, params = search.space.automaton, search.params
     keys, entries = scratch.keys, scratch.new_entries
     first = 0
@@ -231,13 +236,13 @@ def choose(search, scratch, count):
 
 @inlined
 def settle(search, scratch, utterance, num_entries):
-    """Make the trace of what goes on, re-base; the next frontier."""
+    """Append the trace of surviving entries, re-base; the next frontier."""
     trie = search.space.trie
     keys, entries, frontier = scratch.keys, scratch.new_entries, utterance.frontier
     # Candidates name their sources by position, and the frontier is written over.
-    for i in range(utterance.counts[k.FRONTIER]):
+    for i in range(utterance.counts[arrays.FRONTIER]):
         scratch.sources[i] = frontier[i]
-    best, frames = entries[index_of(keys[0])].cost, utterance.counts[k.FRAMES]
+    best, frames = entries[index_of(keys[0])].cost, utterance.counts[arrays.FRAMES]
     blank_acoustic = np.float64(scratch.unscaled[search.space.blank])
     for r in range(num_entries):
         i = index_of(keys[r])
@@ -255,23 +260,23 @@ def settle(search, scratch, utterance, num_entries):
         entry.blank_cost = float32(new.blank_cost - best)
         entry.nonblank_cost = float32(new.nonblank_cost - best)
         # A blank after either phase of source `i`, which is the same entry.
-        if new.blank_candidate != k.NO_CANDIDATE:
+        if new.blank_candidate != arrays.NO_CANDIDATE:
             source = scratch.sources[i]
             entry.token_end, entry.blank_trace = source.token_end, source.blank_trace
             total = source.blank_acoustic
-            if new.blank_candidate == k.FROM_NONBLANK:  # the token ends here
+            if new.blank_candidate == arrays.FROM_NONBLANK:  # the token ends here
                 entry.token_end, entry.blank_trace = frames, source.nonblank_trace
                 total = source.nonblank_acoustic
             entry.blank_acoustic = total + blank_acoustic
-        if new.nonblank_candidate != k.NO_CANDIDATE:
+        if new.nonblank_candidate != arrays.NO_CANDIDATE:
             _settle_nonblank(search, scratch, utterance, entry, new, i)
-    utterance.counts[k.FRONTIER] = num_entries
+    utterance.counts[arrays.FRONTIER] = num_entries
     utterance.base[0] += np.float64(best)
 
 
 @inlined
 def is_before(lm, a, b):
-    """Tell whether entry `a` stands before `b` where their costs are equal."""
+    """Tell whether entry `a` is before `b` at equal costs."""
     if a.state != b.state:
         return state_order(lm, a.state) < state_order(lm, b.state)
     if a.node != b.node:
@@ -285,34 +290,31 @@ def is_before(lm, a, b):
 
 @part
 def _choose_texts(params, scratch, count):
-    """Keep the texts that may matter at the `beam_size` best places.
-
-    The kept entries of a place are linked by `same_place`, from the last one on.
-    """
+    """Keep the texts that may matter at the `beam_size` best places."""
+    # The kept entries of a place are linked by `previous_same`, from the last one on.
     keys, entries = scratch.keys, scratch.new_entries
-    scratch.counts[k.STAMP] += 1
-    stamp, kept, places = scratch.counts[k.STAMP], 0, 0
+    stamp, kept, num_nodes = new_table(scratch, count), 0, 0
     for r in range(count):
         i = index_of(keys[r])
         e = entries[i]
         slot, last = slot_of(scratch, stamp, e, False)
         # A new place, and all are taken. Texts at places that are kept may still
         # follow.
-        if last < 0 and places == params.beam_size:
+        if last < 0 and num_nodes == params.beam_size:
             continue
         blank, nonblank, other = 0, 0, last
         while other >= 0:
             blank += int64(entries[other].blank_cost <= e.blank_cost)
             nonblank += int64(entries[other].nonblank_cost <= e.nonblank_cost)
-            other = int64(entries[other].same_place)
+            other = int64(entries[other].previous_same)
         # So many texts before it cost no more in this phase, and go wherever it goes:
         # it cannot be among the best in the end.
         if (e.blank_cost == _INF or blank >= params.nbest) and (
             e.nonblank_cost == _INF or nonblank >= params.nbest
         ):
             continue
-        places += int64(last < 0)
-        e.same_place = last
+        num_nodes += int64(last < 0)
+        e.previous_same = last
         scratch.slots[slot] = (stamp << 32) | i
         keys[kept] = keys[r]
         kept += 1
@@ -322,8 +324,8 @@ def _choose_texts(params, scratch, count):
 @inlined
 def _settle_nonblank(search, scratch, utterance, entry, new, i):
     """The last token of source `i` again, or a token that begins."""
-    frames, at = utterance.counts[k.FRAMES], utterance.counts[k.TRACE]
-    if new.nonblank_candidate == k.FROM_NONBLANK:
+    frames, at = utterance.counts[arrays.FRAMES], utterance.counts[arrays.TRACE]
+    if new.nonblank_candidate == arrays.FROM_NONBLANK:
         source, token = scratch.sources[i], token_of(search, new.node)
         entry.nonblank_trace, total = source.nonblank_trace, source.nonblank_acoustic
     else:
@@ -336,5 +338,5 @@ def _settle_nonblank(search, scratch, utterance, entry, new, i):
             node.previous = source.nonblank_trace
         node.token, node.pron, node.start = token, c.pron, frames
         entry.nonblank_trace = at
-        utterance.counts[k.TRACE] = at + 1
+        utterance.counts[arrays.TRACE] = at + 1
     entry.nonblank_acoustic = total + np.float64(scratch.unscaled[token])

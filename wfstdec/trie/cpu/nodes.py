@@ -7,11 +7,13 @@
     credit, state = credit_word(search, boost, end.word)    # and what boosts make of it
     cost, boost = pay_step(search, boost, credit, state)
 
-Without a second trie and open words `search.beside` is false: all nodes are of the
+Without a second trie and open words `search.has_oov` is false: all nodes are of the
 lexicon's trie.
 """
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import numpy as np
 from numpy import float32, int32, int64, uint32, uint64
@@ -19,14 +21,20 @@ from numpy import float32, int32, int64, uint32, uint64
 from wfstdec.boost.kernels import cost_at_end, credit, pay, state_of, word_bonus
 from wfstdec.jit import by_class, inlined, part
 from wfstdec.lattice.arrays import OPEN
-from wfstdec.lm.kernels import Automaton, row_of_state, step, unknown_label
-from wfstdec.lm.on_demand_table import LazyTable
+from wfstdec.lm.kernels import (
+    Automaton,
+    OnDemandTable,
+    row_of_state,
+    step,
+    unknown_label,
+)
+from wfstdec.search.costs import NO_CUTOFF
 from wfstdec.search.options import MAX_OPEN_TOKENS
-from wfstdec.search.paths.token_path import OPEN_PRON
-from wfstdec.text.symbols import EPSILON
-from wfstdec.trie.added_trie import added_lookahead, advance_credit
-from wfstdec.trie.cpu import arrays as k
+from wfstdec.search.paths.tokens import OPEN_PRON
+from wfstdec.text.tokens import EPSILON
+from wfstdec.trie.cpu import arrays
 from wfstdec.trie.lookahead import ANYWHERE, AT_ROOT, Rows, potential_of
+from wfstdec.trie.oov_trie import advance_credit, oov_lookahead
 from wfstdec.trie.open_words import (
     EMPTY_TEXT,
     extended,
@@ -37,11 +45,11 @@ from wfstdec.trie.open_words import (
     open_token,
     spelling_cost,
 )
-from wfstdec.trie.search_space import Place, WordEnd
+from wfstdec.trie.search_space import Node, WordEnd
 
 _CACHE_FACTOR = np.uint64(0x9E3779B97F4A7C15)
-_CACHE_SHIFT = np.uint64(64 - k.CACHE_BITS)
-_STEP_SHIFT = np.uint64(64 - k.STEP_CACHE_BITS)
+_CACHE_SHIFT = np.uint64(64 - arrays.CACHE_BITS)
+_STEP_SHIFT = np.uint64(64 - arrays.STEP_CACHE_BITS)
 _TAKEN = np.uint64(1 << 63)
 _EMPTY = np.uint64(EMPTY_TEXT)
 _INF = float32(np.inf)
@@ -52,24 +60,23 @@ _NO_COST = float32(0)
 @inlined
 def token_of(search, node):
     """The token that leads to a node; at the root the separator, or -1."""
-    if not search.beside or node < search.first_added:
+    if not search.has_oov or node < search.first_oov:
         return int64(search.space.node_token[node])
     if node < search.first_open:
-        return int64(search.added.trie.node_token[int64(node) - search.first_added])
+        return int64(search.oov.trie.node_token[int64(node) - search.first_oov])
     return open_token(search.first_open, int64(node), search.space.num_tokens)
 
 
 @inlined
 def lookahead_of(search, scratch, state, node, parent):
-    """The look-ahead in a state at a node; `parent` is the node before it.
-
-    The same few are needed frame after frame: they are kept where they are found fast.
-    """
+    """The look-ahead in a state at a node; `parent` is the node before it."""
+    # The same few are needed frame after frame: they are kept where they are found
+    # fast.
     space = search.space
     if node == 0:
         return space.lookahead.state_cost[row_of_state(space.automaton, state)]
-    if search.beside and node >= search.first_added:
-        return _lookahead_beside(search, state, int64(node))
+    if search.has_oov and node >= search.first_oov:
+        return _oov_lookahead(search, state, int64(node))
     key = (uint64(state) << uint64(32)) | uint64(node)
     cached = scratch.lookahead_cache[(key * _CACHE_FACTOR) >> _CACHE_SHIFT]
     if cached.key != key:
@@ -99,13 +106,13 @@ def _rows_of(scratch, state, node):
 
 
 @inlined
-def _lookahead_beside(search, state, node):
+def _oov_lookahead(search, state, node):
     space = search.space
     if not space.looks_ahead:
         return _NO_COST
     unk_cost = space.unk_lookahead[row_of_state(space.automaton, state)]
     if node < search.first_open:
-        return added_lookahead(search.added, unk_cost, node - search.first_added)
+        return oov_lookahead(search.oov, unk_cost, node - search.first_oov)
     length = open_length(search.first_open, node, space.num_tokens)
     return spelling_cost(space.open, unk_cost, length)
 
@@ -113,49 +120,49 @@ def _lookahead_beside(search, state, node):
 @inlined
 def advance_of(search, node):
     """Part of a bonus that was credited in advance at a node."""
-    if search.beside and search.first_added <= node < search.first_open:
-        at = int64(node) - search.first_added
-        return float32(advance_credit(search.added, search.params.credit_cap, at))
+    if search.has_oov and search.first_oov <= node < search.first_open:
+        at = int64(node) - search.first_oov
+        return float32(advance_credit(search.oov, search.params.credit_cap, at))
     return _NO_COST
 
 
 @inlined
-def place_begun(search, token):
+def node_begun(search, token):
     """Where a token leads that begins a word of the lexicon, or an open one."""
     space = search.space
     child = int64(space.root_child[token])
     if child < 0 and space.open.is_open and space.open.begins[token]:
-        return place_behind(search, int64(0), _EMPTY, token)
-    return Place(child, _NO_SPELLING)
+        return open_node_behind(search, int64(0), _EMPTY, token)
+    return Node(child, _NO_SPELLING)
 
 
 @inlined
-def added_begun(search, token):
-    """Where a token leads that begins an added word."""
+def oov_begun(search, token):
+    """The node of a token that begins an OOV word."""
     node = int64(-1)
-    if search.added.num_nodes > 0:
-        child = int64(search.added.root_child[token])
+    if search.oov.num_nodes > 0:
+        child = int64(search.oov.root_child[token])
         if child >= 0:
-            node = search.first_added + child
-    return Place(node, _NO_SPELLING)
+            node = search.first_oov + child
+    return Node(node, _NO_SPELLING)
 
 
 @inlined
-def place_behind(search, length, text, token):
-    """Where an open word of so many tokens goes on."""
+def open_node_behind(search, length, text, token):
+    """The node of an open word of `length` tokens and one more."""
     if length >= MAX_OPEN_TOKENS:
-        return Place(int64(-1), _NO_SPELLING)
+        return Node(int64(-1), _NO_SPELLING)
     spelling = extended(search.space.open.texts, text, token)
     num_tokens = search.space.num_tokens
     node = open_node(search.first_open, length + 1, token, num_tokens)
-    return Place(node, spelling)
+    return Node(node, spelling)
 
 
 @inlined
 def open_beginning(search, entry):
     """Tokens and text of the open word that an entry may be in; 0 for none."""
     opened, node = search.space.open, int64(entry.node)
-    if node < search.first_added:
+    if node < search.first_oov:
         return int64(opened.node_length[node]), opened.node_text[node]
     if node < search.first_open:
         return int64(0), _NO_SPELLING
@@ -167,24 +174,22 @@ def open_beginning(search, entry):
 def num_word_ends(search, node):
     """How many words may end at a node that is not the root."""
     splits, at = search.space.trie.node_pron_splits, int64(node)
-    if search.beside and at >= search.first_open:
+    if search.has_oov and at >= search.first_open:
         return int64(1)
-    if search.beside and at >= search.first_added:
-        splits, at = search.added.trie.node_pron_splits, at - search.first_added
+    if search.has_oov and at >= search.first_oov:
+        splits, at = search.oov.trie.node_pron_splits, at - search.first_oov
         return int64(splits[at + 1]) - int64(splits[at])
     count = int64(splits[at + 1]) - int64(splits[at])
-    if search.beside and count == 0 and search.space.open.is_open:
+    if search.has_oov and count == 0 and search.space.open.is_open:
         count = int64(search.space.open.node_length[at] > 0)
     return count
 
 
 @part
 def _step_kept(automaton, scratch, state, word):
-    """Take a step of a model whose states are the same for all utterances.
-
-    Kept in scratch, if there is any: a word ends for as many frames as its last token
-    is heard.
-    """
+    """Take a step of a model whose states are the same for all utterances."""
+    # Kept in scratch, if there is any: a word ends for as many frames as its last token
+    # is heard.
     if scratch is None:
         return step(automaton, 0, state, word)
     key = _TAKEN | (uint64(state) << uint64(32)) | uint64(word)
@@ -201,18 +206,18 @@ def _step_asked(table, scratch, state, word):
     return step(table, 0, state, word)
 
 
-_step_word = by_class({Automaton: _step_kept, LazyTable: _step_asked})
+_step_word = by_class({Automaton: _step_kept, OnDemandTable: _step_asked})
 
 
 @inlined
 def word_end(search, scratch, entry, number):
     """Find a word that ends at the node of an entry; `scratch` may be None."""
     trie, node = search.space.trie, int64(entry.node)
-    if search.beside:
+    if search.has_oov:
         first = int64(0)
-        if node < search.first_added:
+        if node < search.first_oov:
             first = int64(trie.node_pron_splits[node])
-        if node >= search.first_added or first == trie.node_pron_splits[node + 1]:
+        if node >= search.first_oov or first == trie.node_pron_splits[node + 1]:
             return _end_beside(search, scratch, entry, number)
     pron = int64(trie.node_pron_splits[node]) + number
     word = int64(trie.pron_word[pron])
@@ -223,16 +228,16 @@ def word_end(search, scratch, entry, number):
 
 @inlined
 def _end_beside(search, scratch, entry, number):
-    """An added word ends, or an open one."""
-    space, added, node = search.space, search.added, int64(entry.node)
+    """An OOV word ends, or an open one."""
+    space, oov, node = search.space, search.oov, int64(entry.node)
     automaton = space.automaton
-    if search.first_added <= node < search.first_open:
-        at = int64(added.trie.node_pron_splits[node - search.first_added]) + number
-        label = int64(added.trie.pron_word[at])
-        pron = len(space.trie.pron_word) + int64(added.pron[at])
+    if search.first_oov <= node < search.first_open:
+        at = int64(oov.trie.node_pron_splits[node - search.first_oov]) + number
+        label = int64(oov.trie.pron_word[at])
+        pron = len(space.trie.pron_word) + int64(oov.pron[at])
         cost, state = _step_word(automaton, scratch, entry.state, label)
         word = label if label < search.params.num_labels else int64(0)
-        return WordEnd(pron, word, cost, state, label, added.bonus[at])
+        return WordEnd(pron, word, cost, state, label, oov.bonus[at])
     pron, bonus = int64(OPEN_PRON), _NO_COST
     length, text = open_beginning(search, entry)
     word = find_text(space.open.words, text)
@@ -242,7 +247,7 @@ def _end_beside(search, scratch, entry, number):
     label, unknown = int64(label_of(text)), unknown_label(automaton)
     unk_cost, state = _step_word(automaton, scratch, entry.state, unknown)
     cost = spelling_cost(space.open, unk_cost, length)
-    if text == _EMPTY or find_text(added.texts, text) >= 0:
+    if text == _EMPTY or find_text(oov.texts, text) >= 0:
         cost = _INF
     return WordEnd(pron, int64(0), cost, int32(state), label, bonus)
 
@@ -272,24 +277,15 @@ def credit_token(phrases, boost, token):
 
 @inlined
 def pay_step(search, boost, worth, state):
-    """The cost of a step, and the next boost state, int32.
-
-    Args:
-        search: `Search`.
-        boost: The boost state before it.
-        worth: What the step is credited.
-        state: The state of the phrases after it.
-    """
+    """The cost of a step, and the next boost state, int32."""
     paid, boost = pay(boost, state, worth, search.params.instalment)
     return float32(_NO_COST - paid), int32(boost)
 
 
 @inlined
 def step_token(search, boost, token, bonus):
-    """The cost of a token that begins where no word ends, and the next boost state.
-
-    The bonus is what else is credited.
-    """
+    """The cost of a token that begins where no word ends, and the next boost state."""
+    # The bonus is what else is credited.
     worth, state = credit_token(search.phrases, boost, token)
     return pay_step(search, boost, float32(worth + bonus), state)
 
@@ -298,3 +294,56 @@ def step_token(search, boost, token, bonus):
 def boosts_at_end(search, boost):
     """The cost of boosts at the end; see `boost.kernels.cost_at_end`."""
     return cost_at_end(search.phrases.final_cost, boost, search.params.instalment)
+
+
+class Step(NamedTuple):
+    """Costs, without acoustics, of a token that begins or of the end."""
+
+    olabel: int  # The word that ends, 0 for none; without a lexicon the token's ilabel
+    graph_cost: np.float32  # Unscaled, without the entry's look-ahead
+    insertion: np.float32  # Of word and token
+    boost_cost: np.float32  # What boosts make of it
+
+
+@inlined
+def running_bound(params, least):
+    """Bound of a frame so far: what costs more is dropped."""
+    return min(float32(least + params.beam), NO_CUTOFF)
+
+
+@inlined
+def loosened(bound, credit):
+    """The bound for a cost from which up to `credit` may still be deducted."""
+    # It allows for the rounding of the sums that follow.
+    room = float32(abs(bound) + abs(credit)) * float32(1e-5) + float32(1e-3)
+    return float32(float32(bound + credit) + room)
+
+
+@inlined
+def exceeds(params, cost, credit, least):
+    """Tell whether a cost is over the running bound, even with a credit deducted."""
+    return cost > loosened(running_bound(params, least), credit)
+
+
+@inlined
+def step_cost(params, before, step):
+    """The cost after a step but for its acoustics: what the search holds entries by."""
+    # Search, lattices and endings add these up alike, in the order of `reference.py`.
+    cost = float32(before + float32(params.lm_scale * step.graph_cost))
+    return float32(float32(cost + step.insertion) + step.boost_cost)
+
+
+@inlined
+def least_cost(entry):
+    """The cost of the better phase."""
+    return min(entry.blank_cost, entry.nonblank_cost)
+
+
+@inlined
+def is_over(search, scratch, source, token, least):
+    """Tell whether a token that begins is over the bound, wherever it leads."""
+    params = search.params
+    cost = float32(least_cost(source.entry) + scratch.costs[token])
+    most = max(source.most_inside, source.most_at_end)
+    credit = float32(params.begin_credit + most)
+    return exceeds(params, cost, credit, least)

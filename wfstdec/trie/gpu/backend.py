@@ -1,7 +1,9 @@
-"""The trie search on a device; what it leaves to the CPU.
+"""The trie search on a device, of CUDA by CuPy; what it leaves to the CPU.
 
-backend = DeviceBackend(space, make_device)
-backend.decode(utterances, options, boosts)       # paths per utterance
+    backend = CudaBackend(space)                      # the current CUDA device
+    backend.decode(utterances, options, boosts)       # paths per utterance
+
+Arrays on the GPU are taken as they are, as `wfst/gpu/backend.py` takes them.
 """
 
 from __future__ import annotations
@@ -14,26 +16,34 @@ import numpy as np
 from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.errors import OptionError
 from wfstdec.gpu.backend import BatchingBackend
+from wfstdec.gpu.cuda_arrays import TakesGpuArrays
+from wfstdec.gpu.cupy_device import CupyDevice, free_shared, load_cupy
 from wfstdec.gpu.device import Device
-from wfstdec.gpu.logprobs import Chunk
-from wfstdec.lm.on_demand import LazyLM
-from wfstdec.search.contract import MEMORY_PLANS, Read
-from wfstdec.search.scheduling import ALONE, Workers
+from wfstdec.gpu.logprobs import FLOAT32, Chunk
+from wfstdec.lm.on_demand import OnDemandLM
+from wfstdec.search.threads import ALONE, MEMORY_PLANS, Read, Workers
 from wfstdec.trie.cpu.backend import CpuBackend
-from wfstdec.trie.gpu import layout as d
 from wfstdec.trie.gpu.batch import DeviceBatch, DeviceSession, utterance_bytes
-from wfstdec.trie.gpu.device_space import FIRST_ENTRIES, DeviceSpace, FormFor, Work
+from wfstdec.trie.gpu.layout import (
+    FIRST_ENTRIES,
+    MAX_BEAM_SIZE,
+    MAX_SOURCES,
+    MAX_WORDS_OF_NODE,
+    DeviceSpace,
+    FormFor,
+    TrieBlockShape,
+    Variant,
+    Work,
+    form_for,
+    program,
+)
 from wfstdec.trie.options import TrieOptions
 from wfstdec.trie.search_space import SearchSpace
 
 
 def why_not_space(space: SearchSpace) -> str | None:
-    """Why a space is not searched on a device; None where it is.
-
-    Args:
-        space: The space.
-    """
-    if isinstance(space.automaton, LazyLM):
+    """Why a space is not searched on a device; None where it is."""
+    if isinstance(space.automaton, OnDemandLM):
         return (
             "a language model that is asked as the search goes, expected one whose "
             "n-grams can be listed, or none"
@@ -41,34 +51,29 @@ def why_not_space(space: SearchSpace) -> str | None:
     if space.open.is_open:
         return "an open vocabulary, expected none"
     most = int(np.diff(space.trie.node_pron_splits).max(initial=0))
-    if most > d.MAX_WORDS_OF_NODE:
-        return (
-            f"{most:,} words that are said alike, expected at most "
-            f"{d.MAX_WORDS_OF_NODE:,}"
-        )
+    if most > MAX_WORDS_OF_NODE:
+        return f"{most:,} homophones, expected at most {MAX_WORDS_OF_NODE:,}"
     return None
 
 
 def why_not(options: TrieOptions, boosts: CompiledBoosts | None = None) -> str | None:
-    """Why options or boosts are not for a device; None where they are.
-
-    Args:
-        options: Of the search.
-        boosts: Of an utterance.
-    """
-    if options.beam_size > d.MAX_BEAM_SIZE:
-        return f"beam_size={options.beam_size}, expected at most {d.MAX_BEAM_SIZE}"
+    """Why options or boosts are not for a device; None where they are."""
+    if options.beam_size > MAX_BEAM_SIZE:
+        return f"beam_size={options.beam_size}, expected at most {MAX_BEAM_SIZE}"
+    has_texts = options.merge == "sum" or options.nbest > 1
+    if has_texts and 2 * options.nbest * options.beam_size > MAX_SOURCES:
+        most = MAX_SOURCES // (2 * options.beam_size)
+        return (
+            f"nbest={options.nbest} with beam_size={options.beam_size}, "
+            f"expected nbest of at most {most}"
+        )
     if boosts is not None and boosts.added is not None:
         return f"OOV word {boosts.added.words[0]!r}, expected none"
     return None
 
 
 def _refuse(why: str | None, utterance: int | None = None) -> None:
-    """Raise where there is a reason.
-
-    Raises:
-        OptionError: Names the CPU.
-    """
+    """Raise where there is a reason."""
     if why is not None:
         error = OptionError(f"backend 'cuda': {why}; use backend='cpu'")
         error.utterance = utterance
@@ -76,27 +81,16 @@ def _refuse(why: str | None, utterance: int | None = None) -> None:
 
 
 class DeviceBackend(BatchingBackend):
-    """A search space on a device.
-
-    Args:
-        space: The space.
-        make_device: Makes the device for blocks of a form.
-        first_entries: Entries of frontiers that scratch has room for at first.
-        form_for: Chooses the form for a beam size and a number of tokens.
-
-    Raises:
-        DeviceMemoryError: The space does not fit.
-        OptionError: It has what only the CPU does.
-    """
+    """A search space on a device."""
 
     can = frozenset({MEMORY_PLANS})
 
     def __init__(
         self,
         space: SearchSpace,
-        make_device: Callable[[d.Form], Device],
+        make_device: Callable[[TrieBlockShape], Device],
         first_entries: int = FIRST_ENTRIES,
-        form_for: FormFor = d.form_for,
+        form_for: FormFor = form_for,
     ) -> None:
         _refuse(why_not_space(space))
         self.space, self._cpu = space, CpuBackend(space)
@@ -116,11 +110,7 @@ class DeviceBackend(BatchingBackend):
     def start(
         self, options: TrieOptions, boosts: CompiledBoosts, *, record: bool = False
     ) -> DeviceSession:
-        """Begin an utterance that comes in chunks.
-
-        Raises:
-            OptionError: Options or boosts ask for what only the CPU does.
-        """
+        """Begin an utterance that comes in chunks."""
         assert not record
         _refuse(why_not(options, boosts))
         return DeviceSession(self.device_space, self._cpu, options, boosts)
@@ -160,3 +150,31 @@ class DeviceBackend(BatchingBackend):
     ) -> int:
         """Bytes of an utterance, by the beam's form."""
         return utterance_bytes(self.blocks(options).form, num_frames)
+
+
+class CudaBackend(TakesGpuArrays, DeviceBackend):
+    """A search space on the current CUDA device."""
+
+    def __init__(self, space: SearchSpace) -> None:
+        super().__init__(space, device_of)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the space; unpickling puts it on the current device."""
+        return backend_for, (self.space,)
+
+
+def backend_for(space: SearchSpace) -> CudaBackend:
+    """The space on the current CUDA device."""
+    return CudaBackend(space)
+
+
+def device_of(form: TrieBlockShape) -> CupyDevice:
+    """The current CUDA device, for blocks of a form."""
+    # Their arrays are in its global memory where its shared memory has no room for
+    # them.
+    kernels = program(form.threads)
+    limits = load_cupy().cuda.Device().attributes
+    room = free_shared(limits, kernels.own_bytes, 1)
+    shared_bytes = form.shared_bytes if form.shared_bytes <= room else 0
+    variant = Variant(form.threads, FLOAT32)
+    return CupyDevice(kernels, form.threads, shared_bytes, variant.macros)

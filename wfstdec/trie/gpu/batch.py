@@ -8,8 +8,8 @@
     advance([session, other], [chunk, another])                # one launch for all
     session.look(), session.finish()
 
-Frontier and trace have the records of the CPU's kernels. So endings, n-best, and what
-was said so far are read by the CPU's own code, from what is downloaded: each utterance
+Frontier and trace have the records of the CPU's kernels. So endings, n-best, and
+partial results are read by the CPU's own code, from what is downloaded: each utterance
 has a `CpuSearch` that never sees a frame.
 """
 
@@ -32,28 +32,39 @@ from wfstdec.gpu.boosts import BatchBoosts
 from wfstdec.gpu.device import BlockShape
 from wfstdec.gpu.logprobs import Chunk
 from wfstdec.gpu.records import NONE
-from wfstdec.search.paths.so_far import PathSoFar
-from wfstdec.search.paths.token_path import TokenPath, TokenRows
-from wfstdec.trie.cpu import arrays as k
-from wfstdec.trie.cpu.backend import CpuBackend
-from wfstdec.trie.cpu.search import CpuSearch
-from wfstdec.trie.gpu import layout as d
-from wfstdec.trie.gpu.device_space import NARROWER, DeviceSpace
+from wfstdec.search.paths.tokens import PathSoFar, TokenPath, TokenRows
+from wfstdec.trie.cpu import arrays
+from wfstdec.trie.cpu.backend import CpuBackend, CpuSearch
+from wfstdec.trie.gpu.layout import (
+    COUNTS,
+    ENTRY,
+    GROW_FRONTIER,
+    GROW_SCRATCH,
+    GROW_TRACE,
+    NARROWER,
+    NODE,
+    PHASES,
+    UTTERANCE,
+    DeviceSpace,
+    TrieBlockShape,
+    Variant,
+    task_of,
+)
 from wfstdec.trie.options import TrieOptions
 
-RECORDS = {"frontier": d.ENTRY, "trace": d.NODE, "backup": d.ENTRY}
+RECORDS = {"frontier": ENTRY, "trace": NODE, "backup": ENTRY}
 """The arrays of an utterance, and what they hold; `backup` only where it comes in
 chunks."""
 LAYOUT = BatchLayout(
-    utterance=d.UTTERANCE,
+    utterance=UTTERANCE,
     arrays=RECORDS,
     kernel="advance_chunk",
-    phases=d.PHASES,
-    counts=d.COUNTS,
-    grow_scratch=d.GROW_SCRATCH,
+    phases=PHASES,
+    counts=COUNTS,
+    grow_scratch=GROW_SCRATCH,
     growths={
-        d.GROW_FRONTIER: Growth("frontier", lambda old, entries: 2 * max(old, entries)),
-        d.GROW_TRACE: Growth("trace", lambda old, entries: 2 * (old + 2 * entries)),
+        GROW_FRONTIER: Growth("frontier", lambda old, entries: 2 * max(old, entries)),
+        GROW_TRACE: Growth("trace", lambda old, entries: 2 * (old + 2 * entries)),
     },
 )
 """The search's batches."""
@@ -68,27 +79,15 @@ def trace_nodes(num_frames: int | None) -> int:
     return NODES_PER_FRAME * (FRAMES_AHEAD if num_frames is None else num_frames + 1)
 
 
-def utterance_bytes(form: d.Form, num_frames: int | None) -> int:
+def utterance_bytes(form: TrieBlockShape, num_frames: int | None) -> int:
     """Bytes of an utterance."""
     frontiers = 2 if num_frames is None else 1  # in chunks: the one before is kept
-    entries = frontiers * form.entries * d.ENTRY.itemsize
-    return entries + trace_nodes(num_frames) * d.NODE.itemsize
+    entries = frontiers * form.entries * ENTRY.itemsize
+    return entries + trace_nodes(num_frames) * NODE.itemsize
 
 
 class DeviceBatch(Batch):
-    """Utterances side by side: `advance` any number of times, then `finish`.
-
-    Args:
-        device_space: The space on a device.
-        cpu: The same on the CPU.
-        options: Search options.
-        boosts: Of each utterance.
-        lengths: The frames of each, where that is known; None where they come in
-            chunks.
-
-    Raises:
-        DeviceMemoryError: The device's memory does not suffice.
-    """
+    """Utterances side by side: `advance` any number of times, then `finish`."""
 
     def __init__(
         self,
@@ -101,14 +100,14 @@ class DeviceBatch(Batch):
         work = device_space.work(options.beam_size)
         device, form = work.device, work.form
         inputs = [cpu.inputs_of(options, one)[0] for one in boosts]
-        task = d.task_of(inputs[0].params)
+        task = task_of(inputs[0].params)
         device_space.fill_in(task)
         super().__init__(
             device,
             LAYOUT,
             work.scratch,
             task=task,
-            variant=d.Variant(form.threads),
+            variant=Variant(form.threads),
             num_utterances=len(boosts),
             advice=f"{NARROWER}, {FEWER}",
         )
@@ -127,9 +126,9 @@ class DeviceBatch(Batch):
             device.wait()
 
     def _fill_in_boosts(
-        self, i: int, boosts: CompiledBoosts, laid_out: k.Search
+        self, i: int, boosts: CompiledBoosts, laid_out: arrays.Search
     ) -> None:
-        """Set the fields of an utterance that say what is boosted."""
+        """Set the fields of an utterance for its boosts."""
         most = laid_out.words.top_bonus + laid_out.phrases.rows["credit"].max()
         self.utterances["boosted"][i] = laid_out.params.boosted
         self.utterances["most_credit"][i] = most
@@ -148,14 +147,14 @@ class DeviceBatch(Batch):
         """End all utterances; the batch cannot be used afterwards."""
         with self._device.on_stream(self._stream):
             states = self._states(range(len(self.utterances)))
-        # Memory first: whoever waits for it need not wait until paths are read.
+        # Memory first: other batches need not wait until paths are read.
         self._share.close()
         self._buffers = []
         for search, state in zip(self._searches, states, strict=True):
             search.state = state
         return [search.finish() for search in self._searches]
 
-    def _states(self, which: Sequence[int]) -> list[k.UtteranceState]:
+    def _states(self, which: Sequence[int]) -> list[arrays.UtteranceState]:
         """Download the states of some utterances, in one copy."""
         parts = [
             (int(one[name]), int(one[f"{name}_count"]) * RECORDS[name].itemsize)
@@ -176,19 +175,25 @@ class DeviceBatch(Batch):
 
     def _state(
         self, i: int, frontier: np.ndarray, trace: np.ndarray
-    ) -> k.UtteranceState:
+    ) -> arrays.UtteranceState:
         """State of an utterance, of its bytes; as it began where no launch had it."""
         one = self.utterances[i]
         if one["frontier_count"] == 0:
             return self._searches[i].state
         counts = np.zeros(8, np.int64)
-        counts[k.FRONTIER], counts[k.TRACE] = one["frontier_count"], one["trace_count"]
-        counts[k.FRAMES] = one["frames"]
-        counts[k.DIED] = -1 if one["died"] == NONE else one["died"]
-        counts[k.ACTIVE], counts[k.CANDIDATES] = one["active"], one["candidates"]
-        return k.UtteranceState(
-            frontier.view(k.ENTRY).copy(),
-            trace.view(k.TRACE_NODE).copy(),
+        counts[arrays.FRONTIER], counts[arrays.TRACE] = (
+            one["frontier_count"],
+            one["trace_count"],
+        )
+        counts[arrays.FRAMES] = one["frames"]
+        counts[arrays.DIED] = -1 if one["died"] == NONE else one["died"]
+        counts[arrays.ACTIVE], counts[arrays.CANDIDATES] = (
+            one["active"],
+            one["candidates"],
+        )
+        return arrays.UtteranceState(
+            frontier.view(arrays.ENTRY).copy(),
+            trace.view(arrays.TRACE_NODE).copy(),
             counts,
             np.array([one["base"]]),
         )
@@ -212,7 +217,7 @@ class DeviceSession(DeviceBatch, Session):
         advance_together([self], [chunk])
 
     def look(self) -> PathSoFar[TokenRows]:
-        """How far the search has come; it goes on as if nobody had looked."""
+        """The partial result; the search is not changed."""
         search = self._on_host()
         found = search.look()
         self._back_to_device(search)
@@ -241,8 +246,8 @@ class DeviceSession(DeviceBatch, Session):
         one, state = self.utterances[0], search.state
         if one["frontier_count"] == 0:
             return
-        count = int(state.counts[k.TRACE])
-        frontier, trace = state.frontier.view(d.ENTRY), state.trace[:count].view(d.NODE)
+        count = int(state.counts[arrays.TRACE])
+        frontier, trace = state.frontier.view(ENTRY), state.trace[:count].view(NODE)
         with self._device.on_stream(self._stream):
             self._device.write(self._newest["frontier"], frontier)
             self._device.write(self._newest["trace"], trace)

@@ -1,35 +1,50 @@
-"""The records of `kernels/layout.cuh` as NumPy types, and the search's `Program`."""
+"""The records of `kernels/layout.cuh` as NumPy types, the `Program`, the device's data.
+
+`DeviceSpace` is a search space on a device, with what its batches share.
+"""
 
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
+from wfstdec.boost.phrases import PhraseBoosts
 from wfstdec.gpu import boosts, logprobs
-from wfstdec.gpu.program import Macros, Program
+from wfstdec.gpu.boosts import DevicePhrases, automaton_arrays
+from wfstdec.gpu.compiling import Macros, Program
+from wfstdec.gpu.device import Device, ScratchLayout, ScratchPool, upload
 from wfstdec.gpu.records import NONE, WARP, read_structs
-from wfstdec.trie.cpu import arrays as k
+from wfstdec.jit.records import WeakCache
+from wfstdec.trie.cpu.arrays import ENTRY as CPU_ENTRY
+from wfstdec.trie.cpu.arrays import TRACE_NODE, SearchParams
+from wfstdec.trie.search_space import SearchSpace
 
 KERNELS = Path(__file__).parent / "kernels"
 
-OK, GROW_SCRATCH, GROW_FRONTIER, GROW_TRACE = range(4)
+OK, GROW_SCRATCH, GROW_FRONTIER, GROW_TRACE, PAUSED = range(5)
 """Values of `UTTERANCE.status` after a launch."""
 PHASES = ("stay", "expand", "merge", "rank", "settle", "other")
 """The phases of a frame whose times a build for them takes."""
 MAX_BEAM_SIZE = 256
-"""Entries are put in order by comparing all of them: more are for the CPU."""
+"""Larger beams run on the CPU only."""
+MAX_SOURCES = (1 << 16) - 1
+"""The order of a candidate has 16 bits for the entry that it comes from."""
+FRAMES_PER_LAUNCH = 2000
+"""Frames of an utterance in a launch at most: it can be cancelled between launches."""
 NARROW, WIDE = WARP, 4 * WARP
 """Threads of a block."""
-NARROW_BEAM_SIZE = 64
-"""Up to this a warp takes an utterance, above it four."""
+NARROW_BEAM_SIZE, NARROW_TOKENS = 64, 256
+"""Up to both a warp takes an utterance, above one of them four."""
 OWN_BYTES, OWN_BYTES_OF_THREAD = 512, 45
 """Shared memory that the variables of a block take at most, and more by its threads."""
 CANDIDATES_PER_ENTRY = 4
 MAX_WORDS_OF_NODE = (1 << 15) - 4
-"""The order of a candidate has room for so many words that end at one node."""
+"""Words that end at one node: the order of a candidate has no room for more."""
 
 STRUCTS = read_structs(KERNELS / "layout.cuh", **logprobs.STRUCTS, **boosts.STRUCTS)
 """The records that host and kernels share, by their names there."""
@@ -39,24 +54,17 @@ COUNTS = ("frames", "active", "candidates", "entries", "shared", "spilled")
 frames with their arrays in shared memory, frames that left it."""
 _U4: np.dtype = np.dtype("u4")
 # The host ends utterances by the CPU's own code: its records are these.
-for _ours, _theirs in ((ENTRY, k.ENTRY), (NODE, k.TRACE_NODE)):
+for _ours, _theirs in ((ENTRY, CPU_ENTRY), (NODE, TRACE_NODE)):
     assert _ours.names == _theirs.names and _ours.itemsize == _theirs.itemsize
 
 
-class Form(NamedTuple):
-    """Form of a block, and what its arrays in shared memory hold.
+class TrieBlockShape(NamedTuple):
+    """TrieBlockShape of a block, and what its arrays in shared memory hold."""
 
-    Attributes:
-        threads: Of a block.
-        entries: Of a frontier; 0 where all arrays are in global memory.
-        candidates: So many, a power of two.
-        tokens: That may begin.
-    """
-
-    threads: int
-    entries: int
-    candidates: int
-    tokens: int
+    threads: int  # Of a block
+    entries: int  # Of a frontier; 0 where all arrays are in global memory
+    candidates: int  # Their number, a power of two
+    tokens: int  # That may begin
 
     @property
     def shared_bytes(self) -> int:
@@ -69,29 +77,19 @@ class Form(NamedTuple):
         )
 
 
-def form_for(beam_size: int, num_tokens: int) -> Form:
-    """Choose the form of blocks for a beam size.
-
-    Args:
-        beam_size: Places that a frame goes on from.
-        num_tokens: V.
-    """
-    threads = NARROW if beam_size <= NARROW_BEAM_SIZE else WIDE
+def form_for(beam_size: int, num_tokens: int) -> TrieBlockShape:
+    """Choose the form of blocks for a beam size."""
+    narrow = beam_size <= NARROW_BEAM_SIZE and num_tokens <= NARROW_TOKENS
+    threads = NARROW if narrow else WIDE
     entries = max(WARP, 1 << (beam_size - 1).bit_length())
     candidates = CANDIDATES_PER_ENTRY * entries
-    return Form(threads, entries, candidates, min(num_tokens + 1, candidates))
+    return TrieBlockShape(threads, entries, candidates, min(num_tokens + 1, candidates))
 
 
 def arrays_of(
     entries: int, candidates: int, tokens: int
 ) -> list[tuple[str, int, np.dtype]]:
-    """Name, length and type of the arrays of a block, in their order.
-
-    Args:
-        entries: Of a frontier.
-        candidates: So many.
-        tokens: That may begin.
-    """
+    """Name, length and type of the arrays of a block, in their order."""
     return [
         ("old_entries", entries, ENTRY),
         ("next_entries", entries, ENTRY),
@@ -105,17 +103,11 @@ def arrays_of(
 
 
 class Variant(NamedTuple):
-    """Variant that the kernels of a launch are compiled for.
+    """Variant that the kernels of a launch are compiled for."""
 
-    Attributes:
-        threads: Of a block.
-        logprob_type: Of all chunks, or `MIXED`.
-        times: Whether the times of phases are taken.
-    """
-
-    threads: int = NARROW
-    logprob_type: int = logprobs.MIXED
-    times: bool = False
+    threads: int = NARROW  # Of a block
+    logprob_type: int = logprobs.MIXED  # Of all chunks, or `MIXED`
+    times: bool = False  # Whether the times of phases are taken
 
     @property
     def macros(self) -> Macros:
@@ -126,7 +118,7 @@ class Variant(NamedTuple):
 
 @functools.cache
 def program(threads: int) -> Program:
-    """The kernels of the search in blocks of so many threads."""
+    """The kernels of the search in blocks of `threads` threads."""
     return Program(
         "advance.cu",
         KERNELS,
@@ -140,6 +132,7 @@ def program(threads: int) -> Program:
             "GROW_SCRATCH": GROW_SCRATCH,
             "GROW_FRONTIER": GROW_FRONTIER,
             "GROW_TRACE": GROW_TRACE,
+            "PAUSED": PAUSED,
             "NUM_TIMES": len(PHASES),
         },
     )
@@ -149,11 +142,12 @@ PROGRAM = program(NARROW)
 """Program in the smallest blocks: other sizes have the same text."""
 
 
-def task_of(params: k.SearchParams) -> np.ndarray:
+def task_of(params: SearchParams) -> np.ndarray:
     """TASK [1] with the options filled in."""
     task = np.zeros(1, STRUCTS["Task"])
     for name in ("beam_size", "token_top_k", "nbest"):
         task[name] = min(int(getattr(params, name)), NONE)
+    task["most_frames"] = FRAMES_PER_LAUNCH
     task["sums"], task["by_text"] = params.sums, params.by_text
     names = ("lm_scale", "word_insertion", "token_insertion")
     credits = ("begin_credit", "inside_credit", "end_credit", "instalment")
@@ -163,3 +157,113 @@ def task_of(params: k.SearchParams) -> np.ndarray:
         task[name] = value
     task["beam"] = params.beam + np.float32(0)  # no -0.0: kernels compare integers
     return task
+
+
+NARROWER = "lower beam_size or the beam"
+"""The advice where scratch and traces take too much."""
+
+FIRST_ENTRIES = 256
+"""Entries of a frontier that scratch has room for at first."""
+FormFor = Callable[[int, int], TrieBlockShape]
+
+
+class Work:
+    """Blocks of one shape on a device, and scratch of those not running."""
+
+    def __init__(
+        self, device: Device, form: TrieBlockShape, num_tokens: int, first_entries: int
+    ) -> None:
+        self.device, self.form = device, form
+        layout = ScratchLayout(
+            lambda entries: arrays_of(*_counts(entries, num_tokens).values()),
+            partial(_counts, num_tokens=num_tokens),
+        )
+        self.scratch = ScratchPool(device, layout, first_entries, NARROWER)
+
+
+class DeviceSpace:
+    """A search space on a device; what batches share: scratch memory, phrases."""
+
+    def __init__(
+        self,
+        space: SearchSpace,
+        make_device: Callable[[TrieBlockShape], Device],
+        first_entries: int = FIRST_ENTRIES,
+        form_for: FormFor = form_for,
+    ) -> None:
+        self.space, self._make, self._first = space, make_device, first_entries
+        self._form_for = form_for
+        self._works: dict[TrieBlockShape, Work] = {}
+        self.device = device = self.work(1).device
+        self.phrases: WeakCache[PhraseBoosts, DevicePhrases]
+        self.phrases = WeakCache(partial(DevicePhrases, device))
+        lexicon, automaton = _lexicon_arrays(space), automaton_arrays(space.automaton)
+        arrays = [*lexicon.values(), *automaton.values()]
+        self.num_bytes = sum(array.nbytes for array in arrays)
+        self._share = device.budget.share(
+            f"a trie of {space.trie.num_nodes} nodes and a language model of "
+            f"{len(space.automaton.arc_cost)} n-grams",
+            "prune the language model",
+        )
+        self._share.take(self.num_bytes)
+        with device.on_stream(None):
+            self._lexicon = {name: upload(device, x) for name, x in lexicon.items()}
+            self._automaton = {name: upload(device, x) for name, x in automaton.items()}
+            device.wait()
+
+    def work(self, beam_size: int) -> Work:
+        """Blocks of the form for a beam size; made once."""
+        form = self._form_for(beam_size, self.space.num_tokens)
+        if form not in self._works:
+            made = self._make(form), form, self.space.num_tokens, self._first
+            self._works[form] = Work(*made)
+        return self._works[form]
+
+    def fill_in(self, task: np.ndarray) -> None:
+        """Set the fields of a TASK that describe the space."""
+        space, automaton = self.space, self.space.automaton
+        for name, array in self._lexicon.items():
+            task["lexicon"][name] = self.device.address(array)
+        for name, array in self._automaton.items():
+            task["automaton"][name] = self.device.address(array)
+        task["lexicon"]["uses_history"] = space.lookahead.uses_history
+        task["automaton"]["num_labels"] = automaton.model_label_splits[1]
+        task["automaton"]["default_cost"] = automaton.model_default_cost[0]
+        task["start_state"] = automaton.model_start[0]
+        for name in ("num_tokens", "blank", "start_node", "has_lexicon"):
+            task[name] = getattr(space, name)
+        task["separator"] = space.separator & NONE
+        task["separator_optional"] = space.separator_optional
+        task["word_floor"] = space.word_floor
+
+
+def _counts(entries: int, num_tokens: int) -> dict[str, int]:
+    """Entries, candidates and tokens of a block in global memory."""
+    return {
+        "entry_capacity": entries,
+        "candidate_capacity": CANDIDATES_PER_ENTRY * (1 << (entries - 1).bit_length()),
+        "token_capacity": num_tokens,
+    }
+
+
+def _lexicon_arrays(space: SearchSpace) -> dict[str, np.ndarray]:
+    """The arrays of LEXICON."""
+    trie, lookahead = space.trie, space.lookahead
+    integers = {
+        name: getattr(trie, name)
+        for name in (
+            *("node_child_splits", "child_token", "child_node"),
+            *("node_pron_splits", "pron_word"),
+        )
+    }
+    integers |= {"node_token": space.node_token, "root_child": space.root_child}
+    integers |= {"row_splits": lookahead.row_splits, "row_node": lookahead.rows["node"]}
+    arrays: dict[str, Any] = {"pron_cost": trie.pron_cost}
+    arrays["row_cost"] = np.ascontiguousarray(lookahead.rows["cost"])
+    for name in ("unigram_cost", "state_cost"):
+        arrays[name] = getattr(lookahead, name)
+    # -1 becomes `NONE`.
+    unsigned = {
+        name: x.astype(np.int64).astype(np.uint32) for name, x in integers.items()
+    }
+    return unsigned | arrays

@@ -1,122 +1,203 @@
-"""The arrays that the CPU kernels work on.
+"""Arrays of the CPU search: the state of an utterance, and scratch memory of a thread.
 
-Records of 16 bytes and unsigned indices everywhere: this is what brings numba to the
-speed of tuned C++ (signed indices and separate arrays are 2.6 times slower).
+An entry of the frontier stands for a record of `rows.py`: two states of the packed
+graph that share a row of arcs, "after a blank" and "after the token", each with its own
+cost (infinite if inactive). Entries keep their positions from frame to frame, so that
+blanks and repeats change costs in place. Of the entries of one row, the first holds the
+cost after a blank. Where boosts have states, an entry is a pair (record, boost state).
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+import itertools
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy import uint32
 
+from wfstdec.boost.tables import ListedWords
 from wfstdec.jit.records import record
+from wfstdec.jit.vectors import LANES
+from wfstdec.wfst.cpu.rows import RowArrays
+from wfstdec.wfst.options import SearchParams
 
-ROW = record("u8 labels plain", "u4 begin emit rank", align=True)
-"""A state's row, 32 bytes: the set of its labels, with phrases that of labels on whose
-arcs they do not step, its first arc, its first emitting arc, its epsilon rank."""
+CANDIDATE = record("f4 cost", "u4 record arc before ended source")
+"""An arc within the beam: cost at its destination; destination record with flags; arc;
+trace node before it; first frame after the token before it; entry that it leaves."""
+NODE = record("u4 before arc frame ended")
+"""Trace node of a token arc or epsilon arc: node before it; arc (a position in
+`RowArrays`); frames passed with it; frames passed with the first blank after the token
+before it. A root has no arc, and the number of its tip in place of `before`."""
 ENTRY = record("f4 cost", "u4 state node arc")
-"""A frontier entry. While it is made, `node` is its source's and `arc` has flags."""
-SIDE_ENTRY = np.dtype([*ENTRY.descr, ("boost", "<u4"), ("source_boost", "<u4")])
-"""A candidate with boost states of its own: where it leads to, and that of its source.
-"""
-NEXT_BOOSTS = record("u4 boost source_boost")
-"""The boost states of an entry that is made: its own, and its source's."""
-BOOST = record("u4 boost", "f4 credit")
-"""The boost state of a frontier entry, and the most that a step from it is paid."""
-ENTRY_ARC = record("u4 entry arc")
-"""An arc to follow, from an entry of the frontier."""
-NODE = record("u4 previous arc", "f4 acoustic")
-"""A trace node: the node before, the arc taken, the unscaled acoustic cost."""
+"""Active state of the packed graph: cost and trace node; its entry with flags."""
+EPSILON_ARC = uint32(1 << 31)
+"""Flag in `NODE.arc`: an epsilon arc."""
+FROM_TOKEN = uint32(1 << 31)
+"""Flag in `CANDIDATE.source`: leaves the state after the token, not after a blank."""
+NONE = uint32(0xFFFFFFFF)
+"""No arc, no entry."""
+LEVELS = 16
+"""Cost levels within the beam, each with its set of tokens that can survive."""
 
-NONE = 0xFFFFFFFF
-"""No node, no arc."""
-EPSILON_ARC = 1 << 31
-"""Set in the arc of an entry that an epsilon arc made: it loses ties."""
-HAS_EPSILONS = 1
-"""Set in the arc of an entry whose state has epsilon arcs; the id stands above it."""
+PROGRESS = record(
+    "i8 entries nodes chained frames died phase passes waiting at fresh alive active",
+    "i8 owner",
+    "f8 base",
+    "f4 best beam cutoff lowest top_credit",
+)
+"""Counts: entries; nodes; entries that are not the first of their row; frames done;
+frame without survivors, or -1; phase; frames done once epsilon arcs are followed (0 at
+the start); entries whose epsilon arcs are pending, and the position among them or the
+rank; first node of the frame; live entries; sum of active states over frames; a number
+that identifies the owner of scratch memory. Costs: sum of what re-basing subtracted;
+best cost, subtracted from all at the next frame; beam of the next frame; cutoff of this
+frame, its lowest cost before epsilon arcs; upper bound of all entries' `credit`."""
+NEW, PASSING, RANKS, BETWEEN = range(4)
+"""Phases: not started; following epsilon arcs of rank 0, then of higher ranks; between
+frames."""
+HASHED = 1 << 15
+"""Slots of the hash table of entries whose boost state is not the initial one."""
 
-NOTED = record("u4 state nextstate arc", "f4 excess acoustic")
-"""An arc noted for a lattice: the trace nodes that it leads from and to, the graph's
-arc, its excess (see `lattice_pack.py`), the unscaled acoustic cost."""
-
-OK, GROW_SCRATCH, GROW_FRONTIER, GROW_TRACE, GROW_ADDED, GROW_NOTED = range(6)
-"""What a kernel returns: done, or which arrays are too small for the next frame."""
-
-FRONTIER, TRACE, FRAMES, DIED, ACTIVE, ARCS, WITHIN, BEST, GRAPH = range(9)
-"""Positions in `UtteranceState.counts`: entries, nodes, frames done, the frame that
-nothing survived or -1, sums of active states and of arcs, entries within the beam, the
-position of the best entry, and how many entries are of the graph's own states (the
-first ones)."""
-
-
-class GraphArrays(NamedTuple):
-    """The graph, read only: shared by all threads."""
-
-    arcs: np.ndarray  # ARC [A]
-    rows: np.ndarray  # ROW [S + 1]; `plain` is of one unit of phrases
-    final_cost: np.ndarray  # float32 [S]
-    by_label: bool  # whether `ROW.labels` is filled
-    num_ranks: np.uint64
-    blank: np.uint64
-    blank_label: np.uint32  # its ilabel
-    least_cost: np.float32  # the least arc cost, at most 0
+OK, GROW_ENTRIES, GROW_CANDIDATES, GROW_NODES, GROW_NOTES = range(5)
+"""Status of a kernel: done, or the array that is too small."""
 
 
-class UtteranceState(NamedTuple):
-    """Arrays of an utterance that last from frame to frame."""
+class RowState(NamedTuple):
+    """State of an utterance between frames; F entries, padded by a vector."""
 
-    frontier: np.ndarray  # ENTRY [F]
-    boosts: np.ndarray  # BOOST [F], where boosts have states
-    trace: np.ndarray  # NODE [N]
-    counts: np.ndarray  # int64 [9]
-    base: np.ndarray  # float64 [1]: what re-basing took off
-    beam: np.ndarray  # float32 [1]: of the next frame
-    top_credit: np.ndarray  # float32 [1]: the largest of the frontier
-
-
-class Record(NamedTuple):
-    """Notes of a search for its lattice, whose states are the nodes of the trace."""
-
-    arcs: np.ndarray  # NOTED [M], a frame after the other; see `lattice_kernels.py`
-    boosts: np.ndarray  # uint32 [N], of the trace's nodes, where boosts have states
-    extra: np.ndarray  # float32 [N], of the trace's nodes: scratch
-    number: np.ndarray  # int32 [N], the same
-    kept: np.ndarray  # int32 [N], the same
-    frames: np.ndarray  # int64 [T, 2]: nodes and arcs so far, behind each frame
-    counts: np.ndarray  # int64 [3]: arcs noted; the same with those of this frame; T
-    limit: np.float32  # the most excess that is noted
+    blank: np.ndarray  # float32 [F]: the cost after a blank
+    token: np.ndarray  # float32 [F]: the cost after the token
+    again: np.ndarray  # uint32 [F]: the token
+    least: np.ndarray  # float32 [F]: the least scaled cost of the row's arcs
+    record: np.ndarray  # uint32 [F], with flags
+    first: np.ndarray  # uint32 [F]: the row's first arc
+    labels: np.ndarray  # uint64 [F]: tokens of the row, modulo 64
+    blank_node: np.ndarray  # uint32 [F]
+    token_node: np.ndarray  # uint32 [F]
+    ended: np.ndarray  # uint32 [F]: as of a node, of the token before the blank
+    chain: np.ndarray  # uint32 [F]: the row's next entry, or that of its slot
+    boost: np.ndarray  # uint32 [F]: where boosts have states
+    credit: np.ndarray  # float32 [F]: the most that a step is paid there
+    nodes: np.ndarray  # NODE [N]
+    progress: np.ndarray  # PROGRESS [1]
 
 
-class Scratch(NamedTuple):
-    """Scratch of one thread; its content between frames means nothing.
+class RowScratch(NamedTuple):
+    """Scratch of a thread; only `slots`, `hashed`, `owner` last between frames."""
 
-    Where boosts have states, `hashed` has the entries that are not in `slots`: the last
-    entry of each slot in the lower half.
+    slots: np.ndarray  # uint32 [R]: entry of each record, or first entry of each row
+    hashed: np.ndarray  # uint32 [HASHED]: the same by hash of (row, boost state)
+    owner: np.ndarray  # int64 [1]: owner of the entries in `slots`
+    waiting: np.ndarray  # uint32 [F]: entries whose epsilon arcs are pending
+    links: np.ndarray  # uint32 [F]: linked lists of these, by rank
+    heads: np.ndarray  # uint32 [ranks]
+    winner: np.ndarray  # uint32 [F]: the candidate that made an entry in this frame
+    repeats: np.ndarray  # float32 [F]: cost after a repeat of the token
+    reached: np.ndarray  # float32 [F]: the least cost after the token; `min_active`
+    listed: np.ndarray  # uint32 [F]: entries with an arc that may survive
+    live: np.ndarray  # uint64 [F]: the tokens of such arcs
+    candidates: np.ndarray  # CANDIDATE [C]
+    goals: np.ndarray  # uint32 [C]: the boost states that candidates lead to
+    at: np.ndarray  # uint32 [C]: arcs to follow
+    of: np.ndarray  # uint32 [C]: the entries that they leave
+    by: np.ndarray  # uint8 [C]: their tokens
+    ends: np.ndarray  # ENTRY [2 F]: states of the packed graph, of entries
+    end_boosts: np.ndarray  # uint32 [2 F]: their boost states
+    keys: np.ndarray  # uint64 [2 F]
+    bins: np.ndarray  # uint32 [1024]
+    costs: np.ndarray  # float32 [V and more]: of tokens, infinite from V on
+    begun: np.ndarray  # float32 [V and more]: less the credit for beginning a phrase
+    classes: np.ndarray  # float32 [64]: the least of tokens, modulo 64
+    begun_classes: np.ndarray  # float32 [64]: that of `begun`
+    live_sets: np.ndarray  # uint64 [3 LEVELS]: tokens, modulo 64, that can survive
+
+
+class Search(NamedTuple):
+    """Arguments of kernels.
+
+    Phrases and OOV words are separate arguments: numba drops the branches for an
+    argument that is None, but not for a member that is None.
     """
 
-    next: np.ndarray  # ENTRY [F]: the frontier being made
-    next_boosts: np.ndarray  # NEXT_BOOSTS [F]
-    candidates: np.ndarray  # ENTRY [C]: arcs that may survive, from their node
-    side: np.ndarray  # SIDE_ENTRY [C]: those that are not between quiet entries
-    chain: np.ndarray  # uint32 [F]: the entry before in the same slot of `hashed`
-    listed: np.ndarray  # ENTRY_ARC [BLOCK_ARCS]; of three kinds with boost states
-    slots: np.ndarray  # uint32 [S]: where a state stands in `next`, if it does
-    hashed: np.ndarray  # uint64 [a power of two]
-    table: np.ndarray  # uint64 [2]: the upper half of slots of `hashed` in use; how
-    # many slots are, less 1
-    rank_heads: np.ndarray  # uint32 [R]: linked lists of entries to close, by rank
-    links: np.ndarray  # uint32 [F]
-    waiting: np.ndarray  # uint32 [F + 1]: entries with epsilon arcs
-    bins: np.ndarray  # uint32 [1024]
-    keys: np.ndarray  # uint64 [F]
-    unscaled: np.ndarray  # float32 [V + 1], by ilabel: -logprob after the penalty
-    token_costs: np.ndarray  # float32 [V + 1], by ilabel: scaled
-    live_sets: np.ndarray  # uint64 [LEVELS + CREDIT_LEVELS]: labels that can survive
+    rows: RowArrays
+    params: SearchParams
+    words: ListedWords
+    scratch: RowScratch
+    state: RowState
 
 
-def longer(array: np.ndarray, size: int) -> np.ndarray:
-    """A copy with room for more."""
-    copy = np.empty(size, array.dtype)
-    copy[: len(array)] = array
-    return copy
+_states = itertools.count(1)
+"""Owner numbers of utterance states."""
+
+
+def new_state(entries: int, nodes: int) -> RowState:
+    """Allocate the state of an utterance."""
+    some = _Spread()
+    f, u = np.float32, np.uint32
+    kinds = f, f, u, f, u, u, np.uint64, u, u, u, u, u, f
+    named = zip(OF_STATE_ENTRIES, kinds, strict=True)
+    arrays: dict[str, Any] = {name: some.zeros(entries, kind) for name, kind in named}
+    progress = np.zeros(1, PROGRESS)
+    progress["owner"] = next(_states) << 32
+    return RowState(**arrays, nodes=some.zeros(nodes, NODE), progress=progress)
+
+
+def new_scratch(rows: RowArrays, entries: int, candidates: int) -> RowScratch:
+    """Allocate scratch memory for searches of a graph."""
+    some = _Spread()
+    costs = np.full((len(rows.repeat_arc) // 64 + 1) * 64, np.inf, np.float32)
+    return RowScratch(
+        slots=np.zeros(int(rows.num_rows), np.uint32),
+        hashed=np.zeros(HASHED, np.uint32),
+        owner=np.zeros(1, np.int64),
+        waiting=some.zeros(entries, np.uint32),
+        links=some.zeros(entries, np.uint32),
+        heads=np.zeros(int(rows.num_ranks), np.uint32),
+        winner=some.zeros(entries, np.uint32),
+        repeats=some.zeros(entries, np.float32),
+        reached=some.zeros(entries, np.float32),
+        listed=some.zeros(entries, np.uint32),
+        live=some.zeros(entries, np.uint64),
+        candidates=some.zeros(candidates, CANDIDATE),
+        goals=some.zeros(candidates, np.uint32),
+        at=some.zeros(candidates, np.uint32),
+        of=some.zeros(candidates, np.uint32),
+        by=some.zeros(candidates, np.uint8),
+        ends=some.zeros(2 * entries, ENTRY),
+        end_boosts=some.zeros(2 * entries, np.uint32),
+        keys=some.zeros(2 * entries, np.uint64),
+        bins=np.zeros(1024, np.uint32),
+        costs=costs,
+        begun=costs.copy(),
+        classes=np.zeros(64, np.float32),
+        begun_classes=np.zeros(64, np.float32),
+        live_sets=np.zeros(3 * LEVELS, np.uint64),
+    )
+
+
+OF_STATE_ENTRIES = RowState._fields[: RowState._fields.index("nodes")]
+OF_SCRATCH_ENTRIES = tuple(
+    "waiting links winner repeats reached listed live ends end_boosts keys".split()
+)
+OF_CANDIDATES = "candidates", "goals", "at", "of", "by"
+"""Fields with one element per entry, in state and scratch, and per candidate."""
+
+
+def twice(array: np.ndarray) -> np.ndarray:
+    """Copy into an array of twice the size; the new half is 0."""
+    larger = np.zeros(2 * len(array), array.dtype)
+    larger[: len(array)] = array
+    return larger
+
+
+class _Spread:
+    """Allocator with staggered start addresses: equal ones compete for cache sets."""
+
+    def __init__(self) -> None:
+        self._turn = 0
+
+    def zeros(self, size: int, kind: np.dtype | type) -> np.ndarray:
+        """Allocate `size` elements, padded by a vector."""
+        self._turn += 1
+        skipped = self._turn * 11 % 61 * 64 // np.dtype(kind).itemsize
+        return np.zeros(size + skipped + LANES, kind)[skipped:]

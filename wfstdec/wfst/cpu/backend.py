@@ -1,90 +1,85 @@
-"""The CPU backend: numba kernels, no GIL, one utterance per thread.
+"""The CPU backend: numba kernels without the GIL, a group of utterances per thread.
 
     backend = CpuBackend(graph)
     search = backend.start(options, boosts)       # one utterance
     search.advance(logprobs)                      # float32 [T, V], any number of times
     search.finish()                               # a BestPath
 
-The graph and boosts are laid out for the kernels here, boosts once for each list.
+The graph and each boost list are laid out for the kernels here, once.
 """
 
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Sequence
 from functools import cached_property, partial
 
 import numpy as np
 
 from wfstdec.boost.compiled import CompiledBoosts
-from wfstdec.boost.tables import BoostTables
+from wfstdec.boost.tables import NO_PHRASES, BoostTables, ListedWords, PhraseRows
 from wfstdec.errors import naming
-from wfstdec.graph.arcs import LABEL_MASK
+from wfstdec.graph.overlay import Overlay
 from wfstdec.graph.packed import PackedGraph
-from wfstdec.jit import jit
-from wfstdec.jit.pool import Once
-from wfstdec.lm.automaton import Unit
-from wfstdec.search.contract import SEGMENTS
-from wfstdec.search.interrupts import Pace, pass_through
-from wfstdec.search.paths.label_path import BestPath
-from wfstdec.search.scheduling import GroupingBackend
-from wfstdec.text.symbols import ilabel_of
-from wfstdec.wfst.boost_support import overlay_of, steps_on
-from wfstdec.wfst.cpu import arrays as k
-from wfstdec.wfst.cpu.emitting import MAX_LABELS
-from wfstdec.wfst.cpu.memory import SearchMemory
-from wfstdec.wfst.cpu.oov import AddedArrays, added_arrays, with_scratch
-from wfstdec.wfst.cpu.row_chunks import ChunkedRowSearch, RowInputs
-from wfstdec.wfst.cpu.row_groups import RowSearch
-from wfstdec.wfst.cpu.rows import rule_of_rows, take_apart
-from wfstdec.wfst.cpu.search import CpuSearch, RecordingSearch, SearchInputs
-from wfstdec.wfst.options import WfstOptions, search_params
+from wfstdec.jit.handles import Handle
+from wfstdec.jit.records import WeakCache
+from wfstdec.search.paths.tokens import BestPath, PathTokens
+from wfstdec.search.paths.traceback import Rule, read_paths
+from wfstdec.search.threads import (
+    SEGMENTS,
+    GroupingBackend,
+    Pace,
+    check,
+    filled_up,
+    stretch,
+)
+from wfstdec.wfst.boost_support import overlay_of
+from wfstdec.wfst.cpu.arrays import OK, twice
+from wfstdec.wfst.cpu.boosts import FIRST_TOKEN, RowPhrases, row_phrases
+from wfstdec.wfst.cpu.oov import RowOverlay, row_overlay, with_slots
+from wfstdec.wfst.cpu.recording import RecordingSearch
+from wfstdec.wfst.cpu.rows import RowArrays, row_graph_of, rule_of_rows, words_by_row
+from wfstdec.wfst.cpu.search import (
+    END,
+    GROW_STEPS,
+    STEP,
+    STEPS_PER_FRAME,
+    CpuSearch,
+    Inputs,
+    RowMemory,
+    grown,
+    search_rows,
+)
+from wfstdec.wfst.options import SearchParams, WfstOptions, search_params
 
 
 class CpuBackend(GroupingBackend):
-    """A graph laid out for the CPU kernels, and the memory of its searches.
-
-    Args:
-        graph: The graph.
-        first_capacity: Entries that the scratch arrays hold at first; they grow.
-    """
+    """A graph laid out for the CPU search, and the memory of its searches."""
 
     can = GroupingBackend.can | {SEGMENTS}
 
     def __init__(self, graph: PackedGraph, first_capacity: int = 4096) -> None:
         super().__init__(len(graph.tokens), graph)
         self.graph = graph
-        self._overlays = Once(partial(overlay_of, graph))
-        self._added = Once(added_arrays)
-        self._arrays_of: dict[str, k.GraphArrays] = {}
+        self._overlays = WeakCache(partial(overlay_of, graph))
         self._lock = threading.Lock()
         self._first_capacity = first_capacity
-        self._arrays: k.GraphArrays | None = None
         self._on_rows: RowSearch | None = None
-        self._asked_for_rows = False
 
     def prepare(self, options: WfstOptions, boosts: CompiledBoosts) -> None:
-        """Lay out boosts; they are kept while they live."""
-        if self.on_rows is None:
-            self.inputs_of(options, boosts)
-        else:
-            self._inputs_on_rows(self.on_rows, options, boosts)
+        """Lay out a boost list; the result lives as long as the list."""
+        self._inputs_of(options, boosts)
 
     def start(
         self, options: WfstOptions, boosts: CompiledBoosts, *, record: bool = False
-    ) -> CpuSearch | ChunkedRowSearch:
+    ) -> CpuSearch:
         """Begin an utterance."""
-        on_rows = self.on_rows
-        if on_rows is not None:
-            inputs_on_rows = self._inputs_on_rows(on_rows, options, boosts)
-            if not record:
-                return on_rows.start(inputs_on_rows)
-            splits = self.graph.state_arc_splits
-            return on_rows.start_recording(inputs_on_rows, splits, options)
-        inputs = self.inputs_of(options, boosts)
-        if record:
-            return RecordingSearch(self.memory, *inputs, options)
-        return CpuSearch(self.memory, *inputs)
+        inputs = self._inputs_of(options, boosts)
+        if not record:
+            return self.on_rows.start(inputs)
+        splits = self.graph.state_arc_splits
+        return self.on_rows.start_recording(inputs, splits, options)
 
     def decode_group(
         self,
@@ -95,138 +90,124 @@ class CpuBackend(GroupingBackend):
         names: Sequence[int] | None = None,
     ) -> list[BestPath]:
         """Decode whole utterances with the same boosts, as `GroupingBackend`."""
-        on_rows, first = self.on_rows, 0 if names is None else names[0]
-        # An error that names nobody is at least of this group.
-        with naming(first):
-            if on_rows is not None:
-                inputs_on_rows = self._inputs_on_rows(on_rows, options, boosts)
-                return on_rows.decode(utterances, inputs_on_rows, pace)
-            paths = []
-            for logprobs in utterances:
-                search = self.start(options, boosts)
-                pass_through(search, logprobs, pace)
-                paths.append(search.finish())
-            return paths
+        # An error without an utterance is at least one of this group.
+        with naming(0 if names is None else names[0]):
+            inputs = self._inputs_of(options, boosts)
+            return self.on_rows.decode(utterances, inputs, pace)
 
-    @cached_property
-    def memory(self) -> SearchMemory:
-        """Arrays that searches on the packed graph borrow."""
-        return SearchMemory(self.graph, self._first_capacity)
+    @property
+    def on_rows(self) -> RowSearch:
+        """The search of the graph, built at the first call."""
+        with self._lock:
+            if self._on_rows is None:
+                rows = row_graph_of(self.graph)
+                rule = rule_of_rows(rows, self.graph.info.marks_repeats)
+                self._on_rows = RowSearch(rows, rule, self._first_capacity)
+            return self._on_rows
+
+    def _inputs_of(
+        self, options: WfstOptions, boosts: CompiledBoosts
+    ) -> Handle[Inputs]:
+        params = search_params(options, bool(boosts.words))
+        oov = boosts.added
+        overlay = None if oov is None else self._overlays.of(oov)
+        return self.on_rows.inputs_of(params, boosts, overlay)
+
+
+class RowSearch:
+    """Searches of one graph."""
+
+    def __init__(self, rows: RowArrays, rule: Rule, first_capacity: int) -> None:
+        self._rows, self._rule = rows, rule
+        self._memory = RowMemory(rows, first_capacity)
+        self._words = WeakCache(self._list)
+        self._phrases = WeakCache(self._lay_out)
+        self._no_phrases = self._on_rows(NO_PHRASES)
+        self._overlays: WeakCache[Overlay, RowOverlay] = WeakCache(
+            partial(row_overlay, rows)
+        )
 
     @cached_property
     def _tables(self) -> BoostTables:
-        graph = self.graph
-        return BoostTables(
-            graph.arcs["olabel"], graph.state_arc_splits, first_token=ilabel_of(0)
-        )
+        return BoostTables(*words_by_row(self._rows), first_token=FIRST_TOKEN)
 
-    @property
-    def arrays(self) -> k.GraphArrays:
-        """The graph as the search on it takes it, made when it is first asked for."""
-        with self._lock:
-            if self._arrays is None:
-                self._arrays = graph_arrays(self.graph)
-            return self._arrays
+    def _list(self, boosts: CompiledBoosts) -> ListedWords:
+        return self._tables.words(boosts)
 
-    @property
-    def on_rows(self) -> RowSearch | None:
-        """The search on rows of LG, made when it is first asked for; None without."""
-        with self._lock:
-            if not self._asked_for_rows:
-                self._asked_for_rows = True
-                rows = take_apart(self.graph)
-                if rows is not None:
-                    rule = rule_of_rows(rows, self.graph.info.marks_repeats)
-                    self._on_rows = RowSearch(rows, rule, self._first_capacity)
-            return self._on_rows
+    def _lay_out(self, boosts: CompiledBoosts) -> RowPhrases:
+        return self._on_rows(self._tables.phrases(boosts))
 
-    def _inputs_on_rows(
-        self, on_rows: RowSearch, options: WfstOptions, boosts: CompiledBoosts
-    ) -> RowInputs:
-        """Inputs of a search on rows."""
-        params = search_params(options, bool(boosts.words))
-        added = boosts.added
-        overlay = None if added is None else self._overlays.of(added)
-        return on_rows.inputs_of(params, boosts, overlay)
+    def _on_rows(self, phrases: PhraseRows) -> RowPhrases:
+        return row_phrases(phrases, len(self._rows.repeat_arc))
 
     def inputs_of(
-        self, options: WfstOptions, boosts: CompiledBoosts
-    ) -> tuple[SearchInputs, AddedArrays | None]:
-        """Arrays and parameters of a search with these boosts."""
-        params = search_params(options, bool(boosts.words))
-        top_bonus, added = boosts.words.top_bonus, None
-        if boosts.added is not None:
-            overlay = self._overlays.of(boosts.added)
-            added = with_scratch(self._added.of(overlay))
+        self, params: SearchParams, boosts: CompiledBoosts, overlay: Overlay | None
+    ) -> Handle[Inputs]:
+        """Inputs of a search."""
+        phrases, oov, top_bonus = None, None, boosts.words.top_bonus
+        if overlay is not None:
+            oov = with_slots(self._overlays.of(overlay))
             top_bonus = top_bonus + overlay.top_bonus
-        if boosts.phrases is None and not top_bonus > params.instalment:
-            return (self.arrays, params, self._tables.words(boosts), None), added
-        tables = self._tables.words(boosts), self._tables.phrases(boosts)
-        return (self._arrays_with(boosts), params, *tables), added
+        if boosts.phrases is not None:
+            phrases = self._phrases.of(boosts)
+        elif top_bonus > params.instalment:
+            phrases = self._no_phrases
+        words = self._words.of(boosts)
+        return Handle(Inputs(self._rows, params, words, phrases, oov))
 
-    def _arrays_with(self, boosts: CompiledBoosts) -> k.GraphArrays:
-        """The graph where boosts have states; made once."""
-        arrays = self.arrays
-        if boosts.phrases is None:
-            return arrays
-        unit = boosts.phrases.unit
-        with self._lock:
-            if unit not in self._arrays_of:
-                self._arrays_of[unit] = with_plain_sets(self.graph, arrays, unit)
-            return self._arrays_of[unit]
+    def start(self, inputs: Handle[Inputs]) -> CpuSearch:
+        """Begin an utterance that comes in chunks."""
+        return CpuSearch(self._rule_of(inputs), inputs, self._memory)
 
+    def start_recording(
+        self, inputs: Handle[Inputs], splits: np.ndarray, options: WfstOptions
+    ) -> RecordingSearch:
+        """Begin an utterance, whole or in chunks, for a lattice."""
+        return RecordingSearch(
+            self._rule_of(inputs), inputs, self._memory, splits, options
+        )
 
-def graph_arrays(graph: PackedGraph) -> k.GraphArrays:
-    """Rows of 32 bytes, with label sets where they fit."""
-    num_states, splits = graph.num_states, graph.state_arc_splits
-    rows = np.zeros(num_states + 1, k.ROW)
-    rows["begin"] = splits
-    rows["emit"] = splits
-    rows["emit"][:num_states] += graph.state_num_epsilons
-    labels = graph.arcs["ilabel"] & np.uint32(LABEL_MASK)
-    # A set of labels is one word of 64 bits: larger tables are searched by rows.
-    by_label = len(graph.tokens) <= MAX_LABELS and _fill_label_sets(rows, labels)
-    rows["rank"][:num_states] = graph.epsilon_rank
-    return k.GraphArrays(
-        arcs=graph.arcs,
-        rows=rows,
-        final_cost=graph.final_cost,
-        by_label=by_label,
-        num_ranks=np.uint64(graph.epsilon_rank.max() + 1),
-        blank=np.uint64(graph.tokens.blank),
-        blank_label=np.uint32(ilabel_of(graph.tokens.blank)),
-        least_cost=np.float32(min(0.0, graph.arcs["cost"].min(initial=0.0))),
-    )
+    def _rule_of(self, inputs: Handle[Inputs]) -> Rule:
+        """How paths of a search are read."""
+        oov = inputs.value.oov
+        return self._rule if oov is None else self._rule._replace(added=oov.arcs)
 
-
-def with_plain_sets(
-    graph: PackedGraph, arrays: k.GraphArrays, unit: Unit
-) -> k.GraphArrays:
-    """Add the labels of arcs that neither words nor phrases of `unit` step on."""
-    if not arrays.by_label:
-        return arrays
-    rows, labels = arrays.rows.copy(), graph.arcs["ilabel"] & np.uint32(LABEL_MASK)
-    steps = steps_on(graph, graph.arcs, unit) | steps_on(graph, graph.arcs, "word")
-    _fill_plain_sets(rows, labels, ~steps)
-    return arrays._replace(rows=rows)
-
-
-@jit
-def _fill_label_sets(rows, labels):
-    """Fill `rows["labels"]`; False where a label stands twice in a row."""
-    for s in range(len(rows) - 1):
-        for a in range(rows[s].emit, rows[s + 1].begin):
-            bit = np.uint64(1) << np.uint64(labels[a])
-            if rows[s].labels & bit:
-                return False
-            rows[s].labels |= bit
-    return True
+    def decode(
+        self,
+        utterances: Sequence[np.ndarray],
+        inputs: Handle[Inputs],
+        pace: Pace,
+    ) -> list[BestPath]:
+        """Decode utterances, at most `GROUP`; log-probs float32 [T, V], C order."""
+        state = self._memory.states.take()
+        scratch = self._memory.scratches.take(len(state.value.record))
+        given = filled_up(utterances)
+        ends, at = np.zeros(len(utterances), END), np.zeros(3, np.int64)
+        steps = np.empty(STEPS_PER_FRAME * sum(map(len, utterances)) + 1, STEP)
+        while True:
+            now, behind, cut, frames = stretch(given, len(ends), at, pace.frames)
+            began = time.perf_counter()
+            status = search_rows(inputs, scratch, state, now, ends[:behind], steps, at)
+            if status == OK:
+                pace.note(frames, time.perf_counter() - began)
+                if cut:  # not ended: the next call continues
+                    last = behind - 1
+                    at[:] = last, cut, at[2] - ends[last]["count"]
+                elif behind == len(ends):
+                    break
+                # Signals are handled between calls, whose duration `pace` limits.
+                check()
+            elif status == GROW_STEPS:
+                steps = twice(steps)
+            else:
+                scratch, state = grown(status, scratch, state)
+        self._memory.scratches.give(scratch)
+        self._memory.states.give(state)
+        first, count = map(np.ascontiguousarray, (ends["first"], ends["count"]))
+        tokens = read_paths(self._rule_of(inputs), steps, first, count)
+        return [_path(*one) for one in zip(tokens, ends, strict=True)]
 
 
-@jit
-def _fill_plain_sets(rows, labels, plain):
-    """Fill `rows["plain"]`: the labels of arcs that are plain, bool [A]."""
-    for s in range(len(rows) - 1):
-        for a in range(rows[s].emit, rows[s + 1].begin):
-            if plain[a]:
-                rows[s].plain |= np.uint64(1) << np.uint64(labels[a])
+def _path(tokens: PathTokens, end: np.void) -> BestPath:
+    search_cost, final_cost, _, _, frames, died, final = end.tolist()
+    return BestPath(tokens, final_cost, search_cost, bool(final), frames, died)

@@ -1,482 +1,385 @@
-"""The token-passing search in numba: one utterance, one frame after the other.
+"""The CPU search of a WFST: one frame of one utterance, read from top to bottom.
 
-The specification is `reference.py`; this computes the same bits faster:
-
-    for each frame:   keep       prune the frontier by beam and max_active
-                      price      the acoustic cost of each label
-                      emit       candidates: arcs that may survive
-                      recombine  one entry per state, within the cutoff
+    for each frame:   prune      by beam, max_active, min_active; subtract the best cost
+                      expand     token arcs within the beam: candidates
+                      advance    blanks and repeats, in place, sixteen entries at a time
+                      recombine  candidates to entries: the best path of each state
                       close      epsilon arcs, in rank order
-                      settle     trace nodes, re-base
+                      settle     best cost; remove dead entries now and then
 
-With phrases, and where a bonus is paid in several instalments, entries also carry a
-boost state. Without, `phrases` is None, and numba leaves out all that is for it. So it
-is with `added`: words that the graph does not have, in `oov.py`.
+`tests/reference/wfst_reference.py` is the specification, on the packed graph: results
+are equal bit for bit. A blank or repeat makes no candidate and no trace node; about
+three of four surviving arcs of the packed graph are blanks or repeats. A tie goes to
+the arc that comes first in the packed graph.
 
-What made it fast, on real graphs: two passes (candidates, then recombination, so that
-cache misses overlap), one 32-byte row per state, prefetching, and a map from states
-to entries that needs no clearing. `emitting.py` says how candidates are found.
+With V <= 63 the tokens of a row are bits, and so are the tokens that can survive from
+each level of cost: their intersection gives the arcs to follow. With more tokens, the
+arcs of a row are followed in order of cost until one is above the cutoff even with the
+best token.
 """
 
 from __future__ import annotations
 
 import numpy as np
-from numpy import float32, uint32, uint64
+from numpy import float32, int64, uint16, uint32, uint64
 
-from wfstdec.jit import inlined, kernel, part
-from wfstdec.jit.sorting import cost_of, key_of
-from wfstdec.search.acoustics import price
+from wfstdec.jit import inlined, kernel
+from wfstdec.jit.vectors import (
+    STEP,
+    add,
+    at_most,
+    below,
+    count_bits,
+    equal,
+    gather,
+    has,
+    least,
+    least_of,
+    load,
+    multiply,
+    negative,
+    select,
+    splat,
+    store,
+    subtract,
+    trailing,
+)
 from wfstdec.search.costs import NO_CUTOFF
-from wfstdec.text.symbols import ilabel_of
-from wfstdec.wfst.cpu import arrays as k
-from wfstdec.wfst.cpu.arc_costs import arc_of_flagged, most_credited
-from wfstdec.wfst.cpu.emitting import emit
-from wfstdec.wfst.cpu.lattice_kernels import commit, finish_noting
-from wfstdec.wfst.cpu.lattice_notes import start_noting
-from wfstdec.wfst.cpu.oov import (
-    append_added,
-    close_added,
-    emit_added,
-    label_at,
-    least_from_best_added,
-    recombine_added,
+from wfstdec.search.logprobs import penalised, scaled
+from wfstdec.wfst.cpu.arrays import (
+    BETWEEN,
+    GROW_ENTRIES,
+    GROW_NODES,
+    NEW,
+    NONE,
+    OK,
+    PASSING,
 )
-from wfstdec.wfst.cpu.recombination import (
-    close,
+from wfstdec.wfst.cpu.boosts import max_insertion_credit, top_bonus
+from wfstdec.wfst.cpu.entries import (
+    NO_BOOST,
+    NO_ENTRY,
+    clear_behind,
+    compact,
+    first_of,
     insert,
-    insert_alone,
-    recombine,
-    start_table,
+    is_beside,
+    room_in,
+    state_after_blank,
+    state_after_token,
+)
+from wfstdec.wfst.cpu.expand import expand
+from wfstdec.wfst.cpu.lattice_record import (
+    record_compaction,
+    record_frame,
+    record_in_place,
+    start_frame,
+)
+from wfstdec.wfst.cpu.pruning import keep_least, keep_min_active, reach_min_active
+from wfstdec.wfst.cpu.recombine import close, enter_hubs, recombine
+from wfstdec.wfst.cpu.rows import (
+    EPSILONS,
+    NO_BLANK,
+    SHARED,
+    TOKEN_FIRST,
 )
 
-_ONE = uint64(1)
-_NO_NODE = uint32(k.NONE)
-_EPSILON_ARC = uint32(k.EPSILON_ARC)
-_TOKENS = ilabel_of(0)
-"""Where costs by ilabel begin to be those of tokens."""
-_ZERO = uint64(0)
+_NO_FLAG = uint32(0)
+_TIP, _FIRST = uint32(0), uint32(1)
+_INF = float32(np.inf)
+_NOBODY = uint16(0)
+_ZERO, _ONE = uint64(0), uint64(1)
+_FEW_DEAD = uint64(24)
 
 
 @kernel
-def restart(utterance):
-    """Make a state that of an utterance whose first frame is to come."""
-    utterance.counts[:] = 0
-    utterance.counts[k.DIED] = -1
-    utterance.base[0] = 0.0
+def restart(state):
+    """Reset the state for a new utterance."""
+    progress = state.progress[0]
+    progress.entries = progress.nodes = progress.chained = progress.frames = 0
+    progress.phase = progress.passes = progress.waiting = progress.at = 0
+    progress.fresh = progress.alive = progress.active = 0
+    progress.died, progress.base = -1, 0.0
 
 
 @kernel
-def advance(
-    graph, params, words, phrases, added, scratch, utterance, logprobs, first, record
-):
-    """Pass the frontier through the frames `first` and on of a chunk.
+def advance(search, phrases, oov, logprobs, first, record):
+    """Search the frames `first` and on of a chunk.
 
-    `record`: a `Record`, or None where nobody asks for a lattice.
+    `phrases`: `RowPhrases`, or None if boosts have no states. `oov`: a `RowOverlay`, or
+    None without OOV words. `record`: a `LatticeRecord`, or None without a lattice.
 
-    Returns:
-        (status, frame): OK and T, or what must grow and the frame to go on from.
+    Returns (status, frame): OK and T, or the array to grow and the frame to resume at.
     """
-    num_frames = logprobs.shape[0]
-    counts = utterance.counts
-    if counts[k.FRONTIER] == 0:
-        status = _begin(
-            graph, params, words, phrases, added, scratch, utterance, record
-        )
-        # The caller makes room, and the frame is done again: pruned as it is, the
-        # frontier stays so.
-        if status != k.OK:
-            return status, first
-    for frame in range(first, num_frames):
-        # A search that died stays where it was: later chunks change nothing.
-        if counts[k.DIED] >= 0:
-            break
-        beam = _keep(params, phrases, scratch, utterance)
-        unscaled, costs = scratch.unscaled[_TOKENS:], scratch.token_costs[_TOKENS:]
-        price(params.pricing, graph.blank, logprobs[frame], unscaled, costs)
-        status, of_graph, count, made = _next_frontier(
-            graph, params, words, phrases, added, scratch, utterance, beam, record
-        )
-        kept = counts[k.FRONTIER]
-        if status == k.OK and count > _ZERO:
-            status = _settle(
-                graph,
-                params,
-                words,
-                phrases,
-                added,
-                scratch,
-                utterance,
-                of_graph,
-                count,
-            )
-        if status != k.OK:
+    rows, params = search.rows, search.params
+    scratch, state = search.scratch, search.state
+    progress, frame = state.progress[0], int64(first)
+    # Scratch memory has another owner now, or is new: `slots` must be filled again.
+    if progress.phase == BETWEEN and scratch.owner[0] != progress.owner:
+        n = uint64(progress.entries)
+        record_compaction(record, state, n)
+        progress.entries = int64(compact(search, phrases, oov, n))
+    progress.owner += 1
+    scratch.owner[0] = progress.owner
+    if progress.phase == NEW:
+        _begin(search, phrases, oov)
+        start_frame(record, _ZERO)
+    while True:
+        # Close the frame before, or the start: epsilon arcs, then the best cost.
+        if progress.phase != BETWEEN:
+            status = close(search, phrases, oov, record)
+            if record is not None:
+                if status == OK:
+                    status = record_frame(search, phrases, oov, record)
+            if status != OK:
+                return status, frame
+            _settle(search, phrases, oov, record)
+            frame += progress.passes
+        if frame == logprobs.shape[0] or progress.died >= 0:
+            return OK, int64(logprobs.shape[0])
+        # Prune, and find the arcs that may survive; once more if too few do.
+        of_blank = _price(rows, params, scratch.costs, logprobs[frame])
+        within, lowest = _prune(search, phrases, oov, of_blank)
+        beam, more = progress.beam, True
+        while more:
+            status, made = expand(search, phrases, oov, lowest, beam, record)
+            more = False
+            if status == OK and params.min_active > _ZERO:
+                status, wider = reach_min_active(
+                    search, phrases, oov, made, of_blank, beam
+                )
+                beam, more = wider, wider > float32(0)
+        if status != OK:
             return status, frame
-        if count == _ZERO:
-            counts[k.DIED] = counts[k.FRAMES]
-            break
-        if record is not None:
-            commit(phrases, scratch, utterance, record, count)
-        counts[k.FRAMES] += 1
-        counts[k.ACTIVE] += kept
-        counts[k.ARCS] += np.int64(made)
-    return k.OK, num_frames
+        if not progress.lowest < _INF:
+            progress.died = progress.frames
+            continue
+        # Nothing has changed so far: with more room, the frame begins again.
+        if uint64(progress.entries) + made > room_in(state.record):
+            return GROW_ENTRIES, frame
+        if uint64(progress.nodes) + made > room_in(state.nodes):
+            return GROW_NODES, frame
+        # Blanks and repeats in place, then the other arcs to their entries.
+        progress.active += int64(within)
+        waiting = _advance_in_place(search, phrases, oov, of_blank, record)
+        recombine(search, phrases, oov, made, waiting, record)
+        if rows.has_hubs:
+            enter_hubs(search, phrases, oov)
 
 
 @inlined
-def _begin(graph, params, words, phrases, added, scratch, utterance, record):
-    """Make the frontier before the first frame; returns OK or what must grow."""
-    if phrases is None:
-        entry = scratch.candidates[0]
-        entry.state, entry.cost = uint32(0), float32(0)
-        entry.node, entry.arc = _NO_NODE, _NO_NODE
-        insert_alone(phrases, scratch, _ZERO, entry)
+def _begin(search, phrases, oov):
+    """Insert the entry of the start state; its epsilon arcs are pending."""
+    rows, params = search.rows, search.params
+    scratch, state = search.scratch, search.state
+    progress, root = state.progress[0], state.nodes[0]
+    root.before, root.arc, root.frame, root.ended = _TIP, NONE, uint32(0), uint32(0)
+    progress.nodes = progress.fresh = 1
+    progress.chained = progress.passes = progress.at = progress.alive = 0
+    start, boost = rows.start, NO_BOOST
+    if phrases is not None:
+        boost = phrases.start
+    insert(search, phrases, oov, _ZERO, start, boost, NO_ENTRY)
+    if rows.has_hubs:
+        state.blank[0], state.blank_node[0], state.ended[0] = float32(0), _TIP, _FIRST
     else:
-        first = scratch.side[0]
-        first.state, first.cost = uint32(0), float32(0)
-        first.node, first.arc = _NO_NODE, _NO_NODE
-        first.boost, first.source_boost = phrases.start, _NO_NODE
-        start_table(phrases, scratch, _ONE)
-        insert(phrases, scratch, _ZERO, first)
+        state.token[0] = float32(0)
+    progress.best = float32(0)
+    progress.cutoff = min(params.beam, NO_CUTOFF)
     scratch.waiting[0] = uint32(0)
-    waiting = uint64(graph.rows[0].begin < graph.rows[0].emit)
-    # Epsilon arcs may lead on before any frame, within the beam.
-    cutoff = min(params.beam, NO_CUTOFF)
-    start_noting(record)
-    count, fits = close(
-        graph, params, words, phrases, scratch, record, _ONE, waiting, cutoff
-    )
-    if not fits:
-        return k.GROW_SCRATCH
-    if record is not None:
-        if not finish_noting(graph, added, scratch, utterance, record, count):
-            return k.GROW_NOTED
-    status = _settle(
-        graph, params, words, phrases, added, scratch, utterance, count, count
-    )
-    if record is not None:
-        if status == k.OK:
-            commit(phrases, scratch, utterance, record, count)
-    return status
+    progress.entries = 1
+    progress.waiting = int64(rows.start & EPSILONS != _NO_FLAG)
+    progress.phase = PASSING
+    for rank in range(rows.num_ranks):
+        scratch.heads[rank] = NONE
 
 
 @inlined
-def _next_frontier(
-    graph, params, words, phrases, added, scratch, utterance, beam, record
-):
-    """Emit, recombine, close.
+def _rebase(rows, state, n, of_blank, costs, repeats, beam):
+    """Subtract the best cost, drop states above the beam, price blanks and repeats.
 
-    Returns:
-        (status, entries of the graph's states in `scratch.next`, all entries: 0 if none
-        survives, candidates made).
+    Repeating it after arrays have grown changes nothing: the best cost is 0 then.
+
+    Returns (states within the beam, lowest cost after a blank or a repeat).
     """
-    status, made, least = _emit(
-        graph, params, words, phrases, added, scratch, utterance, beam, False
-    )
-    # Fixed before epsilon arcs are followed, as the specification has it.
-    cutoff = min(float32(least + beam), NO_CUTOFF)
-    count, more, waiting = _ZERO, _ZERO, _ZERO
-    if status == k.OK:
-        status, count, more, waiting = _reach(
-            graph, phrases, added, scratch, record, made, cutoff
-        )
-    some = count + more
-    # The frame is done once more without a bound: how many would survive was not known
-    # before, and it is rare.
-    few = some < params.min_active and some > _ZERO
-    if status == k.OK and few and cutoff < NO_CUTOFF:
-        status, made, least = _emit(
-            graph, params, words, phrases, added, scratch, utterance, beam, True
-        )
-        if status == k.OK:
-            status, cutoff = _wider(
-                graph, params, phrases, added, scratch, record, made, cutoff
-            )
-        if status == k.OK:
-            status, count, more, waiting = _reach(
-                graph, phrases, added, scratch, record, made, cutoff
-            )
-    if status == k.OK and count > _ZERO:
-        count, fits = close(
-            graph, params, words, phrases, scratch, record, count, waiting, cutoff
-        )
-        status = k.OK if fits else k.GROW_SCRATCH
-    if added is not None:
-        if status == k.OK and more > _ZERO:
-            more, status = close_added(phrases, added, scratch, record, count, more)
-    if record is not None:
-        if status == k.OK and count + more > _ZERO:
-            if not finish_noting(graph, added, scratch, utterance, record, count):
-                status = k.GROW_NOTED
-    return status, count, count + more, made[0] + made[1] + made[2]
+    inf, blanks = splat(_INF), splat(of_blank)
+    bests, beams = splat(state.progress[0].best), splat(beam)
+    within, lowest, i = _ZERO, inf, _ZERO
+    while i < n:
+        blank, token = load(state.blank, i), load(state.token, i)
+        blank, token = subtract(blank, bests), subtract(token, bests)
+        near_blank, near_token = at_most(blank, beams), at_most(token, beams)
+        within += count_bits(uint64(near_blank) | uint64(near_token) << STEP)
+        blank = select(near_blank, blank, inf)
+        token = select(near_token, token, inf)
+        store(state.blank, i, blank)
+        store(state.token, i, token)
+        left = blank if rows.has_hubs else least(blank, token)
+        stays = add(left, blanks)
+        no_blank = has(load(state.record, i), NO_BLANK)
+        lowest = least(lowest, select(no_blank, inf, stays))
+        if near_token != _NOBODY:
+            again = add(token, gather(costs, load(state.again, i)))
+            store(repeats, i, again)
+            lowest = least(lowest, again)
+        i += STEP
+    state.progress[0].best = float32(0)
+    return within, least_of(lowest)
 
 
 @inlined
-def _emit(graph, params, words, phrases, added, scratch, utterance, beam, unbounded):
-    """Candidates: (status, (candidates, side ones, those in `added`), least cost)."""
-    from_added, known = _ZERO, float32(np.inf)
-    if added is not None:
-        if utterance.counts[k.BEST] >= utterance.counts[k.GRAPH]:
-            # The best entry is in an OOV word: its arcs give the first bound instead.
-            known = least_from_best_added(
-                graph, params, words, phrases, added, scratch, utterance
-            )
-    made, side, least = emit(
-        graph, params, words, phrases, scratch, utterance, beam, unbounded, known
-    )
-    if made == _NO_NODE:
-        return k.GROW_SCRATCH, (_ZERO, _ZERO, _ZERO), least
-    if added is not None:
-        width = float32(np.inf) if unbounded else beam
-        from_added, least = emit_added(
-            graph, params, words, phrases, added, scratch, utterance, width, least
+def _price(rows, params, costs, logprobs):
+    """Fill `costs` with scaled token costs, the blank's infinite; the blank's cost."""
+    pricing, blank = params.pricing, logprobs[rows.blank]
+    size = uint64(len(logprobs))
+    if blank >= pricing.blank_skip_logprob:
+        for v in range(size):
+            costs[v] = _INF
+    elif size < STEP:
+        for v in range(size):
+            costs[v] = scaled(pricing, float32(-logprobs[v]))
+    else:
+        scale, inf, v = splat(pricing.acoustic_scale), splat(_INF), _ZERO
+        while v < size:
+            at = min(v, size - STEP)  # the last ones are priced twice
+            unscaled = negative(load(logprobs, at))
+            possible = below(unscaled, inf)
+            store(costs, at, select(possible, multiply(scale, unscaled), inf))
+            v += STEP
+    of_blank = scaled(pricing, float32(-penalised(pricing, blank)))
+    costs[rows.blank] = of_blank if rows.plain else _INF
+    return of_blank
+
+
+@inlined
+def _prune(search, phrases, oov, of_blank):
+    """Prune by beam, `max_active` and `min_active`; returns as `_rebase`."""
+    rows, params = search.rows, search.params
+    scratch, state = search.scratch, search.state
+    n = uint64(state.progress[0].entries)
+    clear_behind(state, n)
+    beam = params.beam
+    if params.min_active > _ZERO:
+        beam = keep_min_active(search, phrases, oov, n)
+    while True:
+        within, lowest = _rebase(
+            rows, state, n, of_blank, scratch.costs, scratch.repeats, beam
         )
-        if from_added == _NO_NODE:
-            return k.GROW_ADDED, (_ZERO, _ZERO, _ZERO), least
-    return k.OK, (made, side, from_added), least
-
-
-@inlined
-def _reach(graph, phrases, added, scratch, record, made, cutoff):
-    """Candidates to entries.
-
-    Returns:
-        (status, entries in `scratch.next`, those in `added.next`, how many of the
-        former have epsilon arcs).
-    """
-    start_noting(record)
-    count, waiting, fits = recombine(
-        graph, phrases, scratch, record, made[0], made[1], cutoff
-    )
-    more, status = _ZERO, k.OK if fits else k.GROW_SCRATCH
-    if added is not None:
-        if fits and made[2] > _ZERO:
-            count, waiting, more, status = recombine_added(
-                phrases, added, scratch, record, made[2], cutoff, count, waiting
-            )
-    return status, count, more, waiting
-
-
-@inlined
-def _wider(graph, params, phrases, added, scratch, record, made, cutoff):
-    """(status, the cutoff raised to the `min_active`-th least of all candidates)."""
-    status, count, more, _ = _reach(
-        graph, phrases, added, scratch, record, made, NO_CUTOFF
-    )
-    if added is not None:
-        if status == k.OK and not append_added(phrases, added, scratch, count, more):
-            status = k.GROW_SCRATCH
-    if status == k.OK:
-        number = params.min_active
-        worst = nth_least(scratch.next, count + more, number, NO_CUTOFF, scratch)
-        cutoff = max(cutoff, cost_of(worst))
-    return status, cutoff
-
-
-@inlined
-def _keep(params, phrases, scratch, utterance):
-    """Prune the frontier in place by beam, max_active, min_active; this frame's beam.
-
-    Most frames have nothing to prune: what is over the beam was cut before re-basing.
-    Done again after arrays grew, it changes nothing.
-    """
-    counts = utterance.counts
-    count, within = uint64(counts[k.FRONTIER]), uint64(counts[k.WITHIN])
-    if within > params.max_active:
-        worst = _keep_least(phrases, scratch, utterance, params.max_active, params.beam)
+        if within <= params.max_active:
+            return within, lowest
+        worst = keep_least(search, phrases, oov, n, params.max_active, beam)
         if params.beam_delta >= float32(0):
-            utterance.beam[0] = min(params.beam, float32(worst + params.beam_delta))
-    elif within < params.min_active and within < count:
-        _keep_least(
-            phrases, scratch, utterance, min(params.min_active, count), NO_CUTOFF
-        )
-    elif within < count:
-        _keep_least(phrases, scratch, utterance, within, params.beam)
-    return utterance.beam[0]
-
-
-@part
-def _keep_least(phrases, scratch, utterance, keep, limit):
-    """Keep the `keep` entries with the least (cost, state); the cost of the worst."""
-    frontier, counts = utterance.frontier, utterance.counts
-    count = uint64(counts[k.FRONTIER])
-    last = nth_least(frontier, count, keep, limit, scratch)
-    # Keys have a cost and a graph state; entries of one state in several boost states
-    # tie in both.
-    last_boost = _NO_NODE
-    if phrases is not None:
-        boosts = utterance.boosts["boost"]
-        last_boost = last_of_tie(frontier, boosts, count, keep, last, scratch)
-    kept, of_graph, kept_of_graph = _ZERO, counts[k.GRAPH], _ZERO
-    for i in range(count):
-        cost = frontier[i].cost
-        key = key_of(cost, frontier[i].state)
-        if phrases is not None:
-            if key == last and utterance.boosts[i].boost > last_boost:
-                continue
-        if key <= last:
-            # Costs are relative to the best entry.
-            if cost == float32(0):
-                counts[k.BEST] = np.int64(kept)
-            frontier[kept] = frontier[i]
-            if phrases is not None:
-                utterance.boosts[kept] = utterance.boosts[i]
-            kept += _ONE
-            if np.int64(i) < of_graph:
-                kept_of_graph = kept
-    counts[k.FRONTIER] = counts[k.WITHIN] = np.int64(kept)
-    counts[k.GRAPH] = np.int64(kept_of_graph)
-    return cost_of(last)
-
-
-@part
-def _settle(graph, params, words, phrases, added, scratch, utterance, of_graph, count):
-    """Make trace nodes, re-base, and hand the entries to the utterance."""
-    entries, frontier, trace = scratch.next, utterance.frontier, utterance.trace
-    counts = utterance.counts
-    first = uint64(counts[k.TRACE])
-    if count > uint64(len(frontier)):
-        return k.GROW_FRONTIER
-    # Checked before anything is written: a frame is done whole or not at all.
-    if first + count > uint64(len(trace)):
-        return k.GROW_TRACE
-    best = entries[0].cost
-    for i in range(count):
-        best = min(best, entries[i].cost)
-    within, top_credit, quiet_credit = _ZERO, float32(0), float32(0)
-    if phrases is not None:
-        quiet_credit = most_credited(params, words, phrases, uint32(0))
-        top_credit = quiet_credit
-    for i in range(count):
-        arc, node = entries[i].arc, entries[i].node
-        made = first + uint64(i)
-        cost = float32(entries[i].cost - best)
-        acoustic = float32(0)
-        if arc == _NO_NODE:
-            trace[made].previous = _NO_NODE
-        elif arc & _EPSILON_ARC:
-            arc = arc_of_flagged(arc ^ _EPSILON_ARC)
-            # An epsilon arc's source is of this frame, and may come later than what it
-            # leads to.
-            trace[made].previous = uint32(first) + node
-        else:
-            arc = arc_of_flagged(arc)
-            acoustic = scratch.unscaled[label_at(graph, added, arc)]
-            trace[made].previous = node
-        trace[made].arc = arc
-        trace[made].acoustic = acoustic
-        frontier[i].cost = cost
-        frontier[i].state = entries[i].state
-        frontier[i].node = uint32(made)
-        if phrases is not None:
-            credit, boost = quiet_credit, scratch.next_boosts[i].boost
-            if boost != phrases.quiet:
-                credit = most_credited(params, words, phrases, boost)
-                top_credit = max(top_credit, credit)
-            utterance.boosts[i].boost, utterance.boosts[i].credit = boost, credit
-        if cost <= params.beam:
-            within += _ONE
-        if cost == float32(0):
-            counts[k.BEST] = np.int64(i)
-    counts[k.FRONTIER], counts[k.GRAPH] = np.int64(count), np.int64(of_graph)
-    counts[k.WITHIN] = np.int64(within)
-    counts[k.TRACE] += np.int64(count)
-    # float64, or hours of speech would round away what tells entries apart.
-    utterance.base[0] += np.float64(best)
-    utterance.beam[0], utterance.top_credit[0] = params.beam, top_credit
-    return k.OK
-
-
-@part
-def nth_least(entries, count, n, limit, scratch):
-    """The key of the n-th least entry among those that cost at most `limit`.
-
-    A histogram over the costs finds the bin of the n-th; only that bin is sorted.
-
-    Args:
-        entries: ENTRY [>= count].
-        count: How many entries there are.
-        n: 1 or more; more than there are gives the key of the last.
-        limit: float32, entries over it do not count.
-        scratch: `Scratch`, for `bins` and `keys`.
-    """
-    bins, keys = scratch.bins, scratch.keys
-    top = float32(len(bins) - 1)
-    least, worst, within = float32(np.inf), float32(-np.inf), uint64(0)
-    for i in range(count):
-        cost = entries[i].cost
-        if cost <= limit:
-            least, worst = min(least, cost), max(worst, cost)
-            within += _ONE
-    n = min(n, within)
-    # All costs equal: one bin has them all.
-    scale = top / max(float32(worst - least), float32(1e-30))
-    for b in range(uint64(len(bins))):
-        bins[b] = uint32(0)
-    for i in range(count):
-        cost = entries[i].cost
-        if cost <= limit:
-            bins[_bin(cost, least, scale, top)] += uint32(1)
-    before, last = uint64(0), uint64(0)
-    while before + uint64(bins[last]) < n:
-        before += uint64(bins[last])
-        last += _ONE
-    found = uint64(0)
-    for i in range(count):
-        cost = entries[i].cost
-        if cost <= limit and _bin(cost, least, scale, top) == last:
-            keys[found] = key_of(cost, entries[i].state)
-            found += _ONE
-    return _nth_of(keys, found, n - before - _ONE)
-
-
-@part
-def last_of_tie(entries, boosts, count, n, last, scratch):
-    """The boost state of the n-th least entry, ties going to the lower one.
-
-    Args:
-        entries: ENTRY [>= count].
-        boosts: uint32 [>= count], their boost states.
-        count: How many entries there are.
-        n: 1 or more, at most as many as do not come after `last`.
-        last: The key of the n-th, from `nth_least`.
-        scratch: `Scratch`, for `keys`.
-    """
-    before, found = uint64(0), uint64(0)
-    for i in range(count):
-        key = key_of(entries[i].cost, entries[i].state)
-        before += uint64(key < last)
-        if key == last:
-            scratch.keys[found] = uint64(boosts[i])
-            found += _ONE
-    return uint32(_nth_of(scratch.keys, found, n - before - _ONE))
-
-
-@part
-def _nth_of(keys, count, n):
-    """The key that stands at `n` once `keys[:count]` is sorted; Hoare's quickselect."""
-    low, high = uint64(0), count - _ONE
-    while low < high:
-        pivot = keys[(low + high) >> _ONE]
-        i, j = low, high
-        while True:
-            while keys[i] < pivot:
-                i += _ONE
-            while keys[j] > pivot:
-                j -= _ONE
-            if i >= j:
-                break
-            keys[i], keys[j] = keys[j], keys[i]
-            i += _ONE
-            j -= _ONE
-        # Only the part that has the n-th is looked at again.
-        if n <= j:
-            high = j
-        else:
-            low = j + _ONE
-    return keys[n]
+            delta = float32(worst + params.beam_delta)
+            state.progress[0].beam = min(params.beam, delta)
 
 
 @inlined
-def _bin(cost, least, scale, top):
-    """Monotone in `cost`."""
-    return uint64(min(float32(float32(cost - least) * scale), top))
+def _advance_in_place(search, phrases, oov, of_blank, record):
+    """Advance entries by blanks and repeats; how many have epsilon arcs pending."""
+    rows, scratch, state = search.rows, search.scratch, search.state
+    progress = state.progress[0]
+    n = uint64(progress.entries)
+    inf, cutoffs = splat(_INF), splat(progress.cutoff)
+    blanks, frames = splat(of_blank), splat(uint32(progress.frames + 1))
+    waiting, alive, i = _ZERO, _ZERO, _ZERO
+    start_frame(record, n)
+    while i < n:
+        blank, token = load(state.blank, i), load(state.token, i)
+        flagged = load(state.record, i)
+        after_blank, after_token = add(blank, blanks), inf
+        if not rows.has_hubs:
+            after_token = add(token, blanks)
+        stays = least(after_blank, after_token)
+        no_blank = has(flagged, NO_BLANK)
+        kept = at_most(stays, cutoffs) & ~no_blank
+        if record is not None:
+            record_in_place(record, i, no_blank, after_blank, after_token, cutoffs)
+        store(state.blank, i, select(kept, stays, inf))
+        repeated = _NOBODY
+        if below(token, inf) != _NOBODY:
+            again = load(scratch.repeats, i)
+            repeated = at_most(again, cutoffs)
+            store(state.token, i, select(repeated, again, inf))
+            if record is not None:
+                store(record.again, i, select(repeated, again, inf))
+            from_token = below(after_token, after_blank)
+            from_token |= equal(after_token, after_blank) & has(flagged, TOKEN_FIRST)
+            nodes = select(
+                from_token, load(state.token_node, i), load(state.blank_node, i)
+            )
+            store(state.blank_node, i, nodes)
+            store(state.ended, i, select(from_token, frames, load(state.ended, i)))
+            epsilons = uint64(repeated & has(flagged, EPSILONS))
+            while epsilons != _ZERO:
+                scratch.waiting[waiting] = uint32(i + trailing(epsilons))
+                waiting += _ONE
+                epsilons &= epsilons - _ONE
+        alive += count_bits(uint64(kept | repeated))
+        i += STEP
+    if progress.chained > 0 and not rows.has_hubs:
+        _merge(search, phrases, oov, n)
+    progress.alive = int64(alive)
+    return waiting
+
+
+@inlined
+def _merge(search, phrases, oov, n):
+    """Move the lowest cost after a blank to the first entry of each shared row."""
+    rows, state = search.rows, search.state
+    for i in range(n):
+        if state.record[i] & SHARED != _NO_FLAG and state.blank[i] < _INF:
+            first = first_of(search, phrases, oov, uint64(i))
+            if first == uint64(i):
+                continue
+            better = state.blank[i] < state.blank[first]
+            if state.blank[i] == state.blank[first]:
+                mine = state_after_token(rows, oov, state.record[i])
+                better = mine < _blank_from(rows, phrases, oov, state, first)
+            if better:
+                state.blank[first], state.ended[first] = state.blank[i], state.ended[i]
+                state.blank_node[first] = state.blank_node[i]
+            state.blank[i] = _INF
+
+
+@inlined
+def _blank_from(rows, phrases, oov, state, first):
+    """Packed state from which the blank of a row's first entry came in this frame."""
+    if int64(state.ended[first]) <= state.progress[0].frames:
+        return state_after_blank(rows, oov, state.record[first])
+    i = uint64(first)
+    while state.token_node[i] != state.blank_node[first] or not is_beside(
+        rows, phrases, oov, state, first, i
+    ):
+        i = uint64(state.chain[i])
+    return state_after_token(rows, oov, state.record[i])
+
+
+@inlined
+def _settle(search, phrases, oov, record):
+    """End the frame: find the best cost; remove dead entries if there are many."""
+    rows, params, words, state = search.rows, search.params, search.words, search.state
+    progress = state.progress[0]
+    n = uint64(progress.entries)
+    progress.frames += progress.passes
+    progress.phase = BETWEEN
+    alive = uint64(progress.alive)
+    if n > alive + (alive >> _ONE) + _FEW_DEAD:
+        record_compaction(record, state, n)
+        n = compact(search, phrases, oov, n)
+        progress.entries = int64(n)
+    best = progress.lowest
+    if phrases is None:
+        bonus = top_bonus(params, words)
+        credited = max_insertion_credit(params) + bonus > float32(0)
+        if progress.passes == 0 or rows.least_epsilon < float32(0) or credited:
+            best = _INF  # epsilon arcs may have lowered it
+            for i in range(n):
+                best = min(best, min(state.blank[i], state.token[i]))
+    if phrases is not None:
+        best, credit = _INF, float32(0)
+        for i in range(n):
+            best = min(best, min(state.blank[i], state.token[i]))
+            credit = max(credit, state.credit[i])
+        progress.top_credit = credit
+    progress.best, progress.beam = best, params.beam
+    progress.base += np.float64(best)

@@ -1,366 +1,403 @@
-"""The search of one utterance by the CPU kernels, and the one that records a lattice.
+"""One utterance in the CPU search, whole or in chunks, and the memory it borrows.
 
-    search = CpuSearch(memory, inputs, added)
+    search = CpuSearch(rule, inputs, memory)
     search.advance(logprobs)                      # float32 [T, V], any number of times
     search.finish()                               # a BestPath
 
-Arrays grow when a kernel says so; the frame is then done again, so that growing never
-changes a result. What is recorded for a lattice is pruned whenever its arrays are full,
-and they grow only where that frees less than half: they stay a small multiple of the
-lattice itself. Segments that are settled leave it altogether when they are asked for.
+Blanks and repeats are not in the trace: their costs are read from the log-probs when
+the trace is folded into its tips. The log-probs since the last fold are kept, up to
+`KEPT` bytes. `search_rows` decodes whole utterances in one call.
 """
 
 from __future__ import annotations
 
-import copy
-from itertools import pairwise
-from typing import Any
+from functools import partial
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy import uint32
+from numpy import int64, uint32, uint64
 
-from wfstdec.boost.tables import ListedWords, PhraseRows
-from wfstdec.jit import jit
-from wfstdec.search.paths.label_path import BestPath
-from wfstdec.search.paths.so_far import PathSoFar
-from wfstdec.search.paths.traceback import History
-from wfstdec.search.paths.traceback_kernels import read
-from wfstdec.wfst.cpu import arrays as k
-from wfstdec.wfst.cpu import frame as cpu_kernels
-from wfstdec.wfst.cpu import lattice_kernels as recording
-from wfstdec.wfst.cpu.memory import SearchMemory, new_scratch
-from wfstdec.wfst.cpu.oov import AddedArrays, with_scratch
-from wfstdec.wfst.final import best_end, best_so_far
-from wfstdec.wfst.lattice_pack import Recorded, Segment, cuts_of
-from wfstdec.wfst.options import SearchParams, WfstOptions
+from wfstdec.boost.tables import ListedWords
+from wfstdec.jit import inlined, jit, kernel
+from wfstdec.jit.handles import Handle, opened
+from wfstdec.jit.records import Pool, record
+from wfstdec.search.logprobs import penalised
+from wfstdec.search.paths.tokens import BestPath, PathSoFar
+from wfstdec.search.paths.traceback import History, Rule
+from wfstdec.wfst.cpu.arrays import (
+    EPSILON_ARC,
+    FROM_TOKEN,
+    GROW_ENTRIES,
+    GROW_NODES,
+    GROW_NOTES,
+    NEW,
+    NONE,
+    OF_CANDIDATES,
+    OF_SCRATCH_ENTRIES,
+    OF_STATE_ENTRIES,
+    OK,
+    RowScratch,
+    RowState,
+    Search,
+    new_scratch,
+    new_state,
+    twice,
+)
+from wfstdec.wfst.cpu.boosts import RowPhrases
+from wfstdec.wfst.cpu.entries import (
+    acoustic_cost,
+    arc_at,
+    drop_nodes,
+    epsilon_at,
+    spread,
+    token_at,
+)
+from wfstdec.wfst.cpu.frame import advance, restart
+from wfstdec.wfst.cpu.lattice_arcs import RowLattice, new_lattice
+from wfstdec.wfst.cpu.lattice_record import LatticeRecord, new_notes
+from wfstdec.wfst.cpu.oov import RowOverlay
+from wfstdec.wfst.cpu.rows import ADDED, RECORDS, RowArrays
+from wfstdec.wfst.cpu.traceback import end_of, fold_all, read_best
+from wfstdec.wfst.options import SearchParams
 
-FIRST_ARCS = 1 << 16
-"""Room for so many arcs of a lattice at first."""
-_NO_NODE = uint32(k.NONE)
+CANDIDATES_PER_ENTRY, NODES_PER_ENTRY = 4, 16
+"""Initial capacity for candidates and trace nodes."""
+FIRST_NOTES = 1 << 14
+"""Initial capacity for recorded arcs of a lattice."""
 
-SearchInputs = tuple[k.GraphArrays, SearchParams, ListedWords, PhraseRows | None]
-"""What a search goes by: the first arguments of kernels.
 
-They stay apart, and `AddedArrays` from them: numba leaves out code only where `None` is
-an argument. `PhraseRows` are needed for phrases, and for bonuses above an instalment.
-"""
+class RowMemory:
+    """Pools of arrays, by handle: scratch, states, lattices of utterances."""
+
+    def __init__(self, rows: RowArrays, first_capacity: int) -> None:
+        self.scratches: Pool[Handle[RowScratch]] = Pool(
+            partial(_first_scratch, rows, first_capacity), fits=_fits
+        )
+        self.states: Pool[Handle[RowState]] = Pool(
+            partial(_first_state, first_capacity), beside=self.scratches
+        )
+        self.recordings: Pool[tuple[Handle[LatticeRecord], Handle[RowLattice]]] = Pool(
+            _first_recording, beside=self.scratches
+        )
+
+
+def _first_scratch(
+    rows: RowArrays, first_capacity: int, entries: int
+) -> Handle[RowScratch]:
+    entries = max(entries, first_capacity)
+    return Handle(new_scratch(rows, entries, CANDIDATES_PER_ENTRY * entries))
+
+
+def _first_state(entries: int) -> Handle[RowState]:
+    return Handle(new_state(entries, NODES_PER_ENTRY * entries))
+
+
+def _first_recording() -> tuple[Handle[LatticeRecord], Handle[RowLattice]]:
+    return Handle(new_notes(FIRST_NOTES)), Handle(new_lattice())
+
+
+def _fits(scratch: Handle[RowScratch], entries: int) -> bool:
+    return len(scratch.value.waiting) >= entries
+
+
+def grown(
+    status: int, scratch: Handle[RowScratch], state: Handle[RowState]
+) -> tuple[Handle[RowScratch], Handle[RowState]]:
+    """Enlarge what the kernel reported as too small."""
+    if status in (OK, GROW_NOTES):  # a `RecordingSearch` enlarges these
+        return scratch, state
+    arrays = state.value
+    if status == GROW_NODES:
+        drop_nodes(arrays)
+        # A frame adds at most one per entry.
+        made = int(arrays.progress["nodes"][0])
+        while len(arrays.nodes) < 2 * (made + len(arrays.record)):
+            arrays = arrays._replace(nodes=twice(arrays.nodes))
+        return scratch, Handle(arrays)
+    names: tuple[str, ...] = OF_CANDIDATES
+    if status == GROW_ENTRIES:
+        names = OF_SCRATCH_ENTRIES
+        arrays = arrays._replace(
+            **{name: twice(getattr(arrays, name)) for name in OF_STATE_ENTRIES}
+        )
+        while len(arrays.nodes) < 2 * len(arrays.record):  # two costs per entry
+            arrays = arrays._replace(nodes=twice(arrays.nodes))
+        state = Handle(arrays)
+        if _fits(scratch, len(arrays.record)):  # an earlier state was as large
+            return scratch, state
+    larger = {name: twice(getattr(scratch.value, name)) for name in names}
+    return Handle(scratch.value._replace(**larger)), state
+
+
+KEPT = 1 << 19
+"""Most bytes of log-probs that are kept, if that is at least `FIRST_FRAMES` frames."""
+FIRST_FRAMES = 128
+"""Initial capacity in frames."""
+_FLOAT = 4
+_NO_ARCS = np.zeros(0, np.int64), np.zeros(0, np.float32)
+"""Arguments of `History.read` for a path that ends at its tip."""
+
+
+class Inputs(NamedTuple):
+    """Graph, options and boosts of a search, in one handle for kernels.
+
+    `phrases`: for phrases and bonuses above an instalment, else None. `oov`: for OOV
+    words, with memory of this search, else None.
+    """
+
+    rows: RowArrays
+    params: SearchParams
+    words: ListedWords
+    phrases: RowPhrases | None
+    oov: RowOverlay | None
+
+
+@inlined
+def searching(inputs, scratch, state):
+    """Join opened inputs with scratch and state."""
+    given = inputs.rows, inputs.params, inputs.words
+    return Search(*given, opened(scratch), opened(state))
+
+
+@kernel
+def pass_chunk(inputs, scratch, state, logprobs, first):
+    """`advance`, by handles."""
+    given = opened(inputs)
+    search = searching(given, scratch, state)
+    return advance(search, given.phrases, given.oov, logprobs, first, None)
+
+
+@jit
+def fold(inputs, scratch, state, history, chunk):
+    """`fold_all`, by handles."""
+    given = opened(inputs)
+    search = searching(given, scratch, state)
+    return fold_all(search, given.phrases, given.oov, history, chunk)
+
+
+@jit
+def end(inputs, scratch, state, history, chunk):
+    """`read_best`, by handles."""
+    given = opened(inputs)
+    search = searching(given, scratch, state)
+    return read_best(search, given.phrases, given.oov, history, chunk)
 
 
 class CpuSearch:
     """The search of one utterance: `advance` any number of times, then `finish`."""
 
-    def __init__(
-        self, memory: SearchMemory, inputs: SearchInputs, added: AddedArrays | None
-    ) -> None:
-        self._memory = memory
-        self._inputs, self._added = inputs, added
-        self._boosted = inputs[-1] is not None
-        self._record: Any = None  # a `k.Record` where a lattice is wanted
-        self._utterance = memory.states[self._boosted].take()
-        cpu_kernels.restart(self._utterance)
-        rule = memory.rule
-        if added is not None:
-            rule = rule._replace(added=added.arcs)
+    def __init__(self, rule: Rule, inputs: Handle[Inputs], memory: RowMemory) -> None:
+        self._inputs, self._memory = inputs, memory
+        self._state = memory.states.take()
+        restart(self._state.value)
         self._history = History(rule)
+        num_tokens = len(inputs.value.rows.repeat_arc)
+        self._kept = np.empty((0, num_tokens), np.float32)
+        self._most = max(FIRST_FRAMES, KEPT // (_FLOAT * num_tokens))
+        self._first, self._last = 0, 0  # frames: at the last fold, and now
 
     @property
     def counts(self) -> dict[str, int]:
-        """Scratch done so far: `frames`, and sums of `active` states and `arcs`."""
-        names = {"frames": k.FRAMES, "active": k.ACTIVE, "arcs": k.ARCS}
-        return {name: int(self._utterance.counts[at]) for name, at in names.items()}
+        """Frames done, and the sum of active states over them."""
+        return {name: self._get(name) for name in ("frames", "active")}
+
+    def _get(self, name: str) -> int:
+        return int(self._state.value.progress[name][0])
 
     def advance(self, logprobs: np.ndarray) -> None:
-        """Pass the search through a chunk, float32 [T, V], C order."""
-        entries = int(self._utterance.counts[k.FRONTIER])
-        scratches = self._memory.scratches[self._boosted]
-        scratch = scratches.take(entries)
-        try:
-            frame, status = 0, -1
-            while status != k.OK:
-                status, frame = cpu_kernels.advance(
-                    *(*self._inputs, self._added),
-                    *(scratch, self._utterance, logprobs, frame, self._record),
-                )
-                scratch = self._grow(status, scratch)
-        finally:
-            scratches.give(scratch)
+        """Search a chunk, float32 [T, V], C order."""
+        first = 0
+        while first < len(logprobs) and self._get("died") < 0:
+            if self._last - self._first == self._most:
+                self._fold()
+            part = logprobs[first : first + self._most - (self._last - self._first)]
+            self._search(part)
+            first += len(part)
 
     def finish(self) -> BestPath:
         """End the utterance; the search cannot be used afterwards."""
         self._begin()
-        utterance, counts = self._utterance, self._utterance.counts
-        graph, params, *_ = self._inputs
-        at, cost, final, said = best_path(
-            self._history.state,
-            *(utterance.frontier, utterance.trace, counts),
-            *(graph.final_cost, params.lm_scale),
-            self._boosts_at_end(),
-        )
-        # The history has what was folded away; what was said since is read from the
-        # trace.
-        state = utterance.frontier[at]["state"]
+        cost, final, final_cost, tokens = self._traced_by(end)
         path = BestPath(
-            said=self._history.after_settled(*said),
-            final_cost=float(graph.final_cost[state]) if final else 0.0,
-            search_cost=float(utterance.base[0]) + cost,
+            tokens=self._history.after_settled(*tokens),
+            final_cost=float(final_cost) if final else 0.0,
+            search_cost=float(self._state.value.progress["base"][0]) + cost,
             reached_final=final,
-            num_frames=int(counts[k.FRAMES]),
-            died_at_frame=int(counts[k.DIED]),
+            num_frames=self._get("frames"),
+            died_at_frame=self._get("died"),
         )
-        self._memory.states[self._boosted].give(utterance)
+        self._memory.states.give(self._state)
         return path
 
     def look(self) -> PathSoFar:
-        """How far the search has come; it goes on as if nobody had looked."""
+        """The best path so far; the search can continue."""
         self._begin()
-        self._fold()
-        utterance, counts = self._utterance, self._utterance.counts
-        graph, params, *_ = self._inputs
-        at, cost, ended = best_so_far(
-            utterance.frontier[: counts[k.FRONTIER]],
-            graph.final_cost,
-            params.lm_scale,
-            bool(counts[k.DIED] < 0),
-            self._boosts_at_end(),
-        )
-        nothing = np.zeros(0, np.int64), np.zeros(0, np.float32)
+        at, cost, ended = self._fold()
         history = self._history
         return PathSoFar(
             settled=history.settled,
-            said_since=lambda *since: history.read(at, *nothing, since),
-            num_frames=int(counts[k.FRAMES]),
+            unsettled=lambda *since: history.read(at, *_NO_ARCS, since),
+            num_frames=self._get("frames"),
             final_cost=ended - cost,
         )
 
-    def _boosts_at_end(self) -> tuple[np.ndarray, np.ndarray, np.float32] | None:
-        """Boosts as `best_end` takes them."""
-        _, params, _, phrases = self._inputs
-        if phrases is None:
-            return None
-        states = self._utterance.boosts["boost"]
-        return states, phrases.final_cost, params.instalment
-
     def _begin(self) -> None:
-        """Make the frontier before the first frame, where none has come."""
-        if self._utterance.counts[k.FRONTIER] == 0:
-            self.advance(np.zeros((0, len(self._memory.graph.tokens)), np.float32))
+        """Insert the start state, if no frame has been searched."""
+        if self._get("phase") == NEW:
+            self._search(self._kept[:0])
 
-    def _fold(self) -> None:
-        """Keep of the trace what was said; of what has not begun there is none."""
-        utterance, counts = self._utterance, self._utterance.counts
-        if counts[k.FRONTIER] == 0:
-            return
-        frontier = utterance.frontier[: counts[k.FRONTIER]]
-        nodes = self._history.fold(frontier, utterance.trace, counts[k.TRACE])
-        counts[k.TRACE] = nodes
+    def _search(self, part: np.ndarray) -> None:
+        """Search some frames, and keep them for the next fold."""
+        scratches = self._memory.scratches
+        scratch = scratches.take(len(self._state.value.record))
+        try:
+            frame, status = 0, -1
+            while status != OK:
+                status, frame = self._advance(status, scratch, part, frame)
+                scratch, self._state = grown(status, scratch, self._state)
+        finally:
+            scratches.give(scratch)
+        kept, passed = self._last - self._first, self._get("frames")
+        new, self._last = passed - self._last, passed
+        if kept + new > len(self._kept):
+            room = max(FIRST_FRAMES, 2 * kept, kept + new)
+            longer = np.empty((min(room, self._most), self._kept.shape[1]), np.float32)
+            longer[:kept] = self._kept[:kept]
+            self._kept = longer
+        self._kept[kept : kept + new] = part[:new]
 
-    def _grow(self, status: int, scratch: k.Scratch) -> k.Scratch:
-        """Enlarge what a kernel found too small; returns the scratch to go on with."""
-        utterance = self._utterance
-        if status == k.GROW_SCRATCH:
-            entries, candidates = len(scratch.next), len(scratch.candidates)
-            graph, boosted = self._memory.graph, self._boosted
-            return new_scratch(graph, 2 * entries, 2 * candidates, boosted)
-        if status == k.GROW_ADDED and self._added is not None:
-            self._added = with_scratch(self._added, 2 * len(self._added.next))
-        if status == k.GROW_FRONTIER:
-            size = 2 * len(scratch.next)
-            frontier = k.longer(utterance.frontier, size)
-            boosts = k.longer(utterance.boosts, size if self._boosted else 0)
-            self._utterance = utterance._replace(frontier=frontier, boosts=boosts)
-        if status == k.GROW_TRACE:
-            self._make_room_in_trace(len(scratch.next))
-        return scratch
-
-    def _make_room_in_trace(self, most: int) -> None:
-        """Fold the trace; lengthen it where that frees less than half."""
-        self._fold()
-        utterance = self._utterance
-        needed = 2 * (int(utterance.counts[k.TRACE]) + most)
-        if needed > len(utterance.trace):
-            self._utterance = utterance._replace(
-                trace=k.longer(utterance.trace, needed)
-            )
-
-
-class RecordingSearch(CpuSearch):
-    """The search of one utterance: `advance` any number of times, then `finish`."""
-
-    def __init__(
+    def _advance(
         self,
-        memory: SearchMemory,
-        inputs: SearchInputs,
-        added: AddedArrays | None,
-        options: WfstOptions,
-        first_arcs: int = FIRST_ARCS,
-    ) -> None:
-        super().__init__(memory, inputs, added)
-        record = memory.records.take(first_arcs)
-        if not self._boosted:  # those of another search: kernels go by their length
-            record = record._replace(boosts=record.boosts[:0])
-        limit = np.float32(options.beam_of_lattice)
-        self._record: k.Record = record._replace(limit=limit)
-        self._record.counts[:] = 0
-        self._start = 0, np.uint32(0)  # frame and graph state of the first node
-        self._insertion = np.float32(options.word_insertion)
-        self._fit_to_trace()
+        status: int,
+        scratch: Handle[RowScratch],
+        part: np.ndarray,
+        frame: int,
+    ) -> tuple[int, int]:
+        """Call the kernel once; `status` says what the call before found too small."""
+        return pass_chunk(self._inputs, scratch, self._state, part, frame)
 
-    def advance(self, logprobs: np.ndarray) -> None:
-        """Pass the search through a chunk, float32 [T, V], C order."""
-        frames, rows = self._record.frames, int(self._record.counts[2])
-        needed = rows + len(logprobs) + 1
-        if needed > len(frames):
-            longer = np.empty((2 * needed, 2), np.int64)
-            longer[:rows] = frames[:rows]
-            self._record = self._record._replace(frames=longer)
-        super().advance(logprobs)
+    def _fold(self) -> tuple[int, float, float]:
+        """Fold the trace; (best entry, its cost, cost with the final cost)."""
+        best, tips, events = self._traced_by(fold)
+        self._history.go_on_from(tips, events)
+        self._first = self._last
+        return best
 
-    def finish(self) -> Recorded:  # type: ignore[override]
-        """End the utterance; the search cannot be used afterwards."""
-        self._begin()
-        utterance, record = self._utterance, self._record
-        graph, params, *_ = self._inputs
-        states, arcs = recording.gather_last(
-            (*self._inputs, self._added),
-            utterance.frontier[: utterance.counts[k.FRONTIER]],
-            (
-                self._boosts_at_end(),
-                graph.final_cost,
-                params.lm_scale,
-                bool(utterance.counts[k.DIED] < 0),
-            ),
-            (utterance.trace, record),
-            (*self._start, self._insertion),
-        )
-        recorded = Recorded(super().finish(), states, arcs)
-        self._memory.records.give(record)
-        return recorded
-
-    def settle(self, shortest: int) -> list[Segment]:
-        """The segments that are settled since the last call; they are forgotten."""
-        self._begin()
-        self._make_room(0, 0)
-        utterance, record = self._utterance, self._record
-        frames = record.frames[: record.counts[2]]
-        cuts = cuts_of(np.diff(frames[:, 0], prepend=0), shortest)
-        segments = []
-        for rows in pairwise([0, *cuts]):
-            arrays = recording.gather(
-                (*self._inputs, self._added),
-                *(utterance.trace, record, (*self._start, self._insertion), rows),
+    def _traced_by(self, trace: Any) -> Any:
+        """Call `fold` or `end` with scratch memory."""
+        scratches = self._memory.scratches
+        scratch = scratches.take(len(self._state.value.record))
+        try:
+            return trace(
+                *(self._inputs, scratch, self._state),
+                *(self._history.state, (self._kept, self._first)),
             )
-            segments.append(Segment.closed(*arrays))
-        if cuts:
-            self._forget(cuts[-1], segments[-1])
-        return segments
-
-    def _forget(self, row: int, segment: Segment) -> None:
-        """Let the search begin at the last state of a segment, in a row of frames."""
-        utterance, counts = self._utterance, self._utterance.counts
-        node = int(self._record.frames[row - 1, 0])
-        last = np.zeros(1, k.ENTRY)
-        last["node"] = node
-        self._history.fold(last, utterance.trace[: node + 1].copy(), node + 1)
-        frontier = utterance.frontier[: counts[k.FRONTIER]]
-        counts[k.TRACE] = recording.forget(frontier, utterance.trace, self._record, row)
-        end = segment.states[-1]
-        self._start = int(end["frame"]), np.uint32(end["graph_state"])
-
-    def look(self) -> PathSoFar:
-        """How far the search has come; it goes on as if nobody had looked."""
-        self._begin()
-        utterance, counts = self._utterance, self._utterance.counts
-        # Looking folds the trace, whose nodes the lattice needs: a copy is folded.
-        other = copy.copy(self)
-        other._utterance = utterance._replace(
-            frontier=utterance.frontier[: counts[k.FRONTIER]].copy(),
-            trace=utterance.trace[: counts[k.TRACE]].copy(),
-            counts=counts.copy(),
-        )
-        other._history = self._history.copy()
-        return CpuSearch.look(other)
-
-    def _grow(self, status: int, scratch: k.Scratch) -> k.Scratch:
-        """Enlarge what a kernel found too small; returns the scratch to go on with."""
-        if status == k.GROW_NOTED:
-            counts = self._record.counts
-            self._make_room(0, int(counts[1] - counts[0]))
-            return scratch
-        return super()._grow(status, scratch)
-
-    def _make_room_in_trace(self, most: int) -> None:
-        self._make_room(most, 0)
-
-    def _make_room(self, nodes: int, arcs: int) -> None:
-        """Prune; lengthen what that leaves more than half full."""
-        utterance, record = self._utterance, self._record
-        counts = utterance.counts
-        frontier = utterance.frontier[: counts[k.FRONTIER]]
-        # Pruned first: usually that makes room enough, and memory follows what is kept,
-        # not what was looked at.
-        if len(frontier):
-            none = np.zeros(len(frontier), np.float32)  # the least it can come to
-            counts[k.TRACE], record.counts[0] = recording.keep(
-                frontier, none, utterance.trace, record
-            )
-        needed = 2 * (int(counts[k.TRACE]) + nodes)
-        if needed > len(utterance.trace):
-            self._utterance = utterance._replace(
-                trace=k.longer(utterance.trace, needed)
-            )
-            self._fit_to_trace()
-        needed = 2 * (int(record.counts[0]) + arcs)
-        if needed > len(record.arcs):
-            longer = k.longer(record.arcs, needed)
-            self._record = self._record._replace(arcs=longer)
-
-    def _fit_to_trace(self) -> None:
-        """Make what is there for each node of the trace as long as it."""
-        record, size = self._record, len(self._utterance.trace)
-        if len(record.extra) < size:
-            self._record = record = record._replace(
-                extra=np.empty(size, np.float32),
-                number=np.empty(size, np.int32),
-                kept=np.empty(size, np.int32),
-            )
-        if self._boosted and len(record.boosts) < size:
-            self._record = record._replace(boosts=k.longer(record.boosts, size))
+        finally:
+            scratches.give(scratch)
 
 
-@jit
-def walk_back(trace, node):
-    """The arcs from a root to a node, and their acoustic costs.
+STEPS_PER_FRAME = 2
+"""Initial capacity for the arcs of paths, per frame."""
+GROW_STEPS = -1
+"""Further status of `search_rows`: no room for a path."""
+STEP = record("u4 arc", "f4 acoustic")
+"""Arc of a path, and its unscaled acoustic cost."""
+END = record("f8 search_cost final_cost", "i8 first count frames died final")
+"""Result of an utterance; `first`, `count`: its path in the steps, last arc first."""
+_ZERO = uint64(0)
 
-    Returns:
-        (number of the root's tip, int64 [N], float32 [N]).
+
+@kernel
+def search_rows(inputs, scratch, state, utterances, ends, steps, at):
+    """Search whole utterances one after another.
+
+    `at`: int64 [3], the utterance and frame to begin or resume at, and the steps so
+    far. Returns OK, or the array to grow.
     """
-    length = 0
-    at = node
-    while trace[at].arc != _NO_NODE:
-        length += 1
-        at = trace[at].previous
-    root = np.int64(trace[at].acoustic)
-    arcs, acoustic = np.empty(length, np.int64), np.empty(length, np.float32)
-    at = node
-    while trace[at].arc != _NO_NODE:
-        length -= 1
-        arcs[length] = trace[at].arc
-        acoustic[length] = trace[at].acoustic
-        at = trace[at].previous
-    return root, arcs, acoustic
+    given = opened(inputs)
+    search = searching(given, scratch, state)
+    phrases, oov = given.phrases, given.oov
+    for i in range(at[0], len(ends)):
+        if at[1] == 0:
+            restart(search.state)
+        status, frame = advance(search, phrases, oov, utterances[i], at[1], None)
+        at[0], at[1] = i, frame
+        if status != OK:
+            return status
+        if not _end(search, phrases, oov, utterances[i], ends[i], steps, at[2]):
+            return GROW_STEPS
+        at[0], at[1], at[2] = i + 1, 0, at[2] + ends[i].count
+    return OK
 
 
-@jit
-def best_path(state, frontier, trace, counts, final_cost, lm_scale, boosts):
-    """`best_end`, `walk_back` and `read` in one call; `state` is that of a history.
+@inlined
+def _end(search, phrases, oov, logprobs, end, steps, first):
+    """Write the path of an utterance to `steps`, from `first` on; False without room.
 
-    Returns:
-        (position of the entry to end at, cost, whether it is final, what `read`
-        returns).
+    Blanks and repeats are inserted between trace nodes. The state is unchanged, so that
+    the search can continue afterwards.
     """
-    entries = frontier[: counts[k.FRONTIER]]
-    survived = counts[k.DIED] < 0
-    at, cost, final = best_end(entries, final_cost, lm_scale, survived, boosts)
-    root, arcs, acoustic = walk_back(trace, frontier[at].node)
-    said = read(*state, root, arcs, acoustic)
-    return at, np.float64(cost), final, said
+    rows, params = search.rows, search.params
+    scratch, state = search.scratch, search.state
+    progress = state.progress[0]
+    entries = scratch.ends[: spread(search, phrases, oov)]
+    best, cost, final = end_of(search, phrases, oov, entries)
+    flagged, node = entries[best].arc, entries[best].node
+    frame = int64(progress.frames)
+    behind = frame + 1  # blanks from this frame on
+    if flagged & FROM_TOKEN == uint32(0):
+        behind = int64(state.ended[uint64(flagged)])
+    length = first
+    while True:
+        one = state.nodes[uint64(node)]
+        label, repeat = _repeated(rows, oov, state, node)
+        while frame > int64(one.frame):
+            if length == len(steps):
+                return False
+            step = steps[length]
+            if frame >= behind:
+                blank = logprobs[frame - 1, rows.blank]
+                step.arc = rows.blank_arc
+                step.acoustic = -penalised(params.pricing, blank)
+            else:
+                step.arc = repeat
+                step.acoustic = -logprobs[frame - 1, label]
+            length, frame = length + 1, frame - 1
+        if one.arc == NONE:
+            break
+        if length == len(steps):
+            return False
+        step = steps[length]
+        if one.arc & EPSILON_ARC:
+            step.arc = epsilon_at(rows, oov, uint64(one.arc & ~EPSILON_ARC))
+            step.acoustic, behind = np.float32(0), int64(one.ended)
+        else:
+            step.arc = arc_at(rows, oov, one.arc)
+            step.acoustic = acoustic_cost(rows, params, logprobs, frame - 1, label)
+            frame, behind = frame - 1, int64(one.ended)
+        length, node = length + 1, one.before
+    end.search_cost = progress.base + np.float64(cost)
+    end.final_cost = 0.0
+    if final:
+        end.final_cost = np.float64(rows.final_cost[entries[best].state])
+    end.first, end.count = first, length - first
+    end.frames, end.died = progress.frames, progress.died
+    end.final = int64(final)
+    return True
+
+
+@inlined
+def _repeated(rows, oov, state, node):
+    """Token of a node, or of the last token arc before it; an arc that repeats it."""
+    one = state.nodes[uint64(node)]
+    while one.arc & EPSILON_ARC and one.arc != NONE:
+        one = state.nodes[uint64(one.before)]
+    if one.arc == NONE:
+        return _ZERO, rows.repeat_arc[_ZERO]
+    token = token_at(rows, oov, one.arc)
+    if oov is not None:
+        if one.arc >= uint32(len(rows.arcs)):
+            a = uint64(one.arc) - uint64(len(rows.arcs))
+            if oov.next[a] & ADDED:  # the graph may have no word with this token
+                return token, oov.repeat_arc[uint64(oov.next[a] & RECORDS)]
+    return token, rows.repeat_arc[token]

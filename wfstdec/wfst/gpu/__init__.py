@@ -1,12 +1,9 @@
 """The WFST search on a GPU: its kernels, and the host code that feeds them.
 
-backend        the search on a device, batches cut to its memory
-cuda           the same on an NVIDIA GPU
-batch          utterances side by side: what they begin with, and their paths
-sessions       utterances that come in chunks, in joint launches
-recording      batches that note arcs for lattices
-added          the words that utterances add, on the device
-device_graph   the graph on the device, with what all its batches share
-memory         sizes of all that is taken
-layout         the records that host and kernels share, and the `Program`
+backend        the search on a device, of CUDA by CuPy; batches fit its memory
+batch          utterances side by side: their start, and their paths
+sessions       utterances that arrive in chunks, in joint launches
+recording      batches that record arcs for lattices
+device_graph   the graph and OOV words on the device
+layout         records that host and kernels share, the `Program`, sizes of memory
 """

@@ -1,37 +1,38 @@
-"""The WFST search on a device.
+"""The WFST search on a device, of CUDA by CuPy.
 
-backend = DeviceBackend(graph, device)
-backend.decode(utterances, options, boosts)       # a BestPath per utterance
+    backend = CudaBackend(graph)                     # the current CUDA device
+    backend.decode(utterances, options, boosts)      # a BestPath per utterance
+
+Arrays on the GPU (torch, CuPy, anything with DLPack) are used as they are, float32,
+float16 or bfloat16, without a copy. All work goes to the caller's stream (torch's
+current one, else CuPy's) and is done when a call returns. Kernels are compiled at first
+use and cached on disk (`gpu/compiling.py`).
 """
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Sequence
+from typing import Any
+from weakref import WeakValueDictionary
 
 from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.gpu.backend import BatchingBackend
+from wfstdec.gpu.cuda_arrays import TakesGpuArrays
+from wfstdec.gpu.cupy_device import CupyDevice, load_cupy
 from wfstdec.gpu.device import Device
 from wfstdec.graph.packed import PackedGraph
-from wfstdec.search.contract import LATTICES, MEMORY_PLANS
+from wfstdec.search.threads import LATTICES, MEMORY_PLANS
 from wfstdec.wfst.gpu.batch import DeviceBatch
 from wfstdec.wfst.gpu.device_graph import DeviceGraph
-from wfstdec.wfst.gpu.memory import utterance_bytes
+from wfstdec.wfst.gpu.layout import PLAIN, PROGRAM, utterance_bytes
 from wfstdec.wfst.gpu.recording import RecordingBatch
 from wfstdec.wfst.gpu.sessions import DeviceSession
 from wfstdec.wfst.options import WfstOptions
 
 
 class DeviceBackend(BatchingBackend):
-    """A graph on a device.
-
-    Args:
-        graph: The graph.
-        device: Where it goes.
-        first_capacity: Entries that frontiers hold at first; they grow.
-
-    Raises:
-        DeviceMemoryError: The graph does not fit.
-    """
+    """A graph on a device."""
 
     can = frozenset({LATTICES, MEMORY_PLANS})
 
@@ -44,16 +45,16 @@ class DeviceBackend(BatchingBackend):
 
     @property
     def model_bytes(self) -> int:
-        """Bytes that the graph takes."""
+        """Size of the graph, bytes."""
         return self.device_graph.num_bytes
 
     def prepare(self, options: WfstOptions, boosts: CompiledBoosts) -> None:
-        """Nothing ahead: boosts go to the device with the first batch that has them."""
+        """Does nothing: boosts are uploaded with the first batch that has them."""
 
     def start(
         self, options: WfstOptions, boosts: CompiledBoosts, *, record: bool = False
     ) -> DeviceSession:
-        """Begin an utterance that comes in chunks."""
+        """Begin an utterance that arrives in chunks."""
         assert not record
         return DeviceSession(self.device_graph, options, boosts)
 
@@ -69,7 +70,7 @@ class DeviceBackend(BatchingBackend):
         return kind(self.device_graph, options, boosts, lengths)
 
     def blocks(self, options: WfstOptions | None) -> DeviceGraph:
-        """The device and its scratch: one for all options."""
+        """The device and its scratch, shared by all options."""
         return self.device_graph
 
     def utterance_bytes(
@@ -78,6 +79,35 @@ class DeviceBackend(BatchingBackend):
         options: WfstOptions | None,
         record: bool = False,
     ) -> int:
-        """Bytes of an utterance; the options change nothing of it."""
+        """Size of an utterance, bytes; independent of the options."""
         entries = self.device_graph.scratch.entries
         return utterance_bytes(entries, num_frames, record)
+
+
+_BACKENDS: WeakValueDictionary[tuple[int, int], CudaBackend] = WeakValueDictionary()
+_MAKING = threading.Lock()
+
+
+class CudaBackend(TakesGpuArrays, DeviceBackend):
+    """A graph on the current CUDA device.
+
+    `threads`: threads of a block, a multiple of 32 up to `MAX_THREADS`; None: by the
+    size of a batch. The result is the same.
+    """
+
+    def __init__(self, graph: PackedGraph, threads: int | None = None) -> None:
+        super().__init__(graph, CupyDevice(PROGRAM, threads, macros=PLAIN.macros))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the graph: the loading process uploads it to its device."""
+        return backend_for, (self.graph,)
+
+
+def backend_for(graph: PackedGraph) -> CudaBackend:
+    """The graph on the current CUDA device, shared by all decoders that search it."""
+    key = id(graph), load_cupy().cuda.Device().id
+    with _MAKING:
+        backend = _BACKENDS.get(key)  # it holds the graph, so the id is still valid
+        if backend is None:
+            backend = _BACKENDS[key] = CudaBackend(graph)
+        return backend

@@ -1,10 +1,10 @@
-"""Batches of the WFST search on a device: how they begin, and what they end with.
+"""Batches of the WFST search on a device.
 
     batch = DeviceBatch(device_graph, options, boosts)    # one CompiledBoosts each
     batch.advance(chunks)                                 # [T, V] per utterance
     batch.finish()                                        # a BestPath per utterance
 
-Launches, arrays that grow and what becomes of bad numbers: `gpu/batch.py`.
+`gpu/batch.py` launches kernels, enlarges arrays, and reports bad numbers.
 """
 
 from __future__ import annotations
@@ -14,25 +14,23 @@ from collections.abc import Sequence
 import numpy as np
 
 from wfstdec.boost.compiled import CompiledBoosts
-from wfstdec.boost.phrases import PhraseBoosts, nothing_said
+from wfstdec.boost.phrases import PhraseBoosts, initial_states
 from wfstdec.gpu.batch import FEWER, Batch, BatchLayout, Growth
 from wfstdec.gpu.boosts import BatchBoosts
 from wfstdec.gpu.device import BlockShape, Grid, shape_for
 from wfstdec.gpu.records import NONE
 from wfstdec.graph.overlay import Overlay
-from wfstdec.search.paths.label_path import BestPath, PathTokens
+from wfstdec.search.paths.tokens import BestPath, PathTokens
 from wfstdec.wfst.gpu import layout as d
-from wfstdec.wfst.gpu.added import BatchOverlays
-from wfstdec.wfst.gpu.device_graph import DeviceGraph
-from wfstdec.wfst.gpu.memory import CANDIDATES_PER_ENTRY, NARROWER, trace_nodes
+from wfstdec.wfst.gpu.device_graph import BatchOverlays, DeviceGraph
+from wfstdec.wfst.gpu.layout import CANDIDATES_PER_ENTRY, NARROWER, trace_nodes
 from wfstdec.wfst.options import SearchParams, WfstOptions, search_params
 
 RECORDS = {"frontier": d.ENTRY, "trace": d.NODE, "backup": d.ENTRY}
-"""The arrays of an utterance, and what they hold; `backup` only where it comes in
-chunks."""
+"""Arrays of an utterance; `backup` only for utterances in chunks."""
 LAYOUT = BatchLayout(
     utterance=d.UTTERANCE,
-    arrays=RECORDS | {"links": d.LINK},  # these only where lattices are recorded
+    arrays=RECORDS | {"links": d.LINK},  # only for lattices
     kernel="search_chunk",
     phases=d.PHASES,
     counts=d.COUNTS,
@@ -47,33 +45,25 @@ LAYOUT = BatchLayout(
 )
 """The search's batches."""
 _STEPS_PER_FRAME = 2
-"""Arcs of a path for which there is room at first; epsilon arcs may make more."""
+"""Initial capacity for the arcs of a path, per frame."""
 
 
 def _stepping(
     boosts: CompiledBoosts, overlay: Overlay | None, scales: SearchParams
 ) -> PhraseBoosts | None:
-    """The phrases of an utterance; where bonuses are owed there always are some."""
+    """Phrases of an utterance; empty ones if credit is deferred without phrases."""
     top_bonus = boosts.words.top_bonus
     if overlay is not None:
         top_bonus = top_bonus + overlay.top_bonus
     if boosts.phrases is None and top_bonus > scales.instalment:
-        return nothing_said()
+        return initial_states()
     return boosts.phrases
 
 
 class DeviceBatch(Batch):
     """Utterances side by side: `advance` any number of times, then `finish`.
 
-    Args:
-        device_graph: The graph on a device.
-        options: Search options.
-        boosts: Of each utterance.
-        lengths: The frames of each, where that is known; None where they come in
-            chunks.
-
-    Raises:
-        DeviceMemoryError: The device's memory does not suffice.
+    `lengths`: number of frames of each; None if they arrive in chunks.
     """
 
     def __init__(
@@ -118,8 +108,8 @@ class DeviceBatch(Batch):
                     self.utterances["words"][i] = self._boosts.words(one.words)[0]
                 if (phrases := stepping[i]) is not None:
                     self.utterances["phrases"][i] = self._boosts.phrases(phrases)
-            # The next launch may be on another stream, and so may be what used this
-            # memory before.
+            # The next launch may be on another stream, as may the last use of
+            # this memory.
             device.wait()
 
     def _take_shape(self, shape: BlockShape) -> None:
@@ -133,17 +123,19 @@ class DeviceBatch(Batch):
             self._begin()
             capacity = self.utterances["frames"].astype(np.int64)
             capacity = _STEPS_PER_FRAME * capacity + 16
-            said = self._said(np.arange(len(self.utterances)), capacity)
+            tokens = self._read_tokens(np.arange(len(self.utterances)), capacity)
             length = self.utterances["path_length"].astype(np.int64)
             longer = np.flatnonzero(length > capacity)
-            for i, one in zip(longer, self._said(longer, length[longer]), strict=True):
-                said[i] = one
+            for i, one in zip(
+                longer, self._read_tokens(longer, length[longer]), strict=True
+            ):
+                tokens[i] = one
         self._share.close()
         self._buffers = []
-        return self._paths(said)
+        return self._paths(tokens)
 
-    def _said(self, which: np.ndarray, capacity: np.ndarray) -> list[PathTokens]:
-        """Read what some utterances say; nothing where `capacity` is too small."""
+    def _read_tokens(self, which: np.ndarray, capacity: np.ndarray) -> list[PathTokens]:
+        """Read the paths of some utterances; empty where `capacity` is too small."""
         if len(which) == 0:
             return []
         steps, first = self._find_paths(which, capacity)
@@ -153,7 +145,7 @@ class DeviceBatch(Batch):
     def _find_paths(
         self, which: np.ndarray, capacity: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
-        """STEP of all paths, the last step of each first, and where each begins."""
+        """Steps of all paths, the last of each first, and where each begins."""
         starts = np.concatenate([[0], np.cumsum(capacity)])
         buffer = self._device.empty(int(starts[-1]), d.STEP)
         first = self._device.address(buffer)
@@ -164,12 +156,12 @@ class DeviceBatch(Batch):
         self._launch(grid, which)
         return self._device.download(buffer, d.STEP), starts[:-1]
 
-    def _paths(self, said: list[PathTokens]) -> list[BestPath]:
-        """The paths that say so, with what the records know of them."""
+    def _paths(self, tokens: list[PathTokens]) -> list[BestPath]:
+        """Paths, with the costs and frames of their records."""
         found = self.utterances
         final, died = found["reached_final"] != 0, found["died"].astype(np.int64)
         final_cost = np.zeros(len(found))
-        ends = found["end_state"][final]  # others may be in a word that is added
+        ends = found["end_state"][final]  # others may be within an OOV word
         final_cost[final] = self._device_graph.graph.final_cost[ends]
         columns = (
             final_cost,
@@ -179,4 +171,4 @@ class DeviceBatch(Batch):
             np.where(died == NONE, -1, died),
         )
         lists = (column.tolist() for column in columns)
-        return list(map(BestPath, said, *lists))
+        return list(map(BestPath, tokens, *lists))

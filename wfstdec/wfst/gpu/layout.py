@@ -8,11 +8,12 @@ from typing import NamedTuple
 import numpy as np
 
 from wfstdec.gpu import boosts, logprobs
-from wfstdec.gpu.program import Macros, Program
+from wfstdec.gpu.compiling import Macros, Program
+from wfstdec.gpu.device import ScratchLayout
 from wfstdec.gpu.records import NONE, read_structs
 from wfstdec.graph import arcs
 from wfstdec.graph.packed import PackedGraph
-from wfstdec.text.symbols import TokenTable
+from wfstdec.text.tokens import TokenTable
 from wfstdec.wfst.options import SearchParams
 
 KERNELS = Path(__file__).parent / "kernels"
@@ -20,9 +21,9 @@ KERNELS = Path(__file__).parent / "kernels"
 OK, GROW_SCRATCH, GROW_FRONTIER, GROW_TRACE, FULL_TRACE, GROW_LINKS = range(6)
 """Values of `UTTERANCE.status` after a launch."""
 PHASES = ("keep", "bound", "emit", "recombine", "close", "settle", "other")
-"""The phases of a frame whose times a build for them takes."""
+"""Phases of a frame, timed by kernels compiled for it."""
 OWN_BYTES = 6 * 1024
-"""Shared memory that the variables of a block of the search take at most."""
+"""Shared memory of a block's variables, at most."""
 
 STRUCTS = read_structs(KERNELS / "layout.cuh", **logprobs.STRUCTS, **boosts.STRUCTS)
 """The records that host and kernels share, by their names there."""
@@ -31,8 +32,8 @@ LINK, OVERLAY, STEP = STRUCTS["Link"], STRUCTS["Overlay"], STRUCTS["Step"]
 STATE_ARCS = STRUCTS["StateArcs"]
 
 COUNTS = ("frames", "active", "arcs", "looked", "entries", "shared", "spilled")
-"""Sums over frames in `UTTERANCE`: entries gone on from, arcs that may survive, arcs
-looked at, entries made, frames with the table in shared memory, frames that left it."""
+"""Sums over frames in `UTTERANCE`: active states, arcs within the beam, arcs inspected,
+entries built, frames with the table in shared memory, frames that left it."""
 
 _U4: np.dtype = np.dtype("u4")
 _U8: np.dtype = np.dtype("u8")
@@ -42,7 +43,7 @@ ENTRY_ARRAYS: dict[str, np.dtype] = {
     "tie_breaks": _U4,
     "epsilon_entries": _U4,
 }
-"""The scratch of a block: fields of `TASK` that point to `entry_capacity` of these,"""
+"""Scratch of a block: fields of `TASK` that point to `entry_capacity` of these,"""
 CANDIDATE_ARRAYS: dict[str, np.dtype] = {
     "candidates": STRUCTS["Candidate"],
     "candidate_boosts": _U4,
@@ -56,16 +57,16 @@ TABLE_ARRAYS: dict[str, np.dtype] = {
 }
 """and to `table_slots`."""
 SLOT_BYTES = sum(dtype.itemsize for dtype in TABLE_ARRAYS.values())
-"""What a slot of a table takes."""
+"""Size of a slot of a table."""
 
 
 def table_bytes(room: int) -> int:
-    """The bytes of the largest table in so many bytes."""
+    """Size of the largest table that fits, bytes."""
     return max(0, room) // SLOT_BYTES * SLOT_BYTES
 
 
 class Variant(NamedTuple):
-    """Variant that the kernels of a launch are compiled for; the least that will do.
+    """What the kernels of a launch are compiled for: the least that will do.
 
     Code that is left out makes the rest fit into the instruction cache.
 
@@ -73,9 +74,9 @@ class Variant(NamedTuple):
         phrases: Whether any utterance has phrases.
         min_active: Whether it is above 0.
         logprob_type: Of all chunks, or `MIXED`.
-        times: Whether the times of phases are taken.
-        lattices: Whether arcs are noted for lattices.
-        added: Whether any utterance adds words.
+        times: Whether phases are timed.
+        lattices: Whether arcs are recorded for lattices.
+        added: Whether any utterance has OOV words.
     """
 
     phrases: bool = True
@@ -87,7 +88,7 @@ class Variant(NamedTuple):
 
     @property
     def macros(self) -> Macros:
-        """Macros as the compiler is told."""
+        """Macros for the compiler."""
         flags = (
             ("PHRASES", int(self.phrases)),
             ("MIN_ACTIVE", int(self.min_active)),
@@ -98,7 +99,7 @@ class Variant(NamedTuple):
 
 
 PLAIN = Variant(phrases=False, min_active=False, logprob_type=logprobs.FLOAT32)
-"""What is asked for most."""
+"""The most common variant."""
 
 
 PROGRAM = Program(
@@ -149,3 +150,57 @@ def task_of(scales: SearchParams, tokens: TokenTable) -> np.ndarray:
         task[name] = value
     task["beam"] = scales.beam + np.float32(0)  # no -0.0: kernels compare integers
     return task
+
+
+CANDIDATES_PER_ENTRY = 4
+TRACE_BYTES = 16 << 20
+"""Size of an utterance's trace above which it is compacted."""
+FRAMES_AHEAD = 64
+"""Frames of full frontiers that a trace has room for, if their number is unknown."""
+LINKS_PER_NODE = 2
+_MIN_FRAMES = 4
+NARROWER = "lower max_active or the beam"
+"""Advice in the error for too little memory."""
+
+
+def trace_nodes(entries: int, num_frames: int | None) -> int:
+    """Nodes of a trace, for frontiers of `entries` entries."""
+    frames = FRAMES_AHEAD if num_frames is None else num_frames + 1
+    most = TRACE_BYTES // NODE.itemsize
+    return max(min(frames * entries, most), _MIN_FRAMES * entries)
+
+
+def link_count(nodes: int) -> int:
+    """Lattice arcs to allocate at first for a trace of `nodes` nodes."""
+    return LINKS_PER_NODE * nodes
+
+
+def utterance_bytes(
+    entries: int, num_frames: int | None, lattices: bool = False
+) -> int:
+    """Bytes of an utterance, for frontiers of `entries` entries."""
+    nodes = trace_nodes(entries, num_frames)
+    links = link_count(nodes) * LINK.itemsize if lattices else 0
+    trace = nodes * NODE.itemsize
+    frontiers = 2 if num_frames is None else 1  # in chunks: the one before is kept
+    return frontiers * entries * ENTRY.itemsize + trace + links
+
+
+def _counts(entries: int) -> dict[str, int]:
+    """Entries, candidates and slots of a block; the table is at most half full."""
+    return {
+        "entry_capacity": entries,
+        "candidate_capacity": CANDIDATES_PER_ENTRY * entries,
+        "table_slots": 2 * entries,
+    }
+
+
+def _arrays(entries: int) -> list[tuple[str, int, np.dtype]]:
+    """Name, length and type of the arrays of one block."""
+    groups = (ENTRY_ARRAYS, CANDIDATE_ARRAYS, TABLE_ARRAYS)
+    counted = zip(groups, _counts(entries).values(), strict=True)
+    return [(name, n, dtype) for group, n in counted for name, dtype in group.items()]
+
+
+SCRATCH = ScratchLayout(_arrays, _counts)
+"""The scratch of a block."""

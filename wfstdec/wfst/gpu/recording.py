@@ -1,11 +1,11 @@
-"""Lattices on a device: a batch whose kernels note arcs, and what is kept of them.
+"""Lattices on a device: a batch whose kernels record arcs.
 
     batch = RecordingBatch(device_graph, options, boosts, lengths)
     batch.advance(chunks)
     batch.finish()                                      # a Recorded per utterance
 
-The kernels note what is within `lattice_beam` so far; the host prunes it. Positions on
-the device depend on the schedule of its threads: `lattice_of` sorts them out.
+The kernels record what is within `lattice_beam` so far; the host prunes it. Positions
+on the device depend on the schedule of threads: `arranged` sorts them.
 """
 
 from __future__ import annotations
@@ -16,26 +16,26 @@ from typing import NamedTuple
 import numpy as np
 
 from wfstdec.boost.compiled import CompiledBoosts
-from wfstdec.boost.kernels import instalment_size
-from wfstdec.boost.phrases import nothing_said
-from wfstdec.boost.reference import BoostAccount
+from wfstdec.boost.kernels import instalment_size, pay, state_of
+from wfstdec.boost.phrases import initial_states
 from wfstdec.gpu.records import NONE
 from wfstdec.graph.arcs import CARRIES_WORD, LABEL_MASK, NO_ARCS, REPEAT
 from wfstdec.graph.overlay import Overlay
 from wfstdec.graph.packed import PackedGraph
-from wfstdec.search.paths.label_path import BestPath
-from wfstdec.text.symbols import EPSILON, ilabel_of, token_of
+from wfstdec.lm import kernels as lm_kernels
+from wfstdec.search.paths.tokens import BestPath
+from wfstdec.text.tokens import EPSILON, ilabel_of, token_of
 from wfstdec.wfst import lattice_pack as noted
 from wfstdec.wfst.final import best_end
 from wfstdec.wfst.gpu.batch import DeviceBatch
 from wfstdec.wfst.gpu.device_graph import DeviceGraph
-from wfstdec.wfst.gpu.memory import link_count, trace_nodes
+from wfstdec.wfst.gpu.layout import link_count, trace_nodes
 from wfstdec.wfst.lattice_pack import Kept, KeptArcs, Recorded, arranged
 from wfstdec.wfst.options import WfstOptions
 
 
 class _Searched(NamedTuple):
-    """Graph, options and boosts that a search went by."""
+    """Graph, options and boosts of a search."""
 
     graph: PackedGraph
     options: WfstOptions
@@ -44,12 +44,12 @@ class _Searched(NamedTuple):
 
     @property
     def added_arcs(self) -> np.ndarray:
-        """The arcs of added words, ARC [A']."""
+        """Arcs of OOV words, ARC [A']."""
         return NO_ARCS if self.overlay is None else self.overlay.arcs
 
 
 class _Noted(NamedTuple):
-    """Notes of a device on an utterance: ENTRY [F], NODE [N], LINK [M]."""
+    """Records of a device of an utterance: ENTRY [F], NODE [N], LINK [M]."""
 
     frontier: np.ndarray
     trace: np.ndarray
@@ -95,7 +95,9 @@ class RecordingBatch(DeviceBatch):
         one = self.utterances[i]
         frontier = self._download("frontier", int(one["frontier_count"]), i)
         return _Noted(
-            frontier[frontier["cost"] < np.inf],  # of one that died some were dropped
+            frontier[
+                frontier["cost"] < np.inf
+            ],  # if the search died, some were dropped
             self._download("trace", int(one["trace_count"]), i),
             self._download("links", int(one["links_count"]), i),
             bool(one["died"] == NONE),
@@ -103,11 +105,11 @@ class RecordingBatch(DeviceBatch):
 
 
 def _recorded(searched: _Searched, found: _Noted, best: BestPath) -> Recorded:
-    """Make the record of an utterance."""
+    """Sort and prune the records of an utterance."""
     frontier, trace, links, _ = found
     excess, rest = _ends(searched, found)
     limit = np.float32(searched.options.beam_of_lattice)
-    # The CPU's rule, over what the device noted: which arcs stay must not depend on the
+    # The CPU's rule, on the device's records: what is kept must not depend on the
     # backend.
     extra = noted.spread(frontier, excess, len(trace), links, limit)
     links, nodes = links[links["arc"] != NONE], np.flatnonzero(extra < np.inf)
@@ -148,7 +150,7 @@ def _ends(searched: _Searched, found: _Noted) -> tuple[np.ndarray, np.ndarray]:
     graph, options, boosts, _ = searched
     frontier, at_end = found.frontier, None
     if boosts:
-        phrases = nothing_said() if boosts.phrases is None else boosts.phrases
+        phrases = initial_states() if boosts.phrases is None else boosts.phrases
         size = instalment_size(options.beam)
         at_end = frontier["boost"], phrases.automaton.final_cost, size
     costs = graph.final_cost, np.float32(options.lm_scale)
@@ -159,40 +161,45 @@ def _ends(searched: _Searched, found: _Noted) -> tuple[np.ndarray, np.ndarray]:
 def _boost_costs(
     searched: _Searched, taken: np.ndarray, boost_state: np.ndarray
 ) -> np.ndarray:
-    """Boost costs of arcs, float32 [M], below 0 where they are paid.
+    """Boost costs of arcs, float32 [M], negative for credit.
 
     `taken`, `boost_state`: the number of each arc, and the boost state that it leaves.
     """
     graph, options, boosts, overlay = searched
     if not boosts:
         return np.zeros(len(taken), np.float32)
-    account = BoostAccount(boosts, options.beam)
+    phrases, size = boosts.phrases, instalment_size(options.beam)
     arcs, bonus = _arcs_of(graph, overlay, taken)
     label, blank = arcs["ilabel"] & LABEL_MASK, ilabel_of(graph.tokens.blank)
     stays = (label == EPSILON) | (label == blank) | (arcs["ilabel"] & REPEAT != 0)
     begun = np.where(stays, EPSILON, label)
     word = np.where(arcs["ilabel"] & CARRIES_WORD, arcs["olabel"], EPSILON)
     steps = np.stack([boost_state, begun, word, bonus.view(np.uint32)], axis=1)
-    # The account is plain Python: few steps differ, though arcs are many.
+    # In plain Python: the arcs have few different steps.
     different, first, which = np.unique(
         steps, axis=0, return_index=True, return_inverse=True
     )
-    costs = [
-        account.step(
-            boost,
-            None if word == EPSILON else word,
-            None if label == EPSILON else int(token_of(label)),
-            bonus=bonus[at],
-        )[0]
-        for (boost, label, word, _), at in zip(different.tolist(), first, strict=True)
-    ]
-    return np.array(costs, np.float32)[which.reshape(-1)]
+    costs = np.zeros(len(different), np.float32)
+    for i, (boost, label, word, _) in enumerate(different.tolist()):
+        if word == EPSILON and label == EPSILON:
+            continue
+        credit = np.float32(0 if word == EPSILON else boosts.words.bonus(word))
+        state, by = int(state_of(boost)), label and int(token_of(label))
+        has_label = label != EPSILON
+        if phrases is not None and phrases.unit == "word":
+            has_label, by = word != EPSILON, word
+        if phrases is not None and has_label:
+            cost, state = lm_kernels.step(phrases.automaton, 0, state, by)
+            credit = np.float32(credit - cost)
+        paid, _ = pay(boost, state, np.float32(credit + bonus[first[i]]), size)
+        costs[i] = np.float32(0) - paid
+    return costs[which.reshape(-1)]
 
 
 def _arcs_of(
     graph: PackedGraph, overlay: Overlay | None, taken: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The arcs of some numbers, ARC [M], and what each is credited, float32 [M]."""
+    """Arcs by number, ARC [M], and the bonus of each, float32 [M]."""
     bonus = np.zeros(len(taken), np.float32)
     if overlay is None:
         return graph.arcs[taken], bonus

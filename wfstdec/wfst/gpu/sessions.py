@@ -1,11 +1,11 @@
 """Sessions on a device: each has its buffers there, and launches are joint.
 
     session = DeviceSession(device_graph, options, boosts)
-    advance_together([session, other], [chunk, another])    # one launch for all of them
+    advance_together([session, other], [chunk, another])    # one launch
     session.look(), session.finish()
 
-What was said is folded on the host, whenever somebody looks and before a trace is full,
-so that a session takes no more memory the longer it lasts.
+The host folds the trace for each partial result and before it is full, so that memory
+does not grow with the length of a session.
 """
 
 from __future__ import annotations
@@ -14,12 +14,11 @@ import numpy as np
 
 from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.boost.kernels import instalment_size
-from wfstdec.boost.phrases import nothing_said
+from wfstdec.boost.phrases import initial_states
 from wfstdec.gpu.batch import Session, advance_together
 from wfstdec.gpu.logprobs import Chunk
 from wfstdec.gpu.records import NONE
-from wfstdec.search.paths.label_path import BestPath
-from wfstdec.search.paths.so_far import PathSoFar
+from wfstdec.search.paths.tokens import BestPath, PathSoFar
 from wfstdec.search.paths.traceback import History
 from wfstdec.wfst.final import best_end, best_so_far
 from wfstdec.wfst.gpu.batch import RECORDS, DeviceBatch
@@ -30,7 +29,7 @@ _NO_ARCS = np.zeros(0, np.int64), np.zeros(0, np.float32)
 
 
 class DeviceSession(DeviceBatch, Session):
-    """Search of an utterance that comes in chunks."""
+    """Search of an utterance that arrives in chunks."""
 
     def __init__(
         self, device_graph: DeviceGraph, options: WfstOptions, boosts: CompiledBoosts
@@ -39,16 +38,16 @@ class DeviceSession(DeviceBatch, Session):
         self._newest = dict(zip(RECORDS, self._buffers, strict=True))
         self._history = History(self._added.rule(0))
         self._lm_scale = np.float32(options.lm_scale)
-        phrases = nothing_said() if boosts.phrases is None else boosts.phrases
+        phrases = initial_states() if boosts.phrases is None else boosts.phrases
         self._refund, self._boosted = phrases.automaton.final_cost, bool(boosts)
         self._instalment = instalment_size(options.beam)
 
     def advance(self, chunk: Chunk) -> None:  # type: ignore[override]
-        """Pass the search through a chunk, [T, V]."""
+        """Search a chunk, [T, V]."""
         advance_together([self], [chunk])
 
     def look(self) -> PathSoFar:
-        """How far the search has come; it goes on as if nobody had looked."""
+        """The best path so far; the search can continue."""
         frontier = self.fold()
         one, history = self.utterances[0], self._history
         at, cost, ended = best_so_far(
@@ -60,7 +59,7 @@ class DeviceSession(DeviceBatch, Session):
         )
         return PathSoFar(
             settled=history.settled,
-            said_since=lambda *since: history.read(at, *_NO_ARCS, since),
+            unsettled=lambda *since: history.read(at, *_NO_ARCS, since),
             num_frames=int(one["frames"]),
             final_cost=ended - cost,
         )
@@ -74,11 +73,11 @@ class DeviceSession(DeviceBatch, Session):
         at, cost, final = best_end(
             frontier, final_costs, self._lm_scale, survived, boosts
         )
-        # Memory first: whoever waits for it need not wait until the path is read.
+        # Memory first: others that wait for it need not wait for the path.
         self._share.close()
         self._buffers, self._newest = [], {}
         return BestPath(
-            said=self._history.read(at, *_NO_ARCS),
+            tokens=self._history.read(at, *_NO_ARCS),
             final_cost=float(final_costs[frontier[at]["state"]]) if final else 0.0,
             search_cost=float(one["base"]) + float(cost),
             reached_final=final,
@@ -104,7 +103,7 @@ class DeviceSession(DeviceBatch, Session):
     def _boosts_at_end(
         self, frontier: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.float32] | None:
-        """Arrays of boosts that `best_end` takes."""
+        """Boosts for `best_end`."""
         if not self._boosted:
             return None
         return frontier["boost"], self._refund, self._instalment

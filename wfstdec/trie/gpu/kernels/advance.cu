@@ -85,8 +85,9 @@ struct Search : FrameSearch {
 
     // All frames, or those up to what stands in the way.
     __device__ u32 pass() const {
-        while (utterance.died == NONE &&
-               utterance.chunk_frame < utterance.logprobs.num_frames) {
+        const u32 begin = utterance.chunk_frame, num_frames = utterance.logprobs.num_frames;
+        while (utterance.died == NONE && utterance.chunk_frame < num_frames) {
+            if (utterance.chunk_frame - begin >= task.most_frames) return PAUSED;
             const u32 status = frame();
             if (status == SPILL) {
                 if (utterance.frontier_count > task.entry_capacity)

@@ -142,7 +142,9 @@ struct Costs {
         if (at < arrays.candidate_capacity) arrays.candidates[at] = candidate;
     }
 
-    // The candidates of a token that begins, one for each phase that it may follow.
+    // The candidates of a token that begins, one for each phase that it may follow; or
+    // with BOUND only what they lower the bound to.
+    template <bool BOUND = false>
     __device__ void ask(const Row& row, const Pending& pending) const {
         const Entry& entry = arrays.frontier[pending.source];
         const u32 token = pending.token, pron = pending.pron;
@@ -188,7 +190,12 @@ struct Costs {
             candidate.cost = (total + boost_cost) + acoustic;
             const u32 number = FIRST_BEGIN + 2 * pending.number + phase;
             candidate.order = pending.source << SOURCE_SHIFT | number;
-            add(candidate);
+            if (BOUND) {
+                if (candidate.cost <= MAX_COST)
+                    atomicMin(&progress.least, ordered(candidate.cost));
+            } else {
+                add(candidate);
+            }
         }
     }
 

@@ -3,6 +3,9 @@
 #include "ask.cuh"
 
 constexpr u32 PENDING = 2 * THREADS;
+// With more tokens, or without a lexicon, a bound that no token that begins has lowered
+// lets so many tokens through that the frame leaves shared memory.
+constexpr u32 BOUND_FIRST = 128;
 
 struct Expansion : Costs {
     TeamMemory& team;
@@ -15,6 +18,53 @@ struct Expansion : Costs {
             const float most = most_paid(arrays.frontier[i].boost);
             if (most > 0.0f) atomicMin(&progress.most_paid, ordered(-most));
         }
+        team_sync();
+    }
+
+    // Lower the bound by what follows an entry with a token; its candidates come later.
+    __device__ void bound_by(const Row& row, u32 i, u32 token) const {
+        if (!task.has_lexicon) return ask<true>(row, Pending{i, token, token, NONE, 0});
+        const Lexicon& lexicon = task.lexicon;
+        const u32 node = arrays.frontier[i].node;
+        if (node == 0) {
+            const u32 to = token == task.separator ? 0 : lexicon.root_child[token];
+            if (to != NONE) ask<true>(row, Pending{i, token, to, NONE, 0});
+        } else if (token == task.separator) {
+            const u32 pron = lexicon.node_pron_splits[node];
+            if (pron < lexicon.node_pron_splits[node + 1])
+                ask<true>(row, Pending{i, token, 0, pron, 1});
+        } else {
+            const u32 end = lexicon.node_child_splits[node + 1];
+            const u32 begin = lexicon.node_child_splits[node];
+            const u32 at = find_arc(lexicon.child_token, begin, end, token);
+            if (at < end && lexicon.child_token[at] == token)
+                ask<true>(row, Pending{i, token, lexicon.child_node[at], NONE, 0});
+        }
+    }
+
+    // Lower the bound by the most probable token after all entries.
+    __device__ void start_bound(const Row& row) const {
+        u64 best = ~0ull;
+        for (u32 token = threadIdx.x; token < task.num_tokens; token += THREADS) {
+            if (token == task.blank) continue;
+            const u64 key = key_of(unscaled_cost(row, token), token);
+            best = key < best ? key : best;
+        }
+        for (u32 step = 1; step < WARP; step <<= 1) {
+            const u32 high = __shfl_xor_sync(WHOLE_WARP, static_cast<u32>(best >> 32), step);
+            const u32 low = __shfl_xor_sync(WHOLE_WARP, static_cast<u32>(best), step);
+            const u64 other = static_cast<u64>(high) << 32 | low;
+            best = other < best ? other : best;
+        }
+        if (WARPS > 1) {
+            if (threadIdx.x % WARP == 0) atomicMin(&progress.best_token, best);
+            team_sync();
+            best = progress.best_token;
+        }
+        const u32 token = static_cast<u32>(best);
+        if (token < task.num_tokens)
+            for (u32 i = threadIdx.x; i < utterance.frontier_count; i += THREADS)
+                bound_by(row, i, token);
         team_sync();
     }
 

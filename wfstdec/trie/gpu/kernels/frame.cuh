@@ -36,6 +36,7 @@ struct FrameSearch : Costs {
             progress.separator_is_near = 0;
             progress.trace_count = utterance.trace_count;
             progress.top_token = ~0ull;
+            progress.best_token = ~0ull;
         }
         team_sync();
     }
@@ -52,6 +53,8 @@ struct FrameSearch : Costs {
         const Row row = row_of_frame();
         const Expansion expansion = {*this, team, pending};
         expansion.stay_everywhere(row);
+        if (task.num_tokens > BOUND_FIRST || !task.has_lexicon)
+            expansion.start_bound(row);
         times.end(STAY);
         expansion.find_tokens(row);
         const u32 too_small = arrays.shared ? SPILL : static_cast<u32>(GROW_SCRATCH);

@@ -12,8 +12,9 @@
 #endif
 
 // What a launch leaves an utterance with: done (where a number was no log-prob, so far
-// as that), or the array that is too small for the next frame.
-enum Status : u32 { OK, GROW_SCRATCH, GROW_FRONTIER, GROW_TRACE };
+// as that), the array that is too small for the next frame, or more frames than a launch
+// takes.
+enum Status : u32 { OK, GROW_SCRATCH, GROW_FRONTIER, GROW_TRACE, PAUSED };
 
 // The phases of a frame whose times a build with TIMES takes.
 enum Times : u32 { STAY, EXPAND, MERGE, RANK, SETTLE, OTHER, NUM_TIMES };
@@ -53,7 +54,8 @@ struct NewEntry {
     u64 best_blank, best_nonblank;  // least (cost, order) into each phase
     float cost, blank_cost, nonblank_cost;
     u32 blank_candidate, nonblank_candidate;  // that has it; NONE
-    u32 blank_list, nonblank_list;  // with "sum": all candidates into each; NONE
+    // With "sum" all candidates into each; NONE. Later what `place_of` says.
+    u32 blank_list, nonblank_list;
     u32 sample;  // a candidate that has its key
 };
 
@@ -124,6 +126,7 @@ struct Task {
     u32 shared_candidates;
     u32 shared_tokens;
     u32 num_tokens;  // V
+    u32 most_frames;  // of an utterance in a launch
     u32 checked;     // 1: all chunks are known to hold log-probs only
     u32 blank;
     u32 separator;  // NONE: there is none

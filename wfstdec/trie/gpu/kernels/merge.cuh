@@ -4,13 +4,40 @@
 #include "ask.cuh"
 #include "log_add.cuh"
 
+// No more of a table than so many records need, cleared: all of it is to be cleared.
+// Ends with a barrier.
+__device__ inline u32 clear_slots(u32* slots, u32 count) {
+    u32 num_slots = 2;
+    while (num_slots < 2 * count) num_slots <<= 1;
+    for (u32 s = threadIdx.x; s < num_slots; s += THREADS) slots[s] = NONE;
+    team_sync();
+    return num_slots;
+}
+
+// The slot of a table that a record's key has, where it may be the first to come.
+template <class Same>
+__device__ u32 slot_of(u32* slots, u32 mask, u32 hash, u32 mine, Same same) {
+    u32 slot = hash & mask;
+    while (true) {
+        u32 found = peek(&slots[slot]);
+        if (found == NONE) found = atomicCAS(&slots[slot], NONE, mine);
+        // Keys were complete before the barrier.
+        if (found == NONE || same(found)) return slot;
+        slot = (slot + 1) & mask;
+    }
+}
+
 struct Merge {
     const Task& task;
     const Arrays& arrays;
     Progress& progress;
 
+    __device__ static u32 hash_of_place(const Candidate& candidate) {
+        return mix(candidate.state ^ mix(candidate.node ^ mix(candidate.boost)));
+    }
+
     __device__ static u32 hash(const Candidate& candidate) {
-        u32 mixed = mix(candidate.state ^ mix(candidate.node ^ mix(candidate.boost)));
+        u32 mixed = hash_of_place(candidate);
         mixed ^= static_cast<u32>(candidate.text);
         return mix(mixed ^ static_cast<u32>(candidate.text >> 32));
     }
@@ -23,14 +50,10 @@ struct Merge {
     __device__ void merge(float cutoff) const {
         const u32 count = progress.num_candidates;
         Candidate* const candidates = arrays.candidates;
-        // No more of the table than these need: all of it is to be cleared.
-        u32 num_slots = 2;
-        while (num_slots < 2 * count) num_slots <<= 1;
-        for (u32 s = threadIdx.x; s < num_slots; s += THREADS) arrays.slots[s] = NONE;
-        team_sync();
+        const u32 num_slots = clear_slots(arrays.slots, count);
         for (u32 q = threadIdx.x; q < count; q += THREADS)
             if (candidates[q].cost <= cutoff)
-                candidates[q].entry = slot_of(q, num_slots - 1);
+                candidates[q].entry = slot(q, num_slots - 1);
         team_sync();
         // A candidate that took its slot makes the entry; the slot then says which.
         for (u32 q = threadIdx.x; q < count; q += THREADS) {
@@ -55,19 +78,12 @@ struct Merge {
         team_sync();
     }
 
-    // The slot that the candidate's key has, where it may be the first to come.
-    __device__ u32 slot_of(u32 q, u32 mask) const {
+    __device__ u32 slot(u32 q, u32 mask) const {
         const Candidate& mine = arrays.candidates[q];
-        u32 slot = hash(mine) & mask;
-        while (true) {
-            u32 found = peek(&arrays.slots[slot]);
-            if (found == NONE) found = atomicCAS(&arrays.slots[slot], NONE, q);
-            if (found == NONE) return slot;
-            // Keys were complete before the barrier.
-            const Candidate& other = arrays.candidates[found];
-            if (same_place(mine, other) && mine.text == other.text) return slot;
-            slot = (slot + 1) & mask;
-        }
+        return slot_of(arrays.slots, mask, hash(mine), q, [&](u32 other) {
+            const Candidate& found = arrays.candidates[other];
+            return same_place(mine, found) && mine.text == found.text;
+        });
     }
 
     // The least (cost, order) into the phase of an entry.

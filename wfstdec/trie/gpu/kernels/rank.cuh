@@ -2,6 +2,9 @@
 #pragma once
 #include "merge.cuh"
 
+// Entries that are put in order by comparing all of them, where that is fastest.
+constexpr u32 TILE = 2 * WARP;
+
 struct Ranking : Costs {
     TeamMemory& team;
 
@@ -27,30 +30,69 @@ struct Ranking : Costs {
         return mine.text < other.text;
     }
 
-    // Put all that may go on into `ranks`, in order; how many. An entry's place is the
-    // number of those before it.
+    // Put all that may go on into `ranks`, in order; how many.
     __device__ u32 order() const {
         u32 count = progress.num_entries;
         for (u32 e = threadIdx.x; e < count; e += THREADS) arrays.marks[e] = e;
+        if (drops_texts(count)) find_places(count);
         team_sync();
-        if (!task.by_text && count > task.beam_size) count = drop_worst(count);
-        for (u32 i = threadIdx.x; i < count; i += THREADS) {
-            const u32 mine = arrays.marks[i];
-            u32 place = 0;
-            for (u32 j = 0; j < count; ++j) {
-                const u32 other = arrays.marks[j];
-                place += other != mine && before(other, mine);
-            }
-            arrays.ranks[place] = mine;
-        }
-        team_sync();
+        if (count > task.beam_size) count = drop_worst(count);
+        sort(count);
         return count;
     }
 
-    // Drop from `marks` what costs more than the `beam_size`-th; how many are left.
+    // Sort `marks` into `ranks`: tiles by counting what is before each entry, then pairs
+    // of sorted runs, where an entry's place in the other run is a binary search.
+    __device__ void sort(u32 count) const {
+        u32* from = arrays.ranks;
+        u32* to = arrays.slots;
+        for (u32 run = TILE; run < count; run <<= 1) {  // the last run is in `ranks`
+            u32* const other = from;
+            from = to;
+            to = other;
+        }
+        for (u32 i = threadIdx.x; i < count; i += THREADS) {
+            const u32 mine = arrays.marks[i], first = i & ~(TILE - 1);
+            const u32 end = count - first < TILE ? count : first + TILE;
+            u32 place = first;
+            for (u32 j = first; j < end; ++j) {
+                const u32 other = arrays.marks[j];
+                place += other != mine && before(other, mine);
+            }
+            from[place] = mine;
+        }
+        team_sync();
+        for (u32 run = TILE; run < count; run <<= 1) {
+            for (u32 i = threadIdx.x; i < count; i += THREADS) {
+                const u32 mine = from[i], other = (i ^ run) & ~(run - 1);
+                const u32 begin = other < count ? other : count;
+                u32 low = begin, high = count - begin < run ? count : begin + run;
+                while (low < high) {
+                    const u32 middle = (low + high) / 2;
+                    if (before(from[middle], mine)) low = middle + 1;
+                    else high = middle;
+                }
+                to[(i & ~run) + (low - begin)] = mine;
+            }
+            team_sync();
+            u32* const other = from;
+            from = to;
+            to = other;
+        }
+    }
+
+    // Drop from `marks` what costs more than the `beam_size`-th, of texts those of places
+    // whose best one does; how many are left.
     __device__ u32 drop_worst(u32 count) const {
-        const auto cost_at = [&](u32 e) { return static_cast<u64>(ordered(rebased(e))); };
-        const u64 worst = nth_least_key(team, count, task.beam_size, cost_at);
+        const auto cost_at = [&](u32 e) {
+            return task.by_text ? arrays.entries[place_of(e)].best_blank
+                                : static_cast<u64>(ordered(rebased(e)));
+        };
+        const auto key_at = [&](u32 e) {
+            const bool counts = !task.by_text || place_of(e) == e;
+            return counts ? cost_at(e) : static_cast<u64>(NONE);
+        };
+        const u64 worst = nth_least_key(team, count, task.beam_size, key_at, 31);
         u32 kept = 0;
         for (u32 first = 0; first < count; first += THREADS) {
             const u32 e = first + threadIdx.x;
@@ -64,58 +106,92 @@ struct Ranking : Costs {
         return kept;
     }
 
+    // ---------------------------------------------------------------------- places
+    // Whether texts that cannot matter are dropped.
+    __device__ bool drops_texts(u32 count) const {
+        return task.by_text && !(task.sums && count <= task.beam_size);
+    }
+
+    // The entry that has what is known of the place of another: `best_blank` is the least
+    // cost there, `best_nonblank` its number, `blank_list` the texts that stay.
+    __device__ u32 place_of(u32 e) const { return arrays.entries[e].nonblank_list; }
+
+    __device__ void find_places(u32 count) const {
+        const u32 num_slots = clear_slots(arrays.slots, count);
+        for (u32 e = threadIdx.x; e < count; e += THREADS) {
+            const Candidate& mine = key_of_entry(e);
+            NewEntry& entry = arrays.entries[e];
+            entry.best_blank = entry.best_nonblank = ~0ull;
+            entry.blank_list = NONE;
+            entry.nonblank_list = slot_of(
+                arrays.slots, num_slots - 1, Merge::hash_of_place(mine), e,
+                [&](u32 other) { return Merge::same_place(key_of_entry(other), mine); });
+        }
+        team_sync();
+        for (u32 e = threadIdx.x; e < count; e += THREADS) {
+            const u32 place = arrays.slots[place_of(e)];
+            arrays.entries[e].nonblank_list = place;
+            const u64 cost = ordered(rebased(e));
+            atomicMin(&arrays.entries[place].best_blank, cost);
+        }
+    }
+
     // ------------------------------------------------------------------------ keep
     // Choose what goes on: `beam_size` entries, or of so many places the texts that may
     // matter; they stand first in `ranks`. How many.
     __device__ u32 keep(u32 count) const {
         const u32 size = task.beam_size;
         if (!task.by_text) return count < size ? count : size;
-        if (task.sums && count <= size) return count;
-        for (u32 r = threadIdx.x; r < count; r += THREADS) arrays.marks[r] = mark(r);
-        team_sync();
-        // The number of a place is that of the first entries of places before it.
+        if (!drops_texts(progress.num_entries)) return count;
         u32 kept = 0, places = 0;
         for (u32 first = 0; first < count; first += THREADS) {
             const u32 r = first + threadIdx.x;
             const u32 e = r < count ? arrays.ranks[r] : 0;
-            const u32 leader = r < count ? arrays.marks[r] & ~DROPPED : 0;
-            const bool dropped = r >= count || arrays.marks[r] & DROPPED;
-            u32 total;
-            const u32 number =
-                places + sum_before(team, r < count && leader == r, total);
-            // Of a place that was met before, `slots` has the number.
-            if (r < count && leader == r) arrays.slots[r] = number;
+            const u32 place = r < count ? place_of(e) : 0;
+            NewEntry& known = arrays.entries[place];
+            bool met = known.best_nonblank != ~0ull;
+            const bool matters = r < count && may_matter(first, r, e, place, met);
             team_sync();
-            const bool stays = !dropped && arrays.slots[leader] < size;
+            // The number of a place is that of the first entries of places before it.
+            u32 total;
+            const u32 number = places + sum_before(team, r < count && !met, total);
+            if (r < count && !met) known.best_nonblank = number;
+            team_sync();
+            const bool stays = matters && known.best_nonblank < size;
             places += total;
             const u32 at = kept + sum_before(team, stays, total);
-            if (stays) arrays.ranks[at] = e;
+            if (stays) {
+                arrays.ranks[at] = e;
+                arrays.marks[e] = atomicExch(&known.blank_list, e);
+            }
             kept += total;
             team_sync();
         }
         return kept;
     }
 
-    static constexpr u32 DROPPED = 1u << 31;
-
-    // The first rank of the place of rank `r`, and whether its text cannot matter: in
-    // each phase `nbest` texts before it cost no more. Those that were dropped count as
-    // well: so many that stay cost no more than they.
-    __device__ u32 mark(u32 r) const {
-        const NewEntry& mine = arrays.entries[arrays.ranks[r]];
-        const Candidate& place = key_of_entry(arrays.ranks[r]);
-        u32 leader = r, blank = 0, nonblank = 0;
-        for (u32 other = 0; other < r; ++other) {
+    // Whether the text of rank `r` may matter: in some phase fewer than `nbest` texts of
+    // its place before it cost no more. Of those before `first` the ones that stay
+    // suffice: for each that was dropped `nbest` of them cost no more. `met` is set where
+    // one of the others has the place.
+    __device__ bool may_matter(
+        u32 first, u32 r, u32 mine, u32 place, bool& met) const {
+        const NewEntry& entry = arrays.entries[mine];
+        u32 blank = 0, nonblank = 0;
+        const auto compare = [&](u32 other) {
+            blank += arrays.entries[other].blank_cost <= entry.blank_cost;
+            nonblank += arrays.entries[other].nonblank_cost <= entry.nonblank_cost;
+        };
+        for (u32 other = first; other < r; ++other) {
             const u32 e = arrays.ranks[other];
-            if (!Merge::same_place(key_of_entry(e), place)) continue;
-            leader = leader == r ? other : leader;
-            blank += arrays.entries[e].blank_cost <= mine.blank_cost;
-            nonblank += arrays.entries[e].nonblank_cost <= mine.nonblank_cost;
+            if (place_of(e) != place) continue;
+            met = true;
+            compare(e);
         }
-        const bool dropped =
-            (!(mine.blank_cost < infinite()) || blank >= task.nbest) &&
-            (!(mine.nonblank_cost < infinite()) || nonblank >= task.nbest);
-        return leader | (dropped ? DROPPED : 0);
+        u32 e = arrays.entries[place].blank_list;
+        for (; e != NONE; e = arrays.marks[e]) compare(e);
+        return (entry.blank_cost < infinite() && blank < task.nbest) ||
+            (entry.nonblank_cost < infinite() && nonblank < task.nbest);
     }
 
     // ---------------------------------------------------------------------- settle

@@ -71,6 +71,7 @@ struct Progress {
     u32 separator_is_near;
     u32 most_paid;         // `ordered`, negated: the most that boosts pay
     u32 best;              // `ordered` least cost of a new entry
-    u32 num_kept, trace_count, stopped;
+    u32 trace_count;
+    u64 best_token;        // least (unscaled cost, token) of the frame, blank apart
     u64 top_token;         // no token behind it, by (unscaled cost, token), may begin
 };

@@ -51,9 +51,9 @@ __device__ __forceinline__ u32 sum_before(TeamMemory& memory, u32 value, u32& to
 // bit, the highest first. Begins and ends with a barrier.
 template <class KeyAt>
 __device__ inline u64 nth_least_key(
-    TeamMemory& memory, u32 count, u32 n, KeyAt key_at) {
+    TeamMemory& memory, u32 count, u32 n, KeyAt key_at, u32 top = 63) {
     u64 found = 0;
-    for (u64 bit = 1ull << 63; bit > 0; bit >>= 1) {
+    for (u64 bit = 1ull << top; bit > 0; bit >>= 1) {
         u32 below = 0, total;
         for (u32 i = threadIdx.x; i < count; i += THREADS)
             below += key_at(i) < (found | bit);

@@ -1,0 +1,438 @@
+"""Decoder and backend of models with their own tokens: transducers and attention.
+
+class AttentionDecoder(ModelDecoder):         # adds its search and its options
+class AttentionBackend(ModelBackend):         # checks frames, encodes features
+cut = cutter(model.tokenizer, table)          # text to tokens, as the model was trained
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import logging
+import os
+from collections.abc import Callable, Iterator, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Literal, NamedTuple, Self, cast
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from wfstdec.attention.model import EncoderModel
+from wfstdec.boost.compile import BoostCompiler
+from wfstdec.boost.compiled import CompiledBoosts
+from wfstdec.boost.phrases import PhraseBoosts
+from wfstdec.checks.inputs import Pairs
+from wfstdec.errors import BackendError, BoostError, OptionError, ShapeError
+from wfstdec.lm import kernels
+from wfstdec.lm.loading import AnyLM, lm_over, read_lm
+from wfstdec.lm.ngram import NgramLM
+from wfstdec.search.costs import CostAccount, insertion_cost
+from wfstdec.search.decoder import Decoder
+from wfstdec.search.hypothesis import Hypothesis
+from wfstdec.search.logprobs import check_lengths, split_batch
+from wfstdec.search.paths.hypotheses import FoundReader, PathReader
+from wfstdec.search.paths.words import BareTokens, Counted
+from wfstdec.text.files import PathLike
+from wfstdec.text.lexicon import is_mark, load_sentencepiece
+from wfstdec.text.loading import separator_of
+from wfstdec.text.tokens import TokenTable
+from wfstdec.text.vocabulary import Vocabulary
+
+_BESIDE = ("bpe.model", "tokenizer.model")
+"""What a SentencePiece model is called where there is one for a model."""
+_METHODS = ("encode_as_pieces", "tokenize", "text_to_tokens")
+"""What cuts text into names: of SentencePiece, of Transformers, of NeMo."""
+
+_ADVICE = "phrases are cut into as few pieces as can be, not as the model cuts them"
+
+_log = logging.getLogger("wfstdec.boost")
+
+
+class SentencePieceFile:
+    """A SentencePiece model, read when text is first cut."""
+
+    def __init__(self, path: PathLike) -> None:
+        self.path = os.fspath(path)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the path."""
+        return type(self), (self.path,)
+
+    @property
+    def pieces(self) -> set[str]:
+        """All that it cuts text into."""
+        size = self._model.get_piece_size()
+        return {self._model.id_to_piece(i) for i in range(size)}
+
+    def __call__(self, text: str) -> list[str]:
+        """The names of a text's pieces."""
+        return self._model.encode(text, out_type=str)
+
+    @cached_property
+    def _model(self) -> Any:
+        return load_sentencepiece(self.path)
+
+
+def tokenizer_beside(path: PathLike) -> SentencePieceFile | None:
+    """The SentencePiece model in a file's folder: `bpe.model`, `tokenizer.model`."""
+    folder = Path(path).parent
+    for name in _BESIDE:
+        if (folder / name).is_file():
+            return SentencePieceFile(folder / name)
+    return None
+
+
+def cutter(tokenizer: Any, tokens: TokenTable) -> Callable[[str], Sequence[str]] | None:
+    """Make what cuts text into tokens; None where a file of pieces is no use."""
+    if isinstance(tokenizer, SentencePieceFile):
+        return tokenizer if _is_usable(tokenizer, tokens) else None
+    for name in _METHODS:
+        if hasattr(tokenizer, name):
+            return getattr(tokenizer, name)
+    if not callable(tokenizer):
+        raise OptionError(
+            f"the model's tokenizer is a {type(tokenizer).__name__}, expected a "
+            f"function from text to names of tokens, or one with {_METHODS[0]}"
+        )
+    return tokenizer
+
+
+def warn_of_byte_pieces(tokens: TokenTable) -> None:
+    """Warn of a model without a tokenizer whose pieces have spaces in them."""
+    if name := next((one for one in tokens.names if one.startswith("Ġ")), None):
+        _log.warning("the model has pieces like %r and no tokenizer: %s", name, _ADVICE)
+
+
+def _is_usable(file: SentencePieceFile, tokens: TokenTable) -> bool:
+    """Tell whether it can be read here and has all tokens; warns where not."""
+    if importlib.util.find_spec("sentencepiece") is None:
+        how = "pip install sentencepiece"
+        _log.warning("%s needs sentencepiece (%s): %s", file.path, how, _ADVICE)
+        return False
+    names = {name for i, name in enumerate(tokens.names) if i != tokens.blank}
+    lacking = sorted(name for name in names - file.pieces if not is_mark(name))
+    if lacking:
+        text = "%s has no piece %r, which is a token of the model: %s"
+        _log.warning(text, file.path, lacking[0], _ADVICE)
+    return not lacking
+
+
+class ModelBackend:
+    """A model on one device, and the utterances that it is given."""
+
+    can: frozenset[str] = frozenset()
+
+    def __init__(
+        self, model: Any, device: torch.device | str, batch_size: int, encodes: bool
+    ) -> None:
+        self.model, self.device = model, torch.device(device)
+        self.batch_size, self.encodes = batch_size, encodes
+
+    def inputs(self, frames: Any, lengths: Any) -> list[Any]:
+        """Check the encoder's frames: [T, D] for each utterance, on the device."""
+        if self.encodes:
+            return self.encode(frames, lengths)
+        given = self._tensors(frames, lengths)
+        size = getattr(self.model, "frame_dim", None)
+        for i, one in enumerate(given):
+            if size not in (None, one.shape[1]):
+                raise ShapeError(
+                    f"frames have D={one.shape[1]}, expected D={size} as the model's "
+                    "encoder gives them",
+                    i,
+                )
+        return given
+
+    @torch.no_grad()
+    def encode(self, features: Any, lengths: Any) -> list[Tensor]:
+        """Frames of the model's encoder; see `ModelDecoder.encode`."""
+        given = self._tensors(features, lengths)
+        for i, one in enumerate(given):
+            if one.shape[1] != self.model.input_dim:
+                raise ShapeError(
+                    f"features have F={one.shape[1]} numbers a frame, the model "
+                    f"expects F={self.model.input_dim}",
+                    i,
+                )
+        # Of like length together: padding is computed too.
+        order = sorted(range(len(given)), key=lambda i: len(given[i]))
+        found: list[Tensor] = [torch.empty(0)] * len(given)
+        for first in range(0, len(order), self.batch_size):
+            group = order[first : first + self.batch_size]
+            sizes = torch.tensor([len(given[i]) for i in group])
+            batch = torch.nn.utils.rnn.pad_sequence(
+                [given[i].float() for i in group], batch_first=True
+            )
+            frames, counts = self.model.encode(batch, sizes.to(batch.device))
+            for i, row, count in zip(group, frames, counts.tolist(), strict=True):
+                found[i] = row[:count]
+        return found
+
+    def _tensors(self, frames: Any, lengths: Any) -> list[Tensor]:
+        def as_tensor(array: Any) -> Tensor:
+            if isinstance(array, Tensor):
+                return array.detach().to(self.device)
+            return torch.from_numpy(np.array(array)).to(self.device)
+
+        arrays = split_batch(frames, as_tensor)
+        counts = check_lengths(lengths, len(arrays))
+        found = []
+        for i, (array, count) in enumerate(zip(arrays, counts, strict=True)):
+            if array.ndim != 2 or not array.is_floating_point():
+                raise ShapeError(
+                    f"frames are {array.dtype} {tuple(array.shape)}, expected "
+                    "floating-point [T, D] of the encoder",
+                    i,
+                )
+            if count is not None and not 0 <= count <= len(array):
+                raise ShapeError(f"length {count}, expected 0 to {len(array)}", i)
+            if array.shape[1] != (expected := arrays[0].shape[1]):
+                raise ShapeError(
+                    f"frames have D={array.shape[1]}, expected D={expected} as of "
+                    "the first utterance",
+                    i,
+                )
+            found.append(array[:count])
+        return found
+
+
+def phrases_of(boosts: Sequence[CompiledBoosts]) -> list[PhraseBoosts | None]:
+    """The phrases of each utterance."""
+    for i, one in enumerate(boosts):
+        if one.words or (one.phrases is not None and not one.of_tokens):
+            raise BoostError("boosts of words, expected phrases of tokens", i)
+    return [one.phrases for one in boosts]
+
+
+Input = Literal["frames", "features"]
+"""What is decoded: frames of the encoder, or what goes into it."""
+Weighted = list[tuple[NgramLM, float]]
+"""Language models and their weights."""
+
+
+Paths = Sequence[Any]
+"""Paths of an utterance that a search found, best first; at least one."""
+
+
+class ModelDecoder(Decoder[Any, Paths]):
+    """A search on a model with its own tokens; see `TransducerDecoder`.
+
+    Phrases are cut as the model cuts text: by its `tokenizer`, if it has one, such as
+    the SentencePiece model in its folder.
+
+    Args:
+        model: What the backend asks; for `input="features"` an `EncoderModel` too.
+        backend: The search.
+        options: Of the search.
+        table: The model's tokens, a blank among them.
+        lms: From `weighted_lms`.
+        separator: The token between words. None takes the mark U+2581 of word pieces.
+        input: What is decoded.
+        frame_shift_s: Seconds per frame of the encoder.
+
+    Attributes:
+        lms: Language models and their weights.
+    """
+
+    _backend: Any
+    _nbest_from = "search"
+
+    def __init__(
+        self,
+        model: Any,
+        backend: ModelBackend,
+        options: Any,
+        *,
+        table: TokenTable,
+        lms: Weighted,
+        separator: str | None,
+        input: Input,
+        frame_shift_s: float,
+    ) -> None:
+        self.model, self.input, self.lms = model, input, lms
+        between = separator_of(separator, table)
+        self.vocabulary = Vocabulary.of(table, separator=between)
+        given: Any = backend
+        super().__init__(
+            options,
+            given,
+            BoostCompiler((), {}, len(table)),
+            frame_shift_s=frame_shift_s,
+            threads=1,
+        )
+        self._cutter = BareTokens(table, between)
+
+    @classmethod
+    def of_features(
+        cls,
+        load: Callable[[torch.device], Any],
+        *,
+        backend: str = "auto",
+        frame_shift_s: float = 0.02,
+        threads: int | None = None,
+        **more: Any,
+    ) -> Self:
+        """A decoder of features, with the encoder of its model.
+
+        Args:
+            load: Loads the model to a device.
+            backend: `"auto"` (the CPU), or a device of torch: `"cpu"`, `"cuda"`.
+            frame_shift_s: Seconds per frame of features.
+            threads: Of torch; None leaves them as they are.
+            **more: Other arguments of this kind of decoder, such as `lm`.
+
+        Raises:
+            BackendError: There is no such device.
+        """
+        device = torch_device(backend, threads)
+        model, make = load(device), cast(Any, cls)
+        shift = frame_shift_s * model.stride
+        return make(model, input="features", frame_shift_s=shift, device=device, **more)
+
+    @property
+    def num_tokens(self) -> int:
+        """V, the blank included; of features, how many numbers a frame has."""
+        return self.model.input_dim if self.input == "features" else len(self.tokens)
+
+    def checked(self, logprobs: Pairs) -> Iterator[tuple[str, Any]]:
+        """Pass utterances on: frames and features are no log-probs."""
+        return iter(logprobs)
+
+    def _inputs(self, backend: Any, logprobs: Any, lengths: Any) -> Any:
+        """Check frames."""
+        return backend.inputs(logprobs, lengths)
+
+    @property
+    def input_frame_shift_s(self) -> float:
+        """Seconds per frame of what is given to `decode`: features are shorter."""
+        shorter = self.model.stride if self.input == "features" else 1
+        return self.frame_shift_s / shorter
+
+    @property
+    def _cut_text(self) -> Callable[[str], Sequence[str]] | None:
+        tokenizer = getattr(self.model, "tokenizer", None)
+        if tokenizer is None:
+            warn_of_byte_pieces(self.tokens)
+            return None
+        return cutter(tokenizer, self.tokens)
+
+    @torch.no_grad()
+    def encode(self, features: Any, lengths: Any = None) -> list[Tensor]:
+        """Frames of the model's encoder, [T', D] for each utterance.
+
+        Args:
+            features: [B, T, F] or a sequence of [T, F].
+            lengths: [B] frames of features; None for all.
+
+        Raises:
+            ShapeError: Axes, F or lengths are wrong.
+        """
+        return self._backend.encode(features, lengths)
+
+    def _models(self) -> tuple[str, ...]:
+        return tuple(lm.fingerprint for lm, _ in self.lms)
+
+    def _boost_cost(self, path: Any, boosts: CompiledBoosts) -> float:
+        """Cost of what boosts credited a path."""
+        return boosts.cost((), path.token)
+
+    def _reader(self, boosts: CompiledBoosts) -> ModelPathReader:
+        account = ModelAccount(self.options, self.lms, self._boost_cost)
+        names, shift = self.tokens.names, self.frame_shift_s
+        return ModelPathReader(PathReader(self._cutter, account, names, shift), boosts)
+
+
+class ModelAccount(NamedTuple):
+    """Counts the costs of paths: what is left of a total is the model's.
+
+    Alignments are added up, and blanks may be weighed by language models: no path has
+    a cost of the model's own.
+    """
+
+    options: Any  # Scales and penalties
+    lms: Weighted  # Language models and their weights
+    # Tells the cost of what a path was credited
+    boost_cost: Callable[[Any, CompiledBoosts], float]
+
+    def of(self, path: Any, counted: Counted, boosts: CompiledBoosts) -> CostAccount:
+        """The account of a path."""
+        labels = np.ascontiguousarray(path.token, np.int32)
+        graph, costs = 0.0, np.empty(len(labels), np.float32)
+        for lm, weight in self.lms:
+            if weight:
+                start = lm.automaton.model_start[0]
+                state = kernels.walk(lm.automaton, 0, start, labels, costs)
+                # `</s>` where the end was accepted.
+                final = lm.automaton.final_cost[state] if path.reached_final else 0.0
+                graph += weight * (float(costs.sum(dtype=np.float64)) + float(final))
+        return CostAccount.of_total(
+            self.options,
+            total=path.search_cost,
+            graph=graph,
+            insertion=insertion_cost(self.options.token_insertion, len(labels)),
+            boost=self.boost_cost(path, boosts),
+        )
+
+
+class ModelPathReader(FoundReader[Paths]):
+    """Reads what searches of models found; see `FoundReader`."""
+
+    def best(self, found: Paths) -> Any:
+        """Find the best path."""
+        return found[0]
+
+    def nbest(self, found: Paths, num: int | None) -> list[Hypothesis]:
+        """Read the best paths; a greedy search finds one."""
+        paths = found[:num]
+        return self._paths.hypotheses(paths, [self._boosts] * len(paths))
+
+
+def check_input(model: Any, input: str, batch_size: int) -> None:
+    """Raise where a model cannot be decoded so."""
+    if input not in ("frames", "features"):
+        raise OptionError(f"input={input!r}, expected 'frames' or 'features'")
+    if input == "features" and not isinstance(model, EncoderModel):
+        raise OptionError(
+            "input='features' with a model that has no encoder, expected "
+            "input='frames', or a model with `encode`, `input_dim` and `stride`"
+        )
+    if batch_size < 1:
+        raise OptionError(f"batch_size={batch_size!r}, expected 1 or more")
+
+
+def weighted_lms(
+    lm: AnyLM | Sequence[tuple[AnyLM, float]] | None,
+    tokens: TokenTable,
+    unk_cost: float | None,
+    *,
+    least: float = 0.0,
+) -> Weighted:
+    """Language models over a model's tokens, with their weights."""
+    if lm is None:
+        return []
+    pairs: Any = lm if isinstance(lm, list | tuple) else [(lm, 1.0)]
+    found = []
+    for one, weight in pairs:
+        if not (least <= weight < float("inf") and weight > -float("inf")):
+            expected = "0 or up" if least == 0 else "nats"
+            raise OptionError(
+                f"a language model's weight {weight!r}, expected {expected}"
+            )
+        found.append((lm_over(read_lm(one), tokens, unk_cost), float(weight)))
+    return found
+
+
+def torch_device(backend: str, threads: int | None = None) -> torch.device:
+    """The device of torch with a backend's name."""
+    if threads is not None:
+        torch.set_num_threads(threads)
+    try:
+        device = torch.device("cpu" if backend == "auto" else backend)
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as error:
+        raise BackendError(
+            f"backend {backend!r}, expected 'auto' or a device of torch ({error})"
+        ) from error
+    return device

@@ -1,0 +1,281 @@
+"""Quality of word confidences: reliability, normalised cross-entropy, ROC.
+
+A word of a hypothesis is right where the alignment with the reference pairs it with an
+equal word (Kaldi's choice among alignments). Of N words with confidences:
+
+    nce  = (H - mean -log2 p(what a word is)) / H     H: of the share of right words
+    auc  = how often a right word is surer than a wrong one, a tie being half
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from wfstdec.errors import FormatError, OptionError
+from wfstdec.lattice.arrays import Lattice
+from wfstdec.metrics import GAP, align
+from wfstdec.search.paths.lattice import confidences_of, lattice_hypotheses
+from wfstdec.text.normalize import AS_IT_STANDS, Normalizer
+
+_LEAST = 1e-6
+"""Confidences are taken to be no nearer to 0 and 1."""
+
+
+class Reliability(NamedTuple):
+    """Words of about the same confidence."""
+
+    confidence: float  # Their mean confidence
+    right: float  # The share that is right
+    words: int  # How many they are
+
+
+class Quality(NamedTuple):
+    """Figures of the quality of confidences."""
+
+    nce: float  # Normalised cross-entropy
+    auc: float  # The area under the ROC curve
+    words: int  # How many words there are
+    right: float  # The share of them that is right
+    bins: list[Reliability]  # For a reliability plot
+
+    def __str__(self) -> str:
+        share = f"{self.words} words, {100 * self.right:.1f} % right"
+        return f"NCE {self.nce:.3f}, AUC {self.auc:.3f} ({share})"
+
+
+def quality(confidences: Sequence[float], right: Sequence[bool]) -> Quality:
+    """All measures of the confidences of some words."""
+    return Quality(
+        normalised_cross_entropy(confidences, right),
+        area_under_roc(confidences, right),
+        len(right),
+        sum(right) / len(right),
+        reliability(confidences, right),
+    )
+
+
+def score_confidences(
+    references: Mapping[str, Sequence[str]],
+    hypotheses: Mapping[str, Sequence[tuple[str, float]]],
+    normalizer: Normalizer = AS_IT_STANDS,
+) -> Quality:
+    """Score the confidences of hypotheses whose utterances have a reference.
+
+    Args:
+        references: Words by utterance.
+        hypotheses: Words with their confidences.
+        normalizer: How words are compared; references are by it already.
+
+    Raises:
+        FormatError: All words are right, or all are wrong; or there are none.
+    """
+    right: list[bool] = []
+    confidences: list[float] = []
+    for utterance, pairs in hypotheses.items():
+        if utterance in references:
+            words = [word for word, _ in pairs]
+            right += right_words(references[utterance], words, normalizer)
+            confidences += [confidence for _, confidence in pairs]
+    return quality(confidences, right)
+
+
+def right_words(
+    reference: Sequence[str],
+    hypothesis: Sequence[str],
+    normalizer: Normalizer = AS_IT_STANDS,
+) -> list[bool]:
+    """Mark the words of a hypothesis that are right, all words of each, if several."""
+    parts = [normalizer.word(word) for word in hypothesis]
+    pairs = align(reference, [part for several in parts for part in several])
+    marks = iter([expected == word for expected, word in pairs if word != GAP])
+    return [all([next(marks) for _ in several]) for several in parts]
+
+
+def normalised_cross_entropy(
+    confidences: Sequence[float], right: Sequence[bool]
+) -> float:
+    """1 where they know all, 0 where they are as good as the share, below 0 worse."""
+    p, is_right = _checked(confidences, right)
+    share = is_right.mean()
+    whole = -(share * np.log2(share) + (1 - share) * np.log2(1 - share))
+    left = -np.log2(np.where(is_right, p, 1 - p)).mean()
+    return float((whole - left) / whole)
+
+
+def area_under_roc(confidences: Sequence[float], right: Sequence[bool]) -> float:
+    """The probability that a right word is surer than a wrong one; ties are half."""
+    p, is_right = _checked(confidences, right)
+    values, place, counts = np.unique(p, return_inverse=True, return_counts=True)
+    rank = (np.cumsum(counts) - (counts - 1) / 2)[place]
+    num_right, num_wrong = is_right.sum(), (~is_right).sum()
+    above = rank[is_right].sum() - num_right * (num_right + 1) / 2
+    return float(above / (num_right * num_wrong))
+
+
+def reliability(
+    confidences: Sequence[float], right: Sequence[bool], bins: int = 10
+) -> list[Reliability]:
+    """Words by confidence, in bins of equal width; empty ones are left out."""
+    p, is_right = np.asarray(confidences, float), np.asarray(right, bool)
+    at = np.minimum((p * bins).astype(int), bins - 1)
+    return [
+        Reliability(
+            float(p[at == b].mean()), float(is_right[at == b].mean()), int(sum(at == b))
+        )
+        for b in range(bins)
+        if (at == b).any()
+    ]
+
+
+def _checked(
+    confidences: Sequence[float], right: Sequence[bool]
+) -> tuple[np.ndarray, np.ndarray]:
+    p, is_right = np.asarray(confidences, float), np.asarray(right, bool)
+    if not len(is_right):
+        raise FormatError("no words, expected some with confidences")
+    if is_right.all() or not is_right.any():
+        raise FormatError(
+            f"{is_right.sum()} of {len(is_right)} words are right, expected right ones "
+            "and wrong ones"
+        )
+    return np.clip(p, _LEAST, 1 - _LEAST), is_right
+
+
+SCALES = (0.1, 0.14, 0.2, 0.28, 0.4, 0.56, 0.8, 1.0)
+"""Scales that are tried first."""
+HALVINGS = 3
+"""Number of times that the factor between neighbours is halved after that."""
+_DIGITS = 4
+
+
+class LabelledLattice(NamedTuple):
+    """A lattice and which words of its best text are right."""
+
+    lattice: Lattice  # The lattice
+    right: list[bool]  # Which words of its best text are right
+
+
+class ScaleTrial(NamedTuple):
+    """Quality of confidences at a scale of posteriors."""
+
+    scale: float
+    quality: Quality
+
+    def __str__(self) -> str:
+        return f"posterior_scale {self.scale:g}: {self.quality}"
+
+
+@dataclass(frozen=True)
+class ScaleTuning:
+    """Best scale, and all that were measured."""
+
+    best: ScaleTrial  # The best trial; of equal ones the scale nearer to 1
+    trials: tuple[ScaleTrial, ...]  # All of them, in order
+
+
+def speaker_of(utterance: str) -> str:
+    """Speaker of an utterance: its id up to the first `-`, as in LibriSpeech."""
+    return utterance.split("-")[0]
+
+
+def by_speaker(
+    utterances: Iterable[str], speaker: Callable[[str], str] = speaker_of
+) -> tuple[list[str], list[str]]:
+    """The utterances of every second speaker, and those of the others."""
+    ids = list(utterances)
+    speakers = sorted({speaker(one) for one in ids})
+    if len(speakers) < 2:
+        raise OptionError(
+            f"{len(ids)} utterances of {len(speakers)} speaker by their ids, expected "
+            "two speakers or more, or lattices to test on"
+        )
+    given = set(speakers[::2])
+    mine = [one for one in ids if speaker(one) in given]
+    return mine, [one for one in ids if speaker(one) not in given]
+
+
+def judge_all(
+    lattices: Mapping[str, Lattice],
+    references: Mapping[str, Sequence[str]],
+    utterances: Iterable[str] | None = None,
+    normalizer: Normalizer = AS_IT_STANDS,
+) -> list[LabelledLattice]:
+    """Compare the best texts of lattices with the references.
+
+    Args:
+        lattices: By utterance.
+        references: Words by utterance.
+        utterances: Some of them; None for all.
+        normalizer: How words are compared.
+
+    Raises:
+        FormatError: An utterance has no reference.
+    """
+    found = []
+    for name in lattices if utterances is None else utterances:
+        if name not in references:
+            raise FormatError(f"utterance {name!r} has no reference, expected one")
+        lattice = lattices[name]
+        (best,) = lattice_hypotheses(lattice)
+        words = [word.text for word in best.words]
+        reference = normalizer.words(references[name])
+        right = right_words(reference, words, normalizer)
+        found.append(LabelledLattice(lattice, right))
+    return found
+
+
+def measure(judged: Sequence[LabelledLattice], scale: float) -> ScaleTrial:
+    """Measure the confidences of some lattices at a scale."""
+    right = [one for utterance in judged for one in utterance.right]
+    found = [confidences_of(one.lattice, scale=scale) for one in judged]
+    return ScaleTrial(scale, quality([c for some in found for c in some], right))
+
+
+def tune_posterior_scale(
+    judged: Sequence[LabelledLattice],
+    scales: Sequence[float] = SCALES,
+    say: Callable[[ScaleTrial], None] | None = None,
+) -> ScaleTuning:
+    """Search for the scale with the best normalised cross-entropy.
+
+    Args:
+        judged: What to tune on: other speakers than those to test on.
+        scales: What is tried first, above 0. One alone is not refined.
+        say: Called with each trial.
+
+    Raises:
+        OptionError: No scales, or one that is not above 0.
+        FormatError: As `measure`.
+    """
+    if not scales or not min(scales) > 0:
+        raise OptionError(f"scales {list(scales)}, expected some above 0")
+    done: dict[float, ScaleTrial] = {}
+
+    def visit(scale: float) -> None:
+        scale = round(scale, _DIGITS)
+        if scale > 0 and scale not in done:
+            done[scale] = measure(judged, scale)
+            if say is not None:
+                say(done[scale])
+
+    def best() -> ScaleTrial:
+        return max(
+            done.values(), key=lambda one: (one.quality.nce, -abs(one.scale - 1))
+        )
+
+    grid = sorted(set(scales))
+    for scale in grid:
+        visit(scale)
+    pairs = zip(grid[1:], grid, strict=False)
+    factor = max((high / low for high, low in pairs), default=1.0)
+    for _ in range(HALVINGS if factor > 1 else 0):
+        factor **= 0.5
+        # Each time between the best one and its neighbours, by half of the factor.
+        centre = best().scale
+        visit(centre / factor)
+        visit(centre * factor)
+    return ScaleTuning(best(), tuple(done.values()))

@@ -1,0 +1,255 @@
+"""G, the grammar: from an ARPA model, or from a grammar of the user.
+
+    g = build_grammar(model, labels)               # words, with back-off arcs
+
+    state       a history: a prefix of some n-gram, the empty one, or `<s>` (the start)
+    (h w)       an arc `w` from h to the longest suffix of h w that is a state
+    back-off    an arc `#0` from h to the longest proper suffix that is a state
+    (h </s>)    a final cost of h
+
+N-grams that are no prefix of another need no state: the arc that would enter it leads
+to a suffix and pays the back-offs of those it passes. Final costs are the least of
+ending directly and after back-offs (`arrays.least_final_costs`): no back-off is needed
+at the end. A back-off arc may be taken though an n-gram is listed, so a sentence may
+cost less here than in the model, never more.
+
+    acceptor = read_grammar("commands.fst")        # or AT&T text, or a pynini Fst
+    g = build_user_grammar(acceptor, labels, get_engine("kaldifst"))
+
+A grammar with at most one arc per word and one epsilon at each state is taken as it is,
+its epsilons as back-offs. All others are determinized first, which removes their
+epsilons, so that LG can be determinized too.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from wfstdec.errors import ArpaError, GrammarError, GraphError
+from wfstdec.fst.arrays import LabelSpace, arcs_of, fst_of, least_final_costs
+from wfstdec.fst.engine import Engine
+from wfstdec.fst.openfst import FstContent, Symbols, parse_fst, read_fst
+from wfstdec.graph.arcs import FstArrays
+from wfstdec.graph.checks import check_fst
+from wfstdec.lm.histories import NO_LABEL, ROOT, Histories, build_histories
+from wfstdec.text.arpa import ArpaModel
+from wfstdec.text.files import reading
+from wfstdec.text.loading import word_ids
+from wfstdec.text.tokens import EPSILON, EPSILON_WORD
+
+_log = logging.getLogger("wfstdec.build")
+
+
+def build_grammar(
+    model: ArpaModel,
+    labels: LabelSpace,
+    unk_cost: float | None = None,
+    class_cost: float | None = None,
+) -> FstArrays:
+    """Make G; words that the model lacks cost `unk_cost` at the empty history."""
+    # N-grams with a word that is not in `labels.words` are left out, and their number
+    # is logged. A history that no table lists is added, at the cost of its back-off.
+    # `unk_cost`: nats; None where all words have an n-gram. `class_cost`: nats for the
+    # class of words that the lexicon lacks, at the empty history too; None for no such
+    # class.
+    ids = word_ids(labels.words)
+    of_word = np.array([ids.get(w, NO_LABEL) for w in model.words], np.int32)
+    histories = build_histories(model, of_word, len(labels.words))
+    if below := histories.num_below_backoff():
+        # Kaldi's approximation: a back-off is an epsilon arc that any word may follow.
+        _log.info(
+            "language model: %d of %d n-grams are less probable than their back-off "
+            "path; the graph gives them the cost of that path",
+            *(below, histories.trie.num_nodes - 1),
+        )
+    fst = _assemble(histories, labels, unk_cost, class_cost)
+    final_cost = least_final_costs(fst, labels.backoff_word)
+    if not np.isfinite(final_cost).any():
+        raise ArpaError(
+            "</s> has probability 0 everywhere, expected sentences that end"
+        )
+    return replace(fst, final_cost=final_cost)
+
+
+def _assemble(
+    histories: Histories,
+    labels: LabelSpace,
+    unk_cost: float | None,
+    class_cost: float | None,
+) -> FstArrays:
+    trie, cost, backoff = histories.trie, histories.cost, histories.backoff
+    is_state = histories.prefixes()
+    # The highest order goes straight to the longest suffix that is a state, at what
+    # backing off to it costs.
+    target, extra = histories.targets(is_state)
+    number = np.cumsum(is_state) - 1  # of an n-gram that is a state
+
+    ends = histories.is_end
+    final_cost = np.full(int(is_state.sum()), np.inf)
+    # `</s>` is the cost of ending, and no arc.
+    final_cost[number[trie.parent[ends]]] = cost[ends]
+    ngram = histories.predicting()
+    ngrams = arcs_of(
+        state=number[trie.parent[ngram]],
+        ilabel=trie.label[ngram],
+        olabel=trie.label[ngram],
+        nextstate=number[target[ngram]],
+        cost=cost[ngram] + extra[ngram],
+    )
+    history = np.flatnonzero(is_state & (trie.depth > 0))
+    suffix = trie.suffix[history]
+    backoffs = arcs_of(
+        state=number[history],
+        ilabel=labels.backoff_word,
+        olabel=EPSILON,
+        nextstate=number[target[suffix]],
+        cost=backoff[history] + extra[suffix],
+    )
+    parts, empty = [ngrams, backoffs], number[ROOT]
+    if class_cost is not None:
+        label = labels.class_word
+        parts.append(arcs_of(empty, label, label, empty, class_cost))
+    if unk_cost is not None:
+        unigrams = trie.label[ngram[trie.parent[ngram] == ROOT]]
+        # After such a word the history is empty: no n-gram has it.
+        unlisted = np.setdiff1d(np.arange(1, len(labels.words)), unigrams)
+        parts.append(arcs_of(empty, unlisted, unlisted, empty, unk_cost))
+    return fst_of(parts, int(number[histories.is_bos][0]), final_cost)
+
+
+_LEAST_STATE_LIMIT = 10_000  # more would take minutes before they fail
+_BACKOFF = "#0"
+
+
+@dataclass(frozen=True, eq=False)
+class WordAcceptor:
+    """An acceptor over words."""
+
+    # Arcs whose input labels are positions in `words`; 0 is an epsilon or a back-off
+    fst: FstArrays
+    words: tuple[str, ...]  # The words on its arcs, behind `<eps>`
+
+    @property
+    def vocabulary(self) -> frozenset[str]:
+        """The words, without `<eps>`."""
+        return frozenset(self.words[1:])
+
+
+def read_grammar(source: Any) -> WordAcceptor:
+    """Read a grammar; its symbol table names the words."""
+    if isinstance(source, (str, os.PathLike)):
+        content, place = read_fst(source), os.fspath(source)
+    elif hasattr(source, "write_to_string"):
+        content, place = parse_fst(source.write_to_string(), "grammar"), "grammar"
+    else:
+        raise GrammarError(
+            f"grammar is a {type(source).__name__}, expected a path or a pynini Fst"
+        )
+    if content.isymbols is None:
+        raise GrammarError(
+            f"{place}: no symbol table, expected one that names the words: compile it "
+            "from words (in pynini: token_type=symbols, set_input_symbols(symbols))"
+        )
+    return _acceptor(content, content.isymbols, place)
+
+
+def build_user_grammar(
+    acceptor: WordAcceptor, labels: LabelSpace, engine: Engine
+) -> FstArrays:
+    """Make G from a grammar, all of whose words are in `labels.words`."""
+    ids = {word: i for i, word in enumerate(labels.words)}
+    missing = sorted(acceptor.vocabulary - ids.keys())
+    if missing:
+        raise GrammarError(
+            f"{len(missing)} of {len(acceptor.vocabulary)} words of the grammar are "
+            f"not in the lexicon: {', '.join(map(repr, missing[:5]))}; add "
+            "pronunciations for them"
+        )
+    word_ids = np.array([ids[word] for word in acceptor.words], np.int32)
+    fst = acceptor.fst
+    fst = replace(fst, ilabel=word_ids[fst.ilabel], olabel=np.zeros_like(fst.ilabel))
+    # With every state final, no negative cycle is left out for leading nowhere.
+    anywhere = replace(fst, final_cost=np.zeros_like(fst.final_cost))
+    least_final_costs(anywhere, EPSILON)  # raises for a negative cycle
+    # Epsilons of a back-off model become `#0`: determinizing would remove them, and
+    # each history grow by the arcs of its suffixes.
+    if not _is_backoff_model(fst):
+        fst = _determinized(fst, engine)
+    backoff = fst.ilabel == EPSILON
+    fst = replace(
+        fst,
+        ilabel=np.where(backoff, labels.backoff_word, fst.ilabel).astype(np.int32),
+        olabel=fst.ilabel,
+        # A state ends at the least cost to which its epsilons lead: no sentence needs a
+        # `#0` before its end then.
+        final_cost=least_final_costs(fst, EPSILON),
+    )
+    if not np.isfinite(fst.final_cost).any():
+        raise GrammarError("the grammar accepts no sentence, expected at least one")
+    return fst
+
+
+def _acceptor(content: FstContent, isymbols: Symbols, place: str) -> WordAcceptor:
+    """Number the words of an FST by their names, sorted, whatever its tables say."""
+    fst = content.fst
+    with reading(place, "grammar"):
+        check_fst(fst)
+    osymbols = isymbols if content.osymbols is None else content.osymbols
+    used, inverse = np.unique(fst.ilabel, return_inverse=True)
+    names = [_name(label, isymbols, place) for label in used.tolist()]
+    pairs = np.unique(np.stack([fst.ilabel, fst.olabel], axis=1), axis=0)
+    for ilabel, olabel in pairs.tolist():
+        word, other = _name(ilabel, isymbols, place), _name(olabel, osymbols, place)
+        # By name, as two tables may number words differently.
+        if word != other and word != EPSILON_WORD:
+            raise GrammarError(
+                f"{place}: an arc turns {word!r} into {other!r}, expected an acceptor: "
+                "project it to its input or output side"
+            )
+    words = [EPSILON_WORD, *sorted(set(names) - {EPSILON_WORD})]
+    position = {word: i for i, word in enumerate(words)}
+    labels = np.array([position[name] for name in names], np.int32)
+    fst = replace(fst, ilabel=labels[inverse] if len(labels) else fst.ilabel)
+    return WordAcceptor(fst, tuple(words))
+
+
+def _name(label: int, symbols: Symbols, place: str) -> str:
+    """A label's word; Kaldi writes back-offs as `#0` on the input side."""
+    if label != EPSILON and label not in symbols:
+        raise GrammarError(
+            f"{place}: label {label} is on an arc and not in the symbol table, "
+            "expected a word for each label"
+        )
+    name = EPSILON_WORD if label == EPSILON else symbols[label]
+    return EPSILON_WORD if name == _BACKOFF else name
+
+
+def _is_backoff_model(fst: FstArrays) -> bool:
+    """Tell whether no state has two arcs of one label, and no cycle is all epsilons."""
+    key = fst.arc_state() * (int(fst.ilabel.max(initial=0)) + 1) + fst.ilabel
+    if len(np.unique(key)) < len(key):
+        return False
+    behind = np.full(fst.num_states, -1)
+    epsilon = fst.ilabel == EPSILON
+    behind[fst.arc_state()[epsilon]] = fst.nextstate[epsilon]
+    state = np.arange(fst.num_states)
+    for _ in range(fst.num_states.bit_length()):  # pointer doubling: 2**n steps
+        behind = np.where(behind >= 0, behind[behind], -1)
+    return bool((behind[state] < 0).all())
+
+
+def _determinized(fst: FstArrays, engine: Engine) -> FstArrays:
+    limit = max(_LEAST_STATE_LIMIT, 2 * fst.num_states)
+    try:
+        return engine.determinize(fst, limit, log=False)
+    except GraphError:
+        raise GrammarError(
+            f"determinizing the grammar needs more than {limit} states, expected "
+            "fewer: it accepts sentences in several ways whose costs drift apart "
+            "without end; let each sentence have one way, or remove costs on loops"
+        ) from None

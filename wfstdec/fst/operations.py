@@ -1,0 +1,420 @@
+"""Composition and minimization of FSTs in arrays, without the detour of an engine.
+
+    lg = minimize(compose(l_fst, g))
+
+A state of a composition is a pair of states, numbered in the order they are reached.
+From (a, b) it has
+
+    an arc to (a', b)  for each arc a -> a' of the left with no output,
+    an arc to (a', b') for each arc a -> a' of the left and b -> b' of the right whose
+                       output and input label are the same.
+
+The right side must have no epsilons on its input side: then no path comes twice, and no
+composition filter is needed.
+
+Minimization takes the FST for an acceptor of (input, output, rounded cost), as Kaldi's
+fstminimizeencoded does. All states begin in blocks of equal final cost. Then
+
+    signature of a state = its arcs as a set of (label, label, cost, block of nextstate)
+    states whose signature is not that of their block leave it, alike ones together
+    states with an arc to one that has left are examined again
+
+until none leaves. Signatures are compared by 64-bit hashes.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from wfstdec.graph.arcs import FstArrays
+from wfstdec.graph.checks import check_fst
+from wfstdec.jit import jit
+from wfstdec.jit.arrays import slot_of_pair
+from wfstdec.text.tokens import EPSILON
+
+_FIRST_SIZE = 1 << 12
+_NO_ARC = -1
+
+
+class _Side(NamedTuple):
+    """Side of a composition; arcs of each state are sorted by the label to match."""
+
+    start: int  # The start state
+    splits: np.ndarray  # int64 [S + 1]
+    epsilon_end: np.ndarray  # int64 [S], where the epsilons of each state end
+    label: np.ndarray  # int32 [A], sorted within each state
+    arc: np.ndarray  # int32 [A], the arc of each label, an index into `nextstate`
+    nextstate: np.ndarray  # int32 [A]
+
+
+def compose(left: FstArrays, right: FstArrays) -> FstArrays:
+    """The composition, trimmed; it has no states if it accepts nothing."""
+    assert (right.ilabel != EPSILON).all(), "the right side has input epsilons"
+    for side in (left, right):  # kernels index without a check of their own
+        if side.num_states:
+            check_fst(side)
+    a, b = _side(left, left.olabel), _side(right, right.ilabel)
+    states, splits, arcs, nextstate = _join(a, b)
+    left_arc, right_arc = arcs[:, 0], arcs[:, 1]
+    # `_NO_ARC` is the position of what is appended.
+    cost = left.cost[left_arc]
+    cost += np.append(right.cost, np.float32(0))[right_arc]
+    return _trimmed(
+        FstArrays(
+            start=0,
+            final_cost=left.final_cost[states[:, 0]] + right.final_cost[states[:, 1]],
+            state_arc_splits=splits[:, 0],
+            ilabel=left.ilabel[left_arc],
+            olabel=np.append(right.olabel, np.int32(EPSILON))[right_arc],
+            nextstate=nextstate[:, 0],
+            cost=cost,
+        )
+    )
+
+
+def _side(fst: FstArrays, label: np.ndarray) -> _Side:
+    key = fst.arc_state() * (int(label.max(initial=0)) + 1) + label
+    arc = np.argsort(key, kind="stable").astype(np.int32)
+    is_epsilon = np.concatenate([[0], np.cumsum(label == EPSILON)])
+    splits = fst.state_arc_splits
+    epsilon_end = splits[:-1] + is_epsilon[splits[1:]] - is_epsilon[splits[:-1]]
+    return _Side(fst.start, splits, epsilon_end, label[arc], arc, fst.nextstate)
+
+
+@jit
+def _lower_bound(labels: np.ndarray, begin: int, end: int, label: int) -> int:
+    """The first position of begin..end whose label is not below `label`."""
+    # It is looked for in steps that double: near `begin` it is found at once, and a
+    # short row skips through a long one.
+    step = 1
+    while begin + step < end and labels[begin + step] < label:
+        begin += step
+        step *= 2
+    end = min(end, begin + step + 1)
+    while begin < end:
+        middle = (begin + end) // 2
+        if labels[middle] < label:
+            begin = middle + 1
+        else:
+            end = middle
+    return begin
+
+
+@jit
+def _arcs_from(
+    left: _Side, right: _Side, a: int, b: int, arcs: np.ndarray, num_arcs: int
+) -> int:
+    """Append pairs of arcs that leave (a, b); count those that have no room too."""
+    # Epsilons of the left side move alone: see the top.
+    for x in range(left.splits[a], left.epsilon_end[a]):
+        if num_arcs < len(arcs):
+            arcs[num_arcs, 0], arcs[num_arcs, 1] = left.arc[x], _NO_ARC
+        num_arcs += 1
+    x, x_end = left.epsilon_end[a], left.splits[a + 1]
+    y, y_end = right.splits[b], right.splits[b + 1]
+    while x < x_end and y < y_end:
+        label, other = left.label[x], right.label[y]
+        # Bisection, not a step: one side often has thousands of arcs, the other few.
+        if label < other:
+            x = _lower_bound(left.label, x + 1, x_end, other)
+        elif other < label:
+            y = _lower_bound(right.label, y + 1, y_end, label)
+        else:
+            run = y
+            while run < y_end and right.label[run] == label:
+                if num_arcs < len(arcs):
+                    arcs[num_arcs, 0] = left.arc[x]
+                    arcs[num_arcs, 1] = right.arc[run]
+                num_arcs += 1
+                run += 1
+            # The right side stays: another arc of the left may have this label.
+            x += 1
+    return num_arcs
+
+
+@jit
+def _grown(rows: np.ndarray) -> np.ndarray:
+    """The rows in twice the room."""
+    larger = np.empty((2 * len(rows), rows.shape[1]), rows.dtype)
+    for i in range(len(rows)):  # a slice would take numba three seconds to compile
+        for j in range(rows.shape[1]):
+            larger[i, j] = rows[i, j]
+    return larger
+
+
+@jit
+def _rehashed(states: np.ndarray, num_states: int) -> np.ndarray:
+    """A hash table for four times as many states as there are."""
+    slots = np.full(8 * len(states), -1, np.int32)
+    for state in range(num_states):
+        slots[slot_of_pair(slots, states, states[state, 0], states[state, 1])] = state
+    return slots
+
+
+@jit
+def _join(
+    left: _Side, right: _Side
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """All states from the start on, breadth first."""
+    # Returns int32 [S, 2], the pair of each state; int64 [S + 1, 1], where its arcs
+    # begin; int32 [A, 2], the pair of arcs of each arc, -1 for none on the right; int32
+    # [A, 1], its next state.
+    states = np.empty((_FIRST_SIZE, 2), np.int32)
+    splits = np.zeros((_FIRST_SIZE, 1), np.int64)
+    arcs = np.empty((_FIRST_SIZE, 2), np.int32)
+    nextstate = np.empty((_FIRST_SIZE, 1), np.int32)
+    states[0, 0], states[0, 1] = left.start, right.start
+    num_states, num_arcs = 1, 0
+    slots = _rehashed(states, num_states)
+    state = 0
+    while state < num_states:
+        splits[state, 0] = num_arcs
+        a, b = int(states[state, 0]), int(states[state, 1])
+        end = _arcs_from(left, right, a, b, arcs, num_arcs)
+        # Counted past the end, then made longer: the loop over arcs checks no room.
+        while end > len(arcs):
+            arcs, nextstate = _grown(arcs), _grown(nextstate)
+            end = _arcs_from(left, right, a, b, arcs, num_arcs)
+        for arc in range(num_arcs, end):
+            next_a, next_b = int(left.nextstate[arcs[arc, 0]]), b
+            if arcs[arc, 1] != _NO_ARC:
+                next_b = int(right.nextstate[arcs[arc, 1]])
+            slot = slot_of_pair(slots, states, next_a, next_b)
+            if slots[slot] < 0:
+                if num_states + 1 == len(states):  # `splits` has one row more
+                    states, splits = _grown(states), _grown(splits)
+                    slots = _rehashed(states, num_states)
+                    slot = slot_of_pair(slots, states, next_a, next_b)
+                states[num_states, 0], states[num_states, 1] = next_a, next_b
+                slots[slot] = num_states
+                num_states += 1
+            nextstate[arc, 0] = slots[slot]
+        num_arcs = end
+        state += 1
+    splits[num_states, 0] = num_arcs
+    return (
+        states[:num_states],
+        splits[: num_states + 1],
+        arcs[:num_arcs],
+        nextstate[:num_arcs],
+    )
+
+
+def _trimmed(fst: FstArrays) -> FstArrays:
+    """The part from which a final state can be reached."""
+    # All states are reached: they were made from the start on.
+    useful = _reaching_end(fst.state_arc_splits, fst.nextstate, fst.final_cost)
+    if useful.all():
+        return fst
+    state = fst.arc_state()
+    arc = np.flatnonzero(useful[state] & useful[fst.nextstate])
+    # The start stays 0, as some final state is reached from it.
+    number = np.cumsum(useful) - 1
+    num_states = int(useful.sum())
+    num_arcs = np.bincount(number[state[arc]], minlength=num_states)
+    return FstArrays(
+        start=0,
+        final_cost=fst.final_cost[useful],
+        state_arc_splits=np.concatenate([[0], np.cumsum(num_arcs)]),
+        ilabel=fst.ilabel[arc],
+        olabel=fst.olabel[arc],
+        nextstate=number[fst.nextstate[arc]].astype(np.int32),
+        cost=fst.cost[arc],
+    )
+
+
+@jit
+def _reaching_end(
+    splits: np.ndarray, nextstate: np.ndarray, final_cost: np.ndarray
+) -> np.ndarray:
+    """Mark states that lead to a final one: a search along reversed arcs."""
+    num_states = len(final_cost)
+    entering = np.zeros(num_states + 1, np.int64)
+    for arc in range(len(nextstate)):
+        entering[nextstate[arc] + 1] += 1
+    for state in range(num_states):
+        entering[state + 1] += entering[state]
+    source = np.empty(len(nextstate), np.int32)
+    # Backwards, while begins move down: what entered a state stands in order then.
+    for state in range(num_states - 1, -1, -1):
+        for arc in range(splits[state], splits[state + 1]):
+            entering[nextstate[arc] + 1] -= 1
+            source[entering[nextstate[arc] + 1]] = state
+    useful = np.zeros(num_states, np.bool_)
+    queue = np.empty(num_states, np.int32)
+    size = 0
+    for state in range(num_states):
+        if final_cost[state] < np.inf:
+            useful[state] = True
+            queue[size] = state
+            size += 1
+    done = 0
+    while done < size:
+        state = queue[done]
+        done += 1
+        begin = entering[state + 1]
+        end = entering[state + 2] if state + 2 <= num_states else len(source)
+        for i in range(begin, end):
+            if not useful[source[i]]:
+                useful[source[i]] = True
+                queue[size] = source[i]
+                size += 1
+    return useful
+
+
+ROUNDING = 1e-6
+"""Nats; costs that round to the same multiple count as equal. Kaldi's 1/1024 makes a
+real LG another 0.6 % smaller, and moves costs of sentences by half of that per arc."""
+
+_GOLDEN = np.uint64(0x9E3779B97F4A7C15)
+_FIRST = np.uint64(0xBF58476D1CE4E5B9)
+_SECOND = np.uint64(0x94D049BB133111EB)
+_SHIFTS = np.uint64(30), np.uint64(27), np.uint64(31)
+
+
+class _Graph(NamedTuple):
+    """The arcs forwards and backwards."""
+
+    splits: np.ndarray  # int64 [S + 1]
+    key: np.ndarray  # uint64 [A], a hash of labels and cost
+    nextstate: np.ndarray  # int32 [A]
+    entering_splits: np.ndarray  # int64 [S + 1]
+    entering_state: np.ndarray  # int32 [A], the states that arcs into each state leave
+
+
+def minimize(fst: FstArrays) -> FstArrays:
+    """Merge states with equal continuations; of each set the first one stays."""
+    # Rounded for comparing alone: what stays has its own costs.
+    finals, block = np.unique(_rounded(fst.final_cost), return_inverse=True)
+    block = block.astype(np.int32)
+    slots = np.full(1 << (2 * fst.num_states).bit_length(), -1, np.int32)
+    _refine(_graph(fst), block, len(finals), slots)
+    _, first, block = np.unique(block, return_index=True, return_inverse=True)
+    # Blocks in the order of their first states: numbers stay local, as they were.
+    order = np.argsort(first)
+    number = np.empty(len(first), np.int32)  # of a block, by its first state
+    number[order] = np.arange(len(first))
+    kept = first[order]
+    lengths = np.diff(fst.state_arc_splits)[kept]
+    splits = np.concatenate([[0], np.cumsum(lengths)])
+    arc = np.arange(splits[-1]) + np.repeat(
+        fst.state_arc_splits[kept] - splits[:-1], lengths
+    )
+    return FstArrays(
+        start=int(number[block[fst.start]]),
+        final_cost=fst.final_cost[kept],
+        state_arc_splits=splits,
+        ilabel=fst.ilabel[arc],
+        olabel=fst.olabel[arc],
+        nextstate=number[block[fst.nextstate[arc]]],
+        cost=fst.cost[arc],
+    )
+
+
+def _graph(fst: FstArrays) -> _Graph:
+    key = fst.ilabel.astype(np.uint64) << np.uint64(32)
+    key = _mixed(key | fst.olabel.astype(np.uint64))
+    key = _mixed(key + _rounded(fst.cost).view(np.uint64))
+    entering = np.argsort(fst.nextstate, kind="stable")
+    num_entering = np.bincount(fst.nextstate, minlength=fst.num_states)
+    return _Graph(
+        fst.state_arc_splits,
+        key,
+        fst.nextstate,
+        np.concatenate([[0], np.cumsum(num_entering)]),
+        fst.arc_state().astype(np.int32)[entering],
+    )
+
+
+def _rounded(cost: np.ndarray) -> np.ndarray:
+    """Multiples of `ROUNDING`, int64; infinity is beyond all of them."""
+    multiples = np.round(cost.astype(np.float64) / ROUNDING)
+    return np.where(np.isinf(cost), 2.0**62, multiples).astype(np.int64)
+
+
+@jit
+def _mixed(value: Any) -> Any:
+    """A hash of a uint64, or of each in an array: the finish of splitmix64."""
+    value = (value ^ (value >> _SHIFTS[0])) * _FIRST
+    value = (value ^ (value >> _SHIFTS[1])) * _SECOND
+    return value ^ (value >> _SHIFTS[2])
+
+
+@jit
+def _signature(graph: _Graph, block: np.ndarray, state: int) -> Any:
+    """A hash of a state's arcs, whatever their order; uint64."""
+    total = np.uint64(0)
+    for arc in range(graph.splits[state], graph.splits[state + 1]):
+        target = np.uint64(block[graph.nextstate[arc]]) * _GOLDEN
+        total += _mixed(graph.key[arc] ^ target)
+    return total
+
+
+@jit
+def _refine(
+    graph: _Graph, block: np.ndarray, num_blocks: int, slots: np.ndarray
+) -> None:
+    """Split blocks, as little as needed, until all states of each have one signature.
+
+    `slots` is a hash table: new blocks by the block left and the signature.
+    """
+    num_states = len(block)
+    size = np.zeros(num_states, np.int32)  # of each block
+    for state in range(num_states):
+        size[block[state]] += 1
+    of_block = np.zeros(num_states, np.uint64)  # signature of each block
+    left = np.zeros(num_states, np.int32)  # the block that each block came from
+    slot_of = np.zeros(num_states, np.int64)
+    mask = len(slots) - 1
+    num_looked_at = np.zeros(num_states, np.int32)  # in each block
+    signature = np.zeros(num_states, np.uint64)
+    waiting = np.ones(num_states, np.bool_)
+    queue, moved = np.arange(num_states), np.empty(num_states, np.int64)
+    queued = num_states
+    while queued > 0:
+        # Signatures of all before any is moved: they must be of one partition.
+        for state in queue[:queued]:
+            signature[state] = _signature(graph, block, state)
+            num_looked_at[block[state]] += 1
+            waiting[state] = False
+        for state in queue[:queued]:  # if all are here, the first one's counts
+            if num_looked_at[block[state]] == size[block[state]]:
+                of_block[block[state]] = signature[state]
+            num_looked_at[block[state]] = 0
+        num_moved, first_new = 0, num_blocks
+        for state in queue[:queued]:
+            old = block[state]
+            if signature[state] == of_block[old]:
+                continue
+            key = _mixed(signature[state] + np.uint64(old) * _GOLDEN)
+            slot = np.int64(key & np.uint64(mask))
+            # Ends: there are twice as many slots as states.
+            while slots[slot] >= 0 and not (
+                left[slots[slot]] == old and of_block[slots[slot]] == signature[state]
+            ):
+                slot = (slot + 1) & mask
+            if slots[slot] < 0:
+                slots[slot], slot_of[num_blocks] = num_blocks, slot
+                left[num_blocks], of_block[num_blocks] = old, signature[state]
+                num_blocks += 1
+            size[old] -= 1
+            size[slots[slot]] += 1
+            block[state] = slots[slot]
+            moved[num_moved] = state
+            num_moved += 1
+        # The table is of this round: slots are freed one by one, as it is large.
+        for new in range(first_new, num_blocks):
+            slots[slot_of[new]] = -1
+        queued = 0
+        # Only what leads to a moved state can have another signature now.
+        for state in moved[:num_moved]:
+            for i in range(
+                graph.entering_splits[state], graph.entering_splits[state + 1]
+            ):
+                before = graph.entering_state[i]
+                if not waiting[before]:
+                    waiting[before] = True
+                    queue[queued] = before
+                    queued += 1

@@ -1,0 +1,181 @@
+"""Kernels on arrays: copying and growing, hash tables of integers, trees of spellings.
+
+slots = np.full(size, -1, np.int32)         # a power of 2, at most half full
+slot = slot_of_pair(slots, pairs, first, second)
+if slots[slot] < 0:                         # not there yet
+    pairs[number] = first, second
+    slots[slot] = number
+
+table, count, number = enter(table, count, first, second)     # an old or a new pair
+
+Open addressing: a slot holds the number of a pair, -1 where it is empty. Tables with
+other keys begin at `hash_of(a, b, c)`.
+
+numba compiles `longer[:n] = rows` together with a message for rows that do not fit,
+which takes half a second for each kernel that has it. `copy_rows` has none.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy import uint64
+
+from wfstdec.jit import inlined, jit, part
+
+
+@part
+def copy_rows(rows: np.ndarray, to: np.ndarray) -> None:
+    """Copy rows to the front of an array that is as long or longer."""
+    # `rows`: numbers or records, [N]. `to`: of the same type, [M >= N].
+    for i in range(len(rows)):
+        to[i] = rows[i]
+
+
+@part
+def copy_columns(rows: np.ndarray, to: np.ndarray) -> None:
+    """Copy rows of several columns to the front of an array as long or longer."""
+    # `rows`: [N, C]. `to`: of the same type, [M >= N, C].
+    for i in range(len(rows)):
+        for j in range(rows.shape[1]):
+            to[i, j] = rows[i, j]
+
+
+@jit
+def longer(rows, needed):
+    """Twice as many numbers or records, or as many as are needed; [N] to [M]."""
+    more = np.empty(max(2 * len(rows), needed), rows.dtype)
+    copy_rows(rows, more)
+    return more
+
+
+@jit
+def twice(rows):
+    """Twice as many rows of several columns, the new ones not filled in."""
+    more = np.empty((2 * len(rows), rows.shape[1]), rows.dtype)
+    copy_columns(rows, more)
+    return more
+
+
+_FACTOR = 1000003
+_KEY_MASK = (1 << 31) - 1
+_SPREAD = 2654435761  # below 2**32: products stay below 2**63
+
+
+@inlined
+def hash_of(a, b, c):
+    """A hash of three integers, uint64: multiply and shift."""
+    mixed = uint64(a) * uint64(0x9E3779B97F4A7C15)
+    mixed ^= (uint64(b) + uint64(0x165667B19E3779F9)) * uint64(0xC2B2AE3D27D4EB4F)
+    mixed ^= uint64(c) * uint64(0xD6E8FEB86659FD93)
+    mixed ^= mixed >> uint64(29)
+    mixed *= uint64(0xBF58476D1CE4E5B9)
+    return mixed ^ (mixed >> uint64(32))
+
+
+@jit
+def slot_of_pair(slots: np.ndarray, pairs: np.ndarray, first: int, second: int) -> int:
+    """The slot that holds (first, second), or the empty one where it belongs."""
+    # `slots`: int32 [2**n], with at least one empty slot. `pairs`: int32 [N, 2], the
+    # pairs by number.
+    mask = len(slots) - 1
+    key = (int(first) * _FACTOR ^ int(second)) & _KEY_MASK
+    slot = (key * _SPREAD >> 16) & mask
+    while True:
+        number = slots[slot]
+        if number < 0 or (pairs[number, 0] == first and pairs[number, 1] == second):
+            return slot
+        slot = (slot + 1) & mask
+
+
+@jit
+def enter(table, count, first, second):
+    """Find or make the number of a pair; (the table, how many pairs, the number)."""
+    # `table`: pairs, integers [N, 2], and slots, int32. It grows where it is full.
+    pairs, slots = table
+    slot = slot_of_pair(slots, pairs, first, second)
+    if slots[slot] >= 0:
+        return (pairs, slots), count, np.int64(slots[slot])
+    if count == len(pairs):
+        pairs = twice(pairs)
+        # The slots are made anew; row 0 may be a mark that is no pair.
+        slots = np.full(4 * len(pairs), -1, np.int32)
+        for i in range(count):
+            if pairs[i, 0] >= 0:
+                slots[slot_of_pair(slots, pairs, pairs[i, 0], pairs[i, 1])] = i
+        slot = slot_of_pair(slots, pairs, first, second)
+    pairs[count, 0], pairs[count, 1] = first, second
+    slots[slot] = count
+    return (pairs, slots), count + 1, np.int64(count)
+
+
+@jit
+def first_equal(
+    previous: np.ndarray, a: np.ndarray, b: np.ndarray, c: np.ndarray, d: np.ndarray
+) -> np.ndarray:
+    """The first node that says the same after the same, of each node of a forest."""
+    # `previous`: int32 [N], the node before, a lower number, or -1. Changed: nodes are
+    # made to follow the first of those that they follow. `a`: 32-bit integers [N], what
+    # a node says. Returns int32 [N].
+    first = np.empty(len(previous), np.int32)
+    size = 256
+    while size < 2 * len(previous):
+        size *= 2
+    slots = np.full(size, -1, np.int32)
+    for i in range(len(previous)):
+        # Those before have lower numbers, so that their first equals are known: equal
+        # histories are one number, and comparing a node is comparing five integers.
+        if previous[i] >= 0:
+            previous[i] = first[previous[i]]
+        key = (np.int64(previous[i]) + 1) * _FACTOR ^ np.int64(a[i])
+        key = (key * _FACTOR ^ np.int64(b[i])) & _KEY_MASK
+        key = (key * _FACTOR ^ np.int64(c[i])) & _KEY_MASK
+        slot = (key * _SPREAD >> 16) & (size - 1)
+        # Linear probing; half of the slots stay free.
+        while slots[slot] >= 0:
+            j = slots[slot]
+            same = previous[j] == previous[i] and a[j] == a[i] and b[j] == b[i]
+            if same and c[j] == c[i] and d[j] == d[i]:
+                break
+            slot = (slot + 1) & (size - 1)
+        if slots[slot] < 0:
+            slots[slot] = i
+        first[i] = slots[slot]
+    return first
+
+
+@jit
+def grow_tree(
+    labels: np.ndarray, splits: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+    """The tree of spellings that are sorted, different and not empty."""
+    # `labels`: int32, all spellings in a row. `splits`: int64 [P + 1], where each
+    # stands. Returns of each node but -1 where it has none: parent, label, depth (0 for
+    # the root) and the spelling that ends there; int32 [N].
+    size = len(labels) + 1
+    parent, label = np.full(size, -1, np.int32), np.full(size, -1, np.int32)
+    depth, ending = np.zeros(size, np.int32), np.full(size, -1, np.int32)
+    path = np.zeros(size, np.int32)  # the nodes of the spelling before
+    num_nodes, length_before, begin_before = 1, 0, 0
+    for i in range(len(splits) - 1):
+        begin, length = splits[i], splits[i + 1] - splits[i]
+        common = 0
+        # Sorted spellings share their path with the one before, or with none.
+        while (
+            common < min(length, length_before)
+            and labels[begin + common] == labels[begin_before + common]
+        ):
+            common += 1
+        for position in range(common, length):
+            parent[num_nodes] = path[position]
+            label[num_nodes] = labels[begin + position]
+            depth[num_nodes] = position + 1
+            path[position + 1] = num_nodes
+            num_nodes += 1
+        ending[path[length]] = i
+        length_before, begin_before = length, begin
+    return (
+        parent[:num_nodes],
+        label[:num_nodes],
+        depth[:num_nodes],
+        ending[:num_nodes],
+    )

@@ -1,0 +1,348 @@
+"""Models of Transformers that write texts token by token, for `AttentionDecoder`.
+
+    model = HfAttentionModel(whisper, processor, prompt=[50258, 50259, 50359, 50363])
+    decoder = AttentionDecoder(model, options=AttentionOptions(beam_size=8))
+    hyps = decoder.decode(model.encode(**processor(audio, return_tensors="pt")))
+    processor.decode(hyps[0].token_ids)
+
+Whisper, Moonshine, Speech2Text and others with an encoder and a decoder. Only the
+tokenizer's and the model's own calls are used; nothing of Transformers is imported but
+its cache.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Collection, Sequence
+from functools import partial
+from itertools import chain
+from typing import Any, NamedTuple, Self
+
+import torch
+from torch import Tensor
+
+from wfstdec.errors import AudioLengthError, OptionError, ShapeError
+from wfstdec.text.lexicon import MARKS, WORD_START
+from wfstdec.text.tokens import (
+    Ids,
+    ModelTokenizer,
+    by_ids,
+    case_variants,
+    ends_of,
+    ids_of,
+    names_of,
+    neutral_of,
+    tokenizer_of,
+    ways_behind_space,
+)
+
+
+class HfState(NamedTuple):
+    """The decoder after some tokens, of N rows."""
+
+    cache: Any  # of keys and values, changed in place by its owner
+    frames: Tensor  # [B, T, D] of utterances, not rows
+    # bool [B, T], real frames; None where the decoder takes no mask
+    mask: Tensor | None
+    utterance: Tensor  # int64 [N], whose rows they are
+
+
+def _cut_behind_space(tokenizer: Any, text: str) -> list[str]:
+    """Cut a text as models write it: byte-level tokenizers put the space into it."""
+    names = tokenizer.tokenize(text)
+    if names and names[0].startswith(WORD_START):
+        return names
+    return tokenizer.tokenize(f" {text}")
+
+
+def _first_spelt(spell: Any, other: Any, phrases: Sequence[str]) -> list[list[Ids]]:
+    pairs = zip(spell(phrases), other(phrases), strict=True)
+    return [ways or others for ways, others in pairs]
+
+
+class HfAttentionModel:
+    """A model of Transformers as the search asks for it; see `AttentionModel`.
+
+    Keys and values of cross-attention are kept for rows, as the model's own code wants
+    them; they are copied when the rows of utterances change in number, and not when
+    rows are reordered. Phrases are cut by the tokenizer, behind a space.
+
+    Args:
+        model: Such as `WhisperForConditionalGeneration`, in evaluation mode.
+        tokenizer: Its tokenizer, or its processor.
+        prompt: What the decoder is given first; None gives it the model's
+            `decoder_start_token_id`. Whisper wants language and task too.
+        eos: The end; None asks the tokenizer.
+        neutral: Marks without text; None asks the tokenizer.
+        suppress: Tokens that are never said; None takes `suppress_tokens` of the
+            model's `generation_config`. The others are probabilities without them.
+        max_tokens: Of a text; None takes the positions of the decoder.
+
+    Raises:
+        TokenTableError: Two tokens have one id, or it is no tokenizer.
+        OptionError: No end, or nothing to begin with.
+    """
+
+    def __init__(
+        self,
+        model: Any,
+        tokenizer: Any,
+        *,
+        prompt: Sequence[int] | None = None,
+        eos: int | None = None,
+        neutral: Collection[int] | None = None,
+        suppress: Collection[int] | None = None,
+        max_tokens: int | None = None,
+    ) -> None:
+        self.model, self._decoder = model, model.get_decoder()
+        self._outputs = model.get_output_embeddings()
+        size = int(self._outputs.weight.shape[0])
+        names = names_of(tokenizer)
+        self.tokens = [names.get(i, f"<unused_{i}>") for i in range(size)]
+        (self.eos,) = ends_of(eos, tokenizer)[:1]
+        unnamed = set(range(size)) - names.keys()
+        marks = neutral_of(tokenizer) if neutral is None else neutral
+        marks = {i for i in marks if i < size}
+        self.neutral = frozenset((marks | unnamed) - {self.eos})
+        barred = self.neutral | {self.eos} | {i for i in names if i >= size}
+        cut = partial(_cut_behind_space, tokenizer_of(tokenizer))
+        ids = ids_of(tokenizer)
+        spell = by_ids(ids, barred=barred, variants=ways_behind_space)
+        # Tokenizers that know no space spell nothing behind one.
+        other = by_ids(ids, barred=barred, variants=case_variants)
+        self.tokenizer = ModelTokenizer(cut, partial(_first_spelt, spell, other))
+        if prompt is None:
+            first = model.config.decoder_start_token_id
+            if first is None:
+                raise OptionError(
+                    "the model has no decoder_start_token_id, expected prompt="
+                )
+            prompt = [first]
+        self.prompt = tuple(int(token) for token in prompt)
+        given: Any = suppress
+        if given is None:
+            given = getattr(model.generation_config, "suppress_tokens", None) or ()
+        self._suppress = torch.tensor(sorted(set(given) - {self.eos}), dtype=torch.long)
+        named = inspect.signature(self._decoder.forward).parameters
+        self._takes_mask = "encoder_attention_mask" in named
+        self._max_tokens = max_tokens
+
+    def limit(self, num_frames: int) -> int:
+        """Implement `AttentionModel.limit`: what the decoder has positions for."""
+        config = self.model.config
+        names = ("max_target_positions", "max_position_embeddings")
+        room = next((getattr(config, n) for n in names if hasattr(config, n)), 448)
+        room -= len(self.prompt)
+        return room if self._max_tokens is None else min(room, self._max_tokens)
+
+    @torch.inference_mode()
+    def encode(self, **inputs: Any) -> list[Tensor]:
+        """Frames of the encoder, [T', D] for each utterance.
+
+        Args:
+            inputs: What the processor gives: features or samples, and their mask.
+
+        Raises:
+            AudioLengthError: Longer than the 30 s that Whisper hears.
+        """
+        config = self.model.config
+        features = next(iter(inputs.values()))
+        room = getattr(config, "max_source_positions", None)
+        if room and self._is_whisper and features.shape[-1] > 2 * room:
+            raise AudioLengthError(
+                f"features have T={features.shape[-1]} frames, Whisper hears "
+                f"{2 * room} at most (30 s); take model.generate with "
+                "PhraseBoostLogitsProcessor for long audio"
+            )
+        encoder = self.model.get_encoder()
+        out = encoder(**inputs)
+        frames, mask = out.last_hidden_state, inputs.get("attention_mask")
+        own = getattr(out, "attention_mask", None)
+        shorten = getattr(encoder, "_get_feature_vector_attention_mask", None)
+        if own is not None:
+            mask = own
+        elif mask is not None and shorten is not None:
+            mask = shorten(frames.shape[1], mask)
+        if mask is None or self._is_whisper:
+            return list(frames)
+        counts = mask.long().sum(1).tolist()
+        return [row[:count] for row, count in zip(frames, counts, strict=True)]
+
+    @property
+    def _is_whisper(self) -> bool:
+        return getattr(self.model.config, "model_type", "") == "whisper"
+
+    @torch.inference_mode()
+    def start(
+        self, frames: Tensor, lengths: Tensor, prompts: Tensor
+    ) -> tuple[HfState, Tensor]:
+        """Implement `AttentionModel.start`.
+
+        Raises:
+            ShapeError: Utterances of other lengths, and a decoder without a mask.
+        """
+        from transformers import DynamicCache, EncoderDecoderCache
+
+        mask = None
+        if self._takes_mask:
+            mask = (
+                torch.arange(frames.shape[1], device=frames.device) < lengths[:, None]
+            )
+        elif bool((lengths != frames.shape[1]).any()):
+            raise ShapeError(
+                f"utterances of {lengths.tolist()} frames, expected "
+                f"{frames.shape[1]} each: this decoder takes no mask"
+            )
+        frames = frames.to(self._outputs.weight.dtype)
+        utterance = torch.arange(len(frames), device=frames.device)
+        cache = EncoderDecoderCache(DynamicCache(), DynamicCache())
+        state = HfState(cache, frames, mask, utterance)
+        logprobs, state = self._run(prompts, state, frames)
+        return state, logprobs
+
+    @torch.inference_mode()
+    def step(self, labels: Tensor, state: HfState) -> tuple[Tensor, HfState]:
+        """Implement `AttentionModel.step`."""
+        # Their keys and values are in the cache: frames only tell how many there are.
+        frames = state.frames[:1].expand(len(labels), -1, -1)
+        return self._run(labels[:, None], state, frames)
+
+    def take(self, state: HfState, rows: Tensor) -> HfState:
+        """Implement `AttentionModel.take`; the cache changes in place."""
+        utterance = state.utterance[rows]
+        state.cache.self_attention_cache.batch_select_indices(rows)
+        if not torch.equal(utterance, state.utterance):
+            state.cache.cross_attention_cache.batch_select_indices(rows)
+        return state._replace(utterance=utterance)
+
+    def _run(
+        self, labels: Tensor, state: HfState, frames: Tensor
+    ) -> tuple[Tensor, HfState]:
+        more: dict[str, Any] = {}
+        if state.mask is not None:
+            more["encoder_attention_mask"] = state.mask[state.utterance]
+        out = self._decoder(
+            input_ids=labels,
+            encoder_hidden_states=frames,
+            past_key_values=state.cache,
+            use_cache=True,
+            **more,
+        )
+        logits = self._outputs(out.last_hidden_state[:, -1]).float()
+        logits[:, self._suppress.to(logits.device)] = -torch.inf
+        cache = out.past_key_values
+        return torch.log_softmax(logits, -1), state._replace(cache=cache)
+
+
+class NemoState(NamedTuple):
+    """The decoder after some tokens, of N rows."""
+
+    memories: tuple[Tensor, ...]  # [N, U, H] before each layer, and behind the last
+    frames: Tensor  # [B, T, H] of utterances, not rows
+    mask: Tensor  # [B, T], 1 for real frames
+    utterance: Tensor  # int64 [N], whose rows they are
+
+
+def _ids(tokenizer: Any, lang: str | None, texts: Sequence[str]) -> list[list[int]]:
+    more = () if lang is None else (lang,)
+    return [tokenizer.text_to_ids(text, *more) for text in texts]
+
+
+def _spelt_in_any(spellers: Sequence[Any], phrases: Sequence[str]) -> list[list[Ids]]:
+    each = zip(*(speller(phrases) for speller in spellers), strict=True)
+    return [list(dict.fromkeys(chain(*ways))) for ways in each]
+
+
+def _first_cut(spell: Any, names: Sequence[str], text: str) -> list[str]:
+    return [names[i] for ids in spell([text])[0][:1] for i in ids]
+
+
+class NemoAttentionModel:
+    """A decoder of NeMo as the search asks for it; see `AttentionModel`.
+
+    Its layers compute keys and values of cross-attention at each step, so they get
+    the frames of every row: memory for K times the frames of a batch.
+    """
+
+    def __init__(
+        self,
+        embedding: Any,
+        decoder: Any,
+        classifier: Any,
+        tokens: Sequence[str],
+        *,
+        eos: int,
+        prompt: Sequence[int],
+        neutral: Collection[int] = (),
+        max_tokens: int = 512,
+        more_than_frames: int = 20,
+        tokenizer: Any = None,
+    ) -> None:
+        self._embedding, self._decoder = embedding, decoder
+        self._classifier = classifier
+        self.tokens, self.eos = tuple(tokens), eos
+        self.prompt, self.neutral = tuple(prompt), frozenset(neutral)
+        self._max_tokens, self._more = max_tokens, more_than_frames
+        self.tokenizer = tokenizer
+
+    @classmethod
+    def of(cls, model: Any, *, prompt: Sequence[int], **more: Any) -> Self:
+        """Take the parts of an `EncDecMultiTaskModel`; never tried on a real one."""
+        tokenizer, decoder = model.tokenizer, model.transf_decoder
+        names = tokenizer.ids_to_tokens(list(range(tokenizer.vocab_size)))
+        barred = {i for i, name in enumerate(names) if name in MARKS}
+        barred |= {tokenizer.eos_id, *more.get("neutral", ())}
+        counted: dict[str, int] = {}
+        for i, name in enumerate(names):  # pieces of several languages may be alike
+            counted[name] = counted.get(name, 0) + 1
+            if counted[name] > 1:
+                names[i] = f"{name}<{i}>"
+        # An aggregate of tokenizers cuts text in a language; one is of marks alone.
+        langs = set(getattr(tokenizer, "tokenizers_dict", [None])) - {"spl_tokens"}
+        how: Any = {"barred": frozenset(barred), "variants": ways_behind_space}
+        cuts = (partial(_ids, tokenizer, lang) for lang in sorted(langs, key=str))
+        spell = partial(_spelt_in_any, [by_ids(cut, **how) for cut in cuts])
+        cut = partial(_first_cut, spell, tuple(names))
+        more = {"tokenizer": ModelTokenizer(cut, spell), **more}
+        parts = decoder.embedding, decoder.decoder, model.log_softmax
+        return cls(*parts, names, eos=tokenizer.eos_id, prompt=prompt, **more)
+
+    def limit(self, num_frames: int) -> int:
+        """Implement `AttentionModel.limit`."""
+        return min(self._max_tokens, num_frames + self._more)
+
+    @torch.inference_mode()
+    def start(
+        self, frames: Tensor, lengths: Tensor, prompts: Tensor
+    ) -> tuple[NemoState, Tensor]:
+        """Implement `AttentionModel.start`."""
+        time = torch.arange(frames.shape[1], device=frames.device)
+        mask = (time < lengths[:, None]).to(frames.dtype)
+        utterance = torch.arange(len(frames), device=frames.device)
+        state = NemoState((), frames, mask, utterance)
+        logprobs, state = self._run(prompts, state)
+        return state, logprobs
+
+    @torch.inference_mode()
+    def step(self, labels: Tensor, state: NemoState) -> tuple[Tensor, NemoState]:
+        """Implement `AttentionModel.step`."""
+        return self._run(labels[:, None], state)
+
+    def take(self, state: NemoState, rows: Tensor) -> NemoState:
+        """Implement `AttentionModel.take`: memories of rows, frames of utterances."""
+        memories = tuple(one[rows] for one in state.memories)
+        return state._replace(memories=memories, utterance=state.utterance[rows])
+
+    def _run(self, labels: Tensor, state: NemoState) -> tuple[Tensor, NemoState]:
+        place = state.memories[0].shape[1] if state.memories else 0
+        hidden = self._embedding(labels, start_pos=place)
+        memories, _ = self._decoder(
+            hidden,
+            torch.ones(labels.shape, dtype=hidden.dtype, device=labels.device),
+            state.frames[state.utterance],
+            state.mask[state.utterance],
+            list(state.memories) if state.memories else None,
+            return_mems=True,
+        )
+        logprobs = self._classifier(hidden_states=memories[-1][:, -1:])
+        return logprobs[:, 0].float(), state._replace(memories=tuple(memories))

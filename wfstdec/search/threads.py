@@ -1,0 +1,459 @@
+"""Interrupting: what signal handlers raise waits until kernels are at rest.
+
+    with Held() as held:                  # Ctrl-C is heard here, and raised at the end
+        for utterance in utterances:
+            held.check()                  # where the work may be left
+            pass_through(search, utterance, pace)
+
+Python runs handlers in the main thread, between any two of its instructions. What they
+raise there can leave a session half-way; numba, which makes what a kernel returns by
+calling Python, turns it into a `SystemError`. So in the main thread handlers are called
+in our place: what one raises is kept, all threads stop at their next `check`, and it
+is raised when they have. Kernels are given so much as takes them a tenth of a second.
+"""
+
+from __future__ import annotations
+
+import _signal  # type: ignore[import-not-found]  # `signal` is ten times as slow
+import signal
+import threading
+import time
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from itertools import chain
+from traceback import walk_stack
+from types import FrameType
+from typing import Any, Self, TypeVar
+
+import numpy as np
+
+from wfstdec.boost.compiled import CompiledBoosts
+from wfstdec.errors import naming
+from wfstdec.search.logprobs import as_utterances
+
+LATTICES = "lattices"
+"""Records the lattices of whole utterances."""
+SESSION_LATTICES = "lattices of sessions"
+"""Records those of utterances that come in chunks."""
+SEGMENTS = "segments"
+"""Hands out parts of these that are settled: `Search.settle`."""
+MEMORY_PLANS = "memory plans"
+"""Says what a batch takes on a device: `memory_plan`."""
+Read = Callable[[int, Any], Any]
+"""Makes of an utterance's position, and of what was found, what is asked for."""
+_HEARD = tuple(
+    getattr(signal, name)
+    for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGALRM", "SIGUSR1", "SIGUSR2")
+    if hasattr(signal, name)
+)
+PATIENCE_S = 1.0
+"""Threads that do not stop for so long, as they compile kernels, are left alone."""
+PART_S = 0.1
+"""What a call of a kernel should take."""
+FIRST_FRAMES, LEAST_FRAMES, MOST_FRAMES = 64, 4, 1 << 20
+FASTER = 16
+"""Largest factor by which the work of a call may grow, if the last one was quick."""
+
+_of_thread = threading.local()
+
+
+class Stopped(BaseException):
+    """Work was left where it may be; `Held` raises what a handler raised instead."""
+
+
+class Held:
+    """Holds back what signal handlers raise, in the main thread; elsewhere nothing.
+
+    Within another one it is that one.
+    """
+
+    def __init__(self) -> None:
+        self._active = False
+        self._before: list[tuple[int, Callable[..., Any]]] = []
+        self._raised: BaseException | None = None
+        self._since = 0.0
+
+    def __enter__(self) -> Self:
+        """Take the handlers' place."""
+        outer = getattr(_of_thread, "held", None)
+        # A call within a call: who came first hears, and raises at its end.
+        if outer is not None and outer._active:
+            return outer
+        # Python calls handlers in the main thread, and only there may they be set.
+        if threading.get_ident() == threading.main_thread().ident:
+            for number in _HEARD:
+                before = _signal.getsignal(number)
+                if callable(before):
+                    self._before.append((number, before))
+                    _signal.signal(number, self._hear)
+        _of_thread.held, self._active = self, True
+        return self
+
+    def __exit__(self, kind: Any, error: BaseException | None, _: Any) -> None:
+        """Put handlers back; raise what one of them raised."""
+        if not self._active:
+            return
+        self._active, _of_thread.held = False, None
+        for number, before in self._before:
+            if _signal.getsignal(number) == self._hear:  # a handler may set another
+                _signal.signal(number, before)
+        if self._raised is None or error is self._raised:
+            return
+        # `Stopped` only carried the news through the search: users see what their
+        # handler raised.
+        if isinstance(error, Stopped):
+            raise self._raised from None
+        raise self._raised
+
+    def _hear(self, number: int, frame: FrameType | None) -> None:
+        """Call the handler; keep what it raises, unless that would take too long."""
+        late = self._overdue
+        try:
+            dict(self._before)[number](number, frame)
+        except BaseException as error:
+            # Nobody looks any more, or looked for too long: raised wherever the program
+            # is.
+            if not self._active or late:
+                raise
+            if self._raised is None:
+                self._raised, self._since = error, time.monotonic()
+            # A kernel that is compiled takes long, and may be left.
+            if any(
+                one.f_code.co_name == "_compile_for_args"
+                for one, _ in walk_stack(frame)
+            ):
+                raise
+
+    @property
+    def _overdue(self) -> bool:
+        """Tell whether something should have stopped long ago."""
+        waited = time.monotonic() - self._since
+        return self._raised is not None and waited > PATIENCE_S
+
+    def check(self) -> None:
+        """Leave the work where a handler has raised something; for any thread."""
+        if self._raised is not None:
+            raise Stopped
+
+    def join(self) -> None:
+        """Let this thread's work belong to it."""
+        _of_thread.held = self
+
+    def wait(self, work: Iterable[Future]) -> set[Future]:
+        """Wait for threads; gives those that do not stop."""
+        pending = set(work)
+        while pending and not self._overdue:
+            pending = wait(pending, PATIENCE_S / 2).not_done
+        return pending
+
+
+class Pace:
+    """Keeps calls of kernels short: how many frames one is given."""
+
+    def __init__(self) -> None:
+        self.frames = FIRST_FRAMES
+
+    def note(self, frames: int, seconds: float) -> None:
+        """Take account of a call."""
+        fits = int(PART_S / max(seconds, 1e-6) * frames)
+        if fits < self.frames:
+            if seconds > PART_S:
+                self.frames = max(LEAST_FRAMES, fits)
+        elif frames >= self.frames:
+            self.frames = min(fits, FASTER * self.frames, MOST_FRAMES)
+
+
+def check() -> None:
+    """Leave the work of this thread where a handler has raised something."""
+    held = getattr(_of_thread, "held", None)
+    if held is not None:
+        held.check()
+
+
+def pass_through(search: Any, chunk: Any, pace: Pace) -> None:
+    """Pass a search through a chunk, [T, V], in parts where that would take long."""
+    first = 0
+    while True:
+        part = chunk[first : first + pace.frames]
+        began = time.perf_counter()
+        search.advance(part)
+        pace.note(len(part), time.perf_counter() - began)
+        first += len(part)
+        if first >= len(chunk):
+            return
+        # Not behind the last part: what is done should not be lost.
+        check()
+
+
+GROUP = 16
+"""Most utterances of a call: kernels are compiled for this number."""
+_NOTHING = np.zeros((0, 0), np.float32)
+"""Fills what is given up to `GROUP`: a kernel is compiled for one length."""
+_Given = TypeVar("_Given")
+_Item = TypeVar("_Item")
+
+
+class Workers:
+    """Threads that work side by side; they are made when there is work for them."""
+
+    def __init__(self, threads: int, pace: Pace | None = None) -> None:
+        self.threads = threads
+        self.pace = pace or Pace()
+        self._pool: ThreadPoolExecutor | None = None
+        self._late: set[Future] = set()
+
+    def __enter__(self) -> Self:
+        """Nothing is made yet."""
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """End the threads."""
+        self.end_threads()
+
+    def end_threads(self) -> None:
+        """End the threads; others are made when there is work again."""
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            pool.shutdown(wait=not self._late)
+
+    def map(
+        self, function: Callable[[_Given], _Item], items: Sequence[_Given]
+    ) -> list[_Item]:
+        """Call for every item; results in order. Not for several threads at once.
+
+        What a handler of signals raises, such as `KeyboardInterrupt`, is raised when
+        all threads have stopped, which they do between items and parts of them.
+        """
+        results: dict[int, _Item] = {}
+        left = iter(range(len(items)))  # all threads take from it, the next one each
+        with Held() as held:
+
+            def work() -> None:
+                held.join()
+                try:
+                    for at in left:
+                        held.check()
+                        results[at] = function(items[at])
+                except BaseException:
+                    for _ in left:  # nobody begins another
+                        pass
+                    raise
+
+            others = min(self.threads, len(items)) - 1
+            if others < 1:
+                work()
+            else:
+                self._work_side_by_side(work, others, held)
+        return [results[at] for at in range(len(items))]
+
+    def _work_side_by_side(
+        self, work: Callable[[], None], others: int, held: Held
+    ) -> None:
+        """Do work in other threads and this one, until there is none."""
+        held.wait(self._late)  # what was left alone may still use its search
+        held.check()
+        if self._pool is None:
+            self._pool = ThreadPoolExecutor(self.threads - 1)
+        # This thread works too, so that one fewer is needed, and Ctrl-C is heard here.
+        done = [self._pool.submit(work) for _ in range(others)]
+        try:
+            work()
+        finally:
+            self._late = held.wait(done)
+        held.check()
+        for one in done:
+            one.result()
+
+
+ALONE = Workers(1)
+"""The calling thread, and no other."""
+
+
+class HostBackend(ABC):
+    """A backend whose searches run on the host, one utterance in a thread.
+
+    A copy of one, pickled or not, is made anew of what it searches: memory of searches
+    and what is remembered of boosts stay behind.
+    """
+
+    can = frozenset({LATTICES, SESSION_LATTICES})
+
+    def __init__(self, num_tokens: int, searched: Any = None) -> None:
+        self._num_tokens, self._searched = num_tokens, searched
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle what it searches."""
+        return _made_again, (type(self), self._searched)
+
+    def inputs(self, logprobs: Any, lengths: Any) -> list[np.ndarray]:
+        """Check log-probs, as `Backend.inputs`; float32 [T, V], C order."""
+        return as_utterances(logprobs, lengths, self._num_tokens)
+
+    def prepare(self, options: Any, boosts: CompiledBoosts) -> None:  # noqa: B027
+        """Lay out boosts, as `Backend.prepare`: here as they are."""
+
+    @abstractmethod
+    def start(
+        self, options: Any, boosts: CompiledBoosts, *, record: bool = False
+    ) -> Any:
+        """Begin an utterance, as `Backend.start`."""
+
+    def decode(
+        self,
+        utterances: Sequence[np.ndarray],
+        options: Any,
+        boosts: Sequence[CompiledBoosts],
+        *,
+        record: bool = False,
+        workers: Workers = ALONE,
+        read: Read | None = None,
+    ) -> list[Any]:
+        """Decode whole utterances, as `Backend.decode`: the longest first."""
+
+        def decode_one(i: int) -> Any:
+            with naming(i):
+                search = self.start(options, boosts[i], record=record)
+                pass_through(search, utterances[i], workers.pace)
+                found = search.finish()
+                return found if read is None else read(i, found)
+
+        return _each(decode_one, list(map(len, utterances)), workers)
+
+    def advance(
+        self,
+        searches: Sequence[Any],
+        chunks: Sequence[np.ndarray],
+        *,
+        names: Sequence[int | str] | None = None,
+        workers: Workers = ALONE,
+    ) -> None:
+        """Pass searches through a chunk each, as `Backend.advance`."""
+        called = range(len(chunks)) if names is None else names
+
+        def advance_one(i: int) -> None:
+            if len(chunks[i]):
+                with naming(called[i]):
+                    pass_through(searches[i], chunks[i], workers.pace)
+
+        if workers.threads == 1:
+            workers.map(advance_one, range(len(chunks)))
+        else:
+            _each(advance_one, list(map(len, chunks)), workers)
+
+
+class GroupingBackend(HostBackend):
+    """A backend on the host that searches whole utterances a few in one call."""
+
+    @abstractmethod
+    def decode_group(
+        self,
+        utterances: Sequence[np.ndarray],
+        options: Any,
+        boosts: CompiledBoosts,
+        pace: Pace,
+        names: Sequence[int] | None = None,
+    ) -> list[Any]:
+        """Decode whole utterances with the same boosts.
+
+        `utterances`: at most `GROUP`, float32 [T, V] each, C order.
+        """
+
+    def decode(
+        self,
+        utterances: Sequence[np.ndarray],
+        options: Any,
+        boosts: Sequence[CompiledBoosts],
+        *,
+        record: bool = False,
+        workers: Workers = ALONE,
+        read: Read | None = None,
+    ) -> list[Any]:
+        """Decode whole utterances, as `Backend.decode`: those of a list in groups."""
+        if record or read is not None:
+            return super().decode(
+                utterances, options, boosts, record=record, workers=workers, read=read
+            )
+        groups = groups_of(list(map(len, utterances)), boosts, workers.threads, GROUP)
+
+        def decode_some(group: list[int]) -> list[Any]:
+            some, of_all = [utterances[i] for i in group], boosts[group[0]]
+            return self.decode_group(some, options, of_all, workers.pace, group)
+
+        order, each = chain(*groups), chain(*workers.map(decode_some, groups))
+        found = dict(zip(order, each, strict=True))
+        return [found[i] for i in range(len(utterances))]
+
+
+def _made_again(backend: Callable[[Any], Any], searched: Any) -> Any:
+    """Make a backend of what was pickled; tables of arrays become read-only again.
+
+    Kernels are compiled for read-only ones, and pickles do not keep that.
+    """
+    _freeze(searched)
+    return backend(searched)
+
+
+def _freeze(tables: Any) -> None:
+    if isinstance(tables, np.ndarray):
+        tables.setflags(write=False)
+    elif isinstance(tables, tuple):
+        for one in tables:
+            _freeze(one)
+
+
+def _each(
+    function: Callable[[int], _Item], lengths: Sequence[int], workers: Workers
+) -> list[_Item]:
+    """Call for the position of everything that has a length, the longest first."""
+    order = longest_first(lengths)
+    results = dict(zip(order, workers.map(function, order), strict=True))
+    return [results[i] for i in range(len(lengths))]
+
+
+def longest_first(lengths: Sequence[int]) -> list[int]:
+    """Positions of lengths, the longest first."""
+    return sorted(range(len(lengths)), key=lambda i: -lengths[i])
+
+
+def groups_of(
+    lengths: Sequence[int], boosts: Sequence[CompiledBoosts], threads: int, most: int
+) -> list[list[int]]:
+    """Put utterances of the same boosts together; leave every thread a few groups."""
+    enough = sum(lengths) / (4 * threads)
+    groups: list[list[int]] = []
+    begun: dict[int, tuple[list[int], int]] = {}  # by what boosts are: with its frames
+    for i in longest_first(lengths):
+        # Equal lists were compiled once, and are one object.
+        key = id(boosts[i])
+        group, frames = begun.get(key, ([], 0))
+        if group and (len(group) == most or frames + lengths[i] > enough):
+            group, frames = [], 0
+        if not group:
+            groups.append(group)
+        group.append(i)
+        begun[key] = group, frames + lengths[i]
+    return groups
+
+
+def filled_up(utterances: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
+    """Give as many arrays as a kernel is compiled for: those of a group, then empty."""
+    assert len(utterances) <= GROUP
+    return (*utterances, *[_NOTHING] * (GROUP - len(utterances)))
+
+
+def stretch(
+    given: tuple[np.ndarray, ...], num: int, at: np.ndarray, frames: int
+) -> tuple[tuple[np.ndarray, ...], int, int, int]:
+    """Part of a kernel's work that one call does, from `at` on.
+
+    `frames`: at most.
+    """
+    i, frame = at[:2].tolist()
+    left = frame + frames
+    while i < num and len(given[i]) <= left:
+        left -= len(given[i])
+        i += 1
+    if i == num or not left:
+        return given, i, 0, frames - left
+    return (*given[:i], given[i][:left], *given[i + 1 :]), i + 1, left, frames

@@ -1,0 +1,528 @@
+"""Containers that come in as a stream: FFmpeg reads a pipe, in a thread for each.
+
+    piped = Piped("Ogg", 16000, most_s=10.0, wake=wake)
+    piped.give(data, arrived)                    # never waits
+    samples, arrived = piped.take(1.0)           # what is decoded
+    piped.close()                                # the thread ends
+
+The thread waits where nobody takes what it has decoded: a small file of many hours
+fills no memory. FFmpeg is behind what came: by 0.1 s of WebM, by a page of Ogg (a
+second, most often), by ten frames of FLAC (2.4 s at 16 kHz). What it has not decoded
+when an utterance is flushed belongs to the next one.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import IO, NamedTuple, cast
+
+import numpy as np
+
+from wfstdec.audio.headers import UNKNOWN_SIZE
+from wfstdec.audio.reading import AudioReader
+from wfstdec.audio.resampling import ResampleStream
+from wfstdec.audio.samples import checked_peak, scaled
+from wfstdec.audio.sources import open_av
+from wfstdec.errors import AudioError, WfstdecError
+
+BYTES_PER_S = 16_000
+"""What bytes that are not decoded yet are counted for."""
+_SOON = {"probesize": "4096", "analyzeduration": "0"}
+"""Options of FFmpeg: it begins by the first packets, and waits for no more. With
+`nobuffer` it would drop the packets that it looked at: up to 0.9 s of MP3."""
+NOTHING = np.zeros(0, np.float32)
+
+Taken = tuple[np.ndarray, float]
+"""Samples, and when the last of their bytes arrived."""
+
+
+class AudioBytes:
+    """Bytes on their way to samples; here those of which none have come yet.
+
+    `take` and `rest` may be called by any thread.
+    """
+
+    @property
+    def waiting_s(self) -> float:
+        """Seconds that wait to be taken, about."""
+        return 0.0
+
+    @property
+    def waits_since(self) -> float | None:
+        """When the oldest bytes that wait came; None where that is not known."""
+        return None
+
+    @property
+    def is_ready(self) -> bool:
+        """Tell whether there is something to take now, or an error to be raised."""
+        return False
+
+    @property
+    def is_through(self) -> bool:
+        """Tell whether all that was given was taken, but for a part of a sample."""
+        return True
+
+    def give(self, data: bytes, arrived: float) -> AudioBytes:
+        """Take bytes, cut anywhere; what is to take those behind them."""
+        return self
+
+    def end(self) -> None:
+        """Say that no more bytes come."""
+
+    def take(self, seconds: float) -> Taken:
+        """Take what is ready, at most so much."""
+        return NOTHING, 0.0
+
+    def rest(self) -> np.ndarray:
+        """Take what a resampler holds; it begins anew."""
+        return NOTHING
+
+    def close(self) -> None:
+        """Give up; no thread is left."""
+
+
+class _Closed(Exception):
+    """Nobody wants the stream any more."""
+
+
+class _Pipe:
+    """File of the bytes that have come; reading waits for more."""
+
+    def __init__(self, idle: Callable[[], object]) -> None:
+        self._idle = idle
+        self._changed = threading.Condition()
+        self._data = bytearray()
+        self._has_ended = self._is_closed = False
+        self.is_waiting = False
+
+    def __len__(self) -> int:
+        return len(self._data)
+
+    def write(self, data: bytes) -> None:
+        """Take bytes, without waiting."""
+        with self._changed:
+            self._data += data
+            if data:
+                self.is_waiting = False
+            self._changed.notify_all()
+
+    def end(self, *, close: bool = False) -> None:
+        """Say that no more come; with `close` that nobody wants those that came."""
+        with self._changed:
+            self._has_ended, self._is_closed = True, self._is_closed or close
+            self.is_waiting = False
+            self._changed.notify_all()
+
+    def read(self, size: int = -1) -> bytes:
+        """Read what is there, at least a byte; nothing at the end."""
+        if not self._data and not self._has_ended:
+            with self._changed:
+                waits = self.is_waiting = not self._data and not self._has_ended
+            if waits:
+                self._idle()
+        with self._changed:
+            while not self._data and not self._has_ended:
+                self._changed.wait()
+            if self._is_closed:
+                raise _Closed
+            found = bytes(self._data if size < 0 else self._data[:size])
+            del self._data[: len(found)]
+            return found
+
+
+class Piped(AudioBytes):
+    """Bytes of a container that FFmpeg reads, and resamples to its end.
+
+    `model_rate`: samples a second that go out.
+    """
+
+    def __init__(
+        self, form: str, model_rate: int, most_s: float, wake: Callable[[], object]
+    ) -> None:
+        self._form, self._rate, self._wake = form, model_rate, wake
+        self._most = int(most_s * model_rate)
+        self._pipe = _Pipe(wake)
+        self._changed = threading.Condition()
+        self._blocks: list[np.ndarray] = []
+        self._waiting = 0  # samples
+        self._arrived = 0.0
+        self._is_closed = self._is_done = self._has_begun = False
+        self._error: WfstdecError | None = None
+        self._thread = threading.Thread(
+            target=self._run, name="wfstdec-container", daemon=True
+        )
+        self._thread.start()
+
+    @property
+    def waiting_s(self) -> float:
+        """Implement `AudioBytes.waiting_s`."""
+        return self._waiting / self._rate + len(self._pipe) / BYTES_PER_S
+
+    @property
+    def is_ready(self) -> bool:
+        """Implement `AudioBytes.is_ready`."""
+        return self._waiting > 0 or self._error is not None
+
+    @property
+    def is_through(self) -> bool:
+        """Implement `AudioBytes.is_through`."""
+        return not self._waiting and (self._is_done or self._pipe.is_waiting)
+
+    def give(self, data: bytes, arrived: float) -> AudioBytes:
+        """Implement `AudioBytes.give`."""
+        self._arrived = arrived
+        if not self._is_done:
+            self._pipe.write(data)
+        return self
+
+    def end(self) -> None:
+        """Implement `AudioBytes.end`."""
+        self._pipe.end()
+
+    def take(self, seconds: float) -> Taken:
+        """Implement `AudioBytes.take`."""
+        most = max(1, math.ceil(seconds * self._rate))
+        with self._changed:
+            if self._error is not None and not self._waiting:
+                raise self._error
+            if not self._waiting:
+                return NOTHING, self._arrived
+            samples = np.concatenate(self._blocks)
+            found, rest = samples[:most], samples[most:]
+            self._blocks = [rest] if len(rest) else []
+            self._waiting = len(rest)
+            self._changed.notify_all()
+        return found, self._arrived
+
+    def close(self) -> None:
+        """Implement `AudioBytes.close`."""
+        with self._changed:
+            self._is_closed = True
+            self._changed.notify_all()
+        self._pipe.end(close=True)
+
+    def _run(self) -> None:
+        try:
+            # PyAV asks for nothing but `read`.
+            file = cast(IO[bytes], self._pipe)
+            with open_av(file, self._form, options=_SOON) as source:
+                for block in AudioReader(
+                    source, self._rate, None, max_seconds=math.inf, allow_cut=True
+                ):
+                    with self._changed:
+                        while self._waiting >= self._most and not self._is_closed:
+                            self._changed.wait()
+                        if self._is_closed:
+                            raise _Closed
+                        self._has_begun = True
+                        self._blocks.append(block)
+                        self._waiting += len(block)
+                    self._wake()
+        except _Closed:
+            pass
+        except WfstdecError as error:
+            self._error = error
+            if self._form == "MP4" and not self._has_begun:  # why it may be no stream
+                self._error = AudioError(
+                    f"an MP4 that cannot be read as it comes ({error}), expected one "
+                    "in fragments; one with its index at the end goes by a request "
+                    "with a file"
+                )
+                self._error.__cause__ = error
+        except Exception as error:  # of FFmpeg, or ours: the stream's, nobody else's
+            self._error = AudioError(
+                f"cannot read {self._form} ({error!r}), expected audio"
+            )
+            self._error.__cause__ = error
+        finally:
+            self._is_done = True
+            self._pipe.end(close=True)
+            self._wake()
+
+
+_HEAD = 12
+"""Bytes that tell what a container is."""
+_MAX_CHUNK = 1 << 20
+"""Bytes of a chunk of a WAV file before its samples, at most."""
+
+
+class Coding(NamedTuple):
+    """Numbers of one channel as bytes.
+
+    Attributes:
+        width: Bytes of one.
+        decode: Makes float32 of the bytes.
+    """
+
+    width: int
+    decode: Callable[[bytes], np.ndarray]
+
+
+class RawBytes(AudioBytes):
+    """Bytes of an encoding.
+
+    `rate`: samples a second of each channel. `model_rate`: samples a second that go
+    out.
+    """
+
+    def __init__(
+        self,
+        coding: Coding,
+        rate: int,
+        channels: int,
+        model_rate: int,
+        most: float = math.inf,
+    ) -> None:
+        self._decode, self._channels = coding.decode, channels
+        self._size = coding.width * channels
+        self._rates = rate, model_rate
+        self._resample = ResampleStream(*self._rates)
+        self._waiting: deque[tuple[bytes, float]] = deque()
+        self._num_bytes = 0
+        self._left = most
+        self._arrived = 0.0
+
+    @property
+    def waiting_s(self) -> float:
+        """Implement `AudioBytes.waiting_s`."""
+        return self._num_bytes / (self._size * self._rates[0])
+
+    @property
+    def waits_since(self) -> float | None:
+        """Implement `AudioBytes.waits_since`."""
+        return self._waiting[0][1] if self._waiting else None
+
+    @property
+    def is_ready(self) -> bool:
+        """Implement `AudioBytes.is_ready`."""
+        return not self.is_through
+
+    @property
+    def is_through(self) -> bool:
+        """Implement `AudioBytes.is_through`."""
+        return self._num_bytes < self._size
+
+    def give(self, data: bytes, arrived: float) -> AudioBytes:
+        """Implement `AudioBytes.give`."""
+        data = data[: int(min(self._left, len(data)))]
+        self._left -= len(data)
+        self._waiting.append((data, arrived))
+        self._num_bytes += len(data)
+        return self
+
+    def take(self, seconds: float) -> Taken:
+        """Implement `AudioBytes.take`."""
+        most = max(1, math.ceil(seconds * self._rates[0])) * self._size
+        left = min(most, self._num_bytes // self._size * self._size)
+        if not left:
+            return NOTHING, self._arrived
+        self._num_bytes -= left
+        parts: list[bytes] = []
+        while left:
+            data, self._arrived = self._waiting.popleft()
+            if len(data) > left:
+                self._waiting.appendleft((data[left:], self._arrived))
+                data = data[:left]
+            parts.append(data)
+            left -= len(data)
+        samples = self._decode(b"".join(parts))
+        if self._channels > 1:
+            samples = samples.reshape(-1, self._channels).mean(axis=1)
+        return self._resample(samples), self._arrived
+
+    def rest(self) -> np.ndarray:
+        """Implement `AudioBytes.rest`."""
+        found = self._resample.finish()
+        self._resample = ResampleStream(*self._rates)
+        return found
+
+    def close(self) -> None:
+        """Implement `AudioBytes.close`."""
+        self._waiting.clear()
+        self._num_bytes = 0
+
+
+class ContainerBytes(AudioBytes):
+    """Bytes that say by their first ones what they are.
+
+    `model_rate`: samples a second that go out.
+    """
+
+    def __init__(
+        self, model_rate: int, most_s: float, wake: Callable[[], object]
+    ) -> None:
+        self._model_rate, self._most_s, self._wake = model_rate, most_s, wake
+        self._head = b""
+        self._error: AudioError | None = None
+
+    @property
+    def is_ready(self) -> bool:
+        """Implement `AudioBytes.is_ready`."""
+        return self._error is not None
+
+    def give(self, data: bytes, arrived: float) -> AudioBytes:
+        """Implement `AudioBytes.give`: chooses a decoder once the first are there."""
+        self._head += data
+        head, start = self._head, 0
+        if len(head) < _HEAD or self._error is not None:
+            return self
+        inner: AudioBytes
+        try:
+            if head[:4] == b"RIFF" and head[8:12] == b"WAVE":
+                found = _wav_header(head)
+                if found is None:
+                    return self
+                coding, rate, channels, start, size = found
+                inner = RawBytes(coding, rate, channels, self._model_rate, size)
+            else:
+                form = container_form(head)
+                inner = Piped(form, self._model_rate, self._most_s, self._wake)
+        except AudioError as error:
+            self._error = error
+            return self
+        return inner.give(head[start:], arrived)
+
+    def end(self) -> None:
+        """Implement `AudioBytes.end`."""
+        if self._head and self._error is None:
+            self._error = AudioError(
+                f"{len(self._head)} bytes that begin with {self._head[:_HEAD]!r}, "
+                "expected the head of an audio file and what follows it"
+            )
+
+    def take(self, seconds: float) -> Taken:
+        """Implement `AudioBytes.take`."""
+        if self._error is not None:
+            raise self._error
+        return NOTHING, 0.0
+
+
+def container_form(head: bytes) -> str:
+    """Name of a container by its first 12 bytes."""
+    for name, begins in _FORMS.items():
+        if head.startswith(begins):
+            return name
+    if head[4:8] == b"ftyp":
+        return "MP4"
+    if head[0] == 0xFF and head[1] & 0xE0 == 0xE0:
+        return "MP3 or AAC"
+    raise AudioError(
+        f"audio that begins with {head[:_HEAD]!r}, expected WAV, FLAC, Ogg, WebM, MP3, "
+        "AAC, MP4 or AIFF; samples alone need their encoding"
+    )
+
+
+_FORMS = {
+    "FLAC": b"fLaC",
+    "Ogg": b"OggS",
+    "WebM or Matroska": b"\x1a\x45\xdf\xa3",
+    "MP3": b"ID3",
+    "AIFF": b"FORM",
+    "WAV": b"RF64",
+    "AMR": b"#!AMR",
+}
+
+
+def _wav_header(head: bytes) -> tuple[Coding, int, int, int, float] | None:
+    """Read a WAV file's head, as far as it has come."""
+    at, found = 12, None
+    while len(head) >= at + 8:
+        name, size = struct.unpack_from("<4sI", head, at)
+        at += 8
+        if name == b"data":
+            if found is None:
+                raise AudioError("WAV samples before their form, expected a fmt chunk")
+            is_known = 0 < size < UNKNOWN_SIZE  # a pipe's header says 0, or all ones
+            return *found, at, size if is_known else math.inf
+        if size > _MAX_CHUNK:
+            raise AudioError(
+                f"{size} bytes of {name!r} before the samples of a WAV file, expected "
+                f"at most {_MAX_CHUNK}"
+            )
+        if name == b"fmt ":
+            # More is to come: the head is looked at again from its begin.
+            if len(head) < at + size:
+                return None
+            found = _wav_form(head[at : at + size])
+        # Chunks are padded to an even size, which their sizes do not count.
+        at += size + size % 2
+    return None
+
+
+def _wav_form(chunk: bytes) -> tuple[Coding, int, int]:
+    """Read a fmt chunk: what a number is, samples a second, and channels."""
+    if len(chunk) < 16:
+        raise AudioError(f"a fmt chunk of {len(chunk)} bytes, expected 16 or more")
+    kind, channels, rate, bits = struct.unpack("<HHI6xH", chunk[:16])
+    if kind == _EXTENSIBLE and len(chunk) >= 26:
+        kind = int.from_bytes(chunk[24:26], "little")
+    coding = _WAV_CODINGS.get((kind, bits))
+    if coding is None or not 1 <= channels <= 64 or not 1000 <= rate <= 1_000_000:
+        raise AudioError(
+            f"WAV of kind {kind} with {bits} bits, {channels} channels, {rate} Hz, "
+            "expected PCM, float, A-law or mu-law, 1 to 64 channels, 1000 to 1000000 Hz"
+        )
+    return coding, rate, channels
+
+
+_EXTENSIBLE = 0xFFFE
+
+
+def _of_integers(dtype: str) -> Callable[[bytes], np.ndarray]:
+    return lambda data: scaled(np.frombuffer(data, dtype))
+
+
+def _of_int24(data: bytes) -> np.ndarray:
+    wide = np.zeros((len(data) // 3, 4), np.uint8)
+    wide[:, 1:] = np.frombuffer(data, np.uint8).reshape(-1, 3)
+    return scaled(wide.view("<i4")[:, 0])
+
+
+def _of_floats(dtype: str) -> Callable[[bytes], np.ndarray]:
+    def decode(data: bytes) -> np.ndarray:
+        with np.errstate(over="ignore"):
+            samples = np.frombuffer(data, dtype).astype(np.float32)
+        checked_peak(samples)
+        return samples
+
+    return decode
+
+
+def _of_table(table: np.ndarray) -> Callable[[bytes], np.ndarray]:
+    return lambda data: table[np.frombuffer(data, np.uint8)]
+
+
+def _mulaw() -> np.ndarray:
+    """Samples of all bytes, by ITU-T G.711: mu-law, 14 bits in 16."""
+    byte = ~np.arange(256) & 0xFF
+    size = ((((byte & 0x0F) << 3) + 0x84) << ((byte & 0x70) >> 4)) - 0x84
+    return (np.where(byte & 0x80, -size, size) / 2**15).astype(np.float32)
+
+
+def _alaw() -> np.ndarray:
+    """Samples of all bytes, by ITU-T G.711: A-law, 13 bits in 16."""
+    byte = np.arange(256) ^ 0x55
+    step, size = (byte & 0x70) >> 4, (byte & 0x0F) << 4
+    size = np.where(step == 0, size + 8, (size + 0x108) << np.maximum(step - 1, 0))
+    return (np.where(byte & 0x80, size, -size) / 2**15).astype(np.float32)
+
+
+_LINEAR16 = Coding(
+    2, lambda data: np.frombuffer(data, "<i2").astype(np.float32) * np.float32(2**-15)
+)
+_MULAW, _ALAW = Coding(1, _of_table(_mulaw())), Coding(1, _of_table(_alaw()))
+ENCODINGS = {"linear16": _LINEAR16, "mulaw": _MULAW, "alaw": _ALAW}
+_WAV_CODINGS = {
+    (1, 8): Coding(1, _of_integers("u1")),
+    (1, 16): _LINEAR16,
+    (1, 24): Coding(3, _of_int24),
+    (1, 32): Coding(4, _of_integers("<i4")),
+    (3, 32): Coding(4, _of_floats("<f4")),
+    (3, 64): Coding(8, _of_floats("<f8")),
+    (6, 8): _ALAW,
+    (7, 8): _MULAW,
+}

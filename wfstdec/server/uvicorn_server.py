@@ -1,0 +1,355 @@
+"""WebSockets under uvicorn: its protocol, which lets go of clients that do not read.
+
+    uvicorn.Config(app, ws=SocketProtocol)
+
+uvicorn closes a connection once its last bytes are sent: with a client that never reads
+that is never, and neither does the server stop. A stream's key and words may be in its
+address, which uvicorn logs: a handler takes the query out of the scope before it
+accepts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import signal
+import socket
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from types import FrameType
+from typing import Any
+
+import h11
+import uvicorn
+import websockets.http11
+from starlette.types import ASGIApp
+from uvicorn.protocols.http.h11_impl import H11Protocol
+from uvicorn.protocols.websockets.websockets_sansio_impl import (
+    WebSocketsSansIOProtocol,
+)
+
+from wfstdec.errors import OptionError
+from wfstdec.server.limits import Limits
+from wfstdec.server.problems import Problem
+from wfstdec.server.service import Service, in_thread
+
+GIVE_UP = "wfstdec.give_up"
+"""Name in a WebSocket's scope of `give_up(code, reason)`."""
+_LAST_S = 5.0
+"""Seconds that the last bytes have to get out, once nobody waits for them."""
+
+
+class SocketProtocol(WebSocketsSansIOProtocol):
+    """uvicorn's protocol; a connection ends even if its client never reads."""
+
+    close_sent: bool
+    read_paused: bool
+    close_timer: asyncio.TimerHandle | None
+    _cut_timer: asyncio.TimerHandle | None = None
+    _is_given_up = False
+
+    def handle_connect(self, event: Any) -> None:
+        """Begin the handshake; the handler finds `give_up` in its scope."""
+        super().handle_connect(event)
+        if getattr(self, "scope", None) is not None:  # the handler begins later
+            scope: dict[str, Any] = self.scope
+            scope[GIVE_UP] = self.give_up
+
+    def give_up(self, code: int, reason: str) -> None:
+        """Close without waiting for the client to read what was sent before.
+
+        For a while it may still read that. What it sends meanwhile is thrown away, and
+        not left unread: then the connection would be reset, and the close be lost.
+        """
+        if not self.close_sent and not self.transport.is_closing():
+            self.conn.send_close(code, reason)
+            self.transport.write(b"".join(self.conn.data_to_send()))
+            self.close_sent = True
+        self._is_given_up = True
+        self._linger()
+
+    def data_received(self, data: bytes) -> None:
+        """Take bytes, unless the client is given up."""
+        if not self._is_given_up:
+            super().data_received(data)
+
+    async def send(self, message: Any) -> None:
+        """Send a message of the handler."""
+        await super().send(message)
+        # A handshake that is refused is complete too: uvicorn logs an error if not.
+        if message["type"] == "websocket.http.response.body" and self.close_sent:
+            self.handshake_complete = True
+
+    def handle_parser_exception(self) -> None:
+        """Tell what is wrong with a frame, such as its size, and hear the rest.
+
+        A connection that is closed with bytes unread is reset, and then the client
+        never sees why.
+        """
+        if self.close_sent:
+            return
+        assert self.conn.close_sent is not None
+        code, reason = self.conn.close_sent.code, self.conn.close_sent.reason
+        told = {"type": "websocket.disconnect", "code": code, "reason": reason}
+        self.queue.put_nowait(told)
+        self.transport.write(b"".join(self.conn.data_to_send()))
+        self.close_sent = True
+        self._linger()
+
+    def _linger(self) -> None:
+        """Leave some time for what was sent last; hear what comes until then."""
+        self.stop_keepalive()
+        if self.read_paused:
+            self.read_paused = False
+            self.transport.resume_reading()
+        if self.close_timer is None:
+            self.close_timer = self.loop.call_later(_LAST_S, self.transport.close)
+        self._cut_later(_LAST_S)
+
+    async def run_asgi(self) -> None:
+        """Run the handler; what it leaves behind has a while to get out."""
+        try:
+            await super().run_asgi()
+        finally:
+            self._cut_later(self.close_timeout + _LAST_S)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Forget the connection."""
+        super().connection_lost(exc)
+        if self._cut_timer is not None:
+            self._cut_timer.cancel()
+
+    def _cut_later(self, seconds: float) -> None:
+        if self._cut_timer is None and not self.disconnected:
+            self._cut_timer = self.loop.call_later(seconds, self.transport.abort)
+
+
+_HEADERS = 64 << 10
+"""Bytes of headers beside an address."""
+_LONGEST_READ = 1 << 20
+"""Bytes of a request that h11 passes on though it would refuse to gather so many: those
+that one read brings, a quarter of this."""
+_LEAVING_S = 2
+"""For connections to be closed when all streams have ended."""
+_LOOK_S = 0.02
+_SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+
+_log = logging.getLogger(__name__)
+
+
+def make_config(app: ASGIApp, limits: Limits, **more: Any) -> uvicorn.Config:
+    """Make uvicorn's configuration; `more` are settings of its own, TLS above all."""
+    _take_long_handshakes()
+    http = type("_BoundedHttp", (_Http,), {"idle_s": limits.idle_s})
+    settings: dict[str, Any] = {
+        "http": http,
+        "ws": SocketProtocol,
+        "ws_max_size": limits.message_bytes,
+        # Audio does not compress, and short messages hardly.
+        "ws_per_message_deflate": False,
+        # Pings keep ways through the network open. No answer in time is no fault: it
+        # waits behind the audio that a fast client has sent, and the idle timer is
+        # there for dead ones.
+        "ws_ping_interval": 20.0,
+        "ws_ping_timeout": None,
+        "h11_max_incomplete_event_size": limits.url_bytes + _HEADERS,
+        "timeout_graceful_shutdown": _LEAVING_S,
+        "lifespan": "on",
+        "log_config": None,  # its lines have queries in them; `RequestLog` writes ours
+        "access_log": False,
+        "server_header": False,
+    }
+    logging.getLogger("uvicorn.error").setLevel(logging.WARNING)
+    return uvicorn.Config(app, **{**settings, **more})
+
+
+def open_socket(host: str, port: int) -> socket.socket:
+    """Bind a socket to listen on, before a model is loaded for nothing."""
+    [(family, kind, protocol, _, address), *_] = socket.getaddrinfo(
+        host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )
+    listening = socket.socket(family, kind, protocol)
+    try:
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(address)
+    except OSError as error:
+        listening.close()
+        raise OSError(error.errno, f"{error.strerror}: {host}:{port}") from None
+    return listening
+
+
+class DrainingServer(uvicorn.Server):
+    """A server that lets streams come to their end before it stops.
+
+    Attributes:
+        fault: Why it could not be warmed up; it stops then.
+    """
+
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        service: Service,
+        on_ready: Callable[[], Any] = lambda: None,
+    ) -> None:
+        super().__init__(config)
+        self.fault: BaseException | None = None
+        self._service, self._on_ready = service, on_ready
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._signals = 0
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Listen; then warm up, beside probes that are answered meanwhile."""
+        self._loop = asyncio.get_running_loop()
+        self._service.warming = True
+        await super().startup(sockets)
+        self._begin(self._warm_up())
+
+    def _begin(self, coroutine: Any) -> None:
+        task = asyncio.get_running_loop().create_task(coroutine)
+        self._tasks.add(task)  # else it may be collected under way
+        task.add_done_callback(self._tasks.discard)
+
+    async def _warm_up(self) -> None:
+        try:
+            await in_thread(self._service.engine.warm)
+        except Exception as error:
+            if not self._service.draining:  # the engine takes no more streams then
+                self.fault = error
+                self.should_exit = True
+            return
+        self._service.warming = False
+        if not self._service.draining:
+            self._on_ready()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Take signals to stop while the server runs.
+
+        What was ignored when the program began, as Ctrl-C is by jobs in the background
+        and SIGHUP by those of nohup, stays ignored. No signal is raised again in the
+        end, as uvicorn does: to have drained is success.
+        """
+        before: dict[signal.Signals, Any] = {}
+        if threading.current_thread() is threading.main_thread():  # no other may
+            for number in _SIGNALS:
+                ignored = signal.getsignal(number) is signal.SIG_IGN
+                if number == signal.SIGTERM or not ignored:
+                    before[number] = signal.signal(number, self.handle_exit)
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Drain at the first signal; end at once at the second."""
+        self._signals += 1
+        loop = self._loop
+        if self._signals == 1 and loop is not None and not self.should_exit:
+            loop.call_soon_threadsafe(lambda: self._begin(self._drain(sig, frame)))
+        else:
+            self.should_exit = self.force_exit = True
+
+    async def _drain(self, sig: int, frame: FrameType | None) -> None:
+        service, limits = self._service, self._service.limits
+        service.draining = True
+        _log.info(
+            "draining %d streams; a second signal ends at once", len(service.engine)
+        )
+        deadline = time.monotonic() + limits.drain_s
+        service.engine.drain()
+        state = self.server_state
+        # A stream or request is under way, or its end being read.
+        while not self.should_exit and (
+            state.tasks or any(isinstance(x, SocketProtocol) for x in state.connections)
+        ):
+            if time.monotonic() > deadline:
+                _log.warning(
+                    "%d streams and requests are cut off after %g s; %s gives more",
+                    len(self.server_state.tasks),
+                    limits.drain_s,
+                    limits.flag("drain_s"),
+                )
+                break
+            await asyncio.sleep(_LOOK_S)
+        super().handle_exit(sig, frame)
+
+
+def _take_long_handshakes() -> None:
+    """Have `websockets` read all that h11 passes on.
+
+    A longer line, or more of them, is an error there that uvicorn leaves without an
+    answer. The documented variables of the environment are read when the package is
+    imported, which may have been long ago.
+    """
+    names = {"MAX_LINE_LENGTH": _LONGEST_READ, "MAX_NUM_HEADERS": _LONGEST_READ}
+    for name, least in names.items():
+        known = getattr(websockets.http11, name, None)
+        if not isinstance(known, int):
+            raise OptionError(
+                f"websockets.http11 without {name}, expected websockets 15 to 17"
+            )
+        setattr(websockets.http11, name, max(known, least))
+
+
+class _Http(H11Protocol):
+    """HTTP/1.1 that says what is too long, and waits for no request for ever."""
+
+    idle_s: float
+    _waiting: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: Any) -> None:
+        """Expect a request."""
+        self.access_log = False  # its lines have queries in them, whoever set it up
+        super().connection_made(transport)
+        self._expect()
+
+    def data_received(self, data: bytes) -> None:
+        """Take bytes; the time for a request does not begin anew with each."""
+        super().data_received(data)
+        self._expect()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Expect nothing more."""
+        self._expect_no_more()
+        super().connection_lost(exc)
+
+    def handle_websocket_upgrade(self, event: h11.Request) -> None:
+        """Leave the connection to WebSockets."""
+        self._expect_no_more()
+        super().handle_websocket_upgrade(event)
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what is no request, or too long for one, and say which."""
+        error, status, text = sys.exception(), 400, msg
+        if isinstance(error, h11.RemoteProtocolError):
+            status = error.error_status_hint
+            if status == 431:
+                most = self.config.h11_max_incomplete_event_size
+                text = f"an address and headers of more than {most} bytes; "
+                text += Limits.remedy("url_bytes")
+        answer = Problem(status, text, headers={"connection": "close"}).response()
+        with contextlib.suppress(h11.LocalProtocolError):  # an answer has begun
+            for part in (
+                h11.Response(status_code=status, headers=answer.raw_headers),
+                h11.Data(data=bytes(answer.body)),
+                h11.EndOfMessage(),
+            ):
+                self.transport.write(self.conn.send(part) or b"")
+        self.transport.close()
+
+    def _expect(self) -> None:
+        """Begin to wait where a request is due, or stop where it has come."""
+        if self.conn.their_state is not h11.IDLE:
+            self._expect_no_more()
+        elif self._waiting is None:
+            self._waiting = self.loop.call_later(self.idle_s, self.transport.close)
+
+    def _expect_no_more(self) -> None:
+        if self._waiting is not None:
+            self._waiting.cancel()
+            self._waiting = None

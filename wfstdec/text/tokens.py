@@ -1,0 +1,435 @@
+"""Tokens and labels: what the acoustic model puts out, and what a graph's arcs say.
+
+    tokens = read_tokens("tokens.txt")        # a TokenTable: names, blank
+    tokens.index("ə")                         # name -> token
+    ilabel_of(token), token_of(ilabel)        # token <-> input label of an arc
+
+Label 0 is epsilon on both sides of every arc, so token `t` is input label `t + 1`;
+this module is the only place that adds or subtracts that one. A word table is a tuple
+whose position 0 is `EPSILON_WORD`; there, word id and output label are the same.
+"""
+
+from __future__ import annotations
+
+import difflib
+import hashlib
+import json
+import os
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, partial
+from itertools import chain
+from typing import Any, NamedTuple, TypeVar
+
+import numpy as np
+
+from wfstdec.errors import OptionError, TokenTableError
+from wfstdec.text.display import few
+from wfstdec.text.files import read_lines, reading
+
+EPSILON = 0
+EPSILON_WORD = "<eps>"
+BLANK_NAMES = ("<blank>", "<blk>", "<b>", "<pad>", "[PAD]", "<ctc_blank>", "-", "_")
+
+LAST = -1
+"""Index that stands for the last token, of a blank."""
+_PADDINGS = ("<pad>", "[PAD]")
+"""Blanks of Hugging Face's tables."""
+
+_Label = TypeVar("_Label", int, np.ndarray)
+_WITH_ID = re.compile(r"(.+?)[ \t]+(\d+)[ \t]*")
+_WITH_SCORE = re.compile(r"(.+)\t(-?[\d.]+(?:[eE][-+]?\d+)?)")
+_DISAMBIGUATION = re.compile(r"#\d+")
+
+
+def ilabel_of(token: _Label) -> _Label:
+    """The input label of a token (an int or an integer array)."""
+    return token + 1
+
+
+def token_of(ilabel: _Label) -> _Label:
+    """The token of an input label that is not epsilon (an int or an integer array)."""
+    return ilabel - 1
+
+
+@dataclass(frozen=True)
+class TokenTable:
+    """The V output units of an acoustic model; make it by `token_table`.
+
+    Attributes:
+        names: Token names; the position is the token, 0..V-1.
+        blank: The token that is CTC's blank.
+    """
+
+    names: tuple[str, ...]
+    blank: int
+
+    def __len__(self) -> int:
+        """V, the blank included."""
+        return len(self.names)
+
+    def __repr__(self) -> str:
+        """Show its size, its blank, and the first few names."""
+        blank = f"blank {self.names[self.blank]!r} = {self.blank}"
+        return f"TokenTable({len(self)} tokens, {blank}: {few(self.names)})"
+
+    @cached_property
+    def ids(self) -> dict[str, int]:
+        """Token of each name."""
+        return {name: token for token, name in enumerate(self.names)}
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """32 hex digits that differ when any name, its place, or the blank does."""
+        content = json.dumps([self.names, self.blank]).encode()
+        return hashlib.blake2b(content, digest_size=16).hexdigest()
+
+    @property
+    def word_delimiter(self) -> int | None:
+        """The token `|` where the blank is a padding token, as Hugging Face has it.
+
+        It stands between words there. None elsewhere.
+        """
+        is_theirs = self.names[self.blank] in _PADDINGS
+        return self.ids.get("|") if is_theirs else None
+
+    def index(self, name: str, place: str = "") -> int:
+        """The token called `name`; `place` goes before the message of the error.
+
+        Raises:
+            TokenTableError: There is no such token; the nearest one is named.
+        """
+        if name in self.ids:
+            return self.ids[name]
+        prefix = f"{place}: " if place else ""
+        raise TokenTableError(f"{prefix}token {self.lacks(name)}")
+
+    def lacks(self, name: str) -> str:
+        """Words for an error: `'ey2', which the token table does not have; ...`."""
+        folded = {token.casefold(): token for token in reversed(self.names)}
+        near = difflib.get_close_matches(name.casefold(), folded, n=1, cutoff=0.5)
+        hint = f"; nearest: {folded[near[0]]!r}" if near else ""
+        return f"{name!r}, which the token table does not have{hint}"
+
+
+def token_table(
+    names: Iterable[str] | Mapping[str, int] | Any, blank: int | str | None = None
+) -> TokenTable:
+    """Check token names and find the blank.
+
+        token_table(["<pad>", "a", "b"])
+        token_table({"<pad>": 0, "a": 1, "b": 2})       # a vocabulary
+        token_table(processor.tokenizer)                # of Transformers
+        token_table(model.decoder.vocabulary, 128)      # NeMo: V adds the blank
+
+    Args:
+        names: V different names, in the order of the model's outputs; or `{name:
+            token}`; or a file, see `read_tokens`; or a tokenizer: of Transformers,
+            whose padding token is the blank, or a SentencePiece processor. In a list,
+            one name may be empty: that of the blank, as pyctcdecode has it.
+        blank: Its name or index (a string is an index only where no token is called
+            so), -1 for the last, or None to recognise one of `BLANK_NAMES`. The index
+            V, one after the last, adds a token `<blank>` there: NeMo's tables leave
+            theirs out.
+
+    Raises:
+        TokenTableError: An empty table, an empty or repeated name, ids that are not
+            0..V-1, or no one blank.
+    """
+    if isinstance(names, (str, os.PathLike)):
+        return read_tokens(names, blank)
+    place = "the token table"
+    # A tokenizer has its own way to tell names, and a blank of its own.
+    if hasattr(names, "get_vocab"):  # of Transformers, or of Tokenizers
+        padding = getattr(names, "pad_token", None)
+        blank = padding if blank is None else blank
+        names = names.get_vocab()
+    elif hasattr(names, "id_to_piece"):  # SentencePiece
+        pieces: Any = names
+        names = [pieces.id_to_piece(token) for token in range(pieces.get_piece_size())]
+    if isinstance(names, Mapping):
+        return _checked(_names_by_id(list(names.items()), place), blank, place)
+    listed = tuple(names)
+    # pyctcdecode writes the blank so; an empty name cannot be written to a file.
+    if blank is None and listed.count("") == 1 and "<blank>" not in listed:
+        blank = listed.index("")
+        listed = (*listed[:blank], "<blank>", *listed[blank + 1 :])
+    return _checked(listed, blank, place)
+
+
+def read_tokens(
+    path: str | os.PathLike[str], blank: int | str | None = None
+) -> TokenTable:
+    r"""Read a token table.
+
+    The form is recognised from the content: Hugging Face `vocab.json` (`{token: id}`),
+    a list of names as JSON, SentencePiece `.vocab` (`piece\tscore`), `token id` (k2,
+    Kaldi; the disambiguation symbols `#0 #1 ...` that k2 puts at the end are left out),
+    or one token per line, where a line of one space is the space token.
+
+    Args:
+        path: The file, plain or gzip.
+        blank: As in `token_table`.
+
+    Raises:
+        TokenTableError: Malformed, ids that are not 0..V-1, or as in `token_table`.
+        FormatError: The file cannot be read or is not UTF-8.
+    """
+    place = os.fspath(path)
+    with reading(place, "token table", "tokens by id: text, or JSON"):
+        return _read_tokens(read_lines(path), blank, place)
+
+
+def _read_tokens(lines: list[str], blank: int | str | None, place: str) -> TokenTable:
+    while lines and not lines[-1]:
+        lines.pop()
+    if place.endswith((".json", ".json.gz")):
+        return _checked(_json_names(lines, place), blank, place)
+    if place.endswith(".vocab") and (names := _match_all(_WITH_SCORE, lines)):
+        return _checked(tuple(name for name, _ in names), blank, place)
+    if pairs := _match_all(_WITH_ID, lines):
+        return _checked(_names_by_id(pairs, place), blank, place)
+    if names := _match_all(_WITH_SCORE, lines):
+        return _checked(tuple(name for name, _ in names), blank, place)
+    return _checked(tuple(lines), blank, place)
+
+
+def _match_all(form: re.Pattern[str], lines: list[str]) -> list[tuple[str, str]]:
+    """The two groups of every line, or nothing when any line is of another form."""
+    matches = [form.fullmatch(line) for line in lines if line]
+    return [(m[1], m[2]) for m in matches if m] if all(matches) else []
+
+
+def _json_names(lines: list[str], place: str) -> tuple[str, ...]:
+    """Names in the order of their ids, of a JSON object or list."""
+    # Objects as pairs: a dict would lose a name that stands there twice.
+    pairs = json.loads("\n".join(lines), object_pairs_hook=list)
+    if isinstance(pairs, list) and all(isinstance(name, str) for name in pairs):
+        return tuple(pairs)
+    if not isinstance(pairs, list) or not all(isinstance(p, tuple) for p in pairs):
+        raise TokenTableError(
+            f"{place}: found other JSON, expected {{token: id}} or a list of tokens"
+        )
+    for name, token in pairs:
+        if type(token) is not int:
+            raise TokenTableError(
+                f"{place}: token {name!r} has {token!r}, expected an integer id"
+            )
+    return _names_by_id(pairs, place)
+
+
+def _names_by_id(pairs: Sequence[tuple[str, str | int]], place: str) -> tuple[str, ...]:
+    """Names in the order of their ids, which must be 0..V-1, each once."""
+    by_id: dict[int, str] = {}
+    for name, text in pairs:
+        token = int(text)
+        if token in by_id:
+            raise TokenTableError(
+                f"{place}: {by_id[token]!r} and {name!r} both have id {token}, "
+                "expected ids that differ"
+            )
+        by_id[token] = name
+    missing = set(range(len(by_id))) - by_id.keys()
+    if missing:
+        raise TokenTableError(
+            f"{place}: {len(by_id)} tokens and no id {min(missing)}, "
+            f"expected the ids 0 to {len(by_id) - 1}"
+        )
+    names = [by_id[token] for token in range(len(by_id))]
+    # Tables of Kaldi's graphs have `#0`, `#1` behind the tokens, which no model puts
+    # out.
+    while len(names) > 1 and _DISAMBIGUATION.fullmatch(names[-1]):
+        names.pop()
+    return tuple(names)
+
+
+def _checked(names: tuple[str, ...], blank: int | str | None, place: str) -> TokenTable:
+    if not names:
+        raise TokenTableError(f"{place}: no tokens, expected at least a blank")
+    if blank == len(names) or blank == str(len(names)) and blank not in names:
+        names = (*names, "<blank>")
+    first: dict[str, int] = {}
+    for token, name in enumerate(names):
+        if not name:
+            raise TokenTableError(f"{place}: token {token} is empty, expected a name")
+        if first.setdefault(name, token) != token:
+            raise TokenTableError(
+                f"{place}: tokens {first[name]} and {token} are both {name!r}, "
+                "expected names that differ"
+            )
+    return TokenTable(names, _find_blank(names, blank, place))
+
+
+def _find_blank(names: tuple[str, ...], blank: int | str | None, place: str) -> int:
+    ask = "; say which by blank= (--blank), a name or an index"
+    pieces = any("\u2581" in name for name in names)
+    if blank in (-1, "-1") and pieces and not {*BLANK_NAMES} & {*names}:
+        raise TokenTableError(
+            f"{place}: the last token {names[-1]!r} as the blank, expected one with a "
+            f"blank's name; NeMo's vocabularies leave it out: blank={len(names)}"
+        )
+    if blank is None:
+        found = [token for token, name in enumerate(names) if name in BLANK_NAMES]
+        if len(found) != 1:
+            listed = " and ".join(repr(names[token]) for token in found) or "no token"
+            expected = "only one" if found else f"one of {' '.join(BLANK_NAMES)}"
+            raise TokenTableError(
+                f"{place}: {listed} may be the blank, expected {expected}{ask}"
+            )
+        if names[0] == EPSILON_WORD:
+            raise TokenTableError(
+                f"{place}: token 0 is {EPSILON_WORD!r} beside the blank "
+                f"{names[found[0]]!r}, expected tokens, not the labels of an FST; "
+                f"leave {EPSILON_WORD!r} out and number the rest from 0, or{ask[5:]}"
+            )
+        return found[0]
+    # A name before a number: a table of digits has tokens called `0`.
+    if isinstance(blank, str) and blank in names:
+        return names.index(blank)
+    if isinstance(blank, str) and not blank.isdecimal() and blank != str(LAST):
+        near = TokenTable(names, 0).lacks(blank)
+        raise TokenTableError(f"{place}: blank is {near}{ask}")
+    token = int(blank)
+    if token == LAST:
+        return len(names) - 1
+    if not 0 <= token < len(names):
+        raise TokenTableError(
+            f"{place}: blank is {token}, expected 0 to {len(names)} "
+            f"for V={len(names)} tokens ({len(names)} adds one), or -1 for the last"
+        )
+    return token
+
+
+Ids = tuple[int, ...]
+_BLANK = "<blank>"
+_MARK = re.compile(r"<.*>|\[.*\]")
+"""Added tokens that are nothing to be said: `<|0.02|>`, `<<ST_1>>`, `[NOISE]`."""
+
+
+def token_table_of(tokenizer: Any) -> TokenTable:
+    """The tokens of a tokenizer, and a blank behind them that no model has.
+
+    For `NgramLM.from_arpa`: the words of the ARPA file are names of tokens, as
+    `tokenizer.tokenize` gives them. An id without a token gets a name of its own.
+
+    Args:
+        tokenizer: Of Transformers, or a processor that has one.
+
+    Raises:
+        TokenTableError: Two tokens have one id, or nothing of the kind is known of it.
+    """
+    by_id = names_of(tokenizer)
+    names = [by_id.get(i, f"<unused_{i}>") for i in range(max(by_id, default=-1) + 1)]
+    blank = _BLANK
+    while blank in by_id.values():
+        blank = f"<{blank}>"
+    return token_table([*names, blank], len(names))
+
+
+def names_of(tokenizer: Any) -> dict[int, str]:
+    """The names of tokens by their ids; errors as of `token_table_of`."""
+    tokenizer = tokenizer_of(tokenizer)
+    by_id: dict[int, str] = {}
+    for name, i in tokenizer.get_vocab().items():
+        if by_id.setdefault(i, name) != name:
+            raise TokenTableError(
+                f"tokens {by_id[i]!r} and {name!r} both have id {i}, expected one each"
+            )
+    return by_id
+
+
+def tokenizer_of(given: Any) -> Any:
+    """The tokenizer of a processor, or itself."""
+    tokenizer = getattr(given, "tokenizer", given)
+    if not hasattr(tokenizer, "get_vocab"):
+        raise TokenTableError(
+            f"{type(given).__name__} has no get_vocab(), expected a tokenizer of "
+            "Transformers, or a processor that has one"
+        )
+    return tokenizer
+
+
+def neutral_of(tokenizer: Any) -> frozenset[int]:
+    """Tokens that say nothing: special ones, and those added as `<...>` or `[...]`."""
+    tokenizer = tokenizer_of(tokenizer)
+    marks = set(getattr(tokenizer, "all_special_ids", ()))
+    added: dict[str, int] = getattr(tokenizer, "get_added_vocab", dict)()
+    marks |= {i for name, i in added.items() if _MARK.fullmatch(name)}
+    return frozenset(marks)
+
+
+def ends_of(eos: int | Iterable[int] | None, tokenizer: Any) -> tuple[int, ...]:
+    """The tokens that end a text."""
+    if eos is None:
+        eos = getattr(tokenizer_of(tokenizer), "eos_token_id", None)
+    if eos is None:
+        raise OptionError("the tokenizer has no eos_token_id, expected eos=, its id")
+    return (eos,) if isinstance(eos, int) else tuple(int(one) for one in eos)
+
+
+class ModelTokenizer(NamedTuple):
+    """Cut text into names of tokens; spell phrases in all ways a model writes them."""
+
+    cut: Callable[[str], Sequence[str]]
+    spell: Callable[[Sequence[str]], list[list[Ids]]]
+
+    def __call__(self, text: str) -> Sequence[str]:
+        """Cut a text."""
+        return self.cut(text)
+
+
+def by_ids(
+    cut: Callable[[list[str]], Iterable[Sequence[int]]],
+    *,
+    barred: frozenset[int],
+    variants: Callable[[str], Iterable[str]],
+) -> Callable[[Sequence[str]], list[list[Ids]]]:
+    """Spell phrases as `cut` cuts their variants; none of `barred` is in a spelling."""
+    return partial(_cut_into_ids, cut, barred, variants)
+
+
+def _cut_into_ids(
+    cut: Callable[[list[str]], Iterable[Sequence[int]]],
+    barred: frozenset[int],
+    variants: Callable[[str], Iterable[str]],
+    phrases: Sequence[str],
+) -> list[list[Ids]]:
+    ways = [list(variants(phrase)) for phrase in phrases]
+    texts = list(dict.fromkeys(chain(*ways)))
+    ids = map(tuple, cut(texts)) if texts else ()
+    known = dict(zip(texts, ids, strict=True))
+    spelt = [dict.fromkeys(known[way] for way in some) for some in ways]
+    return [[s for s in some if s and barred.isdisjoint(s)] for some in spelt]
+
+
+def ids_of(tokenizer: Any) -> Callable[[Sequence[str]], Sequence[Sequence[int]]]:
+    """Make a cutter of texts into ids, without special ones around them."""
+    return partial(_ids, tokenizer_of(tokenizer))
+
+
+def _ids(tokenizer: Any, texts: Sequence[str]) -> Sequence[Sequence[int]]:
+    return tokenizer(texts, add_special_tokens=False)["input_ids"]
+
+
+def written_ways(text: str) -> list[str]:
+    """Write a text as it is and in other cases, behind a space and without.
+
+    Tokenizers cut " New York" otherwise than "New York" at the beginning of a text.
+    """
+    ways = case_variants(text)
+    return [*(f" {way}" for way in ways), *ways]
+
+
+def ways_behind_space(text: str) -> list[str]:
+    """Write a text behind a space as it is, small, and with capitals on words."""
+    # Capitals alone are many pieces, and a phrase is worth its longest spelling; one
+    # without a space can follow itself. With that one too Whisper tiny.en had 342 % WER
+    # at weight 1, with these 6.95 %, without a list 8.49 % (16 clips, 60 words, K = 5).
+    return [f" {way}" for way in dict.fromkeys((text, text.lower(), text.title()))]
+
+
+def case_variants(text: str) -> list[str]:
+    """Write a text as it is, in small letters, in capitals, with capitals on words."""
+    ways = (text, text.lower(), text.upper(), text.title())
+    return list(dict.fromkeys(ways))

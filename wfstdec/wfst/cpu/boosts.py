@@ -1,0 +1,192 @@
+"""Costs and boosts of an arc in the CPU search.
+
+    phrases = row_phrases(tables, num_tokens)     # once per list
+    credit, boost = step(search, phrases, boost, label, position, arc, has_word)
+
+Boosts have states where there are phrases, or bonuses above an instalment. A token arc
+advances phrases of tokens; an arc with a word advances phrases of words and pays
+deferred credit; blanks and repeats do neither. In the initial boost state most arcs
+change nothing: `may_step` finds those that may.
+
+Costs are added in the order of `tests/reference`. A bound used in place of a cost is
+never larger: float addition is monotone, so that pruning by the bound is exact.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy import float32, uint32, uint64
+
+from wfstdec.boost import kernels
+from wfstdec.boost.kernels import (
+    BIT,
+    LOW_BITS,
+    NO_BITS,
+    credit,
+    hot_window,
+    pay,
+    state_of,
+    word_bonus,
+)
+from wfstdec.boost.tables import PhraseRows
+from wfstdec.graph.arcs import CARRIES_WORD, LABEL_MASK, REPEAT
+from wfstdec.jit import inlined, read_only
+from wfstdec.text.tokens import ilabel_of
+
+FIRST_TOKEN = ilabel_of(0)
+"""Label of token 0 in phrases of tokens."""
+_TOKENS = uint64(FIRST_TOKEN)
+_NO_LABEL = uint32(0)
+
+
+class RowPhrases(NamedTuple):
+    """`PhraseRows`, field for field, and the credit for beginning a phrase."""
+
+    rows: np.ndarray
+    arcs: np.ndarray
+    dense: np.ndarray
+    final_cost: np.ndarray
+    credited: np.ndarray
+    num_labels: np.uint32
+    of_words: bool
+    of_tokens: bool
+    quiet: np.uint32
+    begun: np.uint64
+    start: np.uint32
+    begins: np.ndarray  # float32 [V and more]: upper bound of an initial state's credit
+
+
+def row_phrases(phrases: PhraseRows, num_tokens: int) -> RowPhrases:
+    """Lay out phrases for the CPU search."""
+    begins = np.zeros((num_tokens // 64 + 1) * 64, np.float32)
+    if phrases.of_tokens:
+        root = int(phrases.rows["dense"][0]) + FIRST_TOKEN
+        costs = phrases.dense["cost"][root : root + num_tokens]
+        begins[:num_tokens] = np.maximum(-costs, 0)
+    return RowPhrases(*phrases, read_only(begins))
+
+
+@inlined
+def bonus_at(rows, words, position, arc):
+    """Bonus of the word on an arc of the packed graph, or 0.
+
+    `position`: of the arc among those of rows and, after them, epsilon arcs.
+    """
+    if hot_window(words, position) & BIT == NO_BITS:
+        return float32(0)
+    return word_bonus(words, rows.path_arcs[uint64(arc)].olabel)
+
+
+@inlined
+def tokens_of(labels):
+    """Tokens of a set of labels, both modulo 64."""
+    return labels >> _TOKENS | labels << (uint64(64) - _TOKENS)
+
+
+@inlined
+def may_step(words, phrases, boost, label, position, has_word):
+    """Tell whether an arc may change a boost state or pay credit; as `step`."""
+    if boost != phrases.quiet:
+        return True
+    if phrases.of_tokens:
+        if phrases.begun >> (uint64(label) & LOW_BITS) & BIT != NO_BITS:
+            return True
+    return has_word and hot_window(words, position) & BIT != NO_BITS
+
+
+@inlined
+def step(search, phrases, boost, label, position, arc, has_word):
+    """Advance a boost state by an arc: (credit in nats, float32; the next boost state).
+
+    `label`: of the arc's token, 0 on an epsilon arc. `position`: as of `bonus_at`.
+    `arc`: its packed number.
+    """
+    rows, params, words = search.rows, search.params, search.words
+    worth, by = float32(0), _NO_LABEL
+    if label == _NO_LABEL and not has_word:
+        return worth, uint32(boost)
+    if phrases.of_tokens:
+        by = uint32(label)
+    if has_word:
+        if phrases.of_words:
+            by = uint32(rows.path_arcs[uint64(arc)].olabel)
+        if params.has_words:
+            worth = bonus_at(rows, words, position, arc)
+    worth, state = credit(phrases, by != _NO_LABEL, state_of(boost), by, worth)
+    return pay(boost, state, worth, params.instalment)
+
+
+LABEL = uint32(LABEL_MASK)
+_WORD = uint32(CARRIES_WORD)
+_REPEAT = uint32(REPEAT)
+
+
+@inlined
+def bonus_of(params, words, arc):
+    """Bonus of the word on an arc, or 0."""
+    if params.has_words:
+        if arc.ilabel & _WORD:
+            return word_bonus(words, arc.olabel)
+    return float32(0)
+
+
+@inlined
+def top_bonus(params, words):
+    """Largest bonus of a word, if boosts have no states."""
+    return words.top_bonus if params.has_words else float32(0)
+
+
+@inlined
+def max_insertion_credit(params):
+    """Largest reduction of the cost by a word insertion, at least 0."""
+    return max(float32(0), float32(-params.word_insertion))
+
+
+@inlined
+def add_graph_and_insertion(params, cost, arc):
+    """(cost + graph) + word_insertion."""
+    total = float32(cost + float32(params.lm_scale * arc.cost))
+    if params.has_insertion:
+        if arc.ilabel & _WORD:
+            total = float32(total + params.word_insertion)
+    return total
+
+
+@inlined
+def most_credited(params, words, phrases, boost):
+    """Upper bound of the credit of an arc from a boost state."""
+    worth = float32(words.top_bonus + kernels.most_credited(phrases, boost))
+    return kernels.most_paid(boost, worth, params.instalment)
+
+
+@inlined
+def begun_label(graph, arc):
+    """Label of the token that begins on an arc, or 0."""
+    label = arc.ilabel & LABEL
+    if arc.ilabel & _REPEAT or label == graph.blank_label:
+        return _NO_LABEL
+    return label
+
+
+@inlined
+def step_credited(graph, params, words, phrases, arc, boost, bonus):
+    """Advance a boost state by an arc of the graph (`bonus` None) or of an overlay."""
+    token = begun_label(graph, arc)
+    word = arc.olabel if arc.ilabel & _WORD else _NO_LABEL
+    if token == _NO_LABEL and word == _NO_LABEL:
+        return float32(0), boost
+    label = _NO_LABEL
+    if phrases.of_words:
+        label = word
+    elif phrases.of_tokens:
+        label = token
+    steps, worth = label != _NO_LABEL, bonus_of(params, words, arc)
+    if bonus is not None:
+        if label >= phrases.num_labels:
+            label = _NO_LABEL  # which is in no phrase
+    worth, state = kernels.credit(phrases, steps, state_of(boost), label, worth)
+    if bonus is not None:
+        worth = float32(worth + bonus)
+    return pay(boost, state, worth, params.instalment)

@@ -1,0 +1,397 @@
+"""Entries of the frontier: lookup, insertion, compaction.
+
+`slots` has an element per row and is never cleared: the entry that it names shows
+whether it belongs to the record or row. Entries of a row that several records share
+form a chain in order of insertion. `hashed` does the same by (row, boost state) for
+entries whose boost state is not the initial one; entries of a slot form a chain.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy import float32, int64, uint16, uint32, uint64
+
+from wfstdec.jit import inlined, jit, part
+from wfstdec.jit.vectors import STEP, load, select, splat, store
+from wfstdec.search.logprobs import penalised
+from wfstdec.text.tokens import ilabel_of
+from wfstdec.wfst.cpu.arrays import (
+    FROM_TOKEN,
+    HASHED,
+    NONE,
+)
+from wfstdec.wfst.cpu.boosts import LABEL, most_credited
+from wfstdec.wfst.cpu.rows import ADDED, RECORDS, SHARED
+
+_NO_FLAG = uint32(0)
+NO_ENTRY = uint64(NONE)
+"""No entry."""
+_INF = float32(np.inf)
+_FIRST_TOKEN = uint64(ilabel_of(0))
+_ALL = uint32(0xFFFF)
+_SLOTS = uint32(HASHED - 1)
+NO_BOOST = uint32(0)
+"""Boost state if boosts have no states."""
+_ZERO, _ONE = uint64(0), uint64(1)
+
+
+@inlined
+def room_in(array):
+    """Capacity in entries, without the padding of a vector."""
+    return uint64(len(array)) - STEP
+
+
+@inlined
+def row_of(rows, oov, record):
+    """Row of an entry's record; nodes of an overlay follow the graph's rows."""
+    u = uint64(record & RECORDS)
+    if oov is not None:
+        if record & ADDED != _NO_FLAG:
+            return rows.num_rows + u
+    return u if u < rows.num_rows else uint64(rows.records[u].row)
+
+
+@inlined
+def state_after_blank(rows, oov, record):
+    """Packed state after a blank in the row of a record."""
+    if oov is not None:
+        if record & ADDED != _NO_FLAG:
+            u = uint32(record & RECORDS)
+            return uint32(oov.first_state + u * oov.per_record + uint32(1))
+    return rows.state_of_row[row_of(rows, oov, record)]
+
+
+@inlined
+def state_after_token(rows, oov, record):
+    """Packed state after the token of a record."""
+    if oov is not None:
+        if record & ADDED != _NO_FLAG:
+            u = uint32(record & RECORDS)
+            return uint32(oov.first_state + u * oov.per_record)
+    return rows.state_of_record[uint64(record & RECORDS)]
+
+
+@inlined
+def arc_at(rows, oov, a):
+    """Packed number of token arc `a`; arcs of an overlay follow the graph's."""
+    if oov is not None:
+        if a >= uint32(len(rows.arcs)):
+            return uint32(oov.first_arc + (a - uint32(len(rows.arcs))))
+    return rows.arc[uint64(a)]
+
+
+@inlined
+def epsilon_at(rows, oov, e):
+    """Packed number of epsilon arc `e`; arcs of an overlay follow the graph's."""
+    if oov is not None:
+        if e >= uint64(len(rows.epsilons)):
+            return uint32(oov.first_arc + uint32(e - uint64(len(rows.epsilons))))
+    return rows.epsilon_arc[e]
+
+
+@inlined
+def acoustic_cost(rows, params, logprobs, t, token):
+    """Unscaled cost of a token or the blank in frame `t`."""
+    logprob = logprobs[t, token]
+    if uint64(token) == rows.blank:
+        logprob = penalised(params.pricing, logprob)
+    return -logprob
+
+
+@inlined
+def rank_of(rows, oov, record):
+    """Epsilon rank of a record; 0 in an overlay."""
+    if oov is not None:
+        if record & ADDED != _NO_FLAG:
+            return _ZERO
+    return uint64(rows.records[uint64(record & RECORDS)].rank)
+
+
+@inlined
+def epsilons_of(rows, oov, record):
+    """Range of a record's epsilon arcs, as numbered by `epsilon_at`.
+
+    Overlays have some only where rows are `plain`.
+    """
+    u = uint64(record & RECORDS)
+    if oov is not None:
+        if record & ADDED != _NO_FLAG:
+            first = uint64(len(rows.epsilons))
+            return first + uint64(oov.begin[u]), first + uint64(oov.first_token_arc[u])
+    return uint64(rows.records[u].epsilon), uint64(rows.records[u + _ONE].epsilon)
+
+
+@inlined
+def token_at(rows, oov, a):
+    """Token of arc `a`, numbered as by `arc_at`."""
+    if oov is not None:
+        if a >= uint32(len(rows.arcs)):
+            label = oov.arcs[uint64(a) - uint64(len(rows.arcs))].ilabel & LABEL
+            return uint64(label) - _FIRST_TOKEN
+    return uint64(rows.tokens[uint64(a)])
+
+
+@inlined
+def leaving_cost(rows, state, i):
+    """Lowest cost from which the arcs of an entry's row leave."""
+    if rows.has_hubs:
+        return state.blank[i]
+    return min(state.blank[i], state.token[i])
+
+
+@inlined
+def find(search, phrases, oov, n, record, boost, of_row):
+    """Find the entry of a record and a boost state.
+
+    `of_row`: find the first entry of its row instead, of any record.
+
+    Returns (its position or `n`, the last entry of its chain or NO_ENTRY).
+    """
+    scratch, state = search.scratch, search.state
+    if phrases is not None:
+        if boost != phrases.quiet:
+            return _find_boosted(search, phrases, oov, n, record, boost, of_row)
+    if record & SHARED == _NO_FLAG:
+        slots = scratch.slots
+        if oov is not None:
+            if record & ADDED != _NO_FLAG:
+                slots = oov.slots
+        i = uint64(slots[uint64(record & RECORDS)])
+        found = i < n and state.record[i] == record
+        if phrases is not None:
+            found = found and state.boost[i] == phrases.quiet
+        return (i if found else n), NO_ENTRY
+    return _find_shared(search, phrases, oov, n, record, of_row)
+
+
+@inlined
+def _find_boosted(search, phrases, oov, n, record, boost, of_row):
+    """Find an entry whose boost state is not the initial one."""
+    rows, scratch, state = search.rows, search.scratch, search.state
+    slot = _slot_of(row_of(rows, oov, record), boost)
+    i = uint64(scratch.hashed[slot])
+    if i >= n or state.boost[i] == phrases.quiet:
+        return n, NO_ENTRY
+    if _slot_of(row_of(rows, oov, state.record[i]), state.boost[i]) != slot:
+        return n, NO_ENTRY
+    while state.boost[i] != boost or state.record[i] != record:
+        if of_row and state.boost[i] == boost:
+            if row_of(rows, oov, state.record[i]) == row_of(rows, oov, record):
+                break
+        if state.chain[i] == NONE:
+            return n, i
+        i = uint64(state.chain[i])
+    return i, NO_ENTRY
+
+
+@inlined
+def _slot_of(row, boost):
+    """Slot of a row and a boost state."""
+    mixed = uint32(row) ^ uint32(boost * uint32(0x9E3779B1))
+    mixed ^= mixed >> uint32(15)
+    return uint64(mixed & _SLOTS)
+
+
+@inlined
+def first_of(search, phrases, oov, i):
+    """First entry of the row and boost state of entry `i`; its row is shared."""
+    rows, scratch, state = search.rows, search.scratch, search.state
+    row = row_of(rows, oov, state.record[i])
+    if phrases is None:
+        return uint64(scratch.slots[row])
+    else:
+        boost = state.boost[i]
+        if boost == phrases.quiet:
+            return uint64(scratch.slots[row])
+        first = uint64(scratch.hashed[_slot_of(row, boost)])
+        while (
+            state.boost[first] != boost or row_of(rows, oov, state.record[first]) != row
+        ):
+            first = uint64(state.chain[first])
+        return first
+
+
+@inlined
+def is_beside(rows, phrases, oov, state, first, i):
+    """Tell whether entry `i` of a chain has the row and boost state of `first`."""
+    if phrases is None:
+        return True
+    else:
+        row = row_of(rows, oov, state.record[i])
+        same = row_of(rows, oov, state.record[first]) == row
+        return same and state.boost[first] == state.boost[i]
+
+
+@inlined
+def _find_shared(search, phrases, oov, n, record, of_row):
+    """Find an entry of a shared row."""
+    rows, scratch, state = search.rows, search.scratch, search.state
+    row = row_of(rows, oov, record)
+    i = uint64(scratch.slots[row])
+    if i >= n or state.record[i] & SHARED == _NO_FLAG:
+        return n, NO_ENTRY
+    if row_of(rows, oov, state.record[i]) != row:
+        return n, NO_ENTRY
+    if phrases is not None:
+        if state.boost[i] != phrases.quiet:
+            return n, NO_ENTRY
+    while state.record[i] != record and not of_row:
+        if state.chain[i] == NONE:
+            return n, i
+        i = uint64(state.chain[i])
+    return i, NO_ENTRY
+
+
+@inlined
+def insert(search, phrases, oov, n, record, boost, after):
+    """Insert entry `n` of a record, after entry `after` of its chain; the new count."""
+    rows, params, words, state = search.rows, search.params, search.words, search.state
+    u = uint64(record & RECORDS)
+    of_graph = True
+    if oov is not None:
+        # `expand_oov` follows the arcs of an overlay: none of them is in `labels`.
+        of_graph = record & ADDED == _NO_FLAG
+        if not of_graph:
+            state.again[n], state.labels[n] = oov.token[u], _ZERO
+            state.first[n], state.least[n] = uint32(0), float32(0)
+    if of_graph:
+        one = rows.records[u]
+        state.again[n], state.labels[n] = uint32(one.token), one.labels
+        state.first[n], state.least[n] = one.first, float32(params.lm_scale * one.least)
+    state.record[n] = record
+    state.blank[n], state.blank_node[n] = _INF, uint32(0)
+    state.token[n], state.token_node[n] = _INF, uint32(0)
+    if phrases is not None:
+        state.boost[n] = boost
+        state.credit[n] = most_credited(params, words, phrases, boost)
+    register(search, phrases, oov, n, record, boost, after)
+    return n + _ONE
+
+
+@inlined
+def register(search, phrases, oov, n, record, boost, after):
+    """Make entry `n` known to `find`."""
+    rows, scratch, state = search.rows, search.scratch, search.state
+    if phrases is not None:
+        if boost != phrases.quiet:
+            state.chain[n] = NONE
+            state.progress[0].chained += int64(record & SHARED != _NO_FLAG)
+            if after == NO_ENTRY:
+                scratch.hashed[_slot_of(row_of(rows, oov, record), boost)] = uint32(n)
+            else:
+                state.chain[after] = uint32(n)
+            return
+    if oov is not None:
+        if record & ADDED != _NO_FLAG:
+            oov.slots[uint64(record & RECORDS)] = uint32(n)
+            return
+    if record & SHARED == _NO_FLAG:
+        scratch.slots[uint64(record & RECORDS)] = uint32(n)
+    else:
+        state.chain[n] = NONE
+        if after == NO_ENTRY:
+            scratch.slots[row_of(rows, oov, record)] = uint32(n)
+        else:
+            state.chain[after] = uint32(n)
+            state.progress[0].chained += 1
+
+
+@inlined
+def clear_behind(state, n):
+    """Set the costs after the last of `n` entries to infinity, in its vector."""
+    behind = n & ~(STEP - _ONE)
+    if behind < n:
+        rest = uint16((_ALL << uint32(n - behind)) & _ALL)
+        store(state.blank, behind, select(rest, splat(_INF), load(state.blank, behind)))
+        store(state.token, behind, select(rest, splat(_INF), load(state.token, behind)))
+
+
+@inlined
+def compact(search, phrases, oov, n):
+    """Remove entries without an active state; the new count."""
+    state = search.state
+    kept = _ZERO
+    for i in range(n):
+        if state.blank[i] < _INF or state.token[i] < _INF:
+            if kept < uint64(i):
+                state.blank[kept], state.token[kept] = state.blank[i], state.token[i]
+                state.again[kept], state.least[kept] = state.again[i], state.least[i]
+                state.record[kept], state.first[kept] = state.record[i], state.first[i]
+                state.labels[kept], state.ended[kept] = state.labels[i], state.ended[i]
+                state.blank_node[kept] = state.blank_node[i]
+                state.token_node[kept] = state.token_node[i]
+                if phrases is not None:
+                    boost, credit = state.boost[i], state.credit[i]
+                    state.boost[kept], state.credit[kept] = boost, credit
+            kept += _ONE
+    state.progress[0].chained = 0
+    for i in range(kept):
+        record, boost = state.record[i], NO_BOOST
+        if phrases is not None:
+            boost = state.boost[i]
+        _, after = find(search, phrases, oov, uint64(i), record, boost, False)
+        register(search, phrases, oov, uint64(i), record, boost, after)
+    return kept
+
+
+@part
+def spread(search, phrases, oov):
+    """Write the active states of the packed graph to `scratch.ends`; their number.
+
+    `arc` is the entry, flagged where it is the state after the token.
+    """
+    rows, scratch, state = search.rows, search.scratch, search.state
+    count, best = _ZERO, state.progress[0].best
+    for i in range(uint64(state.progress[0].entries)):
+        record = state.record[i]
+        if state.blank[i] < _INF:
+            end = scratch.ends[count]
+            end.cost = float32(state.blank[i] - best)
+            end.state = state_after_blank(rows, oov, record)
+            end.node, end.arc = state.blank_node[i], uint32(i)
+            if phrases is not None:
+                scratch.end_boosts[count] = state.boost[i]
+            count += _ONE
+        if state.token[i] < _INF:
+            end = scratch.ends[count]
+            end.cost = float32(state.token[i] - best)
+            end.state = state_after_token(rows, oov, record)
+            end.node, end.arc = state.token_node[i], uint32(i) | FROM_TOKEN
+            if phrases is not None:
+                scratch.end_boosts[count] = state.boost[i]
+            count += _ONE
+    return count
+
+
+@jit
+def drop_nodes(state):
+    """Remove trace nodes without successors; renumber the others in order."""
+    progress, nodes = state.progress[0], state.nodes
+    count = progress.nodes
+    comes, number = np.zeros(count, np.bool_), np.zeros(count, np.uint32)
+    comes[0] = True
+    for i in range(progress.entries):
+        if not state.token[i] < _INF:
+            state.token_node[i] = uint32(0)
+        if not state.blank[i] < _INF:
+            state.blank_node[i] = uint32(0)
+        for node in (state.token_node[i], state.blank_node[i]):
+            at = int64(node)
+            while not comes[at]:
+                comes[at] = True
+                if nodes[at].arc != NONE:
+                    at = int64(nodes[at].before)
+    kept, fresh = 0, 0
+    for at in range(count):
+        if comes[at]:
+            number[at], nodes[kept] = kept, nodes[at]
+            kept += 1
+            if at < progress.fresh:
+                fresh = kept
+    for at in range(kept):
+        if nodes[at].arc != NONE:
+            nodes[at].before = number[int64(nodes[at].before)]
+    for i in range(progress.entries):
+        state.token_node[i] = number[int64(state.token_node[i])]
+        state.blank_node[i] = number[int64(state.blank_node[i])]
+    progress.nodes, progress.fresh = kept, fresh

@@ -1,0 +1,527 @@
+"""Expansion: token arcs within the beam, and their destination states.
+
+    by token   V <= 63 and no token twice in a row: the tokens of a row are bits, and so
+               are those that can survive from each of 16 levels of cost; the arcs in
+               the intersection are prefetched, then followed
+    by cost    otherwise tokens share bits (modulo 64); the arcs of rows with a bit in
+               common are followed in order of cost, up to the first that is above the
+               cutoff even with the best token
+
+A second set of levels admits arcs that boosts may credit. Where boosts have states, its
+levels are of the cost less the largest credit of the entry, and a third set, for the
+initial boost state, uses token costs less the credit for beginning a phrase.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+from numpy import float32, int32, uint8, uint32, uint64
+
+from wfstdec.boost.kernels import hot_window, is_hot, owed_of, state_of
+from wfstdec.jit import inlined, part
+from wfstdec.jit.vectors import (
+    STEP,
+    at_most,
+    count_bits,
+    least,
+    least_of,
+    load,
+    lowest_bit,
+    prefetch,
+    splat,
+    store,
+    subtract,
+    trailing,
+)
+from wfstdec.search.costs import NO_CUTOFF
+from wfstdec.wfst.cpu.arrays import (
+    FROM_TOKEN,
+    GROW_CANDIDATES,
+    LEVELS,
+    OK,
+)
+from wfstdec.wfst.cpu.boosts import (
+    FIRST_TOKEN,
+    bonus_at,
+    max_insertion_credit,
+    may_step,
+    step,
+    tokens_of,
+    top_bonus,
+)
+from wfstdec.wfst.cpu.entries import leaving_cost, row_of
+from wfstdec.wfst.cpu.oov import expand_oov
+from wfstdec.wfst.cpu.rows import ADDED, RECORDS, TOKEN_FIRST, WORD
+
+_NO_FLAG = uint32(0)
+_TOKENS = uint32(FIRST_TOKEN)
+_INF = float32(np.inf)
+_ZERO, _ONE, _CLASSES = uint64(0), uint64(1), uint64(64)
+_ROUNDING = float32(4e-6)
+
+
+class ArcStep(NamedTuple):
+    """A token arc to follow."""
+
+    entry: np.uint64
+    arc: np.uint32
+    token: np.uint32
+    frame: np.uint32  # frames passed with it
+
+
+class Bounds(NamedTuple):
+    """Bounds of the arcs of a frame, float32."""
+
+    beam: np.float32
+    slack: np.float32  # how far rounding may lift a sum of costs above the cutoff
+    bonus: np.float32  # additional slack for boosted words
+    cheapest: np.float32  # the least cost of a token
+    begins: np.float32  # the same, less the credit for beginning a phrase
+
+
+@inlined
+def expand(search, phrases, oov, lowest, beam, record):
+    """Write the arcs within the beam to `scratch.candidates`.
+
+    Sets the lowest cost and the cutoff of the frame. `lowest`: lowest cost of what
+    advances in place. `beam`: of candidates.
+
+    Returns (OK or the array to grow, number of candidates).
+    """
+    rows, params, words = search.rows, search.params, search.words
+    scratch, state = search.scratch, search.state
+    n = uint64(state.progress[0].entries)
+    if rows.plain:  # nothing advances in place, so there is no bound yet
+        lowest = _least_from_best(search, phrases, oov, n, record)
+    c0, c1, c2, c3 = _least_of_classes(scratch.costs)
+    cheapest = least_of(least(least(c0, c1), least(c2, c3)))
+
+    # An arc can survive only if the costs of its entry and token are below this limit:
+    # arcs count as the cheapest arc of the graph, and the slack covers rounding.
+    cutoff = min(float32(lowest + beam), NO_CUTOFF)
+    least_arc = float32(params.lm_scale * rows.least_cost)
+    credit = max_insertion_credit(params)
+    if phrases is None:
+        bonus = top_bonus(params, words)
+    else:
+        bonus = state.progress[0].top_credit
+    slack = abs(cutoff) + abs(least_arc) + credit + abs(cheapest) + beam + bonus
+    slack = float32(1e-3) + float32(_ROUNDING * slack)
+    limit = min(float32(float32(cutoff - least_arc) + credit) + slack, NO_CUTOFF)
+    bits = _at_most(c0, c1, c2, c3, min(float32(limit + bonus), NO_CUTOFF))
+    status, made = OK, _ZERO
+    if oov is not None:
+        # First the arcs of OOV words, since the best may be one of them.
+        made, lowest, fits = expand_oov(
+            search, phrases, oov, made, lowest, beam, False, record
+        )
+        status = OK if fits else GROW_CANDIDATES
+    if status == OK and bits != _ZERO:
+        classes, begins = scratch.classes, cheapest
+        _store_classes(classes, c0, c1, c2, c3)
+        if phrases is not None:
+            width = min(float32(beam + bonus), NO_CUTOFF)
+            above = float32(limit + bonus)
+            _fill_live_sets(scratch, classes, bits, above, width, LEVELS)
+            bits &= _at_most(c0, c1, c2, c3, limit)
+            _price_begun(phrases, scratch)
+            c0, c1, c2, c3 = _least_of_classes(scratch.begun)
+            begins = least_of(least(least(c0, c1), least(c2, c3)))
+            begun = scratch.begun_classes
+            _store_classes(begun, c0, c1, c2, c3)
+            more = _at_most(c0, c1, c2, c3, limit)
+            _fill_live_sets(scratch, begun, more, limit, beam, 2 * LEVELS)
+        elif params.has_words:
+            above = float32(limit + bonus)
+            _fill_live_sets(scratch, classes, bits, above, beam, LEVELS)
+            bits &= _at_most(c0, c1, c2, c3, limit)
+        _fill_live_sets(scratch, classes, bits, limit, beam, 0)
+        if phrases is None:
+            listed = _list_entries(search, oov, n, least_arc, beam)
+        else:
+            listed = _list_boosted(search, phrases, oov, n, least_arc, beam)
+        if rows.by_token:
+            status, made, lowest = _follow_by_token(
+                search, phrases, oov, listed, made, lowest, beam, record
+            )
+        else:
+            bounds = Bounds(beam, slack + credit, bonus, cheapest, begins)
+            status, made, lowest = _follow_by_cost(
+                search, phrases, oov, listed, made, lowest, bounds, record
+            )
+    if oov is not None:
+        if status == OK:
+            made, lowest, fits = expand_oov(
+                search, phrases, oov, made, lowest, beam, True, record
+            )
+            status = OK if fits else GROW_CANDIDATES
+    state.progress[0].lowest = lowest
+    state.progress[0].cutoff = min(float32(lowest + beam), NO_CUTOFF)
+    return status, made
+
+
+@part
+def _least_from_best(search, phrases, oov, n, record):
+    """Lowest cost that arcs of the best entry reach: a first bound of the frame."""
+    rows, state = search.rows, search.state
+    lowest, frame = _INF, uint32(state.progress[0].frames + 1)
+    for i in range(n):
+        if not state.token[i] == float32(0):
+            continue
+        if oov is not None:
+            if state.record[i] & ADDED != _NO_FLAG:
+                break  # `expand_oov` follows its arcs first
+        one = rows.records[uint64(state.record[i] & RECORDS)]
+        for a in range(uint64(one.first), uint64(one.first) + uint64(one.length)):
+            token = uint32(rows.tokens[a])
+            step_of = ArcStep(uint64(i), uint32(a), token, frame)
+            reached = _follow(search, phrases, oov, step_of, _ZERO, NO_CUTOFF, record)
+            lowest = min(lowest, reached)
+        break
+    return lowest if lowest <= NO_CUTOFF else _INF
+
+
+@inlined
+def _at_most(c0, c1, c2, c3, limit):
+    """Classes of tokens (modulo 64) with costs of at most a limit, as bits."""
+    limits = splat(limit)
+    low = uint64(at_most(c0, limits)) | uint64(at_most(c1, limits)) << STEP
+    high = uint64(at_most(c2, limits)) | uint64(at_most(c3, limits)) << STEP
+    return low | high << uint64(32)
+
+
+@inlined
+def _least_of_classes(costs):
+    """Lowest cost of each class of tokens; with V <= 64 of each token."""
+    c0, c1 = load(costs, _ZERO), load(costs, STEP)
+    c2, c3 = load(costs, uint64(2) * STEP), load(costs, uint64(3) * STEP)
+    v = _CLASSES
+    while v < uint64(len(costs)):
+        c0, c1 = least(c0, load(costs, v)), least(c1, load(costs, v + STEP))
+        c2 = least(c2, load(costs, v + uint64(2) * STEP))
+        c3 = least(c3, load(costs, v + uint64(3) * STEP))
+        v += _CLASSES
+    return c0, c1, c2, c3
+
+
+@inlined
+def _store_classes(classes, c0, c1, c2, c3):
+    """Fill `classes`, float32 [64]."""
+    store(classes, _ZERO, c0)
+    store(classes, STEP, c1)
+    store(classes, uint64(2) * STEP, c2)
+    store(classes, uint64(3) * STEP, c3)
+
+
+@inlined
+def _fill_live_sets(scratch, classes, bits, limit, beam, first):
+    """Fill the sets of tokens that can survive from each level, from set `first` on.
+
+    `classes`: costs of the tokens `bits` (modulo 64). A level stands for its lowest
+    cost, so that a set may be too large, never too small.
+    """
+    sets = scratch.live_sets
+    per_nat, top = _levels_per_nat(beam), float32(LEVELS - 1)
+    for q in range(uint64(LEVELS)):
+        sets[uint64(first) + q] = _ZERO
+    while bits != _ZERO:
+        v = trailing(bits)
+        bits &= bits - _ONE
+        level = float32(float32(limit - classes[v]) * per_nat)
+        level = uint64(int32(min(max(level, float32(0)), top)))
+        sets[uint64(first) + level] |= _ONE << v
+    for q in range(uint64(LEVELS - 1)):
+        low = uint64(first) + uint64(LEVELS - 2) - q
+        sets[low] |= sets[low + _ONE]
+
+
+@inlined
+def _levels_per_nat(beam):
+    """Levels per nat."""
+    return float32(LEVELS) / min(max(beam, float32(1e-3)), NO_CUTOFF)
+
+
+@inlined
+def _list_entries(search, oov, n, least_arc, beam):
+    """List entries with an arc that may survive, and its tokens; their number.
+
+    The second half of the sets applies to arcs with a bonus.
+    """
+    rows, params, words = search.rows, search.params, search.words
+    scratch, state = search.scratch, search.state
+    sets, per_nat = scratch.live_sets, _levels_per_nat(beam)
+    listed = _ZERO
+    for i in range(n):
+        if oov is not None:
+            if state.record[i] & ADDED != _NO_FLAG:
+                continue
+        cost = leaving_cost(rows, state, i)
+        level = _level_of(cost, state.least[i], least_arc, per_nat)
+        live = state.labels[i] & sets[level]
+        if params.has_words:
+            if is_hot(words, row_of(rows, oov, state.record[i])):
+                labels = state.labels[i]
+                among = labels & sets[uint64(LEVELS) + level] & ~live
+                if rows.by_token:
+                    among = _hot_tokens(words, labels, state.first[i], among)
+                live |= among
+        scratch.listed[listed], scratch.live[listed] = uint32(i), live
+        listed += uint64((live != _ZERO) & (cost < _INF))
+    return listed
+
+
+@inlined
+def _list_boosted(search, phrases, oov, n, least_arc, beam):
+    """The same where boosts have states."""
+    rows, words = search.rows, search.words
+    scratch, state = search.scratch, search.state
+    sets, top, listed = scratch.live_sets, state.progress[0].top_credit, _ZERO
+    per_nat = _levels_per_nat(beam)
+    paid_per_nat = _levels_per_nat(min(float32(beam + top), NO_CUTOFF))
+    for i in range(n):
+        if oov is not None:
+            if state.record[i] & ADDED != _NO_FLAG:
+                continue
+        cost, boost = leaving_cost(rows, state, i), state.boost[i]
+        labels, least_of_row = state.labels[i], state.least[i]
+        level = _level_of(cost, least_of_row, least_arc, per_nat)
+        quiet, hot = (
+            boost == phrases.quiet,
+            is_hot(words, row_of(rows, oov, state.record[i])),
+        )
+        live = labels & sets[level + uint64(2 * LEVELS) * uint64(quiet)]
+        if hot or not quiet:
+            paid = float32(float32(cost - state.credit[i]) + top)
+            level = _level_of(paid, least_of_row, least_arc, paid_per_nat)
+            among = labels & sets[uint64(LEVELS) + level] & ~live
+            if not quiet:
+                among &= _credited_tokens(phrases, boost, hot)
+            elif rows.by_token:
+                among = _hot_tokens(words, labels, state.first[i], among)
+            live |= among
+        scratch.listed[listed], scratch.live[listed] = uint32(i), live
+        listed += uint64((live != _ZERO) & (cost < _INF))
+    return listed
+
+
+@inlined
+def _credited_tokens(phrases, boost, hot):
+    """Tokens (modulo 64) with which an entry in a boost state may receive credit."""
+    if phrases.of_tokens and owed_of(boost) == uint32(0) and not hot:
+        return tokens_of(phrases.credited[uint64(state_of(boost))])
+    return ~_ZERO
+
+
+@inlined
+def _level_of(cost, least_of_row, least_arc, per_nat):
+    """Level of an entry: how far its cheapest arc is above the graph's cheapest."""
+    level = float32(float32(cost + least_of_row) - least_arc) * per_nat
+    return uint64(int32(min(max(level, float32(0)), float32(LEVELS - 1))))
+
+
+@inlined
+def _hot_tokens(words, labels, first, among):
+    """Those among `among` whose arcs of the row have a boosted word."""
+    hot, tokens = hot_window(words, first), _ZERO
+    if hot != _ZERO:
+        while among != _ZERO:
+            bit = lowest_bit(among)
+            among ^= bit
+            if hot >> count_bits(labels & (bit - _ONE)) & _ONE != _ZERO:
+                tokens |= bit
+    return tokens
+
+
+@inlined
+def _follow_by_token(search, phrases, oov, listed, made, lowest, beam, record):
+    """Follow arcs by token: prefetch all, then follow.
+
+    Returns (OK or the array to grow, number of candidates, lowest cost).
+    """
+    rows, scratch, state = search.rows, search.scratch, search.state
+    found, room = _ZERO, uint64(len(scratch.at))
+    frame = uint32(state.progress[0].frames + 1)
+    for q in range(listed):
+        i, live = uint64(scratch.listed[q]), scratch.live[q]
+        labels, first = state.labels[i], state.first[i]
+        if made + found + _CLASSES > room:
+            return GROW_CANDIDATES, _ZERO, lowest
+        while live != _ZERO:
+            bit = lowest_bit(live)
+            a = first + uint32(count_bits(labels & (bit - _ONE)))
+            scratch.at[found], scratch.of[found] = a, uint32(i)
+            scratch.by[found] = uint8(trailing(live))
+            prefetch(rows.arcs, uint64(a))
+            found += _ONE
+            live ^= bit
+    for q in range(found):
+        i, a, token = uint64(scratch.of[q]), uint64(scratch.at[q]), scratch.by[q]
+        cutoff = min(float32(lowest + beam), NO_CUTOFF)
+        step_of = ArcStep(i, a, uint32(token), frame)
+        reached = _follow(search, phrases, oov, step_of, made, cutoff, record)
+        lowest = min(lowest, reached)
+        made += uint64(reached <= min(float32(lowest + beam), NO_CUTOFF))
+    return OK, made, lowest
+
+
+@inlined
+def _follow_by_cost(search, phrases, oov, listed, made, lowest, bounds, record):
+    """Follow arcs in order of cost, those of entries near the best first.
+
+    Returns (OK or the array to grow, number of candidates, lowest cost).
+    """
+    beam, cheapest, begins = bounds.beam, bounds.cheapest, bounds.begins
+    rows, params, words = search.rows, search.params, search.words
+    scratch, state = search.scratch, search.state
+    left, room = _ZERO, uint64(len(scratch.at))
+    frame = uint32(state.progress[0].frames + 1)
+    for q in range(listed):
+        a = uint64(state.first[uint64(scratch.listed[q])])
+        prefetch(rows.tokens, a)
+        prefetch(rows.costs, a)
+    for turn in range(2):
+        of_turn = listed if turn == 0 else left
+        for q in range(of_turn):
+            i = uint64(scratch.listed[q])
+            source = leaving_cost(rows, state, i)
+            if turn == 0 and not source < float32(1):
+                scratch.listed[left] = uint32(i)
+                left += _ONE
+                continue
+            one = rows.records[uint64(state.record[i] & RECORDS)]
+            first, last = uint64(one.first), uint64(one.first) + uint64(one.length)
+            if made + uint64(one.length) > room:
+                return GROW_CANDIDATES, _ZERO, lowest
+            limit = min(float32(lowest + beam), NO_CUTOFF)
+            limit = float32(float32(limit + bounds.slack) - source)
+            if phrases is None:
+                if params.has_words:
+                    if is_hot(words, uint64(one.row)):
+                        limit = float32(limit + bounds.bonus)
+                most, found = float32(limit - cheapest), _ZERO
+                for a in range(first, last):
+                    cost = float32(params.lm_scale * rows.costs[a])
+                    if cost > most:
+                        break
+                    scratch.at[found] = uint32(a)
+                    price = scratch.costs[uint64(rows.tokens[a])]
+                    found += uint64(price <= float32(limit - cost))
+            else:
+                found = _list_arcs(
+                    search, phrases, oov, i, one, limit, cheapest, begins
+                )
+            for p in range(found):
+                a = uint64(scratch.at[p])
+                token = uint32(rows.tokens[a])
+                cutoff = min(float32(lowest + beam), NO_CUTOFF)
+                step_of = ArcStep(i, a, token, frame)
+                reached = _follow(search, phrases, oov, step_of, made, cutoff, record)
+                lowest = min(lowest, reached)
+                made += uint64(reached <= min(float32(lowest + beam), NO_CUTOFF))
+    return OK, made, lowest
+
+
+@inlined
+def _price_begun(phrases, scratch):
+    """Fill `scratch.begun`: token costs less the credit for beginning a phrase."""
+    v = _ZERO
+    while v < uint64(len(scratch.begun)):
+        price = subtract(load(scratch.costs, v), load(phrases.begins, v))
+        store(scratch.begun, v, price)
+        v += STEP
+
+
+@inlined
+def _list_arcs(search, phrases, oov, i, one, limit, cheapest, begins):
+    """Write the arcs of a row that may survive to `scratch.at`; their number.
+
+    `one`: the entry's record. `limit`: of arc cost plus token cost, before credit.
+    """
+    rows, params, words = search.rows, search.params, search.words
+    scratch, state = search.scratch, search.state
+    boost, hot = state.boost[i], is_hot(words, uint64(one.row))
+    quiet, more, found = boost == phrases.quiet, limit, _ZERO
+    prices = scratch.begun if quiet else scratch.costs
+    credited = ~_ZERO
+    if hot or not quiet:
+        more = float32(limit + state.credit[i])
+        if not quiet:
+            credited = _credited_tokens(phrases, boost, hot)
+    most = float32(more - (begins if quiet else cheapest))
+    for a in range(uint64(one.first), uint64(one.first) + uint64(one.length)):
+        cost, token = float32(params.lm_scale * rows.costs[a]), uint64(rows.tokens[a])
+        if cost > most:
+            break
+        scratch.at[found] = uint32(a)
+        paid = credited >> (token & (_CLASSES - _ONE)) & _ONE != _ZERO
+        bound = more if paid else limit
+        found += uint64(prices[token] <= float32(bound - cost))
+    return found
+
+
+@inlined
+def _follow(search, phrases, oov, step_of, made, cutoff, record):
+    """Write an arc as candidate `made`; its cost.
+
+    The source is the state after a blank or after the token, whichever is lower; a tie
+    goes to the lower state number. Both sums are formed, since they round differently.
+    Returns infinity where even the largest credit would leave the cost above the
+    cutoff.
+    """
+    rows, params, words = search.rows, search.params, search.words
+    scratch, state = search.scratch, search.state
+    i, a, token, frame = step_of
+    arc, own = rows.arcs[a], state.record[i]
+    graph_cost = float32(params.lm_scale * arc.cost)
+    after_blank = float32(state.blank[i] + graph_cost)
+    after_token = float32(state.token[i] + graph_cost)
+    if params.has_insertion:
+        if arc.next & WORD:
+            after_blank = float32(after_blank + params.word_insertion)
+            after_token = float32(after_token + params.word_insertion)
+    if phrases is None:
+        if params.has_words:
+            if arc.next & WORD:
+                bonus = bonus_at(rows, words, a, rows.arc[a])
+                after_blank = float32(after_blank - bonus)
+                after_token = float32(after_token - bonus)
+    else:
+        boost, label = state.boost[i], token + _TOKENS
+        if rows.plain:
+            if rows.silent[uint64(a)]:  # blanks and repeats do not advance phrases
+                label = _NO_FLAG
+        has_word = arc.next & WORD != _NO_FLAG
+        if may_step(words, phrases, boost, label, a, has_word):
+            most = state.credit[i]
+            if boost == phrases.quiet and not has_word:
+                most = phrases.begins[uint64(token)]
+            bound = float32(min(after_blank, after_token) - most)
+            if float32(bound + scratch.costs[uint64(token)]) > cutoff:
+                return _INF
+            paid, boost = step(search, phrases, boost, label, a, rows.arc[a], has_word)
+            after_blank = float32(after_blank - paid)
+            after_token = float32(after_token - paid)
+        scratch.goals[made] = boost
+    after_blank = float32(after_blank + scratch.costs[uint64(token)])
+    after_token = float32(after_token + scratch.costs[uint64(token)])
+    tied = after_token == after_blank and own & TOKEN_FIRST != _NO_FLAG
+    from_token = token != state.again[i] and (after_token < after_blank or tied)
+    from_token = from_token and not rows.has_hubs
+    if record is not None:
+        other = _INF
+        if from_token:
+            other = after_blank
+        elif token != state.again[i] and not rows.has_hubs:
+            other = after_token
+        record.others[made] = other
+    candidate, to = scratch.candidates[made], arc.next & ~WORD
+    candidate.cost = after_token if from_token else after_blank
+    candidate.record, candidate.arc = to, uint32(a)
+    candidate.before = state.token_node[i] if from_token else state.blank_node[i]
+    candidate.ended = frame if from_token else state.ended[i]
+    candidate.source = uint32(i) | (FROM_TOKEN if from_token else _NO_FLAG)
+    prefetch(scratch.slots, uint64(to & RECORDS))
+    prefetch(rows.records, uint64(to & RECORDS))
+    return candidate.cost

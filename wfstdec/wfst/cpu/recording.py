@@ -1,0 +1,212 @@
+"""One utterance in the CPU search, recorded for a lattice, whole or in chunks.
+
+    search = RecordingSearch(rule, inputs, memory, splits, options)
+    search.advance(logprobs)                      # float32 [T, V], any number of times
+    search.settle(shortest)                       # Segments
+    search.finish()                               # a Recorded
+
+Kernels record the arcs of frames (`lattice_record.py`). At the end, or before the
+log-probs of these frames are dropped, records become states and arcs of a lattice
+(`lattice_build.py`): the later this happens, the fewer of them survive.
+"""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from wfstdec.jit import jit, kernel
+from wfstdec.jit.handles import Handle, opened
+from wfstdec.search.paths.traceback import Rule
+from wfstdec.wfst.cpu.arrays import GROW_NOTES, RowScratch
+from wfstdec.wfst.cpu.frame import advance
+from wfstdec.wfst.cpu.lattice_build import (
+    forget_lines,
+    gather,
+    prune_lattice,
+    read_last,
+    read_notes,
+)
+from wfstdec.wfst.cpu.lattice_record import fitted, longer, twice
+from wfstdec.wfst.cpu.search import CpuSearch, Inputs, RowMemory, searching
+from wfstdec.wfst.lattice_pack import Recorded, Segment, cuts_of
+from wfstdec.wfst.options import WfstOptions
+
+KEPT = 1024
+"""Frames of log-probs that are kept at least: 4 MB with 1,025 tokens."""
+FEW_NODES = 1 << 15
+"""States up to which a lattice is not pruned between frames."""
+_OF_NODES = "graph_state", "record", "boost", "extra", "number"
+
+
+@kernel
+def pass_chunk(inputs, scratch, state, logprobs, first, record):
+    """`advance`, by handles."""
+    given = opened(inputs)
+    search = searching(given, scratch, state)
+    noted = opened(record)
+    return advance(search, given.phrases, given.oov, logprobs, first, noted)
+
+
+@jit
+def read(inputs, scratch, state, record, lattice, splits, chunk):
+    """`read_notes`, by handles."""
+    given = opened(inputs)
+    search = searching(given, scratch, state)
+    return read_notes(
+        *(search, given.phrases, given.oov, opened(record)),
+        *(opened(lattice), splits, chunk),
+    )
+
+
+@jit
+def end(inputs, scratch, state, record, lattice, splits, chunk, first_frame):
+    """`read_last`, by handles."""
+    given = opened(inputs)
+    search = searching(given, scratch, state)
+    return read_last(
+        *(search, given.phrases, given.oov, opened(record)),
+        *(opened(lattice), splits, chunk, first_frame),
+    )
+
+
+@jit
+def keep(inputs, scratch, state, lattice, limit):
+    """`prune_lattice`, by handles."""
+    given = opened(inputs)
+    search = searching(given, scratch, state)
+    prune_lattice(search, given.phrases, given.oov, opened(lattice), limit)
+
+
+@jit
+def forget(inputs, scratch, state, lattice, line):
+    """`forget_lines`, by handles."""
+    given = opened(inputs)
+    search = searching(given, scratch, state)
+    forget_lines(search, given.phrases, given.oov, opened(lattice), line)
+
+
+class RecordingSearch(CpuSearch):
+    """The search of one utterance: `advance` any number of times, then `finish`.
+
+    `splits`: uint32 [S + 1], the first arc of each state of the packed graph.
+    """
+
+    def __init__(
+        self,
+        rule: Rule,
+        inputs: Handle[Inputs],
+        memory: RowMemory,
+        splits: np.ndarray,
+        options: WfstOptions,
+    ) -> None:
+        super().__init__(rule, inputs, memory)
+        self._most = max(self._most, KEPT)
+        self._splits = splits
+        self._notes, self._lattice = memory.recordings.take()
+        self._notes.value.progress[:] = self._lattice.value.progress[:] = 0
+        self._notes.value.progress["limit"] = options.beam_of_lattice
+        self._start = 0  # frame of the first state
+        self._noted = 0  # frames before the recorded ones
+        self._many_nodes = FEW_NODES
+
+    def finish(self) -> Recorded:  # type: ignore[override]
+        """End the utterance; the search cannot be used afterwards."""
+        self._begin()
+        arrays = self._read(end, self._start)
+        recorded = Recorded(super().finish(), *arrays)
+        self._memory.recordings.give((self._notes, self._lattice))
+        return recorded
+
+    def settle(self, shortest: int) -> list[Segment]:
+        """Return the segments settled since the last call, and drop them here."""
+        self._begin()
+        self._read(read)
+        self._keep()
+        lattice = self._lattice.value
+        frames = lattice.frames[: int(lattice.progress["lines"][0])]
+        cuts = cuts_of(np.diff(frames[:, 0], prepend=0), shortest)
+        segments = []
+        for first, last in pairwise([0, *cuts]):
+            arrays = gather(lattice, first, last, self._start)
+            segments.append(Segment.closed(*arrays))
+        if cuts:
+            self._with_scratch(forget, cuts[-1])
+            self._start += cuts[-1]
+        return segments
+
+    def _fold(self) -> tuple[int, float, float]:
+        # Blanks and repeats need the log-probs, which are dropped now.
+        self._read(read)
+        return super()._fold()
+
+    def _read(self, kernel: Any, *rest: Any) -> Any:
+        """Turn records into states and arcs; further results of the kernel."""
+        self._make_room()
+        scratch = self._memory.scratches.take(len(self._state.value.record))
+        try:
+            while True:
+                lattice = self._lattice.value
+                nodes, arcs, *found = kernel(
+                    *(self._inputs, scratch, self._state, self._notes),
+                    *(self._lattice, self._splits),
+                    *((self._kept, self._first, self._noted), *rest),
+                )
+                if nodes <= len(lattice.number) and arcs <= len(lattice.arcs):
+                    break
+                self._make_room(nodes, arcs)
+        finally:
+            self._memory.scratches.give(scratch)
+        self._noted = self._last
+        num_nodes = lattice.progress["nodes"]
+        if num_nodes[0] > self._many_nodes:
+            self._keep()
+            self._many_nodes = max(FEW_NODES, 2 * int(num_nodes[0]))
+        return found
+
+    def _keep(self) -> None:
+        """Drop states and arcs that can no longer be part of the lattice."""
+        self._with_scratch(keep, self._notes.value.progress["limit"][0])
+
+    def _with_scratch(self, kernel: Any, *rest: Any) -> None:
+        """Call a kernel with scratch memory."""
+        scratch = self._memory.scratches.take(len(self._state.value.record))
+        try:
+            kernel(self._inputs, scratch, self._state, self._lattice, *rest)
+        finally:
+            self._memory.scratches.give(scratch)
+
+    def _advance(
+        self,
+        status: int,
+        scratch: Handle[RowScratch],
+        part: np.ndarray,
+        frame: int,
+    ) -> tuple[int, int]:
+        notes = before = self._notes.value
+        if status == GROW_NOTES:
+            notes = twice(notes)
+        frames = len(part) - frame
+        notes = fitted(notes, scratch.value, self._state.value, frames)
+        if notes is not before:
+            self._notes = Handle(notes)
+        return pass_chunk(self._inputs, scratch, self._state, part, frame, self._notes)
+
+    def _make_room(self, nodes: int = 0, arcs: int = 0) -> None:
+        """Make room for states and arcs, and for the recorded steps."""
+        lattice = self._lattice.value
+        lines = int(lattice.progress["lines"][0]) + self._last - self._noted + 1
+        for names, size in (
+            (_OF_NODES, nodes),
+            (("arcs",), arcs),
+            (("frames",), lines),
+            (("here", "other"), 2 * len(self._state.value.record)),
+        ):
+            if len(getattr(lattice, names[0])) < size:
+                lattice = lattice._replace(
+                    **{name: longer(getattr(lattice, name), 2 * size) for name in names}
+                )
+        if lattice is not self._lattice.value:
+            self._lattice = Handle(lattice)

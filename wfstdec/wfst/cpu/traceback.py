@@ -1,0 +1,198 @@
+"""Traceback: the trace is folded into the paths of its tips.
+
+A trace has nodes for token and epsilon arcs only. Between two nodes a path repeats the
+token, up to the frame in `ended` of the later node, and then takes blanks. Both have no
+labels: a tip gets the acoustic costs of these frames, added one by one as on the packed
+graph, so that float64 sums have the same bits.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy import float64, int64, uint32, uint64
+
+from wfstdec.jit import inlined, jit
+from wfstdec.jit.arrays import copy_rows, longer
+from wfstdec.search.logprobs import penalised
+from wfstdec.search.paths.traceback import (
+    arc_of,
+    new_events,
+    new_tips,
+    pass_arc,
+    read_history,
+    write_event,
+)
+from wfstdec.text.tokens import ilabel_of
+from wfstdec.wfst.cpu.arrays import (
+    EPSILON_ARC,
+    FROM_TOKEN,
+    NONE,
+)
+from wfstdec.wfst.cpu.entries import (
+    acoustic_cost,
+    arc_at,
+    epsilon_at,
+    spread,
+    token_at,
+)
+from wfstdec.wfst.final import best_end, best_so_far
+
+_NOTHING = uint32(0)
+_FIRST_TOKEN = int64(ilabel_of(0))
+_MANY = 1024
+
+
+@jit
+def fold_all(search, phrases, oov, history, chunk):
+    """Fold the paths of all entries; afterwards the trace has roots only.
+
+    `history`: of the utterance. `chunk`: log-probs since the last fold, float32 [T, V],
+    and the number of frames before them.
+
+    Returns (position of the best entry's tip, its cost, cost with the final cost; tips,
+    events).
+    """
+    rows, params = search.rows, search.params
+    scratch, state = search.scratch, search.state
+    ends = scratch.ends[: spread(search, phrases, oov)]
+    progress = state.progress[0]
+    survived = progress.died < 0
+    final_cost, scale = rows.final_cost, params.lm_scale
+    if phrases is None:
+        best = best_so_far(ends, final_cost, scale, survived, None)
+    else:
+        at_end = scratch.end_boosts, phrases.final_cost, params.instalment
+        best = best_so_far(ends, final_cost, scale, survived, at_end)
+    folded, events = _fold(search, oov, ends, history, chunk)
+    now = uint32(progress.frames)
+    for i in range(progress.entries):
+        state.token_node[i] = state.blank_node[i] = uint32(0)
+    # Entries without a token get node 0, which no path has: a tie of blanks looks for
+    # the token that has the same node.
+    state.nodes[0].before, state.nodes[0].arc = _NOTHING, NONE
+    for e in range(len(ends)):
+        node, i = uint32(e + 1), int64(ends[e].arc & ~FROM_TOKEN)
+        root = state.nodes[e + 1]
+        root.before, root.arc, root.frame, root.ended = uint32(e), NONE, now, now
+        if ends[e].arc & FROM_TOKEN:
+            state.token_node[i] = node
+        else:
+            state.blank_node[i] = node
+    progress.nodes = progress.fresh = len(ends) + 1
+    return best, folded, events
+
+
+@jit
+def read_best(search, phrases, oov, history, chunk):
+    """Read the best path at the end of the utterance; arguments as of `fold_all`.
+
+    Returns (its cost, whether it is final, the final cost of its state; as `read`).
+    """
+    rows, scratch = search.rows, search.scratch
+    ends = scratch.ends[: spread(search, phrases, oov)]
+    at, cost, final = end_of(search, phrases, oov, ends)
+    one = ends[at : at + 1]
+    tip, events = _fold(search, oov, one, history, chunk)
+    no_arcs, no_costs = np.empty(0, np.int64), np.empty(0, np.float32)
+    path = read_history(history[0], events, tip, 0, no_arcs, no_costs)
+    ends_with = rows.final_cost[ends[at].state] if final else np.float32(0)
+    return float64(cost), final, ends_with, path
+
+
+@inlined
+def end_of(search, phrases, oov, ends):
+    """The best of the states that `spread` wrote."""
+    rows, params = search.rows, search.params
+    scratch, state = search.scratch, search.state
+    survived = state.progress[0].died < 0
+    final_cost, scale = rows.final_cost, params.lm_scale
+    if phrases is None:
+        return best_end(ends, final_cost, scale, survived, None)
+    else:
+        at_end = scratch.end_boosts, phrases.final_cost, params.instalment
+        return best_end(ends, final_cost, scale, survived, at_end)
+
+
+@jit
+def _fold(search, oov, ends, history, chunk):
+    """Fold the paths to `ends`, as written by `spread`.
+
+    Returns (TIP [E], all events).
+    """
+    rows, params, state = search.rows, search.params, search.state
+    rule, events, tips = history
+    nodes, now = state.nodes, int64(state.progress[0].frames)
+    number = np.full(state.progress[0].nodes, -1, np.int32)  # where `found` has a node
+    waiting = np.empty(state.progress[0].nodes, np.int32)
+    found, num = new_tips(_MANY), 0
+    folded, num_events = new_tips(len(ends)), len(events)
+    room = new_events(num_events + _MANY)
+    copy_rows(events, room)
+    for e in range(len(ends)):
+        at, depth = int64(ends[e].node), 0
+        while number[at] < 0 and nodes[at].arc != NONE:
+            waiting[depth] = at
+            depth += 1
+            at = int64(nodes[at].before)
+        if num + depth + 1 > len(found):
+            found = longer(found, num + depth + 1)
+        if number[at] < 0:
+            found[num] = tips[int64(nodes[at].before)]
+            number[at] = num
+            num += 1
+        before = int64(number[at])
+        while depth > 0:
+            depth -= 1
+            at = int64(waiting[depth])
+            found[num] = found[before]
+            one, node = found[num], nodes[at]
+            frame = int64(node.frame)
+            behind = int64(node.ended)
+            if node.arc & EPSILON_ARC:
+                _stay(one, rule, rows.blank, params, chunk, behind, frame)
+                own = uint64(node.arc ^ EPSILON_ARC)
+                arc = arc_of(rule, int64(epsilon_at(rows, oov, own)))
+            else:
+                _stay(one, rule, rows.blank, params, chunk, behind, frame - 1)
+                arc = arc_of(rule, int64(arc_at(rows, oov, node.arc)))
+                token = int64(token_at(rows, oov, node.arc))
+                t = frame - 1 - chunk[1]
+                one.acoustic += float64(acoustic_cost(rows, params, chunk[0], t, token))
+            tokens, passed, end = int64(one.tokens), int64(one.frame), int64(one.end)
+            begins, word, one.label, one.tokens, one.frame, one.end = pass_arc(
+                rule, arc, uint32(one.label), tokens, passed, end
+            )
+            one.graph += float64(arc.cost)
+            if begins != _NOTHING or word != _NOTHING:
+                if num_events == len(room):
+                    room = longer(room, num_events + 1)
+                write_event(room[num_events], one.event, begins, word, one.frame, end)
+                one.event = num_events
+                num_events += 1
+            number[at] = before = num
+            num += 1
+        folded[e] = found[before]
+        behind = now + 1
+        if not ends[e].arc & FROM_TOKEN:
+            behind = int64(state.ended[int64(ends[e].arc)])
+        _stay(folded[e], rule, rows.blank, params, chunk, behind, now)
+    return folded, room[:num_events]
+
+
+@inlined
+def _stay(tip, rule, blank, params, chunk, behind, last):
+    """Add the costs of repeats, then blanks (from frame `behind`), up to `last`."""
+    logprobs, first = chunk
+    acoustic, frame = float64(tip.acoustic), int64(tip.frame)
+    token = int64(tip.label) - _FIRST_TOKEN
+    while frame < last and frame + 1 < behind:
+        acoustic += float64(-logprobs[frame - first, token])
+        frame += 1
+        tip.end = frame
+    if frame < last:
+        tip.label = rule.blank
+    while frame < last:
+        logprob = penalised(params.pricing, logprobs[frame - first, int64(blank)])
+        acoustic += float64(-logprob)
+        frame += 1
+    tip.acoustic, tip.frame = acoustic, frame
