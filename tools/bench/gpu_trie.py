@@ -34,7 +34,6 @@ from tools.bench.data import SpeechSet, write_arpa
 from tools.bench.gpu_device import Padded, Timing
 from tools.bench.gpu_measure import Measuring, each, phases_of
 from tools.bench.report import Row
-from tools.gpu.model import predicted_of_trie
 from tools.peers.nemo_ctc import NemoPeer
 from wfstdec.compare.comparison import Outcome
 from wfstdec.compare.speech import evenly_spaced
@@ -146,14 +145,11 @@ class TrieBench(Measuring):
             if not differ:
                 timing = self.gpu.time(run, self.args.repeats)
                 row |= self._figures(names, [one.text for one in found], timing)
-                row |= self._phases(decoder, batches[0], form.threads)
+                row |= self._phases(decoder, batches[0])
             yield row
 
-    def _phases(self, decoder: TrieDecoder, batch: Padded, threads: int) -> Row:
-        """Work of a frame, and microseconds of a frame and block by phase.
-
-        Beside them stand the model's, which no device has made.
-        """
+    def _phases(self, decoder: TrieDecoder, batch: Padded) -> Row:
+        """Work of a frame, and microseconds of a frame and block by phase."""
         backend: Any = decoder._backend
         chunks = backend.inputs(*batch)
         boosts = decoder._boosts.compile(None, len(chunks))
@@ -162,9 +158,7 @@ class TrieBench(Measuring):
         counts, row = phases_of(lambda: DeviceBatch(*made), chunks, PHASES)
         frames = max(1, counts["frames"])
         work = ("active", "candidates", "entries")
-        row |= {f"{name}_per_frame": counts[name] / frames for name in work}
-        predicted_us = predicted_of_trie(row["active_per_frame"], threads)
-        return row | {"predicted_us": predicted_us}
+        return row | {f"{name}_per_frame": counts[name] / frames for name in work}
 
     def nemo(
         self, setting: TrieSetting, expected: dict[str, Hypothesis], peer: NemoPeer

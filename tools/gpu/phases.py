@@ -1,4 +1,4 @@
-"""Where the time of a frame goes on a GPU: phase by phase, beside what was predicted.
+"""Where the time of a frame goes on a GPU: phase by phase.
 
     python -m tools.gpu.phases --output phases.json                # on a GPU
     python -m tools.gpu.phases --output phases.json --resume       # goes on
@@ -10,8 +10,7 @@ before any time is taken: where one differs there is none, and the exit status i
 is 4 where `--minutes` left points out, which `--resume` goes on with. Our CPU backend
 with all cores stands in the same table, on the same utterances, and so do the rows of
 files of `tools.bench.gpu` (riva-asrlib-decoder) and of `tools.gpu.tokens` (NeMo, over
-word pieces of its own). The predictions are those of `tools.gpu.model`, which no device
-has made.
+word pieces of its own).
 """
 
 from __future__ import annotations
@@ -34,7 +33,6 @@ from tools.bench.gpu_measure import phases_of
 from tools.bench.report import Columns, Row, figure, format_table, text_figure
 from tools.bench.wfst_measure import read_all
 from tools.gpu import OK_STATUS, UNFINISHED_STATUS, WRONG_STATUS
-from tools.gpu.model import Work, predicted
 from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.compare.speech import evenly_spaced
 from wfstdec.wfst.decoder import WfstDecoder
@@ -113,22 +111,18 @@ class Profile:
         if differ:
             return row
         timing = self._gpu.time(lambda: decoder.decode(batch), self._args.repeats)
-        phases = self._phases(decoder, batch, threads)
+        phases = self._phases(decoder, batch)
         return row | self._rates(batch, timing.median_s) | phases
 
-    def _phases(
-        self, decoder: WfstDecoder, batch: list[np.ndarray], threads: int
-    ) -> Row:
-        """Microseconds of a frame and block by phase, and what was predicted."""
+    def _phases(self, decoder: WfstDecoder, batch: list[np.ndarray]) -> Row:
+        """Microseconds of a frame and block by phase."""
         graph: Any = decoder._backend
         boosts: list[CompiledBoosts] = decoder._boosts.compile(None, len(batch))
         lengths = [len(one) for one in batch]
         made = graph.device_graph, self._options, boosts, lengths
         counts, row = phases_of(lambda: DeviceBatch(*made), batch, PHASES)
-        work = Work(arcs=counts["looked"] / max(1, counts["frames"]))
-        predicted_us = predicted(work, threads)
-        looked = round(work.arcs, 1)
-        return row | {"predicted_us": predicted_us, "looked_per_frame": looked}
+        looked = round(counts["looked"] / max(1, counts["frames"]), 1)
+        return row | {"looked_per_frame": looked}
 
     def _rates(self, batch: list[np.ndarray], seconds: float) -> Row:
         audio_s = sum(map(len, batch)) * self._shift_s
@@ -136,14 +130,12 @@ class Profile:
 
 
 def _us(name: str | None = None) -> Any:
-    """A column: microseconds of a phase, or of all, and in brackets as predicted."""
+    """A column: microseconds of a phase, or of all."""
 
     def shown(row: Row) -> str:
-        parts = row.get("phases_us"), row.get("predicted_us")
-        if None in parts:
+        if (us := row.get("phases_us")) is None:
             return "-"
-        found, expected = (one[name] if name else sum(one.values()) for one in parts)
-        return f"{found:.2f} ({expected:.2f})"
+        return f"{us[name] if name else sum(us.values()):.2f}"
 
     return shown
 
@@ -163,7 +155,7 @@ def table(rows: list[Row]) -> str:
     """Batch by batch: ours, the CPU, and whoever else has been measured."""
     timed = [row for row in rows if "rtfx" in row]
     order = sorted(timed, key=lambda row: (row["batch"], row["decoder"] != "cpu"))
-    head = "us of a frame and block by phase; in brackets the model's prediction"
+    head = "us of a frame and block by phase"
     wrong = [row for row in rows if row.get("differ")]
     lines = [head, format_table(COLUMNS, order)]
     lines += [

@@ -45,20 +45,19 @@ def compile_kernels(source=None, names=PROGRAM.kernels, flags=()):
     return _library(repr((text, FLAGS, flags)), lambda: (text, [*FLAGS, *flags]))
 
 
-def compile_ptx(source=None, counts=False):
-    """A shared library of what NVRTC makes of kernels, translated back; as above.
-    With `counts` it counts what it does: `emulated_counts`."""
+def compile_ptx(source=None):
+    """A shared library of what NVRTC makes of kernels, translated back; as above."""
     source = PROGRAM.source() if source is None else source
     cupy = importlib.import_module("cupy")
     version = cupy.cuda.nvrtc.getVersion()
 
     def made():
         made_by_nvrtc = nvrtc_kernels(cupy, source, PTX_TARGET, PROGRAM.file)
-        text = translate(made_by_nvrtc.decode().rstrip("\0"), counts)
+        text = translate(made_by_nvrtc.decode().rstrip("\0"))
         return f'#include "emulation.h"\n#include "ptx.h"\n{text}', PTX_FLAGS
 
     translated_by = Path(ptx.__file__).read_text()
-    return _library(repr((source, counts, version, PTX_TARGET, translated_by)), made)
+    return _library(repr((source, version, PTX_TARGET, translated_by)), made)
 
 
 def _library(what, make):

@@ -1,19 +1,12 @@
 """PTX that NVRTC made as C++: a second way to run kernels in the emulation.
 
     text = translate(ptx)                  # to follow `emulation.h` and `ptx.h`
-    text = translate(ptx, counts=True)     # the same, and counts what it does
 
 An entry becomes a function of one thread, an instruction a statement, a register a
 local variable; `#line` says where in the source it comes from. So it shows what the
 emulation of the source does not: the parameter's layout, address spaces that the
 compiler was promised, vector loads, what its optimiser did, that no sum is fused. It
 does not show what ptxas and a GPU make of it.
-
-With `counts` every register has a depth: of how many loads from global memory, each of
-which waits for the one before, it is made. A branch hands its depth on to all that
-comes after it, and so does a barrier, of a block or of a warp: the largest of what all
-threads have stored or branched by. (A shuffle hands on a lane's own.) `pmevent n` ends
-phase n, where all threads pass: `emulated_phases`.
 """
 
 import re
@@ -42,7 +35,6 @@ ATOMICS = {"add": "atomicAdd", "min": "atomicMin", "or": "atomicOr"}
 ATOMICS |= {"exch": "atomicExch", "cas": "atomicCAS"}
 SPACES = {"global": "GLOBAL", "shared": "SHARED"}
 SHARED_ALIGNMENT = 16
-NOTHING_WRITTEN = {"st", "red", "bra", "ret", "bar", "barrier", "prefetch"}
 _ENTRY = re.compile(
     r"^\.visible \.entry (\w+)\(\s*\.param \.align \d+ \.b8 (\w+)\[\d+\]\s*\)(.*?)\n\}",
     re.MULTILINE | re.DOTALL,
@@ -61,12 +53,11 @@ class UntranslatedError(Exception):
     """PTX that is not known here, or that kernels may not have."""
 
 
-def translate(ptx, counts=False):
+def translate(ptx):
     """C++ of all entries of a module.
 
     Args:
         ptx: The module.
-        counts: Whether it counts what it does.
 
     Raises:
         UntranslatedError: An instruction that is not known, or a fused sum.
@@ -74,7 +65,7 @@ def translate(ptx, counts=False):
     files = {int(number): name for number, name in _FILE.findall(ptx)}
     outside = _ENTRY.sub("", ptx)
     found = _ENTRY.finditer(ptx)
-    return "\n".join(Entry(one, outside, files, counts).text() for one in found)
+    return "\n".join(Entry(one, outside, files).text() for one in found)
 
 
 def size_of(kind):
@@ -99,14 +90,12 @@ class Entry:
         found: A match of `_ENTRY`.
         outside: What stands in the module besides entries.
         files: Names of the sources, by number.
-        counts: Whether it counts what it does.
     """
 
-    def __init__(self, found, outside, files, counts):
+    def __init__(self, found, outside, files):
         self.name, self.parameter, self._body = found.groups()
         self._files, self._registers, self._lines = files, [], []
         self._shared, self._static_bytes, self._place = {}, 0, ""
-        self._counts, self._names = counts, set()
         for line in outside.splitlines():
             if declared := _SHARED.search(line):
                 self._declare(declared)
@@ -115,10 +104,6 @@ class Entry:
         """C++ of the entry, exported as the emulation's EMULATE does."""
         for line in self._body.splitlines():
             self._read(line.partition("//")[0].strip())
-        if self._counts:
-            depths = ", ".join(f"depth_{name} = 0" for name in sorted(self._names))
-            self._registers.append("uint64_t done = 0; uint32_t passed = 0;")
-            self._registers.append(f"uint32_t control = 0, stored = 0, {depths};")
         body = "\n".join(self._registers + self._lines)
         name = self.name
         return f"""
@@ -156,7 +141,6 @@ extern "C" void emulate_{name}(const void* argument, unsigned blocks, unsigned t
             kind, name, count = found.groups()
             names = ", ".join(f"{name}{i} = 0" for i in range(int(count)))
             self._registers.append(f"{TYPES[kind]} {names};")
-            self._names |= {f"{name}{i}" for i in range(int(count))}
         elif found := _SHARED.fullmatch(line):
             self._declare(found)
         elif found := re.fullmatch(r"\$(\w+):", line):
@@ -170,52 +154,11 @@ extern "C" void emulate_{name}(const void* argument, unsigned blocks, unsigned t
     def _statement(self, line):
         negated, guard, instruction, operands = _INSTRUCTION.fullmatch(line).groups()
         try:
-            said = Instruction(self, instruction, split_operands(operands)).text()
+            statement = Instruction(self, instruction, split_operands(operands)).text()
         except (AssertionError, LookupError, ValueError) as error:
             raise UntranslatedError(f"{self.name}: {line} ({error!r})") from None
         when = f"if ({negated}{guard}) " if guard else ""
-        said = f"{when}{{ {said} }}"
-        if self._counts:
-            said = self._counted(instruction, guard, split_operands(operands), said)
-        return said
-
-    def _counted(self, instruction, guard, operands, said):
-        """A statement that also keeps the depths of what it reads and writes."""
-        operation = instruction.partition(".")[0]
-        written = operands[:1] if operation not in NOTHING_WRITTEN else []
-        read = [guard or "", *(f"%{word}" for word in operands[len(written) :])]
-        names = sorted(self._names & set(re.findall(r"\w+", " ".join(read))))
-        depth = "control"
-        for name in names:
-            depth = f"ptx::deeper({depth}, depth_{name})"
-        if operation in ("ld", "atom") and "param" not in instruction:
-            (place,) = (word for word in operands if word.startswith("["))
-            space = instruction.split(".")
-            far = (
-                "1"
-                if "global" in space
-                else "0"
-                if "shared" in space
-                else (f"ptx::is_far({self.address(place)})")
-            )
-            depth = f"ptx::loaded({depth}, {far})"
-        targets = self._names & set(re.findall(r"\w+", " ".join(written)))
-        after = "".join(f"depth_{name} = depth; " for name in sorted(targets))
-        if operation in ("st", "red", "atom"):
-            after += "stored = ptx::deeper(stored, depth); "
-        if operation == "bra" and guard:
-            after += "control = depth; "
-        if operation in ("bar", "barrier"):
-            kind = "at_warp_barrier" if "warp" in instruction else "at_barrier"
-            after += f"const uint32_t* latest = ptx::{kind}(control, stored); "
-            said += " control = *latest;"
-        if operation == "pmevent":
-            depth_now = "ptx::deeper(control, stored)"
-            return f"{{ ptx::at_mark({operands[0]}, done, passed, {depth_now}); }}"
-        if operation == "ret":
-            after += "ptx::at_end(control, stored); "
-        before = f"++ptx::told.instructions; ++done; const uint32_t depth = {depth};"
-        return f"{{ {before} {after}{said} }}"
+        return f"{when}{{ {statement} }}"
 
     def value(self, word, kind=None):
         """C++ of an operand."""
@@ -275,9 +218,6 @@ class Instruction:
     # ------------------------------------------------------------------------ control
     def _ret(self):
         return "return;"
-
-    def _pmevent(self):
-        return ""
 
     def _bra(self):
         return f"goto {self.operands[0].lstrip('$')};"

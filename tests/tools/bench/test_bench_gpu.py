@@ -231,8 +231,7 @@ def test_the_trie_beside_the_cpu_and_nemo(run, monkeypatch, capsys):
             assert row["differ"] == 0
             assert row["threads"] == (32 if row["beam_size"] == 16 else 128)
             # In emulation the clock counts barriers of blocks: a warp has none.
-            assert tuple(row["phases_us"]) == tuple(row["predicted_us"]) == PHASES
-            assert min(row["predicted_us"].values()) > 0
+            assert tuple(row["phases_us"]) == PHASES
             least = min(row["phases_us"][name] for name in PHASES[:4])
             assert (least > 0) == (row["threads"] == 128)
             assert row["candidates_per_frame"] >= row["entries_per_frame"] > 0

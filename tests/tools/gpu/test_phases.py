@@ -39,14 +39,12 @@ def test_every_phase_at_every_batch_and_block_size(run, capsys, tmp_path):
     assert [point[:2] for point in points[:2]] == [("cpu", 1), ("cpu", 3)]
     for row in rows[2:]:
         found = row["phases_us"]
-        assert tuple(found) == PHASES == tuple(row["predicted_us"])
+        assert tuple(found) == PHASES
         # The clock counts barriers; a frame has three to emit, and so on.
         assert found["emit"] >= 3 and found["recombine"] >= 2 and found["settle"] >= 3.9
         assert found["close"] > 0 and row["frames"] > 0 and row["rtfx"] > 0
-        assert row["predicted_us"]["emit"] >= 0.9
     told = capsys.readouterr().out
-    assert "in brackets the model's prediction" in told
-    assert told.count("(") > 2 * len(PHASES)
+    assert "us of a frame and block by phase" in told
     again = run(*words)[1]
     assert again == rows, "a run that is resumed takes no time anew"
 
@@ -76,7 +74,7 @@ def test_the_time_that_it_may_take(run, capsys):
 def row(**more):
     figures = dict.fromkeys(PHASES, 1.0)
     base = {"decoder": "ours", "batch": 8, "threads": 128, "ms_per_batch": 1.5}
-    return base | {"rtfx": 10.0, "phases_us": figures, "predicted_us": figures} | more
+    return base | {"rtfx": 10.0, "phases_us": figures} | more
 
 
 def test_others_stand_in_the_same_table(tmp_path, capsys):
@@ -87,9 +85,9 @@ def test_others_stand_in_the_same_table(tmp_path, capsys):
     absent = str(tmp_path / "absent.json")
     assert phases.main(["--table", str(file), str(other), absent]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert "1.00 (1.00)" in lines[2]
+    assert " 1.00 " in lines[2]
     assert [line.split()[0] for line in lines[2:]] == ["ours", "ours", "riva"]
-    assert f"{len(PHASES)}.00 ({len(PHASES)}.00)" in lines[2]
+    assert f" {len(PHASES)}.00 " in lines[2]
 
 
 def read_grams(path):
