@@ -7,7 +7,7 @@ import wfstdec
 from wfstdec import BoostEntry, Boosts, Lexicon, token_table
 from wfstdec.boost.automatic import ADDED, NEAR_ADDED, SAME_ADDED, DefaultBonuses
 from wfstdec.boost.compile import BoostCompiler
-from wfstdec.boost.pronouncer import Pronouncer
+from wfstdec.boost.g2p import Pronouncer
 from wfstdec.errors import BoostError, BoostWarning, OptionError
 from wfstdec.text.loading import word_ids
 

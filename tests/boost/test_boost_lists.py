@@ -23,7 +23,7 @@ from wfstdec import (
     build_graph,
     token_table,
 )
-from wfstdec.boost.spelling import by_words
+from wfstdec.boost.phrases import by_words
 from wfstdec.errors import BoostError, BoostWarning
 from wfstdec.io import read_boosts
 from wfstdec.text.arpa import ArpaModel, NgramTable

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from wfstdec import G2p, Lexicon, token_table
-from wfstdec.boost.pronouncer import Pronouncer
+from wfstdec.boost.g2p import Pronouncer
 from wfstdec.errors import BackendError, BoostError, FormatError, OptionError
 
 IPA = token_table(["<blank>", "|", "f", "j", "u", "k", "s", "t͡ʃ", "g", "ə", "ʌ", "ɝ"])

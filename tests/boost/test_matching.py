@@ -7,7 +7,7 @@ import pytest
 
 from wfstdec import BoostEntry, Lexicon, TrieDecoder, WfstDecoder, build_graph
 from wfstdec.boost.compile import BoostCompiler
-from wfstdec.boost.pronouncer import Pronouncer
+from wfstdec.boost.g2p import Pronouncer
 from wfstdec.errors import BoostWarning, LexiconError
 from wfstdec.text.arpa import ArpaModel, NgramTable
 from wfstdec.text.lexicon import spelling_lexicon

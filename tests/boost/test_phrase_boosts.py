@@ -14,8 +14,8 @@ from arpa_texts import TRIGRAMS
 from packed_models import pack_models
 
 from wfstdec import Lexicon, NgramLM, PhraseCompiler, PhraseOptions, token_table
-from wfstdec.boost.phrases import GRAIN
-from wfstdec.boost.spelling import (
+from wfstdec.boost.phrases import (
+    GRAIN,
     MAX_SPELLINGS,
     by_lexicon,
     by_table,

@@ -12,7 +12,7 @@ from noisy_files import BARE, SPEECH, TRIE, decoded, word_errors, write_noisy
 
 import wfstdec as library
 from wfstdec import PhraseOptions
-from wfstdec.boost.spelling import by_lexicon, by_table
+from wfstdec.boost.phrases import by_lexicon, by_table
 from wfstdec.compare import load_comparison
 from wfstdec.compare.comparison import PhraseScore
 from wfstdec.errors import BoostWarning, FormatError

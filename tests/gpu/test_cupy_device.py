@@ -31,7 +31,7 @@ from wfstdec import WfstDecoder, WfstOptions
 from wfstdec.errors import BackendError, LogprobError, OptionError, ShapeError
 from wfstdec.gpu import cupy_device as cuda
 from wfstdec.gpu.logprobs import BFLOAT16, FLOAT16, FLOAT32
-from wfstdec.search.backends import make_backend
+from wfstdec.search.backend import make_backend
 from wfstdec.wfst.gpu.backend import CudaBackend
 from wfstdec.wfst.gpu.layout import OWN_BYTES, PLAIN, PROGRAM, SLOT_BYTES
 from wfstdec.wfst.options import BACKENDS

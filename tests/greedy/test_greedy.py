@@ -21,7 +21,7 @@ from wfstdec import (
     read_arpa,
     token_table,
 )
-from wfstdec.boost.spelling import by_words
+from wfstdec.boost.phrases import by_words
 from wfstdec.errors import BackendError, BoostError, OptionError, TokenTableError
 from wfstdec.greedy.options import BACKENDS as GREEDY_BACKENDS
 

@@ -29,7 +29,7 @@ from wfstdec import (
     token_table,
 )
 from wfstdec.boost.lists import BoostsLike
-from wfstdec.boost.spelling import Speller, by_lexicon, by_words
+from wfstdec.boost.phrases import Speller, by_lexicon, by_words
 from wfstdec.errors import BoostWarning
 
 WITH_LEXICON = ("none", "separator", "separator_optional")

@@ -44,7 +44,7 @@ import numpy as np
 from trie_reference_steps import Key, Steps, text_with
 
 from wfstdec.boost.compiled import CompiledBoosts
-from wfstdec.search.costs import NO_CUTOFF
+from wfstdec.search.hypothesis import NO_CUTOFF
 from wfstdec.search.log_add import log_add
 from wfstdec.search.logprobs import price_frame, pricing_of
 from wfstdec.search.paths.tokens import PathSoFar, TokenPath, TokenRows, tokens_so_far

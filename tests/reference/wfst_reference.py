@@ -52,7 +52,7 @@ from wfst_reference_paths import (
 
 from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.graph.arcs import LABEL_MASK, REPEAT
-from wfstdec.search.costs import NO_CUTOFF
+from wfstdec.search.hypothesis import NO_CUTOFF
 from wfstdec.search.logprobs import price_frame, pricing_of
 from wfstdec.search.paths.tokens import BestPath, PathSoFar
 from wfstdec.text.tokens import EPSILON, token_of

@@ -1,7 +1,7 @@
 """The account of costs: what a total is made of."""
 
 from wfstdec import WfstOptions
-from wfstdec.search.costs import CostAccount, insertion_cost
+from wfstdec.search.hypothesis import CostAccount, insertion_cost
 
 OPTIONS = WfstOptions(acoustic_scale=0.5, lm_scale=2.0)
 

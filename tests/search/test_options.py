@@ -11,7 +11,7 @@ from text_graphs import text_graph
 
 from wfstdec import OpenVocabulary, WfstDecoder, WfstOptions
 from wfstdec.errors import BackendError, OptionError
-from wfstdec.search.backends import make_backend
+from wfstdec.search.backend import make_backend
 from wfstdec.wfst.options import BACKENDS
 
 INF, NAN = math.inf, math.nan

@@ -6,7 +6,7 @@ import pytest
 from cli_files import TOKENS, write_files
 
 import wfstdec
-from wfstdec.boost.phrase_compilers import phrase_compiler
+from wfstdec.boost.compile import phrase_compiler
 from wfstdec.errors import OptionError, TokenTableError
 
 A, B, C = (TOKENS.index(name) for name in "abc")

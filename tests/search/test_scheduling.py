@@ -9,7 +9,7 @@ import pytest
 from wfstdec import CompiledBoosts, Sessions
 from wfstdec.boost.words import compile_word_boosts
 from wfstdec.errors import InputError
-from wfstdec.search.contract import Reader
+from wfstdec.search.backend import Reader
 from wfstdec.search.threads import HostBackend, Workers
 
 NO_BOOSTS = CompiledBoosts(compile_word_boosts(None, {})[0])

@@ -16,7 +16,7 @@ from wfstdec import (
     read_lexicon,
     token_table,
 )
-from wfstdec.boost.spelling import by_lexicon, by_words
+from wfstdec.boost.phrases import by_lexicon, by_words
 
 
 def graph_of(case, **options):

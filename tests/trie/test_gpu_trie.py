@@ -30,7 +30,7 @@ from wfstdec import (
 )
 from wfstdec.errors import BackendError, DeviceError, LogprobError, OptionError
 from wfstdec.gpu.logprobs import BFLOAT16, FLOAT16
-from wfstdec.search.backends import make_backend
+from wfstdec.search.backend import make_backend
 from wfstdec.trie.gpu import layout as d
 from wfstdec.trie.gpu.batch import DeviceBatch, trace_nodes, utterance_bytes
 from wfstdec.trie.options import BACKENDS

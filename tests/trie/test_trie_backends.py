@@ -11,7 +11,7 @@ from trie_searches import bits, draw, search
 
 from wfstdec import Lexicon, TrieDecoder, TrieOptions, token_table
 from wfstdec.errors import BackendError, BoostError, OptionError
-from wfstdec.search.backends import make_backend
+from wfstdec.search.backend import make_backend
 from wfstdec.trie.cpu.arrays import FRONTIER, STAMP
 from wfstdec.trie.cpu.merge import MAX_STAMP
 from wfstdec.trie.options import BACKENDS

@@ -9,7 +9,7 @@ from trie_searches import bits, search
 
 from wfstdec import TrieDecoder, TrieOptions
 from wfstdec.errors import LogprobError
-from wfstdec.search.backends import make_backend
+from wfstdec.search.backend import make_backend
 from wfstdec.trie.gpu.backend import DeviceBackend, device_of
 from wfstdec.trie.options import BACKENDS
 

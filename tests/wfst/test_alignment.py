@@ -10,7 +10,7 @@ from wfst_searches import NO_BOOSTS, search, walk_back
 
 from wfstdec import PackedGraph, WfstDecoder, WfstOptions
 from wfstdec.graph.arcs import LABEL_MASK, REPEAT
-from wfstdec.search.backends import make_backend
+from wfstdec.search.backend import make_backend
 from wfstdec.search.paths.tokens import PathTokens
 from wfstdec.search.paths.words import BEGINNING, Aligner
 from wfstdec.text.tokens import EPSILON, token_of

@@ -36,14 +36,14 @@ from wfstdec import (
     WfstOptions,
     read_lexicon,
 )
-from wfstdec.boost.spelling import by_lexicon, by_words
+from wfstdec.boost.phrases import by_lexicon, by_words
 from wfstdec.boost.words import compile_word_boosts
 from wfstdec.errors import BackendError, LogprobError
 from wfstdec.gpu.boosts import automaton_arrays
 from wfstdec.gpu.device import Budget
 from wfstdec.gpu.logprobs import BFLOAT16, FLOAT16
 from wfstdec.gpu.records import KERNELS as SHARED_KERNELS
-from wfstdec.search.backends import make_backend
+from wfstdec.search.backend import make_backend
 from wfstdec.wfst.gpu.backend import DeviceBackend
 from wfstdec.wfst.gpu.batch import DeviceBatch
 from wfstdec.wfst.gpu.layout import (

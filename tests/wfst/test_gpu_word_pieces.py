@@ -19,9 +19,9 @@ from wfstdec import (
     read_lexicon,
     read_tokens,
 )
-from wfstdec.boost.spelling import by_lexicon
+from wfstdec.boost.phrases import by_lexicon
 from wfstdec.boost.words import compile_word_boosts
-from wfstdec.search.backends import make_backend
+from wfstdec.search.backend import make_backend
 from wfstdec.wfst.gpu.backend import DeviceBackend
 from wfstdec.wfst.options import BACKENDS
 

@@ -14,7 +14,7 @@ from wfst_searches import UNBOUNDED, bits, decoder_of, log, search
 
 from wfstdec import WfstOptions
 from wfstdec.errors import BackendError
-from wfstdec.search.backends import make_backend
+from wfstdec.search.backend import make_backend
 from wfstdec.search.hypothesis import Token, Word
 from wfstdec.wfst.options import BACKENDS
 

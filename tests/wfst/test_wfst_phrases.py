@@ -28,7 +28,7 @@ from wfstdec import (
     read_lexicon,
 )
 from wfstdec.boost import kernels
-from wfstdec.boost.spelling import by_lexicon, by_words
+from wfstdec.boost.phrases import by_lexicon, by_words
 from wfstdec.boost.tables import phrase_rows
 from wfstdec.boost.words import compile_word_boosts
 from wfstdec.errors import BoostError, BoostWarning

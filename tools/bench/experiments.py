@@ -19,7 +19,7 @@ from tools.bench.cases import Case, Inputs, make_cases
 from tools.bench.command import Run, make_parser, parse
 from tools.bench.report import Row, errors_of
 from wfstdec import TrieOptions, WfstOptions, compare
-from wfstdec.boost.phrase_compilers import phrase_compiler
+from wfstdec.boost.compile import phrase_compiler
 from wfstdec.boost.phrases import PhraseBoosts, PhraseOptions
 from wfstdec.compare.comparison import Point
 from wfstdec.compare.models import DecoderSearch

@@ -27,7 +27,7 @@ from wfstdec.boost.words import compile_word_boosts
 from wfstdec.compare import peers
 from wfstdec.compare.comparison import Outcome
 from wfstdec.graph.packed import PackedGraph, load_graph
-from wfstdec.search.backends import make_backend
+from wfstdec.search.backend import make_backend
 from wfstdec.search.hypothesis import Hypothesis
 from wfstdec.wfst.decoder import WfstDecoder
 from wfstdec.wfst.options import BACKENDS, WfstOptions

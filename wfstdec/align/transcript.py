@@ -17,8 +17,7 @@ from functools import partial
 import numpy as np
 
 from wfstdec.boost.compile import unknown_tokens_message
-from wfstdec.boost.g2p import SPELLING, G2pLike
-from wfstdec.boost.pronouncer import Pronouncer
+from wfstdec.boost.g2p import SPELLING, G2pLike, Pronouncer
 from wfstdec.errors import BoostError, LexiconError, OptionError
 from wfstdec.text.lexicon import Lexicon, Pronunciation, show, spelling_lexicon
 from wfstdec.text.normalize import AS_IT_STANDS, Normalizer

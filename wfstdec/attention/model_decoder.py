@@ -28,9 +28,8 @@ from wfstdec.errors import BackendError, BoostError, OptionError, ShapeError
 from wfstdec.lm import kernels
 from wfstdec.lm.loading import AnyLM, lm_over, read_lm
 from wfstdec.lm.ngram import NgramLM
-from wfstdec.search.costs import CostAccount, insertion_cost
 from wfstdec.search.decoder import Decoder
-from wfstdec.search.hypothesis import Hypothesis
+from wfstdec.search.hypothesis import CostAccount, Hypothesis, insertion_cost
 from wfstdec.search.logprobs import check_lengths, split_batch
 from wfstdec.search.paths.hypotheses import FoundReader, PathReader
 from wfstdec.search.paths.words import BareTokens, Counted

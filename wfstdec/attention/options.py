@@ -7,7 +7,7 @@ from typing import ClassVar, Literal, get_args
 
 import numpy as np
 
-from wfstdec.boost.score_rows import EndRule
+from wfstdec.boost.tables import EndRule
 from wfstdec.search.options import CheckedOptions
 
 LengthNorm = Literal["none", "mean", "gnmt"]

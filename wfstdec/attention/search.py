@@ -21,7 +21,7 @@ from wfstdec.attention.ctc import CtcPrefixes, CtcRows, best_labels, no_choice, 
 from wfstdec.attention.model import AttentionModel, checked_rows
 from wfstdec.attention.options import AttentionOptions
 from wfstdec.boost.phrases import PhraseBoosts, initial_states
-from wfstdec.boost.score_rows import CLOSED, CLOSING, OPEN, RowStates, credit_rows
+from wfstdec.boost.tables import CLOSED, CLOSING, OPEN, RowStates, credit_rows
 from wfstdec.errors import LogprobError
 from wfstdec.lm import kernels
 from wfstdec.lm.ngram import NgramLM

@@ -23,12 +23,14 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
 import sys
 import threading
 import warnings
 from collections import ChainMap, OrderedDict
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
+from functools import partial
 from operator import itemgetter
 from pathlib import Path
 from types import FrameType
@@ -36,16 +38,27 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from wfstdec.boost.automatic import DefaultBonuses
 from wfstdec.boost.compiled import CompiledBoosts, scaled_boosts
+from wfstdec.boost.g2p import G2pResult, Pronouncer, oov_words
 from wfstdec.boost.lists import BoostList, BoostsLike, is_one_list, of_each
 from wfstdec.boost.matching import WordMatcher, first_of, taken_told
-from wfstdec.boost.phrases import PhraseBoosts, PhraseOptions, compile_spellings
-from wfstdec.boost.pronouncer import G2pResult, Pronouncer, oov_words
-from wfstdec.boost.spelling import Speller, Spelling, by_words
+from wfstdec.boost.phrases import (
+    PhraseBoosts,
+    PhraseOptions,
+    Speller,
+    Spelling,
+    by_lexicon,
+    by_table,
+    by_tokenizer,
+    by_words,
+    compile_spellings,
+)
 from wfstdec.boost.words import compile_word_boosts
-from wfstdec.errors import BoostError, BoostWarning
+from wfstdec.errors import BoostError, BoostWarning, OptionError
 from wfstdec.lm.automaton import Unit
 from wfstdec.text.lexicon import show
+from wfstdec.text.loading import token_named, word_ids
 from wfstdec.text.tokens import TokenTable
+from wfstdec.text.vocabulary import Vocabulary
 
 _LARGE = 20.0
 """Nats: a bonus above that was hardly meant as one."""
@@ -91,7 +104,7 @@ class PhraseCompiler:
         boosts = compiler.compile({"new york": 1.0, "san jose": 2.0})
 
     Args:
-        speller: From `boost.spelling`, or a function of a list of phrases that gives
+        speller: From `boost.phrases`, or a function of a list of phrases that gives
             the spellings of each: sequences of labels; none where it cannot be spelt.
         labels: What the labels are: a token table, or a word table.
         options: The amounts.
@@ -390,3 +403,82 @@ def _levels_inside() -> int:
     while frame is not None and frame.f_code.co_filename.startswith(package):
         frame, level = frame.f_back, level + 1
     return level
+
+
+Tokenizer = Callable[[str], Sequence[str]]
+"""Text to names of tokens."""
+
+
+def phrase_compiler(
+    vocabulary: Vocabulary,
+    options: PhraseOptions | None = None,
+    *,
+    unit: Unit | None = None,
+    boundary: str | None = None,
+    sentencepiece_model: str | os.PathLike[str] | None = None,
+    tokenizer: Tokenizer | None = None,
+    matcher: WordMatcher | None = None,
+) -> PhraseCompiler:
+    """A compiler of phrases; arguments and errors as of `Decoder.phrase_compiler`.
+
+    Where there is no lexicon, and no SentencePiece model is given, a `tokenizer` cuts
+    phrases into names of tokens; where one is given, it warns of what differs.
+    `matcher` finds the words that others may mean.
+    """
+    if vocabulary.words and sentencepiece_model is not None:
+        raise OptionError(
+            f"sentencepiece_model={os.fspath(sentencepiece_model)!r} for a decoder "
+            "that has words, expected None: its lexicon spells phrases"
+        )
+    if unit not in (None, "word", "token"):
+        raise OptionError(f"unit={unit!r}, expected 'word', 'token' or None")
+    if (unit or ("word" if vocabulary.words else "token")) == "word":
+        if not vocabulary.words:
+            raise OptionError(
+                "unit='word', expected 'token': this decoder has no words"
+            )
+        if boundary is not None:
+            raise OptionError(
+                f"boundary={boundary!r} with phrases of words, which need none; "
+                "expected None, or unit='token'"
+            )
+        ids = word_ids(vocabulary.words)
+        speller = by_words(ids)
+        return PhraseCompiler(speller, vocabulary.words, options, matcher=matcher)
+    tokens = vocabulary.tokens
+    edge = token_named(boundary, tokens, "boundary")
+    between, optional = edge, False
+    if edge is None:
+        # Without a boundary, the separator is one if it stands between all words: one
+        # that may be missing cannot tell where words end.
+        between, optional = vocabulary.separator, vocabulary.separator_optional
+        edge = None if optional else between
+    if vocabulary.lexicon is not None:
+        speller = by_lexicon(
+            vocabulary.lexicon, separator=between, separator_optional=optional
+        )
+    else:
+        own = getattr(tokenizer, "spell", None)  # a ModelTokenizer
+        if tokenizer is not None and own is None:
+            own = by_tokenizer(tokenizer, tokens=tokens)
+        speller = by_table(
+            tokens, separator=between, sentencepiece_model=sentencepiece_model
+        )
+        if own is not None:
+            is_given = sentencepiece_model is not None
+            speller = partial(_spelt_as_given, speller, own) if is_given else own
+    return PhraseCompiler(speller, tokens, options, edge, matcher)
+
+
+def _spelt_as_given(
+    speller: Speller, own: Speller, phrases: Sequence[str]
+) -> Sequence[Sequence[Spelling]]:
+    """Spell phrases by one speller; warns where the model's own has other pieces."""
+    spelt, expected = speller(phrases), own(phrases)
+    pairs = zip(phrases, spelt, expected, strict=True)
+    if differ := [text for text, a, b in pairs if a and not {*a} & {*b}]:
+        warn(
+            f"{len(differ)} boosted phrases have other pieces than the model's own "
+            f"tokenizer cuts and may have no effect: {first_of(differ)}"
+        )
+    return spelt

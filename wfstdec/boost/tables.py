@@ -16,7 +16,7 @@ state, and what it costs to back off to that one.
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 from numpy import float32, uint64
@@ -25,10 +25,11 @@ from wfstdec.boost.compiled import CompiledBoosts, credits_of
 from wfstdec.boost.kernels import BIT, LOW_BITS, NO_BITS, WORD_SHIFT, check_states
 from wfstdec.boost.phrases import GRAIN, PhraseBoosts
 from wfstdec.boost.words import compile_word_boosts
-from wfstdec.jit import jit, read_only
+from wfstdec.jit import jit, kernel, read_only
 from wfstdec.jit.records import WeakCache, record
 from wfstdec.jit.sorting import counted
 from wfstdec.lm import kernels
+from wfstdec.lm.kernels import step
 from wfstdec.text.tokens import EPSILON
 
 MIN_BITS = 1 << 12
@@ -291,3 +292,88 @@ class BoostTables:
         positions = with_word[order]
         rows = np.searchsorted(self._row_splits, positions, side="right") - 1
         return splits, rows.astype(np.uint32), positions.astype(np.uint32)
+
+
+EndRule = Literal["closed", "compensated", "none"]
+"""What becomes of phrases at the end, which competes with them."""
+OPEN, CLOSING, CLOSED = 0, 1, 2
+"""Phrases go on; pay back with the next token, whatever it is; are over."""
+
+
+class RowStates(NamedTuple):
+    """States of phrases, of rows.
+
+    Attributes:
+        row: int64 [N], which row of the scores each is.
+        state: int32 [N], of the automaton.
+        mode: int8 [N], `OPEN`, `CLOSING` or `CLOSED`.
+        ends_phrase: bool [N], the last token ended a phrase.
+        silent: int64 [M], sorted: columns that say nothing, ends among them.
+        ends: int64 [E], columns of ends.
+    """
+
+    row: np.ndarray
+    state: np.ndarray
+    mode: np.ndarray
+    ends_phrase: np.ndarray
+    silent: np.ndarray
+    ends: np.ndarray
+
+
+@kernel
+def credit_rows(automaton, rows, scores, out, is_last, end_score):
+    """Write scores [N, V] with the boosts to `out`, which has the scores already.
+
+    `automaton`: of the phrases, float32 costs. `scores`: float32 [N, V]. `out`: float32
+    [N, V]. `end_score`: float32, of the rule `compensated`; below 0 there is no such
+    rule.
+    """
+    final_cost, backoff = automaton.final_cost, automaton.backoff_state
+    none = np.float32(0)
+    for each in range(len(rows.row)):
+        if rows.mode[each] == CLOSED:
+            continue
+        i = rows.row[each]
+        state = np.int64(rows.state[each])
+        paid = final_cost[state]
+        if rows.mode[each] == CLOSING:  # a shift of all, which changes no order
+            for label in range(scores.shape[1]):
+                out[i, label] = scores[i, label] - paid
+            continue
+        depth, root, to_root = 0, state, none
+        while backoff[root] >= 0:
+            to_root += automaton.backoff_cost[root]
+            root = np.int64(backoff[root])
+            depth += 1
+        # Labels without an arc lead to the root, where nothing is paid ahead.
+        elsewhere = to_root + automaton.model_default_cost[0]
+        if elsewhere != none:
+            for label in range(scores.shape[1]):
+                out[i, label] = scores[i, label] - elsewhere
+            at_mark = paid if is_last else none
+            for label in rows.silent:
+                out[i, label] = scores[i, label] - at_mark
+        # Arcs of longer histories go over those of shorter ones.
+        most = none
+        for level in range(depth, -1, -1):
+            at, total = state, none
+            for _ in range(level):
+                total += automaton.backoff_cost[at]
+                at = np.int64(backoff[at])
+            begin = np.int64(automaton.state_arc_splits[at])
+            end = np.int64(automaton.state_arc_splits[at + 1])
+            for arc in range(begin, end):
+                label = np.int64(automaton.arc_label[arc])
+                cost = total + automaton.arc_cost[arc]
+                if end_score >= 0:  # of the step, whichever arc has it
+                    most = max(most, -step(automaton, 0, state, label)[0])
+                if is_last:
+                    cost += final_cost[automaton.arc_next[arc]]
+                out[i, label] = scores[i, label] - cost
+        at_end = -paid
+        if end_score >= 0:
+            at_end += most
+            if rows.ends_phrase[each]:
+                at_end += end_score
+        for label in rows.ends:
+            out[i, label] = scores[i, label] + at_end

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any, get_args
 
 from wfstdec.attention.options import LengthNorm, Stop
-from wfstdec.boost.score_rows import EndRule
+from wfstdec.boost.tables import EndRule
 from wfstdec.cli.kinds import Flag, one_of, takes
 
 

@@ -39,7 +39,7 @@ from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.greedy.options import BACKENDS, GreedyOptions, Searched
 from wfstdec.lm.automaton import NULL_AUTOMATON
 from wfstdec.lm.loading import AnyLM, lm_over, read_lm
-from wfstdec.search.backends import make_backend
+from wfstdec.search.backend import make_backend
 from wfstdec.search.decoder import Decoder
 from wfstdec.search.paths.hypotheses import FoundReader, LmAccount, PathReader
 from wfstdec.search.paths.tokens import TokenPath

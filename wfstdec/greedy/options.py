@@ -9,9 +9,9 @@ from wfstdec.lm.automaton import Automaton
 from wfstdec.search.options import CheckedOptions
 
 BACKENDS = {
-    "cpu": "wfstdec.greedy.cpu.backend:CpuBackend",
+    "cpu": "wfstdec.greedy.backend:CpuBackend",
 }
-"""Makers of backends by name, as `module:maker`; see `search.backends`."""
+"""Makers of backends by name, as `module:maker`; see `search.backend`."""
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from wfstdec.boost.compile import BoostCompiler
 from wfstdec.errors import BackendError, WfstdecError
-from wfstdec.search.backends import AUTO, make_backend
+from wfstdec.search.backend import AUTO, make_backend
 from wfstdec.search.decoder import Decoder
 
 CPU, CUDA = "cpu", "cuda"

@@ -46,10 +46,9 @@ from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.boost.lists import BoostsLike
 from wfstdec.errors import InputError, LimitError, ModelError
 from wfstdec.models.encoder import Encoder
-from wfstdec.search.decoder import Decoder
+from wfstdec.search.decoder import Decoder, one_word
 from wfstdec.search.endpoints import EndpointRule
 from wfstdec.search.sessions import SessionId
-from wfstdec.search.warming import one_word
 from wfstdec.server.limits import Limits
 from wfstdec.server.measures import Measures
 from wfstdec.server.stream import (

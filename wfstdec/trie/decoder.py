@@ -20,12 +20,10 @@ from typing import Any, Self
 import numpy as np
 
 from wfstdec.boost.automatic import DefaultBonuses
-from wfstdec.boost.compile import BoostCompiler
+from wfstdec.boost.compile import BoostCompiler, Vocabulary
 from wfstdec.boost.compiled import CompiledBoosts
-from wfstdec.boost.g2p import G2pLike
+from wfstdec.boost.g2p import G2pLike, Pronouncer
 from wfstdec.boost.lists import BoostsLike
-from wfstdec.boost.phrase_compilers import Vocabulary
-from wfstdec.boost.pronouncer import Pronouncer
 from wfstdec.errors import BoostError, InputError, OptionError, check_listed
 from wfstdec.lattice.arrays import Lattice
 from wfstdec.lm.kernels import UNKNOWN

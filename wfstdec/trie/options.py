@@ -15,7 +15,7 @@ BACKENDS = {
     "cpu": "wfstdec.trie.cpu.backend:CpuBackend",
     "cuda": "wfstdec.trie.gpu.backend:backend_for",
 }
-"""Makers of backends by name, as `module:maker`; see `search.backends`."""
+"""Makers of backends by name, as `module:maker`; see `search.backend`."""
 
 
 @dataclass(frozen=True)

@@ -20,9 +20,8 @@ import numpy as np
 from wfstdec.boost.automatic import DefaultBonuses
 from wfstdec.boost.compile import BoostCompiler
 from wfstdec.boost.compiled import CompiledBoosts
-from wfstdec.boost.g2p import G2pLike
+from wfstdec.boost.g2p import G2pLike, Pronouncer
 from wfstdec.boost.lists import BoostsLike
-from wfstdec.boost.pronouncer import Pronouncer
 from wfstdec.checks.inputs import OutputTokens
 from wfstdec.graph.arcs import LABEL_MASK
 from wfstdec.graph.packed import PackedGraph, load_graph

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 
 from wfstdec.boost.kernels import instalment_size
-from wfstdec.search.costs import NO_CUTOFF
+from wfstdec.search.hypothesis import NO_CUTOFF
 from wfstdec.search.logprobs import Pricing, pricing_of
 from wfstdec.search.options import MAX_COUNT, LatticeOptions, is_count
 
@@ -17,7 +17,7 @@ BACKENDS = {
     "cpu": "wfstdec.wfst.cpu.backend:CpuBackend",
     "cuda": "wfstdec.wfst.gpu.backend:backend_for",
 }
-"""Constructors of backends by name, as `module:function`; see `search.backends`."""
+"""Constructors of backends by name, as `module:function`; see `search.backend`."""
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from results_real import TOPOLOGIES, graph_record
 from small_sets import Size, SmallSet, noisy_logprobs, write_set
 
 import wfstdec
-from wfstdec.boost import spelling
+from wfstdec.boost import phrases as spelling
 
 SETS = {
     "V=40": Size(num_tokens=40, num_words=300),

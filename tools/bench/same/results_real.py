@@ -19,7 +19,7 @@ from recordings import Recording, digest_of, hex_of
 from small_sets import arpa_text
 
 import wfstdec
-from wfstdec.boost import spelling
+from wfstdec.boost import phrases as spelling
 
 DEV, LJ, FEW = 13, 7, 15
 """Every 13th and every 7th utterance; of the former so many where it is enough."""

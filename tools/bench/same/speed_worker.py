@@ -32,7 +32,7 @@ import real_sets
 from checkouts import check_import
 
 import wfstdec
-from wfstdec.boost import spelling
+from wfstdec.boost import phrases as spelling
 
 WFST_BEAMS = (8.0, 10.0, 13.0)
 TRIE_SIZES = ((6.0, 16), (8.0, 32), (12.0, 128))

@@ -43,7 +43,7 @@ from wfstdec.adapters.transformers.rows import (
 from wfstdec.boost.compile import PhraseCompiler
 from wfstdec.boost.lists import is_one_list
 from wfstdec.boost.phrases import PhraseBoosts, PhraseOptions
-from wfstdec.boost.score_rows import (
+from wfstdec.boost.tables import (
     CLOSED,
     CLOSING,
     OPEN,

@@ -20,9 +20,16 @@ from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.lm.automaton import NULL_AUTOMATON, Automaton
 from wfstdec.lm.kernels import UNKNOWN
 from wfstdec.lm.on_demand import LmArrays, LmQueries, OnDemandLM
-from wfstdec.search.contract import Reader
-from wfstdec.search.costs import CostAccount, Scales, insertion_cost
-from wfstdec.search.hypothesis import SECONDS_DIGITS, Hypothesis, Partial, Word
+from wfstdec.search.backend import Reader
+from wfstdec.search.hypothesis import (
+    SECONDS_DIGITS,
+    CostAccount,
+    Hypothesis,
+    Partial,
+    Scales,
+    Word,
+    insertion_cost,
+)
 from wfstdec.search.paths.tokens import BestPath, PathSoFar, TokenPath
 from wfstdec.search.paths.words import BEGINNING, Counted, Cutter, timed
 from wfstdec.search.threads import Held

@@ -11,7 +11,7 @@ from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.boost.kernels import instalment_size
 from wfstdec.boost.tables import ListedWords, PhraseRows
 from wfstdec.jit.records import record
-from wfstdec.search.costs import NO_CUTOFF
+from wfstdec.search.hypothesis import NO_CUTOFF
 from wfstdec.search.logprobs import Pricing, pricing_of
 from wfstdec.trie.oov_trie import OovTrie, credit_cap
 from wfstdec.trie.options import TrieOptions, most_endings

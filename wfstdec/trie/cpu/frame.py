@@ -36,7 +36,7 @@ from wfstdec.jit.vectors import (
     trailing,
 )
 from wfstdec.lm.kernels import step, unanswered
-from wfstdec.search.costs import NO_CUTOFF
+from wfstdec.search.hypothesis import NO_CUTOFF
 from wfstdec.search.logprobs import price
 from wfstdec.trie.cpu import arrays
 from wfstdec.trie.cpu.expand import (

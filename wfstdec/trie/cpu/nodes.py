@@ -28,7 +28,7 @@ from wfstdec.lm.kernels import (
     step,
     unknown_label,
 )
-from wfstdec.search.costs import NO_CUTOFF
+from wfstdec.search.hypothesis import NO_CUTOFF
 from wfstdec.search.options import MAX_OPEN_TOKENS
 from wfstdec.search.paths.tokens import OPEN_PRON
 from wfstdec.text.tokens import EPSILON

@@ -35,7 +35,7 @@ from wfstdec.jit.vectors import (
     subtract,
     trailing,
 )
-from wfstdec.search.costs import NO_CUTOFF
+from wfstdec.search.hypothesis import NO_CUTOFF
 from wfstdec.wfst.cpu.arrays import (
     FROM_TOKEN,
     GROW_CANDIDATES,

@@ -44,7 +44,7 @@ from wfstdec.jit.vectors import (
     subtract,
     trailing,
 )
-from wfstdec.search.costs import NO_CUTOFF
+from wfstdec.search.hypothesis import NO_CUTOFF
 from wfstdec.search.logprobs import penalised, scaled
 from wfstdec.wfst.cpu.arrays import (
     BETWEEN,

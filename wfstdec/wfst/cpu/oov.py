@@ -24,7 +24,7 @@ from wfstdec.graph.arcs import LABEL_MASK
 from wfstdec.graph.overlay import Overlay
 from wfstdec.jit import inlined, part, read_only
 from wfstdec.jit.vectors import STEP, has, load, trailing
-from wfstdec.search.costs import NO_CUTOFF
+from wfstdec.search.hypothesis import NO_CUTOFF
 from wfstdec.text.tokens import ilabel_of
 from wfstdec.wfst.cpu.arrays import FROM_TOKEN, NONE
 from wfstdec.wfst.cpu.boosts import (

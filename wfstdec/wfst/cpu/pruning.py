@@ -14,7 +14,7 @@ from numpy import float32, int64, uint32, uint64
 
 from wfstdec.jit import inlined, part
 from wfstdec.jit.sorting import cost_of, key_of
-from wfstdec.search.costs import NO_CUTOFF
+from wfstdec.search.hypothesis import NO_CUTOFF
 from wfstdec.wfst.cpu.arrays import (
     GROW_ENTRIES,
     NONE,

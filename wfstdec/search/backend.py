@@ -15,10 +15,12 @@ and, where lattices are recorded, what was recorded.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import importlib
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 
 from wfstdec.boost.compiled import CompiledBoosts
+from wfstdec.errors import BackendError
 from wfstdec.lattice.arrays import Lattice
 from wfstdec.search.hypothesis import Hypothesis, Partial
 from wfstdec.search.threads import Read, Workers
@@ -126,3 +128,17 @@ class Reader(Protocol[_Found_contra]):
     def segments(self, settled: Any) -> list[Lattice]:
         """Read what `Search.settle` gave."""
         raise AssertionError("this decoder hands out no segments")
+
+
+AUTO = "auto"
+
+
+def make_backend(backends: Mapping[str, str], name: str, searched: Any) -> Any:
+    """Make the backend of that name; `"auto"` is the CPU."""
+    if name == AUTO:
+        name = "cpu"
+    if name not in backends:
+        known = ", ".join(map(repr, (AUTO, *backends)))
+        raise BackendError(f"backend {name!r}, expected one of {known}")
+    module, _, maker = backends[name].partition(":")
+    return getattr(importlib.import_module(module), maker)(searched)

@@ -1,1 +1,0 @@
-"""The search on a CPU: numba kernels and what is laid out for them."""
