@@ -246,7 +246,8 @@ def test_rows_of_more_arcs_than_sixteen_bits_count():
     lines = [f"0 {to} a A {to % 7}\n1 {to} - B {to % 5}" for to in many]
     lines += [f"0 1 b - 0\n{many[-1]} {many[-1]} a - 0\n{many[-1]} 0"]
     graph = text_graph("\n".join(lines))
-    x, options = frames("aab")[:, :3], WfstOptions(beam=20.0)
+    x = np.ascontiguousarray(frames("aab")[:, :3])
+    options = WfstOptions(beam=20.0)
     for utterance in (x[:2], x[2:], x):
         found = search(CpuBackend(graph), options, utterance)
         assert bits(found) == bits(search(ReferenceBackend(graph), options, utterance))

@@ -378,21 +378,6 @@ class History:
         acoustic costs.
         """
         read, end, costs = read_history(*self.state, root, arcs, acoustic)
-        return self.after_settled(read, end, costs, since)
-
-    @property
-    def state(self) -> tuple[Rule, np.ndarray, np.ndarray]:
-        """State that the kernel `read` asks for first."""
-        return self._rule, self._events, self._tips
-
-    def after_settled(
-        self,
-        read: tuple[np.ndarray, ...],
-        end: int,
-        costs: tuple[float, float],
-        since: tuple[int, int] = (0, 0),
-    ) -> PathTokens:
-        """Join what the kernel `read` has read to what is settled; see `read`."""
         settled = self._settled
         if settled.num_tokens == 0 and settled.num_words == 0:
             return PathTokens._make([*read, *costs])
@@ -403,6 +388,11 @@ class History:
         pairs = zip(known[:6], read, strict=True)
         arrays = [np.concatenate(pair) for pair in pairs]
         return PathTokens._make([*arrays, *costs])
+
+    @property
+    def state(self) -> tuple[Rule, np.ndarray, np.ndarray]:
+        """State that the kernel `read` asks for first."""
+        return self._rule, self._events, self._tips
 
 
 def read_paths(

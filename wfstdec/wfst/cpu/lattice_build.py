@@ -1,9 +1,9 @@
 """The lattice of a search: records become states, and arcs between them.
 
     read_notes      turn the records of some frames into states and arcs
-    prune_lattice   now and then: drop what can no longer be part of the lattice
-    gather          the result, sorted; at the end of an utterance by `read_last`
-    forget_lines    drop what is settled and was handed out
+    shrink_lattice  now and then: drop what can no longer be part of the lattice, or
+                    what is settled and was handed out
+    gather          the result, sorted; at the end of an utterance by `read_notes`
 
 Records are read twice: backwards, to find the states that the lattice may have (most
 entries of a frame are in none), and forwards, to write the arcs between these states
@@ -55,62 +55,52 @@ _LOW, _HALF = uint64(0xFFFFFFFF), uint64(32)
 
 
 @jit
-def read_notes(search, phrases, oov, record, lattice, splits, chunk):
+def read_notes(search, phrases, oov, record, lattice, splits, chunk, first_frame):
     """Append the states and arcs of the records to a lattice, and drop the records.
 
     `lattice` has room in `here`, `other` and `frames`. `chunk`: log-probs, float32 [T,
-    V], the frames before them, and the frames before the records.
-    """
-    rows, scratch, state = search.rows, search.scratch, search.state
-    ends = scratch.ends[: spread(search, phrases, oov)]
-    excess = np.zeros(len(ends), np.float32)
-    num_nodes, num_arcs = _find_surviving(rows, state, record, ends, excess)
-    num_nodes += lattice.progress[0].nodes
-    num_arcs += lattice.progress[0].arcs
-    if num_nodes <= len(lattice.number) and num_arcs <= len(lattice.arcs):
-        append_states_and_arcs(
-            search, phrases, oov, splits, record, chunk[:2], lattice, chunk[2]
-        )
-    return num_nodes, num_arcs
+    V], the frames before them, and the frames before the records. `first_frame`: of the
+    first state if the utterance ends here, else -1.
 
-
-@jit
-def read_last(search, phrases, oov, record, lattice, splits, chunk, first_frame):
-    """Read the records up to the end of an utterance; arguments as of `read_notes`.
-
-    `first_frame`: of the first state.
-
-    Returns (as `read_notes`; `STATE` [S], `ARC` [A]: the whole lattice).
+    Returns (states and arcs that need room: above it nothing was done; `STATE` [S],
+    `ARC` [A]: the whole lattice of an utterance that ends).
     """
     rows, params = search.rows, search.params
     scratch, state = search.scratch, search.state
+    limit, is_last = record.progress[0].limit, first_frame >= 0
     ends = scratch.ends[: spread(search, phrases, oov)]
+    excess = np.zeros(len(ends), np.float32)
+    rest, final = excess, False
     final_cost, scale = rows.final_cost, params.lm_scale
-    survived = state.progress[0].died < 0
-    if phrases is None:
-        _, best, final = best_end(ends, final_cost, scale, survived, None)
-        excess, rest = excess_of_ends(ends, None, final_cost, scale, best, final)
-    else:
-        at_end = scratch.end_boosts, phrases.final_cost, params.instalment
-        _, best, final = best_end(ends, final_cost, scale, survived, at_end)
-        excess, rest = excess_of_ends(ends, at_end, final_cost, scale, best, final)
+    if is_last:
+        survived = state.progress[0].died < 0
+        if phrases is None:
+            _, best, final = best_end(ends, final_cost, scale, survived, None)
+            excess, rest = excess_of_ends(ends, None, final_cost, scale, best, final)
+        else:
+            at_end = scratch.end_boosts, phrases.final_cost, params.instalment
+            _, best, final = best_end(ends, final_cost, scale, survived, at_end)
+            excess, rest = excess_of_ends(ends, at_end, final_cost, scale, best, final)
     num_nodes, num_arcs = _find_surviving(rows, state, record, ends, excess)
     before = lattice.progress[0].nodes
     num_nodes, num_arcs = num_nodes + before, num_arcs + lattice.progress[0].arcs
+    states, arcs = np.empty(0, STATE), np.empty(0, ARC)
     if num_nodes > len(lattice.number) or num_arcs > len(lattice.arcs):
-        return num_nodes, num_arcs, np.empty(0, STATE), np.empty(0, ARC)
+        return num_nodes, num_arcs, states, arcs
     append_states_and_arcs(
         search, phrases, oov, splits, record, chunk[:2], lattice, chunk[2]
     )
+    if not is_last:
+        return num_nodes, num_arcs, states, arcs
     for e in range(len(ends)):
         ends[e].node = uint32(0)
-        if excess[e] <= record.progress[0].limit:
+        if excess[e] <= limit:
             ends[e].node = lattice.here[place_of(ends[e].arc)]
     if before > 0:  # otherwise `_find_surviving` has seen all of it
-        _drop(lattice, ends, excess, record.progress[0].limit)
+        _drop(lattice, ends, excess, limit)
     states, arcs = gather(lattice, 0, lattice.progress[0].lines - 1, first_frame)
     for e in range(len(ends)):
-        if excess[e] <= record.progress[0].limit and excess[e] < _INF:
+        if excess[e] <= limit and excess[e] < _INF:
             one = states[lattice.number[ends[e].node]]
             one.final_excess, one.final_boost_cost = excess[e], rest[e]
             one.final_cost = float32(0)
@@ -120,17 +110,26 @@ def read_last(search, phrases, oov, record, lattice, splits, chunk, first_frame)
 
 
 @jit
-def prune_lattice(search, phrases, oov, lattice, limit):
-    """Drop states and arcs whose extra cost is above the limit; renumber the rest."""
-    ends = _with_nodes(search, phrases, oov, lattice)
-    _drop(lattice, ends, np.zeros(len(ends), np.float32), limit)
-    _take_over(ends, lattice)
+def shrink_lattice(search, phrases, oov, lattice, limit, line):
+    """Drop states and arcs whose extra cost is above the limit; renumber the rest.
+
+    With a `line`, which has one state: drop all before it instead.
+    """
+    scratch = search.scratch
+    ends = scratch.ends[: spread(search, phrases, oov)]
+    for e in range(len(ends)):
+        ends[e].node = lattice.here[place_of(ends[e].arc)]
+    if line > 0:
+        _forget_lines(lattice, ends, line)
+    else:
+        _drop(lattice, ends, np.zeros(len(ends), np.float32), limit)
+    for e in range(len(ends)):
+        lattice.here[place_of(ends[e].arc)] = ends[e].node
 
 
 @jit
-def forget_lines(search, phrases, oov, lattice, line):
-    """After `prune_lattice`, drop all before a line of `frames` that has one state."""
-    ends = _with_nodes(search, phrases, oov, lattice)
+def _forget_lines(lattice, ends, line):
+    """Drop all before a line of `frames` that has one state."""
     frames, progress = lattice.frames, lattice.progress[0]
     first, first_arc = frames[line - 1, 0], frames[line, 1]
     for n in range(progress.nodes - first):
@@ -150,7 +149,6 @@ def forget_lines(search, phrases, oov, lattice, line):
     progress.nodes -= first
     progress.arcs -= first_arc
     progress.lines -= line
-    _take_over(ends, lattice)
 
 
 @jit
@@ -220,23 +218,6 @@ def _sorted_arcs(lattice, first_line, last_line, num_states):
             one = arcs[at]
             one.state, one.nextstate = i, number[one.nextstate]
     return arcs
-
-
-@jit
-def _with_nodes(search, phrases, oov, lattice):
-    """The active states, each with its node in the lattice."""
-    scratch = search.scratch
-    ends = scratch.ends[: spread(search, phrases, oov)]
-    for e in range(len(ends)):
-        ends[e].node = lattice.here[place_of(ends[e].arc)]
-    return ends
-
-
-@jit
-def _take_over(ends, lattice):
-    """Take over the nodes of renumbered states."""
-    for e in range(len(ends)):
-        lattice.here[place_of(ends[e].arc)] = ends[e].node
 
 
 @jit

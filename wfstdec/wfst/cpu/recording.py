@@ -13,7 +13,6 @@ log-probs of these frames are dropped, records become states and arcs of a latti
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
 
@@ -22,13 +21,7 @@ from wfstdec.jit.handles import Handle, opened
 from wfstdec.search.paths.traceback import Rule
 from wfstdec.wfst.cpu.arrays import GROW_NOTES, RowScratch
 from wfstdec.wfst.cpu.frame import advance
-from wfstdec.wfst.cpu.lattice_build import (
-    forget_lines,
-    gather,
-    prune_lattice,
-    read_last,
-    read_notes,
-)
+from wfstdec.wfst.cpu.lattice_build import gather, read_notes, shrink_lattice
 from wfstdec.wfst.cpu.lattice_record import fitted, longer, twice
 from wfstdec.wfst.cpu.search import CpuSearch, Inputs, RowMemory, searching
 from wfstdec.wfst.lattice_pack import Recorded, Segment, cuts_of
@@ -51,41 +44,22 @@ def pass_chunk(inputs, scratch, state, logprobs, first, record):
 
 
 @jit
-def read(inputs, scratch, state, record, lattice, splits, chunk):
+def read(inputs, scratch, state, record, lattice, splits, chunk, first_frame):
     """`read_notes`, by handles."""
     given = opened(inputs)
     search = searching(given, scratch, state)
     return read_notes(
-        *(search, given.phrases, given.oov, opened(record)),
-        *(opened(lattice), splits, chunk),
-    )
-
-
-@jit
-def end(inputs, scratch, state, record, lattice, splits, chunk, first_frame):
-    """`read_last`, by handles."""
-    given = opened(inputs)
-    search = searching(given, scratch, state)
-    return read_last(
         *(search, given.phrases, given.oov, opened(record)),
         *(opened(lattice), splits, chunk, first_frame),
     )
 
 
 @jit
-def keep(inputs, scratch, state, lattice, limit):
-    """`prune_lattice`, by handles."""
+def shrink(inputs, scratch, state, lattice, limit, line):
+    """`shrink_lattice`, by handles."""
     given = opened(inputs)
     search = searching(given, scratch, state)
-    prune_lattice(search, given.phrases, given.oov, opened(lattice), limit)
-
-
-@jit
-def forget(inputs, scratch, state, lattice, line):
-    """`forget_lines`, by handles."""
-    given = opened(inputs)
-    search = searching(given, scratch, state)
-    forget_lines(search, given.phrases, given.oov, opened(lattice), line)
+    shrink_lattice(search, given.phrases, given.oov, opened(lattice), limit, line)
 
 
 class RecordingSearch(CpuSearch):
@@ -115,7 +89,7 @@ class RecordingSearch(CpuSearch):
     def finish(self) -> Recorded:  # type: ignore[override]
         """End the utterance; the search cannot be used afterwards."""
         self._begin()
-        arrays = self._read(end, self._start)
+        arrays = self._read(self._start)
         recorded = Recorded(super().finish(), *arrays)
         self._memory.recordings.give((self._notes, self._lattice))
         return recorded
@@ -123,8 +97,8 @@ class RecordingSearch(CpuSearch):
     def settle(self, shortest: int) -> list[Segment]:
         """Return the segments settled since the last call, and drop them here."""
         self._begin()
-        self._read(read)
-        self._keep()
+        self._read()
+        self._shrink()
         lattice = self._lattice.value
         frames = lattice.frames[: int(lattice.progress["lines"][0])]
         cuts = cuts_of(np.diff(frames[:, 0], prepend=0), shortest)
@@ -133,26 +107,27 @@ class RecordingSearch(CpuSearch):
             arrays = gather(lattice, first, last, self._start)
             segments.append(Segment.closed(*arrays))
         if cuts:
-            self._with_scratch(forget, cuts[-1])
+            self._shrink(cuts[-1])
             self._start += cuts[-1]
         return segments
 
-    def _fold(self) -> tuple[int, float, float]:
+    def _fold(self, *, ends: bool = False) -> tuple[int, float, float]:
         # Blanks and repeats need the log-probs, which are dropped now.
-        self._read(read)
-        return super()._fold()
+        if not ends:
+            self._read()
+        return super()._fold(ends=ends)
 
-    def _read(self, kernel: Any, *rest: Any) -> Any:
-        """Turn records into states and arcs; further results of the kernel."""
+    def _read(self, first_frame: int = -1) -> list[np.ndarray]:
+        """Turn records into states and arcs; where the utterance ends, the lattice."""
         self._make_room()
         scratch = self._memory.scratches.take(len(self._state.value.record))
         try:
             while True:
                 lattice = self._lattice.value
-                nodes, arcs, *found = kernel(
+                nodes, arcs, *found = read(
                     *(self._inputs, scratch, self._state, self._notes),
                     *(self._lattice, self._splits),
-                    *((self._kept, self._first, self._noted), *rest),
+                    *((self._kept, self._first, self._noted), first_frame),
                 )
                 if nodes <= len(lattice.number) and arcs <= len(lattice.arcs):
                     break
@@ -162,19 +137,16 @@ class RecordingSearch(CpuSearch):
         self._noted = self._last
         num_nodes = lattice.progress["nodes"]
         if num_nodes[0] > self._many_nodes:
-            self._keep()
+            self._shrink()
             self._many_nodes = max(FEW_NODES, 2 * int(num_nodes[0]))
         return found
 
-    def _keep(self) -> None:
-        """Drop states and arcs that can no longer be part of the lattice."""
-        self._with_scratch(keep, self._notes.value.progress["limit"][0])
-
-    def _with_scratch(self, kernel: Any, *rest: Any) -> None:
-        """Call a kernel with scratch memory."""
+    def _shrink(self, line: int = 0) -> None:
+        """Drop what can no longer be part of the lattice, or all before a line."""
+        limit = self._notes.value.progress["limit"][0]
         scratch = self._memory.scratches.take(len(self._state.value.record))
         try:
-            kernel(self._inputs, scratch, self._state, self._lattice, *rest)
+            shrink(self._inputs, scratch, self._state, self._lattice, limit, line)
         finally:
             self._memory.scratches.give(scratch)
 

@@ -6,13 +6,14 @@
 
 Blanks and repeats are not in the trace: their costs are read from the log-probs when
 the trace is folded into its tips. The log-probs since the last fold are kept, up to
-`KEPT` bytes. `search_rows` decodes whole utterances in one call.
+`KEPT` bytes. `search_rows` decodes whole utterances in one call, and chunks: a second
+kernel with the same search in it would be as long to compile.
 """
 
 from __future__ import annotations
 
 from functools import partial
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 from numpy import int64, uint32, uint64
@@ -24,6 +25,7 @@ from wfstdec.jit.records import Pool, record
 from wfstdec.search.logprobs import penalised
 from wfstdec.search.paths.tokens import BestPath, PathSoFar
 from wfstdec.search.paths.traceback import History, Rule
+from wfstdec.search.threads import filled_up
 from wfstdec.wfst.cpu.arrays import (
     EPSILON_ARC,
     FROM_TOKEN,
@@ -57,7 +59,7 @@ from wfstdec.wfst.cpu.lattice_arcs import RowLattice, new_lattice
 from wfstdec.wfst.cpu.lattice_record import LatticeRecord, new_notes
 from wfstdec.wfst.cpu.oov import RowOverlay
 from wfstdec.wfst.cpu.rows import ADDED, RECORDS, RowArrays
-from wfstdec.wfst.cpu.traceback import end_of, fold_all, read_best
+from wfstdec.wfst.cpu.traceback import end_of, fold_paths
 from wfstdec.wfst.options import SearchParams
 
 CANDIDATES_PER_ENTRY, NODES_PER_ENTRY = 4, 16
@@ -159,28 +161,12 @@ def searching(inputs, scratch, state):
     return Search(*given, opened(scratch), opened(state))
 
 
-@kernel
-def pass_chunk(inputs, scratch, state, logprobs, first):
-    """`advance`, by handles."""
-    given = opened(inputs)
-    search = searching(given, scratch, state)
-    return advance(search, given.phrases, given.oov, logprobs, first, None)
-
-
 @jit
-def fold(inputs, scratch, state, history, chunk):
-    """`fold_all`, by handles."""
+def fold(inputs, scratch, state, history, chunk, ends):
+    """`fold_paths`, by handles."""
     given = opened(inputs)
     search = searching(given, scratch, state)
-    return fold_all(search, given.phrases, given.oov, history, chunk)
-
-
-@jit
-def end(inputs, scratch, state, history, chunk):
-    """`read_best`, by handles."""
-    given = opened(inputs)
-    search = searching(given, scratch, state)
-    return read_best(search, given.phrases, given.oov, history, chunk)
+    return fold_paths(search, given.phrases, given.oov, history, chunk, ends)
 
 
 class CpuSearch:
@@ -217,10 +203,11 @@ class CpuSearch:
     def finish(self) -> BestPath:
         """End the utterance; the search cannot be used afterwards."""
         self._begin()
-        cost, final, final_cost, tokens = self._traced_by(end)
+        _, cost, final_cost = self._fold(ends=True)
+        final = bool(final_cost < np.inf)
         path = BestPath(
-            tokens=self._history.after_settled(*tokens),
-            final_cost=float(final_cost) if final else 0.0,
+            tokens=self._history.read(0, *_NO_ARCS),
+            final_cost=final_cost if final else 0.0,
             search_cost=float(self._state.value.progress["base"][0]) + cost,
             reached_final=final,
             num_frames=self._get("frames"),
@@ -274,26 +261,27 @@ class CpuSearch:
         frame: int,
     ) -> tuple[int, int]:
         """Call the kernel once; `status` says what the call before found too small."""
-        return pass_chunk(self._inputs, scratch, self._state, part, frame)
+        at = np.array([0, frame, 0])
+        given = filled_up([part])
+        status = search_rows(
+            *(self._inputs, scratch, self._state, given, _NO_ENDS, _NO_STEPS, at)
+        )
+        return status, int(at[1])
 
-    def _fold(self) -> tuple[int, float, float]:
-        """Fold the trace; (best entry, its cost, cost with the final cost)."""
-        best, tips, events = self._traced_by(fold)
-        self._history.go_on_from(tips, events)
-        self._first = self._last
-        return best
-
-    def _traced_by(self, trace: Any) -> Any:
-        """Call `fold` or `end` with scratch memory."""
+    def _fold(self, *, ends: bool = False) -> tuple[int, float, float]:
+        """Fold the trace; the best entry and its costs, as of `fold_paths`."""
         scratches = self._memory.scratches
         scratch = scratches.take(len(self._state.value.record))
         try:
-            return trace(
+            best, tips, events = fold(
                 *(self._inputs, scratch, self._state),
-                *(self._history.state, (self._kept, self._first)),
+                *(self._history.state, (self._kept, self._first), ends),
             )
         finally:
             scratches.give(scratch)
+        self._history.go_on_from(tips, events)
+        self._first = self._last
+        return best
 
 
 STEPS_PER_FRAME = 2
@@ -304,12 +292,13 @@ STEP = record("u4 arc", "f4 acoustic")
 """Arc of a path, and its unscaled acoustic cost."""
 END = record("f8 search_cost final_cost", "i8 first count frames died final")
 """Result of an utterance; `first`, `count`: its path in the steps, last arc first."""
+_NO_ENDS, _NO_STEPS = np.zeros(0, END), np.zeros(0, STEP)
 _ZERO = uint64(0)
 
 
 @kernel
 def search_rows(inputs, scratch, state, utterances, ends, steps, at):
-    """Search whole utterances one after another.
+    """Search whole utterances one after another; without `ends` a chunk of one.
 
     `at`: int64 [3], the utterance and frame to begin or resume at, and the steps so
     far. Returns OK, or the array to grow.
@@ -317,12 +306,13 @@ def search_rows(inputs, scratch, state, utterances, ends, steps, at):
     given = opened(inputs)
     search = searching(given, scratch, state)
     phrases, oov = given.phrases, given.oov
-    for i in range(at[0], len(ends)):
-        if at[1] == 0:
+    whole = len(ends) > 0
+    for i in range(at[0], max(len(ends), 1)):
+        if whole and at[1] == 0:
             restart(search.state)
         status, frame = advance(search, phrases, oov, utterances[i], at[1], None)
         at[0], at[1] = i, frame
-        if status != OK:
+        if status != OK or not whole:
             return status
         if not _end(search, phrases, oov, utterances[i], ends[i], steps, at[2]):
             return GROW_STEPS

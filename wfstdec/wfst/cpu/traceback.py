@@ -19,7 +19,6 @@ from wfstdec.search.paths.traceback import (
     new_events,
     new_tips,
     pass_arc,
-    read_history,
     write_event,
 )
 from wfstdec.text.tokens import ilabel_of
@@ -43,19 +42,26 @@ _MANY = 1024
 
 
 @jit
-def fold_all(search, phrases, oov, history, chunk):
+def fold_paths(search, phrases, oov, history, chunk, whole):
     """Fold the paths of all entries; afterwards the trace has roots only.
 
     `history`: of the utterance. `chunk`: log-probs since the last fold, float32 [T, V],
-    and the number of frames before them.
+    and the number of frames before them. `whole`: the utterance ends here: only the
+    best path is folded, and the trace stays.
 
     Returns (position of the best entry's tip, its cost, cost with the final cost; tips,
-    events).
+    events); of a whole utterance (0, its cost with the final cost, the unscaled final
+    cost or infinity).
     """
     rows, params = search.rows, search.params
     scratch, state = search.scratch, search.state
     ends = scratch.ends[: spread(search, phrases, oov)]
     progress = state.progress[0]
+    if whole:
+        at, cost, final = end_of(search, phrases, oov, ends)
+        folded, events = _fold(search, oov, ends[at : at + 1], history, chunk)
+        of_state = float64(rows.final_cost[ends[at].state]) if final else np.inf
+        return (int64(0), float64(cost), of_state), folded, events
     survived = progress.died < 0
     final_cost, scale = rows.final_cost, params.lm_scale
     if phrases is None:
@@ -80,23 +86,6 @@ def fold_all(search, phrases, oov, history, chunk):
             state.blank_node[i] = node
     progress.nodes = progress.fresh = len(ends) + 1
     return best, folded, events
-
-
-@jit
-def read_best(search, phrases, oov, history, chunk):
-    """Read the best path at the end of the utterance; arguments as of `fold_all`.
-
-    Returns (its cost, whether it is final, the final cost of its state; as `read`).
-    """
-    rows, scratch = search.rows, search.scratch
-    ends = scratch.ends[: spread(search, phrases, oov)]
-    at, cost, final = end_of(search, phrases, oov, ends)
-    one = ends[at : at + 1]
-    tip, events = _fold(search, oov, one, history, chunk)
-    no_arcs, no_costs = np.empty(0, np.int64), np.empty(0, np.float32)
-    path = read_history(history[0], events, tip, 0, no_arcs, no_costs)
-    ends_with = rows.final_cost[ends[at].state] if final else np.float32(0)
-    return float64(cost), final, ends_with, path
 
 
 @inlined
