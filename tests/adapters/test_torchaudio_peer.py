@@ -22,7 +22,7 @@ pytest.importorskip("flashlight.lib.text.decoder")
 from flashlight.lib.text import decoder as text  # noqa: E402
 from flashlight.lib.text.dictionary import create_word_dict  # noqa: E402
 
-from tools.bench.flashlight_calls import Flashlight  # noqa: E402
+from tools.peers.flashlight_calls import Flashlight  # noqa: E402
 
 pytestmark = pytest.mark.peers
 SAME = 1e-4

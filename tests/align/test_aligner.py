@@ -5,15 +5,13 @@ import re
 
 import numpy as np
 import pytest
-from real_speech import RECIPE, speech_graph
+from real_speech import RECIPE
 from viterbi import forced_align
 
-import wfstdec
-from wfstdec import AlignOptions, ForcedAligner, Lexicon, WfstDecoder, token_table
+from wfstdec import AlignOptions, ForcedAligner, Lexicon, token_table
 from wfstdec.align.search import CHUNK
 from wfstdec.errors import LexiconError, LogprobError, OptionError, ShapeError
 from wfstdec.io import read_text
-from wfstdec.recipes import OPTIONS
 
 LETTERS = token_table(["<blank>", "a", "b", "c", "|"])
 
@@ -153,67 +151,6 @@ def test_real_speech_against_full_viterbi():
             said[token.start_frame : token.end_frame] = ids[token.text]
         at = np.arange(len(x))  # log-probs are multiples of 1/16: there are ties
         assert x[at, said].sum() == pytest.approx(x[at, path].sum(), abs=1e-3)
-
-
-def test_random_sequences_against_full_viterbi():
-    rng = np.random.default_rng(0)
-    for _ in range(50):
-        length, targets = int(rng.integers(1, 30)), rng.integers(1, 4, rng.integers(8))
-        x = np.log(rng.dirichlet(np.ones(len(LETTERS)), length)).astype(np.float32)
-        text = "".join("-abc"[token] for token in targets)
-        alignment = ForcedAligner(LETTERS).align(x, [text] if text else [])
-        expected = forced_align(x.astype(np.float64), targets, 0)
-        assert alignment.reached_end == (expected is not None)
-        if expected is None:
-            continue
-        said = np.zeros(length, int)
-        for token in alignment.tokens:
-            said[token.start_frame : token.end_frame] = LETTERS.ids[token.text]
-        np.testing.assert_array_equal(said, expected[0])
-        assert alignment.total_cost == pytest.approx(-expected[1], abs=1e-4)
-
-
-def test_agrees_with_the_decoder_where_its_words_are_right():
-    """The decoder's own times, of those demo utterances that it gets right."""
-    given = speech()
-    decoder = WfstDecoder(speech_graph("normal"), OPTIONS)
-    utterances = sorted(given["known"])
-    hypotheses = decoder.decode([given["logprobs"][u] for u in utterances])
-    apart = []
-    for utterance, hypothesis in zip(utterances, hypotheses, strict=True):
-        words = given["references"][utterance]
-        if hypothesis.text.split() == list(words):
-            aligned = given["aligner"].align(given["logprobs"][utterance], words)
-            for one, other in zip(hypothesis.words, aligned.words, strict=True):
-                apart += [one.start_frame - other.start_frame]
-                apart += [one.end_frame - other.end_frame]
-    assert len(apart) > 200
-    assert np.mean(np.abs(apart) <= 1) > 0.98
-
-
-def test_the_graph_is_that_of_a_grammar_of_one_sentence():
-    """`build_graph`, which determinizes, gives the same costs."""
-    pynini = pytest.importorskip("pynini")
-    given = speech()
-    for utterance in sorted(given["known"])[:4]:
-        words, x = given["references"][utterance], given["logprobs"][utterance]
-        symbols = pynini.SymbolTable()
-        for word in ("<eps>", *words):
-            symbols.add_symbol(word)
-        sentence = pynini.accep(" ".join(words), token_type=symbols)
-        sentence.set_input_symbols(symbols)
-        sentence.set_output_symbols(symbols)
-        graph = wfstdec.build_graph(
-            tokens=RECIPE / "tokens.txt",
-            lexicon=RECIPE / "lexicon.txt.gz",
-            grammar=sentence,
-            separator="<wb>",
-        )
-        [hypothesis] = WfstDecoder(graph).decode([x])
-        aligned = given["aligner"].align(x, words)
-        assert aligned.total_cost == pytest.approx(hypothesis.total_cost, abs=1e-3)
-        times = [(word.text, *word[3:5]) for word in aligned.words]
-        assert times == [(word.text, *word[3:5]) for word in hypothesis.words]
 
 
 def test_an_hour_in_pieces_is_the_same_as_whole():

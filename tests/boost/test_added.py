@@ -3,7 +3,6 @@
 import numpy as np
 import pytest
 
-import wfstdec
 from wfstdec import BoostEntry, Boosts, Lexicon, token_table
 from wfstdec.boost.automatic import ADDED, NEAR_ADDED, SAME_ADDED, DefaultBonuses
 from wfstdec.boost.compile import BoostCompiler
@@ -63,13 +62,6 @@ def test_the_order_of_a_list_changes_nothing():
     entries = [BoostEntry("cab", ["c a b"], 1.0), BoostEntry("acc", ["a c c", "a c"])]
     one, other = added_of(entries), added_of(entries[::-1])
     assert rows(one) == rows(other)
-
-
-def test_equal_lists_are_compiled_once():
-    make, entry = compiler(), BoostEntry("cab", ["c a b"])
-    [one] = make.compile([entry], 1)
-    assert make.compile([BoostEntry("cab", [("c", "a", "b")])], 1) == [one]
-    assert make.compile([BoostEntry("cab", ["c a c"])], 1) != [one]
 
 
 def test_bonuses_are_scaled():
@@ -210,18 +202,3 @@ def test_a_decoder_without_words_says_so():
         made.compile([BoostEntry("cab", ["c"])], 1)
     with pytest.warns(BoostWarning):
         made.compile(["cab"], 1)
-
-
-@pytest.mark.share
-def test_many_entries():
-    rng = np.random.default_rng(3)
-    said = rng.integers(0, 3, (100_000, 12)).tolist()
-    names = {"".join("abc"[t] for t in row) for row in said}
-    added = added_of([BoostEntry(name, [tuple(name)], 1.0) for name in names])
-    assert len(added) == len(names) and added.words == tuple(sorted(names))
-    first = [TOKENS.names[t] for t in added.tokens[: added.splits[1]]]
-    assert "".join(first) == added.words[0]
-
-
-def test_it_is_public():
-    assert wfstdec.BoostEntry is BoostEntry

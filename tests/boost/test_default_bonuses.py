@@ -1,12 +1,11 @@
 """Lists without numbers: their bonuses, how words sound, and scaling."""
 
 import math
-import warnings
 
 import numpy as np
 import pytest
 
-from wfstdec import Boosts, Lexicon, PhraseCompiler, PhraseOptions, token_table
+from wfstdec import Lexicon, PhraseCompiler, PhraseOptions, token_table
 from wfstdec.boost.automatic import (
     DISTINCT,
     HOMOPHONE,
@@ -19,7 +18,6 @@ from wfstdec.boost.automatic import (
 )
 from wfstdec.boost.compile import BoostCompiler
 from wfstdec.boost.compiled import scaled_phrases, scaled_words
-from wfstdec.boost.kernels import STATE_BITS
 from wfstdec.boost.words import compile_word_boosts
 from wfstdec.errors import BoostError, BoostWarning, ShapeError
 from wfstdec.text.loading import word_ids
@@ -155,13 +153,6 @@ def test_numbers_that_are_given_stay():
     assert bonuses_of(found)["fuchs"] == bonuses_of(alone)["fuchs"]
 
 
-def test_equal_lists_are_compiled_once():
-    make = compiler()
-    [one] = make.compile({"fuchs": None, "the": 1.0}, 1)
-    assert make.compile({"the": 1.0, "fuchs": None}, 1) == [one]
-    assert make.compile({"the": 1.0, "fuchs": None}, 1, scale=2.0) != [one]
-
-
 @pytest.mark.parametrize(
     ("boosts", "message"),
     [
@@ -181,20 +172,6 @@ def test_lists_that_are_wrong(boosts, message):
 def test_words_in_any_script_are_named_where_they_are_unknown():
     with pytest.warns(BoostWarning, match="'Ωμέγα'.*'東京'|'東京'.*'Ωμέγα'"):
         compiler().compile(["東京", "Ωμέγα", "fuchs"], 1)
-
-
-@pytest.mark.parametrize(
-    "number", [100_000, pytest.param(1_000_000, marks=pytest.mark.share)]
-)
-def test_lists_of_many_phrases(number):
-    words = ("<eps>", *(f"w{i}" for i in range(50_000)))
-    rng = np.random.default_rng(2)
-    pairs = rng.integers(1, len(words), (number, 2))
-    phrases = {f"{words[a]} {words[b]}": 2.0 for a, b in pairs.tolist()}
-    [found] = BoostCompiler(words, word_ids(words), 5).compile(phrases, 1)
-    for a, b in pairs[:50].tolist():
-        assert found.cost([a, b], ()) <= -2.0
-    assert found.phrases.num_states < 1 << STATE_BITS
 
 
 def test_scaled():
@@ -225,9 +202,3 @@ def test_scaled_phrases_are_worth_as_much_less(seed, boundary):
             said = rng.integers(0, 5, rng.integers(0, 9)).tolist()
             expected = scale * phrases.total(said)
             assert scaled.total(said) == pytest.approx(expected, abs=1e-9)
-
-
-def test_compiling_warns_of_nothing_without_unknown_words():
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")
-        compiler().compile(Boosts(["fuchs"]), 1)

@@ -18,8 +18,6 @@ from wfstdec import (
 from wfstdec.boost.compile import BoostCompiler
 from wfstdec.boost.kernels import (
     MAX_OWED,
-    STATE_BITS,
-    check_states,
     instalment_size,
     join,
     most_paid,
@@ -28,7 +26,6 @@ from wfstdec.boost.kernels import (
     rest_of,
     state_of,
 )
-from wfstdec.errors import BoostError
 
 join, most_paid, owed_of = map(compiled, (join, most_paid, owed_of))
 pay, rest_of, state_of = map(compiled, (pay, rest_of, state_of))
@@ -74,28 +71,6 @@ def test_the_sum_is_exact_and_no_part_above_half_the_beam(beam):
         most = max(size, credit - np.float32(MAX_OWED) * size / 4)
         assert max(parts) <= most
         assert len(parts) == 1 or min(parts) > 0
-
-
-def test_no_credit_pays_more_than_the_bound_says():
-    rng = np.random.default_rng(6)
-    for _ in range(3000):
-        size = instalment_size(rng.choice([1.0, 8.0, 13.3]))
-        owed, credit = int(rng.integers(0, MAX_OWED + 1)), rng.choice([3, 30, 1e4])
-        boost = join(owed, 5)
-        top = np.float32(rng.normal() * credit)
-        less = np.float32(top - abs(rng.normal() * rng.choice([1e-3, 1, credit])))
-        most = most_paid(boost, top, size)
-        assert pay(boost, 6, less, size)[0] <= most
-        assert pay(boost, 6, top, size)[0] <= most
-
-
-def test_boost_states():
-    assert (owed_of(join(63, 5)), state_of(join(63, 5))) == (63, 5)
-    assert join(63, (1 << STATE_BITS) - 1) < 1 << 31  # int32 of the trie
-    assert rest_of(join(3, 9), np.float32(4)) == 3
-    check_states(1 << STATE_BITS)
-    with pytest.raises(BoostError, match="33,554,433 states, expected at most 33,554"):
-        check_states((1 << STATE_BITS) + 1)
 
 
 def compiled(words=None, phrases=None):

@@ -95,7 +95,7 @@ def test_lists_by_utterance_words_besides_and_costs(files, capsys):
     found = decode(files, capsys, *WFST, *given)
     graph = library.load_graph(files / "graph.npz")
     decoder = library.WfstDecoder(graph, library.WfstOptions(beam=30.0))
-    speller = library.boost.spelling.by_words(graph.word_ids)
+    speller = library.boost.phrases.by_words(graph.word_ids)
     compiler = library.PhraseCompiler(speller, graph.words)
     with np.load(files / "x.npz") as arrays:
         batch = [arrays["flat"], arrays["ab"]]

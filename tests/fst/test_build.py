@@ -1,20 +1,16 @@
 """Whole graphs: a toy by hand, every case against the oracle, traps, errors."""
 
-import io
-import itertools
 import logging
 import re
 import subprocess
 import sys
 
-import naive_cases
 import numpy as np
 import pytest
 from fst_tools import ENGINE_NAMES, least_cost
-from oracle_cases import graph_of
 
 import wfstdec
-from wfstdec import Lexicon, read_arpa, token_table
+from wfstdec import read_arpa, token_table
 from wfstdec.errors import (
     ArpaError,
     BackendError,
@@ -29,8 +25,6 @@ from wfstdec.errors import (
 from wfstdec.fst import grammar
 from wfstdec.fst.openfst import read_fst, write_fst
 from wfstdec.fst.topology import TOPOLOGIES
-from wfstdec.graph.arcs import REPEAT
-from wfstdec.text.tokens import EPSILON
 
 LN10 = np.log(10)
 TOKENS = "<blank>\n|\ne\nh\nl\no\ny\ns\n"
@@ -109,79 +103,6 @@ def test_the_last_separator_may_be_left_out(files):
             assert cost_of(graph, said) == pytest.approx(expected), (topology, said)
 
 
-def test_between_words_the_separator_is_wanted_or_not(files):
-    wanted = wfstdec.build_graph(**files, separator="|")
-    optional = wfstdec.build_graph(**files, separator="|", separator_optional=True)
-    nothing = wfstdec.build_graph(**files)
-    assert cost_of(wanted, "hel-loyes") == np.inf
-    assert cost_of(optional, "hel-loyes") == pytest.approx(0.875)
-    assert cost_of(nothing, "hel-loyes") == pytest.approx(0.875)
-    assert cost_of(optional, "|hel-lo|-|yes|") == pytest.approx(0.875)
-    assert cost_of(nothing, "hel-lo|yes") == np.inf
-    assert wanted.vocabulary.separated
-    assert not optional.vocabulary.separated and not nothing.vocabulary.separated
-
-
-def test_optional_silence_costs_its_probability(files):
-    graph = wfstdec.build_graph(**files, silence="|", silence_prob=0.1)
-    some, none = -np.log10(0.1), -np.log10(0.9)
-    assert cost_of(graph, "hel-loyes") == pytest.approx(0.875 + 3 * none)
-    assert cost_of(graph, "|hel-lo|yes") == pytest.approx(0.875 + 2 * some + none)
-    assert graph.vocabulary.separators == (1,) and not graph.vocabulary.separated
-
-
-def test_all_topologies_agree_where_blanks_part_all_tokens(files):
-    costs = set()
-    for topology in TOPOLOGIES:
-        graph = wfstdec.build_graph(**files, separator="|", topology=topology)
-        costs.add(round(cost_of(graph, "-h-e-l-l-o-|-y-e-s-"), 6))
-    assert costs == {0.875}
-
-
-def test_what_each_topology_takes(files):
-    expected = {  # one l for two; a repeated frame
-        "normal": (np.inf, 0.875),
-        "normal-selfless": (np.inf, np.inf),
-        "compact": (0.875, 0.875),
-        "compact-selfless": (0.875, np.inf),
-        "minimal": (0.875, np.inf),
-        "eesen": (0.875, 0.875),
-    }
-    assert expected.keys() == set(TOPOLOGIES)
-    for topology, costs in expected.items():
-        graph = wfstdec.build_graph(**files, separator="|", topology=topology)
-        found = cost_of(graph, "hello|yes"), cost_of(graph, "hheel-lo|yes")
-        assert found == pytest.approx(costs), topology
-
-
-@pytest.mark.parametrize("topology", TOPOLOGIES)
-def test_repeats_are_self_loops_behind_their_token(files, topology):
-    graph = wfstdec.build_graph(**files, separator="|", topology=topology)
-    fst = graph.unpack()
-    repeat = (graph.arcs["ilabel"] & REPEAT) != 0
-    assert repeat.any() == (topology in ("normal", "compact", "eesen"))
-    np.testing.assert_array_equal(fst.arc_state()[repeat], fst.nextstate[repeat])
-    assert (fst.olabel[repeat] == EPSILON).all() and (fst.cost[repeat] == 0).all()
-
-
-# -------------------------------------------------------------------- the oracle
-@pytest.mark.parametrize("minimize", [True, False])
-@pytest.mark.parametrize("topology", TOPOLOGIES)
-@pytest.mark.parametrize("fillers", naive_cases.FILLERS)
-@pytest.mark.share(keep=10)
-def test_the_least_cost_is_the_oracles(fillers, topology, minimize):
-    seed = [naive_cases.FILLERS.index(fillers), TOPOLOGIES.index(topology), minimize]
-    rng = np.random.default_rng(seed)
-    for _ in range(6):
-        case = naive_cases.random_case(
-            rng, topology=topology, fillers=fillers, plain=True
-        )
-        graph = graph_of(case, minimize=minimize)
-        expected = naive_cases.solve(case).cost
-        found = least_cost(graph, case.logprobs)
-        assert found == pytest.approx(expected, rel=1e-5, abs=1e-4)
-
-
 # ------------------------------------------------------------------ words, reports
 def test_words_outside_the_model_are_dropped_and_reported(files, caplog):
     files["lexicon"].write_text(LEXICON + "hey h e y\nholy h o l y\n")
@@ -227,25 +148,6 @@ def test_objects_do_as_well_as_files(files):
     graph = wfstdec.build_graph(**objects, separator="|", blank="<blank>")
     other = wfstdec.build_graph(**files, separator="|")
     assert graph.fingerprint == other.fingerprint
-
-
-def test_thousands_of_tokens():
-    names = ["<blank>", *(f"t{i}" for i in range(2000))]
-    tokens = token_table(names)
-    words = tuple(f"w{i}" for i in range(3000))
-    rng = np.random.default_rng(3)
-    said = tuple(tuple(map(int, rng.integers(1, 2001, 3))) for _ in words)
-    lexicon = Lexicon(words, said, np.zeros(len(words), np.float32))
-    unigrams = "".join(f"-3.5 {word}\n" for word in words)
-    arpa = (
-        f"\\data\\\nngram 1=3002\n\n\\1-grams:\n-99 <s>\n-1 </s>\n{unigrams}\\end\\\n"
-    )
-    model = read_arpa(io.BytesIO(arpa.encode()))
-    graph = wfstdec.build_graph(tokens=tokens, lexicon=lexicon, lm=model)
-    x = np.full((7, 2001), -np.inf)
-    tokens_said = [*said[17], 0, *said[4]]
-    x[np.arange(7), tokens_said] = 0.0
-    assert least_cost(graph, x) == pytest.approx(8 * LN10, rel=1e-6)
 
 
 def test_the_decoder_needs_no_engine():
@@ -538,16 +440,3 @@ def test_a_model_without_a_start(files):
     files["lm"].write_text(ARPA.replace("-99 <s> -0.5\n", "-99 other\n"))
     with pytest.raises(ArpaError):
         wfstdec.build_graph(**files)
-
-
-def test_every_word_of_every_sentence_is_spelt_in_all_its_ways(files):
-    """Both pronunciations of `yes`, in every place."""
-    graph = wfstdec.build_graph(**files)
-    ways = {"yes": ("yes", "yeh"), "low": ("lo",), "hello": ("hel-lo",)}
-    for words in itertools.product(ways, repeat=2):
-        costs = {
-            round(cost_of(graph, f"{first}-{second}"), 5)
-            for first in ways[words[0]]
-            for second in ways[words[1]]
-        }
-        assert len(costs) == 1 and costs.pop() < np.inf, words

@@ -89,22 +89,6 @@ def test_both_engines_build_equivalent_graphs(seed):
         assert least_cost(first, x) == pytest.approx(least_cost(second, x), abs=1e-4)
 
 
-@pytest.mark.peers
-def test_pynini_finds_both_graphs_equivalent():
-    pynini = pytest.importorskip("pynini")
-    rng = np.random.default_rng(5)
-    checked = 0
-    while checked < 5:
-        case = naive_cases.random_case(rng, plain=True, topology="normal")
-        graphs = [graph_of(case, engine=name) for name in ENGINES]
-        engine = get_engine("pynini")
-        first, second = (
-            pynini.epsnormalize(engine.load(graph.unpack())) for graph in graphs
-        )
-        assert pynini.randequivalent(first, second, npath=50, delta=1e-3, seed=1)
-        checked += 1
-
-
 # -------------------------------------------------------------------- the errors
 def test_an_unknown_engine():
     with pytest.raises(BackendError, match="engine 'k2', expected 'kaldifst' or 'pyn"):

@@ -167,34 +167,6 @@ def test_words_at_the_unk_cost():
     assert sentence_cost(fst, labels, "b") == sentence_cost(*grammar_of(SMALL), "b")
 
 
-# -------------------------------------------------------------------------- KenLM
-@pytest.mark.peers
-@pytest.mark.parametrize("seed", range(8))
-def test_kenlm_agrees(seed, tmp_path):
-    """G is never dearer, and equal where no back-off beats a listed n-gram."""
-    kenlm = pytest.importorskip("kenlm")
-    rng = np.random.default_rng(100 + seed)
-    words = list("abc")
-    text, known = naive_cases.random_arpa(rng, words, order=3, pruned_suffixes=False)
-    assert "ngram 2=" in text  # KenLM refuses models of unigrams only
-    path = tmp_path / "lm.arpa"
-    path.write_text(text, encoding="utf-8")
-    model = kenlm.Model(str(path))
-    words = [word for word in words if word in known]
-    fst, labels = grammar_of(text, " ".join(words))
-    parsed = naive_lm.parse_arpa(text)
-    least, exact = naive_lm.epsilon_scorer(parsed), naive_lm.exact_scorer(parsed)
-    equal = 0
-    for sentence in itertools.product(words, repeat=4):
-        cost = sentence_cost(fst, labels, sentence)
-        theirs = -model.score(" ".join(sentence)) * LN10
-        assert cost <= theirs + 1e-4
-        if least(sentence) == pytest.approx(exact(sentence), abs=1e-9):
-            assert cost == pytest.approx(theirs, rel=1e-5)
-            equal += 1
-    assert equal
-
-
 # -------------------------------------------------------------------- the errors
 @pytest.mark.parametrize("mark", ["<s>", "</s>"])
 def test_a_model_without_sentence_marks(mark):

@@ -5,7 +5,6 @@ import pytest
 from fst_tools import all_pairs, random_fst, size
 
 from wfstdec.fst.arrays import arcs_of, fst_of
-from wfstdec.fst.engine import get_engine
 from wfstdec.fst.operations import ROUNDING, minimize
 
 INF = np.inf
@@ -132,49 +131,6 @@ def counted(fst, arcs, classes):
         (a, fst.nextstate[a], alike.count(key))
         for a, key in zip(arcs, alike, strict=True)
     ]
-
-
-def minimized_by_kaldifst(engine, fst):
-    pytest.importorskip("kaldifst").minimize_encoded(fst, delta=ROUNDING)
-    return size(engine.unload(fst))
-
-
-def minimized_by_pynini(engine, fst):
-    pynini = pytest.importorskip("pynini")
-    mapper = pynini.EncodeMapper("standard", encode_labels=True, encode_weights=True)
-    fst.encode(mapper).minimize(allow_nondet=True).decode(mapper)
-    return size(engine.unload(fst))
-
-
-@pytest.mark.parametrize(
-    ("name", "peer"),
-    [
-        ("kaldifst", minimized_by_kaldifst),
-        pytest.param("pynini", minimized_by_pynini, marks=pytest.mark.peers),
-    ],
-)
-def test_the_engines_minimize_to_the_same_sizes(name, peer):
-    """On what they take for input: deterministic, trimmed, cyclic or not."""
-    pytest.importorskip(name)
-    engine, smaller = get_engine(name), 0
-    for seed in range(30):
-        rng = np.random.default_rng(seed)
-        fst = deterministic(rng, num_states=int(rng.integers(2, 30)))
-        found = minimize(fst)
-        assert peer(engine, engine.load(fst)) == size(found), seed
-        smaller += found.num_states < fst.num_states
-    assert smaller > 5
-
-
-def deterministic(rng, num_states):
-    """A complete automaton over two labels, all of it reachable and useful."""
-    step = np.stack([np.arange(1, num_states + 1) % num_states] * 2)
-    step[1] = rng.integers(0, num_states, num_states)
-    kinds = rng.integers(1, 4)  # states repeat with this period: some are alike
-    state = np.tile(np.arange(num_states), 2)
-    label = np.repeat([1, 2], num_states)
-    final = np.where(np.arange(num_states) % kinds == 0, 0.5, INF)
-    return fst_of([arcs_of(state, label, 0, step.ravel(), 0.25)], 0, final)
 
 
 def test_a_long_chain_takes_no_longer_than_its_length():

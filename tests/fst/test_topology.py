@@ -106,24 +106,6 @@ def test_compact_by_hand():
     """)
 
 
-def test_eesen_by_hand():
-    assert rows("eesen") == lines("""
-        0
-        0 0 - #0
-        0 1 - -
-        1
-        1 1 b -
-        1 3 x x
-        1 4 y y
-        3 3 x' -
-        3 2 - -
-        4 4 y' -
-        4 2 - -
-        2 2 b -
-        2 0 - -
-    """)
-
-
 def test_minimal_by_hand():
     assert rows("minimal") == lines("""
         0
@@ -132,23 +114,6 @@ def test_minimal_by_hand():
         0 0 y y
         0 0 - #0
     """)
-
-
-@pytest.mark.parametrize("u", [0, 1, 2, 5, 60])
-@pytest.mark.parametrize("d", [1, 3])
-def test_sizes(u, d):
-    sizes = {
-        "normal": (u + 2, (u + 1) * (u + 2) + d * (u + 1)),
-        "normal-selfless": (u + 2, (u + 1) * (u + 2) - u + d * (u + 1)),
-        "compact": (u + 1, 3 * u + 1 + d),
-        "compact-selfless": (u + 1, 2 * u + 1 + d),
-        "eesen": (u + 3, 3 * u + 4 + d),
-        "minimal": (1, u + 1 + d),
-    }
-    assert sizes.keys() == set(TOPOLOGIES)
-    for name, size in sizes.items():
-        fst = build_topology(name, space(num_tokens=u + 1, num_disambig=d))
-        assert (fst.num_states, fst.num_arcs) == size, name
 
 
 # -------------------------------------------------------------------- the oracle
@@ -210,27 +175,6 @@ def test_symbols_pass_at_the_start_and_behind_every_token(name):
             (first, x, first, y, second, first),
         ]:
             assert found[output] == 0.0, (frames, output)
-
-
-@pytest.mark.parametrize("name", TOPOLOGIES)
-def test_nothing_but_blanks_is_the_empty_string(name):
-    fst = build_topology(name, space())
-    for num_frames in range(4):
-        assert outputs_of(fst, [1] * num_frames, 0) == {(): 0.0}
-
-
-def test_normal_wants_a_blank_between_equal_tokens_and_compact_does_not():
-    labels = space()
-    normal, compact = (build_topology(n, labels) for n in ("normal", "compact"))
-    assert (2, 2) not in outputs_of(normal, (2, 2))
-    assert outputs_of(normal, (2, 1, 2))[2, 2] == 0.0
-    assert outputs_of(compact, (2, 2))[2, 2] == 0.0
-
-
-def test_thousands_of_tokens():
-    fst = build_topology("normal", space(num_tokens=2001, blank=2000))
-    assert (fst.num_states, fst.num_arcs) == (2002, 2001 * 2002 + 2001)
-    assert fst.ilabel.max() <= 2 * 2001
 
 
 # -------------------------------------------------------------------- the errors

@@ -7,14 +7,11 @@ import pytest
 
 from tools.gpu import kernel_resources
 from wfstdec.gpu.logprobs import BFLOAT16, FLOAT16, MIXED
-from wfstdec.gpu.records import BLOCKS_PER_SM
 from wfstdec.wfst.gpu.layout import PLAIN, PROGRAM, Variant
 
 pytestmark = pytest.mark.nvrtc
 MOST_REGISTERS, UNASKED = 64, 48 * 1024
 """So that two blocks of `MAX_THREADS` fit into a multiprocessor."""
-SLOTS = {"sm_75": 1331, "sm_80": 3840, "sm_90": 5478, "sm_100": 5478}
-"""Of the table in shared memory, with two blocks in a multiprocessor."""
 
 
 @pytest.fixture(autouse=True)
@@ -64,17 +61,6 @@ def test_every_target(target, variant):
     assert not re.search(r"\bfma\.|\.ftz\b", ptx), "sums would differ from the CPU's"
 
 
-@pytest.mark.parametrize("target", SLOTS)
-@pytest.mark.share(keep=1)
-def test_two_blocks_with_their_tables_fit_into_a_multiprocessor(target):
-    _, log = compiled(target, VARIANTS["all"])
-    assert kernel_resources.resources(log)["search_chunk"].shared <= PROGRAM.own_bytes
-    slots, block = kernel_resources.table_slots(target, PROGRAM.own_bytes)
-    assert slots == SLOTS[target]
-    whole = kernel_resources.SHARED_MEMORY[target][0] * kernel_resources.KIB
-    assert BLOCKS_PER_SM * block <= whole
-
-
 def instructions(ptx):
     return ptx.count(";\n")
 
@@ -97,11 +83,3 @@ def test_arrays_are_read_as_what_they_are():
     assert len(generic) < 40, "of tables, which may lie in shared memory"
     assert len(re.findall(r"\bld\.global\.nc", search)) > 10
     assert ".volatile" not in search and "ld.relaxed.cta" in search
-
-
-def test_an_error_shows_the_line_of_the_file():
-    wrong = PROGRAM.source().replace(
-        "bool bounded) const {", "bool bounded) const {;;,", 1
-    )
-    with pytest.raises(RuntimeError, match=r"sm_90: frame\.cuh\(\d+\): error"):
-        kernel_resources.compile_for("sm_90", wrong)

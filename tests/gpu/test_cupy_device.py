@@ -15,7 +15,6 @@ import pytest
 from cuda_emulation.device import as_given, in_16_bits
 from cupy_stand_in import (
     Array,
-    CudaDevice,
     Kernel,
     Lengths,
     Stream,
@@ -33,7 +32,7 @@ from wfstdec.gpu import cupy_device as cuda
 from wfstdec.gpu.logprobs import BFLOAT16, FLOAT16, FLOAT32
 from wfstdec.search.backend import make_backend
 from wfstdec.wfst.gpu.backend import CudaBackend
-from wfstdec.wfst.gpu.layout import OWN_BYTES, PLAIN, PROGRAM, SLOT_BYTES
+from wfstdec.wfst.gpu.layout import OWN_BYTES, PLAIN, PROGRAM
 from wfstdec.wfst.options import BACKENDS
 
 needs_compiler = pytest.mark.skipif(not shutil.which("g++"), reason="needs g++")
@@ -148,18 +147,6 @@ def test_tensors_are_read_where_they_are_on_the_callers_stream(cupy, torch, dtyp
 
 
 @needs_compiler
-def test_arrays_of_cupy_go_to_its_current_stream(cupy):
-    cupy(stand_in())
-    decoder = WfstDecoder(text_graph("0 0 a A 1\n0 0"), backend="cuda")
-    x = np.zeros((2, 3), np.float32)
-    for stream in (7, 8):
-        Kernel.launched.clear()
-        with Stream(stream):
-            decoder.decode([array_of(x)])
-        assert {found for _, found in Kernel.launched} == {stream}
-
-
-@needs_compiler
 @pytest.mark.parametrize(
     "change",
     [
@@ -184,19 +171,6 @@ def test_arrays_that_kernels_cannot_read_are_copied(cupy, change):
 
 
 @needs_compiler
-def test_small_blocks_leave_room_for_more_of_them(cupy):
-    cupy(stand_in())
-    large, _, small = cuda.CupyDevice(PROGRAM).shapes
-    assert [small] == list(cuda.CupyDevice(PROGRAM, 128).shapes)
-    assert (large.num_blocks, small.num_blocks) == (3 * 2, 3 * 8)
-    assert large.shared_bytes == (49 * 1024 - OWN_BYTES) // SLOT_BYTES * SLOT_BYTES
-    assert small.shared_bytes == (11.5 * 1024 - OWN_BYTES) // SLOT_BYTES * SLOT_BYTES
-    (tiny,) = cuda.CupyDevice(PROGRAM, 32, 0).shapes
-    assert tiny.num_blocks == 3 * 14, "whose own variables fill shared memory"
-    assert cuda.CupyDevice(PROGRAM, 512, 0).shapes[0].shared_bytes == 0
-
-
-@needs_compiler
 def test_shared_memory_is_asked_for_as_all_blocks_take_it(cupy):
     cupy(stand_in())
     device = cuda.CupyDevice(PROGRAM, 512)
@@ -206,16 +180,6 @@ def test_shared_memory_is_asked_for_as_all_blocks_take_it(cupy):
         assert search.max_dynamic_shared_size_bytes == 99 * 1024 - OWN_BYTES
         wanted = search.preferred_shared_memory_carveout
         assert wanted - 1 < 100 * 2 * (block + 1024) / (100 * 1024) <= wanted <= 100
-
-
-@needs_compiler
-def test_no_more_blocks_than_a_multiprocessor_has_places_for(cupy, monkeypatch):
-    cupy(stand_in())
-    attributes = CudaDevice.attributes | {"MaxBlocksPerMultiprocessor": 5}
-    monkeypatch.setattr(CudaDevice, "attributes", attributes)
-    (shape,) = cuda.CupyDevice(PROGRAM, 64).shapes
-    assert shape.num_blocks == 3 * 5
-    assert shape.shared_bytes == (19 * 1024 - OWN_BYTES) // SLOT_BYTES * SLOT_BYTES
 
 
 @needs_compiler

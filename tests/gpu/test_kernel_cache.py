@@ -1,7 +1,6 @@
 """How the kernels are compiled for a GPU and kept: `wfstdec/gpu/compiling.py`."""
 
 import dataclasses
-import os
 import struct
 
 import pytest
@@ -36,14 +35,6 @@ def test_kernels_are_compiled_once(folder):
     changed = dataclasses.replace(PROGRAM, constants={"NONE": 1})
     load_kernels(module, changed)
     assert len(module.cuda.nvrtc.compiled) == len(list(folder.iterdir())) == 2
-
-
-def test_files_of_another_format_do_not_stay_in_use(folder, monkeypatch):
-    """Files before format 2 lack their last byte."""
-    load_kernels(stand_in(), PROGRAM)
-    monkeypatch.setattr(compiling, "FORMAT", compiling.FORMAT + 1)
-    load_kernels(stand_in(), PROGRAM)
-    assert len(list(folder.iterdir())) == 2
 
 
 @pytest.mark.parametrize("refused", [0, 1, 2, 3])
@@ -85,13 +76,6 @@ def test_a_folder_that_cannot_be_made_is_no_obstacle(folder):
     module = stand_in()
     assert set(load_kernels(module, PROGRAM).kernels) == set(PROGRAM.kernels)
     assert module.cuda.nvrtc.compiled and not folder.exists()
-
-
-def test_the_folder_is_cupys_own_where_none_is_named(folder, monkeypatch, tmp_path):
-    monkeypatch.delenv("CUPY_CACHE_DIR")
-    monkeypatch.setenv("HOME", str(tmp_path))
-    load_kernels(stand_in(), PROGRAM)
-    assert len(os.listdir(tmp_path / ".cupy" / "kernel_cache")) == 1
 
 
 @pytest.mark.parametrize(

@@ -9,9 +9,8 @@ import numpy as np
 import pytest
 from cuda_emulation.device import HERE
 
-from tools.gpu import kernel_resources
 from wfstdec.gpu.boosts import STRUCTS
-from wfstdec.gpu.records import layout_checks, read_struct
+from wfstdec.gpu.records import read_struct
 from wfstdec.graph.arcs import ARC
 from wfstdec.wfst.gpu.layout import PROGRAM, UTTERANCE
 
@@ -96,18 +95,3 @@ def test_a_swapped_pair_of_fields_of_equal_size_does_not_compile(struct):
         assert done.returncode == 0, done.stderr
     else:
         assert len(failed) == 2 and all(one.startswith(struct) for one in failed)
-
-
-@pytest.mark.nvrtc
-def test_nvrtc_sees_it_too():
-    pytest.importorskip("cuda.bindings.nvrtc", reason="needs the extra `nvrtc`")
-    structs = PROGRAM.structs | {"Utterance": SWAPS["Utterance"]}
-    changed = dataclasses.replace(PROGRAM, structs=structs)
-    with pytest.raises(RuntimeError, match='failed with "Utterance.died"'):
-        kernel_resources.compile_for("sm_90", changed.source())
-
-
-def test_constants_are_checked_too():
-    checks = layout_checks({}, {"NONE": 7, "MAX_LOGPROB": 0.5})
-    assert 'static_assert(NONE == 7u, "NONE");' in checks
-    assert 'static_assert(MAX_LOGPROB == 0.5f, "MAX_LOGPROB");' in checks

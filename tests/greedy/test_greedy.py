@@ -190,21 +190,6 @@ def test_the_rule_over_strings(first):
     assert compared > 40
 
 
-@backends
-@pytest.mark.parametrize("seed", range(20))
-@pytest.mark.share(keep=8)
-def test_the_search_adds_up_the_cost_that_is_reported(seed, backend):
-    case = random_case(np.random.default_rng(seed))
-    decoder = decoder_of(case, backend)
-    boosts = boosts_of(case, decoder)
-    (compiled,) = decoder._compiled([boosts], 1)
-    search = decoder._backend.start(decoder.options, compiled)
-    search.advance(case.logprobs)
-    path = search.finish()
-    [hyp] = decoder.decode([case.logprobs], boosts=boosts)
-    assert path.search_cost == pytest.approx(hyp.total_cost, rel=1e-5, abs=1e-4)
-
-
 # ------------------------------------------------------------- what changes nothing
 
 

@@ -3,7 +3,6 @@
 import dataclasses
 import math
 
-import kaldialign
 import naive_lattice
 import naive_lm
 import numpy as np
@@ -11,16 +10,14 @@ import pytest
 from lattice_cases import logprobs_of, paths_of, random_lattice_case
 from naive_rescoring import path_cost, pronunciations_in
 from naive_search_cases import easy_arpa
-from real_speech import speech_graph, utterances
 from text_graphs import text_graph
 from wfst_searches import UNBOUNDED, decoder_of, log
 
-from wfstdec import NgramLM, WfstDecoder, WfstOptions, read_arpa
+from wfstdec import NgramLM, WfstDecoder, read_arpa
 from wfstdec.compare.oracle import lattice_errors
 from wfstdec.errors import LatticeError, OptionError
 from wfstdec.graph.arcs import LABEL_MASK, REPEAT
 from wfstdec.lattice import (
-    mbr,
     minimum_bayes_risk,
     nbest_paths,
     posteriors,
@@ -47,14 +44,6 @@ def random_lattice(seed, lattice_beam=4.0):
 
 def words_of(lattice, arcs):
     return tuple(lattice.words[w] for w in lattice.word_ids(np.array(arcs, np.int64)))
-
-
-def totals(lattice):
-    """All paths: (arcs, total)."""
-    costs, finals = lattice.arc_costs(), lattice.final_costs()
-    for arcs, _ in paths_of(lattice):
-        end = int(lattice.arcs["nextstate"][arcs[-1]]) if arcs else 0
-        yield arcs, costs[list(arcs)].sum() + finals[end]
 
 
 def least(pairs):
@@ -106,22 +95,6 @@ def test_other_scales_without_a_new_search():
         assert_texts(weighed(lattice, **scales), least(expected))
     with pytest.raises(OptionError, match="lm_scale=-1.0, expected"):
         weighed(lattice, lm_scale=-1)
-
-
-def test_beams_that_paths_lie_on():
-    """Sums are rounded: no arc is kept whose state is not."""
-    checked = 0
-    for seed in range(60):
-        rng, lattice = random_lattice(seed)
-        arcs = lattice.arcs.copy()
-        arcs["graph_cost"] += rng.uniform(0, 1, len(arcs)).astype(np.float32)
-        other = weighed(dataclasses.replace(lattice, arcs=arcs), lattice_beam=9.0)
-        sums = [cost - other.search_cost for _, cost in totals(other)]
-        for beam in sorted(sums)[:12]:
-            for near in (beam, np.nextafter(beam, 0), np.float32(beam)):
-                check_lattice(weighed(other, lattice_beam=max(0.0, float(near))))
-                checked += 1
-    assert checked > 500
 
 
 def test_rescoring_prices_words_anew():
@@ -251,22 +224,6 @@ def test_expected_errors_are_bounded_by_those_of_the_definition():
     assert same > 40
 
 
-def test_confidences_of_texts_of_one_word():
-    """Where all texts have one word or none, a word is as sure as its texts are."""
-    checked = 0
-    for seed in range(300):
-        _, lattice = random_lattice(seed)
-        weights = text_weights(lattice, 0.7)
-        if max(map(len, weights)) != 1:
-            continue
-        found = word_confidences(lattice, 0.7)
-        names = tuple(lattice.words[w] for w in found.words)
-        if names:
-            assert found.confidences[0] == pytest.approx(weights[names], abs=1e-6)
-        checked += 1
-    assert checked > 20
-
-
 def test_a_word_is_as_sure_as_the_texts_that_have_it():
     """A planted fault that lost texts without the next words was not found.
 
@@ -288,33 +245,6 @@ def test_a_word_is_as_sure_as_the_texts_that_have_it():
         assert found.confidences == pytest.approx(expected, abs=1e-9)
         errors = sum(weight * (4 - len(text)) for text, weight in weights.items())
         assert found.expected_errors == pytest.approx(errors, abs=1e-9)
-
-
-def test_a_band_of_a_long_text_is_all_that_alignments_need(monkeypatch):
-    decoder = WfstDecoder(speech_graph("normal"), WfstOptions(beam=12.0, lm_scale=0.8))
-    whole = np.concatenate(utterances(4))
-    lattice = decoder.decode_lattice([whole], lattice_beam=6.0)[0]
-    found = word_confidences(lattice)
-    assert len(found.words) > 3 * mbr.BAND
-    monkeypatch.setattr(mbr, "BAND", 2 * len(found.words) + 1)
-    assert word_confidences(lattice) == found
-    monkeypatch.setattr(mbr, "BAND", 1)  # there is something that a band may cut
-    assert word_confidences(lattice).expected_errors > found.expected_errors
-
-
-def test_distances_of_long_texts_are_those_of_a_peer():
-    rng = np.random.default_rng(7)
-    texts = [rng.integers(1, 6, rng.integers(0, 40)) for _ in range(12)]
-    texts += [np.delete(texts[0], 3), np.insert(texts[0], 30, 9), texts[0]]
-    splits = np.cumsum([0, *map(len, texts)])
-    chance = rng.dirichlet(np.ones(len(texts)))
-    found = mbr._risks(np.concatenate(texts), splits, chance)
-    for i, one in enumerate(texts):
-        expected = sum(
-            p * kaldialign.edit_distance(one.tolist(), other.tolist())["total"]
-            for p, other in zip(chance, texts, strict=True)
-        )
-        assert found[i] == pytest.approx(expected, abs=1e-9)
 
 
 @pytest.mark.parametrize("scale", [0.3, 1.0])

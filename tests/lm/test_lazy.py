@@ -3,7 +3,6 @@
 import subprocess
 import sys
 import threading
-from dataclasses import dataclass
 
 import numpy as np
 import pytest
@@ -11,10 +10,9 @@ from compiled import compiled
 from own_models import ById, WholeText
 
 from wfstdec import NgramLM, UserLM
-from wfstdec.errors import LanguageModelError
 from wfstdec.jit import kernel
-from wfstdec.lm.kernels import UNKNOWN, final, state_order, step, unanswered
-from wfstdec.lm.on_demand import FIRST_SLOTS, LmArrays, LmQueries, OnDemandLM
+from wfstdec.lm.kernels import final, state_order, step, unanswered
+from wfstdec.lm.on_demand import LmArrays, LmQueries, OnDemandLM
 from wfstdec.lm.user import digest
 
 final, state_order = compiled(final), compiled(state_order)
@@ -65,23 +63,6 @@ def test_a_kernel_finds_what_python_does(make):
     assert totals(lm, given)[1] < 5  # its table is there still
 
 
-def test_tables_grow():
-    class Counted(WholeText):
-        asked = 0
-
-        def score(self, state, word):
-            self.asked += 1
-            return super().score(state, word)
-
-    lm, given = OnDemandLM(Counted(), WORDS), sentences(3000, length=7)
-    costs, _ = totals(lm, given)
-    expected = [WholeText().total([WORDS[label] for label in one]) for one in given]
-    assert costs == pytest.approx(np.array(expected, np.float32), rel=1e-5)
-    assert lm.answers().num_pairs > FIRST_SLOTS
-    before = lm.model.asked
-    assert np.array_equal(totals(lm, given)[0], costs) and lm.model.asked == before
-
-
 def test_threads_ask_once():
     class Counted(WholeText):
         def __init__(self):
@@ -118,26 +99,6 @@ def test_answers_are_let_go_of_when_there_are_many():
     want, _ = totals(lm, sentences(50))
     assert lm.answers() is not first and lm.answers().num_pairs == 0
     assert np.array_equal(totals(lm, sentences(50))[0], want)
-
-
-def test_labels_without_a_table():
-    lm = OnDemandLM(WholeText(), None)
-    with LmArrays(lm) as arrays:
-        labels = arrays.labels_of(["new", "york", "new"])
-        assert labels[0] == labels[2] != labels[1]
-        found = LmQueries(arrays).total(labels, complete=True)
-    assert found == pytest.approx(WholeText().total(["new", "york", "new"]), rel=1e-6)
-
-
-def test_labels_behind_a_table():
-    """Labels behind a table: those of added words, then that of unknown words."""
-    lm = OnDemandLM(WholeText(), WORDS)
-    with LmArrays(lm, ["new", "york"]) as arrays:
-        queries = LmQueries(arrays)
-        said = ["a", "york", "new", "<unk>", "<unk>"]
-        found = queries.total(np.array([1, 6, 5, 7, UNKNOWN]), complete=True)
-        assert found == pytest.approx(WholeText().total(said), rel=1e-6)
-        assert queries.unknown(queries.start) == queries.step(queries.start, 7)
 
 
 def test_a_word_that_the_model_does_not_know():
@@ -185,24 +146,6 @@ def test_a_model_that_fails_leaves_nothing_half_done():
     assert np.array_equal(totals(lm, given)[0], want)
 
 
-# ------------------------------------------------------------------------------ states
-@dataclass(frozen=True)
-class Value:
-    word: str
-    depth: int
-
-
-def test_digests_of_states():
-    assert digest(3) < digest(4) or digest(3)[::-1] < digest(4)[::-1]
-    assert digest(True) == digest(1.0) == digest(np.int32(1)) != digest("1")
-    assert digest(("a", 1)) == digest(("a", 1)) != digest(("a1",))
-    assert digest(frozenset("ab")) == digest(frozenset("ba"))
-    assert digest(Value("a", 1)) == digest(Value("a", 1)) != digest(Value("a", 2))
-    assert digest((1, object())) is None and digest(b"a") != digest("a")
-    with pytest.raises(LanguageModelError, match="of the class 'list', expected one"):
-        digest([])
-
-
 def test_digests_are_the_same_in_every_run():
     ask = "from wfstdec.lm.user import digest; print(digest(('a', 'b', None, 2.5)))"
     found = {
@@ -216,19 +159,6 @@ def test_digests_are_the_same_in_every_run():
         for seed in ("1", "2")
     }
     assert found == {f"{digest(('a', 'b', None, 2.5))}\n"}
-
-
-def test_equal_states_are_one():
-    class LastWord(WholeText):
-        def score(self, state, word):
-            return super().score(state, word)[0], (word,)
-
-    with LmArrays(OnDemandLM(LastWord(), WORDS)) as arrays:
-        queries = LmQueries(arrays)
-        _, a = queries.step(queries.start, 1)
-        _, b = queries.step(queries.start, 3)
-        found = {queries.step(state, 1)[1] for state in (a, b)} - {queries.start}
-        assert found == {a}
 
 
 def test_the_order_of_states_does_not_depend_on_their_numbers():

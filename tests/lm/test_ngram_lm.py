@@ -1,7 +1,6 @@
 """NgramLM: a model by hand, the kernels, the oracle, KenLM, files, the errors."""
 
 import io
-import itertools
 import json
 import logging
 import mmap
@@ -14,7 +13,6 @@ import numpy as np
 import pytest
 from arpa_texts import REFUSED, TRIGRAMS, random_sentences
 from compiled import compiled
-from fst_tools import grammar_of, sentence_cost
 from packed_models import pack_models
 
 from wfstdec import NgramLM, load_lm, read_arpa, token_table
@@ -185,27 +183,6 @@ def test_kernels_equal_the_reference(seed):
             assert final_of(lm.automaton, model, state) == final
 
 
-def test_packed_models_are_the_models_alone():
-    texts = [random_lm(seed)[2] for seed in range(5)]
-    words = random_lm(0)[1]
-    lms = [lm_of(text, words) for text in texts]
-    packed = pack_models(lms)
-    assert packed.num_models == 5
-    models = np.array([3, 0, -1, 4, 1, 2], np.int32)
-    states = packed.start_batch(models)
-    alone = [lms[m].start if m >= 0 else 0 for m in models]
-    for labels in np.random.default_rng(0).integers(1, 7, (20, 6)):
-        costs, states = packed.step_batch(states, labels, models)
-        for i, (model, label) in enumerate(zip(models, labels, strict=True)):
-            cost = 0.0
-            if model >= 0:
-                cost, alone[i] = lms[model].step(alone[i], label)
-            assert costs[i] == cost
-    finals = packed.final_batch(states, models)
-    for i, model in enumerate(models):
-        assert finals[i] == (lms[model].final(alone[i]) if model >= 0 else 0)
-
-
 # ---------------------------------------------------------------------- the oracle
 @pytest.mark.parametrize("unk", ["model", "cost"])
 @pytest.mark.parametrize("seed", range(40))
@@ -225,23 +202,6 @@ def test_the_oracle_agrees(seed, unk):
     for sentence in random_sentences(rng, words, 40):
         expected = score(sentence)
         assert lm.total(ids_of(words, sentence)) == pytest.approx(expected, rel=1e-6)
-
-
-@pytest.mark.parametrize("seed", range(15))
-def test_g_of_a_graph_costs_no_more(seed):
-    """G's back-off is a choice; where that is no cheaper, the costs are equal."""
-    _, words, text = random_lm(100 + seed)
-    parsed = naive_lm.parse_arpa(text)
-    words = [word for word in words if (word,) in parsed.cost]
-    lm, (fst, labels) = lm_of(text, words), grammar_of(text, " ".join(words))
-    least, exact = naive_lm.epsilon_scorer(parsed), naive_lm.exact_scorer(parsed)
-    for length in range(4):
-        for sentence in itertools.product(words, repeat=length):
-            cost = sentence_cost(fst, labels, sentence)
-            total = lm.total(ids_of(words, sentence))
-            assert cost <= total + 1e-4
-            if least(sentence) == pytest.approx(exact(sentence), abs=1e-9):
-                assert cost == pytest.approx(total, rel=1e-5)
 
 
 @pytest.mark.parametrize("text", REFUSED.values(), ids=REFUSED)
@@ -293,28 +253,6 @@ def test_kenlm_agrees_on_a_model_by_hand(tmp_path):
     sentences = random_sentences(np.random.default_rng(0), [*words, "emu"], 200)
     together = assert_kenlm_agrees(path, lm_of(TRIGRAMS, words), words, sentences)
     assert_same_states(together)
-
-
-@pytest.mark.peers
-@pytest.mark.parametrize(
-    ("order", "pruned_suffixes"), [(2, False), (3, False), (4, False), (3, True)]
-)
-def test_kenlm_agrees_on_random_models(tmp_path, order, pruned_suffixes):
-    path = tmp_path / "lm.arpa"
-    agreed = 0
-    for seed in range(60 if pruned_suffixes else 30):
-        rng, words, text = random_lm(seed, order=order, pruned_suffixes=pruned_suffixes)
-        if "ngram 2=" not in text:
-            continue  # KenLM refuses models of unigrams only
-        path.write_text(text, encoding="utf-8")
-        has_unk = ("<unk>",) in naive_lm.parse_arpa(text).cost
-        lm = lm_of(text, words, unk_cost=None if has_unk else 100 * LN10)
-        try:
-            assert_kenlm_agrees(path, lm, words, random_sentences(rng, words, 20))
-            agreed += 1
-        except OSError as error:  # its table has no room where many suffixes are gone
-            assert pruned_suffixes and "Avoid pruning n-grams" in str(error)
-    assert agreed > (10 if pruned_suffixes else 20)
 
 
 @pytest.mark.peers

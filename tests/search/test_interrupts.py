@@ -16,7 +16,7 @@ from wfst_searches import NO_BOOSTS, bits
 
 from wfstdec import WfstDecoder, WfstOptions
 from wfstdec.search import threads as interrupts
-from wfstdec.search.threads import Held, Pace, Stopped, Workers, check, pass_through
+from wfstdec.search.threads import Held, Pace, Workers, check, pass_through
 from wfstdec.wfst.cpu.backend import CpuBackend
 
 ROOT = Path(__file__).parents[2]
@@ -51,13 +51,6 @@ def test_what_a_handler_raises_waits_for_the_next_check():
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-def test_what_a_handler_raises_comes_out_at_the_end_of_work_without_checks():
-    with pytest.raises(KeyboardInterrupt), Held():
-        interrupt()
-        done = True
-    assert done
-
-
 def test_handlers_that_raise_nothing_stop_nothing():
     """Handlers of servers only note that they should end."""
     heard = []
@@ -82,16 +75,6 @@ def test_a_handler_of_a_timeout_is_heard():
             workers.map(lambda _: time.sleep(0.01), range(1000))
     finally:
         signal.signal(signal.SIGALRM, before)
-
-
-def test_held_within_held_is_one():
-    with pytest.raises(KeyboardInterrupt), Held() as outer:
-        with Held() as inner:
-            assert inner is outer
-            interrupt()
-        reached = True
-        check()
-    assert reached
 
 
 def test_other_threads_hear_of_nothing():
@@ -211,10 +194,6 @@ def test_a_session_that_was_interrupted_goes_on(monkeypatch):
     assert 0 < done < 400
     sessions.advance({one: logprobs[done:]})
     assert sessions.close(one) == expected
-
-
-def test_stopped_is_no_error_that_anybody_catches():
-    assert not issubclass(Stopped, Exception)
 
 
 @pytest.mark.parametrize("kind", ["wfst", "trie", "greedy", "others"])

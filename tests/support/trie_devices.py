@@ -1,11 +1,9 @@
 """The trie search in emulation: devices of all forms, with room or without; cases."""
 
-import functools
 import io
 
 import numpy as np
 from cuda_emulation.device import EmulatedDevice
-from real_speech import RECIPE, speech_graph
 
 from wfstdec import Lexicon, TrieDecoder, TrieOptions, read_arpa, token_table
 from wfstdec.trie.gpu import layout as d
@@ -100,19 +98,6 @@ def large_decoder(rng, num_tokens, num_words, options, *, separator="|"):
         lm=lm,
         unk_cost=9.0,
         separator=separator,
-        options=options,
-    )
-
-
-@functools.lru_cache(maxsize=2)
-def speech_decoder(options):
-    """The recipe's lexicon and model, with about 2,000 of its words."""
-    graph = speech_graph("normal")
-    return TrieDecoder(
-        tokens=graph.tokens,
-        lexicon=graph.vocabulary.pronunciations.lexicon(graph.words),
-        lm=RECIPE / "lm.arpa.gz",
-        separator="<wb>",
         options=options,
     )
 

@@ -3,9 +3,6 @@
 import gzip
 import io
 import math
-import os
-import subprocess
-import sys
 
 import naive_cases
 import naive_lm
@@ -211,37 +208,6 @@ def test_random_models_against_the_oracle():
         below = {g: expected.backoff.get(g, 0.0) for g in expected.cost}
         below |= {g: 0.0 for g in below if len(g) == expected.order}
         assert found.backoff == pytest.approx(below, rel=1e-6)
-
-
-def test_many_words_meet_in_the_hash_table():
-    words = [f"{prefix}{n}" for n in range(20000) for prefix in ("", "w", "€")]
-    unigrams = "".join(f"-1\t{word}\n" for word in words)
-    pairs = np.random.default_rng(3).permutation(len(words)).reshape(-1, 2)
-    bigrams = "".join(f"-1\t{words[a]} {words[b]}\n" for a, b in pairs)
-    model = read(
-        f"\\data\\\nngram 1={len(words)}\nngram 2={len(pairs)}\n"
-        f"\\1-grams:\n{unigrams}\\2-grams:\n{bigrams}\\end\\\n"
-    )
-    assert model.words == tuple(words)
-    np.testing.assert_array_equal(model.ngrams[1].words, pairs)
-
-
-def test_the_kernels_mean_the_same_without_the_jit():
-    code = (
-        "import io, sys; from wfstdec.text.arpa import read_arpa; "
-        "model = read_arpa(io.BytesIO(sys.stdin.buffer.read())); "
-        "print([t.cost.tolist() + t.backoff.tolist() for t in model.ngrams])"
-    )
-    environment = os.environ | {"NUMBA_DISABLE_JIT": "1"}
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-c", code],
-        input=SMALL.encode(),
-        env=environment,
-        capture_output=True,
-        check=True,
-    )
-    expected = [t.cost.tolist() + t.backoff.tolist() for t in read(SMALL).ngrams]
-    assert done.stdout.decode().strip() == str(expected)
 
 
 ERRORS = {

@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 import torch
 from cuda_emulation.device import EmulatedDevice
-from cuda_emulation.machines import made_of
 from cupy_stand_in import Kernel, Stream, stand_in
 from torch.utils._python_dispatch import TorchDispatchMode
 
@@ -25,9 +24,7 @@ from wfstdec.transducer.beam import (
     sum_runs,
 )
 
-__all__ = ["made_of"]
 needs_compiler = pytest.mark.skipif(not shutil.which("g++"), reason="needs g++")
-needs_source = pytest.mark.parametrize("made_of", ["source"], indirect=True)
 INF = float("inf")
 
 
@@ -51,7 +48,6 @@ def one_by_one(score, begins):
     return total
 
 
-@needs_source
 @pytest.mark.parametrize("seed", range(4))
 def test_runs_are_summed_in_order(seed):
     score, begins = runs_of(seed)
@@ -77,7 +73,6 @@ def test_a_gpu_has_the_same_bits(seed):
 
 
 @needs_compiler
-@needs_source
 def test_a_gpu_is_asked_on_the_stream_of_the_caller(monkeypatch, tmp_path):
     """By a stand-in for CuPy; without CuPy the CPU is, and says the same."""
     monkeypatch.setenv("CUPY_CACHE_DIR", str(tmp_path))
@@ -112,7 +107,6 @@ class Counting(TorchDispatchMode):
         return function(*args, **(named or {}))
 
 
-@needs_source
 def test_a_sum_is_one_operation():
     """In torch's own it would be some forty for each candidate of a text."""
     beam = start_beam(2, 3, torch.zeros(6, 1), (), ())

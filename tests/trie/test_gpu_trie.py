@@ -6,17 +6,14 @@ import time
 import naive_search_cases
 import numpy as np
 import pytest
-from cuda_emulation.device import as_given, in_16_bits, in_32_bits
-from cuda_emulation.machines import made_of
+from cuda_emulation.device import in_32_bits
 from own_models import Wrapped
-from real_speech import utterances
 from trie_devices import (
     always,
     emulated,
     in_blocks_of,
     large_decoder,
     small_options,
-    speech_decoder,
     spoken,
 )
 from trie_searches import bits, draw, search
@@ -29,13 +26,11 @@ from wfstdec import (
     token_table,
 )
 from wfstdec.errors import BackendError, DeviceError, LogprobError, OptionError
-from wfstdec.gpu.logprobs import BFLOAT16, FLOAT16
 from wfstdec.search.backend import make_backend
 from wfstdec.trie.gpu import layout as d
 from wfstdec.trie.gpu.batch import DeviceBatch, trace_nodes, utterance_bytes
 from wfstdec.trie.options import BACKENDS
 
-__all__ = ["made_of"]
 pytestmark = [
     pytest.mark.skipif(not shutil.which("g++"), reason="needs g++"),
     pytest.mark.filterwarnings("ignore::wfstdec.errors.BoostWarning"),
@@ -221,30 +216,6 @@ def test_frames_that_outgrow_shared_memory():
     assert counted[False, 16]["shared"] == counted[False, 64]["shared"] == 0
 
 
-# --------------------------------------------------------------------- batches, chunks
-def test_more_utterances_than_blocks_on_two_threads():
-    rng = np.random.default_rng(8)
-    decoder = large_decoder(rng, 20, 60, small_options(rng, beam_size=20))
-    batch = [spoken(rng, decoder, int(n)) for n in rng.integers(0, 9, 20)]
-    backend = emulated(decoder._space, num_blocks=3, os_threads=2, first_entries=8)
-    assert found(backend, decoder, batch) == expected(decoder, batch)
-    assert found(backend, decoder, []) == []
-
-
-@pytest.mark.parametrize("kind", [FLOAT16, BFLOAT16])
-def test_half_precision_is_read_as_it_is(kind):
-    rng = np.random.default_rng(4)
-    decoder = large_decoder(rng, 20, 60, small_options(rng, beam_size=40))
-    batch = [spoken(rng, decoder, n) for n in (9, 4)]
-    chunks = [in_16_bits(batch[0], kind, 3), in_16_bits(batch[1], kind)]
-    want = expected(decoder, [as_given(x, kind) for x in batch])
-    assert found(emulated(decoder._space), decoder, chunks) == want
-    # Of two types together, where each utterance says its own.
-    chunks = [in_16_bits(batch[0], kind), batch[1]]
-    want = expected(decoder, [as_given(batch[0], kind), batch[1]])
-    assert found(emulated(decoder._space), decoder, chunks) == want
-
-
 def test_a_bad_chunk_moves_no_session():
     """Whatever grew or was about to: all go on from where they were."""
     for seed in range(6):
@@ -353,17 +324,6 @@ def test_the_memory_plan_is_what_is_taken(size):
     named._backend = backend._cpu
     with pytest.raises(BackendError, match="works in the host's memory"):
         named.memory_plan(1)
-
-
-def test_real_speech():
-    """The demo's lexicon, model and log-probs, with words and phrases boosted."""
-    for merge, size in (("max", 32), ("sum", 100)):
-        decoder = speech_decoder(TrieOptions(beam=10.0, beam_size=size, merge=merge))
-        batch = [x[:60] for x in utterances(13)]
-        boosts = {"quilter": 3.0, "of the": 2.0, "mister quilter": 4.0, "the": 0.5}
-        backend = emulated(decoder._space)
-        want = expected(decoder, batch, boosts)
-        assert found(backend, decoder, batch, boosts) == want
 
 
 # ------------------------------------------------------------------------------ errors

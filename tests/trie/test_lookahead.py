@@ -15,8 +15,6 @@ from wfstdec.trie.lookahead import (
     ABSENT,
     ANYWHERE,
     AT_ROOT,
-    NODE,
-    STATE,
     Rows,
     build_lookahead,
     potential,
@@ -92,26 +90,6 @@ def test_a_look_ahead_by_hand():
     assert lookahead.state_cost[the_cat] / LN10 == pytest.approx(0.875)
 
 
-# ------------------------------------------------------------------ the definition
-@pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.share(keep=10)
-def test_rows_are_what_the_definition_says(seed):
-    case = Case(seed)
-    automaton = case.lm.automaton
-    for state in range(case.lm.num_states):
-        row = slice(*case.lookahead.row_splits[state : state + 2])
-        found = (
-            case.lookahead.rows["node"][row].tolist(),
-            bits(case.lookahead.rows["cost"][row]),
-        )
-        listed = {}
-        for number, node in enumerate(case.nodes if state else ()):
-            cost = naive_trie.row_cost(automaton, case.spoken, state, node)
-            if cost is not None:
-                listed[number] = cost
-        assert found == (list(listed), bits(list(listed.values())))
-
-
 @pytest.mark.parametrize("seed", SEEDS)
 @pytest.mark.share(keep=10)
 def test_potentials_are_what_the_definition_says(seed):
@@ -141,13 +119,6 @@ def test_unigrams_forget_the_history(seed):
     assert bits(case.lookahead.state_cost) == [bits(costs[0])] * case.lm.num_states
 
 
-def test_none_is_nothing():
-    case = Case(1, "none")
-    rows = [bits(np.zeros(case.trie.num_nodes))] * case.lm.num_states
-    assert bits_of_all(case.lookahead, case.lm, case.trie) == rows
-    assert case.lookahead.state_cost.tolist() == [0] * case.lm.num_states
-
-
 @pytest.mark.parametrize("kind", KINDS)
 def test_going_down_the_trie_gives_the_same_bits(kind):
     """Whatever is known of the parent's rows, or nothing is."""
@@ -167,34 +138,6 @@ def test_going_down_the_trie_gives_the_same_bits(kind):
                 rows.append(Rows(*found))
                 present += rows[-1].own != ABSENT
     assert (present > 0) == (kind == "ngram")
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_types_do_not_depend_on_the_kind(kind):
-    """Otherwise kernels would be compiled again for each."""
-    case = Case(3, kind)
-    types = [STATE, NODE, np.float32, np.float32]
-    assert [array.dtype for array in case.lookahead[:-1]] == types
-    assert not any(array.flags.writeable for array in case.lookahead[:-1])
-    assert len(case.lookahead.unigram_cost) == case.trie.num_nodes
-    assert len(case.lookahead.row_splits) == len(case.lookahead.state_cost) + 1
-    assert case.lookahead.num_bytes == sum(
-        array.nbytes for array in case.lookahead[:-1]
-    )
-
-
-# ----------------------------------------------------------------- what it promises
-@pytest.mark.parametrize("seed", SEEDS)
-@pytest.mark.share(keep=10)
-def test_no_word_costs_less_than_its_nodes_promise(seed):
-    case = Case(seed)
-    for state in range(case.lm.num_states):
-        for number, node in enumerate(case.nodes):
-            words = naive_trie.below(case.spoken, node)
-            true = [case.lm.step(state, word)[0] + cost for word, cost in words]
-            least = min(true, default=INF)
-            assert case.phi(state, number) <= least + 1e-5
-        assert case.lookahead.state_cost[state] <= case.lm.final(state)
 
 
 # ------------------------------------------------------------------------ the edges

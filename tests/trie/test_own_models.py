@@ -194,18 +194,6 @@ def test_words_that_the_model_does_not_know_are_dropped():
         )
 
 
-def test_added_words_are_asked_for_by_their_text():
-    decoder = spelled(
-        ["go", "to"],
-        lm=WholeText(),
-        options=TrieOptions(lookahead="unigram", beam=60.0),
-    )
-    x = frames(decoder, "got|to")
-    (hyp,) = decoder.decode([x], boosts={"got": 9.0})
-    assert hyp.text == "got to"
-    assert hyp.graph_cost == pytest.approx(WholeText().total(["got", "to"]), abs=1e-5)
-
-
 # ------------------------------------------------------------------------------ errors
 @pytest.mark.parametrize(
     ("method", "answer", "message"),

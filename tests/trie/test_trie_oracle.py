@@ -282,19 +282,6 @@ def test_all_texts_each_once(merge, kind, backend):
 
 
 @pytest.mark.parametrize("backend", SWEPT)
-@pytest.mark.parametrize("merge", MERGES)
-def test_the_best_few_texts(merge, backend):
-    for i in range(12):
-        kind = ("none", "separator", "separator_optional", "tokens")[i % 4]
-        case, texts = drawn(i, kind, merge)
-        hyps = decode(case, backend, merge=merge, nbest=3)
-        if texts:
-            expected = [text.cost for text in texts[:3]]
-            assert [hyp.total_cost for hyp in hyps] == close_to(expected)
-            assert len({text_of(case, hyp) for hyp in hyps}) == len(hyps)
-
-
-@pytest.mark.parametrize("backend", SWEPT)
 @pytest.mark.parametrize("kind", ["pieces", "tokens_separator"])
 def test_texts_that_tokens_spell_in_several_ways(kind, backend):
     dropped = 0
@@ -368,17 +355,3 @@ def test_what_a_word_is_boosted_by_counts_for_the_token_behind_it(
     assert [(text.text, text.cost) for text in texts] == [(("a", "bc"), cost - 1.5)]
     (hyp,) = decode(case, backend, beam=4.0)
     assert_best(case, hyp, texts if is_kept else [], "max")
-
-
-@pytest.mark.parametrize("backend", SWEPT)
-@pytest.mark.parametrize("merge", MERGES)
-def test_wide_bounds_are_none(merge, backend):
-    """A beam wider than any cost, and as many tokens as there are."""
-    for i in range(12):
-        kind = naive_search_cases.KINDS[i % 6]
-        case, _ = drawn(i, kind, merge)
-        free = decode(case, backend, merge=merge, nbest=2)
-        top = len(case.tokens)
-        assert free == decode(
-            case, backend, merge=merge, nbest=2, beam=1e5, token_top_k=top
-        )

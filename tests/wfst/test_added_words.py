@@ -9,7 +9,6 @@ from added_cases import (
     frames,
     small_graph,
 )
-from concatenation import concatenate
 from naive_added import random_added_case, solve_added
 from oracle_cases import (
     assert_best,
@@ -20,7 +19,6 @@ import wfstdec
 from wfstdec import BoostEntry
 from wfstdec.errors import BoostError
 from wfstdec.graph.overlay import make_overlay
-from wfstdec.text.vocabulary import OovWords
 from wfstdec.wfst import boost_support
 from wfstdec.wfst.options import BACKENDS
 
@@ -49,17 +47,6 @@ def test_a_word_by_hand(topology, backend, tmp_path):
     assert hyp.boost_cost == -2.0
     assert hyp.graph_cost == pytest.approx(np.log(10) * 1.5 + 2 * UNK)
     assert (other.text, other.reached_final) == ("an nab", False)  # a word begun
-
-
-def test_an_overlay_without_words_leaves_a_graph_as_it_is(tmp_path):
-    """Joining one raised IndexError."""
-    graph = small_graph(tmp_path, "normal", "|")
-    ids, costs = np.zeros(0, np.int32), np.zeros(0, np.float32)
-    nothing = OovWords((), len(graph.words), ids, np.zeros(1, np.int32), ids, costs)
-    whole = concatenate(graph, make_overlay(graph, nothing, costs), graph.vocabulary)
-    assert whole.graph.arcs.tobytes() == graph.arcs.tobytes()
-    assert whole.bonus.tolist() == [0] * graph.num_arcs
-    assert whole.number.tolist() == list(range(graph.num_arcs))
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -96,13 +83,6 @@ def test_a_list_is_laid_out_once(tmp_path, monkeypatch):
     decoder.decode([frames("nab")] * 3, boosts=boosts)
     decoder.decode([frames("nab")] * 3, boosts=[list(boosts) for _ in range(3)])
     assert len(made) == 1
-
-
-def test_a_list_of_nothing_that_is_said_changes_nothing(tmp_path):
-    decoder = wfstdec.WfstDecoder(small_graph(tmp_path), backend="cpu")
-    x = frames("anban")
-    (hyp,) = decoder.decode([x], boosts=[BoostEntry("nab", ["n a b"], 0.0)])
-    assert hyp == decoder.decode([x])[0]
 
 
 # ------------------------------------------------------------------------- errors

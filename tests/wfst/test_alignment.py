@@ -86,11 +86,6 @@ def test_a_label_on_the_next_words_first_token():
     assert times(hyp) == ["AB 0-2", "BA 2-4"]
 
 
-def test_a_label_on_a_blank():
-    text = "0 1 a - 0\n1 2 b - 0\n2 3 _ AB 0\n3 4 _ - 0\n4 0"
-    assert times(decode(text_graph(text, said=["AB a b"]), "a b _ _")) == ["AB 0-2"]
-
-
 def test_homophones_and_several_pronunciations():
     said = ["hear a b", "here a b", "here a b b", "here b"]
     for word, tokens, expected in [
@@ -110,45 +105,6 @@ def test_homophones_and_several_pronunciations():
 
 def repeats_of(graph):
     return graph.arcs["ilabel"] & REPEAT != 0
-
-
-PREFIXES = ["A a", "AB a b", "B b", "BA b a", "ABA a b a"]
-
-
-@pytest.mark.parametrize("words", list(itertools.product(PREFIXES, repeat=3)))
-def test_prefixes_of_other_words(words):
-    graph = word_chain(list(words), {}, label_at=9)
-    tokens = [token for entry in words for token in entry.split()[1:]]
-    expected, at = [], 0
-    for entry in words:
-        word, *said = entry.split()
-        expected.append(f"{word} {2 * at}-{2 * (at + len(said)) - 1}")
-        at += len(said)
-    assert times(decode(graph, " _ ".join(tokens))) == expected
-
-
-def test_a_choice_that_only_the_end_decides():
-    """`a` or `a a` for the first word: what is left must be said by the second."""
-    vocabulary = {"tokens": "_ a b"}
-    graph = word_chain(["X a a", "Y a b"], vocabulary, label_at=9)
-    said = text_tables(words=graph.words, said=["X a", "X a a", "Y a b", "Y a a b"])
-    graph = PackedGraph.pack(graph.unpack(), repeats_of(graph), said)
-    found = times(decode(graph, "a _ a _ a b"))
-    assert found in (["X 0-1", "Y 2-6"], ["X 0-3", "Y 4-6"])
-
-
-@pytest.mark.parametrize(
-    ("costs", "expected"),
-    [([0, 2, 2, 0], ["X 0-1", "Y 2-5"]), ([2, 0, 0, 2], ["X 0-3", "Y 4-5"])],
-)
-def test_of_two_ways_to_cut_the_more_probable_one(costs, expected):
-    """`a | a a` or `a a | a`: the search took the cheaper, so that is what was said."""
-    graph = word_chain(["X a", "Y a a"], {}, label_at=9)
-    said = text_tables(
-        words=graph.words, said=["X a", "X a a", "Y a", "Y a a"], costs=costs
-    )
-    graph = PackedGraph.pack(graph.unpack(), repeats_of(graph), said)
-    assert times(decode(graph, "a _ a _ a")) == expected
 
 
 def test_repeated_tokens():
@@ -174,12 +130,6 @@ def test_fillers_belong_to_no_word():
     hyp = decode(graph, "| a | | _ b | |")
     assert times(hyp) == ["A 1-2", "B 5-6"]
     assert [t.text for t in hyp.tokens] == ["|", "a", "|", "b", "|", "|"]
-
-
-def test_fillers_within_a_pronunciation():
-    vocabulary = {"tokens": "_ a b |", "fillers": "|"}
-    graph = word_chain(["ab a | b"], vocabulary, label_at=1)
-    assert times(decode(graph, "_ a | b _")) == ["ab 1-4"]
 
 
 def test_an_unfinished_last_word():
@@ -449,39 +399,3 @@ def check_settled_frames(aligner, path, complete, expected):
     rest = beginning_of(path, None, None, (cut.tokens, len(frames)))
     found = aligner.words(rest, cut, complete=complete).frames.tolist()
     assert frames + found == expected
-
-
-def test_times_are_in_order_and_within_the_utterance():
-    for i in range(200):
-        rng = np.random.default_rng(i)
-        graph, options = random_graph(rng), random_options(rng)
-        x = random_logprobs(rng, 8, len(graph.tokens))
-        (hyp,) = WfstDecoder(graph, options, threads=1).decode([x])
-        bounds = [t for word in hyp.words for t in (word.start_frame, word.end_frame)]
-        assert all(0 <= t <= hyp.num_frames for t in bounds)
-        starts_and_ends = [f for t in hyp.tokens for f in (t.start_frame, t.end_frame)]
-        assert starts_and_ends == sorted(starts_and_ends)
-        for word in hyp.words:
-            assert word.start_frame <= word.end_frame
-            assert word.start_s == word.start_frame * 0.02
-
-
-def test_many_words_and_many_ways():
-    """Every word could also begin or end one token earlier: no time is lost on it."""
-    vocabulary = text_tables(words=("<eps>", "A"), said=["A a", "A a a", "A a a a"])
-    graph = PackedGraph.pack(text_fst("0 0")[0], None, vocabulary)
-    num_words, count = 300, 700
-    path = PathTokens(
-        ilabel=np.full(count, 2, np.int32),
-        start=np.arange(count, dtype=np.int32),
-        end=np.arange(1, count + 1, dtype=np.int32),
-        word=np.ones(num_words, np.int32),
-        word_token=np.zeros(num_words, np.int32),
-        word_frame=np.zeros(num_words, np.int32),
-        graph_cost=0.0,
-        acoustic_cost=0.0,
-    )
-    frames = Aligner(graph.vocabulary).words(path, complete=True).frames
-    assert frames[0, 0] == 0 and frames[-1, 1] == count
-    assert (frames[1:, 0] == frames[:-1, 1]).all()
-    assert set(np.diff(frames).ravel().tolist()) <= {1, 2, 3}

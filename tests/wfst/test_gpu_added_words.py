@@ -11,7 +11,6 @@ from added_cases import (
     small_graph,
 )
 from cuda_emulation.device import EmulatedDevice
-from cuda_emulation.machines import made_of
 from random_graphs import random_logprobs, random_options
 from wfst_reference_backend import ReferenceBackend
 from wfst_searches import NO_BOOSTS, decoded
@@ -20,7 +19,6 @@ from wfstdec import BoostEntry, WfstDecoder
 from wfstdec.gpu.device import DeviceMemoryError
 from wfstdec.wfst.gpu.backend import DeviceBackend
 
-__all__ = ["made_of"]
 pytestmark = pytest.mark.skipif(not shutil.which("g++"), reason="needs g++")
 
 
@@ -45,16 +43,6 @@ def test_schedules_do_not_matter(seed):
         device = EmulatedDevice(64, preempt=2, seed=schedule, shared_slots=slots)
         backend = DeviceBackend(drawn[0], device, first_capacity=64)
         assert decoded(backend, *drawn[1:]) == expected, schedule
-
-
-def test_batches_without_added_words_take_the_kernels_without():
-    rng = np.random.default_rng(5)
-    graph, options, batch, boosts = draw(rng)
-    device = EmulatedDevice()
-    backend = DeviceBackend(graph, device)
-    some = [i for i, one in enumerate(boosts) if one.added is None]
-    backend.decode([batch[i] for i in some], options, [boosts[i] for i in some])
-    assert all("ADDED" not in dict(grid.macros) for grid in device.grids)
 
 
 # ------------------------------------------------------------------------- decoders

@@ -10,12 +10,9 @@ import numpy as np
 import pytest
 from cuda_emulation.device import (
     EmulatedDevice,
-    as_given,
-    in_16_bits,
     in_32_bits,
     of_bits,
 )
-from cuda_emulation.machines import made_of
 from device_cases import draw, random_device
 from lattice_searches import bits as bits_of_lattice
 from random_graphs import (
@@ -24,7 +21,6 @@ from random_graphs import (
     random_logprobs,
     random_phrases,
 )
-from real_speech import RECIPE, speech_graph, utterances
 from text_graphs import text_graph
 from wfst_reference_backend import ReferenceBackend
 from wfst_searches import NO_BOOSTS, bits, decoded, random_splits, search
@@ -34,20 +30,15 @@ from wfstdec import (
     PhraseCompiler,
     PhraseOptions,
     WfstOptions,
-    read_lexicon,
 )
-from wfstdec.boost.phrases import by_lexicon, by_words
-from wfstdec.boost.words import compile_word_boosts
 from wfstdec.errors import BackendError, LogprobError
 from wfstdec.gpu.boosts import automaton_arrays
 from wfstdec.gpu.device import Budget
 from wfstdec.gpu.logprobs import BFLOAT16, FLOAT16
-from wfstdec.gpu.records import KERNELS as SHARED_KERNELS
 from wfstdec.search.backend import make_backend
 from wfstdec.wfst.gpu.backend import DeviceBackend
 from wfstdec.wfst.gpu.batch import DeviceBatch
 from wfstdec.wfst.gpu.layout import (
-    KERNELS,
     NODE,
     PHASES,
     PLAIN,
@@ -57,7 +48,6 @@ from wfstdec.wfst.gpu.layout import (
 from wfstdec.wfst.lattice_pack import lattice_of
 from wfstdec.wfst.options import BACKENDS
 
-__all__ = ["made_of"]
 pytestmark = pytest.mark.skipif(not shutil.which("g++"), reason="needs g++")
 TOTALS = PhraseOptions(weights_are_totals=True)
 
@@ -191,22 +181,6 @@ def test_phases_take_the_barriers_that_the_model_counts(rank):
     assert sum(each.values()) == 10 + 7 * rank
 
 
-def test_frames_without_a_bound_do_not_try_the_small_table_again_and_again():
-    """min_active makes many entries for a while, few of which go on."""
-    fan = [f"0 {1 + i} a W{i} {i + 2}" for i in range(60)]
-    graph = text_graph("\n".join(["0 0 a - 0", *fan, "0 0"]))
-    x = np.zeros((40, len(graph.tokens)), np.float32)
-    options = WfstOptions(beam=1.0, min_active=2)
-    backend = DeviceBackend(graph, EmulatedDevice(64, shared_slots=32), 256)
-    under_way = DeviceBatch(backend.device_graph, options, [NO_BOOSTS])
-    under_way.advance([x])
-    counts = under_way.counts
-    assert (counts["frames"], counts["entries"]) == (40, 80)
-    assert counts["spilled"] == 1
-    expected = expected_paths(graph, options, [x], [NO_BOOSTS])
-    assert list(map(bits, under_way.finish())) == expected
-
-
 def test_a_tie_goes_to_the_lower_boost_state_of_a_source():
     """Two boost states of a source, by one arc at one cost to one state."""
     graph = text_graph("""
@@ -265,13 +239,6 @@ def test_max_active_among_boost_states_of_one_cost():
         )
 
 
-def test_more_utterances_than_blocks_on_two_threads():
-    drawn = draw(np.random.default_rng(8), num_utterances=40, num_states=12)
-    device = EmulatedDevice(32, num_blocks=4, os_threads=2)
-    backend = DeviceBackend(drawn[0], device, first_capacity=8)
-    assert decoded(backend, *drawn[1:]) == expected_paths(*drawn)
-
-
 def test_a_larger_batch_takes_smaller_blocks():
     """The largest of which there is one for each, at every launch."""
     drawn = draw(np.random.default_rng(8), num_utterances=9, num_states=12)
@@ -291,20 +258,6 @@ def test_a_larger_batch_takes_smaller_blocks():
         assert plan == blocks * backend.memory_plan(1)["scratch"]
 
 
-def test_those_that_stopped_go_on_in_larger_blocks():
-    """A second launch is of fewer utterances, and so are its blocks."""
-    grown = 0
-    for i in range(6):
-        drawn = draw(np.random.default_rng(i), num_utterances=6, arcs_per_state=8)
-        device = EmulatedDevice([64, 32], [2, 8], shared_slots=16)
-        backend = DeviceBackend(drawn[0], device, first_capacity=8)
-        assert decoded(backend, *drawn[1:]) == expected_paths(*drawn)
-        searches = [one for one in device.grids if one.kernel == "search_chunk"]
-        assert searches[0].threads == 32
-        grown += any(one.threads == 64 for one in searches[1:])
-    assert grown
-
-
 def test_exact_selection_among_equal_costs():
     """A radix select has to go on through all digits of the states."""
     fan = [f"0 {s} a - 0\n{s} {s + 600} b W{s} {600 - s}" for s in range(1, 601)]
@@ -318,56 +271,12 @@ def test_exact_selection_among_equal_costs():
         assert graph.words[path.tokens.word[0]] == f"W{min(limit, 600)}"
 
 
-# ------------------------------------------------------------------ 16 bits a number
-@pytest.mark.parametrize("kind", [FLOAT16, BFLOAT16])
-def test_half_precision_is_read_as_it_is(kind):
-    for i in range(25):
-        rng = np.random.default_rng([kind, i])
-        graph, options, batch, boosts = draw(rng)
-        backend = DeviceBackend(graph, EmulatedDevice(64), first_capacity=64)
-        chunks = [in_16_bits(x, kind, int(rng.integers(0, 3))) for x in batch]
-        given = [as_given(x, kind) for x in batch]
-        found = decoded(backend, options, chunks, boosts)
-        assert found == expected_paths(graph, options, given, boosts), i
-
-
 def refused(backend, chunks):
     """The utterance and the frame of the first number that is no log-prob."""
     try:
         backend.decode(chunks, WfstOptions(), [NO_BOOSTS] * len(chunks))
     except LogprobError as error:
         return error.utterance, int(re.search(r"in frame (\d+),", str(error))[1])
-
-
-@pytest.mark.parametrize("place", [in_32_bits, in_16_bits])
-@pytest.mark.parametrize("num_tokens", [2, 31, 32, 33, 200])
-def test_rows_are_asked_for_two_frames_ahead(place, num_tokens):
-    """Every line of every row, once and in order, and nothing beside them."""
-    line, tokens = 128, " ".join(["_", *(f"t{i}" for i in range(1, num_tokens))])
-    graph = text_graph("0 0 t1 A 0\n0 0", tokens=tokens)
-    x = np.zeros((7, num_tokens), np.float32)
-    chunk = place(x, padding=5)
-    device = EmulatedDevice(32)
-    backend = DeviceBackend(graph, device, first_capacity=16)
-    (path,) = backend.decode([chunk], WfstOptions(), [NO_BOOSTS])
-    assert path.num_frames == len(x)
-    library = device.load(device.grids[0].macros)
-    addresses = (ctypes.c_uint64 * 1000)()
-    library.list_prefetches.argtypes = ctypes.c_void_p, ctypes.c_size_t
-    library.list_prefetches(addresses, len(addresses))
-    try:
-        backend.decode([chunk], WfstOptions(), [NO_BOOSTS])
-    finally:
-        library.list_prefetches(None, 0)
-    asked = np.trim_zeros(np.array(addresses)) - np.uint64(chunk.address)
-    row, column = np.divmod(asked, chunk.frame_stride * chunk.buffer.itemsize)
-    size = num_tokens * chunk.buffer.itemsize
-    assert (column < size).all() and (np.diff(row[row > 1].astype(int)) >= 0).all()
-    for t in range(len(x)):
-        begin = chunk.address + t * chunk.frame_stride * chunk.buffer.itemsize
-        lines = (column[row == t] + np.uint64(begin)) // line
-        last = (begin + size - 1) // line
-        assert sorted(lines.tolist()) == [*range(begin // line, last + 1)]
 
 
 def acoustic_costs(backend, chunk):
@@ -639,54 +548,3 @@ def test_what_cannot_fit_is_refused_with_the_numbers():
         match=r"4\.0 MiB .* beside 0\.0 MiB .* 3\.0 MiB together; decode fewer, or use",
     ):
         share.take(3 << 20)
-
-
-# ------------------------------------------------------------------------ real speech
-@pytest.fixture(scope="module")
-def real_boosts():
-    """None; words; phrases of words; words and phrases of tokens."""
-    graph = speech_graph("normal")
-    single = {word: 1.5 for word in graph.words[1:400:2]}
-    words = compile_word_boosts(single, graph.word_ids)[0]
-    lines = (RECIPE / "refs.txt").read_text("utf-8").splitlines()
-    pairs = [line.split()[i : i + 2] for line in lines for i in (2, 3)]
-    said = [" ".join(pair) for pair in pairs if set(pair) <= set(graph.words)]
-    tokens = graph.tokens
-    speller = by_lexicon(read_lexicon(RECIPE / "lexicon.txt.gz", tokens), separator=1)
-    by_word = PhraseCompiler(by_words(graph.word_ids), graph.words).compile(said)
-    by_token = PhraseCompiler(speller, tokens).compile(said)
-    none = compile_word_boosts(None, {})[0]
-    pairs = [(none, None), (words, None), (none, by_word), (words, by_token)]
-    return [CompiledBoosts(*pair) for pair in pairs]
-
-
-@pytest.mark.parametrize(
-    "options",
-    [
-        WfstOptions(beam=9.0, blank_skip_threshold=0.99, word_insertion=0.5),
-        pytest.param(WfstOptions(lm_scale=0.8), marks=pytest.mark.share),
-        pytest.param(
-            WfstOptions(beam=16.0, max_active=300, min_active=50, beam_delta=0.5),
-            marks=pytest.mark.share,
-        ),
-    ],
-)
-@pytest.mark.parametrize("threads", [32, pytest.param(256, marks=pytest.mark.share)])
-def test_real_speech(real_boosts, options, threads):
-    graph = speech_graph("normal")
-    batch, boosts = utterances(8), [*real_boosts, real_boosts[3]]
-    # In C order, as decoders hand log-probs to backends; the file's are not.
-    batch = [np.ascontiguousarray(x[: 150 * (i > 0)]) for i, x in enumerate(batch)]
-    slots = {32: 4096, 256: 256}[threads]
-    device = EmulatedDevice(threads, preempt=200, os_threads=2, shared_slots=slots)
-    backend = DeviceBackend(graph, device, first_capacity=32)
-    expected = decoded(make_backend(BACKENDS, "cpu", graph), options, batch, boosts)
-    assert decoded(backend, options, batch, boosts) == expected
-    assert device.launches.count("search_chunk") > 1  # arrays grew
-
-
-# ------------------------------------------------------------------------ the kernels
-def test_the_kernels_hold_to_the_line_width():
-    for path in [*KERNELS.iterdir(), *SHARED_KERNELS.iterdir()]:
-        for line in path.read_text().splitlines():
-            assert len(line) <= 88, (path.name, line)

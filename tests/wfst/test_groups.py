@@ -4,34 +4,12 @@ import numpy as np
 import pytest
 from random_graphs import (
     dense_graph,
-    random_logprobs,
-    random_product,
 )
-from wfst_reference_backend import ReferenceBackend
-from wfst_searches import NO_BOOSTS, bits, decoded
+from wfst_searches import NO_BOOSTS
 
 from wfstdec import WfstDecoder, WfstOptions
-from wfstdec.errors import BoostError
-from wfstdec.search.threads import GROUP, Pace, groups_of
-from wfstdec.wfst.cpu import backend as cpu_backend
+from wfstdec.search.threads import GROUP, groups_of
 from wfstdec.wfst.cpu.backend import CpuBackend
-
-
-def test_paths_that_find_no_room(monkeypatch):
-    """Room for one arc at first: it grows, and what was searched is not lost."""
-    monkeypatch.setattr(cpu_backend, "STEPS_PER_FRAME", 0)
-    rng = np.random.default_rng(4)
-    graph = random_product(rng, 6)
-    batch = [random_logprobs(rng, n, len(graph.tokens)) for n in (0, 30, 90, 1, 7)]
-    backend = CpuBackend(graph, first_capacity=2)
-    options = WfstOptions(beam=20.0)
-    expected = decoded(
-        ReferenceBackend(graph), options, batch, [NO_BOOSTS] * len(batch)
-    )
-    for _ in range(2):
-        found = backend.decode_group(batch, options, NO_BOOSTS, Pace())
-        assert list(map(bits, found)) == expected
-    assert len(found[2].tokens.ilabel) > 5
 
 
 @pytest.mark.parametrize("threads", [1, 2])
@@ -76,17 +54,3 @@ def test_long_utterances_among_short_ones_are_alone():
     assert sorted(i for group in groups for i in group) == list(range(128))
     assert max(sum(lengths[i] for i in group) for group in groups) <= sum(lengths) / 8
     assert max(map(len, groups)) == GROUP
-
-
-def test_what_goes_wrong_names_an_utterance(monkeypatch):
-    graph = dense_graph(np.random.default_rng(1), 4)
-    decoder = WfstDecoder(graph, WfstOptions(), "cpu", threads=1)
-
-    def fail(self, options, boosts):
-        raise BoostError("no room for states")
-
-    monkeypatch.setattr(CpuBackend, "_inputs_of", fail)
-    x = np.log(np.full((3, 3), 1 / 3, np.float32))
-    with pytest.raises(BoostError) as error:
-        decoder.decode([x[:1], x])
-    assert error.value.utterance == 1  # the longest one comes first

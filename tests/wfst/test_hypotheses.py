@@ -2,13 +2,11 @@
 
 import copy
 import pickle
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, replace
 
 import numpy as np
 import pytest
 from random_graphs import random_boosts, random_graph, random_logprobs, random_options
-from text_graphs import text_graph
 
 from wfstdec import Hypothesis, WfstDecoder
 from wfstdec.search.hypothesis import Word
@@ -65,24 +63,6 @@ def test_what_it_does_not_have_is_an_attribute_error():
             _ = hypothesis.lattice
 
 
-def test_options_that_change_later_change_nothing():
-    decoder, batch, boosts = drawn(5)
-    expected = [h.total_cost for h in decoder.decode(batch, boosts=boosts)]
-    found = decoder.decode(batch, boosts=boosts)
-    decoder.options = replace(decoder.options, lm_scale=7.0, word_insertion=3.0)
-    assert [h.total_cost for h in found] == expected
-
-
-def test_threads_that_look_at_the_same_time():
-    decoder, batch, boosts = drawn(6)
-    expected = [h.words for h in decoder.decode(batch, boosts=boosts)]
-    for _ in range(20):
-        found = decoder.decode(batch, boosts=boosts)
-        with ThreadPoolExecutor(4) as pool:
-            looks = list(pool.map(lambda _, f=found: [h.words for h in f], range(4)))
-        assert looks == [expected] * 4
-
-
 def test_steps_of_many_paths_are_read_as_those_of_one():
     for seed in range(30):
         rng = np.random.default_rng(seed)
@@ -100,11 +80,3 @@ def test_steps_of_many_paths_are_read_as_those_of_one():
             expected = History(rule).read(0, arcs, acoustic)
             for left, right in zip(one, expected, strict=True):
                 assert np.array_equal(left, right) and type(left) is type(right)
-
-
-def test_no_paths():
-    rule = rule_of(text_graph("0 0 a A 1\n0 0"))
-    none = np.zeros(0, np.int64)
-    assert read_paths(rule, np.zeros(0, STEP), none, none) == []
-    decoder, _, _ = drawn(1)
-    assert decoder.decode([]) == []

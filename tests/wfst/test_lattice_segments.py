@@ -9,16 +9,13 @@ import numpy as np
 import pytest
 from added_cases import drawn_search
 from lattice_cases import logprobs_of, random_lattice_case
-from lattice_searches import random_search
 from text_graphs import text_graph
-from wfst_searches import UNBOUNDED, decoder_of, log, random_splits
+from wfst_searches import UNBOUNDED, decoder_of, log
 
 from wfstdec import SegmentReader, WfstDecoder, WfstOptions
 from wfstdec.errors import InputError, LatticeError, OptionError
 from wfstdec.lattice import (
-    minimum_bayes_risk,
     nbest_paths,
-    posteriors,
     word_confidences,
 )
 from wfstdec.lattice.arrays import check_lattice
@@ -83,17 +80,6 @@ def test_segments_have_so_many_frames_at_least():
     assert sessions.close_nbest(one)[0].text == ""
 
 
-# -------------------------------------------------------------- the same everywhere
-def settled_at_times(rng, search, chunks, shortest):
-    """The segments that come out when somebody asks now and then."""
-    segments = []
-    for chunk in chunks:
-        search.advance(chunk)
-        if rng.random() < 0.7:
-            segments += search.settle(shortest)
-    return segments
-
-
 # ------------------------------------------------------------------------ the oracle
 def frames_with_one_state(case, num_frames, beam):
     """Frames that all paths that may yet be in the lattice pass in one state.
@@ -142,34 +128,6 @@ def test_segments_end_where_the_oracle_says(kind, name):
             assert ends == frames_with_one_state(case, frame + 1, beam), (seed, frame)
         found += len(ends)
     assert found > 40 and late > 3
-
-
-# ------------------------------------------------------------------ what users do
-def test_posteriors_of_segments_are_those_of_the_whole():
-    found = 0
-    for seed in range(120):
-        rng, graph, x, options, _ = random_search(seed)
-        decoder = decoder_of("cpu", graph, options)
-        (whole,) = decoder.decode_lattice([x])
-        sessions = decoder.sessions(lattices=True)
-        one, parts = sessions.open(), []
-        for chunk in random_splits(rng, x):
-            sessions.advance({one: chunk})
-            parts += sessions.settled_lattices(one, min_frames=1)
-        found += len(parts)
-        parts.append(sessions.close_lattice(one))
-        chances = np.concatenate([posteriors(part).arc for part in parts])
-        assert chances == pytest.approx(posteriors(whole).arc, abs=1e-9), seed
-        for part in parts:
-            emits = part.arcs[~part.is_epsilon]
-            frame = part.states["frame"][emits["nextstate"]] - part.first_frame - 1
-            mass = posteriors(part).arc[~part.is_epsilon]
-            sums = np.bincount(frame, mass, part.num_frames)
-            assert sums == pytest.approx(np.ones(part.num_frames), abs=1e-6)
-            best = nbest_paths(part, 3)
-            assert best.excess[0] == 0 and best.excess == sorted(best.excess)
-            assert 0 <= minimum_bayes_risk(part).excess <= part.lattice_beam
-    assert found > 60
 
 
 def random_words(rng, tmp_path):

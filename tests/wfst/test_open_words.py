@@ -14,7 +14,7 @@ from oracle_cases import (
 )
 
 import wfstdec
-from wfstdec import BoostEntry, NgramLM, OpenVocabulary, WfstDecoder
+from wfstdec import NgramLM, OpenVocabulary, WfstDecoder
 from wfstdec.errors import GraphError, LatticeError, LexiconError, OptionError
 from wfstdec.graph.checks import check_vocabulary
 from wfstdec.lattice import LatticeFile, LatticeWriter, nbest_paths, rescored
@@ -46,14 +46,6 @@ def test_a_word_by_hand(topology, backend, tmp_path):
         np.log(10) * 1.5 + 2 * UNK + 2 * 1.5 + 4 * 0.25
     )
     assert hyp.reached_final
-
-
-def test_a_list_adds_words_beside_open_ones(tmp_path):
-    graph = small_graph(tmp_path, separator="|", open_vocabulary=OpenVocabulary(2, 1))
-    decoder = WfstDecoder(graph, backend="cpu")
-    boosts = [BoostEntry("nabob", ["n a b"], 1.0)]
-    (hyp,) = decoder.decode([frames("nab|nb")], boosts=boosts)
-    assert hyp.text == "nabob nb"
 
 
 def test_without_calls_lists_cannot_add(tmp_path):

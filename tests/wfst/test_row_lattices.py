@@ -14,12 +14,10 @@ from random_graphs import (
     random_logprobs,
     random_of_kind,
     random_options,
-    random_product,
 )
 from wfst_reference_backend import ReferenceBackend
 from wfst_searches import random_splits
 
-from wfstdec import WfstDecoder, WfstOptions, load_graph
 from wfstdec.lattice.arrays import check_lattice
 from wfstdec.wfst.cpu import recording
 from wfstdec.wfst.cpu import search as memory
@@ -98,16 +96,3 @@ def test_lattices_are_the_specification(seed, added):
         assert joined([*parts, last]) == bits(expected)[:2], (seed, i)
     assert wide > 1 and segments > 3
     assert bool(of_oov) == added
-
-
-def test_a_graph_as_rows_has_lattices_without_arcs_of_its_own(tmp_path):
-    rng = np.random.default_rng(5)
-    graph = random_product(rng, num_tokens=4)
-    graph.save(tmp_path / "graph.npz")
-    stored = load_graph(tmp_path / "graph.npz")
-    x = random_logprobs(rng, 20, 4)
-    options = WfstOptions(beam=9.0, lattice_beam=6.0)
-    (found,) = WfstDecoder(stored, options, "cpu").decode_lattice([x])
-    assert stored.product is not None and "arcs" not in stored.__dict__
-    (expected,) = WfstDecoder(graph, options, "reference").decode_lattice([x])
-    assert bits(found) == bits(expected) and found.num_arcs > 20

@@ -7,7 +7,6 @@ import numpy as np
 import pytest
 from added_cases import (
     frames,
-    random_calls_search,
     small_graph,
 )
 from random_graphs import (
@@ -37,10 +36,8 @@ from wfstdec.errors import GraphError
 from wfstdec.jit.handles import Handle
 from wfstdec.search.threads import Pace
 from wfstdec.wfst.cpu import arrays
-from wfstdec.wfst.cpu import search as cpu_memory
 from wfstdec.wfst.cpu import search as cpu_search
 from wfstdec.wfst.cpu.backend import CpuBackend
-from wfstdec.wfst.cpu.entries import drop_nodes
 from wfstdec.wfst.cpu.rows import EPSILONS, RECORDS, WORD, row_graph_of
 from wfstdec.wfst.cpu.search import CANDIDATES_PER_ENTRY
 
@@ -58,29 +55,6 @@ def look_bits(look):
     said += look.unsettled(*counts)[:6]
     values = [*counts, look.num_frames, look.final_cost, *said]
     return [np.asarray(x, np.float64).tobytes() for x in values]
-
-
-@pytest.mark.parametrize("kind", [*KINDS, "oov"])
-@pytest.mark.share(keep=2)
-def test_whole_utterances_are_the_specification(kind):
-    """Products and other graphs, by all options; OOV words with any topology."""
-    plain = 0
-    for i in range(40):
-        rng = np.random.default_rng([i, 5])
-        if kind == "oov":
-            graph, options, x, boosts = random_calls_search(rng)
-            batch = [x, x[:0], x[:3]]
-        else:
-            graph, options = random_of_kind(rng, kind), random_options(rng)
-            boosts = random_compiled(rng, graph, options)
-            batch = [random_logprobs(rng, n, len(graph.tokens)) for n in (0, 8, 11)]
-        batch = few_kinds(rng, batch) if rng.random() < 0.5 else batch
-        expected = decoded(ReferenceBackend(graph), options, batch, [boosts] * 3)
-        backend = CpuBackend(graph, first_capacity=int(rng.choice([1, 64])))
-        found = backend.decode_group(batch, options, boosts, Pace())
-        assert list(map(bits, found)) == expected, i
-        plain += row_graph_of(graph).plain
-    assert plain == 0 if kind in ("normal", "compact") else plain > 20
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -279,22 +253,6 @@ def test_an_epsilon_arc_from_two_boost_states_is_that_from_the_lower_one():
     found = CpuBackend(graph).decode_group([x], options, boosts, Pace())
     assert list(map(bits, found)) == list(map(bits, expected))
     assert [graph.words[i] for i in found[0].tokens.word] == ["C", "B"]
-
-
-def test_an_utterance_of_many_nodes_drops_those_that_nobody_comes_from(monkeypatch):
-    dropped = []
-    monkeypatch.setattr(
-        cpu_memory,
-        "drop_nodes",
-        lambda state: dropped.append(drop_nodes(state)),
-    )
-    graph = text_graph(PRODUCT.replace("5 0\n", "5 1 a A 0.5\n 6 1 a A 0.5\n    5 0\n"))
-    x = np.log(np.random.default_rng(6).dirichlet([1, 1, 1], 900)).astype(np.float32)
-    options = WfstOptions(beam=20.0)
-    backend = CpuBackend(graph, first_capacity=4)
-    (found,) = backend.decode_group([x], options, NO_BOOSTS, Pace())
-    assert len(dropped) > 3 and not row_graph_of(graph).plain
-    assert bits(found) == bits(search(ReferenceBackend(graph), options, x))
 
 
 @pytest.mark.parametrize("seed", range(2))

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from real_speech import speech_graph, utterances
 from text_graphs import text_graph
-from wfst_searches import UNBOUNDED, bits, decoder_of, log, search
+from wfst_searches import UNBOUNDED, decoder_of, log
 
 from wfstdec import WfstOptions
 from wfstdec.errors import BackendError
@@ -170,33 +169,6 @@ def test_costs_that_cancel_do_not_hide_a_label(name):
     for backend in ("reference", name):
         decoder = decoder_of(backend, text_graph(text), WfstOptions(beam=1.0))
         assert decoder.decode([x])[0].text == "B"
-
-
-# ------------------------------------------------------------------- bit equality
-SPEECH = {
-    "narrow": {"beam": 6.0},
-    "bound": {"beam": 10.0, "max_active": 60, "beam_delta": 1.0},
-    "wide": {"beam": 2.0, "min_active": 40, "max_active": 80},
-    "skip": {"beam": 7.0, "blank_skip_threshold": 0.95, "lm_scale": 0.8},
-}
-
-
-@pytest.mark.parametrize("name", OTHERS)
-@pytest.mark.parametrize("topology", ["normal", "compact"])
-@pytest.mark.parametrize("bounds", SPEECH)
-@pytest.mark.share(keep=4)
-def test_real_speech(name, topology, bounds):
-    graph, options = speech_graph(topology), WfstOptions(**SPEECH[bounds])
-    reference, other = (
-        make_backend(BACKENDS, "reference", graph),
-        make_backend(BACKENDS, name, graph),
-    )
-    for x in utterances(step=20):
-        x = np.ascontiguousarray(x[:40])  # as decoders pass them: compiled already
-        for boosts in (None, {"the": 2.0, "and": -1.5}):
-            expected = search(reference, options, x, boosts)
-            assert bits(search(other, options, x, boosts)) == bits(expected)
-            assert expected.num_frames == 40
 
 
 def test_an_unknown_backend_is_named_with_those_there_are():

@@ -145,15 +145,6 @@ def test_minimizing_changes_costs_by_its_rounding_only(tmp_path):
             assert words_of(hyp) in best.ties
 
 
-@pytest.mark.peers
-def test_the_other_engine(tmp_path):
-    pytest.importorskip("pynini")
-    for i in range(40):
-        case = naive_cases.random_case(np.random.default_rng(i))
-        graph = graph_by_files(case, tmp_path, engine="pynini")
-        assert_best(decode(case, graph), naive_cases.solve(case))
-
-
 # --------------------------------------------------------------------------- bounds
 BOUNDS = [
     {"beam": 0.0},
@@ -180,12 +171,3 @@ def test_a_bounded_search_finds_nothing_cheaper_than_there_is(tmp_path):
             least = best.table[words_of(hyp)]
             assert hyp.total_cost >= least - 1e-4 - 1e-5 * abs(least)
     assert finished > 200
-
-
-def test_wide_bounds_are_none(tmp_path):
-    """A beam wider than any cost, and more states than there are."""
-    for i in range(40):
-        case = naive_cases.random_case(np.random.default_rng(i))
-        graph = graph_by_files(case, tmp_path)
-        wide = decode(case, graph, beam=1e5, max_active=100_000)
-        assert wide == decode(case, graph)

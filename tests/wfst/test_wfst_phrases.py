@@ -1,37 +1,27 @@
 """Phrases in the WFST search: by hand, against the oracle, equal on all backends."""
 
 import dataclasses
-import warnings
 from functools import partial
 
 import naive_cases
 import numpy as np
 import pytest
-from oracle_cases import assert_best, boosts_of_case, graph_by_files, words_of
+from oracle_cases import assert_best, boosts_of_case, graph_by_files
 from random_graphs import (
     LARGE,
-    random_boosts,
     random_graph,
-    random_logprobs,
-    random_options,
-    random_phrases,
 )
-from real_speech import RECIPE, speech_graph, utterances
 from text_graphs import text_graph
 from wfst_searches import UNBOUNDED, decoder_of, log
 
 from wfstdec import (
-    CompiledBoosts,
     PhraseCompiler,
     PhraseOptions,
     WfstOptions,
-    read_lexicon,
 )
 from wfstdec.boost import kernels
-from wfstdec.boost.phrases import by_lexicon, by_words
 from wfstdec.boost.tables import phrase_rows
-from wfstdec.boost.words import compile_word_boosts
-from wfstdec.errors import BoostError, BoostWarning
+from wfstdec.errors import BoostError
 from wfstdec.jit import jit
 from wfstdec.text.tokens import ilabel_of
 from wfstdec.wfst.options import BACKENDS
@@ -215,44 +205,6 @@ def test_random_cases(name, unit, fillers, tmp_path, quiet):
     assert credited > 8
 
 
-@pytest.mark.parametrize("name", SWEPT)
-def test_bounded_searches_find_nothing_cheaper(name, tmp_path, quiet):
-    for i in range(30):
-        rng = np.random.default_rng(i)
-        case = naive_cases.random_case(rng)
-        phrases = naive_cases.random_phrases(rng, sorted(case.usable_words))
-        case = dataclasses.replace(case, phrases=phrases)
-        best = naive_cases.solve(case)
-        for bounds in ({"beam": 1.0}, {"max_active": 2}):
-            hyp = decode_case(case, tmp_path, name, **bounds)
-            if hyp.reached_final:
-                least = best.table[words_of(hyp)]
-                assert hyp.total_cost >= least - 1e-4 - 1e-5 * abs(least)
-
-
-# ------------------------------------------------------------------- bit equality
-@pytest.mark.parametrize("name", SWEPT)
-def test_the_cost_of_the_search_is_the_cost_of_what_was_said(name):
-    """Added up by the search, and counted along the path that it returns."""
-    credited = 0
-    for i in range(150):
-        rng = np.random.default_rng(i)
-        graph, options = random_graph(rng), random_options(rng)
-        x = random_logprobs(rng, int(rng.integers(0, 9)), len(graph.tokens))
-        words = compile_word_boosts(random_boosts(rng, graph), graph.word_ids)[0]
-        boosts = CompiledBoosts(words, random_phrases(rng, graph))
-        decoder = decoder_of(name, graph, options)
-        (path,) = decoder._backend.decode([x], options, [boosts])
-        hyp = decoder._reader(boosts).hypothesis(path)
-        costs = [1.0, *abs(graph.arcs["cost"]).tolist()]
-        costs += abs(boosts.phrases.automaton.arc_cost).tolist()
-        costs.append(boosts.words.top_bonus)
-        slack = 1e-5 * float(max(costs))
-        assert path.search_cost == pytest.approx(hyp.total_cost, rel=1e-5, abs=slack)
-        credited += hyp.boost_cost != 0
-    assert credited > 40
-
-
 def rows_case(seed):
     """Phrases of a random graph, of any size and amounts, and their rows."""
     rng = np.random.default_rng(seed)
@@ -299,58 +251,6 @@ def test_rows_step_as_the_automaton_does(seed):
     assert np.array_equal(nextstates, expected_next)
     assert (-costs <= rows.rows["credit"][states]).all()
     assert np.array_equal(rows.final_cost, boosts.automaton.final_cost)
-
-
-def test_small_amounts_have_dense_states_and_inexact_ones_only_the_root():
-    sizes = set()
-    for seed in range(24):
-        _, boosts, rows = rows_case(seed)
-        width = boosts.num_labels + (boosts.unit == "token")
-        grains = boosts.automaton.model_default_cost[0] * 16384
-        exact = grains == int(grains) and abs(boosts.automaton.arc_cost).max() < 200
-        num_dense = len(rows.dense) // width
-        assert num_dense == 1 or exact
-        sizes.add(min(num_dense, 2))
-    assert sizes == {1, 2}
-
-
-# -------------------------------------------------------------------- real speech
-def said_phrases(most=3):
-    """Phrases of one to three words from the recipe's references, and others."""
-    phrases = {}
-    for line in (RECIPE / "refs.txt").read_text("utf-8").splitlines():
-        words = line.split()[1:]
-        for i in range(0, len(words) - most, 2):
-            phrases[" ".join(words[i : i + 1 + i % most])] = 1.0 - i % 5 / 2
-    return phrases
-
-
-@pytest.mark.parametrize("name", OTHERS)
-@pytest.mark.parametrize("unit", ["word", "token"])
-@pytest.mark.parametrize("topology", ["normal", "compact"])
-@pytest.mark.share(keep=2)
-def test_real_speech(name, unit, topology):
-    graph = speech_graph(topology)
-    if unit == "word":
-        compiler = PhraseCompiler(by_words(graph.word_ids), graph.words)
-    else:
-        lexicon = read_lexicon(
-            RECIPE / "lexicon.txt.gz", graph.tokens, separator="<wb>"
-        )
-        space = graph.tokens.ids["<wb>"]
-        speller = by_lexicon(lexicon, separator=space)
-        compiler = PhraseCompiler(speller, graph.tokens, boundary=space)
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", BoostWarning)  # the graph lacks some
-        boosts = compiler.compile(said_phrases())
-    assert boosts.num_arcs > 400
-    for bounds in ({"beam": 8.0}, {"max_active": 50, "beam_delta": 1.0}):
-        options = WfstOptions(lm_scale=0.8, **bounds)
-        batch = [x[10:60] for x in utterances(step=20)]
-        expected = decoder_of("reference", graph, options).decode(batch, boosts=boosts)
-        found = decoder_of(name, graph, options).decode(batch, boosts=boosts)
-        assert found == expected
-        assert any(hyp.boost_cost for hyp in found)
 
 
 # ------------------------------------------------------------------------- errors

@@ -23,15 +23,15 @@ from __future__ import annotations
 import argparse
 import itertools
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from tools.bench.command import Run, bare_parser, exit_with, parse, profiles
-from tools.bench.parts import by_length
 from tools.bench.report import (
     Row,
     figure,
@@ -41,7 +41,6 @@ from tools.bench.report import (
     word_errors,
 )
 from tools.bench.timing import Turns
-from tools.data.transducer_greedy import words_of
 from tools.peers.nemo_transducer import NemoTransducer
 from wfstdec import TransducerDecoder, TransducerOptions
 from wfstdec.attention.model import TimedModel
@@ -101,6 +100,34 @@ def parse_arguments(argv: Sequence[str] | None) -> argparse.Namespace:
     add("--step-batches", nargs="+", type=int, default=[1, 8, 32])
     add("--output", type=Path, help="write all figures as JSON")
     return parse(parser, argv, PROFILES)
+
+
+def words_of(tokens: Iterable[str]) -> list[str]:
+    """Words of pieces."""
+    return "".join(tokens).replace("\u2581", " ").split()
+
+
+def by_length(
+    items: Sequence[Tensor],
+    batch_size: int,
+    decode: Callable[[Tensor, Tensor], Sequence[Any]],
+) -> list[Any]:
+    """Decode in batches of like length; what was found, in the order of the items.
+
+    Args:
+        items: [T, D] each.
+        batch_size: Of all batches but the last.
+        decode: Gets items padded, [B, T, D], and their lengths, int64 [B].
+    """
+    order = sorted(range(len(items)), key=lambda i: len(items[i]))
+    found: dict[int, Any] = {}
+    for first in range(0, len(order), batch_size):
+        group = order[first : first + batch_size]
+        rows = [items[i] for i in group]
+        lengths = torch.tensor([len(one) for one in rows])
+        padded = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True)
+        found |= zip(group, decode(padded, lengths), strict=True)
+    return [found[i] for i in range(len(items))]
 
 
 class Bench:

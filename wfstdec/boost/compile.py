@@ -100,7 +100,7 @@ class _Remembered(Generic[_Made]):
 class PhraseCompiler:
     """Makes `PhraseBoosts` of phrases in text; remembers the last 64 lists.
 
-        compiler = PhraseCompiler(by_lexicon(lexicon), tokens)      # see boost.spelling
+        compiler = PhraseCompiler(by_lexicon(lexicon), tokens)      # see `by_lexicon`
         boosts = compiler.compile({"new york": 1.0, "san jose": 2.0})
 
     Args:

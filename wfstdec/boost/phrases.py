@@ -1,6 +1,6 @@
 """Phrase boosting: credit as a phrase is being said, exact in the end.
 
-    spellings, weights = [[(3, 7), (3, 8)], [(5,)]], [1.0, 2.0]   # see boost.spelling
+    spellings, weights = [[(3, 7), (3, 8)], [(5,)]], [1.0, 2.0]   # see `by_lexicon`
     automaton = compile_spellings(spellings, weights, options, num_labels)
     boosts = PhraseBoosts(automaton, unit, num_labels, unknown)
     state = boosts.start;  cost, state = boosts.step(state, token);  boosts.final(state)

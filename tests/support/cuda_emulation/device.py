@@ -4,7 +4,6 @@ import contextlib
 import ctypes
 import functools
 import hashlib
-import importlib
 import os
 import subprocess
 import tempfile
@@ -13,9 +12,6 @@ from pathlib import Path
 
 import numpy as np
 
-from cuda_emulation import ptx
-from cuda_emulation.ptx import translate
-from wfstdec.gpu.compiling import compile_kernels as nvrtc_kernels
 from wfstdec.gpu.device import BlockShape, Budget
 from wfstdec.gpu.logprobs import FLOAT16, FLOAT32, DeviceLogprobs
 from wfstdec.search.logprobs import as_utterances
@@ -26,12 +22,6 @@ FLAGS = (
     "-std=c++17 -O1 -g1 -Wall -Wextra -Werror -ffp-contract=off -fPIC -shared "
     "-fno-gnu-unique -pthread"
 ).split()
-PTX_TARGET = "compute_90"
-PTX_FLAGS = (
-    "-std=c++17 -O1 -g0 -w -ffp-contract=off -fPIC -shared -fno-gnu-unique -pthread"
-).split()
-SOURCE, PTX = "source", "PTX"
-"""Kernels as g++ reads them, or as NVRTC does."""
 NAN = 0x7E00
 """A half that is none."""
 
@@ -41,34 +31,12 @@ def compile_kernels(source=None, names=PROGRAM.kernels, flags=()):
     sources and flags are compiled once."""
     source = PROGRAM.source() if source is None else source
     entries = "".join(f"EMULATE({name})\n" for name in names)
-    text = f'#include "emulation.h"\n{source}\n{entries}'
-    return _library(repr((text, FLAGS, flags)), lambda: (text, [*FLAGS, *flags]))
-
-
-def compile_ptx(source=None):
-    """A shared library of what NVRTC makes of kernels, translated back; as above."""
-    source = PROGRAM.source() if source is None else source
-    cupy = importlib.import_module("cupy")
-    version = cupy.cuda.nvrtc.getVersion()
-
-    def made():
-        made_by_nvrtc = nvrtc_kernels(cupy, source, PTX_TARGET, PROGRAM.file)
-        text = translate(made_by_nvrtc.decode().rstrip("\0"))
-        return f'#include "emulation.h"\n#include "ptx.h"\n{text}', PTX_FLAGS
-
-    translated_by = Path(ptx.__file__).read_text()
-    return _library(repr((source, version, PTX_TARGET, translated_by)), made)
-
-
-def _library(what, make):
-    """The shared library of a C++ text with its flags, which are made where there is
-    none; `what`: all that it is made of, but for the headers here."""
+    text, flags = f'#include "emulation.h"\n{source}\n{entries}', [*FLAGS, *flags]
     headers = [path.read_text() for path in sorted(HERE.glob("*.h"))]
     folder = Path(tempfile.gettempdir()) / f"wfstdec-emulation-{os.getuid()}"
     folder.mkdir(mode=0o700, exist_ok=True)
-    library = folder / f"{_digest(what, headers)}.so"
+    library = folder / f"{_digest(text, flags, headers)}.so"
     if not library.exists():
-        text, flags = make()
         # Parsing the headers is half of the work, and the same for all kernels.
         parsed = folder / _digest(flags, headers)
         parsed.mkdir(exist_ok=True)
@@ -138,12 +106,9 @@ def load_library(path):
 
 
 @functools.cache
-def load_program(program, macros, made_of=SOURCE):
+def load_program(program, macros):
     """The kernels of a program, compiled for so much."""
-    source = program.source(macros)
-    if made_of == PTX:
-        return load_library(compile_ptx(source))
-    return load_library(compile_kernels(source, program.kernels))
+    return load_library(compile_kernels(program.source(macros), program.kernels))
 
 
 class DeviceFault(Exception):
@@ -169,11 +134,8 @@ class EmulatedDevice:
     Attributes:
         launches: the names of the kernels that ran.
         grids: of every launch.
-        made_of: SOURCE or PTX, where it has no library; set it on the class.
         fail_after: the device fails at any launch after so many; None: it does not.
     """
-
-    made_of = SOURCE
 
     def __init__(
         self,
@@ -245,7 +207,7 @@ class EmulatedDevice:
         """The kernels, compiled for so much."""
         if self._library:
             return load_library(self._library)
-        return load_program(self._program, macros, self.made_of)
+        return load_program(self._program, macros)
 
     def launch(self, grid, argument):
         self.launches.append(grid.kernel)

@@ -9,7 +9,6 @@ from arpa_texts import arpa_of
 torch = pytest.importorskip("torch")
 
 from tools.bench import transducer as bench  # noqa: E402
-from tools.bench import transducer_tables as tables  # noqa: E402
 from wfstdec.errors import FormatError  # noqa: E402
 from wfstdec.transducer.torch_model import (  # noqa: E402
     HeadConfig,
@@ -65,20 +64,3 @@ def test_answers_are_checked_before_times_are_taken(given, monkeypatch):
     monkeypatch.setattr(bench, "ALONE", 4)
     with pytest.raises(FormatError, match="alone"):
         bench.main(given)
-
-
-@pytest.mark.parametrize("table", sorted(tables.TABLES))
-def test_tables_have_a_row_for_each_setting(given, tmp_path, table, capsys):
-    (tmp_path / "words.txt").write_text("bca acb bb\nab abc\n")
-    refs = "".join(f"u{i} a {'bc' * (i + 1)}\n" for i in range(4))
-    (tmp_path / "x.txt").write_text(refs)
-    kept = [*given[: given.index("--phrases")], *given[given.index("--output") :]]
-    flags = ["--table", table, "--speakers", "u0", "u1", "u2", "u3", "--letters", "2"]
-    assert tables.main([*kept, *flags, "--text", str(tmp_path / "words.txt")]) == 0
-    run = json.loads((tmp_path / "run.json").read_text())
-    counts = {"expansions": 4, "beams": 6, "scales": 2, "batches": 12, "phrases": 18}
-    assert len(run["rows"]) == counts[table]
-    for row in run["rows"]:
-        assert row["cpu_s"] > 0 and row["words"] == 4  # two utterances of each part
-        assert ("f_score" in row) == (table == "phrases")
-    assert "WER %" in capsys.readouterr().out

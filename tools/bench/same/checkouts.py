@@ -1,7 +1,6 @@
 """Checkouts of the project side by side: workers that import each.
 
     process = start_worker("worker.py", checkout, arguments)   # imports that checkout
-    use_emulated_device(decoder, checkout, threads=32, ...)    # inside the worker
 
 Workers import `wfstdec` itself, by names that both checkouts have. The interpreter is
 always the one that runs the script, so that two checkouts differ in nothing but their
@@ -13,7 +12,6 @@ from __future__ import annotations
 import importlib
 import importlib.util
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
@@ -63,37 +61,3 @@ def check_import(checkout: Path) -> None:
     if reference.is_dir():  # in older checkouts it is part of the package
         sys.path.append(str(reference))
         importlib.import_module("reference_backends")
-
-
-def use_emulated_device(decoder: Any, checkout: Path, **options: Any) -> None:
-    """Let a `WfstDecoder` search by the CUDA kernels, emulated on the CPU.
-
-    Args:
-        decoder: Its backend is replaced.
-        checkout: Its tests have the emulation.
-        options: `first_capacity` of the backend, the rest of the emulated device.
-    """
-    capacity = options.pop("first_capacity")
-    device = _emulated_device(checkout)(**options)
-    backend = importlib.import_module("wfstdec.wfst.gpu.backend").DeviceBackend
-    decoder._backend = backend(decoder.graph, device, first_capacity=capacity)
-
-
-def _emulated_device(checkout: Path) -> Any:
-    """The class in `tests` that runs kernels compiled with `emulation.h`."""
-    tests = checkout / "tests"
-    for path in sorted(tests.rglob("*.py")):
-        text = path.read_text("utf-8")
-        found = re.search(r"^class (Emulated\w*)", text, re.MULTILINE)
-        if found is None or "emulation.h" not in text:
-            continue
-        name = "same_results_emulation"
-        if name not in sys.modules:
-            folders = [path.parent, *path.parent.parents]  # for what it imports itself
-            sys.path += [str(f) for f in folders if f.is_relative_to(tests)]
-            spec = importlib.util.spec_from_file_location(name, path)
-            assert spec is not None and spec.loader is not None
-            sys.modules[name] = importlib.util.module_from_spec(spec)
-            spec.loader.exec_module(sys.modules[name])
-        return getattr(sys.modules[name], found[1])
-    raise FileNotFoundError(f"{tests}: no class of an emulated device")

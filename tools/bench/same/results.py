@@ -5,11 +5,10 @@
     python -m tools.bench.same.results compare before.json.gz after.json.gz
 
 A recording has the texts, times, tokens, costs and n-best lists of all decoders, on
-real speech and on sets that are made up, with boosts, in chunks, by every backend that
-needs no GPU; also what graphs, language models and compiled phrases are. It takes about
-five minutes on one core and the interpreter that runs this script, so that a checkout
-needs no environment of its own. `--threads` must change nothing. The exit status of
-`compare` is 1 where anything differs or is missing.
+real speech, with boosts and in chunks; also what graphs, language models and compiled
+phrases are. It takes minutes on one core and the interpreter that runs this script, so
+that a checkout needs no environment of its own. `--threads` must change nothing. The
+exit status of `compare` is 1 where anything differs or is missing.
 """
 
 from __future__ import annotations

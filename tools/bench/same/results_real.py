@@ -8,7 +8,8 @@ real.record_trie()
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
@@ -16,11 +17,12 @@ from typing import Any
 import numpy as np
 import real_sets
 from recordings import Recording, digest_of, hex_of
-from small_sets import arpa_text
 
 import wfstdec
 from wfstdec.boost import phrases as spelling
 
+DISCOUNT = 0.7
+BEGIN, END = "<s>", "</s>"
 DEV, LJ, FEW = 13, 7, 15
 """Every 13th and every 7th utterance; of the former so many where it is enough."""
 TOPOLOGIES = (
@@ -318,3 +320,43 @@ def walks(model: Any, count: int = 40, length: int = 25) -> list[list[Any]]:
             states.append(int(state))
         found.append([hex_of([*costs, model.final(state)]), states])
     return found
+
+
+def arpa_text(sentences: Iterable[Sequence[str]], order: int, words: list[str]) -> str:
+    """An ARPA model of the n-grams of sentences, by absolute discounting.
+
+    It need not be a good one: its probabilities add up to no more than about 1.
+
+    Args:
+        sentences: Sequences of words, or of tokens.
+        order: The longest n-grams.
+        words: All that can be said; each is counted once more.
+    """
+    counts = [Counter((word,) for word in words)]
+    counts += [Counter() for _ in range(order - 1)]
+    for sentence in sentences:
+        marked = (BEGIN, *sentence, END)
+        for n, table in enumerate(counts, 1):
+            table.update(marked[i : i + n] for i in range(len(marked) - n + 1))
+    total = sum(counts[0].values()) - counts[0][BEGIN,]
+    lines = ["\\data\\"]
+    lines += [f"ngram {n}={len(table)}" for n, table in enumerate(counts, 1)]
+    for n, table in enumerate(counts, 1):
+        mass = _left_over(counts[n] if n < order else {})
+        lines += ["", f"\\{n}-grams:"]
+        for ngram, count in sorted(table.items()):
+            part = (count - DISCOUNT) / counts[n - 2][ngram[:-1]] if n > 1 else 0
+            prob = np.log10(part if n > 1 else count / total)
+            shown = "-99" if ngram == (BEGIN,) else f"{prob:.4f}"
+            backoff = f"\t{np.log10(mass[ngram]):.4f}" if ngram in mass else ""
+            lines.append(f"{shown}\t{' '.join(ngram)}{backoff}")
+    return "\n".join([*lines, "", "\\end\\", ""])
+
+
+def _left_over(longer: dict[tuple[str, ...], int]) -> dict[tuple[str, ...], float]:
+    """The share of each history that discounting leaves to what did not follow it."""
+    followed, kinds = Counter(), Counter()
+    for ngram, count in longer.items():
+        followed[ngram[:-1]] += count
+        kinds[ngram[:-1]] += 1
+    return {h: DISCOUNT * kinds[h] / followed[h] for h in followed}

@@ -15,31 +15,21 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Callable
-from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
 from checkouts import check_import
 from recordings import Recording
-from results_made import SETS, Made
 from results_real import Real
 
-TINY = range(18)
 PACKAGES = ("numpy", "numba", "kaldifst")
 """Results may depend on them besides the checkout."""
 
 
-def sections_of(real: Real, made: Made) -> dict[str, Callable[[], None]]:
+def sections_of(real: Real) -> dict[str, Callable[[], None]]:
     """Functions that fill the sections."""
-    sets = {
-        f"made, {name}": partial(made.record_set, name, size)
-        for name, size in SETS.items()
-    }
     return {
-        "builds": made.record_builds,
-        "tiny": partial(made.record_tiny, TINY),
-        **sets,
         "graphs": real.record_graphs,
         "wfst": real.record_wfst,
         "trie": real.record_trie,
@@ -55,8 +45,7 @@ def main(checkout: Path, data: Path, output: Path, threads: int, *names: str) ->
     logging.disable(logging.WARNING)
     recording = Recording(threads)
     with tempfile.TemporaryDirectory() as folder:
-        real = Real(recording, data, Path(folder))
-        sections = sections_of(real, Made(recording, checkout, Path(folder)))
+        sections = sections_of(Real(recording, data, Path(folder)))
         unknown = set(names) - sections.keys()
         if unknown:
             sys.exit(

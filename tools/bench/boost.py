@@ -1,6 +1,6 @@
 """Cost of boosting: the time of a search with a list over that without one.
 
-    python -m tools.bench.boost cost --output run.json
+    python -m tools.bench.boost --output run.json
 
 Lists of 1 to 20,000 words, of rare pairs of words, and of pairs that are said, by words
 and by tokens; 4 nats each, for all utterances. The search alone is timed, by turns;
@@ -18,14 +18,14 @@ from typing import Any
 
 import numpy as np
 
-from tools.bench import experiments
-from tools.bench.cases import Case
-from tools.bench.command import Run
+from tools.bench.cases import Case, Inputs, make_cases
+from tools.bench.command import Run, exit_with, make_parser, parse
 from tools.bench.report import Columns, Row, figure, text_figure
 from tools.bench.timing import Turns
 from wfstdec import TrieOptions, WfstOptions
 from wfstdec.boost.phrases import PhraseOptions
 from wfstdec.search.decoder import Decoder
+from wfstdec.text.arpa import read_arpa
 
 SIZES = (1, 100, 20_000)
 NATS = 4.0
@@ -37,16 +37,33 @@ COLUMNS: Columns = {
 }
 
 
-def add_own(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--beam", type=float, default=13.0)
-    parser.add_argument("--beam-size", type=int, default=256)
+def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
+    parser = make_parser(__doc__)
+    parser.set_defaults(repeats=3)
+    add = parser.add_argument
+    add("--case", default="dev:lm_books.3g_pruned", help="set:language model")
+    add("--common", type=int, default=5000, help="the likeliest words are not rare")
+    add("--seed", type=int, default=1, help="what lists are drawn by; default 1")
+    add("--beam", type=float, default=13.0)
+    add("--beam-size", type=int, default=256)
+    return parse(parser, argv)
+
+
+def rare_words(case: Case, common: int) -> list[str]:
+    """Words of lexicon and language model that are none of the likeliest, sorted."""
+    assert case.lexicon is not None
+    model = read_arpa(case.arpa)
+    unigrams = model.ngrams[0]
+    order = unigrams.words[:, 0][np.argsort(unigrams.cost, kind="stable")]
+    known = set(case.lexicon.words)
+    return sorted(known & {model.words[i] for i in order[common:]})
 
 
 def texts_of(case: Case, args: argparse.Namespace) -> dict[str, list[str]]:
     """20,000 texts of each kind; shorter lists are the first of them."""
     assert case.lexicon is not None
     rng, most = random.Random(args.seed), max(SIZES)
-    rare, words = experiments.rare_words(case, args.common), sorted(case.lexicon.words)
+    rare, words = rare_words(case, args.common), sorted(case.lexicon.words)
     words = list(dict.fromkeys(words))
     rng.shuffle(rare)
     known, said = set(words), []
@@ -130,6 +147,10 @@ def measure(case: Case, args: argparse.Namespace) -> Iterator[Row]:
 
 
 def main(argv: list[str] | None = None) -> int:
-    args, case = experiments.begin(__doc__, argv, add_own)
-    run = Run("tools.bench.boost.cost", args)
-    return run.finish(measure(case, args), COLUMNS)
+    args = parse_arguments(argv)
+    [case] = make_cases([args.case], Inputs.of(args))
+    return Run("tools.bench.boost", args).finish(measure(case, args), COLUMNS)
+
+
+if __name__ == "__main__":
+    exit_with(main)

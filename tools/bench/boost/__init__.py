@@ -1,1 +1,0 @@
-"""Experiments on boosts, one sub-command each: `python -m tools.bench.boost`."""
