@@ -1,181 +1,212 @@
-"""The decoder that a command line asks for: its flags, its options, and making it.
-
-add_decoder_flags(parser)                        # of all decoders, and --decoder
-add_decoder_flags(parser, of_audio=True)         # behind an acoustic model
-options = search_options(args)                   # flags of another one are an error
-decoder = make_decoder(args, options)
-"""
+"""Parts of `decode`, `transcribe` and `serve`: decoder, boost lists, results, Ray."""
 
 from __future__ import annotations
 
 import argparse
 import importlib
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, fields
-from functools import partial
+import os
+import sys
+from collections.abc import Callable
 from typing import Any
 
 import wfstdec
 from wfstdec.attention import need_torch
-from wfstdec.cli.flags import DECODERS, add_flags
-from wfstdec.cli.result_flags import g2p_of
+from wfstdec.batch.decoding import BoostLists, Tally
+from wfstdec.batch.lattices import LatticeReading
+from wfstdec.batch.ray import RayOptions, RowWorker, run_rows
+from wfstdec.boost.g2p import G2p
+from wfstdec.boost.phrases import PhraseOptions
+from wfstdec.cli.flags import (
+    INPUTS,
+    PHRASES,
+    SUBTITLES,
+    flag_of,
+    given_of,
+    made_of,
+    name_of,
+    need,
+    values_of,
+)
 from wfstdec.errors import OptionError
+from wfstdec.io.boost_files import BoostFile, read_boosts, read_phrase_weights
+from wfstdec.io.journal import Restart
+from wfstdec.io.results import format_named
+from wfstdec.io.subtitles import SUBTITLES as SUBTITLE_FORMATS
+from wfstdec.io.subtitles import SubtitleOptions
 from wfstdec.search.decoder import Decoder
+from wfstdec.text.files import digest
 
-
-@dataclass(frozen=True)
-class Kind:
-    """Kind of decoder: what makes it, and its options.
-
-    Attributes:
-        inputs: The flags that it reads besides its options, by name; it cannot do
-            without the first.
-        make: Makes it of inputs and options.
-    """
-
-    inputs: tuple[str, ...]
-    make: Callable[..., Decoder]
-
-
-def _trie(*, open_vocabulary: Sequence[float] | None = None, **more: Any) -> Decoder:
-    if open_vocabulary is not None:
-        more["open_vocabulary"] = wfstdec.OpenVocabulary(*open_vocabulary)
-    return wfstdec.TrieDecoder(**more)
-
-
-def _open(module: str, who: str, *, model: str, **more: Any) -> Decoder:
-    """Open a decoder that runs its model itself, by a module that needs torch."""
-    need_torch(who)
-    return importlib.import_module(module).open_decoder(model, **more)
-
-
-_TOKENS = ("tokens", "blank", "separator", "lm", "unk_cost")
-_G2P = ("g2p", "g2p_phones")
-KINDS = {
-    "wfst": Kind(
-        ("graph", "exact_boosts", *_G2P), lambda **more: wfstdec.WfstDecoder(**more)
-    ),
-    "trie": Kind(
-        (*_TOKENS, *"lexicon separator_optional open_vocabulary exact_boosts".split())
-        + _G2P,
-        _trie,
-    ),
-    "greedy": Kind(_TOKENS, lambda **more: wfstdec.GreedyDecoder(**more)),
-    "transducer": Kind(
-        ("model", "head", "lm", "separator", "unk_cost"),
-        partial(_open, "wfstdec.transducer.decoder", "transducers"),
-    ),
-    "attention": Kind(
-        ("model", "lm", "separator", "unk_cost"),
-        partial(_open, "wfstdec.attention.decoder", "attention decoders"),
-    ),
+_NEED_TORCH = {"transducer": "transducers", "attention": "attention decoders"}
+"""Decoders that run a model themselves."""
+_PHRASE_OPTIONS = {
+    "phrase_context": "c0",
+    "phrase_depth": "beta",
+    "phrase_unknown": "outside_cost",
 }
-"""By the name in `--decoder`."""
-CTC_DECODERS = ("wfst", "trie", "greedy")
-"""Decoders of log-probs, which any CTC model makes of audio."""
-_SEARCHES = {
-    "wfst": "wfst on a graph",
-    "trie": "trie on a lexicon, or on bare tokens",
-    "greedy": "greedy on bare tokens, without a beam",
-    "transducer": "transducer on --model",
-    "attention": "attention on --model",
-}
-_OF_THE_MODEL = {
-    "tokens": "the model's token table, where it does not say",
-    "blank": "the model's blank, where it does not say: a name or an index, -1 for the "
-    "last",
-    "frame_shift": "from one frame of the model to the next, where it does not say",
-}
-"""Flags of a command with an acoustic model, which are not the decoder's there."""
-
-
-def add_decoder_flags(
-    parser: argparse.ArgumentParser, *, of_audio: bool = False
-) -> None:
-    """Give a command the flags of decoders; those not given are not set."""
-    decoders = CTC_DECODERS if of_audio else tuple(KINDS)
-    text = f"the search: {'; '.join(_SEARCHES[one] for one in decoders)}"
-    text += f" (default: {decoders[0]})"
-    add_flags(parser, "--decoder", choices=decoders, help=text)
-    add_flags(parser, "--backend", "--threads")
-    for name, text in _OF_THE_MODEL.items() if of_audio else ():
-        add_flags(parser, flag_of(name), help=text, default=argparse.SUPPRESS)
-    if not of_audio:
-        add_flags(parser, "--frame-shift")
-    # Help shows flags by the decoders that have them; SUPPRESS tells a flag that was
-    # not given from a default that was.
-    groups: dict[str, argparse._ActionsContainer] = {}
-    for name, all_owners in _owners().items():
-        owners = [owner for owner in all_owners if owner in decoders]
-        if not owners or (of_audio and name in _OF_THE_MODEL):
-            continue
-        title = f"for --decoder {' or '.join(owners)}"
-        if len(owners) == len(decoders):
-            title = "for all decoders"
-        if title not in groups:
-            groups[title] = parser.add_argument_group(title)
-        add_flags(
-            groups[title],
-            flag_of(name),
-            decoders=decoders,
-            default=argparse.SUPPRESS,
-        )
-
-
-def search_options(args: argparse.Namespace, *, of_audio: bool = False) -> Any:
-    """The options of the decoder that the flags ask for."""
-    of_model = _OF_THE_MODEL if of_audio else {}
-    for name, decoders in _owners().items():
-        if name in of_model:
-            continue
-        # A flag of another decoder would do nothing, and nobody would see it.
-        if hasattr(args, name) and args.decoder not in decoders:
-            raise OptionError(
-                f"{flag_of(name)} with --decoder {args.decoder}, expected flags of "
-                f"that decoder; {flag_of(name)} is for --decoder "
-                f"{' or '.join(decoders)}"
-            )
-    needed = KINDS[args.decoder].inputs[0]
-    if needed not in of_model and not hasattr(args, needed):
-        raise OptionError(
-            f"--decoder {args.decoder} without {flag_of(needed)}, expected both"
-        )
-    return DECODERS[args.decoder](**_given(args, _options(args.decoder)))
+"""Flags and fields of `PhraseOptions`, by name."""
+_SUBTITLE_OPTIONS = ("max_chars", "max_lines", "max_s", "pause_s")
+"""Fields of `SubtitleOptions`, in the order of their flags."""
+_NO_SETTINGS = frozenset(
+    "command output quiet threads workers strict resume overwrite "
+    "ray actors gpus_per_actor batch_rows file_rows".split()
+)
+"""Flags that change nothing in the results."""
+_FILES = (
+    "acoustic_model graph tokens lexicon lm model boost phrases sentencepiece_model "
+    "g2p g2p_phones lattices"
+).split()
+"""Flags that may name a file: on other nodes the current folder is another."""
 
 
 def make_decoder(args: argparse.Namespace, options: Any) -> Decoder:
-    """The decoder that the flags ask for, with these options; errors as its own."""
-    kind = KINDS[args.decoder]
-    given = _given(args, kind.inputs)
-    if kind.inputs[-2:] == _G2P:
-        given["g2p"] = g2p_of(given.pop("g2p", None), given.pop("g2p_phones", None))
-    return kind.make(
-        **given,
-        options=options,
-        backend=args.backend,
-        frame_shift_s=args.frame_shift,
-        threads=args.threads,
+    """The decoder that the flags ask for, with these options."""
+    kind = args.decoder
+    given = given_of(args, INPUTS[kind].split())
+    if "g2p" in INPUTS[kind]:
+        given |= {"g2p": g2p_of(args)}
+        given.pop("g2p_phones", None)
+    if given.get("open_vocabulary"):
+        given["open_vocabulary"] = wfstdec.OpenVocabulary(*given["open_vocabulary"])
+    given |= {"options": options, "frame_shift_s": args.frame_shift}
+    given |= values_of(args, "backend threads")
+    if kind in _NEED_TORCH:
+        need_torch(_NEED_TORCH[kind])
+        return importlib.import_module(f"wfstdec.{kind}.decoder").open_decoder(**given)
+    decoders: dict[str, Callable[..., Decoder]] = {
+        "wfst": wfstdec.WfstDecoder,
+        "trie": wfstdec.TrieDecoder,
+        "greedy": wfstdec.GreedyDecoder,
+    }
+    return decoders[kind](**given)
+
+
+def g2p_of(args: argparse.Namespace) -> G2p | None:
+    """The object that `--g2p` and `--g2p-phones` ask for."""
+    need(args, "--g2p-phones", "--g2p")
+    given = given_of(args, ("g2p", "g2p_phones"))
+    source = given.get("g2p")
+    return None if source is None else G2p(source, given.get("g2p_phones"))
+
+
+def read_lists(args: argparse.Namespace) -> tuple[BoostFile | None, BoostFile | None]:
+    """Read the files of `--boost` and `--phrases`."""
+    need(args, PHRASES, "--phrases")
+    return (
+        read_boosts(args.boost) if args.boost else None,
+        read_phrase_weights(args.phrases) if args.phrases else None,
     )
 
 
-def flag_of(name: str) -> str:
-    """The flag of an option."""
-    return "--" + name.replace("_", "-")
+def boosts_for(
+    decoder: Decoder,
+    args: argparse.Namespace,
+    words: BoostFile | None,
+    phrases: BoostFile | None,
+) -> BoostLists:
+    """The lists for a decoder."""
+    if words is not None and not decoder.vocabulary.words:
+        raise OptionError(
+            f"--boost {args.boost} for a decoder that has no words, expected --phrases"
+        )
+    if phrases is None:
+        return BoostLists(words)
+    values = {name: getattr(args, flag) for flag, name in _PHRASE_OPTIONS.items()}
+    given = {name: value for name, value in values.items() if value is not None}
+    options = PhraseOptions(**given, weights_are_totals=args.phrase_totals)
+    compiler = decoder.phrase_compiler(
+        options,
+        unit=args.phrase_unit,
+        boundary=args.phrase_boundary,
+        sentencepiece_model=args.sentencepiece_model,
+    )
+    return BoostLists(words, phrases, compiler)
 
 
-def _owners() -> dict[str, list[str]]:
-    """The decoders that have a flag, by its name."""
-    owners: dict[str, list[str]] = {}
-    for decoder, kind in KINDS.items():
-        for name in (*kind.inputs, *_options(decoder)):
-            owners.setdefault(name, []).append(decoder)
-    return owners
+def reading_of(args: argparse.Namespace, nbest: int) -> LatticeReading | None:
+    """The reading of lattices that flags ask for; None for no lattices."""
+    if not (args.lattices or args.confidence or args.mbr):
+        return None
+    if args.mbr and nbest > 1:
+        raise OptionError(f"--mbr and --nbest {nbest}, expected one text")
+    if args.posterior_scale < 0:
+        raise OptionError(
+            f"--posterior-scale {args.posterior_scale!r}, expected 0 or more"
+        )
+    return LatticeReading(nbest, args.confidence, args.mbr, args.posterior_scale)
 
 
-def _options(decoder: str) -> list[str]:
-    return [field.name for field in fields(DECODERS[decoder])]
+def restart_of(args: argparse.Namespace, output: str | None = None) -> Restart:
+    """Treatment of the work of an earlier run, and the settings of this one."""
+    settings: dict[str, Any] = {"version of wfstdec": wfstdec.__version__}
+    for name, value in vars(args).items():
+        if name not in _NO_SETTINGS:
+            is_read = isinstance(value, str) and name != output
+            is_file = is_read and os.path.exists(value)
+            settings[name] = digest(value) if is_file else value
+    return Restart(
+        *(args.resume, args.overwrite, settings),
+        called=lambda name: name if " " in name else flag_of(name),
+    )
 
 
-def _given(args: argparse.Namespace, names: Iterable[str]) -> dict[str, Any]:
-    """The values of flags that are on the command line."""
-    return {name: getattr(args, name) for name in names if hasattr(args, name)}
+def run_options(args: argparse.Namespace, output: str | None = None) -> dict[str, Any]:
+    """Arguments of runs that write results; `output` is a flag of another output."""
+    format, subtitles = format_named(args.format, args.output), {}
+    for flag, option in zip(SUBTITLES.split(), _SUBTITLE_OPTIONS, strict=True):
+        value = getattr(args, name_of(flag))
+        if value is not None:
+            subtitles[option] = value
+            if format not in SUBTITLE_FORMATS:
+                known = " or ".join(SUBTITLE_FORMATS)
+                raise OptionError(f"{flag} with format {format}, expected {known}")
+    return {
+        "format": format,
+        "subtitles": SubtitleOptions(**subtitles) if subtitles else None,
+        "strict": args.strict,
+        "restart": restart_of(args, output),
+        "progress": not args.quiet,
+    }
+
+
+def finish(summary: Tally, args: argparse.Namespace) -> None:
+    """Print the summary of a run, unless quiet; raise if utterances were left out."""
+    if not args.quiet:
+        print(summary, file=sys.stderr)
+    summary.check_all_done()
+
+
+def ready_for_ray(args: argparse.Namespace) -> argparse.Namespace:
+    """Check the flags; return those for an actor."""
+    if args.output is None:
+        raise OptionError("--ray without --output, expected a folder for Parquet files")
+    for flag in f"--format --strict {SUBTITLES}".split():
+        if getattr(args, name_of(flag)):
+            raise OptionError(
+                f"{flag} with --ray, expected neither: results are Parquet, and what "
+                "is wrong with a row stands in its column error"
+            )
+    ready = argparse.Namespace(**vars(args))
+    # Actors share a node: a thread for each processor in each of them would be too
+    # many.
+    ready.threads = args.threads or 1
+    for name in _FILES:
+        value = getattr(args, name, None)
+        if isinstance(value, str) and (name == "lattices" or os.path.exists(value)):
+            setattr(ready, name, os.path.abspath(value))
+    return ready
+
+
+def run_on_ray(
+    args: argparse.Namespace, rows: Any, make: Callable[[], RowWorker]
+) -> None:
+    """Run a job on a cluster."""
+    summary = run_rows(
+        rows,
+        make,
+        args.output,
+        address=args.ray,
+        options=made_of(RayOptions, args, gpus=args.gpus_per_actor),
+        restart=restart_of(args, "lattices"),
+        progress=not args.quiet,
+    )
+    finish(summary, args)

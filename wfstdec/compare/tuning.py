@@ -12,7 +12,7 @@ from __future__ import annotations
 import itertools
 import logging
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
@@ -57,13 +57,14 @@ _Axis = tuple[tuple[str, ...], list[tuple[Any, ...]]]
 
 
 def parse_grid(
-    texts: Iterable[str], known: Iterable[str]
+    texts: Iterable[str], known: Iterable[str], words: Collection[str] = ()
 ) -> dict[str | tuple[str, ...], list[Any]]:
     """Parse `name=value,value` and `name:name=value:value,value:value` texts.
 
     Args:
         texts: Values are numbers, `inf`, `none`, `true`, `false` or words.
         known: The options that there are.
+        words: Those whose values are words, `none` among them.
 
     Raises:
         OptionError: Malformed, an unknown option, or one twice.
@@ -84,7 +85,7 @@ def parse_grid(
             if name in seen:
                 raise OptionError(f"grid {text!r}: {name} a second time, expected once")
             seen.add(name)
-        values = [_values(value, joined, text) for value in right.split(",")]
+        values = [_values(x, joined, text, words) for x in right.split(",")]
         if len(joined) > 1:
             grid[joined] = values
         else:
@@ -147,21 +148,26 @@ def _width(values: tuple[Any, ...]) -> tuple[float, ...]:
     return tuple(math.inf if value is None else float(value) for value in values)
 
 
-def _values(text: str, names: tuple[str, ...], whole: str) -> tuple[Any, ...]:
+def _values(
+    text: str, names: tuple[str, ...], whole: str, words: Collection[str]
+) -> tuple[Any, ...]:
     """The values of options that go together."""
-    values = tuple(_value(value.strip()) for value in text.split(":"))
-    if len(values) != len(names):
+    parts = [part.strip() for part in text.split(":")]
+    if len(parts) != len(names):
         raise OptionError(
             f"grid {whole!r}: found {text.strip()!r}, expected {len(names)} values "
             "joined by ':'"
         )
-    return values
+    return tuple(
+        "none" if part.lower() == "none" and name in words else _value(part)
+        for name, part in zip(names, parts, strict=True)
+    )
 
 
 def _value(text: str) -> Any:
-    words = {"none": None, "true": True, "false": False}
-    if text.lower() in words:
-        return words[text.lower()]
+    constants = {"none": None, "true": True, "false": False}
+    if text.lower() in constants:
+        return constants[text.lower()]
     for kind in (int, float):
         try:
             return kind(text)
