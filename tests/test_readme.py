@@ -63,7 +63,7 @@ def test_the_commands_can_be_pasted(tmp_path, monkeypatch):
     Those of `serve` up to the point where it would listen.
     """
     from wfstdec.cli import transcribe
-    from wfstdec.cli.decoders import make_decoder
+    from wfstdec.cli.decode import make_decoder
     from wfstdec.cli.flags import search_options
     from wfstdec.cli.main import command_named, main, make_parser
 

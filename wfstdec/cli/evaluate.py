@@ -171,39 +171,32 @@ def _names(utterances: Sequence[str]) -> str:
 def compare(args: argparse.Namespace) -> None:
     """Compare searches on your own data: WER against speed, at several beams.
 
-    With --graph the WFST decoder takes part, with --tokens (and --lexicon, --lm)
-    the trie decoder, with --greedy the greedy one, with --model a transducer, with
-    --attention-model an attention decoder, and other people's decoders where they are
-    installed. A grid is the product of its options; options joined by colons go
-    together, value by value. Those that are no widths (beam, max_active, beam_size,
-    ...) make searches of their own, except for greedy decoding, which has no widths:
+    With --graph the WFST decoder takes part, with --tokens (and --lexicon, --lm) the
+    trie decoder, with --greedy the greedy one, with --model a transducer, with
+    --attention-model an attention decoder, and installed decoders of others. A grid is
+    the product of its options; options joined by colons go together, value by value.
+    Options that are no widths (beam, max_active, beam_size, ...) make searches of their
+    own, except for greedy decoding, which has no widths:
 
         --wfst beam=8,10,13 max_active=7000,none     six settings
         --trie beam:beam_size=6:16,8:32,10:128       three: beam 6 with size 16, ...
         --trie beam=8 beam_size=32,128 merge=max,sum
         --greedy lm_scale=0.2,0.4
 
-    The encoder of a transducer or an attention decoder takes the log-probs; the time of
-    such a model is part of the speed, and also listed separately. It has tokens and a
-    language model (--transducer-lm, --attention-lm) of its own.
-
     The language model is over words with a lexicon, else over tokens. Greedy decoding
-    is of bare tokens: with a lexicon it runs without the language model.
+    is of bare tokens: with a lexicon it runs without the language model. Transducers
+    and attention decoders have tokens and language models of their own, and the time of
+    their model is part of the speed.
 
-    With --boost all except the peers run once more with each list ("word or
-    phrase<TAB>nats", or JSON lines with lists by utterance): credited by words, or with
-    --phrase-unit token, and always without words, token by token.
+    With --boost all except other people's run once more with each list, credited by
+    words, or with --phrase-unit token, and always without words, token by token.
 
-    The table has, for each point, the WER, how the --phrases were recognised
-    (precision, recall, F over their occurrences, utterance by utterance), RTFx (seconds
-    of audio per CPU second of one thread, the fastest of --repeats turns), search
-    errors (utterances whose total cost is above that of the widest setting of the same
-    search, relative 1e-3), utterances that reached no final state, and the growth of
-    the process's memory. Costs, and so search errors, cannot be compared across
-    searches.
-
-    With --oracle it has the WER of the best of n-best lists and of lattices as well:
-    the limit of any rescoring. Lattices are made outside the timing.
+    The table has, for each point, the WER, precision, recall and F of the occurrences
+    of --phrases, RTFx (seconds of audio per CPU second of one thread, the fastest of
+    --repeats turns), search errors (utterances whose total cost is above that of the
+    widest setting of the same search, relative 1e-3), utterances that reached no final
+    state, and the growth of the process's memory; with --oracle also the WER of the
+    best of n-best lists and of lattices, the limit of any rescoring.
     """
     if args.plot is not None:
         check_plot(args.plot)  # before hours of searches, not after them
@@ -315,27 +308,20 @@ def _searches_of(
 def tune(args: argparse.Namespace) -> None:
     """Find the LM scale and the word insertion with the fewest errors on a dev set.
 
-    With --boost also the scale of these boosts.
+    With --boost also the scale of these boosts. The default setting first, then a grid
+    over both ranges, then ever smaller steps around the best; of equally good ones the
+    one with the smaller insertion. Without a lexicon, what is tuned is the insertion of
+    tokens; of the greedy decoder, that no insertion can change, the blank penalty
+    (above 0: more tokens). Tokens without a language model have no LM scale. Tune on
+    other data than you test on.
 
-    For the WFST decoder (--graph, and --wfst where options of it are given), the trie
-    decoder (--trie with its options, --tokens, --lexicon, --lm), the greedy decoder
-    (--greedy with its options, --tokens, --lm), the transducer decoder (--transducer
-    with its options, --model, --transducer-lm), or the attention decoder (--attention
-    with its options, --attention-model, --attention-lm). The default setting first,
-    then a grid over both ranges, then ever smaller steps around the best; of equally
-    good ones the one with the smaller insertion. Without a lexicon, what is tuned is
-    the insertion of tokens; of the greedy decoder, that no insertion can change, the
-    blank penalty (above 0: more tokens). Tokens without a language model have no LM
-    scale. Tune on other data than you test on.
-
-    At the end: the best setting with the 95 % interval of its WER, what it gains on the
-    options without tuning (bootstrap over utterances, both of the same draws: whether
-    it is above chance on this data), and the command line that decodes with it.
+    At the end: the best setting with the 95 % interval of its WER, its gain on the
+    options without tuning (bootstrap over utterances, both of the same draws), and the
+    command line that decodes with it.
 
     With --posterior-scale, what is tuned is the scale of confidences on lattices, for
-    the best normalised cross-entropy: on every second speaker, tested on the others (a
-    speaker is the part of an id before the first '-'); or on all, tested on
-    --test-lattices.
+    the best normalised cross-entropy: on every second speaker (the part of an id before
+    the first '-'), tested on the others; or on all, tested on --test-lattices.
 
         wfstdec tune --graph graph.npz --wfst beam=8 --logprobs dev.npz --ref dev.txt
         wfstdec tune --tokens ... --lexicon ... --lm ... --trie beam_size=64 ...

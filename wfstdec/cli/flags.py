@@ -14,18 +14,16 @@ from __future__ import annotations
 
 import argparse
 import inspect
-import itertools
 import math
 from argparse import BooleanOptionalAction
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from typing import Any, TypeVar, cast, get_args
+from typing import Any, TypeVar, cast, get_args, get_type_hints
 
 from wfstdec.align.options import AlignOptions
-from wfstdec.attention.options import AttentionOptions, LengthNorm, Stop
+from wfstdec.attention.options import AttentionOptions, LengthNorm
 from wfstdec.audio.reading import MAX_SECONDS
 from wfstdec.batch.ray import RayOptions
-from wfstdec.boost.score_rows import EndRule
 from wfstdec.checks.rows import check_frame_shift
 from wfstdec.compare.tuning import RANGES, TRIE_GRID, WFST_GRID
 from wfstdec.errors import OptionError
@@ -42,9 +40,8 @@ from wfstdec.text.loading import AUTO
 from wfstdec.text.normalize import Normalizer
 from wfstdec.transcription.pieces import CutOptions
 from wfstdec.transducer.options import TransducerOptions
-from wfstdec.trie.lookahead import LookaheadKind
 from wfstdec.trie.options import BACKENDS as TRIE_BACKENDS
-from wfstdec.trie.options import Merge, TrieOptions
+from wfstdec.trie.options import TrieOptions
 from wfstdec.wfst.options import BACKENDS as WFST_BACKENDS
 from wfstdec.wfst.options import WfstOptions
 
@@ -70,10 +67,6 @@ INPUTS = {
 """Inputs of each decoder besides its options, flags by name; the first is required."""
 CTC_DECODERS = ("wfst", "trie", "greedy")
 """Decoders of log-probs, which any CTC model makes of audio."""
-MODEL_KINDS = (
-    "encoder mapped hama transformers streaming-onnx onnx-asr onnx nemo torchaudio "
-    "function"
-).split()
 _OF_THE_MODEL = {
     "--tokens": "the model's token table, where the model has none",
     "--blank": "the model's blank, where the model does not name it; a name or an "
@@ -83,14 +76,14 @@ _OF_THE_MODEL = {
 """Help of flags that with an acoustic model are the model's, not the decoder's."""
 
 
-def number_or_none(text: str) -> float | None:
-    """A number; `none` stands for no limit."""
-    return None if text.lower() == "none" else float(text)
+def flag_of(name: str) -> str:
+    """The flag of an option."""
+    return "--" + name.replace("_", "-")
 
 
-def count_or_none(text: str) -> int | None:
-    """An integer; `none` stands for no limit."""
-    return None if text.lower() == "none" else int(text)
+def name_of(flag: str) -> str:
+    """The option of a flag."""
+    return flag.removeprefix("--").replace("-", "_")
 
 
 def above_zero(text: str) -> float:
@@ -101,7 +94,7 @@ def above_zero(text: str) -> float:
     return value
 
 
-def seconds_of_a_frame(text: str) -> float:
+def seconds(text: str) -> float:
     """Seconds, no milliseconds."""
     try:
         return check_frame_shift(float(text))
@@ -117,20 +110,23 @@ def count(text: str, least: int = 0) -> int:
     return value
 
 
-def count_above_zero(text: str) -> int:
+def positive_count(text: str) -> int:
     """An integer, 1 or more."""
     return count(text, 1)
 
 
-def token_or_none(text: str) -> str | None:
-    """A token; `none` stands for none."""
-    return None if text.lower() == "none" else text
+def _or_none(kind: Callable[[str], Any], name: str) -> Callable[[str], Any]:
+    """A kind of value for which `none` stands for None."""
+
+    def read(text: str) -> Any:
+        return None if text.lower() == "none" else kind(text)
+
+    read.__name__ = name  # how argparse calls it in its errors
+    return read
 
 
-seconds_of_a_frame.__name__ = "seconds"
-number_or_none.__name__ = "number"  # how argparse calls them in its errors
-count_or_none.__name__ = "count"
-
+token_or_none = _or_none(str, "token")
+_OPTIONAL = {int: _or_none(int, "count"), float: _or_none(float, "number")}
 _KINDS = {"N": int, "HZ": int} | dict.fromkeys(
     "NATS X SECONDS PROB FACTOR S LOW HIGH WORD_COST TOKEN_COST".split(), float
 )
@@ -141,14 +137,10 @@ class SwitchOrChoice(BooleanOptionalAction):
     """A switch of one decoder that is a choice of another: `--flag`, `--flag mean`."""
 
     def __init__(
-        self,
-        option_strings: Sequence[str],
-        dest: str,
-        words: Sequence[str],
-        **more: Any,
+        self, option_strings: Sequence[str], dest: str, words: Any, **more: Any
     ) -> None:
         super().__init__(option_strings, dest, **more)
-        self.nargs, self._words = "?", words
+        self.nargs, self.choices = "?", words
 
     def __call__(
         self,
@@ -159,159 +151,109 @@ class SwitchOrChoice(BooleanOptionalAction):
     ) -> None:
         """Keep the choice, or whether the switch is on."""
         is_on = not (option_string or "").startswith("--no-")
-        if values is not None and (not is_on or values not in self._words):
-            shown = ", ".join(map(repr, self._words))
-            raise argparse.ArgumentError(
-                self, f"invalid choice: {values!r} (choose from {shown})"
-            )
+        if values is not None and not is_on:
+            raise argparse.ArgumentError(self, f"invalid choice: {values!r}")
         setattr(namespace, self.dest, is_on if values is None else values)
 
 
-def _how(text: str, kind: Any = None, **more: Any) -> dict[str, Any]:
-    """Arguments of `add_argument` for a flag with more than a help text."""
-    return {"help": text, "type": kind, **more}
+def _how(text: str, **more: Any) -> dict[str, Any]:
+    return {"help": text, **more}
 
 
-_BACKENDS = dict.fromkeys((*WFST_BACKENDS, *TRIE_BACKENDS, *GREEDY_BACKENDS))
-_LIMITS = {
-    Limits.flag(limit.name): _how(limit.metadata["help"], default=limit.default)
-    for limit in fields(Limits)
-}
+def _subtitle(text: str, option: str) -> str:
+    return f"{text} (default: {getattr(SubtitleOptions, option)})"
+
+
+_BACKENDS = ", ".join(dict.fromkeys((*WFST_BACKENDS, *TRIE_BACKENDS, *GREEDY_BACKENDS)))
 
 _TABLE: dict[str, Any] = {
     # building
     "--tokens FILE": "token table of the acoustic model",
     "--blank BLANK": "name or index of the blank, if not recognised",
     "--lexicon FILE": "words and their tokens",
-    "--spell WORDS": "a list of words, spelt with the tokens; no --lexicon",
-    "--sentencepiece-model MODEL": "SentencePiece model that cuts words into tokens, "
-    "where no lexicon does",
+    "--spell WORDS": "list of words to spell with the tokens, in place of --lexicon",
+    "--sentencepiece-model MODEL": "model that cuts words into tokens, no lexicon",
     "--separator TOKEN": _how(
-        "token between words, or none (default: '|' in tables of Hugging Face, else "
-        "none)",
-        token_or_none,
+        "token between words, or none (default: '|' of Hugging Face's tables, or none)",
+        type=token_or_none,
         default=AUTO,
     ),
     "--separator-optional": "optional separator between words",
     "--silence TOKEN": "token for silence between words",
     "--silence-prob PROB": _how("probability of silence", default=0.5),
-    "--lm PATH": "n-gram language model: ARPA, plain or gzip, a KenLM binary, or a "
-    "folder of `wfstdec build-lm`",
-    "--arpa FILE": "n-gram language model: ARPA, plain or gzip, or a KenLM binary",
+    "--lm PATH": "n-gram model: ARPA, KenLM binary, or a folder of `wfstdec build-lm`",
+    "--arpa FILE": "n-gram model: ARPA, plain or gzip, or a KenLM binary",
     "--grammar FST": "OpenFst acceptor over words, in place of --lm",
-    "--unk-cost NATS": "cost in nats of lexicon words that the language model lacks "
-    "(default: without them)",
+    "--unk-cost NATS": "cost of words that the model lacks (default: left out)",
     "--open-vocabulary WORD_COST TOKEN_COST": "words that the lexicon lacks, spelt by "
-    "tokens: nats for each word, in addition to the language model's cost of <unk>, "
-    "and for each token",
-    "--nemo-tokens": "ARPA file of NeMo, whose words are characters that stand for "
-    "tokens",
+    "tokens: nats for each word, in addition to its <unk>, and for each token",
+    "--nemo-tokens": "ARPA file of NeMo: its words are characters for tokens",
     "--topology": _how("CTC topology", choices=TOPOLOGIES, default="normal"),
-    "--engine": _how(
-        "library for the FST operations", choices=tuple(ENGINES), default="kaldifst"
-    ),
+    "--engine": _how("FST library", choices=tuple(ENGINES), default="kaldifst"),
     "--no-minimize": "no minimization: exact costs, a larger graph",
-    # converting
     "--words FILE": "word table: 'word id' lines, <eps> is 0",
-    "--to": _how(
-        "kind of OpenFst file to write (default: text for .txt, else const)",
-        choices=FORMS,
-    ),
+    "--to": _how("kind of OpenFst file (default: text for .txt, const)", choices=FORMS),
     # decoding
     "--graph FILE": "search graph of `wfstdec build`",
     "--logprobs PATH": ".npz, Kaldi .ark or .scp, or a folder of .npy: [T, V] each",
     "--decoder": _how("the search", choices=tuple(DECODERS), default="wfst"),
-    "--frame-shift SECONDS": _how(
-        "seconds per frame", seconds_of_a_frame, default=0.02
-    ),
-    "--backend BACKEND": _how(
-        f"auto (the CPU), {', '.join(_BACKENDS)}", default="auto"
-    ),
+    "--frame-shift SECONDS": _how("seconds per frame", type=seconds, default=0.02),
+    "--backend BACKEND": _how(f"auto (the CPU), {_BACKENDS}", default="auto"),
     "--threads N": _how(
-        "utterances in parallel (default: one for each core)", count_above_zero
+        "utterances in parallel (default: one for each core)", type=positive_count
     ),
     "--output FILE": "file to write",
     # boosts
     "--boost FILE": "words and phrases to favour; 'word<TAB>nats' lines (without a "
     "number a conservative default is used), or JSON lines",
-    "--exact-boosts": "words of boost lists as they are written only, not also in "
-    "another case, Unicode form or between punctuation",
+    "--exact-boosts": "boosted words only as written: case, Unicode form, punctuation",
     "--phrases FILE": "phrases, one a line: to boost ('phrase<TAB>weight', or JSON "
     "lines with lists by utterance), or to score (default: those of the boost lists)",
     "--phrase-unit": _how(
-        "unit by which phrases are credited (default: word; token without words)",
+        "unit of the credit of phrases (default: word; token without words)",
         choices=("word", "token"),
     ),
     "--phrase-totals": "weights of --phrases in nats for a whole phrase, as those of "
     "--boost (default: times 1 nat for its first label, 2 + ln(place) for the others)",
     "--phrase-context NATS": _how(
-        "credit of the first label of a phrase, by its weight (default: 1)", above_zero
+        "credit of a phrase's first label, by its weight (default: 1)", type=above_zero
     ),
-    "--phrase-depth FACTOR": "factor for labels after the first, plus ln(place) "
-    "(default: 2)",
+    "--phrase-depth FACTOR": "factor of later labels, plus ln(place) (default: 2)",
     "--phrase-unknown NATS": "cost of a label of no phrase (default: 0)",
-    "--phrase-boundary TOKEN": "token around phrases of tokens, or the ends of the "
-    "text: a token that is between words wherever one ends (default: the separator, "
-    "unless optional)",
+    "--phrase-boundary TOKEN": "token around phrases of tokens, or the text's ends "
+    "(default: the separator, unless optional)",
     "--g2p SOURCE": "pronunciations of words that the lexicon or graph lacks: a "
     "lexicon that has them, such as cmudict; a SentencePiece model; a program, words "
     "in, 'word<TAB>phones' out; 'hama', a model (pip install hama==1.7.0); or "
     "'spelling', the default where words are pronounced as they are spelt",
     "--g2p-phones FILE": "tokens of the phones of --g2p, 'phone tokens...' lines; "
     "others go by name, and ARPAbet's by IPA",
-    # options of searches, by the names of their fields; defaults are theirs
+    # options of searches, by the names of their fields; kinds and defaults are theirs
     "--beam NATS": "beam width in nats; wider is slower and misses less",
     "--beam-size N": "most entries in a frame",
-    "--max-active N": _how("most states in a frame, or none", count_or_none),
+    "--max-active N": "most states in a frame, or none",
     "--min-active N": "fewest states in a frame, whatever the beam",
-    "--token-top-k N": _how(
-        "number of most probable tokens that may begin in a frame; none: all",
-        count_or_none,
-    ),
-    "--merge": _how(
-        "alignments of a text: the best, or their sum", choices=get_args(Merge)
-    ),
+    "--token-top-k N": "most tokens that may begin in a frame, by probability; or none",
+    "--merge": "alignments of a text: the best, or their sum",
     "--nbest N": "different texts of each utterance",
-    "--lookahead": _how(
-        "language model inside words: with its history, without, not at all",
-        choices=get_args(LookaheadKind),
-    ),
+    "--lookahead": "language model inside words: with its history, without, not at all",
     "--acoustic-scale X": "factor of the log-probs",
     "--lm-scale X": "factor of the costs of the graph, or language model",
     "--word-insertion NATS": "cost of each word; above 0 penalises",
     "--token-insertion NATS": "cost of each token; above 0 penalises",
     "--blank-penalty NATS": "nats subtracted from the blank's log-prob",
-    "--blank-skip-threshold PROB": _how(
-        "probability of the blank from which a frame is of blanks only", number_or_none
-    ),
-    "--beam-delta NATS": _how(
-        "where max-active binds, distance of the narrowed beam from the worst kept",
-        number_or_none,
-    ),
+    "--blank-skip-threshold PROB": "probability of blanks that a frame is skipped from",
+    "--beam-delta NATS": "distance of the beam from the worst kept, under max-active",
     "--boost-scale X": "factor of all boosts",
-    "--strategy": _how(
-        "one token after the other, ALSD++ (a symbol a step), or AES++ (by frames)",
-        choices=("greedy", "alsd", "aes"),
-    ),
-    "--fusion": _how(
-        "language models and boosts before the best tokens are taken, or after",
-        choices=("late", "early"),
-    ),
-    "--blank-scored": _how(
-        "weight of language models on the blank too", action=BooleanOptionalAction
-    ),
+    "--strategy": "one token after the other, ALSD++ (by symbols), AES++ (by frames)",
+    "--fusion": "language models and boosts before the choice of best tokens, or after",
+    "--blank-scored": "weight of language models on the blank too",
     "--max-symbols N": "most tokens in one frame",
     "--expansion-rounds N": "AES++: tokens in a frame",
     "--expansion-beta N": "AES++: labels of an entry beyond the beam size",
     "--expansion-gamma NATS": "AES++: distance of labels of an entry from its best",
-    "--prefix-search": _how(
-        "AES++: scores move first to texts that are one token longer",
-        action=BooleanOptionalAction,
-    ),
-    "--end-rule": _how(
-        "treatment of phrases at the end, a token that competes with them",
-        choices=get_args(EndRule),
-    ),
+    "--prefix-search": "AES++: scores move first to texts that are one token longer",
+    "--end-rule": "phrases at the end, a token that competes with them",
     "--ctc-weight X": "weight of the model's CTC head in place of attention, 0 to 1",
     "--pre-beam N": "tokens of a text that CTC scores (none: 1.5 times the beam size)",
     "--final-eos-score NATS": "--end-rule compensated: bonus of an end after a phrase",
@@ -321,13 +263,9 @@ _TABLE: dict[str, Any] = {
         words=get_args(LengthNorm),
     ),
     "--gnmt-alpha X": "--length-norm gnmt: ((5 + n) / 6) to this power",
-    "--stop": _how(
-        "at no better text possible, at a full list, or at the limit alone",
-        choices=get_args(Stop),
-    ),
+    "--stop": "at no better text possible, at a full list, or at the limit alone",
     "--max-tokens-per-s X": "most tokens a second, plus 5",
-    "--no-repeat-ngram N": "N tokens in a row that occur only once in a text; 0: no "
-    "limit",
+    "--no-repeat-ngram N": "tokens in a row that may occur only once; 0: no limit",
     # models
     "--model PATH": "a transducer: what TransducerNet.save wrote, or a folder with "
     "encoder.onnx, decoder.onnx, joiner.onnx and tokens.txt; for `wfstdec decode "
@@ -339,8 +277,7 @@ _TABLE: dict[str, Any] = {
         "beam_size=4,10 fusion=late",
         nargs="*",
     ),
-    "--transducer-lm PATH": "language model over the tokens of --model: an ARPA file, "
-    "or a folder of `wfstdec build-lm`",
+    "--transducer-lm PATH": "language model over its tokens: ARPA, or of build-lm",
     "--attention OPTION=VALUES": _how(
         "the attention decoder of --attention-model takes part, with options such as "
         "beam_size=1,3,8 end_rule=closed,compensated",
@@ -354,86 +291,69 @@ _TABLE: dict[str, Any] = {
     f"(default: {DEFAULT_LATTICE_BEAM:g}, or the beam)",
     "--lattices FILE": "lattices of all utterances, for wfstdec rescore and score",
     "--oracle N": _how(
-        "also the WER of the best of N texts (default: 10) and of lattices",
-        nargs="?",
-        const=10,
+        "WER of the best of N texts (default: 10) and of lattices", nargs="?", const=10
     ),
     "--nbest-lists FILE": "n-best lists of `wfstdec decode --nbest N --format jsonl`",
     "--confidence": "probability of each word, from a lattice",
     "--mbr": "text of least expected error in place of the most probable one",
-    "--posterior-scale X": _how(
-        "factor of all costs, for --confidence and --mbr", default=1.0
-    ),
-    "--kaldi FILE": "compact lattices as an archive for Kaldi's tools: text if it "
-    "ends in .txt, else binary",
+    "--posterior-scale X": _how("factor of costs in --confidence, --mbr", default=1.0),
+    "--kaldi FILE": "compact lattices for Kaldi's tools: text for .txt, else binary",
     "--kaldi-words FILE": "words of --kaldi by number, as Kaldi's words.txt",
     "--test-lattices FILE": "lattices to test the result of --posterior-scale on "
     "(default: every second speaker of --lattices)",
     "--test-ref FILE": "references of --test-lattices",
-    "--confidences FILE": "words with confidences to measure, as `wfstdec decode "
-    "--confidence` writes them (.ctm or .jsonl)",
-    "--reliability FILE": "plot of the share of right words against confidence: .png "
-    "or .svg (needs matplotlib)",
+    "--confidences FILE": "words with confidences of `wfstdec decode --confidence`, "
+    ".ctm or .jsonl",
+    "--reliability FILE": "plot of right words by confidence: .png, .svg (matplotlib)",
     # results
     "--strict": "stop at the first utterance with a fault (default: skip it)",
     "--resume": "continuation of the results of a run that was stopped",
     "--overwrite": "new results in place of those of a run that was stopped",
     "--format": _how(
-        "format of the results (default: by the ending of --output, or text)",
-        choices=tuple(FORMATS),
+        "of the results (default: by --output's ending, or text)", choices=[*FORMATS]
     ),
-    "--subtitle-chars N": "characters of a line of subtitles (default: "
-    f"{SubtitleOptions.max_chars})",
-    "--subtitle-lines N": f"lines of a subtitle (default: {SubtitleOptions.max_lines})",
-    "--subtitle-seconds SECONDS": "seconds of a subtitle (default: "
-    f"{SubtitleOptions.max_s})",
-    "--subtitle-pause SECONDS": "seconds of a pause that ends a subtitle (default: "
-    f"{SubtitleOptions.pause_s})",
+    "--subtitle-chars N": _subtitle("characters of a line of subtitles", "max_chars"),
+    "--subtitle-lines N": _subtitle("lines of a subtitle", "max_lines"),
+    "--subtitle-seconds SECONDS": _subtitle("seconds of a subtitle", "max_s"),
+    "--subtitle-pause SECONDS": _subtitle("pause that ends a subtitle", "pause_s"),
     # alignment
     "--exact": "search until no alignment of lower cost is possible",
     "--skip-cost NATS": "cost of a word left out (default: none may be)",
-    "--insert-cost NATS": "cost of a passage of speech between words (default: there "
-    "is none)",
+    "--insert-cost NATS": "cost of speech between words (default: none may be)",
     "--insert-frame-cost NATS": _how(
         "cost of each frame of it in addition", default=AlignOptions.insert_frame_cost
     ),
     # Ray
     "--ray ADDRESS": "Ray cluster: host:port, 'auto', or 'local', which starts one; "
-    "--output and --lattices are then folders that all nodes see, the first with "
-    "Parquet files",
-    "--actors N": "with --ray: processes in parallel, each with its decoder, of "
-    "--threads CPUs each, 1 unless given (default: as many as there is room for)",
+    "--output and --lattices are then folders that all nodes see, the first of Parquet",
+    "--actors N": "with --ray: processes, of --threads CPUs each, 1 unless given "
+    "(default: as many as there is room for)",
     "--gpus-per-actor N": _how(
         "with --ray: GPUs, or a part of one (default: 0)",
-        float,
+        type=float,
         default=RayOptions.gpus,
     ),
     "--batch-rows N": _how(
-        "with --ray: rows of a batch for an actor", default=RayOptions.batch_rows
+        "with --ray: rows of a batch", default=RayOptions.batch_rows
     ),
     "--file-rows N": _how(
-        "with --ray: rows of a file of results, about: those lost when a node vanishes",
+        "with --ray: rows of a file of results, lost when a node vanishes",
         default=RayOptions.file_rows,
     ),
     # audio
     "--kind": _how(
         "kind of model, where its files leave that open",
-        choices=MODEL_KINDS,
+        choices="encoder mapped hama transformers streaming-onnx onnx-asr onnx nemo "
+        "torchaudio function".split(),
     ),
     "--sample-rate HZ": "sample rate in Hz, where the model has none",
-    "--logits": _how(
-        "outputs of the model that are not normalised yet (log_softmax)", default=None
-    ),
+    "--logits": _how("model outputs not normalised yet (log_softmax)", default=None),
     "--workers N": "pieces of audio encoded in parallel (default: one for each core)",
     "--channel N": "channel of the audio, from 0 (default: all, mixed)",
-    "--max-audio-seconds S": _how(
-        "longest recording in seconds; longer ones are refused", default=MAX_SECONDS
-    ),
+    "--max-audio-seconds S": _how("longest recording taken", default=MAX_SECONDS),
     "--allow-cut": "the readable part of files that were cut short",
     "--whole S": _how(
-        "longest recording in seconds that is not cut at pauses (default: %(default)g "
-        "seconds)",
-        default=CutOptions.whole_s,
+        "longest recording not cut at pauses", default=CutOptions.whole_s
     ),
     # the server
     "--host HOST": _how("address to listen on: 0.0.0.0 for all", default="127.0.0.1"),
@@ -451,11 +371,9 @@ _TABLE: dict[str, Any] = {
     "--no-page": "no page at /",
     "--ssl-certfile FILE": "TLS: the certificate, PEM",
     "--ssl-keyfile FILE": "TLS: its private key, PEM",
-    "--proxy-headers": "trust in X-Forwarded-For and -Proto of those in "
-    "--forwarded-allow-ips",
+    "--proxy-headers": "trust in X-Forwarded-For and -Proto of --forwarded-allow-ips",
     "--forwarded-allow-ips LIST": _how(
-        "addresses of proxies, with commas between; '*' for all",
-        default="127.0.0.1,::1",
+        "addresses of proxies, with commas; '*' for all", default="127.0.0.1,::1"
     ),
     # texts that are compared
     "--ref FILE": "references: 'utterance words...' lines",
@@ -465,12 +383,12 @@ _TABLE: dict[str, Any] = {
     "words, and . , : inside numbers), hyphens (taken as spaces) and Unicode form "
     "(NFKC)",
     # scoring and inspecting
-    "--worst N": _how("number of worst utterances to show", count, default=0),
+    "--worst N": _how("worst utterances to show", type=count, default=0),
     "--draw FILE": "small graph for Graphviz's dot ('-': standard output)",
     "--recipe FOLDER": "recipe other than the shipped one",
     # comparing and tuning
     "--utterances N": _how(
-        "number of utterances, evenly spaced (default: all)", count_above_zero
+        "utterances, evenly spaced (default: all)", type=positive_count
     ),
     "--wfst OPTION=VALUES": _how(
         "options of the WFST decoder, such as beam=8,13 max_active=7000,none",
@@ -488,7 +406,9 @@ _TABLE: dict[str, Any] = {
         "blank_penalty=0,1",
         nargs="*",
     ),
-    "--repeats N": _how("timings of every point, in turn", count_above_zero, default=3),
+    "--repeats N": _how(
+        "timings of every point, in turn", type=positive_count, default=3
+    ),
     "--no-peers": "no decoders of others",
     "--json FILE": "file of all figures",
     "--plot FILE": "plot of WER against RTFx: .png or .svg (needs matplotlib)",
@@ -496,61 +416,22 @@ _TABLE: dict[str, Any] = {
         "range of the LM scale", default=RANGES["lm_scale"]
     ),
     "--insertion-range LOW HIGH": _how(
-        "range of the insertion (--greedy: the blank penalty) in nats",
+        "range of the insertion (--greedy: the blank penalty), nats",
         default=RANGES["word_insertion"],
     ),
     "--boost-range LOW HIGH": _how(
-        "range of the scale of --boost", default=RANGES["boost_scale"]
+        "range of --boost's scale", default=RANGES["boost_scale"]
     ),
-    "--max-trials N": _how("most evaluations", count_above_zero, default=80),
+    "--max-trials N": _how("most evaluations", type=positive_count, default=80),
     "--all": "rare kernels too: every kind of list in every way, greedy, alignment",
     "--quiet": "results and errors only",
-    # limits of the server
-    **{
-        f"{x} {'SECONDS' if x.endswith('-s') else 'N'}": how
-        for x, how in _LIMITS.items()
-    },
 }
-"""Help, or help and more, by flag and the word that stands for its value."""
-
-
-def _flag(usage: str, how: str | dict[str, Any]) -> tuple[str, dict[str, Any]]:
-    """A flag and the arguments of `add_argument` for it; without a value a switch."""
-    flag, *values = usage.split()
-    how = _how(how) if isinstance(how, str) else how
-    text, kind, default = how["help"], how.pop("type"), how.get("default")
-    if default and "(default" not in text:
-        shown = f"{default:g}" if isinstance(default, float) else default
-        if isinstance(default, tuple):
-            between = " " if isinstance(default[0], str) else " to "
-            shown = between.join(map(str, default))
-        how["help"] = f"{text} (default: {shown})"
-    if values:
-        how["metavar"] = values[0] if len(values) == 1 else tuple(values)
-        how["type"] = kind or _KINDS.get(values[0], str)
-        if len(values) > 1:
-            how["nargs"] = len(values)
-    elif "choices" not in how:
-        how.setdefault("action", "store_true")
-    return flag, how
-
-
-FLAGS = dict(itertools.starmap(_flag, _TABLE.items()))
-"""Arguments of `add_argument` by flag."""
-
-RUN = "--strict --resume --overwrite"
-SUBTITLES = "--subtitle-chars --subtitle-lines --subtitle-seconds --subtitle-pause"
-READING = "--confidence --mbr --posterior-scale"
-PHRASES = (
-    "--phrase-totals --phrase-unit --phrase-context --phrase-depth --phrase-unknown "
-    "--phrase-boundary --sentencepiece-model"
-)
-BOOSTS = f"--boost --phrases {PHRASES}"
-RAY_OPTIONS = "--actors --gpus-per-actor --batch-rows --file-rows"
-AUDIO_MODEL = "--kind --sample-rate --logits --workers"
-LIMITS = " ".join(_LIMITS)
-GIVEN_LATTICES = {"help": "lattices of `wfstdec decode --lattices FILE`"}
-"""Of `--lattices` where they are read."""
+"""Help, or arguments of `add_argument`, by flag and the word for its value."""
+for _limit in fields(Limits):
+    _value = "SECONDS" if _limit.name.endswith("_s") else "N"
+    _TABLE[f"{Limits.flag(_limit.name)} {_value}"] = _how(
+        _limit.metadata["help"], default=_limit.default
+    )
 
 
 def search_defaults(name: str) -> dict[str, Any]:
@@ -563,6 +444,48 @@ def search_defaults(name: str) -> dict[str, Any]:
     }
 
 
+def _arguments(usage: str, how: str | dict[str, Any]) -> dict[str, Any]:
+    """The arguments of `add_argument` for a flag; without a value it is a switch."""
+    flag, *values = usage.split()
+    made = {"help": how} if isinstance(how, str) else how
+    if values:
+        made["metavar"] = values[0] if len(values) == 1 else tuple(values)
+        made.setdefault("type", _KINDS.get(values[0], str))
+        if len(values) > 1:
+            made["nargs"] = len(values)
+    # An option of searches: its kind is that of the first decoder that has it.
+    for decoder, default in list(search_defaults(name_of(flag)).items())[:1]:
+        made["default"] = default
+        hint = get_type_hints(DECODERS[decoder])[name_of(flag)]
+        if hint is bool:
+            made.setdefault("action", BooleanOptionalAction)
+        elif not values:
+            made["choices"] = get_args(hint)
+        elif default is None or type(None) in get_args(hint):
+            made["type"] = _OPTIONAL[made["type"]]
+    if not values and "choices" not in made:
+        made.setdefault("action", "store_true")
+    return made
+
+
+FLAGS = {usage.split()[0]: _arguments(usage, how) for usage, how in _TABLE.items()}
+"""Arguments of `add_argument` by flag."""
+
+RUN = "--strict --resume --overwrite"
+SUBTITLES = "--subtitle-chars --subtitle-lines --subtitle-seconds --subtitle-pause"
+READING = "--confidence --mbr --posterior-scale"
+PHRASES = (
+    "--phrase-totals --phrase-unit --phrase-context --phrase-depth --phrase-unknown "
+    "--phrase-boundary --sentencepiece-model"
+)
+BOOSTS = f"--boost --phrases {PHRASES}"
+RAY_OPTIONS = "--actors --gpus-per-actor --batch-rows --file-rows"
+AUDIO_MODEL = "--kind --sample-rate --logits --workers"
+LIMITS = " ".join(Limits.flag(one.name) for one in fields(Limits))
+GIVEN_LATTICES = {"help": "lattices of `wfstdec decode --lattices FILE`"}
+"""Of `--lattices` where they are read."""
+
+
 def add_flags(
     parser: argparse._ActionsContainer,
     names: str,
@@ -572,16 +495,25 @@ def add_flags(
     """Add some of `FLAGS`, with other arguments where there are some."""
     for name in names.split():
         how = {**FLAGS[name], **changes}
-        defaults = search_defaults(name_of(name))
-        if defaults:
-            how.setdefault("default", next(iter(defaults.values())))
-        if defaults and "help" not in changes and "(default" not in how["help"]:
-            shown = {d: str(x).lower() for d, x in defaults.items() if d in decoders}
-            text = ", ".join(f"{value} for {d}" for d, value in shown.items())
-            if len(set(shown.values())) == 1:
-                text = next(iter(shown.values()))
-            how["help"] += f" (default: {text})"
+        if "help" not in changes and "(default" not in how["help"]:
+            how["help"] += _default_shown(name, decoders)
         parser.add_argument(name, **how)
+
+
+def _default_shown(name: str, decoders: Collection[str]) -> str:
+    """The default of a flag, or those of some decoders, as help shows it."""
+    default, defaults = FLAGS[name].get("default"), search_defaults(name_of(name))
+    shown = {d: str(x).lower() for d, x in defaults.items() if d in decoders}
+    if len(set(shown.values())) > 1:
+        text = ", ".join(f"{value} for {d}" for d, value in shown.items())
+    elif shown:
+        text = next(iter(shown.values()))
+    elif isinstance(default, tuple):
+        between = " " if isinstance(default[0], str) else " to "
+        text = between.join(map(str, default))
+    else:
+        text = f"{default:g}" if isinstance(default, float) else str(default or "")
+    return f" (default: {text})" if text else ""
 
 
 def add_decoder_flags(
@@ -692,16 +624,6 @@ class Command:
 def command(flags: str = "", **how: Any) -> Callable[[Any], Command]:
     """Make a command of a function."""
     return lambda run: Command(run, flags, **how)
-
-
-def flag_of(name: str) -> str:
-    """The flag of an option."""
-    return "--" + name.replace("_", "-")
-
-
-def name_of(flag: str) -> str:
-    """The option of a flag."""
-    return flag.removeprefix("--").replace("-", "_")
 
 
 def made_of(kind: type[_Made], args: argparse.Namespace, **others: Any) -> _Made:

@@ -13,7 +13,7 @@ import threading
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from wfstdec.cli.decoders import make_decoder
+from wfstdec.cli.decode import make_decoder
 from wfstdec.cli.flags import (
     AUDIO_MODEL,
     CTC_DECODERS,

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 import argparse
 from functools import partial
-from typing import Any
 
 from wfstdec.batch.ray import TranscribeRows, are_rows, recording_rows
-from wfstdec.cli.decode import RESULTS
-from wfstdec.cli.decoders import (
+from wfstdec.cli.decode import (
+    RESULTS,
     boosts_for,
+    decoding_options,
     finish,
     make_decoder,
     read_lists,
     reading_of,
     ready_for_ray,
     run_on_ray,
-    run_options,
 )
 from wfstdec.cli.flags import (
     AUDIO_MODEL,
@@ -31,8 +30,6 @@ from wfstdec.cli.flags import (
     search_options,
     values_of,
 )
-from wfstdec.io.results import result_writer
-from wfstdec.lattice.file import LatticeWriter
 from wfstdec.models import Encoder, load_model
 from wfstdec.transcription.encoding import AudioOptions
 from wfstdec.transcription.files import transcribe_files
@@ -99,31 +96,18 @@ def transcribe(args: argparse.Namespace) -> None:
         run_on_ray(args, rows, partial(_transcribe_rows, args))
         return
     need(args, RAY_OPTIONS, "--ray")
-    sources, how = find_recordings(args.audio), run_options(args, "lattices")
-    words, phrases = read_lists(args)
-    model = load_acoustic_model(args)
+    sources, lists = find_recordings(args.audio), read_lists(args)
     options = search_options(args, of_audio=True)
-    nbest = getattr(options, "nbest", None) or 1
-    result_writer(how["format"], nbest=nbest)  # refused before the graph is loaded
-    transcriber = _transcriber(args, model, options, nbest)
-    summary = transcribe_files(
-        transcriber,
-        sources,
-        args.output,
-        boosts=boosts_for(transcriber.decoder, args, words, phrases),
-        nbest=nbest,
-        keep=LatticeWriter(args.lattices) if args.lattices else None,
-        **how,
-    )
-    finish(summary, args)
+    nbest, how = decoding_options(args, options)
+    transcriber = _transcriber(args, load_acoustic_model(args), nbest)
+    how["boosts"] = boosts_for(transcriber.decoder, args, lists)
+    finish(transcribe_files(transcriber, sources, args.output, **how), args)
 
 
-def _transcriber(
-    args: argparse.Namespace, model: Encoder, options: Any, nbest: int
-) -> Transcriber:
+def _transcriber(args: argparse.Namespace, model: Encoder, nbest: int) -> Transcriber:
     return Transcriber(
         model,
-        make_decoder(args, options),
+        make_decoder(args, search_options(args, of_audio=True)),
         cuts=CutOptions(whole_s=args.whole),
         audio=AudioOptions(args.channel, args.max_audio_seconds, args.allow_cut),
         workers=args.workers,
@@ -135,13 +119,11 @@ def _transcriber(
 def _transcribe_rows(args: argparse.Namespace) -> TranscribeRows:
     """The work of an actor: the model, the decoder, and its lists."""
     args = argparse.Namespace(**vars(args))  # the model changes some
-    words, phrases = read_lists(args)
-    model = load_acoustic_model(args)
-    options = search_options(args, of_audio=True)
-    nbest = getattr(options, "nbest", None) or 1
+    lists, model = read_lists(args), load_acoustic_model(args)
+    nbest = getattr(search_options(args, of_audio=True), "nbest", None) or 1
     return TranscribeRows(
-        lambda: _transcriber(args, model, options, nbest),
-        lambda decoder: boosts_for(decoder, args, words, phrases),
+        lambda: _transcriber(args, model, nbest),
+        lambda decoder: boosts_for(decoder, args, lists),
         nbest=nbest,
         keep=args.lattices,
     )
