@@ -133,8 +133,8 @@ def decode(args: argparse.Namespace) -> None:
     need(args, RAY_OPTIONS, "--ray")
     # Everything small is read, and refused, before a graph is loaded.
     options = search_options(args)
-    nbest, how = decoding_options(args, options)
-    reading, lists = reading_of(args, nbest), read_lists(args)
+    how = run_options(args, "lattices") | nbest_options(args, options)
+    reading, lists = reading_of(args, how["nbest"]), read_lists(args)
     logprobs = open_logprobs(args.logprobs)
     decoder = make_decoder(args, options)
     how |= {"boosts": boosts_for(decoder, args, lists), "lattices": reading}
@@ -357,14 +357,13 @@ def run_options(args: argparse.Namespace, output: str | None = None) -> dict[str
     }
 
 
-def decoding_options(
-    args: argparse.Namespace, options: Any
-) -> tuple[int, dict[str, Any]]:
-    """The length of n-best lists, and arguments of runs that decode."""
-    how, nbest = run_options(args, "lattices"), getattr(options, "nbest", None) or 1
-    result_writer(how["format"], nbest=nbest)  # refused before anything is loaded
+def nbest_options(args: argparse.Namespace, options: Any) -> dict[str, Any]:
+    """The length of n-best lists and the file of lattices of runs that decode."""
+    nbest = getattr(options, "nbest", None) or 1
+    # Refused before a graph is loaded.
+    result_writer(format_named(args.format, args.output), nbest=nbest)
     keep = LatticeWriter(args.lattices) if args.lattices else None
-    return nbest, {**how, "nbest": nbest, "keep": keep}
+    return {"nbest": nbest, "keep": keep}
 
 
 def finish(summary: Tally, args: argparse.Namespace) -> None:

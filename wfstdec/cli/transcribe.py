@@ -9,13 +9,14 @@ from wfstdec.batch.ray import TranscribeRows, are_rows, recording_rows
 from wfstdec.cli.decode import (
     RESULTS,
     boosts_for,
-    decoding_options,
     finish,
     make_decoder,
+    nbest_options,
     read_lists,
     reading_of,
     ready_for_ray,
     run_on_ray,
+    run_options,
 )
 from wfstdec.cli.flags import (
     AUDIO_MODEL,
@@ -97,9 +98,10 @@ def transcribe(args: argparse.Namespace) -> None:
         return
     need(args, RAY_OPTIONS, "--ray")
     sources, lists = find_recordings(args.audio), read_lists(args)
-    options = search_options(args, of_audio=True)
-    nbest, how = decoding_options(args, options)
-    transcriber = _transcriber(args, load_acoustic_model(args), nbest)
+    how = run_options(args, "lattices")  # of the flags as they are before the model
+    model = load_acoustic_model(args)
+    how |= nbest_options(args, search_options(args, of_audio=True))
+    transcriber = _transcriber(args, model, how["nbest"])
     how["boosts"] = boosts_for(transcriber.decoder, args, lists)
     finish(transcribe_files(transcriber, sources, args.output, **how), args)
 
