@@ -62,14 +62,18 @@ def test_the_commands_can_be_pasted(tmp_path, monkeypatch):
 
     Those of `serve` up to the point where it would listen.
     """
-    from wfstdec.cli import decode, decoders, serve, transcribe
-    from wfstdec.cli.main import main, make_parser
+    from wfstdec.cli import transcribe
+    from wfstdec.cli.decode import make_decoder
+    from wfstdec.cli.flags import search_options
+    from wfstdec.cli.main import command_named, main, make_parser
 
     blocks = re.findall(r"```sh\n(cp .*?)```", README, re.S)
-    copied, *commands = commands_in("".join([*blocks, decode.EXAMPLES]))
+    copied, *commands = commands_in(
+        "".join([*blocks, command_named("decode").examples])
+    )
     assert copied == "cp -r graphs/librispeech_demo demo && cd demo"
     if all(map(importlib.util.find_spec, ("hama", "soundfile", "soxr"))):
-        commands += commands_in(transcribe.EXAMPLES)
+        commands += commands_in(transcribe.transcribe.examples)
     shutil.copytree(ROOT / "graphs" / "librispeech_demo", tmp_path / "demo")
     monkeypatch.chdir(tmp_path / "demo")
     (tmp_path / "demo" / "graph.npz").unlink(missing_ok=True)
@@ -79,11 +83,11 @@ def test_the_commands_can_be_pasted(tmp_path, monkeypatch):
     assert len(commands) in (8, 10)
     for made in ("hyp.txt", "hyp.ctm", "hyp.jsonl", "words.srt")[: len(commands) - 6]:
         assert (tmp_path / "demo" / made).stat().st_size > 0
-    for command in commands_in(serve.EXAMPLES)[: len(commands) - 8]:
+    for command in commands_in(command_named("serve").examples)[: len(commands) - 8]:
         args = make_parser("serve").parse_args(shlex.split(command)[1:])
-        options = decoders.search_options(args, of_audio=True)
+        options = search_options(args, of_audio=True)
         spec = transcribe.load_acoustic_model(args).spec
-        assert decoders.make_decoder(args, options).vocabulary.tokens == spec.tokens
+        assert make_decoder(args, options).vocabulary.tokens == spec.tokens
 
 
 def commands_in(text):

@@ -9,7 +9,7 @@ import pytest
 from processes import python
 
 from wfstdec import warm_up as module
-from wfstdec.cli import warm_up as command
+from wfstdec.cli import graphs as command
 from wfstdec.cli.main import main
 from wfstdec.errors import BackendError
 from wfstdec.warm_up import ALL, USUAL, warm_up

@@ -9,7 +9,7 @@ from arpa_texts import arpa_of
 from cli_files import SENTENCES, logprobs_of, wfstdec, write_files
 
 import wfstdec as library
-from wfstdec.cli import decoders, flags
+from wfstdec.cli import flags
 from wfstdec.cli.main import main, make_parser
 from wfstdec.errors import OptionError
 from wfstdec.greedy.options import BACKENDS as GREEDY_BACKENDS
@@ -176,10 +176,10 @@ def parsed(decoder, *more):
 @pytest.mark.parametrize("decoder", flags.DECODERS)
 def test_search_flags_have_the_defaults_of_the_library(decoder):
     kind = flags.DECODERS[decoder]
-    assert decoders.search_options(parsed(decoder)) == kind()
+    assert flags.search_options(parsed(decoder)) == kind()
     given, changes = CHANGES[decoder]
     args = parsed(decoder, *given.split(), "--lm-scale", "0.8")
-    assert decoders.search_options(args) == kind(lm_scale=0.8, **changes)
+    assert flags.search_options(args) == kind(lm_scale=0.8, **changes)
 
 
 def test_the_help_says_whose_flags_and_defaults_they_are(capsys):
@@ -211,7 +211,7 @@ def test_flags_of_another_decoder_are_an_error_that_says_whose_they_are(decoder)
             with pytest.raises(OptionError) as error:
                 value = CHOICES.get(field.name, "1")
                 more = [flag] if field.name in SWITCHES else [flag, value]
-                decoders.search_options(parsed(decoder, *more))
+                flags.search_options(parsed(decoder, *more))
             assert str(error.value) == (
                 f"{flag} with --decoder {decoder}, expected flags of that decoder; "
                 f"{flag} is for --decoder {' or '.join(owners)}"

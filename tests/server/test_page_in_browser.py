@@ -13,7 +13,7 @@ from row_streams import wav_of
 from served import serving
 
 import wfstdec
-from wfstdec.cli.demo import AUDIO, MODEL
+from wfstdec.cli.checks import AUDIO, MODEL
 from wfstdec.models import load_model
 from wfstdec.recipes import OPTIONS, build_or_load, find_recipe
 from wfstdec.server.service import Service

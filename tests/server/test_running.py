@@ -23,9 +23,9 @@ from starlette.routing import Route, WebSocketRoute
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import connect
 
+from wfstdec.cli.flags import limits_of
 from wfstdec.cli.main import main, make_parser
 from wfstdec.cli.serve import read_key
-from wfstdec.cli.serve_flags import limits_of
 from wfstdec.errors import FormatError, OptionError
 from wfstdec.server.access import Access
 from wfstdec.server.app import make_app

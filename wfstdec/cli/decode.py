@@ -1,122 +1,410 @@
-"""Decode log-probs: words, times and costs of each utterance.
-
-Five decoders: on a graph; on the trie of a lexicon, or on bare tokens; greedy on bare
-tokens, one at a time; on a transducer, and on an attention decoder, whose encoders take
-the log-probs, or other features:
-
-    wfstdec decode --graph graph.npz --logprobs x.npz
-    wfstdec decode --decoder trie --tokens ... --lexicon ... --lm ... --logprobs x.npz
-    wfstdec decode --decoder greedy --tokens ... --lm bpe.arpa --logprobs x.npz
-    wfstdec decode --decoder transducer --model model.npz --logprobs x.npz
-    wfstdec decode --decoder attention --model model.npz --logprobs x.npz
-
-Results come in the order of the log-probs; without --output, on standard output. An
-utterance with a fault is named and left out, and the exit code is 1. What is done when
-a run is stopped stays beside --output, and --resume goes on from there.
-
-On a Ray cluster (--ray) log-probs may also be rows: Parquet, or shards of WebDataset;
---output is a folder of Parquet.
-"""
+"""Commands on log-probs and lattices, and their parts that `transcribe` shares."""
 
 from __future__ import annotations
 
 import argparse
+import importlib
+import os
+import sys
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
+from typing import Any
 
-from wfstdec.batch.decoding import decode_file
-from wfstdec.batch.ray import DecodeRows, are_rows, logprob_rows
-from wfstdec.cli.boost_flags import BOOST_FLAGS, boosts_for, read_lists
-from wfstdec.cli.decoders import add_decoder_flags, make_decoder, search_options
-from wfstdec.cli.flags import add_flags
-from wfstdec.cli.lattice_flags import READING_FLAGS, reading_of
-from wfstdec.cli.ray_flags import (
-    RAY_FLAGS,
-    ready_for_ray,
-    refuse_flags_of_ray,
-    run_on_ray,
+import wfstdec
+from wfstdec.align.options import AlignOptions
+from wfstdec.attention import need_torch
+from wfstdec.batch.aligning import align_file
+from wfstdec.batch.decoding import BoostLists, Tally, decode_file
+from wfstdec.batch.lattices import LatticeReading, rescore_file
+from wfstdec.batch.ray import (
+    DecodeRows,
+    RayOptions,
+    RowWorker,
+    are_rows,
+    logprob_rows,
+    run_rows,
 )
-from wfstdec.cli.result_flags import RUN_FLAGS, SUBTITLE_FLAGS, run_options, tell
+from wfstdec.boost.g2p import G2p
+from wfstdec.boost.phrases import PhraseOptions
+from wfstdec.cli.flags import (
+    BOOSTS,
+    DECODERS,
+    GIVEN_LATTICES,
+    INPUTS,
+    PHRASES,
+    RAY_OPTIONS,
+    READING,
+    RUN,
+    SUBTITLES,
+    command,
+    flag_of,
+    given_of,
+    made_of,
+    name_of,
+    need,
+    normalizer_of,
+    search_options,
+    values_of,
+)
+from wfstdec.errors import OptionError
+from wfstdec.io.boost_files import BoostFile, read_boosts, read_phrase_weights
+from wfstdec.io.journal import Restart
+from wfstdec.io.lattices import KaldiLatticeWriter
 from wfstdec.io.logprobs import open_logprobs
-from wfstdec.io.results import result_writer
+from wfstdec.io.results import format_named, result_writer
+from wfstdec.io.subtitles import SUBTITLES as SUBTITLE_FORMATS
+from wfstdec.io.subtitles import SubtitleOptions
 from wfstdec.lattice.file import LatticeWriter
-from wfstdec.trie.options import TrieOptions
-from wfstdec.wfst.options import WfstOptions
+from wfstdec.search.decoder import Decoder
+from wfstdec.text.files import digest
 
-COMMON_FLAGS = {
-    "--logprobs PATH": ".npz, Kaldi .ark or .scp, or a folder of .npy: [T, V] each",
-    "--graph FILE": "what `wfstdec build` wrote",
-    "--decoder NAME": "wfst (on a graph, the default), trie, greedy, transducer "
-    "or attention",
-    "--output FILE": "what to write: .txt, .jsonl, .ctm, .srt, .vtt or .TextGrid",
-    "--lm-scale X": "weight of the language model; `wfstdec tune` finds it",
-    "--beam NATS": "wider is slower and misses less (default: "
-    f"{WfstOptions.beam:g} for wfst, {TrieOptions.beam:g} for trie)",
-    "--nbest N": "different texts of each utterance, in .jsonl",
-    "--boost FILE": "words and phrases to favour, one a line",
-    "--confidence": "how sure each word is, from 0 to 1",
-    "--threads N": "utterances at once (default: one for each core)",
+_Lists = tuple[BoostFile | None, BoostFile | None]
+RESULTS = {"help": "results: .txt, .jsonl, .ctm, .srt, .vtt or .TextGrid"}
+"""Of `--output`."""
+_MISFITS_AT_MOST = 20
+
+
+_NEED_TORCH = {"transducer": "transducers", "attention": "attention decoders"}
+"""Decoders that run a model themselves."""
+_PHRASE_OPTIONS = {
+    "phrase_context": "c0",
+    "phrase_depth": "beta",
+    "phrase_unknown": "outside_cost",
 }
-"""Flags that `--help` shows, and what it says of them; `--help-all` has all."""
-EXAMPLES = r"""
+"""Flags and fields of `PhraseOptions`, by name."""
+_SUBTITLE_OPTIONS = ("max_chars", "max_lines", "max_s", "pause_s")
+"""Fields of `SubtitleOptions`, in the order of their flags."""
+_NO_SETTINGS = frozenset(
+    "command output quiet threads workers strict resume overwrite "
+    "ray actors gpus_per_actor batch_rows file_rows".split()
+)
+"""Flags that change nothing in the results."""
+_FILES = (
+    "acoustic_model graph tokens lexicon lm model boost phrases sentencepiece_model "
+    "g2p g2p_phones lattices"
+).split()
+"""Flags that may name a file: on other nodes the current folder is another."""
+
+
+@command(
+    f"--output --format {SUBTITLES} {RUN} {BOOSTS} --lattices {READING}",
+    required="--logprobs",
+    decoders=tuple(DECODERS),
+    groups={"for --ray": f"--ray {RAY_OPTIONS}"},
+    changes={"--output": RESULTS},
+    common="--logprobs --graph --decoder --output --lm-scale --beam --nbest --boost "
+    "--confidence --threads",
+    # They run in `graphs/librispeech_demo`, once a graph is there.
+    examples=r"""
   wfstdec decode --graph graph.npz --logprobs logprobs.npz --output hyp.ctm
   wfstdec decode --decoder trie --tokens tokens.txt --lexicon lexicon.txt.gz \
       --lm lm.arpa.gz --separator '<wb>' --logprobs logprobs.npz --output hyp.jsonl
-"""
-"""They run in `graphs/librispeech_demo`, once a graph is there."""
+""",
+)
+def decode(args: argparse.Namespace) -> None:
+    r"""Decode log-probs: words, times and costs of each utterance.
 
+    Five decoders: on a graph; on the trie of a lexicon, or on bare tokens; greedy on
+    bare tokens, one at a time; on a transducer, and on an attention decoder, whose
+    encoders take the log-probs, or other features:
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Give the command its flags."""
-    add_flags(parser, "--logprobs", required=True)
-    add_flags(parser, "--output", "--format", *SUBTITLE_FLAGS, *RUN_FLAGS)
-    add_flags(parser, *BOOST_FLAGS)
-    add_flags(parser, "--lattices", *READING_FLAGS)
-    add_decoder_flags(parser)
-    add_flags(parser.add_argument_group("for --ray"), *RAY_FLAGS)
+        wfstdec decode --graph graph.npz --logprobs x.npz
+        wfstdec decode --decoder trie --tokens ... --lexicon ... --lm ... \
+            --logprobs x.npz
+        wfstdec decode --decoder greedy --tokens ... --lm bpe.arpa --logprobs x.npz
+        wfstdec decode --decoder transducer --model model.npz --logprobs x.npz
+        wfstdec decode --decoder attention --model model.npz --logprobs x.npz
 
+    Results come in the order of the log-probs; without --output, on standard output. An
+    utterance with a fault is named and left out, and the exit code is 1. Results of a
+    run that was stopped stay next to --output, and --resume continues from there.
 
-def run(args: argparse.Namespace) -> None:
-    """Decode all utterances and write their results."""
+    On a Ray cluster (--ray) log-probs may also be rows: Parquet, or shards of
+    WebDataset; --output is a folder of Parquet.
+    """
     if args.ray is not None:
         args = ready_for_ray(args)
         path = Path(args.logprobs)
         rows = [path] if are_rows([path]) else logprob_rows(path)
-        decode_rows(args)  # what is wrong with the flags is said before
-        run_on_ray(args, rows, partial(decode_rows, args))
+        _decode_rows(args)  # faults of the flags are raised here, before
+        run_on_ray(args, rows, partial(_decode_rows, args))
         return
-    refuse_flags_of_ray(args)
-    options = search_options(args)
-    nbest = getattr(options, "nbest", None) or 1
-    how = run_options(args, makes="lattices")
-    result_writer(how["format"], nbest=nbest)  # refused before anything is loaded
-    reading = reading_of(args, nbest)
+    need(args, RAY_OPTIONS, "--ray")
     # Everything small is read, and refused, before a graph is loaded.
-    words, phrases = read_lists(args)
+    options = search_options(args)
+    how = run_options(args, "lattices") | nbest_options(args, options)
+    reading, lists = reading_of(args, how["nbest"]), read_lists(args)
     logprobs = open_logprobs(args.logprobs)
     decoder = make_decoder(args, options)
-    summary = decode_file(
-        decoder,
-        logprobs,
-        args.output,
-        boosts=boosts_for(decoder, args, words, phrases),
-        nbest=nbest,
-        lattices=reading,
-        keep=LatticeWriter(args.lattices) if args.lattices else None,
-        **how,
-    )
-    tell(summary, args)
+    how |= {"boosts": boosts_for(decoder, args, lists), "lattices": reading}
+    finish(decode_file(decoder, logprobs, args.output, **how), args)
 
 
-def decode_rows(args: argparse.Namespace) -> DecodeRows:
-    """Make what an actor does: the decoder that the flags ask for, and its lists."""
-    options = search_options(args)
+def _decode_rows(args: argparse.Namespace) -> DecodeRows:
+    """The work of an actor: the decoder that the flags ask for, and its lists."""
+    options, lists = search_options(args), read_lists(args)
     nbest = getattr(options, "nbest", None) or 1
-    words, phrases = read_lists(args)
     return DecodeRows(
         make_decoder(args, options),
-        lambda decoder: boosts_for(decoder, args, words, phrases),
+        lambda decoder: boosts_for(decoder, args, lists),
         nbest=nbest,
         lattices=reading_of(args, nbest),
         keep=args.lattices,
     )
+
+
+@command(
+    "--lexicon --g2p --g2p-phones --sentencepiece-model --ignore-case --normalize "
+    f"--output --format {SUBTITLES} {RUN} --separator --separator-optional --silence "
+    "--silence-prob --topology --blank --beam --exact --skip-cost --insert-cost "
+    "--insert-frame-cost --frame-shift",
+    required="--tokens --logprobs --ref",
+    changes={
+        "--beam": {
+            "default": AlignOptions.beam,
+            "help": "beam width in nats; widened where the text does not fit "
+            f"(default: {AlignOptions.beam:g})",
+        }
+    },
+)
+def align(args: argparse.Namespace) -> None:
+    r"""Align known texts with log-probs: times of words and tokens.
+
+        wfstdec align --tokens tokens.txt --lexicon lexicon.txt --separator '<wb>' \
+            --logprobs x.npz --ref ref.txt --output x.ctm
+
+    Without --lexicon words are spelt with the tokens. With --ignore-case or --normalize
+    words that the lexicon lacks as they are written are looked up by these rules. The
+    format follows from the name of the output: .ctm, .jsonl (tokens too, and where text
+    and audio do not fit), .srt, .vtt, .TextGrid; the last three are for one utterance,
+    or take a folder and --format. An utterance with a fault, such as an unknown word,
+    is named and left out, and the exit code is 1. Results of a run that was stopped
+    stay, and --resume continues from there.
+    """
+    how, options = run_options(args), made_of(AlignOptions, args)
+    aligner = wfstdec.ForcedAligner(
+        **values_of(args, "tokens lexicon separator separator_optional silence"),
+        **values_of(args, "silence_prob sentencepiece_model topology blank"),
+        g2p=g2p_of(args),
+        normalizer=normalizer_of(args),
+        options=options,
+        frame_shift_s=args.frame_shift,
+    )
+    summary = align_file(aligner, args.logprobs, args.ref, args.output, **how)
+    shown = [] if args.quiet else list(summary.misfits.items())[:_MISFITS_AT_MOST]
+    for utterance, misfits in shown:
+        for misfit in misfits:
+            print(f"{utterance}: {misfit}", file=sys.stderr)
+    if shown and (more := len(summary.misfits) - len(shown)):
+        print(f"... and {more} more", file=sys.stderr)
+    finish(summary, args)
+
+
+_OF_THE_SEARCH = "(default: that of the search)"
+
+
+@command(
+    f"--lm --unk-cost --lm-scale --word-insertion --nbest {READING} --output --format "
+    f"{RUN} --kaldi --kaldi-words",
+    required="--lattices",
+    changes={
+        "--lattices": GIVEN_LATTICES,
+        "--lm-scale": {
+            "default": None,
+            "help": f"factor of the costs of --lm, or of the graph {_OF_THE_SEARCH}",
+        },
+        "--word-insertion": {
+            "default": None,
+            "help": f"cost of each word; above 0 penalises {_OF_THE_SEARCH}",
+        },
+        "--nbest": {"default": 1, "help": "different texts of each utterance"},
+    },
+)
+def rescore(args: argparse.Namespace) -> None:
+    """Rescore lattices with another language model, or under other scales.
+
+        wfstdec decode --graph small.npz --logprobs x.npz --lattices x.lat
+        wfstdec rescore --lattices x.lat --lm large.arpa --lm-scale 0.8 --output hyp.txt
+
+    The words of a lattice get new costs: those of its graph are dropped. Without a
+    language model the graph's costs stay, and --lm-scale and --word-insertion change
+    their weight; no new search is needed for that. Results can be written as compact
+    lattices for Kaldi's tools, too. A lattice with a fault is named and left out, and
+    the exit code is 1. Results of a run that was stopped stay next to --output, and
+    --resume continues from there.
+    """
+    need(args, "--kaldi-words", "--kaldi")
+    kaldi = None
+    if args.kaldi:
+        is_text = args.kaldi.endswith(".txt")
+        kaldi = KaldiLatticeWriter(args.kaldi, text=is_text, words=args.kaldi_words)
+    summary = rescore_file(
+        args.lattices,
+        args.output,
+        **values_of(args, "lm unk_cost lm_scale word_insertion format strict"),
+        reading=reading_of(args, args.nbest),
+        kaldi=kaldi,
+        restart=restart_of(args, "kaldi"),
+        progress=not args.quiet,
+    )
+    finish(summary, args)
+
+
+def make_decoder(args: argparse.Namespace, options: Any) -> Decoder:
+    """The decoder that the flags ask for, with these options."""
+    kind = args.decoder
+    given = given_of(args, INPUTS[kind].split())
+    if "g2p" in INPUTS[kind]:
+        given |= {"g2p": g2p_of(args)}
+        given.pop("g2p_phones", None)
+    if given.get("open_vocabulary"):
+        given["open_vocabulary"] = wfstdec.OpenVocabulary(*given["open_vocabulary"])
+    given |= {"options": options, "frame_shift_s": args.frame_shift}
+    given |= values_of(args, "backend threads")
+    if kind in _NEED_TORCH:
+        need_torch(_NEED_TORCH[kind])
+        return importlib.import_module(f"wfstdec.{kind}.decoder").open_decoder(**given)
+    decoders: dict[str, Callable[..., Decoder]] = {
+        "wfst": wfstdec.WfstDecoder,
+        "trie": wfstdec.TrieDecoder,
+        "greedy": wfstdec.GreedyDecoder,
+    }
+    return decoders[kind](**given)
+
+
+def g2p_of(args: argparse.Namespace) -> G2p | None:
+    """The object that `--g2p` and `--g2p-phones` ask for."""
+    need(args, "--g2p-phones", "--g2p")
+    given = given_of(args, ("g2p", "g2p_phones"))
+    source = given.get("g2p")
+    return None if source is None else G2p(source, given.get("g2p_phones"))
+
+
+def read_lists(args: argparse.Namespace) -> _Lists:
+    """Read the files of `--boost` and `--phrases`."""
+    need(args, PHRASES, "--phrases")
+    return (
+        read_boosts(args.boost) if args.boost else None,
+        read_phrase_weights(args.phrases) if args.phrases else None,
+    )
+
+
+def boosts_for(decoder: Decoder, args: argparse.Namespace, lists: _Lists) -> BoostLists:
+    """The lists for a decoder."""
+    words, phrases = lists
+    if words is not None and not decoder.vocabulary.words:
+        raise OptionError(
+            f"--boost {args.boost} for a decoder that has no words, expected --phrases"
+        )
+    if phrases is None:
+        return BoostLists(words)
+    values = {name: getattr(args, flag) for flag, name in _PHRASE_OPTIONS.items()}
+    given = {name: value for name, value in values.items() if value is not None}
+    options = PhraseOptions(**given, weights_are_totals=args.phrase_totals)
+    compiler = decoder.phrase_compiler(
+        options,
+        unit=args.phrase_unit,
+        boundary=args.phrase_boundary,
+        sentencepiece_model=args.sentencepiece_model,
+    )
+    return BoostLists(words, phrases, compiler)
+
+
+def reading_of(args: argparse.Namespace, nbest: int) -> LatticeReading | None:
+    """The reading of lattices that flags ask for; None for no lattices."""
+    if not (args.lattices or args.confidence or args.mbr):
+        return None
+    if args.mbr and nbest > 1:
+        raise OptionError(f"--mbr and --nbest {nbest}, expected one text")
+    if args.posterior_scale < 0:
+        raise OptionError(
+            f"--posterior-scale {args.posterior_scale!r}, expected 0 or more"
+        )
+    return LatticeReading(nbest, args.confidence, args.mbr, args.posterior_scale)
+
+
+def restart_of(args: argparse.Namespace, output: str | None = None) -> Restart:
+    """Treatment of the work of an earlier run, and the settings of this one."""
+    settings: dict[str, Any] = {"version of wfstdec": wfstdec.__version__}
+    for name, value in vars(args).items():
+        if name not in _NO_SETTINGS:
+            is_read = isinstance(value, str) and name != output
+            is_file = is_read and os.path.exists(value)
+            settings[name] = digest(value) if is_file else value
+    return Restart(
+        *(args.resume, args.overwrite, settings),
+        called=lambda name: name if " " in name else flag_of(name),
+    )
+
+
+def run_options(args: argparse.Namespace, output: str | None = None) -> dict[str, Any]:
+    """Arguments of runs that write results; `output` is a flag of another output."""
+    format, subtitles = format_named(args.format, args.output), {}
+    for flag, option in zip(SUBTITLES.split(), _SUBTITLE_OPTIONS, strict=True):
+        value = getattr(args, name_of(flag))
+        if value is not None:
+            subtitles[option] = value
+            if format not in SUBTITLE_FORMATS:
+                known = " or ".join(SUBTITLE_FORMATS)
+                raise OptionError(f"{flag} with format {format}, expected {known}")
+    return {
+        "format": format,
+        "subtitles": SubtitleOptions(**subtitles) if subtitles else None,
+        "strict": args.strict,
+        "restart": restart_of(args, output),
+        "progress": not args.quiet,
+    }
+
+
+def nbest_options(args: argparse.Namespace, options: Any) -> dict[str, Any]:
+    """The length of n-best lists and the file of lattices of runs that decode."""
+    nbest = getattr(options, "nbest", None) or 1
+    # Refused before a graph is loaded.
+    result_writer(format_named(args.format, args.output), nbest=nbest)
+    keep = LatticeWriter(args.lattices) if args.lattices else None
+    return {"nbest": nbest, "keep": keep}
+
+
+def finish(summary: Tally, args: argparse.Namespace) -> None:
+    """Print the summary of a run, unless quiet; raise if utterances were left out."""
+    if not args.quiet:
+        print(summary, file=sys.stderr)
+    summary.check_all_done()
+
+
+def ready_for_ray(args: argparse.Namespace) -> argparse.Namespace:
+    """Check the flags; return those for an actor."""
+    if args.output is None:
+        raise OptionError("--ray without --output, expected a folder for Parquet files")
+    for flag in f"--format --strict {SUBTITLES}".split():
+        if getattr(args, name_of(flag)):
+            raise OptionError(
+                f"{flag} with --ray, expected neither: results are Parquet, and what "
+                "is wrong with a row stands in its column error"
+            )
+    ready = argparse.Namespace(**vars(args))
+    # Actors share a node: a thread for each processor in each of them would be too
+    # many.
+    ready.threads = args.threads or 1
+    for name in _FILES:
+        value = getattr(args, name, None)
+        if isinstance(value, str) and (name == "lattices" or os.path.exists(value)):
+            setattr(ready, name, os.path.abspath(value))
+    return ready
+
+
+def run_on_ray(
+    args: argparse.Namespace, rows: Any, make: Callable[[], RowWorker]
+) -> None:
+    """Run a job on a cluster."""
+    summary = run_rows(
+        rows,
+        make,
+        args.output,
+        address=args.ray,
+        options=made_of(RayOptions, args, gpus=args.gpus_per_actor),
+        restart=restart_of(args, "lattices"),
+        progress=not args.quiet,
+    )
+    finish(summary, args)

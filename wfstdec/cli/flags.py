@@ -1,23 +1,30 @@
-"""Every flag of the command line, once: commands take theirs from here by name."""
+"""Flags of the command line, each declared once, and the commands made of them.
+
+`FLAGS` has the arguments of `add_argument` by flag. A command is a function of parsed
+arguments, whose docstring is its help, under `command`, which names its flags:
+
+    @command("--blank --to", places={"input": "the graph to read"})
+    def convert(args): ...
+
+    made_of(AlignOptions, args)                 # its fields by flags of their names
+    build_graph(**values_of(args, "lm blank"))  # lm=args.lm, blank=args.blank
+"""
 
 from __future__ import annotations
 
 import argparse
+import inspect
 import math
-from collections.abc import Collection
-from dataclasses import fields
-from typing import Any, get_args
+from argparse import BooleanOptionalAction
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, TypeVar, cast, get_args, get_type_hints
 
-from wfstdec.attention.options import AttentionOptions
+from wfstdec.align.options import AlignOptions
+from wfstdec.attention.options import AttentionOptions, LengthNorm
+from wfstdec.audio.reading import MAX_SECONDS
+from wfstdec.batch.ray import RayOptions
 from wfstdec.checks.rows import check_frame_shift
-from wfstdec.cli.audio_flags import AUDIO_FLAGS
-from wfstdec.cli.kinds import Flag, one_of, switch, takes
-from wfstdec.cli.lattice_flags import LATTICE_FLAGS
-from wfstdec.cli.model_flags import MODEL_FLAGS, SEARCH_FLAGS
-from wfstdec.cli.ray_flags import RAY_FLAGS
-from wfstdec.cli.result_flags import ALIGN_FLAGS, RESULT_FLAGS
-from wfstdec.cli.serve_flags import SERVE_FLAGS
-from wfstdec.cli.text_flags import TEXT_FLAGS
 from wfstdec.compare.tuning import RANGES, TRIE_GRID, WFST_GRID
 from wfstdec.errors import OptionError
 from wfstdec.fst.engine import ENGINES
@@ -25,13 +32,20 @@ from wfstdec.fst.openfst import FORMS
 from wfstdec.fst.topology import TOPOLOGIES
 from wfstdec.greedy.options import BACKENDS as GREEDY_BACKENDS
 from wfstdec.greedy.options import GreedyOptions
+from wfstdec.io.results import FORMATS
+from wfstdec.io.subtitles import SubtitleOptions
+from wfstdec.search.options import DEFAULT_LATTICE_BEAM
+from wfstdec.server.limits import Limits
 from wfstdec.text.loading import AUTO
+from wfstdec.text.normalize import Normalizer
+from wfstdec.transcription.pieces import CutOptions
 from wfstdec.transducer.options import TransducerOptions
-from wfstdec.trie.lookahead import LookaheadKind
 from wfstdec.trie.options import BACKENDS as TRIE_BACKENDS
-from wfstdec.trie.options import Merge, TrieOptions
+from wfstdec.trie.options import TrieOptions
 from wfstdec.wfst.options import BACKENDS as WFST_BACKENDS
 from wfstdec.wfst.options import WfstOptions
+
+_Made = TypeVar("_Made")
 
 DECODERS: dict[str, Any] = {
     "wfst": WfstOptions,
@@ -40,17 +54,36 @@ DECODERS: dict[str, Any] = {
     "transducer": TransducerOptions,
     "attention": AttentionOptions,
 }
-"""The options of each decoder; the search flags and their defaults are made of them."""
+"""Options of each decoder; search flags have their names and defaults."""
+_TOKENS = "tokens blank separator lm unk_cost"
+INPUTS = {
+    "wfst": "graph exact_boosts g2p g2p_phones",
+    "trie": f"{_TOKENS} lexicon separator_optional open_vocabulary exact_boosts "
+    "g2p g2p_phones",
+    "greedy": _TOKENS,
+    "transducer": "model head lm separator unk_cost",
+    "attention": "model lm separator unk_cost",
+}
+"""Inputs of each decoder besides its options, flags by name; the first is required."""
+CTC_DECODERS = ("wfst", "trie", "greedy")
+"""Decoders of log-probs, which any CTC model makes of audio."""
+_OF_THE_MODEL = {
+    "--tokens": "the model's token table, where the model has none",
+    "--blank": "the model's blank, where the model does not name it; a name or an "
+    "index, -1 for the last",
+    "--frame-shift": "seconds per frame of the model, where the model does not name it",
+}
+"""Help of flags that with an acoustic model are the model's, not the decoder's."""
 
 
-def number_or_none(text: str) -> float | None:
-    """A number; `none` stands for no limit."""
-    return None if text.lower() == "none" else float(text)
+def flag_of(name: str) -> str:
+    """The flag of an option."""
+    return "--" + name.replace("_", "-")
 
 
-def count_or_none(text: str) -> int | None:
-    """An integer; `none` stands for no limit."""
-    return None if text.lower() == "none" else int(text)
+def name_of(flag: str) -> str:
+    """The option of a flag."""
+    return flag.removeprefix("--").replace("-", "_")
 
 
 def above_zero(text: str) -> float:
@@ -61,7 +94,7 @@ def above_zero(text: str) -> float:
     return value
 
 
-def seconds_of_a_frame(text: str) -> float:
+def seconds(text: str) -> float:
     """Seconds, no milliseconds."""
     try:
         return check_frame_shift(float(text))
@@ -77,19 +110,328 @@ def count(text: str, least: int = 0) -> int:
     return value
 
 
-def count_above_zero(text: str) -> int:
+def positive_count(text: str) -> int:
     """An integer, 1 or more."""
     return count(text, 1)
 
 
-def token_or_none(text: str) -> str | None:
-    """A token; `none` stands for none."""
-    return None if text.lower() == "none" else text
+def _or_none(kind: Callable[[str], Any], name: str) -> Callable[[str], Any]:
+    """A kind of value for which `none` stands for None."""
+
+    def read(text: str) -> Any:
+        return None if text.lower() == "none" else kind(text)
+
+    read.__name__ = name  # how argparse calls it in its errors
+    return read
 
 
-seconds_of_a_frame.__name__ = "seconds"
-number_or_none.__name__ = "number"  # how argparse calls them in its errors
-count_or_none.__name__ = "count"
+token_or_none = _or_none(str, "token")
+_OPTIONAL = {int: _or_none(int, "count"), float: _or_none(float, "number")}
+_KINDS = {"N": int, "HZ": int} | dict.fromkeys(
+    "NATS X SECONDS PROB FACTOR S LOW HIGH WORD_COST TOKEN_COST".split(), float
+)
+"""Types of values by the word that stands for them; others are text."""
+
+
+class SwitchOrChoice(BooleanOptionalAction):
+    """A switch of one decoder that is a choice of another: `--flag`, `--flag mean`."""
+
+    def __init__(
+        self, option_strings: Sequence[str], dest: str, words: Any, **more: Any
+    ) -> None:
+        super().__init__(option_strings, dest, **more)
+        self.nargs, self.choices = "?", words
+
+    def __call__(
+        self,
+        parser: argparse.ArgumentParser,
+        namespace: argparse.Namespace,
+        values: Any,
+        option_string: str | None = None,
+    ) -> None:
+        """Keep the choice, or whether the switch is on."""
+        is_on = not (option_string or "").startswith("--no-")
+        if values is not None and not is_on:
+            raise argparse.ArgumentError(self, f"invalid choice: {values!r}")
+        setattr(namespace, self.dest, is_on if values is None else values)
+
+
+def _how(text: str, **more: Any) -> dict[str, Any]:
+    return {"help": text, **more}
+
+
+def _subtitle(text: str, option: str) -> str:
+    return f"{text} (default: {getattr(SubtitleOptions, option)})"
+
+
+_BACKENDS = ", ".join(dict.fromkeys((*WFST_BACKENDS, *TRIE_BACKENDS, *GREEDY_BACKENDS)))
+
+_TABLE: dict[str, Any] = {
+    # building
+    "--tokens FILE": "token table of the acoustic model",
+    "--blank BLANK": "name or index of the blank, if not recognised",
+    "--lexicon FILE": "words and their tokens",
+    "--spell WORDS": "list of words to spell with the tokens, in place of --lexicon",
+    "--sentencepiece-model MODEL": "model that cuts words into tokens, no lexicon",
+    "--separator TOKEN": _how(
+        "token between words, or none (default: '|' of Hugging Face's tables, or none)",
+        type=token_or_none,
+        default=AUTO,
+    ),
+    "--separator-optional": "optional separator between words",
+    "--silence TOKEN": "token for silence between words",
+    "--silence-prob PROB": _how("probability of silence", default=0.5),
+    "--lm PATH": "n-gram model: ARPA, KenLM binary, or a folder of `wfstdec build-lm`",
+    "--arpa FILE": "n-gram model: ARPA, plain or gzip, or a KenLM binary",
+    "--grammar FST": "OpenFst acceptor over words, in place of --lm",
+    "--unk-cost NATS": "cost of words that the model lacks (default: left out)",
+    "--open-vocabulary WORD_COST TOKEN_COST": "words that the lexicon lacks, spelt by "
+    "tokens: nats for each word, in addition to its <unk>, and for each token",
+    "--nemo-tokens": "ARPA file of NeMo: its words are characters for tokens",
+    "--topology": _how("CTC topology", choices=TOPOLOGIES, default="normal"),
+    "--engine": _how("FST library", choices=tuple(ENGINES), default="kaldifst"),
+    "--no-minimize": "no minimization: exact costs, a larger graph",
+    "--words FILE": "word table: 'word id' lines, <eps> is 0",
+    "--to": _how("kind of OpenFst file (default: text for .txt, const)", choices=FORMS),
+    # decoding
+    "--graph FILE": "search graph of `wfstdec build`",
+    "--logprobs PATH": ".npz, Kaldi .ark or .scp, or a folder of .npy: [T, V] each",
+    "--decoder": _how("the search", choices=tuple(DECODERS), default="wfst"),
+    "--frame-shift SECONDS": _how("seconds per frame", type=seconds, default=0.02),
+    "--backend BACKEND": _how(f"auto (the CPU), {_BACKENDS}", default="auto"),
+    "--threads N": _how(
+        "utterances in parallel (default: one for each core)", type=positive_count
+    ),
+    "--output FILE": "file to write",
+    # boosts
+    "--boost FILE": "words and phrases to favour; 'word<TAB>nats' lines (without a "
+    "number a conservative default is used), or JSON lines",
+    "--exact-boosts": "boosted words only as written: case, Unicode form, punctuation",
+    "--phrases FILE": "phrases, one a line: to boost ('phrase<TAB>weight', or JSON "
+    "lines with lists by utterance), or to score (default: those of the boost lists)",
+    "--phrase-unit": _how(
+        "unit of the credit of phrases (default: word; token without words)",
+        choices=("word", "token"),
+    ),
+    "--phrase-totals": "weights of --phrases in nats for a whole phrase, as those of "
+    "--boost (default: times 1 nat for its first label, 2 + ln(place) for the others)",
+    "--phrase-context NATS": _how(
+        "credit of a phrase's first label, by its weight (default: 1)", type=above_zero
+    ),
+    "--phrase-depth FACTOR": "factor of later labels, plus ln(place) (default: 2)",
+    "--phrase-unknown NATS": "cost of a label of no phrase (default: 0)",
+    "--phrase-boundary TOKEN": "token around phrases of tokens, or the text's ends "
+    "(default: the separator, unless optional)",
+    "--g2p SOURCE": "pronunciations of words that the lexicon or graph lacks: a "
+    "lexicon that has them, such as cmudict; a SentencePiece model; a program, words "
+    "in, 'word<TAB>phones' out; 'hama', a model (pip install hama==1.7.0); or "
+    "'spelling', the default where words are pronounced as they are spelt",
+    "--g2p-phones FILE": "tokens of the phones of --g2p, 'phone tokens...' lines; "
+    "others go by name, and ARPAbet's by IPA",
+    # options of searches, by the names of their fields; kinds and defaults are theirs
+    "--beam NATS": "beam width in nats; wider is slower and misses less",
+    "--beam-size N": "most entries in a frame",
+    "--max-active N": "most states in a frame, or none",
+    "--min-active N": "fewest states in a frame, whatever the beam",
+    "--token-top-k N": "most tokens that may begin in a frame, by probability; or none",
+    "--merge": "alignments of a text: the best, or their sum",
+    "--nbest N": "different texts of each utterance",
+    "--lookahead": "language model inside words: with its history, without, not at all",
+    "--acoustic-scale X": "factor of the log-probs",
+    "--lm-scale X": "factor of the costs of the graph, or language model",
+    "--word-insertion NATS": "cost of each word; above 0 penalises",
+    "--token-insertion NATS": "cost of each token; above 0 penalises",
+    "--blank-penalty NATS": "nats subtracted from the blank's log-prob",
+    "--blank-skip-threshold PROB": "probability of blanks that a frame is skipped from",
+    "--beam-delta NATS": "distance of the beam from the worst kept, under max-active",
+    "--boost-scale X": "factor of all boosts",
+    "--strategy": "one token after the other, ALSD++ (by symbols), AES++ (by frames)",
+    "--fusion": "language models and boosts before the choice of best tokens, or after",
+    "--blank-scored": "weight of language models on the blank too",
+    "--max-symbols N": "most tokens in one frame",
+    "--expansion-rounds N": "AES++: tokens in a frame",
+    "--expansion-beta N": "AES++: labels of an entry beyond the beam size",
+    "--expansion-gamma NATS": "AES++: distance of labels of an entry from its best",
+    "--prefix-search": "AES++: scores move first to texts that are one token longer",
+    "--end-rule": "phrases at the end, a token that competes with them",
+    "--ctc-weight X": "weight of the model's CTC head in place of attention, 0 to 1",
+    "--pre-beam N": "tokens of a text that CTC scores (none: 1.5 times the beam size)",
+    "--final-eos-score NATS": "--end-rule compensated: bonus of an end after a phrase",
+    "--length-norm": _how(
+        "rank by the cost of a token; of attention: by none, mean or gnmt",
+        action=SwitchOrChoice,
+        words=get_args(LengthNorm),
+    ),
+    "--gnmt-alpha X": "--length-norm gnmt: ((5 + n) / 6) to this power",
+    "--stop": "at no better text possible, at a full list, or at the limit alone",
+    "--max-tokens-per-s X": "most tokens a second, plus 5",
+    "--no-repeat-ngram N": "tokens in a row that may occur only once; 0: no limit",
+    # models
+    "--model PATH": "a transducer: what TransducerNet.save wrote, or a folder with "
+    "encoder.onnx, decoder.onnx, joiner.onnx and tokens.txt; for `wfstdec decode "
+    "--decoder attention`, what JointNet.save wrote; the log-probs are the features "
+    "of its encoder",
+    "--head HEAD": "head of a model with several (default: the first)",
+    "--transducer OPTION=VALUES": _how(
+        "the transducer of --model takes part, with options such as strategy=alsd,aes "
+        "beam_size=4,10 fusion=late",
+        nargs="*",
+    ),
+    "--transducer-lm PATH": "language model over its tokens: ARPA, or of build-lm",
+    "--attention OPTION=VALUES": _how(
+        "the attention decoder of --attention-model takes part, with options such as "
+        "beam_size=1,3,8 end_rule=closed,compensated",
+        nargs="*",
+    ),
+    "--attention-model PATH": "an attention decoder with its encoder: what "
+    "JointNet.save wrote; the log-probs are the features of its encoder",
+    "--attention-lm PATH": "language model over the tokens of --attention-model",
+    # lattices
+    "--lattice-beam NATS": "beam width in nats of lattices and n-best lists "
+    f"(default: {DEFAULT_LATTICE_BEAM:g}, or the beam)",
+    "--lattices FILE": "lattices of all utterances, for wfstdec rescore and score",
+    "--oracle N": _how(
+        "WER of the best of N texts (default: 10) and of lattices", nargs="?", const=10
+    ),
+    "--nbest-lists FILE": "n-best lists of `wfstdec decode --nbest N --format jsonl`",
+    "--confidence": "probability of each word, from a lattice",
+    "--mbr": "text of least expected error in place of the most probable one",
+    "--posterior-scale X": _how("factor of costs in --confidence, --mbr", default=1.0),
+    "--kaldi FILE": "compact lattices for Kaldi's tools: text for .txt, else binary",
+    "--kaldi-words FILE": "words of --kaldi by number, as Kaldi's words.txt",
+    "--test-lattices FILE": "lattices to test the result of --posterior-scale on "
+    "(default: every second speaker of --lattices)",
+    "--test-ref FILE": "references of --test-lattices",
+    "--confidences FILE": "words with confidences of `wfstdec decode --confidence`, "
+    ".ctm or .jsonl",
+    "--reliability FILE": "plot of right words by confidence: .png, .svg (matplotlib)",
+    # results
+    "--strict": "stop at the first utterance with a fault (default: skip it)",
+    "--resume": "continuation of the results of a run that was stopped",
+    "--overwrite": "new results in place of those of a run that was stopped",
+    "--format": _how(
+        "of the results (default: by --output's ending, or text)", choices=[*FORMATS]
+    ),
+    "--subtitle-chars N": _subtitle("characters of a line of subtitles", "max_chars"),
+    "--subtitle-lines N": _subtitle("lines of a subtitle", "max_lines"),
+    "--subtitle-seconds SECONDS": _subtitle("seconds of a subtitle", "max_s"),
+    "--subtitle-pause SECONDS": _subtitle("pause that ends a subtitle", "pause_s"),
+    # alignment
+    "--exact": "search until no alignment of lower cost is possible",
+    "--skip-cost NATS": "cost of a word left out (default: none may be)",
+    "--insert-cost NATS": "cost of speech between words (default: none may be)",
+    "--insert-frame-cost NATS": _how(
+        "cost of each frame of it in addition", default=AlignOptions.insert_frame_cost
+    ),
+    # Ray
+    "--ray ADDRESS": "Ray cluster: host:port, 'auto', or 'local', which starts one; "
+    "--output and --lattices are then folders that all nodes see, the first of Parquet",
+    "--actors N": "with --ray: processes, of --threads CPUs each, 1 unless given "
+    "(default: as many as there is room for)",
+    "--gpus-per-actor N": _how(
+        "with --ray: GPUs, or a part of one (default: 0)",
+        type=float,
+        default=RayOptions.gpus,
+    ),
+    "--batch-rows N": _how(
+        "with --ray: rows of a batch", default=RayOptions.batch_rows
+    ),
+    "--file-rows N": _how(
+        "with --ray: rows of a file of results, lost when a node vanishes",
+        default=RayOptions.file_rows,
+    ),
+    # audio
+    "--kind": _how(
+        "kind of model, where its files leave that open",
+        choices="encoder mapped hama transformers streaming-onnx onnx-asr onnx nemo "
+        "torchaudio function".split(),
+    ),
+    "--sample-rate HZ": "sample rate in Hz, where the model has none",
+    "--logits": _how("model outputs not normalised yet (log_softmax)", default=None),
+    "--workers N": "pieces of audio encoded in parallel (default: one for each core)",
+    "--channel N": "channel of the audio, from 0 (default: all, mixed)",
+    "--max-audio-seconds S": _how("longest recording taken", default=MAX_SECONDS),
+    "--allow-cut": "the readable part of files that were cut short",
+    "--whole S": _how(
+        "longest recording not cut at pauses", default=CutOptions.whole_s
+    ),
+    # the server
+    "--host HOST": _how("address to listen on: 0.0.0.0 for all", default="127.0.0.1"),
+    "--port N": _how("port; 0 takes a free one, printed first", default=8000),
+    "--key-file FILE": "file whose first line is the key of clients (default: that of "
+    "the environment, WFSTDEC_KEY; without either everybody may come)",
+    "--origin ORIGIN": _how(
+        "another origin whose pages may use the server, such as https://example.org; "
+        "several times for several, '*' for all",
+        action="append",
+        default=[],
+    ),
+    "--name NAME": "name of the model in answers (default: its file's name)",
+    "--lang LANGUAGE": _how("language in answers", default="en"),
+    "--no-page": "no page at /",
+    "--ssl-certfile FILE": "TLS: the certificate, PEM",
+    "--ssl-keyfile FILE": "TLS: its private key, PEM",
+    "--proxy-headers": "trust in X-Forwarded-For and -Proto of --forwarded-allow-ips",
+    "--forwarded-allow-ips LIST": _how(
+        "addresses of proxies, with commas; '*' for all", default="127.0.0.1,::1"
+    ),
+    # texts that are compared
+    "--ref FILE": "references: 'utterance words...' lines",
+    "--hyp FILE": "hypotheses: 'utterance words...' lines",
+    "--ignore-case": "comparison of words without their case",
+    "--normalize": "comparison of words without case, punctuation (except ' inside "
+    "words, and . , : inside numbers), hyphens (taken as spaces) and Unicode form "
+    "(NFKC)",
+    # scoring and inspecting
+    "--worst N": _how("worst utterances to show", type=count, default=0),
+    "--draw FILE": "small graph for Graphviz's dot ('-': standard output)",
+    "--recipe FOLDER": "recipe other than the shipped one",
+    # comparing and tuning
+    "--utterances N": _how(
+        "utterances, evenly spaced (default: all)", type=positive_count
+    ),
+    "--wfst OPTION=VALUES": _how(
+        "options of the WFST decoder, such as beam=8,13 max_active=7000,none",
+        nargs="+",
+        default=WFST_GRID,
+    ),
+    "--trie OPTION=VALUES": _how(
+        "options of the trie decoder, such as beam_size=32,128 merge=max,sum; or "
+        "beam:beam_size=6:16,8:32, values that go together",
+        nargs="+",
+        default=TRIE_GRID,
+    ),
+    "--greedy OPTION=VALUES": _how(
+        "greedy decoding takes part, with options such as lm_scale=0.2,0.4 "
+        "blank_penalty=0,1",
+        nargs="*",
+    ),
+    "--repeats N": _how(
+        "timings of every point, in turn", type=positive_count, default=3
+    ),
+    "--no-peers": "no decoders of others",
+    "--json FILE": "file of all figures",
+    "--plot FILE": "plot of WER against RTFx: .png or .svg (needs matplotlib)",
+    "--lm-scale-range LOW HIGH": _how(
+        "range of the LM scale", default=RANGES["lm_scale"]
+    ),
+    "--insertion-range LOW HIGH": _how(
+        "range of the insertion (--greedy: the blank penalty), nats",
+        default=RANGES["word_insertion"],
+    ),
+    "--boost-range LOW HIGH": _how(
+        "range of --boost's scale", default=RANGES["boost_scale"]
+    ),
+    "--max-trials N": _how("most evaluations", type=positive_count, default=80),
+    "--all": "rare kernels too: every kind of list in every way, greedy, alignment",
+    "--quiet": "results and errors only",
+}
+"""Help, or arguments of `add_argument`, by flag and the word for its value."""
+for _limit in fields(Limits):
+    _value = "SECONDS" if _limit.name.endswith("_s") else "N"
+    _TABLE[f"{Limits.flag(_limit.name)} {_value}"] = _how(
+        _limit.metadata["help"], default=_limit.default
+    )
 
 
 def search_defaults(name: str) -> dict[str, Any]:
@@ -102,253 +444,223 @@ def search_defaults(name: str) -> dict[str, Any]:
     }
 
 
-def _search(flag: str, how: Flag) -> Flag:
-    """Name a flag's search option; `add_flags` tells the defaults behind its text."""
-    option = flag.removeprefix("--").replace("-", "_")
-    default = next(iter(search_defaults(option).values()))
-    return {"default": default, "option": option, **how}
+def _arguments(usage: str, how: str | dict[str, Any]) -> dict[str, Any]:
+    """The arguments of `add_argument` for a flag; without a value it is a switch."""
+    flag, *values = usage.split()
+    made = {"help": how} if isinstance(how, str) else how
+    if values:
+        made["metavar"] = values[0] if len(values) == 1 else tuple(values)
+        made.setdefault("type", _KINDS.get(values[0], str))
+        if len(values) > 1:
+            made["nargs"] = len(values)
+    # An option of searches: its kind is that of the first decoder that has it.
+    for decoder, default in list(search_defaults(name_of(flag)).items())[:1]:
+        made["default"] = default
+        hint = get_type_hints(DECODERS[decoder])[name_of(flag)]
+        if hint is bool:
+            made.setdefault("action", BooleanOptionalAction)
+        elif not values:
+            made["choices"] = get_args(hint)
+        elif default is None or type(None) in get_args(hint):
+            made["type"] = _OPTIONAL[made["type"]]
+    if not values and "choices" not in made:
+        made.setdefault("action", "store_true")
+    return made
 
 
-def _defaults_told(option: str, decoders: Collection[str]) -> str:
-    """The defaults of a search option in these decoders, for a help text."""
-    shown = {
-        decoder: "none" if value is None else f"{value}"
-        for decoder, value in search_defaults(option).items()
-        if decoder in decoders
-    }
-    if len(set(shown.values())) == 1:
-        return f" (default: {next(iter(shown.values()))})"
-    listed = ", ".join(f"{value} for {decoder}" for decoder, value in shown.items())
-    return f" (default: {listed})"
+FLAGS = {usage.split()[0]: _arguments(usage, how) for usage, how in _TABLE.items()}
+"""Arguments of `add_argument` by flag."""
 
-
-def _range(what: str, option: str) -> Flag:
-    """Make a flag of `tune`: the range of an option."""
-    how = {"nargs": 2, "default": RANGES[option]}
-    return takes(("LOW", "HIGH"), f"where to look for {what}", float, **how)
-
-
-_BACKENDS = dict.fromkeys((*WFST_BACKENDS, *TRIE_BACKENDS, *GREEDY_BACKENDS))
-
-_SEARCH_FLAGS: dict[str, Flag] = {
-    "--beam": takes("NATS", "keep what is this close to the best", float),
-    "--beam-size": takes("N", "entries kept in a frame at most", int),
-    "--max-active": takes(
-        "N", "states kept in a frame at most, or none", count_or_none
-    ),
-    "--min-active": takes("N", "states kept in a frame whatever the beam", int),
-    "--token-top-k": takes(
-        "N",
-        "only the N most probable tokens may begin in a frame; none: all",
-        count_or_none,
-    ),
-    "--merge": one_of(get_args(Merge), "alignments of a text: the best, or their sum"),
-    "--nbest": takes("N", "different texts of each utterance", int),
-    "--lookahead": one_of(
-        get_args(LookaheadKind),
-        "the language model inside words: with its history, without, not at all",
-    ),
-    "--acoustic-scale": takes("X", "times the log-probs", float),
-    "--lm-scale": takes("X", "times the costs of the graph, or language model", float),
-    "--word-insertion": takes("NATS", "for each word; above 0 penalises", float),
-    "--token-insertion": takes("NATS", "for each token; above 0 penalises", float),
-    "--blank-penalty": takes("NATS", "taken from the blank's log-prob", float),
-    "--blank-skip-threshold": takes(
-        "PROB",
-        "follow only blanks in frames where the blank is this probable",
-        number_or_none,
-    ),
-    "--beam-delta": takes(
-        "NATS",
-        "where max-active binds, narrow the beam to the worst kept plus this",
-        number_or_none,
-    ),
-    "--boost-scale": takes("X", "times all boosts", float),
-    **SEARCH_FLAGS,
-}
-"""Options of searches, by the name that they have there with dashes."""
-
-FLAGS: dict[str, Flag] = {
-    # building
-    "--tokens": takes("FILE", "token table of the acoustic model"),
-    "--blank": takes(None, "name or index of the blank, where it is not recognised"),
-    "--lexicon": takes("FILE", "words and their tokens"),
-    "--spell": takes(
-        "WORDS", "in place of --lexicon: a list of words, spelt with the tokens"
-    ),
-    "--sentencepiece-model": takes(
-        "MODEL",
-        "the SentencePiece model that cuts words into tokens, where no lexicon does",
-    ),
-    "--separator": takes(
-        "TOKEN",
-        "the token between words, or none (default: '|' in tables of Hugging "
-        "Face, else none)",
-        token_or_none,
-        default=AUTO,
-    ),
-    "--separator-optional": switch("the separator may be left out between words too"),
-    "--silence": takes("TOKEN", "a token for silence between words"),
-    "--silence-prob": takes(
-        "PROB", "the probability of silence at each place", float, default=0.5
-    ),
-    "--lm": takes(
-        "PATH",
-        "n-gram language model: ARPA, plain or gzip, a KenLM binary, or a "
-        "folder of `wfstdec build-lm`",
-    ),
-    "--arpa": takes(
-        "FILE", "n-gram language model: ARPA, plain or gzip, or a KenLM binary"
-    ),
-    "--grammar": takes("FST", "in place of --lm: an OpenFst acceptor over words"),
-    "--unk-cost": takes(
-        "NATS", "keep lexicon words that the language model lacks, at this cost", float
-    ),
-    "--open-vocabulary": takes(
-        ("WORD_COST", "TOKEN_COST"),
-        "words that the lexicon lacks, spelled by tokens: nats for each word, "
-        "beside what the language model asks for <unk>, and for each token",
-        float,
-        nargs=2,
-    ),
-    "--nemo-tokens": switch(
-        "the words of the ARPA file are characters that stand for tokens, as "
-        "NeMo writes them"
-    ),
-    "--topology": one_of(TOPOLOGIES, "the CTC topology", default="normal"),
-    "--engine": one_of(
-        tuple(ENGINES), "what does the FST operations", default="kaldifst"
-    ),
-    "--no-minimize": switch("do not minimize: exact costs, a larger graph"),
-    # converting
-    "--words": takes("FILE", "word table: 'word id' lines, <eps> is 0"),
-    "--to": one_of(
-        FORMS, "kind of OpenFst file to write (default: text for .txt, else const)"
-    ),
-    # decoding
-    "--graph": takes("FILE", "what `wfstdec build` wrote"),
-    "--logprobs": takes(
-        "PATH", ".npz, Kaldi .ark or .scp, or a folder of .npy: [T, V] each"
-    ),
-    "--decoder": one_of(tuple(DECODERS), "the search", default="wfst"),
-    "--frame-shift": takes(
-        "SECONDS", "from one frame to the next", seconds_of_a_frame, default=0.02
-    ),
-    "--boost": takes(
-        "FILE",
-        "words and phrases to favour: 'word<TAB>nats' lines (leave the number "
-        "out and a safe weight is chosen), or JSON lines",
-    ),
-    "--exact-boosts": switch(
-        "words of boost lists count as they are written, not also in another case, "
-        "Unicode form or between punctuation"
-    ),
-    "--phrase-unit": one_of(
-        ("word", "token"),
-        "what phrases are credited by (default: word; token without words)",
-    ),
-    "--phrase-totals": switch(
-        "weights of --phrases are nats for a whole phrase, as those of --boost "
-        "are (default: times 1 nat for its first label, 2 + ln(place) for the others)"
-    ),
-    "--phrase-context": takes(
-        "NATS",
-        "what the first label of a phrase is worth, by its weight (default: 1)",
-        above_zero,
-    ),
-    "--phrase-depth": takes(
-        "FACTOR",
-        "factor for labels after the first, plus ln(place) (default: 2)",
-        float,
-    ),
-    "--phrase-unknown": takes(
-        "NATS", "what a label of no phrase costs (default: 0)", float
-    ),
-    "--phrase-boundary": takes(
-        "TOKEN",
-        "phrases of tokens stand between such tokens or the ends: a token that "
-        "stands between words wherever one ends (default: the separator, unless "
-        "optional)",
-    ),
-    "--backend": takes(None, f"auto (the CPU), {', '.join(_BACKENDS)}", default="auto"),
-    "--threads": takes(
-        "N", "utterances at once (default: one for each core)", count_above_zero
-    ),
-    "--output": takes("FILE", "what to write"),
-    # scoring and looking
-    "--worst": takes(
-        "N", "show the N utterances with the most errors", count, default=0
-    ),
-    "--draw": takes(
-        "FILE", "write a small graph for Graphviz's dot ('-': standard output)"
-    ),
-    "--recipe": takes("FOLDER", "a recipe other than the shipped one"),
-    # comparing and tuning
-    "--utterances": takes(
-        "N", "use N utterances, evenly spaced (default: all)", count_above_zero
-    ),
-    "--wfst": takes(
-        "OPTION=VALUES",
-        "options of the WFST decoder, such as beam=8,13 max_active=7000,none",
-        nargs="+",
-        default=WFST_GRID,
-    ),
-    "--trie": takes(
-        "OPTION=VALUES",
-        "options of the trie decoder, such as beam_size=32,128 merge=max,sum; "
-        "or beam:beam_size=6:16,8:32, values that go together",
-        nargs="+",
-        default=TRIE_GRID,
-    ),
-    "--greedy": takes(
-        "OPTION=VALUES",
-        "greedy decoding takes part, with options such as lm_scale=0.2,0.4 "
-        "blank_penalty=0,1",
-        nargs="*",
-    ),
-    "--phrases": takes(
-        "FILE",
-        "phrases, one a line: to boost ('phrase<TAB>weight', or JSON lines "
-        "with lists by utterance), or to score (default: those of the boost lists)",
-    ),
-    "--repeats": takes(
-        "N", "time every point so often, by turns", count_above_zero, default=3
-    ),
-    "--no-peers": switch("leave out other people's decoders"),
-    "--json": takes("FILE", "keep all figures in this file"),
-    "--plot": takes("FILE", "draw WER against RTFx: .png or .svg (needs matplotlib)"),
-    "--lm-scale-range": _range("the LM scale", "lm_scale"),
-    "--insertion-range": _range(
-        "the insertion (--greedy: the blank penalty), nats", "word_insertion"
-    ),
-    "--boost-range": _range("the scale of --boost", "boost_scale"),
-    "--max-trials": takes("N", "the most evaluations", count_above_zero, default=80),
-    "--all": switch(
-        "what few need too: every kind of list in every way, greedy, alignment"
-    ),
-    "--quiet": switch("say nothing but results and errors"),
-    **MODEL_FLAGS,
-    **LATTICE_FLAGS,
-    **RESULT_FLAGS,
-    **RAY_FLAGS,
-    **AUDIO_FLAGS,
-    **SERVE_FLAGS,
-    **TEXT_FLAGS,
-    **ALIGN_FLAGS,
-    **{flag: _search(flag, how) for flag, how in _SEARCH_FLAGS.items()},
-}
+RUN = "--strict --resume --overwrite"
+SUBTITLES = "--subtitle-chars --subtitle-lines --subtitle-seconds --subtitle-pause"
+READING = "--confidence --mbr --posterior-scale"
+PHRASES = (
+    "--phrase-totals --phrase-unit --phrase-context --phrase-depth --phrase-unknown "
+    "--phrase-boundary --sentencepiece-model"
+)
+BOOSTS = f"--boost --phrases {PHRASES}"
+RAY_OPTIONS = "--actors --gpus-per-actor --batch-rows --file-rows"
+AUDIO_MODEL = "--kind --sample-rate --logits --workers"
+LIMITS = " ".join(Limits.flag(one.name) for one in fields(Limits))
+GIVEN_LATTICES = {"help": "lattices of `wfstdec decode --lattices FILE`"}
+"""Of `--lattices` where they are read."""
 
 
 def add_flags(
     parser: argparse._ActionsContainer,
-    *names: str,
+    names: str,
     decoders: Collection[str] = tuple(DECODERS),
     **changes: Any,
 ) -> None:
-    """Give a command some of `FLAGS`, in this order."""
-    for name in names:
+    """Add some of `FLAGS`, with other arguments where there are some."""
+    for name in names.split():
         how = {**FLAGS[name], **changes}
-        option = how.pop("option", None)
-        if option is not None and "help" not in changes:
-            how["help"] += _defaults_told(option, decoders)
+        if "help" not in changes and "(default" not in how["help"]:
+            how["help"] += _default_shown(name, decoders)
         parser.add_argument(name, **how)
+
+
+def _default_shown(name: str, decoders: Collection[str]) -> str:
+    """The default of a flag, or those of some decoders, as help shows it."""
+    default, defaults = FLAGS[name].get("default"), search_defaults(name_of(name))
+    shown = {d: str(x).lower() for d, x in defaults.items() if d in decoders}
+    if len(set(shown.values())) > 1:
+        text = ", ".join(f"{value} for {d}" for d, value in shown.items())
+    elif shown:
+        text = next(iter(shown.values()))
+    elif isinstance(default, tuple):
+        between = " " if isinstance(default[0], str) else " to "
+        text = between.join(map(str, default))
+    else:
+        text = f"{default:g}" if isinstance(default, float) else str(default or "")
+    return f" (default: {text})" if text else ""
+
+
+def add_decoder_flags(
+    parser: argparse.ArgumentParser, decoders: Sequence[str], *, of_audio: bool
+) -> None:
+    """Add the flags of decoders, in groups; those not given are not set."""
+    text = (
+        f"the search: {', '.join(decoders)}; on a graph, on the trie of a lexicon or "
+    )
+    text += "bare tokens, on bare tokens without a beam"
+    text += "" if of_audio else ", and the last two on --model"
+    text += f" (default: {decoders[0]})"
+    add_flags(parser, "--decoder", choices=decoders, help=text)
+    add_flags(parser, "--backend --threads" + ("" if of_audio else " --frame-shift"))
+    for flag, text in _OF_THE_MODEL.items() if of_audio else ():
+        add_flags(parser, flag, help=text, default=argparse.SUPPRESS)
+    # Help shows flags by the decoders that have them; SUPPRESS tells a flag that was
+    # not given from a default that was.
+    groups: dict[str, argparse._ActionsContainer] = {}
+    for name, all_owners in _owners().items():
+        owners = [owner for owner in all_owners if owner in decoders]
+        if not owners or (of_audio and flag_of(name) in _OF_THE_MODEL):
+            continue
+        title = f"for --decoder {' or '.join(owners)}"
+        if len(owners) == len(decoders):
+            title = "for all decoders"
+        if title not in groups:
+            groups[title] = parser.add_argument_group(title)
+        add_flags(groups[title], flag_of(name), decoders, default=argparse.SUPPRESS)
+
+
+def search_options(args: argparse.Namespace, *, of_audio: bool = False) -> Any:
+    """The options of the decoder that the flags ask for."""
+    of_model = _OF_THE_MODEL if of_audio else {}
+    for name, decoders in _owners().items():
+        flag = flag_of(name)
+        # A flag of another decoder would have no effect, and nobody would notice.
+        if (
+            flag not in of_model
+            and hasattr(args, name)
+            and args.decoder not in decoders
+        ):
+            raise OptionError(
+                f"{flag} with --decoder {args.decoder}, expected flags of that "
+                f"decoder; {flag} is for --decoder {' or '.join(decoders)}"
+            )
+    needed = INPUTS[args.decoder].split()[0]
+    if flag_of(needed) not in of_model and not hasattr(args, needed):
+        raise OptionError(
+            f"--decoder {args.decoder} without {flag_of(needed)}, expected both"
+        )
+    return made_of(DECODERS[args.decoder], args)
+
+
+def _owners() -> dict[str, list[str]]:
+    """The decoders that have a flag, by its name."""
+    owners: dict[str, list[str]] = {}
+    for decoder, options in DECODERS.items():
+        for name in (*INPUTS[decoder].split(), *(one.name for one in fields(options))):
+            owners.setdefault(name, []).append(decoder)
+    return owners
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command: its function, whose docstring is its help, and its flags by name."""
+
+    run: Callable[[argparse.Namespace], int | None]
+    flags: str = ""
+    places: Mapping[str, Any] = field(default_factory=dict)  # positional: help or more
+    required: str = ""
+    one_of: Sequence[str] = ()  # one flag of each is required
+    at_most_one: str = ""
+    decoders: Sequence[str] = ()  # its decoders, whose flags it has
+    of_audio: bool = False
+    groups: Mapping[str, str] = field(default_factory=dict)  # by their titles in help
+    # Other arguments of `add_argument`, by flag
+    changes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    common: str = ""  # flags that a short `--help` shows
+    examples: str = ""
+
+    @property
+    def description(self) -> str:
+        """Its help."""
+        return inspect.getdoc(self.run) or ""
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """Give the command its flags."""
+        for name, how in self.places.items():
+            parser.add_argument(name, **how)
+
+        def add(where: argparse._ActionsContainer, names: str, **more: Any) -> None:
+            for name in names.split():
+                add_flags(where, name, **more, **self.changes.get(name, {}))
+
+        add(parser, self.required, required=True)
+        for names in self.one_of:
+            add(parser.add_mutually_exclusive_group(required=True), names)
+        if self.at_most_one:
+            add(parser.add_mutually_exclusive_group(), self.at_most_one)
+        add(parser, f"{self.flags} --quiet")
+        if self.decoders:
+            add_decoder_flags(parser, self.decoders, of_audio=self.of_audio)
+        for title, names in self.groups.items():
+            add(parser.add_argument_group(title), names)
+
+
+def command(flags: str = "", **how: Any) -> Callable[[Any], Command]:
+    """Make a command of a function."""
+    return lambda run: Command(run, flags, **how)
+
+
+def made_of(kind: type[_Made], args: argparse.Namespace, **others: Any) -> _Made:
+    """Make an object of a dataclass: fields are flags by name, except `others`."""
+    names = {field.name for field in fields(cast(Any, kind))} - others.keys()
+    return kind(**given_of(args, names), **others)
+
+
+def given_of(args: argparse.Namespace, names: Iterable[str]) -> dict[str, Any]:
+    """The values of flags that the command line has."""
+    return {name: value for name, value in vars(args).items() if name in names}
+
+
+def values_of(args: argparse.Namespace, names: str) -> dict[str, Any]:
+    """Values of flags, by names with spaces between: arguments of the same names."""
+    return {name: getattr(args, name) for name in names.split()}
+
+
+def need(args: argparse.Namespace, flags: str, other: str) -> None:
+    """Raise `OptionError` for flags that have no effect without another one."""
+    if getattr(args, name_of(other), None) is not None:
+        return
+    for flag in flags.split():
+        value = getattr(args, name_of(flag), None)
+        if value not in (None, False, FLAGS[flag].get("default")):
+            shown = f"{flag} {value}" if isinstance(value, int | float) else flag
+            shown = flag if value is True else shown
+            raise OptionError(f"{shown} without {other}, expected both")
+
+
+def normalizer_of(args: argparse.Namespace) -> Normalizer:
+    """The rules that `--ignore-case` and `--normalize` ask for."""
+    return made_of(Normalizer, args)
+
+
+def limits_of(args: argparse.Namespace) -> Limits:
+    """The limits of the server that flags ask for."""
+    return Limits(
+        **{one.name: getattr(args, f"max_{one.name}") for one in fields(Limits)}
+    )

@@ -16,31 +16,34 @@ import sys
 import threading
 import warnings
 from collections.abc import Iterator, Sequence
-from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import wfstdec
 from wfstdec.errors import WfstdecError
 
+if TYPE_CHECKING:
+    from wfstdec.cli.flags import Command
+
 COMMANDS = {
-    "doctor": "what is wrong with tokens, lexicon, language model and log-probs",
-    "build": "tokens, a lexicon and a language model to a search graph",
-    "build-lm": "an ARPA file to a language model that is mapped into memory",
-    "info": "what a graph or a saved language model holds",
-    "decode": "log-probs to words with times",
-    "transcribe": "audio to words with times, by a model and a decoder",
-    "serve": "the same for streams and files that come by the network; a page",
-    "align": "a known text and log-probs to times of words",
-    "rescore": "another language model, or other scales, on lattices",
-    "score": "word error rate of hypotheses",
-    "compare": "searches side by side: WER, speed, search errors, memory",
-    "tune": "LM scale and word insertion for a dev set",
-    "convert": "graphs from and to OpenFst files",
-    "demo": "all of it on the shipped recipe: real speech to words",
-    "warm-up": "compile kernels beforehand, side by side",
+    "doctor": ("checks", "faults of tokens, lexicon, language model and log-probs"),
+    "build": ("graphs", "tokens, a lexicon and a language model to a search graph"),
+    "build-lm": ("graphs", "an ARPA file to a language model mapped into memory"),
+    "info": ("graphs", "contents of a graph or a saved language model"),
+    "decode": ("decode", "log-probs to words with times"),
+    "transcribe": ("transcribe", "audio to words with times, by a model and a decoder"),
+    "serve": ("serve", "the same for streams and files over the network; a page"),
+    "align": ("decode", "a known text and log-probs to times of words"),
+    "rescore": ("decode", "another language model, or other scales, on lattices"),
+    "score": ("evaluate", "word error rate of hypotheses"),
+    "compare": ("evaluate", "searches compared: WER, speed, search errors, memory"),
+    "tune": ("evaluate", "LM scale and word insertion for a dev set"),
+    "convert": ("graphs", "graphs from and to OpenFst files"),
+    "demo": ("checks", "all of it on the shipped recipe: real speech to words"),
+    "warm-up": ("graphs", "compilation of kernels ahead of time, in parallel"),
 }
-"""What each command is for; its module is imported when it is run."""
+"""The module of each command, imported when it is run, and its purpose."""
 OK, FAILED, INTERRUPTED = 0, 1, 130
+_DEFAULT_AT_MOST = 40
 STOPPED = 128  # and the number of the signal
 
 
@@ -51,15 +54,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     """
     argv = list(sys.argv[1:] if argv is None else argv)
     # Flags of this command alone: those of others would import half of the library.
-    parser = make_parser(argv[0] if argv else "")
-    if argv and argv[0] in COMMANDS:
-        command_parser(parser, argv[0])
-    args = parser.parse_args(argv)
-    quiet = args.quiet
-    with _stopping(), _log_to_stderr(quiet=quiet), warnings.catch_warnings():
+    args = make_parser(argv[0] if argv else "").parse_args(argv)
+    with _stopping(), _log_to_stderr(quiet=args.quiet), warnings.catch_warnings():
         # In one line, without the place in our sources.
-        warnings.showwarning = lambda message, *_, **__: _say(f"warning: {message}")
-        warnings.simplefilter("ignore" if quiet else "once", UserWarning)
+        warnings.showwarning = lambda message, *_, **__: _print(f"warning: {message}")
+        warnings.simplefilter("ignore" if args.quiet else "once", UserWarning)
         try:
             return command_named(args.command).run(args) or OK
         except BrokenPipeError:  # the reader of our output went away: `| head`
@@ -73,12 +72,70 @@ def main(argv: Sequence[str] | None = None) -> int:
             return _failed(args.command, error, INTERRUPTED)
 
 
-def command_parser(
-    parser: argparse.ArgumentParser, name: str
-) -> argparse.ArgumentParser:
-    """The parser of one command."""
-    [commands] = parser._subparsers._group_actions  # type: ignore[union-attr]
-    return commands.choices[name]  # type: ignore[index]
+def command_named(name: str) -> Command:
+    """A command, its module imported now."""
+    module = importlib.import_module(f"wfstdec.cli.{COMMANDS[name][0]}")
+    return getattr(module, name.replace("-", "_"))
+
+
+def make_parser(only: str | None = None) -> argparse.ArgumentParser:
+    """The parser of all commands; flags of all, or of one only."""
+    parser = argparse.ArgumentParser(
+        prog="wfstdec", description="Decode CTC speech models with search graphs."
+    )
+    version = f"wfstdec {wfstdec.__version__}"
+    parser.add_argument("--version", action="version", version=version)
+    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    for name, (_, purpose) in COMMANDS.items():
+        command = command_named(name) if only in (None, name) else None
+        is_short = bool(command and command.common)
+        own = commands.add_parser(
+            name, help=purpose, allow_abbrev=False, add_help=not is_short
+        )
+        own.formatter_class = argparse.RawDescriptionHelpFormatter
+        if command is not None:
+            own.description = command.description
+            if is_short:
+                own.add_argument("-h", "--help", action=_ShortHelp, command=command)
+                own.add_argument("--help-all", action="help", help="all flags")
+            command.add_arguments(own)
+    return parser
+
+
+class _ShortHelp(argparse.Action):
+    """Shows the flags that most users need, examples, and how to see the rest."""
+
+    def __init__(
+        self, option_strings: Sequence[str], command: Command, **_: Any
+    ) -> None:
+        text = "the flags that most users need"
+        super().__init__(option_strings, argparse.SUPPRESS, nargs=0, help=text)
+        self._command = command
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
+        """Print it, and end the program."""
+        places = parser._get_positional_actions()
+        names = self._command.common.split()
+        rows = [(str(one.metavar), one.help or "") for one in places]
+        metavars = [name for name, _ in rows]
+        for one in map(parser._option_string_actions.__getitem__, names):
+            value = "" if one.nargs == 0 else f" {one.metavar or 'NAME'}"
+            # Without what a semicolon divides off, and without a long default.
+            text, _, default = (one.help or "").partition(" (default: ")
+            text = text.partition("; ")[0]
+            short = len(default) < _DEFAULT_AT_MOST
+            text += f" (default: {default}" if default and short else ""
+            rows.append((one.option_strings[0] + value, text))
+        width = max(len(flag) for flag, _ in rows)
+        lines = [
+            *(" ".join(["usage:", parser.prog, *metavars, "[flags]"]), ""),
+            *(self._command.description.partition("\n")[0], ""),
+            *(f"  {flag:{width}}  {text}" for flag, text in rows),
+            *(self._command.examples.rstrip("\n"), ""),
+            f"all flags: {parser.prog} --help-all\n",
+        ]
+        sys.stdout.write("\n".join(lines))
+        parser.exit()
 
 
 class _Stopped(KeyboardInterrupt):
@@ -108,74 +165,19 @@ def _stopping() -> Iterator[None]:
 
 
 def _failed(command: str, error: BaseException, code: int = FAILED) -> int:
-    """Say what is wrong in a line, and what else those know whom it came through."""
+    """Print an error in a line, and its notes."""
     text = "interrupted" if type(error) is KeyboardInterrupt else str(error)
     lines = [text, *getattr(error, "__notes__", ())]
     sys.stderr.write("".join(f"wfstdec {command}: {line}\n" for line in lines))
     return code
 
 
-def command_named(name: str) -> ModuleType:
-    """The module of a command, imported now."""
-    return importlib.import_module(f"wfstdec.cli.{name.replace('-', '_')}")
-
-
-def make_parser(only: str | None = None) -> argparse.ArgumentParser:
-    """The parser of all commands."""
-    parser = argparse.ArgumentParser(
-        prog="wfstdec", description="Decode CTC speech models with search graphs."
-    )
-    version = f"wfstdec {wfstdec.__version__}"
-    parser.add_argument("--version", action="version", version=version)
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    for name, purpose in COMMANDS.items():
-        command = command_named(name) if only in (None, name) else None
-        is_short = hasattr(command, "COMMON_FLAGS")
-        own = commands.add_parser(
-            name, help=purpose, allow_abbrev=False, add_help=not is_short
-        )
-        own.formatter_class = argparse.RawDescriptionHelpFormatter
-        if command is not None:
-            own.description = command.__doc__
-            if is_short:
-                own.add_argument("-h", "--help", action=_ShortHelp, nargs=0)
-                own.add_argument("--help-all", action="help", help="show all flags")
-            command.add_arguments(own)
-            command_named("flags").add_flags(own, "--quiet")
-    return parser
-
-
-class _ShortHelp(argparse.Action):
-    """Shows the flags that most users need, examples, and how to see the rest."""
-
-    def __init__(self, option_strings: Sequence[str], dest: str, **_: Any) -> None:
-        text = "show the flags that most users need"
-        super().__init__(option_strings, argparse.SUPPRESS, nargs=0, help=text)
-
-    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
-        """Show it, of `COMMON_FLAGS` and `EXAMPLES`, and end the program."""
-        command = command_named(parser.prog.split()[-1])
-        summary = (command.__doc__ or "").partition("\n")[0]
-        places = [f"{action.metavar}" for action in parser._get_positional_actions()]
-        common = command.COMMON_FLAGS
-        width = max(map(len, common))
-        lines = [
-            *(" ".join(["usage:", parser.prog, *places, "[flags]"]), "", summary, ""),
-            *(f"  {flag:{width}}  {text}" for flag, text in common.items()),
-            *(command.EXAMPLES.rstrip("\n"), ""),
-            f"all flags: {parser.prog} --help-all\n",
-        ]
-        sys.stdout.write("\n".join(lines))
-        parser.exit()
-
-
 class _StderrHandler(logging.Handler):
     """Lines on standard error, above a progress bar where there is one."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        text = self.format(record)
         prefix = "warning: " if record.levelno >= logging.WARNING else ""
-        _say(prefix + text)
+        _print(prefix + self.format(record))
 
 
 @contextlib.contextmanager
@@ -192,8 +194,8 @@ def _log_to_stderr(*, quiet: bool) -> Iterator[None]:
         logger.handlers, logger.propagate = before[1:]
 
 
-def _say(text: str) -> None:
+def _print(text: str) -> None:
     """Write a line on standard error, above a progress bar."""
-    from tqdm import tqdm  # `--version` has nothing to say
+    from tqdm import tqdm  # `--version` has nothing to write
 
     tqdm.write(text, file=sys.stderr)

@@ -1,14 +1,4 @@
-r"""Serve a model: streams and files of audio in, words out, for clients that exist.
-
-    wfstdec serve model.onnx --graph graph.npz --lm-scale 0.8
-    wfstdec serve model.onnx --tokens tokens.txt --graph graph.npz --host 0.0.0.0 \
-        --key-file key.txt --max-streams 100
-
-OpenAI's clients POST files to /v1/audio/transcriptions, Deepgram's clients stream to
-/v1/listen, and browsers find a page at /. The first line says the address; `ready`
-comes when all kernels are there. SIGTERM, or Ctrl-C, drains: streams get their final
-words. A second one ends at once.
-"""
+"""The command `serve`."""
 
 from __future__ import annotations
 
@@ -23,51 +13,53 @@ import threading
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from wfstdec.cli.decoders import add_decoder_flags, make_decoder, search_options
-from wfstdec.cli.flags import add_flags
-from wfstdec.cli.serve_flags import LIMIT_FLAGS, SERVE_FLAGS, limits_of
-from wfstdec.cli.transcribe import load_acoustic_model
+from wfstdec.cli.decode import make_decoder
+from wfstdec.cli.flags import (
+    AUDIO_MODEL,
+    CTC_DECODERS,
+    LIMITS,
+    command,
+    limits_of,
+    need,
+    search_options,
+)
+from wfstdec.cli.transcribe import MODEL, load_acoustic_model
 from wfstdec.errors import BackendError, FormatError, OptionError
-from wfstdec.server.limits import Limits
 
 KEY_VARIABLE = "WFSTDEC_KEY"
-COMMON_FLAGS = {
-    "MODEL": "an ONNX file, a folder of a model, hama, module:function, or .json",
-    "--graph FILE": "what `wfstdec build` wrote, over the model's tokens",
-    "--decoder NAME": "wfst (on a graph, the default), trie or greedy",
-    "--tokens FILE": "the model's token table, where it does not say",
-    "--lm-scale X": "weight of the language model; `wfstdec tune` finds it",
-    "--beam NATS": "wider is slower and misses less; 8 to 10 for streams",
-    "--confidence": "how sure each word is, from 0 to 1",
-    "--host HOST": "the address to listen on: 0.0.0.0 for all (default: this machine)",
-    "--port N": "the port; 0 takes a free one (default: 8000)",
-    "--key-file FILE": "the key that clients have to send, in its first line",
-    "--max-streams N": f"streams at once (default: {Limits.streams})",
-}
-"""Flags that `--help` shows, and what it says of them; `--help-all` has all."""
-EXAMPLES = r"""
-  wfstdec serve model.json --graph graph.npz --lm-scale 0.8 --beam 10
-  wfstdec serve model.json --decoder trie --lexicon lexicon.txt.gz --lm lm.arpa.gz \
-      --separator '<wb>' --lm-scale 0.8 --port 8080 --max-streams 16
-"""
-"""They run in `graphs/librispeech_demo`, once a graph is there."""
-_MODEL_FLAGS = ("--kind", "--sample-rate", "--logits", "--workers")
-_FILES_OF_A_STREAM, _FILES_BESIDE = 2, 256
+_FILES_OF_A_STREAM, _OTHER_FILES = 2, 256
 
 _log = logging.getLogger(__name__)
 
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Give the command its flags."""
-    parser.add_argument("acoustic_model", metavar="MODEL", help="what makes log-probs")
-    add_flags(parser, *(flag for flag in SERVE_FLAGS if flag not in LIMIT_FLAGS))
-    add_flags(parser, "--confidence", *_MODEL_FLAGS)
-    add_flags(parser.add_argument_group("limits"), *LIMIT_FLAGS)
-    add_decoder_flags(parser, of_audio=True)
+@command(
+    "--host --port --key-file --origin --name --lang --no-page --ssl-certfile "
+    f"--ssl-keyfile --proxy-headers --forwarded-allow-ips --confidence {AUDIO_MODEL}",
+    places={"acoustic_model": MODEL},
+    decoders=CTC_DECODERS,
+    of_audio=True,
+    groups={"limits": LIMITS},
+    common="--graph --decoder --tokens --lm-scale --beam --confidence --host --port "
+    "--key-file --max-streams",
+    # They run in `graphs/librispeech_demo`, once a graph is there.
+    examples=r"""
+  wfstdec serve model.json --graph graph.npz --lm-scale 0.8 --beam 10
+  wfstdec serve model.json --decoder trie --lexicon lexicon.txt.gz --lm lm.arpa.gz \
+      --separator '<wb>' --lm-scale 0.8 --port 8080 --max-streams 16
+""",
+)
+def serve(args: argparse.Namespace) -> int:
+    r"""Serve a model: streams and files of audio in, words out, for clients that exist.
 
+        wfstdec serve model.onnx --graph graph.npz --lm-scale 0.8
+        wfstdec serve model.onnx --tokens tokens.txt --graph graph.npz --host 0.0.0.0 \
+            --key-file key.txt --max-streams 100
 
-def run(args: argparse.Namespace) -> int:
-    """Serve until a signal comes."""
+    OpenAI's clients POST files to /v1/audio/transcriptions, Deepgram's clients stream
+    to /v1/listen, and browsers find a page at /. The first line is the address; `ready`
+    follows when all kernels are compiled. SIGTERM, or Ctrl-C, drains: streams get their
+    final words. A second one ends at once.
+    """
     try:
         from wfstdec.server import app, service
         from wfstdec.server import uvicorn_server as running
@@ -99,7 +91,7 @@ def run(args: argparse.Namespace) -> int:
             origins=origins,
             language=args.lang,
         )
-        _allow_open_files(limits.streams * _FILES_OF_A_STREAM + _FILES_BESIDE)
+        _allow_open_files(limits.streams * _FILES_OF_A_STREAM + _OTHER_FILES)
         scheme = "https" if tls else "http"
         shown = f"[{host}]" if ":" in host else host
         print(f"{scheme}://{shown}:{port}", flush=True)
@@ -129,18 +121,19 @@ def run(args: argparse.Namespace) -> int:
 
 def read_key(path: str | None) -> str | None:
     """Read the key of a file, or of the environment; None where there is none."""
-    where = path or KEY_VARIABLE
-    text = os.environ.get(KEY_VARIABLE) if path is None else None
     if path is not None:
         with open(path, encoding="utf-8") as file:
-            text = file.readline()
+            text: str | None = file.readline()
+    else:
+        text = os.environ.get(KEY_VARIABLE)
     if text is None:
         return None
     key = text.strip()
     if not (key.isascii() and key.isprintable() and key and " " not in key):
         raise FormatError(
-            f"{where}: a key of {len(key)} characters, expected one or more of ASCII, "
-            "no spaces; letters, digits, '-' and '_' can be sent by browsers too"
+            f"{path or KEY_VARIABLE}: a key of {len(key)} characters, expected one or "
+            "more of ASCII, no spaces; letters, digits, '-' and '_' can be sent by "
+            "browsers too"
         )
     return key
 
@@ -159,8 +152,7 @@ def _origins(args: argparse.Namespace) -> tuple[str, ...]:
 
 def _tls(args: argparse.Namespace) -> dict[str, str]:
     """Settings of TLS, for uvicorn; none where there is no certificate."""
-    if args.ssl_keyfile and not args.ssl_certfile:
-        raise OptionError("--ssl-keyfile without --ssl-certfile, expected both")
+    need(args, "--ssl-keyfile", "--ssl-certfile")
     given = {"ssl_certfile": args.ssl_certfile, "ssl_keyfile": args.ssl_keyfile}
     for path in filter(None, given.values()):
         open(path, "rb").close()  # its error names the file

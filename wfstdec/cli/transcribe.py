@@ -1,126 +1,115 @@
-r"""Transcribe audio: recordings of any length to words with times, or subtitles.
-
-    wfstdec transcribe model.onnx talk.mp3 --graph graph.npz --lm-scale 0.8
-    wfstdec transcribe model.onnx calls/ --tokens tokens.txt --blank '<blank>' \
-        --sample-rate 16000 --graph graph.npz --output calls.jsonl
-    wfstdec transcribe model.onnx hour.flac --decoder trie --lexicon ... --lm ... \
-        --output hour.srt
-
-MODEL is an ONNX file, a folder of a model, 'hama', 'module:function', or a .json file
-that says what the tokens of one of these are called in the graph. AUDIO are files,
-folders, lists of paths (.txt), Kaldi's .scp, or manifests (.jsonl, as NeMo has them).
-The graph, or --lexicon, has to be over the model's tokens. What is long is cut where
-nobody speaks, and each piece is then encoded whole. A recording with a fault is named
-and left out, and the exit code is 1. What is done when a run is stopped stays beside
---output, and --resume goes on from there.
-
-On a Ray cluster (--ray) AUDIO may also be rows: Parquet, or shards of WebDataset;
---output is a folder of Parquet.
-"""
+"""The command `transcribe`, and loading an acoustic model, also for `serve`."""
 
 from __future__ import annotations
 
 import argparse
 from functools import partial
-from typing import Any
 
 from wfstdec.batch.ray import TranscribeRows, are_rows, recording_rows
-from wfstdec.cli.audio_flags import AUDIO_FLAGS
-from wfstdec.cli.boost_flags import BOOST_FLAGS, boosts_for, read_lists
-from wfstdec.cli.decoders import add_decoder_flags, make_decoder, search_options
-from wfstdec.cli.flags import add_flags
-from wfstdec.cli.kinds import values_of
-from wfstdec.cli.lattice_flags import READING_FLAGS, reading_of
-from wfstdec.cli.ray_flags import (
-    RAY_FLAGS,
+from wfstdec.cli.decode import (
+    RESULTS,
+    boosts_for,
+    finish,
+    make_decoder,
+    nbest_options,
+    read_lists,
+    reading_of,
     ready_for_ray,
-    refuse_flags_of_ray,
     run_on_ray,
+    run_options,
 )
-from wfstdec.cli.result_flags import RUN_FLAGS, SUBTITLE_FLAGS, run_options, tell
-from wfstdec.io.results import result_writer
-from wfstdec.lattice.file import LatticeWriter
+from wfstdec.cli.flags import (
+    AUDIO_MODEL,
+    BOOSTS,
+    CTC_DECODERS,
+    RAY_OPTIONS,
+    READING,
+    RUN,
+    SUBTITLES,
+    command,
+    need,
+    search_options,
+    values_of,
+)
 from wfstdec.models import Encoder, load_model
 from wfstdec.transcription.encoding import AudioOptions
 from wfstdec.transcription.files import transcribe_files
 from wfstdec.transcription.pieces import CutOptions
 from wfstdec.transcription.recordings import find_recordings
 from wfstdec.transcription.transcriber import Transcriber
-from wfstdec.trie.options import TrieOptions
-from wfstdec.wfst.options import WfstOptions
 
-COMMON_FLAGS = {
-    "MODEL": "an ONNX file, a folder of a model, hama, module:function, or .json",
-    "AUDIO": "files, folders, lists of paths (.txt), manifests (.jsonl)",
-    "--graph FILE": "what `wfstdec build` wrote, over the model's tokens",
-    "--decoder NAME": "wfst (on a graph, the default), trie or greedy",
-    "--output FILE": "what to write: .txt, .jsonl, .ctm, .srt, .vtt or .TextGrid",
-    "--tokens FILE": "the model's token table, where it does not say",
-    "--blank BLANK": "its blank: a name or an index, -1 for the last",
-    "--sample-rate HZ": "samples a second that it hears, where it does not say",
-    "--lm-scale X": "weight of the language model; `wfstdec tune` finds it",
-    "--beam NATS": "wider is slower and misses less (default: "
-    f"{WfstOptions.beam:g} for wfst, {TrieOptions.beam:g} for trie)",
-    "--boost FILE": "words and phrases to favour, one a line",
-    "--resume": "go on with the results of a run that was stopped",
+MODEL = {
+    "metavar": "MODEL",
+    "help": "an ONNX file, a folder of a model, hama, module:function, or .json",
 }
-"""Flags that `--help` shows, and what it says of them; `--help-all` has all."""
-EXAMPLES = r"""
+
+
+@command(
+    f"--output --format {SUBTITLES} {RUN} {BOOSTS} --lattices {READING} {AUDIO_MODEL} "
+    "--channel --max-audio-seconds --allow-cut --whole",
+    places={
+        "acoustic_model": MODEL,
+        "audio": {
+            "metavar": "AUDIO",
+            "nargs": "+",
+            "help": "files, folders, lists of paths (.txt), manifests (.jsonl)",
+        },
+    },
+    decoders=CTC_DECODERS,
+    of_audio=True,
+    groups={"for --ray": f"--ray {RAY_OPTIONS}"},
+    changes={"--output": RESULTS},
+    common="--graph --decoder --output --tokens --blank --sample-rate --lm-scale "
+    "--beam --boost --resume",
+    # They run in `graphs/librispeech_demo`, once a graph is there.
+    examples=r"""
   wfstdec transcribe model.json audio --graph graph.npz --output words.jsonl
   wfstdec transcribe model.json audio/1462-170142-0030.mp3 --graph graph.npz \
       --lm-scale 0.8 --boost boosts.txt --output words.srt
-"""
-"""They run in `graphs/librispeech_demo`, once a graph is there."""
+""",
+)
+def transcribe(args: argparse.Namespace) -> None:
+    r"""Transcribe audio: recordings of any length to words with times, or subtitles.
 
+        wfstdec transcribe model.onnx talk.mp3 --graph graph.npz --lm-scale 0.8
+        wfstdec transcribe model.onnx calls/ --tokens tokens.txt --blank '<blank>' \
+            --sample-rate 16000 --graph graph.npz --output calls.jsonl
+        wfstdec transcribe model.onnx hour.flac --decoder trie --lexicon ... --lm ... \
+            --output hour.srt
 
-def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Give the command its flags."""
-    parser.add_argument("acoustic_model", metavar="MODEL", help="what makes log-probs")
-    parser.add_argument(
-        "audio", nargs="+", metavar="AUDIO", help="files, folders, lists, manifests"
-    )
-    add_flags(parser, "--output", "--format", *SUBTITLE_FLAGS, *RUN_FLAGS)
-    add_flags(parser, *BOOST_FLAGS, "--lattices", *READING_FLAGS, *AUDIO_FLAGS)
-    add_decoder_flags(parser, of_audio=True)
-    add_flags(parser.add_argument_group("for --ray"), *RAY_FLAGS)
+    MODEL is an ONNX file, a folder of a model, 'hama', 'module:function', or a .json
+    file that names the model's tokens as the graph does. AUDIO are files, folders,
+    lists of paths (.txt), Kaldi's .scp, or manifests (.jsonl, as NeMo has them). The
+    graph, or --lexicon, has to be over the model's tokens. Long recordings are cut
+    where nobody speaks, and each piece is then encoded whole. A recording with a fault
+    is named and left out, and the exit code is 1. Results of a run that was stopped
+    stay next to --output, and --resume continues from there.
 
-
-def run(args: argparse.Namespace) -> None:
-    """Transcribe all recordings and write their results."""
+    On a Ray cluster (--ray) AUDIO may also be rows: Parquet, or shards of WebDataset;
+    --output is a folder of Parquet.
+    """
     if args.ray is not None:
         args = ready_for_ray(args)
         args.workers, rows = args.workers or args.threads, args.audio
         if not are_rows(rows):
             rows = list(recording_rows(find_recordings(rows)))
-        transcribe_rows(args)  # what is wrong with the flags is said before
-        run_on_ray(args, rows, partial(transcribe_rows, args))
+        _transcribe_rows(args)  # faults of the flags are raised here, before
+        run_on_ray(args, rows, partial(_transcribe_rows, args))
         return
-    refuse_flags_of_ray(args)
-    sources, how = find_recordings(args.audio), run_options(args, makes="lattices")
-    words, phrases = read_lists(args)
+    need(args, RAY_OPTIONS, "--ray")
+    sources, lists = find_recordings(args.audio), read_lists(args)
+    how = run_options(args, "lattices")  # of the flags as they are before the model
     model = load_acoustic_model(args)
-    options = search_options(args, of_audio=True)
-    nbest = getattr(options, "nbest", None) or 1
-    result_writer(how["format"], nbest=nbest)  # refused before the graph is loaded
-    transcriber = _transcriber(args, model, options, nbest)
-    summary = transcribe_files(
-        transcriber,
-        sources,
-        args.output,
-        boosts=boosts_for(transcriber.decoder, args, words, phrases),
-        nbest=nbest,
-        keep=LatticeWriter(args.lattices) if args.lattices else None,
-        **how,
-    )
-    tell(summary, args)
+    how |= nbest_options(args, search_options(args, of_audio=True))
+    transcriber = _transcriber(args, model, how["nbest"])
+    how["boosts"] = boosts_for(transcriber.decoder, args, lists)
+    finish(transcribe_files(transcriber, sources, args.output, **how), args)
 
 
-def _transcriber(
-    args: argparse.Namespace, model: Encoder, options: Any, nbest: int
-) -> Transcriber:
+def _transcriber(args: argparse.Namespace, model: Encoder, nbest: int) -> Transcriber:
     return Transcriber(
         model,
-        make_decoder(args, options),
+        make_decoder(args, search_options(args, of_audio=True)),
         cuts=CutOptions(whole_s=args.whole),
         audio=AudioOptions(args.channel, args.max_audio_seconds, args.allow_cut),
         workers=args.workers,
@@ -129,16 +118,14 @@ def _transcriber(
     )
 
 
-def transcribe_rows(args: argparse.Namespace) -> TranscribeRows:
-    """Make what an actor does: the model, the decoder, and its lists."""
+def _transcribe_rows(args: argparse.Namespace) -> TranscribeRows:
+    """The work of an actor: the model, the decoder, and its lists."""
     args = argparse.Namespace(**vars(args))  # the model changes some
-    words, phrases = read_lists(args)
-    model = load_acoustic_model(args)
-    options = search_options(args, of_audio=True)
-    nbest = getattr(options, "nbest", None) or 1
+    lists, model = read_lists(args), load_acoustic_model(args)
+    nbest = getattr(search_options(args, of_audio=True), "nbest", None) or 1
     return TranscribeRows(
-        lambda: _transcriber(args, model, options, nbest),
-        lambda decoder: boosts_for(decoder, args, words, phrases),
+        lambda: _transcriber(args, model, nbest),
+        lambda decoder: boosts_for(decoder, args, lists),
         nbest=nbest,
         keep=args.lattices,
     )

@@ -11,7 +11,7 @@ import math
 from abc import ABC, abstractmethod
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, dataclass, field
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -73,30 +73,22 @@ class SearchFacts:
     takes_boosts: bool = True  # Whether it ran with the boost lists too
 
 
-class Search(Protocol):
+class Search:
     """A decoder with all the settings that are to be tried."""
 
-    @property
-    def name(self) -> str:
-        """Name in tables and plots."""
-
-    @property
-    def settings(self) -> Sequence[Setting]:
-        """The narrowest first; search errors are counted against the last."""
-
-    @property
-    def takes_boosts(self) -> bool:
-        """Whether boosts can be given."""
-
-    @property
-    def facts(self) -> SearchFacts:
-        """Facts that hold at all settings."""
+    name: str  # in tables and plots
+    settings: Sequence[Setting]  # the narrowest first; search errors are of the last
+    facts = SearchFacts()  # those of all settings
+    takes_boosts = True
+    clock: Callable[[], float] | None = None  # CPU seconds so far in a model of its own
 
     def compile_boosts(self, boosts: Sequence[Any]) -> Sequence[Any]:
         """The boosts of each utterance as `Decode` takes them; called untimed."""
+        return boosts
 
     def prepare(self, setting: Setting) -> Decode:
         """Make a decoder that runs in one thread."""
+        raise NotImplementedError
 
     def lattice_decoder(self, setting: Setting) -> Decoder | None:
         """Make the decoder of a setting for lattices; None where it keeps none."""
@@ -116,11 +108,8 @@ class Peer(Protocol):
         """The words of each utterance (float32 [T, V]), joined by single spaces.
 
         One thread. The first call of a setting has one or two utterances and is not
-        timed: what the setting needs can be built then.
+        timed: what the setting needs can be built then, and kept.
         """
-        # One thread. It is called with an utterance or two before it is timed, so what
-        # it builds for a setting may be kept until it gets another one.
-        # `utterances`: log-probs float32 [T, V] each, contiguous.
 
 
 class ScoredPeer(ABC):
@@ -131,7 +120,6 @@ class ScoredPeer(ABC):
         self, utterances: Sequence[np.ndarray], setting: Setting
     ) -> list[tuple[str, float]]:
         """The words of each utterance and their total in nats; `-inf` for no result."""
-        # Nothing found has no words and `-inf`. For the arguments see `Peer.decode`.
 
     def decode(
         self, utterances: Sequence[np.ndarray], setting: Setting
@@ -174,23 +162,24 @@ class PhraseScore:
     """Occurrences of phrases in references and hypotheses."""
 
     hits: int  # Occurrences that both have
-    in_references: int  # Those in the references
-    in_hypotheses: int  # Those in the hypotheses
+    in_references: int
+    in_hypotheses: int
 
     @property
     def precision(self) -> float | None:
         """Hits among the occurrences in the hypotheses; None where there are none."""
-        return _share(self.hits, self.in_hypotheses)
+        return self.hits / self.in_hypotheses if self.in_hypotheses else None
 
     @property
     def recall(self) -> float | None:
         """Hits among the occurrences in the references; None where there are none."""
-        return _share(self.hits, self.in_references)
+        return self.hits / self.in_references if self.in_references else None
 
     @property
     def f_score(self) -> float | None:
         """Harmonic mean of precision and recall; None where no phrase occurs."""
-        return _share(2 * self.hits, self.in_references + self.in_hypotheses)
+        whole = self.in_references + self.in_hypotheses
+        return 2 * self.hits / whole if whole else None
 
 
 class PhraseCounter:
@@ -231,10 +220,6 @@ class PhraseCounter:
             in_references += expected.total()
             in_hypotheses += decoded.total()
         return PhraseScore(hits, in_references, in_hypotheses)
-
-
-def _share(part: int, whole: int) -> float | None:
-    return part / whole if whole else None
 
 
 FORMAT, FORMAT_VERSION = "wfstdec.compare", 2
@@ -395,21 +380,20 @@ def pareto(points: Iterable[Point]) -> list[Point]:
 
 def _point(found: dict[str, Any]) -> Point:
     later = {"model_s": (), "kept": None, "wer_interval": None}
-    found = {**later, **found}  # older files are without
-    values = {field.name: found.pop(field.name) for field in fields(Point)}
-    # A newer version may have written it: fields that are not known are not dropped
-    # silently.
-    if found:
-        raise ValueError(f"unknown {min(found)!r}")
-    values["setting"] = _setting(values["setting"])
-    values["errors"] = WordErrors(**values["errors"])
-    for name, kind in {"phrases": PhraseScore, "kept": OracleErrors}.items():
+    values = {**later, **found}  # older files are without
+    kinds: dict[str, Callable[[Any], Any]] = {
+        "setting": _setting,
+        "errors": lambda one: WordErrors(**one),
+        "phrases": lambda one: PhraseScore(**one),
+        "kept": lambda one: OracleErrors(**one),
+        "wer_interval": lambda one: Interval(*one),
+        "cpu_s": tuple,
+        "model_s": tuple,
+    }
+    for name, kind in kinds.items():
         if values[name] is not None:
-            values[name] = kind(**values[name])
-    if values["wer_interval"] is not None:
-        values["wer_interval"] = Interval(*values["wer_interval"])
-    values |= {name: tuple(values[name]) for name in ("cpu_s", "model_s")}
-    return Point(**values)
+            values[name] = kind(values[name])
+    return Point(**values)  # fields of a newer version are an error
 
 
 def _plain(value: Any) -> Any:
@@ -426,7 +410,7 @@ def _setting(found: dict[str, Any]) -> Setting:
 
 
 NONE = "-"
-"""Stands where a search does not tell."""
+"""Stands where a search has no figure."""
 
 Columns = Mapping[str, Callable[[Point], str]]
 
@@ -438,31 +422,34 @@ COLUMNS: Columns = {
         f"{p.errors.insertions}/{p.errors.deletions}/{p.errors.substitutions}"
     ),
     "RTFx": lambda p: f"{p.rtfx:,.0f}",
-    "search errors %": lambda p: percent(p.search_errors),
-    "unfinished %": lambda p: percent(p.unfinished),
+    "search errors %": lambda p: _percent(p.search_errors),
+    "unfinished %": lambda p: _percent(p.unfinished),
     "MB": lambda p: f"{p.memory_mb:,.0f}",
 }
-PHRASE_COLUMNS: Columns = {
-    "phrases: P %": lambda p: percent(getattr(p.phrases, "precision", None)),
-    "R %": lambda p: percent(getattr(p.phrases, "recall", None)),
-    "F %": lambda p: percent(getattr(p.phrases, "f_score", None)),
+MORE_COLUMNS: Mapping[str, Columns] = {
+    "phrases": {
+        "phrases: P %": lambda p: _percent(getattr(p.phrases, "precision", None)),
+        "R %": lambda p: _percent(getattr(p.phrases, "recall", None)),
+        "F %": lambda p: _percent(getattr(p.phrases, "f_score", None)),
+    },
+    "kept": {
+        "best of list %": lambda p: _wer(p, "list_wer"),
+        "of lattice %": lambda p: _wer(p, "lattice_wer"),
+    },
+    "model_s": {
+        "model s": lambda p: _seconds(p, of_model=True),
+        "search s": lambda p: _seconds(p, of_model=False),
+    },
 }
-ORACLE_COLUMNS: Columns = {
-    "best of list %": lambda p: _wer(p, "list_wer"),
-    "of lattice %": lambda p: _wer(p, "lattice_wer"),
-}
-MODEL_COLUMNS: Columns = {
-    "model s": lambda p: _model_s(p)[0],
-    "search s": lambda p: _model_s(p)[1],
-}
+"""Columns that a table has where a field of its points is set."""
 
 
 def table(comparison: Comparison) -> str:
     """A block of lines for each search and boost list; `*` marks the Pareto front."""
     columns = dict(COLUMNS)
-    columns |= PHRASE_COLUMNS if any(p.phrases for p in comparison.points) else {}
-    columns |= ORACLE_COLUMNS if any(p.kept for p in comparison.points) else {}
-    columns |= MODEL_COLUMNS if any(p.model_s for p in comparison.points) else {}
+    for name, more in MORE_COLUMNS.items():
+        if any(getattr(point, name) for point in comparison.points):
+            columns |= more
     fronts = [point for name in comparison.lists for point in comparison.front(name)]
     rows = [["", *columns]]
     series = None
@@ -477,7 +464,7 @@ def table(comparison: Comparison) -> str:
 
 
 def headline(comparison: Comparison) -> str:
-    """Headline: how much was decoded, and on what machine."""
+    """Length of what was decoded, and the machine."""
     facts: Mapping[str, Any] = comparison.facts
     machine = facts["machine"]
     return (
@@ -487,14 +474,22 @@ def headline(comparison: Comparison) -> str:
     )
 
 
-def percent(share: float | None) -> str:
-    """`12.5`, or `NONE`."""
+def _percent(share: float | None) -> str:
     return NONE if share is None else f"{100 * share:.1f}"
 
 
 def _wer(point: Point, name: str) -> str:
     wer = getattr(point.kept, name, None)
     return NONE if wer is None else f"{wer:.2f}"
+
+
+def _seconds(point: Point, *, of_model: bool) -> str:
+    """CPU seconds of the fastest turn, in the model or in the search."""
+    turn = min(range(len(point.cpu_s)), key=lambda i: point.cpu_s[i])
+    model_s = point.model_s[turn] if point.model_s else 0.0
+    if of_model:
+        return f"{model_s:.2f}" if point.model_s else NONE
+    return f"{point.cpu_s[turn] - model_s:.2f}"
 
 
 def _lines(rows: Sequence[Sequence[str]]) -> list[str]:
@@ -510,14 +505,6 @@ def _lines(rows: Sequence[Sequence[str]]) -> list[str]:
         cells[:2] = [row[1].ljust(widths[1])]
         lines.append("  " + "  ".join(cells).rstrip())
     return lines
-
-
-def _model_s(point: Point) -> tuple[str, str]:
-    """CPU seconds of the fastest turn in the model, and in the search."""
-    turn = min(range(len(point.cpu_s)), key=lambda i: point.cpu_s[i])
-    model_s = point.model_s[turn] if point.model_s else 0.0
-    model = f"{model_s:.2f}" if point.model_s else NONE
-    return model, f"{point.cpu_s[turn] - model_s:.2f}"
 
 
 def _notes(comparison: Comparison) -> list[str]:

@@ -37,9 +37,9 @@ class Quality(NamedTuple):
     """Figures of the quality of confidences."""
 
     nce: float  # Normalised cross-entropy
-    auc: float  # The area under the ROC curve
-    words: int  # How many words there are
-    right: float  # The share of them that is right
+    auc: float  # Area under the ROC curve
+    words: int  # Number of words
+    right: float  # Share of right ones
     bins: list[Reliability]  # For a reliability plot
 
     def __str__(self) -> str:
@@ -155,8 +155,8 @@ _DIGITS = 4
 class LabelledLattice(NamedTuple):
     """A lattice and which words of its best text are right."""
 
-    lattice: Lattice  # The lattice
-    right: list[bool]  # Which words of its best text are right
+    lattice: Lattice
+    right: list[bool]
 
 
 class ScaleTrial(NamedTuple):
@@ -177,25 +177,21 @@ class ScaleTuning:
     trials: tuple[ScaleTrial, ...]  # All of them, in order
 
 
-def speaker_of(utterance: str) -> str:
-    """Speaker of an utterance: its id up to the first `-`, as in LibriSpeech."""
-    return utterance.split("-")[0]
+def by_speaker(utterances: Iterable[str]) -> tuple[list[str], list[str]]:
+    """The utterances of every second speaker, and those of the others.
 
-
-def by_speaker(
-    utterances: Iterable[str], speaker: Callable[[str], str] = speaker_of
-) -> tuple[list[str], list[str]]:
-    """The utterances of every second speaker, and those of the others."""
+    The speaker is the id up to the first `-`, as in LibriSpeech.
+    """
     ids = list(utterances)
-    speakers = sorted({speaker(one) for one in ids})
+    speakers = sorted({one.split("-")[0] for one in ids})
     if len(speakers) < 2:
         raise OptionError(
             f"{len(ids)} utterances of {len(speakers)} speaker by their ids, expected "
             "two speakers or more, or lattices to test on"
         )
-    given = set(speakers[::2])
-    mine = [one for one in ids if speaker(one) in given]
-    return mine, [one for one in ids if speaker(one) not in given]
+    chosen = set(speakers[::2])
+    mine = [one for one in ids if one.split("-")[0] in chosen]
+    return mine, [one for one in ids if one.split("-")[0] not in chosen]
 
 
 def judge_all(
@@ -215,17 +211,16 @@ def judge_all(
     Raises:
         FormatError: An utterance has no reference.
     """
-    found = []
+    labelled = []
     for name in lattices if utterances is None else utterances:
         if name not in references:
             raise FormatError(f"utterance {name!r} has no reference, expected one")
-        lattice = lattices[name]
-        (best,) = lattice_hypotheses(lattice)
+        (best,) = lattice_hypotheses(lattices[name])
         words = [word.text for word in best.words]
         reference = normalizer.words(references[name])
         right = right_words(reference, words, normalizer)
-        found.append(LabelledLattice(lattice, right))
-    return found
+        labelled.append(LabelledLattice(lattices[name], right))
+    return labelled
 
 
 def measure(judged: Sequence[LabelledLattice], scale: float) -> ScaleTrial:
@@ -263,9 +258,8 @@ def tune_posterior_scale(
                 say(done[scale])
 
     def best() -> ScaleTrial:
-        return max(
-            done.values(), key=lambda one: (one.quality.nce, -abs(one.scale - 1))
-        )
+        trials = done.values()
+        return max(trials, key=lambda one: (one.quality.nce, -abs(one.scale - 1)))
 
     grid = sorted(set(scales))
     for scale in grid:

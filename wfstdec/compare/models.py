@@ -1,4 +1,4 @@
-"""Loading what searches are made of, once, and measuring what that takes.
+"""Searches of our decoders and of peers, and loading what they are made of, measured.
 
 graph = measure_load(lambda: load_graph("graph.npz"))
 graph.item, graph.load_s, graph.load_mb
@@ -16,7 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -31,6 +31,7 @@ from wfstdec.compare.comparison import (
     Outcome,
     Peer,
     PeerInputs,
+    Search,
     SearchFacts,
     Setting,
 )
@@ -67,15 +68,12 @@ _OPENED = {
 """Decoders that run their model: what needs torch, and the module that opens one."""
 
 
-@dataclass(frozen=True, eq=False)
-class Loaded(Generic[_Item]):
-    """An object that a search needs, with the cost of loading it."""
+class Loaded(NamedTuple, Generic[_Item]):
+    """An object that a search needs, with the cost of loading it; None if unknown."""
 
-    item: _Item  # What was loaded
-    # Seconds on the wall, compiling included; None if unknown
-    load_s: float | None = None
-    # Growth of the resident set by it, megabytes; None if unknown
-    load_mb: float | None = None
+    item: _Item
+    load_s: float | None = None  # Seconds on the wall, compiling included
+    load_mb: float | None = None  # Growth of the resident set, megabytes
 
 
 def measure_load(load: Callable[[], _Item]) -> Loaded[_Item]:
@@ -135,15 +133,14 @@ def timed_factory(kind: str, **how: Any) -> tuple[DecoderFactory, Callable[[], f
     return make, lambda: timed.cpu_s
 
 
-@dataclass(frozen=True, eq=False)
-class DecoderSearch:
+@dataclass(eq=False)
+class DecoderSearch(Search):
     """Decoder of ours with some settings; a `Search`."""
 
-    name: str  # What tables and plots call it
-    settings: Sequence[Setting]  # The narrowest first, the widest last
+    name: str
+    settings: Sequence[Setting]
     base: Any  # Options that a setting changes, a dataclass
     make: DecoderFactory  # Makes a decoder of one thread of options
-    # What holds at all settings
     facts: SearchFacts = field(default_factory=SearchFacts)
     # Compiles the boosts of an utterance for a decoder; None takes them as they are
     compile: Callable[[Decoder, Any], Any] | None = None
@@ -151,12 +148,10 @@ class DecoderSearch:
     has_widths: bool = True
     # The options worth tuning: those that change the text
     tunable: tuple[str, ...] = ("lm_scale", "word_insertion")
-    takes_boosts: bool = True  # Always
-    # Returns CPU seconds so far in the search's own model; None for log-probs
     clock: Callable[[], float] | None = None
 
     def compile_boosts(self, boosts: Sequence[Any]) -> Sequence[Any]:
-        """Compile boosts; see `Search.compile_boosts`."""
+        """Compile each list once; see `Search.compile_boosts`."""
         if self.compile is None:
             return boosts
         decoder = self.make(replace(self.base, **self.settings[0]))
@@ -175,10 +170,10 @@ class DecoderSearch:
             while unchecked:  # a comparison decodes a few before it times
                 pairs = ((str(i), one) for i, one in enumerate(utterances[:UTTERANCES]))
                 list(unchecked.pop().checked(pairs))  # which warns
-            found = list(map(Outcome.of, decoder.decode(utterances, boosts=boosts)))
+            outcomes = map(Outcome.of, decoder.decode(utterances, boosts=boosts))
             if self.has_widths:
-                return found
-            return [one._replace(total_cost=None) for one in found]
+                return list(outcomes)
+            return [one._replace(total_cost=None) for one in outcomes]
 
         return decode
 
@@ -189,56 +184,31 @@ class DecoderSearch:
         return decoder if decoder.records_lattices and not is_sum else None
 
 
-@dataclass(frozen=True, eq=False)
-class PeerSearch:
-    """A peer as a `Search`."""
+class PeerSearch(Search):
+    """A peer as a `Search`; options that all its settings share are facts."""
 
-    peer: Peer
-    takes_boosts: bool = False
+    takes_boosts = False
 
-    @property
-    def name(self) -> str:
-        """The peer's."""
-        return self.peer.name
-
-    @property
-    def settings(self) -> Sequence[Setting]:
-        """The peer's, without what they have in common."""
-        common = self.facts.options
-        return [
+    def __init__(self, peer: Peer) -> None:
+        self.peer, self.name = peer, peer.name
+        first, *others = settings = peer.settings()
+        common = {
+            name: value
+            for name, value in first.items()
+            if others and all(other.get(name) == value for other in others)
+        }
+        self.facts = SearchFacts(common)
+        self.settings = [
             {name: value for name, value in setting.items() if name not in common}
-            for setting in self.peer.settings()
+            for setting in settings
         ]
-
-    @property
-    def facts(self) -> SearchFacts:
-        """Facts that all settings of the peer share; empty for a single setting."""
-        first, *others = self.peer.settings()
-        return SearchFacts(
-            {
-                name: value
-                for name, value in first.items()
-                if others and all(other.get(name) == value for other in others)
-            }
-        )
-
-    def compile_boosts(self, boosts: Sequence[Any]) -> Sequence[Any]:
-        """Leave boosts as they are: nothing takes them."""
-        return boosts
 
     def prepare(self, setting: Setting) -> Decode:
         """See `Search.prepare`; it was loaded when it was made."""
         whole = {**self.facts.options, **setting}
-
-        def decode(
-            utterances: Sequence[np.ndarray], _: Sequence[Any] | None
-        ) -> list[Outcome]:
-            return [Outcome(text) for text in self.peer.decode(utterances, whole)]
-
-        return decode
-
-    def lattice_decoder(self, _: Setting) -> None:
-        """Peers give texts alone."""
+        return lambda utterances, _: [
+            Outcome(text) for text in self.peer.decode(utterances, whole)
+        ]
 
 
 def wfst_searches(
@@ -263,11 +233,9 @@ def wfst_searches(
     """
     loaded = graph if isinstance(graph, Loaded) else Loaded(graph)
     how: Any = {"backend": backend, "frame_shift_s": frame_shift_s, "threads": 1}
-    make: Any = partial(WfstDecoder, loaded.item, **how)
+    make = loaded._replace(item=partial(WfstDecoder, loaded.item, **how))
     inputs = {"graph": loaded.item.fingerprint}
-    return _searches(
-        *("WFST", replace(loaded, item=make), base, split_grid(grid), inputs)
-    )
+    return _searches("WFST", make, base, split_grid(grid), inputs)
 
 
 def trie_searches(
@@ -304,12 +272,16 @@ def greedy_searches(
         inputs: Fingerprints of loaded files, by name.
     """
     parts = [GridPart("", {}, combinations(grid))]
-    searches = _searches("greedy", make, base, parts, inputs)
-    return [replace(search, has_widths=False) for search in searches]
+    return _searches("greedy", make, base, parts, inputs, has_widths=False)
 
 
 def _searches(
-    name: str, make: Any, base: Any, parts: Sequence[GridPart], inputs: Any
+    name: str,
+    make: Any,
+    base: Any,
+    parts: Sequence[GridPart],
+    inputs: Mapping[str, str] | None,
+    **more: Any,
 ) -> list[DecoderSearch]:
     """A search for each part of a grid."""
     loaded, searches = make if isinstance(make, Loaded) else Loaded(make), []
@@ -317,11 +289,11 @@ def _searches(
         changed = replace(base, **part.options)
         for setting in part.settings:
             replace(changed, **setting)  # checks the values before anything runs
-        called = ", ".join(filter(None, (name, part.label)))
-        taken = loaded.load_s, loaded.load_mb
-        facts = SearchFacts(asdict(changed), *taken, inputs or {})
-        made = DecoderSearch(called, part.settings, changed, loaded.item, facts)
-        searches.append(made)
+        facts = SearchFacts(asdict(changed), *loaded[1:], inputs or {})
+        full_name = ", ".join(filter(None, (name, part.label)))
+        searches.append(
+            DecoderSearch(full_name, part.settings, changed, loaded.item, facts, **more)
+        )
     return searches
 
 
@@ -387,10 +359,11 @@ class Models:
 
     def wfst_searches(self, base: WfstOptions, grid: Grid) -> list[DecoderSearch]:
         """Searches of the WFST decoder on the graph."""
-        searches = wfst_searches(
-            self.loaded_graph, base, grid, frame_shift_s=self.frame_shift_s
-        )
-        return self._taking_lists(searches, has_words=True)
+        graph, frame_shift_s = self.loaded_graph, self.frame_shift_s
+        searches = wfst_searches(graph, base, grid, frame_shift_s=frame_shift_s)
+        if self.phrase_unit != "token":
+            return searches
+        return [replace(one, compile=self._compile_phrases()) for one in searches]
 
     def trie_searches(self, base: TrieOptions, grid: Grid) -> list[DecoderSearch]:
         """Searches of the trie decoder, over tokens where there is no lexicon."""
@@ -404,10 +377,11 @@ class Models:
         if self.open_vocabulary is not None:
             inputs["open_vocabulary"] = repr(self.open_vocabulary)
         searches = trie_searches(factory, base, grid, inputs=inputs)
-        has_words = self.lexicon is not None or self.open_vocabulary is not None
-        if not has_words:
-            searches = _tuned_by(searches, "token_insertion", has_lm=bool(self.lm))
-        return self._taking_lists(searches, has_words=has_words)
+        if self.lexicon is None and self.open_vocabulary is None:
+            return self._of_tokens(searches, "token_insertion", self.lm)
+        if self.phrase_unit != "token":
+            return searches
+        return [replace(one, compile=self._compile_phrases()) for one in searches]
 
     def greedy_searches(self, base: GreedyOptions, grid: Grid) -> list[DecoderSearch]:
         """Searches of the greedy decoder, which takes token language models only."""
@@ -422,8 +396,7 @@ class Models:
         factory = measure_load(partial(greedy_factory, **parts))
         inputs = _fingerprints(tokens=self.tokens, lm=lm)
         searches = greedy_searches(factory, base, grid, inputs=inputs)
-        searches = _tuned_by(searches, "blank_penalty", has_lm=lm is not None)
-        return self._taking_lists(searches, has_words=False)
+        return self._of_tokens(searches, "blank_penalty", lm)
 
     def transducer_searches(
         self, base: TransducerOptions, grid: Grid
@@ -454,12 +427,10 @@ class Models:
         more |= {"unk_cost": None if lm is None else self.unk_cost}
         loaded = measure_load(partial(timed_factory, name, **more))
         make, clock = loaded.item
-        factory = Loaded(make, loaded.load_s, loaded.load_mb)
-        found = _fingerprints(**files)
-        searches = _searches(name, factory, base, split_grid(grid), found)
-        searches = [replace(search, clock=clock) for search in searches]
-        searches = _tuned_by(searches, "token_insertion", has_lm=lm is not None)
-        return self._taking_lists(searches, has_words=False)
+        factory, inputs = loaded._replace(item=make), _fingerprints(**files)
+        parts = split_grid(grid)
+        searches = _searches(name, factory, base, parts, inputs, clock=clock)
+        return self._of_tokens(searches, "token_insertion", lm)
 
     def peer_searches(
         self, *, lm_scale: float = 1.0, word_insertion: float = 0.0
@@ -494,13 +465,15 @@ class Models:
             raise OptionError("neither tokens nor a graph, expected a token table")
         return self.loaded_graph.item.tokens
 
-    def _taking_lists(
-        self, searches: list[DecoderSearch], *, has_words: bool
+    def _of_tokens(
+        self, searches: list[DecoderSearch], insertion: str, lm: PathLike | None
     ) -> list[DecoderSearch]:
-        """Set how searches compile boost lists: by `phrase_unit`."""
-        if has_words and self.phrase_unit != "token":
-            return searches  # they take lists as they are
-        return [replace(search, compile=self._compile_phrases()) for search in searches]
+        """Set the options that `tune` varies, and boosts of tokens."""
+        names = (insertion,) if lm is None else ("lm_scale", insertion)
+        return [
+            replace(search, tunable=names, compile=self._compile_phrases())
+            for search in searches
+        ]
 
     def _compile_phrases(self) -> Callable[[Decoder, Any], BoostsLike]:
         """Return a function that compiles lists as phrases of tokens."""
@@ -525,14 +498,6 @@ class Models:
             return compilers[0].compile(listed)
 
         return compile_list
-
-
-def _tuned_by(
-    searches: list[DecoderSearch], insertion: str, *, has_lm: bool
-) -> list[DecoderSearch]:
-    """Set the options that `tune` varies: those that change the text."""
-    names = ("lm_scale", insertion) if has_lm else (insertion,)
-    return [replace(search, tunable=names) for search in searches]
 
 
 def _fingerprints(**paths: PathLike | None) -> dict[str, str]:

@@ -28,6 +28,18 @@ from wfstdec.text.normalize import AS_IT_STANDS, Normalizer
 _Kept = TypeVar("_Kept")
 
 
+class Oracle(NamedTuple):
+    """The errors of the best of what was kept."""
+
+    errors: int  # Sum of the fewest of each utterance; all words where nothing was kept
+    words: int  # Of the references
+
+    @property
+    def wer(self) -> float:
+        """Percent; 0 where there are no words."""
+        return 100 * self.errors / self.words if self.words else 0.0
+
+
 @dataclass(frozen=True)
 class OracleErrors:
     """The errors of the best of what a decoder keeps of some utterances."""
@@ -35,9 +47,7 @@ class OracleErrors:
     words: int  # Of the references
     nbest: int  # How long lists were, at most
     of_lists: int  # Sum of the fewest word errors of each list
-    # The same of any path of each lattice; None for bare tokens, whose lattices have no
-    # words
-    of_lattices: int | None
+    of_lattices: int | None  # The same of lattices; None for bare tokens
 
     @property
     def list_wer(self) -> float:
@@ -47,9 +57,8 @@ class OracleErrors:
     @property
     def lattice_wer(self) -> float | None:
         """Percent."""
-        if self.of_lattices is None:
-            return None
-        return Oracle(self.of_lattices, self.words).wer
+        errors = self.of_lattices
+        return None if errors is None else Oracle(errors, self.words).wer
 
 
 def oracle_errors(
@@ -62,7 +71,6 @@ def oracle_errors(
     normalizer: Normalizer = AS_IT_STANDS,
 ) -> OracleErrors:
     """Decode lattices, one at a time, and count the fewest errors in each."""
-    # `utterances`: log-probs, [T, V] each. `boosts`: of each utterance; None for none.
     of_lists = of_lattices = 0
     has_words, reading = True, LatticeReading(nbest=nbest)
     for i, (x, reference) in enumerate(zip(utterances, references, strict=True)):
@@ -77,20 +85,6 @@ def oracle_errors(
     return OracleErrors(words, nbest, of_lists, of_lattices if has_words else None)
 
 
-class Oracle(NamedTuple):
-    """The errors of the best of what was kept."""
-
-    # Sum of the fewest word errors of each utterance; all its words where nothing
-    # was kept
-    errors: int
-    words: int  # Of the references
-
-    @property
-    def wer(self) -> float:
-        """Percent; 0 where there are no words."""
-        return 100 * self.errors / self.words if self.words else 0.0
-
-
 def lattice_errors(
     lattice: Lattice, reference: Sequence[str], normalizer: Normalizer = AS_IT_STANDS
 ) -> int:
@@ -100,20 +94,8 @@ def lattice_errors(
             "is one of bare tokens, whose words are not known, expected a lattice of a "
             "search with a lexicon or a graph"
         )
-    olabel, ids = _compared_labels(lattice, normalizer)
-    text = np.array([ids.get(word, -1) for word in reference], np.int64)
-    splits, into = lattice.arcs_into
-    arcs, may_end = lattice.arcs, lattice.states["final_excess"] < np.inf
-    state = arcs["state"].astype(np.int64)
-    return int(_least_errors(lattice.order, splits, into, state, olabel, may_end, text))
-
-
-def _compared_labels(
-    lattice: Lattice, normalizer: Normalizer
-) -> tuple[np.ndarray, dict[str, int]]:
-    """Labels of arcs, int64 [A], the same for words that count as one; 0 for none."""
-    olabel = lattice.arcs["olabel"].astype(np.int64)
-    labels, place = np.unique(olabel, return_inverse=True)
+    # Words that count as one have one label; 0 stands for none.
+    labels, place = np.unique(lattice.arcs["olabel"], return_inverse=True)
     ids: dict[str, int] = {}
     compared = np.zeros(len(labels), np.int64)
     for i, label in enumerate(labels.tolist()):
@@ -124,7 +106,11 @@ def _compared_labels(
                 f"words by {normalizer.flag}, expected one or none; take --ignore-case"
             )
         compared[i] = ids.setdefault(parts[0], label) if parts else 0
-    return compared[place], ids
+    text = np.array([ids.get(word, -1) for word in reference], np.int64)
+    splits, into = lattice.arcs_into
+    may_end = lattice.states["final_excess"] < np.inf
+    state, olabel = lattice.arcs["state"].astype(np.int64), compared[place]
+    return int(_least_errors(lattice.order, splits, into, state, olabel, may_end, text))
 
 
 def lattice_oracle(

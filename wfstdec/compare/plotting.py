@@ -35,6 +35,16 @@ _STYLE = {
     "font.size": 9.0,
     "axes.spines.top": False,
     "axes.spines.right": False,
+    "axes.grid": True,
+    "axes.axisbelow": True,
+    "grid.color": "#dddddd",
+    "grid.linewidth": 0.5,
+    "lines.linewidth": 1.2,
+    "lines.markersize": 5,
+    "legend.frameon": False,
+    "legend.fontsize": 8,
+    "axes.titlesize": 9,
+    "figure.titlesize": 9,
 }
 
 
@@ -74,27 +84,20 @@ def plot_tuning(tuning: Tuning, path: PathLike | None = None) -> Figure:
     with _figure((4.0 * len(names), 4.0), path) as figure:
         panels = figure.subplots(1, len(names), sharey=True, squeeze=False)[0]
         for axes, name in zip(panels, names, strict=True):
-            elsewhere = best.setting.items() - {(name, best.setting[name])}
-            line = sorted(
-                (one for one in tuning.trials if elsewhere <= one.setting.items()),
-                key=lambda trial: trial.setting[name],
-            )
-            others = [trial for trial in tuning.trials if trial not in line]
-            xs, wers = [t.setting[name] for t in line], [t.wer for t in line]
-            axes.plot(
-                [trial.setting[name] for trial in others],
-                [trial.wer for trial in others],
-                ".",
-                color="#bbbbbb",
-            )
-            axes.plot(xs, wers, "o-", color=COLOURS[0], markersize=4, linewidth=1.2)
-            ends = [trial.interval for trial in line]
-            _error_bars(axes, xs, wers, ends, COLOURS[0])
+            rest = best.setting.items() - {(name, best.setting[name])}
+            trials = sorted(tuning.trials, key=lambda trial: trial.setting[name])
+            line = [trial for trial in trials if rest <= trial.setting.items()]
+            others = [trial for trial in trials if trial not in line]
+            xs = [[trial.setting[name] for trial in some] for some in (others, line)]
+            ys = [[trial.wer for trial in some] for some in (others, line)]
+            axes.plot(xs[0], ys[0], ".", color="#bbbbbb")
+            axes.plot(xs[1], ys[1], "o-", color=COLOURS[0], markersize=4)
+            intervals = [trial.interval for trial in line]
+            _error_bars(axes, xs[1], ys[1], intervals, COLOURS[0])
             axes.plot([best.setting[name]], [best.wer], "D", color=COLOURS[1])
             axes.set_xlabel(name)
-            axes.grid(True, color="#dddddd", linewidth=0.5)
         panels[0].set_ylabel("WER %")
-        figure.suptitle(str(best), fontsize=9)
+        figure.suptitle(str(best))
     return figure
 
 
@@ -117,19 +120,14 @@ def plot_reliability(
     """
     with _figure((5.0, 6.0), path) as figure:
         shares, counts = figure.subplots(2, sharex=True, height_ratios=(3, 1))
-        shares.plot([0, 1], [0, 1], linestyle=":", color="#777777", linewidth=1.0)
+        shares.plot([0, 1], [0, 1], ":", color="#777777", linewidth=1.0)
         for i, (name, bins) in enumerate(series.items()):
-            look = {"label": name, **_look(i)}
             sure = [one.confidence for one in bins]
-            shares.plot(sure, [one.right for one in bins], **look)
-            counts.plot(sure, [one.words for one in bins], **look)
+            shares.plot(sure, [one.right for one in bins], label=name, **_look(i))
+            counts.plot(sure, [one.words for one in bins], label=name, **_look(i))
         shares.set_ylabel("share of words that are right")
-        counts.set_ylabel("words")
-        counts.set_yscale("log")
-        counts.set_xlabel("confidence")
-        shares.legend(frameon=False, fontsize=8)
-        for axes in (shares, counts):
-            axes.grid(True, color="#dddddd", linewidth=0.5)
+        counts.set(ylabel="words", yscale="log", xlabel="confidence")
+        shares.legend()
     return figure
 
 
@@ -170,31 +168,44 @@ def _draw(axes: Any, comparison: Comparison) -> None:
     series: dict[str, list[Point]] = {}
     for point in comparison.points:
         series.setdefault(comparison.heading(point), []).append(point)
-    lists = comparison.lists
     for i, (name, points) in enumerate(series.items()):
         look = _look(i)
-        dashes = "--" if points[0].boosts else "-"
         ordered = points  # from narrow to wide
         if len(points[0].setting) > 1:
             ordered = sorted(points, key=lambda point: -point.rtfx)
         xs, ys = [p.rtfx for p in ordered], [p.wer for p in ordered]
-        axes.plot(xs, ys, dashes, label=name, **look)
+        axes.plot(xs, ys, "--" if points[0].boosts else "-", label=name, **look)
         _error_bars(axes, xs, ys, [p.wer_interval for p in ordered], look["color"])
         # The first and the last, without those whose setting says nothing.
         for point in {id(one): one for one in (ordered[0], ordered[-1])}.values():
-            if not point.setting:
-                continue
-            axes.annotate(
-                point.label,
-                (point.rtfx, point.wer),
-                textcoords="offset points",
-                xytext=(4, 5 if i % 2 == 0 else -11),
-                fontsize=7,
-                color=look["color"],
-            )
-    for boosts in lists:
-        _ring(axes, comparison.front(boosts), first=boosts == lists[0])
-    _dress(axes, comparison)
+            if point.setting:
+                axes.annotate(
+                    point.label,
+                    (point.rtfx, point.wer),
+                    textcoords="offset points",
+                    xytext=(4, 5 if i % 2 == 0 else -11),
+                    fontsize=7,
+                    color=look["color"],
+                )
+    for i, boosts in enumerate(comparison.lists):
+        front = comparison.front(boosts)
+        style = {"color": "#777777", "linewidth": 1.0, "markerfacecolor": "none"}
+        style |= {"markersize": 11, "zorder": 1}
+        style |= {"label": "Pareto front"} if i == 0 else {}
+        axes.plot([p.rtfx for p in front], [p.wer for p in front], "o:", **style)
+    facts = comparison.facts
+    axes.set_xscale("log")
+    for ticks in ("major", "minor"):
+        getattr(axes.xaxis, f"set_{ticks}_formatter")(_tick)
+    axes.set(
+        xlabel="RTFx: seconds of audio per CPU second, one thread (log scale)",
+        ylabel="WER %",
+        title=f"{facts['utterances']} utterances, {facts['audio_s'] / 60:.1f} min; "
+        f"{facts['machine']['cpu'].split(',')[0]}",
+    )
+    axes.grid(True, which="both")
+    axes.margins(0.12)
+    axes.legend()
 
 
 def _error_bars(
@@ -218,47 +229,11 @@ def _error_bars(
 
 def _look(i: int) -> dict[str, Any]:
     """Style of the i-th line: a colour and a marker of its own."""
-    colour, marker = COLOURS[i % len(COLOURS)], MARKERS[i % len(MARKERS)]
-    return {"color": colour, "marker": marker, "markersize": 5, "linewidth": 1.2}
-
-
-def _ring(axes: Any, front: list[Point], *, first: bool) -> None:
-    axes.plot(
-        [point.rtfx for point in front],
-        [point.wer for point in front],
-        linestyle=":",
-        color="#777777",
-        linewidth=1.0,
-        marker="o",
-        markersize=11,
-        markerfacecolor="none",
-        markeredgewidth=1.0,
-        label="Pareto front" if first else None,
-        zorder=1,
-    )
+    return {"color": COLOURS[i % len(COLOURS)], "marker": MARKERS[i % len(MARKERS)]}
 
 
 def _tick(value: float, _: int) -> str:
     """Plain numbers, at 1, 2 and 5 times a power of ten."""
-    digits = f"{value:.0e}"
-    return (
-        f"{value:,.3g}" if value < 1 else f"{value:,.0f}" if digits[0] in "125" else ""
-    )
-
-
-def _dress(axes: Any, comparison: Comparison) -> None:
-    facts = comparison.facts
-    axes.set_xscale("log")
-    for axis_kind in ("major", "minor"):
-        getattr(axes.xaxis, f"set_{axis_kind}_formatter")(_tick)
-    axes.set_xlabel("RTFx: seconds of audio per CPU second, one thread (log scale)")
-    axes.set_ylabel("WER %")
-    axes.set_title(
-        f"{facts['utterances']} utterances, {facts['audio_s'] / 60:.1f} min; "
-        f"{facts['machine']['cpu'].split(',')[0]}",
-        fontsize=9,
-    )
-    axes.grid(True, which="both", color="#dddddd", linewidth=0.5)
-    axes.set_axisbelow(True)
-    axes.margins(0.12)
-    axes.legend(frameon=False, fontsize=8)
+    if value < 1:
+        return f"{value:,.3g}"
+    return f"{value:,.0f}" if f"{value:.0e}"[0] in "125" else ""

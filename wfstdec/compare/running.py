@@ -1,19 +1,13 @@
-"""Resident memory of this process: now, and its peak while something runs.
+"""Running a comparison: timing, peak of memory, facts about the machine.
 
-    with Peak() as peak:
-        decode()
-    peak.growth_mb
-
-The growth is the highest resident set size (RSS) while the block ran, less that before
-it, so it holds what the block took at most and not what was there already. Memory that
-was freed is handed back to the system first, where glibc can, and the kernel's own mark
-of the peak is reset (Linux: `/proc/self/clear_refs`). Where that cannot be done, the
-growth of `ru_maxrss` is taken, which only sees what goes beyond all peaks before: then
-it is a lower bound, and `IS_EXACT` is False.
+with Peak() as peak:
+    decode()
+peak.growth_mb
 """
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import datetime
 import gc
@@ -21,6 +15,7 @@ import hashlib
 import logging
 import os
 import platform
+import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -52,8 +47,37 @@ _CLEAR_REFS = Path("/proc/self/clear_refs")
 _RESET_PEAK = "5"
 
 
+def _give_back() -> None:
+    """Free what is free: cycles, and memory that malloc keeps."""
+    gc.collect()
+    with contextlib.suppress(AttributeError, OSError):  # not glibc
+        ctypes.CDLL(None).malloc_trim(0)
+
+
+def _status_bytes(name: str) -> int:
+    """A line of the process's status in bytes, 0 where there is none."""
+    text = _STATUS.read_text() if _STATUS.exists() else ""
+    line = re.search(rf"^{name}:\s*(\d+)", text, re.MULTILINE)
+    return 1024 * int(line[1]) if line else 0
+
+
+def _can_reset() -> bool:
+    try:
+        _CLEAR_REFS.write_text(_RESET_PEAK)
+    except OSError:
+        return False
+    return _status_bytes("VmHWM") > 0
+
+
+IS_EXACT = _can_reset()
+"""True where the system lets the peak of memory be reset (Linux)."""
+
+
 class Peak:
-    """Measures the growth of the resident set over a `with` block."""
+    """Growth of the resident set to its peak over a `with` block.
+
+    Without `IS_EXACT` it is a lower bound: growth beyond all peaks before.
+    """
 
     growth_mb: float = 0.0  # Megabytes (1e6 bytes), once the block has ended
 
@@ -67,46 +91,13 @@ class Peak:
 
     def __exit__(self, *error: object) -> None:
         peak = _status_bytes("VmHWM") if IS_EXACT else 1e9 * peak_memory_gb()
-        growth = peak - self._before
-        self.growth_mb = round(max(0, growth) / 1e6, 2)
+        self.growth_mb = round(max(0, peak - self._before) / 1e6, 2)
 
 
 def resident_mb() -> float:
-    """The resident set now, megabytes; what was freed is handed back first."""
-    # Where the system does not tell, its peak so far.
-    _give_back()
+    """The resident set now, megabytes, or its peak so far where unknown."""
+    _give_back()  # first, so that freed memory does not count
     return (_status_bytes("VmRSS") or 1e9 * peak_memory_gb()) / 1e6
-
-
-def _give_back() -> None:
-    """Free what is free: cycles, and memory that malloc keeps."""
-    gc.collect()
-    try:
-        ctypes.CDLL(None).malloc_trim(0)
-    except (AttributeError, OSError):  # not glibc
-        return
-
-
-def _status_bytes(name: str) -> int:
-    """A line of the process's status in bytes, 0 where there is none."""
-    try:
-        lines = _STATUS.read_text().splitlines()
-    except OSError:
-        return 0
-    found = [line.split()[1] for line in lines if line.startswith(name + ":")]
-    return 1024 * int(found[0]) if found else 0
-
-
-def _can_reset() -> bool:
-    try:
-        _CLEAR_REFS.write_text(_RESET_PEAK)
-    except OSError:
-        return False
-    return _status_bytes("VmHWM") > 0
-
-
-IS_EXACT = _can_reset()
-"""True where the system lets the peak be reset."""
 
 
 PACKAGES = ("numpy", "numba", "llvmlite", "kaldifst", "kaldi_decoder")
@@ -124,6 +115,28 @@ def describe_machine() -> dict[str, Any]:
         "wfstdec": wfstdec.__version__,
         **{name: _version(name) for name in PACKAGES},
     }
+
+
+def _cpu_model() -> str:
+    info = Path("/proc/cpuinfo")
+    first = info.read_text("utf-8").split("\n\n")[0] if info.exists() else ""
+    names = {
+        key.strip(): value.strip()
+        for key, _, value in (line.partition(":") for line in first.splitlines())
+    }
+    more = [
+        f"{key} {names[key]}"
+        for key in ("cpu family", "model", "cache size")
+        if key in names
+    ]
+    return ", ".join([names.get("model name", platform.processor()), *more])
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return None
 
 
 def fingerprint(path: PathLike) -> str:
@@ -145,23 +158,6 @@ def _digest(path: Path) -> str:
     return digest.hexdigest()
 
 
-def _cpu_model() -> str:
-    info = Path("/proc/cpuinfo")
-    lines = info.read_text("utf-8").splitlines() if info.exists() else []
-    fields = dict(line.partition(":")[::2] for line in reversed(lines))
-    names = {key.strip(): value.strip() for key, value in fields.items()}
-    keys = ("model name", "cpu family", "model", "cache size")
-    found = [f"{key} {names[key]}" for key in keys[1:] if key in names]
-    return ", ".join([names.get("model name", platform.processor()), *found])
-
-
-def _version(package: str) -> str | None:
-    try:
-        return version(package)
-    except PackageNotFoundError:
-        return None
-
-
 WARM_UP = 2
 """Number of utterances decoded before a timing: the longest, which need most memory."""
 TOLERANCE = 1e-3
@@ -172,25 +168,25 @@ _log = logging.getLogger("wfstdec.compare")
 
 @dataclass(eq=False)
 class _Candidate:
-    """A point under way: how to decode, and what was found and timed so far."""
+    """A point under way: how to decode, outcomes and times so far."""
 
     search: Search
     setting: Setting
     list_name: str | None
     boosts: list[Any] | None
-    found: Sequence[Outcome] = ()
+    outcomes: Sequence[Outcome] = ()
     cpu_s: list[float] = field(default_factory=list)
     model_s: list[float] = field(default_factory=list)
     memory_mb: float = 0.0
     kept: OracleErrors | None = None
 
     def decode(self, utterances: Sequence[np.ndarray]) -> None:
-        """Decode all, keep what was found, and time it."""
+        """Decode all, keep the outcomes, and time it."""
         by_length = sorted(range(len(utterances)), key=lambda i: -len(utterances[i]))
         # The longest: arrays grow, and kernels are compiled, before the clock runs.
         few = [utterances[i] for i in by_length[:WARM_UP]]
         few_boosts = self.boosts and [self.boosts[i] for i in by_length[:WARM_UP]]
-        if not self.found:  # what is compiled now is no part of the memory
+        if not self.outcomes:  # what is compiled now is no part of the memory
             ends = self.search.settings[0], self.search.settings[-1]
             another = ends[0] if self.setting != ends[0] else ends[1]
             self.search.prepare(another)(few, few_boosts)
@@ -199,16 +195,16 @@ class _Candidate:
             decode(few, few_boosts)
             clock = getattr(self.search, "clock", None)
             begin, model_begin = time.process_time(), clock() if clock else 0.0
-            found = decode(utterances, self.boosts)
-            self.cpu_s.append(time.process_time() - begin)
+            outcomes = decode(utterances, self.boosts)
+            self.cpu_s.append(round(time.process_time() - begin, 6))
             if clock:
-                self.model_s.append(clock() - model_begin)
-        if not self.found:
-            self.found, self.memory_mb = found, peak.growth_mb
+                self.model_s.append(round(clock() - model_begin, 6))
+        if not self.outcomes:
+            self.outcomes, self.memory_mb = outcomes, peak.growth_mb
 
     def words(self, speech: Speech) -> dict[str, tuple[str, ...]]:
         """The decoded words by utterance, as they are compared."""
-        return speech.words_of(outcome.text for outcome in self.found)
+        return speech.words_of(outcome.text for outcome in self.outcomes)
 
     def count_oracle_errors(self, speech: Speech, nbest: int) -> None:
         """Count the errors of the best of what the search keeps; untimed."""
@@ -281,10 +277,11 @@ def run(
 
 
 def search_errors(found: Sequence[Outcome], widest: Sequence[Outcome]) -> float | None:
-    """The share of utterances in which a search missed what a wider one found."""
-    # That is: its total cost is higher by more than `TOLERANCE` (relative, of 1 nat at
-    # least), or it reached no final state. Utterances in which the wider one reached
-    # none count as right. None where a search does not tell its costs.
+    """The share of utterances in which a search missed what a wider one found.
+
+    Its total cost is higher by more than `TOLERANCE` (relative, of 1 nat at least), or
+    it missed a final state that the wider one reached. None without costs.
+    """
     wrong = 0
     for one, best in zip(found, widest, strict=True):
         if one.total_cost is None or best.total_cost is None:
@@ -334,7 +331,7 @@ def _point(
 ) -> Point:
     """Make the point of a candidate; its siblings end with the widest."""
     siblings = [
-        other.found
+        other.outcomes
         for other in candidates
         # Settings go from narrow to wide: the last one's costs are the nearest to
         # exact.
@@ -349,12 +346,12 @@ def _point(
         setting=dict(one.setting),
         errors=score.errors,
         phrases=counter.score(speech.references, hypotheses) if counter else None,
-        cpu_s=tuple(round(seconds, 6) for seconds in one.cpu_s),
+        cpu_s=tuple(one.cpu_s),
         audio_s=round(speech.audio_s, 3),
-        search_errors=search_errors(one.found, widest) if widest else None,
-        unfinished=unfinished(one.found),
+        search_errors=search_errors(one.outcomes, widest) if widest else None,
+        unfinished=unfinished(one.outcomes),
         memory_mb=one.memory_mb,
-        model_s=tuple(round(seconds, 6) for seconds in one.model_s),
+        model_s=tuple(one.model_s),
         kept=one.kept,
         wer_interval=score.interval,
     )

@@ -1,10 +1,9 @@
-"""Grids of options: `["beam=8,10,13", "max_active=2000,7000"]` to settings.
+"""Grids of options, `["beam=8,10,13", "max_active=2000,7000"]`, and tuning.
 
 A grid is the product of its options. Those joined by colons go together, value by
-value: `["beam:beam_size=6:16,8:32"]` are two settings, not four. Options that say how
-much of the search is kept (`WIDTHS`) make the settings of a search; any other makes
-searches of their own, since their costs cannot be compared: `merge=max,sum` are two
-searches.
+value: `["beam:beam_size=6:16,8:32"]` are two settings, not four. Widths (`WIDTHS`) make
+the settings of a search; any other option makes searches of their own, since their
+costs cannot be compared: `merge=max,sum` are two searches.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from __future__ import annotations
 import itertools
 import logging
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
@@ -52,18 +51,16 @@ LibriSpeech, or a hair's breadth behind it; search errors count against the last
 Grid = Mapping[str | tuple[str, ...], Sequence[Any]]
 """Values by option; tuples of values by a tuple of options that go together."""
 
-_Axis = tuple[tuple[str, ...], list[tuple[Any, ...]]]
-"""Options that go together, and the values that they take."""
-
 
 def parse_grid(
-    texts: Iterable[str], known: Iterable[str]
+    texts: Iterable[str], known: Iterable[str], words: Collection[str] = ()
 ) -> dict[str | tuple[str, ...], list[Any]]:
     """Parse `name=value,value` and `name:name=value:value,value:value` texts.
 
     Args:
         texts: Values are numbers, `inf`, `none`, `true`, `false` or words.
         known: The options that there are.
+        words: Those whose values are words, `none` among them.
 
     Raises:
         OptionError: Malformed, an unknown option, or one twice.
@@ -84,7 +81,7 @@ def parse_grid(
             if name in seen:
                 raise OptionError(f"grid {text!r}: {name} a second time, expected once")
             seen.add(name)
-        values = [_values(value, joined, text) for value in right.split(",")]
+        values = [_values(x, joined, text, words) for x in right.split(",")]
         if len(joined) > 1:
             grid[joined] = values
         else:
@@ -102,66 +99,70 @@ class GridPart(NamedTuple):
 
 def split_grid(grid: Grid) -> list[GridPart]:
     """The searches of a grid, each with its settings."""
-    axes = [_axis(names, values) for names, values in grid.items()]
-    widths = [(names, values) for names, values in axes if set(names) <= set(WIDTHS)]
-    others = [axis for axis in axes if axis not in widths]
-    widths = [(names, sorted(values, key=_width)) for names, values in widths]
-    varied = [axis for axis in widths if len(axis[1]) > 1] or widths
-    fixed = [axis for axis in widths if axis not in varied]
-    settings, [common] = _combinations(varied), _combinations(fixed)
+    widths = {
+        names: sorted(values, key=_width)
+        for names, values in grid.items()
+        if set((names,) if isinstance(names, str) else names) <= set(WIDTHS)
+    }
+    others = {names: grid[names] for names in grid if names not in widths}
+    varied = {names: x for names, x in widths.items() if len(x) > 1} or widths
+    fixed = {names: x for names, x in widths.items() if names not in varied}
+    settings, [common] = combinations(varied), combinations(fixed)
     return [
         GridPart(label(options), {**common, **options}, settings)
-        for options in _combinations(others)
+        for options in combinations(others)
     ]
 
 
 def combinations(grid: Grid) -> list[Setting]:
     """All combinations of the values, the last option changing fastest."""
-    return _combinations([_axis(names, values) for names, values in grid.items()])
-
-
-def _axis(names: str | tuple[str, ...], values: Sequence[Any]) -> _Axis:
-    if isinstance(names, str):
-        return (names,), [(value,) for value in values]
-    for value in values:
-        if not isinstance(value, Sequence) or len(value) != len(names):
-            raise OptionError(
-                f"grid of {':'.join(names)}: {value!r}, expected {len(names)} values"
-            )
-    return names, [tuple(value) for value in values]
-
-
-def _combinations(axes: Iterable[_Axis]) -> list[Setting]:
-    named = [
-        [[*zip(names, value, strict=True)] for value in values]
-        for names, values in axes
+    axes = []
+    for names, values in grid.items():
+        if isinstance(names, str):
+            axes.append([{names: value} for value in values])
+            continue
+        for value in values:
+            if not isinstance(value, Sequence) or len(value) != len(names):
+                raise OptionError(
+                    f"grid of {':'.join(names)}: {value!r}, expected {len(names)} "
+                    "values"
+                )
+        axes.append([dict(zip(names, value, strict=True)) for value in values])
+    return [
+        {name: value for part in row for name, value in part.items()}
+        for row in itertools.product(*axes)
     ]
-    return [dict(itertools.chain(*row)) for row in itertools.product(*named)]
 
 
-def _width(values: tuple[Any, ...]) -> tuple[float, ...]:
-    """Sort key of widths: None is infinite."""
-    for value in values:
-        if value is not None and not isinstance(value, int | float):
-            raise OptionError(f"width {value!r}, expected a number or 'none'")
-    return tuple(math.inf if value is None else float(value) for value in values)
+def _width(value: Any) -> tuple[float, ...]:
+    """Sort key of a width, or of several that go together: None is infinite."""
+    values = value if isinstance(value, list | tuple) else (value,)
+    for one in values:
+        if one is not None and not isinstance(one, int | float):
+            raise OptionError(f"width {one!r}, expected a number or 'none'")
+    return tuple(math.inf if one is None else float(one) for one in values)
 
 
-def _values(text: str, names: tuple[str, ...], whole: str) -> tuple[Any, ...]:
+def _values(
+    text: str, names: tuple[str, ...], whole: str, words: Collection[str]
+) -> tuple[Any, ...]:
     """The values of options that go together."""
-    values = tuple(_value(value.strip()) for value in text.split(":"))
-    if len(values) != len(names):
+    parts = [part.strip() for part in text.split(":")]
+    if len(parts) != len(names):
         raise OptionError(
             f"grid {whole!r}: found {text.strip()!r}, expected {len(names)} values "
             "joined by ':'"
         )
-    return values
+    return tuple(
+        "none" if part.lower() == "none" and name in words else _value(part)
+        for name, part in zip(names, parts, strict=True)
+    )
 
 
 def _value(text: str) -> Any:
-    words = {"none": None, "true": True, "false": False}
-    if text.lower() in words:
-        return words[text.lower()]
+    constants = {"none": None, "true": True, "false": False}
+    if text.lower() in constants:
+        return constants[text.lower()]
     for kind in (int, float):
         try:
             return kind(text)

@@ -1,0 +1,167 @@
+"""The commands `doctor` and `demo`."""
+
+from __future__ import annotations
+
+import argparse
+import importlib.util
+from collections.abc import Mapping, Sequence
+from functools import partial
+from pathlib import Path
+
+import wfstdec
+from wfstdec.batch.decoding import BoostLists, Summary, decode_all
+from wfstdec.cli.evaluate import columns, report
+from wfstdec.cli.flags import command, values_of
+from wfstdec.doctor import examine
+from wfstdec.io.boost_files import read_boosts
+from wfstdec.io.logprobs import open_logprobs
+from wfstdec.io.text import read_text
+from wfstdec.metrics import GAP, Score, UtteranceScore, score_texts
+from wfstdec.metrics import align as align_words
+from wfstdec.models import load_model
+from wfstdec.recipes import OPTIONS, build_or_load, find_recipe
+from wfstdec.search.hypothesis import Hypothesis
+from wfstdec.transcription.recordings import find_recordings
+from wfstdec.transcription.transcriber import Transcriber
+
+AUDIO = "audio"
+"""The folder of a recipe's recordings; their names are those of utterances."""
+MODEL = "model.json"
+"""The file that names the recipe's acoustic model, and what its tokens became."""
+SHOWN_UTTERANCES = 4
+SHOWN_WORDS = range(6, 11)
+
+_print = partial(print, flush=True)  # at once: the log goes to standard error meanwhile
+
+
+@command(
+    "--lexicon --lm --ref --blank --separator --frame-shift",
+    required="--tokens --logprobs",
+    changes={
+        "--separator": {
+            "default": None,
+            "help": "token between words (default: by the tables)",
+        },
+        "--frame-shift": {
+            "default": None,
+            "help": "seconds per frame (default: 0.02, or what fits)",
+        },
+    },
+)
+def doctor(args: argparse.Namespace) -> int:
+    r"""Examine tokens, lexicon, language model and log-probs before a graph is built.
+
+        wfstdec doctor --tokens tokens.txt --lexicon lexicon.txt --lm lm.arpa.gz \
+            --logprobs dev.npz --ref dev.txt
+
+    Prints a page: each finding is ok, one to look at, or wrong, with its remedy; then
+    the command lines to take, with the flags that fit. Exits with 1 where anything is
+    wrong. The first 200 utterances are inspected.
+    """
+    page = examine(
+        **values_of(args, "tokens logprobs lexicon lm ref blank separator"),
+        frame_shift_s=args.frame_shift,
+    )
+    print(page)
+    return int(page.is_wrong)
+
+
+@command("--recipe --topology --backend --threads")
+def demo(args: argparse.Namespace) -> None:
+    """Build a graph from the shipped recipe and decode real speech with it.
+
+    Log-probs of LibriSpeech utterances, a lexicon and a language model are included;
+    nothing is fetched. The graph is kept in the recipe's folder and built again when
+    its sources change. Where the acoustic model is installed (pip install hama==1.7.0
+    soundfile soxr), the audio of a few of the utterances is transcribed too.
+    """
+    recipe = find_recipe(args.recipe)
+    _print(f"Building a graph of {recipe.name}'s tokens, lexicon and language model")
+    graph = build_or_load(recipe, args.topology, progress=not args.quiet)
+    _print(f"  {graph.num_states:,} states, {graph.num_arcs:,} arcs")
+    decoder = wfstdec.WfstDecoder(graph, OPTIONS, args.backend, threads=args.threads)
+    references = read_text(recipe / "refs.txt")
+
+    def decoded(boosts: BoostLists, summary: Summary | None) -> dict[str, Hypothesis]:
+        reader = open_logprobs(recipe / "logprobs.npz")
+        pairs = decode_all(decoder, reader, boosts, summary=summary, progress=True)
+        return {utterance: best for utterance, [best] in pairs}
+
+    _print(f"\nDecoding {len(references)} utterances of LibriSpeech, some of them:")
+    summary = Summary(decoder.frame_shift_s)
+    hypotheses = decoded(BoostLists(), summary)
+    plain = _score(references, hypotheses)
+    # A few utterances that are short enough for a line, each of another speaker.
+    by_speaker: dict[str, UtteranceScore] = {}
+    for utterance in plain.utterances:
+        if len(utterance.reference) in SHOWN_WORDS:
+            by_speaker.setdefault(utterance.utterance.split("-")[0], utterance)
+    for shown in list(by_speaker.values())[:SHOWN_UTTERANCES]:
+        _print(_with_times(shown, hypotheses[shown.utterance]))
+    _print(f"\n{report(plain)}\n{summary}")
+
+    boosts = read_boosts(recipe / "boosts.txt")
+    listed = ", ".join(f"{word} {bonus:g}" for word, bonus in boosts.common.items())
+    _print(f"\nThe same with boosts in nats: {listed}")
+    boosted = _score(references, decoded(BoostLists(boosts), None))
+    _print(f"{_differences(plain, boosted)}\n{boosted.wer_line}")
+    if (recipe / AUDIO).is_dir() and (recipe / MODEL).is_file():
+        _from_audio(recipe, decoder, references)
+
+
+def _from_audio(
+    recipe: Path, decoder: wfstdec.WfstDecoder, references: Mapping[str, Sequence[str]]
+) -> None:
+    """Transcribe the recipe's recordings, or name the packages that are missing."""
+    needed = ("hama", "soundfile", "soxr")
+    missing = [name for name in needed if importlib.util.find_spec(name) is None]
+    if missing:
+        _print(
+            f"\nFrom audio: left out, since {', '.join(missing)} cannot be imported; "
+            "pip install hama==1.7.0 soundfile soxr"
+        )
+        return
+    _print("\nFrom audio, through the acoustic model in the package hama:")
+    transcriber = Transcriber(load_model(recipe / MODEL), decoder)
+    sources = find_recordings([recipe / AUDIO])
+    hypotheses = {
+        transcript.name: transcript.hypothesis
+        for transcript in transcriber.run(source.recording() for source in sources)
+    }
+    score = _score({name: references[name] for name in hypotheses}, hypotheses)
+    for utterance in score.utterances:
+        _print(_with_times(utterance, hypotheses[utterance.utterance]))
+    _print(score.wer_line)
+
+
+def _with_times(score: UtteranceScore, hypothesis: Hypothesis) -> str:
+    """Reference, hypothesis, and the seconds at which its words begin, in columns."""
+    starts = iter([f"{word.start_s:.2f}" for word in hypothesis.words])
+    cells = [
+        (ref, hyp, GAP if hyp == GAP else next(starts))
+        for ref, hyp in score.alignment()
+    ]
+    lines = [f"  {score.utterance}"]
+    for name, row in zip(
+        ("ref", "hyp", "s"), zip(*columns(cells), strict=True), strict=True
+    ):
+        lines.append(f"    {name:3}  {' '.join(row).rstrip()}")
+    return "\n".join(lines)
+
+
+def _differences(before: Score, after: Score) -> str:
+    """A line for each utterance whose words differ: which ones, and the errors."""
+    lines = []
+    for old, new in zip(before.utterances, after.utterances, strict=True):
+        pairs = align_words(old.hypothesis, new.hypothesis)
+        differ = [f"{was} -> {now}" for was, now in pairs if was != now]
+        if differ:
+            errors = f"({old.errors.total} -> {new.errors.total} errors)"
+            lines.append(f"  {old.utterance:18} {', '.join(differ)}  {errors}")
+    return "\n".join(lines)
+
+
+def _score(
+    references: Mapping[str, Sequence[str]], hypotheses: Mapping[str, Hypothesis]
+) -> Score:
+    return score_texts(references, {u: h.text.split() for u, h in hypotheses.items()})

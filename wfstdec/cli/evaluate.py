@@ -1,0 +1,500 @@
+"""Commands that measure on references: score, compare, tune."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import shlex
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import fields, replace
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from wfstdec.boost.lists import BoostEntry
+from wfstdec.cli.flags import (
+    DECODERS,
+    FLAGS,
+    GIVEN_LATTICES,
+    INPUTS,
+    PHRASES,
+    command,
+    flag_of,
+    made_of,
+    need,
+    normalizer_of,
+)
+from wfstdec.compare.comparison import Search, table
+from wfstdec.compare.confidence import (
+    SCALES,
+    ScaleTrial,
+    by_speaker,
+    judge_all,
+    measure,
+    score_confidences,
+    tune_posterior_scale,
+)
+from wfstdec.compare.models import DecoderSearch, Models
+from wfstdec.compare.oracle import lattice_oracle, list_oracle, read_lists
+from wfstdec.compare.plotting import check_plot, plot, plot_reliability, plot_tuning
+from wfstdec.compare.running import run
+from wfstdec.compare.speech import Speech, read_speech
+from wfstdec.compare.tuning import Tuning, one_setting, parse_grid
+from wfstdec.compare.tuning import tune as run_trials
+from wfstdec.errors import OptionError
+from wfstdec.io.boost_files import BoostFile, read_boosts, read_phrases
+from wfstdec.io.text import read_confidences, read_text
+from wfstdec.lattice.file import LatticeFile, open_lattices
+from wfstdec.metrics import Score, score_texts
+from wfstdec.search.options import OpenVocabulary
+from wfstdec.text.files import read_lines
+from wfstdec.text.loading import AUTO
+from wfstdec.text.normalize import Normalizer
+from wfstdec.text.pairing import Pairing, check_words
+
+_NAMED_AT_MOST = 20
+_SIDES = ("--ref", "--hyp")
+_SPEECH = "--utterances --frame-shift --ignore-case --normalize"
+_MODELS = (
+    "--graph --tokens --blank --lexicon --lm --separator --separator-optional "
+    "--unk-cost --open-vocabulary --model --head --transducer-lm --attention-model "
+    "--attention-lm"
+)
+_GRIDS = " ".join(map(flag_of, DECODERS))
+
+_log = logging.getLogger("wfstdec.score")
+
+
+@command(
+    "--ignore-case --normalize --worst --nbest-lists --lattices --confidences "
+    "--reliability",
+    required="--ref --hyp",
+    changes={"--lattices": GIVEN_LATTICES},
+)
+def score(args: argparse.Namespace) -> None:
+    """Score hypotheses against references as Kaldi's compute-wer does.
+
+    Utterances without a hypothesis count as deletions, and are named; where no id of
+    the references is one of the hypotheses, or no word, that is an error. The interval
+    of the WER is a bootstrap over utterances. With n-best lists (--nbest-lists) or
+    lattices, also how good the best text in them is; with confidences, how good these
+    are: normalised cross-entropy, area under the ROC curve.
+
+    Words are compared as they are written, or by the rules of --ignore-case or
+    --normalize, in all of the files.
+    """
+    need(args, "--reliability", "--confidences")
+    if args.reliability:
+        check_plot(args.reliability)
+    normalizer = normalizer_of(args)
+    references, hypotheses = read_text(args.ref), read_text(args.hyp)
+    # On texts as they stand: the error can then name the flag that makes them alike.
+    _check_pair(references, hypotheses, normalizer)
+    references = normalizer.texts(references)
+    scored = score_texts(references, normalizer.texts(hypotheses))
+    print(report(scored))
+    oracles = {}
+    if args.nbest_lists:
+        lists = read_lists(args.nbest_lists)
+        oracles["lists"] = list_oracle(references, lists, normalizer)
+    if args.lattices:
+        lattices = open_lattices(args.lattices)
+        oracles["lattices"] = lattice_oracle(references, lattices, normalizer)
+    for kind, oracle in oracles.items():
+        errors = f"{oracle.errors} / {oracle.words}"
+        print(f"%WER {oracle.wer:.2f} [ {errors} ] of the best in {kind}")
+    if args.confidences:
+        words = read_confidences(args.confidences)
+        measured = score_confidences(references, words, normalizer)
+        print(measured)
+        if args.reliability:
+            plot_reliability({str(measured): measured.bins}, args.reliability)
+    for utterance in scored.worst(args.worst):
+        errors = utterance.errors
+        rows = zip(*columns(utterance.alignment()), strict=True)
+        reference, hypothesis = (" ".join(row).rstrip() for row in rows)
+        count = f"{errors.total} errors / {errors.reference_words} words"
+        print(f"{utterance.utterance}: {count}\n  ref {reference}\n  hyp {hypothesis}")
+
+
+def _check_pair(
+    references: Mapping[str, Sequence[str]],
+    hypotheses: Mapping[str, Sequence[str]],
+    normalizer: Normalizer,
+) -> None:
+    """Check that both are of the same utterances; warn where some are not."""
+    pairing = Pairing.of(references, hypotheses, _SIDES)
+    pairing.check()
+    if pairing.remedy:
+        _log.warning("%s", pairing.remedy)
+    both = [name for name in references if name in hypotheses]
+    expected = chain.from_iterable(references[name] for name in both)
+    decoded = chain.from_iterable(hypotheses[name] for name in both)
+    check_words(expected, decoded, normalizer, _SIDES)
+
+
+def report(score: Score) -> str:
+    """Kaldi's lines, and which utterances are on one side only."""
+    lines = [score.wer_line, score.ser_line]
+    count = f"{len(score.utterances)} utterances"
+    if score.interval is not None:
+        lines.append(
+            f"95 % interval of the WER: {score.interval} (bootstrap over {count})"
+        )
+    lines.append(f"Scored {count}, {len(score.missing)} without a hypothesis")
+    if score.missing:
+        lines.append(f"counted as deletions: {_names(score.missing)}")
+    if score.extra:
+        lines.append(f"without a reference, left out: {_names(score.extra)}")
+    return "\n".join(lines)
+
+
+def columns(cells: Iterable[Sequence[str]]) -> list[list[str]]:
+    """Columns of cells that are as wide as the widest of each column."""
+    return [[one.ljust(max(map(len, some))) for one in some] for some in cells]
+
+
+def _names(utterances: Sequence[str]) -> str:
+    named = " ".join(utterances[:_NAMED_AT_MOST])
+    more = len(utterances) - _NAMED_AT_MOST
+    return f"{named} and {more} more" if more > 0 else named
+
+
+@command(
+    f"{_SPEECH} {_MODELS} {_GRIDS} --lm-scale --word-insertion --boost --phrase-unit "
+    "--phrase-boundary --sentencepiece-model --phrases --repeats --oracle --no-peers "
+    "--json --plot",
+    required="--logprobs --ref",
+    changes={"--boost": {"nargs": "+"}},
+)
+def compare(args: argparse.Namespace) -> None:
+    """Compare searches on your own data: WER against speed, at several beams.
+
+    With --graph the WFST decoder takes part, with --tokens (and --lexicon, --lm) the
+    trie decoder, with --greedy the greedy one, with --model a transducer, with
+    --attention-model an attention decoder, and installed decoders of others. A grid is
+    the product of its options; options joined by colons go together, value by value.
+    Options that are no widths (beam, max_active, beam_size, ...) make searches of their
+    own, except for greedy decoding, which has no widths:
+
+        --wfst beam=8,10,13 max_active=7000,none     six settings
+        --trie beam:beam_size=6:16,8:32,10:128       three: beam 6 with size 16, ...
+        --trie beam=8 beam_size=32,128 merge=max,sum
+        --greedy lm_scale=0.2,0.4
+
+    The language model is over words with a lexicon, else over tokens. Greedy decoding
+    is of bare tokens: with a lexicon it runs without the language model. Transducers
+    and attention decoders have tokens and language models of their own, and the time of
+    their model is part of the speed.
+
+    With --boost all except other people's run once more with each list, credited by
+    words, or with --phrase-unit token, and always without words, token by token.
+
+    The table has, for each point, the WER, precision, recall and F of the occurrences
+    of --phrases, RTFx (seconds of audio per CPU second of one thread, the fastest of
+    --repeats turns), search errors (utterances whose total cost is above that of the
+    widest setting of the same search, relative 1e-3), utterances that reached no final
+    state, and the growth of the process's memory; with --oracle also the WER of the
+    best of n-best lists and of lattices, the limit of any rescoring.
+    """
+    if args.plot is not None:
+        check_plot(args.plot)  # before hours of searches, not after them
+    # The files by their names, without the endings.
+    lists: dict[str, BoostFile] = {}
+    for path in args.boost or ():
+        name = Path(path).name.split(".")[0]
+        if name in lists:
+            raise OptionError(f"two boost lists called {name!r}, expected other names")
+        lists[name] = read_boosts(path)
+    need(args, PHRASES, "--boost")
+    if args.phrases:
+        phrases = read_phrases(args.phrases)
+    else:
+        phrases = sorted(set().union(*(one.favoured for one in lists.values())))
+    speech = _speech_of(args)
+    comparison = run(
+        speech,
+        _searches_to_compare(args, _models_of(args)),
+        boosts=lists,
+        phrases=phrases,
+        repeats=args.repeats,
+        oracle=args.oracle,
+    )
+    if args.json is not None:
+        comparison.save(args.json)
+    if args.plot is not None:
+        plot(comparison, args.plot)
+    print(table(comparison))
+
+
+def _searches_to_compare(args: argparse.Namespace, models: Models) -> list[Search]:
+    scales = {"lm_scale": args.lm_scale, "word_insertion": args.word_insertion}
+    needed = ("graph", "tokens", "greedy", "model", "attention_model")
+    searches: list[Search] = []
+    for name, flag in zip(DECODERS, needed, strict=True):
+        grid = getattr(args, name)
+        if getattr(args, flag) is not None:
+            # The others have no words to pay for.
+            own = scales if name in ("wfst", "trie") else {"lm_scale": args.lm_scale}
+            searches += _searches_of(models, name, grid or (), **own)
+        elif grid is not None and name in ("transducer", "attention"):
+            raise OptionError(f"--{name} without {flag_of(flag)}, expected both")
+    if not searches:
+        raise OptionError(
+            "neither --graph nor --tokens, expected one for the WFST decoder, or the "
+            "other for the trie decoder, or both"
+        )
+    # Last: peers take part in what our searches are made of.
+    if not args.no_peers and (args.tokens or args.graph):
+        searches += models.peer_searches(**scales)
+    return searches
+
+
+def _speech_of(args: argparse.Namespace) -> Speech:
+    """The utterances that the flags name."""
+    return read_speech(
+        args.logprobs,
+        args.ref,
+        limit=args.utterances,
+        frame_shift_s=args.frame_shift,
+        normalizer=normalizer_of(args),
+    )
+
+
+def _models_of(args: argparse.Namespace) -> Models:
+    """The models that flags name, and how phrases are credited."""
+    costs = args.open_vocabulary
+    return made_of(
+        *(Models, args),
+        open_vocabulary=costs and OpenVocabulary(*costs),
+        frame_shift_s=args.frame_shift,
+        # `--transducer` and `--attention` are grids of options.
+        transducer=args.model,
+        attention=args.attention_model,
+    )
+
+
+def _searches_of(
+    models: Models, name: str, texts: Iterable[str], **changed: Any
+) -> list[DecoderSearch]:
+    """Searches of a decoder, by its name, for each setting of a grid."""
+    options = DECODERS[name](**changed)
+    # Where an option is a word, `none` is one too: `end_rule=closed,none`.
+    words = [one.name for one in fields(options) if isinstance(one.default, str)]
+    grid = parse_grid(texts, [one.name for one in fields(options)], words)
+    return getattr(models, f"{name}_searches")(options, grid)
+
+
+@command(
+    f"--logprobs {_SPEECH} {_MODELS} --lattices --test-lattices --test-ref "
+    "--reliability --boost --lm-scale-range --insertion-range --boost-range "
+    "--max-trials --plot",
+    required="--ref",
+    at_most_one=f"{_GRIDS} --posterior-scale",
+    changes={
+        **{flag: {"default": None, "nargs": "*"} for flag in _GRIDS.split()},
+        "--posterior-scale": {
+            "default": None,
+            "nargs": "*",
+            "help": "the scale of posteriors of --lattices is tuned; first scales",
+        },
+        "--lattices": GIVEN_LATTICES,
+        "--plot": {
+            "help": "plot of WER against options: .png or .svg (needs matplotlib)"
+        },
+    },
+)
+def tune(args: argparse.Namespace) -> None:
+    """Find the LM scale and the word insertion with the fewest errors on a dev set.
+
+    With --boost also the scale of these boosts. The default setting first, then a grid
+    over both ranges, then ever smaller steps around the best; of equally good ones the
+    one with the smaller insertion. Without a lexicon, what is tuned is the insertion of
+    tokens; of the greedy decoder, that no insertion can change, the blank penalty
+    (above 0: more tokens). Tokens without a language model have no LM scale. Tune on
+    other data than you test on.
+
+    At the end: the best setting with the 95 % interval of its WER, its gain on the
+    options without tuning (bootstrap over utterances, both of the same draws), and the
+    command line that decodes with it.
+
+    With --posterior-scale, what is tuned is the scale of confidences on lattices, for
+    the best normalised cross-entropy: on every second speaker (the part of an id before
+    the first '-'), tested on the others; or on all, tested on --test-lattices.
+
+        wfstdec tune --graph graph.npz --wfst beam=8 --logprobs dev.npz --ref dev.txt
+        wfstdec tune --tokens ... --lexicon ... --lm ... --trie beam_size=64 ...
+        wfstdec tune --tokens ... --lm bpe_lm --greedy ...
+        wfstdec tune --model model.npz --transducer-lm pieces.arpa --transducer ...
+        wfstdec tune --attention-model model.npz --attention-lm pieces.arpa \
+            --attention ...
+        wfstdec tune --posterior-scale --lattices dev.lat --ref dev.txt
+    """
+    if args.posterior_scale is not None:
+        _tune_scale(args)
+        return
+    scale_flags = "--lattices --test-lattices --test-ref --reliability"
+    need(args, scale_flags, "--posterior-scale")
+    if all(getattr(args, name) is None for name in DECODERS):
+        if args.graph is None:
+            flags = ", ".join(_GRIDS.split())
+            raise OptionError(
+                f"no --graph and none of {flags}, expected what is to be tuned"
+            )
+        args.wfst = []
+    if args.logprobs is None:
+        raise OptionError("no --logprobs, expected what is decoded")
+    if args.plot is not None:
+        check_plot(args.plot)
+    name = next(name for name in DECODERS if getattr(args, name) is not None)
+    if name == "greedy" and args.lexicon is not None:
+        raise OptionError("--greedy with --lexicon, expected tokens alone")
+    searches = _searches_of(_models_of(args), name, getattr(args, name))
+    speech = _speech_of(args)
+    # A grid has several settings; tuning looks for one itself.
+    prepare, boosts = one_setting(searches), None
+    [search] = searches
+    tunable = search.tunable
+    if args.boost:
+        lists = read_boosts(args.boost)
+        given = [lists.of(utterance) for utterance in speech.logprobs]
+        boosts = search.compile_boosts(given)
+        tunable = (*tunable, "boost_scale")
+    options = replace(search.base, **search.settings[0])
+    # Those of the scales, or that of insertions.
+    ranges = {"lm_scale": args.lm_scale_range, "boost_scale": args.boost_range}
+    tuning = run_trials(
+        prepare,
+        speech,
+        {name: tuple(ranges.get(name, args.insertion_range)) for name in tunable},
+        boosts=boosts,
+        max_trials=args.max_trials,
+        default={name: getattr(options, name) for name in tunable},
+        say=(lambda _: None) if args.quiet else partial(print, flush=True),
+    )
+    _print_tuning(tuning, args.max_trials)
+    if args.plot is not None:
+        plot_tuning(tuning, args.plot)
+    is_phrase_list = bool(args.boost) and _is_phrase_list(args.boost)
+    if args.boost and search.compile is not None and not is_phrase_list:
+        print(f"--boost {args.boost} is left out below: it is no list for --phrases")
+    best = replace(options, **tuning.best.setting)
+    line = _decode_command(args, name, best, search, is_phrase_list)
+    print(f"to decode with it:\n{line}")
+
+
+def _print_tuning(tuning: Tuning, max_trials: int) -> None:
+    """Print the best trial, its interval, and what is left to do."""
+    print(f"best of {len(tuning.trials)}: {tuning.best}")
+    if tuning.interval is not None:
+        count = len(tuning.best.counts[0])
+        print(f"95 % interval: {tuning.interval} (bootstrap over {count} utterances)")
+    print(f"without tuning: {tuning.default}")
+    if tuning.gain is not None:
+        print(f"gain on this data: {tuning.gain}")
+    for border in tuning.borders:
+        print(f"{border}: look beyond it")
+    if not tuning.complete:
+        print(f"cut short after {max_trials} trials: better ones may be near")
+
+
+def _decode_command(
+    args: argparse.Namespace,
+    kind: str,
+    options: Any,
+    search: DecoderSearch,
+    is_phrase_list: bool,
+) -> str:
+    """The command line that decodes with these options, quoted for a shell."""
+    given = {name: getattr(args, name, None) for name in INPUTS[kind].split()}
+    if kind in ("transducer", "attention"):
+        given["lm"] = getattr(args, f"{kind}_lm")
+    if kind == "attention":
+        given["model"] = args.attention_model
+    if "separator" in given:
+        given["separator"] = {AUTO: None, None: "none"}.get(
+            args.separator, args.separator
+        )
+    flags = {} if kind == "wfst" else {"decoder": kind}
+    flags |= {name: x for name, x in given.items() if x is not None and x is not False}
+    for option in fields(options):
+        value = getattr(options, option.name)
+        # Only what is not the default, so that the command stays readable.
+        if value != option.default:
+            flags[option.name] = value
+    if args.frame_shift != FLAGS["--frame-shift"]["default"]:
+        flags["frame_shift"] = args.frame_shift
+    # A decoder without words takes a list as phrases.
+    if args.boost and search.compile is None:
+        flags["boost"] = args.boost
+    elif is_phrase_list:
+        flags["phrases"] = args.boost
+        if None not in read_boosts(args.boost).common.values():
+            flags["phrase_totals"] = True
+    flags["logprobs"] = args.logprobs
+    words = [word for name, value in flags.items() for word in _flag_words(name, value)]
+    return shlex.join(["wfstdec", "decode", *words])
+
+
+def _is_phrase_list(path: str) -> bool:
+    """True if `--phrases` takes a list: no JSON lines, and numbers for all or none."""
+    lists = read_boosts(path)
+    numbers = list(lists.common.values())
+    is_mixed = None in numbers and any(one is not None for one in numbers)
+    are_entries = any(isinstance(one, BoostEntry) for one in numbers)
+    is_json = next(filter(str.strip, read_lines(path)), "").lstrip().startswith("{")
+    return not (lists.own or is_mixed or are_entries or is_json)
+
+
+def _flag_words(name: str, value: Any) -> list[str]:
+    """A flag and its value, as the command line takes them."""
+    if isinstance(value, bool):
+        return [flag_of(name) if value else f"--no-{flag_of(name)[2:]}"]
+    if isinstance(value, list | tuple):
+        return [flag_of(name), *map(str, value)]
+    text = "none" if value is None else str(value)
+    return [f"{flag_of(name)}={text}"] if text[0] == "-" else [flag_of(name), text]
+
+
+def _tune_scale(args: argparse.Namespace) -> None:
+    """Tune the scale of confidences on some speakers, and test it on others."""
+    if args.lattices is None:
+        raise OptionError("--posterior-scale without --lattices, expected both")
+    if (args.test_lattices is None) != (args.test_ref is None):
+        raise OptionError("--test-lattices and --test-ref, expected both or none")
+    if args.reliability:
+        check_plot(args.reliability)
+    normalizer = normalizer_of(args)
+    lattices, references = _paired(args.lattices, args.ref)
+    if args.test_lattices is not None:
+        tests = _paired(args.test_lattices, args.test_ref)
+        given = judge_all(lattices, references, normalizer=normalizer)
+        others = judge_all(*tests, normalizer=normalizer)
+    else:
+        given, others = (
+            judge_all(lattices, references, some, normalizer)
+            for some in by_speaker(lattices)
+        )
+
+    def show(trial: ScaleTrial) -> None:
+        if not args.quiet:
+            print(trial, flush=True)
+
+    tuning = tune_posterior_scale(given, args.posterior_scale or SCALES, show)
+    print(f"best of {len(tuning.trials)}: {tuning.best}")
+    tested = {scale: measure(others, scale) for scale in (tuning.best.scale, 1.0)}
+    for trial in tested.values():
+        print(f"on others, {trial}")
+    if args.reliability:
+        series = {
+            f"scale {s:g}, {m.quality}": m.quality.bins for s, m in tested.items()
+        }
+        plot_reliability(series, args.reliability)
+
+
+def _paired(path: str, ref: str) -> tuple[LatticeFile, dict[str, tuple[str, ...]]]:
+    """Lattices and references, which have utterances in common."""
+    lattices, references = open_lattices(path), read_text(ref)
+    Pairing.of(lattices, references, (Path(path).name, Path(ref).name)).check()
+    return lattices, references

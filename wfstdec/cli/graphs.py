@@ -1,0 +1,180 @@
+"""Commands that make, convert and describe graphs and language models; warm-up."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import time
+from pathlib import Path
+
+import numpy as np
+
+import wfstdec
+from wfstdec.cli.flags import command, values_of
+from wfstdec.errors import OptionError
+from wfstdec.io.lattices import graph_dot
+from wfstdec.io.outputs import open_output
+from wfstdec.jit.cache import AHEAD, ENTRY
+from wfstdec.text.files import read_lines
+from wfstdec.text.lexicon import Lexicon, spellable_words, spelling_lexicon
+from wfstdec.text.loading import separator_of
+from wfstdec.text.tokens import TokenTable, read_tokens
+from wfstdec.warm_up import ALL, USUAL
+from wfstdec.warm_up import warm_up as compile_ahead
+
+_NAMED_AT_MOST = 5
+_log = logging.getLogger("wfstdec.build")
+
+
+@command(
+    "--topology --blank --separator --separator-optional --silence --silence-prob "
+    "--unk-cost --open-vocabulary --sentencepiece-model --engine --no-minimize",
+    required="--tokens --output",
+    one_of=("--lexicon --spell", "--lm --grammar"),
+)
+def build(args: argparse.Namespace) -> None:
+    """Build a search graph of tokens, a lexicon and a language model.
+
+    States, arcs, seconds and memory of each stage are printed on standard error.
+    """
+    tokens = read_tokens(args.tokens, args.blank)
+    costs = args.open_vocabulary
+    graph = wfstdec.build_graph(
+        tokens=tokens,
+        lexicon=args.lexicon or _spelling_of_words(args, tokens),
+        **values_of(args, "lm grammar topology separator separator_optional"),
+        **values_of(args, "silence silence_prob unk_cost engine"),
+        open_vocabulary=costs and wfstdec.OpenVocabulary(*costs),
+        minimize=not args.no_minimize,
+        progress=not args.quiet,
+    )
+    graph.save(args.output)
+
+
+def _spelling_of_words(args: argparse.Namespace, tokens: TokenTable) -> Lexicon:
+    """The words of the list, in its first column, spelt with the tokens."""
+    words = [line.split()[0] for line in read_lines(args.spell) if line.split()]
+    how = {
+        "separator": separator_of(args.separator, tokens, silence=args.silence),
+        "sentencepiece_model": args.sentencepiece_model,
+    }
+    lexicon, bad = spellable_words(words, tokens, **how)
+    # A few words in other scripts are usual; half of a list is a list for other tokens.
+    if len(bad) >= len(lexicon):
+        return spelling_lexicon(words, tokens, **how)  # raises, with what is lacking
+    if bad:
+        named = ", ".join(map(repr, bad[:_NAMED_AT_MOST]))
+        more = ", ..." if len(bad) > _NAMED_AT_MOST else ""
+        _log.warning(
+            "%s: %d of %d words cannot be spelt with the tokens and are left out: %s%s",
+            *(args.spell, len(bad), len(bad) + len(lexicon), named, more),
+        )
+    return lexicon
+
+
+@command(
+    "--tokens --blank --lexicon --separator --graph --unk-cost --nemo-tokens",
+    required="--arpa --output",
+)
+def build_lm(args: argparse.Namespace) -> None:
+    r"""Make a language model that decoders map into memory: a folder, of an ARPA file.
+
+    Over the tokens (for decoding without a lexicon), over the words of a lexicon, or
+    over those of a graph; the folder holds them too.
+
+        wfstdec build-lm --arpa bpe.arpa --tokens tokens.txt --output lm
+        wfstdec build-lm --arpa lm.arpa --tokens ... --lexicon ... --output lm
+        wfstdec decode --decoder trie --lm lm --tokens ... --lexicon ... \
+            --logprobs x.npz
+    """
+    if (args.graph is None) == (args.tokens is None):
+        found = "neither --graph nor" if args.graph is None else "both --graph and"
+        raise OptionError(f"{found} --tokens, expected one of them")
+    lm = wfstdec.build_lm(
+        args.arpa,
+        words=None if args.graph is None else wfstdec.load_graph(args.graph).words,
+        **values_of(args, "tokens lexicon blank separator unk_cost nemo_tokens"),
+    )
+    lm.save(args.output)
+
+
+@command(
+    "--tokens --words --blank --to",
+    places={"input": {"help": "graph to read"}, "output": {"help": "graph to write"}},
+)
+def convert(args: argparse.Namespace) -> None:
+    """Convert graphs: of Kaldi, k2 or NeMo scripts to ours, ours to OpenFst files.
+
+    An input that ends in .npz is ours and becomes an OpenFst file; any other is an
+    OpenFst file (const, vector) or AT&T text and becomes ours. Foreign graphs need
+    token and word tables where their files have none.
+    """
+    if args.input.endswith(".npz"):
+        wfstdec.to_openfst(wfstdec.load_graph(args.input), args.output, args.to)
+        return
+    graph = wfstdec.from_openfst(args.input, **values_of(args, "tokens words blank"))
+    graph.save(args.output)
+
+
+@command(
+    "--draw", places={"graph": {"help": "output of `wfstdec build` or `build-lm`"}}
+)
+def info(args: argparse.Namespace) -> None:
+    """Describe a graph or a saved language model: sizes, degrees, tables."""
+    if Path(args.graph).is_dir():
+        if args.draw is not None:
+            raise OptionError("--draw with a language model, expected a graph")
+        facts = _describe_lm(wfstdec.load_lm(args.graph))
+    else:
+        graph = wfstdec.load_graph(args.graph)
+        if args.draw is not None:
+            drawing = graph_dot(graph)
+            with open_output(args.draw) as file:
+                file.write(drawing)
+            return
+        facts = graph.describe()
+    width = max(map(len, facts))
+    for name, value in facts.items():
+        print(f"{name:{width}}  {value}")
+
+
+def _describe_lm(lm: wfstdec.NgramLM) -> dict[str, str]:
+    """Facts about a language model, in order."""
+    automaton, unit = lm.automaton, lm.unit
+    degrees = np.diff(automaton.state_arc_splits)
+    # The label behind the last stands for all that the model does not know.
+    unknown = np.count_nonzero(automaton.label_alias == lm.num_labels)
+    num_labels = lm.num_labels - (unit == "word")  # the table begins with <eps>
+    facts = {
+        "states": f"{lm.num_states:,}",
+        "arcs": f"{lm.num_arcs:,}",
+        "arcs of a state": f"{degrees.mean():.2f} on average, {degrees.max()} at most",
+        "size": f"{lm.num_bytes / 2**20:.1f} MiB",
+        f"{unit}s": f"{num_labels:,}",
+        "unknown to it": f"{unknown:,} {unit}s",
+        "cost of </s>": f"{lm.final(lm.start):.2f} nats after <s>",
+    }
+    if isinstance(lm.labels, TokenTable):
+        tokens = lm.labels
+        facts["tokens"] += f", fingerprint {tokens.fingerprint}"
+        facts["blank"] = f"{tokens.names[tokens.blank]!r}, token {tokens.blank}"
+    elif lm.labels is None:
+        facts[f"{unit}s"] += ", names not kept"
+    return facts
+
+
+@command("--all")
+def warm_up(args: argparse.Namespace) -> None:
+    """Compile kernels ahead of time, to avoid latency on the first call.
+
+    It is meant for container builds, editable installations, and packages that came
+    without machine code. Compiled kernels are kept next to the sources, in
+    NUMBA_CACHE_DIR or in ~/.cache/wfstdec. Kernels that are there already cost nothing.
+    """
+    ways = ALL if args.all else USUAL
+    ahead = {path.name for place in AHEAD for path in place.glob(f"*{ENTRY}")}
+    print(f"{len(ahead)} kernels came with the package")
+    print("compiling the others, once: a minute of CPU time or more", flush=True)
+    begin = time.perf_counter()
+    compile_ahead(ways)
+    print(f"{len(ways)} ways warm in {time.perf_counter() - begin:.1f} s")
