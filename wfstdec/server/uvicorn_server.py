@@ -32,8 +32,8 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import (
 )
 
 from wfstdec.errors import OptionError
+from wfstdec.server.errors import RequestError
 from wfstdec.server.limits import Limits
-from wfstdec.server.problems import Problem
 from wfstdec.server.service import Service, in_thread
 
 GIVE_UP = "wfstdec.give_up"
@@ -332,7 +332,7 @@ class _Http(H11Protocol):
                 most = self.config.h11_max_incomplete_event_size
                 text = f"an address and headers of more than {most} bytes; "
                 text += Limits.remedy("url_bytes")
-        answer = Problem(status, text, headers={"connection": "close"}).response()
+        answer = RequestError(status, text, headers={"connection": "close"}).response()
         with contextlib.suppress(h11.LocalProtocolError):  # an answer has begun
             for part in (
                 h11.Response(status_code=status, headers=answer.raw_headers),

@@ -31,7 +31,7 @@ from wfstdec.boost.lists import BoostsLike
 from wfstdec.errors import AudioError, InputError
 from wfstdec.models.encoder import Encoder, StreamingEncoder
 from wfstdec.search.decoder import Decoder
-from wfstdec.transcription.pieces import CutOptions, Piece, Track
+from wfstdec.transcription.pieces import CutOptions, Piece, PieceCutter
 
 _AHEAD = 2
 """Pieces that may wait for the decoder, for each worker."""
@@ -199,21 +199,20 @@ class Encoding:
                 yield Piece(0, 0, np.concatenate(head))
                 return
             blocks = itertools.chain(head, blocks)
-        track = Track(
+        cutter = PieceCutter(
             self._sessions,
             self._cuts,
-            frame_shift_s=spec.frame_shift_s,
-            sample_rate=spec.sample_rate,
+            spec,
             boosts=recording.boosts,
             one_pass=streams,
         )
-        blocks = _heard_by(track, blocks)
+        blocks = _pushed(cutter, blocks)
         rows = self._stream(blocks) if streams else self._windows(blocks, pool)
-        with contextlib.closing(track):
+        with contextlib.closing(cutter):
             for some in rows:
-                track.feed(some)
-                yield from track.search()
-            if (piece := track.end()) is not None:
+                cutter.push_rows(some)
+                yield from cutter.search()
+            if (piece := cutter.end()) is not None:
                 yield piece
 
     def _stream(self, blocks: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
@@ -275,9 +274,9 @@ class _Heard:
             )
 
 
-def _heard_by(track: Track, blocks: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
+def _pushed(cutter: PieceCutter, blocks: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
     for block in blocks:
-        track.hear(block)
+        cutter.push_audio(block)
         yield block
 
 

@@ -4,14 +4,14 @@ A first pass decodes log-probs as they come, of windows or of a streaming encode
 asks an `Endpointer` a few times a second. Where it says that an utterance is over, the
 audio is cut in the middle of the silence:
 
-    track = Track(sessions, options, samples_per_frame=320)
-    track.hear(samples)                            # audio, kept until it is cut off
-    track.feed(rows)                               # its log-probs
-    while len(rows := track.next_rows()):
-        sessions.advance({track.session: rows})    # any number of tracks at once
-        piece = track.advanced()                   # None while the utterance goes on
-    for piece in track.search(): ...               # or this one alone
-    piece = track.end()
+    cutter = PieceCutter(sessions, options, model.spec)
+    cutter.push_audio(samples)                     # kept until it is cut off
+    cutter.push_rows(rows)                         # its log-probs
+    while len(rows := cutter.next_rows()):
+        sessions.advance({cutter.session: rows})   # any number of cutters at once
+        piece = cutter.advanced()                  # None while the utterance goes on
+    for piece in cutter.search(): ...              # or this one alone
+    piece = cutter.end()
 
 What the first pass found between two cuts is thrown away where an encoder does not
 stream: each piece is then encoded whole, and its words are those of the whole piece.
@@ -150,28 +150,19 @@ class Piece:
     partial: Partial | None = None
 
 
-class Track:
-    """Audio that comes in, cut into pieces; of one recording or one stream.
+class PieceCutter:
+    """Cuts the audio of one recording or stream into pieces as it comes in.
 
-    `sample_rate`: samples per second. `close`: ends a session and gives the
-    `first_pass` of its piece; None is `Sessions.close`.
-
-    Attributes:
-        boosts: Of the sessions to come.
-        session: The one under way.
-        start_frame: First frame of the piece under way, from the beginning of the
-            audio.
-        num_frames: Frames of it that were searched.
-        looked: The last `partial` of it that was asked for.
+    `close`: ends a session and gives the `first_pass` of its piece; None is
+    `Sessions.close`.
     """
 
     def __init__(
         self,
         sessions: Sessions,
         options: CutOptions,
+        spec: EncoderSpec,
         *,
-        frame_shift_s: float,
-        sample_rate: int,
         boosts: BoostsLike = None,
         one_pass: bool = False,
         keeps_rows: bool = True,
@@ -179,13 +170,14 @@ class Track:
     ) -> None:
         self._sessions, self._one_pass = sessions, one_pass
         self._close = close or sessions.close
+        frame_shift_s = spec.frame_shift_s
         self._endpointer = Endpointer(frame_shift_s, options.rules)
-        self._samples_per_frame = frame_shift_s * sample_rate
+        self._samples_per_frame = frame_shift_s * spec.sample_rate
         self._look_frames = max(1, round(options.look_s / frame_shift_s))
         self._min_frames = max(1, round(_MIN_PIECE_S / frame_shift_s))
         self._keeps_rows = keeps_rows or not one_pass
-        self.boosts = boosts
-        self.start_frame = 0
+        self.boosts = boosts  # of the sessions to come
+        self.start_frame = 0  # of the piece under way
         self._audio: list[np.ndarray] = []  # from the beginning of the piece on
         self._waiting: deque[np.ndarray] = deque()  # rows
         self._open()
@@ -194,19 +186,19 @@ class Track:
         """Begin a piece."""
         self._used_boosts = self.boosts
         self.session = self._sessions.open(self.boosts)
-        self.num_frames = 0
+        self.num_frames = 0  # of it, that were searched
         self._searched: list[np.ndarray] = []  # rows, where they are kept
         self._under_way = np.empty((0, 0))
         self._look_at = self._look_frames
-        self.looked: Partial | None = None
+        self.last_partial: Partial | None = None
         self._has_begun = False
 
     @property
     def partial(self) -> Partial:
         """The words so far of the piece under way."""
-        if self.looked is None or self.looked.num_frames != self.num_frames:
-            self.looked = self._sessions.partial(self.session)
-        return self.looked
+        if self.last_partial is None or self.last_partial.num_frames != self.num_frames:
+            self.last_partial = self._sessions.partial(self.session)
+        return self.last_partial
 
     @property
     def has_begun(self) -> bool:
@@ -214,11 +206,11 @@ class Track:
         partial = self.partial
         return bool(partial.words) or partial.silent_frames < partial.num_frames
 
-    def hear(self, samples: np.ndarray) -> None:
+    def push_audio(self, samples: np.ndarray) -> None:
         """Keep audio, float32 [N], until it is cut off."""
         self._audio.append(samples)
 
-    def feed(self, rows: np.ndarray) -> None:
+    def push_rows(self, rows: np.ndarray) -> None:
         """Take log-probs, [T, V], for the search."""
         if len(rows):
             self._waiting.append(rows)
@@ -322,7 +314,7 @@ class Track:
         piece = Piece(
             *(begin, frame, audio[:size], rule),
             boosts=self._used_boosts,
-            partial=self.looked,
+            partial=self.last_partial,
         )
         rows = np.concatenate(self._searched or [np.empty((0, 0))])
         if self._one_pass:

@@ -23,7 +23,7 @@ from wfstdec.search.decoder import Decoder
 from wfstdec.search.endpoints import DEFAULT_RULES, EndpointRule
 from wfstdec.search.hypothesis import Hypothesis, Partial
 from wfstdec.transcription.joining import join
-from wfstdec.transcription.pieces import CutOptions, Piece, Track
+from wfstdec.transcription.pieces import CutOptions, Piece, PieceCutter
 
 STREAM_CUTS = CutOptions(
     rules=DEFAULT_RULES, window_s=0.4, left_s=4.0, right_s=0.4, look_s=0.1
@@ -60,11 +60,10 @@ class Stream:
         self._model, self._decoder, self._boosts = model, decoder, boosts
         self._encoder = cuts.chunked(model)
         self._state = self._encoder.start()
-        self._track = Track(
+        self._cutter = PieceCutter(
             decoder.sessions(),
             cuts,
-            frame_shift_s=model.spec.frame_shift_s,
-            sample_rate=model.spec.sample_rate,
+            model.spec,
             boosts=boosts,
             one_pass=self._encoder is model,
         )
@@ -72,7 +71,7 @@ class Stream:
     @property
     def partial(self) -> Partial:
         """The words so far behind the last final; times from where that ended."""
-        return self._track.partial
+        return self._cutter.partial
 
     def send(self, samples: np.ndarray) -> list[Final]:
         """Take audio, float32 [n]; utterances that it ends.
@@ -85,17 +84,17 @@ class Stream:
     def finish(self) -> list[Final]:
         """End the stream; what was not final yet."""
         finals = self._take(np.empty(0, np.float32), last=True)
-        piece = self._track.end()
+        piece = self._cutter.end()
         return finals + ([self._final(piece)] if piece is not None else [])
 
     def close(self) -> None:
         """Give up the stream, wherever it is."""
-        self._track.close()
+        self._cutter.close()
 
     def _take(self, samples: np.ndarray, *, last: bool) -> list[Final]:
-        self._track.hear(samples)
-        self._track.feed(self._encoder.step([self._state], [samples], [last])[0])
-        return [self._final(piece) for piece in self._track.search()]
+        self._cutter.push_audio(samples)
+        self._cutter.push_rows(self._encoder.step([self._state], [samples], [last])[0])
+        return [self._final(piece) for piece in self._cutter.search()]
 
     def _final(self, piece: Piece) -> Final:
         found = piece.first_pass
