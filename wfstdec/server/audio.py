@@ -323,7 +323,7 @@ class _ContainerBytes(AudioBytes):
                 coding, rate, channels, start, size = found
                 inner = _RawBytes(coding, rate, channels, self._model_rate, size)
             else:
-                form = container_form(head)
+                form = _container_form(head)
                 inner = _Piped(form, self._model_rate, self._most_s, self._wake)
         except AudioError as error:
             self._error = error
@@ -343,30 +343,29 @@ class _ContainerBytes(AudioBytes):
         return NOTHING, 0.0
 
 
-def container_form(head: bytes) -> str:
+_FORMS = (
+    (0, b"fLaC", "FLAC"),
+    (0, b"OggS", "Ogg"),
+    (0, b"\x1a\x45\xdf\xa3", "WebM or Matroska"),
+    (0, b"ID3", "MP3"),
+    (0, b"FORM", "AIFF"),
+    (0, b"RF64", "WAV"),
+    (0, b"#!AMR", "AMR"),
+    (4, b"ftyp", "MP4"),
+)
+
+
+def _container_form(head: bytes) -> str:
     """Name of a container by its first 12 bytes."""
-    for name, begins in _FORMS.items():
-        if head.startswith(begins):
+    for at, begin, name in _FORMS:
+        if head.startswith(begin, at):
             return name
-    if head[4:8] == b"ftyp":
-        return "MP4"
     if head[0] == 0xFF and head[1] & 0xE0 == 0xE0:
         return "MP3 or AAC"
     raise AudioError(
         f"audio that begins with {head[:_HEAD]!r}, expected WAV, FLAC, Ogg, WebM, MP3, "
         "AAC, MP4 or AIFF; samples alone need their encoding"
     )
-
-
-_FORMS = {
-    "FLAC": b"fLaC",
-    "Ogg": b"OggS",
-    "WebM or Matroska": b"\x1a\x45\xdf\xa3",
-    "MP3": b"ID3",
-    "AIFF": b"FORM",
-    "WAV": b"RF64",
-    "AMR": b"#!AMR",
-}
 
 
 def _wav_header(head: bytes) -> tuple[Coding, int, int, int, float] | None:
@@ -400,7 +399,7 @@ def _wav_form(chunk: bytes) -> tuple[Coding, int, int]:
     if len(chunk) < 16:
         raise AudioError(f"a fmt chunk of {len(chunk)} bytes, expected 16 or more")
     kind, channels, rate, bits = struct.unpack("<HHI6xH", chunk[:16])
-    if kind == _EXTENSIBLE and len(chunk) >= 26:
+    if kind == 0xFFFE and len(chunk) >= 26:  # extensible
         kind = int.from_bytes(chunk[24:26], "little")
     coding = _WAV_CODINGS.get((kind, bits))
     if coding is None or not 1 <= channels <= 64 or not 1000 <= rate <= 1_000_000:
@@ -409,9 +408,6 @@ def _wav_form(chunk: bytes) -> tuple[Coding, int, int]:
             "expected PCM, float, A-law or mu-law, 1 to 64 channels, 1000 to 1000000 Hz"
         )
     return coding, rate, channels
-
-
-_EXTENSIBLE = 0xFFFE
 
 
 def _of_integers(dtype: str) -> Callable[[bytes], np.ndarray]:
@@ -453,9 +449,7 @@ def _alaw() -> np.ndarray:
     return (np.where(byte & 0x80, size, -size) / 2**15).astype(np.float32)
 
 
-_LINEAR16 = Coding(
-    2, lambda data: np.frombuffer(data, "<i2").astype(np.float32) * np.float32(2**-15)
-)
+_LINEAR16 = Coding(2, _of_integers("<i2"))
 _MULAW, _ALAW = Coding(1, _of_table(_mulaw())), Coding(1, _of_table(_alaw()))
 ENCODINGS = {"linear16": _LINEAR16, "mulaw": _MULAW, "alaw": _ALAW}
 _WAV_CODINGS = {

@@ -39,7 +39,7 @@ from wfstdec.errors import (
 )
 from wfstdec.search.hypothesis import Hypothesis, Word
 from wfstdec.server.boosts import requested_boosts
-from wfstdec.server.errors import RequestError
+from wfstdec.server.errors import RequestError, wrong_value
 from wfstdec.server.limits import Limits
 from wfstdec.server.service import Service
 from wfstdec.server.stream import (
@@ -58,6 +58,7 @@ from wfstdec.server.uvicorn_server import GIVE_UP
 Json = dict[str, Any]
 _Default = TypeVar("_Default", int, None)
 _Result = TypeVar("_Result")
+_wrong = functools.partial(wrong_value, code="invalid_value")
 
 _log = logging.getLogger(__name__)
 
@@ -208,12 +209,6 @@ def _flag(given: dict[str, str], name: str) -> bool:
 
 def _choice(names: Sequence[str]) -> str:
     return f"{', '.join(names[:-1])} or {names[-1]}"
-
-
-def _wrong(name: str, found: str, expected: str) -> RequestError:
-    found = found if len(found) <= 100 else found[:100] + "...'"
-    message = f"{name}: found {found}, expected {expected}"
-    return RequestError(400, message, name, code="invalid_value")
 
 
 # ------------------------------------------------------------------- messages

@@ -63,3 +63,12 @@ class RequestError(Exception):
     def response(self) -> JSONResponse:
         """Make the answer."""
         return JSONResponse(self.body, self.status, self.headers)
+
+
+def wrong_value(
+    name: str, found: str, expected: str, code: str | None = None
+) -> RequestError:
+    """Make the error of a field or parameter; what was found may be long."""
+    found = found if len(found) <= 100 else found[:100] + "...'"
+    text = f"{name}: found {found}, expected {expected}"
+    return RequestError(400, text, name, code=code)

@@ -10,7 +10,7 @@ encoder and the decoder by those of audio.
 
 from __future__ import annotations
 
-from functools import partial
+from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 from prometheus_client.exposition import choose_encoder
@@ -26,48 +26,42 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        gauge, counter, histogram = (
-            partial(kind, namespace="wfstdec", registry=self.registry)
-            for kind in (Gauge, Counter, Histogram)
-        )
-        self.streams = gauge("streams", "Streams under way")
-        self.ready = gauge("ready", "1 where new streams are taken")
+        ours: dict[str, Any] = {"namespace": "wfstdec", "registry": self.registry}
+
+        def counter(name: str, text: str, *labels: str) -> Counter:
+            return Counter(name, text, labels, **ours)
+
+        def histogram(
+            name: str, text: str, buckets: tuple[float, ...], *labels: str
+        ) -> Histogram:
+            return Histogram(name, text, labels, buckets=buckets, **ours)
+
+        self.streams = Gauge("streams", "Streams under way", **ours)
+        self.ready = Gauge("ready", "1 where new streams are taken", **ours)
         self.round_streams = histogram(
-            "round_streams", "Streams that a round advanced", buckets=_SIZES
+            "round_streams", "Streams that a round advanced", _SIZES
         )
         self.round_encoder = histogram(
-            "round_encoder_seconds", "Encoder's part of a round", buckets=_ROUNDS
+            "round_encoder_seconds", "Encoder's part of a round", _ROUNDS
         )
         self.round_decoder = histogram(
-            "round_decoder_seconds", "Search's part of a round", buckets=_ROUNDS
+            "round_decoder_seconds", "Search's part of a round", _ROUNDS
         )
-        self.queue = histogram(
-            "queue_seconds",
-            "From the arrival of audio to the round that takes it",
-            buckets=_LATENCIES,
-        )
-        self.final = histogram(
-            "final_seconds",
-            "From the end of speech to the final words of an utterance",
-            buckets=_LATENCIES,
-        )
+        text = "From the arrival of audio to the round that takes it"
+        self.queue = histogram("queue_seconds", text, _LATENCIES)
+        text = "From the end of speech to the final words of an utterance"
+        self.final = histogram("final_seconds", text, _LATENCIES)
+        text = "Requests, by route and status; streams as long as they last"
+        labels = "route", "status"
+        self.requests = histogram("request_seconds", text, _REQUESTS, *labels)
+        text = "From a file's turn to its answer"
+        self.file = histogram("file_seconds", text, _REQUESTS)
+        text = "Audio of files that were transcribed"
+        self.file_audio = counter("file_audio_seconds", text)
         self.audio = counter("audio_seconds", "Audio that came in by streams")
-        self.file_audio = counter(
-            "file_audio_seconds", "Audio of files that were transcribed"
-        )
-        self.file = histogram(
-            "file_seconds", "From a file's turn to its answer", buckets=_REQUESTS
-        )
-        self.requests = histogram(
-            "request_seconds",
-            "Requests, by route and status; streams as long as they last",
-            ("route", "status"),
-            buckets=_REQUESTS,
-        )
-        self.errors = counter("errors", "Streams and files that failed", ("kind",))
-        self.refused = counter(
-            "refused", "Requests and streams that were not taken", ("reason",)
-        )
+        self.errors = counter("errors", "Streams and files that failed", "kind")
+        text = "Requests and streams that were not taken"
+        self.refused = counter("refused", text, "reason")
 
     def text(self, accept: str) -> tuple[bytes, str]:
         """Write all metrics in the format that is asked for, with its content type."""

@@ -43,7 +43,7 @@ from wfstdec.errors import (
 from wfstdec.io.subtitles import cue_bounds, srt_text, vtt_text
 from wfstdec.search.hypothesis import Hypothesis, Word
 from wfstdec.server.boosts import requested_boosts
-from wfstdec.server.errors import RequestError
+from wfstdec.server.errors import RequestError, wrong_value
 from wfstdec.server.forms import FILE, read_form
 from wfstdec.server.limits import Limits
 from wfstdec.server.service import Job, JobCancelled, Service, stopping
@@ -152,14 +152,15 @@ def read_request(
     known = _Fields(given)
     for one in given.get("timestamp_granularities", ()):
         if one not in ("word", "segment"):
-            raise _wrong("timestamp_granularities", one, ("word", "segment"))
+            raise wrong_value("timestamp_granularities", repr(one), "'word', 'segment'")
     known.number("temperature", float, "0 to 1", lambda x: 0 <= x <= 1)
     format = known.one("response_format") or "json"
     if format not in FORMATS:
-        raise _wrong("response_format", format, FORMATS)
+        raise wrong_value("response_format", repr(format), repr(FORMATS)[1:-1])
     stream = known.flag("stream")
     if stream and format not in _STREAMED:
-        raise _wrong("response_format", format, _STREAMED, " with stream=true")
+        expected = f"{repr(_STREAMED)[1:-1]} with stream=true"
+        raise wrong_value("response_format", repr(format), expected)
     expected = f"1 to {_MAX_HYPOTHESES}"
     nbest = known.number("nbest", int, expected, lambda x: 1 <= x <= _MAX_HYPOTHESES)
     return TranscriptionRequest(
@@ -190,8 +191,7 @@ class _Fields:
         self.read.add(name)
         values = self._given.get(name, [])
         if len(values) > 1:
-            text = f"{name} {len(values)} times, expected it once"
-            raise RequestError(400, text, name)
+            raise wrong_value(name, f"it {len(values)} times", "it once")
         return values[0] if values and values[0] else None
 
     def flag(self, name: str, default: bool = False) -> bool:
@@ -201,7 +201,7 @@ class _Fields:
             return default
         known = {"true": True, "1": True, "false": False, "0": False}
         if value.lower() not in known:
-            raise _wrong(name, value, ("true", "false"))
+            raise wrong_value(name, repr(value), "'true', 'false'")
         return known[value.lower()]
 
     def number(
@@ -218,19 +218,7 @@ class _Fields:
         with contextlib.suppress(ValueError):
             if good(number := kind(value)):
                 return number
-        raise RequestError(400, f"{name} {_short(value)}, expected {expected}", name)
-
-
-def _wrong(
-    name: str, value: str, choices: Sequence[str], more: str = ""
-) -> RequestError:
-    known = ", ".join(map(repr, choices))
-    text = f"{name} {_short(value)}{more}, expected {known}"
-    return RequestError(400, text, name)
-
-
-def _short(value: str) -> str:
-    return repr(value if len(value) <= 60 else value[:57] + "...")
+        raise wrong_value(name, repr(value), expected)
 
 
 def _with_unique_keys(pairs: list[tuple[str, Any]]) -> Json:
@@ -238,8 +226,7 @@ def _with_unique_keys(pairs: list[tuple[str, Any]]) -> Json:
     found: Json = {}
     for name, value in pairs:
         if name in found:
-            text = f"boosts have {_short(name)} twice, expected it once"
-            raise RequestError(400, text, "boosts")
+            raise wrong_value("boosts", f"twice {name!r}", "it once")
         found[name] = value
     return found
 

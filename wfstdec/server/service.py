@@ -54,8 +54,6 @@ class Job:
     def __init__(self, jobs: Jobs) -> None:
         self._jobs = jobs
         self._kept = contextlib.ExitStack()
-        self._holders = 1  # the request, and its thread
-        self._lock = threading.Lock()
         self._parts: asyncio.Queue[Any] = asyncio.Queue()
         self._is_cancelled = threading.Event()
         self._future: Future | None = None
@@ -65,7 +63,16 @@ class Job:
 
     def __exit__(self, *error: object) -> None:
         self.cancel()
-        self._let_go()
+        if self._future is None:
+            self._leave()
+        else:
+            self._future.add_done_callback(lambda _: self._leave())
+
+    def _leave(self) -> None:
+        try:
+            self._kept.close()
+        finally:
+            self._jobs._taken.discard(self)
 
     def keep(self, resource: _Kept) -> _Kept:
         """Close a resource when the place is free again."""
@@ -75,10 +82,8 @@ class Job:
     def start(self, work: Callable[[Job], Any]) -> None:
         """Do work in a thread, as soon as one is free."""
         self._loop = asyncio.get_running_loop()
-        self._holders += 1
         self._future = self._jobs._submit(self, work)
         self._future.add_done_callback(lambda _: self.emit(None))
-        self._future.add_done_callback(lambda _: self._let_go())
 
     def check(self) -> None:
         """Raise JobCancelled, in the thread, where the request is over."""
@@ -111,25 +116,17 @@ class Job:
         if self._future is not None:
             self._future.cancel()
 
-    def _let_go(self) -> None:
-        with self._lock:
-            self._holders -= 1
-            is_free = not self._holders
-        if is_free:
-            try:
-                self._kept.close()
-            finally:
-                self._jobs._leave(self)
-
 
 class Jobs:
-    """Jobs that are worked on or wait, and their threads: one for each processor."""
+    """Jobs that are worked on or wait, and their threads: one for each processor.
+
+    Places are taken on the loop alone, so that no lock is needed.
+    """
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._threads = len(os.sched_getaffinity(0))
         self._pool = ThreadPoolExecutor(self._threads, "wfstdec-request", _give_way)
-        self._lock = threading.Lock()
         self._taken: set[Job] = set()
         self._seconds = 1.0  # of a job, on the average, newer ones counting more
         self._is_over = False
@@ -145,50 +142,41 @@ class Jobs:
 
     def take(self) -> Job:
         """Take a place."""
+        taken, most = len(self._taken), self._limits.requests
+        if taken >= most or self._is_over:
+            # Until a place may be free, as things went so far.
+            wait_s = self._seconds * max(1.0, taken / self._threads)
+            raise RequestError(
+                503,
+                f"{taken} requests with files are worked on or wait, expected less "
+                f"than {most}; ask again later, or raise the server's "
+                f"{self._limits.flag('requests')}",
+                code="too_many_requests",
+                retry_after_s=min(wait_s, _LONGEST_RETRY_S),
+            )
         job = Job(self)
-        with self._lock:
-            taken, most = len(self._taken), self._limits.requests
-            if taken >= most or self._is_over:
-                # Until a place may be free, as things went so far.
-                wait_s = self._seconds * max(1.0, taken / self._threads)
-                raise RequestError(
-                    503,
-                    f"{taken} requests with files are worked on or wait, expected less "
-                    f"than {most}; ask again later, or raise the server's "
-                    f"{self._limits.flag('requests')}",
-                    code="too_many_requests",
-                    retry_after_s=min(wait_s, _LONGEST_RETRY_S),
-                )
-            self._taken.add(job)
+        self._taken.add(job)
         return job
 
     def stop(self) -> None:
         """Give up all work, and wait until no thread is left."""
-        with self._lock:
-            self._is_over = True
-            taken = list(self._taken)
-        for job in taken:
+        self._is_over = True
+        for job in list(self._taken):
             job.cancel()
         self._pool.shutdown(cancel_futures=True)
-
-    def _leave(self, job: Job) -> None:
-        with self._lock:
-            self._taken.discard(job)
 
     def _submit(self, job: Job, work: Callable[[Job], Any]) -> Future:
         def run() -> Any:
             job.check()
             began = time.monotonic()
             result = work(job)
-            with self._lock:
-                # A running mean, from which clients learn when to try again.
-                self._seconds += (time.monotonic() - began - self._seconds) / 8
+            # A running mean, from which clients learn when to try again.
+            self._seconds += (time.monotonic() - began - self._seconds) / 8
             return result
 
         try:
             return self._pool.submit(run)
         except RuntimeError:  # the pool is shut down
-            job._let_go()
             raise stopping() from None
 
 

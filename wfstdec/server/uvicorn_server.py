@@ -1,6 +1,7 @@
-"""WebSockets under uvicorn: its protocol, which lets go of clients that do not read.
+"""uvicorn: handshakes of any length, clients that do not read, signals and draining.
 
-    uvicorn.Config(app, ws=SocketProtocol)
+    server = DrainingServer(make_config(app, limits), service)
+    server.run([open_socket("localhost", 8000)])
 
 uvicorn closes a connection once its last bytes are sent: with a client that never reads
 that is never, and neither does the server stop. A stream's key and words may be in its
@@ -42,7 +43,7 @@ _LAST_S = 5.0
 """Seconds that the last bytes have to get out, once nobody waits for them."""
 
 
-class SocketProtocol(WebSocketsSansIOProtocol):
+class _SocketProtocol(WebSocketsSansIOProtocol):
     """uvicorn's protocol; a connection ends even if its client never reads."""
 
     close_sent: bool
@@ -52,7 +53,6 @@ class SocketProtocol(WebSocketsSansIOProtocol):
     _is_given_up = False
 
     def handle_connect(self, event: Any) -> None:
-        """Begin the handshake; the handler finds `give_up` in its scope."""
         super().handle_connect(event)
         if getattr(self, "scope", None) is not None:  # the handler begins later
             scope: dict[str, Any] = self.scope
@@ -64,43 +64,49 @@ class SocketProtocol(WebSocketsSansIOProtocol):
         For a while it may still read that. What it sends meanwhile is thrown away, and
         not left unread: then the connection would be reset, and the close be lost.
         """
-        if not self.close_sent and not self.transport.is_closing():
-            self.conn.send_close(code, reason)
-            self.transport.write(b"".join(self.conn.data_to_send()))
-            self.close_sent = True
         self._is_given_up = True
-        self._linger()
+        if self.close_sent or self.transport.is_closing():
+            self._linger()
+        else:
+            self.conn.send_close(code, reason)
+            self._send_close()
 
     def data_received(self, data: bytes) -> None:
-        """Take bytes, unless the client is given up."""
         if not self._is_given_up:
             super().data_received(data)
 
     async def send(self, message: Any) -> None:
-        """Send a message of the handler."""
         await super().send(message)
         # A handshake that is refused is complete too: uvicorn logs an error if not.
         if message["type"] == "websocket.http.response.body" and self.close_sent:
             self.handshake_complete = True
 
     def handle_parser_exception(self) -> None:
-        """Tell what is wrong with a frame, such as its size, and hear the rest.
+        """Send what is wrong with a frame, such as its size, and read the rest.
 
         A connection that is closed with bytes unread is reset, and then the client
         never sees why.
         """
         if self.close_sent:
             return
-        assert self.conn.close_sent is not None
-        code, reason = self.conn.close_sent.code, self.conn.close_sent.reason
-        told = {"type": "websocket.disconnect", "code": code, "reason": reason}
-        self.queue.put_nowait(told)
+        close = self.conn.close_sent
+        assert close is not None
+        self.queue.put_nowait(
+            {
+                "type": "websocket.disconnect",
+                "code": close.code,
+                "reason": close.reason,
+            }
+        )
+        self._send_close()
+
+    def _send_close(self) -> None:
         self.transport.write(b"".join(self.conn.data_to_send()))
         self.close_sent = True
         self._linger()
 
     def _linger(self) -> None:
-        """Leave some time for what was sent last; hear what comes until then."""
+        """Leave some time for what was sent last; read what comes until then."""
         self.stop_keepalive()
         if self.read_paused:
             self.read_paused = False
@@ -117,7 +123,6 @@ class SocketProtocol(WebSocketsSansIOProtocol):
             self._cut_later(self.close_timeout + _LAST_S)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the connection."""
         super().connection_lost(exc)
         if self._cut_timer is not None:
             self._cut_timer.cancel()
@@ -134,7 +139,7 @@ _LONGEST_READ = 1 << 20
 that one read brings, a quarter of this."""
 _LEAVING_S = 2
 """For connections to be closed when all streams have ended."""
-_LOOK_S = 0.02
+_POLL_S = 0.02
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 _log = logging.getLogger(__name__)
@@ -146,7 +151,7 @@ def make_config(app: ASGIApp, limits: Limits, **more: Any) -> uvicorn.Config:
     http = type("_BoundedHttp", (_Http,), {"idle_s": limits.idle_s})
     settings: dict[str, Any] = {
         "http": http,
-        "ws": SocketProtocol,
+        "ws": _SocketProtocol,
         "ws_max_size": limits.message_bytes,
         # Audio does not compress, and short messages hardly.
         "ws_per_message_deflate": False,
@@ -182,11 +187,7 @@ def open_socket(host: str, port: int) -> socket.socket:
 
 
 class DrainingServer(uvicorn.Server):
-    """A server that lets streams come to their end before it stops.
-
-    Attributes:
-        fault: Why it could not be warmed up; it stops then.
-    """
+    """A server that lets streams come to their end before it stops."""
 
     def __init__(
         self,
@@ -195,6 +196,7 @@ class DrainingServer(uvicorn.Server):
         on_ready: Callable[[], Any] = lambda: None,
     ) -> None:
         super().__init__(config)
+        # Why it could not be warmed up; it stops then.
         self.fault: BaseException | None = None
         self._service, self._on_ready = service, on_ready
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -202,9 +204,8 @@ class DrainingServer(uvicorn.Server):
         self._signals = 0
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Listen; then warm up, beside probes that are answered meanwhile."""
-        self._loop = asyncio.get_running_loop()
-        self._service.warming = True
+        """Listen; then warm up, while probes are answered."""
+        self._loop, self._service.warming = asyncio.get_running_loop(), True
         await super().startup(sockets)
         self._begin(self._warm_up())
 
@@ -265,7 +266,8 @@ class DrainingServer(uvicorn.Server):
         state = self.server_state
         # A stream or request is under way, or its end being read.
         while not self.should_exit and (
-            state.tasks or any(isinstance(x, SocketProtocol) for x in state.connections)
+            state.tasks
+            or any(isinstance(x, _SocketProtocol) for x in state.connections)
         ):
             if time.monotonic() > deadline:
                 _log.warning(
@@ -275,7 +277,7 @@ class DrainingServer(uvicorn.Server):
                     limits.flag("drain_s"),
                 )
                 break
-            await asyncio.sleep(_LOOK_S)
+            await asyncio.sleep(_POLL_S)
         super().handle_exit(sig, frame)
 
 
@@ -303,7 +305,6 @@ class _Http(H11Protocol):
     _waiting: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
-        """Expect a request."""
         self.access_log = False  # its lines have queries in them, whoever set it up
         super().connection_made(transport)
         self._expect()
@@ -314,12 +315,10 @@ class _Http(H11Protocol):
         self._expect()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Expect nothing more."""
         self._expect_no_more()
         super().connection_lost(exc)
 
     def handle_websocket_upgrade(self, event: h11.Request) -> None:
-        """Leave the connection to WebSockets."""
         self._expect_no_more()
         super().handle_websocket_upgrade(event)
 
