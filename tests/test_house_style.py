@@ -83,7 +83,7 @@ THIRD_PARTY = {
     "huggingface_hub": "adapters/pyctcdecode/decoder.py",
     "soundfile": "audio/sources.py",
     "av": "audio/sources.py",
-    "soxr": "audio/resampling.py",
+    "soxr": "audio/samples.py",
     "onnx_asr": "models/",
     "kaldi_native_fbank": "models/",
     "transformers": "models/",

@@ -33,18 +33,13 @@ from wfstdec.server.stream import (
 LISTS = (None, ["bartley"], {"i": 2.0, "was wrong": 3.0}, ["understand", "he"])
 
 
-def give(events):
-    for stream, event in events:
-        stream.context.take(event)
-
-
 @pytest.fixture
 def make_engine(decoder):
     engines = []
 
     def make(model, limits=None, **more):
         metrics = Metrics()
-        engine = Engine(model, decoder, limits or Limits(), metrics, post=give, **more)
+        engine = Engine(model, decoder, limits or Limits(), metrics, **more)
         engine.sample = metrics.registry.get_sample_value
         engines.append(engine)
         engine.start()
@@ -72,7 +67,7 @@ class Talker:
         if boosts is not None:
             self.taker.lists.append(boosts)
         settings = StreamSettings("linear16", boosts=boosts, interims=interims)
-        self.stream = engine.open(settings, self.taker)
+        self.stream = engine.open(settings, self.taker.take)
         self.wishes, self.messages = wishes, self._messages()
 
     def _messages(self):
@@ -164,7 +159,7 @@ def test_interims_and_events_of_an_utterance(encoder, speech, make_engine):
     settings = StreamSettings(
         "linear16", interims=True, speech_started=True, utterance_end_s=1.0
     )
-    stream = engine.open(settings, taker)
+    stream = engine.open(settings, taker.take)
     rows = speech(12, 3)
     for first in range(0, len(rows), 20):
         before = engine.sample("wfstdec_audio_seconds_total")
@@ -188,7 +183,7 @@ def test_silence_that_a_client_asks_for(encoder, speech, make_engine):
     for silence_s in (0.5, 3.0, float("inf")):
         taker = Events()
         settings = StreamSettings("linear16", endpoint_silence_s=silence_s)
-        stream = engine.open(settings, taker)
+        stream = engine.open(settings, taker.take)
         stream.send(bytes_of(rows))
         stream.finish()
         wait_for([taker])
@@ -198,7 +193,7 @@ def test_silence_that_a_client_asks_for(encoder, speech, make_engine):
 
 def test_each_flush_has_one_answer(encoder, speech, make_engine):
     engine, taker = make_engine(encoder), Events()
-    stream = engine.open(StreamSettings("linear16"), taker)
+    stream = engine.open(StreamSettings("linear16"), taker.take)
     stream.flush()
     stream.send(bytes_of(speech(3, 1)))
     stream.flush()
@@ -211,7 +206,7 @@ def test_each_flush_has_one_answer(encoder, speech, make_engine):
 
 def test_boosts_that_are_wrong_leave_the_stream_alone(encoder, speech, make_engine):
     engine, taker = make_engine(encoder), Events()
-    stream = engine.open(StreamSettings("linear16"), taker)
+    stream = engine.open(StreamSettings("linear16"), taker.take)
     stream.send(bytes_of(speech(2, 1)))
     stream.change_boosts({"bartley": float("nan")})
     taker.lists.append(["zzyzx"])
@@ -223,7 +218,7 @@ def test_boosts_that_are_wrong_leave_the_stream_alone(encoder, speech, make_engi
     assert "zzyzx" in unknown.warnings[0] and taker.finished.error is None
 
     taker = Events()
-    engine.open(StreamSettings("linear16", boosts={"a": float("nan")}), taker)
+    engine.open(StreamSettings("linear16", boosts={"a": float("nan")}), taker.take)
     wait_for([taker])
     assert isinstance(taker.finished.error, BoostError)
 
@@ -247,7 +242,7 @@ def test_faults_of_one_stream_are_its_own(decoder, encoder, speech, make_engine)
             Talker(engine, speech(6, seed), seed, wishes=False) for seed in range(4)
         ]
         taker = Events()
-        bad = engine.open(StreamSettings("linear16"), taker)
+        bad = engine.open(StreamSettings("linear16"), taker.take)
         bad.send(poison)
         for one in good:
             while one.send_one():
@@ -261,7 +256,7 @@ def test_faults_of_one_stream_are_its_own(decoder, encoder, speech, make_engine)
                 one.taker, one.rows, lambda rows, _: decoder.decode([rows])
             )
     taker = Events()
-    stream = engine.open(StreamSettings(None), taker)
+    stream = engine.open(StreamSettings(None), taker.take)
     stream.send(b"this is no audio at all" * 100)
     stream.finish()
     wait_for([taker])
@@ -271,9 +266,9 @@ def test_faults_of_one_stream_are_its_own(decoder, encoder, speech, make_engine)
 def test_limits_draining_and_stopping(encoder, speech, make_engine):
     engine = make_engine(encoder, Limits(streams=2))
     takers = [Events(), Events()]
-    streams = [engine.open(StreamSettings("linear16"), taker) for taker in takers]
+    streams = [engine.open(StreamSettings("linear16"), taker.take) for taker in takers]
     with pytest.raises(LimitError, match="--max-streams"):
-        engine.open(StreamSettings("linear16"))
+        engine.open(StreamSettings("linear16"), print)
     assert engine.sample("wfstdec_refused_total", {"reason": "full"}) == 1
     for stream in streams:
         stream.send(bytes_of(speech(3, 2)))
@@ -281,16 +276,18 @@ def test_limits_draining_and_stopping(encoder, speech, make_engine):
     wait_for(takers)
     assert all(taker.utterances[-1][1] for taker in takers)
     with pytest.raises(LimitError, match="about to stop"):
-        engine.open(StreamSettings("linear16"))
+        engine.open(StreamSettings("linear16"), print)
 
 
-def test_a_stream_that_sends_too_fast_is_told_to_wait(encoder, speech, make_engine):
+def test_a_stream_that_sends_too_fast_is_full_until_it_is_searched(
+    encoder, speech, make_engine
+):
     engine, taker = make_engine(encoder, Limits(buffered_s=2.0)), Events()
-    stream = engine.open(StreamSettings("linear16"), taker)
+    stream = engine.open(StreamSettings("linear16"), taker.take)
     data = bytes_of(speech(60, 1))
     stream.send(data)
     assert stream.buffered_s > 2 and stream.is_full
-    wait_until(lambda: any(type(event).__name__ == "Room" for event in taker.events))
+    wait_until(lambda: not stream.is_full)
     assert stream.buffered_s <= 2
     stream.finish()
     wait_for([taker])
@@ -305,13 +302,13 @@ def test_warming_leaves_no_stream(encoder, make_engine):
 def test_stopping_ends_all_threads_and_streams(decoder, encoder, speech):
     """Threads of the decoder end too, in the midst of a container."""
     before = set(threading.enumerate())
-    engine = Engine(encoder, decoder, Limits(), Metrics(), post=give)
+    engine = Engine(encoder, decoder, Limits(), Metrics())
     engine.start()
     takers = [Events() for _ in range(4)]
     for taker in takers:
-        stream = engine.open(StreamSettings("linear16"), taker)
+        stream = engine.open(StreamSettings("linear16"), taker.take)
         stream.send(bytes_of(speech(6, 1)))
-    engine.open(StreamSettings(None), Events()).send(b"OggS" + bytes(20))
+    engine.open(StreamSettings(None), print).send(b"OggS" + bytes(20))
     wait_until(lambda: all(taker.events for taker in takers))
     engine.stop()
     engine.stop()
@@ -333,7 +330,7 @@ def test_containers_give_what_decode_gives(form, decoder, encoder, speech, make_
     samples = np.frombuffer(bytes_of(rows), "<i2")
     soundfile.write(file, samples, 16000, format=form, subtype="PCM_16")
     data, taker = file.getvalue(), Events()
-    stream = make_engine(encoder).open(StreamSettings(None, interims=True), taker)
+    stream = make_engine(encoder).open(StreamSettings(None, interims=True), taker.take)
     flush_at = 44 + 640 * 200 if form == "WAV" else None  # a head, and whole rows
     for part in (data[:flush_at], data[flush_at or len(data) :]):
         first = 0

@@ -19,7 +19,7 @@ def taken(outbox):
 
 
 def test_only_the_newest_interim_is_sent():
-    outbox = Outbox(9)
+    outbox = Outbox()
     outbox.send("final 1")
     outbox.send("a", is_interim=True)
     outbox.send("a b", is_interim=True)
@@ -31,7 +31,7 @@ def test_only_the_newest_interim_is_sent():
 
 def test_who_waits_is_woken_and_the_end_comes_behind_all():
     async def run():
-        outbox, found = Outbox(9), []
+        outbox, found = Outbox(), []
 
         async def read():
             while (one := await outbox.next()) is not None:
@@ -50,24 +50,10 @@ def test_who_waits_is_woken_and_the_end_comes_behind_all():
     assert asyncio.run(run()) == [0, 1, 2, "last"]
 
 
-def test_more_than_may_wait_ends_it():
-    async def run():
-        outbox = Outbox(2)
-        for number in range(4):
-            outbox.send(number)
-        return await outbox.next(), outbox.overflowed
-
-    assert asyncio.run(run()) == (None, True)
-    kept = Outbox(2)
-    for number in range(99):
-        kept.send(number, is_interim=True)
-    assert not kept.overflowed and taken(kept) == [98]
-
-
 def test_any_order_of_calls_keeps_finals_in_order():
     random.seed(0)
     for _ in range(200):
-        outbox, given, expected = Outbox(99), [], []
+        outbox, given, expected = Outbox(), [], []
         interim = None
         for number in range(random.randrange(30)):
             if random.random() < 0.5:

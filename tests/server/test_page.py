@@ -31,12 +31,11 @@ IDS = [attrs["id"] for _, attrs in ELEMENTS if "id" in attrs]
 
 
 def colours(mode):
-    """The colours of a mode; dark ones replace light ones."""
-    blocks = re.findall(r":root \{(.*?)\}", STYLE, re.DOTALL)
-    assert len(blocks) == 2
-    light, dark = (dict(re.findall(r"--([\w-]+): (#\w{6});", one)) for one in blocks)
-    assert dark.keys() == light.keys()
-    return light if mode == "light" else dark
+    """The colours of a mode, as `light-dark(light, dark)` has them."""
+    [root] = re.findall(r":root \{(.*?)\}", STYLE, re.DOTALL)
+    pairs = re.findall(r"--([\w-]+): light-dark\((#\w{6}), (#\w{6})\);", root)
+    assert len(pairs) == root.count("#") / 2
+    return {name: pair[MODES.index(mode)] for name, *pair in pairs}
 
 
 def luminance(colour):

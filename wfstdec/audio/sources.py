@@ -29,20 +29,12 @@ _UNKNOWN = 2**40
 
 @dataclass
 class Source:
-    """Open audio file.
+    """Open audio file."""
 
-    Attributes:
-        rate: Samples a second.
-        num_channels: C.
-        form: As users know it, such as "FLAC".
-        duration_s: What the file says it lasts; None where it does not.
-        notes: What is odd about it.
-    """
-
-    rate: int
+    rate: int  # samples a second
     num_channels: int
-    form: str
-    duration_s: float | None = None
+    form: str  # as users know it, such as "FLAC"
+    duration_s: float | None = None  # as the file has it
     notes: list[AudioNote] = field(default_factory=list)
 
     def blocks(self, size: int) -> Iterator[np.ndarray]:
@@ -133,8 +125,7 @@ def open_source(file: IO[bytes]) -> Iterator[Source]:
     if not head:
         raise AudioError("an empty file, expected audio")
     form = needs_av(head)
-    opened = _open_soundfile(file, head) if form is None else open_av(file, form)
-    with opened as source:
+    with _open_soundfile(file, head) if form is None else open_av(file, form) as source:
         yield source
 
 

@@ -105,7 +105,6 @@ def make_app(service: Service, *, page: bool = True) -> Starlette:
 async def _running(app: Starlette) -> AsyncIterator[None]:
     """Run the engine as long as the app; the threads of files end with it."""
     service: Service = app.state.service
-    service.bridge.loop = asyncio.get_running_loop()
     service.engine.start()
     try:
         yield
@@ -114,7 +113,6 @@ async def _running(app: Starlette) -> AsyncIterator[None]:
             await asyncio.wait_for(in_thread(service.stop), _STOP_S)
         except TimeoutError:  # a kernel is compiled, or a model does not answer
             _log.warning("a thread does not stop; it is left alone")
-        service.bridge.loop = None
 
 
 # ------------------------------------------------------------------- routes

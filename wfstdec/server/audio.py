@@ -25,8 +25,7 @@ import numpy as np
 
 from wfstdec.audio.headers import UNKNOWN_SIZE
 from wfstdec.audio.reading import AudioReader
-from wfstdec.audio.resampling import ResampleStream
-from wfstdec.audio.samples import checked_peak, scaled
+from wfstdec.audio.samples import ResampleStream, checked_peak, scaled
 from wfstdec.audio.sources import open_av
 from wfstdec.errors import AudioError, WfstdecError
 

@@ -47,7 +47,6 @@ from wfstdec.server.stream import (
     Event,
     Finished,
     Outbox,
-    Room,
     SpeechStarted,
     StreamSettings,
     UtteranceEnd,
@@ -417,11 +416,9 @@ def _alternative(words: Sequence[Word], whole: Hypothesis | None) -> Json:
 _CLIENTS_FAULTS = (AudioError, BoostError, OptionError)
 """Errors of what a client sent; others are the server's."""
 _SERVERS_FAULT = "the server failed; its log says why"
-_MAX_WAITING = 1000
-"""Messages that wait for a client; its reader stops long before."""
 _WAITING, _UNANSWERED = 100, 8
 """Messages that wait, and flushes without answer, at which a reader stops."""
-_POLL_S, _ROOM_S = 0.02, 0.25
+_POLL_S = 0.05
 _MESSAGES_PER_S, _BREATH = 2000, 32
 """Most messages of a client in a second, and how many of them in one go. That it has
 gone is seen behind what it sent: some 30,000 of the smallest come with one read."""
@@ -506,26 +503,29 @@ class ListenConnection:
         self._websocket, self._query, self._replies = websocket, query, replies
         self._limits, self._metrics = service.limits, service.metrics
         # Events become messages only when they are sent.
-        self._outbox: Outbox[Words | SpeechStarted | UtteranceEnd | Json]
-        self._outbox = Outbox(_MAX_WAITING)
+        self._outbox = Outbox[Words | SpeechStarted | UtteranceEnd | Json]()
         self._boosts = StreamBoosts(query, service.limits)
         self._opened: BoostsChanged | None = None
         self._settled = asyncio.Event()  # no change of boosts is under way
-        self._room = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
         self._unanswered = 0
         self._finished: Finished | None = None
         self._ending: _Ending | None = None
         self._num_messages, self._paced_from = 0, time.monotonic()
         try:
-            self.stream = service.engine.open(query.settings, context=self)
+            self.stream = service.engine.open(query.settings, self._take_soon)
         except LimitError as error:
             code = service.unready or "full"  # or there is a place again by now
             raise RequestError(503, str(error), code=code, retry_after_s=1) from None
         except BackendError as error:
             raise RequestError(500, str(error), code="fault") from None
 
-    def take(self, event: Event) -> None:
-        """Take an event of the engine; on the loop, waits for nothing."""
+    def _take_soon(self, event: Event) -> None:
+        """Hand an event of the engine's thread to the loop."""
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(self._take, event)
+
+    def _take(self, event: Event) -> None:
         outbox = self._outbox
         if isinstance(event, Words):
             if event.is_final:
@@ -543,8 +543,6 @@ class ListenConnection:
             self._finished = event
             self._settled.set()
             outbox.close()
-        elif isinstance(event, Room):
-            self._room.set()
         else:
             outbox.send(event)
 
@@ -645,14 +643,11 @@ class ListenConnection:
 
     async def _hold_back(self) -> None:
         """Wait while so much waits that no more is received; TCP holds the client."""
-        self._room.clear()
-        while self.stream.is_full:
-            # `Room` comes from the engine; what a container holds may grow without it.
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_ROOM_S):
-                    await self._room.wait()
-            self._room.clear()
-        while len(self._outbox) > _WAITING or self._unanswered > _UNANSWERED:
+        while (
+            self.stream.is_full
+            or len(self._outbox) > _WAITING
+            or self._unanswered > _UNANSWERED
+        ):
             await asyncio.sleep(_POLL_S)
 
     def _end(self, ending: _Ending) -> None:
@@ -689,8 +684,6 @@ class ListenConnection:
             if not isinstance(message, dict):
                 message = self._replies.of(message)
             await self._send(message)
-        if self._outbox.overflowed:
-            raise _Unread
         finished = self._finished
         assert finished is not None
         ending = self._ending or _Ending(1001, "the server is about to stop")

@@ -1,9 +1,9 @@
 """The engine: one thread that advances all streams in rounds, without a timer.
 
-    engine = Engine(model, decoder, limits, metrics, post=bridge)
+    engine = Engine(model, decoder, limits, metrics)
     engine.start()
     engine.warm()                      # before a client waits
-    stream = engine.open(settings)     # at once; see `stream`
+    stream = engine.open(settings, take)     # at once; see `stream`
     engine.stop()
 
 A round takes all streams that have something new, and the next round gathers
@@ -13,7 +13,7 @@ meanwhile: under load rounds grow by themselves.
     encode     bytes to samples to log-probs, shared out among workers
     search     all sessions together, up to where an utterance may end, again and again
     emit       words so far; finals are found at once, or by workers
-    post       all events of the round
+    post       the events of each stream
 
 What fails in one stream ends it with `Finished(error=...)`, and no other.
 """
@@ -30,7 +30,6 @@ from concurrent.futures import Future
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -46,13 +45,11 @@ from wfstdec.server.stream import (
     EngineResources,
     Event,
     Finished,
-    Room,
     Stream,
     StreamSettings,
 )
 from wfstdec.transcription.pieces import CutOptions
-from wfstdec.transcription.stream import STREAM_CUTS
-from wfstdec.transcription.transcriber import check_fit
+from wfstdec.transcription.transcriber import STREAM_CUTS, check_fit
 
 _log = logging.getLogger("wfstdec.server")
 
@@ -63,9 +60,6 @@ _WARM_S = 600.0
 
 SERVER_CUTS = replace(STREAM_CUTS, look_s=0.04)
 """Of streams, which people wait for."""
-
-Post = Callable[[Sequence[tuple[Stream, Event]]], None]
-"""Takes the events of a round, in order; of the engine's thread, must not wait."""
 
 
 class Engine:
@@ -78,7 +72,6 @@ class Engine:
         limits: Limits,
         metrics: Metrics,
         *,
-        post: Post,
         confidence: bool = False,
         nbest: int = 1,
         workers: int | None = None,
@@ -89,7 +82,6 @@ class Engine:
             *(model, decoder, cuts), confidence=confidence, nbest=nbest, workers=workers
         )
         self._spec, self._limits, self._metrics = model.spec, limits, metrics
-        self._post = post
         self._thread = threading.Thread(
             target=self._run, name="wfstdec-engine", daemon=True
         )
@@ -106,10 +98,10 @@ class Engine:
         """Begin to work."""
         self._thread.start()
 
-    def open(self, settings: StreamSettings, context: Any = None) -> Stream:
+    def open(self, settings: StreamSettings, take: Callable[[Event], object]) -> Stream:
         """Begin a stream; its boosts are compiled meanwhile."""
         stream = Stream(
-            *(settings, context, self._resources),
+            *(settings, take, self._resources),
             buffered_s=self._limits.buffered_s,
             wake=self._touch,
         )
@@ -179,7 +171,7 @@ class Engine:
 
         rate = self._spec.sample_rate
         settings = StreamSettings("linear16", rate, interims=True)
-        stream = self.open(settings, SimpleNamespace(take=take))
+        stream = self.open(settings, take)
         noise = np.random.default_rng(0).normal(0, 30, rate)
         stream.send(noise.astype("<i2").tobytes())
         stream.finish()
@@ -385,12 +377,10 @@ class Engine:
 
     # ------------------------------------------------------------ events
     def _post_events(self, streams: Sequence[Stream]) -> None:
-        """Post what may go out; streams that are over are forgotten."""
-        batch: list[tuple[Stream, Event]] = []
+        """Hand out what may go out; streams that are over are forgotten."""
         for stream in streams:
             try:
                 for event, spoken in stream.events():
-                    batch.append((stream, event))
                     if spoken is not None:
                         self._metrics.final.observe(time.monotonic() - spoken)
                     if isinstance(event, Finished):
@@ -398,21 +388,15 @@ class Engine:
                             kind = type(event.error).__name__
                             self._metrics.errors.labels(kind).inc()
                         self._drop(stream)
-                if stream.awaits_room and stream.has_room:
-                    stream.awaits_room = False
-                    batch.append((stream, Room()))
+                    stream.take(event)
             # One stream's fault ends that stream alone.
             except Exception as error:
-                _log.exception("the events of a stream cannot be read")
+                _log.exception("the events of a stream cannot be handed out")
                 self._drop(stream)
-                batch.append((stream, Finished(stream.audio_s, error)))
+                with contextlib.suppress(Exception):
+                    stream.take(Finished(stream.audio_s, error))
             if stream.has_more:
                 self._touch(stream)
-        if batch:
-            try:
-                self._post(batch)
-            except Exception:
-                _log.exception("%d events could not be handed over", len(batch))
 
     def _drop(self, stream: Stream) -> None:
         """Forget a stream and all that it has."""

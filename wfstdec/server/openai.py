@@ -282,8 +282,8 @@ def _transcribe(
     )
     [transcript] = transcriber.run(
         [Recording(FILE, file, compiled)],
-        heard=lambda _: job.check(),
-        found_piece=emit if request.stream else None,
+        on_audio=lambda _: job.check(),
+        on_piece=emit if request.stream else None,
     )
     if transcript.error is not None:
         raise transcript.error

@@ -17,11 +17,10 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import os
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
@@ -33,15 +32,12 @@ from wfstdec.server.engine import Engine
 from wfstdec.server.errors import RequestError
 from wfstdec.server.limits import Limits
 from wfstdec.server.metrics import Metrics
-from wfstdec.server.stream import Event, Stream
 
 _Kept = TypeVar("_Kept", bound=AbstractContextManager)
 
 _NICE = 10
 """How much threads of jobs give way to those of streams, which people wait for."""
 _LONGEST_RETRY_S = 30.0
-
-_log = logging.getLogger(__name__)
 
 
 class JobCancelled(Exception):
@@ -191,30 +187,6 @@ def _give_way() -> None:
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
 
 
-class EventBridge:
-    """Takes events from the engine's thread to the handlers on the loop.
-
-    It is the engine's `post`, made before there is a loop; without one events are
-    dropped.
-    """
-
-    def __init__(self) -> None:
-        self.loop: asyncio.AbstractEventLoop | None = None
-
-    def __call__(self, events: Sequence[tuple[Stream, Event]]) -> None:
-        """Have the loop give each event to its stream's handler; waits for nothing."""
-        if self.loop is not None:
-            with contextlib.suppress(RuntimeError):  # it was closed in this moment
-                self.loop.call_soon_threadsafe(self._deliver, list(events))
-
-    def _deliver(self, events: Sequence[tuple[Stream, Event]]) -> None:
-        for stream, event in events:
-            try:
-                stream.context.take(event)
-            except Exception:  # of one handler: the others get their events
-                _log.exception("an event could not be handed over")
-
-
 @dataclass
 class Service:
     """A model, a decoder, an engine, and what clients may ask of them."""
@@ -229,7 +201,6 @@ class Service:
     origins: tuple[str, ...] = ()  # of other pages that may use the server
     language: str = "en"
     confidence: bool = False  # of words of files where it is not asked for
-    bridge: EventBridge = field(default_factory=EventBridge)
     warming: bool = field(default=False, init=False)
     draining: bool = field(default=False, init=False)
     jobs: Jobs = field(init=False, repr=False)
@@ -251,15 +222,14 @@ class Service:
         **more: Any,
     ) -> Service:
         """Make a service and its engine; `workers` are threads of the encoder."""
-        limits, metrics, bridge = limits or Limits(), Metrics(), EventBridge()
+        limits, metrics = limits or Limits(), Metrics()
         engine = Engine(
             *(model, decoder, limits, metrics),
-            post=bridge,
             confidence=confidence,
             nbest=nbest,
             workers=workers,
         )
-        more |= {"confidence": confidence, "bridge": bridge}
+        more["confidence"] = confidence
         return cls(name, model, decoder, engine, limits, metrics, **more)
 
     def stop(self) -> None:

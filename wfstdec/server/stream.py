@@ -1,6 +1,6 @@
 """Stream of a client: bytes in, interim and final hypotheses out.
 
-    stream = engine.open(StreamSettings("linear16"), context)
+    stream = engine.open(StreamSettings("linear16"), take)   # take(event)
     stream.send(data)                  # bytes, as they came
     stream.flush()                     # what is new becomes final, and an answer comes
     stream.change_boosts(["quilter"])
@@ -42,8 +42,13 @@ from wfstdec.search.hypothesis import Hypothesis, Partial, Word
 from wfstdec.search.options import CheckedOptions
 from wfstdec.search.sessions import SessionId
 from wfstdec.server.audio import open_bytes
-from wfstdec.transcription.joining import join, shifted
-from wfstdec.transcription.pieces import CutOptions, Piece, PieceCutter
+from wfstdec.transcription.pieces import (
+    CutOptions,
+    Piece,
+    PieceCutter,
+    join,
+    shifted,
+)
 
 _log = logging.getLogger("wfstdec.server")
 
@@ -61,13 +66,10 @@ _Message = TypeVar("_Message")
 class Outbox(Generic[_Message]):
     """Messages that wait to be sent, in order; at most one interim, the newest."""
 
-    def __init__(self, max_waiting: int) -> None:
-        self._max_waiting = max_waiting
+    def __init__(self) -> None:
         self._waiting: dict[int, _Message] = {}
         self._numbers = itertools.count()
         self._interim = -1  # its number
-        # More waited than may: no more is given out then.
-        self.overflowed = False
         self._closed = False
         self._changed = asyncio.Event()
 
@@ -84,9 +86,6 @@ class Outbox(Generic[_Message]):
         self._waiting[number] = message
         if is_interim:
             self._interim = number
-        if len(self._waiting) > self._max_waiting:
-            self.overflowed = True
-            self.close()
         self._changed.set()
 
     def drop_interim(self) -> None:
@@ -99,11 +98,11 @@ class Outbox(Generic[_Message]):
         self._changed.set()
 
     async def next(self) -> _Message | None:
-        """Take the next message; None once it is closed and empty, or overflowed."""
+        """Take the next message; None once it is closed and empty."""
         while not self._waiting and not self._closed:
             self._changed.clear()
             await self._changed.wait()
-        if self.overflowed or not self._waiting:
+        if not self._waiting:
             return None
         return self._waiting.pop(next(iter(self._waiting)))
 
@@ -154,11 +153,6 @@ class BoostsChanged:
 
 
 @dataclass(frozen=True)
-class Room:
-    """There is room for audio again after `Stream.is_full`."""
-
-
-@dataclass(frozen=True)
 class Finished:
     """The stream is over; nothing follows. An `error` is what ended it."""
 
@@ -166,7 +160,7 @@ class Finished:
     error: Exception | None = None
 
 
-Event = Words | SpeechStarted | UtteranceEnd | BoostsChanged | Room | Finished
+Event = Words | SpeechStarted | UtteranceEnd | BoostsChanged | Finished
 
 
 @dataclass(frozen=True)
@@ -308,20 +302,20 @@ class Final:
 class Stream:
     """Stream of a client, from its bytes to its events.
 
-    `context`: anything of the handler's own. `wake`: tells the engine that there is
+    `take`: takes events, in the engine's thread. `wake`: tells the engine that there is
     something new.
     """
 
     def __init__(
         self,
         settings: StreamSettings,
-        context: Any,
+        take: Callable[[Event], object],
         resources: EngineResources,
         *,
         buffered_s: float,
         wake: Callable[[Stream], object],
     ) -> None:
-        self.settings, self.context = settings, context
+        self.settings, self.take = settings, take
         self._resources, self._most_s = resources, buffered_s
         self._wake = lambda: wake(self)
         rate = self._rate = resources.spec.sample_rate
@@ -333,7 +327,6 @@ class Stream:
         self._inbox: deque[tuple[bytes | End | NewBoosts, float]] = deque()
         self._sent = self._taken = 0  # bytes, counted by one thread each
         self._has_ended = self.is_aborted = False
-        self.awaits_room = False  # `Room` has to come once there is some
         # Of the engine:
         self.is_over = False
         self._boosts = resources.no_boosts if settings.boosts is None else None
@@ -372,7 +365,7 @@ class Stream:
 
     @property
     def is_full(self) -> bool:
-        """Tell whether more than `Limits.buffered_s` waits, so that `Room` comes."""
+        """Tell whether more than `Limits.buffered_s` waits."""
         return self.buffered_s > self._most_s
 
     def send(self, data: bytes) -> None:
@@ -382,7 +375,6 @@ class Stream:
         """
         if data and not self._has_ended:
             self._sent += len(data)
-            self.awaits_room = self.awaits_room or self.is_full
             self._put(bytes(data))
 
     def flush(self) -> None:
@@ -481,11 +473,6 @@ class Stream:
     def audio_s(self) -> float:
         """Seconds of audio."""
         return self._num_samples / self._rate
-
-    @property
-    def has_room(self) -> bool:
-        """Tell whether no more than half of what may wait does."""
-        return self.buffered_s <= self._most_s / 2
 
     @property
     def needs_audio(self) -> bool:

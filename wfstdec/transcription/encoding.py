@@ -61,13 +61,10 @@ class Recording(NamedTuple):
 
 
 class Encoded(NamedTuple):
-    """Log-probs of a piece of a recording.
+    """Log-probs of a piece of a recording, float32 [T, V].
 
-    Attributes:
-        recording: Whose it is.
-        piece: Where it is, and its audio.
-        logprobs: float32 [T, V]; None where the encoder streams, so that the first
-            pass has the result, and nobody asked for them.
+    None where the encoder streams, so that the first pass has the result, and they are
+    not asked for.
     """
 
     recording: Recording
@@ -76,19 +73,12 @@ class Encoded(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """The end of a recording, behind its last piece.
-
-    Attributes:
-        recording: Whose end it is.
-        audio_s: Seconds of it.
-        notes: What was done to its audio, or is odd about it.
-        error: Why it cannot be read or encoded; None where all went well.
-    """
+    """The end of a recording, behind its last piece."""
 
     recording: Recording
     audio_s: float = 0.0
     notes: tuple[AudioNote, ...] = ()
-    error: InputError | None = None
+    error: InputError | None = None  # why it cannot be read or encoded
 
 
 Part = Encoded | Ended
@@ -110,13 +100,7 @@ class AudioOptions:
 
 
 class Encoding:
-    """Reads, cuts and encodes recordings, ahead of who asks for them.
-
-    `workers`: pieces encoded side by side; None is one for each processor.
-
-    Attributes:
-        encode_s: Seconds of all workers, added up; windows included.
-    """
+    """Reads, cuts and encodes recordings ahead, pieces side by side by `workers`."""
 
     def __init__(
         self,
@@ -132,6 +116,7 @@ class Encoding:
         self._wants_rows = rows
         self._sessions = decoder.sessions()
         self._workers = workers or len(os.sched_getaffinity(0))
+        # Seconds of all workers, added up; windows included.
         self._lock, self.encode_s = threading.Lock(), 0.0
 
     def run(self, recordings: Iterable[Recording]) -> Generator[Part, None, None]:
@@ -160,10 +145,10 @@ class Encoding:
             try:
                 rate = self._model.spec.sample_rate
                 with open_audio(recording.audio, rate, **vars(self._audio)) as reader:
-                    heard = _Heard(reader, recording)
-                    for piece in self._pieces(heard, recording, pool):
+                    audio = _Blocks(reader, recording)
+                    for piece in self._pieces(audio, recording, pool):
                         yield number, recording, self._submit(recording, piece, pool)
-                    audio_s = heard.num_samples / reader.sample_rate
+                    audio_s = audio.num_samples / reader.sample_rate
                     notes = tuple(reader.notes)
                     # Only behind the last piece: notes on the end of a file come with
                     # it.
@@ -181,32 +166,28 @@ class Encoding:
         return lambda: Encoded(recording, piece, future.result())
 
     def _pieces(
-        self, heard: _Heard, recording: Recording, pool: Executor
+        self, audio: _Blocks, recording: Recording, pool: Executor
     ) -> Iterator[Piece]:
         """The pieces of a recording, as they come."""
-        blocks = iter(heard)
+        blocks: Iterator[np.ndarray] = iter(audio)
         model, spec = self._model, self._model.spec
         streams = isinstance(model, StreamingEncoder)
         if not streams:
             head = []
-            while (
-                heard.num_samples <= self._cuts.whole_s * spec.sample_rate
-                and (block := next(blocks, None)) is not None
-            ):
+            for block in blocks:
                 head.append(block)
-            # Short recordings are encoded whole, exactly as the model would have them.
-            if heard.num_samples <= self._cuts.whole_s * spec.sample_rate:
+                if audio.num_samples > self._cuts.whole_s * spec.sample_rate:
+                    break
+            else:  # short ones are encoded whole, exactly as the model would have them
                 yield Piece(0, 0, np.concatenate(head))
                 return
             blocks = itertools.chain(head, blocks)
         cutter = PieceCutter(
-            self._sessions,
-            self._cuts,
-            spec,
+            *(self._sessions, self._cuts, spec),
             boosts=recording.boosts,
             one_pass=streams,
         )
-        blocks = _pushed(cutter, blocks)
+        blocks = map(cutter.push_audio, blocks)
         rows = self._stream(blocks) if streams else self._windows(blocks, pool)
         with contextlib.closing(cutter):
             for some in rows:
@@ -245,7 +226,7 @@ class Encoding:
         return logprobs
 
 
-class _Heard:
+class _Blocks:
     """Blocks of a recording, or of a part of it, and how many samples there were."""
 
     def __init__(self, reader: AudioReader, recording: Recording) -> None:
@@ -272,12 +253,6 @@ class _Heard:
                 f"no audio from {self._first / self._reader.sample_rate:g} s on, "
                 f"expected more than {at / self._reader.sample_rate:g} s of it"
             )
-
-
-def _pushed(cutter: PieceCutter, blocks: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
-    for block in blocks:
-        cutter.push_audio(block)
-        yield block
 
 
 def _ahead(items: Iterable[_Item], size: int) -> Generator[_Item, None, None]:

@@ -15,6 +15,9 @@ audio is cut in the middle of the silence:
 
 What the first pass found between two cuts is thrown away where an encoder does not
 stream: each piece is then encoded whole, and its words are those of the whole piece.
+The hypotheses of pieces are joined to one of the whole:
+
+    join([(piece.start_frame, hypothesis) for piece, hypothesis in found])
 """
 
 from __future__ import annotations
@@ -23,8 +26,8 @@ import itertools
 import math
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -32,7 +35,7 @@ from wfstdec.boost.lists import BoostsLike
 from wfstdec.errors import OptionError
 from wfstdec.models.encoder import Encoder, EncoderSpec, StreamingEncoder, Windowed
 from wfstdec.search.endpoints import Endpointer, EndpointRule
-from wfstdec.search.hypothesis import Partial
+from wfstdec.search.hypothesis import Hypothesis, Partial, Token, Word, seconds
 from wfstdec.search.options import CheckedOptions
 from wfstdec.search.sessions import SessionId, Sessions
 
@@ -127,27 +130,16 @@ class CutOptions(CheckedOptions):
 
 @dataclass(frozen=True)
 class Piece:
-    """Audio between two cuts.
+    """Audio between two cuts, float32 [N], and what the first pass has of it."""
 
-    Attributes:
-        start_frame: Where it begins, in frames from the beginning of the audio.
-        num_frames: Frames of the first pass in it.
-        waveform: Its samples, float32 [N].
-        rule: What ended it; None at the end of the audio.
-        first_pass: What the first pass found in it, where that is the result.
-        rows: The log-probs in which it found that, float32 [T, V], where they are kept.
-        boosts: Those of the first pass.
-        partial: How far the first pass had come, where that ended it.
-    """
-
-    start_frame: int
+    start_frame: int  # from the beginning of the audio
     num_frames: int
     waveform: np.ndarray
-    rule: EndpointRule | None = None
-    first_pass: Any = None
-    rows: np.ndarray | None = None
+    rule: EndpointRule | None = None  # what ended it; None at the end of the audio
+    first_pass: Any = None  # its hypothesis, or session, where that is the result
+    rows: np.ndarray | None = None  # its log-probs [T, V], where they are kept
     boosts: BoostsLike = None
-    partial: Partial | None = None
+    partial: Partial | None = None  # how far it had come, where that ended it
 
 
 class PieceCutter:
@@ -206,9 +198,10 @@ class PieceCutter:
         partial = self.partial
         return bool(partial.words) or partial.silent_frames < partial.num_frames
 
-    def push_audio(self, samples: np.ndarray) -> None:
-        """Keep audio, float32 [N], until it is cut off."""
+    def push_audio(self, samples: np.ndarray) -> np.ndarray:
+        """Keep audio, float32 [N], until it is cut off; it is returned."""
         self._audio.append(samples)
+        return samples
 
     def push_rows(self, rows: np.ndarray) -> None:
         """Take log-probs, [T, V], for the search."""
@@ -311,15 +304,14 @@ class PieceCutter:
         # At the end all samples that are left belong to the piece, frames or not.
         size = len(audio) if rule is None else end - first
         found = self._close(self.session)
+        rows = np.concatenate(self._searched or [np.empty((0, 0))])
         piece = Piece(
             *(begin, frame, audio[:size], rule),
+            first_pass=found if self._one_pass else None,
+            rows=rows if self._one_pass and self._keeps_rows else None,
             boosts=self._used_boosts,
             partial=self.last_partial,
         )
-        rows = np.concatenate(self._searched or [np.empty((0, 0))])
-        if self._one_pass:
-            kept = rows if self._keeps_rows else None
-            piece = replace(piece, first_pass=found, rows=kept)
         self._audio = [audio[size:]]
         self.start_frame, self.num_frames = behind, 0
         if rule is not None:
@@ -327,3 +319,78 @@ class PieceCutter:
                 self._waiting.appendleft(rows[frame:])
             self._open()
         return piece
+
+
+# ------------------------------------------------------------------- joining
+COSTS = ("total_cost", "graph_cost", "acoustic_cost", "insertion_cost", "boost_cost")
+"""Costs of a hypothesis, which pieces add up."""
+_Timed = TypeVar("_Timed", Word, Token)
+
+
+def join(found: Sequence[tuple[int, Hypothesis]]) -> Hypothesis:
+    """Join what was found in pieces that follow each other.
+
+    `found`: where each piece begins, in frames, and its hypothesis; one or more.
+    """
+    # Of one piece all bits stay, confidences and n-best too.
+    if len(found) == 1 and not found[0][0]:
+        return found[0][1]
+    pieces = [hypothesis for _, hypothesis in found]
+    last_start, last = found[-1]
+    died = [
+        start + h.died_at_frame for start, h in found if h.died_at_frame is not None
+    ]
+    starts, ends = (
+        tuple(start + t for start, h in found for t in h.token_frames[side])
+        for side in (0, 1)
+    )
+    costs: dict[str, Any] = {
+        name: sum(getattr(hypothesis, name) for hypothesis in pieces) for name in COSTS
+    }
+    return Hypothesis(
+        words=tuple(
+            shifted(word, start, h.frame_shift_s)
+            for start, h in found
+            for word in h.words
+        ),
+        token_ids=tuple(token for h in pieces for token in h.token_ids),
+        token_frames=(starts, ends),
+        token_names=last.token_names,
+        frame_shift_s=last.frame_shift_s,
+        **costs,
+        reached_final=all(h.reached_final for h in pieces),
+        num_frames=last_start + last.num_frames,
+        died_at_frame=min(died, default=None),
+    )
+
+
+def join_nbest(
+    found: Sequence[tuple[int, Sequence[Hypothesis]]], n: int
+) -> list[Hypothesis]:
+    """Join n-best lists of pieces: the n best of all that can be joined of them."""
+    best: list[tuple[float, tuple[Hypothesis, ...]]] = [(0.0, ())]
+    for _, hypotheses in found:
+        longer = (
+            (cost + one.total_cost, (*before, one))
+            for cost, before in best
+            for one in hypotheses
+        )
+        # Only the n best beginnings can be those of the n best.
+        best = sorted(longer, key=lambda pair: pair[0])[:n]
+    starts = [start for start, _ in found]
+    joined = (join(list(zip(starts, pieces, strict=True))) for _, pieces in best)
+    texts: dict[str, Hypothesis] = {}
+    for one in joined:
+        texts.setdefault(one.text, one)
+    return list(texts.values())
+
+
+def shifted(timed: _Timed, frames: int, frame_shift_s: float) -> _Timed:
+    """Move a word or a token by some frames."""
+    start, end = timed.start_frame + frames, timed.end_frame + frames
+    return timed._replace(
+        start_s=seconds(start, frame_shift_s),
+        end_s=seconds(end, frame_shift_s),
+        start_frame=start,
+        end_frame=end,
+    )
