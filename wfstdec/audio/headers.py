@@ -59,10 +59,8 @@ def cut_short(file: IO[bytes]) -> str | None:
 
 
 def with_size(file: IO[bytes]) -> IO[bytes]:
-    """Return a WAV with the size of its samples filled in, if its writer left it at 0.
-
-    Such a file is read into memory, as libsndfile takes 0 for no samples.
-    """
+    """Return a WAV with the size of its samples filled in, if its header has 0."""
+    # Such a file is read into memory, as libsndfile takes 0 for no samples.
     place, head = file.tell(), b""
     file.seek(0)
     head = file.read(4096)

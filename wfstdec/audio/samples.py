@@ -37,10 +37,7 @@ class AudioNote(NamedTuple):
 
 
 class Mixer:
-    """Blocks [n] or [n, C] of any dtype as one checked channel float32 [n].
-
-    `channel`: the one to take; None is the mean of all.
-    """
+    """Blocks [n] or [n, C] of any dtype as one checked channel float32 [n]."""
 
     def __init__(self, channel: int | None = None) -> None:
         if channel is not None and channel < 0:

@@ -11,6 +11,7 @@ A source raises what is wrong with the bytes; what is wrong with the samples is 
 from __future__ import annotations
 
 import contextlib
+import io
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import IO, Any
@@ -168,6 +169,12 @@ def open_av(
         raise AudioError(f"damaged or cut {form} ({error}), expected audio") from error
     with opened:
         yield AvSource(opened, av)
+
+
+def raw_samples(data: bytes, subtype: str) -> np.ndarray:
+    """Decode samples [n] without a header, of a subtype of libsndfile, to float32."""
+    form = {"format": "RAW", "subtype": subtype, "samplerate": 8000, "channels": 1}
+    return _soundfile().read(io.BytesIO(data), dtype="float32", **form)[0]
 
 
 def _soundfile() -> Any:

@@ -41,7 +41,6 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from wfstdec.server import deepgram, openai
 from wfstdec.server.errors import RequestError
-from wfstdec.server.limits import Limits
 from wfstdec.server.service import Service, in_thread
 
 OPEN_PATHS = ("/", "/health", "/ready")
@@ -155,12 +154,8 @@ def _answer(request: Request, error: Exception) -> Response:
 
 @functools.cache
 def read_page() -> tuple[bytes, dict[str, str]]:
-    """Read the page, HTML in UTF-8, and the headers that it has to be served with.
-
-    Its policy allows its own script and style, by their hashes, and nothing else but
-    the server it came from; `blob:` is the audio worklet, which a browser takes by an
-    address alone. A proxy that sets a policy of its own has to leave this one.
-    """
+    """Read the page, HTML in UTF-8, and the headers that it has to be served with."""
+    # `blob:` is the audio worklet, which a browser takes by an address alone.
     body = (files(__package__) / "page" / "index.html").read_bytes()
     sources = {b"script": "", b"style": ""}
     for kind, text in re.findall(rb"<(script|style)>(.*?)</\1>", body, re.DOTALL):
@@ -205,56 +200,50 @@ class Access:
 
     def _check(self, scope: Scope) -> None:
         service, headers = self._service, Headers(scope=scope)
-        check_size(scope, headers, service.limits)
-        check_origin(headers, service.origins)
-        if scope["path"] not in OPEN_PATHS:
-            check_key(headers, scope.get("subprotocols", ()), service.key)
+        address = len(scope.get("raw_path", b"")) + len(scope["query_string"])
+        if address > (most := service.limits.url_bytes):
+            raise RequestError(
+                414,
+                f"an address of {address} bytes, expected at most {most}; "
+                f"{service.limits.remedy('url_bytes')}, and long lists can be sent by "
+                "`Configure`",
+            )
+        body = headers.get("content-length", "0")
+        is_long = body.isdecimal() and int(body) > _UNREAD_BYTES
+        if scope.get("method") != "POST" and is_long:
+            raise RequestError(413, f"a body of {body} bytes, expected none here")
+        # What sends no `Origin` is no page, and may come.
+        origin = headers.get("origin")
+        if origin is not None and not {"*", origin} & {*service.origins}:
+            if not is_same_origin(origin, headers.get("host", "")):
+                raise RequestError(
+                    403,
+                    f"a page of {origin[:100]!r}, expected the server's own; its "
+                    "--origin lists others",
+                    code="origin_not_allowed",
+                )
+        if scope["path"] not in OPEN_PATHS and service.key is not None:
+            given = given_key(headers, scope.get("subprotocols", ()))
+            if given is None or not same_key(given, service.key):
+                found = "no key" if given is None else "another key"
+                raise RequestError(
+                    401,
+                    f"{found}, expected the server's: 'Authorization: Bearer KEY' or "
+                    "'Token KEY', in browsers the WebSocket subprotocols 'token', KEY",
+                    code="invalid_api_key",
+                    headers={"WWW-Authenticate": "Bearer"},
+                )
+        # No work while kernels are compiled, and when the server is about to stop.
         if scope["path"].startswith(WORK) and (service.draining or service.warming):
-            # No work while kernels are compiled, and when the server is about to stop.
-            code, text = "warming", "starting"
+            code, text = "warming", "the server is starting"
             if service.draining:
-                code, text = "draining", "about to stop"
-            text = f"the server is {text}"
+                code, text = "draining", "the server is about to stop"
             raise RequestError(503, text, code=code, retry_after_s=5)
 
 
-def check_size(scope: Scope, headers: Headers, limits: Limits) -> None:
-    """Refuse an address that is too long, and a body where none is read."""
-    address = len(scope.get("raw_path", b"")) + len(scope["query_string"])
-    if address > limits.url_bytes:
-        raise RequestError(
-            414,
-            f"an address of {address} bytes, expected at most {limits.url_bytes}; "
-            f"{limits.remedy('url_bytes')}, and long lists can be sent by `Configure`",
-        )
-    body = headers.get("content-length", "0")
-    if scope.get("method") != "POST" and body.isdecimal():
-        if int(body) > _UNREAD_BYTES:
-            raise RequestError(413, f"a body of {body} bytes, expected none here")
-
-
-def check_origin(headers: Mapping[str, str], origins: Sequence[str]) -> None:
-    """Refuse pages of other sites, except those that are listed.
-
-    What sends no `Origin` is no page, and may come.
-    """
-    origin = headers.get("origin")
-    if origin is None or "*" in origins or origin in origins:
-        return
-    if not is_same_origin(origin, headers.get("host", "")):
-        raise RequestError(
-            403,
-            f"a page of {origin[:100]!r}, expected the server's own; its --origin "
-            "lists others",
-            code="origin_not_allowed",
-        )
-
-
 def is_same_origin(origin: str, host: str) -> bool:
-    """Tell whether a page comes from the host that it asks, by any scheme.
-
-    A proxy that ends TLS keeps the host, and not always the scheme.
-    """
+    """Tell whether a page comes from the host that it asks, by any scheme."""
+    # A proxy that ends TLS keeps the host, and not always the scheme.
     try:
         page, own = urlsplit(origin), urlsplit(f"{urlsplit(origin).scheme}://{host}")
         default = _PORTS.get(page.scheme)
@@ -263,24 +252,6 @@ def is_same_origin(origin: str, host: str) -> bool:
         )
     except ValueError:  # no address, or no port
         return False
-
-
-def check_key(
-    headers: Mapping[str, str], subprotocols: Sequence[str], key: str | None
-) -> None:
-    """Refuse a request without the key; with none, every client may come."""
-    if key is None:
-        return
-    given = given_key(headers, subprotocols)
-    if given is None or not same_key(given, key):
-        found = "no key" if given is None else "another key"
-        raise RequestError(
-            401,
-            f"{found}, expected the server's: 'Authorization: Bearer KEY' or "
-            "'Token KEY', in browsers the WebSocket subprotocols 'token', KEY",
-            code="invalid_api_key",
-            headers={"WWW-Authenticate": "Bearer"},
-        )
 
 
 def given_key(headers: Mapping[str, str], subprotocols: Sequence[str]) -> str | None:
@@ -303,12 +274,7 @@ def same_key(given: str, key: str) -> bool:
 
 
 class RequestLog:
-    """Middleware that writes a line of each request, and counts it.
-
-    Neither queries nor headers are written: names of people are among boosts, and keys
-    among queries of clients that know no better. Paths that are not `paths` are one
-    route in the metrics.
-    """
+    """Middleware that writes a line of each request, and counts it."""
 
     def __init__(
         self, app: ASGIApp, service: Service, paths: Collection[str] = ()

@@ -14,6 +14,7 @@ next one.
 
 from __future__ import annotations
 
+import functools
 import math
 import struct
 import threading
@@ -26,7 +27,7 @@ import numpy as np
 from wfstdec.audio.headers import UNKNOWN_SIZE
 from wfstdec.audio.reading import AudioReader
 from wfstdec.audio.samples import ResampleStream, checked_peak, scaled
-from wfstdec.audio.sources import open_av
+from wfstdec.audio.sources import open_av, raw_samples
 from wfstdec.errors import AudioError, WfstdecError
 
 BYTES_PER_S = 16_000
@@ -41,10 +42,7 @@ Taken = tuple[np.ndarray, float]
 
 
 class AudioBytes:
-    """Bytes on their way to samples; here those of which none have come yet.
-
-    `take` and `rest` may be called by any thread.
-    """
+    """Bytes on their way to samples; here those of which none have come yet."""
 
     bytes_per_s: float = BYTES_PER_S  # those that are not decoded yet
 
@@ -409,57 +407,44 @@ def _wav_form(chunk: bytes) -> tuple[Coding, int, int]:
     return coding, rate, channels
 
 
-def _of_integers(dtype: str) -> Callable[[bytes], np.ndarray]:
-    return lambda data: scaled(np.frombuffer(data, dtype))
+def _linear16(data: bytes) -> np.ndarray:
+    return scaled(np.frombuffer(data, "<i2"))
 
 
-def _of_int24(data: bytes) -> np.ndarray:
-    wide = np.zeros((len(data) // 3, 4), np.uint8)
-    wide[:, 1:] = np.frombuffer(data, np.uint8).reshape(-1, 3)
-    return scaled(wide.view("<i4")[:, 0])
+@functools.cache
+def _table(subtype: str) -> np.ndarray:
+    """Samples of all bytes."""
+    return raw_samples(bytes(range(256)), subtype)
 
 
-def _of_floats(dtype: str) -> Callable[[bytes], np.ndarray]:
+def _by_table(subtype: str) -> Callable[[bytes], np.ndarray]:
+    return lambda data: _table(subtype)[np.frombuffer(data, np.uint8)]
+
+
+def _by_libsndfile(subtype: str) -> Callable[[bytes], np.ndarray]:
     def decode(data: bytes) -> np.ndarray:
-        with np.errstate(over="ignore"):
-            samples = np.frombuffer(data, dtype).astype(np.float32)
+        samples = raw_samples(data, subtype)
         checked_peak(samples)
         return samples
 
     return decode
 
 
-def _of_table(table: np.ndarray) -> Callable[[bytes], np.ndarray]:
-    return lambda data: table[np.frombuffer(data, np.uint8)]
-
-
-def _mulaw() -> np.ndarray:
-    """Samples of all bytes, by ITU-T G.711: mu-law, 14 bits in 16."""
-    byte = ~np.arange(256) & 0xFF
-    size = ((((byte & 0x0F) << 3) + 0x84) << ((byte & 0x70) >> 4)) - 0x84
-    return (np.where(byte & 0x80, -size, size) / 2**15).astype(np.float32)
-
-
-def _alaw() -> np.ndarray:
-    """Samples of all bytes, by ITU-T G.711: A-law, 13 bits in 16."""
-    byte = np.arange(256) ^ 0x55
-    step, size = (byte & 0x70) >> 4, (byte & 0x0F) << 4
-    size = np.where(step == 0, size + 8, (size + 0x108) << np.maximum(step - 1, 0))
-    return (np.where(byte & 0x80, size, -size) / 2**15).astype(np.float32)
-
-
-_LINEAR16 = Coding(2, _of_integers("<i2"))
-_MULAW, _ALAW = Coding(1, _of_table(_mulaw())), Coding(1, _of_table(_alaw()))
-ENCODINGS = {"linear16": _LINEAR16, "mulaw": _MULAW, "alaw": _ALAW}
+# Those of telephones and microphones are decoded without a file for each round.
+ENCODINGS = {
+    "linear16": Coding(2, _linear16),
+    "mulaw": Coding(1, _by_table("ULAW")),
+    "alaw": Coding(1, _by_table("ALAW")),
+}
 _WAV_CODINGS = {
-    (1, 8): Coding(1, _of_integers("u1")),
-    (1, 16): _LINEAR16,
-    (1, 24): Coding(3, _of_int24),
-    (1, 32): Coding(4, _of_integers("<i4")),
-    (3, 32): Coding(4, _of_floats("<f4")),
-    (3, 64): Coding(8, _of_floats("<f8")),
-    (6, 8): _ALAW,
-    (7, 8): _MULAW,
+    (1, 8): Coding(1, _by_libsndfile("PCM_U8")),
+    (1, 16): ENCODINGS["linear16"],
+    (1, 24): Coding(3, _by_libsndfile("PCM_24")),
+    (1, 32): Coding(4, _by_libsndfile("PCM_32")),
+    (3, 32): Coding(4, _by_libsndfile("FLOAT")),
+    (3, 64): Coding(8, _by_libsndfile("DOUBLE")),
+    (6, 8): ENCODINGS["alaw"],
+    (7, 8): ENCODINGS["mulaw"],
 }
 
 

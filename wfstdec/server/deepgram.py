@@ -233,10 +233,7 @@ class Configure(NamedTuple):
 
 
 def read_message(text: str) -> str | Configure:
-    """Read a text message of a client: `Configure`, or the type of one without content.
-
-    None keeps a list, an empty one clears it.
-    """
+    """Read a text message: `Configure`, or the type of one without content."""
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):
@@ -375,10 +372,8 @@ class Replies:
 
 
 def _alternatives(event: Words) -> list[Json]:
-    """The words that are new; of an utterance that ends, the n-best list behind them.
-
-    What was already sent of the utterance is left out of all of them.
-    """
+    """The words that are new; at the end of an utterance the n-best list too."""
+    # What was sent of the utterance before is left out of all of them.
     best = event.hypotheses[0] if event.hypotheses else None
     found = [_alternative(event.words, best)]
     sent = len(best.words) - len(event.words) if best is not None else 0
@@ -418,7 +413,7 @@ _CLIENTS_FAULTS = (AudioError, BoostError, OptionError)
 _SERVERS_FAULT = "the server failed; its log says why"
 _WAITING, _UNANSWERED = 100, 8
 """Messages that wait, and flushes without answer, at which a reader stops."""
-_POLL_S = 0.05
+_POLL_S = 0.02
 _MESSAGES_PER_S, _BREATH = 2000, 32
 """Most messages of a client in a second, and how many of them in one go. That it has
 gone is seen behind what it sent: some 30,000 of the smallest come with one read."""

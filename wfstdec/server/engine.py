@@ -23,6 +23,7 @@ from __future__ import annotations
 import contextlib
 import copy
 import logging
+import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -85,10 +86,11 @@ class Engine:
         self._thread = threading.Thread(
             target=self._run, name="wfstdec-engine", daemon=True
         )
-        self._lock = threading.Condition()
+        self._lock = threading.Lock()
         self._streams: set[Stream] = set()
-        self._touched: dict[Stream, None] = {}
-        self._is_draining = self._is_stopping = self._is_idle = False
+        # Those with something new, maybe several times; None ends the thread.
+        self._touched: queue.SimpleQueue[Stream | None] = queue.SimpleQueue()
+        self._is_draining = self._is_stopping = False
 
     def __len__(self) -> int:
         """Streams under way."""
@@ -103,7 +105,7 @@ class Engine:
         stream = Stream(
             *(settings, take, self._resources),
             buffered_s=self._limits.buffered_s,
-            wake=self._touch,
+            wake=self._touched.put,
         )
         reason = None
         with self._lock:
@@ -122,7 +124,7 @@ class Engine:
                 else f"{self._limits.streams} streams are under way, expected fewer; "
                 f"{Limits.flag('streams')} raises the limit"
             )
-        self._touch(stream)
+        self._touched.put(stream)
         return stream
 
     def drain(self) -> None:
@@ -137,16 +139,14 @@ class Engine:
         """End all streams without an event, and all threads; may be called again."""
         with self._lock:
             self._is_stopping = True
-            self._lock.notify_all()
+        self._touched.put(None)
         if self._thread.is_alive():
             self._thread.join()
         self._resources.close()
 
     def warm(self) -> None:
-        """Run all that rounds use once: made-up rows, and a made-up stream.
-
-        Nothing of it is measured: kernels are compiled, and no client waits.
-        """
+        """Run all that rounds use once: made-up rows, and a made-up stream."""
+        # Nothing of it is measured: kernels are compiled, and no client waits.
         kept, self._metrics = self._metrics, Metrics()  # that has no reader
         try:
             shared = self._resources
@@ -185,24 +185,14 @@ class Engine:
             raise error
 
     # ------------------------------------------------------------ the thread
-    def _touch(self, stream: Stream) -> None:
-        """Have a stream in the next round; for any thread."""
-        with self._lock:
-            self._touched[stream] = None
-            if self._is_idle:
-                self._lock.notify_all()
-
     def _run(self) -> None:
-        while True:
-            with self._lock:
-                self._is_idle = True
-                while not self._touched and not self._is_stopping:
-                    self._lock.wait()
-                self._is_idle = False
-                touched, self._touched = list(self._touched), {}
-            if self._is_stopping:
-                break
-            self._round(touched)
+        while not self._is_stopping:
+            touched = {self._touched.get(): None}
+            with contextlib.suppress(queue.Empty):
+                while True:
+                    touched[self._touched.get_nowait()] = None
+            if not self._is_stopping:
+                self._round([stream for stream in touched if stream is not None])
         for stream in list(self._streams):
             with contextlib.suppress(Exception):
                 self._drop(stream)
@@ -306,11 +296,9 @@ class Engine:
         return chunks
 
     def _step(self, batch: Sequence[_Chunk]) -> None:
-        """Make the log-probs of a batch, or find what is wrong with them.
-
-        An error of windows is looked for one by one. Of a model that streams it is that
-        of all: what became of the other states is unknown.
-        """
+        """Make the log-probs of a batch, or find what is wrong with them."""
+        # An error of windows is looked for one by one. Of a model that streams it is
+        # that of all: what became of the other states is unknown.
         before = [copy.copy(one.stream.encoder_state) for one in batch]
         try:
             rows = self._resources.encoder.step(
@@ -396,12 +384,11 @@ class Engine:
                 with contextlib.suppress(Exception):
                     stream.take(Finished(stream.audio_s, error))
             if stream.has_more:
-                self._touch(stream)
+                self._touched.put(stream)
 
     def _drop(self, stream: Stream) -> None:
         """Forget a stream and all that it has."""
-        with self._lock:
-            self._streams.discard(stream)
+        self._streams.discard(stream)
         stream.discard()
 
 

@@ -51,6 +51,7 @@ from wfstdec.transcription import AudioOptions, Recording, Transcriber, Transcri
 
 _Value = TypeVar("_Value")
 Json = dict[str, Any]
+_Fields = Mapping[str, list[str]]
 Answer = tuple[bytes, str]
 """A body, or the last part of a stream, and its content type."""
 
@@ -74,11 +75,13 @@ _TEXTS: Mapping[str, tuple[Callable[[Hypothesis], str], str]] = {
 _MAX_HYPOTHESES = 100
 _LEAST = 1e-10
 """Probability below which the logarithm of a confidence does not fall."""
-_ACCEPTED = (
-    *("model", "prompt", "chunking_strategy", "keywords", "timestamp_granularities"),
-    *("include", "languages", "known_speaker_names", "known_speaker_references"),
-)
-"""Fields of OpenAI's that change nothing here, or only where they are used."""
+_KNOWN = {
+    *("response_format", "stream", "language", "nbest", "confidence", "channel"),
+    *("allow_cut", "boosts", "keywords", "temperature", "include"),
+    # These of OpenAI's change nothing here.
+    *("model", "prompt", "chunking_strategy", "timestamp_granularities", "languages"),
+    *("known_speaker_names", "known_speaker_references"),
+}
 
 
 def routes() -> list[BaseRoute]:
@@ -149,76 +152,69 @@ def read_request(
     for name, value in fields:
         # Clients write `name[]`, `name[0]` or the bare name for lists.
         given.setdefault(name.partition("[")[0], []).append(value)
-    known = _Fields(given)
     for one in given.get("timestamp_granularities", ()):
         if one not in ("word", "segment"):
             raise wrong_value("timestamp_granularities", repr(one), "'word', 'segment'")
-    known.number("temperature", float, "0 to 1", lambda x: 0 <= x <= 1)
-    format = known.one("response_format") or "json"
+    _number(given, "temperature", float, "0 to 1", lambda x: 0 <= x <= 1)
+    format = _one(given, "response_format") or "json"
     if format not in FORMATS:
         raise wrong_value("response_format", repr(format), repr(FORMATS)[1:-1])
-    stream = known.flag("stream")
+    stream = _flag(given, "stream")
     if stream and format not in _STREAMED:
         expected = f"{repr(_STREAMED)[1:-1]} with stream=true"
         raise wrong_value("response_format", repr(format), expected)
     expected = f"1 to {_MAX_HYPOTHESES}"
-    nbest = known.number("nbest", int, expected, lambda x: 1 <= x <= _MAX_HYPOTHESES)
+    nbest = _number(given, "nbest", int, expected, lambda x: 1 <= x <= _MAX_HYPOTHESES)
     return TranscriptionRequest(
         format=format,
         stream=stream,
-        language=known.one("language"),
+        language=_one(given, "language"),
         nbest=nbest or 1,
-        confidence=known.flag(
-            "confidence", confidence or "logprobs" in given.get("include", ())
+        confidence=_flag(
+            given, "confidence", confidence or "logprobs" in given.get("include", ())
         ),
-        channel=known.number("channel", int, "0 or more", lambda x: x >= 0),
-        allow_cut=known.flag("allow_cut"),
+        channel=_number(given, "channel", int, "0 or more", lambda x: x >= 0),
+        allow_cut=_flag(given, "allow_cut"),
         keywords=tuple(given.get("keywords", ())),
-        boosts=known.one("boosts"),
-        unknown=tuple(sorted(given.keys() - known.read - {*_ACCEPTED})),
+        boosts=_one(given, "boosts"),
+        unknown=tuple(sorted(given.keys() - _KNOWN)),
     )
 
 
-class _Fields:
-    """Values by field; remembers which were read."""
+def _one(given: _Fields, name: str) -> str | None:
+    """The value of a field that may come once; an empty one is none."""
+    values = given.get(name, [])
+    if len(values) > 1:
+        raise wrong_value(name, f"it {len(values)} times", "it once")
+    return values[0] if values and values[0] else None
 
-    def __init__(self, given: Mapping[str, list[str]]) -> None:
-        self._given = given
-        self.read: set[str] = set()
 
-    def one(self, name: str) -> str | None:
-        """The value of a field that may come once; an empty one is none."""
-        self.read.add(name)
-        values = self._given.get(name, [])
-        if len(values) > 1:
-            raise wrong_value(name, f"it {len(values)} times", "it once")
-        return values[0] if values and values[0] else None
+def _flag(given: _Fields, name: str, default: bool = False) -> bool:
+    """A truth value, as clients of several languages write it."""
+    value = _one(given, name)
+    if value is None:
+        return default
+    known = {"true": True, "1": True, "false": False, "0": False}
+    if value.lower() not in known:
+        raise wrong_value(name, repr(value), "'true', 'false'")
+    return known[value.lower()]
 
-    def flag(self, name: str, default: bool = False) -> bool:
-        """A truth value, as clients of several languages write it."""
-        value = self.one(name)
-        if value is None:
-            return default
-        known = {"true": True, "1": True, "false": False, "0": False}
-        if value.lower() not in known:
-            raise wrong_value(name, repr(value), "'true', 'false'")
-        return known[value.lower()]
 
-    def number(
-        self,
-        name: str,
-        kind: Callable[[str], _Value],
-        expected: str,
-        good: Callable[[_Value], bool],
-    ) -> _Value | None:
-        """A number in a range; None where there is none."""
-        value = self.one(name)
-        if value is None:
-            return None
-        with contextlib.suppress(ValueError):
-            if good(number := kind(value)):
-                return number
-        raise wrong_value(name, repr(value), expected)
+def _number(
+    given: _Fields,
+    name: str,
+    kind: Callable[[str], _Value],
+    expected: str,
+    good: Callable[[_Value], bool],
+) -> _Value | None:
+    """A number in a range; None where there is none."""
+    value = _one(given, name)
+    if value is None:
+        return None
+    with contextlib.suppress(ValueError):
+        if good(number := kind(value)):
+            return number
+    raise wrong_value(name, repr(value), expected)
 
 
 def _with_unique_keys(pairs: list[tuple[str, Any]]) -> Json:
@@ -371,11 +367,8 @@ def _words(words: Sequence[Word]) -> list[Json]:
 
 
 def _segments(words: Sequence[Word]) -> list[Json]:
-    """Words as subtitles are cut, with all fields that OpenAI's clients read.
-
-    What our search has no such thing as is empty or 0; `avg_logprob` is the mean
-    logarithm of the words' confidences.
-    """
+    """Words as subtitles are cut, with all fields that OpenAI's clients read."""
+    # What our search has no such thing as is empty or 0.
     found = []
     for number, (first, end) in enumerate(cue_bounds(words)):
         some = words[first:end]
@@ -458,10 +451,8 @@ def _counting(service: Service) -> Iterator[None]:
 
 
 async def _stream(job: Job, client: _Client) -> None:
-    """Send the parts of a job as `text/event-stream`.
-
-    The status waits for the first words, or for what is wrong with the file.
-    """
+    """Send the parts of a job as `text/event-stream`."""
+    # The status waits for the first words, or for what is wrong with the file.
     part = await client.unless_gone(job.next_part())
     end, kind = (b"", _EVENTS) if part else await job.result()
     headers = [

@@ -78,8 +78,19 @@ class Job:
     def start(self, work: Callable[[Job], Any]) -> None:
         """Do work in a thread, as soon as one is free."""
         self._loop = asyncio.get_running_loop()
-        self._future = self._jobs._submit(self, work)
+        try:
+            self._future = self._jobs._pool.submit(self._run, work)
+        except RuntimeError:  # the pool is shut down
+            raise stopping() from None
         self._future.add_done_callback(lambda _: self.emit(None))
+
+    def _run(self, work: Callable[[Job], Any]) -> Any:
+        self.check()
+        began, jobs = time.monotonic(), self._jobs
+        result = work(self)
+        # A running mean, from which clients learn when to try again.
+        jobs._seconds += (time.monotonic() - began - jobs._seconds) / 8
+        return result
 
     def check(self) -> None:
         """Raise JobCancelled, in the thread, where the request is over."""
@@ -114,16 +125,13 @@ class Job:
 
 
 class Jobs:
-    """Jobs that are worked on or wait, and their threads: one for each processor.
-
-    Places are taken on the loop alone, so that no lock is needed.
-    """
+    """Jobs that are worked on or wait, and their threads: one for each processor."""
 
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._threads = len(os.sched_getaffinity(0))
         self._pool = ThreadPoolExecutor(self._threads, "wfstdec-request", _give_way)
-        self._taken: set[Job] = set()
+        self._taken: set[Job] = set()  # on the loop alone: no lock is needed
         self._seconds = 1.0  # of a job, on the average, newer ones counting more
         self._is_over = False
 
@@ -160,20 +168,6 @@ class Jobs:
         for job in list(self._taken):
             job.cancel()
         self._pool.shutdown(cancel_futures=True)
-
-    def _submit(self, job: Job, work: Callable[[Job], Any]) -> Future:
-        def run() -> Any:
-            job.check()
-            began = time.monotonic()
-            result = work(job)
-            # A running mean, from which clients learn when to try again.
-            self._seconds += (time.monotonic() - began - self._seconds) / 8
-            return result
-
-        try:
-            return self._pool.submit(run)
-        except RuntimeError:  # the pool is shut down
-            raise stopping() from None
 
 
 def stopping() -> RequestError:

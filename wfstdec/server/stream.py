@@ -141,11 +141,9 @@ class UtteranceEnd:
 
 @dataclass(frozen=True)
 class BoostsChanged:
-    """A new boost list is in force, or was refused (`error`): the old one stays.
+    """A new boost list is in force, or was refused (`error`): the old one stays."""
 
-    It comes once for the list that a stream was opened with, unless that is None, and
-    once for each `change_boosts`, in order.
-    """
+    # Once for the list of the settings, unless that is None, and for each change.
 
     from_now: bool = False  # for the utterance under way; if not, from the next
     warnings: tuple[str, ...] = ()
@@ -184,10 +182,7 @@ class StreamSettings(CheckedOptions):
 
 
 class EngineResources:
-    """Encoder, decoder and threads that all streams of an engine share.
-
-    `nbest`: hypotheses of finals, at most. `workers`: threads that encode.
-    """
+    """Encoder, decoder and threads that all streams of an engine share."""
 
     def __init__(
         self,
@@ -196,8 +191,8 @@ class EngineResources:
         cuts: CutOptions,
         *,
         confidence: bool,
-        nbest: int,
-        workers: int | None,
+        nbest: int,  # hypotheses of finals, at most
+        workers: int | None,  # threads that encode
     ) -> None:
         self._model, self.spec, self.cuts = model, model.spec, cuts
         self.encoder = cuts.chunked(model)
@@ -300,20 +295,16 @@ class Final:
 
 
 class Stream:
-    """Stream of a client, from its bytes to its events.
-
-    `take`: takes events, in the engine's thread. `wake`: tells the engine that there is
-    something new.
-    """
+    """Stream of a client, from its bytes to its events."""
 
     def __init__(
         self,
         settings: StreamSettings,
-        take: Callable[[Event], object],
+        take: Callable[[Event], object],  # in the engine's thread
         resources: EngineResources,
         *,
         buffered_s: float,
-        wake: Callable[[Stream], object],
+        wake: Callable[[Stream], object],  # has the engine read what is new
     ) -> None:
         self.settings, self.take = settings, take
         self._resources, self._most_s = resources, buffered_s
@@ -357,10 +348,7 @@ class Stream:
     # ------------------------------------------------------------ for the handler
     @property
     def buffered_s(self) -> float:
-        """Seconds of audio that were sent and are not searched.
-
-        Those of a container are counted by 16,000 bytes until they are decoded.
-        """
+        """Seconds of audio that were sent and are not searched."""
         return (self._sent - self._taken) / self._bytes_per_s + self.audio.waiting_s
 
     @property
@@ -369,20 +357,13 @@ class Stream:
         return self.buffered_s > self._most_s
 
     def send(self, data: bytes) -> None:
-        """Take audio as it came: an encoding's bytes, cut anywhere, or a container's.
-
-        After `finish` it is left out, as is all else.
-        """
+        """Take audio as it came, cut anywhere; after `finish` it is left out."""
         if data and not self._has_ended:
             self._sent += len(data)
             self._put(bytes(data))
 
     def flush(self) -> None:
-        """Make final what was sent so far, and end the utterance.
-
-        The answer, `Words` that `is_answer`, comes once for each call, without words
-        where none are new.
-        """
+        """Make final what was sent so far, and end the utterance."""
         self._put(End.FLUSH)
 
     def change_boosts(self, boosts: BoostsLike) -> None:
@@ -489,10 +470,7 @@ class Stream:
         return self.needs_audio or (bool(self._inbox) and not is_held)
 
     def next_samples(self, seconds: float) -> tuple[np.ndarray, bool]:
-        """Take samples, at most so much, and whether they end the segment.
-
-        Called by a worker, while the engine waits.
-        """
+        """Take samples, at most so much, and whether they end the segment."""
         samples, arrived = self.audio.take(seconds)
         is_last = self._end is not None and self.audio.is_through
         if is_last:
@@ -642,10 +620,7 @@ class Stream:
             self._word_end = None
 
     def events(self) -> Iterator[tuple[Event, float | None]]:
-        """Take what may go out, in order: nothing overtakes a final.
-
-        With the words of an utterance comes when the audio of its last word came.
-        """
+        """Take what may go out, in order: nothing overtakes a final."""
         while self._outbox:
             first = self._outbox[0]
             if isinstance(first, Final):
@@ -711,11 +686,9 @@ class Stream:
 def rules_with_silence(
     rules: Sequence[EndpointRule], silence_s: float
 ) -> tuple[EndpointRule, ...]:
-    """Endpoint rules with another silence after a good end of speech.
-
-    Those after worse ends keep their distance, and what ends an utterance without words
-    does not come before them.
-    """
+    """Endpoint rules with another silence after a good end of speech."""
+    # Those after worse ends keep their distance, and what ends an utterance without
+    # words does not come before them.
     lengths = tuple(rule for rule in rules if rule.silence_s == 0)
     if math.isinf(silence_s):
         return lengths or (_LONGEST,)

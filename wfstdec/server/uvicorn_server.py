@@ -59,11 +59,9 @@ class _SocketProtocol(WebSocketsSansIOProtocol):
             scope[GIVE_UP] = self.give_up
 
     def give_up(self, code: int, reason: str) -> None:
-        """Close without waiting for the client to read what was sent before.
-
-        For a while it may still read that. What it sends meanwhile is thrown away, and
-        not left unread: then the connection would be reset, and the close be lost.
-        """
+        """Close without waiting for the client to read what was sent before."""
+        # It may still read for a while. What it sends meanwhile is thrown away: left
+        # unread, it would reset the connection, and the close be lost.
         self._is_given_up = True
         if self.close_sent or self.transport.is_closing():
             self._linger()
@@ -82,11 +80,8 @@ class _SocketProtocol(WebSocketsSansIOProtocol):
             self.handshake_complete = True
 
     def handle_parser_exception(self) -> None:
-        """Send what is wrong with a frame, such as its size, and read the rest.
-
-        A connection that is closed with bytes unread is reset, and then the client
-        never sees why.
-        """
+        """Send what is wrong with a frame, such as its size, and read the rest."""
+        # Closed with bytes unread, a connection is reset: the client sees no reason.
         if self.close_sent:
             return
         close = self.conn.close_sent
@@ -200,19 +195,14 @@ class DrainingServer(uvicorn.Server):
         self.fault: BaseException | None = None
         self._service, self._on_ready = service, on_ready
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: list[asyncio.Future[None]] = []  # or they might be collected
         self._signals = 0
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         """Listen; then warm up, while probes are answered."""
         self._loop, self._service.warming = asyncio.get_running_loop(), True
         await super().startup(sockets)
-        self._begin(self._warm_up())
-
-    def _begin(self, coroutine: Any) -> None:
-        task = asyncio.get_running_loop().create_task(coroutine)
-        self._tasks.add(task)  # else it may be collected under way
-        task.add_done_callback(self._tasks.discard)
+        self._tasks.append(asyncio.ensure_future(self._warm_up()))
 
     async def _warm_up(self) -> None:
         try:
@@ -228,12 +218,9 @@ class DrainingServer(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Take signals to stop while the server runs.
-
-        What was ignored when the program began, as Ctrl-C is by jobs in the background
-        and SIGHUP by those of nohup, stays ignored. No signal is raised again in the
-        end, as uvicorn does: to have drained is success.
-        """
+        """Take signals to stop while the server runs."""
+        # What was ignored when the program began (jobs in the background, nohup) stays
+        # ignored. No signal is raised again in the end, as uvicorn does: it is success.
         before: dict[signal.Signals, Any] = {}
         if threading.current_thread() is threading.main_thread():  # no other may
             for number in _SIGNALS:
@@ -251,9 +238,12 @@ class DrainingServer(uvicorn.Server):
         self._signals += 1
         loop = self._loop
         if self._signals == 1 and loop is not None and not self.should_exit:
-            loop.call_soon_threadsafe(lambda: self._begin(self._drain(sig, frame)))
+            loop.call_soon_threadsafe(self._begin_draining, sig, frame)
         else:
             self.should_exit = self.force_exit = True
+
+    def _begin_draining(self, sig: int, frame: FrameType | None) -> None:
+        self._tasks.append(asyncio.ensure_future(self._drain(sig, frame)))
 
     async def _drain(self, sig: int, frame: FrameType | None) -> None:
         service, limits = self._service, self._service.limits
@@ -282,12 +272,9 @@ class DrainingServer(uvicorn.Server):
 
 
 def _take_long_handshakes() -> None:
-    """Have `websockets` read all that h11 passes on.
-
-    A longer line, or more of them, is an error there that uvicorn leaves without an
-    answer. The documented variables of the environment are read when the package is
-    imported, which may have been long ago.
-    """
+    """Have `websockets` read all that h11 passes on."""
+    # A longer line is an error there that uvicorn leaves without an answer. Variables
+    # of the environment are read when the package is imported, maybe long ago.
     names = {"MAX_LINE_LENGTH": _LONGEST_READ, "MAX_NUM_HEADERS": _LONGEST_READ}
     for name, least in names.items():
         known = getattr(websockets.http11, name, None)

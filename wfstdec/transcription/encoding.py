@@ -61,11 +61,7 @@ class Recording(NamedTuple):
 
 
 class Encoded(NamedTuple):
-    """Log-probs of a piece of a recording, float32 [T, V].
-
-    None where the encoder streams, so that the first pass has the result, and they are
-    not asked for.
-    """
+    """Log-probs of a piece of a recording, float32 [T, V]."""
 
     recording: Recording
     piece: Piece

@@ -95,16 +95,7 @@ class CutOptions(CheckedOptions):
     def windows(
         self, blocks: Iterable[np.ndarray], spec: EncoderSpec
     ) -> Iterator[tuple[np.ndarray, slice]]:
-        """Cut audio into windows that overlap.
-
-        Args:
-            blocks: Samples float32 [n] each, in order.
-            spec: Of the encoder that is to encode them.
-
-        Yields:
-            The samples of a window, and which of its frames to take: one after the
-            other they are the frames of the audio.
-        """
+        """Cut audio into windows that overlap; yield each with its frames to take."""
         shift = spec.frame_shift_s * spec.sample_rate
 
         def samples(first: int, end: int) -> int:
@@ -143,11 +134,7 @@ class Piece:
 
 
 class PieceCutter:
-    """Cuts the audio of one recording or stream into pieces as it comes in.
-
-    `close`: ends a session and gives the `first_pass` of its piece; None is
-    `Sessions.close`.
-    """
+    """Cuts the audio of one recording or stream into pieces as it comes in."""
 
     def __init__(
         self,
@@ -158,7 +145,7 @@ class PieceCutter:
         boosts: BoostsLike = None,
         one_pass: bool = False,
         keeps_rows: bool = True,
-        close: Callable[[SessionId], Any] | None = None,
+        close: Callable[[SessionId], Any] | None = None,  # gives `first_pass`
     ) -> None:
         self._sessions, self._one_pass = sessions, one_pass
         self._close = close or sessions.close
@@ -209,11 +196,8 @@ class PieceCutter:
             self._waiting.append(rows)
 
     def next_rows(self) -> np.ndarray:
-        """Log-probs that the session is to be advanced by, then `advanced`; maybe none.
-
-        None behind the next look for an end, so that the cuts do not depend on how the
-        audio came in.
-        """
+        """Log-probs, maybe none, by which to advance the session before `advanced`."""
+        # None behind the next look for an end: cuts do not depend on how audio came in.
         parts: list[np.ndarray] = []
         room = self._look_at - self.num_frames
         while self._waiting and room:
@@ -256,10 +240,7 @@ class PieceCutter:
                 yield piece
 
     def reopen(self) -> bool:
-        """Let `boosts` hold for the piece under way, if no word of it has begun.
-
-        What was searched of it is searched again.
-        """
+        """Let `boosts` hold for the piece under way, if no word of it has begun."""
         if self._has_begun or self.has_begun:
             return False
         self._sessions.close(self.session)
@@ -328,10 +309,7 @@ _Timed = TypeVar("_Timed", Word, Token)
 
 
 def join(found: Sequence[tuple[int, Hypothesis]]) -> Hypothesis:
-    """Join what was found in pieces that follow each other.
-
-    `found`: where each piece begins, in frames, and its hypothesis; one or more.
-    """
+    """Join what was found in pieces that follow each other."""
     # Of one piece all bits stay, confidences and n-best too.
     if len(found) == 1 and not found[0][0]:
         return found[0][1]
