@@ -83,7 +83,7 @@ THIRD_PARTY = {
     "huggingface_hub": "adapters/pyctcdecode/decoder.py",
     "soundfile": "audio/sources.py",
     "av": "audio/sources.py",
-    "soxr": "audio/resampling.py",
+    "soxr": "audio/samples.py",
     "onnx_asr": "models/",
     "kaldi_native_fbank": "models/",
     "transformers": "models/",
@@ -91,7 +91,7 @@ THIRD_PARTY = {
     "nemo": "models/loading.py",
     "anyio": "server/",  # comes with starlette
     "h11": "server/uvicorn_server.py",  # comes with uvicorn
-    "prometheus_client": "server/measures.py",
+    "prometheus_client": "server/metrics.py",
     "pyarrow": "batch/ray/",  # comes with ray[data]
     "ray": "batch/ray/",
     "python_multipart": "server/",

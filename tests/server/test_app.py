@@ -16,8 +16,8 @@ from starlette.routing import Route, WebSocketRoute
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import connect
 
-from wfstdec.server import access
-from wfstdec.server.access import Access, RequestLog, is_same_origin
+from wfstdec.server import app as access
+from wfstdec.server.app import Access, RequestLog, is_same_origin
 from wfstdec.server.limits import Limits
 
 KEY = "s3cret-key"
@@ -398,14 +398,16 @@ def test_measures_are_read_and_counted():
     service = still_service(key=KEY)
     with serving(service) as running:
         headers = {"Authorization": f"Bearer {KEY}"}
-        measures = service.measures
-        measures.round_done(3, 0.004, 0.002)
-        measures.queued(0.03)
-        measures.final_after(0.15)
-        measures.heard(2.5)
-        measures.failed("audio")
-        measures.refused("full")
-        measures.file_done(60, 1.5)
+        metrics = service.metrics
+        metrics.round_streams.observe(3)
+        metrics.round_encoder.observe(0.004)
+        metrics.round_decoder.observe(0.002)
+        metrics.queue.observe(0.03)
+        metrics.final.observe(0.15)
+        metrics.audio.inc(2.5)
+        metrics.errors.labels("audio").inc()
+        metrics.refused.labels("full").inc()
+        metrics.file_audio.inc(60)
         httpx.get(f"{running.url}/v1/models")
         httpx.get(f"{running.url}/a-secret-path", headers=headers)
         service.engine.streams = 7

@@ -11,8 +11,7 @@ from wav_files import av_bytes, wav_bytes
 
 from wfstdec.audio import read_audio
 from wfstdec.errors import AudioError
-from wfstdec.server.audio import ContainerBytes
-from wfstdec.server.stream import Stream, StreamSettings
+from wfstdec.server.audio import open_bytes
 
 soundfile = pytest.importorskip("soundfile")
 pytest.importorskip("av")
@@ -25,7 +24,7 @@ SOUND = (
 ).astype(np.float32)
 
 
-def heard(audio, data, sizes, step_s=0.7):
+def samples_of(audio, data, sizes, step_s=0.7):
     """Samples of bytes that are given in parts, and taken in parts."""
     parts, at = [], 0
     for size in sizes:
@@ -54,14 +53,12 @@ def cuts(size, seed):
     return [*sizes.tolist(), size - int(sizes.sum())]
 
 
-def audio_of(settings):
-    """Make the reader of the bytes of a stream."""
-    how = {"sample_rate": RATE, "buffered_s": 10.0, "wake": lambda _: None}
-    return Stream(settings, None, **how).audio
+def raw(encoding, rate=RATE, channels=1):
+    return open_bytes(encoding, rate, channels, RATE, 10.0, lambda: None)
 
 
 def container(most_s=10.0):
-    return ContainerBytes(RATE, most_s, lambda: None)
+    return open_bytes(None, RATE, 1, RATE, most_s, lambda: None)
 
 
 # ----------------------------------------------------------------- encodings
@@ -72,15 +69,14 @@ def test_samples_are_those_of_a_file_however_they_are_cut(rate, channels):
     with wave.open(io.BytesIO(file := wav_bytes(sound, rate=rate))) as opened:
         data = opened.readframes(opened.getnframes())
     expected = read_audio(file, RATE).waveform
-    settings = StreamSettings("linear16", rate, channels)
     for seed in range(3):
         sizes = cuts(len(data), seed)
         for audio, given in (
-            (audio_of(settings), data),
+            (raw("linear16", rate, channels), data),
             (container(), file),
         ):
             some = sizes if given is data else cuts(len(file), seed)
-            assert np.array_equal(heard(audio, given, some), expected)
+            assert np.array_equal(samples_of(audio, given, some), expected)
 
 
 @pytest.mark.parametrize(("encoding", "subtype"), [("mulaw", "ULAW"), ("alaw", "ALAW")])
@@ -95,15 +91,12 @@ def test_telephone_codes_are_those_of_the_standard(encoding, subtype):
         format="RAW",
         subtype=subtype,
     )
-    settings = StreamSettings(encoding, RATE)
-    audio = audio_of(settings)
-    assert np.array_equal(heard(audio, codes, [100, 156]), expected)
+    assert np.array_equal(samples_of(raw(encoding), codes, [100, 156]), expected)
 
 
 def test_a_part_of_a_sample_waits_for_the_rest_of_it():
     """Half a sample waits, even if the client ends an utterance in between."""
-    settings = StreamSettings("linear16", RATE, 2)
-    audio = audio_of(settings)
+    audio = raw("linear16", RATE, 2)
     data = np.arange(8, dtype="<i2").tobytes()
     audio.give(data[:5], 1.0)
     assert audio.waiting_s > 0 and audio.waits_since == 1.0
@@ -128,7 +121,9 @@ def test_wav_of_all_kinds(form, subtype):
     data = file.getvalue()
     expected, _ = soundfile.read(io.BytesIO(data), dtype="float32")
     for seed in range(3):
-        assert np.array_equal(heard(container(), data, cuts(len(data), seed)), expected)
+        assert np.array_equal(
+            samples_of(container(), data, cuts(len(data), seed)), expected
+        )
 
 
 @pytest.mark.parametrize("size", [0, 0xFFFFFFFF, 0x7FFFFFFF])
@@ -136,12 +131,12 @@ def test_wav_of_a_pipe_goes_on_to_its_end(size):
     data = wav_bytes(SOUND)
     at = data.index(b"data") + 4
     data = data[:at] + size.to_bytes(4, "little") + data[at + 4 :]
-    assert len(heard(container(), data, [len(data)])) == len(SOUND)
+    assert len(samples_of(container(), data, [len(data)])) == len(SOUND)
 
 
 def test_what_follows_the_samples_of_a_wav_is_no_audio():
     data = wav_bytes(SOUND) + b"LIST" + bytes([4, 0, 0, 0]) + b"abcd" * 100
-    assert len(heard(container(), data, cuts(len(data), 1))) == len(SOUND)
+    assert len(samples_of(container(), data, cuts(len(data), 1))) == len(SOUND)
 
 
 def written(form, subtype=None):
@@ -166,7 +161,7 @@ FORMS = {
 def test_containers_are_heard_whole_as_they_come(form):
     """Nothing of containers is lost: FFmpeg's `nobuffer` lost an MP3's first second."""
     data = FORMS[form]()
-    found = [heard(container(), data, cuts(len(data), seed)) for seed in range(3)]
+    found = [samples_of(container(), data, cuts(len(data), seed)) for seed in range(3)]
     assert all(np.array_equal(one, found[0]) for one in found)
     assert len(SOUND) - RATE // 50 <= len(found[0]) <= len(SOUND) + RATE // 10
     if form in ("flac", "aiff"):
@@ -214,7 +209,7 @@ def test_a_small_file_of_many_hours_fills_no_memory():
 def test_what_is_no_audio_is_an_error(data, match):
     for seed in (0, 1):
         with pytest.raises(AudioError, match=match):
-            heard(container(), data, cuts(len(data), seed))
+            samples_of(container(), data, cuts(len(data), seed))
 
 
 def test_an_mp4_with_its_index_at_the_end_is_no_stream():
@@ -222,13 +217,13 @@ def test_an_mp4_with_its_index_at_the_end_is_no_stream():
     data = av_bytes(np.tile(SOUND, 5), "mp4", "aac")
     assert data.index(b"moov") > len(data) // 2
     with pytest.raises(AudioError, match="goes by a request with a file"):
-        heard(container(), data, [len(data)])
+        samples_of(container(), data, [len(data)])
 
 
 def test_audio_cut_short_is_heard_as_far_as_it_goes():
     for form in FORMS:
         data = FORMS[form]()
-        found = heard(container(), data[: len(data) // 2], [len(data) // 2])
+        found = samples_of(container(), data[: len(data) // 2], [len(data) // 2])
         assert 0.5 * RATE < len(found) < 2.5 * RATE, form
 
 
@@ -240,7 +235,7 @@ def test_random_bytes_end_as_audio_or_as_an_error():
             for at in rng.integers(0, len(data), 60):
                 data[at] = rng.integers(256)
             try:
-                found = heard(container(), bytes(data), [len(data)])
+                found = samples_of(container(), bytes(data), [len(data)])
             except AudioError:
                 continue
             assert found.dtype == np.float32

@@ -8,9 +8,8 @@ import numpy as np
 import pytest
 from row_streams import (
     SHIFT_S,
-    CollectedMeasures,
+    Events,
     FaultyEncoder,
-    Said,
     bytes_of,
     check_utterances,
     random_cuts,
@@ -22,6 +21,7 @@ from wfstdec.batch import LatticeReading
 from wfstdec.errors import AudioError, BoostError, LimitError, LogprobError
 from wfstdec.server.engine import Engine
 from wfstdec.server.limits import Limits
+from wfstdec.server.metrics import Metrics
 from wfstdec.server.stream import (
     BoostsChanged,
     SpeechStarted,
@@ -33,19 +33,14 @@ from wfstdec.server.stream import (
 LISTS = (None, ["bartley"], {"i": 2.0, "was wrong": 3.0}, ["understand", "he"])
 
 
-def give(events):
-    for stream, event in events:
-        stream.context.take(event)
-
-
 @pytest.fixture
 def make_engine(decoder):
     engines = []
 
     def make(model, limits=None, **more):
-        measures = CollectedMeasures()
-        engine = Engine(model, decoder, limits or Limits(), measures, post=give, **more)
-        engine.measures = measures
+        metrics = Metrics()
+        engine = Engine(model, decoder, limits or Limits(), metrics, **more)
+        engine.sample = metrics.registry.get_sample_value
         engines.append(engine)
         engine.start()
         return engine
@@ -57,8 +52,8 @@ def make_engine(decoder):
     assert not [name for name in names if name.startswith("wfstdec-")], names
 
 
-def wait_for(saids):
-    wait_until(lambda: all(said.finished is not None for said in saids), 60)
+def wait_for(takers):
+    wait_until(lambda: all(taker.finished is not None for taker in takers), 60)
 
 
 class Talker:
@@ -68,11 +63,11 @@ class Talker:
         self.rng, self.rows = np.random.default_rng(seed), rows
         boosts = LISTS[self.rng.integers(len(LISTS))] if wishes else None
         interims = bool(self.rng.integers(2))
-        self.said = Said(boosts)
+        self.taker = Events(boosts)
         if boosts is not None:
-            self.said.lists.append(boosts)
+            self.taker.lists.append(boosts)
         settings = StreamSettings("linear16", boosts=boosts, interims=interims)
-        self.stream = engine.open(settings, self.said)
+        self.stream = engine.open(settings, self.taker.take)
         self.wishes, self.messages = wishes, self._messages()
 
     def _messages(self):
@@ -106,7 +101,7 @@ class Talker:
         elif message == "flush":
             self.stream.flush()
         else:
-            self.said.lists.append(message)
+            self.taker.lists.append(message)
             self.stream.change_boosts(message)
         return True
 
@@ -135,7 +130,7 @@ def test_streams_give_what_decode_gives(kind, decoder, encoder, speech, make_eng
         if not one.send_one():
             left.remove(one)
         time.sleep(rng.choice([0, 0, 0.01]))
-    wait_for([one.said for one in talkers])
+    wait_for([one.taker for one in talkers])
 
     lister = decoder.with_options(nbest=options.get("nbest", 1))
     reading = LatticeReading(nbest=options.get("nbest", 1), confidence=True)
@@ -150,9 +145,9 @@ def test_streams_give_what_decode_gives(kind, decoder, encoder, speech, make_eng
 
     num_words = 0
     for one in talkers:
-        assert one.said.finished.error is None and not one.said.lists
-        assert one.said.finished.heard_s == pytest.approx(len(one.rows) * SHIFT_S)
-        num_words += check_utterances(one.said, one.rows, decode)
+        assert one.taker.finished.error is None and not one.taker.lists
+        assert one.taker.finished.audio_s == pytest.approx(len(one.rows) * SHIFT_S)
+        num_words += check_utterances(one.taker, one.rows, decode)
     assert num_words > 100
     assert not len(engine)
 
@@ -160,26 +155,25 @@ def test_streams_give_what_decode_gives(kind, decoder, encoder, speech, make_eng
 def test_interims_and_events_of_an_utterance(encoder, speech, make_engine):
     """Words appear before they are final, speech begins, and an utterance ends."""
     engine = make_engine(encoder)
-    said = Said()
+    taker = Events()
     settings = StreamSettings(
         "linear16", interims=True, speech_started=True, utterance_end_s=1.0
     )
-    stream = engine.open(settings, said)
+    stream = engine.open(settings, taker.take)
     rows = speech(12, 3)
     for first in range(0, len(rows), 20):
-        num = engine.measures.calls["heard"]
-        before = len(num)
+        before = engine.sample("wfstdec_audio_seconds_total")
         stream.send(bytes_of(rows[first : first + 20]))
-        wait_until(lambda: len(num) > before)  # noqa: B023
+        wait_until(lambda: engine.sample("wfstdec_audio_seconds_total") > before)  # noqa: B023
     stream.finish()
-    wait_for([said])
-    words = [event for event in said.events if isinstance(event, Words)]
+    wait_for([taker])
+    words = [event for event in taker.events if isinstance(event, Words)]
     assert sum(not event.is_final for event in words) > 10
     assert sum(event.is_final and not event.ends_utterance for event in words) >= 1
-    begun = [event.at_s for event in said.events if isinstance(event, SpeechStarted)]
+    begun = [event.at_s for event in taker.events if isinstance(event, SpeechStarted)]
     assert begun == sorted(begun) and len(begun) >= 1
-    ends = [e.last_word_end_s for e in said.events if isinstance(e, UtteranceEnd)]
-    last_words = {w.end_s for _, words, _ in said.utterances for w in words}
+    ends = [e.last_word_end_s for e in taker.events if isinstance(e, UtteranceEnd)]
+    last_words = {w.end_s for _, words, _ in taker.utterances for w in words}
     assert len(ends) == len(set(ends)) and set(ends) <= last_words
 
 
@@ -187,46 +181,46 @@ def test_silence_that_a_client_asks_for(encoder, speech, make_engine):
     """Pauses of 0.8 s: half a second ends utterances, three do not."""
     engine, rows, counts = make_engine(encoder), speech(30, 5), []
     for silence_s in (0.5, 3.0, float("inf")):
-        said = Said()
+        taker = Events()
         settings = StreamSettings("linear16", endpoint_silence_s=silence_s)
-        stream = engine.open(settings, said)
+        stream = engine.open(settings, taker.take)
         stream.send(bytes_of(rows))
         stream.finish()
-        wait_for([said])
-        counts.append(len(said.utterances))
+        wait_for([taker])
+        counts.append(len(taker.utterances))
     assert counts[0] > counts[1] >= counts[2] == 2  # one cut at 20 s
 
 
 def test_each_flush_has_one_answer(encoder, speech, make_engine):
-    engine, said = make_engine(encoder), Said()
-    stream = engine.open(StreamSettings("linear16"), said)
+    engine, taker = make_engine(encoder), Events()
+    stream = engine.open(StreamSettings("linear16"), taker.take)
     stream.flush()
     stream.send(bytes_of(speech(3, 1)))
     stream.flush()
     stream.flush()
     stream.finish()
-    wait_for([said])
-    answers = [e for e in said.events if isinstance(e, Words) and e.is_answer]
+    wait_for([taker])
+    answers = [e for e in taker.events if isinstance(e, Words) and e.is_answer]
     assert [bool(answer.words) for answer in answers] == [False, True, False]
 
 
 def test_boosts_that_are_wrong_leave_the_stream_alone(encoder, speech, make_engine):
-    engine, said = make_engine(encoder), Said()
-    stream = engine.open(StreamSettings("linear16"), said)
+    engine, taker = make_engine(encoder), Events()
+    stream = engine.open(StreamSettings("linear16"), taker.take)
     stream.send(bytes_of(speech(2, 1)))
     stream.change_boosts({"bartley": float("nan")})
-    said.lists.append(["zzyzx"])
+    taker.lists.append(["zzyzx"])
     stream.change_boosts(["zzyzx"])
     stream.finish()
-    wait_for([said])
-    refused, unknown = [e for e in said.events if isinstance(e, BoostsChanged)]
+    wait_for([taker])
+    refused, unknown = [e for e in taker.events if isinstance(e, BoostsChanged)]
     assert isinstance(refused.error, BoostError)
-    assert "zzyzx" in unknown.warnings[0] and said.finished.error is None
+    assert "zzyzx" in unknown.warnings[0] and taker.finished.error is None
 
-    said = Said()
-    engine.open(StreamSettings("linear16", boosts={"a": float("nan")}), said)
-    wait_for([said])
-    assert isinstance(said.finished.error, BoostError)
+    taker = Events()
+    engine.open(StreamSettings("linear16", boosts={"a": float("nan")}), taker.take)
+    wait_for([taker])
+    assert isinstance(taker.finished.error, BoostError)
 
 
 def test_faults_of_one_stream_are_its_own(decoder, encoder, speech, make_engine):
@@ -247,74 +241,78 @@ def test_faults_of_one_stream_are_its_own(decoder, encoder, speech, make_engine)
         good = [
             Talker(engine, speech(6, seed), seed, wishes=False) for seed in range(4)
         ]
-        said = Said()
-        bad = engine.open(StreamSettings("linear16"), said)
+        taker = Events()
+        bad = engine.open(StreamSettings("linear16"), taker.take)
         bad.send(poison)
         for one in good:
             while one.send_one():
                 pass
         bad.finish()
-        wait_for([said, *(one.said for one in good)])
-        assert isinstance(said.finished.error, error)
+        wait_for([taker, *(one.taker for one in good)])
+        assert isinstance(taker.finished.error, error)
         for one in good:
-            assert one.said.finished.error is None
-            check_utterances(one.said, one.rows, lambda rows, _: decoder.decode([rows]))
-    said = Said()
-    stream = engine.open(StreamSettings(None), said)
+            assert one.taker.finished.error is None
+            check_utterances(
+                one.taker, one.rows, lambda rows, _: decoder.decode([rows])
+            )
+    taker = Events()
+    stream = engine.open(StreamSettings(None), taker.take)
     stream.send(b"this is no audio at all" * 100)
     stream.finish()
-    wait_for([said])
-    assert isinstance(said.finished.error, AudioError)
+    wait_for([taker])
+    assert isinstance(taker.finished.error, AudioError)
 
 
 def test_limits_draining_and_stopping(encoder, speech, make_engine):
     engine = make_engine(encoder, Limits(streams=2))
-    saids = [Said(), Said()]
-    streams = [engine.open(StreamSettings("linear16"), said) for said in saids]
+    takers = [Events(), Events()]
+    streams = [engine.open(StreamSettings("linear16"), taker.take) for taker in takers]
     with pytest.raises(LimitError, match="--max-streams"):
-        engine.open(StreamSettings("linear16"))
-    assert engine.measures.calls["refused"] == [("full",)]
+        engine.open(StreamSettings("linear16"), print)
+    assert engine.sample("wfstdec_refused_total", {"reason": "full"}) == 1
     for stream in streams:
         stream.send(bytes_of(speech(3, 2)))
     engine.drain()
-    wait_for(saids)
-    assert all(said.utterances[-1][1] for said in saids)
+    wait_for(takers)
+    assert all(taker.utterances[-1][1] for taker in takers)
     with pytest.raises(LimitError, match="about to stop"):
-        engine.open(StreamSettings("linear16"))
+        engine.open(StreamSettings("linear16"), print)
 
 
-def test_a_stream_that_sends_too_fast_is_told_to_wait(encoder, speech, make_engine):
-    engine, said = make_engine(encoder, Limits(buffered_s=2.0)), Said()
-    stream = engine.open(StreamSettings("linear16"), said)
+def test_a_stream_that_sends_too_fast_is_full_until_it_is_searched(
+    encoder, speech, make_engine
+):
+    engine, taker = make_engine(encoder, Limits(buffered_s=2.0)), Events()
+    stream = engine.open(StreamSettings("linear16"), taker.take)
     data = bytes_of(speech(60, 1))
     stream.send(data)
     assert stream.buffered_s > 2 and stream.is_full
-    wait_until(lambda: any(type(event).__name__ == "Room" for event in said.events))
+    wait_until(lambda: not stream.is_full)
     assert stream.buffered_s <= 2
     stream.finish()
-    wait_for([said])
+    wait_for([taker])
 
 
 def test_warming_leaves_no_stream(encoder, make_engine):
     engine = make_engine(encoder, Limits(streams=1))
     engine.warm()
-    assert not len(engine) and not len(engine._means.sessions)
+    assert not len(engine) and not len(engine._resources.sessions)
 
 
 def test_stopping_ends_all_threads_and_streams(decoder, encoder, speech):
     """Threads of the decoder end too, in the midst of a container."""
     before = set(threading.enumerate())
-    engine = Engine(encoder, decoder, Limits(), CollectedMeasures(), post=give)
+    engine = Engine(encoder, decoder, Limits(), Metrics())
     engine.start()
-    saids = [Said() for _ in range(4)]
-    for said in saids:
-        stream = engine.open(StreamSettings("linear16"), said)
+    takers = [Events() for _ in range(4)]
+    for taker in takers:
+        stream = engine.open(StreamSettings("linear16"), taker.take)
         stream.send(bytes_of(speech(6, 1)))
-    engine.open(StreamSettings(None), Said()).send(b"OggS" + bytes(20))
-    wait_until(lambda: all(said.events for said in saids))
+    engine.open(StreamSettings(None), print).send(b"OggS" + bytes(20))
+    wait_until(lambda: all(taker.events for taker in takers))
     engine.stop()
     engine.stop()
-    assert not len(engine) and all(said.finished is None for said in saids)
+    assert not len(engine) and all(taker.finished is None for taker in takers)
 
     def left():
         names = [t.name for t in set(threading.enumerate()) - before]
@@ -331,8 +329,8 @@ def test_containers_give_what_decode_gives(form, decoder, encoder, speech, make_
     rows, file, rng = speech(9, 4), io.BytesIO(), np.random.default_rng(5)
     samples = np.frombuffer(bytes_of(rows), "<i2")
     soundfile.write(file, samples, 16000, format=form, subtype="PCM_16")
-    data, said = file.getvalue(), Said()
-    stream = make_engine(encoder).open(StreamSettings(None, interims=True), said)
+    data, taker = file.getvalue(), Events()
+    stream = make_engine(encoder).open(StreamSettings(None, interims=True), taker.take)
     flush_at = 44 + 640 * 200 if form == "WAV" else None  # a head, and whole rows
     for part in (data[:flush_at], data[flush_at or len(data) :]):
         first = 0
@@ -342,8 +340,8 @@ def test_containers_give_what_decode_gives(form, decoder, encoder, speech, make_
         if first == flush_at:
             stream.flush()
     stream.finish()
-    wait_for([said])
-    assert said.finished.error is None
-    assert check_utterances(said, rows, lambda r, _: decoder.decode([r])) > 10
-    answers = [e for e in said.events if isinstance(e, Words) and e.is_answer]
+    wait_for([taker])
+    assert taker.finished.error is None
+    assert check_utterances(taker, rows, lambda r, _: decoder.decode([r])) > 10
+    answers = [e for e in taker.events if isinstance(e, Words) and e.is_answer]
     assert len(answers) == (form == "WAV")

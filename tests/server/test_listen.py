@@ -198,4 +198,4 @@ def test_leaving_at_any_moment_leaves_nothing(server, speech):
     asyncio.run(run())
     wait_until(lambda: not len(server.service.engine))
     assert time.monotonic() - began < 20
-    assert not len(server.service.engine._means.sessions)
+    assert not len(server.service.engine._resources.sessions)

@@ -12,17 +12,15 @@ from wfstdec.search.hypothesis import Word
 from wfstdec.server.deepgram import (
     Configure,
     MessageError,
-    Plain,
     Replies,
     StreamBoosts,
     read_message,
     read_query,
-    refusal,
 )
 from wfstdec.server.limits import Limits
 from wfstdec.server.stream import BoostsChanged, SpeechStarted, UtteranceEnd, Words
 
-ANSWERS = Replies("rows", "0.1", request_id="r", created="now")
+ANSWERS = Replies("rows", request_id="r", created="now")
 A, B, C = (
     Word("a", 1.0, 1.2, 50, 60, 0.5),
     Word("b", 1.5, 1.75, 75, 88, 1.0),
@@ -118,12 +116,12 @@ def test_json_has_no_infinity():
 
 def test_messages_of_clients():
     for name in ("KeepAlive", "Finalize", "CloseStream"):
-        assert read_message(json.dumps({"type": name, "more": 1})) == Plain(name)
+        assert read_message(json.dumps({"type": name, "more": 1})) == name
     given = {"type": "Configure", "keyterms": None, "features": None}  # the SDK's
-    assert read_message(json.dumps(given)) == Configure()
+    assert read_message(json.dumps(given)) == Configure({})
     given = {"type": "Configure", "keyterms": [], "boosts": {"a": 1}, "features": {}}
     assert read_message(json.dumps(given)) == Configure(
-        keyterms=[], boosts={"a": 1}, ignored=("features",)
+        {"keyterms": [], "boosts": {"a": 1}}, ("features",)
     )
 
 
@@ -164,22 +162,28 @@ class TestStreamBoosts:
 
     def test_each_list_is_replaced_by_itself(self):
         boosts = self.boosts([("keyterm", "a"), ("keywords", "b:2")])
-        assert boosts.asked(Configure(boosts=["c"])) == {"a": None, "b": 2, "c": None}
+        assert boosts.request(Configure({"boosts": ["c"]})) == {
+            "a": None,
+            "b": 2,
+            "c": None,
+        }
         boosts.settled(BoostsChanged(), ANSWERS)
-        assert boosts.asked(Configure(keyterms=["d"])) == {
+        assert boosts.request(Configure({"keyterms": ["d"]})) == {
             "d": None,
             "b": 2,
             "c": None,
         }
         boosts.settled(BoostsChanged(), ANSWERS)
-        assert boosts.asked(Configure(keyterms=[], keywords=[])) == {"c": None}
+        assert boosts.request(Configure({"keyterms": [], "keywords": []})) == {
+            "c": None
+        }
         boosts.settled(BoostsChanged(), ANSWERS)
-        assert boosts.asked(Configure(boosts=[])) is None
+        assert boosts.request(Configure({"boosts": []})) is None
         boosts.settled(BoostsChanged(), ANSWERS)
 
     def test_what_is_told(self):
         boosts = self.boosts()
-        boosts.asked(Configure(keyterms=["a"], ignored=("features",)))
+        boosts.request(Configure({"keyterms": ["a"]}, ("features",)))
         event = BoostsChanged(from_now=True, warnings=("'a' is unknown",))
         assert boosts.settled(event, ANSWERS) == {
             "type": "ConfigureSuccess",
@@ -188,25 +192,25 @@ class TestStreamBoosts:
             "effective": "now",
             "warnings": ["'a' is unknown", "'features' is not changed here"],
         }
-        boosts.asked(Configure(boosts={"b": 1}))
+        boosts.request(Configure({"boosts": {"b": 1}}))
         said = boosts.settled(BoostsChanged(), ANSWERS)
         assert said["effective"] == "next_utterance" and "keyterms" not in said
 
     def test_a_refused_list_leaves_the_one_before(self):
         boosts = self.boosts([("keyterm", "a")])
         with pytest.raises(BoostError):
-            boosts.asked(Configure(keyterms=3))
-        boosts.asked(Configure(keyterms=["x"]))
+            boosts.request(Configure({"keyterms": 3}))
+        boosts.request(Configure({"keyterms": ["x"]}))
         said = boosts.settled(BoostsChanged(error=BoostError("no x")), ANSWERS)
         assert (said["type"], said["description"]) == ("ConfigureFailure", "no x")
-        assert boosts.asked(Configure(boosts=["b"])) == {"a": None, "b": None}
+        assert boosts.request(Configure({"boosts": ["b"]})) == {"a": None, "b": None}
 
     def test_codes_of_failures(self):
         boosts = self.boosts(boosts=1)
         with pytest.raises(OptionError) as many:
-            boosts.asked(Configure(keyterms=["a", "b"]))
+            boosts.request(Configure({"keyterms": ["a", "b"]}))
         codes = [
-            refusal(error, ANSWERS)["code"]
+            ANSWERS.not_configured(error)["code"]
             for error in (many.value, BoostError("x"), RuntimeError("x"))
         ]
         assert codes == [

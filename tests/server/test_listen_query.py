@@ -6,8 +6,8 @@ from urllib.parse import parse_qsl
 import pytest
 
 from wfstdec.server.deepgram import read_query
+from wfstdec.server.errors import RequestError
 from wfstdec.server.limits import Limits
-from wfstdec.server.problems import Problem
 from wfstdec.server.stream import StreamSettings
 
 
@@ -115,7 +115,7 @@ def test_the_same_value_twice_is_once():
     ],
 )
 def test_what_is_wrong_is_said(query, param, said):
-    with pytest.raises(Problem) as found:
+    with pytest.raises(RequestError) as found:
         read(query)
     problem = found.value
     assert (problem.status, problem.param, problem.code) == (
@@ -127,13 +127,13 @@ def test_what_is_wrong_is_said(query, param, said):
 
 
 def test_limits_hold_for_keyterms():
-    with pytest.raises(Problem, match="--max-boosts"):
+    with pytest.raises(RequestError, match="--max-boosts"):
         read("keyterm=a&keyterm=b&keyterm=c", Limits(boosts=2))
-    with pytest.raises(Problem, match="--max-boost-chars"):
+    with pytest.raises(RequestError, match="--max-boost-chars"):
         read("keyterm=abcd", Limits(boost_chars=3))
 
 
 def test_a_long_value_is_not_said_back():
-    with pytest.raises(Problem) as found:
+    with pytest.raises(RequestError) as found:
         read("encoding=" + "x" * 9999)
     assert len(found.value.message) < 300

@@ -38,12 +38,12 @@ def nothing_is_left(server):
     yield
     wait_until(lambda: not len(server.service.engine))
     wait_until(lambda: not server.server.server_state.connections)
-    wait_until(lambda: not len(server.service.engine._means.sessions))
+    wait_until(lambda: not len(server.service.engine._resources.sessions))
 
 
 def failures(server, kind):
     """How many streams have failed in this way."""
-    sample = server.service.measures.registry.get_sample_value
+    sample = server.service.metrics.registry.get_sample_value
     return sample("wfstdec_errors_total", {"kind": kind}) or 0
 
 
@@ -220,7 +220,7 @@ def test_segments_shorter_than_a_frame_leave_no_session(server):
             await say(socket, type="KeepAlive")
             for _ in range(20):
                 assert json.loads(await socket.recv())["from_finalize"]
-            left = len(server.service.engine._means.sessions)
+            left = len(server.service.engine._resources.sessions)
             await say(socket, type="CloseStream")
             await answers(socket)
             return left

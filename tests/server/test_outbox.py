@@ -19,19 +19,19 @@ def taken(outbox):
 
 
 def test_only_the_newest_interim_is_sent():
-    outbox = Outbox(9)
-    outbox.put("final 1")
-    outbox.put_interim("a")
-    outbox.put_interim("a b")
-    outbox.put("speech started")
-    outbox.put_interim("a b c")
+    outbox = Outbox()
+    outbox.send("final 1")
+    outbox.send("a", is_interim=True)
+    outbox.send("a b", is_interim=True)
+    outbox.send("speech started")
+    outbox.send("a b c", is_interim=True)
     assert len(outbox) == 3
     assert taken(outbox) == ["final 1", "speech started", "a b c"]
 
 
 def test_who_waits_is_woken_and_the_end_comes_behind_all():
     async def run():
-        outbox, found = Outbox(9), []
+        outbox, found = Outbox(), []
 
         async def read():
             while (one := await outbox.next()) is not None:
@@ -40,48 +40,34 @@ def test_who_waits_is_woken_and_the_end_comes_behind_all():
         reader = asyncio.create_task(read())
         for number in range(3):
             await asyncio.sleep(0)
-            outbox.put(number)
-        outbox.put_interim("last")
+            outbox.send(number)
+        outbox.send("last", is_interim=True)
         outbox.close()
-        outbox.put("too late")
+        outbox.send("too late")
         await asyncio.wait_for(reader, 5)
         return found
 
     assert asyncio.run(run()) == [0, 1, 2, "last"]
 
 
-def test_more_than_may_wait_ends_it():
-    async def run():
-        outbox = Outbox(2)
-        for number in range(4):
-            outbox.put(number)
-        return await outbox.next(), outbox.overflowed
-
-    assert asyncio.run(run()) == (None, True)
-    kept = Outbox(2)
-    for number in range(99):
-        kept.put_interim(number)
-    assert not kept.overflowed and taken(kept) == [98]
-
-
 def test_any_order_of_calls_keeps_finals_in_order():
     random.seed(0)
     for _ in range(200):
-        outbox, given, expected = Outbox(99), [], []
+        outbox, given, expected = Outbox(), [], []
         interim = None
         for number in range(random.randrange(30)):
             if random.random() < 0.5:
                 if interim is not None:
                     expected.remove(interim)
                 interim = ("interim", number)
-                outbox.put_interim(interim)
+                outbox.send(interim, is_interim=True)
                 expected.append(interim)
             else:
                 if random.random() < 0.5 and interim is not None:
                     expected.remove(interim)
                     interim = None
                     outbox.drop_interim()
-                outbox.put(("final", number))
+                outbox.send(("final", number))
                 expected.append(("final", number))
             if random.random() < 0.2 and expected:
                 [one] = [asyncio.run(outbox.next())]

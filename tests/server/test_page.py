@@ -7,9 +7,9 @@ from html.parser import HTMLParser
 
 import pytest
 
-from wfstdec.server.page import read_page
+from wfstdec.server.app import read_page
 
-HTML = read_page().body.decode()
+HTML = read_page()[0].decode()
 STYLE = re.search(r"<style>(.*?)</style>", HTML, re.DOTALL)[1]
 SCRIPT = re.search(r"<script>(.*?)</script>", HTML, re.DOTALL)[1]
 INK = ("ink", "sure", "likely", "doubtful", "guessed", "soft", "open", "accent", "live")
@@ -31,12 +31,11 @@ IDS = [attrs["id"] for _, attrs in ELEMENTS if "id" in attrs]
 
 
 def colours(mode):
-    """The colours of a mode; dark ones replace light ones."""
-    blocks = re.findall(r":root \{(.*?)\}", STYLE, re.DOTALL)
-    assert len(blocks) == 2
-    light, dark = (dict(re.findall(r"--([\w-]+): (#\w{6});", one)) for one in blocks)
-    assert dark.keys() == light.keys()
-    return light if mode == "light" else dark
+    """The colours of a mode, as `light-dark(light, dark)` has them."""
+    [root] = re.findall(r":root \{(.*?)\}", STYLE, re.DOTALL)
+    pairs = re.findall(r"--([\w-]+): light-dark\((#\w{6}), (#\w{6})\);", root)
+    assert len(pairs) == root.count("#") / 2
+    return {name: pair[MODES.index(mode)] for name, *pair in pairs}
 
 
 def luminance(colour):
@@ -105,7 +104,7 @@ def test_nothing_comes_from_elsewhere():
 def test_policy_allows_own_script_and_style_alone():
     policy = dict(
         part.split(" ", 1)
-        for part in read_page().headers["content-security-policy"].split("; ")
+        for part in read_page()[1]["content-security-policy"].split("; ")
     )
     for kind, text in (("script-src", SCRIPT), ("style-src", STYLE)):
         digest = base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
@@ -155,4 +154,4 @@ def test_page_is_declared_as_package_data():
 
     config = configparser.ConfigParser()
     config.read(Path(__file__).parents[2] / "setup.cfg")
-    assert "index.html" in config["options.package_data"].get("wfstdec.server.page", "")
+    assert "index.html" in config["options.package_data"].get("wfstdec.server", "")

@@ -27,8 +27,7 @@ from wfstdec.cli.flags import limits_of
 from wfstdec.cli.main import main, make_parser
 from wfstdec.cli.serve import read_key
 from wfstdec.errors import FormatError, OptionError
-from wfstdec.server.access import Access
-from wfstdec.server.app import make_app
+from wfstdec.server.app import Access, make_app
 from wfstdec.server.limits import Limits
 from wfstdec.server.service import Service
 from wfstdec.server.uvicorn_server import open_socket

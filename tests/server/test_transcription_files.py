@@ -294,7 +294,7 @@ def test_openais_client_comes_again_when_there_is_room(server, openai_client, sp
     recording = wav_of(speech(2, 1))
     jobs = server.service.jobs
     wait_until(lambda: not len(jobs))
-    taken = [jobs.place() for _ in range(LIMITS.requests)]
+    taken = [jobs.take() for _ in range(LIMITS.requests)]
     answer = post(server, recording)
     assert answer.status_code == 503 and error_of(answer)["code"]
     assert 1 <= int(answer.headers["retry-after"]) <= 30

@@ -1,6 +1,4 @@
-"""Streams of a known outcome: audio that carries log-probs, and what must be said."""
-
-from collections import defaultdict
+"""Streams of a known outcome: audio that carries log-probs, and what must come out."""
 
 import numpy as np
 from wav_files import wav_bytes
@@ -37,7 +35,7 @@ def wav_of(rows):
     return wav_bytes(np.frombuffer(bytes_of(rows), "<i2") / 32768)
 
 
-class Said:
+class Events:
     """Takes the events of a stream, and puts its utterances together."""
 
     def __init__(self, boosts=None):
@@ -57,9 +55,9 @@ class Said:
         elif isinstance(event, Finished):
             self.finished = event
         elif isinstance(event, Words):
-            self._hear(event)
+            self._take_words(event)
 
-    def _hear(self, event):
+    def _take_words(self, event):
         assert event.start_s == self._end_s and event.end_s >= event.start_s
         if not event.is_final:
             assert not event.ends_utterance
@@ -71,13 +69,13 @@ class Said:
             self._words, self.boosts = (), self._next
 
 
-def check_utterances(said, rows, decode):
+def check_utterances(events, rows, decode):
     """Compare all utterances with what `decode(rows, boosts)` gives; how many words.
 
     decode: gives the hypotheses of rows [T, V], best first.
     """
     first = num_words = 0
-    for event, words, boosts in said.utterances:
+    for event, words, boosts in events.utterances:
         end = round(event.end_s / SHIFT_S)
         assert first <= end <= len(rows)
         if end > first:
@@ -102,16 +100,6 @@ def plain(hypothesis, first):
         (w.text, w.start_frame + first, w.end_frame + first) for w in hypothesis.words
     ]
     return hypothesis.total_cost, words, [w.confidence for w in hypothesis.words]
-
-
-class CollectedMeasures:
-    """Takes note of what an engine tells."""
-
-    def __init__(self):
-        self.calls = defaultdict(list)
-
-    def __getattr__(self, name):
-        return lambda *args: self.calls[name].append(args)
 
 
 class FaultyEncoder(RowEncoder):

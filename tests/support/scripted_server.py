@@ -16,7 +16,7 @@ from starlette.applications import Starlette
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route, WebSocketRoute
 
-from wfstdec.server.page import read_page
+from wfstdec.server.app import read_page
 
 UTTERANCES = (
     (("i", 0.2, 0.9), ("understand", 0.8, 0.97), ("bartley", 0.8, 0.62)),
@@ -147,8 +147,8 @@ class ScriptedServer:
         self.thread.join(10)
 
     async def page(self, request):
-        page = read_page()
-        return Response(page.body, media_type="text/html", headers=page.headers)
+        body, headers = read_page()
+        return Response(body, media_type="text/html", headers=headers)
 
     async def ready(self, request):
         return PlainTextResponse("ready")

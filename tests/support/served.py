@@ -21,7 +21,7 @@ from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
 from wfstdec.server.limits import Limits
-from wfstdec.server.measures import Measures
+from wfstdec.server.metrics import Metrics
 from wfstdec.server.service import Service
 
 LINEAR16 = "encoding=linear16&sample_rate=16000"
@@ -56,7 +56,7 @@ class StillEngine:
 def still_service(limits=None, **more):
     """A service without a model."""
     return Service(
-        "still", None, None, StillEngine(), limits or Limits(), Measures(), **more
+        "still", None, None, StillEngine(), limits or Limits(), Metrics(), **more
     )
 
 

@@ -28,7 +28,7 @@ from wfstdec.errors import AudioError, FormatError, ModelError, OptionError
 from wfstdec.search.hypothesis import Word
 from wfstdec.transcription import CutOptions, Recording, find_recordings
 from wfstdec.transcription.encoding import Encoded, Encoding
-from wfstdec.transcription.joining import join_nbest
+from wfstdec.transcription.pieces import join_nbest
 
 needs_soundfile = pytest.mark.skipif(
     importlib.util.find_spec("soundfile") is None, reason="needs soundfile"
@@ -86,8 +86,8 @@ def test_long_audio_is_cut_in_silences_and_each_piece_encoded_whole(decoder):
     heard, told = [], []
     [found] = transcriber.run(
         [Recording("long", sound)],
-        heard=heard.append,
-        found_piece=lambda start, hypotheses: told.append((start, hypotheses)),
+        on_audio=heard.append,
+        on_piece=lambda start, hypotheses: told.append((start, hypotheses)),
     )
     assert tuple(told) == found.pieces
     frames = np.rint(8 * sound.reshape(-1, FRAME)[:, 0]).astype(int)
@@ -221,7 +221,7 @@ def test_ctrl_c_and_closing_leave_no_threads(decoder):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt) as caught:
-        list(transcriber.run(recordings, heard=interrupts))
+        list(transcriber.run(recordings, on_audio=interrupts))
     assert caught.tb is not None and no_threads_left()  # though its frames live
 
 

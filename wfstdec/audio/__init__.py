@@ -6,8 +6,7 @@ with open_audio("hour.flac", 16000) as reader:    # or in blocks: memory does no
 """
 
 from wfstdec.audio.reading import Audio, AudioReader, open_audio, read_audio
-from wfstdec.audio.resampling import ResampleStream
-from wfstdec.audio.samples import AudioNote
+from wfstdec.audio.samples import AudioNote, ResampleStream
 
 __all__ = [
     "Audio",

@@ -15,19 +15,21 @@ UNKNOWN_SIZE = 0x7FFF0000
 """Sizes from here on are written by programs that could not know them (a pipe)."""
 
 
+_OF_AV = (
+    (4, b"ftyp", "MP4"),
+    (0, b"\x1a\x45\xdf\xa3", "WebM or Matroska"),
+    (0, b"\xff\xf1", "AAC"),
+    (0, b"\xff\xf9", "AAC"),
+    (0, b"\x30\x26\xb2\x75\x8e\x66\xcf\x11", "WMA"),
+    (0, b"#!AMR", "AMR"),
+)
+"""Where a form's first bytes are, which they are, and its name."""
+
+
 def needs_av(head: bytes) -> str | None:
     """Name of a form that libsndfile does not read and FFmpeg does, by 16 bytes."""
-    if head[4:8] == b"ftyp":
-        return "MP4"
-    if head.startswith(b"\x1a\x45\xdf\xa3"):
-        return "WebM or Matroska"
-    if head[:2] in (b"\xff\xf1", b"\xff\xf9"):
-        return "AAC"
-    if head.startswith(b"\x30\x26\xb2\x75\x8e\x66\xcf\x11"):
-        return "WMA"
-    if head.startswith(b"#!AMR"):
-        return "AMR"
-    return None
+    names = (name for at, begin, name in _OF_AV if head.startswith(begin, at))
+    return next(names, None)
 
 
 def cut_short(file: IO[bytes]) -> str | None:
@@ -57,10 +59,8 @@ def cut_short(file: IO[bytes]) -> str | None:
 
 
 def with_size(file: IO[bytes]) -> IO[bytes]:
-    """Return a WAV with the size of its samples filled in, if its writer left it at 0.
-
-    Such a file is read into memory, as libsndfile takes 0 for no samples.
-    """
+    """Return a WAV with the size of its samples filled in, if its header has 0."""
+    # Such a file is read into memory, as libsndfile takes 0 for no samples.
     place, head = file.tell(), b""
     file.seek(0)
     head = file.read(4096)

@@ -24,8 +24,7 @@ from typing import IO
 import numpy as np
 
 from wfstdec.audio.headers import cut_short
-from wfstdec.audio.resampling import ResampleStream
-from wfstdec.audio.samples import AudioNote, Mixer
+from wfstdec.audio.samples import AudioNote, Mixer, ResampleStream
 from wfstdec.audio.sources import SLACK_S, ArraySource, Source, open_source
 from wfstdec.errors import AudioError, AudioLengthError, InputError, OptionError
 
@@ -105,11 +104,11 @@ class AudioReader:
 
     def __iter__(self) -> Iterator[np.ndarray]:
         """Yield float32 [n] in order, about a second each."""
-        rate, heard = self.source.rate, 0
+        rate, num_samples = self.source.rate, 0
         for block in self._blocks():
-            heard += len(block)
+            num_samples += len(block)
             # Counted as it is decoded: a small file may hold hours.
-            if heard > self._max_seconds * rate:
+            if num_samples > self._max_seconds * rate:
                 raise AudioLengthError(
                     f"longer than {self._max_seconds:g} s, expected at most that; "
                     "raise max_seconds (--max-audio-seconds)"
@@ -117,12 +116,12 @@ class AudioReader:
             ready = self._resample(self._mixer(block))
             if len(ready):
                 yield ready
-        if heard == 0:
+        if num_samples == 0:
             raise AudioError("no samples in it, expected audio")
         # Before the last samples go out, so that nobody takes a damaged file for whole.
-        said_s = self.source.duration_s
-        if said_s is not None and heard / rate < said_s - SLACK_S:
-            text = f"the file says {said_s:.2f} s, {heard / rate:.2f} s are there"
+        header_s, decoded_s = self.source.duration_s, num_samples / rate
+        if header_s is not None and decoded_s < header_s - SLACK_S:
+            text = f"the file says {header_s:.2f} s, {decoded_s:.2f} s are there"
             if not self._allow_cut:
                 raise AudioError(f"cut short: {text}; allow_cut=True reads them")
             self._note_cut(f"cut short: {text}")

@@ -2,15 +2,21 @@
 
 The checks are for what decodes to wrong words without an error: values of 16-bit
 integers kept as floats, channels that cancel each other, silence, NaN.
+
+Another rate comes block by block, with the samples of one long block: soxr gives the
+same bits however the audio is cut.
+
+    stream = ResampleStream(44100, 16000)
+    blocks = [stream(block) for block in audio] + [stream.finish()]
 """
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from wfstdec.errors import AudioError, OptionError, ShapeError
+from wfstdec.errors import AudioError, OptionError, ShapeError, needs
 
 LOUDEST = 16.0
 """Floats may be above 1 (MP3 by some decibels), but never by 24."""
@@ -31,19 +37,13 @@ class AudioNote(NamedTuple):
 
 
 class Mixer:
-    """Blocks [n] or [n, C] of any dtype as one checked channel float32 [n].
-
-    `channel`: the one to take; None is the mean of all.
-
-    Attributes:
-        peak: The largest absolute value that has gone out.
-        source_peak: The same over all channels that came in.
-    """
+    """Blocks [n] or [n, C] of any dtype as one checked channel float32 [n]."""
 
     def __init__(self, channel: int | None = None) -> None:
         if channel is not None and channel < 0:
             raise OptionError(f"channel={channel!r}, expected 0 or more")
         self.channel = channel
+        # Largest absolute values that have gone out, and of all channels that came in.
         self.peak = self.source_peak = 0.0
 
     def __call__(self, block: np.ndarray) -> np.ndarray:
@@ -68,7 +68,7 @@ class Mixer:
         return np.ascontiguousarray(mono)
 
     def silence(self) -> AudioNote | None:
-        """Tell whether nothing was heard in all blocks so far."""
+        """Note that all blocks so far are silent; None where they are not."""
         if self.peak >= SILENT:
             return None
         if self.channel is None and self.source_peak >= 100 * SILENT:
@@ -106,3 +106,39 @@ def scaled(block: np.ndarray) -> np.ndarray:
             f"audio of dtype {str(block.dtype)!r}, expected floats or signed integers"
         )
     return block.astype(np.float32, copy=False)
+
+
+class ResampleStream:
+    """A resampler of one channel; equal rates leave the samples as they are.
+
+    Args:
+        source_rate: Samples a second that come in.
+        sample_rate: Samples a second that go out.
+
+    Raises:
+        OptionError: A rate is not positive.
+        BackendError: soxr is not installed, and the rates differ.
+    """
+
+    def __init__(self, source_rate: int, sample_rate: int) -> None:
+        for rate in (source_rate, sample_rate):
+            if rate <= 0:
+                raise OptionError(f"a sample rate of {rate!r}, expected a positive one")
+        self._stream: Any = None
+        if source_rate != sample_rate:
+            with needs("another sample rate needs soxr", ": pip install soxr"):
+                import soxr
+            self._stream = soxr.ResampleStream(
+                source_rate, sample_rate, 1, dtype="float32"
+            )
+
+    def __call__(self, block: np.ndarray) -> np.ndarray:
+        """Take samples float32 [n]; return those that are ready, float32 [m]."""
+        return block if self._stream is None else self._stream.resample_chunk(block)
+
+    def finish(self) -> np.ndarray:
+        """Return what is left, float32 [m]; nothing may be given after it."""
+        rest = np.zeros(0, np.float32)
+        if self._stream is None:
+            return rest
+        return self._stream.resample_chunk(rest, last=True)

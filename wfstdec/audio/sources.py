@@ -11,6 +11,7 @@ A source raises what is wrong with the bytes; what is wrong with the samples is 
 from __future__ import annotations
 
 import contextlib
+import io
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import IO, Any
@@ -29,20 +30,12 @@ _UNKNOWN = 2**40
 
 @dataclass
 class Source:
-    """Open audio file.
+    """Open audio file."""
 
-    Attributes:
-        rate: Samples a second.
-        num_channels: C.
-        form: As users know it, such as "FLAC".
-        duration_s: What the file says it lasts; None where it does not.
-        notes: What is odd about it.
-    """
-
-    rate: int
+    rate: int  # samples a second
     num_channels: int
-    form: str
-    duration_s: float | None = None
+    form: str  # as users know it, such as "FLAC"
+    duration_s: float | None = None  # as the file has it
     notes: list[AudioNote] = field(default_factory=list)
 
     def blocks(self, size: int) -> Iterator[np.ndarray]:
@@ -133,8 +126,7 @@ def open_source(file: IO[bytes]) -> Iterator[Source]:
     if not head:
         raise AudioError("an empty file, expected audio")
     form = needs_av(head)
-    opened = _open_soundfile(file, head) if form is None else open_av(file, form)
-    with opened as source:
+    with _open_soundfile(file, head) if form is None else open_av(file, form) as source:
         yield source
 
 
@@ -177,6 +169,12 @@ def open_av(
         raise AudioError(f"damaged or cut {form} ({error}), expected audio") from error
     with opened:
         yield AvSource(opened, av)
+
+
+def raw_samples(data: bytes, subtype: str) -> np.ndarray:
+    """Decode samples [n] without a header, of a subtype of libsndfile, to float32."""
+    form = {"format": "RAW", "subtype": subtype, "samplerate": 8000, "channels": 1}
+    return _soundfile().read(io.BytesIO(data), dtype="float32", **form)[0]
 
 
 def _soundfile() -> Any:

@@ -31,11 +31,7 @@ Path = str | os.PathLike[str]
 
 @dataclass
 class AlignmentSummary(Tally):
-    """Counts of a run; `str()` is lines for a person. Others as of `Tally`.
-
-    Attributes:
-        num_utterances: Utterances that this run aligned.
-    """
+    """Counts of a run; `str()` is lines for a person. Others as of `Tally`."""
 
     frame_shift_s: float  # Seconds per frame
     num_frames: int = 0  # Their frames

@@ -1,57 +1,79 @@
-"""The app: all routes over one service, as ASGI servers run it.
+"""The app: all routes over one service, and what every request passes.
 
-GET  /                        the page
-GET  /health                  200 while the loop runs
-GET  /ready                   200, or 503 and why: warming, draining, full
-GET  /metrics                 measures, for Prometheus
-POST /v1/audio/transcriptions, GET /v1/models
-WS   /v1/listen
+    app = make_app(service)
 
-app = make_app(service)
+    GET  /                        the page
+    GET  /health                  200 while the loop runs
+    GET  /ready                   200, or 503 and why: warming, draining, full
+    GET  /metrics                 metrics, for Prometheus
+    POST /v1/audio/transcriptions, GET /v1/models
+    WS   /v1/listen
+
+A request passes the log, which writes one line without query and key; the check of its
+`Origin`, so that no other site's page can use a server that its visitor can reach; the
+key; and, where it would begin work, the question whether the server takes any.
 """
 
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
+import functools
+import hashlib
+import hmac
 import logging
-from collections.abc import AsyncIterator
+import re
+import time
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
+from importlib.resources import files
+from urllib.parse import urlsplit
 
 from starlette.applications import Starlette
+from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import BaseRoute, Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from wfstdec.server import deepgram as listen
-from wfstdec.server import transcriptions
-from wfstdec.server.access import Access, RequestLog
-from wfstdec.server.page import read_page
-from wfstdec.server.problems import Problem
+from wfstdec.server import deepgram, openai
+from wfstdec.server.errors import RequestError
 from wfstdec.server.service import Service, in_thread
 
+OPEN_PATHS = ("/", "/health", "/ready")
+"""Paths that need no key: the page asks for one, and probes have none."""
+WORK = "/v1/"
+"""Where paths begin that are refused while the server warms up or drains."""
+SUBPROTOCOL = "wfstdec.subprotocol"
+"""Name in a WebSocket's scope of the subprotocol to accept it with; may be None."""
+_REALTIME_KEY = "openai-insecure-api-key."
+_PORTS = {"http": 80, "https": 443}
+_PROBES = ("/health", "/ready", "/metrics")
+_REASONS = {401: "key", 403: "origin", 413: "body", 414: "url"}
+"""Words for the metrics, by the status that a request is refused with."""
+_SUBPROTOCOLS = ("token", "bearer", "realtime")
+_UNREAD_BYTES = 1 << 16
+"""Of a body where none is read."""
 _STOP_S = 5.0
-_METHODS = ("GET", "POST", "OPTIONS")
 _EXPOSED = ("dg-request-id", "retry-after", "x-request-id")
 """Headers of answers that pages of other origins may read."""
 
-_log = logging.getLogger(__name__)
+_log = logging.getLogger("wfstdec.server.requests")
 
 
 def make_app(service: Service, *, page: bool = True) -> Starlette:
     """Make the app; it starts the engine, and stops it in the end."""
-    service.measures.watch(
-        streams=lambda: len(service.engine),
-        ready=lambda: float(service.unready is None),
-    )
+    service.metrics.streams.set_function(lambda: len(service.engine))
+    service.metrics.ready.set_function(lambda: float(service.unready is None))
     routes: list[BaseRoute] = [
         Route("/health", _health),
         Route("/ready", _ready),
         Route("/metrics", _metrics),
-        *transcriptions.routes(),
-        *listen.routes(),
+        *openai.routes(),
+        *deepgram.routes(),
     ]
     if page:
         routes.append(Route("/", _page))
@@ -63,13 +85,15 @@ def make_app(service: Service, *, page: bool = True) -> Starlette:
             Middleware(
                 CORSMiddleware,
                 allow_origins=service.origins,
-                allow_methods=_METHODS,
+                allow_methods=("GET", "POST", "OPTIONS"),
                 allow_headers=("*",),
                 expose_headers=_EXPOSED,
             ),
             Middleware(Access, service=service),
         ],
-        exception_handlers=dict.fromkeys((Problem, HTTPException, Exception), _answer),
+        exception_handlers=dict.fromkeys(
+            (RequestError, HTTPException, Exception), _answer
+        ),
         lifespan=_running,
     )
     app.state.service = service
@@ -80,7 +104,6 @@ def make_app(service: Service, *, page: bool = True) -> Starlette:
 async def _running(app: Starlette) -> AsyncIterator[None]:
     """Run the engine as long as the app; the threads of files end with it."""
     service: Service = app.state.service
-    service.hand_over.loop = asyncio.get_running_loop()
     service.engine.start()
     try:
         yield
@@ -89,44 +112,204 @@ async def _running(app: Starlette) -> AsyncIterator[None]:
             await asyncio.wait_for(in_thread(service.stop), _STOP_S)
         except TimeoutError:  # a kernel is compiled, or a model does not answer
             _log.warning("a thread does not stop; it is left alone")
-        service.hand_over.loop = None
 
 
+# ------------------------------------------------------------------- routes
 async def _health(request: Request) -> Response:
-    """Tell that the loop runs."""
     return JSONResponse({"status": "ok"})
 
 
 async def _ready(request: Request) -> Response:
-    """Tell whether new streams are taken, for balancers."""
+    """Tell balancers whether new streams are taken."""
     service: Service = request.app.state.service
     reason = service.unready
-    said = {
+    state = {
         "ready": reason is None,
         "reason": reason,
         "streams": len(service.engine),
         "max_streams": service.limits.streams,
     }
-    return JSONResponse(said, 200 if reason is None else 503)
+    return JSONResponse(state, 200 if reason is None else 503)
 
 
 async def _metrics(request: Request) -> Response:
-    """Give all measures."""
-    service: Service = request.app.state.service
-    body, kind = service.measures.text(request.headers.get("accept"))
+    metrics = request.app.state.service.metrics
+    body, kind = metrics.text(request.headers.get("accept", ""))
     return Response(body, media_type=kind)
 
 
 async def _page(request: Request) -> Response:
-    """Give the page, which may load nothing from elsewhere."""
-    page = read_page()
-    return HTMLResponse(page.body, headers=page.headers)
+    body, headers = read_page()
+    return HTMLResponse(body, headers=headers)
 
 
 def _answer(request: Request, error: Exception) -> Response:
-    """Say in one form what handlers raise, and what Starlette finds: no such path."""
+    """Answer in one form what handlers raise, and Starlette: no such path."""
     if isinstance(error, HTTPException):
-        error = Problem(error.status_code, error.detail, headers=error.headers)
-    elif not isinstance(error, Problem):
-        error = Problem(500, "the server failed; its log says why")
+        error = RequestError(error.status_code, error.detail, headers=error.headers)
+    elif not isinstance(error, RequestError):
+        error = RequestError(500, "the server failed; its log says why")
     return error.response()
+
+
+@functools.cache
+def read_page() -> tuple[bytes, dict[str, str]]:
+    """Read the page, HTML in UTF-8, and the headers that it has to be served with."""
+    # `blob:` is the audio worklet, which a browser takes by an address alone.
+    body = (files(__package__) / "page" / "index.html").read_bytes()
+    sources = {b"script": "", b"style": ""}
+    for kind, text in re.findall(rb"<(script|style)>(.*?)</\1>", body, re.DOTALL):
+        digest = base64.b64encode(hashlib.sha256(text).digest()).decode()
+        sources[kind] += f" 'sha256-{digest}'"
+    policy = (
+        f"default-src 'none'; script-src{sources[b'script']} blob:; "
+        f"style-src{sources[b'style']}; img-src data:; connect-src 'self'; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    )
+    return body, {
+        "content-security-policy": policy,
+        "permissions-policy": "microphone=(self), camera=(), geolocation=()",
+        "referrer-policy": "no-referrer",
+        "x-content-type-options": "nosniff",
+        "cache-control": "no-cache",
+    }
+
+
+# ------------------------------------------------------------------- access
+class Access:
+    """Middleware that lets a request through, or answers why not."""
+
+    def __init__(self, app: ASGIApp, service: Service) -> None:
+        self._app, self._service = app, service
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Check requests and handshakes; the rest passes."""
+        if scope["type"] in ("http", "websocket"):
+            # One to accept with: a browser that offers any closes if none is taken.
+            offered = [*scope.get("subprotocols", ()), None]
+            scope[SUBPROTOCOL] = offered[0] if offered[0] in _SUBPROTOCOLS else None
+            try:
+                self._check(scope)
+            except RequestError as error:
+                reason = _REASONS.get(error.status, error.code or "")
+                self._service.metrics.refused.labels(reason).inc()
+                # Also a handshake, before it is accepted.
+                await error.response()(scope, receive, send)
+                return
+        await self._app(scope, receive, send)
+
+    def _check(self, scope: Scope) -> None:
+        service, headers = self._service, Headers(scope=scope)
+        address = len(scope.get("raw_path", b"")) + len(scope["query_string"])
+        if address > (most := service.limits.url_bytes):
+            raise RequestError(
+                414,
+                f"an address of {address} bytes, expected at most {most}; "
+                f"{service.limits.remedy('url_bytes')}, and long lists can be sent by "
+                "`Configure`",
+            )
+        body = headers.get("content-length", "0")
+        is_long = body.isdecimal() and int(body) > _UNREAD_BYTES
+        if scope.get("method") != "POST" and is_long:
+            raise RequestError(413, f"a body of {body} bytes, expected none here")
+        # What sends no `Origin` is no page, and may come.
+        origin = headers.get("origin")
+        if origin is not None and not {"*", origin} & {*service.origins}:
+            if not is_same_origin(origin, headers.get("host", "")):
+                raise RequestError(
+                    403,
+                    f"a page of {origin[:100]!r}, expected the server's own; its "
+                    "--origin lists others",
+                    code="origin_not_allowed",
+                )
+        if scope["path"] not in OPEN_PATHS and service.key is not None:
+            given = given_key(headers, scope.get("subprotocols", ()))
+            if given is None or not same_key(given, service.key):
+                found = "no key" if given is None else "another key"
+                raise RequestError(
+                    401,
+                    f"{found}, expected the server's: 'Authorization: Bearer KEY' or "
+                    "'Token KEY', in browsers the WebSocket subprotocols 'token', KEY",
+                    code="invalid_api_key",
+                    headers={"WWW-Authenticate": "Bearer"},
+                )
+        # No work while kernels are compiled, and when the server is about to stop.
+        if scope["path"].startswith(WORK) and (service.draining or service.warming):
+            code, text = "warming", "the server is starting"
+            if service.draining:
+                code, text = "draining", "the server is about to stop"
+            raise RequestError(503, text, code=code, retry_after_s=5)
+
+
+def is_same_origin(origin: str, host: str) -> bool:
+    """Tell whether a page comes from the host that it asks, by any scheme."""
+    # A proxy that ends TLS keeps the host, and not always the scheme.
+    try:
+        page, own = urlsplit(origin), urlsplit(f"{urlsplit(origin).scheme}://{host}")
+        default = _PORTS.get(page.scheme)
+        return page.hostname is not None and (
+            (page.hostname, page.port or default) == (own.hostname, own.port or default)
+        )
+    except ValueError:  # no address, or no port
+        return False
+
+
+def given_key(headers: Mapping[str, str], subprotocols: Sequence[str]) -> str | None:
+    """The key that a request came with, by header or by subprotocol."""
+    scheme, _, key = headers.get("authorization", "").partition(" ")
+    if scheme.lower() in ("bearer", "token"):
+        return key.strip()
+    if len(subprotocols) > 1 and subprotocols[0] in ("token", "bearer"):
+        return subprotocols[1]
+    for name in subprotocols:
+        if subprotocols[0] == "realtime" and name.startswith(_REALTIME_KEY):
+            return name.removeprefix(_REALTIME_KEY)
+    return None
+
+
+def same_key(given: str, key: str) -> bool:
+    """Compare in a time that shows neither where they differ, nor how long one is."""
+    one, other = (hashlib.sha256(text.encode()).digest() for text in (given, key))
+    return hmac.compare_digest(one, other)
+
+
+class RequestLog:
+    """Middleware that writes a line of each request, and counts it."""
+
+    def __init__(
+        self, app: ASGIApp, service: Service, paths: Collection[str] = ()
+    ) -> None:
+        self._app, self._metrics, self._paths = app, service.metrics, paths
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Pass everything on; note how it ended."""
+        if scope["type"] not in ("http", "websocket"):
+            await self._app(scope, receive, send)
+            return
+        began, status = time.perf_counter(), 0
+
+        async def noting(message: Message) -> None:
+            nonlocal status
+            kind = message["type"]
+            if kind.endswith("response.start"):
+                status = message["status"]
+            elif kind == "websocket.accept":
+                status = 101
+            elif kind == "websocket.close":
+                status = message.get("code", 1000) if status == 101 else 403
+            await send(message)
+
+        try:
+            await self._app(scope, receive, noting)
+        except Exception:
+            status = status or 500
+            raise
+        finally:
+            path, seconds = scope["path"], time.perf_counter() - began
+            route = path if path in self._paths else "other"
+            self._metrics.requests.labels(route, str(status)).observe(seconds)
+            client, method = scope.get("client") or ("-",), scope.get("method", "WS")
+            level = logging.DEBUG if path in _PROBES else logging.INFO
+            shown = path[:200].encode("unicode_escape").decode()  # no line of its own
+            what = client[0], method, shown, status, seconds
+            _log.log(level, "%s %s %s %d %.3f s", *what)

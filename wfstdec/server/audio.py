@@ -1,18 +1,20 @@
-"""Containers that come in as a stream: FFmpeg reads a pipe, in a thread for each.
+"""Bytes of a stream on their way to samples: encodings, WAV, containers by FFmpeg.
 
-    piped = Piped("Ogg", 16000, most_s=10.0, wake=wake)
-    piped.give(data, arrived)                    # never waits
-    samples, arrived = piped.take(1.0)           # what is decoded
-    piped.close()                                # the thread ends
+    audio = open_bytes("mulaw", 8000, 1, model_rate, most_s=10.0, wake=wake)
+    audio = audio.give(data, arrived)            # never waits
+    samples, arrived = audio.take(1.0)           # what is decoded
+    audio.close()                                # no thread is left
 
-The thread waits where nobody takes what it has decoded: a small file of many hours
-fills no memory. FFmpeg is behind what came: by 0.1 s of WebM, by a page of Ogg (a
-second, most often), by ten frames of FLAC (2.4 s at 16 kHz). What it has not decoded
-when an utterance is flushed belongs to the next one.
+FFmpeg reads a pipe, in a thread for each container, which waits where what it has
+decoded is not taken: a small file of many hours fills no memory. FFmpeg is behind what
+came: by 0.1 s of WebM, by a page of Ogg (a second, most often), by ten frames of FLAC
+(2.4 s at 16 kHz). What it has not decoded when an utterance is flushed belongs to the
+next one.
 """
 
 from __future__ import annotations
 
+import functools
 import math
 import struct
 import threading
@@ -24,13 +26,12 @@ import numpy as np
 
 from wfstdec.audio.headers import UNKNOWN_SIZE
 from wfstdec.audio.reading import AudioReader
-from wfstdec.audio.resampling import ResampleStream
-from wfstdec.audio.samples import checked_peak, scaled
-from wfstdec.audio.sources import open_av
+from wfstdec.audio.samples import ResampleStream, checked_peak, scaled
+from wfstdec.audio.sources import open_av, raw_samples
 from wfstdec.errors import AudioError, WfstdecError
 
 BYTES_PER_S = 16_000
-"""What bytes that are not decoded yet are counted for."""
+"""Of containers, as long as they are not decoded."""
 _SOON = {"probesize": "4096", "analyzeduration": "0"}
 """Options of FFmpeg: it begins by the first packets, and waits for no more. With
 `nobuffer` it would drop the packets that it looked at: up to 0.9 s of MP3."""
@@ -41,10 +42,9 @@ Taken = tuple[np.ndarray, float]
 
 
 class AudioBytes:
-    """Bytes on their way to samples; here those of which none have come yet.
+    """Bytes on their way to samples; here those of which none have come yet."""
 
-    `take` and `rest` may be called by any thread.
-    """
+    bytes_per_s: float = BYTES_PER_S  # those that are not decoded yet
 
     @property
     def waiting_s(self) -> float:
@@ -63,7 +63,7 @@ class AudioBytes:
 
     @property
     def is_through(self) -> bool:
-        """Tell whether all that was given was taken, but for a part of a sample."""
+        """Tell whether all was taken, but for a part of a sample."""
         return True
 
     def give(self, data: bytes, arrived: float) -> AudioBytes:
@@ -71,14 +71,14 @@ class AudioBytes:
         return self
 
     def end(self) -> None:
-        """Say that no more bytes come."""
+        """Note that no more bytes come."""
 
     def take(self, seconds: float) -> Taken:
         """Take what is ready, at most so much."""
         return NOTHING, 0.0
 
     def rest(self) -> np.ndarray:
-        """Take what a resampler holds; it begins anew."""
+        """Take what a resampler holds; it begins again."""
         return NOTHING
 
     def close(self) -> None:
@@ -86,44 +86,65 @@ class AudioBytes:
 
 
 class _Closed(Exception):
-    """Nobody wants the stream any more."""
+    """The samples of a stream have no reader any more."""
 
 
-class _Pipe:
-    """File of the bytes that have come; reading waits for more."""
+class _Piped(AudioBytes):
+    """Bytes of a container that FFmpeg reads, and resamples to its end."""
 
-    def __init__(self, idle: Callable[[], object]) -> None:
-        self._idle = idle
+    def __init__(
+        self, form: str, model_rate: int, most_s: float, wake: Callable[[], object]
+    ) -> None:
+        self._form, self._rate, self._wake = form, model_rate, wake
+        self._most = int(most_s * model_rate)
         self._changed = threading.Condition()
-        self._data = bytearray()
-        self._has_ended = self._is_closed = False
-        self.is_waiting = False
+        self._data = bytearray()  # that FFmpeg has not read
+        self._has_ended = self._starves = False  # FFmpeg waits for bytes
+        self._blocks: list[np.ndarray] = []
+        self._waiting = 0  # samples
+        self._arrived = 0.0
+        self._is_closed = self._is_done = self._has_begun = False
+        self._error: WfstdecError | None = None
+        threading.Thread(
+            target=self._run, name="wfstdec-container", daemon=True
+        ).start()
 
-    def __len__(self) -> int:
-        return len(self._data)
+    @property
+    def waiting_s(self) -> float:
+        return self._waiting / self._rate + len(self._data) / BYTES_PER_S
 
-    def write(self, data: bytes) -> None:
-        """Take bytes, without waiting."""
+    @property
+    def is_ready(self) -> bool:
+        return self._waiting > 0 or self._error is not None
+
+    @property
+    def is_through(self) -> bool:
+        return not self._waiting and (self._is_done or self._starves)
+
+    def give(self, data: bytes, arrived: float) -> AudioBytes:
+        self._arrived = arrived
         with self._changed:
-            self._data += data
-            if data:
-                self.is_waiting = False
+            if data and not self._is_done:
+                self._data += data
+                self._starves = False
+                self._changed.notify_all()
+        return self
+
+    def end(self) -> None:
+        with self._changed:
+            self._has_ended, self._starves = True, False
             self._changed.notify_all()
 
-    def end(self, *, close: bool = False) -> None:
-        """Say that no more come; with `close` that nobody wants those that came."""
-        with self._changed:
-            self._has_ended, self._is_closed = True, self._is_closed or close
-            self.is_waiting = False
-            self._changed.notify_all()
+    def close(self) -> None:
+        self._is_closed = True
+        self.end()
 
     def read(self, size: int = -1) -> bytes:
         """Read what is there, at least a byte; nothing at the end."""
-        if not self._data and not self._has_ended:
-            with self._changed:
-                waits = self.is_waiting = not self._data and not self._has_ended
-            if waits:
-                self._idle()
+        with self._changed:
+            starves = self._starves = not self._data and not self._has_ended
+        if starves:
+            self._wake()
         with self._changed:
             while not self._data and not self._has_ended:
                 self._changed.wait()
@@ -133,58 +154,7 @@ class _Pipe:
             del self._data[: len(found)]
             return found
 
-
-class Piped(AudioBytes):
-    """Bytes of a container that FFmpeg reads, and resamples to its end.
-
-    `model_rate`: samples a second that go out.
-    """
-
-    def __init__(
-        self, form: str, model_rate: int, most_s: float, wake: Callable[[], object]
-    ) -> None:
-        self._form, self._rate, self._wake = form, model_rate, wake
-        self._most = int(most_s * model_rate)
-        self._pipe = _Pipe(wake)
-        self._changed = threading.Condition()
-        self._blocks: list[np.ndarray] = []
-        self._waiting = 0  # samples
-        self._arrived = 0.0
-        self._is_closed = self._is_done = self._has_begun = False
-        self._error: WfstdecError | None = None
-        self._thread = threading.Thread(
-            target=self._run, name="wfstdec-container", daemon=True
-        )
-        self._thread.start()
-
-    @property
-    def waiting_s(self) -> float:
-        """Implement `AudioBytes.waiting_s`."""
-        return self._waiting / self._rate + len(self._pipe) / BYTES_PER_S
-
-    @property
-    def is_ready(self) -> bool:
-        """Implement `AudioBytes.is_ready`."""
-        return self._waiting > 0 or self._error is not None
-
-    @property
-    def is_through(self) -> bool:
-        """Implement `AudioBytes.is_through`."""
-        return not self._waiting and (self._is_done or self._pipe.is_waiting)
-
-    def give(self, data: bytes, arrived: float) -> AudioBytes:
-        """Implement `AudioBytes.give`."""
-        self._arrived = arrived
-        if not self._is_done:
-            self._pipe.write(data)
-        return self
-
-    def end(self) -> None:
-        """Implement `AudioBytes.end`."""
-        self._pipe.end()
-
     def take(self, seconds: float) -> Taken:
-        """Implement `AudioBytes.take`."""
         most = max(1, math.ceil(seconds * self._rate))
         with self._changed:
             if self._error is not None and not self._waiting:
@@ -198,18 +168,10 @@ class Piped(AudioBytes):
             self._changed.notify_all()
         return found, self._arrived
 
-    def close(self) -> None:
-        """Implement `AudioBytes.close`."""
-        with self._changed:
-            self._is_closed = True
-            self._changed.notify_all()
-        self._pipe.end(close=True)
-
     def _run(self) -> None:
         try:
             # PyAV asks for nothing but `read`.
-            file = cast(IO[bytes], self._pipe)
-            with open_av(file, self._form, options=_SOON) as source:
+            with open_av(cast(IO[bytes], self), self._form, options=_SOON) as source:
                 for block in AudioReader(
                     source, self._rate, None, max_seconds=math.inf, allow_cut=True
                 ):
@@ -224,24 +186,24 @@ class Piped(AudioBytes):
                     self._wake()
         except _Closed:
             pass
-        except WfstdecError as error:
-            self._error = error
-            if self._form == "MP4" and not self._has_begun:  # why it may be no stream
-                self._error = AudioError(
-                    f"an MP4 that cannot be read as it comes ({error}), expected one "
-                    "in fragments; one with its index at the end goes by a request "
-                    "with a file"
-                )
+        except Exception as error:  # of FFmpeg, or ours: this stream's alone
+            self._error = self._explained(error)
+            if self._error is not error:
                 self._error.__cause__ = error
-        except Exception as error:  # of FFmpeg, or ours: the stream's, nobody else's
-            self._error = AudioError(
-                f"cannot read {self._form} ({error!r}), expected audio"
-            )
-            self._error.__cause__ = error
         finally:
             self._is_done = True
-            self._pipe.end(close=True)
+            self.end()
             self._wake()
+
+    def _explained(self, error: Exception) -> WfstdecError:
+        if not isinstance(error, WfstdecError):
+            return AudioError(f"cannot read {self._form} ({error!r}), expected audio")
+        if self._form == "MP4" and not self._has_begun:  # why it may be no stream
+            return AudioError(
+                f"an MP4 that cannot be read as it comes ({error}), expected one in "
+                "fragments; one with its index at the end goes by a request with a file"
+            )
+        return error
 
 
 _HEAD = 12
@@ -251,23 +213,14 @@ _MAX_CHUNK = 1 << 20
 
 
 class Coding(NamedTuple):
-    """Numbers of one channel as bytes.
-
-    Attributes:
-        width: Bytes of one.
-        decode: Makes float32 of the bytes.
-    """
+    """Numbers of one channel as bytes: the width of one, and what decodes them."""
 
     width: int
     decode: Callable[[bytes], np.ndarray]
 
 
-class RawBytes(AudioBytes):
-    """Bytes of an encoding.
-
-    `rate`: samples a second of each channel. `model_rate`: samples a second that go
-    out.
-    """
+class _RawBytes(AudioBytes):
+    """Bytes of an encoding, `most` of them."""
 
     def __init__(
         self,
@@ -280,6 +233,7 @@ class RawBytes(AudioBytes):
         self._decode, self._channels = coding.decode, channels
         self._size = coding.width * channels
         self._rates = rate, model_rate
+        self.bytes_per_s = self._size * rate
         self._resample = ResampleStream(*self._rates)
         self._waiting: deque[tuple[bytes, float]] = deque()
         self._num_bytes = 0
@@ -288,26 +242,21 @@ class RawBytes(AudioBytes):
 
     @property
     def waiting_s(self) -> float:
-        """Implement `AudioBytes.waiting_s`."""
-        return self._num_bytes / (self._size * self._rates[0])
+        return self._num_bytes / self.bytes_per_s
 
     @property
     def waits_since(self) -> float | None:
-        """Implement `AudioBytes.waits_since`."""
         return self._waiting[0][1] if self._waiting else None
 
     @property
     def is_ready(self) -> bool:
-        """Implement `AudioBytes.is_ready`."""
         return not self.is_through
 
     @property
     def is_through(self) -> bool:
-        """Implement `AudioBytes.is_through`."""
         return self._num_bytes < self._size
 
     def give(self, data: bytes, arrived: float) -> AudioBytes:
-        """Implement `AudioBytes.give`."""
         data = data[: int(min(self._left, len(data)))]
         self._left -= len(data)
         self._waiting.append((data, arrived))
@@ -315,7 +264,6 @@ class RawBytes(AudioBytes):
         return self
 
     def take(self, seconds: float) -> Taken:
-        """Implement `AudioBytes.take`."""
         most = max(1, math.ceil(seconds * self._rates[0])) * self._size
         left = min(most, self._num_bytes // self._size * self._size)
         if not left:
@@ -335,22 +283,17 @@ class RawBytes(AudioBytes):
         return self._resample(samples), self._arrived
 
     def rest(self) -> np.ndarray:
-        """Implement `AudioBytes.rest`."""
         found = self._resample.finish()
         self._resample = ResampleStream(*self._rates)
         return found
 
     def close(self) -> None:
-        """Implement `AudioBytes.close`."""
         self._waiting.clear()
         self._num_bytes = 0
 
 
-class ContainerBytes(AudioBytes):
-    """Bytes that say by their first ones what they are.
-
-    `model_rate`: samples a second that go out.
-    """
+class _ContainerBytes(AudioBytes):
+    """Bytes whose first ones tell what they are."""
 
     def __init__(
         self, model_rate: int, most_s: float, wake: Callable[[], object]
@@ -361,11 +304,9 @@ class ContainerBytes(AudioBytes):
 
     @property
     def is_ready(self) -> bool:
-        """Implement `AudioBytes.is_ready`."""
         return self._error is not None
 
     def give(self, data: bytes, arrived: float) -> AudioBytes:
-        """Implement `AudioBytes.give`: chooses a decoder once the first are there."""
         self._head += data
         head, start = self._head, 0
         if len(head) < _HEAD or self._error is not None:
@@ -377,17 +318,16 @@ class ContainerBytes(AudioBytes):
                 if found is None:
                     return self
                 coding, rate, channels, start, size = found
-                inner = RawBytes(coding, rate, channels, self._model_rate, size)
+                inner = _RawBytes(coding, rate, channels, self._model_rate, size)
             else:
-                form = container_form(head)
-                inner = Piped(form, self._model_rate, self._most_s, self._wake)
+                form = _container_form(head)
+                inner = _Piped(form, self._model_rate, self._most_s, self._wake)
         except AudioError as error:
             self._error = error
             return self
         return inner.give(head[start:], arrived)
 
     def end(self) -> None:
-        """Implement `AudioBytes.end`."""
         if self._head and self._error is None:
             self._error = AudioError(
                 f"{len(self._head)} bytes that begin with {self._head[:_HEAD]!r}, "
@@ -395,36 +335,34 @@ class ContainerBytes(AudioBytes):
             )
 
     def take(self, seconds: float) -> Taken:
-        """Implement `AudioBytes.take`."""
         if self._error is not None:
             raise self._error
         return NOTHING, 0.0
 
 
-def container_form(head: bytes) -> str:
+_FORMS = (
+    (0, b"fLaC", "FLAC"),
+    (0, b"OggS", "Ogg"),
+    (0, b"\x1a\x45\xdf\xa3", "WebM or Matroska"),
+    (0, b"ID3", "MP3"),
+    (0, b"FORM", "AIFF"),
+    (0, b"RF64", "WAV"),
+    (0, b"#!AMR", "AMR"),
+    (4, b"ftyp", "MP4"),
+)
+
+
+def _container_form(head: bytes) -> str:
     """Name of a container by its first 12 bytes."""
-    for name, begins in _FORMS.items():
-        if head.startswith(begins):
+    for at, begin, name in _FORMS:
+        if head.startswith(begin, at):
             return name
-    if head[4:8] == b"ftyp":
-        return "MP4"
     if head[0] == 0xFF and head[1] & 0xE0 == 0xE0:
         return "MP3 or AAC"
     raise AudioError(
         f"audio that begins with {head[:_HEAD]!r}, expected WAV, FLAC, Ogg, WebM, MP3, "
         "AAC, MP4 or AIFF; samples alone need their encoding"
     )
-
-
-_FORMS = {
-    "FLAC": b"fLaC",
-    "Ogg": b"OggS",
-    "WebM or Matroska": b"\x1a\x45\xdf\xa3",
-    "MP3": b"ID3",
-    "AIFF": b"FORM",
-    "WAV": b"RF64",
-    "AMR": b"#!AMR",
-}
 
 
 def _wav_header(head: bytes) -> tuple[Coding, int, int, int, float] | None:
@@ -458,7 +396,7 @@ def _wav_form(chunk: bytes) -> tuple[Coding, int, int]:
     if len(chunk) < 16:
         raise AudioError(f"a fmt chunk of {len(chunk)} bytes, expected 16 or more")
     kind, channels, rate, bits = struct.unpack("<HHI6xH", chunk[:16])
-    if kind == _EXTENSIBLE and len(chunk) >= 26:
+    if kind == 0xFFFE and len(chunk) >= 26:  # extensible
         kind = int.from_bytes(chunk[24:26], "little")
     coding = _WAV_CODINGS.get((kind, bits))
     if coding is None or not 1 <= channels <= 64 or not 1000 <= rate <= 1_000_000:
@@ -469,60 +407,56 @@ def _wav_form(chunk: bytes) -> tuple[Coding, int, int]:
     return coding, rate, channels
 
 
-_EXTENSIBLE = 0xFFFE
+def _linear16(data: bytes) -> np.ndarray:
+    return scaled(np.frombuffer(data, "<i2"))
 
 
-def _of_integers(dtype: str) -> Callable[[bytes], np.ndarray]:
-    return lambda data: scaled(np.frombuffer(data, dtype))
+@functools.cache
+def _table(subtype: str) -> np.ndarray:
+    """Samples of all bytes."""
+    return raw_samples(bytes(range(256)), subtype)
 
 
-def _of_int24(data: bytes) -> np.ndarray:
-    wide = np.zeros((len(data) // 3, 4), np.uint8)
-    wide[:, 1:] = np.frombuffer(data, np.uint8).reshape(-1, 3)
-    return scaled(wide.view("<i4")[:, 0])
+def _by_table(subtype: str) -> Callable[[bytes], np.ndarray]:
+    return lambda data: _table(subtype)[np.frombuffer(data, np.uint8)]
 
 
-def _of_floats(dtype: str) -> Callable[[bytes], np.ndarray]:
+def _by_libsndfile(subtype: str) -> Callable[[bytes], np.ndarray]:
     def decode(data: bytes) -> np.ndarray:
-        with np.errstate(over="ignore"):
-            samples = np.frombuffer(data, dtype).astype(np.float32)
+        samples = raw_samples(data, subtype)
         checked_peak(samples)
         return samples
 
     return decode
 
 
-def _of_table(table: np.ndarray) -> Callable[[bytes], np.ndarray]:
-    return lambda data: table[np.frombuffer(data, np.uint8)]
-
-
-def _mulaw() -> np.ndarray:
-    """Samples of all bytes, by ITU-T G.711: mu-law, 14 bits in 16."""
-    byte = ~np.arange(256) & 0xFF
-    size = ((((byte & 0x0F) << 3) + 0x84) << ((byte & 0x70) >> 4)) - 0x84
-    return (np.where(byte & 0x80, -size, size) / 2**15).astype(np.float32)
-
-
-def _alaw() -> np.ndarray:
-    """Samples of all bytes, by ITU-T G.711: A-law, 13 bits in 16."""
-    byte = np.arange(256) ^ 0x55
-    step, size = (byte & 0x70) >> 4, (byte & 0x0F) << 4
-    size = np.where(step == 0, size + 8, (size + 0x108) << np.maximum(step - 1, 0))
-    return (np.where(byte & 0x80, size, -size) / 2**15).astype(np.float32)
-
-
-_LINEAR16 = Coding(
-    2, lambda data: np.frombuffer(data, "<i2").astype(np.float32) * np.float32(2**-15)
-)
-_MULAW, _ALAW = Coding(1, _of_table(_mulaw())), Coding(1, _of_table(_alaw()))
-ENCODINGS = {"linear16": _LINEAR16, "mulaw": _MULAW, "alaw": _ALAW}
-_WAV_CODINGS = {
-    (1, 8): Coding(1, _of_integers("u1")),
-    (1, 16): _LINEAR16,
-    (1, 24): Coding(3, _of_int24),
-    (1, 32): Coding(4, _of_integers("<i4")),
-    (3, 32): Coding(4, _of_floats("<f4")),
-    (3, 64): Coding(8, _of_floats("<f8")),
-    (6, 8): _ALAW,
-    (7, 8): _MULAW,
+# Those of telephones and microphones are decoded without a file for each round.
+ENCODINGS = {
+    "linear16": Coding(2, _linear16),
+    "mulaw": Coding(1, _by_table("ULAW")),
+    "alaw": Coding(1, _by_table("ALAW")),
 }
+_WAV_CODINGS = {
+    (1, 8): Coding(1, _by_libsndfile("PCM_U8")),
+    (1, 16): ENCODINGS["linear16"],
+    (1, 24): Coding(3, _by_libsndfile("PCM_24")),
+    (1, 32): Coding(4, _by_libsndfile("PCM_32")),
+    (3, 32): Coding(4, _by_libsndfile("FLOAT")),
+    (3, 64): Coding(8, _by_libsndfile("DOUBLE")),
+    (6, 8): ENCODINGS["alaw"],
+    (7, 8): ENCODINGS["mulaw"],
+}
+
+
+def open_bytes(
+    encoding: str | None,
+    rate: int,
+    channels: int,
+    model_rate: int,
+    most_s: float,
+    wake: Callable[[], object],
+) -> AudioBytes:
+    """Make what decodes bytes of an encoding, or of a container where that is None."""
+    if encoding is None:
+        return _ContainerBytes(model_rate, most_s, wake)
+    return _RawBytes(ENCODINGS[encoding], rate, channels, model_rate)

@@ -22,11 +22,12 @@ from wfstdec.boost.phrases import MAX_WEIGHT
 from wfstdec.errors import BoostError, OptionError
 from wfstdec.server.limits import Limits
 
-_FIELDS = ("text", "pronunciations", "bonus")
-_LISTS = "{word: bonus}, or a list of words and {text, pronunciations, bonus}"
-
 Item = tuple[str, float | None | BoostEntry]
 """A text, and its bonus (None follows from the list) or all that is known of it."""
+
+_REPR = reprlib.Repr()
+_REPR.maxstring = _REPR.maxother = _REPR.maxlong = 60
+_short = _REPR.repr  # a value of any size in a line
 
 
 def requested_boosts(
@@ -36,36 +37,33 @@ def requested_boosts(
     boosts: Any = None,
     limits: Limits,
 ) -> BoostsLike:
-    """Make the boost list of a request.
-
-    `keywords`: `word` or `word:bonus`, nats; phrases too.
-    """
+    """Make the boost list of a request; `keywords` are `word` or `word:bonus`, nats."""
     found: dict[str, float | None | BoostEntry] = {}
     entries = 0
-    for text, what in chain(
+    for text, bonus in chain(
         _items(keyterms, "keyterm", lambda given: (_text(given, "keyterm"), None)),
         _items(keywords, "keyword", _keyword),
         _listed(boosts),
     ):
-        said = what.pronunciations if isinstance(what, BoostEntry) else ()
-        entries += 1 + len(said)
+        prons = bonus.pronunciations if isinstance(bonus, BoostEntry) else ()
+        entries += 1 + len(prons)
         if entries > limits.boosts:
             raise OptionError(
                 f"more than {limits.boosts} boosts and pronunciations, expected "
                 f"{limits.boosts} or fewer; {limits.remedy('boosts')}"
             )
-        longest = max(len(text), *map(len, said), 0)
+        longest = max(len(text), *map(len, prons), 0)
         if longest > limits.boost_chars:
             raise OptionError(
                 f"boost {_short(text)} has {longest} characters or tokens, expected at "
                 f"most {limits.boost_chars}; {limits.remedy('boost_chars')}"
             )
-        known = found.setdefault(text, what)
-        if known != what:
-            raise BoostError(
-                f"{_short(text)} has the bonuses {_said(known)} and {_said(what)}, "
-                "expected one"
+        known = found.setdefault(text, bonus)
+        if known != bonus:
+            shown = " and ".join(
+                "none" if one is None else reprlib.repr(one) for one in (known, bonus)
             )
+            raise BoostError(f"{_short(text)} has the bonuses {shown}, expected one")
     return found or None
 
 
@@ -99,8 +97,6 @@ def _listed(given: Any) -> Iterator[Item]:
     if isinstance(given, dict) and given.keys() == {"boosts"}:
         within = given["boosts"]
         given = within if isinstance(within, dict | list) else given
-    if given is None:
-        return
     if isinstance(given, dict):
         for key, value in given.items():
             text = _text(key, "word")
@@ -108,34 +104,36 @@ def _listed(given: Any) -> Iterator[Item]:
     elif isinstance(given, list | tuple):
         for one in given:
             yield _entry(one) if isinstance(one, dict) else (_text(one, "word"), None)
-    else:
-        raise BoostError(f"boosts is {_short(given)}, expected {_LISTS}")
+    elif given is not None:
+        raise BoostError(
+            f"boosts is {_short(given)}, expected {{word: bonus}}, or a list of words "
+            "and {text, pronunciations, bonus}"
+        )
 
 
 def _entry(given: dict[str, Any]) -> Item:
     """Read a word with what is known of it."""
-    if "text" not in given or not given.keys() <= set(_FIELDS):
+    if "text" not in given or not given.keys() <= {"text", "pronunciations", "bonus"}:
         raise BoostError(
             f"boost {_short(given)}, expected 'text', and 'pronunciations' or 'bonus'"
         )
     text = _text(given["text"], "word")
-    bonus = _bonus(given.get("bonus"), text)
-    said = given.get("pronunciations")
-    if said is None:
+    bonus, prons = _bonus(given.get("bonus"), text), given.get("pronunciations")
+    if prons is None:
         return text, bonus
-    if not isinstance(said, list):
+    if not isinstance(prons, list):
         raise BoostError(
-            f"pronunciations of {_short(text)} are {_short(said)}, expected a list of "
+            f"pronunciations of {_short(text)} are {_short(prons)}, expected a list of "
             "strings of tokens"
         )
-    for one in said:
+    for one in prons:
         names = one if isinstance(one, list) else [one]
         if not all(isinstance(name, str) and _is_text(name) for name in names):
             raise BoostError(
                 f"a pronunciation of {_short(text)} is {_short(one)}, expected the "
                 "names of tokens"
             )
-    return text, BoostEntry(text, said, bonus) if said else bonus
+    return text, BoostEntry(text, prons, bonus) if prons else bonus
 
 
 def _text(given: Any, what: str) -> str:
@@ -149,6 +147,11 @@ def _text(given: Any, what: str) -> str:
     return " ".join(given.split())
 
 
+def _is_text(given: str) -> bool:
+    """Tell whether it can be written: JSON may hold halves of surrogate pairs."""
+    return not any("\ud800" <= char <= "\udfff" for char in given)
+
+
 def _bonus(given: Any, text: str) -> float | None:
     """Check a bonus; None follows from the list."""
     if given is None:
@@ -160,21 +163,3 @@ def _bonus(given: Any, text: str) -> float | None:
             f"-{MAX_WEIGHT:g} to {MAX_WEIGHT:g}, or null"
         )
     return float(given)
-
-
-def _is_text(given: str) -> bool:
-    """Tell whether it can be written: JSON may hold halves of surrogate pairs."""
-    return not any("\ud800" <= char <= "\udfff" for char in given)
-
-
-def _said(what: float | None | BoostEntry) -> str:
-    return "none" if what is None else reprlib.repr(what)
-
-
-_SHORT = reprlib.Repr()
-_SHORT.maxstring = _SHORT.maxother = _SHORT.maxlong = 60
-
-
-def _short(given: Any) -> str:
-    """Show a value of any size in a line."""
-    return _SHORT.repr(given)

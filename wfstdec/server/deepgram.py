@@ -1,8 +1,9 @@
 """`WS /v1/listen`, as Deepgram's clients speak it: query, messages, boosts, replies.
 
-    boosts = StreamBoosts(query, limits)
-    stream.change_boosts(boosts.asked(message))     # Configure
-    boosts.settled(event)                           # BoostsChanged: accepted or not
+    query = read_query(items, limits, language)
+    connection = ListenConnection(websocket, service, query, replies)
+    await connection.open()
+    ending = await connection.run()
 
 Keyterms, keywords and boosts are replaced separately; together they are the list.
 """
@@ -20,7 +21,7 @@ import math
 import time
 import uuid
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, TypeVar
 
 from starlette.routing import WebSocketRoute
@@ -38,15 +39,14 @@ from wfstdec.errors import (
 )
 from wfstdec.search.hypothesis import Hypothesis, Word
 from wfstdec.server.boosts import requested_boosts
+from wfstdec.server.errors import RequestError, wrong_value
 from wfstdec.server.limits import Limits
-from wfstdec.server.problems import Problem
 from wfstdec.server.service import Service
 from wfstdec.server.stream import (
     BoostsChanged,
     Event,
     Finished,
     Outbox,
-    Room,
     SpeechStarted,
     StreamSettings,
     UtteranceEnd,
@@ -54,64 +54,15 @@ from wfstdec.server.stream import (
 )
 from wfstdec.server.uvicorn_server import GIVE_UP
 
+Json = dict[str, Any]
+_Default = TypeVar("_Default", int, None)
+_Result = TypeVar("_Result")
+_wrong = functools.partial(wrong_value, code="invalid_value")
 
-@dataclass(frozen=True)
-class _Lists:
-    keyterms: Any = ()
-    keywords: Any = ()
-    boosts: Any = None
-
-    def changed(self, message: Configure) -> _Lists:
-        """Replace what the message has; None keeps what there is."""
-        given = {name: getattr(message, name) for name in self.__dataclass_fields__}
-        return replace(self, **{k: v for k, v in given.items() if v is not None})
+_log = logging.getLogger(__name__)
 
 
-class StreamBoosts:
-    """Boosts of a stream, and the change to them that is under way: one at a time."""
-
-    def __init__(self, query: Query, limits: Limits) -> None:
-        self._limits = limits
-        self._lists = _Lists(query.keyterms, query.keywords)
-        self._asked: tuple[_Lists, Configure] | None = None
-
-    def asked(self, message: Configure) -> BoostsLike:
-        """Make the list that a message asks for; `settled` says what came of it."""
-        lists = self._lists.changed(message)
-        boosts = requested_boosts(
-            keyterms=lists.keyterms,
-            keywords=lists.keywords,
-            boosts=lists.boosts,
-            limits=self._limits,
-        )
-        self._asked = lists, message
-        return boosts
-
-    def settled(self, event: BoostsChanged, answers: Replies) -> Json:
-        """Note what the engine made of what was asked for; what the client is told."""
-        assert self._asked is not None
-        (lists, message), self._asked = self._asked, None
-        if event.error is not None:
-            return refusal(event.error, answers)
-        self._lists = lists
-        ignored = [f"{name!r} is not changed here" for name in message.ignored]
-        return answers.configured(
-            None if message.keyterms is None else lists.keyterms,
-            now=event.from_now,
-            warnings=[*event.warnings, *ignored],
-        )
-
-
-def refusal(error: Exception, answers: Replies) -> Json:
-    """Tell why a list is not taken, with Deepgram's code where there is one."""
-    code = "CONFIGURE_INVALID"
-    if isinstance(error, OptionError):
-        code = "CONFIGURE_KEYTERM_LIMIT_EXCEEDED"
-    elif not isinstance(error, ValueError):
-        code = "CONFIGURE_INTERNAL_ERROR"
-    return answers.not_configured(code, str(error))
-
-
+# ------------------------------------------------------------------- the query
 _ENCODINGS = {
     "linear16": "linear16",
     "mulaw": "mulaw",
@@ -119,70 +70,48 @@ _ENCODINGS = {
     "flac": None,
     "ogg-opus": None,
 }
-"""Encodings as clients name them; None for what says itself what it is."""
+"""Encodings as clients name them; None for what tells itself what it is."""
 _RATES = {None: 16000, "linear16": 16000, "mulaw": 8000, "alaw": 8000}
-_LISTS = ("keyterm", "keywords")
 _KNOWN = (
-    "encoding",
-    "sample_rate",
-    "channels",
-    "interim_results",
-    "endpointing",
-    "utterance_end_ms",
-    "vad_events",
-    "language",
-    "model",
+    *("encoding", "sample_rate", "channels", "interim_results", "endpointing"),
+    *("utterance_end_ms", "vad_events", "language", "model"),
 )
-_LEAST_UTTERANCE_END_MS = 1000
-_MOST_MS = 60_000
-_Default = TypeVar("_Default", int, None)
-_NAMED, _NAME_CHARS = 50, 60
-"""How many ignored names are told, and how much of each."""
+_MIN_UTTERANCE_END_MS, _MAX_MS = 1000, 60_000
+_MAX_IGNORED, _NAME_CHARS = 50, 60
+"""How many ignored names are reported, and how much of each."""
 
 
 @dataclass(frozen=True)
 class Query:
-    """Parameters that a client asked for.
-
-    Attributes:
-        settings: Of its stream.
-        keyterms: As they came; `Configure` replaces them.
-        keywords: The same.
-        ignored: Names of parameters that mean nothing here.
-        warnings: What may not be as the client thinks.
-    """
+    """Parameters of a handshake."""
 
     settings: StreamSettings
-    keyterms: tuple[str, ...] = ()
+    keyterms: tuple[str, ...] = ()  # as they came; `Configure` replaces them
     keywords: tuple[str, ...] = ()
-    ignored: tuple[str, ...] = ()
+    ignored: tuple[str, ...] = ()  # names that mean nothing here
     warnings: tuple[str, ...] = ()
 
 
 def read_query(
     items: Iterable[tuple[str, str]], limits: Limits, language: str
 ) -> Query:
-    """Read the query of a handshake.
-
-    `items`: names and values, in order.
-    """
-    lists: dict[str, list[str]] = {name: [] for name in _LISTS}
+    """Read the query of a handshake, names and values in order."""
+    lists: dict[str, list[str]] = {"keyterm": [], "keywords": []}
     given: dict[str, str] = {}
     ignored: dict[str, None] = {}
     for name, value in items:
         if name in lists:
             lists[name].append(value)
-        # Told as ignored rather than refused: clients of other servers send more than
-        # we know.
+        # Ignored rather than refused: clients of other servers send more than we know.
         elif name not in _KNOWN:
             ignored[name[:_NAME_CHARS]] = None
         elif given.setdefault(name, value) != value:
             raise _wrong(name, f"{value!r} beside {given[name]!r}", "one value")
     return Query(
-        settings=_settings(given, lists, limits),
-        keyterms=tuple(lists["keyterm"]),
-        keywords=tuple(lists["keywords"]),
-        ignored=tuple(ignored)[:_NAMED],
+        _settings(given, lists, limits),
+        tuple(lists["keyterm"]),
+        tuple(lists["keywords"]),
+        ignored=tuple(ignored)[:_MAX_IGNORED],
         warnings=tuple(_warnings(given, language)),
     )
 
@@ -198,9 +127,9 @@ def _settings(
     interims = _flag(given, "interim_results")
     utterance_end_ms = _milliseconds(given, "utterance_end_ms")
     if utterance_end_ms is not None:
-        if utterance_end_ms < _LEAST_UTTERANCE_END_MS:
-            found, least = given["utterance_end_ms"], _LEAST_UTTERANCE_END_MS
-            raise _wrong("utterance_end_ms", repr(found), f"{least} to {_MOST_MS}")
+        if utterance_end_ms < _MIN_UTTERANCE_END_MS:
+            expected = f"{_MIN_UTTERANCE_END_MS} to {_MAX_MS}"
+            raise _wrong("utterance_end_ms", repr(given["utterance_end_ms"]), expected)
         if not interims:
             raise _wrong("utterance_end_ms", "no", "interim_results=true with it")
     try:
@@ -217,28 +146,25 @@ def _settings(
             speech_started=_flag(given, "vad_events"),
         )
     except (BoostError, OptionError) as error:
-        # The error is of a class that knows no parameters of queries: its text tells
-        # which it is of.
+        # The error knows no parameters of queries: its text tells which it is of.
         about = [name for name in ("sample_rate", "channels") if name in str(error)]
-        about = about or [name for name in _LISTS if lists[name]]
+        about = about or [name for name in lists if lists[name]]
         param = about[0] if len(about) == 1 else None
-        raise Problem(400, str(error), param, code="invalid_value") from None
+        raise RequestError(400, str(error), param, code="invalid_value") from None
 
 
 def _warnings(given: dict[str, str], language: str) -> Iterable[str]:
+    def base(name: str) -> str:
+        return name.replace("_", "-").partition("-")[0].lower()
+
     asked = given.get("language", "")[:_NAME_CHARS]
-    if asked and _base(asked) != _base(language):
+    if asked and base(asked) != base(language):
         yield f"language {asked!r}, the server hears {language!r}"
     if "sample_rate" in given and _ENCODINGS.get(given.get("encoding", "")) is None:
         yield (
             "sample_rate without encoding=linear16, mulaw or alaw: the audio is taken "
             "as a file that says its own"
         )
-
-
-def _base(language: str) -> str:
-    """A language without its region."""
-    return language.replace("_", "-").partition("-")[0].lower()
 
 
 def _silence(given: dict[str, str]) -> float | None:
@@ -252,8 +178,8 @@ def _silence(given: dict[str, str]) -> float | None:
 
 
 def _milliseconds(given: dict[str, str], name: str, more: str = "") -> int | None:
-    expected = f"milliseconds, 0 to {_MOST_MS}{more}"
-    return _whole(given, name, None, _MOST_MS, expected)
+    expected = f"milliseconds, 0 to {_MAX_MS}{more}"
+    return _whole(given, name, None, _MAX_MS, expected)
 
 
 def _whole(
@@ -284,61 +210,30 @@ def _choice(names: Sequence[str]) -> str:
     return f"{', '.join(names[:-1])} or {names[-1]}"
 
 
-def _wrong(name: str, found: str, expected: str) -> Problem:
-    """Tell what a parameter was, and what it was to be."""
-    found = found if len(found) <= 100 else found[:100] + "...'"
-    message = f"{name}: found {found}, expected {expected}"
-    return Problem(400, message, name, code="invalid_value")
-
-
-Json = dict[str, Any]
-
+# ------------------------------------------------------------------- messages
 _PLAIN = ("KeepAlive", "Finalize", "CloseStream")
-_CONFIGURED = ("keyterms", "keywords", "boosts")
-_SHOWN, _NAMED = 200, 20
+_LISTS = ("keyterms", "keywords", "boosts")
+_SHOWN, _MAX_SHOWN = 200, 20
 """How much of a wrong message its sender sees again, and of how many names."""
-_SPACE = uuid.UUID("0d7d4a4e-6b0f-5f5c-9f7c-7a4d3c1f2b68")
-"""A name space of our own: the same model has the same id on every server."""
 
 
 class MessageError(ValueError):
-    """A client's message cannot be understood; the text says what was expected."""
+    """A client's message cannot be understood; the text tells what was expected."""
 
-    def __init__(self, found: Any, expected: str) -> None:
-        text = found if isinstance(found, str) else repr(found)
-        self.found = text[:_SHOWN]
+    def __init__(self, found: str, expected: str) -> None:
+        self.found = found[:_SHOWN]
         super().__init__(f"found {self.found!r}, expected {expected}")
 
 
-@dataclass(frozen=True)
-class Plain:
-    """A message without content.
+class Configure(NamedTuple):
+    """Lists that replace those before, not checked yet, and names that are ignored."""
 
-    Attributes:
-        type: 'KeepAlive', 'Finalize' or 'CloseStream'.
-    """
-
-    type: str
-
-
-@dataclass(frozen=True)
-class Configure:
-    """Other boosts from now on; None keeps what there is, an empty list clears.
-
-    Attributes:
-        keyterms, keywords: As in the query; not checked yet.
-        boosts: JSON as in boost files; not checked yet.
-        ignored: Names of what else was to be changed.
-    """
-
-    keyterms: Any = None
-    keywords: Any = None
-    boosts: Any = None
+    lists: Json
     ignored: tuple[str, ...] = ()
 
 
-def read_message(text: str) -> Plain | Configure:
-    """Read a text message of a client."""
+def read_message(text: str) -> str | Configure:
+    """Read a text message: `Configure`, or the type of one without content."""
     try:
         found = json.loads(text)
     except (ValueError, RecursionError):
@@ -348,46 +243,72 @@ def read_message(text: str) -> Plain | Configure:
         # A null is as good as nothing, as in many generated clients.
         more = {name: value for name, value in found.items() if value is not None}
         del more["type"]
-        known = {name: more.pop(name, None) for name in _CONFIGURED}
-        return Configure(
-            **known, ignored=tuple(name[:_SHOWN] for name in more)[:_NAMED]
-        )
+        lists = {name: more.pop(name) for name in _LISTS if name in more}
+        return Configure(lists, tuple(name[:_SHOWN] for name in more)[:_MAX_SHOWN])
     if isinstance(kind, str) and kind in _PLAIN:
-        return Plain(kind)
+        return kind
     expected = ", ".join(map(repr, (*_PLAIN, "Configure")))
     raise MessageError(text, f"an object of JSON with a 'type' of {expected}")
 
 
+class StreamBoosts:
+    """Boosts of a stream, and the change to them that is under way: one at a time."""
+
+    def __init__(self, query: Query, limits: Limits) -> None:
+        self._limits = limits
+        self._lists: Json = {"keyterms": query.keyterms, "keywords": query.keywords}
+        self._pending = self._lists, Configure({})
+
+    def request(self, message: Configure) -> BoostsLike:
+        """Make the list of a message; `settled` comes when the engine has it."""
+        lists = {**self._lists, **message.lists}
+        boosts = requested_boosts(**lists, limits=self._limits)
+        self._pending = lists, message
+        return boosts
+
+    def settled(self, event: BoostsChanged, replies: Replies) -> Json:
+        """Keep the list, if the engine has taken it; the reply to the client."""
+        lists, message = self._pending
+        if event.error is not None:
+            return replies.not_configured(event.error)
+        self._lists = lists
+        ignored = [f"{name!r} is not changed here" for name in message.ignored]
+        warnings = [*event.warnings, *ignored]
+        known = message.lists.keys() & {"keyterms"}  # only where they were replaced
+        return replies.reply(
+            "ConfigureSuccess",
+            **{name: list(lists[name]) for name in known},
+            effective="now" if event.from_now else "next_utterance",
+            warnings=warnings,
+        )
+
+
+# ------------------------------------------------------------------- replies
+_SPACE = uuid.UUID("0d7d4a4e-6b0f-5f5c-9f7c-7a4d3c1f2b68")
+"""A name space of our own: the same model has the same id on every server."""
+
+
+def _now() -> str:
+    time = datetime.datetime.now(datetime.UTC).isoformat(timespec="milliseconds")
+    return time.replace("+00:00", "Z")
+
+
 @dataclass(frozen=True)
 class Replies:
-    """Messages to a stream's client.
-
-    Attributes:
-        model: The name of the model.
-        version: Of the program.
-        request_id: Of the stream.
-        created: When it was opened, in ISO form.
-    """
+    """Messages to a stream's client."""
 
     model: str
-    version: str
     request_id: str = field(default_factory=lambda: str(uuid.uuid4()))
-    created: str = field(
-        default_factory=lambda: (
-            datetime.datetime.now(datetime.UTC)
-            .isoformat(timespec="milliseconds")
-            .replace("+00:00", "Z")
-        )
-    )
+    created: str = field(default_factory=_now)
 
     def of(self, event: Words | SpeechStarted | UtteranceEnd) -> Json:
-        """Put what was heard into words."""
+        """Make the message of an event."""
         if isinstance(event, SpeechStarted):
             return {"type": "SpeechStarted", "channel": [0], "timestamp": event.at_s}
         if isinstance(event, UtteranceEnd):
             last = event.last_word_end_s
             return {"type": "UtteranceEnd", "channel": [0, 1], "last_word_end": last}
-        said = {
+        message: Json = {
             "type": "Results",
             "channel_index": [0, 1],
             "start": event.start_s,
@@ -399,16 +320,16 @@ class Replies:
             "latency_ms": round(1000 * event.latency_s, 3),
         }
         if event.is_answer:
-            said["from_finalize"] = True
+            message["from_finalize"] = True
         if event.rule is not None:
             rule = dataclasses.asdict(event.rule)
             # JSON has no infinity.
-            said["rule"] = {n: None if x == math.inf else x for n, x in rule.items()}
-        return said
+            message["rule"] = {n: None if x == math.inf else x for n, x in rule.items()}
+        return message
 
     @functools.cached_property
     def _metadata(self) -> Json:
-        info = {"name": self.model, "version": self.version, "arch": "ctc"}
+        info = {"name": self.model, "version": wfstdec.__version__, "arch": "ctc"}
         return {
             "request_id": self.request_id,
             "model_info": info,
@@ -416,54 +337,43 @@ class Replies:
         }
 
     def metadata(
-        self, heard_s: float, ignored: Sequence[str], warnings: Sequence[str]
+        self, audio_s: float, ignored: Sequence[str], warnings: Sequence[str]
     ) -> Json:
-        """Tell what the stream is, or was.
-
-        There is no digest of the audio: nobody reads it, and it would be made where
-        all streams wait for it.
-        """
+        """Tell what the stream is, or was; without a digest of the audio."""
         return {
             "type": "Metadata",
             "transaction_key": "deprecated",
             "request_id": self.request_id,
             "sha256": "",
             "created": self.created,
-            "duration": heard_s,
+            "duration": audio_s,
             "channels": 1,
             "ignored": list(ignored),
             "warnings": list(warnings),
         }
 
-    def configured(
-        self, keyterms: Sequence[str] | None, *, now: bool, warnings: Sequence[str]
-    ) -> Json:
-        """Tell that boosts were changed; `keyterms` only where they were replaced."""
-        said = self._said("ConfigureSuccess")
-        if keyterms is not None:
-            said["keyterms"] = list(keyterms)
-        said["effective"] = "now" if now else "next_utterance"
-        said["warnings"] = list(warnings)
-        return said
-
-    def not_configured(self, code: str, description: str) -> Json:
-        """Tell that boosts were not changed, and why."""
-        return self._said("ConfigureFailure", code=code, description=description)
+    def not_configured(self, error: Exception) -> Json:
+        """Tell why a list is not taken, with Deepgram's code where there is one."""
+        code = "CONFIGURE_INVALID"
+        if isinstance(error, OptionError):
+            code = "CONFIGURE_KEYTERM_LIMIT_EXCEEDED"
+        elif not isinstance(error, ValueError):
+            code = "CONFIGURE_INTERNAL_ERROR"
+        return self.reply("ConfigureFailure", code=code, description=str(error))
 
     def error(self, variant: str, description: str, message: str = "") -> Json:
         """Tell what is wrong; `message` is the client's own that it is about."""
-        what = {"variant": variant, "description": description, "message": message}
-        return self._said("Error", **what)
+        about = {"variant": variant, "description": description, "message": message}
+        return self.reply("Error", **about)
 
-    def _said(self, kind: str, **fields: str) -> Json:
+    def reply(self, kind: str, **fields: Any) -> Json:
+        """Make a message with the number of the request."""
         return {"type": kind, "request_id": self.request_id, **fields}
 
 
 def _alternatives(event: Words) -> list[Json]:
-    """The words that are new; of an utterance that ends, the n-best list behind them.
-
-    What was already sent of the utterance is left out of all of them.
-    """
+    """The words that are new; at the end of an utterance the n-best list too."""
+    # What was sent of the utterance before is left out of all of them.
     best = event.hypotheses[0] if event.hypotheses else None
     found = [_alternative(event.words, best)]
     sent = len(best.words) - len(event.words) if best is not None else 0
@@ -477,7 +387,7 @@ def _alternatives(event: Words) -> list[Json]:
 
 def _alternative(words: Sequence[Word], whole: Hypothesis | None) -> Json:
     known = [word.confidence for word in words if word.confidence is not None]
-    said = {
+    found: Json = {
         "transcript": " ".join(word.text for word in words),
         # The mean of the words'; 0 where there are none.
         "confidence": float(sum(known) / len(known)) if known else 0.0,
@@ -493,17 +403,17 @@ def _alternative(words: Sequence[Word], whole: Hypothesis | None) -> Json:
         ],
     }
     if whole is not None and math.isfinite(whole.total_cost):
-        said["cost"] = float(whole.total_cost)
-    return said
+        found["cost"] = float(whole.total_cost)
+    return found
 
 
+# ------------------------------------------------------------------- the connection
 _CLIENTS_FAULTS = (AudioError, BoostError, OptionError)
 """Errors of what a client sent; others are the server's."""
-_MOST_WAITING = 1000
-"""Messages that wait for a client; its reader stops long before."""
+_SERVERS_FAULT = "the server failed; its log says why"
 _WAITING, _UNANSWERED = 100, 8
-"""Messages that wait, and calls for finals without answer, at which a reader stops."""
-_LOOK_S, _ROOM_S = 0.02, 0.25
+"""Messages that wait, and flushes without answer, at which a reader stops."""
+_POLL_S = 0.02
 _MESSAGES_PER_S, _BREATH = 2000, 32
 """Most messages of a client in a second, and how many of them in one go. That it has
 gone is seen behind what it sent: some 30,000 of the smallest come with one read."""
@@ -511,13 +421,8 @@ _LONG = 1 << 15
 """Characters of a message that is read apart from the loop."""
 _CLOSE_S = 1.0
 """For a close to get into the connection's buffer."""
-_REASON = 123
-"""Bytes that WebSockets have for the reason of a close."""
-
-_log = logging.getLogger(__name__)
-_Found = TypeVar("_Found")
-_Sent = Words | SpeechStarted | UtteranceEnd | Json
-"""What waits to be sent; events become messages only then."""
+_REASON_BYTES = 123
+"""Of a close, as WebSockets have it."""
 
 
 def routes() -> list[WebSocketRoute]:
@@ -543,51 +448,38 @@ class _Unread(Exception):
 async def _listen(websocket: WebSocket) -> None:
     """Serve one stream, from its handshake to its close."""
     service: Service = websocket.app.state.service
-    answers = Replies(service.name, wfstdec.__version__)
+    replies = Replies(service.name)
     items = websocket.query_params.multi_items()
     websocket.scope["query_string"] = b""  # servers log it, and names are in it
+    connection = None
     try:
         query = read_query(items, service.limits, service.language)
-        talk = _Talk(websocket, service, query, answers)
-    except Problem as problem:
-        await _refuse(websocket, service, problem, answers)
-        return
-    try:
-        await talk.open()
-        await _close(websocket, await talk.run())
-    except Problem as problem:
-        await _refuse(websocket, service, problem, answers)
+        connection = ListenConnection(websocket, service, query, replies)
+        await connection.open()
+        await _close(websocket, await connection.run())
+    except RequestError as error:
+        if error.status != 503:  # those are the engine's, which counts them
+            service.metrics.refused.labels(error.code or "invalid_value").inc()
+        text = " ".join(error.message.split()).encode("ascii", "backslashreplace")
+        error.headers["dg-request-id"] = replies.request_id
+        error.headers["dg-error"] = text.decode()[:1000]
+        with contextlib.suppress(WebSocketDisconnect, RuntimeError):  # it has gone
+            await websocket.send_denial_response(error.response())
     except _Gone:
         pass
     except Exception:
-        _log.exception("stream %s failed", answers.request_id)
-        service.measures.failed("handler")
-        reason = f"the server failed; its log says why, at {answers.request_id}"
+        _log.exception("stream %s failed", replies.request_id)
+        service.metrics.errors.labels("handler").inc()
+        reason = f"{_SERVERS_FAULT}, at {replies.request_id}"
         await _close(websocket, _Ending(1011, reason))
     finally:
-        talk.stream.abort()
+        if connection is not None:
+            connection.stream.abort()
 
 
-async def _refuse(
-    websocket: WebSocket, service: Service, problem: Problem, answers: Replies
-) -> None:
-    """Answer a handshake with an error of HTTP, told in both protocols' words."""
-    if problem.status != 503:  # those are the engine's, which counts them
-        service.measures.refused(problem.code or "invalid_value")
-    text = " ".join(problem.message.split()).encode("ascii", "backslashreplace")
-    problem.headers |= {
-        "dg-request-id": answers.request_id,
-        "dg-error": text.decode()[:1000],
-    }
-    with contextlib.suppress(WebSocketDisconnect, RuntimeError):  # it has gone
-        await websocket.send_denial_response(problem.response())
-
-
-async def _close(websocket: WebSocket, ending: _Ending | None) -> None:
+async def _close(websocket: WebSocket, ending: _Ending) -> None:
     """Close, if the client is still there; without it where it does not read."""
-    if ending is None:
-        return
-    reason = ending.reason.encode()[:_REASON].decode(errors="ignore")
+    reason = ending.reason.encode()[:_REASON_BYTES].decode(errors="ignore")
     give_up = websocket.scope.get(GIVE_UP)
     if ending.code == 1013 and give_up is not None:
         give_up(ending.code, reason)
@@ -597,60 +489,57 @@ async def _close(websocket: WebSocket, ending: _Ending | None) -> None:
             await websocket.close(ending.code, reason)
 
 
-class _Talk:
-    """Talk with a client about its stream.
-
-    Attributes:
-        stream: The engine's.
-    """
+class ListenConnection:
+    """Connection with a client, and its stream in the engine."""
 
     def __init__(
-        self, websocket: WebSocket, service: Service, query: Query, answers: Replies
+        self, websocket: WebSocket, service: Service, query: Query, replies: Replies
     ) -> None:
-        self._websocket, self._service, self._query = websocket, service, query
-        self._answers, self._limits = answers, service.limits
-        self._measures = service.measures
-        self._outbox: Outbox[_Sent] = Outbox(_MOST_WAITING)
-        self._boosts = StreamBoosts(query, self._limits)
+        self._websocket, self._query, self._replies = websocket, query, replies
+        self._limits, self._metrics = service.limits, service.metrics
+        # Events become messages only when they are sent.
+        self._outbox = Outbox[Words | SpeechStarted | UtteranceEnd | Json]()
+        self._boosts = StreamBoosts(query, service.limits)
         self._opened: BoostsChanged | None = None
         self._settled = asyncio.Event()  # no change of boosts is under way
-        self._room = asyncio.Event()
+        self._loop = asyncio.get_running_loop()
         self._unanswered = 0
         self._finished: Finished | None = None
         self._ending: _Ending | None = None
+        self._num_messages, self._paced_from = 0, time.monotonic()
         try:
-            self.stream = service.engine.open(query.settings, context=self)
+            self.stream = service.engine.open(query.settings, self._take_soon)
         except LimitError as error:
             code = service.unready or "full"  # or there is a place again by now
-            raise Problem(503, str(error), code=code, retry_after_s=1) from None
+            raise RequestError(503, str(error), code=code, retry_after_s=1) from None
         except BackendError as error:
-            raise Problem(500, str(error), code="fault") from None
+            raise RequestError(500, str(error), code="fault") from None
 
-    def take(self, event: Event) -> None:
-        """Take what the engine found; on the loop, waits for nothing."""
+    def _take_soon(self, event: Event) -> None:
+        """Hand an event of the engine's thread to the loop."""
+        with contextlib.suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(self._take, event)
+
+    def _take(self, event: Event) -> None:
         outbox = self._outbox
         if isinstance(event, Words):
             if event.is_final:
                 self._unanswered -= event.is_answer
-                # A final says more than the interim that still waits.
+                # A final has more than the interim that still waits.
                 outbox.drop_interim()
-                outbox.put(event)
-            else:
-                outbox.put_interim(event)
+            outbox.send(event, is_interim=not event.is_final)
         elif isinstance(event, BoostsChanged):
             if self._is_opening:
                 self._opened = event
             else:
-                outbox.put(self._boosts.settled(event, self._answers))
+                outbox.send(self._boosts.settled(event, self._replies))
             self._settled.set()
         elif isinstance(event, Finished):
             self._finished = event
             self._settled.set()
             outbox.close()
-        elif isinstance(event, Room):
-            self._room.set()
         else:
-            outbox.put(event)
+            outbox.send(event)
 
     @property
     def _is_opening(self) -> bool:
@@ -665,41 +554,36 @@ class _Talk:
         if error is None and self._finished is not None:
             error = self._finished.error
         if isinstance(error, _CLIENTS_FAULTS):
-            raise Problem(400, str(error), "keyterm", code="invalid_value")
+            raise RequestError(400, str(error), "keyterm", code="invalid_value")
+        request_id = self._replies.request_id
         if error is not None:
-            request = self._answers.request_id
-            _log.error("stream %s: no opening", request, exc_info=error)
-            raise Problem(500, "the server failed; its log says why", code="fault")
+            _log.error("stream %s: no opening", request_id, exc_info=error)
+            raise RequestError(500, _SERVERS_FAULT, code="fault")
         self._settled.set()
         try:
             await self._websocket.accept(
                 subprotocol=self._websocket.scope.get("wfstdec.subprotocol"),
-                headers=[(b"dg-request-id", self._answers.request_id.encode())],
+                headers=[(b"dg-request-id", request_id.encode())],
             )
         except (WebSocketDisconnect, RuntimeError) as gone:
             raise _Gone from gone
         # At once, where the client may not have what it thinks.
-        if self._query.ignored or self._warnings:
-            self._outbox.put(self._metadata(0.0))
+        first = self._metadata(0.0)
+        if first["ignored"] or first["warnings"]:
+            self._outbox.send(first)
 
-    def _metadata(self, heard_s: float) -> Json:
-        return self._answers.metadata(heard_s, self._query.ignored, self._warnings)
-
-    @property
-    def _warnings(self) -> tuple[str, ...]:
+    def _metadata(self, audio_s: float) -> Json:
         boosts = self._opened.warnings if self._opened is not None else ()
-        return (*self._query.warnings, *boosts)
+        warnings = (*self._query.warnings, *boosts)
+        return self._replies.metadata(audio_s, self._query.ignored, warnings)
 
-    async def run(self) -> _Ending | None:
-        """Talk until one side is done; how to close, or None where nobody is there."""
-        reader = asyncio.create_task(self._read())
-        writer = asyncio.create_task(self._write())
-        both = (reader, writer)
+    async def run(self) -> _Ending:
+        """Serve the client until one side is done; how to close."""
+        both = asyncio.create_task(self._read()), asyncio.create_task(self._write())
+        reader, writer = both
         try:
             await asyncio.wait(both, return_when=asyncio.FIRST_COMPLETED)
             return (writer if writer.done() else reader).result()
-        except _Gone:
-            return None
         except _Unread:
             text = f"nothing was read for {self._limits.unread_s:g} s"
             return self._cut_off("unread", 1013, text, "unread_s")
@@ -708,9 +592,9 @@ class _Talk:
                 task.cancel()
             await asyncio.gather(*both, return_exceptions=True)
 
-    async def _read(self) -> _Ending | None:
+    async def _read(self) -> _Ending:
         """Give what the client sends to the engine, until it has gone."""
-        pace, limits = _Pace(), self._limits
+        limits = self._limits
         while True:
             idle_s = limits.idle_s if self._ending is None else None
             try:
@@ -722,37 +606,44 @@ class _Talk:
                 continue
             if message["type"] == "websocket.disconnect":
                 if message.get("code") == 1009:
-                    self._measures.failed("message_size")
+                    self._metrics.errors.labels("message_size").inc()
                 raise _Gone
-            found = message.get("bytes") or message.get("text") or b""
-            if len(found) > (most := limits.message_bytes):
-                text = f"a message of {len(found)}, expected at most {most} bytes"
+            data = message.get("bytes") or message.get("text") or b""
+            if len(data) > (most := limits.message_bytes):
+                text = f"a message of {len(data)}, expected at most {most} bytes"
                 return self._cut_off("message_size", 1009, text, "message_bytes")
-            await pace.step()
+            await self._keep_pace()
             if self._ending is not None:
                 continue  # what comes now comes too late
-            if isinstance(found, str):
-                await self._obey(found)
-            elif found:
-                self.stream.send(found)
+            if isinstance(data, str):
+                await self._obey(data)
+            elif data:
+                self.stream.send(data)
             await self._hold_back()
 
     def _cut_off(self, kind: str, code: int, text: str, limit: str) -> _Ending:
         """Count a stream that is beyond a limit; how it is closed."""
-        self._measures.failed(kind)
+        self._metrics.errors.labels(kind).inc()
         return _Ending(code, f"{text}; {self._limits.remedy(limit)}")
+
+    async def _keep_pace(self) -> None:
+        """Hold back a client of very many messages, and let others run in between."""
+        self._num_messages += 1
+        if self._num_messages % _BREATH:
+            return
+        passed = time.monotonic() - self._paced_from
+        await asyncio.sleep(max(0.0, self._num_messages / _MESSAGES_PER_S - passed))
+        if passed > 1:
+            self._num_messages, self._paced_from = 0, time.monotonic()
 
     async def _hold_back(self) -> None:
         """Wait while so much waits that no more is received; TCP holds the client."""
-        self._room.clear()
-        while self.stream.is_full:
-            # The engine says `Room`; what a container holds may grow without it.
-            with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_ROOM_S):
-                    await self._room.wait()
-            self._room.clear()
-        while len(self._outbox) > _WAITING or self._unanswered > _UNANSWERED:
-            await asyncio.sleep(_LOOK_S)
+        while (
+            self.stream.is_full
+            or len(self._outbox) > _WAITING
+            or self._unanswered > _UNANSWERED
+        ):
+            await asyncio.sleep(_POLL_S)
 
     def _end(self, ending: _Ending) -> None:
         """Let the stream come to its end: finals, then this close."""
@@ -760,60 +651,55 @@ class _Talk:
         self.stream.finish()
 
     async def _obey(self, text: str) -> None:
-        """Do what a text message says."""
+        """Do what a text message asks for."""
         try:
             message = await _apart(text, lambda: read_message(text))
         except MessageError as error:
-            wrong = self._answers.error("SchemaError", str(error), error.found)
-            self._outbox.put(wrong)
+            wrong = self._replies.error("SchemaError", str(error), error.found)
+            self._outbox.send(wrong)
             return
-        match message:
-            case Configure() as wanted:
-                # After the change before is settled.
-                await self._settled.wait()
-                try:
-                    boosts = await _apart(text, lambda: self._boosts.asked(wanted))
-                except (BoostError, OptionError) as error:
-                    self._outbox.put(refusal(error, self._answers))
-                    return
-                self._settled.clear()
-                self.stream.change_boosts(boosts)
-            case Plain("Finalize"):
-                self._unanswered += 1
-                self.stream.flush()
-            case Plain("CloseStream"):
-                self._end(_Ending(1000))
+        if isinstance(message, Configure):
+            await self._settled.wait()  # the change before
+            try:
+                boosts = await _apart(text, lambda: self._boosts.request(message))
+            except (BoostError, OptionError) as error:
+                self._outbox.send(self._replies.not_configured(error))
+                return
+            self._settled.clear()
+            self.stream.change_boosts(boosts)
+        elif message == "Finalize":
+            self._unanswered += 1
+            self.stream.flush()
+        elif message == "CloseStream":
+            self._end(_Ending(1000))
 
     async def _write(self) -> _Ending:
-        """Send what the engine found, until it has ended the stream."""
+        """Send events and replies, until the engine has ended the stream."""
         while (message := await self._outbox.next()) is not None:
             if not isinstance(message, dict):
-                message = self._answers.of(message)
+                message = self._replies.of(message)
             await self._send(message)
-        if self._outbox.overflowed:
-            raise _Unread
         finished = self._finished
         assert finished is not None
         ending = self._ending or _Ending(1001, "the server is about to stop")
         if finished.error is not None:
-            ending = await self._tell(finished.error)
-        await self._send(self._metadata(finished.heard_s))
+            ending = await self._send_error(finished.error)
+        await self._send(self._metadata(finished.audio_s))
         return ending
 
-    async def _tell(self, error: Exception) -> _Ending:
-        """Send what has ended the stream."""
+    async def _send_error(self, error: Exception) -> _Ending:
+        """Send what has ended the stream; how it is closed."""
         kind, description = type(error).__name__, str(error)
         if not isinstance(error, WfstdecError):
-            kind, description = "Fault", "the server failed; its log says why"
-        if not isinstance(error, _CLIENTS_FAULTS):
-            request = self._answers.request_id
-            _log.error("stream %s failed", request, exc_info=error)
-        await self._send(self._answers.error(kind, description))
-        code = 1008 if isinstance(error, _CLIENTS_FAULTS) else 1011
-        return _Ending(code, description)
+            kind, description = "Fault", _SERVERS_FAULT
+        is_clients = isinstance(error, _CLIENTS_FAULTS)
+        if not is_clients:
+            request_id = self._replies.request_id
+            _log.error("stream %s failed", request_id, exc_info=error)
+        await self._send(self._replies.error(kind, description))
+        return _Ending(1008 if is_clients else 1011, description)
 
     async def _send(self, message: Json) -> None:
-        """Send a message."""
         text = json.dumps(message)
         try:
             async with asyncio.timeout(self._limits.unread_s):
@@ -821,27 +707,10 @@ class _Talk:
         except TimeoutError:
             raise _Unread from None
         except (WebSocketDisconnect, RuntimeError) as gone:
-            # RuntimeError: the server has closed it, and says so to the reader.
+            # RuntimeError: the server has closed it, and tells the reader so.
             raise _Gone from gone
 
 
-class _Pace:
-    """Holds back a client of very many messages, and lets others run in between."""
-
-    def __init__(self) -> None:
-        self._count, self._began = 0, time.monotonic()
-
-    async def step(self) -> None:
-        """Count a message, and wait where there are too many."""
-        self._count += 1
-        if self._count % _BREATH:
-            return
-        passed = time.monotonic() - self._began
-        await asyncio.sleep(max(0.0, self._count / _MESSAGES_PER_S - passed))
-        if passed > 1:
-            self._count, self._began = 0, time.monotonic()
-
-
-async def _apart(text: str, work: Callable[[], _Found]) -> _Found:
-    """Do the work of a message; of a long one in a thread, so that nobody waits."""
+async def _apart(text: str, work: Callable[[], _Result]) -> _Result:
+    """Do the work of a message; of a long one in a thread, so that nothing waits."""
     return work() if len(text) < _LONG else await asyncio.to_thread(work)

@@ -9,29 +9,13 @@ from wfstdec.search.options import CheckedOptions
 
 
 def _limit(default: Any, text: str) -> Any:
-    """Make a field with what the help of its flag says."""
+    """Make a field with the help of its flag."""
     return field(default=default, metadata={"help": text})
 
 
 @dataclass(frozen=True)
 class Limits(CheckedOptions):
-    """Limits on what clients ask; errors name the flag that raises a limit.
-
-    Attributes:
-        streams: Streams at once.
-        buffered_s: Seconds of audio of a stream that wait for the search; its reader
-            then stops receiving.
-        message_bytes: Bytes of a message of a stream.
-        body_bytes: Bytes of a request.
-        file_s: Seconds of audio of a request.
-        boosts: Entries of a boost list.
-        boost_chars: Characters of an entry.
-        idle_s: Seconds without a message after which a stream is closed.
-        unread_s: Seconds that a client may leave its messages unread.
-        requests: Requests with files that are worked on or wait.
-        drain_s: Seconds from the first signal to stop until streams are cut off.
-        url_bytes: Bytes of an address, with its query.
-    """
+    """Limits on what clients ask; errors name the flag that raises a limit."""
 
     streams: int = _limit(256, "streams at once")
     buffered_s: float = _limit(
@@ -67,7 +51,6 @@ class Limits(CheckedOptions):
         return f"the server's {cls.flag(name)} allows more"
 
     def __post_init__(self) -> None:
-        """Check every value."""
         for name in self.__dataclass_fields__:
             if name.endswith("_s"):
                 self.check(name, lambda x: x > 0, "seconds, above 0")

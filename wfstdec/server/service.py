@@ -1,66 +1,206 @@
-"""The service: what all handlers of requests share."""
+"""The service: model, engine and jobs, which all handlers of requests share.
+
+    with service.jobs.take() as job:       # or a RequestError: 503, when to ask again
+        file = job.keep(open(...))         # closed when nothing uses it any more
+        job.start(work)                    # work(job) in a thread
+        while (part := await job.next_part()) is not None:   # given to job.emit
+            ...
+        result = await job.result()
+
+A job is a request with a file; a bounded number of them is worked on by a few threads.
+Nothing of it waits or computes on the event loop. Its place is free again when both
+request and thread are done with it, so that clients who go away and come again cannot
+pile up work.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
+import os
 import threading
-from collections.abc import Callable, Sequence
-from concurrent.futures import Future
+import time
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self, TypeVar
 
 from wfstdec.models import Encoder
 from wfstdec.search.decoder import Decoder
-from wfstdec.server.engine import Engine, Stream
-from wfstdec.server.jobs import Jobs
+from wfstdec.server.engine import Engine
+from wfstdec.server.errors import RequestError
 from wfstdec.server.limits import Limits
-from wfstdec.server.measures import Measures
-from wfstdec.server.stream import Event
+from wfstdec.server.metrics import Metrics
 
-_log = logging.getLogger(__name__)
+_Kept = TypeVar("_Kept", bound=AbstractContextManager)
+
+_NICE = 10
+"""How much threads of jobs give way to those of streams, which people wait for."""
+_LONGEST_RETRY_S = 30.0
+
+
+class JobCancelled(Exception):
+    """A job was given up; raised in its thread."""
+
+
+class Job:
+    """A request with a file: its place, and its work in a thread."""
+
+    def __init__(self, jobs: Jobs) -> None:
+        self._jobs = jobs
+        self._kept = contextlib.ExitStack()
+        self._parts: asyncio.Queue[Any] = asyncio.Queue()
+        self._is_cancelled = threading.Event()
+        self._future: Future | None = None
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.cancel()
+        if self._future is None:
+            self._leave()
+        else:
+            self._future.add_done_callback(lambda _: self._leave())
+
+    def _leave(self) -> None:
+        try:
+            self._kept.close()
+        finally:
+            self._jobs._taken.discard(self)
+
+    def keep(self, resource: _Kept) -> _Kept:
+        """Close a resource when the place is free again."""
+        self._kept.push(resource)
+        return resource
+
+    def start(self, work: Callable[[Job], Any]) -> None:
+        """Do work in a thread, as soon as one is free."""
+        self._loop = asyncio.get_running_loop()
+        try:
+            self._future = self._jobs._pool.submit(self._run, work)
+        except RuntimeError:  # the pool is shut down
+            raise stopping() from None
+        self._future.add_done_callback(lambda _: self.emit(None))
+
+    def _run(self, work: Callable[[Job], Any]) -> Any:
+        self.check()
+        began, jobs = time.monotonic(), self._jobs
+        result = work(self)
+        # A running mean, from which clients learn when to try again.
+        jobs._seconds += (time.monotonic() - began - jobs._seconds) / 8
+        return result
+
+    def check(self) -> None:
+        """Raise JobCancelled, in the thread, where the request is over."""
+        if self._is_cancelled.is_set():
+            raise JobCancelled
+
+    def emit(self, part: Any) -> None:
+        """Hand a part of the answer to the loop; None is the end."""
+        with contextlib.suppress(RuntimeError):  # the loop is closed: no listener
+            self._loop.call_soon_threadsafe(self._parts.put_nowait, part)
+
+    async def next_part(self) -> Any:
+        """Wait for the next part; None where the work has ended, with any result."""
+        return await self._parts.get()
+
+    async def result(self) -> Any:
+        """Wait for what the work returns, or raises."""
+        assert self._future is not None
+        try:
+            return await asyncio.wrap_future(self._future)
+        except (JobCancelled, asyncio.CancelledError) as error:
+            stopped = self._is_cancelled.is_set() and self._future.cancelled()
+            if stopped or isinstance(error, JobCancelled):
+                raise stopping() from None
+            raise
+
+    def cancel(self) -> None:
+        """Give the work up: it does not begin, or ends at its next `check`."""
+        self._is_cancelled.set()
+        if self._future is not None:
+            self._future.cancel()
+
+
+class Jobs:
+    """Jobs that are worked on or wait, and their threads: one for each processor."""
+
+    def __init__(self, limits: Limits) -> None:
+        self._limits = limits
+        self._threads = len(os.sched_getaffinity(0))
+        self._pool = ThreadPoolExecutor(self._threads, "wfstdec-request", _give_way)
+        self._taken: set[Job] = set()  # on the loop alone: no lock is needed
+        self._seconds = 1.0  # of a job, on the average, newer ones counting more
+        self._is_over = False
+
+    def __len__(self) -> int:
+        """Places that are taken."""
+        return len(self._taken)
+
+    @property
+    def workers(self) -> int:
+        """Threads that a job should use: many where it is alone."""
+        return max(1, self._threads // max(1, min(len(self._taken), self._threads)))
+
+    def take(self) -> Job:
+        """Take a place."""
+        taken, most = len(self._taken), self._limits.requests
+        if taken >= most or self._is_over:
+            # Until a place may be free, as things went so far.
+            wait_s = self._seconds * max(1.0, taken / self._threads)
+            raise RequestError(
+                503,
+                f"{taken} requests with files are worked on or wait, expected less "
+                f"than {most}; ask again later, or raise the server's "
+                f"{self._limits.flag('requests')}",
+                code="too_many_requests",
+                retry_after_s=min(wait_s, _LONGEST_RETRY_S),
+            )
+        job = Job(self)
+        self._taken.add(job)
+        return job
+
+    def stop(self) -> None:
+        """Give up all work, and wait until no thread is left."""
+        self._is_over = True
+        for job in list(self._taken):
+            job.cancel()
+        self._pool.shutdown(cancel_futures=True)
+
+
+def stopping() -> RequestError:
+    """Make the error of requests that are under way when the server stops."""
+    return RequestError(503, "the server stops", retry_after_s=5)
+
+
+def _give_way() -> None:
+    """Let other threads of the process go first; those it starts do the same."""
+    with contextlib.suppress(OSError, AttributeError):
+        os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
 
 
 @dataclass
 class Service:
-    """A model, a decoder, an engine, and what they may be asked for.
-
-    Attributes:
-        name: Of the model, as `GET /v1/models` says it.
-        model: Makes log-probs.
-        decoder: Over its tokens; used by the engine and by requests with files.
-        engine: Advances the streams.
-        limits: What clients may ask for.
-        measures: Counts and times, as `GET /metrics` gives them.
-        key: What clients have to send; None for nothing.
-        origins: Other origins whose pages may speak to the server; '*' for any.
-        language: What answers say the language is.
-        confidence: Whether words of files get confidences where nobody asks for them.
-        jobs: Requests with files; the app stops them in the end.
-        hand_over: The engine's `post`; the app binds it to its loop.
-        warming: Whether kernels are still compiled, and nothing is taken yet.
-        draining: Whether the server is about to stop and takes nothing new.
-    """
+    """A model, a decoder, an engine, and what clients may ask of them."""
 
     name: str
     model: Encoder
     decoder: Decoder[Any, Any]
     engine: Engine
     limits: Limits
-    measures: Measures
-    key: str | None = None
-    origins: tuple[str, ...] = ()
+    metrics: Metrics
+    key: str | None = None  # that clients have to send
+    origins: tuple[str, ...] = ()  # of other pages that may use the server
     language: str = "en"
-    confidence: bool = False
-    hand_over: HandOver = field(default_factory=lambda: HandOver())
+    confidence: bool = False  # of words of files where it is not asked for
     warming: bool = field(default=False, init=False)
     draining: bool = field(default=False, init=False)
     jobs: Jobs = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        """Make the places for requests; their threads come with the first ones."""
-        self.jobs = Jobs(self.limits)
+        self.jobs = Jobs(self.limits)  # their threads come with the first ones
 
     @classmethod
     def of(
@@ -75,24 +215,16 @@ class Service:
         workers: int | None = None,
         **more: Any,
     ) -> Service:
-        """Make a service and its engine.
-
-        `limits`: what clients may ask for; None for the defaults. `workers`: threads of
-        the encoder; None is one for each processor.
-        """
-        limits, measures, hand_over = limits or Limits(), Measures(), HandOver()
+        """Make a service and its engine; `workers` are threads of the encoder."""
+        limits, metrics = limits or Limits(), Metrics()
         engine = Engine(
-            model,
-            decoder,
-            limits,
-            measures,
-            post=hand_over,
+            *(model, decoder, limits, metrics),
             confidence=confidence,
             nbest=nbest,
             workers=workers,
         )
-        more |= {"confidence": confidence, "hand_over": hand_over}
-        return cls(name, model, decoder, engine, limits, measures, **more)
+        more["confidence"] = confidence
+        return cls(name, model, decoder, engine, limits, metrics, **more)
 
     def stop(self) -> None:
         """Give up all streams and files, and wait until no thread is left."""
@@ -111,38 +243,10 @@ class Service:
         return "full" if len(self.engine) >= self.limits.streams else None
 
 
-class HandOver:
-    """Takes events from the engine's thread to the handlers on the loop.
-
-    It is the engine's `post`, made before there is a loop.
-
-    Attributes:
-        loop: Of the handlers; None drops all events.
-    """
-
-    def __init__(self) -> None:
-        self.loop: asyncio.AbstractEventLoop | None = None
-
-    def __call__(self, events: Sequence[tuple[Stream, Event]]) -> None:
-        """Have the loop give each event to its stream's handler; waits for nothing."""
-        if self.loop is not None and events:
-            with contextlib.suppress(RuntimeError):  # it was closed in this moment
-                self.loop.call_soon_threadsafe(_deliver, list(events))
-
-
-def _deliver(events: Sequence[tuple[Stream, Event]]) -> None:
-    """Give events to handlers; one that fails costs the others nothing."""
-    for stream, event in events:
-        try:
-            stream.context.take(event)
-        except Exception:
-            _log.exception("an event could not be handed over")
-
-
 async def in_thread(work: Callable[[], Any]) -> Any:
-    """Run something in a thread that nobody waits for when the program ends."""
+    """Run something in a thread that does not keep the program from its end."""
     future: Future[Any] = Future()
-    future.set_running_or_notify_cancel()  # it goes on where nobody waits any more
+    future.set_running_or_notify_cancel()  # it continues where its caller is gone
 
     def run() -> None:
         try:

@@ -1,6 +1,7 @@
-"""WebSockets under uvicorn: its protocol, which lets go of clients that do not read.
+"""uvicorn: handshakes of any length, clients that do not read, signals and draining.
 
-    uvicorn.Config(app, ws=SocketProtocol)
+    server = DrainingServer(make_config(app, limits), service)
+    server.run([open_socket("localhost", 8000)])
 
 uvicorn closes a connection once its last bytes are sent: with a client that never reads
 that is never, and neither does the server stop. A stream's key and words may be in its
@@ -32,8 +33,8 @@ from uvicorn.protocols.websockets.websockets_sansio_impl import (
 )
 
 from wfstdec.errors import OptionError
+from wfstdec.server.errors import RequestError
 from wfstdec.server.limits import Limits
-from wfstdec.server.problems import Problem
 from wfstdec.server.service import Service, in_thread
 
 GIVE_UP = "wfstdec.give_up"
@@ -42,7 +43,7 @@ _LAST_S = 5.0
 """Seconds that the last bytes have to get out, once nobody waits for them."""
 
 
-class SocketProtocol(WebSocketsSansIOProtocol):
+class _SocketProtocol(WebSocketsSansIOProtocol):
     """uvicorn's protocol; a connection ends even if its client never reads."""
 
     close_sent: bool
@@ -52,55 +53,55 @@ class SocketProtocol(WebSocketsSansIOProtocol):
     _is_given_up = False
 
     def handle_connect(self, event: Any) -> None:
-        """Begin the handshake; the handler finds `give_up` in its scope."""
         super().handle_connect(event)
         if getattr(self, "scope", None) is not None:  # the handler begins later
             scope: dict[str, Any] = self.scope
             scope[GIVE_UP] = self.give_up
 
     def give_up(self, code: int, reason: str) -> None:
-        """Close without waiting for the client to read what was sent before.
-
-        For a while it may still read that. What it sends meanwhile is thrown away, and
-        not left unread: then the connection would be reset, and the close be lost.
-        """
-        if not self.close_sent and not self.transport.is_closing():
-            self.conn.send_close(code, reason)
-            self.transport.write(b"".join(self.conn.data_to_send()))
-            self.close_sent = True
+        """Close without waiting for the client to read what was sent before."""
+        # It may still read for a while. What it sends meanwhile is thrown away: left
+        # unread, it would reset the connection, and the close be lost.
         self._is_given_up = True
-        self._linger()
+        if self.close_sent or self.transport.is_closing():
+            self._linger()
+        else:
+            self.conn.send_close(code, reason)
+            self._send_close()
 
     def data_received(self, data: bytes) -> None:
-        """Take bytes, unless the client is given up."""
         if not self._is_given_up:
             super().data_received(data)
 
     async def send(self, message: Any) -> None:
-        """Send a message of the handler."""
         await super().send(message)
         # A handshake that is refused is complete too: uvicorn logs an error if not.
         if message["type"] == "websocket.http.response.body" and self.close_sent:
             self.handshake_complete = True
 
     def handle_parser_exception(self) -> None:
-        """Tell what is wrong with a frame, such as its size, and hear the rest.
-
-        A connection that is closed with bytes unread is reset, and then the client
-        never sees why.
-        """
+        """Send what is wrong with a frame, such as its size, and read the rest."""
+        # Closed with bytes unread, a connection is reset: the client sees no reason.
         if self.close_sent:
             return
-        assert self.conn.close_sent is not None
-        code, reason = self.conn.close_sent.code, self.conn.close_sent.reason
-        told = {"type": "websocket.disconnect", "code": code, "reason": reason}
-        self.queue.put_nowait(told)
+        close = self.conn.close_sent
+        assert close is not None
+        self.queue.put_nowait(
+            {
+                "type": "websocket.disconnect",
+                "code": close.code,
+                "reason": close.reason,
+            }
+        )
+        self._send_close()
+
+    def _send_close(self) -> None:
         self.transport.write(b"".join(self.conn.data_to_send()))
         self.close_sent = True
         self._linger()
 
     def _linger(self) -> None:
-        """Leave some time for what was sent last; hear what comes until then."""
+        """Leave some time for what was sent last; read what comes until then."""
         self.stop_keepalive()
         if self.read_paused:
             self.read_paused = False
@@ -117,7 +118,6 @@ class SocketProtocol(WebSocketsSansIOProtocol):
             self._cut_later(self.close_timeout + _LAST_S)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Forget the connection."""
         super().connection_lost(exc)
         if self._cut_timer is not None:
             self._cut_timer.cancel()
@@ -134,7 +134,7 @@ _LONGEST_READ = 1 << 20
 that one read brings, a quarter of this."""
 _LEAVING_S = 2
 """For connections to be closed when all streams have ended."""
-_LOOK_S = 0.02
+_POLL_S = 0.02
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
 _log = logging.getLogger(__name__)
@@ -146,7 +146,7 @@ def make_config(app: ASGIApp, limits: Limits, **more: Any) -> uvicorn.Config:
     http = type("_BoundedHttp", (_Http,), {"idle_s": limits.idle_s})
     settings: dict[str, Any] = {
         "http": http,
-        "ws": SocketProtocol,
+        "ws": _SocketProtocol,
         "ws_max_size": limits.message_bytes,
         # Audio does not compress, and short messages hardly.
         "ws_per_message_deflate": False,
@@ -182,11 +182,7 @@ def open_socket(host: str, port: int) -> socket.socket:
 
 
 class DrainingServer(uvicorn.Server):
-    """A server that lets streams come to their end before it stops.
-
-    Attributes:
-        fault: Why it could not be warmed up; it stops then.
-    """
+    """A server that lets streams come to their end before it stops."""
 
     def __init__(
         self,
@@ -195,23 +191,18 @@ class DrainingServer(uvicorn.Server):
         on_ready: Callable[[], Any] = lambda: None,
     ) -> None:
         super().__init__(config)
+        # Why it could not be warmed up; it stops then.
         self.fault: BaseException | None = None
         self._service, self._on_ready = service, on_ready
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._tasks: set[asyncio.Task[None]] = set()
+        self._tasks: list[asyncio.Future[None]] = []  # or they might be collected
         self._signals = 0
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Listen; then warm up, beside probes that are answered meanwhile."""
-        self._loop = asyncio.get_running_loop()
-        self._service.warming = True
+        """Listen; then warm up, while probes are answered."""
+        self._loop, self._service.warming = asyncio.get_running_loop(), True
         await super().startup(sockets)
-        self._begin(self._warm_up())
-
-    def _begin(self, coroutine: Any) -> None:
-        task = asyncio.get_running_loop().create_task(coroutine)
-        self._tasks.add(task)  # else it may be collected under way
-        task.add_done_callback(self._tasks.discard)
+        self._tasks.append(asyncio.ensure_future(self._warm_up()))
 
     async def _warm_up(self) -> None:
         try:
@@ -227,12 +218,9 @@ class DrainingServer(uvicorn.Server):
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Take signals to stop while the server runs.
-
-        What was ignored when the program began, as Ctrl-C is by jobs in the background
-        and SIGHUP by those of nohup, stays ignored. No signal is raised again in the
-        end, as uvicorn does: to have drained is success.
-        """
+        """Take signals to stop while the server runs."""
+        # What was ignored when the program began (jobs in the background, nohup) stays
+        # ignored. No signal is raised again in the end, as uvicorn does: it is success.
         before: dict[signal.Signals, Any] = {}
         if threading.current_thread() is threading.main_thread():  # no other may
             for number in _SIGNALS:
@@ -250,9 +238,12 @@ class DrainingServer(uvicorn.Server):
         self._signals += 1
         loop = self._loop
         if self._signals == 1 and loop is not None and not self.should_exit:
-            loop.call_soon_threadsafe(lambda: self._begin(self._drain(sig, frame)))
+            loop.call_soon_threadsafe(self._begin_draining, sig, frame)
         else:
             self.should_exit = self.force_exit = True
+
+    def _begin_draining(self, sig: int, frame: FrameType | None) -> None:
+        self._tasks.append(asyncio.ensure_future(self._drain(sig, frame)))
 
     async def _drain(self, sig: int, frame: FrameType | None) -> None:
         service, limits = self._service, self._service.limits
@@ -265,7 +256,8 @@ class DrainingServer(uvicorn.Server):
         state = self.server_state
         # A stream or request is under way, or its end being read.
         while not self.should_exit and (
-            state.tasks or any(isinstance(x, SocketProtocol) for x in state.connections)
+            state.tasks
+            or any(isinstance(x, _SocketProtocol) for x in state.connections)
         ):
             if time.monotonic() > deadline:
                 _log.warning(
@@ -275,17 +267,14 @@ class DrainingServer(uvicorn.Server):
                     limits.flag("drain_s"),
                 )
                 break
-            await asyncio.sleep(_LOOK_S)
+            await asyncio.sleep(_POLL_S)
         super().handle_exit(sig, frame)
 
 
 def _take_long_handshakes() -> None:
-    """Have `websockets` read all that h11 passes on.
-
-    A longer line, or more of them, is an error there that uvicorn leaves without an
-    answer. The documented variables of the environment are read when the package is
-    imported, which may have been long ago.
-    """
+    """Have `websockets` read all that h11 passes on."""
+    # A longer line is an error there that uvicorn leaves without an answer. Variables
+    # of the environment are read when the package is imported, maybe long ago.
     names = {"MAX_LINE_LENGTH": _LONGEST_READ, "MAX_NUM_HEADERS": _LONGEST_READ}
     for name, least in names.items():
         known = getattr(websockets.http11, name, None)
@@ -303,7 +292,6 @@ class _Http(H11Protocol):
     _waiting: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
-        """Expect a request."""
         self.access_log = False  # its lines have queries in them, whoever set it up
         super().connection_made(transport)
         self._expect()
@@ -314,12 +302,10 @@ class _Http(H11Protocol):
         self._expect()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Expect nothing more."""
         self._expect_no_more()
         super().connection_lost(exc)
 
     def handle_websocket_upgrade(self, event: h11.Request) -> None:
-        """Leave the connection to WebSockets."""
         self._expect_no_more()
         super().handle_websocket_upgrade(event)
 
@@ -332,7 +318,7 @@ class _Http(H11Protocol):
                 most = self.config.h11_max_incomplete_event_size
                 text = f"an address and headers of more than {most} bytes; "
                 text += Limits.remedy("url_bytes")
-        answer = Problem(status, text, headers={"connection": "close"}).response()
+        answer = RequestError(status, text, headers={"connection": "close"}).response()
         with contextlib.suppress(h11.LocalProtocolError):  # an answer has begun
             for part in (
                 h11.Response(status_code=status, headers=answer.raw_headers),

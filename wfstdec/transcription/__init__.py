@@ -9,8 +9,13 @@ from wfstdec.transcription.encoding import AudioOptions, Recording
 from wfstdec.transcription.files import transcribe_files
 from wfstdec.transcription.pieces import CutOptions
 from wfstdec.transcription.recordings import find_recordings
-from wfstdec.transcription.stream import STREAM_CUTS, Final, Stream
-from wfstdec.transcription.transcriber import Transcriber, Transcript
+from wfstdec.transcription.transcriber import (
+    STREAM_CUTS,
+    Final,
+    Stream,
+    Transcriber,
+    Transcript,
+)
 
 __all__ = [
     "STREAM_CUTS",

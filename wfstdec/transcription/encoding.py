@@ -31,7 +31,7 @@ from wfstdec.boost.lists import BoostsLike
 from wfstdec.errors import AudioError, InputError
 from wfstdec.models.encoder import Encoder, StreamingEncoder
 from wfstdec.search.decoder import Decoder
-from wfstdec.transcription.pieces import CutOptions, Piece, Track
+from wfstdec.transcription.pieces import CutOptions, Piece, PieceCutter
 
 _AHEAD = 2
 """Pieces that may wait for the decoder, for each worker."""
@@ -61,14 +61,7 @@ class Recording(NamedTuple):
 
 
 class Encoded(NamedTuple):
-    """Log-probs of a piece of a recording.
-
-    Attributes:
-        recording: Whose it is.
-        piece: Where it is, and its audio.
-        logprobs: float32 [T, V]; None where the encoder streams, so that the first
-            pass has the result, and nobody asked for them.
-    """
+    """Log-probs of a piece of a recording, float32 [T, V]."""
 
     recording: Recording
     piece: Piece
@@ -76,19 +69,12 @@ class Encoded(NamedTuple):
 
 
 class Ended(NamedTuple):
-    """The end of a recording, behind its last piece.
-
-    Attributes:
-        recording: Whose end it is.
-        audio_s: Seconds of it.
-        notes: What was done to its audio, or is odd about it.
-        error: Why it cannot be read or encoded; None where all went well.
-    """
+    """The end of a recording, behind its last piece."""
 
     recording: Recording
     audio_s: float = 0.0
     notes: tuple[AudioNote, ...] = ()
-    error: InputError | None = None
+    error: InputError | None = None  # why it cannot be read or encoded
 
 
 Part = Encoded | Ended
@@ -110,13 +96,7 @@ class AudioOptions:
 
 
 class Encoding:
-    """Reads, cuts and encodes recordings, ahead of who asks for them.
-
-    `workers`: pieces encoded side by side; None is one for each processor.
-
-    Attributes:
-        encode_s: Seconds of all workers, added up; windows included.
-    """
+    """Reads, cuts and encodes recordings ahead, pieces side by side by `workers`."""
 
     def __init__(
         self,
@@ -132,6 +112,7 @@ class Encoding:
         self._wants_rows = rows
         self._sessions = decoder.sessions()
         self._workers = workers or len(os.sched_getaffinity(0))
+        # Seconds of all workers, added up; windows included.
         self._lock, self.encode_s = threading.Lock(), 0.0
 
     def run(self, recordings: Iterable[Recording]) -> Generator[Part, None, None]:
@@ -160,10 +141,10 @@ class Encoding:
             try:
                 rate = self._model.spec.sample_rate
                 with open_audio(recording.audio, rate, **vars(self._audio)) as reader:
-                    heard = _Heard(reader, recording)
-                    for piece in self._pieces(heard, recording, pool):
+                    audio = _Blocks(reader, recording)
+                    for piece in self._pieces(audio, recording, pool):
                         yield number, recording, self._submit(recording, piece, pool)
-                    audio_s = heard.num_samples / reader.sample_rate
+                    audio_s = audio.num_samples / reader.sample_rate
                     notes = tuple(reader.notes)
                     # Only behind the last piece: notes on the end of a file come with
                     # it.
@@ -181,39 +162,34 @@ class Encoding:
         return lambda: Encoded(recording, piece, future.result())
 
     def _pieces(
-        self, heard: _Heard, recording: Recording, pool: Executor
+        self, audio: _Blocks, recording: Recording, pool: Executor
     ) -> Iterator[Piece]:
         """The pieces of a recording, as they come."""
-        blocks = iter(heard)
+        blocks: Iterator[np.ndarray] = iter(audio)
         model, spec = self._model, self._model.spec
         streams = isinstance(model, StreamingEncoder)
         if not streams:
             head = []
-            while (
-                heard.num_samples <= self._cuts.whole_s * spec.sample_rate
-                and (block := next(blocks, None)) is not None
-            ):
+            for block in blocks:
                 head.append(block)
-            # Short recordings are encoded whole, exactly as the model would have them.
-            if heard.num_samples <= self._cuts.whole_s * spec.sample_rate:
+                if audio.num_samples > self._cuts.whole_s * spec.sample_rate:
+                    break
+            else:  # short ones are encoded whole, exactly as the model would have them
                 yield Piece(0, 0, np.concatenate(head))
                 return
             blocks = itertools.chain(head, blocks)
-        track = Track(
-            self._sessions,
-            self._cuts,
-            frame_shift_s=spec.frame_shift_s,
-            sample_rate=spec.sample_rate,
+        cutter = PieceCutter(
+            *(self._sessions, self._cuts, spec),
             boosts=recording.boosts,
             one_pass=streams,
         )
-        blocks = _heard_by(track, blocks)
+        blocks = map(cutter.push_audio, blocks)
         rows = self._stream(blocks) if streams else self._windows(blocks, pool)
-        with contextlib.closing(track):
+        with contextlib.closing(cutter):
             for some in rows:
-                track.feed(some)
-                yield from track.search()
-            if (piece := track.end()) is not None:
+                cutter.push_rows(some)
+                yield from cutter.search()
+            if (piece := cutter.end()) is not None:
                 yield piece
 
     def _stream(self, blocks: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
@@ -246,7 +222,7 @@ class Encoding:
         return logprobs
 
 
-class _Heard:
+class _Blocks:
     """Blocks of a recording, or of a part of it, and how many samples there were."""
 
     def __init__(self, reader: AudioReader, recording: Recording) -> None:
@@ -273,12 +249,6 @@ class _Heard:
                 f"no audio from {self._first / self._reader.sample_rate:g} s on, "
                 f"expected more than {at / self._reader.sample_rate:g} s of it"
             )
-
-
-def _heard_by(track: Track, blocks: Iterable[np.ndarray]) -> Iterator[np.ndarray]:
-    for block in blocks:
-        track.hear(block)
-        yield block
 
 
 def _ahead(items: Iterable[_Item], size: int) -> Generator[_Item, None, None]:

@@ -26,22 +26,16 @@ _log = logging.getLogger("wfstdec.transcription")
 
 @dataclass
 class TranscriptionSummary(Summary):
-    """Counts of a run over recordings. Others as of `Summary`.
+    """Counts of a run over recordings. Others as of `Summary`."""
 
-    Attributes:
-        heard_s: Seconds of audio.
-        encode_s: Seconds of encoder workers, added up.
-        wall_s: Seconds on the wall, all in all.
-    """
-
-    heard_s: float = 0.0
-    encode_s: float = 0.0
-    wall_s: float = 0.0
+    recorded_s: float = 0.0  # Seconds of audio
+    encode_s: float = 0.0  # Seconds of encoder workers, added up
+    wall_s: float = 0.0  # Seconds on the wall, all in all
 
     def __str__(self) -> str:
-        speed = self.heard_s / self.wall_s if self.wall_s else 0.0
+        speed = self.recorded_s / self.wall_s if self.wall_s else 0.0
         text = (
-            f"transcribed {self.num_utterances} recordings, {self.heard_s:.1f} s of "
+            f"transcribed {self.num_utterances} recordings, {self.recorded_s:.1f} s of "
             f"audio in {self.wall_s:.1f} s of the clock (speed {speed:.0f}; encoder "
             f"{self.encode_s:.1f} s in all workers, decoder {self.decode_s:.1f} s)"
         )
@@ -65,7 +59,7 @@ def transcribe_files(
     restart: Restart | None = None,
     progress: bool = False,
 ) -> TranscriptionSummary:
-    """Transcribe recordings, and write what was said in their order.
+    """Transcribe recordings, and write their words in their order.
 
     Each result is written when it is done. A recording with a fault is left out of the
     results and named in the log and in the summary. What is done before an error, or
@@ -121,25 +115,25 @@ def transcribe_files(
     ):
         known = summary.resume(results)
         todo = (one.recording(boosts) for one in sources if one.name not in known)
-        told: set[str] = set()
-        for transcript in transcriber.run(todo, heard=bar.update):
+        logged: set[str] = set()
+        for transcript in transcriber.run(todo, on_audio=bar.update):
             if transcript.error is not None:
                 transcript.error.utterance = transcript.name
                 summary.fail(transcript.error, strict=strict)
             else:
                 # Of each kind of note the first, silence always.
                 for kind, text in transcript.notes:
-                    if kind not in told or kind == "silence":
-                        told.add(kind)
+                    if kind not in logged or kind == "silence":
+                        logged.add(kind)
                         more = "" if kind == "silence" else " (said once)"
                         _log.info("%s: %s%s", transcript.name, text, more)
                 hypotheses = transcript.hypotheses(nbest)
                 frames = hypotheses[0].num_frames
                 summary.add(transcript.name, frames, hypotheses)
-                summary.heard_s += transcript.audio_s
+                summary.recorded_s += transcript.audio_s
                 results.put(transcript.name, hypotheses)
             if lattices is not None:
-                lattices.notes = []
+                lattices.note = []
             summary.check()
             bar.set_description(f"{results.num_done} of {len(sources)} recordings")
         summary.check(at_end=True)
@@ -154,26 +148,17 @@ class _PieceLattices(GrowingFile):
     def __init__(self, writer: LatticeWriter) -> None:
         super().__init__(writer.path)
         self._writer = writer
-        self.notes: list[Any] = []
-
-    @property
-    def note(self) -> list[Any]:
-        """Notes of the lattices of a recording."""
-        return self.notes
+        self.note: list[Any] = []  # those of the lattices of a recording
 
     def begin(self, file: IO[bytes], notes: Sequence[Any] = ()) -> None:
-        """Write to an open file, behind the recordings of which these are the notes."""
         self._writer.begin(file, [one for note in notes for one in note])
 
     def finish(self) -> None:
-        """Write what stands at the end of it."""
         self._writer.finish()
 
     def give_up(self) -> None:
-        """Let go of the file."""
         self._writer.give_up()
 
     def __call__(self, piece: str, lattice: Lattice) -> None:
-        """Write the lattice of a piece."""
         self._writer(piece, lattice)
-        self.notes.append(self._writer.note)
+        self.note.append(self._writer.note)

@@ -4,17 +4,20 @@ A first pass decodes log-probs as they come, of windows or of a streaming encode
 asks an `Endpointer` a few times a second. Where it says that an utterance is over, the
 audio is cut in the middle of the silence:
 
-    track = Track(sessions, options, samples_per_frame=320)
-    track.hear(samples)                            # audio, kept until it is cut off
-    track.feed(rows)                               # its log-probs
-    while len(rows := track.next_rows()):
-        sessions.advance({track.session: rows})    # any number of tracks at once
-        piece = track.advanced()                   # None while the utterance goes on
-    for piece in track.search(): ...               # or this one alone
-    piece = track.end()
+    cutter = PieceCutter(sessions, options, model.spec)
+    cutter.push_audio(samples)                     # kept until it is cut off
+    cutter.push_rows(rows)                         # its log-probs
+    while len(rows := cutter.next_rows()):
+        sessions.advance({cutter.session: rows})   # any number of cutters at once
+        piece = cutter.advanced()                  # None while the utterance goes on
+    for piece in cutter.search(): ...              # or this one alone
+    piece = cutter.end()
 
 What the first pass found between two cuts is thrown away where an encoder does not
 stream: each piece is then encoded whole, and its words are those of the whole piece.
+The hypotheses of pieces are joined to one of the whole:
+
+    join([(piece.start_frame, hypothesis) for piece, hypothesis in found])
 """
 
 from __future__ import annotations
@@ -23,8 +26,8 @@ import itertools
 import math
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, TypeVar
 
 import numpy as np
 
@@ -32,7 +35,7 @@ from wfstdec.boost.lists import BoostsLike
 from wfstdec.errors import OptionError
 from wfstdec.models.encoder import Encoder, EncoderSpec, StreamingEncoder, Windowed
 from wfstdec.search.endpoints import Endpointer, EndpointRule
-from wfstdec.search.hypothesis import Partial
+from wfstdec.search.hypothesis import Hypothesis, Partial, Token, Word, seconds
 from wfstdec.search.options import CheckedOptions
 from wfstdec.search.sessions import SessionId, Sessions
 
@@ -92,16 +95,7 @@ class CutOptions(CheckedOptions):
     def windows(
         self, blocks: Iterable[np.ndarray], spec: EncoderSpec
     ) -> Iterator[tuple[np.ndarray, slice]]:
-        """Cut audio into windows that overlap.
-
-        Args:
-            blocks: Samples float32 [n] each, in order.
-            spec: Of the encoder that is to encode them.
-
-        Yields:
-            The samples of a window, and which of its frames to take: one after the
-            other they are the frames of the audio.
-        """
+        """Cut audio into windows that overlap; yield each with its frames to take."""
         shift = spec.frame_shift_s * spec.sample_rate
 
         def samples(first: int, end: int) -> int:
@@ -127,65 +121,42 @@ class CutOptions(CheckedOptions):
 
 @dataclass(frozen=True)
 class Piece:
-    """Audio between two cuts.
+    """Audio between two cuts, float32 [N], and what the first pass has of it."""
 
-    Attributes:
-        start_frame: Where it begins, in frames from the beginning of the audio.
-        num_frames: Frames of the first pass in it.
-        waveform: Its samples, float32 [N].
-        rule: What ended it; None at the end of the audio.
-        first_pass: What the first pass found in it, where that is the result.
-        rows: The log-probs in which it found that, float32 [T, V], where they are kept.
-        boosts: Those of the first pass.
-        partial: How far the first pass had come, where that ended it.
-    """
-
-    start_frame: int
+    start_frame: int  # from the beginning of the audio
     num_frames: int
     waveform: np.ndarray
-    rule: EndpointRule | None = None
-    first_pass: Any = None
-    rows: np.ndarray | None = None
+    rule: EndpointRule | None = None  # what ended it; None at the end of the audio
+    first_pass: Any = None  # its hypothesis, or session, where that is the result
+    rows: np.ndarray | None = None  # its log-probs [T, V], where they are kept
     boosts: BoostsLike = None
-    partial: Partial | None = None
+    partial: Partial | None = None  # how far it had come, where that ended it
 
 
-class Track:
-    """Audio that comes in, cut into pieces; of one recording or one stream.
-
-    `sample_rate`: samples per second. `close`: ends a session and gives the
-    `first_pass` of its piece; None is `Sessions.close`.
-
-    Attributes:
-        boosts: Of the sessions to come.
-        session: The one under way.
-        start_frame: First frame of the piece under way, from the beginning of the
-            audio.
-        num_frames: Frames of it that were searched.
-        looked: The last `partial` of it that was asked for.
-    """
+class PieceCutter:
+    """Cuts the audio of one recording or stream into pieces as it comes in."""
 
     def __init__(
         self,
         sessions: Sessions,
         options: CutOptions,
+        spec: EncoderSpec,
         *,
-        frame_shift_s: float,
-        sample_rate: int,
         boosts: BoostsLike = None,
         one_pass: bool = False,
         keeps_rows: bool = True,
-        close: Callable[[SessionId], Any] | None = None,
+        close: Callable[[SessionId], Any] | None = None,  # gives `first_pass`
     ) -> None:
         self._sessions, self._one_pass = sessions, one_pass
         self._close = close or sessions.close
+        frame_shift_s = spec.frame_shift_s
         self._endpointer = Endpointer(frame_shift_s, options.rules)
-        self._samples_per_frame = frame_shift_s * sample_rate
+        self._samples_per_frame = frame_shift_s * spec.sample_rate
         self._look_frames = max(1, round(options.look_s / frame_shift_s))
         self._min_frames = max(1, round(_MIN_PIECE_S / frame_shift_s))
         self._keeps_rows = keeps_rows or not one_pass
-        self.boosts = boosts
-        self.start_frame = 0
+        self.boosts = boosts  # of the sessions to come
+        self.start_frame = 0  # of the piece under way
         self._audio: list[np.ndarray] = []  # from the beginning of the piece on
         self._waiting: deque[np.ndarray] = deque()  # rows
         self._open()
@@ -194,19 +165,19 @@ class Track:
         """Begin a piece."""
         self._used_boosts = self.boosts
         self.session = self._sessions.open(self.boosts)
-        self.num_frames = 0
+        self.num_frames = 0  # of it, that were searched
         self._searched: list[np.ndarray] = []  # rows, where they are kept
         self._under_way = np.empty((0, 0))
         self._look_at = self._look_frames
-        self.looked: Partial | None = None
+        self.last_partial: Partial | None = None
         self._has_begun = False
 
     @property
     def partial(self) -> Partial:
         """The words so far of the piece under way."""
-        if self.looked is None or self.looked.num_frames != self.num_frames:
-            self.looked = self._sessions.partial(self.session)
-        return self.looked
+        if self.last_partial is None or self.last_partial.num_frames != self.num_frames:
+            self.last_partial = self._sessions.partial(self.session)
+        return self.last_partial
 
     @property
     def has_begun(self) -> bool:
@@ -214,21 +185,19 @@ class Track:
         partial = self.partial
         return bool(partial.words) or partial.silent_frames < partial.num_frames
 
-    def hear(self, samples: np.ndarray) -> None:
-        """Keep audio, float32 [N], until it is cut off."""
+    def push_audio(self, samples: np.ndarray) -> np.ndarray:
+        """Keep audio, float32 [N], until it is cut off; it is returned."""
         self._audio.append(samples)
+        return samples
 
-    def feed(self, rows: np.ndarray) -> None:
+    def push_rows(self, rows: np.ndarray) -> None:
         """Take log-probs, [T, V], for the search."""
         if len(rows):
             self._waiting.append(rows)
 
     def next_rows(self) -> np.ndarray:
-        """Log-probs that the session is to be advanced by, then `advanced`; maybe none.
-
-        None behind the next look for an end, so that the cuts do not depend on how the
-        audio came in.
-        """
+        """Log-probs, maybe none, by which to advance the session before `advanced`."""
+        # None behind the next look for an end: cuts do not depend on how audio came in.
         parts: list[np.ndarray] = []
         room = self._look_at - self.num_frames
         while self._waiting and room:
@@ -271,10 +240,7 @@ class Track:
                 yield piece
 
     def reopen(self) -> bool:
-        """Let `boosts` hold for the piece under way, if no word of it has begun.
-
-        What was searched of it is searched again.
-        """
+        """Let `boosts` hold for the piece under way, if no word of it has begun."""
         if self._has_begun or self.has_begun:
             return False
         self._sessions.close(self.session)
@@ -319,15 +285,14 @@ class Track:
         # At the end all samples that are left belong to the piece, frames or not.
         size = len(audio) if rule is None else end - first
         found = self._close(self.session)
+        rows = np.concatenate(self._searched or [np.empty((0, 0))])
         piece = Piece(
             *(begin, frame, audio[:size], rule),
+            first_pass=found if self._one_pass else None,
+            rows=rows if self._one_pass and self._keeps_rows else None,
             boosts=self._used_boosts,
-            partial=self.looked,
+            partial=self.last_partial,
         )
-        rows = np.concatenate(self._searched or [np.empty((0, 0))])
-        if self._one_pass:
-            kept = rows if self._keeps_rows else None
-            piece = replace(piece, first_pass=found, rows=kept)
         self._audio = [audio[size:]]
         self.start_frame, self.num_frames = behind, 0
         if rule is not None:
@@ -335,3 +300,75 @@ class Track:
                 self._waiting.appendleft(rows[frame:])
             self._open()
         return piece
+
+
+# ------------------------------------------------------------------- joining
+COSTS = ("total_cost", "graph_cost", "acoustic_cost", "insertion_cost", "boost_cost")
+"""Costs of a hypothesis, which pieces add up."""
+_Timed = TypeVar("_Timed", Word, Token)
+
+
+def join(found: Sequence[tuple[int, Hypothesis]]) -> Hypothesis:
+    """Join what was found in pieces that follow each other."""
+    # Of one piece all bits stay, confidences and n-best too.
+    if len(found) == 1 and not found[0][0]:
+        return found[0][1]
+    pieces = [hypothesis for _, hypothesis in found]
+    last_start, last = found[-1]
+    died = [
+        start + h.died_at_frame for start, h in found if h.died_at_frame is not None
+    ]
+    starts, ends = (
+        tuple(start + t for start, h in found for t in h.token_frames[side])
+        for side in (0, 1)
+    )
+    costs: dict[str, Any] = {
+        name: sum(getattr(hypothesis, name) for hypothesis in pieces) for name in COSTS
+    }
+    return Hypothesis(
+        words=tuple(
+            shifted(word, start, h.frame_shift_s)
+            for start, h in found
+            for word in h.words
+        ),
+        token_ids=tuple(token for h in pieces for token in h.token_ids),
+        token_frames=(starts, ends),
+        token_names=last.token_names,
+        frame_shift_s=last.frame_shift_s,
+        **costs,
+        reached_final=all(h.reached_final for h in pieces),
+        num_frames=last_start + last.num_frames,
+        died_at_frame=min(died, default=None),
+    )
+
+
+def join_nbest(
+    found: Sequence[tuple[int, Sequence[Hypothesis]]], n: int
+) -> list[Hypothesis]:
+    """Join n-best lists of pieces: the n best of all that can be joined of them."""
+    best: list[tuple[float, tuple[Hypothesis, ...]]] = [(0.0, ())]
+    for _, hypotheses in found:
+        longer = (
+            (cost + one.total_cost, (*before, one))
+            for cost, before in best
+            for one in hypotheses
+        )
+        # Only the n best beginnings can be those of the n best.
+        best = sorted(longer, key=lambda pair: pair[0])[:n]
+    starts = [start for start, _ in found]
+    joined = (join(list(zip(starts, pieces, strict=True))) for _, pieces in best)
+    texts: dict[str, Hypothesis] = {}
+    for one in joined:
+        texts.setdefault(one.text, one)
+    return list(texts.values())
+
+
+def shifted(timed: _Timed, frames: int, frame_shift_s: float) -> _Timed:
+    """Move a word or a token by some frames."""
+    start, end = timed.start_frame + frames, timed.end_frame + frames
+    return timed._replace(
+        start_s=seconds(start, frame_shift_s),
+        end_s=seconds(end, frame_shift_s),
+        start_frame=start,
+        end_frame=end,
+    )

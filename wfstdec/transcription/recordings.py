@@ -34,21 +34,13 @@ AUDIO_ENDINGS = frozenset(
 
 @dataclass(frozen=True)
 class Source:
-    """A file to transcribe, or a part of one.
+    """A file to transcribe, or a part of one."""
 
-    Attributes:
-        name: Of its results: the file's without ending, unless a list gives one.
-        path: The file.
-        start_s: Where the part begins, seconds.
-        duration_s: How long it is; None is to the end.
-        boosts: A list of its own, in place of the common one; None where it has none.
-    """
-
-    name: str
+    name: str  # of its results: the file's without ending, unless a list gives one
     path: Path
     start_s: float = 0.0
-    duration_s: float | None = None
-    boosts: Numbers | None = None
+    duration_s: float | None = None  # to the end
+    boosts: Numbers | None = None  # a list in place of the common one
 
     def recording(self, lists: BoostLists | None = None) -> Recording:
         """Make what a `Transcriber` takes, with its own boosts or those of lists."""

@@ -7,6 +7,17 @@
 
 Threads read and encode, the caller's decodes. The words of a piece are bit for bit
 those that the decoder gives for the log-probs that the model gives for it alone.
+
+Audio that comes in as it is spoken gives the words so far, and final ones at each
+endpoint; in two passes where an encoder does not stream, of windows for the words so
+far, and of each utterance whole:
+
+    stream = transcriber.stream()
+    for samples in microphone:                     # float32 [n], at the model's rate
+        for final in stream.send(samples):
+            final.hypothesis.text
+        stream.partial.text                        # of what is not final
+    for final in stream.finish(): ...
 """
 
 from __future__ import annotations
@@ -20,15 +31,18 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+import numpy as np
+
 from wfstdec.audio.reading import AudioLike
 from wfstdec.audio.samples import AudioNote
-from wfstdec.batch.decoding import ReadLattice, search_all
+from wfstdec.batch.decoding import ReadLattice, reading_and_keeping, search_all
 from wfstdec.boost.lists import BoostsLike
 from wfstdec.errors import InputError, OptionError
 from wfstdec.lattice.arrays import Lattice
 from wfstdec.models.encoder import Encoder
 from wfstdec.search.decoder import Decoder
-from wfstdec.search.hypothesis import Hypothesis
+from wfstdec.search.endpoints import DEFAULT_RULES, EndpointRule
+from wfstdec.search.hypothesis import Hypothesis, Partial
 from wfstdec.transcription.encoding import (
     AudioOptions,
     Encoded,
@@ -37,10 +51,18 @@ from wfstdec.transcription.encoding import (
     Part,
     Recording,
 )
-from wfstdec.transcription.joining import join_nbest
-from wfstdec.transcription.pieces import CutOptions
-from wfstdec.transcription.stream import STREAM_CUTS, Stream
+from wfstdec.transcription.pieces import (
+    CutOptions,
+    Piece,
+    PieceCutter,
+    join,
+    join_nbest,
+)
 
+STREAM_CUTS = CutOptions(
+    rules=DEFAULT_RULES, window_s=0.4, left_s=4.0, right_s=0.4, look_s=0.1
+)
+"""Of what people wait for; `replace(STREAM_CUTS, rules=[...])` changes a part."""
 _BATCH_PARTS = 32
 _BATCH_S = 1.0
 """A batch is decoded when it has this many parts, or has waited this long for more."""
@@ -149,16 +171,16 @@ class Transcriber:
         self,
         recordings: Iterable[Recording],
         *,
-        heard: Callable[[float], Any] | None = None,
-        found_piece: Callable[[int, list[Hypothesis]], Any] | None = None,
+        on_audio: Callable[[float], Any] | None = None,
+        on_piece: Callable[[int, list[Hypothesis]], Any] | None = None,
     ) -> Iterator[Transcript]:
         """Transcribe recordings, each as soon as it is done, in their order.
 
         Args:
             recordings: In any number; they are asked for as they are needed.
-            heard: Is told the seconds of audio of each piece that is decoded. What it
+            on_audio: Takes the seconds of audio of each piece that is decoded. What it
                 raises ends the run, and comes out here.
-            found_piece: Is told where each piece begins, in frames, and its hypotheses,
+            on_piece: Takes where each piece begins, in frames, and its hypotheses,
                 before the recording is done: they will not change.
 
         Yields:
@@ -171,20 +193,22 @@ class Transcriber:
             for part, found in self._decoded(parts):
                 if isinstance(part, Ended):
                     error = error or part.error
-                    said = tuple(pieces) if error is None else ()
-                    name, audio_s, notes = part.recording.name, part.audio_s, part.notes
-                    yield Transcript(name, said, audio_s, notes, error)
+                    yield Transcript(
+                        part.recording.name,
+                        tuple(pieces) if error is None else (),
+                        *(part.audio_s, part.notes, error),
+                    )
                     pieces, error = [], None
                     continue
                 found = self._read(part, found)
-                if heard is not None:
-                    heard(len(part.piece.waveform) / self.model.spec.sample_rate)
+                if on_audio is not None:
+                    on_audio(len(part.piece.waveform) / self.model.spec.sample_rate)
                 if isinstance(found, InputError):
                     error = error or found
                     continue
                 pieces.append((part.piece.start_frame, found))
-                if found_piece is not None:
-                    found_piece(part.piece.start_frame, found)
+                if on_piece is not None:
+                    on_piece(part.piece.start_frame, found)
 
     def stream(
         self, boosts: BoostsLike = None, *, cuts: CutOptions = STREAM_CUTS
@@ -235,13 +259,11 @@ class Transcriber:
 
     def _read(self, piece: Encoded, found: Any) -> Any:
         """Hypotheses of a lattice: late, since what reads it may keep it."""
-        if self._lattices is None or not isinstance(found, Lattice):
+        read = reading_and_keeping(self._lattices, self.keep)
+        if read is None or not isinstance(found, Lattice):
             return found
         try:
-            hypotheses = self._lattices(self._name(piece), found)
-            if self.keep is not None:
-                self.keep(self._name(piece), found)
-            return hypotheses
+            return read(self._name(piece), found)
         except InputError as error:
             return error
 
@@ -281,10 +303,8 @@ def check_fit(model: Encoder, decoder: Decoder) -> None:
 
 
 def _batches(parts: Iterable[Part]) -> Iterator[list[Part]]:
-    """Group parts so that batches are large, and nobody waits for long.
-
-    The clock is looked at when a part comes: parts that wait go with the next one.
-    """
+    """Group parts so that batches are large, and nobody waits for long."""
+    # The clock is read when a part comes: parts that wait go with the next one.
     batch: list[Part] = []
     began = time.monotonic()
     for part in parts:
@@ -295,3 +315,76 @@ def _batches(parts: Iterable[Part]) -> Iterator[list[Part]]:
             batch, began = [], time.monotonic()
     if batch:
         yield batch
+
+
+@dataclass(frozen=True)
+class Final:
+    """Words that no longer change.
+
+    Attributes:
+        hypothesis: With the times of the stream.
+        rule: What ended the utterance; None at the end of the stream.
+    """
+
+    hypothesis: Hypothesis
+    rule: EndpointRule | None
+
+
+class Stream:
+    """Stream of audio; made by `Transcriber.stream`, used by one thread at a time.
+
+    Args:
+        model: Any encoder.
+        decoder: Over its tokens.
+        cuts: Where utterances end, and the windows of an encoder that does not stream.
+        boosts: As `Sessions.open` takes them.
+    """
+
+    def __init__(
+        self, model: Encoder, decoder: Decoder, cuts: CutOptions, boosts: BoostsLike
+    ) -> None:
+        self._model, self._decoder, self._boosts = model, decoder, boosts
+        self._encoder = cuts.chunked(model)
+        self._state = self._encoder.start()
+        self._cutter = PieceCutter(
+            decoder.sessions(),
+            cuts,
+            model.spec,
+            boosts=boosts,
+            one_pass=self._encoder is model,
+        )
+
+    @property
+    def partial(self) -> Partial:
+        """The words so far behind the last final; times from where that ended."""
+        return self._cutter.partial
+
+    def send(self, samples: np.ndarray) -> list[Final]:
+        """Take audio, float32 [n]; utterances that it ends.
+
+        Raises:
+            ShapeError, ModelError: As `Encoder.encode`.
+        """
+        return self._take(samples, last=False)
+
+    def finish(self) -> list[Final]:
+        """End the stream; what was not final yet."""
+        finals = self._take(np.empty(0, np.float32), last=True)
+        piece = self._cutter.end()
+        return finals + ([self._final(piece)] if piece is not None else [])
+
+    def close(self) -> None:
+        """Give up the stream, wherever it is."""
+        self._cutter.close()
+
+    def _take(self, samples: np.ndarray, *, last: bool) -> list[Final]:
+        self._cutter.push_audio(samples)
+        self._cutter.push_rows(self._encoder.step([self._state], [samples], [last])[0])
+        return [self._final(piece) for piece in self._cutter.search()]
+
+    def _final(self, piece: Piece) -> Final:
+        found = piece.first_pass
+        if found is None:
+            logprobs = self._model.encode([piece.waveform])
+            [found] = self._decoder.decode(logprobs, boosts=[self._boosts])
+        return Final(join([(piece.start_frame, found)]), piece.rule)

@@ -51,13 +51,7 @@ _FORMAT, _VERSION = "wfstdec.ray", 1
 
 
 class JobFolder:
-    """The folder of results and that of the job, locked by one run at a time.
-
-    Attributes:
-        output: Files of results.
-        manifest: The manifest, where we make it.
-        checkpoints: Ray's.
-    """
+    """The folder of results and that of the job, locked by one run at a time."""
 
     def __init__(self, output: Path, restart: Restart) -> None:
         self.output = output.absolute()

@@ -34,7 +34,7 @@ from wfstdec.io.logprobs import checked, open_logprobs, read_matrix_at, scp_entr
 from wfstdec.search.hypothesis import Hypothesis
 from wfstdec.text.files import writing
 from wfstdec.transcription.encoding import Recording
-from wfstdec.transcription.joining import COSTS
+from wfstdec.transcription.pieces import COSTS
 from wfstdec.transcription.recordings import Source
 
 if TYPE_CHECKING:

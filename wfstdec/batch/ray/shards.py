@@ -44,10 +44,9 @@ def open_rows(places: Sequence[str | os.PathLike[str]]) -> ray.data.Dataset:
 
 
 class _Shards(FileBasedDatasource):
-    """Tar files of samples. Ray's own reader of them gives what its checkpoints refuse.
+    """Tar files of samples; Ray's own reader gives what its checkpoints refuse."""
 
-    A shard that is damaged gives the rows before the fault, and one that says so.
-    """
+    # A shard that is damaged gives the rows before the fault, and one with an error.
 
     def _read_stream(self, f: IO[bytes], path: str) -> Iterator[pa.Table]:
         rows, size = [], 0

@@ -1,14 +1,14 @@
-"""Problems that a client is told of over HTTP, in the words of OpenAI's protocol.
+"""Errors that a client is told of over HTTP, in the words of OpenAI's protocol.
 
-    raise Problem(400, "response_format 'xml', expected 'json', ...", "response_format")
+    raise RequestError(400, "response_format 'xml', expected ...", "response_format")
 
     HTTP/1.1 400 Bad Request
     {"error": {"message": "...", "type": "invalid_request_error",
                "param": "response_format", "code": null}}
 
-A handler raises, and the app answers. OpenAI's clients make of the
-status an exception (`BadRequestError`, ...), and ask again by themselves at 408, 409,
-429 and from 500 on, after `Retry-After` where it is given.
+A handler raises, and the app answers. OpenAI's clients make an exception of the status
+(`BadRequestError`, ...), and retry at 408, 409, 429 and from 500 on, after
+`Retry-After` where it is given.
 """
 
 from __future__ import annotations
@@ -25,19 +25,11 @@ _TYPES = {
     429: "rate_limit_error",
     503: "overloaded_error",
 }
-"""Types of problems by status, where it is none of the two common ones."""
+"""Types by status, where it is none of the two common ones."""
 
 
-class Problem(Exception):
-    """Problem of a request: what is wrong, or why it cannot be served now.
-
-    `param`: the parameter that it is about; None where it is about no single one.
-    `type`: kind of problem in OpenAI's words; None follows from the status.
-
-    Attributes:
-        status, message, param, type, code, headers: As given; `headers` with
-            `Retry-After`.
-    """
+class RequestError(Exception):
+    """A request that is wrong, or cannot be served now; `param` is the wrong field."""
 
     def __init__(
         self,
@@ -45,15 +37,12 @@ class Problem(Exception):
         message: str,
         param: str | None = None,
         *,
-        type: str | None = None,
         code: str | None = None,
         headers: Mapping[str, str] | None = None,
         retry_after_s: float | None = None,
     ) -> None:
         super().__init__(message)
         self.status, self.message, self.param, self.code = status, message, param, code
-        usual = "server_error" if status >= 500 else "invalid_request_error"
-        self.type = type or _TYPES.get(status, usual)
         self.headers = dict(headers or {})
         if retry_after_s is not None:
             self.headers["Retry-After"] = str(max(1, math.ceil(retry_after_s)))
@@ -61,15 +50,25 @@ class Problem(Exception):
     @property
     def body(self) -> dict[str, dict[str, str | None]]:
         """Body of the answer, as JSON has it."""
+        usual = "server_error" if self.status >= 500 else "invalid_request_error"
         return {
             "error": {
                 "message": self.message,
-                "type": self.type,
+                "type": _TYPES.get(self.status, usual),
                 "param": self.param,
                 "code": self.code,
             }
         }
 
     def response(self) -> JSONResponse:
-        """Make the answer that says it."""
+        """Make the answer."""
         return JSONResponse(self.body, self.status, self.headers)
+
+
+def wrong_value(
+    name: str, found: str, expected: str, code: str | None = None
+) -> RequestError:
+    """Make the error of a field or parameter; what was found may be long."""
+    found = found if len(found) <= 100 else found[:100] + "...'"
+    text = f"{name}: found {found}, expected {expected}"
+    return RequestError(400, text, name, code=code)

@@ -1,0 +1,532 @@
+"""`POST /v1/audio/transcriptions` and `GET /v1/models`, as OpenAI's clients speak them.
+
+    curl localhost:8000/v1/audio/transcriptions -F model=any -F file=@talk.mp3
+
+    client = OpenAI(base_url="http://localhost:8000/v1", api_key="...")
+    client.audio.transcriptions.create(model="any", file=open("talk.mp3", "rb"))
+
+The loop only moves bytes: a file goes to the disk, then a thread transcribes it, with
+the words of `Transcriber`, bit for bit. A client that goes away frees the thread at the
+next piece of audio.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import logging
+import math
+import time
+import zlib
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import IO, Any, Self, TypeVar
+
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import BaseRoute, Route
+from starlette.types import Receive, Scope, Send
+
+from wfstdec.batch.lattices import LatticeReading
+from wfstdec.boost.compile import collected_warnings
+from wfstdec.boost.lists import BoostsLike
+from wfstdec.errors import (
+    AudioError,
+    AudioFormError,
+    AudioLengthError,
+    BackendError,
+    BoostError,
+    DeviceError,
+    InputError,
+)
+from wfstdec.io.subtitles import cue_bounds, srt_text, vtt_text
+from wfstdec.search.hypothesis import Hypothesis, Word
+from wfstdec.server.boosts import requested_boosts
+from wfstdec.server.errors import RequestError, wrong_value
+from wfstdec.server.forms import FILE, read_form
+from wfstdec.server.limits import Limits
+from wfstdec.server.service import Job, JobCancelled, Service, stopping
+from wfstdec.transcription import AudioOptions, Recording, Transcriber, Transcript
+
+_Value = TypeVar("_Value")
+Json = dict[str, Any]
+_Fields = Mapping[str, list[str]]
+Answer = tuple[bytes, str]
+"""A body, or the last part of a stream, and its content type."""
+
+_log = logging.getLogger(__name__)
+
+_STARTED = int(time.time())
+_ALIVE_S = 10.0
+"""How often a stream without words sends something: proxies close silent ones."""
+_EVENTS = "text/event-stream"
+_WARNED = ("silence", "cut", "streams")
+"""Kinds of notes on audio that are warnings to a client."""
+
+FORMATS = ("json", "text", "srt", "verbose_json", "vtt")
+_STREAMED = ("json", "text", "verbose_json")
+_TEXTS: Mapping[str, tuple[Callable[[Hypothesis], str], str]] = {
+    "text": (lambda best: best.text + "\n", "text/plain"),
+    "srt": (lambda best: srt_text(best.words), "application/x-subrip"),
+    "vtt": (lambda best: vtt_text(best.words), "text/vtt"),
+}
+"""Makers of a body, and its type, of formats that are text."""
+_MAX_HYPOTHESES = 100
+_LEAST = 1e-10
+"""Probability below which the logarithm of a confidence does not fall."""
+_KNOWN = {
+    *("response_format", "stream", "language", "nbest", "confidence", "channel"),
+    *("allow_cut", "boosts", "keywords", "temperature", "include"),
+    # These of OpenAI's change nothing here.
+    *("model", "prompt", "chunking_strategy", "timestamp_granularities", "languages"),
+    *("known_speaker_names", "known_speaker_references"),
+}
+
+
+def routes() -> list[BaseRoute]:
+    """Make the routes of files and models."""
+    return [
+        Route("/v1/audio/transcriptions", Transcriptions(), methods=["POST"]),
+        Route("/v1/models", _models),
+        Route("/v1/models/{name:path}", _models),
+    ]
+
+
+async def _models(request: Request) -> Response:
+    """Answer with the list of the one model, or with the model by its name."""
+    name = request.app.state.service.name
+    model = {"id": name, "object": "model", "created": _STARTED, "owned_by": "wfstdec"}
+    asked = request.path_params.get("name")
+    if asked is None:
+        return JSONResponse({"object": "list", "data": [model]})
+    if asked != name:
+        text = f"no model {asked!r}, expected {name!r}"
+        raise RequestError(404, text, code="model_not_found")
+    return JSONResponse(model)
+
+
+# ------------------------------------------------------------------- requests
+@dataclass(frozen=True)
+class TranscriptionRequest:
+    """What a client asks of its file."""
+
+    format: str = "json"
+    stream: bool = False
+    language: str | None = None
+    nbest: int = 1
+    confidence: bool = False
+    channel: int | None = None
+    allow_cut: bool = False
+    keywords: Sequence[str] = ()
+    boosts: str | None = None  # JSON, not parsed yet
+    unknown: Sequence[str] = ()  # names of fields: a misspelt one is a warning
+
+    def boost_list(self, limits: Limits) -> BoostsLike:
+        """Read the boosts, which takes a while if they are many."""
+        parsed = None
+        if self.boosts is not None:
+            try:
+                parsed = json.loads(self.boosts, object_pairs_hook=_with_unique_keys)
+            except (ValueError, RecursionError) as error:
+                raise RequestError(
+                    400,
+                    f"boosts are no JSON ({error}), expected "
+                    '{"word": bonus} or ["word", ...]',
+                    "boosts",
+                ) from None
+        try:
+            return requested_boosts(
+                keyterms=self.keywords, boosts=parsed, limits=limits
+            )
+        except InputError as error:
+            param = "keywords" if parsed is None else "boosts"
+            raise RequestError(400, str(error), param) from error
+
+
+def read_request(
+    fields: Sequence[tuple[str, str]], *, confidence: bool = False
+) -> TranscriptionRequest:
+    """Check the fields of a form; lists have `[]` behind the name, or not."""
+    given: dict[str, list[str]] = {}
+    for name, value in fields:
+        # Clients write `name[]`, `name[0]` or the bare name for lists.
+        given.setdefault(name.partition("[")[0], []).append(value)
+    for one in given.get("timestamp_granularities", ()):
+        if one not in ("word", "segment"):
+            raise wrong_value("timestamp_granularities", repr(one), "'word', 'segment'")
+    _number(given, "temperature", float, "0 to 1", lambda x: 0 <= x <= 1)
+    format = _one(given, "response_format") or "json"
+    if format not in FORMATS:
+        raise wrong_value("response_format", repr(format), repr(FORMATS)[1:-1])
+    stream = _flag(given, "stream")
+    if stream and format not in _STREAMED:
+        expected = f"{repr(_STREAMED)[1:-1]} with stream=true"
+        raise wrong_value("response_format", repr(format), expected)
+    expected = f"1 to {_MAX_HYPOTHESES}"
+    nbest = _number(given, "nbest", int, expected, lambda x: 1 <= x <= _MAX_HYPOTHESES)
+    return TranscriptionRequest(
+        format=format,
+        stream=stream,
+        language=_one(given, "language"),
+        nbest=nbest or 1,
+        confidence=_flag(
+            given, "confidence", confidence or "logprobs" in given.get("include", ())
+        ),
+        channel=_number(given, "channel", int, "0 or more", lambda x: x >= 0),
+        allow_cut=_flag(given, "allow_cut"),
+        keywords=tuple(given.get("keywords", ())),
+        boosts=_one(given, "boosts"),
+        unknown=tuple(sorted(given.keys() - _KNOWN)),
+    )
+
+
+def _one(given: _Fields, name: str) -> str | None:
+    """The value of a field that may come once; an empty one is none."""
+    values = given.get(name, [])
+    if len(values) > 1:
+        raise wrong_value(name, f"it {len(values)} times", "it once")
+    return values[0] if values and values[0] else None
+
+
+def _flag(given: _Fields, name: str, default: bool = False) -> bool:
+    """A truth value, as clients of several languages write it."""
+    value = _one(given, name)
+    if value is None:
+        return default
+    known = {"true": True, "1": True, "false": False, "0": False}
+    if value.lower() not in known:
+        raise wrong_value(name, repr(value), "'true', 'false'")
+    return known[value.lower()]
+
+
+def _number(
+    given: _Fields,
+    name: str,
+    kind: Callable[[str], _Value],
+    expected: str,
+    good: Callable[[_Value], bool],
+) -> _Value | None:
+    """A number in a range; None where there is none."""
+    value = _one(given, name)
+    if value is None:
+        return None
+    with contextlib.suppress(ValueError):
+        if good(number := kind(value)):
+            return number
+    raise wrong_value(name, repr(value), expected)
+
+
+def _with_unique_keys(pairs: list[tuple[str, Any]]) -> Json:
+    """An object of JSON, whose keys differ: `json` keeps the last of two in silence."""
+    found: Json = {}
+    for name, value in pairs:
+        if name in found:
+            raise wrong_value("boosts", f"twice {name!r}", "it once")
+        found[name] = value
+    return found
+
+
+# ------------------------------------------------------------------- the work
+def transcribe(
+    service: Service, file: IO[bytes], request: TranscriptionRequest, job: Job
+) -> Answer:
+    """Transcribe a file in a thread; parts of a stream go to the job."""
+    try:
+        return _transcribe(service, file, request, job)
+    except (RequestError, JobCancelled):
+        raise
+    except Exception as error:
+        raise _error_of_file(error, service.limits) from error
+
+
+def _transcribe(
+    service: Service, file: IO[bytes], request: TranscriptionRequest, job: Job
+) -> Answer:
+    began, decoder = time.monotonic(), service.decoder
+    reading = None
+    if decoder.records_lattices:
+        if request.nbest > 1 or request.confidence:
+            reading = LatticeReading(request.nbest, request.confidence)
+    elif request.nbest > 1:
+        raise RequestError(
+            400,
+            f"nbest {request.nbest}, expected 1: this server's decoder finds only the "
+            "best hypothesis",
+            "nbest",
+        )
+    boosts = request.boost_list(service.limits)
+    with collected_warnings() as warnings:
+        compiled = boosts and decoder.compile_boosts(boosts)
+    # Compiling many boosts takes a while: a client may have left by now.
+    job.check()
+    is_first = True
+
+    def emit(start_frame: int, hypotheses: list[Hypothesis]) -> None:
+        """Emit the words of a piece of audio; all of them, joined, are the text."""
+        nonlocal is_first
+        if text := hypotheses[0].text:
+            delta = text if is_first else f" {text}"
+            is_first = False
+            job.emit(_event({"type": "transcript.text.delta", "delta": delta}))
+
+    transcriber = Transcriber(
+        *(service.model, decoder),
+        audio=AudioOptions(request.channel, service.limits.file_s, request.allow_cut),
+        workers=service.jobs.workers,
+        lattices=reading,
+    )
+    [transcript] = transcriber.run(
+        [Recording(FILE, file, compiled)],
+        on_audio=lambda _: job.check(),
+        on_piece=emit if request.stream else None,
+    )
+    if transcript.error is not None:
+        raise transcript.error
+    warnings += [note.text for note in transcript.notes if note.kind in _WARNED]
+    asked, known = request.language, service.language
+    if asked is not None and asked.lower()[:2] != known.lower()[:2]:
+        warnings.append(f"language {asked!r}, this server's model is for {known!r}")
+    if request.confidence and reading is None:
+        warnings.append("no confidences: this server's decoder makes none")
+    warnings += [f"the field {name!r} is unknown" for name in request.unknown]
+    service.metrics.file_audio.inc(transcript.audio_s)
+    service.metrics.file.observe(time.monotonic() - began)
+    return _answer(transcript, request, known, warnings)
+
+
+def _error_of_file(error: Exception, limits: Limits) -> RequestError:
+    """Tell in the client's terms what is wrong with a file; log faults of ours."""
+    if isinstance(error, AudioLengthError):
+        return RequestError(
+            413,
+            f"audio longer than {limits.file_s:g} s, expected at most that; "
+            f"{limits.remedy('file_s')}",
+            FILE,
+            code="audio_too_long",
+        )
+    is_form = isinstance(error, AudioFormError | BackendError)
+    if is_form and not isinstance(error, DeviceError):
+        return RequestError(415, str(error), FILE, code="unsupported_audio")
+    if isinstance(error, AudioError):
+        return RequestError(400, str(error), FILE, code="invalid_audio")
+    if isinstance(error, BoostError):
+        return RequestError(400, str(error), "boosts")
+    _log.error("a request with a file failed", exc_info=error)
+    if isinstance(error, InputError):
+        return RequestError(500, f"the model or the search failed: {error}")
+    return RequestError(500, "the server failed; its log says why")
+
+
+# ------------------------------------------------------------------- answers
+def _answer(
+    transcript: Transcript,
+    request: TranscriptionRequest,
+    language: str,
+    warnings: Sequence[str],
+) -> Answer:
+    """Make the body of an answer, or the last event of a stream."""
+    hypotheses = transcript.hypotheses(request.nbest)
+    best, seconds = hypotheses[0], _rounded(transcript.audio_s)
+    if request.format in _TEXTS and not request.stream:
+        make, kind = _TEXTS[request.format]
+        return make(best).encode(), f"{kind}; charset=utf-8"
+    fields: Json = {"text": best.text}
+    if request.stream:
+        fields = {"type": "transcript.text.done", **fields}
+    elif request.format == "verbose_json":
+        about = {"task": "transcribe", "language": language, "duration": seconds}
+        fields = {**about, **fields}
+    if request.stream or request.format == "verbose_json":
+        fields["words"] = _words(best.words)
+        fields["segments"] = _segments(best.words)
+    fields["usage"] = {"type": "duration", "seconds": seconds}
+    if request.nbest > 1:
+        costs = ("total_cost", "graph_cost", "acoustic_cost", "boost_cost")
+        fields["nbest"] = [
+            {"text": one.text, "words": _words(one.words)}
+            | {name: _cost(getattr(one, name)) for name in costs}
+            for one in hypotheses
+        ]
+    if warnings:
+        fields["warnings"] = list(warnings)
+    if request.stream:
+        return _event(fields), _EVENTS
+    return _json(fields), "application/json"
+
+
+def _words(words: Sequence[Word]) -> list[Json]:
+    """Words with times, and confidences where there are any."""
+    found = []
+    for word in words:
+        times = {"start": _rounded(word.start_s), "end": _rounded(word.end_s)}
+        found.append({"word": word.text, **times})
+        if word.confidence is not None:
+            found[-1]["confidence"] = _rounded(word.confidence)
+    return found
+
+
+def _segments(words: Sequence[Word]) -> list[Json]:
+    """Words as subtitles are cut, with all fields that OpenAI's clients read."""
+    # What our search has no such thing as is empty or 0.
+    found = []
+    for number, (first, end) in enumerate(cue_bounds(words)):
+        some = words[first:end]
+        text = " ".join(word.text for word in some)
+        data = text.encode()
+        sure = [word.confidence for word in some if word.confidence is not None]
+        logs = [math.log(max(one, _LEAST)) for one in sure]
+        found.append(
+            {
+                "id": number,
+                "seek": round(100 * some[0].start_s),
+                "start": _rounded(some[0].start_s),
+                "end": _rounded(some[-1].end_s),
+                "text": text,
+                "tokens": [],
+                "temperature": 0.0,
+                "avg_logprob": _rounded(sum(logs) / len(logs) if logs else 0.0),
+                "compression_ratio": _rounded(len(data) / len(zlib.compress(data))),
+                "no_speech_prob": 0.0,
+            }
+        )
+    return found
+
+
+def _rounded(number: float) -> float:
+    """To the millionth: frame * shift leaves digits like 0.6000000000000001."""
+    return round(float(number), 6)
+
+
+def _cost(cost: float) -> float | None:
+    """JSON knows no infinity: null."""
+    return float(cost) if math.isfinite(cost) else None
+
+
+def _json(fields: Json) -> bytes:
+    return json.dumps(fields, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _event(fields: Json) -> bytes:
+    """Format an event of `text/event-stream`."""
+    return b"data: " + _json(fields) + b"\n\n"
+
+
+# ------------------------------------------------------------------- the endpoint
+class Transcriptions:
+    """Endpoint that transcribes a file; an ASGI app."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one request."""
+        request = Request(scope, receive)
+        service: Service = request.app.state.service
+        limits = service.limits
+        with _counting(service), service.jobs.take() as job:
+            form = await read_form(request, job, limits)
+            asked = read_request(form.fields, confidence=service.confidence)
+            async with _Client(receive, send, limits.unread_s) as client:
+                job.start(lambda job: transcribe(service, form.file, asked, job))
+                if asked.stream:
+                    await _stream(job, client)
+                else:
+                    body, kind = await client.unless_gone(job.result())
+                    response = Response(body, media_type=kind)
+                    await response(scope, receive, client.send)
+
+
+@contextlib.contextmanager
+def _counting(service: Service) -> Iterator[None]:
+    """Count requests that are refused, or fail."""
+    errors, refused = service.metrics.errors, service.metrics.refused
+    try:
+        yield
+    except (ClientDisconnect, _Gone):
+        errors.labels("client_gone").inc()
+    except RequestError as error:
+        if error.status in (503, 413):
+            refused.labels("requests" if error.status == 503 else "file").inc()
+        else:
+            errors.labels("file" if error.status < 500 else "fault").inc()
+        raise
+
+
+async def _stream(job: Job, client: _Client) -> None:
+    """Send the parts of a job as `text/event-stream`."""
+    # The status waits for the first words, or for what is wrong with the file.
+    part = await client.unless_gone(job.next_part())
+    end, kind = (b"", _EVENTS) if part else await job.result()
+    headers = [
+        (b"content-type", f"{kind}; charset=utf-8".encode()),
+        (b"cache-control", b"no-cache"),
+        (b"x-accel-buffering", b"no"),  # nginx would gather the parts
+    ]
+    start = {"type": "http.response.start", "status": 200, "headers": headers}
+    await client.send(start)
+    try:
+        while part is not None:
+            await client.send_body(part, more=True)
+            try:
+                part = await client.unless_gone(job.next_part(), _ALIVE_S)
+            except TimeoutError:
+                part = b": the server works\n\n"
+        if not end:
+            end, _ = await job.result()
+    except RequestError as error:  # too late for a status
+        end = _event(error.body)
+    await client.send_body(end)
+
+
+class _Gone(Exception):
+    """The client closed its connection, or does not read."""
+
+
+class _Client:
+    """The client of a request whose body is read: whether it is there, and reads."""
+
+    def __init__(self, receive: Receive, send: Send, unread_s: float) -> None:
+        self._receive, self._send, self._unread_s = receive, send, unread_s
+
+    async def __aenter__(self) -> Self:
+        self._gone = asyncio.ensure_future(self._wait_until_gone())
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        self._gone.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._gone
+
+    async def send(self, message: Any) -> None:
+        """Send a message of ASGI."""
+        try:
+            async with asyncio.timeout(self._unread_s):
+                await self._send(message)
+        except TimeoutError:
+            raise _Gone from None
+
+    async def send_body(self, body: bytes, *, more: bool = False) -> None:
+        """Send a part of a body."""
+        message = {"type": "http.response.body", "body": body, "more_body": more}
+        await self.send(message)
+
+    async def unless_gone(
+        self, work: Awaitable[_Value], timeout_s: float | None = None
+    ) -> _Value:
+        """Wait for something while the client is there."""
+        task = asyncio.ensure_future(work)
+        try:
+            done, _ = await asyncio.wait(
+                (task, self._gone),
+                timeout=timeout_s,
+                return_when=asyncio.FIRST_COMPLETED,
+            )
+            if task in done:
+                return task.result()
+            raise _Gone if done else TimeoutError
+        except asyncio.CancelledError:
+            raise stopping() from None
+        finally:
+            task.cancel()
+
+    async def _wait_until_gone(self) -> None:
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
