@@ -129,15 +129,10 @@ def checked_rows(
 
 @runtime_checkable
 class EncoderModel(Protocol):
-    """A model that has its encoder too.
+    """A model that has its encoder too."""
 
-    Attributes:
-        input_dim: Numbers per frame of features.
-        stride: Frames of features to one of the encoder.
-    """
-
-    input_dim: int
-    stride: int
+    input_dim: int  # Numbers per frame of features
+    stride: int  # Frames of features to one of the encoder
 
     def encode(self, features: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
         """Features to frames.

@@ -137,21 +137,15 @@ class _Layer(nn.Module):
 
 
 class State(NamedTuple):
-    """The net after some tokens, of N rows.
+    """The net after some tokens, of N rows."""
 
-    Attributes:
-        keys, values: [N, H, U, dim / H] of each layer's self-attention.
-        memory: Keys and values [B, H, T, dim / H] of each layer's cross-attention: of
-            utterances, not rows.
-        mask: bool [B, 1, 1, T], real frames.
-        utterance: int64 [N], whose rows they are, in order.
-    """
-
-    keys: tuple[Tensor, ...]
-    values: tuple[Tensor, ...]
+    keys: tuple[Tensor, ...]  # [N, H, U, dim / H] of each layer's self-attention
+    values: tuple[Tensor, ...]  # [N, H, U, dim / H] of each layer's self-attention
+    # Keys and values [B, H, T, dim / H] of each layer's cross-attention: of utterances,
+    # not rows
     memory: tuple[tuple[Tensor, Tensor], ...]
-    mask: Tensor
-    utterance: Tensor
+    mask: Tensor  # Bool [B, 1, 1, T], real frames
+    utterance: Tensor  # Int64 [N], whose rows they are, in order
 
 
 class TorchAttention:

@@ -34,21 +34,14 @@ _ROWS_CHECKED = 64
 
 @dataclass(frozen=True)
 class EncoderSpec:
-    """Facts of a model that its log-probs are used by.
+    """Facts of a model that its log-probs are used by."""
 
-    Attributes:
-        tokens: The V outputs by name, the blank among them.
-        frame_shift_s: Seconds from a frame to the next.
-        sample_rate: Samples per second of its audio.
-        max_batch: Utterances at once; 1 is best on a CPU.
-        pads_exactly: Whether an utterance's log-probs do not depend on its padding.
-            If not, only utterances of one length share a batch.
-    """
-
-    tokens: TokenTable
-    frame_shift_s: float
-    sample_rate: int
-    max_batch: int = 1
+    tokens: TokenTable  # The V outputs by name, the blank among them
+    frame_shift_s: float  # Seconds from a frame to the next
+    sample_rate: int  # Samples per second of its audio
+    max_batch: int = 1  # Utterances at once; 1 is best on a CPU
+    # Whether an utterance's log-probs do not depend on its padding. If not, only
+    # utterances of one length share a batch
     pads_exactly: bool = False
 
     def __post_init__(self) -> None:
