@@ -16,13 +16,7 @@ from wfstdec.errors import (
     OptionError,
     TokenTableError,
 )
-from wfstdec.models import (
-    KINDS,
-    MappedTokens,
-    StreamingEncoder,
-    Windowed,
-    load_model,
-)
+from wfstdec.models import KINDS, MappedTokens, StreamingEncoder, Windowed, load_model
 from wfstdec.models.encoder import log_softmax
 from wfstdec.models.streaming_onnx import KaldiFbank, NemoFbank, StreamingOnnx
 

@@ -24,12 +24,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from wfstdec.attention.encoder import (
-    Encoder,
-    TransducerConfig,
-    read_net,
-    save_net,
-)
+from wfstdec.attention.encoder import Encoder, TransducerConfig, read_net, save_net
 from wfstdec.attention.model_decoder import tokenizer_beside
 from wfstdec.text.files import PathLike
 
@@ -267,10 +262,7 @@ END = "</s>"
 
 
 class JointNet(nn.Module):
-    """An encoder with both heads.
-
-    `sizes`: of the attention head; None takes those of `AttentionSizes` that fit.
-    """
+    """An encoder with both heads; `sizes` are those of the attention head."""
 
     def __init__(
         self,

@@ -237,10 +237,7 @@ def unread_finding(path: str, tokens: TokenTable, error: LexiconError) -> Findin
 
 
 def lexicon_finding(
-    lexicon: Lexicon,
-    tokens: TokenTable,
-    between: Collection[int],
-    counts: TokenCounts,
+    lexicon: Lexicon, tokens: TokenTable, between: Collection[int], counts: TokenCounts
 ) -> Finding:
     """Say how many words there are, and which tokens no word has."""
     used = {token for way in lexicon.pronunciations for token in way}

@@ -301,10 +301,7 @@ class TransducerBackend(ModelBackend):
         return [found[i] for i in range(len(utterances))]
 
     def start(
-        self,
-        options: TransducerOptions,
-        boosts: CompiledBoosts,
-        **_: Any,
+        self, options: TransducerOptions, boosts: CompiledBoosts, **_: Any
     ) -> TransducerSearch:
         """Begin an utterance."""
         if self.encodes:

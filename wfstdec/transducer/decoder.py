@@ -103,10 +103,7 @@ class TransducerDecoder(ModelDecoder):
 
 
 def open_model(
-    path: PathLike,
-    head: str | None = None,
-    *,
-    device: str | torch.device = "cpu",
+    path: PathLike, head: str | None = None, *, device: str | torch.device = "cpu"
 ) -> TransducerModel:
     """Load a model with its encoder.
 
