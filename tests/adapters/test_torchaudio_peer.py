@@ -218,10 +218,7 @@ def test_real_utterances_have_the_same_scores_without_a_lexicon(speech):
 
 
 # -------------------------------------------------------- what they get wrong, ours not
-ARPA = arpa_of(
-    "-99 <s> -0.5; -1 </s>; -0.25 a; -3 b; -1.5 |; -2 <unk>",
-    "-0.125 <s> a",
-)
+ARPA = arpa_of("-99 <s> -0.5; -1 </s>; -0.25 a; -3 b; -1.5 |; -2 <unk>", "-0.125 <s> a")
 
 
 def test_a_model_over_tokens_is_asked_for_the_tokens(tmp_path):

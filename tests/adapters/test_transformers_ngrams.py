@@ -76,9 +76,7 @@ def test_a_prompt_is_no_part_of_the_text():
     assert found == pytest.approx(expected(coster, (0, 1, 2)), rel=1e-5)
 
 
-ONLY_A = arpa_of(
-    "-99 <s>; -0.5 </s>; -0.25 a",
-)
+ONLY_A = arpa_of("-99 <s>; -0.5 </s>; -0.25 a")
 
 
 @pytest.mark.parametrize("weight", [-0.5, 0.0, 0.5])

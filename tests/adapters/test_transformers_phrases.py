@@ -10,12 +10,7 @@ import pytest
 
 from wfstdec import PhraseOptions
 from wfstdec.adapters.transformers import PhraseBoostLogitsProcessor, token_table_of
-from wfstdec.errors import (
-    BoostWarning,
-    OptionError,
-    ShapeError,
-    TokenTableError,
-)
+from wfstdec.errors import BoostWarning, OptionError, ShapeError, TokenTableError
 from wfstdec.text.tokens import written_ways
 
 if any(importlib.util.find_spec(name) is None for name in ("torch", "transformers")):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from wfstdec import AlignOptions, ForcedAligner, Lexicon, token_table
-from wfstdec.align.linear_graph import STAR
+from wfstdec.align.search import STAR
 
 CASES = 60
 

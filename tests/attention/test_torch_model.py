@@ -7,11 +7,7 @@ import pytest
 import torch
 
 from wfstdec import AttentionDecoder, AttentionOptions
-from wfstdec.attention.torch_model import (
-    AttentionNet,
-    AttentionSizes,
-    TorchAttention,
-)
+from wfstdec.attention.torch_model import AttentionNet, AttentionSizes, TorchAttention
 
 SIZES = AttentionSizes(tokens=6, dim=16, frames=5, heads=2, layers=2, positions=12)
 

@@ -49,10 +49,11 @@ class Recorder(BatchEncoder):
     """Notes the batches that it is given."""
 
     def __init__(self, **options):
-        super().__init__(EncoderSpec(TOKENS, 0.01, 16000, **options), logits=True)
+        spec = EncoderSpec(TOKENS, 0.01, 16000, **options)
+        super().__init__(spec, self.run, logits=True)
         self.batches = []
 
-    def _run(self, batch, lengths):
+    def run(self, batch, lengths):
         self.batches.append(lengths.tolist())
         return [energies(x[:n]) for x, n in zip(batch, lengths, strict=True)]
 

@@ -170,8 +170,7 @@ def asr_of(parts, tokenizer):
 
 
 @pytest.mark.parametrize(
-    ("tokenizer", "ways"),
-    [(Tokenizer(), [(0, 1)]), (Aggregate(), [(4, 1), (0, 1)])],
+    ("tokenizer", "ways"), [(Tokenizer(), [(0, 1)]), (Aggregate(), [(4, 1), (0, 1)])]
 )
 def test_phrases_are_cut_by_its_tokenizer(parts, tokenizer, ways):
     """In any of its languages; marks are nothing that is said."""

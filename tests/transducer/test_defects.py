@@ -16,12 +16,9 @@ from wfstdec.transducer.beam import Candidates, merge, start_beam
 INF = math.inf
 LN10 = math.log(10)
 WIDE = {"beam_size": 64, "expansion_beta": 60, "expansion_gamma": INF}
-UNIGRAMS = arpa_of(
-    "-99 <s>; -0.5 </s>; -0.25 a; -1 b",
-)
+UNIGRAMS = arpa_of("-99 <s>; -0.5 </s>; -0.25 a; -1 b")
 BIGRAMS = arpa_of(
-    "-99 <s> -0.5; -0.5 </s>; -0.25 a -0.75; -1 b",
-    "-0.0625 <s> b; -0.125 b a",
+    "-99 <s> -0.5; -0.5 </s>; -0.25 a -0.75; -1 b", "-0.0625 <s> b; -0.125 b a"
 )
 
 

@@ -17,11 +17,7 @@ TOKENS = ["<blk>", "\u2581a", "b", "c", "\u2581d"]
 
 def weights(seed=0, outputs=V1):
     rng = np.random.default_rng(seed)
-    sizes = {
-        "w_in": (FEATURES, DIM),
-        "embedding": (V1, DIM),
-        "w_out": (DIM, outputs),
-    }
+    sizes = {"w_in": (FEATURES, DIM), "embedding": (V1, DIM), "w_out": (DIM, outputs)}
     return {k: rng.normal(size=s).astype(np.float32) * 1.5 for k, s in sizes.items()}
 
 

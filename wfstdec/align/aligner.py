@@ -19,17 +19,17 @@ from itertools import chain
 from typing import Any, Self
 
 from wfstdec.align.alignment import Alignment
-from wfstdec.align.linear_graph import STAR, LinearGraph
 from wfstdec.align.options import AlignOptions
 from wfstdec.align.reading import Nearness, read_alignment
-from wfstdec.align.search import LogProbs, search
-from wfstdec.align.transcript import Transcriber
+from wfstdec.align.search import STAR, LogProbs, search, text_graph
+from wfstdec.align.transcript import Transcriber, Transcript
 from wfstdec.boost.g2p import G2pLike
 from wfstdec.checks.inputs import OutputTokens, Pairs, checked
 from wfstdec.checks.rows import check_frame_shift
 from wfstdec.errors import ShapeError, check_listed
 from wfstdec.fst.lexicon_fst import Fillers
 from wfstdec.fst.topology import check_topology
+from wfstdec.graph.packed import PackedGraph
 from wfstdec.search.threads import Held
 from wfstdec.text.lexicon import Lexicon
 from wfstdec.text.loading import (
@@ -142,11 +142,7 @@ class ForcedAligner:
         return len(self.tokens)
 
     def with_options(self, **changes: Any) -> Self:
-        """Make an aligner of the same model with some options changed.
-
-        Raises:
-            OptionError: A value is out of range.
-        """
+        """Make an aligner of the same model with some options changed."""
         other = copy.copy(self)
         other.options = replace(self.options, **changes)
         return other
@@ -181,30 +177,26 @@ class ForcedAligner:
                 "of one utterance"
             )
         with Held():
-            return self._align(logprobs, text)
+            transcript = self._transcriber.transcript(text)
+            star, star_cost = None, None
+            if self.options.insert_cost is not None:
+                star, star_cost = len(self.tokens), self.options.insert_frame_cost
+            read = LogProbs(logprobs, self.num_tokens, star_cost)
+            found = search(
+                self._graph(transcript),
+                read,
+                self.options,
+                frame_shift_s=self.frame_shift_s,
+                backend=self._backend,
+            )
+            near = Nearness.of(read, found.hypothesis, self.tokens.blank)
+            return read_alignment(
+                found, near, transcript, star=star, options=self.options
+            )
 
-    def _align(self, logprobs: Any, text: str | Sequence[str]) -> Alignment:
-        transcript = self._transcriber.transcript(text)
-        graphs = self._graphs()
-        star_cost = None if graphs.star is None else self.options.insert_frame_cost
-        read = LogProbs(logprobs, self.num_tokens, star_cost)
-        found = search(
-            graphs.of(transcript),
-            read,
-            self.options,
-            frame_shift_s=self.frame_shift_s,
-            backend=self._backend,
-        )
-        return read_alignment(
-            found,
-            Nearness.of(read, found.hypothesis, self.tokens.blank),
-            transcript,
-            star=graphs.star,
-            options=self.options,
-        )
-
-    def _graphs(self) -> LinearGraph:
+    def _graph(self, transcript: Transcript) -> PackedGraph:
         tokens = self.tokens
         if self.options.insert_cost is not None:
             tokens = TokenTable((*tokens.names, STAR), tokens.blank)
-        return LinearGraph(tokens, self._fillers, self.topology, self.options)
+        given = tokens, self._fillers, self.topology, self.options
+        return text_graph(transcript, *given)

@@ -14,40 +14,29 @@ MisfitKind = Literal["weak", "speech", "left out", "put in", "not reached"]
 class Misfit(NamedTuple):
     """A place where text and audio do not fit.
 
-    Attributes:
-        kind: `"weak"`: words that the model hardly hears there; `"speech"`: between
-            words the model hears what is no word of the text; `"left out"`: words that
-            the alignment leaves out; `"put in"`: speech that it puts in; `"not
-            reached"`: words that the audio has no room for, one that it ends in
-            included.
-        first_word: The place of the first word in the text, from 0.
-        end_word: One behind the last; `first_word` where there is none.
-        text: These words.
-        start_s: Seconds to the first frame.
-        end_s: Seconds to behind the last.
-        start_frame: The first frame.
-        end_frame: One behind the last.
-        confidence: Of these frames, see `Alignment`.
+    `"weak"`: words with a low confidence; `"speech"`: speech between words that is no
+    word of the text; `"left out"`: words that the alignment leaves out; `"put in"`:
+    speech that it puts in; `"not reached"`: words that the audio has no room for, one
+    that it ends in included.
     """
 
     kind: MisfitKind
-    first_word: int
-    end_word: int
-    text: str
-    start_s: float
-    end_s: float
+    first_word: int  # The place of the first word in the text, from 0
+    end_word: int  # One behind the last; `first_word` where there is none
+    text: str  # These words
+    start_s: float  # Seconds to the first frame
+    end_s: float  # Seconds to behind the last
     start_frame: int
-    end_frame: int
-    confidence: float
+    end_frame: int  # One behind the last
+    confidence: float  # Of these frames, see `Alignment`
 
     def __str__(self) -> str:
         """Summarise in one line for people."""
         first, last = self.first_word + 1, self.end_word
-        where = f"words {first}-{last} {self.text!r}"
-        if first == last:
-            where = f"word {first} {self.text!r}"
-        if first > last:
-            where = f"before word {first}"
+        where = f"before word {first}"
+        if first <= last:
+            number = f" {first}" if first == last else f"s {first}-{last}"
+            where = f"word{number} {self.text!r}"
         return f"{self.kind}: {where}, {self.start_s:.2f}-{self.end_s:.2f} s"
 
 

@@ -22,33 +22,24 @@ from typing import Self
 import numpy as np
 
 from wfstdec.align.alignment import Alignment, Misfit, MisfitKind
-from wfstdec.align.linear_graph import STAR
 from wfstdec.align.options import AlignOptions
-from wfstdec.align.search import Found
+from wfstdec.align.search import STAR, Found
 from wfstdec.align.transcript import Transcript
 from wfstdec.search.hypothesis import Hypothesis, seconds
 
 
 @dataclass(frozen=True)
 class Nearness:
-    """Sums over the frames before each.
+    """Sums over the frames before each."""
 
-    Attributes:
-        ratio: float64 [T + 1], of the frames that count.
-        count: int64 [T + 1].
-    """
-
-    ratio: np.ndarray
-    count: np.ndarray
+    ratio: np.ndarray  # float64 [T + 1], of the frames that count
+    count: np.ndarray  # int64 [T + 1]
 
     @classmethod
     def of(
         cls, chunks: Iterable[np.ndarray], hypothesis: Hypothesis, blank: int
     ) -> Self:
-        """The frames of a path.
-
-        `chunks`: float32 [T', V] each, all frames of the utterance in order.
-        """
+        """Sum over the frames of a path; chunks are float32 [T', V] each."""
         tokens = np.full(hypothesis.num_frames, blank, np.int64)
         spans = zip(hypothesis.token_ids, *hypothesis.token_frames, strict=True)
         for one, start, end in spans:
@@ -140,8 +131,7 @@ class _Places:
     near: Nearness
     transcript: tuple[str, ...]
     options: AlignOptions
-    is_cut: bool = False
-    """The last word of the path is not complete."""
+    is_cut: bool = False  # The last word of the path is not complete
 
     def _misfit(
         self, kind: MisfitKind, words: tuple[int, int], frames: tuple[int, int]
@@ -161,10 +151,8 @@ class _Places:
         )
 
     def _pieces(self) -> Iterator[tuple[MisfitKind | None, int, int, int]]:
-        """Cover the frames in order: kind, position of the word, first frame, end.
-
-        A word has no kind; the place of what is no word is that of the next one.
-        """
+        """Cover the frames in order: kind, position of the word, first frame, end."""
+        # A word has no kind; the place of what is no word is that of the next one.
         at, frame = 0, 0
         for word in self.found.hypothesis.words:
             if word.start_frame > frame:

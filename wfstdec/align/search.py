@@ -1,11 +1,19 @@
-"""The cheapest path through the graph of a text, in bounded memory.
+"""The graph of a text, T o (L o G), and the cheapest path through it.
 
-    found = search(graph, log_probs, options)
-    found.hypothesis, found.excess, found.exact
+    graph = text_graph(transcript, tokens, fillers, topology, options)
+    found = search(graph, log_probs, options, frame_shift_s=0.02)
 
-The decoder's own search, with chunks of frames, so that of an hour only what was said
-is kept. It has a beam around the path; whether something cheaper can have been lost
-follows from what the frames cost at least:
+    G    0 -w1:1-> 1 -w2:2-> 2 ... n            and, where options allow,
+         i -skip:-> i + 1                       a word left out
+         i -star:n+1-> i                        speech that the text does not have
+    L    the pronunciations of these words, separators or silences between them;
+         -:skip-> where a sentence may end; the star is a word of one token of its own
+
+Words come out as their place in the text, so that equal words differ. L is not marked
+and LG not determinized: duplicate paths are no harm where there are so few.
+
+The search is the decoder's own, with chunks of frames, so that memory is bounded. Its
+beam may lose the cheapest path; whether it can have follows from a lower bound:
 
     excess = total - sum over frames of the cost of the most probable token
 
@@ -19,21 +27,35 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
 
 from wfstdec.align.options import AlignOptions
+from wfstdec.align.transcript import Transcript
 from wfstdec.errors import LogprobError
+from wfstdec.fst.arrays import Arcs, LabelSpace, arcs_of, fst_of
+from wfstdec.fst.lexicon_fst import Fillers, MarkedLexicon, build_lexicon_fst
+from wfstdec.fst.operations import compose
+from wfstdec.fst.topology import compose_topology
+from wfstdec.graph.arcs import FstArrays, GraphInfo
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.search.hypothesis import Hypothesis
 from wfstdec.search.logprobs import MAX_LOGPROB, as_utterances, bad_logprob
 from wfstdec.search.options import MAX_NATS
+from wfstdec.text.lexicon import Lexicon, Pronunciation
+from wfstdec.text.pronunciations import Pronunciations
+from wfstdec.text.tokens import EPSILON, EPSILON_WORD, TokenTable
+from wfstdec.text.vocabulary import Vocabulary
 from wfstdec.wfst.decoder import WfstDecoder
 from wfstdec.wfst.options import WfstOptions
 
 _log = logging.getLogger("wfstdec.align")
 
+STAR = "<star>"
+"""Speech that the text does not have: a word, and its one token, the last of all."""
+_STAR, _SKIP, _NOTHING = "\nstar", "\nskip", "\nnothing"  # what no text has as a word
 CHUNK = 1000
 """Frames that are priced at a time."""
 WIDER = 4.0
@@ -44,13 +66,83 @@ SMALL = 50_000_000
 _SLACK = 1.0  # nats, far over the rounding of the sums
 
 
-class LogProbs:
-    """Log-probs of one utterance, read in chunks; a star's column is added.
+def text_graph(
+    transcript: Transcript,
+    tokens: TokenTable,
+    fillers: Fillers,
+    topology: str,
+    options: AlignOptions,
+) -> PackedGraph:
+    """Compile a text; word `i` of the graph, from 1 on, is place `i` of the text."""
+    # With `insert_cost` the last token is the star.
+    star = None if options.insert_cost is None else len(tokens) - 1
+    by_word = dict(zip(transcript.words, transcript.entries, strict=True))
+    rows: list[tuple[str, Pronunciation, float]] = [
+        (word, *entry) for word, entries in by_word.items() for entry in entries
+    ]
+    if star is not None:
+        rows.append((_STAR, (star,), 0.0))
+    if not rows:  # L has a word, which G does not use
+        unit = next(t for t in range(len(tokens)) if t != tokens.blank)
+        rows.append((_NOTHING, (unit,), 0.0))
+    words, pronunciations, costs = zip(*rows, strict=True)
+    lexicon = Lexicon(words, pronunciations, np.array(costs, np.float32))
+    used = {t for tokens_ in pronunciations for t in tokens_} | set(fillers.tokens)
+    words = tuple(dict.fromkeys((EPSILON_WORD, *words, _SKIP)))
+    labels = LabelSpace(tokens, words, used=frozenset(used))
+    unmarked = np.zeros(len(lexicon), np.int32)
+    l_fst = build_lexicon_fst(
+        MarkedLexicon(lexicon, fillers, unmarked, silence_symbol=0), labels
+    )
+    if options.skip_cost is not None:
+        arc_state = l_fst.arc_state()
+        arcs = Arcs(arc_state, l_fst.ilabel, l_fst.olabel, l_fst.nextstate, l_fst.cost)
+        # Where sentences end, or begin.
+        ends = np.flatnonzero(l_fst.final_cost < np.inf)
+        skips = arcs_of(ends, EPSILON, words.index(_SKIP), ends)
+        l_fst = fst_of([arcs, skips], l_fst.start, l_fst.final_cost)
+    lg = compose(l_fst, _g_fst(transcript.words, words, options))
+    tlg = compose_topology(topology, lg, labels)
+    ilabel, repeat = labels.split_repeats(tlg.ilabel)
+    # A word that comes twice in the text is two words here: each place has its own
+    # times.
+    prons = list(transcript.entries)
+    if star is not None:
+        prons.append((((star,), 0.0),))
+    vocabulary = Vocabulary(
+        tokens=tokens,
+        words=(EPSILON_WORD, *map(str, range(len(transcript.words))), STAR),
+        entries=Pronunciations.from_lists(
+            [(i + 1, units) for i, ways in enumerate(prons) for units, _ in ways],
+            [cost for ways in prons for _, cost in ways],
+        ),
+        separators=fillers.tokens,
+        separated=fillers.ends_words,
+    )
+    info = GraphInfo(topology, marks_repeats=True)
+    return PackedGraph.pack(replace(tlg, ilabel=ilabel), repeat, vocabulary, info)
 
-    `array`: [T, V], anything that NumPy can slice: a memory-mapped file too.
-    `star_cost`: nats by which a further token is less probable than the best of the
-    frame; None where there is no such token.
-    """
+
+def _g_fst(
+    text: tuple[str, ...], words: tuple[str, ...], options: AlignOptions
+) -> FstArrays:
+    ids = {word: i for i, word in enumerate(words)}
+    n = len(text)
+    place = np.arange(n)
+    label = np.array([ids[word] for word in text], np.int32)
+    parts = [arcs_of(place, label, place + 1, place + 1)]
+    if options.skip_cost is not None:
+        parts.append(arcs_of(place, ids[_SKIP], EPSILON, place + 1, options.skip_cost))
+    if options.insert_cost is not None:
+        every = np.arange(n + 1)
+        parts.append(arcs_of(every, ids[_STAR], n + 1, every, options.insert_cost))
+    return fst_of(parts, 0, np.where(np.arange(n + 1) == n, 0.0, np.inf))
+
+
+class LogProbs:
+    """Log-probs [T, V] of one utterance, read in chunks; a star's column is added."""
+
+    # `star_cost`: nats by which the star is less probable than the best of the frame.
 
     def __init__(
         self, array: np.ndarray, num_tokens: int, star_cost: float | None = None
@@ -77,18 +169,11 @@ class LogProbs:
 
 
 class Found(NamedTuple):
-    """Result of a search.
+    """Result of a search."""
 
-    Attributes:
-        hypothesis: The cheapest path; its words are places in the text.
-        excess: Its total less what the most probable token of each frame costs.
-        exact: Whether it is proved that no path is cheaper; False where none reaches
-            the end of the text.
-    """
-
-    hypothesis: Hypothesis
-    excess: float
-    exact: bool
+    hypothesis: Hypothesis  # The cheapest path; its words are places in the text
+    excess: float  # Its total less what the most probable token of each frame costs
+    exact: bool  # Proved that no path is cheaper, and it reaches the end of the text
 
 
 def search(

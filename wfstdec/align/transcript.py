@@ -1,18 +1,12 @@
-"""Texts to align: their words, and the pronunciations of these.
-
-words = Pronouncer(table, lexicon, separator=token, g2p="spelling")
-transcript = words.transcript("the cat sat")
-transcript.words                    # ('the', 'cat', 'sat')
-transcript.entries[0]               # all pronunciations of 'the', and their costs
-"""
+"""Texts to align: their words, and the pronunciations of these."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
@@ -30,34 +24,15 @@ WeightedPronunciations = tuple[tuple[Pronunciation, float], ...]
 """The pronunciations of a word and what they cost, nats."""
 
 
-@dataclass(frozen=True)
-class Transcript:
-    """The words of a text.
-
-    Attributes:
-        words: In order.
-        entries: The pronunciations of each word.
-    """
+class Transcript(NamedTuple):
+    """The words of a text."""
 
     words: tuple[str, ...]
-    entries: tuple[WeightedPronunciations, ...]
+    entries: tuple[WeightedPronunciations, ...]  # The pronunciations of each word
 
 
 class Transcriber:
-    """Finds the pronunciations of texts: by a lexicon, by `g2p`, by spelling.
-
-    Args:
-        tokens: The token table.
-        lexicon: Pronunciations; None where all words are spelt.
-        separators: Tokens that stand between words.
-        g2p: For words that the lexicon lacks, as decoders take it for added words.
-        sentencepiece_model: What cuts words into pieces where all are spelt.
-        normalizer: Words of texts that are not there as they are written are looked up
-            as it compares them, and where all are spelt, in either case.
-
-    Raises:
-        OptionError: `g2p` is nothing of the kind, or both it and a model are given.
-    """
+    """Finds the pronunciations of texts: by a lexicon, by `g2p`, by spelling."""
 
     def __init__(
         self,
@@ -100,11 +75,7 @@ class Transcriber:
         self._pronouncer = Pronouncer(tokens, given, separators, g2p)
 
     def transcript(self, text: str | Sequence[str]) -> Transcript:
-        """The words of a text, cut at white space, or as they are given.
-
-        Raises:
-            LexiconError: Words that nobody can say: a few of them, and their places.
-        """
+        """Look up the words of a text, cut at white space, or as they are given."""
         words = tuple(text.split()) if isinstance(text, str) else tuple(text)
         if self._normalizer.flag:
             words = tuple(one for word in words for one in self._looked_up(word))
@@ -124,18 +95,9 @@ class Transcriber:
         return Transcript(words, tuple(self._known[word] for word in words))
 
     def check(self, words: Iterable[str]) -> None:
-        """See that words of texts are written as those of the lexicon.
-
-        Raises:
-            LexiconError: The lexicon has none of them, and by other rules it has some.
-        """
-        check_words(
-            words,
-            self._lexicon_words,
-            self._normalizer,
-            ("the texts", "the lexicon"),
-            error=LexiconError,
-        )
+        """Check that words of texts are written as those of the lexicon."""
+        given = words, self._lexicon_words, self._normalizer
+        check_words(*given, ("the texts", "the lexicon"), error=LexiconError)
 
     def _case_hint(self, missing: Sequence[str]) -> str:
         """Count the words that could be said in another case, where case counts."""
@@ -162,10 +124,8 @@ class Transcriber:
         return tuple(one for part in parts for one in self._looked_up(part))
 
     def _prons_of(self, words: Sequence[str]) -> dict[str, WeightedPronunciations]:
-        """Pronunciations of words that the lexicon lacks, without those that have none.
-
-        Where case is ignored, a word is written as it is, then small, then large.
-        """
+        """Pronunciations of words that the lexicon lacks, where they have any."""
+        # Where case is ignored, a word is written as it is, then small, then large.
         spellings: list[Callable[[str], str]] = [str]
         if self._normalizer.flag:
             spellings += [str.casefold, str.upper]

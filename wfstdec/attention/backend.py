@@ -6,6 +6,7 @@ paths = backend.decode(backend.inputs(frames, lengths), options, boosts)
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -21,7 +22,7 @@ from wfstdec.attention.model_decoder import ModelBackend, phrases_of
 from wfstdec.attention.options import AttentionOptions
 from wfstdec.attention.search import FinishedHypothesis, Fusion, Searcher
 from wfstdec.boost.compiled import CompiledBoosts
-from wfstdec.errors import InputError, OptionError, ShapeError, naming
+from wfstdec.errors import InputError, OptionError, ShapeError
 from wfstdec.jit import kernel
 from wfstdec.lm.ngram import NgramLM
 from wfstdec.search.logprobs import as_numpy, split_batch
@@ -87,26 +88,14 @@ class AttentionPath(NamedTuple):
     """A text as readers of paths have it."""
 
     tokens: TokenRows
-    text: FinishedHypothesis  # What the search found
+    text: FinishedHypothesis
     boost: float  # Nats credited, those of the end included
     end_credit: float  # The latter
     num_frames: int  # Of the utterance
-    died_at_frame: int = -1  # -1
-
-    @property
-    def reached_final(self) -> bool:
-        """Tell whether the text came to its end."""
-        return self.text.reached_final
-
-    @property
-    def search_cost(self) -> float:
-        """Total as the search added it up."""
-        return -self.text.total + 0.0
-
-    @property
-    def token(self) -> np.ndarray:
-        """Output tokens, without marks, int32 [N]."""
-        return self.tokens.token
+    token: np.ndarray  # Output tokens, without marks, int32 [N]
+    search_cost: float  # Total as the search added it up
+    reached_final: bool  # Whether the text came to its end
+    died_at_frame: int = -1
 
 
 class WithCtc(NamedTuple):
@@ -167,13 +156,9 @@ class AttentionBackend(ModelBackend):
                 f"CTC log-probs of {len(rows)} utterances, expected {len(found)}"
             )
         return [
-            Utterance(one, self._checked_ctc(given, len(one), i))
+            Utterance(one, self._units.check(given, len(one), i))
             for i, (one, given) in enumerate(zip(found, rows, strict=True))
         ]
-
-    def _checked_ctc(self, logprobs: np.ndarray, num_frames: int, i: int) -> np.ndarray:
-        with naming(i):
-            return self._units.check(logprobs, num_frames)
 
     @torch.no_grad()
     def decode(
@@ -197,22 +182,17 @@ class AttentionBackend(ModelBackend):
         # No frames, no words: the model is not asked.
         total = -sum(weight * lm.final(lm.start) for lm, weight in lms)
         text = FinishedHypothesis((), total, 0.0, 0.0, options.rank(total, 0), -1, True)
-        no_rows = TokenRows(np.zeros((0, 4), np.int32))
-        silence = AttentionPath(no_rows, text, 0.0, 0.0, 0)
+        silence = self._path(text, None, options, 0, None)
         found = {i: [silence] for i, one in enumerate(utterances) if not len(one)}
         for group in self._groups(utterances, given):
             some = [utterances[i].frames for i in group]
-            of_group = [lists[i] for i in group]
-            units = self._units
-            fusion = Fusion(lms, of_group, options, units.silent, units.eos)
+            fusion = Fusion(lms, [lists[i] for i in group], options, self._units)
             logprobs = [self._logprobs_of(utterances[i], i) for i in group]
             ctc = self._ctc(options, logprobs)
             searcher = Searcher(self.model, options, fusion, ctc=ctc, dense=self.dense)
-            sizes = [len(one) for one in some]
+            sizes, shift_s = list(map(len, some)), self._frame_shift_s
             limits = [
-                options.token_limit(
-                    int(self.model.limit(size)), size * self._frame_shift_s
-                )
+                options.token_limit(int(self.model.limit(size)), size * shift_s)
                 for size in sizes
             ]
             batch = (
@@ -243,16 +223,13 @@ class AttentionBackend(ModelBackend):
             "at any frame at any time"
         )
 
-    def advance(self, searches: Any, chunks: Any, **more: Any) -> None:
-        """Do nothing: there are no sessions."""
-
     def _logprobs_of(self, one: Utterance, i: int) -> np.ndarray | None:
         """CTC log-probs, given or by the model's own head; None without either."""
         own = getattr(self.model, "ctc", None)
         if one.ctc is not None or own is None:
             return one.ctc
         logprobs = own(one.frames).float().cpu().numpy()
-        return self._checked_ctc(logprobs, len(one), i)
+        return self._units.check(logprobs, len(one), i)
 
     def _ctc(
         self, options: AttentionOptions, logprobs: Sequence[np.ndarray | None]
@@ -278,15 +255,10 @@ class AttentionBackend(ModelBackend):
             (i for i, one in enumerate(utterances) if len(one)),
             key=lambda i: (len(prompts[i]), len(utterances[i])),
         )
-        group: list[int] = []
-        for i in order:
-            is_other = group and len(prompts[i]) != len(prompts[group[0]])
-            if len(group) == self.batch_size or is_other:
-                yield group
-                group = []
-            group.append(i)
-        if group:
-            yield group
+        for _, alike in itertools.groupby(order, key=lambda i: len(prompts[i])):
+            same = list(alike)
+            for first in range(0, len(same), self.batch_size):
+                yield same[first : first + self.batch_size]
 
     def _path(
         self,
@@ -321,4 +293,9 @@ class AttentionBackend(ModelBackend):
             if spans is not None:
                 rows[:, 1:3] = spans
         path = TokenRows(rows)
-        return AttentionPath(path, text, boost + credit, credit, num_frames)
+        return AttentionPath(
+            *(path, text, boost + credit, credit, num_frames),
+            token=path.token,
+            search_cost=-text.total + 0.0,
+            reached_final=text.reached_final,
+        )

@@ -136,22 +136,27 @@ class CtcUnits(NamedTuple):
         column[silent] = -1
         return cls(column, blank, num, silent, eos)
 
-    def check(self, logprobs: np.ndarray, num_frames: int) -> np.ndarray:
+    def check(
+        self, logprobs: np.ndarray, num_frames: int, utterance: int | None = None
+    ) -> np.ndarray:
         """Log-probs of an utterance, float32 [T, num_columns], as many as frames."""
         if logprobs.ndim != 2 or logprobs.shape[1] != self.num_columns:
             raise ShapeError(
                 f"CTC log-probs {logprobs.shape}, expected [T, {self.num_columns}]: "
-                "the tokens of the attention decoder, and a blank"
+                "the tokens of the attention decoder, and a blank",
+                utterance,
             )
         if len(logprobs) < num_frames:
             raise ShapeError(
                 f"CTC log-probs of {len(logprobs)} frames, expected {num_frames} as "
-                "of the encoder"
+                "of the encoder",
+                utterance,
             )
         rows = np.ascontiguousarray(logprobs[:num_frames], np.float32)
         if not (rows < np.inf).all():
             raise LogprobError(
-                "CTC log-probs with NaN or +inf, expected natural logs of probabilities"
+                "CTC log-probs with NaN or +inf, expected logs of probabilities",
+                utterance,
             )
         return rows
 

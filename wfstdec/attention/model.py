@@ -129,26 +129,17 @@ def checked_rows(
 
 @runtime_checkable
 class EncoderModel(Protocol):
-    """A model that has its encoder too.
+    """A model that has its encoder too."""
 
-    Attributes:
-        input_dim: Numbers per frame of features.
-        stride: Frames of features to one of the encoder.
-    """
-
-    input_dim: int
-    stride: int
+    input_dim: int  # Numbers per frame of features
+    stride: int  # Frames of features to one of the encoder
 
     def encode(self, features: Tensor, lengths: Tensor) -> tuple[Tensor, Tensor]:
-        """Features to frames.
-
-        `features`: [B, T, input_dim]. `lengths`: int64 [B]. Returns frames [B, T', D],
-        and how many of them each utterance has, int64 [B].
-        """
+        """Encode features [B, T, input_dim]: frames [B, T', D] and counts [B]."""
 
 
 _METHODS = ("encode", "start", "predict", "join", "step", "take", "score", "ctc")
-"""Whatever of these a model has is measured."""
+"""Methods that are measured."""
 _OTHERS = (
     *("tokens", "blank", "durations", "prompt", "eos", "neutral", "limit"),
     *("input_dim", "stride", "frame_dim", "tokenizer"),
@@ -161,12 +152,10 @@ class TimedModel:
     def __init__(self, model: Any) -> None:
         self.model = model
         self.cpu_s = 0.0
-        for name in _OTHERS:
+        for name in (*_METHODS, *_OTHERS):
             if hasattr(model, name):
-                setattr(self, name, getattr(model, name))
-        for name in _METHODS:
-            if hasattr(model, name):
-                setattr(self, name, self._timed(getattr(model, name)))
+                value = getattr(model, name)
+                setattr(self, name, self._timed(value) if name in _METHODS else value)
 
     def _timed(self, method: Callable[..., Any]) -> Callable[..., Any]:
         def run(*given: Any) -> Any:

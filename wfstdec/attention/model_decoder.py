@@ -216,25 +216,10 @@ Paths = Sequence[Any]
 
 
 class ModelDecoder(Decoder[Any, Paths]):
-    """A search on a model with its own tokens; see `TransducerDecoder`.
+    """A search on a model with its own tokens; see `TransducerDecoder`."""
 
-    Phrases are cut as the model cuts text: by its `tokenizer`, if it has one, such as
-    the SentencePiece model in its folder.
-
-    Args:
-        model: What the backend asks; for `input="features"` an `EncoderModel` too.
-        backend: The search.
-        options: Of the search.
-        table: The model's tokens, a blank among them.
-        lms: From `weighted_lms`.
-        separator: The token between words. None takes the mark U+2581 of word pieces.
-        input: What is decoded.
-        frame_shift_s: Seconds per frame of the encoder.
-
-    Attributes:
-        lms: Language models and their weights.
-    """
-
+    # Phrases are cut as the model cuts text: by its `tokenizer`, if it has one, such as
+    # the SentencePiece model in its folder.
     _backend: Any
     _nbest_from = "search"
 
@@ -253,14 +238,8 @@ class ModelDecoder(Decoder[Any, Paths]):
         self.model, self.input, self.lms = model, input, lms
         between = separator_of(separator, table)
         self.vocabulary = Vocabulary.of(table, separator=between)
-        given: Any = backend
-        super().__init__(
-            options,
-            given,
-            BoostCompiler((), {}, len(table)),
-            frame_shift_s=frame_shift_s,
-            threads=1,
-        )
+        given: Any = options, backend, BoostCompiler((), {}, len(table))
+        super().__init__(*given, frame_shift_s=frame_shift_s, threads=1)
         self._cutter = BareTokens(table, between)
 
     @classmethod
@@ -273,19 +252,16 @@ class ModelDecoder(Decoder[Any, Paths]):
         threads: int | None = None,
         **more: Any,
     ) -> Self:
-        """A decoder of features, with the encoder of its model.
-
-        Args:
-            load: Loads the model to a device.
-            backend: `"auto"` (the CPU), or a device of torch: `"cpu"`, `"cuda"`.
-            frame_shift_s: Seconds per frame of features.
-            threads: Of torch; None leaves them as they are.
-            **more: Other arguments of this kind of decoder, such as `lm`.
-
-        Raises:
-            BackendError: There is no such device.
-        """
-        device = torch_device(backend, threads)
+        """A decoder of features: `load` loads its model, on a device of torch."""
+        if threads is not None:
+            torch.set_num_threads(threads)
+        try:
+            device = torch.device("cpu" if backend == "auto" else backend)
+            torch.empty(0, device=device)
+        except (RuntimeError, AssertionError) as error:
+            raise BackendError(
+                f"backend {backend!r}, expected 'auto' or a device of torch ({error})"
+            ) from error
         model, make = load(device), cast(Any, cls)
         shift = frame_shift_s * model.stride
         return make(model, input="features", frame_shift_s=shift, device=device, **more)
@@ -344,11 +320,10 @@ class ModelDecoder(Decoder[Any, Paths]):
 
 
 class ModelAccount(NamedTuple):
-    """Counts the costs of paths: what is left of a total is the model's.
+    """Counts the costs of paths: what is left of a total is the model's."""
 
-    Alignments are added up, and blanks may be weighed by language models: no path has
-    a cost of the model's own.
-    """
+    # Alignments are added up, and blanks may be weighed by language models: no path has
+    # a cost of the model's own.
 
     options: Any  # Scales and penalties
     lms: Weighted  # Language models and their weights
@@ -421,17 +396,3 @@ def weighted_lms(
             )
         found.append((lm_over(read_lm(one), tokens, unk_cost), float(weight)))
     return found
-
-
-def torch_device(backend: str, threads: int | None = None) -> torch.device:
-    """The device of torch with a backend's name."""
-    if threads is not None:
-        torch.set_num_threads(threads)
-    try:
-        device = torch.device("cpu" if backend == "auto" else backend)
-        torch.empty(0, device=device)
-    except (RuntimeError, AssertionError) as error:
-        raise BackendError(
-            f"backend {backend!r}, expected 'auto' or a device of torch ({error})"
-        ) from error
-    return device

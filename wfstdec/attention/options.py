@@ -87,12 +87,7 @@ class AttentionOptions(CheckedOptions):
         self.check("no_repeat_ngram", lambda x: x >= 0 and x == int(x), "0 or more")
 
     def rank(self, total: float, num_tokens: int) -> float:
-        """Rank of a finished text; more is better.
-
-        Args:
-            total: Nats, more is better.
-            num_tokens: Without the end.
-        """
+        """Rank a finished text of some tokens, without the end; more is better."""
         if self.length_norm == "mean":
             total /= num_tokens + 1
         elif self.length_norm == "gnmt":
@@ -100,12 +95,7 @@ class AttentionOptions(CheckedOptions):
         return float(total)
 
     def token_limit(self, limit: int, seconds: float) -> int:
-        """Bound the number of a text's tokens.
-
-        Args:
-            limit: Of the model.
-            seconds: Of the utterance.
-        """
+        """Bound the number of a text's tokens, by the model's limit and its seconds."""
         if self.max_tokens_per_s is None:
             return limit
         return min(limit, int(np.ceil(self.max_tokens_per_s * seconds)) + 5)

@@ -94,9 +94,7 @@ def rescore(
     found = []
     for i, (one, hyps) in enumerate(zip(frames, lists, strict=True)):
         # Hypotheses may differ in times alone: each text is asked once.
-        texts = list(dict.fromkeys(hyp.text for hyp in hyps))
-        spelt = {text: spell(text) for text in texts}
-        known = {text: tuple(s) for text, s in spelt.items() if s is not None}
+        known = _spelt(spell, [hyp.text for hyp in hyps])
         in_order = [s[:: -1 if reverse else 1] for s in known.values()]
         costs = dict(zip(known, text_costs(model, one, in_order), strict=True))
         ctc_costs_of, unspelt = dict.fromkeys(known, 0.0), 0.0
@@ -170,13 +168,18 @@ def text_log_probs(
     spelled = spell or spelling_of(model)
 
     def log_probs(texts: list[str]) -> list[float]:
-        spelt = {text: spelled(text) for text in texts}
-        known = {t: tuple(s) for t, s in spelt.items() if s is not None}
+        known = _spelt(spelled, texts)
         priced = text_costs(model, frames, [*known.values()])
         costs = dict(zip(known, priced, strict=True))
         return [-costs.get(text, math.inf) for text in texts]
 
     return log_probs
+
+
+def _spelt(spell: Spell, texts: Sequence[str]) -> dict[str, tuple[int, ...]]:
+    """The tokens of each text that has some."""
+    spelt = {text: spell(text) for text in dict.fromkeys(texts)}
+    return {text: tuple(tokens) for text, tokens in spelt.items() if tokens is not None}
 
 
 def spelling_of(model: AttentionModel) -> Spell:

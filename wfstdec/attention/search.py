@@ -17,7 +17,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from wfstdec.attention.ctc import CtcPrefixes, CtcRows, best_labels, no_choice, select
+from wfstdec.attention.ctc import (
+    CtcPrefixes,
+    CtcRows,
+    CtcUnits,
+    best_labels,
+    no_choice,
+    select,
+)
 from wfstdec.attention.model import AttentionModel, checked_rows
 from wfstdec.attention.options import AttentionOptions
 from wfstdec.boost.phrases import PhraseBoosts, initial_states
@@ -51,11 +58,10 @@ class Fusion:
         lms: Sequence[tuple[NgramLM, float]],
         lists: Sequence[PhraseBoosts | None],
         options: AttentionOptions,
-        silent: np.ndarray,
-        eos: int,
+        units: CtcUnits,
     ) -> None:
         self.lms = [(lm, weight) for lm, weight in lms if weight]
-        self.options, self.silent, self.eos = options, silent, eos
+        self.options, self.silent, self.eos = options, units.silent, units.eos
         none = initial_states()
         different = {id(one): one for one in lists if one is not None}
         self.lists = [none, *different.values()]
@@ -254,67 +260,59 @@ class Searcher:
         self._finished: list[list[FinishedHypothesis]] = [[] for _ in range(num)]
         state, logprobs = self.model.start(frames, lengths, prompts)
         none = np.zeros(num, np.int64)
-        active_hyps = ActiveHypotheses(
+        hyps = ActiveHypotheses(
             *(np.arange(num), np.zeros((num, 0), np.int64)),
             *(np.zeros(num), np.zeros(num), none - 1),
             *(self.fusion.start(num), np.arange(num)),
             None if self.ctc is None else self.ctc.start(),
         )
-        rows = self._checked(logprobs, num, active_hyps, is_first=True)
+        rows = self._checked(logprobs, num, hyps, is_first=True)
         while True:
             check()
-            active_hyps, labels, parents = self._advanced(active_hyps, rows)
+            hyps, labels, parents = self._advanced(hyps, rows)
             if not len(labels):
                 return self._finished
-            logprobs, state = self._stepped(state, labels, parents, active_hyps)
+            logprobs, state = self._stepped(state, labels, parents, hyps)
             count = len(limits) * self.options.beam_size if self.dense else len(labels)
-            rows = self._checked(logprobs, count, active_hyps, is_first=False)
+            rows = self._checked(logprobs, count, hyps, is_first=False)
 
     def _checked(
-        self, logprobs: Any, num: int, active_hyps: ActiveHypotheses, *, is_first: bool
+        self, logprobs: Any, num: int, hyps: ActiveHypotheses, *, is_first: bool
     ) -> np.ndarray:
         """The model's answer for the live texts, float32 [N, V]."""
         try:
             rows = checked_rows(logprobs, num, self._num_tokens, is_first=is_first)
         except LogprobError as error:
-            at = np.flatnonzero(active_hyps.row == error.utterance)
+            at = np.flatnonzero(hyps.row == error.utterance)
             if not len(at):  # a padding row of a dense step
                 rows = logprobs.detach().float().cpu().numpy()
             else:
-                error.utterance = int(active_hyps.utterance[at[0]])
+                error.utterance = int(hyps.utterance[at[0]])
                 raise
-        return rows if len(rows) == len(active_hyps.row) else rows[active_hyps.row]
+        return rows if len(rows) == len(hyps.row) else rows[hyps.row]
 
     def _advanced(
-        self, active_hyps: ActiveHypotheses, rows: np.ndarray
+        self, hyps: ActiveHypotheses, rows: np.ndarray
     ) -> tuple[ActiveHypotheses, np.ndarray, np.ndarray]:
         """The active texts, their new tokens, and the model's rows before them."""
-        fused, at = self.fusion.fused(rows, active_hyps.at, active_hyps.utterance)
-        active_hyps = active_hyps._replace(at=at)
-        if self.options.no_repeat_ngram:
-            fused = _without_repeats(
-                fused, active_hyps.tokens, self.options.no_repeat_ngram, self._eos
-            )
+        fused, at = self.fusion.fused(rows, hyps.at, hyps.utterance)
+        hyps, size = hyps._replace(at=at), self.options.no_repeat_ngram
+        if size:
+            fused = _without_repeats(fused, hyps.tokens, size, self._eos)
         scored = None
-        if self.ctc is not None and active_hyps.ctc is not None:
-            fused, scored = self.ctc.fused(
-                fused, active_hyps.ctc, active_hyps.utterance
-            )
-        length = active_hyps.tokens.shape[1]
-        is_last = length >= self._limits[active_hyps.utterance]
-        self._end_all(active_hyps, fused, rows, np.flatnonzero(is_last))
+        if self.ctc is not None and hyps.ctc is not None:
+            fused, scored = self.ctc.fused(fused, hyps.ctc, hyps.utterance)
+        length = hyps.tokens.shape[1]
+        is_last = length >= self._limits[hyps.utterance]
+        self._end_all(hyps, fused, rows, np.flatnonzero(is_last))
         active = np.flatnonzero(~is_last)
         if not len(active):
-            return active_hyps, active, active
+            return hyps, active, active
         if len(active) < len(is_last):  # copies of rows are what takes time here
-            active_hyps, fused, rows = (
-                active_hyps.taken(active),
-                fused[active],
-                rows[active],
-            )
+            hyps, fused, rows = hyps.taken(active), fused[active], rows[active]
             scored = None if scored is None else scored.taken(active)
-        parent, label, total = self._chosen(active_hyps, fused, rows)
-        after = active_hyps.taken(parent)
+        parent, label, total = self._chosen(hyps, fused, rows)
+        after = hyps.taken(parent)
         # Where a list's phrases close is known before the step, and takes effect behind
         # it.
         newly = after.at.will_close & ~after.at.is_closed
@@ -332,34 +330,32 @@ class Searcher:
         return after.taken(kept), label[kept], after.row[kept]
 
     def _chosen(
-        self, active_hyps: ActiveHypotheses, fused: np.ndarray, rows: np.ndarray
+        self, hyps: ActiveHypotheses, fused: np.ndarray, rows: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Parents, tokens and totals of survivors; ended texts are put aside."""
         width = self.options.beam_size
         shape = len(fused), min(width + 1, self._num_tokens)
         labels, gains = np.empty(shape, np.int64), np.empty(shape, np.float32)
         best_labels(fused, labels, gains)
-        utterances, first = np.unique(active_hyps.utterance, return_index=True)
-        splits = np.append(first, len(active_hyps.utterance)).astype(np.int64)
+        utterances, first = np.unique(hyps.utterance, return_index=True)
+        splits = np.append(first, len(hyps.utterance)).astype(np.int64)
         chosen = no_choice(len(utterances), width)
         used = np.zeros(len(fused), np.int64)
-        select(splits, active_hyps.score, labels, gains, self._eos, used, chosen)
+        select(splits, hyps.score, labels, gains, self._eos, used, chosen)
         for i in np.flatnonzero(chosen.num_ends).tolist():
             count = chosen.num_ends[i]
             ends = zip(chosen.end_parent[i, :count], chosen.end_total[i], strict=False)
-            self._finish(
-                [self._text(active_hyps, r, t, rows) for r, t in ends], utterances[i]
-            )
+            self._finish([self._text(hyps, r, t, rows) for r, t in ends], utterances[i])
         for i in np.flatnonzero(chosen.num == 0).tolist():
             if not self._finished[utterances[i]]:  # nothing may follow, not even an end
                 dead = np.arange(splits[i], splits[i + 1])
-                self._end_all(active_hyps, np.full_like(fused, -np.inf), rows, dead)
+                self._end_all(hyps, np.full_like(fused, -np.inf), rows, dead)
         places = np.arange(width) < chosen.num[:, None]
         return chosen.parent[places], chosen.label[places], chosen.total[places]
 
     def _end_all(
         self,
-        active_hyps: ActiveHypotheses,
+        hyps: ActiveHypotheses,
         fused: np.ndarray,
         rows: np.ndarray,
         which: np.ndarray,
@@ -367,31 +363,29 @@ class Searcher:
         """End texts at the price of the end, where that can be paid."""
         if not len(which):
             return
-        totals = active_hyps.score + fused[:, self._eos]
-        ahead = self.fusion.paid_ahead(active_hyps.at, active_hyps.utterance)
+        totals = hyps.score + fused[:, self._eos]
+        ahead = self.fusion.paid_ahead(hyps.at, hyps.utterance)
         for row in which.tolist():
-            text = self._text(active_hyps, row, totals[row], rows)
+            text = self._text(hyps, row, totals[row], rows)
             # Cut off without an end: what phrases paid ahead is taken back.
             if totals[row] == -np.inf:
-                total, attention = (
-                    active_hyps.score[row] - ahead[row],
-                    active_hyps.attention[row],
-                )
                 text = text._replace(
-                    total=float(total), attention=float(attention), reached_final=False
+                    total=float(hyps.score[row] - ahead[row]),
+                    attention=float(hyps.attention[row]),
+                    reached_final=False,
                 )
-                if active_hyps.ctc is not None:
-                    text = text._replace(ctc=float(active_hyps.ctc.prefix[row]))
-            self._finish([text], int(active_hyps.utterance[row]))
+                if hyps.ctc is not None:
+                    text = text._replace(ctc=float(hyps.ctc.prefix[row]))
+            self._finish([text], int(hyps.utterance[row]))
 
     def _text(
-        self, active_hyps: ActiveHypotheses, row: int, total: float, rows: np.ndarray
+        self, hyps: ActiveHypotheses, row: int, total: float, rows: np.ndarray
     ) -> FinishedHypothesis:
-        tokens = tuple(active_hyps.tokens[row].tolist())
-        attention = active_hyps.attention[row] + rows[row, self._eos]
+        tokens = tuple(hyps.tokens[row].tolist())
+        attention = hyps.attention[row] + rows[row, self._eos]
         rank = self.options.rank(float(total), len(tokens))
-        closed_at = int(active_hyps.closed_at[row])
-        ctc = 0.0 if active_hyps.ctc is None else float(active_hyps.ctc.whole[row])
+        closed_at = int(hyps.closed_at[row])
+        ctc = 0.0 if hyps.ctc is None else float(hyps.ctc.whole[row])
         return FinishedHypothesis(
             *(tokens, float(total), float(attention), ctc, rank, closed_at, True)
         )
@@ -402,7 +396,7 @@ class Searcher:
         found.sort(key=lambda one: (not one.reached_final, -one.rank))
         self._finished[utterance] = found[: self.options.beam_size]
 
-    def _is_over(self, active_hyps: ActiveHypotheses) -> np.ndarray:
+    def _is_over(self, hyps: ActiveHypotheses) -> np.ndarray:
         """Mask of utterances that are done, bool [B]."""
         options, width = self.options, self.options.beam_size
         full = np.array(
@@ -413,15 +407,13 @@ class Searcher:
             return full
         if options.stop == "never" or not full.any():
             return np.zeros_like(full)
-        earned = active_hyps.score - self.fusion.paid_ahead(
-            active_hyps.at, active_hyps.utterance
-        )
+        earned = hyps.score - self.fusion.paid_ahead(hyps.at, hyps.utterance)
         over = full.copy()
         for i in np.flatnonzero(full).tolist():
-            mine = earned[active_hyps.utterance == i]
+            mine = earned[hyps.utterance == i]
             # Only where no live text can still come before the worst finished one.
             over[i] = not len(mine) or self._bound(
-                mine.max(), i, active_hyps.tokens.shape[1]
+                mine.max(), i, hyps.tokens.shape[1]
             ) <= min(text.rank for text in self._finished[i])
         return over
 
@@ -439,22 +431,22 @@ class Searcher:
         state: Any,
         labels: np.ndarray,
         parents: np.ndarray,
-        active_hyps: ActiveHypotheses,
+        hyps: ActiveHypotheses,
     ) -> tuple[Any, Any]:
-        """The model one token further; `live.row` is set to its new rows."""
+        """The model one token further; `hyps.row` is set to its new rows."""
         rows = np.arange(len(labels))
         # A captured model needs the same number of rows in each step.
         if self.dense:
             size = len(self._limits) * self.options.beam_size
             _, first, count = np.unique(
-                active_hyps.utterance, return_index=True, return_counts=True
+                hyps.utterance, return_index=True, return_counts=True
             )
             place = rows - np.repeat(first, count)
-            rows = active_hyps.utterance * self.options.beam_size + place
+            rows = hyps.utterance * self.options.beam_size + place
             all_labels, all_parents = np.zeros((2, size), np.int64)
             all_labels[rows], all_parents[rows] = labels, parents
             labels, parents = all_labels, all_parents
-        active_hyps.row[:] = rows
+        hyps.row[:] = rows
         as_tensor = torch.from_numpy(np.stack([labels, parents])).to(self._device)
         return self.model.step(as_tensor[0], self.model.take(state, as_tensor[1]))
 

@@ -24,12 +24,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from wfstdec.attention.encoder import (
-    Encoder,
-    TransducerConfig,
-    read_net,
-    save_net,
-)
+from wfstdec.attention.encoder import Encoder, TransducerConfig, read_net, save_net
 from wfstdec.attention.model_decoder import tokenizer_beside
 from wfstdec.text.files import PathLike
 
@@ -137,21 +132,15 @@ class _Layer(nn.Module):
 
 
 class State(NamedTuple):
-    """The net after some tokens, of N rows.
+    """The net after some tokens, of N rows."""
 
-    Attributes:
-        keys, values: [N, H, U, dim / H] of each layer's self-attention.
-        memory: Keys and values [B, H, T, dim / H] of each layer's cross-attention: of
-            utterances, not rows.
-        mask: bool [B, 1, 1, T], real frames.
-        utterance: int64 [N], whose rows they are, in order.
-    """
-
-    keys: tuple[Tensor, ...]
-    values: tuple[Tensor, ...]
+    keys: tuple[Tensor, ...]  # [N, H, U, dim / H] of each layer's self-attention
+    values: tuple[Tensor, ...]  # [N, H, U, dim / H] of each layer's self-attention
+    # Keys and values [B, H, T, dim / H] of each layer's cross-attention: of utterances,
+    # not rows
     memory: tuple[tuple[Tensor, Tensor], ...]
-    mask: Tensor
-    utterance: Tensor
+    mask: Tensor  # Bool [B, 1, 1, T], real frames
+    utterance: Tensor  # Int64 [N], whose rows they are, in order
 
 
 class TorchAttention:
@@ -273,10 +262,7 @@ END = "</s>"
 
 
 class JointNet(nn.Module):
-    """An encoder with both heads.
-
-    `sizes`: of the attention head; None takes those of `AttentionSizes` that fit.
-    """
+    """An encoder with both heads; `sizes` are those of the attention head."""
 
     def __init__(
         self,

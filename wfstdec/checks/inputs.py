@@ -32,21 +32,19 @@ BATCH_PAIRS = 512
 LEAST_SHARED, MORE_SHARED = 0.1, 1.5
 """Least that neighbours in time share, and its factor over what utterances share."""
 
+# Every search reports probabilities by itself.
+_WRONG = frozenset(RowKind) - {RowKind.LOGPROBS, RowKind.PROBABILITIES}
+
 Pairs = Iterable[tuple[str, np.ndarray]]
 
 
 @dataclass(frozen=True)
 class OutputTokens:
-    """Parts that a decoder makes of tokens.
+    """Parts that a decoder makes of tokens."""
 
-    Attributes:
-        tokens: The token table.
-        between: Tokens that it knows to stand between words.
-        words: Tokens that its words have; None where any may be in a word.
-    """
-
-    tokens: TokenTable
-    between: tuple[int, ...] = ()
+    tokens: TokenTable  # The token table
+    between: tuple[int, ...] = ()  # Tokens that it knows to stand between words
+    # Tokens that its words have; None where any may be in a word
     words: frozenset[int] | None = None
 
     @classmethod
@@ -59,9 +57,7 @@ class OutputTokens:
                 words = frozenset(np.unique(entries.tokens).tolist())
             else:
                 words = frozenset().union(*entries.pronunciations)
-        # Where there are no pronunciations, any token may be one.
-        words = words or None
-        return cls(vocabulary.tokens, vocabulary.separators, words)
+        return cls(vocabulary.tokens, vocabulary.separators, words or None)
 
     @classmethod
     def spelled(cls, tokens: TokenTable, between: tuple[int, ...]) -> OutputTokens:
@@ -75,16 +71,14 @@ class OutputTokens:
 
 
 def checked(logprobs: Pairs, used: OutputTokens) -> Iterator[tuple[str, np.ndarray]]:
-    """Pass utterances on, and warn of what seems wrong with the first ones.
-
-    `logprobs`: pairs of an utterance id and its log-probs, [T, V].
-    """
+    """Pass utterances on, and warn of what seems wrong with the first ones."""
     utterances, counts = iter(logprobs), TokenCounts(len(used.tokens))
     kinds: set[RowKind | None] = set()
     for _, (utterance, array) in zip(range(UTTERANCES), utterances, strict=False):
         if array.ndim == 2 and array.shape[1] == len(used.tokens):
-            if (kind := kind_of(array)) not in kinds:
-                warn_of_rows(kind, stacklevel=2)
+            kind = kind_of(array)
+            if kind in _WRONG and kind not in kinds:
+                warnings.warn(kind.doubt, LogprobWarning, stacklevel=2)
             kinds.add(kind)
             middle = max(len(array) - FRAMES, 0) // 2
             counts.add(array[middle : middle + FRAMES])
@@ -95,7 +89,7 @@ def checked(logprobs: Pairs, used: OutputTokens) -> Iterator[tuple[str, np.ndarr
 
 
 def doubts(counts: TokenCounts, used: OutputTokens) -> list[str]:
-    """Warnings about the blank and unheard tokens, a line each."""
+    """Warnings about the blank and unused tokens, a line each."""
     names, blank = used.tokens.names, used.tokens.blank
     other = counts.likely_blank(blank, used.between)
     if other is not None:
@@ -121,22 +115,12 @@ def blank_doubt(tokens: TokenTable, other: int) -> str:
     )
 
 
-def warn_of_rows(kind: RowKind | None, stacklevel: int) -> None:
-    """Warn where rows are no log-probs; probabilities every search tells by itself."""
-    if kind not in (None, RowKind.LOGPROBS, RowKind.PROBABILITIES):
-        warnings.warn(kind.doubt, LogprobWarning, stacklevel=stacklevel + 1)
-
-
 class InputCheck:
-    """Samples what a decoder is given, and warns once of each finding.
+    """Samples what a decoder is given, and warns once of each finding."""
 
-    The first utterances are checked for all that `checked` checks; later on one
-    utterance of every `EVERY` batches, and the first frames of one of 8 sessions, for
-    numbers that are no log-probs. Much less than 1 % of the time of decoding.
-
-    Attributes:
-        enabled: Whether anything is checked.
-    """
+    # The first utterances are checked for all that `checked` checks; later on one
+    # utterance of every `EVERY` batches, and the first frames of one of 8 sessions, for
+    # numbers that are no log-probs. Much less than 1 % of the time of decoding.
 
     def __init__(self, used: Callable[[], OutputTokens]) -> None:
         self._outputs, self._counts = used, TokenCounts(0)
@@ -149,11 +133,7 @@ class InputCheck:
         self._counted, self._batches = UTTERANCES, 1
 
     def batch(self, given: Any, utterances: Sequence[Any], blank: int) -> None:
-        """Check some utterances of a batch.
-
-        `given`: what the user gave: [B, T, V], or a sequence. `utterances`: what was
-        made of it, [T, V] each.
-        """
+        """Check some of a batch `given` as [B, T, V] or a sequence; [T, V] each."""
         self._batches += 1
         first = self._batches == 1 or self._counted < UTTERANCES
         if not (first or self._batches % EVERY == 0):
@@ -176,9 +156,9 @@ class InputCheck:
         """Check an utterance's rows, and count its tokens if it is one of the first."""
         if not (self.enabled and isinstance(rows, np.ndarray) and len(rows)):
             return  # on a device
-        if rows.min() < 0:  # what has nothing below 0 is told by the search
+        if rows.min() < 0:  # what has nothing below 0 is reported by the search
             kind = kind_of(rows)
-            if kind not in (None, RowKind.LOGPROBS, RowKind.PROBABILITIES):
+            if kind in _WRONG:
                 self._warn(kind.doubt)
                 return
         if self._counted >= UTTERANCES:
@@ -200,11 +180,9 @@ class InputCheck:
 
 
 def _are_axes_swapped(utterances: Sequence[Any], blank: int) -> bool:
-    """Tell whether time runs along the first axis.
-
-    In time, neighbours share much of what is no blank; utterances share it by chance.
-    On real speech one axis shares 2.4 times as much as the other, or more.
-    """
+    """Tell whether time runs along the first axis."""
+    # In time, neighbours share much of what is no blank; utterances share it by chance.
+    # On real speech one axis shares 2.4 times as much as the other, or more.
     times, width = len(utterances), len(utterances[0]) if len(utterances) else 0
     if not (times > width and times >= FEWEST_ROWS and width > 0):
         return False  # more frames than utterances, as it should be

@@ -1,7 +1,7 @@
 """Tell log-probs from what is taken for them: log10, logits, probabilities, [V, T].
 
 kind = kind_of(array)                  # float [T, V] -> a RowKind; None: too few rows
-kind.remedy                            # "multiply them by ln 10 = 2.302585"
+kind.doubt                             # a warning with the remedy
 sums = row_sums(rows)                  # ln of the sum of exp(x), float32 [N]
 
 Rows of log-probs sum to one. How near, on real data: float16 in steps of 1/16 nat
@@ -38,53 +38,41 @@ PRUNED = 0.2
 
 
 class RowKind(Enum):
-    """Kinds of rows of numbers; the value says it in words."""
+    """Kinds of rows of numbers: what is seen of them, and the remedy."""
 
-    LOGPROBS = "natural log-probs"
-    LOG2 = "logs to base 2"
-    LOG10 = "logs to base 10"
-    LOGITS = "logits"
-    PROBABILITIES = "probabilities"
-    TRANSPOSED = "log-probs as [V, T]"
-    UNNORMALISED = "no distribution"
-
-    @property
-    def remedy(self) -> str:
-        """Say how to make log-probs [T, V] of the rows; empty where they are."""
-        return _REMEDIES[self]
+    LOGPROBS = "exp of each row sums to one", ""
+    LOG2 = (
+        "2 ** x of each row sums to one, exp(x) to less: logs to base 2",
+        f"multiply them by ln 2 = {math.log(2):.6f}",
+    )
+    LOG10 = (
+        "10 ** x of each row sums to one, exp(x) to more: logs to base 10",
+        f"multiply them by ln 10 = {LN10:.6f}",
+    )
+    LOGITS = (
+        "numbers of both signs whose exp does not sum to one: logits",
+        "take log_softmax over the tokens",
+    )
+    PROBABILITIES = "each row sums to one as it is: probabilities", "take the log"
+    TRANSPOSED = (
+        "exp of each column sums to one, not of each row: [V, T]",
+        "transpose them to [T, V]",
+    )
+    UNNORMALISED = (
+        "exp of a row is far from a sum of one",
+        "take log_softmax over the tokens, or leave out what was added to them or "
+        "multiplied (priors, a scale, a penalty)",
+    )
 
     @property
     def doubt(self) -> str:
         """A warning in a line, with the remedy."""
-        return f"logprobs: {_FOUND[self]}, expected natural logs; {self.remedy}"
-
-
-_FOUND = {
-    RowKind.LOGPROBS: "exp of each row sums to one",
-    RowKind.LOG2: "2 ** x of each row sums to one, exp(x) to less: logs to base 2",
-    RowKind.LOG10: "10 ** x of each row sums to one, exp(x) to more: logs to base 10",
-    RowKind.LOGITS: "numbers of both signs whose exp does not sum to one: logits",
-    RowKind.PROBABILITIES: "each row sums to one as it is: probabilities",
-    RowKind.TRANSPOSED: "exp of each column sums to one, not of each row: [V, T]",
-    RowKind.UNNORMALISED: "exp of a row is far from a sum of one",
-}
-_REMEDIES = {
-    RowKind.LOGPROBS: "",
-    RowKind.LOG2: f"multiply them by ln 2 = {math.log(2):.6f}",
-    RowKind.LOG10: f"multiply them by ln 10 = {LN10:.6f}",
-    RowKind.LOGITS: "take log_softmax over the tokens",
-    RowKind.PROBABILITIES: "take the log",
-    RowKind.TRANSPOSED: "transpose them to [T, V]",
-    RowKind.UNNORMALISED: "take log_softmax over the tokens, or leave out what was "
-    "added to them or multiplied (priors, a scale, a penalty)",
-}
+        found, remedy = self.value
+        return f"logprobs: {found}, expected natural logs; {remedy}"
 
 
 def kind_of(logprobs: Any) -> RowKind | None:
-    """Tell what an utterance's numbers are, from a few of its rows.
-
-    `logprobs`: float [T, V], of NumPy.
-    """
+    """Tell what an utterance's numbers, float [T, V], are, from a few of its rows."""
     rows = spread(logprobs, MOST_ROWS).astype(np.float32)
     sums = row_sums(rows)
     fine = sums < np.inf  # the decoder refuses NaN and +inf
@@ -112,11 +100,7 @@ def kind_of(logprobs: Any) -> RowKind | None:
 
 
 def row_sums(rows: np.ndarray) -> np.ndarray:
-    """The ln of the sum of exp(x) over each row, float32 [N]; 0 for log-probs.
-
-    `rows`: float [N, V]; `-inf` is allowed, all of a row too. NaN where a row has NaN
-    or +inf.
-    """
+    """The ln of the sum of exp(x) over rows of [N, V], NaN if one has NaN or +inf."""
     rows = rows.astype(np.float32, copy=False)
     top = np.maximum(rows.max(axis=1, keepdims=True), np.float32(-1e30))
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -32,22 +32,14 @@ _BETWEEN = frozenset("| ▁ _ wb space ws boundary sep sil silence sp pau".split
 
 
 class TokenCounts:
-    """Counts of the tokens that win in frames of log-probs.
-
-    Attributes:
-        frames: Frames that each token wins, int64 [V].
-        runs: Runs of each token, int64 [V].
-    """
+    """Counts of the tokens that win in frames of log-probs."""
 
     def __init__(self, num_tokens: int) -> None:
-        self.frames = np.zeros(num_tokens, np.int64)
-        self.runs = np.zeros(num_tokens, np.int64)
+        # Frames that each token wins, and its runs.
+        self.frames, self.runs = np.zeros((2, num_tokens), np.int64)
 
     def add(self, logprobs: np.ndarray) -> np.ndarray:
-        """Count the frames of an utterance, or of a part of it.
-
-        `logprobs`: float [T, V]. Returns the token of each run, int64.
-        """
+        """Count the frames of [T, V]; the token of each run, int64."""
         if not len(logprobs):
             return np.zeros(0, np.int64)
         # NumPy finds the largest of float16 slowly.

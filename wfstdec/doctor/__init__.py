@@ -7,6 +7,6 @@ report.is_wrong, report["blank"].text
 """
 
 from wfstdec.doctor.examine import examine
-from wfstdec.doctor.report import Finding, Report
+from wfstdec.doctor.findings import Finding, Report
 
 __all__ = ["Finding", "Report", "examine"]

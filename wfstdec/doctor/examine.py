@@ -5,27 +5,28 @@ from __future__ import annotations
 import os
 import shlex
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from wfstdec.checks.token_counts import TokenCounts
-from wfstdec.doctor.lexicons import (
+from wfstdec.doctor.findings import (
     PAIRS,
+    Finding,
+    ModelOutput,
+    Report,
+    Status,
+    blank_finding,
     case_findings,
     coverage_finding,
     error_findings,
+    frame_shift_finding,
     lexicon_finding,
+    rows_finding,
     separator_finding,
+    shape_finding,
     unread_finding,
 )
-from wfstdec.doctor.model_output import (
-    ModelOutput,
-    blank_finding,
-    frame_shift_finding,
-    rows_finding,
-    shape_finding,
-)
-from wfstdec.doctor.report import Finding, Report, Status
 from wfstdec.errors import InputError, LexiconError, TokenTableError
 from wfstdec.io.logprobs import open_logprobs
 from wfstdec.io.text import read_text
@@ -63,44 +64,34 @@ def examine(
     Returns:
         Findings and command lines. A file that cannot be read is a finding too.
     """
-    paths = (tokens, logprobs, lexicon, lm, ref)
-    given = {
-        flag: os.fspath(path)
-        for flag, path in zip(_FLAGS, paths, strict=True)
-        if path is not None
+    paths = {
+        "--tokens": tokens,
+        "--logprobs": logprobs,
+        "--lexicon": lexicon,
+        "--lm": lm,
+        "--ref": ref,
     }
+    given = {f: os.fspath(path) for f, path in paths.items() if path is not None}
     return _Examination(given, blank, separator, frame_shift_s).report()
-
-
-_FLAGS = ("--tokens", "--logprobs", "--lexicon", "--lm", "--ref")
 
 
 @dataclass
 class _Examination:
-    """An examination under way; what cannot be read is said, and left out after that.
+    """An examination under way; what cannot be read is left out after that."""
 
-    Attributes:
-        paths: The files by flag.
-        named_blank, named_separator, named_shift_s: What the user knows; or None.
-        findings: So far.
-        words: How often each word is in what there is of `PAIRS`.
-        between: The tokens between words.
-        lexicon: What was read, or None.
-        references: The words of utterances.
-        shift_s: Seconds per frame that fit.
-        flags: What is to be given beside files, as it was found.
-    """
-
-    paths: Mapping[str, str]
-    named_blank: int | str | None
-    named_separator: str | None
-    named_shift_s: float | None
-    findings: list[Finding] = field(default_factory=list)
+    paths: Mapping[str, str]  # The files by flag
+    named_blank: int | str | None  # What the user knows; or None
+    named_separator: str | None  # What the user knows; or None
+    named_shift_s: float | None  # What the user knows; or None
+    findings: list[Finding] = field(default_factory=list)  # So far
+    # How often each word is in what there is of `PAIRS`
     words: dict[str, Counter[str]] = field(default_factory=dict)
-    between: list[int] = field(default_factory=list)
-    lexicon: Lexicon | None = None
+    between: list[int] = field(default_factory=list)  # The tokens between words
+    lexicon: Lexicon | None = None  # What was read, or None
+    # The words of utterances
     references: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    shift_s: float = 0.02
+    shift_s: float = 0.02  # Seconds per frame that fit
+    # What is to be given beside files, as it was found
     flags: dict[str, str] = field(default_factory=dict)
 
     def report(self) -> Report:
@@ -118,36 +109,45 @@ class _Examination:
             self._count_token_errors(tokens, output)
         return Report(tuple(self.findings), tuple(self._commands()))
 
-    def _say(self, name: str, status: Status, text: object) -> None:
+    def _add(self, name: str, status: Status, text: object) -> None:
         self.findings.append(Finding(name, status, str(text)))
+
+    def _read(self, name: str, flag: str, read: Callable[[str], Any]) -> Any:
+        """What a file has; None where there is none, or it cannot be read."""
+        if flag in self.paths:
+            try:
+                return read(self.paths[flag])
+            except InputError as error:
+                self._add(name, "wrong", error)
+        return None
 
     def _read_tokens(self) -> TokenTable | None:
         path = self.paths["--tokens"]
         try:
             tokens = read_tokens(path, self.named_blank)
         except InputError as error:
-            self._say("tokens", "wrong", error)
+            self._add("tokens", "wrong", error)
             if not isinstance(error, TokenTableError):
                 return None
             # A table that does not name its blank can still be read: frames tell which
             # token it is.
-            self.flags["--blank"] = "0"  # unless another one is heard
+            self.flags["--blank"] = "0"  # unless another one wins frames
             try:
                 return read_tokens(path, 0)
             except TokenTableError:
                 return None
-        self._say("tokens", "ok", f"{len(tokens)} in {path}")
+        self._add("tokens", "ok", f"{len(tokens)} in {path}")
         if self.named_blank is not None:
             self.flags["--blank"] = str(self.named_blank)
         return tokens
 
     def _read_output(self, tokens: TokenTable) -> ModelOutput | None:
-        try:
-            output = ModelOutput.of(
-                open_logprobs(self.paths["--logprobs"]), len(tokens)
-            )
-        except InputError as error:
-            self._say("log-probs", "wrong", error)
+        output = self._read(
+            "log-probs",
+            "--logprobs",
+            lambda path: ModelOutput.of(open_logprobs(path), len(tokens)),
+        )
+        if output is None:
             return None
         self.findings.append(shape_finding(output, tokens))
         if not output.counts.num_frames:
@@ -176,14 +176,14 @@ class _Examination:
         except LexiconError as error:
             self.findings.append(unread_finding(path, tokens, error))
         except InputError as error:
-            self._say("lexicon", "wrong", error)
+            self._add("lexicon", "wrong", error)
 
     def _find_separator(self, tokens: TokenTable, counts: TokenCounts) -> None:
         used, named = None, self.named_separator
         if self.lexicon is not None:
             used = {token for way in self.lexicon.pronunciations for token in way}
         if named is not None and not self.between:
-            self._say("separator", "wrong", tokens.lacks(named))
+            self._add("separator", "wrong", tokens.lacks(named))
         elif self.lexicon is not None or "--lexicon" not in self.paths:
             given = self.between[0] if self.between else None
             finding, found = separator_finding(tokens, counts, given, used)
@@ -197,24 +197,16 @@ class _Examination:
             self.words["lexicon"] = Counter(dict.fromkeys(self.lexicon.words, 1))
 
     def _read_model(self) -> None:
-        if "--lm" not in self.paths:
-            return
-        try:
-            model = read_arpa(self.paths["--lm"])
-        except InputError as error:
-            self._say("language model", "wrong", error)
+        model = self._read("language model", "--lm", read_arpa)
+        if model is None:
             return
         found = f"{len(model.words):,} words, order {model.order}"
-        self._say("language model", "ok", found)
+        self._add("language model", "ok", found)
         self.words["LM"] = Counter(model.words)
 
     def _read_references(self, output: ModelOutput) -> None:
-        if "--ref" not in self.paths:
-            return
-        try:
-            texts = read_text(self.paths["--ref"])
-        except InputError as error:
-            self._say("references", "wrong", error)
+        texts = self._read("references", "--ref", read_text)
+        if texts is None:
             return
         self.references = {u: words for u, words in texts.items() if u in output.runs}
         count, num = len(self.references), len(output.runs)
@@ -223,7 +215,7 @@ class _Examination:
             first, other = next(iter(texts)), next(iter(output.runs))
             text += f"; ids are as {first!r} there, as {other!r} in the log-probs"
         status: Status = "ok" if count == num else "look" if count else "wrong"
-        self._say("references", status, text)
+        self._add("references", status, text)
         if any(texts.values()):
             counts = (word for words in texts.values() for word in words)
             self.words["references"] = Counter(counts)
@@ -262,13 +254,16 @@ class _Examination:
 
     def _commands(self) -> list[str]:
         """Command lines: to build, to decode, and to tune or to score."""
+        score = [f"wfstdec score {self._line('--ref')} --hyp hyp.txt"]
+        if "--ref" not in self.paths:
+            score = []
         # A graph needs both; without them another decoder takes what there is.
         if not {"--lexicon", "--lm"} <= self.paths.keys():
             decoder = "trie" if "--lexicon" in self.paths else "greedy"
             given = self._line("--tokens", "--lexicon", "--lm", "--separator")
             more = self._line("--blank", "--logprobs", "--frame-shift")
             decode = f"wfstdec decode --decoder {decoder} {given} {more}"
-            return [f"{decode} --output hyp.txt", *self._score()]
+            return [f"{decode} --output hyp.txt", *score]
         given = self._line("--tokens", "--blank", "--lexicon", "--lm", "--separator")
         more = self._line("--logprobs", "--frame-shift")
         tune = f"wfstdec tune --graph graph.npz {self._line('--logprobs', '--ref')}"
@@ -276,13 +271,8 @@ class _Examination:
             f"wfstdec build {given} --output graph.npz",
             *([tune] if "--ref" in self.paths else []),
             f"wfstdec decode --graph graph.npz {more} --output hyp.txt",
-            *self._score(),
+            *score,
         ]
-
-    def _score(self) -> list[str]:
-        if "--ref" not in self.paths:
-            return []
-        return [f"wfstdec score {self._line('--ref')} --hyp hyp.txt"]
 
     def _line(self, *flags: str) -> str:
         given = {**self.paths, **self.flags}

@@ -14,9 +14,7 @@ from wfstdec.models.loading import KINDS, load_model
 from wfstdec.models.python_models import FunctionEncoder, MappedTokens
 
 if TYPE_CHECKING:
-    from wfstdec.models.attention import (
-        HfAttentionModel as HfAttentionModel,
-    )
+    from wfstdec.models.attention import HfAttentionModel as HfAttentionModel
 
 __all__ = [
     "KINDS",

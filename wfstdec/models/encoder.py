@@ -8,13 +8,12 @@
         start() -> state                   # of one stream
         step(states, chunks, last) -> [logprobs]    # a chunk [n] each -> [t, V] each
 
-`BatchEncoder` is what the adapters have in common: it decides who shares a batch, and
-checks what comes out.
+`BatchEncoder` decides which utterances share a batch, and checks what comes out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
@@ -34,21 +33,14 @@ _ROWS_CHECKED = 64
 
 @dataclass(frozen=True)
 class EncoderSpec:
-    """Facts of a model that its log-probs are used by.
+    """Facts of a model that its log-probs are used by."""
 
-    Attributes:
-        tokens: The V outputs by name, the blank among them.
-        frame_shift_s: Seconds from a frame to the next.
-        sample_rate: Samples per second of its audio.
-        max_batch: Utterances at once; 1 is best on a CPU.
-        pads_exactly: Whether an utterance's log-probs do not depend on its padding.
-            If not, only utterances of one length share a batch.
-    """
-
-    tokens: TokenTable
-    frame_shift_s: float
-    sample_rate: int
-    max_batch: int = 1
+    tokens: TokenTable  # The V outputs by name, the blank among them
+    frame_shift_s: float  # Seconds from a frame to the next
+    sample_rate: int  # Samples per second of its audio
+    max_batch: int = 1  # Utterances at once; 1 is best on a CPU
+    # Whether an utterance's log-probs do not depend on its padding. If not, only
+    # utterances of one length share a batch
     pads_exactly: bool = False
 
     def __post_init__(self) -> None:
@@ -107,12 +99,14 @@ class StreamingEncoder(Encoder, Protocol):
         """
 
 
-class BatchEncoder:
-    """Batches and checks, over `_run` of a subclass."""
+Run = Callable[[np.ndarray, np.ndarray], Sequence[np.ndarray]]
 
-    def __init__(self, spec: EncoderSpec, *, logits: bool = False) -> None:
-        self.spec = spec
-        self._logits = logits
+
+class BatchEncoder:
+    """Batches and checks: `run` makes [T, V] each of float32 [B, N] and int64 [B]."""
+
+    def __init__(self, spec: EncoderSpec, run: Run, *, logits: bool = False) -> None:
+        self.spec, self._run, self._logits = spec, run, logits
 
     def encode(self, waveforms: Sequence[np.ndarray]) -> list[np.ndarray]:
         """Implement `Encoder.encode`."""
@@ -121,10 +115,10 @@ class BatchEncoder:
         given = [checked_waveform(waveform, shortest) for waveform in waveforms]
         for group in self._batches([len(one) for one in given]):
             longest = max(len(given[i]) for i in group)
-            batch = np.zeros((len(group), longest), np.float32)
-            for row, i in enumerate(group):
-                batch[row, : len(given[i])] = given[i]
             lengths = np.array([len(given[i]) for i in group])
+            batch = np.stack(
+                [np.pad(given[i], (0, longest - len(given[i]))) for i in group]
+            )
             for i, rows in zip(group, self._run(batch, lengths), strict=True):
                 found[i] = checked_rows(rows, self.spec.tokens, self._logits)
                 size = len(waveforms[i])
@@ -135,7 +129,6 @@ class BatchEncoder:
         return found
 
     def _batches(self, lengths: Sequence[int]) -> Iterator[list[int]]:
-        """Positions that are run together: of one length, or of like length."""
         order = sorted(range(len(lengths)), key=lambda i: lengths[i])
         group: list[int] = []
         for i in order:
@@ -149,13 +142,9 @@ class BatchEncoder:
         if group:
             yield group
 
-    def _run(self, batch: np.ndarray, lengths: np.ndarray) -> Sequence[np.ndarray]:
-        """Log-probs or logits [T, V] for each row [N] of a batch float32 [B, N]."""
-        raise NotImplementedError
-
 
 def checked_waveform(waveform: np.ndarray, shortest: int = 0) -> np.ndarray:
-    """Return samples as float32 [N], zeros behind those that are too few."""
+    """Return samples as float32 [N], padded with zeros to the shortest."""
     waveform = np.asarray(waveform)
     if waveform.ndim != 1:
         raise ShapeError(
@@ -186,14 +175,14 @@ def checked_rows(
     if rows.ndim != 2:
         raise ShapeError(f"the model gave {rows.shape}, expected [T, V]")
     if rows.shape[1] != len(tokens):
+        more = ""
+        if rows.shape[1] == len(tokens) + 1:
+            more = (
+                f", and blank={len(tokens)} (--blank) if the table leaves its last out"
+            )
         raise ModelError(
             f"the model gives {rows.shape[1]} outputs and there are {len(tokens)} "
-            "tokens, expected as many; give its own table by tokens= (--tokens)"
-            + (
-                f", and blank={len(tokens)} (--blank) if the table leaves its last out"
-                if rows.shape[1] == len(tokens) + 1
-                else ""
-            )
+            f"tokens, expected as many; give its own table by tokens= (--tokens){more}"
         )
     if logits and len(rows):
         rows = log_softmax(rows)
@@ -219,17 +208,15 @@ def checked_rows(
 
 def check_frames(num_frames: int, num_samples: int, spec: EncoderSpec) -> None:
     """Compare the frames of an utterance with its audio."""
-    heard_s = num_frames * spec.frame_shift_s
+    frames_s = num_frames * spec.frame_shift_s
     audio_s = num_samples / spec.sample_rate
-    if abs(heard_s - audio_s) <= SLACK_S + SLACK * audio_s:
+    if abs(frames_s - audio_s) <= SLACK_S + SLACK * audio_s:
         return
-    why = (
-        "the model may hear only a part of what is long (cut the recording), or "
-        if heard_s < audio_s
-        else ""
-    )
+    why = ""
+    if frames_s < audio_s:
+        why = "the model may hear only a part of what is long (cut the recording), or "
     raise ModelError(
-        f"{num_frames} frames of {spec.frame_shift_s:g} s are {heard_s:.2f} s, "
+        f"{num_frames} frames of {spec.frame_shift_s:g} s are {frames_s:.2f} s, "
         f"expected {audio_s:.2f} s of audio: {why}its frame shift or sample rate "
         "is another (--frame-shift, --sample-rate)"
     )

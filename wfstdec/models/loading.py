@@ -12,10 +12,9 @@ from __future__ import annotations
 import importlib
 import os
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from wfstdec.errors import ModelError, OptionError, needs
 from wfstdec.models.encoder import Encoder
@@ -72,13 +71,10 @@ class _ModelSource:
 
     @cached_property
     def session(self) -> Any:
-        if self.onnx is None:
-            return None
-        return open_session(self.onnx, self.given.threads)
+        return self.onnx and open_session(self.onnx, self.given.threads)
 
 
-@dataclass(frozen=True)
-class Kind:
+class Kind(NamedTuple):
     """Kind of model."""
 
     name: str  # the value of `kind=`
@@ -155,18 +151,17 @@ def _mapped(found: _ModelSource) -> Encoder | None:
 
 
 def _hama(found: _ModelSource) -> Encoder | None:
-    if isinstance(found.model, str) and found.model == "hama":
-        return hama_encoder(found.given)
+    if found.path is not None:
+        return hama_encoder(found.given) if found.model == "hama" else None
     if type(found.model).__module__.split(".")[0] == "hama":
         return hama_encoder(found.given, found.model)
     return None
 
 
 def _streaming_onnx(found: _ModelSource) -> Encoder | None:
-    form = None if found.session is None else streaming_form(found.session)
-    if form is None:
+    if found.onnx is None or (form := streaming_form(found.session)) is None:
         return None
-    return load_streaming_onnx(_file(found), found.session, form, found.given)
+    return load_streaming_onnx(found.onnx, found.session, form, found.given)
 
 
 def _onnx_asr(found: _ModelSource) -> Encoder | None:
@@ -186,14 +181,9 @@ def _onnx_asr(found: _ModelSource) -> Encoder | None:
 
 
 def _onnx(found: _ModelSource) -> Encoder | None:
-    if found.session is None or not takes_waveforms(found.session):
+    if found.onnx is None or not takes_waveforms(found.session):
         return None
-    return load_waveform_onnx(_file(found), found.session, found.given)
-
-
-def _file(found: _ModelSource) -> Path:
-    assert found.onnx is not None  # there is a session
-    return found.onnx
+    return load_waveform_onnx(found.onnx, found.session, found.given)
 
 
 def _transformers(found: _ModelSource) -> Encoder | None:
@@ -240,7 +230,10 @@ def _function(found: _ModelSource) -> Encoder | None:
             ) from error
         if isinstance(model, Encoder):
             return model
-    return function_encoder(model, found.given) if callable(model) else None
+    if not callable(model):
+        return None
+    place = getattr(model, "__name__", type(model).__name__)
+    return function_encoder(model, found.given, place, logits=bool(found.given.logits))
 
 
 _KINDS = (

@@ -11,13 +11,14 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
 from wfstdec.errors import FormatError, ModelError, needs
-from wfstdec.models.encoder import BatchEncoder, EncoderSpec
+from wfstdec.models.encoder import BatchEncoder
 from wfstdec.models.python_models import ModelOptions, read_json, tokens_beside
 from wfstdec.text.files import PathLike
 
@@ -54,26 +55,6 @@ def takes_waveforms(session: Any) -> bool:
     )
 
 
-class WaveformOnnx(BatchEncoder):
-    """An ONNX model of waveforms as an `Encoder`."""
-
-    def __init__(
-        self, session: Any, spec: EncoderSpec, *, logits: bool, normalize: bool = False
-    ) -> None:
-        super().__init__(spec, logits=logits)
-        self._session, self._normalize = session, normalize
-
-    def _run(self, batch: np.ndarray, lengths: np.ndarray) -> Sequence[np.ndarray]:
-        if self._normalize:
-            # Mean 0, variance 1 over what is no padding, as Transformers does.
-            given, batch = batch, np.zeros_like(batch)
-            for samples, out, length in zip(given, batch, lengths, strict=True):
-                real = samples[:length]
-                out[:length] = (real - real.mean()) / np.sqrt(real.var() + 1e-7)
-        frames, counts = run_waveforms(self._session, batch, lengths)
-        return [rows[:count] for rows, count in zip(frames, counts, strict=True)]
-
-
 def run_waveforms(
     session: Any, batch: np.ndarray, lengths: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
@@ -98,7 +79,7 @@ def run_waveforms(
     return frames, np.full(len(frames), frames.shape[1])
 
 
-def load_waveform_onnx(path: Path, session: Any, given: ModelOptions) -> WaveformOnnx:
+def load_waveform_onnx(path: Path, session: Any, given: ModelOptions) -> BatchEncoder:
     """Make an encoder of a file, its metadata and the files next to it."""
     # `preprocessor_config.json` of Transformers says rate and normalisation,
     # `config.json` the blank; where nothing says how long a frame is, the model is run
@@ -126,12 +107,20 @@ def load_waveform_onnx(path: Path, session: Any, given: ModelOptions) -> Wavefor
     logits = given.logits
     if logits is None:
         logits = any("logit" in one.name for one in session.get_outputs())
-    return WaveformOnnx(
-        session,
-        given.spec(tokens, shift or _measured_shift(session, rate, place, given), rate),
-        logits=logits,
-        normalize=bool(features.get("do_normalize", False)),
-    )
+    shift = shift or _measured_shift(session, rate, place, given)
+    normalize = bool(features.get("do_normalize", False))
+
+    def run(batch: np.ndarray, lengths: np.ndarray) -> Sequence[np.ndarray]:
+        if normalize:
+            # Mean 0, variance 1 over what is no padding, as Transformers does.
+            samples, batch = batch, np.zeros_like(batch)
+            for row, out, length in zip(samples, batch, lengths, strict=True):
+                real = row[:length]
+                out[:length] = (real - real.mean()) / np.sqrt(real.var() + 1e-7)
+        frames, counts = run_waveforms(session, batch, lengths)
+        return [rows[:count] for rows, count in zip(frames, counts, strict=True)]
+
+    return BatchEncoder(given.spec(tokens, shift, rate), run, logits=logits)
 
 
 def _measured_shift(session: Any, rate: int, place: str, given: ModelOptions) -> float:
@@ -142,9 +131,9 @@ def _measured_shift(session: Any, rate: int, place: str, given: ModelOptions) ->
         silence = np.zeros((1, seconds * rate), np.float32)
         try:
             found = run_waveforms(session, silence, np.array([silence.size]))
-        except ModelError:
-            raise
         except Exception as error:  # of onnxruntime
+            if isinstance(error, ModelError):
+                raise
             raise ModelError(
                 f"{place}: cannot be run on {seconds} s at {rate} Hz ({error}); say "
                 "frame_shift_s= (--frame-shift) if it takes other lengths"
@@ -170,40 +159,25 @@ TYPES = (
 """The CTC models of onnx-asr."""
 
 
-class OnnxAsrEncoder(BatchEncoder):
-    """A CTC model of `onnx-asr` as an `Encoder`."""
-
-    def __init__(self, model: Any, spec: EncoderSpec) -> None:
-        super().__init__(spec)
-        self._model = model
-
-    def _run(self, batch: np.ndarray, lengths: np.ndarray) -> Sequence[np.ndarray]:
-        features = self._model._preprocessor(batch, lengths.astype(np.int64))
-        rows, counts = self._model._encode(*features)
-        return [part[:count] for part, count in zip(rows, counts, strict=True)]
-
-
 def onnx_asr_type(folder: Path) -> str | None:
     """The type of onnx-asr that a folder's files are of; None for none of CTC."""
-    said = read_json(folder / "config.json").get("model_type")
-    if said is not None:
-        return said if said in TYPES else None
-    names = {path.name for path in folder.glob("*.onnx")}
-    if "v3_e2e_ctc.onnx" in names:
-        return "gigaam-v3-e2e-ctc"
-    for start, kind in (
-        ("v2_ctc", "gigaam-v2-ctc"),
-        ("v3_ctc", "gigaam-v3-ctc"),
-        ("multilingual", "gigaam-multilingual-ctc"),
+    own = read_json(folder / "config.json").get("model_type")
+    if own is not None:
+        return own if own in TYPES else None
+    for form, kind in (
+        ("v3_e2e_ctc.onnx", "gigaam-v3-e2e-ctc"),
+        ("v2_ctc*.onnx", "gigaam-v2-ctc"),
+        ("v3_ctc*.onnx", "gigaam-v3-ctc"),
+        ("multilingual*ctc*.onnx", "gigaam-multilingual-ctc"),
     ):
-        if any(name.startswith(start) and "ctc" in name for name in names):
+        if any(folder.glob(form)):
             return kind
     return None
 
 
 def load_onnx_asr(
     folder: Path, model_type: str, file: Path | None, given: ModelOptions
-) -> OnnxAsrEncoder:
+) -> BatchEncoder:
     """Load a folder as `onnx-asr` wants it."""
     advice = ": pip install onnx-asr==0.12.0 onnxruntime"
     with needs(f"{folder}: {model_type} needs onnx-asr", advice):
@@ -227,13 +201,19 @@ def load_onnx_asr(
     place, rate = str(folder), model._get_sample_rate()
     # T-one's factor counts its own frames of 10 ms too.
     shift = given.shift(model.window_step * model._subsampling_factor, place)
-    table = given.table(_names(model), place, getattr(model, "_blank_idx", None))
-    return OnnxAsrEncoder(model, given.spec(table, shift, given.rate(rate, place)))
-
-
-def _names(model: Any) -> list[str]:
-    """Tokens by id; spaces are the marks of pieces again, as in the model's file."""
     names = [model._vocab.get(i, f"<unused_{i}>") for i in range(model._vocab_size)]
     if "decoder_params" in model.config:  # T-one: letters, and a blank without a name
-        return [*names[:-1], "<blk>"]
-    return [name.replace(" ", "\u2581") for name in names]
+        names[-1] = "<blk>"
+    else:  # spaces are the marks of pieces again, as in the model's file
+        names = [name.replace(" ", "\u2581") for name in names]
+    table = given.table(names, place, getattr(model, "_blank_idx", None))
+    spec = given.spec(table, shift, given.rate(rate, place))
+    return BatchEncoder(spec, partial(_run_onnx_asr, model))
+
+
+def _run_onnx_asr(
+    model: Any, batch: np.ndarray, lengths: np.ndarray
+) -> Sequence[np.ndarray]:
+    features = model._preprocessor(batch, lengths.astype(np.int64))
+    rows, counts = model._encode(*features)
+    return [part[:count] for part, count in zip(rows, counts, strict=True)]

@@ -74,15 +74,23 @@ class ModelOptions:
 
     def rate(self, own: int | None, place: str) -> int:
         """Samples a second, or an error."""
-        expected = "sample_rate= (--sample-rate), most often 16000"
         rate = self.sample_rate or own
-        return int(_known(rate, place, "which sample rate it hears", expected))
+        if rate is None:
+            raise ModelError(
+                f"{place}: says nowhere which sample rate it hears, expected "
+                "sample_rate= (--sample-rate), most often 16000"
+            )
+        return int(rate)
 
     def shift(self, own: float | None, place: str) -> float:
         """Seconds from a frame to the next, or an error."""
-        expected = "frame_shift_s= (--frame-shift), in seconds"
         shift = self.frame_shift_s or own
-        return float(_known(shift, place, "how long a frame is", expected))
+        if shift is None:
+            raise ModelError(
+                f"{place}: says nowhere how long a frame is, expected "
+                "frame_shift_s= (--frame-shift), in seconds"
+            )
+        return float(shift)
 
     def spec(self, tokens: TokenTable, shift: float, rate: int) -> EncoderSpec:
         """The three with this `max_batch`."""
@@ -103,12 +111,6 @@ def read_json(path: Path) -> Mapping[str, Any]:
     if not isinstance(found, dict):
         raise FormatError(f"{path}: found a {type(found).__name__}, expected an object")
     return found
-
-
-def _known(number: float | None, place: str, what: str, expected: str) -> float:
-    if number is None:
-        raise ModelError(f"{place}: says nowhere {what}, expected {expected}")
-    return number
 
 
 HAMA = "1.7.0"
@@ -135,11 +137,11 @@ class FunctionEncoder(BatchEncoder):
         sample_rate: int,
         logits: bool = False,
     ) -> None:
-        super().__init__(EncoderSpec(tokens, frame_shift_s, sample_rate), logits=logits)
-        self._function = function
+        def run(batch: np.ndarray, lengths: np.ndarray) -> Sequence[np.ndarray]:
+            return [as_array(function(waveform)) for waveform in batch]
 
-    def _run(self, batch: np.ndarray, lengths: np.ndarray) -> Sequence[np.ndarray]:
-        return [as_array(self._function(waveform)) for waveform in batch]
+        spec = EncoderSpec(tokens, frame_shift_s, sample_rate)
+        super().__init__(spec, run, logits=logits)
 
 
 def as_array(rows: Any) -> np.ndarray:
@@ -151,16 +153,23 @@ def as_array(rows: Any) -> np.ndarray:
 
 
 def function_encoder(
-    function: Callable[..., Any], given: ModelOptions
+    function: Callable[..., Any],
+    given: ModelOptions,
+    place: str,
+    *,
+    names: Sequence[str] | None = None,
+    blank: int | None = None,
+    frame_shift_s: float | None = None,
+    rate: int | None = None,
+    logits: bool = False,
 ) -> FunctionEncoder:
-    """Make an encoder of a function; all there is to know must be given."""
-    place = getattr(function, "__name__", type(function).__name__)
+    """Make an encoder of a function; what is not known of it must be given."""
     return FunctionEncoder(
         function,
-        given.table(None, place),
-        frame_shift_s=given.shift(None, place),
-        sample_rate=given.rate(None, place),
-        logits=bool(given.logits),
+        given.table(names, place, blank),
+        frame_shift_s=given.shift(frame_shift_s, place),
+        sample_rate=given.rate(rate, place),
+        logits=logits,
     )
 
 
@@ -180,11 +189,12 @@ def hama_encoder(given: ModelOptions, model: Any = None) -> FunctionEncoder:
         return rows[0, : int(lengths[0])]
 
     rate = given.rate(model.model_sample_rate, "hama")
-    return FunctionEncoder(
-        logprobs,
-        given.table(model.decoder_tokens, "hama", model.blank_id),
-        frame_shift_s=given.shift(_hama().asr.ASR_OUTPUT_FRAME_SAMPLES / rate, "hama"),
-        sample_rate=rate,
+    return function_encoder(
+        *(logprobs, given, "hama"),
+        names=model.decoder_tokens,
+        blank=model.blank_id,
+        frame_shift_s=_hama().asr.ASR_OUTPUT_FRAME_SAMPLES / rate,
+        rate=rate,
     )
 
 
@@ -202,8 +212,6 @@ def _hama() -> Any:
 
 def nemo_encoder(model: Any, given: ModelOptions) -> FunctionEncoder:
     """Make an encoder of a CTC model of NeMo, an `EncDecCTCModel`. Untested."""
-    # Dither and padding are switched off: with them the same audio gives other log-
-    # probs.
     import torch
 
     place = type(model).__name__
@@ -224,11 +232,12 @@ def nemo_encoder(model: Any, given: ModelOptions) -> FunctionEncoder:
         return rows[0, : int(lengths[0])]
 
     names = list(decoder.vocabulary)
-    return FunctionEncoder(
-        logprobs,
-        given.table(names, place, len(names)),
-        frame_shift_s=given.shift(config.window_stride * factor, place),
-        sample_rate=given.rate(config.sample_rate, place),
+    return function_encoder(
+        *(logprobs, given, place),
+        names=names,
+        blank=len(names),
+        frame_shift_s=config.window_stride * factor,
+        rate=config.sample_rate,
     )
 
 
@@ -237,49 +246,23 @@ def torchaudio_encoder(bundle: Any, given: ModelOptions) -> FunctionEncoder:
     # Untested with torchaudio itself.
     import torch
 
-    place = type(bundle).__name__
     model = bundle.get_model().eval()
 
     def logits(waveform: np.ndarray) -> Any:
         with torch.inference_mode():
             return model(torch.from_numpy(waveform)[None])[0][0]
 
-    return FunctionEncoder(
-        logits,
-        given.table(list(bundle.get_labels()), place, 0),
-        frame_shift_s=given.shift(0.02, place),
-        sample_rate=given.rate(bundle.sample_rate, place),
+    return function_encoder(
+        *(logits, given, type(bundle).__name__),
+        names=list(bundle.get_labels()),
+        blank=0,
+        frame_shift_s=0.02,
+        rate=bundle.sample_rate,
         logits=True,
     )
 
 
-class TransformersEncoder(BatchEncoder):
-    """A model of Transformers as an `Encoder`; it stays on its device."""
-
-    def __init__(self, model: Any, features: Any, spec: EncoderSpec) -> None:
-        super().__init__(spec, logits=True)
-        self._model, self._features = model, features
-
-    def _run(self, batch: np.ndarray, lengths: np.ndarray) -> Sequence[np.ndarray]:
-        import torch
-
-        inputs = self._features(
-            list(batch), sampling_rate=self.spec.sample_rate, return_tensors="pt"
-        )
-        first = next(self._model.parameters())
-        with torch.inference_mode():
-            moved = {
-                name: value.to(
-                    first.device,
-                    first.dtype if value.is_floating_point() else value.dtype,
-                )
-                for name, value in inputs.items()
-            }
-            logits = self._model(**moved).logits
-        return [as_array(rows) for rows in logits]
-
-
-def load_transformers(path: Path, given: ModelOptions) -> TransformersEncoder:
+def load_transformers(path: Path, given: ModelOptions) -> BatchEncoder:
     """Load a folder with a model, its feature extractor and its tokenizer."""
     with needs(
         f"{path}: a model of Transformers needs it", ": pip install transformers torch"
@@ -299,46 +282,52 @@ def load_transformers(path: Path, given: ModelOptions) -> TransformersEncoder:
 
 def transformers_encoder(
     model: Any, features: Any, tokenizer: Any, given: ModelOptions
-) -> TransformersEncoder:
+) -> BatchEncoder:
     """Make an encoder of objects; `features` may be a processor."""
-    place = type(model).__name__
+    place, config = type(model).__name__, model.config
     extractor = getattr(features, "feature_extractor", features)
     tokenizer = getattr(features, "tokenizer", tokenizer)
     rate = given.rate(getattr(extractor, "sampling_rate", None), place)
     names, blank = None, None
     if tokenizer is not None:
-        names = _names(tokenizer, model.config.vocab_size)
-        blank = model.config.pad_token_id
+        by_id = {i: token for token, i in tokenizer.get_vocab().items()}
+        names = [by_id.get(i, f"<unused_{i}>") for i in range(config.vocab_size)]
+        blank = config.pad_token_id
     table = given.table(names, place, blank)
-    shift = given.shift(_shift(model.config, extractor, rate), place)
-    return TransformersEncoder(model.eval(), extractor, given.spec(table, shift, rate))
-
-
-def _names(tokenizer: Any, size: int) -> list[str]:
-    """Tokens by id, unique names for ids without one; those behind `size` are out."""
-    by_id = {i: token for token, i in tokenizer.get_vocab().items()}
-    return [by_id.get(i, f"<unused_{i}>") for i in range(size)]
-
-
-def _shift(config: Any, extractor: Any, rate: int) -> float | None:
-    """Seconds a frame: samples to a logit, or hops to one of the encoder's frames."""
+    # Seconds a frame: samples to a logit, or hops to one of the encoder's frames.
+    hop, shift = getattr(extractor, "hop_length", None), None
     samples = getattr(config, "inputs_to_logits_ratio", None)
-    if samples and not hasattr(extractor, "hop_length"):
-        return samples / rate
     inner = getattr(config, "encoder_config", config)
     factor = getattr(inner, "subsampling_factor", None)
-    hop = getattr(extractor, "hop_length", None)
-    return factor * hop / rate if factor and hop else None
+    if samples and not hasattr(extractor, "hop_length"):
+        shift = samples / rate
+    elif factor and hop:
+        shift = factor * hop / rate
+
+    def run(batch: np.ndarray, lengths: np.ndarray) -> Sequence[np.ndarray]:
+        import torch
+
+        inputs = extractor(list(batch), sampling_rate=rate, return_tensors="pt")
+        first = next(model.parameters())
+        with torch.inference_mode():
+            moved = {
+                name: value.to(
+                    first.device,
+                    first.dtype if value.is_floating_point() else value.dtype,
+                )
+                for name, value in inputs.items()
+            }
+            logits = model(**moved).logits
+        return [as_array(rows) for rows in logits]
+
+    spec = given.spec(table, given.shift(shift, place), rate)
+    model.eval()
+    return BatchEncoder(spec, run, logits=True)
 
 
-_KEYS: dict[str, Any] = {
-    "model": str,
-    "tokens": str,
-    "blank": (str, int),
-    "same": dict,
-    "rest": str,
-}
-_NEEDED = ("model", "tokens")
+_KEYS: dict[str, Any] = dict(
+    model=str, tokens=str, blank=(str, int), same=dict, rest=str
+)
 
 
 class MappedTokens:
@@ -393,16 +382,12 @@ class MappedTokens:
 
     def encode(self, waveforms: Sequence[np.ndarray]) -> list[np.ndarray]:
         """Implement `Encoder.encode`; rows are normalised again."""
-        return [self._summed(rows) for rows in self.encoder.encode(waveforms)]
-
-    def _summed(self, rows: np.ndarray) -> np.ndarray:
-        found = np.empty((len(rows), len(self._sources)), np.float32)
-        for token, sources in enumerate(self._sources):
-            part = rows[:, sources]
-            found[:, token] = part[:, 0]
-            if len(sources) > 1:
-                found[:, token] = np.logaddexp.reduce(part, axis=1)
-        return found - np.logaddexp.reduce(found, axis=1, keepdims=True)
+        summed = []
+        for rows in self.encoder.encode(waveforms):
+            parts = [np.logaddexp.reduce(rows[:, at], axis=1) for at in self._sources]
+            found = np.stack(parts, axis=1)
+            summed.append(found - np.logaddexp.reduce(found, axis=1, keepdims=True))
+        return summed
 
 
 def read_mapped(
@@ -415,7 +400,7 @@ def read_mapped(
             raise FormatError(
                 f"{path}: found {key!r}: {value!r}, expected {', '.join(_KEYS)}"
             )
-    if missing := [key for key in _NEEDED if key not in described]:
+    if missing := [key for key in ("model", "tokens") if key not in described]:
         raise FormatError(f"{path}: found no {missing[0]!r}, expected the name of one")
     beside = path.parent / described["model"]
     name = str(beside) if beside.exists() else described["model"]

@@ -5,10 +5,15 @@ and the next states, in the order of the inputs. The window is longer than its s
 the rest is what convolutions look ahead to (Zipformer2, WeNet), or back to (NeMo).
 Names, shapes and order are those that sherpa-onnx reads; NeMo's first window begins
 with frames of zeros, as NeMo's own buffer for exported models has them.
+
+Measured on speech against NeMo's own features: `NemoFbank` differs by at most 1e-4;
+a Kaldi fbank with Hann windows and librosa's mel filters, which is what sherpa-onnx
+gives its NeMo models, correlates 0.98.
 """
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,32 +21,133 @@ from typing import Any
 
 import numpy as np
 
-from wfstdec.errors import ModelError, OptionError
+from wfstdec.errors import ModelError, OptionError, needs
 from wfstdec.models.encoder import (
     EncoderSpec,
     check_frames,
     checked_rows,
     checked_waveform,
 )
-from wfstdec.models.features import RATE, Features, KaldiFbank, NemoFbank, RawFrames
 from wfstdec.models.onnx_asr_models import metadata
 from wfstdec.models.python_models import ModelOptions, tokens_beside
 
 Arrays = list[np.ndarray]
 
+RATE = 16000
+HOP = 160
+
+
+class KaldiFbank:
+    """80 mel energies by Kaldi's recipe, without dither, with frames at the edges."""
+
+    num_samples = HOP
+
+    def __init__(self, scale: float, high_hz: float) -> None:
+        knf = _knf()
+        options = knf.FbankOptions()
+        options.frame_opts.dither = 0
+        options.frame_opts.snip_edges = False
+        options.mel_opts.num_bins = 80
+        options.mel_opts.high_freq = high_hz
+        self._fbank, self._scale, self._dropped = knf.OnlineFbank(options), scale, 0
+
+    @property
+    def num_ready(self) -> int:
+        """Frames that no further audio changes."""
+        return self._fbank.num_frames_ready
+
+    def accept(self, samples: np.ndarray) -> None:
+        """Take more audio, float32 [n]."""
+        self._fbank.accept_waveform(RATE, samples * np.float32(self._scale))
+
+    def frames(self, first: int, num: int) -> np.ndarray:
+        """Frames float32 [num, F]; those before `first` are dropped for good."""
+        self._fbank.pop(first - self._dropped)
+        self._dropped = first
+        return np.stack([self._fbank.get_frame(first + i) for i in range(num)])
+
+
+class NemoFbank:
+    """NeMo's log-mel energies, not normalised; preceded by frames of zeros."""
+
+    num_samples = HOP
+    _EDGE = 2
+    """Frames next to the ends of what the library is asked for see zeros there."""
+
+    def __init__(self, num_bins: int, num_zeros: int) -> None:
+        knf = _knf()
+        options = knf.NemoFbankOptions(num_mel_bins=num_bins)
+        self._fbank: Any = knf.OnlineNemoFbank(options)
+        self._num_bins, self._num_zeros = num_bins, num_zeros
+
+    @property
+    def num_ready(self) -> int:
+        """As `KaldiFbank.num_ready`."""
+        ready = self._fbank.num_frames_ready - self._EDGE
+        return self._num_zeros + ready if ready > 0 else 0
+
+    def accept(self, samples: np.ndarray) -> None:
+        """As `KaldiFbank.accept`."""
+        self._fbank.accept_waveform(RATE, samples)
+
+    def frames(self, first: int, num: int) -> np.ndarray:
+        """As `KaldiFbank.frames`."""
+        start, stop = first - self._num_zeros, first - self._num_zeros + num
+        zeros = np.zeros((min(num, max(0, -start)), self._num_bins), np.float32)
+        start = max(start, 0)
+        before = min(self._EDGE, start)
+        asked = before + stop - start + self._EDGE
+        found, _ = self._fbank.get_frames(start - before, asked, False)
+        rows = np.asarray(found, np.float32).reshape(asked, self._num_bins)
+        return np.concatenate([zeros, rows[before : before + stop - start]])
+
+
+class RawFrames:
+    """Samples themselves, `size` to a frame: T-one has its features inside."""
+
+    def __init__(self, size: int) -> None:
+        self.num_samples = size
+        self._rest = np.zeros(0, np.float32)
+        self._dropped = 0
+
+    @property
+    def num_ready(self) -> int:
+        """As `KaldiFbank.num_ready`."""
+        return self._dropped + len(self._rest) // self.num_samples
+
+    def accept(self, samples: np.ndarray) -> None:
+        """As `KaldiFbank.accept`."""
+        self._rest = np.concatenate([self._rest, samples])
+
+    def frames(self, first: int, num: int) -> np.ndarray:
+        """As `KaldiFbank.frames`."""
+        self._rest = self._rest[(first - self._dropped) * self.num_samples :]
+        self._dropped = first
+        return self._rest[: num * self.num_samples].reshape(num, self.num_samples)
+
+
+def _knf() -> Any:
+    who = "features of streaming models need kaldi-native-fbank"
+    with needs(who, ": pip install kaldi-native-fbank"):
+        import kaldi_native_fbank
+    return kaldi_native_fbank
+
+
+Features = KaldiFbank | NemoFbank | RawFrames
+
 
 @dataclass(frozen=True)
 class StreamingExport:
-    """StreamingExport of a streaming export."""
+    """Form of a streaming export."""
 
     name: str  # As sherpa-onnx calls it
     window: int  # Frames of features that a step sees
     shift: int  # Frames that it is further than the last
     num_out: int  # Frames that it gives
-    first_states: Callable[[], Arrays]  # Of a new stream
+    first_states: Arrays  # Of a new stream
     # Of each state, the axis of the batch; None where it allows no batch
     axes: Sequence[int] | None
-    features: Callable[[], Features]  # Makes those of a new stream
+    features: Callable[[], Features]  # Make those of a new stream
     # Inputs in order, of features [B, window, F] and states
     inputs: Callable[[np.ndarray, Arrays], Arrays]
     blank: int = 0  # Where the blank is: 0, or -1 for the last
@@ -97,13 +203,8 @@ def _zipformer2(own: Mapping[str, str], session: Any) -> StreamingExport:
     if all(isinstance(size, int) for size in session.get_inputs()[-2].shape[1:]):
         embedding = tuple(session.get_inputs()[-2].shape[1:])
 
-    def first_states() -> Arrays:
-        return [
-            *(np.zeros(shape, np.float32) for shape in shapes),
-            np.zeros((1, *embedding), np.float32),
-            np.zeros(1, np.int64),
-        ]
-
+    first_states = [np.zeros(shape, np.float32) for shape in shapes]
+    first_states += [np.zeros((1, *embedding), np.float32), np.zeros(1, np.int64)]
     shift = int(own["decode_chunk_len"])
     return StreamingExport(
         "zipformer2",
@@ -129,11 +230,8 @@ def _nemo(own: Mapping[str, str], session: Any) -> StreamingExport:
         (1, *(int(own[f"cache_last_{name}_dim{i}"]) for i in (1, 2, 3)))
         for name in ("channel", "time")
     ]
+    caches = [np.zeros(shape, np.float32) for shape in shapes]
     bins = session.get_inputs()[0].shape[1]
-
-    def first_states() -> Arrays:
-        caches = [np.zeros(shape, np.float32) for shape in shapes]
-        return [*caches, np.zeros(1, np.int64)]
 
     def inputs(x: np.ndarray, states: Arrays) -> Arrays:
         lengths = np.full(len(x), window, np.int64)
@@ -144,7 +242,7 @@ def _nemo(own: Mapping[str, str], session: Any) -> StreamingExport:
         window,
         shift,
         shift // int(own["subsampling_factor"]),
-        first_states,
+        [*caches, np.zeros(1, np.int64)],
         [0, 0, 0],
         lambda: NemoFbank(bins if isinstance(bins, int) else 80, window - shift),
         inputs,
@@ -159,13 +257,11 @@ def _wenet(own: Mapping[str, str], session: Any) -> StreamingExport:
     heads, blocks, dim = (int(own[n]) for n in ("head", "num_blocks", "output_size"))
     size = chunk * int(own["left_chunks"])
     kernel = int(own["cnn_module_kernel"])
-
-    def first_states() -> Arrays:
-        return [
-            np.zeros((blocks, heads, size, dim // heads * 2), np.float32),
-            np.zeros((blocks, 1, dim, kernel - 1), np.float32),
-            np.full(1, size, np.int64),
-        ]
+    first_states = [
+        np.zeros((blocks, heads, size, dim // heads * 2), np.float32),
+        np.zeros((blocks, 1, dim, kernel - 1), np.float32),
+        np.full(1, size, np.int64),
+    ]
 
     def inputs(x: np.ndarray, states: Arrays) -> Arrays:
         attention, convolution, offset = states
@@ -203,7 +299,7 @@ def _tone(own: Mapping[str, str], session: Any) -> StreamingExport:
         1,
         1,
         num_out if isinstance(num_out, int) else 10,
-        lambda: [np.zeros((1, dim), np.float16)],
+        [np.zeros((1, dim), np.float16)],
         [0],
         lambda: RawFrames(size),
         inputs,
@@ -216,9 +312,9 @@ def _tone(own: Mapping[str, str], session: Any) -> StreamingExport:
 class StreamState:
     """Features and states of one stream."""
 
-    features: Features  # What has been heard
+    features: Features
     states: Arrays  # Of the network
-    heard: int = 0  # Samples of audio so far
+    num_samples: int = 0  # Samples of audio so far
     position: int = 0  # The frame of features where the next window begins
     num_out: int = 0  # Frames that have come out
     ended: bool = False  # Whether the last chunk has been given
@@ -234,7 +330,7 @@ class StreamingOnnx:
         self._max_batch = 1 if form.axes is None else spec.max_batch
 
     def encode(self, waveforms: Sequence[np.ndarray]) -> Arrays:
-        """Implement `Encoder.encode`: a stream each, given whole."""
+        """Implement `Encoder.encode`: a whole stream each."""
         states = [self.start() for _ in waveforms]
         found = self.step(states, waveforms, [True] * len(states))
         for logprobs, waveform in zip(found, waveforms, strict=True):
@@ -243,7 +339,7 @@ class StreamingOnnx:
 
     def start(self) -> StreamState:
         """Implement `StreamingEncoder.start`."""
-        return StreamState(self._form.features(), self._form.first_states())
+        return StreamState(self._form.features(), self._form.first_states)
 
     def step(
         self,
@@ -256,7 +352,7 @@ class StreamingOnnx:
             if state.ended:
                 raise OptionError("a chunk for a stream that has ended, expected none")
             samples = checked_waveform(chunk)
-            state.heard += len(samples)
+            state.num_samples += len(samples)
             state.ended = ends
             if len(samples):
                 state.features.accept(samples)
@@ -271,7 +367,7 @@ class StreamingOnnx:
     def _due(self, state: StreamState) -> int:
         """Frames that come out in all, of audio that has ended."""
         shift = self.spec.frame_shift_s * self.spec.sample_rate
-        return int(np.ceil(state.heard / shift - 1e-6))
+        return int(np.ceil(state.num_samples / shift - 1e-6))
 
     def _is_ready(self, state: StreamState) -> bool:
         if state.ended and state.num_out >= self._due(state):
@@ -290,8 +386,11 @@ class StreamingOnnx:
         """Give some streams their next window."""
         form = self._form
         windows = [s.features.frames(s.position, form.window) for s in states]
-        given = _stacked([s.states for s in states], form.axes)
-        inputs = form.inputs(np.stack(windows), given)
+        given = [s.states for s in states]
+        if form.axes is not None and len(states) > 1:
+            by_state = zip(*given, form.axes, strict=True)
+            given = [[np.concatenate(same, axis) for *same, axis in by_state]]
+        inputs = form.inputs(np.stack(windows), given[0])
         outputs = self._session.run(None, dict(zip(self._names, inputs, strict=True)))
         rows, new = outputs[0], outputs[1 + form.num_skipped :]
         if rows.shape[1] != form.num_out:
@@ -299,7 +398,10 @@ class StreamingOnnx:
                 f"the model gave {rows.shape[1]} frames for a step of {form.shift}, "
                 f"expected {form.num_out}"
             )
-        parts = _unstacked(new, form.axes, len(states))
+        parts = [new]
+        if form.axes is not None and len(states) > 1:
+            split = map(np.split, new, itertools.repeat(len(states)), form.axes)
+            parts = [list(part) for part in zip(*split, strict=True)]
         for state, row, part in zip(states, rows, parts, strict=True):
             state.states = form.next_states(state.states, part)
             state.position += form.shift
@@ -315,38 +417,18 @@ class StreamingOnnx:
         return checked_rows(rows, self.spec.tokens)
 
 
-def _stacked(states: Sequence[Arrays], axes: Sequence[int] | None) -> Arrays:
-    if axes is None or len(states) == 1:
-        return states[0]
-    return [
-        np.concatenate(parts, axis=axis)
-        for parts, axis in zip(zip(*states, strict=True), axes, strict=True)
-    ]
-
-
-def _unstacked(new: Arrays, axes: Sequence[int] | None, num: int) -> list[Arrays]:
-    if axes is None or num == 1:
-        return [new]
-    split = [
-        np.split(array, num, axis=axis) for array, axis in zip(new, axes, strict=True)
-    ]
-    return [list(parts) for parts in zip(*split, strict=True)]
-
-
 def load_streaming_onnx(
     path: Path, session: Any, form: StreamingExport, given: ModelOptions
 ) -> StreamingOnnx:
     """Make a streaming encoder of a file and the tokens in its folder."""
-    place = str(path)
-    size = session.get_outputs()[0].shape[-1]
-    blank = form.blank
+    place, blank = str(path), form.blank
     if blank < 0:
+        size = session.get_outputs()[0].shape[-1]
         if not isinstance(size, int):
             size = int(metadata(session)["vocab_size"]) + 1
         blank += size
     table = given.table(tokens_beside(path.parent), place, blank)
     step_s = form.shift * form.features().num_samples / form.rate
     shift = given.shift(step_s / form.num_out, place)
-    return StreamingOnnx(
-        session, form, given.spec(table, shift, given.rate(form.rate, place))
-    )
+    spec = given.spec(table, shift, given.rate(form.rate, place))
+    return StreamingOnnx(session, form, spec)

@@ -42,11 +42,10 @@ _MODULES: WeakValueDictionary[int, TorchBackoff] = WeakValueDictionary()
 
 
 class TorchBackoff(nn.Module):
-    """Models over the same labels together, and one that costs nothing.
+    """Models over the same labels together, and one that costs nothing."""
 
-    States are integers [N] and tell the model too; next states are int32, costs
-    float32, nats.
-    """
+    # States are integers [N] and identify the model too; next states are int32, costs
+    # float32, nats.
 
     # int64 [models + 1], where each begins; the last one is where all labels cost
     # nothing
@@ -76,36 +75,32 @@ class TorchBackoff(nn.Module):
         self._handle = next(_HANDLES)
         _MODULES[self._handle] = self
 
-    def forward(self, states: Tensor) -> tuple[Tensor, Tensor]:
-        """Costs and next states of all labels, [N, L] each."""
+    def forward(self, states: Any) -> tuple[Any, Any]:
+        """Costs and next states of all labels, [N, L] each; of a tensor or an array."""
+        # Arrays stay arrays: operators of torch take longer than kernels.
+        if isinstance(states, np.ndarray):
+            automaton, model_of_state = self._arrays
+            at = states.astype(np.int32)
+            costs = np.empty((len(at), self.num_labels), np.float32)
+            nextstates = np.empty((len(at), self.num_labels), np.int32)
+            kernels.rows(automaton, model_of_state[at], at, costs, nextstates)
+            return costs, nextstates
         if states.device.type == "cpu":
             return _cpu_rows(self._handle, states, self.num_labels)
         return self.tables.rows(states)
 
-    def step(self, states: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    def step(self, states: Any, labels: Any) -> tuple[Any, Any]:
         """The cost of one label in each state, and where it leads, [N] each."""
+        if isinstance(states, np.ndarray):
+            automaton, model_of_state = self._arrays
+            at, given = states.astype(np.int32), labels.astype(np.int32)
+            costs = np.empty(len(at), np.float32)
+            nextstates = np.empty(len(at), np.int32)
+            kernels.steps(automaton, model_of_state[at], at, given, costs, nextstates)
+            return costs, nextstates
         if states.device.type == "cpu":
             return _cpu_steps(self._handle, states, labels)
         return self.tables.step(states, labels)
-
-    def rows_on_cpu(self, states: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Do `forward` on arrays: operators of torch take longer than kernels."""
-        automaton, model_of_state = self._arrays
-        at = states.astype(np.int32)
-        costs = np.empty((len(at), self.num_labels), np.float32)
-        nextstates = np.empty((len(at), self.num_labels), np.int32)
-        kernels.rows(automaton, model_of_state[at], at, costs, nextstates)
-        return costs, nextstates
-
-    def steps_on_cpu(
-        self, states: np.ndarray, labels: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Implement `step`, of arrays."""
-        automaton, model_of_state = self._arrays
-        at, given = states.astype(np.int32), labels.astype(np.int32)
-        costs, nextstates = np.empty(len(at), np.float32), np.empty(len(at), np.int32)
-        kernels.steps(automaton, model_of_state[at], at, given, costs, nextstates)
-        return costs, nextstates
 
     def final(self, states: Tensor) -> Tensor:
         """The costs of ending, [N]: `</s>`, or the refund of an incomplete phrase."""
@@ -305,8 +300,8 @@ def _long(array: np.ndarray) -> Tensor:
 
 @library.custom_op("wfstdec::backoff_rows", mutates_args=(), device_types="cpu")
 def _cpu_rows(handle: int, states: Tensor, num_labels: int) -> tuple[Tensor, Tensor]:
-    """`rows_on_cpu` of the module of a handle."""
-    costs, nextstates = _MODULES[handle].rows_on_cpu(states.numpy())
+    """Call the module of a handle."""
+    costs, nextstates = _MODULES[handle](states.numpy())
     return torch.from_numpy(costs), torch.from_numpy(nextstates)
 
 
@@ -318,9 +313,8 @@ def _(handle: int, states: Tensor, num_labels: int) -> tuple[Tensor, Tensor]:
 
 @library.custom_op("wfstdec::backoff_steps", mutates_args=(), device_types="cpu")
 def _cpu_steps(handle: int, states: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """`steps_on_cpu` of the module of a handle."""
-    module = _MODULES[handle]
-    costs, nextstates = module.steps_on_cpu(states.numpy(), labels.numpy())
+    """Call `step` of the module of a handle."""
+    costs, nextstates = _MODULES[handle].step(states.numpy(), labels.numpy())
     return torch.from_numpy(costs), torch.from_numpy(nextstates)
 
 

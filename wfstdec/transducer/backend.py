@@ -38,8 +38,6 @@ from wfstdec.transducer.steps import Searcher
 
 _SETTLE_FROM = 64
 """Tokens common to all hypotheses leave the beam when there are this many."""
-Given = tuple["TransducerSearch", Tensor, int | str]
-"""A search, its chunk [T, D], and what errors call it."""
 
 
 class FrameBuffer(NamedTuple):
@@ -64,10 +62,6 @@ class TransducerSearch:
         """Searches of the same company can be advanced side by side."""
         models = tuple(id(term.model) for term in self.searcher.fusion.terms)
         return models, self.searcher.options
-
-    def advance(self, chunk: Tensor) -> None:
-        """Pass the search through a chunk, [T, D]."""
-        advance_together([(self, chunk, 0)], 1)
 
     def coming(self, chunk: Tensor) -> FrameBuffer:
         """Join a chunk to the frames at hand."""
@@ -124,33 +118,6 @@ class TransducerSearch:
             num_frames=0 if self._rest is None else self._rest.come,
             final_cost=-float(ends[best]) + 0.0,
         )
-
-
-@torch.no_grad()
-def advance_together(given: Sequence[Given], batch_size: int) -> None:
-    """Advance searches by a chunk each, in batches."""
-    companies: dict[object, list[tuple[TransducerSearch, FrameBuffer, int | str]]] = {}
-    for search, chunk, name in given:
-        if len(chunk):
-            # Everything is checked first: an error must leave all searches as they
-            # were.
-            with naming(name):
-                one = search, search.coming(chunk), name
-            companies.setdefault(search.company, []).append(one)
-    moves: list[tuple[TransducerSearch, FrameBuffer, Beam]] = []
-    for members in companies.values():
-        for first in range(0, len(members), batch_size):
-            searches, comings, names = zip(
-                *members[first : first + batch_size], strict=True
-            )
-            searcher = searches[0].searcher
-            beam = side_by_side([search.beam for search in searches])
-            after = searcher.run(beam, source_of(comings, searcher.device))
-            check_numbers(searcher, names)
-            moves += zip(searches, comings, taken_apart(after), strict=True)
-    # Only now: no member of any company can fail any more.
-    for search, coming, beam in moves:
-        search.move(coming, beam)
 
 
 def source_of(comings: Sequence[FrameBuffer], device: torch.device) -> Source:
@@ -258,18 +225,15 @@ class TransducerBackend(ModelBackend):
         self, options: TransducerOptions, boosts: Sequence[CompiledBoosts]
     ) -> Searcher:
         """A search of some utterances, with their boosts."""
-        terms, num = [], len(boosts)
+        terms, lists = [], phrases_of(boosts)
         for lm, weight in self._lms:
-            if weight * options.lm_scale:
-                start = lm.start[:1].expand(num)
-                terms.append(Term(lm, weight * options.lm_scale, start, True))
-        lists = phrases_of(boosts)
+            if scaled := weight * options.lm_scale:
+                terms.append(Term(lm, scaled, lm.start[:1].expand(len(lists)), True))
         if any(one is not None for one in lists):
             phrases, which = self._phrases(lists)
-            start = phrases.start[which]
-            terms.append(Term(phrases, 1.0, start, False))
-        fusion = Fusion(terms)
-        return Searcher(self._checked, options, fusion, self.device, self.dense)
+            terms.append(Term(phrases, 1.0, phrases.start[which], False))
+        given = self._checked, options, Fusion(terms)
+        return Searcher(*given, self.device, self.dense)
 
     def prepare(self, options: TransducerOptions, boosts: CompiledBoosts) -> None:
         """Lay out boosts; they are kept while they live."""
@@ -301,10 +265,7 @@ class TransducerBackend(ModelBackend):
         return [found[i] for i in range(len(utterances))]
 
     def start(
-        self,
-        options: TransducerOptions,
-        boosts: CompiledBoosts,
-        **_: Any,
+        self, options: TransducerOptions, boosts: CompiledBoosts, **_: Any
     ) -> TransducerSearch:
         """Begin an utterance."""
         if self.encodes:
@@ -314,6 +275,7 @@ class TransducerBackend(ModelBackend):
             )
         return TransducerSearch(self.searcher(options, [boosts]))
 
+    @torch.no_grad()
     def advance(
         self,
         searches: Sequence[TransducerSearch],
@@ -324,9 +286,28 @@ class TransducerBackend(ModelBackend):
     ) -> None:
         """Pass searches through a chunk each, as `Backend.advance`."""
         # Those with the same boosts go side by side, `batch_size` at a time.
+        companies: dict[object, list[tuple[TransducerSearch, FrameBuffer, Any]]] = {}
         called = range(len(chunks)) if names is None else names
-        given = zip(searches, chunks, called, strict=True)
-        advance_together(list(given), self.batch_size)
+        for search, chunk, name in zip(searches, chunks, called, strict=True):
+            if len(chunk):
+                # Everything is checked first: an error must leave all searches as they
+                # were.
+                with naming(name):
+                    one = search, search.coming(chunk), name
+                companies.setdefault(search.company, []).append(one)
+        moves: list[tuple[TransducerSearch, FrameBuffer, Beam]] = []
+        for members in companies.values():
+            for first in range(0, len(members), self.batch_size):
+                group = members[first : first + self.batch_size]
+                together, comings, given = zip(*group, strict=True)
+                searcher = together[0].searcher
+                beam = side_by_side([search.beam for search in together])
+                after = searcher.run(beam, source_of(comings, self.device))
+                check_numbers(searcher, given)
+                moves += zip(together, comings, taken_apart(after), strict=True)
+        # Only now: no member of any company can fail any more.
+        for search, coming, beam in moves:
+            search.move(coming, beam)
 
     def _phrases(
         self, lists: Sequence[PhraseBoosts | None]

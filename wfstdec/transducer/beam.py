@@ -118,13 +118,13 @@ def start_beam(num: int, width: int, g: Tensor, state: Any, fusion: States) -> B
     )
 
 
-def with_room(beam: Beam, length: int) -> Beam:
-    """Grow the arrays of a beam to `size` tokens."""
+def with_room(beam: Beam, length: int, more: int = 0) -> Beam:
+    """Grow the arrays of a beam that has no room for so many tokens, and for more."""
     num, room, _ = beam.rows.shape
     if room >= length:
         return beam
-    more = beam.rows.new_zeros(num, length - room, 3)
-    return beam._replace(rows=torch.cat([beam.rows, more], 1))
+    free = beam.rows.new_zeros(num, length - room + more, 3)
+    return beam._replace(rows=torch.cat([beam.rows, free], 1))
 
 
 def side_by_side(beams: Sequence[Beam]) -> Beam:

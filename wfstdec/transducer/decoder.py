@@ -103,15 +103,9 @@ class TransducerDecoder(ModelDecoder):
 
 
 def open_model(
-    path: PathLike,
-    head: str | None = None,
-    *,
-    device: str | torch.device = "cpu",
+    path: PathLike, head: str | None = None, *, device: str | torch.device = "cpu"
 ) -> TransducerModel:
-    """Load a model with its encoder.
-
-    `head`: of a net with several; None for the first.
-    """
+    """Load a model with its encoder; `head` is one of a net with several."""
     folder = Path(path)
     if not folder.is_dir():
         return load_transducer(path, head, device=device)

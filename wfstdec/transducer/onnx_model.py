@@ -31,14 +31,9 @@ from wfstdec.text.files import PathLike
 from wfstdec.text.loading import load_tokens
 from wfstdec.text.tokens import TokenTable
 
-_INSTALL = "pip install onnxruntime"
-
 
 class OnnxTransducer:
-    """Three sessions of onnxruntime, on the CPU, as a `TransducerModel`.
-
-    `encoder`: the session of the encoder; None where frames are decoded.
-    """
+    """Three sessions of onnxruntime on the CPU; no encoder where frames are decoded."""
 
     def __init__(
         self,
@@ -53,12 +48,8 @@ class OnnxTransducer:
     ) -> None:
         self.tokenizer = tokenizer
         self._encoder, self._decoder, self._joiner = encoder, decoder, joiner
-        names = tokens.names
-        self.tokens: Sequence[str] = (
-            *names[: tokens.blank],
-            *names[tokens.blank + 1 :],
-        )
-        self.blank = tokens.blank
+        names, self.blank = tokens.names, tokens.blank
+        self.tokens: Sequence[str] = names[: self.blank] + names[self.blank + 1 :]
         self.durations: tuple[int, ...] = tuple(int(d) for d in durations)
         self.stride = stride
         self._context = _check_inputs(decoder, "decoder", 1)[0][1]
@@ -151,7 +142,7 @@ def load_onnx_transducer(
         FormatError: A file cannot be read.
         ShapeError: As of `OnnxTransducer`.
     """
-    with needs("onnxruntime cannot be imported", f"; {_INSTALL}"):
+    with needs("onnxruntime cannot be imported", "; pip install onnxruntime"):
         import onnxruntime
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = options.inter_op_num_threads = threads
@@ -172,11 +163,9 @@ def load_onnx_transducer(
         stride = int(known.get("subsampling_factor", 4))
     table = load_tokens(tokens, blank)
     parts = first, session(decoder), session(joiner)
-    tokenizer_found = (
-        None if isinstance(tokens, TokenTable) else tokenizer_beside(tokens)
-    )
+    beside = None if isinstance(tokens, TokenTable) else tokenizer_beside(tokens)
     return OnnxTransducer(
-        *(*parts, table), durations=durations, stride=stride, tokenizer=tokenizer_found
+        *(*parts, table), durations=durations, stride=stride, tokenizer=beside
     )
 
 

@@ -55,43 +55,24 @@ class Fusion:
         """The states before B utterances, `width` rows for each: [B * width]."""
         return tuple(term.start.repeat_interleave(width) for term in self.terms)
 
-    def rows(self, states: States) -> Tensor | None:
+    def rows(self, states: Any) -> Any:
         """Gains of all labels, float32 [N, V + 1]; None without terms."""
+        # Of tensors, or of arrays as this and `step` are given.
         total = None
         for term, at in zip(self.terms, states, strict=True):
             gains = term.model(at)[0] * -term.weight
             total = gains if total is None else total + gains
         return total
 
-    def step(self, states: States, labels: Tensor) -> tuple[Tensor, States]:
+    def step(self, states: Any, labels: Any) -> tuple[Any, tuple[Any, ...]]:
         """Gains of one label each, float32 [N], and the next states."""
-        total, nextstates = torch.zeros_like(labels, dtype=torch.float32), []
+        xp: Any = np if isinstance(labels, np.ndarray) else torch
+        total, nextstates = xp.zeros_like(labels, dtype=xp.float32), []
         for term, at in zip(self.terms, states, strict=True):
             costs, there = term.model.step(at, labels)
             total = total - costs * term.weight
-            nextstates.append(there.long())
+            nextstates.append(there if xp is np else there.long())
         return total, tuple(nextstates)
-
-    def gains_on_cpu(self, states: Sequence[np.ndarray]) -> np.ndarray:
-        """Implement `rows`, of arrays; no rows without terms."""
-        total = None
-        for term, at in zip(self.terms, states, strict=True):
-            gains = term.model.rows_on_cpu(at)[0]
-            gains *= np.float32(-term.weight)
-            total = gains if total is None else total + gains
-        return NO_ROWS if total is None else total
-
-    def step_on_cpu(
-        self, states: Sequence[np.ndarray], labels: np.ndarray
-    ) -> tuple[np.ndarray, list[np.ndarray]]:
-        """Implement `step`, of arrays."""
-        total: np.ndarray = np.zeros(len(labels), np.float32)
-        nextstates = []
-        for term, at in zip(self.terms, states, strict=True):
-            costs, there = term.model.steps_on_cpu(at, labels)
-            total = total - costs * np.float32(term.weight)
-            nextstates.append(there)
-        return total, nextstates
 
     def final(self, states: States, num: int) -> Tensor:
         """Gains of ending in these states, float64 [N]."""
@@ -133,7 +114,7 @@ class Choices(NamedTuple):
 
 
 class Pricer:
-    """JoinerLogprobs the symbols of hypotheses, by one set of options."""
+    """Prices the symbols of hypotheses, by one set of options."""
 
     def __init__(
         self,
@@ -197,9 +178,10 @@ class Pricer:
         sizes = [part.shape[-1] for part in parts]
         expected = [self.num_labels] + [self._num_durations] * bool(self._num_durations)
         if sizes != expected:
+            found, wanted = (" and ".join(map(str, n)) for n in (sizes, expected))
             raise ShapeError(
-                f"the joiner gives {_sizes(sizes)} outputs, expected "
-                f"{_sizes(expected)}: V={self.num_labels - 1} tokens and the blank"
+                f"the joiner gives {found} outputs, expected {wanted}: "
+                f"V={self.num_labels - 1} tokens and the blank"
                 + (", and durations" if self._num_durations else "")
             )
         logprobs, *more = (p if p.dtype == torch.float64 else p.float() for p in parts)
@@ -313,7 +295,3 @@ def top_labels(scores: Tensor, num: int) -> tuple[Tensor, Tensor]:
     keys = torch.topk((bits.long() << 32) | below, num, dim=1).values
     labels = size - 1 - (keys & 0xFFFFFFFF)
     return scores.gather(1, labels), labels
-
-
-def _sizes(sizes: list[int]) -> str:
-    return " and ".join(map(str, sizes))

@@ -109,8 +109,7 @@ class Searcher:
         # arrays of tokens grow between steps.
         longest, steps = int(beam.length.max()), 0
         while steps % _ASK_EVERY or bool(self.is_open(beam, source).any()):
-            if beam.rows.shape[1] < longest + steps + 1:
-                beam = with_room(beam, longest + steps + _ROOM)
+            beam = with_room(beam, longest + steps + 1, _ROOM)
             check()
             beam = self.step(beam, source)
             steps += 1
@@ -224,9 +223,7 @@ class Searcher:
         live_frames = torch.where(beam.live, beam.frame, _FAR)
         longest, done = int(beam.length.max()), 0
         for frame in range(int(live_frames.min()), last):
-            room = longest + done + rounds
-            if beam.rows.shape[1] < room:
-                beam = with_room(beam, room + _ROOM)
+            beam = with_room(beam, longest + done + rounds, _ROOM)
             check()
             beam = self.step_frame(beam, source, frame)
             done += rounds

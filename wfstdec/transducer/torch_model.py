@@ -144,10 +144,7 @@ class TransducerNet(nn.Module):
 
 
 class TorchTransducer:
-    """Head of a net, as a `TransducerModel`; nothing of it has gradients.
-
-    `head`: which one; None for the first.
-    """
+    """Head of a net, None for the first, as a `TransducerModel` without gradients."""
 
     def __init__(
         self, net: TransducerNet, head: str | None = None, tokenizer: Any = None

@@ -13,8 +13,7 @@ from wfstdec.adapters.pyctcdecode import build_ctcdecoder
 
 pytestmark = pytest.mark.usefixtures("quiet")
 ARPA = arpa_of(
-    "-99 <s> -0.5; -0.5 ab -0.25; -1 ba; -3 <unk> 0; -0.75 </s> 0",
-    "-0.125 <s> ab",
+    "-99 <s> -0.5; -0.5 ab -0.25; -1 ba; -3 <unk> 0; -0.75 </s> 0", "-0.125 <s> ab"
 )
 LETTERS = ["", " ", "a", "b"]
 

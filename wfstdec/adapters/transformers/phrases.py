@@ -283,10 +283,7 @@ def _compiled(phrases: Any, compiler: PhraseCompiler) -> PhraseBoosts:
 
 
 def _texts_of(
-    rows: TextRows,
-    boosts: PhraseBoosts,
-    ids: np.ndarray,
-    before: Sequence[Text | None],
+    rows: TextRows, boosts: PhraseBoosts, ids: np.ndarray, before: Sequence[Text | None]
 ) -> list[Text]:
     """Find the states of some rows: a step on from known ones, or from the start."""
     automaton = boosts.automaton

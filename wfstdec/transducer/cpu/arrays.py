@@ -230,11 +230,11 @@ class Joiner:
         if pricer.blank_weight:
             tokens = logprobs.masked_fill(pricer.is_blank, -torch.inf)
             spoke = torch.logsumexp(tokens, 1).numpy()
-        fused = self.late and states is not None
+        gains = self.fusion.rows(states) if self.late and states is not None else None
         return JoinerLogprobs(
             logprobs=np.ascontiguousarray(numbers),
             spoke=spoke,
-            gains=self.fusion.gains_on_cpu(states or []) if fused else NO_ROWS,
+            gains=NO_ROWS if gains is None else gains,
             lasts=none if lasts is None else np.ascontiguousarray(lasts.numpy()),
             blank_lasts=none if blank_lasts is None else blank_lasts.numpy(),
             weights=weights,

@@ -126,12 +126,12 @@ class GreedySearch:
             return
         emitting = step.emitting[:num]
         fusion = self._joiner.fusion
-        gains = fusion.gains_on_cpu([states[emitting] for states in self._fusion])
+        gains = fusion.rows([states[emitting] for states in self._fusion])
         emit_fused(prices, self._joiner.steps, gains, state, step)
         num = int(step.counts[1])
         emitting, labels = step.emitting[:num], step.label[:num]
         at = [states[emitting] for states in self._fusion]
-        _, new = fusion.step_on_cpu(at, labels)
+        _, new = fusion.step(at, labels)
         for old, there in zip(self._fusion, new, strict=True):
             old[emitting] = there
 
@@ -141,10 +141,8 @@ class GreedySearch:
         if not num:
             return
         padded = max(num, LEAST_ROWS)
-        step.emitting[num:padded], step.label[num:padded] = (
-            step.emitting[0],
-            step.label[0],
-        )
+        step.emitting[num:padded] = step.emitting[0]
+        step.label[num:padded] = step.label[0]
         state = self._given.state_at(step.emitting[:padded])
         g, state = self._joiner.predict(step.label[:padded], state)
         self._given.put(step.emitting[:num], g, state, num)

@@ -14,6 +14,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
+from wfstdec.jit.records import longer
 from wfstdec.search.threads import check
 from wfstdec.transducer.beam import LEAST_ROWS, Beam, Source
 from wfstdec.transducer.cpu import greedy, kernels
@@ -139,7 +140,7 @@ class CpuSearch:
             labels = found.label[:num, ways:]
             width = labels.shape[1]
             states = self._slots.states_at(np.repeat(self._places[:num], width))
-            gains, _ = joiner.fusion.step_on_cpu(states, labels.ravel())
+            gains, _ = joiner.fusion.step(states, labels.ravel())
             found.gain[:num, ways:] += gains.reshape(labels.shape)
         return found
 
@@ -175,7 +176,7 @@ class CpuSearch:
             labels = np.maximum(tree.token[texts], 0)
             places = self._places[np.maximum(parents, 0)]
             states = self._slots.states_at(places)
-            extra, _ = self._joiner.fusion.step_on_cpu(states, labels)
+            extra, _ = self._joiner.fusion.step(states, labels)
         given = prices, rows, num, parents, extra, self._joiner.zero, self._is_sum
         kernels.add_prefixes(hyps, tree, *given)
 
@@ -212,9 +213,7 @@ class CpuSearch:
             rows=torch.from_numpy(tokens),
             g=slots.given.g_at(places),
             state=slots.given.state_at(places),
-            fusion=tuple(
-                torch.from_numpy(states) for states in slots.states_at(places)
-            ),
+            fusion=tuple(map(torch.from_numpy, slots.states_at(places))),
         )
 
 
@@ -261,7 +260,7 @@ class Slots:
         self._used = len(nodes)
         self._size = max(_SLOTS, _SLOTS_EACH * num, len(nodes))
         self.given = Rows(beam.g, beam.state).widened(at, self._size)
-        self.fusion = [_wide(as_array(one)[at], self._size) for one in beam.fusion]
+        self.fusion = [longer(as_array(one)[at], self._size) for one in beam.fusion]
 
     def fill(
         self, joiner: Joiner, rows: np.ndarray, num: int, *, predict: bool = True
@@ -278,7 +277,7 @@ class Slots:
         first, last = self._used, self._used + count
         self._used = last
         states = self.states_at(parents[:count])
-        _, after = joiner.fusion.step_on_cpu(states, labels[:count])
+        _, after = joiner.fusion.step(states, labels[:count])
         for old, new in zip(self.fusion, after, strict=True):
             old[first:last] = new
         if not predict:
@@ -302,11 +301,4 @@ class Slots:
         while self._size < 2 * (kept + num):
             self._size *= 2
         self.given = self.given.widened(slots[:kept], self._size)
-        self.fusion = [_wide(one[slots[:kept]], self._size) for one in self.fusion]
-
-
-def _wide(numbers: np.ndarray, size: int) -> np.ndarray:
-    """A copy with free places behind."""
-    wide = np.zeros(size, numbers.dtype)
-    wide[: len(numbers)] = numbers
-    return wide
+        self.fusion = [longer(one[slots[:kept]], self._size) for one in self.fusion]

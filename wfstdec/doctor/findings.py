@@ -1,20 +1,218 @@
-"""Examine whether lexicon, tokens and the output of a model fit each other."""
+"""Findings on the output of a model, a lexicon and words, and their page."""
 
 from __future__ import annotations
 
+import contextlib
+import itertools
+import math
+import textwrap
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 
+from wfstdec.checks.inputs import blank_doubt
+from wfstdec.checks.rows import MOST_ROWS, RowKind, kind_of, row_sums, spread
 from wfstdec.checks.token_counts import TokenCounts, called_separator
-from wfstdec.doctor.report import Finding, Status, examples, percent
 from wfstdec.errors import LexiconError
 from wfstdec.text.files import read_lines
 from wfstdec.text.lexicon import MARKS, Lexicon, Pronunciation
 from wfstdec.text.tokens import TokenTable
 
-SAID_OFTEN = 0.02
+Status = Literal["ok", "look", "wrong"]
+
+_WIDTH = 88
+
+
+@dataclass(frozen=True)
+class Finding:
+    """Something that was looked at."""
+
+    name: str  # What it is about
+    status: Status  # `"ok"`; `"look"`, where only the user can tell; `"wrong"`
+    text: str  # What was found, and what would mend it
+
+
+@dataclass(frozen=True)
+class Report:
+    """Findings, in the order of the page that `str()` gives."""
+
+    findings: tuple[Finding, ...]  # All of them
+    # Command lines to take, with the flags that were found
+    commands: tuple[str, ...] = ()
+
+    def __getitem__(self, name: str) -> Finding:
+        """The finding of this name."""
+        return {one.name: one for one in reversed(self.findings)}[name]
+
+    @property
+    def is_wrong(self) -> bool:
+        """Tell whether anything is wrong."""
+        return any(finding.status == "wrong" for finding in self.findings)
+
+    def __str__(self) -> str:
+        width = max(len(finding.name) for finding in self.findings)
+        lines = []
+        for finding in self.findings:
+            head = f"{finding.name:{width}}  {finding.status:5}  "
+            lines += textwrap.wrap(
+                head + finding.text, _WIDTH, subsequent_indent=" " * len(head)
+            )
+        if self.commands:
+            first = "mend what is wrong, then" if self.is_wrong else "take"
+            lines += ["", f"{first}:", *(f"  {line}" for line in self.commands)]
+        return "\n".join(lines)
+
+
+def percent(share: float) -> str:
+    """A share for people: `69 %`, `2.6 %`."""
+    return f"{100 * share:.{0 if share >= 0.1 or not share else 1}f} %"
+
+
+def examples(names: Iterable[object], most: int = 5) -> str:
+    """The first few of these, and whether there are more."""
+    listed = list(map(str, names))
+    return ", ".join(listed[:most]) + (", ..." if len(listed) > most else "")
+
+
+UTTERANCES = 200
+"""Utterances that are examined."""
+WORDS_PER_S = 2.7
+"""Words per second of read speech, its pauses included."""
+LIKELY_RATES = 1.3, 4.6
+"""Words per second that people say."""
+FRAME_SHIFTS_S = (0.01, 0.02, 0.03, 0.04, 0.06, 0.08)
+"""Frames that models have."""
+RARE_BLANK = 0.1
+"""A blank that wins less of the frames is one to look at."""
+
+Pairs = Iterable[tuple[str, np.ndarray]]
+
+
+@dataclass
+class ModelOutput:
+    """Tokens that win in the frames of some utterances."""
+
+    counts: TokenCounts
+    # The tokens of each utterance's runs, blanks too, int64
+    runs: dict[str, np.ndarray] = field(default_factory=dict)
+    frames: dict[str, int] = field(default_factory=dict)  # Of each utterance
+    kinds: Counter[RowKind] = field(default_factory=Counter)  # Of utterances
+    # The least and the largest ln of the sum of exp(x) of rows
+    sums: tuple[float, float] = (math.inf, -math.inf)
+    # Shapes of arrays that have not V columns
+    shapes: list[tuple[int, ...]] = field(default_factory=list)
+    transposed: int = 0  # Utterances that came as [V, T]
+
+    @classmethod
+    def of(cls, logprobs: Pairs, num_tokens: int) -> ModelOutput:
+        """Examine the first utterances; their log-probs are [T, V]."""
+        output = cls(TokenCounts(num_tokens))
+        for utterance, array in itertools.islice(logprobs, UTTERANCES):
+            output._add(utterance, array)
+        return output
+
+    def _add(self, utterance: str, array: np.ndarray) -> None:
+        num_tokens = len(self.counts.frames)
+        # Examined nevertheless: all that is wrong is reported at once.
+        if array.shape[1] != num_tokens and array.shape[0] == num_tokens:
+            self.transposed += 1
+            array = array.T
+        if array.shape[1] != num_tokens:
+            self.shapes.append(array.shape)
+            return
+        kind = kind_of(array)
+        if kind is not None:
+            self.kinds[kind] += 1
+            sums = row_sums(spread(array, MOST_ROWS))
+            low, high = self.sums
+            self.sums = min(low, float(sums.min())), max(high, float(sums.max()))
+        if kind == RowKind.TRANSPOSED:  # a square, of as many frames as tokens
+            array = array.T
+        self.runs[utterance] = self.counts.add(array)
+        self.frames[utterance] = len(array)
+
+    def texts(self, without: Sequence[int]) -> Iterator[tuple[str, list[int]]]:
+        """The tokens of each utterance's greedy path, but for some of them."""
+        for utterance, runs in self.runs.items():
+            yield utterance, runs[~np.isin(runs, without)].tolist()
+
+
+def shape_finding(output: ModelOutput, tokens: TokenTable) -> Finding:
+    """Say how many utterances there are, and whether V fits."""
+    name, num_tokens = "log-probs", len(tokens)
+    if output.shapes:
+        found = output.shapes[0]
+        hint = "; of another model?"
+        if found[1] == num_tokens + 1:
+            hint = f"; the blank comes last and has no name? --blank {num_tokens}"
+        text = f"shape {found}, expected V={num_tokens} as of the tokens{hint}"
+        return Finding(name, "wrong", text)
+    if output.transposed:
+        count = f"{output.transposed} of {len(output.runs)} utterances"
+        text = f"{count} come as [V, T], expected [T, V]; transpose them"
+        return Finding(name, "wrong", text)
+    if not output.counts.num_frames:
+        return Finding(name, "wrong", "no frames, expected some")
+    frames = f"{output.counts.num_frames:,} frames of {len(output.runs)} utterances"
+    return Finding(name, "ok", f"{frames} looked at, V={num_tokens}")
+
+
+def rows_finding(output: ModelOutput) -> Finding:
+    """Say what rows sum to."""
+    name = "row sums"
+    wrong = [kind for kind, _ in output.kinds.most_common() if kind != RowKind.LOGPROBS]
+    if wrong:
+        return Finding(name, "wrong", wrong[0].doubt.removeprefix("logprobs: "))
+    if not output.kinds:
+        return Finding(name, "look", "too few frames to tell")
+    low, high = (math.exp(x) for x in output.sums)
+    return Finding(name, "ok", f"exp of a row sums to {low:.3f} to {high:.3f}")
+
+
+def blank_finding(
+    output: ModelOutput, tokens: TokenTable, other: int | None
+) -> Finding:
+    """Say what share of the frames the blank wins."""
+    name, counts, blank = "blank", output.counts, tokens.blank
+    if other is not None:
+        doubt = blank_doubt(tokens, other).removeprefix("logprobs: ")
+        return Finding(name, "wrong", doubt)
+    share = counts.frame_share(blank)
+    text = (
+        f"{tokens.names[blank]!r}, token {blank}, wins {percent(share)} of the frames"
+    )
+    if share >= RARE_BLANK:
+        return Finding(name, "ok", text)
+    return Finding(name, "look", f"{text}; long frames, or another token (--blank)?")
+
+
+def frame_shift_finding(
+    num_words: int, num_frames: int, given_s: float | None
+) -> tuple[Finding, float]:
+    """Say whether seconds per frame (None: 0.02) give a rate at which people speak."""
+    name, shift_s = "frame shift", given_s or 0.02
+    taken = f"{shift_s:g} s" + ("" if given_s else " (the default)")
+    if not num_words or not num_frames:
+        text = f"{taken}; without words nothing tells whether that is so"
+        return Finding(name, "look", text), shift_s
+    per_frame = num_words / num_frames
+    text = f"{taken} gives {per_frame / shift_s:.1f} words a second"
+    low, high = LIKELY_RATES
+    if low <= per_frame / shift_s <= high:
+        return Finding(name, "ok", text), shift_s
+    # By ratio: twice as fast is as far off as half as fast.
+    best = min(FRAME_SHIFTS_S, key=lambda s: abs(math.log(per_frame / s / WORDS_PER_S)))
+    rate = f"people say {low:g} to {high:g}"
+    if best == shift_s:
+        return Finding(name, "look", f"{text}, {rate}"), shift_s
+    guess = f"--frame-shift {best:g} gives {per_frame / best:.1f}"
+    return Finding(name, "look", f"{text}, {rate}; {guess}"), best
+
+
+OFTEN = 0.02
 """A token without a word that is this share of what is said is one to look at."""
 
 
@@ -39,10 +237,7 @@ def unread_finding(path: str, tokens: TokenTable, error: LexiconError) -> Findin
 
 
 def lexicon_finding(
-    lexicon: Lexicon,
-    tokens: TokenTable,
-    between: Collection[int],
-    counts: TokenCounts,
+    lexicon: Lexicon, tokens: TokenTable, between: Collection[int], counts: TokenCounts
 ) -> Finding:
     """Say how many words there are, and which tokens no word has."""
     used = {token for way in lexicon.pronunciations for token in way}
@@ -61,7 +256,7 @@ def lexicon_finding(
         f"{tokens.names[token]!r} ({percent(shares[token])} of what is said)"
         for token in idle
     )
-    often = any(share >= SAID_OFTEN for share in shares.values())
+    often = any(share >= OFTEN for share in shares.values())
     text += f"; tokens that no word has: {named}"
     return Finding("lexicon", "look" if often else "ok", text)
 
@@ -72,21 +267,18 @@ def separator_finding(
     given: int | None,
     used: Collection[int] | None,
 ) -> tuple[Finding, int | None]:
-    """Say whether words are separated by a token.
-
-    `used`: the tokens of words; None without a lexicon.
-    """
+    """Say whether words, of the tokens `used`, are separated by a token."""
     name, names, blank = "separator", tokens.names, tokens.blank
     if given is not None:
         share = counts.run_share(given, blank)
         text = f"{names[given]!r} is {percent(share)} of what is said"
-        if share < SAID_OFTEN:
+        if share < OFTEN:
             text += "; is it the one?"
-        return Finding(name, "ok" if share >= SAID_OFTEN else "look", text), given
+        return Finding(name, "ok" if share >= OFTEN else "look", text), given
     # Without a lexicon only the name tells a separator from any frequent token.
     if used is None:
         called = [t for t, n in enumerate(names) if called_separator(n) and t != blank]
-        found = [t for t in called if counts.run_share(t, blank) >= SAID_OFTEN]
+        found = [t for t in called if counts.run_share(t, blank) >= OFTEN]
     else:
         found = counts.unused_tokens(names, blank, used)
     if not found:
@@ -101,16 +293,13 @@ def separator_finding(
 def _spelt(path: str) -> Iterator[list[str]]:
     """The names of tokens in each entry, a probability left out."""
     for line in read_lines(path):
-        fields = line.split()
-        if fields and not line.startswith((";;;", "# ")):
-            yield fields[1:] if not _is_number(fields[1:2]) else fields[2:]
-
-
-def _is_number(fields: list[str]) -> bool:
-    try:
-        return bool(fields) and 0 < float(fields[0]) <= 1
-    except ValueError:
-        return False
+        fields = line.split()[1:]
+        if not line.strip() or line.startswith((";;;", "# ")):
+            continue
+        with contextlib.suppress(ValueError):
+            if fields and 0 < float(fields[0]) <= 1:
+                del fields[0]
+        yield fields
 
 
 PAIRS = (("lexicon", "LM"), ("references", "lexicon"), ("references", "LM"))
@@ -138,7 +327,9 @@ def case_findings(words: Mapping[str, Collection[str]]) -> list[Finding]:
         if not (one in counts and other in counts):
             continue
         exact = _share(counts[one], counts[other])
-        folded = _share(_folded(counts[one]), _folded(counts[other]))
+        folded = _share(
+            *({word.casefold() for word in counts[name]} for name in (one, other))
+        )
         if folded - exact >= FOLDED:
             worst = "wrong" if exact < folded / 2 else worst
             worst = "look" if worst == "ok" else worst
@@ -232,10 +423,6 @@ def error_findings(
     if status != "ok":
         text += "; are tokens, lexicon, references and log-probs of one model and task?"
     return [Finding("greedy token errors", status, text)]
-
-
-def _folded(words: Iterable[str]) -> set[str]:
-    return {word.casefold() for word in words}
 
 
 def _share(words: Collection[str], known: Collection[str]) -> float:
