@@ -118,7 +118,7 @@ class AudioReader:
                 yield ready
         if num_samples == 0:
             raise AudioError("no samples in it, expected audio")
-        # Before the last samples go out, so that nobody takes a damaged file for whole.
+        # Before the last samples go out, so that no damaged file is taken for whole.
         header_s, decoded_s = self.source.duration_s, num_samples / rate
         if header_s is not None and decoded_s < header_s - SLACK_S:
             text = f"the file says {header_s:.2f} s, {decoded_s:.2f} s are there"

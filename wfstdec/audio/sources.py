@@ -138,7 +138,7 @@ def _open_soundfile(file: IO[bytes], head: bytes) -> Iterator[Source]:
     class Forward(base):
         """Read on without a seek after every block: soundfile's own make MP3 crackle.
 
-        mpg123 begins anew after each, without the bits that frames borrow from those
+        mpg123 begins again after each, without the bits that frames borrow from those
         before them; and a FLAC of unknown length has no end to seek to.
         """
 

@@ -40,7 +40,7 @@ from wfstdec.server.service import Service, in_thread
 GIVE_UP = "wfstdec.give_up"
 """Name in a WebSocket's scope of `give_up(code, reason)`."""
 _LAST_S = 5.0
-"""Seconds that the last bytes have to get out, once nobody waits for them."""
+"""Seconds that the last bytes have to get out, once their handler is done."""
 
 
 class _SocketProtocol(WebSocketsSansIOProtocol):
@@ -292,12 +292,12 @@ class _Http(H11Protocol):
     _waiting: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
-        self.access_log = False  # its lines have queries in them, whoever set it up
+        self.access_log = False  # its lines have queries in them
         super().connection_made(transport)
         self._expect()
 
     def data_received(self, data: bytes) -> None:
-        """Take bytes; the time for a request does not begin anew with each."""
+        """Take bytes; the time for a request does not begin again with each."""
         super().data_received(data)
         self._expect()
 

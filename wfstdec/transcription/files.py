@@ -1,4 +1,4 @@
-"""Recordings to result files: names what fails, goes on where it was stopped."""
+"""Recordings to result files: names what fails, continues where it was stopped."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def transcribe_files(
 
     Each result is written when it is done. A recording with a fault is left out of the
     results and named in the log and in the summary. What is done before an error, or
-    Ctrl-C, stays, and a later run goes on from there with `Restart(resume=True)`.
+    Ctrl-C, stays, and a later run continues from there with `Restart(resume=True)`.
 
     Args:
         transcriber: With `nbest` and `lattices` as they are wanted here.

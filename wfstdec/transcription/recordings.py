@@ -2,7 +2,7 @@
 
     find_recordings(["talk.mp3", "calls/", "more.txt", "manifest.jsonl", "wav.scp"])
 
-A folder stands for all audio below it, by the ending of its names. A list has a path on
+A folder is all audio below it, by the ending of its names. A list has a path on
 each line; an `.scp` file of Kaldi's `name path`; a manifest is JSON lines as NeMo has
 them, with `audio_filepath` and, where they are, `id`, `offset`, `duration`, `boosts`,
 these as in the JSON lines of a boost file. Paths in a file are relative to its folder.
@@ -50,7 +50,7 @@ class Source:
 
 
 def find_recordings(places: Sequence[str | os.PathLike[str]]) -> list[Source]:
-    """Find the recordings that paths stand for, in their order; folders sorted.
+    """Find the recordings of paths, in their order; folders sorted.
 
     Where names would be the same, those of folders are put before them.
 
@@ -146,4 +146,4 @@ _LINES = {
     **dict.fromkeys((".json", ".jsonl", ".ndjson"), _in_manifest),
     ".scp": _in_scp,
 }
-"""Makes a recording of a line, its file's folder, and where it stands; by endings."""
+"""Makes a recording of a line, its file's folder, and its place; by endings."""

@@ -141,7 +141,7 @@ def ids_of(places: Sequence[str | os.PathLike[str]]) -> pyarrow.Array | None:
 
 
 def twice_in(ids: pyarrow.Array) -> list[Any]:
-    """The ids that stand there more than once."""
+    """The ids that are there more than once."""
     import pyarrow as pa
     import pyarrow.compute
 
