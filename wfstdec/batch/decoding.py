@@ -196,7 +196,7 @@ def decode_file(
         # Most often ids of another form.
         warnings.warn(
             f"{len(unused)} boost lists are for utterances that {logprobs.path} does "
-            f"not have: {named(unused)}",
+            f"not have: {named(unused, ', ')}",
             BoostWarning,
             stacklevel=2,
         )
@@ -445,10 +445,10 @@ class Tally:
         return kept + (f"; {len(self.failures)} left out" if self.failures else "")
 
 
-def named(utterances: Sequence[str]) -> str:
+def named(utterances: Sequence[str], between: str = " ") -> str:
     """The first few of some utterances, for people."""
-    more = " ..." if len(utterances) > _NAMED_AT_MOST else ""
-    return " ".join(utterances[:_NAMED_AT_MOST]) + more
+    more = ["..."] if len(utterances) > _NAMED_AT_MOST else []
+    return between.join([*utterances[:_NAMED_AT_MOST], *more])
 
 
 @dataclass
