@@ -30,8 +30,7 @@ from wfstdec.errors import AudioError, AudioLengthError, InputError, OptionError
 
 MAX_SECONDS = 4 * 3600.0
 _BLOCK_S = 1.0
-_MAX_BLOCK = 2**22
-"""Numbers in a block, so that no header can ask for all memory."""
+_MAX_BLOCK = 2**22  # numbers in a block, so that no header can ask for all memory
 _RATES = 1000, 1_000_000
 
 AudioLike = str | os.PathLike[str] | bytes | IO[bytes] | np.ndarray

@@ -24,8 +24,7 @@ from wfstdec.errors import AudioError, AudioFormError, BackendError, needs
 
 SLACK_S = 0.25
 """Seconds that a container's duration may be off: priming of AAC, last packet."""
-_UNKNOWN = 2**40
-"""Samples that libsndfile says a FLAC has that does not say it."""
+_UNKNOWN = 2**40  # samples that libsndfile says a FLAC has that does not say it
 
 
 @dataclass

@@ -206,10 +206,8 @@ class _Piped(AudioBytes):
         return error
 
 
-_HEAD = 12
-"""Bytes that tell what a container is."""
-_MAX_CHUNK = 1 << 20
-"""Bytes of a chunk of a WAV file before its samples, at most."""
+_HEAD = 12  # bytes that tell what a container is
+_MAX_CHUNK = 1 << 20  # bytes of a chunk of a WAV file before its samples, at most
 
 
 class Coding(NamedTuple):

@@ -39,8 +39,7 @@ from wfstdec.server.service import Service, in_thread
 
 GIVE_UP = "wfstdec.give_up"
 """Name in a WebSocket's scope of `give_up(code, reason)`."""
-_LAST_S = 5.0
-"""Seconds that the last bytes have to get out, once their handler is done."""
+_LAST_S = 5.0  # seconds that the last bytes have to get out, once their handler is done
 
 
 class _SocketProtocol(WebSocketsSansIOProtocol):
@@ -127,13 +126,11 @@ class _SocketProtocol(WebSocketsSansIOProtocol):
             self._cut_timer = self.loop.call_later(seconds, self.transport.abort)
 
 
-_HEADERS = 64 << 10
-"""Bytes of headers beside an address."""
+_HEADERS = 64 << 10  # bytes of headers beside an address
 _LONGEST_READ = 1 << 20
 """Bytes of a request that h11 passes on though it would refuse to gather so many: those
 that one read brings, a quarter of this."""
-_LEAVING_S = 2
-"""For connections to be closed when all streams have ended."""
+_LEAVING_S = 2  # for connections to be closed when all streams have ended
 _POLL_S = 0.02
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
