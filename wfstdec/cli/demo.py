@@ -85,7 +85,7 @@ def from_audio(
     sources = find_recordings([recipe / AUDIO])
     heard = {
         transcript.name: transcript.hypothesis
-        for transcript in transcriber.run(source.recording() for source in sources)
+        for transcript in transcriber.run(sources)
     }
     score = _score({name: references[name] for name in heard}, heard)
     for utterance in score.utterances:
