@@ -20,7 +20,7 @@ LIMITS = Limits(streams=64, idle_s=1.5, unread_s=1.5, message_bytes=1 << 16)
 
 @pytest.fixture(scope="module")
 def server(encoder, decoder):
-    service = Service.of(encoder, decoder, LIMITS, name="rows", nbest=2)
+    service = Service(encoder, decoder, LIMITS, name="rows", nbest=2)
     with serving(service) as server:
         yield server
         wait_until(lambda: not len(service.engine))
@@ -163,7 +163,7 @@ def test_a_message_too_large_closes_with_1009(server):
 
 
 def test_the_full_house_is_closed_before_the_handshake(encoder, decoder):
-    service = Service.of(encoder, decoder, Limits(streams=1))
+    service = Service(encoder, decoder, Limits(streams=1))
 
     async def run():
         async with connect(f"{server.ws}/v1/listen?{LINEAR16}"):

@@ -25,7 +25,7 @@ from wfstdec.server.service import Service
 
 @pytest.fixture(scope="module")
 def server(encoder, decoder):
-    with serving(Service.of(encoder, decoder, Limits(), key="secret")) as server:
+    with serving(Service(encoder, decoder, Limits(), key="secret")) as server:
         yield server
 
 

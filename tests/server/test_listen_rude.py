@@ -24,7 +24,7 @@ LIMITS = Limits(
 
 @pytest.fixture(scope="module")
 def server(encoder, decoder):
-    service = Service.of(encoder, decoder, LIMITS, name="rows")
+    service = Service(encoder, decoder, LIMITS, name="rows")
     with serving(service) as server:
         [listening] = server.server.servers[0].sockets
         # Clients get it from there: what is not read fills it in a moment.

@@ -35,7 +35,7 @@ RAW = {"model": "nova-3", "encoding": "linear16", "sample_rate": 16000}
 
 @pytest.fixture(scope="module")
 def server(encoder, decoder):
-    with serving(Service.of(encoder, decoder, Limits(), key="secret")) as server:
+    with serving(Service(encoder, decoder, Limits(), key="secret")) as server:
         yield server
 
 

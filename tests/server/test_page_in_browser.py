@@ -28,7 +28,7 @@ LISTENS_MS = 60000
 
 @pytest.fixture(scope="module")
 def server(encoder, decoder):
-    service = Service.of(encoder, decoder, nbest=3, confidence=True)
+    service = Service(encoder, decoder, nbest=3, confidence=True)
     with serving(service) as server:
         yield server
 
@@ -98,7 +98,7 @@ def real_server():
         pytest.skip("needs hama")
     decoder = wfstdec.WfstDecoder(build_or_load(find_recipe()), OPTIONS, threads=2)
     model = load_model(find_recipe() / MODEL)
-    service = Service.of(model, decoder, name="hama", nbest=3, confidence=True)
+    service = Service(model, decoder, name="hama", nbest=3, confidence=True)
     with serving(service) as server:
         yield server
 

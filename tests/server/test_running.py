@@ -204,7 +204,7 @@ def test_a_signal_that_spoils_the_warming_is_no_fault():
 
 
 def test_warming_up_is_not_measured(encoder, decoder):
-    service = Service.of(encoder, decoder, confidence=True)
+    service = Service(encoder, decoder, confidence=True)
     assert service.confidence
     with serving(service) as running:
         text = httpx.get(f"{running.url}/metrics").text

@@ -51,7 +51,7 @@ def model(encoder):
 
 @pytest.fixture(scope="module")
 def server(model, decoder):
-    service = Service.of(model, decoder, LIMITS, name="rows", confidence=True)
+    service = Service(model, decoder, LIMITS, name="rows", confidence=True)
     with serving(service) as server:
         yield server
 
@@ -356,7 +356,7 @@ def test_a_fault_of_the_server_says_no_more_than_that(decoder, encoder, speech, 
             return super().encode(waveforms)
 
     model = Breaking(encoder.spec.tokens)
-    with serving(Service.of(model, decoder, LIMITS)) as server:
+    with serving(Service(model, decoder, LIMITS)) as server:
         model.is_broken = True
         answer = post(server, wav_of(speech(2, 1)))
     assert answer.status_code == 500 and "secret" not in answer.text
@@ -381,7 +381,7 @@ def test_requests_stop_with_the_app(
     A piece that takes longer than the server waits for requests is 503, not a fault.
     """
     model = GatedEncoder(encoder.spec.tokens)
-    service = Service.of(model, decoder, LIMITS)
+    service = Service(model, decoder, LIMITS)
     answers, before = [], set(threading.enumerate())
 
     def ask():
@@ -415,7 +415,7 @@ def test_a_real_model_and_real_speech(decoder):
     model = MappedTokens(load_model("hama"), tokens, same={"ɡ": "g"}, rest="<other>")
     path = min((find_recipe() / "audio").glob("*.mp3"), key=lambda p: p.stat().st_size)
     expected = Transcriber(model, decoder)(path)
-    with serving(Service.of(model, decoder, LIMITS)) as server:
+    with serving(Service(model, decoder, LIMITS)) as server:
         found = verbose(server, path.read_bytes())
     shown = [(w.text, round(w.start_s, 6), round(w.end_s, 6)) for w in expected.words]
     assert [(w["word"], w["start"], w["end"]) for w in found["words"]] == shown
@@ -430,7 +430,7 @@ def test_a_decoder_that_finds_only_the_best(encoder, speech):
     model = RowEncoder(encoder.spec.tokens)
     greedy = GreedyDecoder(tokens=encoder.spec.tokens)
     recording = wav_of(speech(5, 1))
-    with serving(Service.of(model, greedy, LIMITS)) as server:
+    with serving(Service(model, greedy, LIMITS)) as server:
         found = verbose(server, recording, confidence="true")
         answer = post(server, recording, nbest="2")
     assert found["text"] == Transcriber(model, greedy)(recording).text

@@ -27,7 +27,7 @@ def model(encoder):
 
 @pytest.fixture(scope="module")
 def server(model, decoder):
-    with serving(Service.of(model, decoder, LIMITS, name="rows")) as server:
+    with serving(Service(model, decoder, LIMITS, name="rows")) as server:
         yield server
 
 

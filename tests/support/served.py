@@ -20,8 +20,6 @@ import httpx
 from websockets.asyncio.client import connect
 from websockets.exceptions import ConnectionClosed
 
-from wfstdec.server.limits import Limits
-from wfstdec.server.metrics import Metrics
 from wfstdec.server.service import Service
 
 LINEAR16 = "encoding=linear16&sample_rate=16000"
@@ -55,9 +53,8 @@ class StillEngine:
 
 def still_service(limits=None, **more):
     """A service without a model."""
-    return Service(
-        "still", None, None, StillEngine(), limits or Limits(), Metrics(), **more
-    )
+    engine = StillEngine()
+    return Service(None, None, limits, name="still", engine=engine, **more)
 
 
 @contextlib.contextmanager

@@ -349,7 +349,7 @@ def test_folders_lists_and_manifests_are_found(tmp_path):
     assert names_of(tmp_path / "in") == ["a", "b", "c"]
     (tmp_path / "all.txt").write_text("in/b.wav\n\nin/a.flac\n")
     assert names_of(tmp_path / "all.txt") == ["b", "a"]
-    assert find_recordings([tmp_path / "all.txt"])[0].path == tmp_path / "in/b.wav"
+    assert find_recordings([tmp_path / "all.txt"])[0].audio == tmp_path / "in/b.wav"
     (tmp_path / "wav.scp").write_text("one in/b.wav\ntwo in/deep/c.MP3\n")
     assert names_of(tmp_path / "wav.scp") == ["one", "two"]
     (tmp_path / "m.jsonl").write_text(

@@ -107,7 +107,7 @@ def _cut_mp3(file: IO[bytes], head: bytes, size: int) -> str | None:
     # Flag 2: the header says how many bytes there are.
     if at < 0 or not head[at + 7] & 2:
         return None
-    # Flag 1: the number of frames stands before it.
+    # Flag 1: the number of frames comes before it.
     field = at + 8 + (4 if head[at + 7] & 1 else 0)
     length = int.from_bytes(head[field : field + 4], "big")
     if length <= size - start:

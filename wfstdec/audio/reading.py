@@ -30,8 +30,7 @@ from wfstdec.errors import AudioError, AudioLengthError, InputError, OptionError
 
 MAX_SECONDS = 4 * 3600.0
 _BLOCK_S = 1.0
-_MAX_BLOCK = 2**22
-"""Numbers in a block, so that no header can ask for all memory."""
+_MAX_BLOCK = 2**22  # numbers in a block, so that no header can ask for all memory
 _RATES = 1000, 1_000_000
 
 AudioLike = str | os.PathLike[str] | bytes | IO[bytes] | np.ndarray
@@ -118,7 +117,7 @@ class AudioReader:
                 yield ready
         if num_samples == 0:
             raise AudioError("no samples in it, expected audio")
-        # Before the last samples go out, so that nobody takes a damaged file for whole.
+        # Before the last samples go out, so that no damaged file is taken for whole.
         header_s, decoded_s = self.source.duration_s, num_samples / rate
         if header_s is not None and decoded_s < header_s - SLACK_S:
             text = f"the file says {header_s:.2f} s, {decoded_s:.2f} s are there"

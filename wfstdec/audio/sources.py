@@ -24,8 +24,7 @@ from wfstdec.errors import AudioError, AudioFormError, BackendError, needs
 
 SLACK_S = 0.25
 """Seconds that a container's duration may be off: priming of AAC, last packet."""
-_UNKNOWN = 2**40
-"""Samples that libsndfile says a FLAC has that does not say it."""
+_UNKNOWN = 2**40  # samples that libsndfile says a FLAC has that does not say it
 
 
 @dataclass
@@ -138,7 +137,7 @@ def _open_soundfile(file: IO[bytes], head: bytes) -> Iterator[Source]:
     class Forward(base):
         """Read on without a seek after every block: soundfile's own make MP3 crackle.
 
-        mpg123 begins anew after each, without the bits that frames borrow from those
+        mpg123 begins again after each, without the bits that frames borrow from those
         before them; and a FLAC of unknown length has no end to seek to.
         """
 

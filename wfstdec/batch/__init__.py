@@ -12,9 +12,9 @@
     summary = batch.decode_file(..., restart=Restart(resume=True))  # after Ctrl-C
     for error in summary.failures: print(error.utterance, error.message)
 
-`decode_file` reads, decodes and writes; `decode_all` decodes whatever gives pairs of an
-utterance id and its log-probs. Both keep one batch in memory and no more. Utterances
-with a fault are left out and named; what was done before an error is kept.
+`decode_file` reads, decodes and writes; `decode_all` decodes pairs of an utterance id
+and its log-probs. Both keep one batch in memory and no more. Utterances with a fault
+are left out and named; what was done before an error is kept.
 """
 
 from wfstdec.batch.aligning import AlignmentSummary, align_all, align_file

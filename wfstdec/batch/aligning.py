@@ -42,7 +42,7 @@ class AlignmentSummary(Tally):
     without_text: list[str] = field(default_factory=list)
     # Utterances that have a text and no log-probs
     without_logprobs: list[str] = field(default_factory=list)
-    remedy: str = ""  # How the ids of these two differ; empty if nobody knows
+    remedy: str = ""  # How the ids of these two differ; empty if that is unknown
 
     def __str__(self) -> str:
         audio_s = self.num_frames * self.frame_shift_s

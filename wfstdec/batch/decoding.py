@@ -98,25 +98,6 @@ class BoostLists:
         return Boosts(words or {}, self._compiled[id(phrases)])
 
 
-def warn_of_unused(utterances: list[str], reader: LogprobReader) -> None:
-    """Lists for utterances that are not there: most often ids of another form."""
-    if not utterances:
-        return
-    named = ", ".join(map(repr, utterances[:_NAMED_AT_MOST]))
-    more = ", ..." if len(utterances) > _NAMED_AT_MOST else ""
-    warnings.warn(
-        f"{len(utterances)} boost lists are for utterances that {reader.path} does not "
-        f"have: {named}{more}",
-        BoostWarning,
-        stacklevel=3,
-    )
-
-
-def boosts_digest(boosts: BoostLists | BoostsLike) -> str:
-    """A digest of boosts, for the settings of a run."""
-    return hashlib.blake2b(repr(boosts).encode(), digest_size=16).hexdigest()
-
-
 BATCH_UTTERANCES = 64
 BATCH_BYTES = 2**26
 _WARMING = 8
@@ -189,7 +170,8 @@ def decode_file(
         **{"format": format, "nbest": nbest},
     }
     if restart is None or not restart.settings:  # or it says where boosts are from
-        settings["boosts"] = boosts_digest(boosts)
+        boosts_hash = hashlib.blake2b(repr(boosts).encode(), digest_size=16)
+        settings["boosts"] = boosts_hash.hexdigest()
     with open_results(
         *(output, format, write, logprobs.num_utterances),
         beside=keep,
@@ -209,8 +191,15 @@ def decode_file(
         )
         for utterance, hypotheses in found:
             results.put(utterance, hypotheses)
-    if isinstance(boosts, BoostLists):
-        warn_of_unused([u for u in boosts.unused if u not in known], logprobs)
+    unused = boosts.unused if isinstance(boosts, BoostLists) else []
+    if unused := [repr(one) for one in unused if one not in known]:
+        # Most often ids of another form.
+        warnings.warn(
+            f"{len(unused)} boost lists are for utterances that {logprobs.path} does "
+            f"not have: {named(unused, ', ')}",
+            BoostWarning,
+            stacklevel=2,
+        )
     return summary
 
 
@@ -456,10 +445,10 @@ class Tally:
         return kept + (f"; {len(self.failures)} left out" if self.failures else "")
 
 
-def named(utterances: Sequence[str]) -> str:
+def named(utterances: Sequence[str], between: str = " ") -> str:
     """The first few of some utterances, for people."""
-    more = " ..." if len(utterances) > _NAMED_AT_MOST else ""
-    return " ".join(utterances[:_NAMED_AT_MOST]) + more
+    more = ["..."] if len(utterances) > _NAMED_AT_MOST else []
+    return between.join([*utterances[:_NAMED_AT_MOST], *more])
 
 
 @dataclass

@@ -79,10 +79,10 @@ def rescore_file(
     restart: Restart | None = None,
     progress: bool = False,
 ) -> RescoringSummary:
-    """Read lattices, weigh them anew, and write what is then best."""
+    """Read lattices, weigh them again, and write what is then best."""
     # A lattice with a fault is left out of the results and named in the log and in the
     # summary. What is done before an error, or Ctrl-C, stays beside the file, where a
-    # later run goes on from there with `Restart(resume=True)`.
+    # later run continues from there with `Restart(resume=True)`.
     began = time.perf_counter()
     file = lattices if isinstance(lattices, LatticeFile) else open_lattices(lattices)
     reading = reading or LatticeReading()

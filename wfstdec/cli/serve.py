@@ -79,7 +79,7 @@ def serve(args: argparse.Namespace) -> int:
             text = "everybody who reaches %s may use the server; --key-file sets a key"
             _log.warning(text, host)
         model = load_acoustic_model(args)
-        serving = service.Service.of(
+        serving = service.Service(
             model,
             make_decoder(args, options),
             limits,

@@ -55,8 +55,7 @@ _PROBES = ("/health", "/ready", "/metrics")
 _REASONS = {401: "key", 403: "origin", 413: "body", 414: "url"}
 """Words for the metrics, by the status that a request is refused with."""
 _SUBPROTOCOLS = ("token", "bearer", "realtime")
-_UNREAD_BYTES = 1 << 16
-"""Of a body where none is read."""
+_UNREAD_BYTES = 1 << 16  # of a body where none is read
 _STOP_S = 5.0
 _EXPOSED = ("dg-request-id", "retry-after", "x-request-id")
 """Headers of answers that pages of other origins may read."""

@@ -34,7 +34,7 @@ BYTES_PER_S = 16_000
 """Of containers, as long as they are not decoded."""
 _SOON = {"probesize": "4096", "analyzeduration": "0"}
 """Options of FFmpeg: it begins by the first packets, and waits for no more. With
-`nobuffer` it would drop the packets that it looked at: up to 0.9 s of MP3."""
+`nobuffer` it would drop the packets that it inspected: up to 0.9 s of MP3."""
 NOTHING = np.zeros(0, np.float32)
 
 Taken = tuple[np.ndarray, float]
@@ -206,10 +206,8 @@ class _Piped(AudioBytes):
         return error
 
 
-_HEAD = 12
-"""Bytes that tell what a container is."""
-_MAX_CHUNK = 1 << 20
-"""Bytes of a chunk of a WAV file before its samples, at most."""
+_HEAD = 12  # bytes that tell what a container is
+_MAX_CHUNK = 1 << 20  # bytes of a chunk of a WAV file before its samples, at most
 
 
 class Coding(NamedTuple):
@@ -382,7 +380,7 @@ def _wav_header(head: bytes) -> tuple[Coding, int, int, int, float] | None:
                 f"at most {_MAX_CHUNK}"
             )
         if name == b"fmt ":
-            # More is to come: the head is looked at again from its begin.
+            # More is to come: the head is read again from its beginning.
             if len(head) < at + size:
                 return None
             found = _wav_form(head[at : at + size])

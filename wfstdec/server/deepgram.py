@@ -417,12 +417,9 @@ _POLL_S = 0.02
 _MESSAGES_PER_S, _BREATH = 2000, 32
 """Most messages of a client in a second, and how many of them in one go. That it has
 gone is seen behind what it sent: some 30,000 of the smallest come with one read."""
-_LONG = 1 << 15
-"""Characters of a message that is read apart from the loop."""
-_CLOSE_S = 1.0
-"""For a close to get into the connection's buffer."""
-_REASON_BYTES = 123
-"""Of a close, as WebSockets have it."""
+_LONG = 1 << 15  # characters of a message that is read apart from the loop
+_CLOSE_S = 1.0  # for a close to get into the connection's buffer
+_REASON_BYTES = 123  # of a close, as WebSockets have it
 
 
 def routes() -> list[WebSocketRoute]:

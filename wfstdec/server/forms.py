@@ -26,8 +26,7 @@ from wfstdec.server.service import Job
 FILE = "file"
 """The name of the file among the fields."""
 _IN_MEMORY = 1 << 20
-_OTHER_FIELDS = 200
-"""Fields that may come next to those of a boost list."""
+_OTHER_FIELDS = 200  # fields that may come next to those of a boost list
 
 
 class FormData(NamedTuple):

@@ -73,8 +73,7 @@ _TEXTS: Mapping[str, tuple[Callable[[Hypothesis], str], str]] = {
 }
 """Makers of a body, and its type, of formats that are text."""
 _MAX_HYPOTHESES = 100
-_LEAST = 1e-10
-"""Probability below which the logarithm of a confidence does not fall."""
+_LEAST = 1e-10  # probability below which the logarithm of a confidence does not fall
 _KNOWN = {
     *("response_format", "stream", "language", "nbest", "confidence", "channel"),
     *("allow_cut", "boosts", "keywords", "temperature", "include"),

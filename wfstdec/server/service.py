@@ -23,7 +23,6 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field
 from typing import Any, Self, TypeVar
 
 from wfstdec.models import Encoder
@@ -181,50 +180,38 @@ def _give_way() -> None:
         os.setpriority(os.PRIO_PROCESS, threading.get_native_id(), _NICE)
 
 
-@dataclass
 class Service:
     """A model, a decoder, an engine, and what clients may ask of them."""
 
-    name: str
-    model: Encoder
-    decoder: Decoder[Any, Any]
-    engine: Engine
-    limits: Limits
-    metrics: Metrics
-    key: str | None = None  # that clients have to send
-    origins: tuple[str, ...] = ()  # of other pages that may use the server
-    language: str = "en"
-    confidence: bool = False  # of words of files where it is not asked for
-    warming: bool = field(default=False, init=False)
-    draining: bool = field(default=False, init=False)
-    jobs: Jobs = field(init=False, repr=False)
-
-    def __post_init__(self) -> None:
-        self.jobs = Jobs(self.limits)  # their threads come with the first ones
-
-    @classmethod
-    def of(
-        cls,
+    def __init__(
+        self,
         model: Encoder,
         decoder: Decoder[Any, Any],
         limits: Limits | None = None,
         *,
         name: str = "wfstdec",
-        confidence: bool = False,
+        key: str | None = None,  # that clients have to send
+        origins: tuple[str, ...] = (),  # of other pages that may use the server
+        language: str = "en",
+        confidence: bool = False,  # of words, in files where it is not asked for too
         nbest: int = 1,
-        workers: int | None = None,
-        **more: Any,
-    ) -> Service:
-        """Make a service and its engine; `workers` are threads of the encoder."""
-        limits, metrics = limits or Limits(), Metrics()
-        engine = Engine(
-            *(model, decoder, limits, metrics),
-            confidence=confidence,
-            nbest=nbest,
-            workers=workers,
-        )
-        more["confidence"] = confidence
-        return cls(name, model, decoder, engine, limits, metrics, **more)
+        workers: int | None = None,  # threads of the encoder
+        engine: Engine | None = None,
+    ) -> None:
+        self.name, self.model, self.decoder = name, model, decoder
+        self.limits, self.metrics = limits or Limits(), Metrics()
+        self.key, self.origins = key, origins
+        self.language, self.confidence = language, confidence
+        if engine is None:
+            engine = Engine(
+                *(model, decoder, self.limits, self.metrics),
+                confidence=confidence,
+                nbest=nbest,
+                workers=workers,
+            )
+        self.engine = engine
+        self.jobs = Jobs(self.limits)  # their threads come with the first ones
+        self.warming = self.draining = False
 
     def stop(self) -> None:
         """Give up all streams and files, and wait until no thread is left."""

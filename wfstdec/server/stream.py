@@ -56,7 +56,7 @@ _SETTLED_S = 3.0
 """Words that can no longer change go out as final, once the last final is so old."""
 _INTERIM_S, _RARE_INTERIM_S = 0.1, 0.5
 """Seconds of audio between two reads of the words so far, at least: for interims, and
-where nobody asks for them."""
+where they are not asked for."""
 _LONGEST = EndpointRule(length_s=20.0, needs_speech=False)
 """Ends utterances where a stream leaves no other rule."""
 

@@ -39,8 +39,7 @@ from wfstdec.server.service import Service, in_thread
 
 GIVE_UP = "wfstdec.give_up"
 """Name in a WebSocket's scope of `give_up(code, reason)`."""
-_LAST_S = 5.0
-"""Seconds that the last bytes have to get out, once nobody waits for them."""
+_LAST_S = 5.0  # seconds that the last bytes have to get out, once their handler is done
 
 
 class _SocketProtocol(WebSocketsSansIOProtocol):
@@ -127,13 +126,11 @@ class _SocketProtocol(WebSocketsSansIOProtocol):
             self._cut_timer = self.loop.call_later(seconds, self.transport.abort)
 
 
-_HEADERS = 64 << 10
-"""Bytes of headers beside an address."""
+_HEADERS = 64 << 10  # bytes of headers beside an address
 _LONGEST_READ = 1 << 20
 """Bytes of a request that h11 passes on though it would refuse to gather so many: those
 that one read brings, a quarter of this."""
-_LEAVING_S = 2
-"""For connections to be closed when all streams have ended."""
+_LEAVING_S = 2  # for connections to be closed when all streams have ended
 _POLL_S = 0.02
 _SIGNALS = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
 
@@ -292,12 +289,12 @@ class _Http(H11Protocol):
     _waiting: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: Any) -> None:
-        self.access_log = False  # its lines have queries in them, whoever set it up
+        self.access_log = False  # its lines have queries in them
         super().connection_made(transport)
         self._expect()
 
     def data_received(self, data: bytes) -> None:
-        """Take bytes; the time for a request does not begin anew with each."""
+        """Take bytes; the time for a request does not begin again with each."""
         super().data_received(data)
         self._expect()
 

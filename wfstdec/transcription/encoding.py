@@ -33,8 +33,7 @@ from wfstdec.models.encoder import Encoder, StreamingEncoder
 from wfstdec.search.decoder import Decoder
 from wfstdec.transcription.pieces import CutOptions, Piece, PieceCutter
 
-_AHEAD = 2
-"""Pieces that may wait for the decoder, for each worker."""
+_AHEAD = 2  # pieces that may wait for the decoder, for each worker
 
 _STOP_S = 1.0
 """How long to wait for what reads: a file may never answer, such as a FIFO."""

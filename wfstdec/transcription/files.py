@@ -1,4 +1,4 @@
-"""Recordings to result files: names what fails, goes on where it was stopped."""
+"""Recordings to result files: names what fails, continues where it was stopped."""
 
 from __future__ import annotations
 
@@ -7,18 +7,19 @@ import os
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import IO, Any
+from typing import IO, Any, cast
 
 from tqdm import tqdm
 
 from wfstdec.batch.decoding import BoostLists, Summary, fields_of, named
+from wfstdec.boost.lists import Numbers
 from wfstdec.io.journal import Restart
 from wfstdec.io.outputs import open_results
 from wfstdec.io.results import format_named, result_writer
 from wfstdec.io.subtitles import SubtitleOptions
 from wfstdec.lattice.arrays import Lattice
 from wfstdec.lattice.file import GrowingFile, LatticeWriter
-from wfstdec.transcription.recordings import Source
+from wfstdec.transcription.encoding import Recording
 from wfstdec.transcription.transcriber import Transcriber
 
 _log = logging.getLogger("wfstdec.transcription")
@@ -47,7 +48,7 @@ class TranscriptionSummary(Summary):
 
 def transcribe_files(
     transcriber: Transcriber,
-    sources: Sequence[Source],
+    sources: Sequence[Recording],
     output: str | os.PathLike[str] | None = None,
     *,
     boosts: BoostLists | None = None,
@@ -63,7 +64,7 @@ def transcribe_files(
 
     Each result is written when it is done. A recording with a fault is left out of the
     results and named in the log and in the summary. What is done before an error, or
-    Ctrl-C, stays, and a later run goes on from there with `Restart(resume=True)`.
+    Ctrl-C, stays, and a later run continues from there with `Restart(resume=True)`.
 
     Args:
         transcriber: With `nbest` and `lattices` as they are wanted here.
@@ -114,7 +115,13 @@ def transcribe_files(
         ) as bar,
     ):
         known = summary.resume(results)
-        todo = (one.recording(boosts) for one in sources if one.name not in known)
+        todo = (one for one in sources if one.name not in known)
+        if boosts is not None:
+            # A list of a recording's own replaces the common one.
+            todo = (
+                one._replace(boosts=boosts.of(one.name, cast(Numbers, one.boosts)))
+                for one in todo
+            )
         logged: set[str] = set()
         for transcript in transcriber.run(todo, on_audio=bar.update):
             if transcript.error is not None:

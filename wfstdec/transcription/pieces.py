@@ -1,4 +1,4 @@
-"""Pieces of long audio: cut where nobody speaks, by the words of a first pass.
+"""Pieces of long audio: cut in silence, by the words of a first pass.
 
 A first pass decodes log-probs as they come, of windows or of a streaming encoder, and
 asks an `Endpointer` a few times a second. Where it says that an utterance is over, the
@@ -9,7 +9,7 @@ audio is cut in the middle of the silence:
     cutter.push_rows(rows)                         # its log-probs
     while len(rows := cutter.next_rows()):
         sessions.advance({cutter.session: rows})   # any number of cutters at once
-        piece = cutter.advanced()                  # None while the utterance goes on
+        piece = cutter.advanced()                  # None while the utterance continues
     for piece in cutter.search(): ...              # or this one alone
     piece = cutter.end()
 
@@ -46,7 +46,7 @@ LONG_RULES = (
     EndpointRule(silence_s=5.0, needs_speech=False),
     EndpointRule(length_s=24.0, needs_speech=False),
 )
-"""Of recordings, whose pieces nobody waits for: an encoder hears more in long ones, so
+"""Of recordings, which are not waited for: an encoder is better in long pieces, so
 the shorter a piece is, the surer must be its end."""
 
 _MIN_PIECE_S = 1.0

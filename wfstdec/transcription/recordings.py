@@ -2,7 +2,7 @@
 
     find_recordings(["talk.mp3", "calls/", "more.txt", "manifest.jsonl", "wav.scp"])
 
-A folder stands for all audio below it, by the ending of its names. A list has a path on
+A folder is all audio below it, by the ending of its names. A list has a path on
 each line; an `.scp` file of Kaldi's `name path`; a manifest is JSON lines as NeMo has
 them, with `audio_filepath` and, where they are, `id`, `offset`, `duration`, `boosts`,
 these as in the JSON lines of a boost file. Paths in a file are relative to its folder.
@@ -14,12 +14,9 @@ import json
 import os
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from wfstdec.batch.decoding import BoostLists
-from wfstdec.boost.lists import BoostsLike, Numbers
 from wfstdec.errors import FormatError
 from wfstdec.io.boost_files import boosts_of
 from wfstdec.text.files import read_lines, reading
@@ -32,25 +29,8 @@ AUDIO_ENDINGS = frozenset(
 """What counts as audio in folders."""
 
 
-@dataclass(frozen=True)
-class Source:
-    """A file to transcribe, or a part of one."""
-
-    name: str  # of its results: the file's without ending, unless a list gives one
-    path: Path
-    start_s: float = 0.0
-    duration_s: float | None = None  # to the end
-    boosts: Numbers | None = None  # a list in place of the common one
-
-    def recording(self, lists: BoostLists | None = None) -> Recording:
-        """Make what a `Transcriber` takes, with its own boosts or those of lists."""
-        own = self.boosts
-        boosts: BoostsLike = own if lists is None else lists.of(self.name, own)
-        return Recording(self.name, self.path, boosts, self.start_s, self.duration_s)
-
-
-def find_recordings(places: Sequence[str | os.PathLike[str]]) -> list[Source]:
-    """Find the recordings that paths stand for, in their order; folders sorted.
+def find_recordings(places: Sequence[str | os.PathLike[str]]) -> list[Recording]:
+    """Find the recordings of paths, in their order; folders sorted.
 
     Where names would be the same, those of folders are put before them.
 
@@ -61,21 +41,21 @@ def find_recordings(places: Sequence[str | os.PathLike[str]]) -> list[Source]:
     found = [source for place in places for source in _of(Path(place))]
     taken = Counter(source.name for source in found)
     found = [
-        replace(source, name=_longer(source)) if taken[source.name] > 1 else source
+        source._replace(name=_longer(source)) if taken[source.name] > 1 else source
         for source in found
     ]
-    seen: dict[str, Source] = {}
+    seen: dict[str, Recording] = {}
     for source in found:
         other = seen.setdefault(source.name, source)
         if other is not source:
             raise FormatError(
-                f"{other.path} and {source.path} would both be {source.name!r}, "
+                f"{_path(other)} and {_path(source)} would both be {source.name!r}, "
                 "expected different names; a manifest may give an id to each"
             )
     return found
 
 
-def _of(place: Path) -> Iterator[Source]:
+def _of(place: Path) -> Iterator[Recording]:
     read = _LINES.get(place.suffix.lower())
     if place.is_dir():
         files = sorted(place.rglob("*"))
@@ -94,34 +74,40 @@ def _of(place: Path) -> Iterator[Source]:
                 yield read(line, place.parent, f"{place}:{number}")
 
 
-def _file(path: Path) -> Source:
-    return Source(path.stem, path)
+def _file(path: Path) -> Recording:
+    return Recording(path.stem, path)
 
 
-def _longer(source: Source) -> str:
-    return "-".join((*source.path.parent.parts[-2:], source.name)).lstrip("/-")
+def _longer(source: Recording) -> str:
+    folders = _path(source).parent.parts[-2:]
+    return "-".join((*folders, source.name)).lstrip("/-")
 
 
-def _in_list(line: str, folder: Path, where: str) -> Source:
+def _path(source: Recording) -> Path:
+    assert isinstance(source.audio, Path)
+    return source.audio
+
+
+def _in_list(line: str, folder: Path, where: str) -> Recording:
     return _file(folder / line.strip())
 
 
-def _in_scp(line: str, folder: Path, where: str) -> Source:
+def _in_scp(line: str, folder: Path, where: str) -> Recording:
     name, *rest = line.split(maxsplit=1)
     if not rest or rest[0].rstrip().endswith("|"):
         raise FormatError(
             f"{where}: found {line!r}, expected a name and a file; commands are not run"
         )
-    return Source(name, folder / rest[0].strip())
+    return Recording(name, folder / rest[0].strip())
 
 
-def _in_manifest(line: str, folder: Path, where: str) -> Source:
+def _in_manifest(line: str, folder: Path, where: str) -> Recording:
     expected = "a JSON object a line, with audio_filepath"
     with reading(where, f"line {line[:80]!r}", expected):
         return _entry(json.loads(line), folder)
 
 
-def _entry(entry: dict[str, Any], folder: Path) -> Source:
+def _entry(entry: dict[str, Any], folder: Path) -> Recording:
     file = Path(entry["audio_filepath"])
     start_s = float(entry.get("offset") or 0.0)
     # Without an offset, `duration` is that of the file: what is there counts.
@@ -132,12 +118,12 @@ def _entry(entry: dict[str, Any], folder: Path) -> Source:
         if start_s:
             name += f"-{round(100 * start_s):07d}"
     boosts = entry.get("boosts")
-    return Source(
+    return Recording(
         str(name),
         folder / file,
+        None if boosts is None else boosts_of(boosts),
         start_s,
         duration and float(duration),
-        None if boosts is None else boosts_of(boosts),
     )
 
 
@@ -146,4 +132,4 @@ _LINES = {
     **dict.fromkeys((".json", ".jsonl", ".ndjson"), _in_manifest),
     ".scp": _in_scp,
 }
-"""Makes a recording of a line, its file's folder, and where it stands; by endings."""
+"""Makes a recording of a line, its file's folder, and its place; by endings."""

@@ -303,7 +303,7 @@ def check_fit(model: Encoder, decoder: Decoder) -> None:
 
 
 def _batches(parts: Iterable[Part]) -> Iterator[list[Part]]:
-    """Group parts so that batches are large, and nobody waits for long."""
+    """Group parts so that batches are large, and no part waits for long."""
     # The clock is read when a part comes: parts that wait go with the next one.
     batch: list[Part] = []
     began = time.monotonic()

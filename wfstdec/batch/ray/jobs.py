@@ -5,7 +5,7 @@
 Results are Parquet files in the folder. The folder `words.job` next to it holds the
 settings and inputs (`job.json`), the manifest if the job made one, and Ray's
 checkpoints: the ids in each file of results. A file and its checkpoint are committed
-together, so that a row is decoded once, whatever ends a run.
+together, so that a row is decoded once, however a run ends.
 """
 
 from __future__ import annotations
@@ -197,7 +197,7 @@ def run_rows(
         Counts; `failures` are the rows with an error, of all runs.
 
     Raises:
-        BackendError: Ray is not installed, or could not go on with the job.
+        BackendError: Ray is not installed, or could not continue the job.
         OptionError: The cluster is too small; or as `Restart`.
         FormatError: The manifest or the output cannot be read or written; at the end,
             an id stands there twice, or is missing.

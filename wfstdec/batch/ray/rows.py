@@ -23,7 +23,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -35,7 +35,6 @@ from wfstdec.search.hypothesis import Hypothesis
 from wfstdec.text.files import writing
 from wfstdec.transcription.encoding import Recording
 from wfstdec.transcription.pieces import COSTS
-from wfstdec.transcription.recordings import Source
 
 if TYPE_CHECKING:
     import pyarrow
@@ -66,14 +65,15 @@ def kind_of(place: str | os.PathLike[str]) -> str:
     return path.suffix if path.suffix in ENDINGS else "other files"
 
 
-def recording_rows(sources: Iterable[Source]) -> Iterator[dict[str, Any]]:
+def recording_rows(sources: Iterable[Recording]) -> Iterator[dict[str, Any]]:
     """Rows of recordings, as `wfstdec.transcription.find_recordings` finds them."""
     for one in sources:
-        row: dict[str, Any] = {"id": one.name, "audio": str(one.path.absolute())}
+        path = cast(Path, one.audio).absolute()
+        row: dict[str, Any] = {"id": one.name, "audio": str(path)}
         if one.start_s or one.duration_s is not None:
             row |= {"offset": one.start_s, "duration": one.duration_s}
         if one.boosts is not None:
-            row["boosts"] = dump_boosts(one.boosts)
+            row["boosts"] = dump_boosts(cast(Numbers, one.boosts))
         yield row
 
 
@@ -141,7 +141,7 @@ def ids_of(places: Sequence[str | os.PathLike[str]]) -> pyarrow.Array | None:
 
 
 def twice_in(ids: pyarrow.Array) -> list[Any]:
-    """The ids that stand there more than once."""
+    """The ids that are there more than once."""
     import pyarrow as pa
     import pyarrow.compute
 

@@ -2,8 +2,8 @@
 
     rows = open_rows(["calls.parquet"])            # or .tar; Ray has been started
 
-A shard is a tar of samples: members of one name but for their endings stand side by
-side, audio (`call-1.flac`) or log-probs (`call-1.npy`) and, where there are boosts,
+A shard is a tar of samples: members of one name with different endings, next to each
+other: audio (`call-1.flac`) or log-probs (`call-1.npy`) and, where there are boosts,
 `call-1.json` with `boosts`; the name is the id, unless the JSON has one.
 """
 

@@ -85,7 +85,7 @@ class RowWorker(ABC):
         """Yield the result of each row, in any order; errors may be of any row."""
 
     def _each(self, todo: _Todo, keep: Keep | None) -> _Done:
-        """Yield the result of every row, whatever becomes of the others."""
+        """Yield the result of every row; others may fail."""
         left = dict(todo)
         given = {name: read for name, (_, read, _) in todo.items()}
         own = {name: one for name, (*_, one) in todo.items() if one is not None}
