@@ -273,14 +273,11 @@ _TABLE: dict[str, Any] = {
     "of its encoder",
     "--head HEAD": "head of a model with several (default: the first)",
     "--transducer OPTION=VALUES": _how(
-        "the transducer of --model takes part, with options such as strategy=alsd,aes "
-        "beam_size=4,10 fusion=late",
-        nargs="*",
+        "transducer of --model: strategy=alsd,aes beam_size=4,10 fusion=late", nargs="*"
     ),
     "--transducer-lm PATH": "language model over its tokens: ARPA, or of build-lm",
     "--attention OPTION=VALUES": _how(
-        "the attention decoder of --attention-model takes part, with options such as "
-        "beam_size=1,3,8 end_rule=closed,compensated",
+        "attention decoder of --attention-model: beam_size=1,3,8 end_rule=closed,none",
         nargs="*",
     ),
     "--attention-model PATH": "an attention decoder with its encoder: what "
@@ -391,20 +388,16 @@ _TABLE: dict[str, Any] = {
         "utterances, evenly spaced (default: all)", type=positive_count
     ),
     "--wfst OPTION=VALUES": _how(
-        "options of the WFST decoder, such as beam=8,13 max_active=7000,none",
-        nargs="+",
-        default=WFST_GRID,
+        "WFST decoder: beam=8,13 max_active=7000,none", nargs="+", default=WFST_GRID
     ),
     "--trie OPTION=VALUES": _how(
-        "options of the trie decoder, such as beam_size=32,128 merge=max,sum; or "
-        "beam:beam_size=6:16,8:32, values that go together",
+        "trie decoder: beam_size=32,128 merge=max,sum; or beam:beam_size=6:16,8:32, "
+        "values that go together",
         nargs="+",
         default=TRIE_GRID,
     ),
     "--greedy OPTION=VALUES": _how(
-        "greedy decoding takes part, with options such as lm_scale=0.2,0.4 "
-        "blank_penalty=0,1",
-        nargs="*",
+        "greedy decoder: lm_scale=0.2,0.4 blank_penalty=0,1", nargs="*"
     ),
     "--repeats N": _how(
         "timings of every point, in turn", type=positive_count, default=3
