@@ -102,8 +102,8 @@ def score(args: argparse.Namespace) -> None:
         lattices = open_lattices(args.lattices)
         oracles["lattices"] = lattice_oracle(references, lattices, normalizer)
     for kind, oracle in oracles.items():
-        errors = f"{oracle.errors} / {oracle.words}"
-        print(f"%WER {oracle.wer:.2f} [ {errors} ] of the best in {kind}")
+        share = f"{oracle.errors} / {oracle.words}"
+        print(f"%WER {oracle.wer:.2f} [ {share} ] of the best in {kind}")
     if args.confidences:
         words = read_confidences(args.confidences)
         measured = score_confidences(references, words, normalizer)
@@ -416,7 +416,7 @@ def _decode_command(
         given["separator"] = {AUTO: None, None: "none"}.get(
             args.separator, args.separator
         )
-    flags = {} if kind == "wfst" else {"decoder": kind}
+    flags: dict[str, Any] = {} if kind == "wfst" else {"decoder": kind}
     flags |= {name: x for name, x in given.items() if x is not None and x is not False}
     for option in fields(options):
         value = getattr(options, option.name)

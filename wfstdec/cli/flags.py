@@ -127,7 +127,7 @@ def _or_none(kind: Callable[[str], Any], name: str) -> Callable[[str], Any]:
 
 token_or_none = _or_none(str, "token")
 _OPTIONAL = {int: _or_none(int, "count"), float: _or_none(float, "number")}
-_KINDS = {"N": int, "HZ": int} | dict.fromkeys(
+_KINDS: dict[str, Any] = {"N": int, "HZ": int} | dict.fromkeys(
     "NATS X SECONDS PROB FACTOR S LOW HIGH WORD_COST TOKEN_COST".split(), float
 )
 """Types of values by the word that stands for them; others are text."""
@@ -440,7 +440,7 @@ def search_defaults(name: str) -> dict[str, Any]:
 def _arguments(usage: str, how: str | dict[str, Any]) -> dict[str, Any]:
     """The arguments of `add_argument` for a flag; without a value it is a switch."""
     flag, *values = usage.split()
-    made = {"help": how} if isinstance(how, str) else how
+    made: dict[str, Any] = {"help": how} if isinstance(how, str) else how
     if values:
         made["metavar"] = values[0] if len(values) == 1 else tuple(values)
         made.setdefault("type", _KINDS.get(values[0], str))
