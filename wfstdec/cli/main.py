@@ -122,10 +122,10 @@ class _ShortHelp(argparse.Action):
         for one in [*places, *flags]:
             value = "" if one.nargs == 0 else str(one.metavar or "NAME")
             # Without what a semicolon divides off, and without a long default.
-            text, _, default = (one.help or "").partition(" (default: ")
+            text, *default = (one.help or "").split(" (default: ", 1)
             text = text.partition("; ")[0]
-            if default and len(default) < _DEFAULT_AT_MOST:
-                text += f" (default: {default}"
+            if default and len(default[0]) < _DEFAULT_AT_MOST:
+                text += f" (default: {default[0]}"
             rows.append((" ".join([*one.option_strings, value]).rstrip(), text))
         width = max(len(flag) for flag, _ in rows)
         usage = [
