@@ -543,7 +543,7 @@ def search_options(args: argparse.Namespace, *, of_audio: bool = False) -> Any:
     of_model = _OF_THE_MODEL if of_audio else {}
     for name, decoders in _owners().items():
         flag = flag_of(name)
-        # A flag of another decoder would have no effect, and nobody would notice.
+        # A flag of another decoder would have no effect, unnoticed.
         if (
             flag not in of_model
             and hasattr(args, name)
