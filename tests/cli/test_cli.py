@@ -179,8 +179,8 @@ def test_score_tells_the_best_that_was_kept(files, capsys):
     lists = ["--nbest", "9", "--format", "jsonl", "--output", "lists.jsonl"]
     assert decode(files, *given, *lists) == 0
     assert decode(files, *given, "--lattices", "x.lat", "--output", "hyp.txt") == 0
-    said = {"utt1": "cab", "utt2": "c ab", "utt3": "ab c", "utt9": "ab"}
-    text = "".join(f"{name} {words}\n" for name, words in said.items())
+    spoken = {"utt1": "cab", "utt2": "c ab", "utt3": "ab c", "utt9": "ab"}
+    text = "".join(f"{name} {words}\n" for name, words in spoken.items())
     (files / "ref.txt").write_text(text)
     capsys.readouterr()
     kept = ["--nbest-lists", "lists.jsonl", "--lattices", "x.lat"]
@@ -190,7 +190,7 @@ def test_score_tells_the_best_that_was_kept(files, capsys):
     fewest = {}
     for line in map(json.loads, lines):
         texts = [one["text"].split() for one in line["nbest"]]
-        words = said[line["id"]].split()
+        words = spoken[line["id"]].split()
         fewest[line["id"]] = min(count_errors(words, text).total for text in texts)
     errors = sum(fewest.values()) + 1  # nothing of utt9
     assert (
@@ -355,7 +355,7 @@ ELSEWHERE = {
 
 @pytest.mark.parametrize("name", ELSEWHERE)
 def test_flags_have_the_names_of_arguments(name):
-    calls = {
+    functions = {
         "build": [wfstdec_package.build_graph, wfstdec_package.spelling_lexicon],
         "build-lm": [wfstdec_package.build_lm],
         "doctor": [wfstdec_package.doctor.examine],
@@ -365,7 +365,7 @@ def test_flags_have_the_names_of_arguments(name):
         ],
         "rescore": [wfstdec_package.batch.rescore_file],
     }
-    known = {n for call in calls[name] for n in inspect.signature(call).parameters}
+    known = {n for call in functions[name] for n in inspect.signature(call).parameters}
     known |= {n.removesuffix("_s") for n in known}  # seconds
     parser = command_parser(name)
     flags = {action.dest for action in parser._actions}

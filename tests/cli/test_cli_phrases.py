@@ -59,9 +59,9 @@ def test_totals_are_nats_for_a_phrase(decoder, unit, files, capsys):
     if unit == "token":
         given += ["--phrase-boundary", "<wb>"]
     text, cost = decode(files, capsys, *decoder, *given, "--phrase-totals")["flat"]
-    said = f" {text.replace(' ', '  ')} ".count(" cab  c ")
-    assert said > 0
-    assert cost == pytest.approx(-30 * said)
+    occurrences = f" {text.replace(' ', '  ')} ".count(" cab  c ")
+    assert occurrences > 0
+    assert cost == pytest.approx(-30 * occurrences)
     assert decode(files, capsys, *decoder, *given)["flat"][1] < cost - 1
 
 

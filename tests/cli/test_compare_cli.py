@@ -113,7 +113,7 @@ def test_the_best_of_what_was_kept(files, capsys):
         assert wfstdec(files, *decoded, "--output", "x.hyp") == 0
         capsys.readouterr()
         assert wfstdec(files, *scored, "--nbest-lists", "x.jsonl") == 0
-        told, _ = capsys.readouterr()
-        lists, lattices = (line for line in told.splitlines() if "best in" in line)
+        printed, _ = capsys.readouterr()
+        lists, lattices = (line for line in printed.splitlines() if "best in" in line)
         assert lists.startswith(f"%WER {point.kept.list_wer:.2f} [")
         assert lattices.startswith(f"%WER {point.kept.lattice_wer:.2f} [")

@@ -22,9 +22,9 @@ def folder(tmp_path):
     arrays = {}
     for number in range(5):
         text = [[*rng.choice(WORDS), "<wb>"] for _ in range(4)]
-        said = [TOKENS.index(token) for word in text for token in word]
-        x = rng.normal(-6, 1.5, (2 * len(said), len(TOKENS)))
-        x[np.arange(len(said)) * 2, said] = -1
+        emitted = [TOKENS.index(token) for word in text for token in word]
+        x = rng.normal(-6, 1.5, (2 * len(emitted), len(TOKENS)))
+        x[np.arange(len(emitted)) * 2, emitted] = -1
         x[1::2, 0] = -0.5
         arrays[f"utt{number}"] = (x - np.logaddexp.reduce(x, 1)[:, None]).astype("f4")
     np.savez(tmp_path / "x.npz", **arrays)

@@ -324,8 +324,8 @@ def test_input_without_utterances_is_an_error(files, capsys, command, form):
     else:
         (files / f"empty.{form}").write_bytes(b"")
     assert wfstdec(files, *command, "--logprobs", f"empty.{form}") == 1
-    said = capsys.readouterr().err
-    assert f"empty.{form}: no utterance in it, expected at least one" in said
+    printed = capsys.readouterr().err
+    assert f"empty.{form}: no utterance in it, expected at least one" in printed
 
 
 @pytest.mark.parametrize(

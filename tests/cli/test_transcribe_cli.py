@@ -36,7 +36,7 @@ def files(tmp_path_factory):
     return folder
 
 
-def said(files, *which):
+def spoken_texts(files, *which):
     return [(files / f"in/utt{i}.said").read_text() for i in which or range(3)]
 
 
@@ -50,7 +50,9 @@ def command(files, *more, audio="in"):
 def test_text_is_what_was_said(files, capsys):
     assert main(command(files)) == 0
     out, err = capsys.readouterr()
-    assert out.splitlines() == [f"utt{i} {text}" for i, text in enumerate(said(files))]
+    assert out.splitlines() == [
+        f"utt{i} {text}" for i, text in enumerate(spoken_texts(files))
+    ]
     assert "transcribed 3 recordings" in err and "encoder " in err and "\r" not in err
 
 
@@ -63,12 +65,12 @@ def test_each_format_has_the_times_of_the_recording(files, ending, tmp_path):
     text = output.read_text()
     if ending == "jsonl":
         [entry] = map(json.loads, text.splitlines())
-        assert entry["text"] == said(files, 2)[0]
+        assert entry["text"] == spoken_texts(files, 2)[0]
         assert entry["words"][-1]["end_s"] > 55
     elif ending == "ctm":
-        assert [line.split()[4] for line in text.splitlines()] == said(files, 2)[
-            0
-        ].split()
+        assert [line.split()[4] for line in text.splitlines()] == spoken_texts(
+            files, 2
+        )[0].split()
     elif ending in ("srt", "vtt"):
         assert text.count("-->") > 5 and "00:00:5" in text
     else:
@@ -108,7 +110,7 @@ def test_a_bad_file_is_named_and_left_out(files, tmp_path, capsys):
     err = capsys.readouterr().err
     assert "left out: cut.wav: utterance 'cut': cut short: " in err
     assert "left out 2 of 4: cut none" in err.splitlines()[-1].replace(",", "")
-    texts = [f"utt{i} {text}" for i, text in enumerate(said(files, 0, 1))]
+    texts = [f"utt{i} {text}" for i, text in enumerate(spoken_texts(files, 0, 1))]
     assert (tmp_path / "hyp").read_text().splitlines() == texts
     assert main([*given, "--strict", "--overwrite"]) == 1
 

@@ -327,14 +327,14 @@ class Scripted:
         self.name, self.outcomes, self.takes_boosts = name, outcomes, takes_boosts
         self.settings = [{"beam": beam} for beam in outcomes]
         self.facts = SearchFacts({"beam": 0}, 1.5, 20.0, {"file": "abc"})
-        self.calls = []
+        self.requests = []
 
     def compile_boosts(self, boosts):
         return [("made of", one) for one in boosts]
 
     def prepare(self, setting):
         def decode(utterances, boosts):
-            self.calls.append((setting["beam"], list(map(len, utterances)), boosts))
+            self.requests.append((setting["beam"], list(map(len, utterances)), boosts))
             return self.outcomes[setting["beam"]][: len(utterances)]
 
         return decode
@@ -381,16 +381,18 @@ def test_a_comparison_of_scripted_searches():
     }  # fmt: skip
     assert found.lists == [None, "names"]
     # Whole passes: both settings in order, then back; boosts in the utterances' order.
-    whole = [(beam, given) for beam, sizes, given in search.calls if len(sizes) == 3]
+    whole = [(beam, given) for beam, sizes, given in search.requests if len(sizes) == 3]
     some = [("made of", one) for one in ({"c": 2.0}, {"b": 1.0}, None)]
     assert whole == [(1, None), (2, None), (1, some), (2, some)] + [
         (2, some), (1, some), (2, None), (1, None),
     ]  # fmt: skip
     # Before each of them the two longest, with their own boosts, untimed.
-    few = [(sizes, given) for _, sizes, given in search.calls if len(sizes) < 3]
+    few = [(sizes, given) for _, sizes, given in search.requests if len(sizes) < 3]
     assert len(few) == 12 and all(sizes == [60, 50] for sizes, _ in few)
     assert all(given in (None, some[1:]) for _, given in few)
-    assert search.calls[0][0] == 2 and search.calls[1][0] == 1  # compiled by another
+    assert (
+        search.requests[0][0] == 2 and search.requests[1][0] == 1
+    )  # compiled by another
 
 
 def test_search_errors_are_counted_with_the_same_list():
@@ -569,8 +571,8 @@ def test_the_table_has_every_point_and_marks_the_fronts():
 def test_without_lists_and_phrases_the_table_has_nothing_of_them():
     plain = small_comparison()
     points = tuple(replace(one, phrases=None) for one in plain.points if not one.boosts)
-    told = table(replace(plain, points=points))
-    assert "takes no boosts" not in told and "phrases" not in told
+    shown = table(replace(plain, points=points))
+    assert "takes no boosts" not in shown and "phrases" not in shown
 
 
 def test_a_point_without_a_width_is_called_the_only_one():
@@ -612,8 +614,8 @@ def test_a_plot_in_both_formats_says_what_is_what(tmp_path):
     assert shown == ["0.25", "1", "20", "", "5,000"]
     plot(comparison, tmp_path / "c.svg")
     text = " ".join(ET.parse(tmp_path / "c.svg").getroot().itertext())
-    for said in ("WFST + names", "WER %", "beam inf", "peer (takes no boosts)"):
-        assert said in text
+    for expected in ("WFST + names", "WER %", "beam inf", "peer (takes no boosts)"):
+        assert expected in text
     first = (tmp_path / "c.svg").read_bytes()
     plot(comparison, tmp_path / "c.svg")
     assert (tmp_path / "c.svg").read_bytes() == first

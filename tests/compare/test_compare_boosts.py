@@ -52,12 +52,14 @@ def compare(folder, *more, peers=False):
 
 def phrase_score(folder, phrases, hypotheses):
     """Score phrases by the characters of the texts."""
-    hits = said = heard = 0
+    hits = in_references = in_hypotheses = 0
     for utterance, words in read_text(folder / "ref.txt").items():
         for phrase in phrases:
             r, h = (places(phrase, text) for text in (words, hypotheses[utterance]))
-            hits, said, heard = hits + min(r, h), said + r, heard + h
-    return PhraseScore(hits, said, heard)
+            hits += min(r, h)
+            in_references += r
+            in_hypotheses += h
+    return PhraseScore(hits, in_references, in_hypotheses)
 
 
 def places(phrase, words):

@@ -54,9 +54,9 @@ def test_inputs_that_lack_what_a_peer_needs(name, monkeypatch):
 def test_pyctcdecode_refuses_what_tokens_do_not_spell(monkeypatch, tmp_path):
     monkeypatch.setattr(importlib, "import_module", lambda name: object())
     spelt = spelling_lexicon(["ab"], TOKENS)
-    said = PeerInputs(PHONES, lexicon=spelt, arpa=str(tmp_path / "lm.arpa"))
+    misspelt = PeerInputs(PHONES, lexicon=spelt, arpa=str(tmp_path / "lm.arpa"))
     with pytest.raises(OptionError, match="'ab' spelt as 'AHB'"):
-        peers.PEERS["pyctcdecode"](said)
+        peers.PEERS["pyctcdecode"](misspelt)
 
 
 def test_packages_are_named_with_their_version():

@@ -34,9 +34,9 @@ def drawn(truth, count, seed=0):
     found = WfstDecoder(GRAPH, backend="cpu", threads=1).decode_lattice(frames)
     right = rng.random(count) < 1 / (1 + np.exp(-truth * apart))
     names = [f"s{i % 6}-{i}" for i in range(count)]
-    said = [("A",) if one else ("B",) for one in right]
+    texts = [("A",) if one else ("B",) for one in right]
     lattices = dict(zip(names, found, strict=True))
-    return lattices, dict(zip(names, said, strict=True))
+    return lattices, dict(zip(names, texts, strict=True))
 
 
 @pytest.mark.parametrize("truth", [0.25, 0.6, 1.0])

@@ -164,9 +164,9 @@ def late_case():
     lexicon = "a a\nb b\ncd c d\nfe f e\n"
     case = hand("a|a|a|a|cd", "-|abcdef", lexicon=lexicon, separator="|")
     probs = np.full(case.logprobs.shape, 0.004)
-    heard = ["ab", "|", "ab", "|", "ab", "|", "ab", "|", "cf", "de"]
+    likely = ["ab", "|", "ab", "|", "ab", "|", "ab", "|", "cf", "de"]
     shares = {"ab": (0.49, 0.48), "|": (0.97,), "cf": (0.6, 0.38), "de": (0.05, 0.9)}
-    for row, tokens in zip(probs, heard, strict=True):
+    for row, tokens in zip(probs, likely, strict=True):
         row[[case.tokens.index(token) for token in tokens]] = shares[tokens]
     logprobs = np.log(probs).astype(np.float32)
     case = replace(case, logprobs=logprobs, arpa=flat_arpa(case))

@@ -12,7 +12,8 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from wfstdec.boost.lists import BoostEntry
+import wfstdec
+from wfstdec import compare as library
 from wfstdec.cli.flags import (
     DECODERS,
     FLAGS,
@@ -25,32 +26,19 @@ from wfstdec.cli.flags import (
     need,
     normalizer_of,
 )
-from wfstdec.compare.comparison import Search, table
-from wfstdec.compare.confidence import (
-    SCALES,
-    ScaleTrial,
-    by_speaker,
-    judge_all,
-    measure,
-    score_confidences,
-    tune_posterior_scale,
-)
-from wfstdec.compare.models import DecoderSearch, Models
+from wfstdec.compare.comparison import Search
+from wfstdec.compare.confidence import SCALES, ScaleTrial, by_speaker, measure
+from wfstdec.compare.models import DecoderSearch
 from wfstdec.compare.oracle import lattice_oracle, list_oracle, read_lists
-from wfstdec.compare.plotting import check_plot, plot, plot_reliability, plot_tuning
-from wfstdec.compare.running import run
-from wfstdec.compare.speech import Speech, read_speech
-from wfstdec.compare.tuning import Tuning, one_setting, parse_grid
-from wfstdec.compare.tuning import tune as run_trials
+from wfstdec.compare.plotting import check_plot
+from wfstdec.compare.tuning import Tuning, one_setting
 from wfstdec.errors import OptionError
 from wfstdec.io.boost_files import BoostFile, read_boosts, read_phrases
 from wfstdec.io.text import read_confidences, read_text
 from wfstdec.lattice.file import LatticeFile, open_lattices
 from wfstdec.metrics import Score, score_texts
-from wfstdec.search.options import OpenVocabulary
 from wfstdec.text.files import read_lines
 from wfstdec.text.loading import AUTO
-from wfstdec.text.normalize import Normalizer
 from wfstdec.text.pairing import Pairing, check_words
 
 _NAMED_AT_MOST = 20
@@ -102,14 +90,14 @@ def score(args: argparse.Namespace) -> None:
         lattices = open_lattices(args.lattices)
         oracles["lattices"] = lattice_oracle(references, lattices, normalizer)
     for kind, oracle in oracles.items():
-        errors = f"{oracle.errors} / {oracle.words}"
-        print(f"%WER {oracle.wer:.2f} [ {errors} ] of the best in {kind}")
+        share = f"{oracle.errors} / {oracle.words}"
+        print(f"%WER {oracle.wer:.2f} [ {share} ] of the best in {kind}")
     if args.confidences:
         words = read_confidences(args.confidences)
-        measured = score_confidences(references, words, normalizer)
+        measured = library.score_confidences(references, words, normalizer)
         print(measured)
         if args.reliability:
-            plot_reliability({str(measured): measured.bins}, args.reliability)
+            library.plot_reliability({str(measured): measured.bins}, args.reliability)
     for utterance in scored.worst(args.worst):
         errors = utterance.errors
         rows = zip(*columns(utterance.alignment()), strict=True)
@@ -121,7 +109,7 @@ def score(args: argparse.Namespace) -> None:
 def _check_pair(
     references: Mapping[str, Sequence[str]],
     hypotheses: Mapping[str, Sequence[str]],
-    normalizer: Normalizer,
+    normalizer: wfstdec.Normalizer,
 ) -> None:
     """Check that both are of the same utterances; warn where some are not."""
     pairing = Pairing.of(references, hypotheses, _SIDES)
@@ -213,7 +201,7 @@ def compare(args: argparse.Namespace) -> None:
     else:
         phrases = sorted(set().union(*(one.favoured for one in lists.values())))
     speech = _speech_of(args)
-    comparison = run(
+    comparison = library.run(
         speech,
         _searches_to_compare(args, _models_of(args)),
         boosts=lists,
@@ -224,11 +212,13 @@ def compare(args: argparse.Namespace) -> None:
     if args.json is not None:
         comparison.save(args.json)
     if args.plot is not None:
-        plot(comparison, args.plot)
-    print(table(comparison))
+        library.plot(comparison, args.plot)
+    print(library.table(comparison))
 
 
-def _searches_to_compare(args: argparse.Namespace, models: Models) -> list[Search]:
+def _searches_to_compare(
+    args: argparse.Namespace, models: library.Models
+) -> list[Search]:
     scales = {"lm_scale": args.lm_scale, "word_insertion": args.word_insertion}
     needed = ("graph", "tokens", "greedy", "model", "attention_model")
     searches: list[Search] = []
@@ -251,9 +241,9 @@ def _searches_to_compare(args: argparse.Namespace, models: Models) -> list[Searc
     return searches
 
 
-def _speech_of(args: argparse.Namespace) -> Speech:
+def _speech_of(args: argparse.Namespace) -> library.Speech:
     """The utterances that the flags name."""
-    return read_speech(
+    return library.read_speech(
         args.logprobs,
         args.ref,
         limit=args.utterances,
@@ -262,12 +252,12 @@ def _speech_of(args: argparse.Namespace) -> Speech:
     )
 
 
-def _models_of(args: argparse.Namespace) -> Models:
+def _models_of(args: argparse.Namespace) -> library.Models:
     """The models that flags name, and how phrases are credited."""
     costs = args.open_vocabulary
     return made_of(
-        *(Models, args),
-        open_vocabulary=costs and OpenVocabulary(*costs),
+        *(library.Models, args),
+        open_vocabulary=costs and wfstdec.OpenVocabulary(*costs),
         frame_shift_s=args.frame_shift,
         # `--transducer` and `--attention` are grids of options.
         transducer=args.model,
@@ -276,13 +266,13 @@ def _models_of(args: argparse.Namespace) -> Models:
 
 
 def _searches_of(
-    models: Models, name: str, texts: Iterable[str], **changed: Any
+    models: library.Models, name: str, texts: Iterable[str], **changed: Any
 ) -> list[DecoderSearch]:
     """Searches of a decoder, by its name, for each setting of a grid."""
     options = DECODERS[name](**changed)
     # Where an option is a word, `none` is one too: `end_rule=closed,none`.
     words = [one.name for one in fields(options) if isinstance(one.default, str)]
-    grid = parse_grid(texts, [one.name for one in fields(options)], words)
+    grid = library.parse_grid(texts, [one.name for one in fields(options)], words)
     return getattr(models, f"{name}_searches")(options, grid)
 
 
@@ -364,7 +354,7 @@ def tune(args: argparse.Namespace) -> None:
     options = replace(search.base, **search.settings[0])
     # Those of the scales, or that of insertions.
     ranges = {"lm_scale": args.lm_scale_range, "boost_scale": args.boost_range}
-    tuning = run_trials(
+    tuning = library.tune(
         prepare,
         speech,
         {name: tuple(ranges.get(name, args.insertion_range)) for name in tunable},
@@ -375,7 +365,7 @@ def tune(args: argparse.Namespace) -> None:
     )
     _print_tuning(tuning, args.max_trials)
     if args.plot is not None:
-        plot_tuning(tuning, args.plot)
+        library.plot_tuning(tuning, args.plot)
     is_phrase_list = bool(args.boost) and _is_phrase_list(args.boost)
     if args.boost and search.compile is not None and not is_phrase_list:
         print(f"--boost {args.boost} is left out below: it is no list for --phrases")
@@ -416,7 +406,7 @@ def _decode_command(
         given["separator"] = {AUTO: None, None: "none"}.get(
             args.separator, args.separator
         )
-    flags = {} if kind == "wfst" else {"decoder": kind}
+    flags: dict[str, Any] = {} if kind == "wfst" else {"decoder": kind}
     flags |= {name: x for name, x in given.items() if x is not None and x is not False}
     for option in fields(options):
         value = getattr(options, option.name)
@@ -442,7 +432,7 @@ def _is_phrase_list(path: str) -> bool:
     lists = read_boosts(path)
     numbers = list(lists.common.values())
     is_mixed = None in numbers and any(one is not None for one in numbers)
-    are_entries = any(isinstance(one, BoostEntry) for one in numbers)
+    are_entries = any(isinstance(one, wfstdec.BoostEntry) for one in numbers)
     is_json = next(filter(str.strip, read_lines(path)), "").lstrip().startswith("{")
     return not (lists.own or is_mixed or are_entries or is_json)
 
@@ -469,11 +459,11 @@ def _tune_scale(args: argparse.Namespace) -> None:
     lattices, references = _paired(args.lattices, args.ref)
     if args.test_lattices is not None:
         tests = _paired(args.test_lattices, args.test_ref)
-        given = judge_all(lattices, references, normalizer=normalizer)
-        others = judge_all(*tests, normalizer=normalizer)
+        given = library.judge_all(lattices, references, normalizer=normalizer)
+        others = library.judge_all(*tests, normalizer=normalizer)
     else:
         given, others = (
-            judge_all(lattices, references, some, normalizer)
+            library.judge_all(lattices, references, some, normalizer)
             for some in by_speaker(lattices)
         )
 
@@ -481,7 +471,7 @@ def _tune_scale(args: argparse.Namespace) -> None:
         if not args.quiet:
             print(trial, flush=True)
 
-    tuning = tune_posterior_scale(given, args.posterior_scale or SCALES, show)
+    tuning = library.tune_posterior_scale(given, args.posterior_scale or SCALES, show)
     print(f"best of {len(tuning.trials)}: {tuning.best}")
     tested = {scale: measure(others, scale) for scale in (tuning.best.scale, 1.0)}
     for trial in tested.values():
@@ -490,7 +480,7 @@ def _tune_scale(args: argparse.Namespace) -> None:
         series = {
             f"scale {s:g}, {m.quality}": m.quality.bins for s, m in tested.items()
         }
-        plot_reliability(series, args.reliability)
+        library.plot_reliability(series, args.reliability)
 
 
 def _paired(path: str, ref: str) -> tuple[LatticeFile, dict[str, tuple[str, ...]]]:

@@ -127,7 +127,7 @@ def _or_none(kind: Callable[[str], Any], name: str) -> Callable[[str], Any]:
 
 token_or_none = _or_none(str, "token")
 _OPTIONAL = {int: _or_none(int, "count"), float: _or_none(float, "number")}
-_KINDS = {"N": int, "HZ": int} | dict.fromkeys(
+_KINDS: dict[str, Any] = {"N": int, "HZ": int} | dict.fromkeys(
     "NATS X SECONDS PROB FACTOR S LOW HIGH WORD_COST TOKEN_COST".split(), float
 )
 """Types of values by the word that stands for them; others are text."""
@@ -273,14 +273,11 @@ _TABLE: dict[str, Any] = {
     "of its encoder",
     "--head HEAD": "head of a model with several (default: the first)",
     "--transducer OPTION=VALUES": _how(
-        "the transducer of --model takes part, with options such as strategy=alsd,aes "
-        "beam_size=4,10 fusion=late",
-        nargs="*",
+        "transducer of --model: strategy=alsd,aes beam_size=4,10 fusion=late", nargs="*"
     ),
     "--transducer-lm PATH": "language model over its tokens: ARPA, or of build-lm",
     "--attention OPTION=VALUES": _how(
-        "the attention decoder of --attention-model takes part, with options such as "
-        "beam_size=1,3,8 end_rule=closed,compensated",
+        "attention decoder of --attention-model: beam_size=1,3,8 end_rule=closed,none",
         nargs="*",
     ),
     "--attention-model PATH": "an attention decoder with its encoder: what "
@@ -391,20 +388,16 @@ _TABLE: dict[str, Any] = {
         "utterances, evenly spaced (default: all)", type=positive_count
     ),
     "--wfst OPTION=VALUES": _how(
-        "options of the WFST decoder, such as beam=8,13 max_active=7000,none",
-        nargs="+",
-        default=WFST_GRID,
+        "WFST decoder: beam=8,13 max_active=7000,none", nargs="+", default=WFST_GRID
     ),
     "--trie OPTION=VALUES": _how(
-        "options of the trie decoder, such as beam_size=32,128 merge=max,sum; or "
-        "beam:beam_size=6:16,8:32, values that go together",
+        "trie decoder: beam_size=32,128 merge=max,sum; or beam:beam_size=6:16,8:32, "
+        "values that go together",
         nargs="+",
         default=TRIE_GRID,
     ),
     "--greedy OPTION=VALUES": _how(
-        "greedy decoding takes part, with options such as lm_scale=0.2,0.4 "
-        "blank_penalty=0,1",
-        nargs="*",
+        "greedy decoder: lm_scale=0.2,0.4 blank_penalty=0,1", nargs="*"
     ),
     "--repeats N": _how(
         "timings of every point, in turn", type=positive_count, default=3
@@ -447,7 +440,7 @@ def search_defaults(name: str) -> dict[str, Any]:
 def _arguments(usage: str, how: str | dict[str, Any]) -> dict[str, Any]:
     """The arguments of `add_argument` for a flag; without a value it is a switch."""
     flag, *values = usage.split()
-    made = {"help": how} if isinstance(how, str) else how
+    made: dict[str, Any] = {"help": how} if isinstance(how, str) else how
     if values:
         made["metavar"] = values[0] if len(values) == 1 else tuple(values)
         made.setdefault("type", _KINDS.get(values[0], str))
@@ -550,7 +543,7 @@ def search_options(args: argparse.Namespace, *, of_audio: bool = False) -> Any:
     of_model = _OF_THE_MODEL if of_audio else {}
     for name, decoders in _owners().items():
         flag = flag_of(name)
-        # A flag of another decoder would have no effect, and nobody would notice.
+        # A flag of another decoder would have no effect, unnoticed.
         if (
             flag not in of_model
             and hasattr(args, name)

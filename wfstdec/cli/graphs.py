@@ -142,7 +142,7 @@ def _describe_lm(lm: wfstdec.NgramLM) -> dict[str, str]:
     """Facts about a language model, in order."""
     automaton, unit = lm.automaton, lm.unit
     degrees = np.diff(automaton.state_arc_splits)
-    # The label behind the last stands for all that the model does not know.
+    # The label after the last is that of all words unknown to the model.
     unknown = np.count_nonzero(automaton.label_alias == lm.num_labels)
     num_labels = lm.num_labels - (unit == "word")  # the table begins with <eps>
     facts = {

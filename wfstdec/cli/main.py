@@ -115,21 +115,27 @@ class _ShortHelp(argparse.Action):
     def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
         """Print it, and end the program."""
         places = parser._get_positional_actions()
-        names = self._command.common.split()
-        rows = [(str(one.metavar), one.help or "") for one in places]
-        metavars = [name for name, _ in rows]
-        for one in map(parser._option_string_actions.__getitem__, names):
-            value = "" if one.nargs == 0 else f" {one.metavar or 'NAME'}"
+        flags = map(
+            parser._option_string_actions.__getitem__, self._command.common.split()
+        )
+        rows = []
+        for one in [*places, *flags]:
+            value = "" if one.nargs == 0 else str(one.metavar or "NAME")
             # Without what a semicolon divides off, and without a long default.
-            text, _, default = (one.help or "").partition(" (default: ")
+            text, *default = (one.help or "").split(" (default: ", 1)
             text = text.partition("; ")[0]
-            short = len(default) < _DEFAULT_AT_MOST
-            text += f" (default: {default}" if default and short else ""
-            rows.append((one.option_strings[0] + value, text))
+            if default and len(default[0]) < _DEFAULT_AT_MOST:
+                text += f" (default: {default[0]}"
+            rows.append((" ".join([*one.option_strings, value]).rstrip(), text))
         width = max(len(flag) for flag, _ in rows)
+        usage = [
+            "usage:",
+            parser.prog,
+            *(f"{one.metavar}" for one in places),
+            "[flags]",
+        ]
         lines = [
-            *(" ".join(["usage:", parser.prog, *metavars, "[flags]"]), ""),
-            *(self._command.description.partition("\n")[0], ""),
+            *(" ".join(usage), "", self._command.description.partition("\n")[0], ""),
             *(f"  {flag:{width}}  {text}" for flag, text in rows),
             *(self._command.examples.rstrip("\n"), ""),
             f"all flags: {parser.prog} --help-all\n",

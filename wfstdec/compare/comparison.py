@@ -1,4 +1,4 @@
-"""Protocols of what takes part in a comparison, and what it gives.
+"""Searches and peers of a comparison, its points, and its table.
 
 A `Search` is a decoder with all its settings; it gives `Outcome` for each utterance. A
 `Peer` is somebody else's decoder, which gives texts and no costs.
@@ -42,9 +42,9 @@ class Outcome(NamedTuple):
     """Text of an utterance that a search found, and its cost."""
 
     text: str  # The words, joined by single spaces
-    # What the search made least, nats; None where it does not tell
+    # Cost that the search minimised, nats; None if unknown
     total_cost: float | None = None
-    # Whether the path is a whole one; None where it does not tell
+    # Whether the path is a whole one; None if unknown
     reached_final: bool | None = None
 
     @classmethod
@@ -307,7 +307,7 @@ class Comparison:
         return list(dict.fromkeys(point.boosts for point in self.points))
 
     def heading(self, point: Point) -> str:
-        """The series of a point; says so where boosts were lost on its search."""
+        """The series of a point, with a note where its search takes no boosts."""
         named = any(self.lists) and not self.searches[point.search].takes_boosts
         return point.series + (" (takes no boosts)" if named else "")
 
@@ -397,7 +397,7 @@ def _point(found: dict[str, Any]) -> Point:
 
 
 def _plain(value: Any) -> Any:
-    """JSON knows no infinity: the text "inf" stands for it."""
+    """Values of JSON, which has no infinity: it is the text "inf"."""
     if isinstance(value, Mapping):
         return {key: _plain(one) for key, one in value.items()}
     if isinstance(value, list | tuple):

@@ -427,7 +427,7 @@ class Models:
         more |= {"unk_cost": None if lm is None else self.unk_cost}
         loaded = measure_load(partial(timed_factory, name, **more))
         make, clock = loaded.item
-        factory, inputs = loaded._replace(item=make), _fingerprints(**files)
+        factory, inputs = Loaded(make, *loaded[1:]), _fingerprints(**files)
         parts = split_grid(grid)
         searches = _searches(name, factory, base, parts, inputs, clock=clock)
         return self._of_tokens(searches, "token_insertion", lm)

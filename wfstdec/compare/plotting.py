@@ -107,7 +107,7 @@ def plot_reliability(
 ) -> Figure:
     """Draw how many words are right against how sure they are; the diagonal is best.
 
-    Below, how many words each point stands for.
+    Below, the number of words of each point.
 
     Args:
         series: By what the legend calls them, bins as `confidences.reliability` makes.
@@ -146,7 +146,7 @@ def _figure(size: tuple[float, float], path: PathLike | None) -> Iterator[Figure
 
 
 def check_plot(path: PathLike) -> str:
-    """The format that a file name stands for; checked before anything is measured."""
+    """The format of a file name; checked before anything is measured."""
     target = Path(path)
     if target.suffix.lower() not in FORMATS:
         raise OptionError(f"plot {target.name!r}, expected {' or '.join(FORMATS)}")

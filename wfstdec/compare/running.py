@@ -293,7 +293,7 @@ def search_errors(found: Sequence[Outcome], widest: Sequence[Outcome]) -> float 
 
 
 def unfinished(found: Sequence[Outcome]) -> float | None:
-    """The share that reached no final state; None where a search does not tell."""
+    """The share that reached no final state; None if unknown."""
     if any(one.reached_final is None for one in found):
         return None
     return sum(not one.reached_final for one in found) / len(found)

@@ -92,7 +92,7 @@ def parse_grid(
 class GridPart(NamedTuple):
     """A search of a grid."""
 
-    label: str  # What tells it from others of the grid; empty for the only one
+    label: str  # Options that distinguish it in the grid; empty for the only one
     options: Setting  # What all its settings have in common
     settings: list[Setting]  # The narrowest first
 
