@@ -1,6 +1,5 @@
 """Shares of the tests: each is in one, a commit chooses one, failures name theirs."""
 
-import subprocess
 from pathlib import Path
 from typing import NamedTuple
 
@@ -71,21 +70,6 @@ def test_each_test_is_in_one_share_and_the_rest_in_all(folder):
     assert all(default < ids for ids in each)
 
 
-def test_cases_that_are_kept_have_all_values(folder):
-    default = ids_of(folder, "--share", "none")
-    kept = [i.partition("[")[2] for i in default if "over_backends" in i]
-    kept = [i.rstrip("]").split("-") for i in kept if "cuda" not in i]
-    assert len(kept) == 3
-    assert {topology for topology, _ in kept} == {"normal", "compact", "eesen"}
-    assert {backend for _, backend in kept} == {"reference", "cpu"}
-
-
-def test_what_is_named_runs_whatever_share_it_is_in(folder):
-    name = "test_cases.py::test_all_in_shares[7]"
-    assert ids_of(folder, name) == {name}
-    assert ids_of(folder, name, "--share", "none") == set()
-
-
 def test_a_failure_names_its_share_and_how_to_repeat_it(folder):
     nodeid = "test_cases.py::test_all_in_shares[7]"
     share = shares.digest_of(nodeid) % shares.SHARES
@@ -99,40 +83,6 @@ def test_a_failure_names_its_share_and_how_to_repeat_it(folder):
     )
     result = folder.runpytest("--share", str((share + 1) % 10))
     assert result.ret == 0
-
-
-def test_the_commit_chooses(folder):
-    result = folder.runpytest("--collect-only")
-    seed = shares.seed_of(shares.ROOT)
-    share = int(seed, 16) % 10
-    result.stdout.fnmatch_lines([f"share {share} of 10, seed {seed}; *"])
-
-
-@pytest.mark.parametrize("flag", ["10", "-1", "one"])
-def test_a_share_that_is_none(folder, flag):
-    result = folder.runpytest(f"--share={flag}")
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["*--share*invalid*"])
-
-
-def test_tests_of_a_gpu_run_whole(folder):
-    result = folder.runpytest("-m", "gpu")
-    result.stdout.fnmatch_lines(["share: all, by -m gpu"])
-
-
-def test_seeds_follow_commits_or_else_sources(tmp_path):
-    (tmp_path / "tests").mkdir()
-    (tmp_path / "tests" / "a.py").write_text("1")
-    of_sources = shares.seed_of(tmp_path)
-    (tmp_path / "tests" / "a.py").write_text("2")
-    assert shares.seed_of(tmp_path) != of_sources
-    git = ["git", "-C", tmp_path, "-c", "user.name=n", "-c", "user.email=n@n"]
-    subprocess.run([*git, "init", "-q"], check=True)
-    subprocess.run([*git, "commit", "-q", "--allow-empty", "-m", "one"], check=True)
-    told = subprocess.run([*git, "rev-parse", "HEAD"], capture_output=True, text=True)
-    assert shares.seed_of(tmp_path) == told.stdout[:12]
-    (tmp_path / "wfstdec").mkdir()
-    assert shares.seed_of(tmp_path / "wfstdec") != told.stdout[:12]  # a folder of it
 
 
 def test_workers_begin_with_the_longest_files_and_then_apart():

@@ -17,7 +17,6 @@ import json
 import os
 import re
 import resource
-import select
 import shutil
 import signal
 import sys
@@ -59,7 +58,7 @@ ARPA = f"\\data\\\nngram 1=6\nngram 2=2\n\n\\1-grams:\n{UNIGRAMS}\n\n"
 ARPA += "\\2-grams:\n-0.2 <s> ab\n-0.3 ab c\n\n\\end\\\n"
 GRAMMAR = "0 1 ab ab 0.5\n1 2 c c\n0 2 cab cab 1\n2 0.25\n"
 RESULT = '{"id": "u", "text": "ab", "words": [{"word": "ab", "confidence": 0.5}]}\n'
-LIMIT_S, LIMIT_BYTES = 30.0, 2 << 30
+LIMIT_S, LIMIT_BYTES = 30, 2 << 30
 NUMBERS = [0, -1, 1, 127, 2**31 - 1, -(2**31), 2**63, 10**400, 1e30, -1e-30, 0.5]
 TEXTS = b"0 -1 2147483648 4000000000 1e400 -1e30 nan inf 9999999999999999999999".split()
 VALUES = [*NUMBERS, None, True, "x", "", [], {}, [[]], float("nan"), float("inf")]
@@ -73,8 +72,9 @@ def decode(graph: Any) -> None:
     decoder.decode([X], boosts=[["c ab", BoostEntry("ba", ["b a"], 1.0)]])
 
 
-def use_lm(model: Any) -> None:
+def use_lm(path: Path) -> None:
     """Lay an ARPA model out over its words, and score some."""
+    model = wfstdec.read_arpa(path)
     NgramLM.from_arpa(model, ("<eps>", "ab", "c")).total([1, 2])
 
 
@@ -96,14 +96,14 @@ def build(folder: Path, **grammar: Any) -> Any:
     return wfstdec.build_graph(**tables, **grammar, separator="<wb>")
 
 
-def table(path: Path) -> Any:
-    """The token table beside a file."""
-    return wfstdec.read_tokens(path.with_name("tokens.txt"))
+def table() -> Any:
+    """The token table of all small files."""
+    return wfstdec.token_table(TOKENS)
 
 
 def from_openfst(path: Path) -> None:
     """Convert a graph and search it."""
-    decode(wfstdec.from_openfst(path, tokens=table(path), words=WORDS))
+    decode(wfstdec.from_openfst(path, tokens=table(), words=WORDS))
 
 
 READERS: dict[str, tuple[str, Use]] = {
@@ -119,10 +119,10 @@ READERS: dict[str, tuple[str, Use]] = {
     "tokens": ("tokens.txt", wfstdec.read_tokens),
     "vocab": ("vocab.json", wfstdec.read_tokens),
     "words": ("words.txt", read_words),
-    "lexicon": ("lexicon.txt", lambda p: wfstdec.read_lexicon(p, table_of_tokens())),
-    "arpa": ("lm.arpa", lambda path: use_lm(wfstdec.read_arpa(path))),
-    "kenlm": ("trie.bin", lambda path: use_lm(wfstdec.read_arpa(path))),
-    "kenlm-quantised": ("quant_array.bin", lambda p: use_lm(wfstdec.read_arpa(p))),
+    "lexicon": ("lexicon.txt", lambda path: wfstdec.read_lexicon(path, table())),
+    "arpa": ("lm.arpa", use_lm),
+    "kenlm": ("trie.bin", use_lm),
+    "kenlm-quantised": ("quant_array.bin", use_lm),
     "openfst": ("graph.fst", from_openfst),
     "openfst-vector": ("vector.fst", from_openfst),
     "openfst-text": ("graph.txt", from_openfst),
@@ -135,11 +135,6 @@ READERS: dict[str, tuple[str, Use]] = {
     "journal": ("hyp.journal", use_journal),
 }
 WORDS = ("<eps>", "ab", "cab", "c")
-
-
-def table_of_tokens() -> Any:
-    """The table of all small files."""
-    return wfstdec.token_table(TOKENS)
 
 
 def write_files(folder: Path) -> None:
@@ -317,73 +312,61 @@ def outcome(use: Use, path: Path) -> str | None:
     return None
 
 
-def child(name: str, folder: Path, seed: int, numbers: range, out: Any) -> None:
-    """Read mutants one after the other; tell the number of each before it is read."""
+def child(name: str, folder: Path, seed: int, numbers: range, log: Any) -> None:
+    """Read mutants one after the other; note the number of each before it is read."""
     os.chdir(folder)  # the scp is relative
     file, use = READERS[name]
     path = folder / file
     files = sorted(path.iterdir()) if path.is_dir() else [path]
     originals = [one.read_bytes() for one in files]
     found = outcome(use, path)
-    assert found is None, f"the file without damage: {found}"
+    assert found is None, f"{name}: the file without damage: {found}"
     pages = int(Path("/proc/self/statm").read_text().split()[0])
     most = pages * resource.getpagesize() + LIMIT_BYTES
     resource.setrlimit(resource.RLIMIT_AS, (most, most))
-    hyp = (folder / "hyp").with_suffix(".partial")
-    kept = hyp.read_bytes() if hyp.exists() else b""
+    partial = folder / "hyp.partial"
+    kept = partial.read_bytes() if partial.exists() else b""
     for number in numbers:
         rng = np.random.default_rng([seed, zlib.crc32(name.encode()), number])
         which = rng.integers(len(files))
         for one, data in zip(files, originals, strict=True):
             one.unlink(missing_ok=True)
             one.write_bytes(data)
-        hyp.write_bytes(kept)
+        partial.write_bytes(kept)
         files[which].write_bytes(mutate(originals[which], rng))
-        print(json.dumps([number, str(files[which]), None]), file=out, flush=True)
-        if found := outcome(use, path):
-            print(json.dumps([number, str(files[which]), found]), file=out, flush=True)
+        print(number, file=log, flush=True)
+        signal.alarm(LIMIT_S)  # a call that does not end is killed
+        found = outcome(use, path)
+        signal.alarm(0)
+        if found:
+            print(f"{name} {number}: {found}", flush=True)
+            print("found", file=log, flush=True)
 
 
-def fuzz(name: str, folder: Path, seed: int, numbers: range) -> list[str]:
-    """Read mutants in child processes; what was found."""
-    found = []
-    while numbers:
-        copy = Path(tempfile.mkdtemp(dir=folder.parent))
-        shutil.copytree(folder, copy, dirs_exist_ok=True)
-        reader, writer = os.pipe()
+def fuzz(name: str, folder: Path, seed: int, numbers: range) -> int:
+    """Read mutants in child processes, which print findings; how many there were."""
+    with tempfile.TemporaryDirectory(dir=folder.parent) as place:
+        log, copy = Path(place) / "log", Path(place) / "files"
+        shutil.copytree(folder, copy)
         pid = os.fork()
         if pid == 0:
-            os.close(reader)
-            try:
-                child(name, copy, seed, numbers, os.fdopen(writer, "w"))
-            except BaseException as error:
-                print(f"{name}: {error!r}", file=sys.stderr)
-                os._exit(1)
+            with log.open("w") as lines:
+                try:
+                    child(name, copy, seed, numbers, lines)
+                except BaseException as error:
+                    print(f"{name}: {error!r}", file=sys.stderr)
+                    os._exit(1)
             os._exit(0)
-        os.close(writer)
-        last, file, how = numbers[0], "", ""
-        with os.fdopen(reader, "rb", 0) as lines:
-            while True:
-                wait = LIMIT_S if file else 10 * LIMIT_S
-                if not select.select([lines], [], [], wait)[0]:
-                    os.kill(pid, signal.SIGKILL)
-                    how = f"no end within {LIMIT_S:.0f} s"
-                    break
-                line = lines.readline()
-                if not line:
-                    break
-                last, file, what = json.loads(line)
-                if what:
-                    found.append(f"{name} {last}: {what}")
         status = os.waitpid(pid, 0)[1]
-        if status:
-            found.append(f"{name} {last}: {how or f'ended with status {status}'}")
-            shutil.copy(
-                file or copy / READERS[name][0], folder.parent / f"{name}.{last}"
-            )
-        shutil.rmtree(copy)
-        numbers = range(last + 1, numbers.stop) if status and file else range(0)
-    return found
+        noted = log.read_text().split()
+    found = noted.count("found")
+    if not status:
+        return found
+    read = [int(one) for one in noted if one != "found"]
+    last = read[-1] if read else numbers.stop
+    print(f"{name} {last}: ended with status {status}", flush=True)
+    rest = range(last + 1, numbers.stop)
+    return found + 1 + (fuzz(name, folder, seed, rest) if rest else 0)
 
 
 def main(arguments: list[str] | None = None) -> int:
@@ -399,22 +382,19 @@ def main(arguments: list[str] | None = None) -> int:
     args = parser.parse_args(arguments)
     if unknown := {*args.readers} - READERS.keys():
         parser.error(f"no readers {sorted(unknown)}, expected {' '.join(READERS)}")
-    begin, round_, found = time.monotonic(), 0, []
+    numbers = range(args.first, args.first + args.mutants)
+    begin, mutants, found = time.monotonic(), 0, 0
     with tempfile.TemporaryDirectory() as place:
         folder = Path(place) / "files"
         folder.mkdir()
         write_files(folder)
-        while not round_ or time.monotonic() - begin < args.seconds:
-            first = args.first + round_ * args.mutants
-            numbers = range(first, first + args.mutants)
+        while not mutants or time.monotonic() - begin < args.seconds:
             for name in args.readers or READERS:
-                for line in fuzz(name, folder, args.seed, numbers):
-                    found.append(line)
-                    print(line, flush=True)
-            round_ += 1
-    mutants = round_ * args.mutants * len(args.readers or READERS)
-    print(f"{mutants} mutants, {len(found)} findings (seed {args.seed})")
-    return bool(found)
+                found += fuzz(name, folder, args.seed, numbers)
+                mutants += len(numbers)
+            numbers = range(numbers.stop, numbers.stop + args.mutants)
+    print(f"{mutants} mutants, {found} findings (seed {args.seed})")
+    return found > 0
 
 
 if __name__ == "__main__":

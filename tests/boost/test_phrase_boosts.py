@@ -110,23 +110,6 @@ def test_known_depth_scores(text, expected):
     assert credits(boosts, text)[:-1] == pytest.approx(expected, abs=1e-4)
 
 
-def test_weights_that_are_totals():
-    options = PhraseOptions(weights_are_totals=True)
-    boosts = boosts_of({"ABC": 4.0, "D": -1.5}, options)
-    assert credited(boosts, "ABCDABC") == 6.5
-    assert credits(boosts, "AB")[0] == pytest.approx(4 / 6.7918, abs=1e-4)
-    # Word boosts are phrases of one word.
-    words = PhraseCompiler(by_words({"a": 1, "b": 2}), ("<eps>", "a", "b"), options)
-    boosts = words.compile({"a": 2.5, "b": -1.0})
-    assert [boosts.step(0, label) for label in (1, 2, 3)] == [(-2.5, 0), (1, 0), (0, 0)]
-
-
-def test_an_empty_list():
-    boosts = boosts_of([])
-    assert credits(boosts, "ABC") == [0, 0, 0, 0]
-    assert (boosts.num_states, boosts.num_arcs) == (1, 0)
-
-
 # ------------------------------------------------------------ counting by brute force
 def occurs(text, spelling):
     length = len(spelling)
@@ -266,15 +249,6 @@ def lexicon_of(**pronunciations):
     words, spelt = zip(*entries, strict=True)
     tokens = [tuple(LETTERS.ids[c] for c in p) for p in spelt]
     return Lexicon(words, tuple(tokens), np.zeros(len(words), np.float32))
-
-
-def test_any_pronunciation_counts_once():
-    lexicon = lexicon_of(**{"and": "AN AND", "that": "DAT AT", "new": "NU"})
-    boosts = PhraseCompiler(by_lexicon(lexicon), LETTERS, UNIFORM)
-    for said, times in (("AN", 1), ("ANDX", 1), ("ANAND", 2), ("AXN", 0)):
-        assert credited(boosts.compile(["and"]), said) == 2 * times
-    for said, times in (("AT", 1), ("DAT", 1), ("DATAT", 2), ("DA", 0)):
-        assert credited(boosts.compile(["that"]), said) == 2 * times
 
 
 def test_case_variants_and_merged_pieces():

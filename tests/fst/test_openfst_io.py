@@ -8,7 +8,7 @@ import pytest
 from text_graphs import text_graph
 
 from wfstdec import from_openfst, to_openfst
-from wfstdec.errors import FormatError, GraphError, OptionError, TokenTableError
+from wfstdec.errors import FormatError, GraphError, TokenTableError
 from wfstdec.fst.arrays import arcs_of, fst_of
 from wfstdec.fst.openfst import (
     FORMS,
@@ -85,12 +85,6 @@ def test_graphs_keep_their_bits_but_not_their_repeats(tmp_path, form):
     assert (found.words, found.tokens) == (graph.words, graph.tokens)
     assert not found.info.marks_repeats
     assert len(found.vocabulary.pronunciations) == 0
-
-
-def test_the_name_says_the_form(tmp_path):
-    for name, start in (("x.txt", b"2\t1"), ("x.fst", b"\xd6\xfd\xb2\x7e")):
-        write_fst(tmp_path / name, CONTENT)
-        assert (tmp_path / name).read_bytes().startswith(start)
 
 
 def test_gzip_is_unpacked(tmp_path):
@@ -300,12 +294,6 @@ def test_malformed_text(tmp_path, text, message):
     path.write_text(text)
     with pytest.raises(FormatError, match=message):
         read_fst(path, SYMBOLS, WORDS)
-
-
-def test_an_unknown_form(tmp_path):
-    with pytest.raises(OptionError, match="form 'dot' of an FST file, expected one"):
-        write_fst(tmp_path / "x", CONTENT, "dot")
-    assert not (tmp_path / "x").exists()
 
 
 def test_files_that_cannot_be_opened(tmp_path):

@@ -5,10 +5,8 @@ from typing import NamedTuple
 import numpy as np
 import pytest
 from numba.core import config
-from numba.core.codegen import JITCodeLibrary
 
 from wfstdec.jit import inlined, jit, kernel, part
-from wfstdec.jit.cache import KernelCache
 
 pytestmark = pytest.mark.skipif(config.DISABLE_JIT, reason="nothing is compiled")
 
@@ -119,27 +117,3 @@ def test_counted_references(twice):
     for _ in range(3):  # memory that was freed too early would be taken again
         found = counted(values, twice)
         np.testing.assert_array_equal(found, counted.py_func(values, twice))
-
-
-def test_a_tuple_that_is_handed_on_is_not_taken_apart(monkeypatch):
-    monkeypatch.setattr(KernelCache, "load_overload", lambda *of: None)
-    monkeypatch.setattr(KernelCache, "save_overload", lambda *of: None)
-    written = []
-    add = JITCodeLibrary.add_ir_module
-    monkeypatch.setattr(
-        JITCodeLibrary,
-        "add_ir_module",
-        lambda self, module: written.append(str(module)) or add(self, module),
-    )
-
-    @part
-    def hand_on(given, i):
-        return _through(given, i)
-
-    @kernel
-    def run(given, i):
-        return hand_on(given, i)
-
-    assert run(arrays(), 2) == _through.py_func(arrays(), 2)
-    [text] = [text for text in written if "hand_on" in text.split("define", 1)[1][:200]]
-    assert "insertvalue" not in text and "extractvalue" not in text

@@ -246,16 +246,6 @@ def assert_same_states(together):
 
 
 @pytest.mark.peers
-def test_kenlm_agrees_on_a_model_by_hand(tmp_path):
-    path = tmp_path / "lm.arpa"
-    path.write_text(TRIGRAMS)
-    words = ["the", "cat", "sat", "dog"]
-    sentences = random_sentences(np.random.default_rng(0), [*words, "emu"], 200)
-    together = assert_kenlm_agrees(path, lm_of(TRIGRAMS, words), words, sentences)
-    assert_same_states(together)
-
-
-@pytest.mark.peers
 def test_kenlm_agrees_on_a_real_model_and_real_sentences():
     path = DEMO / "lm.arpa.gz"
     model = read_arpa(path)
@@ -302,28 +292,6 @@ def test_files_that_change_do_no_harm_to_a_loaded_model(tmp_path, content):
         file.chmod(0o644)
         file.write_bytes(content)
     assert loaded.total([1, 2, 3]) == before
-
-
-def test_labels_are_kept_with_the_model(tmp_path):
-    words, tokens = ("<eps>", "the", "cat"), token_table(["the", "-", "c\nt"])
-    for labels in (words, tokens):
-        model = NgramLM.from_arpa(read_arpa(io.StringIO(TRIGRAMS)), labels)
-        model.save(tmp_path / "lm")
-        assert load_lm(tmp_path / "lm").labels == model.labels == labels
-    file = tmp_path / "lm" / "labels.json"
-    for text, message in [
-        (
-            '{"names": ["the", "-"], "blank": 1}',
-            "2 labels, expected 3; the model is da",
-        ),
-        ('{"names": ["the", "-", "-"], "blank": 1}', "tokens 1 and 2 are both '-'"),
-        ("[", "not a readable language model"),
-    ]:
-        file.write_text(text)
-        with pytest.raises(InputError, match=f"{tmp_path}/lm: .*{message}"):
-            load_lm(tmp_path / "lm")
-    file.unlink()  # as saved by an earlier version
-    assert load_lm(tmp_path / "lm").labels is None
 
 
 @pytest.mark.parametrize(

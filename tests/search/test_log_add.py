@@ -61,16 +61,6 @@ def test_costs_far_apart_are_the_lesser():
     assert exact < 2.6e-8  # less than half a last place of 1
 
 
-def test_torch_has_the_same_bits():
-    """In some 40 operations a sum: `wfstdec/transducer/beam.py` has one instead."""
-    torch = pytest.importorskip("torch")
-    a, b = (torch.from_numpy(each) for each in in_numpy.inputs())
-    low, high = torch.minimum(a, b), torch.maximum(a, b)
-    apart = torch.where(high < INF, high - low, LIMIT)
-    found = torch.where(high < INF, low - log_one_plus_of(torch, apart), low)
-    assert in_numpy.digest(found.numpy()) == in_numpy.KEPT
-
-
 def test_scores_gain_the_same_in_kernels_python_numpy_and_torch():
     torch = pytest.importorskip("torch")
     costs = [each.astype(np.float64) for each in in_numpy.inputs()]

@@ -11,7 +11,7 @@ from arpa_texts import random_sentences
 
 from wfstdec import NgramLM, read_arpa
 from wfstdec.errors import ArpaError, FormatError
-from wfstdec.text.kenlm import read_kenlm_header, read_kenlm_words
+from wfstdec.text.kenlm import read_kenlm_header
 
 LN10 = np.log(10)
 FILES = Path(__file__).parents[1] / "data/kenlm"
@@ -70,25 +70,6 @@ def test_sentences_cost_what_they_cost_by_the_arpa_file(name, arpa):
         ids = [table.index(word) for word in sentence]
         assert binary.total(ids) == pytest.approx(text.total(ids), rel=1e-5, abs=1e-5)
         assert binary.total(ids) == pytest.approx(score(tuple(sentence)), rel=1e-5)
-
-
-def test_a_quantised_model_is_near_and_has_few_values(arpa):
-    found, want = read_arpa(FILES / "quant.bin"), grams_of(arpa)
-    for table in found.ngrams[1:]:
-        assert len(np.unique(table.cost)) <= 32 and len(np.unique(table.backoff)) <= 16
-    near = [abs(grams_of(found)[gram][0] - want[gram][0]) for gram in want]
-    assert np.mean(near) < 0.3
-    assert not found.ngrams[-1].backoff.any()
-
-
-def test_words_and_headers():
-    for name, kind in (KINDS | {"probing": "probing"}).items():
-        header = read_kenlm_header(FILES / f"{name}.bin")
-        assert header.kind == kind and header.has_words
-        assert header.is_trie == (name != "probing")
-        words = read_kenlm_words(FILES / f"{name}.bin")
-        assert words[0] == "<unk>" and "café" in words and len(words) == 13
-    assert read_kenlm_header(FILES / "tiny.arpa") is None
 
 
 # ------------------------------------------------------------------------------- KenLM

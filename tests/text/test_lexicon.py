@@ -5,7 +5,6 @@ import itertools
 import logging
 import math
 import sys
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -29,7 +28,6 @@ from wfstdec.errors import (
 from wfstdec.lm.on_demand import OnDemandLM
 from wfstdec.text.lexicon import spellable_words
 
-DATA = Path(__file__).parents[3] / "shared" / "data"
 TOKENS = token_table(["<blk>", "a", "b", "ey1", "|", "c"])
 LETTERS = token_table(["<blk>", "|", "'", *"abcdefghijklmnopqrstuvwxyz", "<unk>"])
 
@@ -104,27 +102,6 @@ def test_repeated_entries_are_read_once(tmp_path, caplog):
     assert entries(lexicon) == [("x", "a"), ("y", "b")]
     assert lexicon.costs[0] == np.float32(-math.log(0.75))
     assert "2 entries come twice and are read once, first 'x' in line 3" in caplog.text
-
-
-@pytest.mark.skipif(not DATA.exists(), reason="no data beside the checkout")
-def test_real_lexicons():
-    tokens = read_tokens(DATA / "tokens.txt")
-    path = DATA / "lexicon" / "lexicon_ipa.txt"
-    lexicon = read_lexicon(path, tokens, separator="<wb>")
-    assert (len(lexicon), len(set(lexicon.words))) == (39309, 29958)
-    path = DATA / "lexicon" / "cmudict.dict"
-    lines = path.read_text(encoding="utf-8").splitlines()
-    phones = {phone for line in lines for phone in line.split(" #")[0].split()[1:]}
-    lexicon = read_lexicon(path, token_table(["<blk>", *sorted(phones)]))
-    assert len(lexicon) == len(lines) == 135166
-
-
-def test_words_spelt_by_hand():
-    lexicon = spelling_lexicon(
-        ["he", "a'b", "he", "<s>", "<unk>"], LETTERS, separator="|"
-    )
-    assert entries(lexicon, LETTERS) == [("he", "h e"), ("a'b", "a ' b")]
-    assert lexicon.costs.tolist() == [0, 0]
 
 
 PIECES = token_table(["<blk>", "▁", "▁a", "▁ab", "a", "b", "bc", "c", "<unk>"])

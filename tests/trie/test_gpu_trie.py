@@ -179,20 +179,6 @@ def test_thousands_of_entries_are_put_in_order(threads, merge):
     assert time.perf_counter() - begin < 8.0
 
 
-def test_a_launch_takes_no_more_frames_than_a_limit(monkeypatch):
-    """Frames beyond it are decoded by the next launch, in the order of time."""
-    monkeypatch.setattr(d, "FRAMES_PER_LAUNCH", 5)
-    rng = np.random.default_rng(7)
-    decoder = large_decoder(rng, 20, 40, small_options(rng, beam_size=16))
-    batch = [spoken(rng, decoder, n) for n in (5, 12, 0, 3)]
-    backend = emulated(decoder._space)
-    assert found(backend, decoder, batch) == expected(decoder, batch)
-    assert len(backend.device.launches) == 3
-    batch[1][11, 3] = np.nan
-    with pytest.raises(LogprobError, match=r"nan in frame 11"):
-        found(backend, decoder, list(map(in_32_bits, batch)))
-
-
 def test_frames_that_outgrow_shared_memory():
     counted = {}
     for shared in (False, True):

@@ -80,12 +80,6 @@ def test_times_do_not_depend_on_where_the_label_stands(label_at):
     assert hyp.words[0].start_s == 1.0 and hyp.words[0].end_s == 7.0
 
 
-def test_a_label_on_the_next_words_first_token():
-    text = "0 1 a - 0\n1 2 b - 0\n2 3 a AB 0\n3 4 - BA 0\n4 5 b - 0\n5 0"
-    hyp = decode(text_graph(text, said=["AB a b", "BA a b"]), "a b a b")
-    assert times(hyp) == ["AB 0-2", "BA 2-4"]
-
-
 def test_homophones_and_several_pronunciations():
     said = ["hear a b", "here a b", "here a b b", "here b"]
     for word, tokens, expected in [
@@ -120,18 +114,6 @@ def test_repeated_tokens():
     ]
 
 
-def test_fillers_belong_to_no_word():
-    vocabulary = {"tokens": "_ a b |", "fillers": "|"}
-    text = (
-        "0 0 | - 0\n0 1 a - 0\n1 2 | A 0\n2 2 |' - 0\n2 2 _ - 0\n"
-        "2 3 b - 0\n3 4 | B 0\n4 4 | - 0\n4 0"
-    )
-    graph = text_graph(text, said=["A a", "B b"], **vocabulary)
-    hyp = decode(graph, "| a | | _ b | |")
-    assert times(hyp) == ["A 1-2", "B 5-6"]
-    assert [t.text for t in hyp.tokens] == ["|", "a", "|", "b", "|", "|"]
-
-
 def test_an_unfinished_last_word():
     """The label came with the first token; the audio ends before the last."""
     graph = word_chain(["A a", "ABA a b a"], {}, label_at=0)
@@ -144,13 +126,6 @@ def test_an_unfinished_last_word():
         hyp = decode(graph, frames)
         assert not hyp.reached_final
         assert times(hyp) == expected
-
-
-def test_an_unfinished_word_whose_label_has_not_come():
-    graph = word_chain(["A a", "ABA a b a"], {}, label_at=9)
-    hyp = decode(graph, "a _ a b")
-    assert not hyp.reached_final
-    assert times(hyp) == ["A 0-1"]
 
 
 def test_a_label_before_any_token_of_its_word():

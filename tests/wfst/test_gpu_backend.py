@@ -32,7 +32,6 @@ from wfstdec import (
     WfstOptions,
 )
 from wfstdec.errors import BackendError, LogprobError
-from wfstdec.gpu.boosts import automaton_arrays
 from wfstdec.gpu.device import Budget
 from wfstdec.gpu.logprobs import BFLOAT16, FLOAT16
 from wfstdec.search.backend import make_backend
@@ -239,25 +238,6 @@ def test_max_active_among_boost_states_of_one_cost():
         )
 
 
-def test_a_larger_batch_takes_smaller_blocks():
-    """The largest of which there is one for each, at every launch."""
-    drawn = draw(np.random.default_rng(8), num_utterances=9, num_states=12)
-    graph, options, batch, boosts = drawn
-    expected = expected_paths(*drawn)
-    for size, threads in ((1, 96), (2, 96), (3, 64), (4, 64), (5, 32), (9, 32)):
-        device = EmulatedDevice([96, 64, 32], [2, 4, 6])
-        backend = DeviceBackend(graph, device, first_capacity=64)
-        found = decoded(backend, options, batch[:size], boosts[:size])
-        assert found == expected[:size]
-        first = device.grids[0]
-        assert (first.threads, first.num_blocks) == (threads, min(size, 6))
-        ends = [grid for grid in device.grids if grid.kernel == "best_paths"]
-        assert [(one.threads, one.num_blocks) for one in ends] == [(threads, size)]
-        blocks = min(size, {96: 2, 64: 4, 32: 6}[threads])
-        plan = backend.memory_plan(size)["scratch"]
-        assert plan == blocks * backend.memory_plan(1)["scratch"]
-
-
 def test_exact_selection_among_equal_costs():
     """A radix select has to go on through all digits of the states."""
     fan = [f"0 {s} a - 0\n{s} {s + 600} b W{s} {600 - s}" for s in range(1, 601)]
@@ -408,16 +388,6 @@ def test_lattices_in_arrays_too_small(seed, monkeypatch):
     assert found == expected
 
 
-def test_lattices_of_parts_of_a_batch_are_put_together():
-    rng = np.random.default_rng(6)
-    graph, options, batch, _ = draw(rng, num_utterances=5)
-    backend = DeviceBackend(graph, random_device(rng, 64), first_capacity=64)
-    given = options, batch, [NO_BOOSTS] * 5
-    expected = recorded_lattices(backend, *given)
-    backend._parts = lambda lengths, options, record: [[4, 1], [0], [2, 3]]
-    assert recorded_lattices(backend, *given) == expected
-
-
 # ---------------------------------------------------------------- memory, long audio
 def test_the_trace_stays_small_over_minutes():
     rng = np.random.default_rng(6)
@@ -453,21 +423,6 @@ def test_a_batch_is_decoded_in_parts_where_memory_is_short():
             assert decoded(backend, *drawn[1:]) == expected
         parts.append(device.launches.count("best_paths"))
     assert parts[0] == 1 < parts[1] < parts[2] >= 5, parts
-
-
-def test_scratch_that_grows_takes_fewer_blocks_where_memory_is_short():
-    rng = np.random.default_rng(3)
-    graph, options, batch, boosts = draw(rng, num_utterances=8, num_states=40)
-    expected = expected_paths(graph, options, batch, boosts)
-    backend = DeviceBackend(graph, EmulatedDevice(num_blocks=8), first_capacity=2)
-    backend.decode(batch, options, boosts)
-    grown = backend.device_graph.scratch.entries
-    assert grown > 8
-    one = backend.memory_plan(1)["total"]
-    tight = EmulatedDevice(num_blocks=8, memory_limit=5 * one)
-    backend = DeviceBackend(graph, tight, first_capacity=2)
-    assert decoded(backend, options, batch, boosts) == expected
-    assert backend.device_graph.scratch.take(1).blocks < 8
 
 
 def test_the_memory_plan_is_what_is_taken():
@@ -508,24 +463,6 @@ def test_memory_comes_back(end):
     del batch
     gc.collect()
     assert backend.device.budget.left == before - kept
-
-
-def test_phrases_stay_on_the_device_while_someone_has_them():
-    graph, options, batch, _ = draw(np.random.default_rng(2))
-    backend = DeviceBackend(graph, EmulatedDevice())
-    before = backend.device.budget.left
-    phrases = random_phrases(np.random.default_rng(0), graph, "word")
-    boosts = [CompiledBoosts(NO_BOOSTS.words, phrases)] * len(batch)
-    store = backend.device_graph.phrases
-    uploaded = store.of(phrases)
-    backend.decode(batch, options, boosts)
-    assert store.of(phrases) is uploaded
-    scratch = backend.device_graph.scratch.num_bytes
-    taken = before - scratch - backend.device.budget.left
-    assert taken == sum(x.nbytes for x in automaton_arrays(phrases.automaton).values())
-    del phrases, boosts, uploaded
-    gc.collect()
-    assert backend.device.budget.left == before - scratch
 
 
 def test_what_cannot_fit_is_refused_with_the_numbers():

@@ -1,8 +1,7 @@
-"""The server under load: the latency table, seconds to finals, a soak.
+"""The server under load: the latency table, seconds to finals.
 
     python -m tools.bench.serve --output run.json          # 64 to 1,000 streams
     python -m tools.bench.serve --no-interims
-    python -m tools.bench.serve --soak 60 --streams 24     # an hour, rude clients too
     python -m tools.bench.serve --model real --streams 4 8 16
     python -m tools.bench.serve --profile small            # a smoke test
 
@@ -29,7 +28,6 @@ import socket
 import subprocess
 import sys
 import tempfile
-import threading
 import time
 import urllib.error
 import urllib.request
@@ -52,7 +50,6 @@ from tools.bench.row_encoder import (
     rounded_rows,
 )
 from wfstdec.audio import read_audio
-from wfstdec.errors import FormatError
 from wfstdec.models import Encoder
 from wfstdec.wfst.decoder import WfstDecoder
 from wfstdec.wfst.options import WfstOptions
@@ -78,8 +75,6 @@ _SILENCE = -24.0
 _ROWS_A_S = SAMPLE_RATE / SAMPLES_PER_ROW
 _DIFFERENT = 256
 _READY_S = 600.0
-_SAMPLE_S = 30.0
-"""From one look at the server's memory to the next."""
 _MIB = 1024
 _LAG_S = 0.05
 """A load that sends later than this, at 99 %, measures itself."""
@@ -95,8 +90,6 @@ def parse_arguments(argv: list[str] | None) -> argparse.Namespace:
     add("--beam", type=float, default=8.0)
     add("--no-interims", dest="interims", action="store_false")
     add("--model", choices=("rows", "real"), default="rows")
-    add("--soak", type=float, metavar="MINUTES", help="streams that follow each other")
-    add("--rude", type=int, default=6, help="rude clients beside them")
     add("--serve", nargs=argparse.REMAINDER, default=[], help="more flags of `serve`")
     return parse(parser, argv, PROFILES)
 
@@ -250,10 +243,6 @@ class Server:
         fields = text.rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / 100
 
-    def num_threads(self) -> int:
-        """Threads that it has now."""
-        return len(list(Path(f"/proc/{self._process.pid}/task").iterdir()))
-
     def stop(self) -> int:
         """Drain it; the exit code."""
         self._process.send_signal(signal.SIGTERM)
@@ -269,10 +258,9 @@ class Bench:
         make = of_recordings if args.model == "real" else of_rows
         self._source = make(args, folder)
         np.savez(folder / "audio.npz", **self._source.audio)
-        most = max(args.streams) + 4 * args.rude  # those that left are known late
         self._serve = [*self._source.flags, "--graph", str(folder / "graph.npz")]
         self._serve += ["--beam", str(args.beam), "--lm-scale", str(args.lm_scale)]
-        self._serve += ["--max-streams", str(most), *args.serve]
+        self._serve += ["--max-streams", str(max(args.streams)), *args.serve]
 
     def table(self) -> Iterator[Row]:
         """Run a server for each number of streams; a row each."""
@@ -298,45 +286,6 @@ class Bench:
                 yield {"streams": num, "memory_mib": memory, "note": note}
             else:
                 yield self._row(num, seen, spent, cpu_s) | {"memory_mib": memory}
-
-    def soak(self) -> tuple[Row, list[Row]]:
-        """Streams and rude clients for a long time; memory and threads over it."""
-        args = self._args
-        server = Server(self._folder, self._serve)
-        samples: list[Row] = []
-        done = threading.Event()
-
-        def watch() -> None:
-            began = time.monotonic()
-            while not done.wait(_SAMPLE_S):
-                samples.append(
-                    {
-                        "minutes": (time.monotonic() - began) / 60,
-                        "memory_mib": server.memory_mib(),
-                        "threads": server.num_threads(),
-                        "streams": server.measures()["wfstdec_streams"],
-                    }
-                )
-
-        watcher = threading.Thread(target=watch, daemon=True)
-        watcher.start()
-        try:
-            [num] = args.streams
-            more = ["--minutes", str(args.soak), "--rude", str(args.rude)]
-            seen = self._load(server, num, *more)
-            done.set()
-            watcher.join()
-            time.sleep(2)
-            left = {
-                "streams_left": server.measures()["wfstdec_streams"],
-                "threads_left": server.num_threads(),
-                "memory_left_mib": server.memory_mib(),
-            }
-        finally:
-            code = server.stop()
-        row = {"what": "soak", "minutes": args.soak, "streams": num, "exit_code": code}
-        row |= {"rude": args.rude, **left, **self._checked(seen)}
-        return row | {"counts": seen["counts"]}, samples
 
     def _load(self, server: Server, num: int, *more: str, seconds: str = "") -> Any:
         output = self._folder / (seconds or "seen.json")
@@ -446,15 +395,9 @@ class Bench:
 
 def main(argv: list[str] | None = None) -> int:
     args = parse_arguments(argv)
-    if args.soak and len(args.streams) != 1:
-        raise FormatError("--soak with several --streams, expected one number")
     run = Run("tools.bench.serve", args)
     with tempfile.TemporaryDirectory() as folder:
-        bench = Bench(args, Path(folder))
-        if not args.soak:
-            return run.finish(bench.table(), COLUMNS)
-        row, samples = bench.soak()
-        return run.finish([row], samples=samples)
+        return run.finish(Bench(args, Path(folder)).table(), COLUMNS)
 
 
 if __name__ == "__main__":

@@ -2,16 +2,11 @@
 
     python -m tools.bench.serve_load ws://127.0.0.1:8000/v1/listen audio.npz \
         --streams 256 --output seen.json
-    python -m tools.bench.serve_load ... --streams 16 --rude 8 --minutes 60
 
 A process of its own, so that it shares no interpreter with the server. Each stream
 sends a chunk of audio when it has been spoken, and the streams begin evenly spread over
 one chunk. Every message says how much audio it covers: its latency is the time since
 the last byte of the chunk was sent in which that ends.
-
-With --minutes streams follow each other, and beside them clients come that a server
-should be spared: they leave in the midst of everything, say nonsense, say nothing, send
-faster than they speak and never read.
 """
 
 from __future__ import annotations
@@ -21,18 +16,14 @@ import asyncio
 import contextlib
 import itertools
 import json
-import random
 import resource
 import sys
 import time
-from collections import Counter
-from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from websockets.asyncio.client import ClientConnection, connect
-from websockets.exceptions import ConnectionClosed, InvalidStatus
 
 ENCODING = "encoding=linear16&sample_rate=16000"
 _RATE = 16000
@@ -59,7 +50,6 @@ class Load:
         self.final_latencies_s: list[float] = []
         self.lags_s: list[float] = []
         self.errors: list[str] = []
-        self.counts: Counter[str] = Counter()
 
     async def run(self, num: int) -> None:
         """Run so many streams side by side, once to their ends."""
@@ -71,25 +61,6 @@ class Load:
                 for i in range(num)
             )
         )
-
-    async def soak(self, num: int, num_rude: int, minutes: float) -> None:
-        """Run streams one after the other in so many slots, rude ones in others."""
-        until = time.monotonic() + 60 * minutes
-        rng = random.Random(0)
-
-        async def again_and_again(one: Callable[[], Awaitable[None]]) -> None:
-            await asyncio.sleep(rng.uniform(0, 10))
-            while time.monotonic() < until:
-                await one()
-
-        async def stream() -> None:
-            await self._stream(time.perf_counter() + 0.5, 0.0)
-
-        async def rude() -> None:
-            await self._be_rude(rng)
-
-        slots = [stream] * num + [rude] * num_rude
-        await asyncio.gather(*map(again_and_again, slots))
 
     async def _stream(self, began: float, wait_s: float) -> None:
         name, sent = next(self._names), list[float]()
@@ -129,7 +100,6 @@ class Load:
         audio_s = len(self._audio[seen["audio"]]) / _RATE
         async for text in socket:
             now, message = time.perf_counter(), json.loads(text)
-            self.counts[message["type"]] += 1
             if message["type"] != "Results":
                 continue
             end_s = message["start"] + message["duration"]
@@ -147,83 +117,6 @@ class Load:
             if message["speech_final"] and words and not ended:
                 self.final_latencies_s.append(now - began - words[-1]["end"])
 
-    async def _be_rude(self, rng: random.Random) -> None:
-        """Do one thing that a server should be spared; how it ended is counted."""
-        what = rng.choice(_RUDENESS)
-        try:
-            ended = await what(self._url, self._audio[next(self._names)], rng)
-        except InvalidStatus as error:
-            ended = f"HTTP {error.response.status_code}"
-        except ConnectionClosed as error:
-            ended = f"closed {error.rcvd.code if error.rcvd else 'without a frame'}"
-        except Exception as error:
-            self.errors.append(f"{what.__name__}: {type(error).__name__}: {error}")
-            return
-        self.counts[f"{what.__name__}: {ended}"] += 1
-
-
-async def leave(url: str, audio: np.ndarray, rng: random.Random) -> str:
-    """Cut the connection in the midst of a message."""
-    socket = await connect(url, compression=None)
-    for first in range(0, rng.randrange(1, 20) * 3200, 3200):
-        await socket.send(audio[first : first + 3200].tobytes())
-        await asyncio.sleep(rng.uniform(0, 0.3))
-    socket.transport.write(b"\x82\xfe\x10\x00abcdefg")  # a frame's head and a few bytes
-    socket.transport.abort()
-    return "left"
-
-
-async def nonsense(url: str, audio: np.ndarray, rng: random.Random) -> str:
-    """Send messages that are no messages."""
-    texts = ["", "{", "[]", "null", '{"type": 7}', '{"type": "Configure"}', "\x00" * 99]
-    texts += ['{"type": "Configure", "keyterms": {"a": [1]}}', '{"kind": "KeepAlive"}']
-    async with connect(url, compression=None) as socket:
-        for _ in range(10):
-            await socket.send(rng.choice(texts))
-            await socket.send(rng.randbytes(rng.randrange(5000)))
-            await asyncio.sleep(0.1)
-    return "stayed to the end"
-
-
-async def silence(url: str, audio: np.ndarray, rng: random.Random) -> str:
-    """Open a stream and say nothing."""
-    async with connect(url, compression=None) as socket:
-        async for _ in socket:
-            pass
-    return f"closed {socket.close_code}"
-
-
-async def flood(url: str, audio: np.ndarray, rng: random.Random) -> str:
-    """Send as fast as it goes, and never read."""
-    url = f"{url}&interim_results=true"
-    async with connect(url, compression=None, max_queue=1) as socket:
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(15):
-                while True:
-                    await socket.send(audio[:160_000].tobytes())
-        socket.transport.abort()
-    return "held back"
-
-
-async def many_terms(url: str, audio: np.ndarray, rng: random.Random) -> str:
-    """Change a list of 5,000 words again and again, then leave."""
-    terms = [f"zq{rng.randrange(10**6)}" for _ in range(5000)]
-    async with connect(url, compression=None) as socket:
-        for _ in range(5):
-            await socket.send(json.dumps({"type": "Configure", "keyterms": terms}))
-            await socket.send(audio[:6400].tobytes())
-            await asyncio.sleep(0.2)
-    return "left"
-
-
-async def wrong_query(url: str, audio: np.ndarray, rng: random.Random) -> str:
-    """Ask for what there is not."""
-    async with connect(url.replace("linear16", "opus-ish"), compression=None):
-        return "was let in"
-
-
-_RUDENESS = (leave, nonsense, silence, flood, many_terms, wrong_query)
-
 
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
@@ -233,8 +126,6 @@ def main(argv: list[str] | None = None) -> int:
     add("url", help="of the server's /v1/listen")
     add("audio", type=Path, help=".npz, int16 [N] of each stream, by name")
     add("--streams", type=int, required=True, help="side by side")
-    add("--rude", type=int, default=0, help="rude clients side by side, with --minutes")
-    add("--minutes", type=float, help="streams follow each other for so long")
     add("--chunk-ms", type=float, default=400.0)
     add("--interims", action="store_true")
     add("--output", type=Path, required=True, help="JSON of what was seen")
@@ -243,17 +134,13 @@ def main(argv: list[str] | None = None) -> int:
         audio = {name: file[name] for name in file}
     interims = f"&interim_results={str(args.interims).lower()}"
     load = Load(f"{args.url}?{ENCODING}{interims}", audio, args.chunk_ms / 1000)
-    if args.minutes is None:
-        asyncio.run(load.run(args.streams))
-    else:
-        asyncio.run(load.soak(args.streams, args.rude, args.minutes))
+    asyncio.run(load.run(args.streams))
     usage = resource.getrusage(resource.RUSAGE_SELF)
     seen = {
         "latencies_s": load.latencies_s,
         "final_latencies_s": load.final_latencies_s,
         "lags_s": load.lags_s,
         "errors": load.errors,
-        "counts": load.counts,
         "streams": load.streams,
         "cpu_s": usage.ru_utime + usage.ru_stime,
     }

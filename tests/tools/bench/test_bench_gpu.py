@@ -1,7 +1,6 @@
 """The GPU benchmark, on the emulation: answers first, Riva's beside ours, no GPU."""
 
 import dataclasses
-import importlib.util
 import shutil
 import types
 
@@ -10,7 +9,7 @@ import pytest
 import riva_stand_in
 from emulated_gpu import Emulated
 
-from tools.bench import gpu, gpu_trie
+from tools.bench import gpu
 from tools.bench import gpu_report as report
 from tools.bench.gpu_device import padded
 from tools.peers import riva as riva_peer
@@ -111,21 +110,6 @@ def test_riva_beside_ours(run, riva, capsys):
 
 
 @pytest.mark.share
-def test_a_peer_that_breaks_takes_nothing_with_it(run, riva, capsys):
-    class Broken(riva_stand_in.Decoder):
-        def decode_nbest(self, padded, lengths):
-            raise RuntimeError("kaldi::KaldiFatalError")
-
-    riva.BatchedMappedDecoderCuda = Broken
-    status, written = run("--settings", "100:9", "--batches", "8")
-    assert status == 1
-    (row,) = [row for row in written["rows"] if row["decoder"] == "riva"]
-    assert row["failed"] == "riva-asrlib-decoder failed: kaldi::KaldiFatalError"
-    assert sum("rtfx" in row for row in written["rows"]) == 2 * (1 + 2)
-    assert "KaldiFatalError" in capsys.readouterr().out
-
-
-@pytest.mark.share
 def test_a_run_that_is_cut_off_goes_on(run, riva, capsys):
     arguments = ("--settings", "100:9", "--batches", "8")
     status, written = run(*arguments, "--minutes", "0")
@@ -150,7 +134,6 @@ def test_a_run_that_is_cut_off_goes_on(run, riva, capsys):
 
 # ---------------------------------------------------------------- the trie, and NeMo's
 TRIE = ["--trie", "16:8", "70:9", "--batches", "1", "8", "--boosted", "0"]
-NO_WFST = [*TRIE, "--settings", "100:9", "--only", "ours"]
 
 
 class Nemo:
@@ -250,61 +233,3 @@ def test_the_trie_beside_the_cpu_and_nemo(run, monkeypatch, capsys):
     assert len(report.compared(rows, "trie", "cpu trie")) == 8
     assert "trie: nothing was compared with NeMo at what is asked" in told  # batch 8
     assert "nothing was compared with riva" in told
-
-
-@pytest.mark.parametrize("mode", [None, "no_while_loops"])
-def test_nemo_without_its_graphs_has_no_row(run, monkeypatch, capsys, mode):
-    monkeypatch.setattr(gpu, "NemoPeer", Nemo)
-    monkeypatch.setattr(Nemo, "mode", mode)
-    status, written = run(*TRIE, "--settings", "100:9", "--only", "nemo")
-    assert status == 0 and written["rows"] == []
-    assert f"NeMo's CUDA graphs: {mode}, not full_graph" in capsys.readouterr().out
-
-
-@pytest.mark.skipif(
-    not all(map(importlib.util.find_spec, ("nemo", "torch"))), reason="needs NeMo"
-)
-def test_nemo_itself_has_the_costs_of_the_trie(run, monkeypatch):
-    """On the CPU, where its search is no graph: that is said to be enough here."""
-
-    class Tensors(Emulated):
-        def tensor(self, array):
-            return importlib.import_module("torch").as_tensor(array)
-
-    monkeypatch.setattr(gpu.NemoPeer, "to_gpu", lambda self: None)
-    monkeypatch.setattr(gpu_trie, "WHOLE", "None")
-    words = ["--trie", "16:20", "--batches", "1", "8", "--only", "nemo"]
-    status, written = run(*words, device=Tensors())
-    assert status == 0 and [row["batch"] for row in written["rows"]] == [1, 8]
-    for row in written["rows"]:
-        costs = row["costs"]
-        assert costs["utterances"] == 3 and "texts_differ" not in costs
-        assert costs["ours_lower"] == costs["theirs_lower"] == 0
-
-
-def test_a_model_over_tokens_adds_up(tmp_path):
-    """Behind every history the probabilities of all tokens are one."""
-    said = [["a", "b", "a", "c"], ["b"], ["a", "b", "b", "a"]]
-    path = tmp_path / "tokens.arpa"
-    gpu_trie.write_token_lm(said, ["a", "b", "c", "d"], path)
-    probabilities, backoffs = {}, {}
-    for line in path.read_text().splitlines():
-        number, tab, rest = line.partition("\t")
-        if tab:
-            words, _, backoff = rest.partition("\t")
-            gram = tuple(words.split())
-            probabilities[gram] = 10 ** float(number)
-            backoffs[gram] = 10 ** float(backoff or 0)
-
-    def probability(history, token):
-        if (*history, token) in probabilities:
-            return probabilities[*history, token]
-        return backoffs.get(history, 1.0) * probability(history[1:], token)
-
-    histories = {gram for gram in backoffs if len(gram) < gpu_trie.ORDER}
-    assert len(histories) > 10
-    for history in histories - {gram for gram in histories if "</s>" in gram}:
-        total = sum(probability(history, t) for t in ("a", "b", "c", "d", "</s>"))
-        assert total == pytest.approx(1.0, abs=1e-4), history
-    # By hand: 12 tokens with </s>, 4 kinds, 5 tokens that there are.
-    assert probabilities["d",] == pytest.approx(4 / 5 / 16, rel=1e-4)

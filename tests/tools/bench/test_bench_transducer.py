@@ -9,7 +9,6 @@ from arpa_texts import arpa_of
 torch = pytest.importorskip("torch")
 
 from tools.bench import transducer as bench  # noqa: E402
-from wfstdec.errors import FormatError  # noqa: E402
 from wfstdec.transducer.torch_model import (  # noqa: E402
     HeadConfig,
     TransducerConfig,
@@ -53,14 +52,3 @@ def test_all_settings_are_in_the_file(given, tmp_path, capsys):
     assert [row["per"] for row in run["steps"]] == ["step", "frame"]
     assert all(row["us"] > 0 for row in run["steps"])
     assert "search alone" in capsys.readouterr().out
-
-
-def test_answers_are_checked_before_times_are_taken(given, monkeypatch):
-    def other_text(self, decoder, boosts, together):
-        return original(self, decoder, boosts, together[1:] + together[:1])
-
-    original = bench.Bench._check_alone
-    monkeypatch.setattr(bench.Bench, "_check_alone", other_text)
-    monkeypatch.setattr(bench, "ALONE", 4)
-    with pytest.raises(FormatError, match="alone"):
-        bench.main(given)

@@ -1,18 +1,13 @@
 """The benchmark of the trie decoder: no speed without right answers."""
 
 import json
-import math
-from dataclasses import replace
 from pathlib import Path
 
-import naive_lm
-import naive_search
 import pytest
-from tiny_sets import ARPA, LEXICON, TOKENS, write_sets
+from tiny_sets import write_sets
 
 from tools.bench import contestants, trie, trie_checks
 from tools.bench.cases import Case, Inputs, make_cases
-from wfstdec import TrieOptions
 
 
 @pytest.fixture
@@ -85,61 +80,6 @@ def test_peers_take_part(bench, capsys):
     assert any(row["decoder"].startswith("flashlight-text") for row in report["rows"])
     told = capsys.readouterr().out
     assert "flashlight-text" in told.split("RTFx: ")[1]
-
-
-# ----------------------------------------------------------------------------- costs
-def test_costs_of_texts_are_the_oracle_s(case):
-    """The best alignment of every text of a few frames, and impossible ones."""
-    name = next(iter(case.speech.logprobs))
-    rows = case.speech.logprobs[name][:5]
-    speech = replace(case.speech.take([name]), logprobs={name: rows})
-    case = replace(case, speech=speech)
-    oracle = naive_search.Case(
-        TOKENS,
-        "<blank>",
-        rows,
-        lexicon=LEXICON,
-        arpa=ARPA,
-        separator="<wb>",
-        options={"lm_scale": 0.8},
-    )
-    texts = naive_search.best_texts(oracle, "max")
-    costs = trie_checks.TextCosts(case, [text.text for text in texts])
-    assert len(texts) > 5
-    for text in texts:
-        found = costs.cost(name, " ".join(text.text))
-        assert found == pytest.approx(text.cost, rel=1e-6)
-    assert costs.cost(name, "ab ab ab") == math.inf
-    assert costs.cost(name, "unheard") == math.inf
-
-
-def test_the_scorer_is_the_oracle_s(tmp_path):
-    path = tmp_path / "lm.arpa"
-    path.write_text(ARPA)
-    sentences = [(), ("ab",), ("ab", "c"), ("c", "c", "ab"), ("cab", "unheard")]
-    scorer = trie_checks.NgramScorer(str(path), sentences)
-    expected = naive_lm.exact_scorer(naive_lm.parse_arpa(ARPA))
-    for sentence in sentences:
-        assert scorer.cost(sentence) == pytest.approx(expected(sentence), rel=1e-9)
-
-
-def test_a_wrong_hypothesis_is_found(case):
-    decoder = case.trie_decoder(TrieOptions(lm_scale=case.lm_scale))
-    names = list(case.speech.logprobs)
-    found = dict(zip(names, decoder.decode(case.utterances), strict=True))
-    sentences = [trie_checks.sentence_of(case, hyp) for hyp in found.values()]
-    costs = trie_checks.TextCosts(case, sentences)
-    assert trie_checks.check_hypotheses(case, costs, found, best=True) == []
-    hyp = found[names[1]]
-    *before, last = hyp.token_ids
-    for change in (
-        {"total_cost": hyp.total_cost + 0.01},
-        {"graph_cost": hyp.graph_cost - 0.01},
-        {"token_ids": (*before, 1 if last != 1 else 2)},
-    ):
-        wrong = found | {names[1]: replace(hyp, **change)}
-        faults = trie_checks.check_hypotheses(case, costs, wrong, best=True)
-        assert faults and all(fault.startswith(names[1]) for fault in faults)
 
 
 # ------------------------------------------------------------------------- verdicts

@@ -1,20 +1,14 @@
 """The benchmark of the WFST decoder: no speed without equal costs."""
 
-import math
-
 import pytest
 
 pytest.importorskip("kaldi_decoder")
 
 from tools.bench import wfst  # noqa: E402
-from tools.bench.costs import compare_costs  # noqa: E402
 from wfstdec import WfstOptions
 from wfstdec.compare import peers as kaldi_peer  # noqa: E402
-from wfstdec.compare.comparison import Outcome  # noqa: E402
 
 pytestmark = pytest.mark.peers
-
-DONE = Outcome("ab", 100.0, True)
 
 
 @pytest.fixture
@@ -70,27 +64,3 @@ def test_no_speed_where_costs_disagree(sets, monkeypatch, capsys, change):
     assert not any("rtfx" in key or "cpu_s" in key for key in rows[0])
     told = capsys.readouterr().out
     assert "COSTS DISAGREE" in told and "RTFx" not in told
-
-
-@pytest.mark.parametrize(
-    ("ours", "theirs", "lower"),
-    [
-        (DONE, DONE, (0, 0)),
-        (DONE._replace(total_cost=100.0009), DONE, (0, 0)),
-        (DONE._replace(total_cost=100.0011), DONE, (0, 1)),
-        (DONE._replace(total_cost=99.9989), DONE, (1, 0)),
-        (DONE._replace(total_cost=0.0), DONE._replace(total_cost=0.5e-5), (0, 0)),
-        (DONE._replace(total_cost=0.0), DONE._replace(total_cost=-2e-5), (0, 1)),
-        (DONE, DONE._replace(total_cost=90.0, reached_final=False), (1, 0)),
-        (DONE._replace(reached_final=False), DONE, (0, 1)),
-        (Outcome("", math.inf, False), Outcome("", math.inf, False), (0, 0)),
-        (Outcome("", math.inf, False), Outcome("", 5.0, False), (0, 1)),
-        (Outcome("", 5.0, False), Outcome("", math.inf, False), (1, 0)),
-    ],
-)
-def test_one_utterance_that_differs_is_found_among_many(ours, theirs, lower):
-    found = compare_costs(["a", "b", "c"], [DONE, ours, DONE], [DONE, theirs, DONE])
-    assert (found.ours_lower, found.theirs_lower) == lower
-    assert found.agrees == (lower == (0, 0))
-    assert [name for name, _, _ in found.worst] == ["b"] * sum(lower)
-    assert math.isfinite(found.largest_difference + found.ours_total)

@@ -7,10 +7,7 @@ from arpa_texts import arpa_of
 pytest.importorskip("sentencepiece")
 
 from tools.data import (  # noqa: E402
-    ctc_simulator,
-    forced_alignment,
     make_synthetic,
-    piece_distance,
 )
 from wfstdec import read_lexicon, read_tokens
 from wfstdec.io.text import read_text  # noqa: E402
@@ -74,27 +71,6 @@ def greedy(folder):
     }
 
 
-def test_distances_by_hand():
-    pieces = ["<unk>", "▁the", "▁they", "the", "ing", "ang"]
-    found = piece_distance.piece_distances(pieces)
-    np.testing.assert_array_equal(found, found.T)
-    assert np.isinf(found[0]).all()
-    one, two = found[1, 2:4], found[4, 5]
-    np.testing.assert_allclose([*one, two], [0.8, 0.6, 0.5], rtol=1e-6)
-
-
-def test_alignment_by_hand():
-    probs = np.full((7, 3), 0.1)
-    for t, token in enumerate([0, 1, 1, 0, 1, 2, 0]):
-        probs[t, token] = 0.8
-    states = forced_alignment.sausage([[[2], [1, 1]], [[2]]], blank=0)
-    path = forced_alignment.force_align(np.log(probs), states)
-    assert [states.tokens[state] for state in path] == [0, 1, 1, 0, 1, 2, 0]
-    assert not len(forced_alignment.force_align(np.log(probs[:2]), states))
-    runs = [(0, 0, 1), (1, 1, 3), (0, 3, 4), (1, 4, 5), (2, 5, 6), (0, 6, 7)]
-    assert forced_alignment.spans(probs.argmax(1)) == runs
-
-
 def test_clean_set_says_its_references(clean):
     references = read_text(clean / "refs.txt")
     assert list(references) == NAMES
@@ -105,17 +81,6 @@ def test_clean_set_says_its_references(clean):
     spelt = dict(zip(lexicon.words, lexicon.pronunciations, strict=True))
     repeats = [word for word in said if 0 in np.diff(spelt.get(word, ()))]
     assert repeats, "words with a token twice in a row are needed"
-
-
-@pytest.mark.parametrize("level", ["clean", "hard"])
-def test_rows_are_normalised(level, request):
-    for rows in load(request.getfixturevalue(level)).values():
-        assert rows.dtype == np.float16
-        assert rows.shape[1] == 65
-        rows = rows.astype(np.float64)
-        assert rows.min() >= ctc_simulator.FLOOR
-        assert rows.max() <= 0.0
-        np.testing.assert_allclose(np.logaddexp.reduce(rows, axis=1), 0.0, atol=2e-3)
 
 
 def test_same_seed_same_bytes(make, hard):

@@ -8,22 +8,18 @@ import shutil
 import signal
 import subprocess
 import sys
-import types
 
 import numpy as np
 import pytest
 from cuda_emulation.device import EmulatedDevice, compile_kernels, load_library
-from processes import ROOT, on_stand_in, python
+from processes import ROOT, on_stand_in
 
 from tools.gpu import (
     OK_STATUS,
-    UNFINISHED_STATUS,
     UNFIT_STATUS,
-    WRONG_STATUS,
     constants,
     kernel_resources,
     log_add,
-    probe,
     probe_program,
 )
 from tools.gpu.assumptions import ASSUMPTIONS
@@ -128,22 +124,6 @@ def test_an_assumption_that_does_not_hold_is_found(planted):
     assert set(found) == {name} and "expected 0x" in found[name]
 
 
-@needs_compiler
-def test_a_device_without_redux_is_not_asked_for_it():
-    """The emulation has it: where it must not be, that is found."""
-    assert set(wrong_ones(machine(capability=75))) == {"redux.sync"}
-
-
-def test_no_numba_and_no_graph():
-    code = (
-        "import sys, tools.gpu.probe\n"
-        "print([m for m in ('numba', 'wfstdec.graph', 'wfstdec.wfst') "
-        "if m in sys.modules])"
-    )
-    done = python("-c", code)
-    assert done.stdout == "[]\n", done.stdout + done.stderr
-
-
 # -------------------------------------------------------------------- the real compiler
 @pytest.mark.nvrtc
 @pytest.mark.parametrize("target", ["sm_75", "sm_80", "sm_90", "sm_120"])
@@ -188,70 +168,6 @@ def test_log_add_has_the_bits_that_are_kept():
     x = np.abs(a - b).astype(np.float32)
     gain = log_add.log_one_plus(x) - np.log1p(np.exp(-x.astype(np.float64)))
     assert np.abs(gain).max() < 1.2e-7
-
-
-def test_log_add_at_its_ends():
-    inf, zero = np.float32(np.inf), np.float32(0)
-    a = np.array([inf, inf, 3, 0, 0, 0], np.float32)
-    b = np.array([inf, 3, inf, 0, 17.5, 17.4], np.float32)
-    found = log_add.log_add(a, b)
-    assert found[:3].tolist() == [inf, 3, 3]
-    assert found[3] == -np.float32(np.log(2)) and found[4] == zero > found[5]
-
-
-# ------------------------------------------------------------------------- constants
-def stand_in_cupy():
-    from cupy_stand_in import stand_in
-
-    return stand_in()
-
-
-@needs_compiler
-def test_what_is_timed_is_what_it_says():
-    """The emulation's clock counts barriers."""
-    found = constants.barriers(machine(), stand_in_cupy())
-    assert [found[f"{n} threads, cycles"] for n in constants.BLOCKS] == [1.0] * 5
-    loads = constants.loads(machine(), stand_in_cupy())
-    assert {name.split(",")[0] for name in loads} == {"shared", "L1", "L2", "memory"}
-    assert all(value > 0 for name, value in loads.items() if name.endswith("ns"))
-
-
-@needs_compiler
-def test_a_walk_that_went_elsewhere_gives_no_time(monkeypatch):
-    monkeypatch.setattr(constants, "_end_of", lambda chain, steps: -1)
-    with pytest.raises(AssertionError, match="shared: another way was gone"):
-        constants.loads(machine(), stand_in_cupy())
-
-
-def test_a_constant_that_is_not_measured_keeps_none_of_the_others(monkeypatch, capsys):
-    def broken(machine, cupy):
-        raise RuntimeError("cudaErrorUnknown")
-
-    measures = {"one": broken, "two": lambda *_: {"a load, ns": 1.5}}
-    monkeypatch.setattr(probe, "MEASURES", measures)
-    status = probe.measure_constants(None, None, probe.Lines(None))
-    assert status == UNFINISHED_STATUS
-    told = capsys.readouterr().out
-    assert "one: NOT MEASURED: RuntimeError: cudaErrorUnknown" in told
-    assert "two: a load, ns 1.5" in told
-
-
-def test_what_no_search_needs_yet_does_not_shut_the_gate():
-    def raises(_):
-        raise RuntimeError("cudaErrorIllegalInstruction")
-
-    def status(*found):
-        checks = [
-            types.SimpleNamespace(name="x", check=check, needed=needed)
-            for check, needed in found
-        ]
-        return probe.check_assumptions(None, probe.Lines(None), checks)
-
-    fine, wrong = (lambda _: None), (lambda _: "1 of 2 words differ")
-    assert status((fine, True), (fine, False)) == OK_STATUS
-    assert status((wrong, False), (fine, True)) == WRONG_STATUS
-    assert status((wrong, True), (fine, True), (wrong, False)) == UNFIT_STATUS
-    assert status((raises, True)) == UNFIT_STATUS
 
 
 # ----------------------------------------------------------- the step, on a stand-in
