@@ -155,24 +155,6 @@ def test_real_speech_against_full_viterbi():
         assert x[at, said].sum() == pytest.approx(x[at, path].sum(), abs=1e-3)
 
 
-def test_random_sequences_against_full_viterbi():
-    rng = np.random.default_rng(0)
-    for _ in range(50):
-        length, targets = int(rng.integers(1, 30)), rng.integers(1, 4, rng.integers(8))
-        x = np.log(rng.dirichlet(np.ones(len(LETTERS)), length)).astype(np.float32)
-        text = "".join("-abc"[token] for token in targets)
-        alignment = ForcedAligner(LETTERS).align(x, [text] if text else [])
-        expected = forced_align(x.astype(np.float64), targets, 0)
-        assert alignment.reached_end == (expected is not None)
-        if expected is None:
-            continue
-        said = np.zeros(length, int)
-        for token in alignment.tokens:
-            said[token.start_frame : token.end_frame] = LETTERS.ids[token.text]
-        np.testing.assert_array_equal(said, expected[0])
-        assert alignment.total_cost == pytest.approx(-expected[1], abs=1e-4)
-
-
 def test_agrees_with_the_decoder_where_its_words_are_right():
     """The decoder's own times, of those demo utterances that it gets right."""
     given = speech()
