@@ -103,17 +103,6 @@ def test_the_compensated_rule_by_hand():
     assert gains(boosts, f"01{FIRST_TIME}")[0, EOS] == pytest.approx(1.75)
 
 
-def test_a_half_said_phrase_is_worth_nothing_at_the_end():
-    """WeNet (wenet#864) and NeMo keep its credit; NeMo adds the next one."""
-    for rule in RULES:
-        boosts = processor({"abcd": 2.0}, end_rule=rule, final_eos_score=0.0)
-        steps = [gains(boosts, "012"[:n])[0] for n in range(4)]
-        paid = sum(step[token] for step, token in zip(steps[:3], range(3), strict=True))
-        assert paid > 10
-        credit = max(0, steps[3].max()) if rule == "compensated" else 0
-        assert steps[3][EOS] == pytest.approx(-paid + credit, abs=1e-4)
-
-
 @pytest.mark.parametrize("rule", RULES)
 @pytest.mark.parametrize("seed", range(12))
 @pytest.mark.share(keep=4)

@@ -46,15 +46,6 @@ def texts(model, boosts=None, frames=None, **options):
     return {"".join(names[t] for t in one.token_ids): -one.total_cost for one in found}
 
 
-def test_duplicates_where_boosts_make_scores_positive():
-    """NeMo pushes equal finished texts down by `score * 10001`: up, if above 0."""
-    model = table({"": {"a": 0.6, "b": 0.4}, "a": {"b": 0.5, "": 0.5}, "b": {"": 1.0}})
-    found = texts(model, {"ab": 3.0}, beam_size=8, stop="never", end_rule="none")
-    assert list(found) == ["ab", "b", "a"]
-    assert found["ab"] == pytest.approx(3 * (1 + SECOND) + math.log(0.3), abs=1e-4)
-    assert found["b"] == pytest.approx(math.log(0.4), abs=1e-6)
-
-
 def test_one_finished_text_of_k_does_not_keep_the_search_going():
     """NeMo has no early stop while one of K runs."""
     steps = []
@@ -72,25 +63,6 @@ def test_one_finished_text_of_k_does_not_keep_the_search_going():
     assert len(steps) < 5
 
 
-def test_norms_count_a_text_by_its_own_length():
-    """NeMo divides a candidate by its parent's length, and the prompt counts."""
-    model = table({"": {"a": 0.9, "": 0.1}, "a": {"": 0.3, "b": 0.7}}, prompt=(2, 2, 2))
-    found = texts(model, beam_size=8, length_norm="mean", stop="never")
-    ranks = {text: total / (len(text) + 1) for text, total in found.items()}
-    assert list(found) == sorted(ranks, key=ranks.get, reverse=True)
-    assert found[""] == pytest.approx(math.log(0.1))
-
-
-@pytest.mark.parametrize("width", [1, 2, 5])
-def test_the_best_text_has_its_score(width):
-    """NeMo tells none of the 1-best."""
-    model = table({"": {"a": 0.6, "b": 0.4}, "a": {"b": 0.3, "": 0.7}, "b": {"": 1.0}})
-    options = AttentionOptions(beam_size=width, length_norm="mean")
-    (hyp,) = AttentionDecoder(model, options=options).decode([model.frames(0, 9)])
-    assert hyp.token_ids == (0,)
-    assert hyp.total_cost == pytest.approx(-math.log(0.6 * 0.7), abs=1e-6)
-
-
 def test_a_model_in_training_mode_is_decoded_without_dropout_and_stays_so():
     """NeMo's generator leaves models in training mode, whatever they were in."""
     torch.manual_seed(0)
@@ -103,56 +75,6 @@ def test_a_model_in_training_mode_is_decoded_without_dropout_and_stays_so():
     assert not any(part.training for part in net.modules())
 
 
-@pytest.mark.parametrize("rule", ["closed", "none"])
-def test_an_end_gains_nothing_where_phrases_may_begin(rule):
-    """In NeMo `eos` gains c0 wherever the root has phrases: everywhere."""
-    model = table({"": {"a": 0.5, "": 0.5}, "a": {"": 1.0}})
-    found = texts(model, {"ab": 4.0, "b": 3.0}, beam_size=8, end_rule=rule)
-    assert found[""] == pytest.approx(math.log(0.5), abs=1e-6)
-    paper = texts(model, {"ab": 4.0, "b": 3.0}, beam_size=8, end_rule="compensated")
-    assert paper[""] == pytest.approx(math.log(0.5) + 4.0, abs=1e-4)
-
-
-@pytest.mark.parametrize("width", [1, 2, 3, 8])
-def test_beams_take_boosts_as_greedy_search_does(width):
-    """vLLM's beam search ignores processors (vllm#21546)."""
-    model = table({"": {"a": 0.8, "b": 0.2}, "b": {"": 0.9, "a": 0.1}})
-    assert next(iter(texts(model, beam_size=width))) == "a"
-    assert next(iter(texts(model, {"b": 3.0}, beam_size=width))) == "b"
-
-
-@pytest.mark.parametrize("width", [1, 4])
-def test_a_prefix_earns_credit_so_that_a_phrase_is_reached(width):
-    """`sequence_bias` favours the last token alone (transformers#28805)."""
-    row = {"a": 0.6, "b": 0.4}
-    model = table({"": row, "b": row, "bb": {"b": 0.3, "a": 0.7}})
-    assert next(iter(texts(model, beam_size=width))) == "a"
-    found = texts(model, {"bbb": 1.0}, beam_size=width)
-    assert next(iter(found)) == "bbb"
-    credit = 1 + SECOND + 2 + math.log(3)
-    assert found["bbb"] == pytest.approx(credit + math.log(0.4 * 0.4 * 0.3), abs=1e-3)
-
-
-@pytest.mark.parametrize("rule", ["closed", "compensated", "none"])
-def test_a_half_said_phrase_keeps_no_credit_at_the_end(rule):
-    """WeNet (wenet#864) and NeMo keep it; in NeMo the end gains the next credit too."""
-    model = table({"": {"a": 0.5, "b": 0.5}, "a": {"": 0.9, "b": 0.1}})
-    found = texts(model, {"abb": 2.0}, beam_size=8, end_rule=rule, final_eos_score=0.0)
-    assert found["b"] == pytest.approx(
-        math.log(0.5) + (2.0 if rule == "compensated" else 0), abs=1e-4
-    )
-    credit = 2 * SECOND if rule == "compensated" else 0
-    assert found["a"] == pytest.approx(math.log(0.45) + credit, abs=1e-3)
-
-
-def test_boosts_come_before_pruning():
-    """In WeNet after it (wenet#2019): a token that the beam drops cannot be saved."""
-    row = {"a": 0.55, "b": 0.4, "c": 0.05}
-    model = table({"": row}, letters="abc")
-    assert list(texts(model, beam_size=1)) == ["a"]
-    assert list(texts(model, {"c": 3.0}, beam_size=1)) == ["c"]
-
-
 def test_the_paper_rule_cuts_a_phrase_off_in_greedy_search_and_closed_does_not():
     """TurboBias: an end gains what the best token would; a doubtful model then ends."""
     row = {"a": 0.5, "": 0.45, "b": 0.05}
@@ -161,16 +83,6 @@ def test_the_paper_rule_cuts_a_phrase_off_in_greedy_search_and_closed_does_not()
     greedy = {"beam_size": 1}
     assert list(texts(model, boosts, **greedy, end_rule="closed")) == ["aba"]
     assert list(texts(model, boosts, **greedy, end_rule="compensated")) == ["ab"]
-
-
-def test_a_phrase_hung_on_behind_a_preferred_end_gains_nothing():
-    after = {"": {"a": 1.0}, "a": {"": 0.8, "b": 0.2}}
-    model = table(after)
-    found = texts(model, {"b": 5.0}, beam_size=8)
-    assert found["ab"] == pytest.approx(math.log(0.2), abs=1e-5)
-    assert found["a"] == pytest.approx(math.log(0.8), abs=1e-5)
-    hung_on = texts(model, {"b": 5.0}, beam_size=8, end_rule="none")
-    assert hung_on["ab"] > hung_on["a"]
 
 
 def test_what_the_bound_of_generate_loses_is_found():

@@ -2,11 +2,9 @@
 
 import itertools
 
-import numpy as np
 import pytest
 import torch
 
-from wfstdec import AttentionDecoder, AttentionOptions
 from wfstdec.attention.torch_model import AttentionNet, AttentionSizes, TorchAttention
 
 SIZES = AttentionSizes(tokens=6, dim=16, frames=5, heads=2, layers=2, positions=12)
@@ -62,21 +60,3 @@ def test_cross_attention_is_copied_for_no_row(model):
     taken = model.take(state, torch.tensor([0, 0, 1, 1, 1]))
     for (key, value), (same, too) in zip(state.memory, taken.memory, strict=True):
         assert key is same and value is too and len(key) == 2
-
-
-def test_a_wide_search_finds_the_best_of_all_texts(model):
-    """All texts are scored at once by the net itself."""
-    (frames,) = frames_of(3)
-    decoder = AttentionDecoder(model, options=AttentionOptions(beam_size=300))
-    (best, *_) = decoder.texts([frames])[0]
-    texts = [t for n in range(4) for t in itertools.product(range(5), repeat=n)]
-    totals = {}
-    for text in texts:
-        with torch.no_grad():
-            labels = torch.tensor([[5, *text]])
-            rows = model.net(frames[None], torch.tensor([3]), labels).log_softmax(-1)[0]
-        ends = [*text, 5]
-        totals[text] = float(rows[np.arange(len(ends)), ends].sum())
-    found = max(totals, key=totals.get)
-    assert best.token_ids == found
-    assert -best.total_cost == pytest.approx(totals[found], abs=1e-4)

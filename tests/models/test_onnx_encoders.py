@@ -16,7 +16,7 @@ from wfstdec.errors import (
     OptionError,
     TokenTableError,
 )
-from wfstdec.models import KINDS, MappedTokens, StreamingEncoder, Windowed, load_model
+from wfstdec.models import KINDS, MappedTokens, StreamingEncoder, load_model
 from wfstdec.models.encoder import log_softmax
 from wfstdec.models.streaming_onnx import KaldiFbank, NemoFbank, StreamingOnnx
 
@@ -56,26 +56,6 @@ def test_onnx_with_waveform_input(causal, speech):
         np.testing.assert_array_equal(found, expected[: -(-size // 320)])
 
 
-def test_a_batch_at_equal_length_agrees_with_one_by_one(causal, speech):
-    audio = [speech[:16000], speech[8000:24000], speech[:9000], speech[16000:]]
-    together = load_model(causal, max_batch=8).encode(audio)
-    for one, alone in zip(together, load_model(causal).encode(audio), strict=True):
-        np.testing.assert_allclose(one, alone, atol=1e-4)
-
-
-def test_windows_over_a_causal_onnx_are_the_whole(causal, speech):
-    """Four frames to the left are enough for three frames and 80 samples back."""
-    model = Windowed(load_model(causal), chunk_s=0.1, left_s=0.08, right_s=0)
-    (whole,) = model.encode([speech])
-    random = np.random.default_rng(4)
-    for _ in range(4):
-        state, found = model.start(), []
-        cuts = np.sort(random.integers(0, len(speech), 12))
-        for i, chunk in enumerate(np.split(speech, cuts)):
-            found += model.step([state], [chunk], [i == 12])
-        np.testing.assert_allclose(np.concatenate(found), whole, atol=1e-4)
-
-
 def test_logits_are_known_by_their_name_or_said(tmp_path, speech):
     tiny.write_tokens(tmp_path / "tokens.txt", 6)
     path = tiny.waveform_model(tmp_path / "m.onnx", output="logits")
@@ -97,15 +77,6 @@ def test_a_model_that_tells_too_little(tmp_path, speech):
     short = tiny.waveform_model(tmp_path / "short.onnx", limit=40)
     with pytest.raises(ModelError, match=r"how long a frame.*\(--frame-shift\)"):
         load_model(short, tokens, sample_rate=RATE)
-
-
-def test_an_onnx_that_hears_only_its_window(tmp_path, speech):
-    tokens = tiny.write_tokens(tmp_path / "tokens.txt", 6)
-    path = tiny.waveform_model(tmp_path / "short.onnx", limit=1500)
-    model = load_model(path, tokens, sample_rate=RATE)
-    assert len(model.encode([np.tile(speech, 15)])[0]) == 1500
-    with pytest.raises(ModelError, match=r"30.00 s, expected 56.00 s of audio"):
-        model.encode([np.tile(speech, 28)])
 
 
 def test_wav2vec2_exported_to_onnx(tmp_path, speech):

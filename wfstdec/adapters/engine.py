@@ -6,9 +6,6 @@ hypotheses by tokens, merge equal candidates (`find_candidate`), score them by t
 language model, choose the best (`choose`), and make these the beam. Where an array is
 too small, or the host must call a language model, the kernel returns why; the frame is
 then repeated: nothing of its beam changes until the last step.
-
-    utterance = Utterance(advance, search, store, answer)
-    utterance.advance(frames, num_frames, pace)
 """
 
 from __future__ import annotations

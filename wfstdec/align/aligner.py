@@ -127,12 +127,7 @@ class ForcedAligner:
         return f"ForcedAligner({self.tokens!r}, {self.options!r})"
 
     def check_words(self, words: Iterable[str]) -> None:
-        """See that words of texts are written as those of the lexicon; warn where not.
-
-        Raises:
-            LexiconError: The lexicon has none of them, and by another normalizer it has
-                some.
-        """
+        """Warn or raise `LexiconError` where words are not written as the lexicon's."""
         check_listed("words", words)
         self._transcriber.check(words)
 
@@ -148,14 +143,7 @@ class ForcedAligner:
         return other
 
     def checked(self, logprobs: Pairs) -> Iterator[tuple[str, Any]]:
-        """Pass utterances on and warn of what seems wrong with the first ones.
-
-        Args:
-            logprobs: Pairs of an utterance id and its log-probs, [T, V].
-
-        Warns:
-            LogprobWarning: As `wfstdec.checks.inputs.checked`.
-        """
+        """Pass utterances on and warn of what seems wrong with the first ones."""
         return checked(logprobs, self._output_tokens)
 
     def align(self, logprobs: Any, text: str | Sequence[str]) -> Alignment:
@@ -173,8 +161,7 @@ class ForcedAligner:
         """
         if getattr(logprobs, "ndim", None) != 2:
             raise ShapeError(
-                f"logprobs has {getattr(logprobs, 'ndim', 'no')} axes, expected [T, V] "
-                "of one utterance"
+                f"logprobs has {getattr(logprobs, 'ndim', 'no')} axes, expected [T, V]"
             )
         with Held():
             transcript = self._transcriber.transcript(text)

@@ -1,8 +1,5 @@
 """A path through the graph of a text, read as an alignment.
 
-    near = Nearness.of(log_probs, found.hypothesis, blank)
-    alignment = read_alignment(found, near, words, star=None, options=options)
-
 A confidence is how near an alignment is to what the model would say by itself:
 
     ratio[t]   = x[t, aligned token] - max over v of x[t, v]

@@ -1,8 +1,5 @@
 """The graph of a text, T o (L o G), and the cheapest path through it.
 
-    graph = text_graph(transcript, tokens, fillers, topology, options)
-    found = search(graph, log_probs, options, frame_shift_s=0.02)
-
     G    0 -w1:1-> 1 -w2:2-> 2 ... n            and, where options allow,
          i -skip:-> i + 1                       a word left out
          i -star:n+1-> i                        speech that the text does not have

@@ -1,8 +1,4 @@
-"""The search behind the contract of all decoders: batches of whole utterances.
-
-backend = AttentionBackend(model, lms, frame_shift_s=0.02, batch_size=24)
-paths = backend.decode(backend.inputs(frames, lengths), options, boosts)
-"""
+"""The search behind the contract of all decoders: batches of whole utterances."""
 
 from __future__ import annotations
 
@@ -143,10 +139,7 @@ class AttentionBackend(ModelBackend):
         if isinstance(frames, WithCtc):
             frames, ctc = frames
             if self.encodes:
-                raise OptionError(
-                    "ctc= with input='features', expected frames: the model's own CTC "
-                    "head is asked for features"
-                )
+                raise OptionError("ctc= with input='features', expected frames")
         found = super().inputs(frames, lengths)
         if ctc is None:
             return [Utterance(one) for one in found]
@@ -218,10 +211,7 @@ class AttentionBackend(ModelBackend):
 
     def start(self, options: Any, boosts: Any, *, record: bool = False) -> Any:
         """Refuse: an attention decoder sees whole utterances."""
-        raise OptionError(
-            "sessions of an attention decoder, expected whole utterances: it may look "
-            "at any frame at any time"
-        )
+        raise OptionError("sessions of an attention decoder, expected whole utterances")
 
     def _logprobs_of(self, one: Utterance, i: int) -> np.ndarray | None:
         """CTC log-probs, given or by the model's own head; None without either."""

@@ -1,10 +1,5 @@
 """CTC with attention: the probability that a text is, or begins with, a row's text.
 
-    prefixes = CtcPrefixes(logprobs, units, weight=0.3, width=12)
-    rows = prefixes.start()                            # an utterance each
-    fused, tried = prefixes.fused(fused, rows, utterance)
-    rows = prefixes.stepped(rows.taken(parents), tried, parents, labels, utterance)
-
 A live text h counts by psi(h), the probability of all texts that begin with it, a
 finished one by its own (Watanabe et al. 2017, algorithm 2). For a token c behind h,
 
@@ -142,21 +137,19 @@ class CtcUnits(NamedTuple):
         """Log-probs of an utterance, float32 [T, num_columns], as many as frames."""
         if logprobs.ndim != 2 or logprobs.shape[1] != self.num_columns:
             raise ShapeError(
-                f"CTC log-probs {logprobs.shape}, expected [T, {self.num_columns}]: "
-                "the tokens of the attention decoder, and a blank",
+                f"CTC log-probs {logprobs.shape}, expected [T, {self.num_columns}]",
                 utterance,
             )
         if len(logprobs) < num_frames:
             raise ShapeError(
-                f"CTC log-probs of {len(logprobs)} frames, expected {num_frames} as "
-                "of the encoder",
+                f"CTC log-probs of {len(logprobs)} frames, expected {num_frames} as of "
+                "the encoder",
                 utterance,
             )
         rows = np.ascontiguousarray(logprobs[:num_frames], np.float32)
         if not (rows < np.inf).all():
             raise LogprobError(
-                "CTC log-probs with NaN or +inf, expected logs of probabilities",
-                utterance,
+                "CTC log-probs with NaN or +inf, expected logs", utterance
             )
         return rows
 

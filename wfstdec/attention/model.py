@@ -89,8 +89,7 @@ def checked_table(model: AttentionModel) -> TokenTable:
         for token in tokens:
             if not (isinstance(token, int) and 0 <= token < len(names)):
                 raise OptionError(
-                    f"the model's {name} has {token!r}, expected outputs, 0 to "
-                    f"{len(names) - 1}"
+                    f"{name} has {token!r}, expected outputs, 0 to {len(names) - 1}"
                 )
     return token_table((*names, blank), len(names))
 
@@ -100,18 +99,17 @@ def checked_rows(
 ) -> np.ndarray:
     """Log-probs of a model as float32 [N, V] on the host."""
     shape = tuple(getattr(logprobs, "shape", ()))
-    if not isinstance(logprobs, Tensor) or shape != (num_rows, num_tokens):
+    expected = (num_rows, num_tokens)
+    if not isinstance(logprobs, Tensor) or shape != expected:
         kind = "" if isinstance(logprobs, Tensor) else f"{type(logprobs).__name__}, no "
         raise ShapeError(
-            f"the model gives {kind}log-probs {shape}, expected "
-            f"{(num_rows, num_tokens)}: rows as it was given, V={num_tokens} as of its "
-            "tokens"
+            f"the model gives {kind}log-probs {shape}, expected {expected}"
         )
     rows = np.ascontiguousarray(logprobs.detach().float().cpu().numpy())
     bad = ~(rows.max(1) < np.inf)  # also of NaN
     if bad.any():
         raise LogprobError(
-            "the model gives NaN or +inf, expected natural logs of probabilities",
+            "the model gives NaN or +inf, expected logs of probabilities",
             int(bad.argmax()),
         )
     if is_first:

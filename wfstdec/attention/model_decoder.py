@@ -1,9 +1,4 @@
-"""Decoder and backend of models with their own tokens: transducers and attention.
-
-class AttentionDecoder(ModelDecoder):         # adds its search and its options
-class AttentionBackend(ModelBackend):         # checks frames, encodes features
-cut = cutter(model.tokenizer, table)          # text to tokens, as the model was trained
-"""
+"""Decoder and backend of models with their own tokens: transducers and attention."""
 
 from __future__ import annotations
 
@@ -59,18 +54,13 @@ class SentencePieceFile:
         """Pickle the path."""
         return type(self), (self.path,)
 
-    @property
-    def pieces(self) -> set[str]:
-        """All that it cuts text into."""
-        size = self._model.get_piece_size()
-        return {self._model.id_to_piece(i) for i in range(size)}
-
     def __call__(self, text: str) -> list[str]:
         """The names of a text's pieces."""
-        return self._model.encode(text, out_type=str)
+        return self.model.encode(text, out_type=str)
 
     @cached_property
-    def _model(self) -> Any:
+    def model(self) -> Any:
+        """The model itself."""
         return load_sentencepiece(self.path)
 
 
@@ -98,12 +88,6 @@ def cutter(tokenizer: Any, tokens: TokenTable) -> Callable[[str], Sequence[str]]
     return tokenizer
 
 
-def warn_of_byte_pieces(tokens: TokenTable) -> None:
-    """Warn of a model without a tokenizer whose pieces have spaces in them."""
-    if name := next((one for one in tokens.names if one.startswith("Ġ")), None):
-        _log.warning("the model has pieces like %r and no tokenizer: %s", name, _ADVICE)
-
-
 def _is_usable(file: SentencePieceFile, tokens: TokenTable) -> bool:
     """Tell whether it can be read here and has all tokens; warns where not."""
     if importlib.util.find_spec("sentencepiece") is None:
@@ -111,7 +95,8 @@ def _is_usable(file: SentencePieceFile, tokens: TokenTable) -> bool:
         _log.warning("%s needs sentencepiece (%s): %s", file.path, how, _ADVICE)
         return False
     names = {name for i, name in enumerate(tokens.names) if i != tokens.blank}
-    lacking = sorted(name for name in names - file.pieces if not is_mark(name))
+    names -= set(map(file.model.id_to_piece, range(file.model.get_piece_size())))
+    lacking = sorted(name for name in names if not is_mark(name))
     if lacking:
         text = "%s has no piece %r, which is a token of the model: %s"
         _log.warning(text, file.path, lacking[0], _ADVICE)
@@ -138,8 +123,7 @@ class ModelBackend:
         for i, one in enumerate(given):
             if size not in (None, one.shape[1]):
                 raise ShapeError(
-                    f"frames have D={one.shape[1]}, expected D={size} as the model's "
-                    "encoder gives them",
+                    f"D={one.shape[1]}, expected D={size} as the model's encoder",
                     i,
                 )
         return given
@@ -181,16 +165,15 @@ class ModelBackend:
         for i, (array, count) in enumerate(zip(arrays, counts, strict=True)):
             if array.ndim != 2 or not array.is_floating_point():
                 raise ShapeError(
-                    f"frames are {array.dtype} {tuple(array.shape)}, expected "
-                    "floating-point [T, D] of the encoder",
+                    f"{array.dtype} {tuple(array.shape)}, expected floating-point "
+                    "[T, D] of the encoder",
                     i,
                 )
             if count is not None and not 0 <= count <= len(array):
                 raise ShapeError(f"length {count}, expected 0 to {len(array)}", i)
             if array.shape[1] != (expected := arrays[0].shape[1]):
                 raise ShapeError(
-                    f"frames have D={array.shape[1]}, expected D={expected} as of "
-                    "the first utterance",
+                    f"D={array.shape[1]}, expected D={expected} as of the first",
                     i,
                 )
             found.append(array[:count])
@@ -209,10 +192,8 @@ Input = Literal["frames", "features"]
 """What is decoded: frames of the encoder, or what goes into it."""
 Weighted = list[tuple[NgramLM, float]]
 """Language models and their weights."""
-
-
 Paths = Sequence[Any]
-"""Paths of an utterance that a search found, best first; at least one."""
+"""Paths of an utterance, best first; at least one."""
 
 
 class ModelDecoder(Decoder[Any, Paths]):
@@ -288,10 +269,13 @@ class ModelDecoder(Decoder[Any, Paths]):
     @property
     def _cut_text(self) -> Callable[[str], Sequence[str]] | None:
         tokenizer = getattr(self.model, "tokenizer", None)
-        if tokenizer is None:
-            warn_of_byte_pieces(self.tokens)
-            return None
-        return cutter(tokenizer, self.tokens)
+        if tokenizer is not None:
+            return cutter(tokenizer, self.tokens)
+        # Pieces with spaces in them.
+        if name := next((n for n in self.tokens.names if n.startswith("Ġ")), None):
+            text = "the model has pieces like %r and no tokenizer: %s"
+            _log.warning(text, name, _ADVICE)
+        return None
 
     @torch.no_grad()
     def encode(self, features: Any, lengths: Any = None) -> list[Tensor]:

@@ -215,8 +215,7 @@ def ctc_costs(
     head: Any = getattr(model, "ctc", None)
     if logprobs is None and head is None:
         raise OptionError(
-            "ctc_weight without CTC log-probs, expected ctc=, or a model with a "
-            "method `ctc`"
+            "ctc_weight without CTC log-probs, expected ctc=, or a model's `ctc`"
         )
     given = head(frames).float() if logprobs is None else logprobs
     rows = units.check(as_numpy(given), len(frames))

@@ -1,8 +1,5 @@
 """The search: one token a step for all live texts of all utterances.
 
-    texts = Searcher(model, options, fusion, dense=False).run(frames, lengths, prompts,
-                                                               limits)
-
 A sequence of tokens comes about in one way, so nothing is merged. At each step the best
 K of an utterance that are no ends survive, and ends among the best K are finished, kept
 apart: never frozen in the beam, padded, or their scores multiplied.

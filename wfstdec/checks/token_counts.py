@@ -1,11 +1,5 @@
 """Count the best token of each frame: is the blank right, is a token in no word?
 
-counts = TokenCounts(num_tokens)
-counts.add(logprobs)                        # of some utterances, float [T, V] each
-counts.frame_share(blank)                   # share of the frames that it wins
-counts.likely_blank(blank, separators)      # a token that behaves like the blank
-counts.unused_tokens(names, blank, used)    # frequent tokens that are in no word
-
 A run is a token that wins in frames one after the other. CTC's blank wins many frames,
 in many short runs between all other tokens; silence wins many in few long ones.
 """

@@ -126,7 +126,7 @@ def _from_audio(
     sources = find_recordings([recipe / AUDIO])
     hypotheses = {
         transcript.name: transcript.hypothesis
-        for transcript in transcriber.run(source.recording() for source in sources)
+        for transcript in transcriber.run(sources)
     }
     score = _score({name: references[name] for name in hypotheses}, hypotheses)
     for utterance in score.utterances:

@@ -190,8 +190,7 @@ class HfAttentionModel:
             )
         elif bool((lengths != frames.shape[1]).any()):
             raise ShapeError(
-                f"utterances of {lengths.tolist()} frames, expected "
-                f"{frames.shape[1]} each: this decoder takes no mask"
+                f"{lengths.tolist()} frames, expected one: this decoder takes no mask"
             )
         frames = frames.to(self._outputs.weight.dtype)
         utterance = torch.arange(len(frames), device=frames.device)

@@ -148,13 +148,11 @@ def checked_waveform(waveform: np.ndarray, shortest: int = 0) -> np.ndarray:
     waveform = np.asarray(waveform)
     if waveform.ndim != 1:
         raise ShapeError(
-            f"a waveform of shape {waveform.shape}, expected [N]; "
-            "wfstdec.audio.read_audio mixes channels"
+            f"a waveform of {waveform.shape}, expected [N]; read_audio mixes channels"
         )
     if not np.issubdtype(waveform.dtype, np.floating):
         raise ModelError(
-            f"a waveform of dtype {str(waveform.dtype)!r}, expected floats in [-1, 1]; "
-            "wfstdec.audio.read_audio converts"
+            f"waveform of dtype {str(waveform.dtype)!r}, expected floats: read_audio"
         )
     waveform = waveform.astype(np.float32, copy=False)
     checked_peak(waveform)

@@ -135,8 +135,7 @@ def _load(model: Any, given: ModelOptions, kind: str | None = None) -> Encoder:
             return encoder
     if found.path is not None and not found.path.exists():
         raise ModelError(
-            f"{found.path}: no such file or folder, expected a model, 'hama' or "
-            "'module:function'"
+            f"{found.path}: no such file, expected a model, 'hama' or 'module:function'"
         )
     raise ModelError(
         f"{model if found.path else type(model).__name__}: a model of no known kind; "
@@ -225,8 +224,7 @@ def _function(found: _ModelSource) -> Encoder | None:
             model = getattr(importlib.import_module(module), name)
         except (ImportError, AttributeError, ValueError) as error:
             raise ModelError(
-                f"{model!r}: cannot be imported ({error}), expected a module on the "
-                "path and a function in it"
+                f"{model!r}: cannot be imported ({error}), expected a function"
             ) from error
         if isinstance(model, Encoder):
             return model

@@ -77,8 +77,7 @@ class ModelOptions:
         rate = self.sample_rate or own
         if rate is None:
             raise ModelError(
-                f"{place}: says nowhere which sample rate it hears, expected "
-                "sample_rate= (--sample-rate), most often 16000"
+                f"{place}: no sample rate, expected sample_rate= (--sample-rate)"
             )
         return int(rate)
 
@@ -87,8 +86,8 @@ class ModelOptions:
         shift = self.frame_shift_s or own
         if shift is None:
             raise ModelError(
-                f"{place}: says nowhere how long a frame is, expected "
-                "frame_shift_s= (--frame-shift), in seconds"
+                f"{place}: says nowhere how long a frame is, expected frame_shift_s= "
+                "(--frame-shift)"
             )
         return float(shift)
 

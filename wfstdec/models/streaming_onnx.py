@@ -172,8 +172,7 @@ def streaming_form(session: Any) -> StreamingExport | None:
                 return make(own, session)
             except (KeyError, ValueError) as error:
                 raise ModelError(
-                    f"metadata of the ONNX file: {error!r}, expected what "
-                    f"sherpa-onnx reads beside {key!r}"
+                    f"metadata: {error!r}, expected what sherpa-onnx reads with {key!r}"
                 ) from error
     return None
 
@@ -203,7 +202,7 @@ def _zipformer2(own: Mapping[str, str], session: Any) -> StreamingExport:
     if all(isinstance(size, int) for size in session.get_inputs()[-2].shape[1:]):
         embedding = tuple(session.get_inputs()[-2].shape[1:])
 
-    first_states = [np.zeros(shape, np.float32) for shape in shapes]
+    first_states: Arrays = [np.zeros(shape, np.float32) for shape in shapes]
     first_states += [np.zeros((1, *embedding), np.float32), np.zeros(1, np.int64)]
     shift = int(own["decode_chunk_len"])
     return StreamingExport(
@@ -230,7 +229,7 @@ def _nemo(own: Mapping[str, str], session: Any) -> StreamingExport:
         (1, *(int(own[f"cache_last_{name}_dim{i}"]) for i in (1, 2, 3)))
         for name in ("channel", "time")
     ]
-    caches = [np.zeros(shape, np.float32) for shape in shapes]
+    caches: Arrays = [np.zeros(shape, np.float32) for shape in shapes]
     bins = session.get_inputs()[0].shape[1]
 
     def inputs(x: np.ndarray, states: Arrays) -> Arrays:
@@ -257,7 +256,7 @@ def _wenet(own: Mapping[str, str], session: Any) -> StreamingExport:
     heads, blocks, dim = (int(own[n]) for n in ("head", "num_blocks", "output_size"))
     size = chunk * int(own["left_chunks"])
     kernel = int(own["cnn_module_kernel"])
-    first_states = [
+    first_states: Arrays = [
         np.zeros((blocks, heads, size, dim // heads * 2), np.float32),
         np.zeros((blocks, 1, dim, kernel - 1), np.float32),
         np.full(1, size, np.int64),

@@ -1,11 +1,4 @@
-"""The searches as backend of the decoder: batches, and sessions.
-
-backend = TransducerBackend(model, lms, device="cpu", batch_size=32)
-results = backend.decode(utterances, options, boosts)
-search = backend.start(options, boosts[0])        # a session: one utterance, in chunks
-backend.advance([search], [frames])
-search.look(), search.finish()
-"""
+"""The searches as backend of the decoder: batches, and sessions."""
 
 from __future__ import annotations
 
@@ -70,8 +63,7 @@ class TransducerSearch:
         frames, first, come = self._rest
         if chunk.shape[1] != frames.shape[1]:
             raise ShapeError(
-                f"frames have D={chunk.shape[1]}, expected D={frames.shape[1]} as of "
-                "the first chunk"
+                f"D={chunk.shape[1]}, expected D={frames.shape[1]} as at first"
             )
         return FrameBuffer(torch.cat([frames, chunk]), first, come + len(chunk))
 
@@ -148,8 +140,7 @@ def check_numbers(searcher: Searcher, names: Sequence[int | str | None]) -> None
         at = int(searcher.bad.int().argmax())
         searcher.bad = torch.zeros_like(searcher.bad)
         raise LogprobError(
-            "the joiner gives NaN or +inf, expected natural logs of probabilities",
-            names[at],
+            "the joiner gives NaN or +inf, expected logs of probabilities", names[at]
         )
 
 
@@ -269,10 +260,7 @@ class TransducerBackend(ModelBackend):
     ) -> TransducerSearch:
         """Begin an utterance."""
         if self.encodes:
-            raise OptionError(
-                "sessions of features, expected input='frames': an encoder may need "
-                "whole utterances"
-            )
+            raise OptionError("sessions of features, expected input='frames'")
         return TransducerSearch(self.searcher(options, [boosts]))
 
     @torch.no_grad()

@@ -1,11 +1,5 @@
 """The hypotheses of a batch, merged and pruned in fixed shapes.
 
-    beam = start_beam(...)                             # one live hypothesis each
-    candidates = Candidates(score, label, frame)       # [B, K, W], of the search
-    kept = select(beam, merge(beam, candidates, "sum"))
-    beam = moved(beam, kept)                           # predictor and fusion come after
-    total = sum_runs(score, begins)                    # float64 [N, M], by runs
-
 Two candidates are one if their tokens and their frames are. The beam knows how many
 first tokens every two of its texts share. Text a is the beginning of b if they share
 all of a's, and a's child by a token y is b if b is one longer and ends in y: so the

@@ -130,15 +130,13 @@ def check_model(model: TransducerModel) -> TokenTable:
     names, blank = tuple(model.tokens), model.blank
     if not (isinstance(blank, int) and 0 <= blank <= len(names)):
         raise OptionError(
-            f"the model's blank is {blank!r}, expected 0 to {len(names)}, with "
-            f"V={len(names)} tokens"
+            f"the blank is {blank!r}, expected 0 to {len(names)}, with V={len(names)}"
         )
     durations = tuple(model.durations)
     good = all(isinstance(d, int) and d >= 0 for d in durations)
     if not good or len(set(durations)) != len(durations):
         raise OptionError(
-            f"the model's durations are {durations!r}, expected different frame "
-            "counts, 0 or more"
+            f"the model's durations are {durations!r}, expected different, from 0"
         )
     # Without a duration above 0 no search would ever leave a frame.
     if durations and not any(durations):
@@ -156,8 +154,7 @@ def check_model(model: TransducerModel) -> TokenTable:
         _check_state(new)
         if after.shape != g.shape:
             raise ShapeError(
-                f"the predictor gives {_form(after)} after a token, expected "
-                f"{_form(g)} as after none"
+                f"the predictor gives {_form(after)} after a token, expected {_form(g)}"
             )
     return table
 
@@ -217,8 +214,7 @@ class CheckedModel:
             if part.ndim != 2:
                 raise ShapeError(
                     f"the joiner gives {_form(part)}, expected "
-                    f"[{len(frames)}, outputs] for {len(frames)} rows; "
-                    "leave out axes of 1: join(...).flatten(1)"
+                    f"[{len(frames)}, outputs] for {len(frames)} rows; flatten(1)"
                 )
         # Once: a joiner that gives log-probs gives them always.
         if not self._is_known:
@@ -231,15 +227,11 @@ class CheckedModel:
 def _check_rows(who: str, part: Any, num: int) -> None:
     if not isinstance(part, Tensor):
         raise ShapeError(
-            f"{who} gives {_form(part)}, expected a tensor of {num} rows; "
-            "torch.from_numpy makes one of an array"
+            f"{who} gives {_form(part)}, expected a tensor: torch.from_numpy"
         )
     if part.ndim == 0 or len(part) != num:
         count = len(part) if part.ndim else 0
-        raise ShapeError(
-            f"{who} gives {count} rows, expected {num} as asked for: a row for each "
-            f"it is given, in {_form(part)}"
-        )
+        raise ShapeError(f"{who} gives {count} rows, expected {num}, in {_form(part)}")
 
 
 def _are_logprobs(part: Tensor) -> bool:

@@ -1,10 +1,5 @@
 """The searches: ALSD++, AES++ and greedy, in steps of fixed shapes.
 
-    searcher = Searcher(model, options, fusion)
-    beam = searcher.start(num)
-    beam = searcher.run(beam, source)            # as far as there are frames
-    beam = searcher.run(beam, source.ended())    # to the end
-
 ALSD++, of each hypothesis whose frame has come:
 
     candidates = best K tokens, and the blank; in `max_symbols` tokens: the blank alone

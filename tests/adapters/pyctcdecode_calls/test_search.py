@@ -112,13 +112,6 @@ def test_the_mean_of_two_models(tmp_path):
             assert at == state
             sums.append(whole + model.score_end(at))
         assert total - logit == pytest.approx(sum(sums) / 2, abs=1e-5)
-    twice = MultiLanguageModel([models[0], models[0]])
-    one, two = (
-        BeamSearchDecoderCTC(alphabet, model).decode_beams(logits)
-        for model in (models[0], twice)
-    )
-    assert [beam[0] for beam in one] == [beam[0] for beam in two]
-    assert np.allclose(numbers(one), numbers(two), atol=1e-5)
 
 
 class Own:

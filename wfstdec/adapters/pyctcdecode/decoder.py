@@ -187,7 +187,7 @@ class BeamSearchDecoderCTC:
         """The best text of an utterance; see `decode_beams`. It prunes histories."""
         width = beam_width, beam_prune_logp, token_min_logp
         limits = *width, True, hotwords, hotword_weight
-        return self._best_text(logits, limits, lm_start_state)
+        return self._decode(logits, limits, lm_start_state, 1)[0][0].text
 
     def decode_beams_batch(
         self,
@@ -224,7 +224,9 @@ class BeamSearchDecoderCTC:
         """`decode` of many utterances, in threads; see `decode_beams_batch`."""
         width = beam_width, beam_prune_logp, token_min_logp
         limits = *width, True, models.split_hotwords(hotwords), hotword_weight
-        return self._of_each(logits_list, lambda one: self._best_text(one, limits))
+        return self._of_each(
+            logits_list, lambda one: self._decode(one, limits, None, 1)[0][0].text
+        )
 
     def get_starting_state(self) -> tuple[list[Beam], dict[Any, Any], dict[str, float]]:
         """The beams before an utterance in parts, and two tables."""
@@ -252,16 +254,9 @@ class BeamSearchDecoderCTC:
         is_end: bool = False,
     ) -> list[Beam]:
         """Decode a part of an utterance: beams in, beams out, best first."""
-        #     beams, *tables = decoder.get_starting_state()
-        #     beams = decoder.partial_decode_beams(first, *tables, beams, 0)
-        #     beams = decoder.partial_decode_beams(
-        #         second, *tables, beams, len(first), is_end=True
-        #     )
         # The tables are those of `get_starting_state`, `beams` those of the part
-        # before, `processed_frames` its frames and those before it. `hotword_scorer`
-        # comes from `HotwordScorer.build_scorer`; `force_next_word` ends partial words
-        # here, and `is_end` the utterance. The other arguments are those of
-        # `decode_beams`.
+        # before, `processed_frames` its frames and those before it. `force_next_word`
+        # ends partial words here, and `is_end` the utterance.
         scorer = hotword_scorer or HotwordScorer((), 0.0)
         width = beam_width, beam_prune_logp, token_min_logp
         limits = *width, prune_history, scorer.words, scorer.weight
@@ -304,9 +299,6 @@ class BeamSearchDecoderCTC:
         # A model in Python may not be safe for threads.
         with Workers(1 if on_host else self._threads) as workers:
             return workers.map(call, range(len(items)))
-
-    def _best_text(self, logits: Any, limits: Limits, start: Any = None) -> str:
-        return self._decode(logits, limits, start, 1)[0][0].text
 
     def _decode(
         self, logits: Any, limits: Limits, start: Any = None, count: int | None = None
@@ -401,8 +393,7 @@ class BeamSearchDecoderCTC:
         names.remove(alphabet)
         if names and model not in names:
             raise FormatError(
-                f"{folder}: found {names} beside {alphabet!r}, expected nothing or "
-                f"{model!r}"
+                f"{folder}: found {names}, expected nothing or {model!r} beside"
             )
         inside = str(folder / model) if names else None
         return {"alphabet": str(folder / alphabet), "language_model": inside}
@@ -529,12 +520,8 @@ def _enter_beams(
         score = store.histories["score"][text] + store.parts["score"][part]
         place = text, part, last, trace, *beam.partial_frames
         store.beam[i] = (logit, logit + score, *place, -1)
-    counts = {
-        engine.BEAM: len(beams),
-        engine.FRAMES: first_frame,
-        engine.TRACE: num_traces,
-    }
-    store.counts[list(counts)] = list(counts.values())
+    where = [engine.BEAM, engine.FRAMES, engine.TRACE]
+    store.counts[where] = len(beams), first_frame, num_traces
 
 
 @kernel

@@ -35,7 +35,7 @@ from wfstdec.lm.loading import KenlmModel
 from wfstdec.lm.ngram import NgramLM
 from wfstdec.lm.user import UNK, UserLM
 from wfstdec.text.arpa import ArpaModel, read_arpa
-from wfstdec.text.files import atomic_write, read_lines
+from wfstdec.text.files import atomic_write, read_lines, reading
 from wfstdec.text.kenlm import read_kenlm_header
 
 ATTRS, UNIGRAMS = "attrs.json", "unigrams.txt"
@@ -219,8 +219,7 @@ class LanguageModel(AbstractLanguageModel):
         folder, source = Path(filepath), self.scorer.path
         if source is None:
             raise FormatError(
-                f"{folder}: the language model has no file, expected one that was read "
-                "from a path"
+                f"{folder}: the language model has no file, expected one from a path"
             )
         write_text(folder / ATTRS, json.dumps(self.serializable_attrs))
         lines = "".join(f"{word}\n" for word in sorted(self.unigrams))
@@ -349,8 +348,7 @@ class NgramScorer:
         is_state = isinstance(state, LMState)
         if not is_state or not 0 <= state.state < self.lm.num_states:
             raise OptionError(
-                f"language model state {state!r}, expected one that a decoder with "
-                "this model has returned"
+                f"language model state {state!r}, expected one that it returned"
             )
         return state
 
@@ -451,8 +449,7 @@ def load_unigram_set_from_arpa(arpa_path: str) -> set[str]:
     words = {one[1] for one in fields if len(one) == 3}
     if not words:
         raise FormatError(
-            f"{arpa_path}: no unigrams with a back-off weight, expected an ARPA file "
-            "of order 2 or more"
+            f"{arpa_path}: no unigrams with a back-off weight, expected order 2 or more"
         )
     return words
 
@@ -509,21 +506,15 @@ class HotwordScorer:
 
 def names_in(folder: Path) -> list[str]:
     """The files of a folder that are not hidden."""
-    try:
+    with reading(folder, "folder"):
         names = sorted(path.name for path in folder.iterdir())
-    except OSError as error:
-        raise FormatError(f"{folder}: cannot read: {error.strerror}") from error
     return [name for name in names if not name.startswith((".", "__"))]
 
 
 def read_text(path: Path, encoding: str | None = None) -> str:
     """The text of a file."""
-    try:
+    with reading(path, "file", "text"):
         return path.read_text(encoding or "utf-8")
-    except OSError as error:
-        raise FormatError(f"{path}: cannot read: {error.strerror}") from error
-    except (UnicodeDecodeError, LookupError) as error:
-        raise FormatError(f"{path}: {error}, expected text") from error
 
 
 def write_text(path: Path, text: str, encoding: str | None = None) -> None:

@@ -1,9 +1,5 @@
 """Logits as pyctcdecode takes them, to the tokens that a frame is searched with.
 
-    frames = read_logits(logits, num_tokens)      # checked; float32 or float64 [T, V]
-    kept = keep_tokens(frames, token_min_logp)
-    kept.tokens[kept.splits[t] : kept.splits[t + 1]]      # in the order of their visits
-
 Logits and log-probs are normalised, probabilities become their logs, and no log-prob is
 below that of 1e-15. pyctcdecode iterates over the tokens of a frame in the order of a
 Python set, which decides ties, and which beam's frames a merged beam has. `visit_order`
@@ -90,8 +86,7 @@ def keep_tokens(frames: np.ndarray, token_min_logp: float) -> KeptTokens:
         wrong = frames[bad][~(frames[bad] < np.inf)]
         value = f"{float(wrong[0])!r}" if len(wrong) else "-inf alone"
         raise LogprobError(
-            f"logits have {value} in frame {bad}, expected numbers (-inf for "
-            "impossible tokens)"
+            f"logits have {value} in frame {bad}, expected numbers or -inf"
         )
     log_total = np.log(total).astype(frames.dtype)
     near = frames.dtype.type(token_min_logp - _SLACK)

@@ -1,11 +1,5 @@
 """pyctcdecode's prefix beam search: rules of the engine in numba, its trees, its texts.
 
-    begin(search, store)
-    utterance = Utterance(advance, search, store, answer)
-    utterance.advance(kept_tokens, num_frames, pace)
-    end(utterance, host_model)
-    endings = read_endings(utterance.store, 1)      # the best one; None for all
-
 A beam is (text, part, last token): `history` is a text, a node of a tree of words, and
 `node` a part, the word under way, of a tree of characters. Both grow with the search.
 Beams are visited token by token in the order of `logprobs.visit_order`, and stand in

@@ -198,8 +198,7 @@ def ctc_decoder(
         is_file = isinstance(lm, str | os.PathLike)
         if is_file and spellings is None and len(labels) < len(table):
             raise ShapeError(
-                f"lm_dict has {len(labels)} entries, expected one for each of the "
-                f"{len(table)} tokens, in their order"
+                f"lm_dict has {len(labels)} entries, expected one for each token"
             )
     else:
         labels = table
@@ -207,12 +206,9 @@ def ctc_decoder(
             numbers = {word: number for number, word in enumerate(spellings)}
             labels = Names(tuple(spellings), numbers, "words", len(spellings) - 1)
     model = models.model_of(lm, labels)
-    scores = {
-        "lm_weight": _number("lm_weight", lm_weight),
-        "word_score": _number("word_score", word_score),
-        "unk_score": _number("unk_score", unk_score, -math.inf),
-        "sil_score": _number("sil_score", sil_score),
-    }
+    numbers = {"lm_weight": lm_weight, "word_score": word_score, "sil_score": sil_score}
+    scores = {name: _number(name, value) for name, value in numbers.items()}
+    scores["unk_score"] = _number("unk_score", unk_score, -math.inf)
     most_tokens = beam_size_token or len(table)
     _at_least(beam_size_token=most_tokens)
     unk = -1  # where no unknown word may end
@@ -245,9 +241,8 @@ def ctc_decoder(
         unk=unk,
         **scores,
     )
-    words = () if spellings is None else labels.names
-    counts = {"nbest": int(nbest), "threads": int(threads)}
-    return CTCDecoder(rules, model, table, words, **counts)
+    given = rules, model, table, () if spellings is None else labels.names
+    return CTCDecoder(*given, nbest=int(nbest), threads=int(threads))
 
 
 def download_pretrained_files(model: str) -> NoReturn:
@@ -318,8 +313,7 @@ def _as_emissions(emissions: Any, axes: str, num_tokens: int) -> np.ndarray:
         )
     if array.shape[-1] != num_tokens:
         raise ShapeError(
-            f"emissions have V={array.shape[-1]} tokens, expected the {num_tokens} of "
-            "the decoder's list, blank included"
+            f"emissions have V={array.shape[-1]} tokens, expected the {num_tokens}"
         )
     return array
 
@@ -355,7 +349,7 @@ def _check_frames(frames: np.ndarray, utterance: int | None = None) -> np.ndarra
     if frames.size and not frames.max() < np.inf:  # NaN is not less either
         t, n = np.argwhere(~(frames < np.inf))[0].tolist()
         raise LogprobError(
-            f"{float(frames[t, n])} in frame {t}, token {n}, expected a number or -inf",
+            f"{float(frames[t, n])} in frame {t}, token {n}, expected a number",
             utterance,
         )
     return read_only(frames.view())

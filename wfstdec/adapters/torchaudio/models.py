@@ -201,8 +201,7 @@ def model_of(source: Any, labels: Names) -> Model:
         for name in ("start", "score", "finish"):
             if not callable(getattr(source, name, None)):
                 raise OptionError(
-                    f"lm is a {type(source).__name__} without {name}(), expected a "
-                    "file, a CTCDecoderLM, or None"
+                    f"lm is a {type(source).__name__} without {name}(), expected it"
                 )
         return Model(custom=source)
     lm = read_any_lm(source)
@@ -217,10 +216,7 @@ def model_of(source: Any, labels: Names) -> Model:
         _warn_of_unknown(getattr(lm, "words", labels.names), labels)
         least = float(getattr(lm, "least_cost", 0.0))
         return Model(custom=_InLog10(lm, labels), most=_SLACK - least * _LOG10)
-    raise FormatError(
-        f"{os.fspath(source)}: a language model over other labels, expected an "
-        "ARPA file or a KenLM binary"
-    )
+    raise FormatError(f"{os.fspath(source)}: expected an ARPA file or a KenLM binary")
 
 
 class _InLog10:
@@ -308,8 +304,7 @@ def read_spellings(path: str | os.PathLike[str]) -> Spellings:
         fields = _fields(line)
         if len(fields) == 1:
             raise LexiconError(
-                f"{os.fspath(path)}:{number}: {fields[0]!r} has no tokens, expected a "
-                "word and its tokens"
+                f"{path}:{number}: {fields[0]!r} has no tokens, expected some"
             )
         if fields:
             spellings.setdefault(fields[0], []).append(fields[1:])

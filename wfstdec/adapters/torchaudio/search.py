@@ -1,10 +1,5 @@
 """Flashlight's beam search: rules of the engine, `LexiconDecoder` and the lexicon-free.
 
-    utterance, history = begin(rules, model, pool.take(beam_size))
-    utterance.advance(emissions, len(emissions), pace)     # float32 [T, V], repeatedly
-    end(utterance, history)
-    paths(utterance.store, nbest)                # scores, tokens and words of frames
-
 A hypothesis is a history of words (or tokens), a node of the lexicon, the token of its
 last frame, and whether that was a blank. In a frame of `row` it may
 

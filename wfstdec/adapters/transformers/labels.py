@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from wfstdec.errors import TokenTableError
+from wfstdec.text.tokens import names_of, tokenizer_of
 
 
 def labels_of(tokenizer: Any, num_labels: int | None = None) -> list[str]:
@@ -24,22 +25,12 @@ def labels_of(tokenizer: Any, num_labels: int | None = None) -> list[str]:
         TokenTableError: Two tokens have one id; or an id has none and `num_labels` is
             None; or nothing of the kind is known of the tokenizer.
     """
-    if not hasattr(tokenizer, "get_vocab"):
-        raise TokenTableError(
-            f"{type(tokenizer).__name__} has no get_vocab(), expected a tokenizer of "
-            "Transformers"
-        )
+    names, tokenizer = names_of(tokenizer), tokenizer_of(tokenizer)
     called = {
         getattr(tokenizer, "word_delimiter_token", None): " ",
         getattr(tokenizer, "pad_token", None): "",
     }
-    by_id: dict[int, str] = {}
-    for token, i in tokenizer.get_vocab().items():
-        if i in by_id:
-            raise TokenTableError(
-                f"tokens {by_id[i]!r} and {token!r} both have id {i}, expected one each"
-            )
-        by_id[i] = called.get(token, token)
+    by_id = {i: called.get(name, name) for i, name in names.items()}
     count = max(by_id, default=-1) + 1 if num_labels is None else num_labels
     missing = [i for i in range(count) if i not in by_id]
     if missing and num_labels is None:

@@ -211,8 +211,7 @@ class PhraseBoostLogitsProcessor:
     def _rows_per_list(self, num_rows: int) -> int:
         if num_rows % len(self.lists) or not num_rows:
             raise ShapeError(
-                f"{num_rows} rows of scores, expected a multiple of the "
-                f"{len(self.lists)} lists of phrases, one for each utterance"
+                f"{num_rows} rows of scores, expected a multiple of {len(self.lists)}"
             )
         if not self._is_for_all and self._num_rows not in (0, num_rows):
             raise ShapeError(
@@ -277,7 +276,7 @@ def _compiled(phrases: Any, compiler: PhraseCompiler) -> PhraseBoosts:
     if (phrases.unit, phrases.num_labels) != ("token", compiler.num_labels):
         raise BoostError(
             f"phrases over {phrases.num_labels} {phrases.unit}s, expected "
-            f"{compiler.num_labels} tokens, as `token_table_of` lists them"
+            f"{compiler.num_labels} tokens"
         )
     return phrases
 

@@ -1,10 +1,5 @@
 """Rows of `generate` as texts: a processor's input, and the states of its models.
 
-    texts = TextRows(neutral, eos, begin_index)
-    ids = texts.tokens(input_ids)                 # int64 [N, U], behind the prompt
-    before = texts.parents(ids)                   # kept of each row's text less a token
-    texts.keep(ids, states, width)                # for the next call
-
 `generate` reorders, repeats and drops rows between two calls without notice. States are
 therefore found again by the tokens, of which they are a function; the state of a row
 that was never seen is computed from its prompt on.
@@ -54,8 +49,7 @@ class TextRows(Generic[_State]):
         ids = as_array(input_ids, np.int64)
         if ids.ndim != 2 or ids.shape[1] < self.begin_index:
             raise ShapeError(
-                f"input_ids are {ids.shape}, expected [N, U] with U of "
-                f"begin_index={self.begin_index} or more"
+                f"{ids.shape} tokens, expected begin_index={self.begin_index} or more"
             )
         return np.ascontiguousarray(ids[:, self.begin_index :])
 

@@ -4,10 +4,6 @@ A text is a node of a tree, identified by its parent and its last token: two hyp
 are the same text if and only if their nodes are one. A trace is a node of another tree:
 a token, its frame and the frame after. A text with several alignments has several.
 Both begin with a root for each utterance, the empty text.
-
-    rows = Rows(g, state)                          # of the predictor, moved by NumPy
-    g, state = rows.g_at(at), rows.state_at(at)
-    rows.put(at, new_g, new_state)
 """
 
 from __future__ import annotations

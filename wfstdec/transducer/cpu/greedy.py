@@ -1,8 +1,5 @@
 """The greedy search on a CPU: label looping, several frames joined at once.
 
-    search = GreedySearch(joiner, options, beam)
-    beam = search.run(source)
-
     until no utterance has frames:
         join the next frames of each with what its predictor gave last
         go through them to the first token, blanks by the way

@@ -1,8 +1,5 @@
 """ALSD++ and AES++ on a CPU: the model in torch, kernels between its calls.
 
-    search = CpuSearch(joiner, options, beam)
-    beam = search.run(source)                  # what `Searcher.run` gives
-
 Of a text the predictor is asked once, and not before a hypothesis with this text is
 joined: what it gave is kept by text, in slots, as long as there is room. Tokens are
 in trees, so that a step copies numbers only. Between runs all of it is a `Beam` again,
