@@ -136,11 +136,10 @@ def test_files_of_before_are_read(tmp_path):
 def test_a_changed_byte_is_found(tmp_path):
     path = tmp_path / "graph.npz"
     drawn(1).save(path)
-    arrays, fingerprint = packed_file.read_arrays(path)
-    digest = packed_file.fingerprint_of(arrays)
+    with np.load(path) as file:
+        arrays = dict(file)
     arrays["lg_arcs"]["cost"][0] += 1
-    facts = {"version": 5, "fingerprint": fingerprint, "digest": digest}
-    packed_file._write(path, arrays, facts)
+    np.savez(path, **arrays)
     with pytest.raises(GraphError, match="the header says.*damaged"):
         load_graph(path)
 
@@ -204,7 +203,7 @@ def test_whatever_is_changed_a_graph_is_sound_or_refused(tmp_path):
         at, most = int(rng.integers(len(array))), graph.num_states + 1
         field = array[rng.choice(array.dtype.names)] if array.dtype.names else array
         field[at] = rng.integers(0, min(most, 200))
-        packed_file.write_product(path, arrays, graph.fingerprint)
+        packed_file.write_arrays(path, arrays, graph.fingerprint)
         try:
             stored = load_graph(path)
         except GraphError:

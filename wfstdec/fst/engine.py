@@ -19,7 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Protocol
 
-from wfstdec.errors import BackendError, GraphError
+from wfstdec.errors import BackendError, GraphError, needs
 from wfstdec.fst.openfst import FstContent, format_fst, parse_fst
 from wfstdec.graph.arcs import FstArrays
 from wfstdec.graph.checks import check_fst
@@ -38,7 +38,8 @@ class Kaldifst:
     """`Engine` on kaldifst, which takes arrays through temporary files only."""
 
     def __init__(self) -> None:
-        self._library = _import("kaldifst", "pip install kaldifst")
+        with needs("engine 'kaldifst' needs kaldifst", ": pip install kaldifst"):
+            self._library = importlib.import_module("kaldifst")
 
     def determinize(
         self, fst: FstArrays, max_states: int, *, log: bool = True
@@ -84,7 +85,8 @@ class Pynini:
     """`Engine` on pynini."""
 
     def __init__(self) -> None:
-        self._library = _import("pynini", "pip install pynini")
+        with needs("engine 'pynini' needs pynini", ": pip install pynini"):
+            self._library = importlib.import_module("pynini")
 
     def determinize(
         self, fst: FstArrays, max_states: int, *, log: bool = True
@@ -129,17 +131,6 @@ def get_engine(name: str) -> Engine:
         expected = " or ".join(map(repr, ENGINES))
         raise BackendError(f"engine {name!r}, expected {expected}")
     return ENGINES[name]()
-
-
-def _import(library: str, install: str) -> Any:
-    try:
-        return importlib.import_module(library)
-    except ImportError as error:
-        if error.name != library:
-            raise
-        raise BackendError(
-            f"engine {library!r} needs {library}, which is not installed: {install}"
-        ) from error
 
 
 def _as_vector_fst(fst: FstArrays) -> bytes:

@@ -14,16 +14,17 @@ from __future__ import annotations
 
 import logging
 import math
-from dataclasses import replace
+from typing import Any
 
 import numpy as np
 
 from wfstdec.errors import ArpaError, GraphError
 from wfstdec.fst.arrays import Arcs, LabelSpace, arcs_of, fst_of
+from wfstdec.fst.operations import part_of
 from wfstdec.graph.arcs import NO_STATE, FstArrays, OovExits
 from wfstdec.text.arpa import ArpaModel
 from wfstdec.text.tokens import EPSILON, ilabel_of
-from wfstdec.text.vocabulary import OpenSpelling, Vocabulary
+from wfstdec.text.vocabulary import Vocabulary
 
 _log = logging.getLogger("wfstdec.build")
 
@@ -68,25 +69,7 @@ def take_exits(
         )
     elif len(outside):
         _log.warning("%d states behind exits, expected one: no exits", len(outside))
-    return _without(tlg, keep, number, ~(is_exit | is_return)), exits
-
-
-def _without(
-    fst: FstArrays, keep: np.ndarray, number: np.ndarray, stays: np.ndarray
-) -> FstArrays:
-    """Drop states and arcs, and number the states anew."""
-    arc = np.flatnonzero(stays)
-    counts = np.bincount(number[fst.arc_state()[arc]], minlength=int(keep.sum()))
-    return replace(
-        fst,
-        start=int(number[fst.start]),
-        final_cost=fst.final_cost[keep],
-        state_arc_splits=np.concatenate([[0], np.cumsum(counts)]),
-        ilabel=fst.ilabel[arc],
-        olabel=fst.olabel[arc],
-        nextstate=number[fst.nextstate[arc]].astype(np.int32),
-        cost=fst.cost[arc],
-    )
+    return part_of(tlg, keep, ~(is_exit | is_return)), exits
 
 
 def add_open_words(
@@ -110,98 +93,49 @@ def add_open_words(
     assert word.word_cost is not None
     token_cost = np.float32(word.token_cost)
     first_cost = np.float32(np.float32(word.word_cost) + token_cost)
-    made = tlg.num_states, labels, spelling, topology
-    loop = _Loop(*made, return_state=exits.return_state, word=word.word)
-    allowed = spelling.begins, spelling.extends
-    begins, extends = (ilabel_of(np.flatnonzero(some)) for some in allowed)
-    c, k = _pairs(len(exits), begins)
+    allowed = spelling.begins, spelling.extends, spelling.begins | spelling.extends
+    begins, extends, units = (ilabel_of(np.flatnonzero(some)) for some in allowed)
+    spells = [not spelling.is_spelled or bool(text) for text in spelling.texts]
+    is_word = np.array([False, *spells])  # by ilabel: alone
+    base, _, selfless = topology.partition("-")
+    # States of T o loop: in each token of a word that continues, and behind a token.
+    inside = tlg.num_states + np.arange(len(units) if base != "minimal" else 0)
+    behind, returns = tlg.num_states + len(inside), exits.return_state
+    parts = [Arcs(tlg.arc_state(), tlg.ilabel, tlg.olabel, tlg.nextstate, tlg.cost)]
+
+    def add(state: np.ndarray, ilabel: np.ndarray, cost: np.ndarray, ends: Any) -> None:
+        """Add arcs of tokens with which a word ends, and of those that continue."""
+        ends = ends & (returns[ilabel] != NO_STATE)
+        to, last = returns[ilabel[ends]], ilabel[ends]
+        parts.append(arcs_of(state[ends], last, word.word, to, cost[ends]))
+        if len(extends):
+            into = inside[np.searchsorted(units, ilabel)] if len(inside) else behind
+            parts.append(arcs_of(state, ilabel, EPSILON, into, cost))
+
     # The token before the exit cannot follow without a blank in between.
-    entered = exits.last[c] != k
-    c, k = c[entered], k[entered]
-    parts = [
-        Arcs(tlg.arc_state(), tlg.ilabel, tlg.olabel, tlg.nextstate, tlg.cost),
-        *loop.token_arcs(exits.state[c], k, exits.cost[c] + first_cost, first=True),
-        *loop.arcs(),
-    ]
-    for sources, last in loop.sources():
-        s, j = _pairs(len(sources), extends)
-        apart = last[s] != j
-        s, j = s[apart], j[apart]
-        costs_of = np.full(len(j), token_cost)
-        parts += loop.token_arcs(sources[s], j, costs_of, first=False)
-    infinite = np.full(loop.num_states, np.inf, np.float32)
+    c, k = _pairs(exits.last, begins)
+    add(exits.state[c], k, exits.cost[c] + first_cost, is_word[k])
+    if not len(extends):
+        return fst_of(parts, tlg.start, tlg.final_cost)
+    parts.append(arcs_of(behind, labels.blank, EPSILON, behind))
+    sources = [(np.array([behind]), np.array([EPSILON]))]
+    if len(inside):
+        if not selfless:
+            parts.append(arcs_of(inside, labels.repeat(units), EPSILON, inside))
+        passed = labels.blank if base == "normal" else EPSILON
+        parts.append(arcs_of(inside, passed, EPSILON, behind))
+    if base == "normal":
+        sources.append((inside, units))
+    for source, last in sources:
+        s, j = _pairs(last, extends)
+        add(source[s], j, np.full(len(j), token_cost), True)
+    infinite = np.full(len(inside) + 1, np.inf, np.float32)
     return fst_of(parts, tlg.start, np.append(tlg.final_cost, infinite))
 
 
-class _Loop:
-    """The states of T o loop, and their arcs."""
-
-    def __init__(
-        self,
-        first_state: int,
-        labels: LabelSpace,
-        spelling: OpenSpelling,
-        topology: str,
-        *,
-        return_state: np.ndarray,
-        word: int,
-    ) -> None:
-        self._returns, self._word = return_state, word
-        spells = np.array([not spelling.is_spelled or bool(t) for t in spelling.texts])
-        self._is_word = np.append(False, spells)  # by ilabel: alone
-        base, _, selfless = topology.partition("-")
-        self._labels = labels
-        self.goes_on = bool(spelling.extends.any())
-        self.units = ilabel_of(np.flatnonzero(spelling.begins | spelling.extends))
-        self._is_normal, self._has_units = base == "normal", base != "minimal"
-        self._repeats = self._has_units and not selfless
-        count = len(self.units) if self._has_units else 0
-        self._inside = first_state + np.arange(count)
-        self._behind = first_state + count
-        self.num_states = count + 1 if self.goes_on else 0
-
-    def inside(self, ilabel: np.ndarray) -> np.ndarray:
-        """The state in a token of an open word that goes on."""
-        if not self._has_units:
-            return np.full(len(ilabel), self._behind)
-        return self._inside[np.searchsorted(self.units, ilabel)]
-
-    def sources(self) -> list[tuple[np.ndarray, np.ndarray]]:
-        """The states that tokens leave, and the ilabels that may not follow there."""
-        if not self.goes_on:
-            return []
-        found = [(np.array([self._behind]), np.array([EPSILON]))]
-        return found + [(self._inside, self.units)] * self._is_normal
-
-    def arcs(self) -> list[Arcs]:
-        """Blanks, repeats, and epsilons."""
-        if not self.goes_on:
-            return []
-        blank, behind = self._labels.blank, self._behind
-        parts = [arcs_of(behind, blank, EPSILON, behind)]
-        if self._repeats:
-            again = self._labels.repeat(self.units)
-            parts.append(arcs_of(self._inside, again, EPSILON, self._inside))
-        if self._has_units:
-            passed = blank if self._is_normal else EPSILON
-            parts.append(arcs_of(self._inside, passed, EPSILON, behind))
-        return parts
-
-    def token_arcs(
-        self, state: np.ndarray, ilabel: np.ndarray, cost: np.ndarray, *, first: bool
-    ) -> list[Arcs]:
-        """Arcs of tokens with which a word goes on, and those with which it ends."""
-        ends = self._returns[ilabel] != NO_STATE
-        if first:
-            ends &= self._is_word[ilabel]
-        nextstate = self._returns[ilabel[ends]]
-        last = arcs_of(state[ends], ilabel[ends], self._word, nextstate, cost[ends])
-        if not self.goes_on:
-            return [last]
-        inside = self.inside(ilabel)
-        return [last, arcs_of(state, ilabel, EPSILON, inside, cost)]
-
-
-def _pairs(count: int, ilabels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Pair each of `count` positions with each label."""
-    return np.repeat(np.arange(count), len(ilabels)), np.tile(ilabels, count)
+def _pairs(last: np.ndarray, ilabels: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Pair positions with each label but that which may not follow there."""
+    position = np.repeat(np.arange(len(last)), len(ilabels))
+    ilabel = np.tile(ilabels, len(last))
+    apart = last[position] != ilabel
+    return position[apart], ilabel[apart]

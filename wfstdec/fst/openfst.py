@@ -21,7 +21,7 @@ import re
 import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -64,7 +64,7 @@ class FstContent:
 
 def parse_fst(data: bytes | memoryview, place: str) -> FstContent:
     """Read the bytes of a `const` or `vector` file of standard or log arcs."""
-    cursor = _Cursor(memoryview(data), place)
+    cursor = Cursor(memoryview(data), place)
     if cursor.number("<i") != FST_MAGIC:
         raise FormatError(f"{place}: not a binary OpenFst file")
     fst_type, arc_type = cursor.string(), cursor.string()
@@ -97,30 +97,33 @@ def format_fst(content: FstContent, fst_type: str = "const") -> bytes:
     fst = content.fst
     flags = _HAS_ISYMBOLS * (content.isymbols is not None)
     flags |= _HAS_OSYMBOLS * (content.osymbols is not None)
-    properties = _EXPANDED if fst_type == "const" else _EXPANDED | _MUTABLE
     counts = (fst.start, fst.num_states, fst.num_arcs)
-    parts = [
-        struct.pack("<i", FST_MAGIC) + _string(fst_type) + _string("standard"),
-        struct.pack("<iiQqqq", 2, flags, properties, *counts),
-    ]
-    parts += [
-        _symbols(table, name)
-        for table, name in ((content.isymbols, "input"), (content.osymbols, "output"))
-        if table is not None
-    ]
+    parts = [header_of(fst_type, "standard", counts, flags)]
+    for table, name in ((content.isymbols, "input"), (content.osymbols, "output")):
+        if table is not None:
+            parts.append(_symbols(table, name))
     parts += _format_const(fst) if fst_type == "const" else _format_vector(fst)
     return b"".join(parts)
 
 
-class _Cursor:
+def header_of(
+    fst_type: str, arc_type: str, counts: tuple[int, int, int], flags: int = 0
+) -> bytes:
+    """The header of a file; `counts`: the start state, states and arcs."""
+    properties = _EXPANDED if fst_type == "const" else _EXPANDED | _MUTABLE
+    names = _string(fst_type) + _string(arc_type)
+    numbers = struct.pack("<iiQqqq", 2, flags, properties, *counts)
+    return struct.pack("<i", FST_MAGIC) + names + numbers
+
+
+class Cursor:
     """Reads forward through the bytes of a file."""
 
-    def __init__(self, data: memoryview, place: str) -> None:
-        self.data = data
-        self.place = place
-        self.pos = 0
+    def __init__(self, data: memoryview, place: str, pos: int = 0) -> None:
+        self.data, self.place, self.pos = data, place, pos
 
     def take(self, size: int) -> memoryview:
+        """The next bytes."""
         left = len(self.data) - self.pos
         if not 0 <= size <= left:
             raise FormatError(
@@ -130,18 +133,22 @@ class _Cursor:
         self.pos += size
         return self.data[self.pos - size : self.pos]
 
-    def numbers(self, layout: str) -> tuple[int, ...]:
+    def numbers(self, layout: str) -> tuple[Any, ...]:
+        """Numbers of a layout of `struct`."""
         return struct.unpack(layout, self.take(struct.calcsize(layout)))
 
     def number(self, layout: str) -> int:
+        """One number."""
         return self.numbers(layout)[0]
 
     def string(self) -> str:
+        """A string behind its length."""
         raw = self.take(self.number("<i"))
         with reading(f"{self.place}: byte {self.pos}", "name", "UTF-8"):
             return bytes(raw).decode()
 
     def symbols(self) -> Symbols:
+        """A symbol table."""
         if self.number("<i") != SYMBOLS_MAGIC:
             raise FormatError(f"{self.place}: damaged symbol table")
         self.string()
@@ -153,14 +160,16 @@ class _Cursor:
         return table
 
     def align(self) -> None:
+        """Skip to the next multiple of `_ALIGNMENT`."""
         self.take(-self.pos % _ALIGNMENT)
 
     def records(self, dtype: np.dtype, count: int) -> np.ndarray:
+        """An array of records."""
         return np.frombuffer(self.take(count * dtype.itemsize), dtype)
 
 
 def _const_body(
-    cursor: _Cursor, start: int, num_states: int, num_arcs: int, aligned: bool
+    cursor: Cursor, start: int, num_states: int, num_arcs: int, aligned: bool
 ) -> FstArrays:
     if aligned:
         cursor.align()
@@ -178,7 +187,7 @@ def _const_body(
     return _from_records(start, states["final"], splits, arcs)
 
 
-def _vector_body(cursor: _Cursor, start: int, num_states: int) -> FstArrays:
+def _vector_body(cursor: Cursor, start: int, num_states: int) -> FstArrays:
     """States until the end of the file if their number (-1) is not known."""
     body = np.frombuffer(cursor.take(len(cursor.data) - cursor.pos), np.uint8)
     most = num_states if num_states >= 0 else len(body) // 12
@@ -222,15 +231,8 @@ def _scan_states(body: np.ndarray, most: int) -> tuple[np.ndarray, int]:
 def _from_records(
     start: int, final: np.ndarray, splits: np.ndarray, arcs: np.ndarray
 ) -> FstArrays:
-    return FstArrays(
-        start=start,
-        final_cost=np.array(final, np.float32),
-        state_arc_splits=splits,
-        ilabel=np.ascontiguousarray(arcs["ilabel"]),
-        olabel=np.ascontiguousarray(arcs["olabel"]),
-        nextstate=np.ascontiguousarray(arcs["nextstate"]),
-        cost=np.ascontiguousarray(arcs["cost"]),
-    )
+    columns = {name: np.ascontiguousarray(arcs[name]) for name in _ARC.names or ()}
+    return FstArrays(start, np.array(final, np.float32), splits, **columns)
 
 
 def _string(text: str) -> bytes:
@@ -247,7 +249,7 @@ def _symbols(table: Symbols, name: str) -> bytes:
 
 def _records(fst: FstArrays) -> np.ndarray:
     arcs = np.empty(fst.num_arcs, _ARC)
-    for name in ("ilabel", "olabel", "cost", "nextstate"):
+    for name in _ARC.names or ():
         arcs[name] = getattr(fst, name)
     return arcs
 

@@ -31,7 +31,7 @@ import numpy as np
 from wfstdec.graph.arcs import FstArrays
 from wfstdec.graph.checks import check_fst
 from wfstdec.jit import jit
-from wfstdec.jit.arrays import slot_of_pair
+from wfstdec.jit.arrays import enter, twice
 from wfstdec.text.tokens import EPSILON
 
 _FIRST_SIZE = 1 << 12
@@ -135,25 +135,6 @@ def _arcs_from(
 
 
 @jit
-def _grown(rows: np.ndarray) -> np.ndarray:
-    """The rows in twice the room."""
-    larger = np.empty((2 * len(rows), rows.shape[1]), rows.dtype)
-    for i in range(len(rows)):  # a slice would take numba three seconds to compile
-        for j in range(rows.shape[1]):
-            larger[i, j] = rows[i, j]
-    return larger
-
-
-@jit
-def _rehashed(states: np.ndarray, num_states: int) -> np.ndarray:
-    """A hash table for four times as many states as there are."""
-    slots = np.full(8 * len(states), -1, np.int32)
-    for state in range(num_states):
-        slots[slot_of_pair(slots, states, states[state, 0], states[state, 1])] = state
-    return slots
-
-
-@jit
 def _join(
     left: _Side, right: _Side
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
@@ -161,41 +142,34 @@ def _join(
     # Returns int32 [S, 2], the pair of each state; int64 [S + 1, 1], where its arcs
     # begin; int32 [A, 2], the pair of arcs of each arc, -1 for none on the right; int32
     # [A, 1], its next state.
-    states = np.empty((_FIRST_SIZE, 2), np.int32)
+    slots = np.full(4 * _FIRST_SIZE, -1, np.int32)
+    table = np.empty((_FIRST_SIZE, 2), np.int32), slots
     splits = np.zeros((_FIRST_SIZE, 1), np.int64)
     arcs = np.empty((_FIRST_SIZE, 2), np.int32)
     nextstate = np.empty((_FIRST_SIZE, 1), np.int32)
-    states[0, 0], states[0, 1] = left.start, right.start
-    num_states, num_arcs = 1, 0
-    slots = _rehashed(states, num_states)
-    state = 0
+    table, num_states, _ = enter(table, 0, left.start, right.start)
+    num_arcs, state = 0, 0
     while state < num_states:
+        if state + 1 == len(splits):
+            splits = twice(splits)
         splits[state, 0] = num_arcs
-        a, b = int(states[state, 0]), int(states[state, 1])
+        a, b = int(table[0][state, 0]), int(table[0][state, 1])
         end = _arcs_from(left, right, a, b, arcs, num_arcs)
         # Counted past the end, then made longer: the loop over arcs checks no room.
         while end > len(arcs):
-            arcs, nextstate = _grown(arcs), _grown(nextstate)
+            arcs, nextstate = twice(arcs), twice(nextstate)
             end = _arcs_from(left, right, a, b, arcs, num_arcs)
         for arc in range(num_arcs, end):
             next_a, next_b = int(left.nextstate[arcs[arc, 0]]), b
             if arcs[arc, 1] != _NO_ARC:
                 next_b = int(right.nextstate[arcs[arc, 1]])
-            slot = slot_of_pair(slots, states, next_a, next_b)
-            if slots[slot] < 0:
-                if num_states + 1 == len(states):  # `splits` has one row more
-                    states, splits = _grown(states), _grown(splits)
-                    slots = _rehashed(states, num_states)
-                    slot = slot_of_pair(slots, states, next_a, next_b)
-                states[num_states, 0], states[num_states, 1] = next_a, next_b
-                slots[slot] = num_states
-                num_states += 1
-            nextstate[arc, 0] = slots[slot]
+            table, num_states, number = enter(table, num_states, next_a, next_b)
+            nextstate[arc, 0] = number
         num_arcs = end
         state += 1
     splits[num_states, 0] = num_arcs
     return (
-        states[:num_states],
+        table[0][:num_states],
         splits[: num_states + 1],
         arcs[:num_arcs],
         nextstate[:num_arcs],
@@ -204,20 +178,23 @@ def _join(
 
 def _trimmed(fst: FstArrays) -> FstArrays:
     """The part from which a final state can be reached."""
-    # All states are reached: they were made from the start on.
-    useful = _reaching_end(fst.state_arc_splits, fst.nextstate, fst.final_cost)
+    # All states are reached: they were made from the start on, which stays 0, as some
+    # final state is reached from it.
+    useful = np.isfinite(fst.final_cost)
+    _mark_sources(*_entering(fst), np.flatnonzero(useful), useful)
     if useful.all():
         return fst
-    state = fst.arc_state()
-    arc = np.flatnonzero(useful[state] & useful[fst.nextstate])
-    # The start stays 0, as some final state is reached from it.
-    number = np.cumsum(useful) - 1
-    num_states = int(useful.sum())
-    num_arcs = np.bincount(number[state[arc]], minlength=num_states)
+    return part_of(fst, useful, useful[fst.arc_state()] & useful[fst.nextstate])
+
+
+def part_of(fst: FstArrays, states: np.ndarray, arcs: np.ndarray) -> FstArrays:
+    """Keep states and arcs, bool [S] and [A]; the states are numbered anew."""
+    number, arc = np.cumsum(states) - 1, np.flatnonzero(arcs)
+    counts = np.bincount(number[fst.arc_state()[arc]], minlength=int(states.sum()))
     return FstArrays(
-        start=0,
-        final_cost=fst.final_cost[useful],
-        state_arc_splits=np.concatenate([[0], np.cumsum(num_arcs)]),
+        start=max(int(number[fst.start]), 0),
+        final_cost=fst.final_cost[states],
+        state_arc_splits=np.concatenate([[0], np.cumsum(counts)]),
         ilabel=fst.ilabel[arc],
         olabel=fst.olabel[arc],
         nextstate=number[fst.nextstate[arc]].astype(np.int32),
@@ -225,43 +202,30 @@ def _trimmed(fst: FstArrays) -> FstArrays:
     )
 
 
+def _entering(fst: FstArrays) -> tuple[np.ndarray, np.ndarray]:
+    """The states that arcs into each state leave: splits int64 [S + 1], int32 [A]."""
+    order = np.argsort(fst.nextstate, kind="stable")
+    counts = np.bincount(fst.nextstate, minlength=fst.num_states)
+    splits = np.concatenate([[0], np.cumsum(counts)])
+    return splits, fst.arc_state().astype(np.int32)[order]
+
+
 @jit
-def _reaching_end(
-    splits: np.ndarray, nextstate: np.ndarray, final_cost: np.ndarray
-) -> np.ndarray:
-    """Mark states that lead to a final one: a search along reversed arcs."""
-    num_states = len(final_cost)
-    entering = np.zeros(num_states + 1, np.int64)
-    for arc in range(len(nextstate)):
-        entering[nextstate[arc] + 1] += 1
-    for state in range(num_states):
-        entering[state + 1] += entering[state]
-    source = np.empty(len(nextstate), np.int32)
-    # Backwards, while begins move down: what entered a state stands in order then.
-    for state in range(num_states - 1, -1, -1):
-        for arc in range(splits[state], splits[state + 1]):
-            entering[nextstate[arc] + 1] -= 1
-            source[entering[nextstate[arc] + 1]] = state
-    useful = np.zeros(num_states, np.bool_)
-    queue = np.empty(num_states, np.int32)
-    size = 0
-    for state in range(num_states):
-        if final_cost[state] < np.inf:
-            useful[state] = True
-            queue[size] = state
-            size += 1
-    done = 0
-    while done < size:
-        state = queue[done]
-        done += 1
-        begin = entering[state + 1]
-        end = entering[state + 2] if state + 2 <= num_states else len(source)
-        for i in range(begin, end):
-            if not useful[source[i]]:
-                useful[source[i]] = True
-                queue[size] = source[i]
+def _mark_sources(
+    splits: np.ndarray, source: np.ndarray, queue: np.ndarray, marked: np.ndarray
+) -> None:
+    """Mark states that lead to one of a queue: a search along reversed arcs."""
+    waiting, size = np.empty(len(marked), np.int64), len(queue)
+    for i in range(size):
+        waiting[i] = queue[i]
+    while size > 0:
+        size -= 1
+        state = waiting[size]
+        for i in range(splits[state], splits[state + 1]):
+            if not marked[source[i]]:
+                marked[source[i]] = True
+                waiting[size] = source[i]
                 size += 1
-    return useful
 
 
 ROUNDING = 1e-6
@@ -317,15 +281,7 @@ def _graph(fst: FstArrays) -> _Graph:
     key = fst.ilabel.astype(np.uint64) << np.uint64(32)
     key = _mixed(key | fst.olabel.astype(np.uint64))
     key = _mixed(key + _rounded(fst.cost).view(np.uint64))
-    entering = np.argsort(fst.nextstate, kind="stable")
-    num_entering = np.bincount(fst.nextstate, minlength=fst.num_states)
-    return _Graph(
-        fst.state_arc_splits,
-        key,
-        fst.nextstate,
-        np.concatenate([[0], np.cumsum(num_entering)]),
-        fst.arc_state().astype(np.int32)[entering],
-    )
+    return _Graph(fst.state_arc_splits, key, fst.nextstate, *_entering(fst))
 
 
 def _rounded(cost: np.ndarray) -> np.ndarray:

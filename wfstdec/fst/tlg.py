@@ -53,14 +53,14 @@ from wfstdec.text.pronunciations import Pronunciations
 from wfstdec.text.vocabulary import OPEN_WORD, Vocabulary, open_spelling
 
 _log = logging.getLogger("wfstdec.build")
-_Made = TypeVar("_Made", FstArrays, PackedGraph)
+_Made = TypeVar("_Made", FstArrays, PackedGraph, None)
 
 
 class Stages:
     """Logs each stage as it ends; shows a bar on a terminal if asked."""
 
     #     with Stages(total=8, progress=True) as stages:
-    #         stages.done("read")
+    #         stages.made("read", None)
     #         lg = stages.made("L o G", compose(l, g))
     # A log record has the figures as attributes too: `stage`, `states`, `arcs`,
     # `seconds`, `peak_memory_gb` (of the process so far).
@@ -80,23 +80,19 @@ class Stages:
         self._bar.close()
 
     def made(self, stage: str, graph: _Made) -> _Made:
-        """Log a stage and the size of what it made, which is returned."""
-        self.done(stage, graph.num_states, graph.num_arcs)
-        return graph
-
-    def done(
-        self, stage: str, states: int | None = None, arcs: int | None = None
-    ) -> None:
-        """Log a stage and start the clock of the next."""
-        seconds = time.perf_counter() - self._began
-        memory = peak_memory_gb()
-        size = "" if states is None else f"{states} states, {arcs} arcs, "
+        """Log a stage and the size of what it made; start the clock of the next."""
+        seconds, memory = time.perf_counter() - self._began, peak_memory_gb()
+        states, arcs, size = None, None, ""
+        if graph is not None:
+            states, arcs = graph.num_states, graph.num_arcs
+            size = f"{states} states, {arcs} arcs, "
         figures = {"stage": stage, "states": states, "arcs": arcs, "seconds": seconds}
         message = f"{stage}: {size}{seconds:.2f} s, peak memory {memory:.2f} GB"
         _log.info(message, extra={**figures, "peak_memory_gb": memory})
         self._bar.set_postfix_str(stage)
         self._bar.update()
         self._began = time.perf_counter()
+        return graph
 
 
 def peak_memory_gb() -> float:
@@ -192,7 +188,7 @@ def build_graph(
         )
         entries = load_lexicon(lexicon, table, between)
         model = _language_model(lm, grammar)
-        stages.done("read")
+        stages.made("read", None)
         marked = mark_lexicon(_usable(entries, model, unk_cost), fillers, table)
         oov_cost = None
         if isinstance(model, ArpaModel) and (oov_exits or open_vocabulary):

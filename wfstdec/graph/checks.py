@@ -55,13 +55,8 @@ def check_fst(
         ("nextstate", states - 1),
     ):
         _check_arcs(name, getattr(fst, name), top)
-    bad = np.flatnonzero(~(fst.cost >= LEAST_COST))
-    if len(bad):
-        raise GraphError(
-            f"arc {bad[0]}: cost {fst.cost[bad[0]]}, expected {LEAST_COST:g} or more, "
-            "or inf for no arc"
-        )
-    _check_final_costs(fst.final_cost)
+    _check_costs("arc", "cost", fst.cost, "for no arc")
+    _check_costs("state", "final cost", fst.final_cost, "where it is not final")
 
 
 def _check_sizes(fst: FstArrays, repeat: np.ndarray | None) -> None:
@@ -78,12 +73,12 @@ def _check_sizes(fst: FstArrays, repeat: np.ndarray | None) -> None:
     check_splits("row splits", fst.state_arc_splits, fst.num_states, fst.num_arcs)
 
 
-def _check_final_costs(final_cost: np.ndarray) -> None:
-    bad = np.flatnonzero(~(final_cost >= LEAST_COST))
+def _check_costs(place: str, name: str, costs: np.ndarray, infinite: str) -> None:
+    bad = np.flatnonzero(~(costs >= LEAST_COST))
     if len(bad):
         raise GraphError(
-            f"state {bad[0]}: final cost {final_cost[bad[0]]}, expected "
-            f"{LEAST_COST:g} or more, or inf where it is not final"
+            f"{place} {bad[0]}: {name} {costs[bad[0]]}, expected {LEAST_COST:g} or "
+            f"more, or inf {infinite}"
         )
 
 
@@ -200,30 +195,25 @@ def _check_arcs(name: str, values: np.ndarray, top: int) -> None:
     raise GraphError(f"arc {arc}: {name} {bad}, expected 0 to {top}{hint}")
 
 
+_DTYPES = {
+    "arcs": ARC,
+    "state_arc_splits": np.uint32,
+    "final_cost": np.float32,
+    **dict.fromkeys(("call_cost", "pronunciation_cost"), np.float32),
+    **dict.fromkeys(("call_state", "call_last", "call_returns"), np.int32),
+    **{f"pronunciation_{name}": np.int32 for name in ("word", "splits", "tokens")},
+}
+
+
 def check_dtypes(arrays: dict[str, np.ndarray]) -> None:
-    """Check the types and axes of a file's arrays."""
-    expected = {
-        "arcs": ARC,
-        "state_arc_splits": np.dtype(np.uint32),
-        "final_cost": np.dtype(np.float32),
-        "pronunciation_word": np.dtype(np.int32),
-        "pronunciation_splits": np.dtype(np.int32),
-        "pronunciation_tokens": np.dtype(np.int32),
-        "pronunciation_cost": np.dtype(np.float32),
-    }
-    if "lg_arcs" in arrays:  # rows of LG, which `product.py` checks
-        del expected["arcs"], expected["state_arc_splits"]
-    for name, dtype in expected.items():
-        check_array(name, arrays[name], dtype)
-
-
-def check_array(name: str, array: np.ndarray, dtype: np.dtype) -> None:
-    """Check the type of an array with one axis."""
-    if array.dtype != dtype or array.ndim != 1:
-        raise GraphError(
-            f"array {name!r} is {array.dtype} with {array.ndim} axes, expected "
-            f"{dtype} with one"
-        )
+    """Check the types and axes of a file's arrays; `product.py` checks rows of LG."""
+    for name in _DTYPES.keys() & arrays.keys():
+        array, expected = arrays[name], np.dtype(_DTYPES[name])
+        if array.dtype != expected or array.ndim != 1:
+            raise GraphError(
+                f"array {name!r} is {array.dtype} with {array.ndim} axes, expected "
+                f"{expected} with one"
+            )
 
 
 _PROBLEMS = (
@@ -245,7 +235,7 @@ def check_rows(
     if len(final_cost) == 0:
         raise GraphError("the graph has no states, expected at least a start state")
     check_splits("row splits", splits, len(final_cost), len(arcs))
-    _check_final_costs(final_cost)
+    _check_costs("state", "final cost", final_cost, "where it is not final")
     sizes = np.uint64(len(vocabulary.tokens)), np.uint64(len(vocabulary.words))
     counts, arc, problem = _scan_rows(arcs, splits, *sizes)
     if problem:

@@ -18,7 +18,6 @@ import numpy as np
 
 from wfstdec.errors import FormatError, GraphError
 from wfstdec.graph.arcs import GraphInfo, OovExits
-from wfstdec.graph.checks import check_array
 from wfstdec.text.files import atomic_write, reading
 from wfstdec.text.pronunciations import Pronunciations
 from wfstdec.text.tokens import TokenTable
@@ -125,19 +124,17 @@ def _pronunciations_from(arrays: dict[str, np.ndarray]) -> Pronunciations:
 
 
 _OF_EXITS = {
-    "state": "state",
-    "last": "last",
-    "cost": "cost",
-    "returns": "return_state",
+    f"call_{name}": name if name != "returns" else "return_state"
+    for name in ("state", "last", "cost", "returns")
 }
-"""Fields of `OovExits` by their names in files, where these begin with `call_`."""
+"""Fields of `OovExits` by their names in files."""
 
 
 def exit_arrays(exits: OovExits | None) -> dict[str, np.ndarray]:
     """Arrays of the OOV exits by name; none without exits."""
     if exits is None:
         return {}
-    arrays = {f"call_{name}": getattr(exits, of) for name, of in _OF_EXITS.items()}
+    arrays = {name: getattr(exits, of) for name, of in _OF_EXITS.items()}
     return arrays | {"call_word_cost": np.array([exits.word_cost])}
 
 
@@ -145,10 +142,7 @@ def exits_from(arrays: dict[str, np.ndarray]) -> OovExits | None:
     """Read the OOV exits of a file, not checked yet; None where it has none."""
     if "call_state" not in arrays:
         return None
-    columns = {of: arrays[f"call_{name}"] for name, of in _OF_EXITS.items()}
-    for name, column in columns.items():
-        kind = np.float32 if name == "cost" else np.int32
-        check_array(f"call_{name}", column, np.dtype(kind))
+    columns = {of: arrays[name] for name, of in _OF_EXITS.items()}
     return OovExits(**columns, word_cost=float(arrays["call_word_cost"][0]))
 
 
@@ -165,23 +159,11 @@ def write_arrays(
     path: str | os.PathLike[str], arrays: dict[str, np.ndarray], fingerprint: str
 ) -> None:
     """Write arrays and a header, whole or not at all."""
-    _write(path, arrays, {"version": ARCS_VERSION, "fingerprint": fingerprint})
-
-
-def write_product(
-    path: str | os.PathLike[str], arrays: dict[str, np.ndarray], fingerprint: str
-) -> None:
-    """Write rows of LG, with the fingerprint of T o LG, whole or not at all."""
-    digest = fingerprint_of(arrays)
-    facts = {"version": FORMAT_VERSION, "fingerprint": fingerprint, "digest": digest}
-    _write(path, arrays, facts)
-
-
-def _write(
-    path: str | os.PathLike[str], arrays: dict[str, np.ndarray], facts: dict[str, Any]
-) -> None:
-    header = json.dumps({"format": _FORMAT, **facts})
-    parts: dict[str, Any] = {"header": _bytes(header), **arrays}
+    header: dict[str, Any] = {"format": _FORMAT, "version": ARCS_VERSION}
+    header["fingerprint"] = fingerprint
+    if "lg_arcs" in arrays:  # the fingerprint is that of T o LG
+        header |= {"version": FORMAT_VERSION, "digest": fingerprint_of(arrays)}
+    parts: dict[str, Any] = {"header": _bytes(json.dumps(header)), **arrays}
     with atomic_write(path) as file:
         np.savez(file, **parts)
 
@@ -195,10 +177,10 @@ def read_arrays(path: str | os.PathLike[str]) -> tuple[dict[str, np.ndarray], st
         kind, version, fingerprint = (
             header[key] for key in ("format", "version", "fingerprint")
         )
-    if kind != _FORMAT:
-        raise FormatError(
-            f"{path}: has no wfstdec graph header, expected what `wfstdec build` writes"
-        )
+        if kind != _FORMAT:
+            raise FormatError(
+                "has no wfstdec graph header, expected what `wfstdec build` writes"
+            )
     if version not in (FORMAT_VERSION, ARCS_VERSION):
         raise GraphError(
             f"{path}: graph format version {version!r}, this wfstdec reads version "

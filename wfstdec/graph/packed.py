@@ -90,6 +90,16 @@ class PackedGraph:
     def describe(self) -> dict[str, str]:
         """Names and values of what there is to know, as `wfstdec info` prints them."""
         vocabulary, tokens = self.vocabulary, self.tokens
+        exits, opened = self.oov_exits, vocabulary.open_word
+        between = [repr(tokens.names[token]) for token in vocabulary.separators]
+        if between and not vocabulary.separated:
+            between.append("or nothing")
+        oov, opens = "none: it takes no OOV words", "none"
+        if exits is not None:
+            cost = f"an OOV word costs {exits.word_cost:.2f} nats"
+            oov = f"in {len(exits):,} states, {cost}"
+        if opened is not None:
+            opens = f"of {opened.kind}, {opened.token_cost:g} nats a token"
         degrees = np.diff(self.state_arc_splits)
         epsilons = int(self.state_num_epsilons.sum())
         finals = int(np.isfinite(self.final_cost).sum())
@@ -106,9 +116,9 @@ class PackedGraph:
             "repeats marked": "yes" if self.info.marks_repeats else "no",
             "tokens": f"{len(tokens):,}, fingerprint {tokens.fingerprint}",
             "blank": f"{tokens.names[tokens.blank]!r}, token {tokens.blank}",
-            "between words": _between_words(vocabulary),
-            "OOV exits": _describe_oov_exits(self.oov_exits),
-            "open words": _describe_open_words(vocabulary),
+            "between words": " ".join(between) or "nothing",
+            "OOV exits": oov,
+            "open words": opens,
             "words": f"{len(self.word_ids):,}, {len(vocabulary.pronunciations):,} "
             "pronunciations",
             "fingerprint": self.fingerprint,
@@ -183,8 +193,7 @@ class PackedGraph:
         )
         state, arcs = _arcs_of(fst, repeat)
         usable = arcs["cost"] < np.inf
-        if not usable.all():
-            state, arcs = state[usable], arcs[usable]
+        state, arcs = state[usable], arcs[usable]
         order = _row_order(state, arcs)
         state, arcs = state[order], arcs[order]
         num_states = fst.num_states
@@ -219,12 +228,10 @@ class PackedGraph:
         Raises:
             FormatError: The file cannot be written.
         """
-        product = self.product
+        product, arrays = self.product, None
         if product is not None and self._is_less(product):
             arrays = product.arrays() | self._other_arrays()
-            packed_file.write_product(path, arrays, self.fingerprint)
-        else:
-            packed_file.write_arrays(path, self._arrays(), self.fingerprint)
+        packed_file.write_arrays(path, arrays or self._arrays(), self.fingerprint)
 
     def _is_less(self, product: Product) -> bool:
         """Tell whether a product, which gives the very arcs, is less to write."""
@@ -345,28 +352,6 @@ def _stored(
     if graph.num_arcs > graph_checks.MAX_ARCS:
         raise GraphError(f"{graph.num_arcs} arcs, expected {graph_checks.MAX_ARCS}")
     return graph
-
-
-def _between_words(vocabulary: Vocabulary) -> str:
-    tokens = [repr(vocabulary.tokens.names[token]) for token in vocabulary.separators]
-    if not tokens:
-        return "nothing"
-    optional = [] if vocabulary.separated else ["or nothing"]
-    return " ".join([*tokens, *optional])
-
-
-def _describe_oov_exits(oov_exits: OovExits | None) -> str:
-    if oov_exits is None:
-        return "none: it takes no OOV words"
-    cost = f"{oov_exits.word_cost:.2f} nats"
-    return f"in {len(oov_exits):,} states, an OOV word costs {cost}"
-
-
-def _describe_open_words(vocabulary: Vocabulary) -> str:
-    opened = vocabulary.open_word
-    if opened is None:
-        return "none"
-    return f"of {opened.kind}, {opened.token_cost:g} nats a token"
 
 
 def _arcs_of(

@@ -17,6 +17,7 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import fcntl
+import itertools
 import json
 import os
 import time
@@ -95,14 +96,15 @@ class Journal:
         with writing(files[0] if files else path):
             # Opened before anything is read, and locked: two runs must not write
             # to one file.
-            self._file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o666), "r+b")
+            self._file = _opened(path)
         try:
             lock(self._file, self.path)
             with reading(self.path, "journal of a run", "one, or none"):
                 ends = self._take_up()
             for final, end in zip(files, ends, strict=True):
                 with writing(final):
-                    self.files.append(_opened(partial(final), end))
+                    self.files.append(_opened(partial(final)))
+                    _cut(self.files[-1], end)
         except BaseException:
             self._close()
             raise
@@ -166,29 +168,27 @@ class Journal:
     def _take_up(self) -> list[int]:
         """Read what an earlier run left; the size that each file is to have."""
         lines = _lines(self._file)
-        header, done = (lines[0], lines[1:]) if lines else (None, [])
-        sizes = [_size(partial(final)) for final in self._finals]
+        (header, at), *done = lines or [({}, 0)]
+        ends = [0] * len(self._finals)
         if not done or self._restart.overwrite:
-            self._file.seek(0)
-            self._file.truncate()
+            _cut(self._file, 0)
             self._write(self._header)
-            return [0] * len(self._finals)
+            return ends
         if not self._restart.resume:
-            count = sum("done" in line for line in done)
+            count = sum("done" in line for line, _ in done)
             called = self._restart.called
             raise OptionError(
                 f"{self.path} is of a run that was stopped after {count} utterances, "
                 f"expected {called('resume')} to continue, or "
                 f"{called('overwrite')} to restart"
             )
-        check_same(self._header, header or {}, self.path, self._restart)
-        if done[-1].get("finished"):  # stopped while files were given their names
-            for final in self._finals:
-                if not partial(final).exists():
-                    os.replace(final, partial(final))
-            sizes = [_size(partial(final)) for final in self._finals]
-        ends = [0] * len(sizes)
-        for line in done:
+        check_same(self._header, header, self.path, self._restart)
+        for final in self._finals:
+            # It was stopped while files were given their names.
+            if done[-1][0].get("finished") and not partial(final).exists():
+                os.replace(final, partial(final))
+        sizes = [_size(partial(final)) for final in self._finals]
+        for line, behind in done:
             if "failed" in line:
                 self.failures.append(InputError(line["why"], line["failed"]))
             elif "done" in line:
@@ -201,37 +201,24 @@ class Journal:
                 ends = line["ends"]
                 self.done.append(line["done"])
                 self.notes.append(line["note"])
-        self._rewrite(ends)
+            else:  # finished
+                break
+            at = behind
+        _cut(self._file, at)
         return ends
 
     def _are_whole(self, line: Mapping[str, Any]) -> bool:
         """Return whether all files have the checksums of a line, and take them over."""
-        sums, ends = list(self._sums), list(self._ends)
+        before = list(self._sums)
         for i, final in enumerate(self._finals):
             with open(partial(final), "rb") as file:
                 file.seek(line["ends"][i])
                 self._count(i, file)
-        if self._sums == line["sums"]:
-            self._ends = line["ends"]
-            return True
-        self._sums, self._ends = sums, ends
-        return False
-
-    def _rewrite(self, ends: list[int]) -> None:
-        """Cut the journal behind the last utterance that counts."""
-        # The lines behind it are of utterances that will be done again: a crash of the
-        # system cut their results.
-        at, last = 0, bool(self.done) and self.done[-1]
-        self._file.seek(0)
-        for data in self._file:
-            line = _line(data)
-            if line is None:
-                break
-            at += len(data)
-            if line.get("done") == last and line.get("ends") == ends:
-                break
-        self._file.seek(at)
-        self._file.truncate()
+        if self._sums != line["sums"]:
+            self._sums = before
+            return False
+        self._ends = line["ends"]
+        return True
 
     def _write(self, line: Mapping[str, Any]) -> None:
         with writing(self.path):
@@ -269,23 +256,19 @@ def check_same(
     if before.get("files") != now.get("files"):
         was, files = (", ".join(h["files"]) for h in (before, now))
         found.append(f"files {files}, was {was}")
-    found += differences(now["settings"], before.get("settings", {}), called)
+    settings = now["settings"], before.get("settings", {})
+    for name in dict.fromkeys(itertools.chain(*settings)):
+        new, old = (one.get(name) for one in settings)
+        if _is_file(new) and _is_file(old) and new["path"] == old["path"]:
+            if new["digest"] != old["digest"]:
+                found.append(f"{new['path']} has other contents")
+        elif _value(new) != _value(old):
+            found.append(f"{called(name)} {_text(new)}, was {_text(old)}")
     if found:
         raise OptionError(
             f"{place} is of a run that differs: {'; '.join(found)}; expected the same "
             f"to {called('resume')}, or {called('overwrite')} to restart"
         )
-
-
-def differences(
-    now: Mapping[str, Any], before: Mapping[str, Any], called: Callable[[str], str]
-) -> list[str]:
-    """Name the settings in which a run differs from an earlier one."""
-    return [
-        _difference(called(name), now.get(name), before.get(name))
-        for name in dict.fromkeys((*now, *before))
-        if _value(now.get(name)) != _value(before.get(name))
-    ]
 
 
 def settings_as_json(settings: Mapping[str, Any]) -> Any:
@@ -298,32 +281,32 @@ def partial(path: Path) -> Path:
     return path.with_name(path.name + ".partial")
 
 
-def _opened(path: Path, size: int) -> IO[bytes]:
-    """Open a file to write behind its first bytes."""
-    file = os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o666), "r+b")
-    file.truncate(size)
+def _opened(path: Path) -> IO[bytes]:
+    return os.fdopen(os.open(path, os.O_RDWR | os.O_CREAT, 0o666), "r+b")
+
+
+def _cut(file: IO[bytes], size: int) -> None:
+    """Keep the first bytes of a file, to write behind them."""
     file.seek(size)
-    return file
+    file.truncate()
 
 
 def _size(path: Path) -> int:
-    try:
-        return path.stat().st_size
-    except FileNotFoundError:
-        return 0
+    return path.stat().st_size if path.exists() else 0
 
 
-def _lines(file: IO[bytes]) -> list[dict[str, Any]]:
-    """Read the lines of a journal up to one that was not written to its end."""
-    lines = []
+def _lines(file: IO[bytes]) -> list[tuple[dict[str, Any], int]]:
+    """Read lines, and where each ends, up to one that was not written to its end."""
+    lines: list[tuple[dict[str, Any], int]] = []
+    at = 0
     for data in file:
-        line = _line(data)
+        line, at = _line(data), at + len(data)
         if line is None:
             break
+        lines.append((line, at))
         if line.get("format") == _FORMAT and line.get("version") != _VERSION:
-            return [line]
-        lines.append(line)
-    if lines and lines[0].get("format") != _FORMAT:
+            return lines[-1:]
+    if lines and lines[0][0].get("format") != _FORMAT:
         raise FormatError(f"{file.name}: is no journal of a run, expected one, or none")
     return lines
 
@@ -365,14 +348,10 @@ def _is_file(setting: Any) -> bool:
     return isinstance(setting, dict) and "digest" in setting
 
 
-def _difference(name: str, now: Any, before: Any) -> str:
-    if _is_file(now) and _is_file(before) and now["path"] == before["path"]:
-        return f"{now['path']} has other contents"
-    texts = (
-        "none" if one is None else one["path"] if _is_file(one) else str(one)
-        for one in (now, before)
-    )
-    return "{} {}, was {}".format(name, *texts)
+def _text(setting: Any) -> str:
+    if _is_file(setting):
+        return setting["path"]
+    return "none" if setting is None else str(setting)
 
 
 def _json(fields: Mapping[str, Any]) -> str:

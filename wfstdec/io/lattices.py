@@ -27,9 +27,16 @@ from typing import IO, Any
 import numpy as np
 
 from wfstdec.errors import FormatError, LatticeError, OptionError
-from wfstdec.fst.openfst import FST_MAGIC, FstContent, format_fst
+from wfstdec.fst.openfst import (
+    FST_MAGIC,
+    Cursor,
+    FstContent,
+    format_fst,
+    header_of,
+)
 from wfstdec.graph.arcs import LABEL_MASK, REPEAT, FstArrays
 from wfstdec.graph.packed import PackedGraph
+from wfstdec.jit.records import record
 from wfstdec.lattice.arrays import Lattice
 from wfstdec.lattice.compact import (
     CompactArc,
@@ -68,29 +75,35 @@ def kaldi_lattice(
     utterance: str, lattice: Lattice, numbers: np.ndarray | None = None
 ) -> str:
     """A lattice as an entry of a Kaldi text archive of lattices."""
-    # The two costs of an arc are: all but the acoustic one, scaled; the acoustic one,
-    # before its scale. So Kaldi's acoustic scale is that of the search.
-    arcs, acoustic = lattice.arcs, lattice.arcs["acoustic_cost"].astype(np.float64)
-    # The rest of the total, so that both costs of an arc add up to ours.
-    graph = lattice.arc_costs() - lattice.scales.acoustic_scale * acoustic
-    final = lattice.final_costs()
-    lines, row = [f"{utterance} "], 0
-    label = (arcs["ilabel"] & LABEL_MASK).tolist()
-    for state in range(lattice.num_states):
-        while row < len(arcs) and arcs["state"][row] == state:
-            to, word = arcs["nextstate"][row], arcs["olabel"][row]
-            word = word if numbers is None else numbers[word]
-            costs = f"{graph[row]:.7g},{acoustic[row]:.7g}"
-            lines.append(f"{state}\t{to}\t{label[row]}\t{word}\t{costs}")
-            row += 1
+    lines, final = [f"{utterance} "], lattice.final_costs().tolist()
+    for state, row in enumerate(_rows_of(lattice, numbers)):
+        for label, word, graph, acoustic, to in row.tolist():
+            costs = f"{graph:.7g},{acoustic:.7g}"
+            lines.append(f"{state}\t{to}\t{label}\t{word}\t{costs}")
         if final[state] < np.inf:
             lines.append(f"{state}\t{final[state]:.7g},0")
     return "\n".join([*lines, "", ""])
 
 
+def _rows_of(lattice: Lattice, numbers: np.ndarray | None) -> list[np.ndarray]:
+    """The arcs of each state, with both of Kaldi's costs in float64."""
+    # These are: all but the acoustic one, scaled; the acoustic one, before its scale.
+    # So Kaldi's acoustic scale is that of the search.
+    arcs, acoustic = lattice.arcs, lattice.arcs["acoustic_cost"].astype(np.float64)
+    found = np.empty(len(arcs), _EXACT_ARC)
+    found["ilabel"] = arcs["ilabel"] & LABEL_MASK
+    found["olabel"] = arcs["olabel"] if numbers is None else numbers[arcs["olabel"]]
+    # The rest of the total, so that both costs of an arc add up to ours.
+    found["graph"] = lattice.arc_costs() - lattice.scales.acoustic_scale * acoustic
+    found["acoustic"], found["nextstate"] = acoustic, arcs["nextstate"]
+    return np.split(
+        found, np.searchsorted(arcs["state"], np.arange(1, lattice.num_states))
+    )
+
+
 _LATTICE, _COMPACT = "lattice4", "compactlattice44"
-_ARC_TYPES = (_LATTICE, _COMPACT)
-_VERSION, _PROPERTIES = 2, 3
+_ARC = record("i4 ilabel olabel", "f4 graph acoustic", "i4 nextstate")
+_EXACT_ARC = record("i4 ilabel olabel", "f8 graph acoustic", "i4 nextstate")
 _NO_COSTS = struct.pack("<ff", np.inf, np.inf)
 
 
@@ -204,14 +217,8 @@ def _text_of(weight: Weight) -> str:
     return f"{weight.graph_cost:.7g},{weight.acoustic_cost:.7g},{labels}"
 
 
-def _header(arc_type: str, num_states: int) -> bytes:
-    names = (struct.pack("<i", len(n)) + n.encode() for n in ("vector", arc_type))
-    numbers = struct.pack("<iiQqqq", _VERSION, 0, _PROPERTIES, 0, num_states, 0)
-    return struct.pack("<i", FST_MAGIC) + b"".join(names) + numbers
-
-
 def _compact_bytes(lattice: CompactLattice) -> bytes:
-    parts = [_header(_COMPACT, lattice.num_states)]
+    parts = [header_of("vector", _COMPACT, (0, lattice.num_states, 0))]
     for row, final in zip(lattice.arcs, lattice.final, strict=True):
         parts.append(_weight_bytes(final) + struct.pack("<q", len(row)))
         for word, to, weight in row:
@@ -229,25 +236,13 @@ def _weight_bytes(weight: Weight | None) -> bytes:
     )
 
 
-_ARC = np.dtype(
-    [("ilabel", "<i4"), ("olabel", "<i4"), ("costs", "<f4", 2), ("nextstate", "<i4")]
-)
-
-
 def _lattice_bytes(lattice: Lattice, numbers: np.ndarray) -> bytes:
     """All paths of a lattice, in Kaldi's binary form."""
-    fst, acoustic = lattice_fst(lattice), lattice.arcs["acoustic_cost"]
-    arcs = np.empty(lattice.num_arcs, _ARC)
-    arcs["ilabel"], arcs["nextstate"] = fst.ilabel, fst.nextstate
-    arcs["olabel"] = numbers[fst.olabel]
-    scaled = lattice.scales.acoustic_scale * acoustic.astype(np.float64)
-    arcs["costs"][:, 0] = lattice.arc_costs() - scaled
-    arcs["costs"][:, 1] = acoustic
-    parts, splits = [_header(_LATTICE, lattice.num_states)], fst.state_arc_splits
-    for state, final in enumerate(fst.final_cost.tolist()):
-        row = arcs[splits[state] : splits[state + 1]]
+    parts = [header_of("vector", _LATTICE, (0, lattice.num_states, 0))]
+    rows = _rows_of(lattice, numbers)
+    for row, final in zip(rows, lattice.final_costs().tolist(), strict=True):
         ends = struct.pack("<ff", final, 0.0) if final < np.inf else _NO_COSTS
-        parts.append(ends + struct.pack("<q", len(row)) + row.tobytes())
+        parts.append(ends + struct.pack("<q", len(row)) + row.astype(_ARC).tobytes())
     return b"".join(parts)
 
 
@@ -283,7 +278,8 @@ def read_kaldi_lattices(
             if data[space + 1 : space + 2] == b"\n":
                 lattice, at = _read_text(data, space + 2)
             else:
-                lattice, at = _Binary(data, space + 1).read()
+                cursor = Cursor(memoryview(data), f"{path}: {utterance}", space + 1)
+                lattice, at = _read_binary(cursor), cursor.pos
         yield utterance, lattice
 
 
@@ -340,65 +336,47 @@ def _weight_of(text: str) -> Weight:
     return Weight(float(graph), float(acoustic), found)
 
 
-class _Binary:
-    """Reads an OpenFst file with weights of Kaldi's."""
+def _read_binary(cursor: Cursor) -> CompactLattice:
+    """Read an OpenFst file with weights of Kaldi's."""
+    if cursor.number("<i") != FST_MAGIC:
+        raise ValueError("no OpenFst file")
+    kind, arc_type = cursor.string(), cursor.string()
+    if kind != "vector" or arc_type not in (_LATTICE, _COMPACT):
+        raise ValueError(
+            f"{kind!r} with arcs {arc_type!r}, not {_LATTICE!r} or {_COMPACT!r}"
+        )
+    _, flags, _, start, num_states, _ = cursor.numbers("<iiQqqq")
+    if flags or start or num_states < 1:
+        raise ValueError(f"symbol tables, no states, or start state {start}, not 0")
+    rows, final = [], []
+    for _ in range(num_states):
+        weight = Weight(*cursor.numbers("<ff"), ())
+        if arc_type == _COMPACT:
+            weight = weight._replace(labels=cursor.numbers(_labels(cursor)))
+        final.append(weight if weight.graph_cost < np.inf else None)
+        count = cursor.number("<q")
+        if arc_type == _COMPACT:
+            rows.append([_compact_arc(cursor) for _ in range(count)])
+            continue
+        arcs = cursor.records(_ARC, count).tolist()
+        rows.append(
+            [
+                CompactArc(word, to, Weight(graph, acoustic, (label,) if label else ()))
+                for label, word, graph, acoustic, to in arcs
+            ]
+        )
+    return _made(rows, final)
 
-    def __init__(self, data: bytes, at: int) -> None:
-        self._data, self._at = data, at
 
-    def read(self) -> tuple[CompactLattice, int]:
-        """The lattice, and where the next entry begins."""
-        if self._numbers("<i") != (FST_MAGIC,):
-            raise ValueError("no OpenFst file")
-        kind, arc_type = self._text(), self._text()
-        if kind != "vector" or arc_type not in _ARC_TYPES:
-            expected = " or ".join(map(repr, _ARC_TYPES))
-            raise ValueError(f"{kind!r} with arcs {arc_type!r}, not {expected}")
-        _, flags, _, start, num_states, _ = self._numbers("<iiQqqq")
-        if flags or not 0 <= start < num_states <= len(self._data):
-            raise ValueError("symbol tables, or no start state")
-        compact = arc_type == _COMPACT
-        rows, final = [], []
-        for _ in range(num_states):
-            final.append(self._weight(compact))
-            (count,) = self._numbers("<q")
-            # No arc takes less than a byte: damage would otherwise ask for all memory.
-            if not 0 <= count <= len(self._data):
-                raise ValueError(f"{count} arcs")
-            rows.append([self._arc(compact) for _ in range(count)])
-        if start:
-            raise ValueError(f"start state {start}, not 0")
-        return _made(
-            rows, [w if w.graph_cost < np.inf else None for w in final]
-        ), self._at
+def _compact_arc(cursor: Cursor) -> CompactArc:
+    _, word, *costs = cursor.numbers("<iiff")
+    *labels, to = cursor.numbers(_labels(cursor) + "i")
+    return CompactArc(word, to, Weight(*costs, tuple(labels)))
 
-    def _arc(self, compact: bool) -> CompactArc:
-        ilabel, olabel = self._numbers("<ii")
-        weight = self._weight(compact)
-        if not compact and ilabel:
-            weight = weight._replace(labels=(ilabel,))
-        return CompactArc(olabel, self._numbers("<i")[0], weight)
 
-    def _weight(self, compact: bool) -> Weight:
-        graph, acoustic = self._numbers("<ff")
-        if not compact:
-            return Weight(graph, acoustic, ())
-        (length,) = self._numbers("<i")
-        if not 0 <= length <= len(self._data):
-            raise ValueError(f"{length} labels")
-        return Weight(graph, acoustic, self._numbers(f"<{length}i"))
-
-    def _text(self) -> str:
-        (length,) = self._numbers("<i")
-        if not 0 <= length <= 64:
-            raise ValueError(f"a name of {length} bytes")
-        self._at += length
-        return self._data[self._at - length : self._at].decode()
-
-    def _numbers(self, layout: str) -> tuple:
-        found = struct.unpack_from(layout, self._data, self._at)
-        self._at += struct.calcsize(layout)
-        return found
+def _labels(cursor: Cursor) -> str:
+    """The layout of labels, which their number stands before."""
+    return f"<{cursor.number('<i')}i"
 
 
 MOST_ARCS = 500
@@ -406,34 +384,24 @@ MOST_ARCS = 500
 
 def graph_dot(graph: PackedGraph) -> str:
     """A graph as text for dot: arcs say `token:word/cost`, `+token` is a repeat."""
-    if graph.num_arcs > MOST_ARCS:
-        raise OptionError(
-            f"the graph has {graph.num_arcs} arcs, expected at most {MOST_ARCS} to draw"
-        )
-    lines = ["digraph wfstdec {", "  rankdir=LR; node [shape=circle];"]
+    _check_size("graph", graph.num_arcs, "")
+    lines = []
     for state, cost in enumerate(graph.final_cost.tolist()):
         if np.isfinite(cost):
             name = quoted(f"{state}/{cost:.3g}" if cost else str(state))
             lines.append(f"  {state} [shape=doublecircle label={name}];")
     lines.append("  0 [style=bold];")
-    for state in range(graph.num_states):
-        row = slice(*graph.state_arc_splits[state : state + 2])
-        for arc in graph.arcs[row]:
-            cost = f"/{arc['cost']:.3g}" if arc["cost"] else ""
-            label = quoted(_arc_labels(arc, graph.tokens, graph.words) + cost)
-            target = int(arc["nextstate"])
-            lines.append(f"  {state} -> {target} [label={label}];")
-    return "\n".join([*lines, "}"]) + "\n"
+    for state, arc in zip(graph.unpack().arc_state(), graph.arcs, strict=True):
+        cost = f"/{arc['cost']:.3g}" if arc["cost"] else ""
+        label = quoted(_arc_labels(arc, graph.tokens, graph.words) + cost)
+        lines.append(f"  {state} -> {arc['nextstate']} [label={label}];")
+    return _dot("wfstdec", lines)
 
 
 def lattice_dot(lattice: Lattice) -> str:
     """A short lattice as text for Graphviz's dot: arcs say `token:word/excess`."""
-    if lattice.num_arcs > MOST_ARCS:
-        raise OptionError(
-            f"the lattice has {lattice.num_arcs} arcs, expected at most {MOST_ARCS} to "
-            "draw: a narrower lattice beam has fewer"
-        )
-    lines = ["digraph lattice {", "  rankdir=LR; node [shape=circle];"]
+    _check_size("lattice", lattice.num_arcs, ": a narrower lattice beam has fewer")
+    lines = []
     for state, one in enumerate(lattice.states):
         name = quoted(f"{one['graph_state']}@{one['frame']}")
         shape = "doublecircle" if one["final_excess"] < np.inf else "circle"
@@ -442,7 +410,20 @@ def lattice_dot(lattice: Lattice) -> str:
         labels = _arc_labels(arc, lattice.tokens, lattice.words)
         text = quoted(f"{labels}/{arc['excess']:.3g}")
         lines.append(f"  {arc['state']} -> {arc['nextstate']} [label={text}];")
-    return "\n".join([*lines, "}"]) + "\n"
+    return _dot("lattice", lines)
+
+
+def _check_size(what: str, num_arcs: int, hint: str) -> None:
+    if num_arcs > MOST_ARCS:
+        raise OptionError(
+            f"the {what} has {num_arcs} arcs, expected at most {MOST_ARCS} to draw"
+            + hint
+        )
+
+
+def _dot(name: str, lines: list[str]) -> str:
+    head = [f"digraph {name} {{", "  rankdir=LR; node [shape=circle];"]
+    return "\n".join([*head, *lines, "}"]) + "\n"
 
 
 def _arc_labels(arc: np.void, tokens: TokenTable, words: Sequence[str]) -> str:

@@ -13,7 +13,6 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Callable, Collection, Iterator
-from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -26,7 +25,7 @@ from wfstdec.errors import FormatError, ShapeError
 from wfstdec.text.files import PathLike, read_lines, reading
 
 BINARY_MARK = b"\0B"
-_OFFSET = re.compile(r"(?P<file>.+):(?P<offset>\d+)")
+_OFFSET = re.compile(r"(.+):(\d+)")
 
 
 def read_ark(path: Path) -> Iterator[tuple[str, Callable[[], np.ndarray]]]:
@@ -44,22 +43,9 @@ def read_ark(path: Path) -> Iterator[tuple[str, Callable[[], np.ndarray]]]:
 
 def read_scp(path: Path) -> Iterator[tuple[str, Callable[[], np.ndarray]]]:
     """Yield each utterance of an scp and a function that reads its matrix, in order."""
-    opened: Path | None = None
-    with ExitStack() as stack:
-        file: BinaryIO
-
-        def load(utterance: str, ark: Path, offset: int) -> np.ndarray:
-            nonlocal file, opened
-            with reading(ark):
-                if ark != opened:  # most often many lines point into one ark
-                    stack.close()
-                    opened = None
-                    file, opened = stack.enter_context(ark.open("rb")), ark
-                file.seek(offset)
-                return _read_matrix(file, f"{ark}:{offset}: {utterance}")
-
-        for utterance, ark, offset in scp_entries(path):
-            yield utterance, partial(load, utterance, ark, offset)
+    for utterance, ark, offset in scp_entries(path):
+        place = f"{ark}:{offset}: {utterance}"
+        yield utterance, partial(_read_at, ark, offset, place)
 
 
 def scp_entries(path: Path) -> list[tuple[str, Path, int]]:
@@ -87,17 +73,18 @@ def scp_entries(path: Path) -> list[tuple[str, Path, int]]:
 
 def read_matrix_at(target: str) -> np.ndarray:
     """Read the matrix of `file[:offset]`, [T, V]."""
-    path, offset = _file_and_offset(target)
-    with reading(target), path.open("rb") as file:
+    return _read_at(*_file_and_offset(target), target)
+
+
+def _read_at(path: Path, offset: int, place: str) -> np.ndarray:
+    with reading(path), path.open("rb") as file:
         file.seek(offset)
-        return _read_matrix(file, target)
+        return _read_matrix(file, place)
 
 
 def _file_and_offset(target: str) -> tuple[Path, int]:
     match = _OFFSET.fullmatch(target)
-    if match:
-        return Path(match["file"]), int(match["offset"])
-    return Path(target), 0
+    return (Path(match[1]), int(match[2])) if match else (Path(target), 0)
 
 
 def _read_matrix(file: BinaryIO, place: str) -> np.ndarray:

@@ -114,14 +114,9 @@ def _wrapped(texts: Sequence[str], max_chars: int) -> Iterator[str]:
 def _balanced(texts: Sequence[str], options: SubtitleOptions) -> list[str]:
     """Wrap into as few lines as possible, the longest as short as possible."""
     lines = list(_wrapped(texts, options.max_chars))
-    low, high = max(map(len, texts)), max(map(len, lines))
-    while low < high:
-        middle = (low + high) // 2
-        if len(list(_wrapped(texts, middle))) <= len(lines):
-            high = middle
-        else:
-            low = middle + 1
-    return list(_wrapped(texts, high))
+    widths = range(max(map(len, texts)), max(map(len, lines)) + 1)
+    tried = (list(_wrapped(texts, width)) for width in widths)
+    return next(found for found in tried if len(found) <= len(lines))
 
 
 def srt_text(words: Sequence[Word], options: SubtitleOptions | None = None) -> str:
@@ -168,54 +163,49 @@ def _clock(ms: int, point: str) -> str:
 Timed = Hypothesis | Alignment
 
 
-class _Interval(NamedTuple):
-    """Frames, and the text in them."""
-
-    first: int
-    end: int
-    text: str
-
-
 def textgrid_text(timed: Timed) -> str:
     """A whole TextGrid, in Praat's long text format."""
     frames = max(1, timed.num_frames)
     tiers: dict[str, Sequence[Word | Token]]
     tiers = {"words": timed.words, "tokens": timed.tokens}
-    shift_s = timed.frame_shift_s
-    head = [
+    end_s = _seconds(frames, timed.frame_shift_s)
+    lines = [
         'File type = "ooTextFile"',
         'Object class = "TextGrid"',
         "",
         "xmin = 0",
-        f"xmax = {_seconds(frames, shift_s)}",
+        f"xmax = {end_s}",
         "tiers? <exists>",
         f"size = {len(tiers)}",
         "item []:",
     ]
     for i, (name, items) in enumerate(tiers.items(), 1):
-        intervals = list(_covering(items, frames))
-        head += [
+        intervals = _covering(items, frames)
+        lines += [
             f"    item [{i}]:",
             '        class = "IntervalTier"',
             f"        name = {_quoted(name)}",
             "        xmin = 0",
-            f"        xmax = {_seconds(frames, shift_s)}",
+            f"        xmax = {end_s}",
             f"        intervals: size = {len(intervals)}",
         ]
-        for j, interval in enumerate(intervals, 1):
-            head += [
+        for j, (*ends, text) in enumerate(intervals, 1):
+            first_s, last_s = (_seconds(end, timed.frame_shift_s) for end in ends)
+            lines += [
                 f"        intervals [{j}]:",
-                f"            xmin = {_seconds(interval.first, shift_s)}",
-                f"            xmax = {_seconds(interval.end, shift_s)}",
-                f"            text = {_quoted(interval.text)}",
+                f"            xmin = {first_s}",
+                f"            xmax = {last_s}",
+                f"            text = {_quoted(text)}",
             ]
-    return "\n".join(head) + "\n"
+    return "\n".join(lines) + "\n"
 
 
-def _covering(items: Sequence[Word | Token], num_frames: int) -> Iterator[_Interval]:
-    """Intervals from 0 to the end, each with a length."""
+def _covering(
+    items: Sequence[Word | Token], num_frames: int
+) -> list[tuple[int, int, str]]:
+    """Frames from 0 to the end, each interval with a length, and the text in them."""
     at, waiting = 0, ""
-    last: _Interval | None = None
+    found: list[tuple[int, int, str]] = []
     for item in items:
         text = f"{waiting} {item.text}".strip()
         first = max(item.start_frame, at)
@@ -223,16 +213,17 @@ def _covering(items: Sequence[Word | Token], num_frames: int) -> Iterator[_Inter
         if item.end_frame <= first:
             waiting = text
             continue
-        if last is not None:
-            yield last
         if first > at:
-            yield _Interval(at, first, "")
-        last, at, waiting = _Interval(first, item.end_frame, text), item.end_frame, ""
-    if last is not None:
-        yield last._replace(text=f"{last.text} {waiting}".strip())
+            found.append((at, first, ""))
+        found.append((first, item.end_frame, text))
+        at, waiting = item.end_frame, ""
+    if found:
+        first, end, text = found[-1]
+        found[-1] = first, end, f"{text} {waiting}".strip()
         waiting = ""
     if at < num_frames:
-        yield _Interval(at, num_frames, waiting)
+        found.append((at, num_frames, waiting))
+    return found
 
 
 def _seconds(frame: int, shift_s: float) -> str:

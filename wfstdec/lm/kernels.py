@@ -23,7 +23,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy import float32, int32, int64, uint32, uint64
 
-from wfstdec.jit import by_class, inlined, jit, kernel, read_only
+from wfstdec.jit import by_class, inlined, kernel, read_only
 
 FINAL = 0xFFFFFFFF
 """In the place of a label: the end of the utterance."""
@@ -149,34 +149,6 @@ def _asked(lm, key):
         lm.misses[noted] = slot
         lm.counts[USED], lm.counts[MISSES] = used + 1, noted + 1
     return lm.cost[slot], lm.next[slot]
-
-
-@jit
-def look_up(known, keys):
-    """Note the pairs that a table lacks; whether it had room for them."""
-    for i in range(len(keys)):
-        _asked(known, keys[i])
-    return known.counts[FULL] == 0
-
-
-@jit
-def fill_in(table, slots, known):
-    """Answer slots of a table by what another one knows."""
-    for i in range(len(slots)):
-        slot, other = slots[i], _slot_of(known.keys, table.keys[slots[i]])
-        table.cost[slot], table.next[slot] = known.cost[other], known.next[other]
-
-
-@jit
-def move(table, larger):
-    """Put what is known into an empty table; what is not is left out."""
-    for slot in range(len(table.keys)):
-        if table.keys[slot] != _FREE and table.next[slot] >= 0:
-            other = _slot_of(larger.keys, table.keys[slot])
-            larger.keys[other] = table.keys[slot]
-            larger.cost[other] = table.cost[slot]
-            larger.next[other] = table.next[slot]
-            larger.counts[USED] += 1
 
 
 class Automaton(NamedTuple):

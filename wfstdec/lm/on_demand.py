@@ -1,15 +1,5 @@
 """A user's model behind a search: each question is put once, and its answer kept.
 
-    lm = LazyLM(model, words)                   # over the labels of a decoder
-    answers = lm.answers()                      # of one search, kept till it ends
-    table = answers.take()                      # an `OnDemandTable` for kernels
-    while True:
-        kernel(table, ...)                      # calls `step(table, 0, state, label)`
-        if not kernels.unanswered(table):
-            break
-        table = answers.answered(table)         # asks the model, in one batch
-    answers.give(table)
-
 States are numbered as they come up, which depends on who asks first; nothing else does.
 Where a search needs an order of states, it has `order`: a digest of the state itself,
 or, of states that only identity tells apart, of the words that led there.
@@ -29,8 +19,9 @@ Kernels and Python query models of both kinds by the same functions:
 from __future__ import annotations
 
 import hashlib
+import math
 import threading
-from collections.abc import Callable, Container, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Self, TypeVar
 
 import numpy as np
@@ -44,11 +35,7 @@ from wfstdec.lm.kernels import (
     FULL,
     MISSES,
     UNKNOWN,
-    USED,
     OnDemandTable,
-    fill_in,
-    look_up,
-    move,
     new_table,
 )
 from wfstdec.lm.user import UNK, CheckedLM, UserLM, digest
@@ -57,7 +44,6 @@ from wfstdec.text.tokens import TokenTable
 MAX_PAIRS = 1 << 21
 """Once the model was asked so much, searches that begin start with nothing."""
 FIRST_SLOTS = 1 << 12
-NO_ALIASES = np.zeros(0, np.int32)
 _Found = TypeVar("_Found")
 
 
@@ -73,6 +59,7 @@ class OnDemandLM:
         labels: The table; None where there is none.
         num_labels: Its length.
         least_cost: No word costs less, nats.
+        words: The words that the model knows; None for all.
     """
 
     def __init__(
@@ -91,7 +78,7 @@ class OnDemandLM:
         elif labels is not None:
             self.labels = self.names = tuple(labels)
         self.num_labels = len(self.names)
-        self.least_cost = self.asked.least_cost
+        self.least_cost, self.words = self.asked.least_cost, self.asked.words
         self.lock = threading.Lock()
         self._max_pairs = max_pairs
         self._word_costs: np.ndarray | None = None
@@ -100,11 +87,6 @@ class OnDemandLM:
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the model and its labels: a copy asks anew."""
         return type(self), (self.model, self.labels, self._max_pairs)
-
-    @property
-    def words(self) -> Container[str] | None:
-        """The words that the model knows; None for all."""
-        return self.asked.words
 
     def answers(self) -> ScoreCache:
         """Table of the model's answers; a search keeps to one until it ends."""
@@ -128,7 +110,7 @@ class OnDemandLM:
         names = {at: self.asked.name_of(text) for at, text in enumerate(texts)}
         known = {at: name for at, name in names.items() if name is not None}
         with self.lock:
-            state = self.asked.empty()
+            state = getattr(self.model, "empty", self.model.start)()
             found = self.asked.scores([state] * len(known), list(known.values()))
         costs[list(known)] = [cost for cost, _ in found]
         return costs
@@ -146,13 +128,13 @@ class ScoreCache:
         self._numbers: dict[Any, int] = {}
         self._order = np.zeros(FIRST_SLOTS, np.uint64)  # of states: breaks ties
         self._free: list[OnDemandTable] = []  # tables of searches that ended
-        self._known = new_table(FIRST_SLOTS, self._num_labels)
+        self._known: dict[int, tuple[float, int]] = {}  # by the keys of tables
         self.empty = new_table(2, self._num_labels)  # no question was put to it
 
     @property
     def num_pairs(self) -> int:
         """Number of answers."""
-        return int(self._known.counts[USED])
+        return len(self._known)
 
     def labels_of(self, texts: Sequence[str]) -> np.ndarray:
         """Labels by which the model is asked for these words, int32 [N]."""
@@ -165,12 +147,12 @@ class ScoreCache:
             self._texts.append(text)
         return self._labels[text]
 
-    def take(self, aliases: np.ndarray = NO_ALIASES) -> OnDemandTable:
+    def take(self, aliases: np.ndarray) -> OnDemandTable:
         """A table for one thread, until it is given back."""
         # `aliases`: int32, of `labels_of`: what labels behind the table stand for.
         with self._lm.lock:
             if not self._states:
-                self._number(self._asked.start(), b"")
+                self._number(self._lm.model.start(), b"")
             made = self._free or [new_table(FIRST_SLOTS, self._num_labels)]
             order, aliases = read_only(self._order[:]), read_only(aliases)
             return made.pop()._replace(order=order, aliases=aliases)
@@ -180,7 +162,7 @@ class ScoreCache:
         return self._order[states]
 
     def give(self, table: OnDemandTable) -> None:
-        """Put a table back; one with something unanswered is dropped."""
+        """Take a table back; one with open questions is dropped."""
         with self._lm.lock:
             if table.counts[MISSES] + table.counts[FULL] == 0:
                 self._free.append(table)
@@ -188,62 +170,50 @@ class ScoreCache:
     def answered(self, table: OnDemandTable) -> OnDemandTable:
         """The table with the answers to what was noted in it."""
         misses = table.misses[: table.counts[MISSES]]
+        keys = table.keys[misses].tolist()
         with self._lm.lock:
-            self._find(table.keys[misses])
-            fill_in(table, misses, self._known)
+            if unknown := [key for key in keys if key not in self._known]:
+                self._known |= zip(unknown, self._ask(unknown), strict=True)
             order = read_only(self._order[:])
-        is_full = table.counts[FULL] > 0
-        table.counts[[MISSES, FULL]] = 0
-        return (_moved(table, 2) if is_full else table)._replace(order=order)
+        if table.counts[FULL]:
+            # Empty: the search notes again what it needs, and the answers are known.
+            larger = new_table(2 * len(table.keys), table.num_labels)
+            return larger._replace(order=order, aliases=table.aliases)
+        for slot, key in zip(misses.tolist(), keys, strict=True):
+            table.cost[slot], table.next[slot] = self._known[key]
+        table.counts[MISSES] = 0
+        return table._replace(order=order)
 
-    def _find(self, keys: np.ndarray) -> None:
-        """Ask the model for what is not known of these pairs."""
-        while not look_up(self._known, keys):
-            self._known = _moved(self._known, 2)
-        known = self._known
-        noted = known.misses[: known.counts[MISSES]]
-        try:
-            self._ask(known, noted)
-        except BaseException:
-            self._known = _moved(known, 1)
-            raise
-        known.counts[MISSES] = 0
-
-    def _ask(self, known: OnDemandTable, slots: np.ndarray) -> None:
-        """Put the model's answers into slots; whole or not at all."""
-        keys = known.keys[slots]
-        sources = (keys >> np.uint64(32)).astype(np.int32)
-        labels = (keys & np.uint64(FINAL)).tolist()
-        ending = [at for at, label in enumerate(labels) if label == FINAL]
+    def _ask(self, keys: list[int]) -> list[tuple[float, int]]:
+        """Ask the model for costs and next states, in one batch."""
+        pairs = [(key >> 32, key & FINAL) for key in keys]
+        ending = [at for at, (_, label) in enumerate(pairs) if label == FINAL]
         names = {
             at: self._asked.name_of(self._texts[label])
-            for at, label in enumerate(labels)
+            for at, (_, label) in enumerate(pairs)
             if label != FINAL
         }
         asked = {at: name for at, name in names.items() if name is not None}
-        states = [self._states[source] for source in sources.tolist()]
-        costs = np.full(len(slots), np.inf, np.float32)
-        costs[ending] = self._asked.finals([states[at] for at in ending])
+        states = [self._states[number] for number, _ in pairs]
+        answers = [(math.inf, number) for number, _ in pairs]
+        costs = self._asked.finals([states[at] for at in ending])
+        for at, cost in zip(ending, costs, strict=True):
+            answers[at] = cost, pairs[at][0]
         found = self._asked.scores([states[at] for at in asked], list(asked.values()))
-        nextstates = sources.copy()
         for (at, name), (cost, state) in zip(asked.items(), found, strict=True):
-            costs[at] = cost
-            if costs[at] < np.inf:
-                before = self._order[sources[at]].tobytes()
-                nextstates[at] = self._number(state, before + name.encode())
-        known.cost[slots], known.next[slots] = costs, nextstates
+            if np.float32(cost) < np.inf:
+                before = self._order[pairs[at][0]].tobytes()
+                answers[at] = cost, self._number(state, before + name.encode())
+        return answers
 
     def _number(self, state: Any, history: bytes) -> int:
         """The number of a state, a new one where it has none."""
-        found = self._numbers.get(state) if _is_hashable(state) else None
-        if found is not None:
-            return found
         order, key = digest(state), state
-        if order is None:
+        if order is None:  # only identity tells it apart
             order = hashlib.blake2b(history, digest_size=8).digest()
             key = _BY_HISTORY, order
-            if key in self._numbers:
-                return self._numbers[key]
+        if key in self._numbers:
+            return self._numbers[key]
         number = len(self._states)
         if number == len(self._order):
             self._order = np.concatenate([self._order, np.zeros_like(self._order)])
@@ -255,22 +225,6 @@ class ScoreCache:
 
 _BY_HISTORY = object()
 """Marks states that only identity tells apart."""
-
-
-def _is_hashable(state: Any) -> bool:
-    try:
-        hash(state)
-    except TypeError:
-        return False
-    return True
-
-
-def _moved(table: OnDemandTable, factor: int) -> OnDemandTable:
-    """Return a larger table with the same content."""
-    size = factor * len(table.keys)
-    larger = new_table(size, table.num_labels)
-    move(table, larger)
-    return larger._replace(order=table.order, aliases=table.aliases)
 
 
 AnyModel = Automaton | OnDemandLM

@@ -19,7 +19,7 @@ import dataclasses
 import hashlib
 import math
 import numbers
-from collections.abc import Container, Hashable, Sequence
+from collections.abc import Collection, Container, Hashable, Sequence
 from typing import Any, Protocol, runtime_checkable
 
 from wfstdec.errors import LanguageModelError
@@ -75,14 +75,6 @@ class CheckedLM:
                 "below"
             )
 
-    def start(self) -> Hashable:
-        """The state before an utterance."""
-        return self._model.start()
-
-    def empty(self) -> Hashable:
-        """The state of the empty history, or else that before an utterance."""
-        return getattr(self._model, "empty", self._model.start)()
-
     def name_of(self, word: str) -> str | None:
         """Text that the model is asked for in place of a word; None: it cannot be."""
         if self.words is None or word in self.words:
@@ -93,11 +85,22 @@ class CheckedLM:
         self, states: Sequence[Any], words: Sequence[str]
     ) -> list[tuple[float, Any]]:
         """Costs and next states of N words in N states."""
+        found = []
         answers = self._answers("score", states, words)
-        return [
-            (self._checked("score", answer, word), answer[1])
-            for answer, word in zip(answers, words, strict=True)
-        ]
+        for answer, word in zip(answers, words, strict=True):
+            if not isinstance(answer, tuple | list) or len(answer) != 2:
+                raise self._error(
+                    "score", f"{answer!r} for {word!r}", "a cost and a state"
+                )
+            cost = self._number("score", answer[0], word)
+            if cost < self.least_cost:
+                raise self._error(
+                    *("score", f"the cost {cost!r} for {word!r}"),
+                    f"{self.least_cost:g} or more: nats, -ln p, or let the model's "
+                    "least_cost say how low they are",
+                )
+            found.append((cost, answer[1]))
+        return found
 
     def finals(self, states: Sequence[Any]) -> list[float]:
         """The costs of ending in N states; errors as above."""
@@ -106,32 +109,15 @@ class CheckedLM:
 
     def _answers(self, method: str, *columns: Sequence[Any]) -> list[Any]:
         """Ask N questions: all at once where the model can, else one by one."""
-        together = getattr(self._model, f"{method}_batch", None)
+        batch = f"{method}_batch"
+        together = getattr(self._model, batch, None)
         if together is None:
-            ask = getattr(self._model, method)
-            return [ask(*one) for one in zip(*columns, strict=True)]
+            return list(map(getattr(self._model, method), *columns))
         answers, expected = list(together(*columns)), len(columns[0])
         if len(answers) != expected:
-            raise LanguageModelError(
-                f"{self._name}.{method}_batch gave {len(answers)} answers, expected "
-                f"{expected}, one for each state"
-            )
+            one_each = f"{expected}, one for each state"
+            raise self._error(batch, f"{len(answers)} answers", one_each)
         return answers
-
-    def _checked(self, method: str, answer: Any, word: str) -> float:
-        if not isinstance(answer, tuple | list) or len(answer) != 2:
-            raise LanguageModelError(
-                f"{self._name}.{method} gave {answer!r} for {word!r}, expected a cost "
-                "and a state"
-            )
-        cost = self._number(method, answer[0], word)
-        if cost < self.least_cost:
-            raise LanguageModelError(
-                f"{self._name}.{method} gave the cost {cost!r} for {word!r}, expected "
-                f"{self.least_cost:g} or more: nats, -ln p, or let the model's "
-                "least_cost say how low they are"
-            )
-        return cost
 
     def _number(self, method: str, cost: Any, word: str) -> float:
         try:
@@ -139,11 +125,13 @@ class CheckedLM:
         except (TypeError, ValueError):
             found = math.nan
         if math.isnan(found) or found == -math.inf:
-            raise LanguageModelError(
-                f"{self._name}.{method} gave the cost {cost!r} for {word!r}, expected "
-                "nats"
-            )
+            raise self._error(method, f"the cost {cost!r} for {word!r}", "nats")
         return found
+
+    def _error(self, method: str, found: str, expected: str) -> LanguageModelError:
+        return LanguageModelError(
+            f"{self._name}.{method} gave {found}, expected {expected}"
+        )
 
 
 def digest(state: Any) -> bytes | None:
@@ -160,6 +148,7 @@ def digest(state: Any) -> bytes | None:
 
 def _parts(state: Any) -> bytes | None:
     """Bytes of a state for its digest; None where it has none."""
+    kind = type(state)
     if isinstance(state, str):
         return b"s%d:" % len(state) + state.encode("utf-8", "surrogatepass")
     if isinstance(state, bytes):
@@ -169,27 +158,28 @@ def _parts(state: Any) -> bytes | None:
     if isinstance(state, numbers.Number):
         return b"n%d:" % hash(state)  # equal for 1, 1.0 and numpy's
     if isinstance(state, tuple):
-        return _joined(b"(", map(_parts, state))
+        return _joined(b"(", state)
     if isinstance(state, frozenset):
-        found = [_parts(one) for one in state]
-        known = sorted(one for one in found if one is not None)
-        return _joined(b"{", known) if len(known) == len(found) else None
-    if dataclasses.is_dataclass(state) and type(state).__hash__ is not object.__hash__:
-        values = tuple(getattr(state, f.name) for f in dataclasses.fields(state))
-        return _joined(type(state).__qualname__.encode(), map(_parts, values))
-    if type(state).__hash__ is object.__hash__:
+        return _joined(b"{", state, is_sorted=True)
+    if kind.__hash__ is object.__hash__:
         return None
+    if dataclasses.is_dataclass(state):
+        values = [getattr(state, field.name) for field in dataclasses.fields(state)]
+        return _joined(kind.__qualname__.encode(), values)
     try:
         return b"h%d:" % hash(state)
     except TypeError:
         raise LanguageModelError(
-            f"a state of the class {type(state).__name__!r}, expected one that can be "
-            "hashed: a string, a number, a tuple of such, a frozen dataclass"
+            f"a state of the class {kind.__name__!r}, expected one that can be hashed: "
+            "a string, a number, a tuple of such, a frozen dataclass"
         ) from None
 
 
-def _joined(first: bytes, parts: Any) -> bytes | None:
-    found = list(parts)
-    if any(one is None for one in found):
+def _joined(
+    first: bytes, states: Collection[Any], *, is_sorted: bool = False
+) -> bytes | None:
+    parts = [part for part in map(_parts, states) if part is not None]
+    if len(parts) < len(states):
         return None
-    return first + b"%d:" % len(found) + b"".join(found)
+    parts = sorted(parts) if is_sorted else parts
+    return first + b"%d:" % len(parts) + b"".join(parts)

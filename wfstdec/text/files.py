@@ -95,18 +95,14 @@ def atomic_write(path: str | os.PathLike[str], mode: str = "wb") -> Iterator[IO]
             with open_in_place(path, mode) as file:
                 yield file
             return
-        handle, name = _new_file(target)
+        made = _unused_name(target)
         try:
-            with open(handle, mode, encoding=_encoding(mode)) as file:
+            with made.open(mode.replace("w", "x"), encoding=_encoding(mode)) as file:
                 yield file
-                file.flush()
-                name = name or _give_name(handle, target)
             # The one step that others can see, and it is whole or not at all.
-            os.replace(name, target)
+            made.replace(target)
         except BaseException:
-            if name is not None:
-                with contextlib.suppress(FileNotFoundError):
-                    os.unlink(name)
+            made.unlink(missing_ok=True)
             raise
 
 
@@ -208,26 +204,6 @@ def _descriptor(path: str | os.PathLike[str]) -> int | None:
 
 def _encoding(mode: str) -> str | None:
     return None if "b" in mode else "utf-8"
-
-
-def _new_file(target: Path) -> tuple[int, str | None]:
-    """Make a file beside another: its handle, and its name if it has one."""
-    # Without a name, which not all systems have, a crash leaves nothing behind.
-    with contextlib.suppress(AttributeError, OSError):
-        return os.open(target.parent, os.O_TMPFILE | os.O_RDWR, 0o666), None
-    name = str(_unused_name(target))
-    return os.open(name, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o666), name
-
-
-def _give_name(handle: int, target: Path) -> str:
-    name = str(_unused_name(target))
-    folder = os.open(target.parent, os.O_RDONLY)
-    try:
-        # Python follows the link to the file only where a folder is given with it.
-        os.link(f"/proc/self/fd/{handle}", name, dst_dir_fd=folder)
-    finally:
-        os.close(folder)
-    return name
 
 
 def _unused_name(target: Path) -> Path:

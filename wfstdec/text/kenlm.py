@@ -70,7 +70,22 @@ def read_kenlm_header(path: str | os.PathLike[str]) -> KenlmHeader | None:
         size = os.fstat(file.fileno()).st_size
     if not start.startswith(b"mmap lm"):
         return None
-    _check_magic(start, place)
+    if start.startswith(MAGIC + b" incomplete"):
+        raise FormatError(
+            f"{place}: a KenLM binary that was never finished, expected a whole one"
+            + REBUILD
+        )
+    if len(start) < _FIRST + _FIXED.size:
+        raise damaged(place, f"it ends after {len(start)} bytes, within its header")
+    if not start.startswith(_VERSION_5):
+        found = start[:60].split(b"\n")[0].decode("ascii", "replace")
+        raise FormatError(f"{place}: {found!r}, expected format version 5{REBUILD}")
+    # KenLM writes a few numbers as the machine has them, for this.
+    if start[56:_FIRST] != _TEST_VALUES:
+        raise FormatError(
+            f"{place}: a KenLM binary of another machine (byte order or word size), "
+            "expected little-endian, 64 bits" + REBUILD
+        )
     order, multiplier, kind, has_words, version = _FIXED.unpack_from(start, _FIRST)
     counts_at = _FIRST + _FIXED.size
     if len(start) < counts_at + 8 * order:
@@ -89,39 +104,22 @@ def read_kenlm_header(path: str | os.PathLike[str]) -> KenlmHeader | None:
     return KenlmHeader(KINDS[kind], counts, multiplier, bool(has_words), end)
 
 
-def _check_magic(start: bytes, place: str) -> None:
-    if start.startswith(MAGIC + b" incomplete"):
-        raise FormatError(
-            f"{place}: a KenLM binary that was never finished, expected a whole one"
-            + REBUILD
-        )
-    if len(start) < _FIRST + _FIXED.size:
-        raise damaged(place, f"it ends after {len(start)} bytes, within its header")
-    if not start.startswith(_VERSION_5):
-        found = start[:60].split(b"\n")[0]
-        raise FormatError(
-            f"{place}: {found.decode('ascii', 'replace')!r}, expected format version 5"
-            + REBUILD
-        )
-    # KenLM writes a few numbers as the machine has them, for this.
-    if start[56:_FIRST] != _TEST_VALUES:
-        raise FormatError(
-            f"{place}: a KenLM binary of another machine (byte order or word size), "
-            "expected little-endian, 64 bits" + REBUILD
-        )
-
-
 def read_kenlm_words(path: str | os.PathLike[str]) -> tuple[str, ...]:
     """The words of a binary file, by KenLM's ids; `<unk>` is the first."""
-    place, header = os.fspath(path), read_kenlm_header(path)
-    if header is None:
-        raise FormatError(f"{place}: no KenLM binary, expected one")
+    header = _header_of(path)
     with (
         open(path, "rb") as file,
         mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data,
     ):
         start = data.rfind(b"<unk>\0", header.size)
-        return words_of(data[start:] if start >= 0 else b"", header, str(place))
+        return words_of(data[start:] if start >= 0 else b"", header, os.fspath(path))
+
+
+def _header_of(path: str | os.PathLike[str]) -> KenlmHeader:
+    header = read_kenlm_header(path)
+    if header is None:
+        raise FormatError(f"{os.fspath(path)}: not a KenLM binary")
+    return header
 
 
 def check_probing(path: str | os.PathLike[str], header: KenlmHeader) -> None:
@@ -183,9 +181,7 @@ def read_kenlm_trie(path: str | os.PathLike[str]) -> ArpaModel:
     The costs are those that KenLM gives for the file: values that were quantised, and
     the n-grams that it adds where the suffix of an n-gram was missing.
     """
-    header, place = read_kenlm_header(path), str(os.fspath(path))
-    if header is None:
-        raise FormatError(f"{place}: no KenLM binary, expected one")
+    header, place = _header_of(path), os.fspath(path)
     if not header.is_trie:
         raise ArpaError(
             f"{place}: a KenLM binary of the {header.kind} format, which keeps hashes "

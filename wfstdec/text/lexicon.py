@@ -22,7 +22,7 @@ from unicodedata import is_normalized
 
 import numpy as np
 
-from wfstdec.errors import BackendError, LexiconError, check_listed
+from wfstdec.errors import LexiconError, check_listed, needs
 from wfstdec.text.display import few
 from wfstdec.text.files import read_lines, reading
 from wfstdec.text.tokens import EPSILON_WORD, TokenTable
@@ -317,21 +317,18 @@ def _sentencepiece_speller(
     model = load_sentencepiece(path)
 
     def spell(word: str) -> Pronunciation | None:
-        found = [pieces.get(piece) for piece in model.encode(word, out_type=str)]
-        return None if None in found else tuple(t for t in found if t is not None)
+        names = model.encode(word, out_type=str)
+        known = tuple(pieces[name] for name in names if name in pieces)
+        return known if len(known) == len(names) else None
 
     return spell
 
 
 def load_sentencepiece(path: str | os.PathLike[str]) -> Any:
     """Read a SentencePiece model."""
-    try:
+    hint = ": pip install sentencepiece; or leave the model out"
+    with needs("a SentencePiece model needs sentencepiece", hint):
         sentencepiece = importlib.import_module("sentencepiece")
-    except ImportError as error:
-        raise BackendError(
-            "a SentencePiece model needs sentencepiece: pip install sentencepiece; or "
-            "leave the model out"
-        ) from error
     with reading(path, "SentencePiece model"):
         return sentencepiece.SentencePieceProcessor(model_file=os.fspath(path))
 

@@ -31,8 +31,8 @@ TokensLike = Path | TokenTable | Sequence[str] | Mapping[str, int] | Any
 """A file, a table, names in order, `{name: token}`, or a tokenizer."""
 AUTO = "auto"
 """Separator that is `|` in tables of Hugging Face, and none in others."""
-_said: set[str] = set()
-"""Fingerprints of tables of which it was said what separates their words."""
+_warned: set[str] = set()
+"""Fingerprints of tables whose separator was logged."""
 
 
 def load_tokens(tokens: TokensLike, blank: int | str | None) -> TokenTable:
@@ -86,8 +86,8 @@ def separator_of(
     ):
         return None
     # Once a table: several decoders are often made of one.
-    if table.fingerprint not in _said:
-        _said.add(table.fingerprint)
+    if table.fingerprint not in _warned:
+        _warned.add(table.fingerprint)
         _log.warning(
             "'|' is taken as the token between words, as in tables of Hugging Face; "
             "separator='|' (--separator '|') says so, None (none) turns it off"
@@ -105,7 +105,7 @@ def sayable(
     marks = {"<s>", "</s>"} & set(lexicon.words)
     if marks:
         raise LexiconError(
-            f"{min(marks)!r} is a word of the lexicon, expected words that are said: "
+            f"{min(marks)!r} is a word of the lexicon, expected spoken words: "
             "a sentence has <s> and </s> by itself"
         )
     # The model can score every word then.

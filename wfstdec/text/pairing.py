@@ -3,7 +3,7 @@
     pairing = Pairing.of(references, hypotheses, ("--ref", "--hyp"))
     pairing.check()                   # an error where nothing pairs
     pairing.remedy                    # "those of --ref have '.wav' at the end, ..."
-    check_words(references, heard, AS_IT_STANDS, ("--ref", "--hyp"))
+    check_words(references, words, AS_IT_STANDS, ("--ref", "--hyp"))
 
 Ids pair that are equal. Of others a few forms are tried (in one case, without a
 folder, an ending, a part before or behind), to say how they differ: nothing is paired

@@ -178,21 +178,19 @@ def read_tokens(
     """
     place = os.fspath(path)
     with reading(place, "token table", "tokens by id: text, or JSON"):
-        return _read_tokens(read_lines(path), blank, place)
+        return _checked(_names_in(read_lines(path), place), blank, place)
 
 
-def _read_tokens(lines: list[str], blank: int | str | None, place: str) -> TokenTable:
+def _names_in(lines: list[str], place: str) -> tuple[str, ...]:
     while lines and not lines[-1]:
         lines.pop()
     if place.endswith((".json", ".json.gz")):
-        return _checked(_json_names(lines, place), blank, place)
-    if place.endswith(".vocab") and (names := _match_all(_WITH_SCORE, lines)):
-        return _checked(tuple(name for name, _ in names), blank, place)
-    if pairs := _match_all(_WITH_ID, lines):
-        return _checked(_names_by_id(pairs, place), blank, place)
-    if names := _match_all(_WITH_SCORE, lines):
-        return _checked(tuple(name for name, _ in names), blank, place)
-    return _checked(tuple(lines), blank, place)
+        return _json_names(lines, place)
+    scored = _match_all(_WITH_SCORE, lines)
+    if not (scored and place.endswith(".vocab")):
+        if pairs := _match_all(_WITH_ID, lines):
+            return _names_by_id(pairs, place)
+    return tuple(name for name, _ in scored) or tuple(lines)
 
 
 def _match_all(form: re.Pattern[str], lines: list[str]) -> list[tuple[str, str]]:
@@ -205,9 +203,10 @@ def _json_names(lines: list[str], place: str) -> tuple[str, ...]:
     """Names in the order of their ids, of a JSON object or list."""
     # Objects as pairs: a dict would lose a name that stands there twice.
     pairs = json.loads("\n".join(lines), object_pairs_hook=list)
-    if isinstance(pairs, list) and all(isinstance(name, str) for name in pairs):
+    kinds = {type(pair) for pair in pairs} if isinstance(pairs, list) else {object}
+    if kinds <= {str}:
         return tuple(pairs)
-    if not isinstance(pairs, list) or not all(isinstance(p, tuple) for p in pairs):
+    if kinds != {tuple}:
         raise TokenTableError(
             f"{place}: found other JSON, expected {{token: id}} or a list of tokens"
         )
@@ -354,8 +353,8 @@ def neutral_of(tokenizer: Any) -> frozenset[int]:
     """Tokens that say nothing: special ones, and those added as `<...>` or `[...]`."""
     tokenizer = tokenizer_of(tokenizer)
     marks = set(getattr(tokenizer, "all_special_ids", ()))
-    added: dict[str, int] = getattr(tokenizer, "get_added_vocab", dict)()
-    marks |= {i for name, i in added.items() if _MARK.fullmatch(name)}
+    marked: dict[str, int] = getattr(tokenizer, "get_added_vocab", dict)()
+    marks |= {i for name, i in marked.items() if _MARK.fullmatch(name)}
     return frozenset(marks)
 
 
