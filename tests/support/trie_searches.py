@@ -8,8 +8,7 @@ import numpy as np
 from wfstdec import TrieDecoder, TrieOptions
 
 SWEPT = ["cpu"]
-"""Backends of sweeps against oracles; the reference has its bits in `tests/conformance`.
-"""
+"""Backends of sweeps against oracles; of the reference see `tests/conformance`."""
 
 
 def random_options(rng, case):
