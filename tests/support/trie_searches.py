@@ -4,15 +4,11 @@ import math
 
 import naive_search_cases
 import numpy as np
-import pytest
 
 from wfstdec import TrieDecoder, TrieOptions
 
-SWEPT = [
-    pytest.param(name, marks=pytest.mark.share) if name == "reference" else name
-    for name in ("cpu", "reference")
-]
-"""Backends of sweeps against oracles: the reference, whose bits all have, in shares."""
+SWEPT = ["cpu"]
+"""Backends of sweeps against oracles; of the reference see `tests/conformance`."""
 
 
 def random_options(rng, case):

@@ -92,12 +92,12 @@ def assert_best(made, hyp, texts, merge):
 @pytest.mark.share(keep=2)
 def test_nothing_pruned(merge, tokens, backend):
     beside = 0
-    for i in range(40):
+    for i in range(20):
         made, texts = drawn(i, tokens, merge)
         (hyp, *_) = decode(made, backend, merge=merge, lookahead=LOOKAHEADS[i % 3])
         assert_best(made, hyp, texts, merge)
         beside += any(word not in made.table for word in words_of(hyp))
-    assert beside > 5
+    assert beside > 2
 
 
 @pytest.mark.parametrize("backend", SWEPT)

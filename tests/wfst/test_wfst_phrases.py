@@ -27,8 +27,6 @@ from wfstdec.text.tokens import ilabel_of
 from wfstdec.wfst.options import BACKENDS
 
 OTHERS = [name for name in BACKENDS if name != "reference"]
-SWEPT = [*OTHERS, pytest.param("reference", marks=pytest.mark.share)]
-"""Of sweeps against the oracle: the others have the reference's bits."""
 TOTALS = PhraseOptions(weights_are_totals=True)
 
 
@@ -186,7 +184,7 @@ def decode_case(case, folder, backend, **options):
     return decoder.decode([case.logprobs], boosts=boosts)[0]
 
 
-@pytest.mark.parametrize("name", SWEPT)
+@pytest.mark.parametrize("name", OTHERS)
 @pytest.mark.parametrize("unit", ["word", "token"])
 @pytest.mark.parametrize("fillers", naive_cases.FILLERS)
 @pytest.mark.share(keep=4)
