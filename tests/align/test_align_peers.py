@@ -26,8 +26,8 @@ def test_the_frames_are_those_of_torchaudio():
         needed = len(targets) + int((targets[1:] == targets[:-1]).sum())
         assert alignment.reached_end == (length >= needed)
         if alignment.reached_end:
-            said = np.zeros(length, int)
+            spoken = np.zeros(length, int)
             for token in alignment.tokens:
-                said[token.start_frame : token.end_frame] = TOKENS.ids[token.text]
+                spoken[token.start_frame : token.end_frame] = TOKENS.ids[token.text]
             given = torch.tensor(x)[None], torch.tensor(targets[None])
-            np.testing.assert_array_equal(said, align(*given, blank=0)[0][0].numpy())
+            np.testing.assert_array_equal(spoken, align(*given, blank=0)[0][0].numpy())
