@@ -48,7 +48,7 @@ def files(tmp_path):
     return names
 
 
-def heard(tokens, num_tokens=5, other=-20.0):
+def emitted(tokens, num_tokens=5, other=-20.0):
     """Emissions that leave no doubt, float32 [1, T, V]."""
     emissions = np.full((1, len(tokens), num_tokens), other, np.float32)
     for t, token in enumerate(tokens):
@@ -75,7 +75,7 @@ def random_batch(seed, folder, **kind):
 def test_an_utterance_by_hand(files):
     made = ctc_decoder(files["lexicon"], TOKENS, files["lm"], nbest=2, sil_score=-0.25)
     (best, second), (other, *_) = made(
-        np.concatenate([heard("cc|a-b|--"), heard("--b-a-|||")])
+        np.concatenate([emitted("cc|a-b|--"), emitted("--b-a-|||")])
     )
     assert best.words == ["c", "ab"]
     assert best.tokens.tolist() == [1, 4, 1, 2, 3, 1, 1]
@@ -89,7 +89,7 @@ def test_an_utterance_by_hand(files):
 
 
 def test_without_a_lexicon_it_says_tokens():
-    (found,) = ctc_decoder(None, TOKENS)(heard("|aa-ab|"))[0]
+    (found,) = ctc_decoder(None, TOKENS)(emitted("|aa-ab|"))[0]
     assert (found.words, found.score) == ([], 0.0)
     assert found.tokens.tolist() == [1, 2, 2, 3, 1]
     assert found.timesteps.tolist() == [0, 2, 5, 6, 7]
@@ -99,7 +99,7 @@ def test_unknown_words_end_where_no_word_does(files):
     made = ctc_decoder(
         files["lexicon"], TOKENS, files["lm"], unk_score=-1.5, word_score=0.75
     )
-    (found,) = made(heard("a-|c|"))[0]
+    (found,) = made(emitted("a-|c|"))[0]
     assert found.words == ["<unk>", "c"]
     lm = (-0.25 - 2) - 0.75 - 0.5  # <unk> and c without a back-off, </s>
     assert found.score == pytest.approx(2 * lm - 1.5 + 0.75)
@@ -107,7 +107,7 @@ def test_unknown_words_end_where_no_word_does(files):
 
 def test_words_that_the_model_lacks_are_its_unknown_word(files, caplog):
     made = ctc_decoder(files["lexicon"], TOKENS, files["lm"])
-    assert made(heard("cab|"))[0][0].score == pytest.approx(2 * (-0.25 - 2 - 0.5))
+    assert made(emitted("cab|"))[0][0].score == pytest.approx(2 * (-0.25 - 2 - 0.5))
     assert not caplog.records  # most are known
     ctc_decoder(None, TOKENS, files["lm"])
     assert "has 1 of the 5 tokens" in caplog.text
@@ -116,7 +116,7 @@ def test_words_that_the_model_lacks_are_its_unknown_word(files, caplog):
 def test_ties_go_by_the_order_of_the_lexicon(tmp_path):
     path = tmp_path / "lexicon.txt"
     path.write_text("z a |\ny a |\nx a |\n", "utf-8")
-    found = ctc_decoder(str(path), TOKENS, nbest=3)(heard("a|"))[0]
+    found = ctc_decoder(str(path), TOKENS, nbest=3)(emitted("a|"))[0]
     assert [one.words for one in found] == [["z"], ["y"], ["x"]]
     assert len({one.score for one in found}) == 1
 
@@ -126,7 +126,7 @@ def test_token_files_may_have_several_names_on_a_line(tmp_path, files):
     path.write_text("-\n| _\n\na A\nb\nc\n", "utf-8")
     (tmp_path / "names").write_text("ab A b _\n", "utf-8")
     made = ctc_decoder(str(tmp_path / "names"), str(path))
-    (found,) = made(heard("ab|"))[0]
+    (found,) = made(emitted("ab|"))[0]
     assert found.words == ["ab"]
     assert made.idxs_to_tokens(found.tokens) == list("|ab|")
 
@@ -178,7 +178,7 @@ def test_before_the_end_it_tells_what_it_looks_like(files):
     made = ctc_decoder(files["lexicon"], TOKENS, files["lm"])
     made.decode_begin()
     assert made.get_final_hypothesis()[0].tokens.tolist() == [1]
-    made.decode_step(heard("c|a")[0])
+    made.decode_step(emitted("c|a")[0])
     (found,) = made.get_final_hypothesis()
     assert (found.words, found.tokens.tolist()) == (["c"], [1, 4, 1, 2])
 
@@ -186,7 +186,7 @@ def test_before_the_end_it_tells_what_it_looks_like(files):
 def test_tensors_and_arrays_are_the_same(files, monkeypatch):
     torch = pytest.importorskip("torch")
     made = ctc_decoder(files["lexicon"], TOKENS, files["lm"])
-    batch = np.concatenate([heard("c|ab|"), heard("ba|c|")])
+    batch = np.concatenate([emitted("c|ab|"), emitted("ba|c|")])
     found = made(torch.from_numpy(batch), torch.tensor([5, 3]))
     assert found[0][0].tokens.dtype == torch.int64
     assert found[0][0].timesteps.dtype == torch.int32
@@ -285,7 +285,7 @@ def test_what_a_model_in_python_raises_comes_out(files):
     own = Failing(["ab", "ba", "c", "cab", "<unk>"])
     made = ctc_decoder(files["lexicon"], TOKENS, own)
     with pytest.raises(KeyError, match="nothing follows c"):
-        made(heard("c|ab|"))
+        made(emitted("c|ab|"))
 
 
 @pytest.mark.parametrize("answer", [None, 1.0, (None, "a"), (None, np.nan), (1, 2, 3)])
@@ -296,7 +296,7 @@ def test_what_a_model_in_python_gives_is_checked(answer, files):
 
     made = ctc_decoder(files["lexicon"], TOKENS, Odd(["ab", "ba", "c", "cab", "<unk>"]))
     with pytest.raises(LanguageModelError, match="Odd.finish gave .* a state and a sc"):
-        made(heard("c|"))
+        made(emitted("c|"))
 
 
 def test_states_of_a_model_have_children():
@@ -407,9 +407,9 @@ def test_verbs_out_of_order(files):
             verb()
     made.decode_begin()
     with pytest.raises(ShapeError, match=r"3 axes \(1, 1, 5\), expected \[T, V\]"):
-        made.decode_step(heard("c"))
+        made.decode_step(emitted("c"))
     made.decode_end()
     with pytest.raises(InputError, match="decode_step after decode_end"):
-        made.decode_step(heard("c")[0])
+        made.decode_step(emitted("c")[0])
     with pytest.raises(InputError, match="token 5, expected 0 to 4"):
         made.idxs_to_tokens([5])

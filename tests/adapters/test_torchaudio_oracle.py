@@ -31,15 +31,15 @@ def test_sentences_and_scores_are_those_of_all_alignments(
         assert len(found) == min(options["nbest"], len(expected))
         for hypothesis, (_, score) in zip(found, expected, strict=False):
             assert hypothesis.score == pytest.approx(score, abs=1e-3)
-            said = tuple(hypothesis.words)
+            spoken = tuple(hypothesis.words)
             if not with_lexicon:
-                said = heard(hypothesis, len(emissions))
-            assert scores[said] == pytest.approx(hypothesis.score, abs=1e-3)
+                spoken = emitted(hypothesis, len(emissions))
+            assert scores[spoken] == pytest.approx(hypothesis.score, abs=1e-3)
             checked += 1
     assert checked > 2 * len(SEEDS)
 
 
-def heard(hypothesis, num_frames):
+def emitted(hypothesis, num_frames):
     """The tokens but the silence before the first and that behind the last frame."""
     tokens, timesteps = hypothesis.tokens.tolist(), hypothesis.timesteps.tolist()
     pairs = list(zip(tokens, timesteps, strict=True))[1:]

@@ -247,18 +247,20 @@ def test_more_than_six_words_may_be_spelt_alike(tmp_path):
     emissions = np.log(np.float32([[0.1, 0.1, 0.8], [0.1, 0.8, 0.1]]))
     arguments = {"lexicon": str(lexicon), "tokens": list("-|a")}
     ours, theirs = both(arguments, emissions, nbest=20)
-    said = [{words[0] for _, _, words, _ in found if words} for found in (ours, theirs)]
-    assert said[0] == set(words)
-    assert len(said[1]) == 6
+    spoken = [
+        {words[0] for _, _, words, _ in found if words} for found in (ours, theirs)
+    ]
+    assert spoken[0] == set(words)
+    assert len(spoken[1]) == 6
 
 
 # --------------------------------------------------------- what they do, and so do ours
-def best_words(lexicon, heard, folder, **options):
+def best_words(lexicon, emitted, folder, **options):
     """Words that both hear where the tokens are beyond doubt."""
     path, tokens = folder / "lexicon.txt", list("-|abc")
     path.write_text(lexicon, "utf-8")
-    emissions = np.full((len(heard), len(tokens)), -20.0, np.float32)
-    for t, token in enumerate(heard):
+    emissions = np.full((len(emitted), len(tokens)), -20.0, np.float32)
+    for t, token in enumerate(emitted):
         emissions[t, tokens.index(token)] = 0.0
     arguments = {"lexicon": str(path), "tokens": tokens}
     ours, theirs = both(arguments, emissions, **options)
@@ -267,7 +269,7 @@ def best_words(lexicon, heard, folder, **options):
 
 
 @pytest.mark.parametrize(
-    ("lexicon", "heard", "words", "score"),
+    ("lexicon", "emitted", "words", "score"),
     [
         ("w a b b\n", "abb", ["w"], 0.0),  # the last token needs no blank before it
         ("w a b b |\n", "ab-b|", ["w"], 0.0),  # where silence ends words it does
@@ -275,8 +277,8 @@ def best_words(lexicon, heard, folder, **options):
         ("w a b\n", "ab||", ["w"], 0.0),  # silence can
     ],
 )
-def test_rules_of_theirs_are_kept(lexicon, heard, words, score, tmp_path):
-    assert best_words(lexicon, heard, tmp_path) == (words, score)
+def test_rules_of_theirs_are_kept(lexicon, emitted, words, score, tmp_path):
+    assert best_words(lexicon, emitted, tmp_path) == (words, score)
 
 
 def test_their_sums_of_homophones_are_kept(tmp_path):

@@ -244,12 +244,12 @@ def test_half_paid_boosts_at_max_length():
     model, frames = tiny_whisper(3), features(1, 3)
     phrases = {"abcda": 4.0}
     flags = {"num_beams": WIDE, "num_return_sequences": WIDE, **EXACT}
-    told = PhraseBoostLogitsProcessor(
+    informed = PhraseBoostLogitsProcessor(
         phrases, letter_tokenizer(), begin_index=1, max_length=1 + LONGEST
     )
     untold = PhraseBoostLogitsProcessor(phrases, letter_tokenizer(), begin_index=1)
     plain = nbest(model, frames, [], **flags)
-    assert nbest(model, frames, [told], **flags) == pytest.approx(plain, abs=1e-4)
+    assert nbest(model, frames, [informed], **flags) == pytest.approx(plain, abs=1e-4)
     wrong = nbest(model, frames, [untold], **flags)
     paid = wrong[0, 1, 2] - plain[0, 1, 2]
     assert paid == pytest.approx(4 * (1 + 2 + np.log(2) + 2 + np.log(3)), abs=1e-3)
@@ -312,18 +312,18 @@ def long_form(model, frames, processors, **flags):
 
 def test_long_audio_goes_with_one_list_for_all():
     """Whisper tells each window's prompt; phrases begin anew behind it."""
-    told = []
+    informed = []
 
     class Watched(PhraseBoostLogitsProcessor):
         def set_begin_index(self, begin_index):
-            told.append(begin_index)
+            informed.append(begin_index)
             super().set_begin_index(begin_index)
 
     model, frames = tiny_whisper(2), features(2, 3, frames=3 * 20)
     boosts = Watched({"ab": 4.0}, letter_tokenizer())
     plain = long_form(model, frames, [], num_beams=2, max_new_tokens=6)
     boosted = long_form(model, frames, [boosts], num_beams=2, max_new_tokens=6)
-    assert len(told) >= 3
+    assert len(informed) >= 3
     assert plain.tolist() != boosted.tolist()
 
 

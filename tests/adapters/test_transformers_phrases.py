@@ -78,8 +78,8 @@ def test_a_text_of_the_prompt_counts_only_where_it_is_not_told():
     assert gains(boosts, "0")[0, 1] == pytest.approx(SECOND, abs=1e-4)
     boosts.set_begin_index(2)
     assert gains(boosts, "0")[0] == pytest.approx(gains(boosts, "3")[0])
-    told = processor({"ab": 1.0}, end_rule="none", begin_index=2)
-    assert gains(told, "0")[0, 0] == 1
+    informed = processor({"ab": 1.0}, end_rule="none", begin_index=2)
+    assert gains(informed, "0")[0, 0] == 1
 
 
 def test_the_closed_rule_by_hand():

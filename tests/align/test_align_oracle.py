@@ -48,12 +48,12 @@ def cost_of_text(text, skip_cost):
     """Cost of saying some words for a text: left out words cost, others may
     only be the star."""
 
-    def cost(said):
-        said = [word for word in said if word != STAR]
+    def cost(spoken):
+        spoken = [word for word in spoken if word != STAR]
         left = iter(text)
-        if not all(word in left for word in said):  # in this order?
+        if not all(word in left for word in spoken):  # in this order?
             return np.inf
-        missing = len(text) - len(said)
+        missing = len(text) - len(spoken)
         return missing * skip_cost if missing else 0.0
 
     return cost
@@ -92,8 +92,8 @@ def check(alignment, best, text):
     assert [text[i] for i in alignment.positions] == [w.text for w in alignment.words]
     assert list(alignment.positions) == sorted(set(alignment.positions))
     frames = tuple((w.start_frame, w.end_frame) for w in alignment.words)
-    said = tuple(w.text for w in alignment.words)
-    assert (said, frames) in {
+    spoken = tuple(w.text for w in alignment.words)
+    assert (spoken, frames) in {
         (
             tuple(word for word in words if word != STAR),
             tuple(t for word, t in zip(words, times, strict=True) if word != STAR),

@@ -51,8 +51,8 @@ def test_an_example_by_hand():
     first, second = alignment.words
     assert first[:5] == ("ab", 0.04, 0.16, 1, 4) and second[3:5] == (7, 9)
     assert first.confidence == second.confidence == 1.0
-    said = [(token.text, *token[3:5]) for token in alignment.tokens]
-    assert said == [("a", 1, 3), ("b", 3, 4), ("|", 5, 6), ("c", 7, 9)]
+    spoken = [(token.text, *token[3:5]) for token in alignment.tokens]
+    assert spoken == [("a", 1, 3), ("b", 3, 4), ("|", 5, 6), ("c", 7, 9)]
     assert alignment.word_tokens == ((0, 2), (3, 4))
     assert alignment.positions == (0, 1) and alignment.num_frames == 10
     assert alignment.excess == pytest.approx(0.0, abs=1e-5)
@@ -146,11 +146,11 @@ def test_real_speech_against_full_viterbi():
         path, total = forced_align(x.astype(np.float64), targets, blank)
         assert alignment.exact
         assert alignment.total_cost == pytest.approx(-total, abs=1e-3)
-        said = np.full(len(x), blank)
+        spoken = np.full(len(x), blank)
         for token in alignment.tokens:
-            said[token.start_frame : token.end_frame] = ids[token.text]
+            spoken[token.start_frame : token.end_frame] = ids[token.text]
         at = np.arange(len(x))  # log-probs are multiples of 1/16: there are ties
-        assert x[at, said].sum() == pytest.approx(x[at, path].sum(), abs=1e-3)
+        assert x[at, spoken].sum() == pytest.approx(x[at, path].sum(), abs=1e-3)
 
 
 def test_an_hour_in_pieces_is_the_same_as_whole():
@@ -194,8 +194,8 @@ def test_words_that_the_lexicon_lacks():
     with pytest.raises(LexiconError, match="1 words .*: 'xyz'"):
         spelt.align(frames("-ab-"), "ab xyz")
     asked = ForcedAligner(lexicon=lexicon, g2p=says, **given)
-    for heard, excess in (("b-ba|ab-", 0.0), ("b-ba|c-c", 0.0), ("b-ba|ac-", 8.0)):
-        alignment = asked.align(frames(heard), "ab xyz")
+    for emitted, excess in (("b-ba|ab-", 0.0), ("b-ba|c-c", 0.0), ("b-ba|ac-", 8.0)):
+        alignment = asked.align(frames(emitted), "ab xyz")
         assert alignment.excess == pytest.approx(excess, abs=1e-4)
     for word, message in (
         ("none", "1 words that the lexicon does not have: 'none'"),

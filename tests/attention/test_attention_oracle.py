@@ -100,15 +100,15 @@ def test_costs_are_kept_apart(seed):
     rows = definition["rows"]
     for hyp, text in zip(hyps, texts, strict=True):
         whole = (*text.token_ids, case.model.eos)
-        said = [t for t in text.token_ids if t in case.letters]
+        spoken = [t for t in text.token_ids if t in case.letters]
         model = -sum(rows[whole[:i]][t] for i, t in enumerate(whole))
-        assert hyp.token_ids == tuple(said)
+        assert hyp.token_ids == tuple(spoken)
         assert text.attention_cost == pytest.approx(model, abs=1e-5)
         assert hyp.acoustic_cost == pytest.approx(model, abs=1e-3)
         assert hyp.total_cost == text.total_cost
         boost = text.boost_cost - text.end_credit
         assert hyp.boost_cost == pytest.approx(boost, abs=1e-6)
-        insertion = case.options["token_insertion"] * len(said)
+        insertion = case.options["token_insertion"] * len(spoken)
         assert hyp.insertion_cost == pytest.approx(insertion)
         parts = hyp.acoustic_cost + decoder.options.lm_scale * hyp.graph_cost
         parts += hyp.insertion_cost + hyp.boost_cost

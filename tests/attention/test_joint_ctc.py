@@ -91,8 +91,8 @@ def test_costs_are_kept_apart(seed):
         if not text.reached_final:
             continue
         assert text.ctc_cost == pytest.approx(-joint.whole(text.token_ids), abs=1e-4)
-        heard = (1 - weight) * text.attention_cost + weight * text.ctc_cost
-        assert hyp.acoustic_cost == pytest.approx(heard, abs=2e-3)
+        emitted = (1 - weight) * text.attention_cost + weight * text.ctc_cost
+        assert hyp.acoustic_cost == pytest.approx(emitted, abs=2e-3)
         parts = hyp.acoustic_cost + decoder.options.lm_scale * hyp.graph_cost
         parts += hyp.insertion_cost + hyp.boost_cost
         assert hyp.total_cost == pytest.approx(parts, abs=1e-6)

@@ -134,8 +134,8 @@ def test_ctc_counts_in_place_of_attention(seed):
         for one in after:
             cost = -naive.whole(spell(one.hypothesis.text))
             assert one.ctc_cost == pytest.approx(cost, abs=1e-4)
-            heard = 0.6 * one.attention_cost + 0.4 * cost
-            total = 0.5 * one.hypothesis.total_cost + 0.7 * heard
+            emitted = 0.6 * one.attention_cost + 0.4 * cost
+            total = 0.5 * one.hypothesis.total_cost + 0.7 * emitted
             assert one.total_cost == pytest.approx(total, abs=1e-4)
     again = rescore(model, frames, lists, weight=0.2, ctc_weight=0.9, **given)
     other = reweighed(found, weight=0.2, ctc_weight=0.9, first_weight=0.5)
@@ -171,8 +171,8 @@ def test_a_lattice_rescored_is_the_best_of_all_texts(seed):
     totals = {}
     for text, cost in first.items():
         ends = (*text, model.eos)
-        heard = -sum(attention[ends[:n]][token] for n, token in enumerate(ends))
-        totals[text] = cost + weight * heard
+        emitted = -sum(attention[ends[:n]][token] for n, token in enumerate(ends))
+        totals[text] = cost + weight * emitted
     order = sorted(totals, key=totals.get)
 
     def letters(text):

@@ -224,13 +224,13 @@ def test_a_file_says_which_tokens_are_whose(speech, tmp_path, monkeypatch):
     assert given.spec.tokens.names == ("<blank>", "a", "<other>")
     moved = rows[:, [1, 2, 0]]  # summed in another order
     np.testing.assert_allclose(given.encode([speech])[0], moved, atol=1e-6)
-    for changes, said in (
+    for changes, message in (
         ({"model": 3}, "found 'model': 3, expected model, tokens"),
         ({"others": "x"}, "found 'others': 'x', expected"),
         ({"model": f"{__name__}:MODEL"}, "expected a file, a folder or 'hama'"),
     ):
         path.write_text(json.dumps(described | changes))
-        with pytest.raises(FormatError, match=said):
+        with pytest.raises(FormatError, match=message):
             load_model(path)
     path.write_text(json.dumps({"model": "hama"}))
     with pytest.raises(FormatError, match="found no 'tokens'"):

@@ -64,13 +64,13 @@ def test_what_is_forgotten_changes_nothing(strategy, durations, monkeypatch):
     decoder = decoder_of(model, strategy, beam_size=4)
     boosts = decoder.phrase_compiler().compile({"ab": 1.0, "cab": 2.0})
     expected = decoder.decode_nbest(frames, boosts=boosts)
-    calls = []
+    called = []
 
     def noting(name):
         kernel = getattr(search.kernels, name)
 
         def call(*given):
-            calls.append(name)
+            called.append(name)
             return kernel(*given)
 
         monkeypatch.setattr(search.kernels, name, call)
@@ -80,7 +80,7 @@ def test_what_is_forgotten_changes_nothing(strategy, durations, monkeypatch):
     monkeypatch.setattr(search, "_SLOTS", 1)
     monkeypatch.setattr(search, "_SLOTS_EACH", 0)
     assert decoder.decode_nbest(frames, boosts=boosts) == expected
-    assert {"forget", "keep_slots"} == set(calls)
+    assert {"forget", "keep_slots"} == set(called)
 
 
 @pytest.mark.parametrize("seed", range(24))
@@ -122,14 +122,14 @@ def test_frames_that_are_joined_at_once_change_nothing(durations, monkeypatch):
     decoder = decoder_of(model, "greedy", max_symbols=2)
     boosts = decoder.phrase_compiler().compile({"ab": 1.0, "cab": 2.0})
     monkeypatch.setattr(greedy, "LEAST_ROWS", 1)
-    found, calls = [], []
+    found, called = [], []
     for window in (1, 2, 4, 20):
         monkeypatch.setattr(greedy, "AT_ONCE", window)
         model.num_joins = 0
         found.append(decoder.decode(frames, boosts=boosts))
-        calls.append(model.num_joins)
+        called.append(model.num_joins)
     assert all(hyps == found[0] for hyps in found)
-    assert calls == sorted(calls, reverse=True) and calls[2] < calls[0]
+    assert called == sorted(called, reverse=True) and called[2] < called[0]
 
 
 @pytest.mark.parametrize("durations", [(), (0, 1, 2)])

@@ -64,8 +64,8 @@ def test_a_forced_blank_is_scored_like_any(fusion, strategy):
         **{"fusion": fusion, "strategy": strategy, "max_symbols": 1},
         **{**WIDE, "expansion_rounds": 1},
     )
-    said = math.log(0.5) + 0.5 * math.log(0.6)
-    expected = said + 1.5 * math.log(0.5) - 0.5 * 0.75 * LN10
+    spoken = math.log(0.5) + 0.5 * math.log(0.6)
+    expected = spoken + 1.5 * math.log(0.5) - 0.5 * 0.75 * LN10
     assert set(found) == {"", "a", "b"}
     assert found["a"] == pytest.approx(expected, rel=1e-6)
 

@@ -90,7 +90,8 @@ def kind_of(logprobs: Any) -> RowKind | None:
         if np.count_nonzero(low & ~pruned) > FEW * len(sums):
             return RowKind.UNNORMALISED
         return RowKind.LOGPROBS
-    if rows.min() >= 0 and rows.max() <= 1 + TOO_HIGH and _are_ones(rows.sum(axis=1)):
+    off = np.abs(rows.sum(axis=1) - 1) > TOO_HIGH
+    if rows.min() >= 0 and rows.max() <= 1 + TOO_HIGH and off.mean() <= FEW:
         return RowKind.PROBABILITIES
     if _are_logs(base10 := row_sums(rows * LN10)) and np.median(base10) > -TOO_HIGH:
         return RowKind.LOG10
@@ -125,10 +126,6 @@ def _are_base2(rows: np.ndarray, sums: np.ndarray) -> bool:
     base2 = np.abs(row_sums(rows * np.float32(math.log(2))))
     exact = np.count_nonzero(base2 > ROUNDING) <= FEW * len(sums)
     return bool(exact and 2 * base2.mean() < np.abs(sums).mean())
-
-
-def _are_ones(sums: np.ndarray) -> bool:
-    return bool(np.mean(np.abs(sums - 1) > TOO_HIGH) <= FEW)
 
 
 def _are_columns_logs(logprobs: np.ndarray) -> bool:

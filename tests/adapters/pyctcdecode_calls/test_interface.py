@@ -193,18 +193,18 @@ def test_parameters_are_reset_whole_or_not_at_all(arpa):
 
 
 @pytest.mark.parametrize(
-    ("labels", "said"),
+    ("labels", "message"),
     [
         (["", " ", "A", "B", "C"], "can spell 0.0 % of 9 unigrams; in upper case"),
         (["", " ", "a"], "can spell 11.1 % of 9 unigrams$"),
         (["", "▁A", "B", "C"], "in upper case it would be more"),
     ],
 )
-def test_a_model_in_another_case_is_named(labels, said, arpa, caplog):
+def test_a_model_in_another_case_is_named(labels, message, arpa, caplog):
     caplog.set_level(logging.WARNING, logger="wfstdec")
     build_ctcdecoder(labels, arpa)
     (found,) = (m for m in caplog.messages if "do not agree" in m)
-    assert re.search(said, found)
+    assert re.search(message, found)
 
 
 def test_unigrams_that_the_model_lacks_are_named(arpa, caplog):

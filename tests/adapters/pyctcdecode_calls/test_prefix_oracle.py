@@ -54,11 +54,11 @@ def test_a_sentence_by_hand(tmp_path):
 def test_pieces_with_marks_on_both_sides_by_hand():
     labels = ["", "▁a", "b", "▁⁇▁", "▁"]
     decoder = build_ctcdecoder(labels)
-    for said, text, words in (
+    for spoken, text, words in (
         (["▁a", "b", "", "▁⁇▁", "b"], "ab ⁇ b", [(0, 2), (3, 4), (4, 5)]),
         (["▁", "", "b", "b", "▁a"], "b a", [(2, 4), (4, 5)]),
     ):
-        found = decoder.decode_beams(sure(said, labels))[0]
+        found = decoder.decode_beams(sure(spoken, labels))[0]
         assert found[0] == text
         assert [frames for _, frames in found[2]] == words
 

@@ -42,8 +42,8 @@ def logits(text, labels, sure=20.0):
     return x
 
 
-def lm_score(decoder, said):
-    beam = decoder.decode_beams(logits(said, LETTERS))[0]
+def lm_score(decoder, spoken):
+    beam = decoder.decode_beams(logits(spoken, LETTERS))[0]
     return beam[0], beam[4] - beam[3]
 
 

@@ -206,8 +206,8 @@ def ctc_decoder(
             numbers = {word: number for number, word in enumerate(spellings)}
             labels = Names(tuple(spellings), numbers, "words", len(spellings) - 1)
     model = models.model_of(lm, labels)
-    numbers = {"lm_weight": lm_weight, "word_score": word_score, "sil_score": sil_score}
-    scores = {name: _number(name, value) for name, value in numbers.items()}
+    given = {"lm_weight": lm_weight, "word_score": word_score, "sil_score": sil_score}
+    scores = {name: _number(name, value) for name, value in given.items()}
     scores["unk_score"] = _number("unk_score", unk_score, -math.inf)
     most_tokens = beam_size_token or len(table)
     _at_least(beam_size_token=most_tokens)
@@ -241,8 +241,9 @@ def ctc_decoder(
         unk=unk,
         **scores,
     )
-    given = rules, model, table, () if spellings is None else labels.names
-    return CTCDecoder(*given, nbest=int(nbest), threads=int(threads))
+    words = () if spellings is None else labels.names
+    counts = {"nbest": int(nbest), "threads": int(threads)}
+    return CTCDecoder(rules, model, table, words, **counts)
 
 
 def download_pretrained_files(model: str) -> NoReturn:

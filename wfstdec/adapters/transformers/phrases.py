@@ -189,23 +189,28 @@ class PhraseBoostLogitsProcessor:
         for boosts, block in zip(self.lists, blocks, strict=True):
             texts += _texts_of(self._rows, boosts, ids[block], before[block])
         if self.end_rule == "closed":
-            pairs = zip(texts, self._prefers_end(scores), strict=True)
+            # Rows in which no score is above that of the end.
+            ends = scores[:, self._rows.ends(int(scores.shape[1])).tolist()]
+            largest = [
+                one.amax(1) if hasattr(one, "amax") else one.max(1)
+                for one in (ends, scores)
+            ]
+            pairs = zip(texts, (largest[0] >= largest[1]).tolist(), strict=True)
             texts = [one._replace(will_close=ended) for one, ended in pairs]
         self._rows.keep(ids, texts, self._width(scores, per_list, before))
         # Below 0 an end gets nothing.
         is_given = self.end_rule == "compensated"
         end_score = np.float32(self.final_eos_score if is_given else -1)
+        # Whether `generate` cuts texts off behind the next token.
+        longest = self._max_length
+        if self._max_new_tokens is not None:
+            longest = self._rows.begin_index + self._max_new_tokens
+        is_last = longest is not None and int(input_ids.shape[1]) + 1 >= longest
         out, own, written = with_room(scores)
         for boosts, block in zip(self.lists, blocks, strict=True):
             states = self._states(boosts, texts[block], own.shape[1])
-            credit_rows(
-                boosts.automaton,
-                states,
-                own[block],
-                written[block],
-                self._is_last(int(input_ids.shape[1])),
-                end_score,
-            )
+            rows = states, own[block], written[block]
+            credit_rows(boosts.automaton, *rows, is_last, end_score)
         return out if out is not None else with_gains(scores, written)
 
     def _rows_per_list(self, num_rows: int) -> int:
@@ -232,19 +237,6 @@ class PhraseBoostLogitsProcessor:
             return self._rows.width
         whole = [n for n in range(len(scores), 1, -1) if len(scores) % n == 0]
         return next((n for n in whole if _are_alike(scores, n)), 1)
-
-    def _prefers_end(self, scores: Any) -> list[bool]:
-        """Tell the rows in which no score is above that of the end."""
-        ends = self._rows.ends(int(scores.shape[1])).tolist()
-        if hasattr(scores, "amax"):
-            return (scores[:, ends].amax(1) >= scores.amax(1)).tolist()
-        return (scores[:, ends].max(1) >= scores.max(1)).tolist()
-
-    def _is_last(self, length: int) -> bool:
-        """Tell whether `generate` cuts texts off behind the next token."""
-        if self._max_new_tokens is not None:
-            return length - self._rows.begin_index + 1 >= self._max_new_tokens
-        return self._max_length is not None and length + 1 >= self._max_length
 
     def _states(
         self, boosts: PhraseBoosts, texts: Sequence[Text], size: int
@@ -297,17 +289,13 @@ def _texts_of(
     costs, after = step_all(automaton, states, last)
     done = automaton.final_cost[states] - automaton.final_cost[after] - costs
     silent = rows.is_silent(last)
-    return [
-        Text(
-            one.state if is_silent else int(state),
-            one.ends_phrase if is_silent else bool(amount > 0),
-            one.is_closed or one.will_close,
-            False,
-        )
-        for one, is_silent, state, amount in zip(
-            parents, silent, after, done, strict=True
-        )
-    ]
+    texts = []
+    for one, is_silent, state, paid in zip(parents, silent, after, done, strict=True):
+        where = one.state, one.ends_phrase
+        if not is_silent:
+            where = int(state), bool(paid > 0)
+        texts.append(Text(*where, one.is_closed or one.will_close, False))
+    return texts
 
 
 def _walked(rows: TextRows, boosts: PhraseBoosts, row: np.ndarray) -> Text:
@@ -320,11 +308,7 @@ def _walked(rows: TextRows, boosts: PhraseBoosts, row: np.ndarray) -> Text:
 
 def _are_alike(scores: Any, width: int) -> bool:
     """Tell whether each `width` rows in a row have equal scores, but for rounding."""
-    for first in range(0, len(scores), width):
-        one = scores[first : first + 1]
-        is_close = getattr(one, "isclose", partial(np.isclose, one))
-        for other in range(first + 1, first + width):
-            near = is_close(scores[other : other + 1], rtol=_ALIKE, atol=_ALIKE)
-            if not bool(near.all()):
-                return False
-    return True
+    groups = scores.reshape(-1, width, scores.shape[1])
+    first, others = groups[:, :1], groups[:, 1:]
+    is_close = getattr(first, "isclose", partial(np.isclose, first))
+    return bool(is_close(others, rtol=_ALIKE, atol=_ALIKE).all())
