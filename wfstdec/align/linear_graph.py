@@ -25,8 +25,7 @@ from wfstdec.fst.operations import compose
 from wfstdec.fst.topology import compose_topology
 from wfstdec.graph.arcs import FstArrays, GraphInfo
 from wfstdec.graph.packed import PackedGraph
-from wfstdec.text.lexicon import Lexicon, Pronunciation
-from wfstdec.text.pronunciations import Pronunciations
+from wfstdec.text.lexicon import Lexicon, Pronunciation, Pronunciations
 from wfstdec.text.tokens import EPSILON, EPSILON_WORD, TokenTable
 from wfstdec.text.vocabulary import Vocabulary
 
