@@ -240,12 +240,10 @@ def most_processes(proc: str = "/proc", groups: str = "/sys/fs/cgroup") -> int:
 
 
 def _run_in_branches(ways: Iterable[str]) -> bool:
-    """Run ways that are alike one after the other, others side by side; all went well.
-
-    Each branch is forked off a process that has built a graph: what that compiled, and
-    what numba has set up for any kernel, is there in all of them. Two processes of
-    their own would compile it twice.
-    """
+    """Run ways of a kind one after the other, others side by side; all went well."""
+    # Each branch is forked off a process that has built a graph: what that compiled,
+    # and what numba has set up for any kernel, is there in all of them. Two processes
+    # of their own would compile it twice.
     branches: dict[str, list[str]] = {}
     for way in ways:
         branches.setdefault(way.partition("-")[0], []).append(way)

@@ -13,7 +13,7 @@ from text_graphs import text_fst, text_graph, text_tables
 from wfstdec import PackedGraph, load_graph
 from wfstdec.errors import FormatError, GraphError, WfstdecError
 from wfstdec.graph.arcs import ARC, CARRIES_WORD, LABEL_MASK, LEADS_TO_EPSILON, REPEAT
-from wfstdec.text.pronunciations import Pronunciations
+from wfstdec.text.lexicon import Pronunciations
 
 TEXT = """
     0 0 _  -  0

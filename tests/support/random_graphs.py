@@ -34,7 +34,7 @@ from wfstdec.errors import GraphError
 from wfstdec.fst.arrays import LabelSpace
 from wfstdec.fst.topology import compose_topology
 from wfstdec.graph.arcs import FstArrays, GraphInfo
-from wfstdec.text.pronunciations import Pronunciations
+from wfstdec.text.lexicon import Pronunciations
 from wfstdec.text.tokens import EPSILON, ilabel_of
 from wfstdec.text.vocabulary import Vocabulary
 

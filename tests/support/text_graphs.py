@@ -15,7 +15,7 @@ import numpy as np
 
 from wfstdec import PackedGraph, token_table
 from wfstdec.graph.arcs import FstArrays, GraphInfo
-from wfstdec.text.pronunciations import Pronunciations
+from wfstdec.text.lexicon import Pronunciations
 from wfstdec.text.tokens import EPSILON, ilabel_of
 from wfstdec.text.vocabulary import Vocabulary
 

@@ -12,7 +12,7 @@ from arpa_texts import arpa_of
 
 from wfstdec import read_arpa
 from wfstdec.errors import ArpaError, FormatError
-from wfstdec.text.arpa_scan import parse_number
+from wfstdec.text.arpa_model import parse_number
 
 LN10 = math.log(10)
 SMALL = arpa_of(

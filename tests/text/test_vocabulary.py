@@ -10,8 +10,8 @@ import pytest
 
 from wfstdec import Lexicon, token_table
 from wfstdec.boost import g2p
+from wfstdec.text.lexicon import Pronunciations
 from wfstdec.text.loading import word_ids
-from wfstdec.text.pronunciations import Pronunciations
 from wfstdec.text.vocabulary import OPEN_WORD, Vocabulary
 
 TABLE = token_table(["<blank>", "|", "a", "b"])

@@ -44,10 +44,8 @@ class Kaldifst:
     def determinize(
         self, fst: FstArrays, max_states: int, *, log: bool = True
     ) -> FstArrays:
-        """See `Engine`; Kaldi's determinize_star, which removes epsilons too.
-
-        At its limit of states it either raises or returns True and a partial result.
-        """
+        """See `Engine`; Kaldi's determinize_star, which removes epsilons too."""
+        # At its limit of states it either raises or returns True and a partial result.
         changed = self.load(fst)
         try:
             partial = self._library.determinize_star(

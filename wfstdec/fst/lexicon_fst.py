@@ -135,11 +135,9 @@ def _check(lexicon: Lexicon, fillers: Fillers, tokens: TokenTable) -> None:
 
 
 def build_lexicon_fst(marked: MarkedLexicon, labels: LabelSpace) -> FstArrays:
-    """Make L, whose input side has tokens and `#k`, whose output side words and `#0`.
-
-    States are 0, where words begin, 1, where they end if something stands between
-    them, 2 inside a marked silence, and those of the chains.
-    """
+    """Make L: tokens and `#k` on its input side, words and `#0` on its output side."""
+    # States are 0, where words begin, 1, where they end if something stands between
+    # them, 2 inside a marked silence, and those of the chains.
     fillers = marked.fillers
     begin, end = 0, int(fillers.ends_words or fillers.silence is not None)
     final = np.full(3, np.inf)

@@ -312,10 +312,8 @@ def _signature(graph: _Graph, block: np.ndarray, state: int) -> Any:
 def _refine(
     graph: _Graph, block: np.ndarray, num_blocks: int, slots: np.ndarray
 ) -> None:
-    """Split blocks, as little as needed, until all states of each have one signature.
-
-    `slots` is a hash table: new blocks by the block left and the signature.
-    """
+    """Split blocks, as little as needed, until states of each have one signature."""
+    # `slots` is a hash table: new blocks by the block left and the signature.
     num_states = len(block)
     size = np.zeros(num_states, np.int32)  # of each block
     for state in range(num_states):

@@ -37,7 +37,7 @@ from wfstdec.fst.topology import check_topology, compose_topology
 from wfstdec.graph.arcs import FstArrays, GraphInfo
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.text.arpa import ArpaModel, read_arpa
-from wfstdec.text.lexicon import Lexicon
+from wfstdec.text.lexicon import Lexicon, Pronunciations
 from wfstdec.text.loading import (
     AUTO,
     TokensLike,
@@ -49,7 +49,6 @@ from wfstdec.text.loading import (
     word_ids,
     word_table,
 )
-from wfstdec.text.pronunciations import Pronunciations
 from wfstdec.text.vocabulary import OPEN_WORD, Vocabulary, open_spelling
 
 _log = logging.getLogger("wfstdec.build")

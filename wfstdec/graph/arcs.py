@@ -90,11 +90,10 @@ NO_STATE = -1
 
 @dataclass(frozen=True, eq=False)
 class OovExits:
-    """States in which an OOV word may begin, and the states to which they return.
+    """States in which an OOV word may begin, and the states to which they return."""
 
-    A word of tokens `k1 ... kn` leaves a state with an exit, at the cost of the exit,
-    for `return_state[kn]`; the arcs between are those of an overlay.
-    """
+    # A word of tokens `k1 ... kn` leaves a state with an exit, at the cost of the exit,
+    # for `return_state[kn]`; the arcs between are those of an overlay.
 
     state: np.ndarray  # int32 [C], the states with exits, ascending
     # int32 [C], the ilabel of the token before, with which the word cannot begin; 0 for

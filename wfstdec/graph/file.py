@@ -19,7 +19,7 @@ import numpy as np
 from wfstdec.errors import FormatError, GraphError
 from wfstdec.graph.arcs import GraphInfo, OovExits
 from wfstdec.text.files import atomic_write, reading
-from wfstdec.text.pronunciations import Pronunciations
+from wfstdec.text.lexicon import Pronunciations
 from wfstdec.text.tokens import TokenTable
 from wfstdec.text.vocabulary import OpenWord, Vocabulary
 

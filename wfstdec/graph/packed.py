@@ -257,11 +257,10 @@ class PackedGraph:
 
 
 class _StoredGraph(PackedGraph):
-    """A graph that is there as rows of LG; its arcs are made when they are asked for.
+    """A graph that is there as rows of LG; its arcs are made when they are needed."""
 
-    With all fields of a `PackedGraph` in place of a product it is as any other: so
-    `dataclasses.replace` makes it.
-    """
+    # With all fields of a `PackedGraph` in place of a product it is as any other: so
+    # `dataclasses.replace` makes it.
 
     def __init__(
         self, *fields: Any, product: Product | None = None, **named: Any

@@ -243,34 +243,15 @@ class KernelCache:
         return places_of(Path(self._function.__code__.co_filename).parent)
 
     def _rebuild(self, target: Any, reduced: tuple[Any, ...]) -> Any:
-        """Implement `CompileResult._rebuild`, for libraries of our own."""
+        """Rebuild what was compiled, in a library of its kind; under numba's lock."""
         from numba.core.compiler import CompileResult
 
-        state, fndesc, env, signature, objectmode, lifted, note, init, envs = reduced
-        # Numba's modules register what the code needs, as when it was compiled.
-        for run in init:
-            run()
-        library = self._library.unserialize(target.codegen(), state)
-        result = CompileResult(
-            target_context=target,
-            typing_context=target.typing_context,
-            library=library,
-            environment=env,
-            entry_point=target.get_executable(library, fndesc, env),
-            fndesc=fndesc,
-            type_annotation=note,
-            signature=signature,
-            objectmode=objectmode,
-            lifted=lifted,
-            typing_error=None,
-            call_helper=None,
-            metadata=None,
-            reload_init=init,
-            referenced_envs=envs,
-        )
-        for one in envs:
-            library.codegen.set_env(one.env_name, one)
-        return result
+        codegen = target.codegen()
+        before, codegen._library_class = codegen._library_class, self._library
+        try:
+            return CompileResult._rebuild(target, *reduced)
+        finally:
+            codegen._library_class = before
 
 
 def compile_for_a_package() -> None:

@@ -208,7 +208,7 @@ class PartLibrary(_Library):
         return self.name, "part", self._get_module_for_linking().as_bitcode()
 
     @classmethod
-    def unserialize(cls, codegen: Any, state: Any) -> PartLibrary:
+    def _unserialize(cls, codegen: Any, state: Any) -> PartLibrary:
         """Make the library that was serialized."""
         name, _, bitcode = state
         library = cls(codegen, name)
@@ -247,7 +247,7 @@ class EntryLibrary(_Library):
         return self.name, "entry", (self._get_compiled_object(), names)
 
     @classmethod
-    def unserialize(cls, codegen: Any, state: Any) -> EntryLibrary:
+    def _unserialize(cls, codegen: Any, state: Any) -> EntryLibrary:
         """Make the library that was serialized: the machine code is loaded at once."""
         name, _, (machine_code, names) = state
         library = cls(codegen, name)

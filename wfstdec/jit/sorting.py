@@ -48,10 +48,8 @@ def index_of(key):
 
 @part
 def sort_keys(keys, count, stack):
-    """Sort `keys[:count]` in place: quicksort, the larger part waits; then insertion.
-
-    `keys`: uint64 [>= count]. `stack`: int64 [STACK], scratch.
-    """
+    """Sort `keys[:count]` in place: quicksort, the larger part waits; insertion."""
+    # `keys`: uint64 [>= count]. `stack`: int64 [STACK], scratch.
     low, high, waiting = 0, count - 1, 0
     while True:
         while high - low >= _SHORT:

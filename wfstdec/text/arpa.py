@@ -6,7 +6,7 @@ r"""Read ARPA language models into arrays, log10 becoming nats here and nowhere 
     model.ngrams[1].cost[0]             # -ln p(word | history)
     model.ngrams[0].backoff[3]          # -ln of the back-off weight of 'the'
 
-The lines of a section are read by `arpa_scan.scan_section`, millions a second; this
+The lines of a section are read by `arpa_model.scan_section`, millions a second; this
 module reads what stands between the sections, and turns its findings into errors.
 """
 
@@ -19,7 +19,7 @@ from typing import IO
 import numpy as np
 
 from wfstdec.errors import ArpaError
-from wfstdec.text import arpa_scan
+from wfstdec.text import arpa_model
 from wfstdec.text.arpa_model import MAX_ORDER as MAX_ORDER
 from wfstdec.text.arpa_model import ArpaModel as ArpaModel
 from wfstdec.text.arpa_model import NgramTable as NgramTable
@@ -77,7 +77,7 @@ class _Reader:
         counts = self.read_header()
         size = self.capacity(counts[0], 1)
         start, end = np.empty((2, size), np.int64)
-        vocabulary = arpa_scan.Words(start, end, arpa_scan.empty_slots(size))
+        vocabulary = arpa_model.Words(start, end, arpa_model.empty_slots(size))
         tables = []
         for order, count in enumerate(counts, start=1):
             self.expect(f"\\{order}-grams:")
@@ -116,17 +116,17 @@ class _Reader:
         return counts
 
     def read_section(
-        self, order: int, count: int, vocabulary: arpa_scan.Words
+        self, order: int, count: int, vocabulary: arpa_model.Words
     ) -> NgramTable:
         size = self.capacity(count, order)
         words = np.empty((size, order), np.int32)
         cost, backoff = np.empty((2, size), np.float32)
-        slots = arpa_scan.empty_slots(size if order > 1 else 0)
-        rows = arpa_scan.Rows(words, cost, backoff, slots)
-        status, self.pos, self.line, found, field = arpa_scan.scan_section(
+        slots = arpa_model.empty_slots(size if order > 1 else 0)
+        rows = arpa_model.Rows(words, cost, backoff, slots)
+        status, self.pos, self.line, found, field = arpa_model.scan_section(
             self.bytes, self.pos, self.line, vocabulary, rows
         )
-        if status != arpa_scan.OK:
+        if status != arpa_model.OK:
             raise self.error(self.fault(status, order, field, count))
         if found != count:
             raise self.error(
@@ -139,7 +139,7 @@ class _Reader:
         shortest_line = 2 * order + 2
         return min(count, (len(self.data) - self.pos) // shortest_line + 1)
 
-    def decode_words(self, vocabulary: arpa_scan.Words) -> tuple[str, ...]:
+    def decode_words(self, vocabulary: arpa_model.Words) -> tuple[str, ...]:
         words = []
         spans = zip(vocabulary.start.tolist(), vocabulary.end.tolist(), strict=True)
         for self.pos, end in spans:
@@ -158,18 +158,19 @@ class _Reader:
         found, words = fields[min(field, len(fields) - 1)], _plural(order, "word")
         what = "probability" if field == 0 else "back-off weight"
         ngram = " ".join(fields[1 : order + 1])
-        if status == arpa_scan.NUMBER and _DECIMAL.fullmatch(found):
+        if status == arpa_model.NUMBER and _DECIMAL.fullmatch(found):
             return f"{found}, expected -1e6 to 1e6"
         return {
-            arpa_scan.NUMBER: f"found {found!r}, expected a log10 {what}",
-            arpa_scan.POSITIVE: f"log10 probability {found}, expected 0 or less",
-            arpa_scan.FIELDS: f"{_plural(len(fields), 'field')} in {text!r}, expected "
+            arpa_model.NUMBER: f"found {found!r}, expected a log10 {what}",
+            arpa_model.POSITIVE: f"log10 probability {found}, expected 0 or less",
+            arpa_model.FIELDS: f"{_plural(len(fields), 'field')} in {text!r}, expected "
             f"{order + 1} or {order + 2}: a log10 probability, {words} and perhaps a "
             "back-off weight",
-            arpa_scan.UNKNOWN: f"word {found!r} is not a unigram, expected all words "
+            arpa_model.UNKNOWN: f"word {found!r} is not a unigram, expected all words "
             "there",
-            arpa_scan.TWICE: f"{order}-gram {ngram!r} is listed twice, expected once",
-            arpa_scan.TOO_MANY: f"one {order}-gram more, expected the header's {count}",
+            arpa_model.TWICE: f"{order}-gram {ngram!r} is listed twice, expected once",
+            arpa_model.TOO_MANY: f"one {order}-gram more, expected the header's "
+            f"{count}",
         }[status]
 
     def expect(self, heading: str) -> None:

@@ -63,11 +63,9 @@ def unpack(data: bytes, place: str) -> bytes:
 
 
 def read_lines(path: str | os.PathLike[str]) -> list[str]:
-    r"""The lines of a UTF-8 text file without their ends (`\n` or `\r\n`).
-
-    Only `\n` ends a line: `str.splitlines` would cut at U+2028 and U+0085 too,
-    which are tokens in some tables. A byte-order mark is dropped.
-    """
+    r"""The lines of a UTF-8 text file without their ends (`\n` or `\r\n`)."""
+    # Only `\n` ends a line: `str.splitlines` would cut at U+2028 and U+0085 too, which
+    # are tokens in some tables. A byte-order mark is dropped.
     data = read_bytes(path).removeprefix(b"\xef\xbb\xbf")
     try:
         text = data.decode("utf-8")
@@ -83,12 +81,10 @@ def read_lines(path: str | os.PathLike[str]) -> list[str]:
 
 @contextlib.contextmanager
 def atomic_write(path: str | os.PathLike[str], mode: str = "wb") -> Iterator[IO]:
-    """Open a new file that takes the place of `path` when all went well.
-
-    On any error an older `path` is untouched, and nothing else is left. Links are
-    followed: they stay, and what they point to is replaced. What is no regular file,
-    such as a device, a FIFO or `/dev/stdout`, is written in place.
-    """
+    """Open a new file that takes the place of `path` when all went well."""
+    # On any error an older `path` is untouched, and nothing else is left. Links are
+    # followed: they stay, and what they point to is replaced. What is no regular file,
+    # such as a device, a FIFO or `/dev/stdout`, is written in place.
     with writing(path):
         target = replaceable(path)
         if target is None:
@@ -123,11 +119,9 @@ def atomic_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 def replaceable(path: str | os.PathLike[str]) -> Path | None:
-    """Find the regular file, there or not yet, that a path leads to by its links.
-
-    None where it leads to something else, or to a file that this process was given
-    open: a new file in its place would not be what the other end reads.
-    """
+    """Find the regular file, there or not yet, that a path leads to by its links."""
+    # None where it leads to something else, or to a file that this process was given
+    # open: a new file in its place would not be what the other end reads.
     if _descriptor(path) is not None:
         return None
     try:
@@ -163,11 +157,10 @@ def writing(path: str | os.PathLike[str]) -> Iterator[None]:
 
 
 def digest(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """Tell a file or folder from others by a few values, in a moment.
-
-    Of a file up to 16 MB all bytes count; of a larger one, its size, its date, and
-    pieces from its beginning to its end; of a folder the names, sizes and dates in it.
-    """
+    """Tell a file or folder from others by a few values, in a moment."""
+    # Of a file up to 16 MB all bytes count; of a larger one, its size, its date, and
+    # pieces from its beginning to its end; of a folder the names, sizes and dates in
+    # it.
     path, seen = Path(path), hashlib.blake2b(digest_size=16)
     if path.is_dir():
         for one in sorted(path.iterdir()):

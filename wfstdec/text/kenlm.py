@@ -19,8 +19,7 @@ import numpy as np
 
 from wfstdec.errors import ArpaError, FormatError
 from wfstdec.jit import jit
-from wfstdec.text.arpa_model import MAX_ORDER, ArpaModel, NgramTable
-from wfstdec.text.arpa_scan import LARGEST
+from wfstdec.text.arpa_model import LARGEST, MAX_ORDER, ArpaModel, NgramTable
 from wfstdec.text.files import reading
 
 MAGIC = b"mmap lm http://kheafield.com/code"
@@ -40,21 +39,13 @@ REBUILD = "; build it again with KenLM's build_binary"
 
 
 class KenlmHeader(NamedTuple):
-    """Header of a KenLM file.
+    """Header of a KenLM file."""
 
-    Attributes:
-        kind: One of `KINDS`.
-        counts: The n-grams of each order, those that KenLM adds included.
-        multiplier: Buckets of a probing table for each entry.
-        has_words: Whether the words are at its end.
-        size: Bytes before the search tables.
-    """
-
-    kind: str
-    counts: tuple[int, ...]
-    multiplier: float
-    has_words: bool
-    size: int
+    kind: str  # One of `KINDS`
+    counts: tuple[int, ...]  # The n-grams of each order, those that KenLM adds included
+    multiplier: float  # Buckets of a probing table for each entry
+    has_words: bool  # Whether the words are at its end
+    size: int  # Bytes before the search tables
 
     @property
     def is_trie(self) -> bool:
@@ -123,10 +114,8 @@ def _header_of(path: str | os.PathLike[str]) -> KenlmHeader:
 
 
 def check_probing(path: str | os.PathLike[str], header: KenlmHeader) -> None:
-    """Check the size of a probing file and its table of words, which KenLM trusts.
-
-    The n-grams behind them are hashes, and are not checked.
-    """
+    """Check the size of a probing file and its table of words, which KenLM trusts."""
+    # The n-grams behind them are hashes, and are not checked.
     place, data = os.fspath(path), np.memmap(path, np.uint8, "r")
     # Buckets as KenLM computes them: in single precision, one free at least.
     buckets = [
@@ -176,11 +165,9 @@ _SIGN = np.uint64(1 << 31)
 
 
 def read_kenlm_trie(path: str | os.PathLike[str]) -> ArpaModel:
-    """All n-grams of a file of the trie format: plain, quantised or compressed.
-
-    The costs are those that KenLM gives for the file: values that were quantised, and
-    the n-grams that it adds where the suffix of an n-gram was missing.
-    """
+    """All n-grams of a file of the trie format: plain, quantised or compressed."""
+    # The costs are those that KenLM gives for the file: values that were quantised, and
+    # the n-grams that it adds where the suffix of an n-gram was missing.
     header, place = _header_of(path), os.fspath(path)
     if not header.is_trie:
         raise ArpaError(
@@ -252,11 +239,9 @@ class _TrieReader:
     def longer(
         self, order: int, ends: np.ndarray, children: np.ndarray
     ) -> tuple[NgramTable, np.ndarray]:
-        """The n-grams of an order, and where the children of each begin.
-
-        `ends`: int32 [M, n - 1], the n-grams of the order before. `children`: int64 [M
-        + 1], where theirs begin.
-        """
+        """The n-grams of an order, and where the children of each begin."""
+        # `ends`: int32 [M, n - 1], the n-grams of the order before. `children`: int64
+        # [M + 1], where theirs begin.
         count, is_longest = self.counts[order - 1], order == self.order
         next_bits, upper = 0, np.zeros(count + 1, np.uint64)
         if not is_longest:
@@ -362,11 +347,9 @@ class _TrieReader:
 
 @jit
 def _read_bits(data, stride, first, length, found):
-    """Fill in a field of N records without gaps.
-
-    A field may begin at any of a byte's 8 bits: 64 bits from that byte on have all of
-    it where its `length` is below 58. The data have 8 bytes more than records.
-    """
+    """Fill in a field of N records without gaps."""
+    # A field may begin at any of a byte's 8 bits: 64 bits from that byte on have all of
+    # it where its `length` is below 58. The data have 8 bytes more than records.
     mask = (np.uint64(1) << np.uint64(length)) - np.uint64(1)
     for i in range(len(found)):
         bit = i * stride + first

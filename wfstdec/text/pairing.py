@@ -40,19 +40,12 @@ _Pair = tuple[str, str]
 
 @dataclass(frozen=True)
 class Pairing:
-    """Utterance ids of two sides.
+    """Utterance ids of two sides."""
 
-    Attributes:
-        names: What messages call the sides: flags or files.
-        num_both: Ids that both sides have.
-        only_left: Ids that the first side alone has, in order.
-        only_right: Ids that the second side alone has.
-    """
-
-    names: tuple[str, str]
-    num_both: int
-    only_left: tuple[str, ...]
-    only_right: tuple[str, ...]
+    names: tuple[str, str]  # What messages call the sides: flags or files
+    num_both: int  # Ids that both sides have
+    only_left: tuple[str, ...]  # Ids that the first side alone has, in order
+    only_right: tuple[str, ...]  # Ids that the second side alone has
 
     @classmethod
     def of(
@@ -129,12 +122,9 @@ def check_words(
     *,
     error: type[InputError] = FormatError,
 ) -> None:
-    """See that words occur on another side, as they are compared.
-
-    Warns where more of them would by other rules: by the log.
-
-    `expected`: the words of texts, in any order, each as often as it is there.
-    """
+    """See that words occur on another side, as they are compared."""
+    # Warns where more of them would by other rules: by the log.
+    # `expected`: the words of texts, in any order, each as often as it is there.
     counts, vocabulary = Counter(expected), set(known)
     total = counts.total()
     if not total or not vocabulary:

@@ -412,10 +412,8 @@ def _ids(tokenizer: Any, texts: Sequence[str]) -> Sequence[Sequence[int]]:
 
 
 def written_ways(text: str) -> list[str]:
-    """Write a text as it is and in other cases, behind a space and without.
-
-    Tokenizers cut " New York" otherwise than "New York" at the beginning of a text.
-    """
+    """Write a text as it is and in other cases, behind a space and without."""
+    # Tokenizers cut " New York" otherwise than "New York" at the beginning of a text.
     ways = case_variants(text)
     return [*(f" {way}" for way in ways), *ways]
 

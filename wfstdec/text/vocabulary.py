@@ -20,8 +20,7 @@ import numpy as np
 
 from wfstdec.jit.records import WeakCache
 from wfstdec.text.display import few
-from wfstdec.text.lexicon import WORD_START, Lexicon, is_mark
-from wfstdec.text.pronunciations import Pronunciations
+from wfstdec.text.lexicon import WORD_START, Lexicon, Pronunciations, is_mark
 from wfstdec.text.tokens import EPSILON_WORD, TokenTable
 
 Kind = Literal["pieces", "letters", "phones"]
@@ -30,20 +29,14 @@ KINDS: tuple[Kind, ...] = ("pieces", "letters", "phones")
 
 @dataclass(frozen=True, eq=False)
 class OpenSpelling:
-    """How tokens make open words.
+    """How tokens make open words."""
 
-    Attributes:
-        kind: What the tokens are: `"pieces"` (U+2581 begins a word), `"letters"`, or
-            `"phones"` (the words of the lexicon are not spelled by them).
-        texts: What each of the V tokens adds to the text.
-        begins: bool [V], tokens that may begin an open word.
-        extends: bool [V], tokens that may follow inside one.
-    """
-
+    # What the tokens are: `"pieces"` (U+2581 begins a word), `"letters"`, or `"phones"`
+    # (the words of the lexicon are not spelled by them)
     kind: Kind
-    texts: tuple[str, ...]
-    begins: np.ndarray
-    extends: np.ndarray
+    texts: tuple[str, ...]  # What each of the V tokens adds to the text
+    begins: np.ndarray  # bool [V], tokens that may begin an open word
+    extends: np.ndarray  # bool [V], tokens that may follow inside one
 
     @property
     def is_spelled(self) -> bool:
@@ -59,11 +52,9 @@ class OpenSpelling:
 def open_spelling(
     tokens: TokenTable, separator: int | None, lexicon: Lexicon | None
 ) -> OpenSpelling:
-    """How tokens make open words.
-
-    `separator`: the token between words, or None. `lexicon`: tells letters from phones:
-    most of its words are spelled by letters. None where words are spelled.
-    """
+    """How tokens make open words."""
+    # `separator`: the token between words, or None. `lexicon`: tells letters from
+    # phones: most of its words are spelled by letters. None where words are spelled.
     fillers = () if separator is None else (separator,)
     if separator is None:
         pieces = spelling_of("pieces", tokens, fillers)
@@ -111,27 +102,20 @@ OPEN_WORD = "<open>"
 
 @dataclass(frozen=True, eq=False)
 class OovWords:
-    """Words that a decoder does not have, and more ways to say those that it has.
+    """Words that a decoder does not have, and more ways to say those that it has."""
 
-    Known by identity, and the same whatever the order of the list: sorted by (word id,
-    tokens).
+    # Known by identity, and the same whatever the order of the list: sorted by (word
+    # id, tokens).
 
-    Attributes:
-        words: The texts of the ids `num_known` and on: what the decoder's table lacks,
-            sorted.
-        num_known: W, the size of the decoder's word table; ids below it are its words.
-        word: int32 [P], the word id of each pronunciation.
-        splits: int32 [P + 1], where each pronunciation's tokens stand.
-        tokens: int32, token ids; never the blank, at least one for each.
-        bonus: float32 [P], nats for each time the word is said this way, above 0
-            favours; 0 for words of the decoder, which `CompiledBoosts.words` has.
-    """
-
+    # The texts of the ids `num_known` and on: what the decoder's table lacks, sorted
     words: tuple[str, ...]
+    # W, the size of the decoder's word table; ids below it are its words
     num_known: int
-    word: np.ndarray
-    splits: np.ndarray
-    tokens: np.ndarray
+    word: np.ndarray  # int32 [P], the word id of each pronunciation
+    splits: np.ndarray  # int32 [P + 1], where each pronunciation's tokens stand
+    tokens: np.ndarray  # int32, token ids; never the blank, at least one for each
+    # float32 [P], nats for each time the word is said this way, above 0 favours; 0 for
+    # words of the decoder, which `CompiledBoosts.words` has
     bonus: np.ndarray
 
     def __len__(self) -> int:
@@ -149,55 +133,38 @@ class OovWords:
 
 
 class OpenWord(NamedTuple):
-    """The label of words that are spelled by tokens: `fst/oov.py`.
+    """The label of words that are spelled by tokens: `fst/oov.py`."""
 
-    Attributes:
-        word: Its word id; the text is `OPEN_WORD`.
-        kind: What the tokens are.
-        token_cost: What each of their tokens costs, nats.
-        word_cost: What each word costs beside, nats; None where that is not known.
-    """
-
-    word: int
-    kind: Kind
-    token_cost: float
+    word: int  # Its word id; the text is `OPEN_WORD`
+    kind: Kind  # What the tokens are
+    token_cost: float  # What each of their tokens costs, nats
+    # What each word costs beside, nats; None where that is not known
     word_cost: float | None = None
 
 
 class Oov(NamedTuple):
-    """Parts of a vocabulary with OOV words.
+    """Parts of a vocabulary with OOV words."""
 
-    Attributes:
-        own: The vocabulary without them; their word ids follow its own.
-        pronunciations: Those of OOV words, and further ones of its words.
-    """
-
-    own: Vocabulary
-    pronunciations: Pronunciations
+    own: Vocabulary  # The vocabulary without them; their word ids follow its own
+    pronunciations: Pronunciations  # Those of OOV words, and further ones of its words
 
 
 @dataclass(frozen=True, eq=False)
 class Vocabulary:
-    """Tokens and words of a graph, a decoder or a lattice.
+    """Tokens and words of a graph, a decoder or a lattice."""
 
-    Attributes:
-        tokens: The token table of the acoustic model.
-        words: The words by id, `words[0]` being `<eps>`; empty where there are none.
-        entries: The token sequences of each word, by word id or as a lexicon; may be
-            empty, and a lexicon may have other words too.
-        separators: Tokens that may stand between words: separator, silence.
-        separated: Whether one of these always stands between two words.
-        open_word: The label of open words; None where there are none.
-        oov: The part of an utterance's own words; None without any.
-    """
-
-    tokens: TokenTable
+    tokens: TokenTable  # The token table of the acoustic model
+    # The words by id, `words[0]` being `<eps>`; empty where there are none
     words: tuple[str, ...] = ()
+    # The token sequences of each word, by word id or as a lexicon; may be empty, and a
+    # lexicon may have other words too
     entries: Pronunciations | Lexicon = field(default_factory=Pronunciations.empty)
+    # Tokens that may stand between words: separator, silence
     separators: tuple[int, ...] = ()
-    separated: bool = False
+    separated: bool = False  # Whether one of these always stands between two words
+    # The label of open words; None where there are none
     open_word: OpenWord | None = None
-    oov: Oov | None = None
+    oov: Oov | None = None  # The part of an utterance's own words; None without any
 
     @classmethod
     def of(
@@ -209,10 +176,8 @@ class Vocabulary:
         separator: int | None = None,
         separator_optional: bool = False,
     ) -> Vocabulary:
-        """Describe a decoder that has no graph.
-
-        `separator`: the token between words, or None.
-        """
+        """Describe a decoder that has no graph."""
+        # `separator`: the token between words, or None.
         return cls(
             tokens,
             tuple(words),
@@ -281,11 +246,9 @@ class Vocabulary:
     def with_open_word(
         self, kind: Kind, token_cost: float, word_cost: float
     ) -> Vocabulary:
-        """Add a label of open words behind the others.
-
-        `token_cost`: of each of their tokens, nats. `word_cost`: of each word beside,
-        nats.
-        """
+        """Add a label of open words behind the others."""
+        # `token_cost`: of each of their tokens, nats. `word_cost`: of each word beside,
+        # nats.
         opened = OpenWord(len(self.words), kind, token_cost, word_cost)
         return replace(self, words=(*self.words, OPEN_WORD), open_word=opened)
 
@@ -295,11 +258,9 @@ class Vocabulary:
         return replace(self, words=words, separated=False)
 
     def with_oov(self, oov: OovWords | None) -> Vocabulary:
-        """Add words and pronunciations of an utterance; made once while `oov` is there.
-
-        `oov`: by word ids of a search: those of OOV words follow all others, be open
-        words among these or not. None for none.
-        """
+        """Add words and pronunciations of an utterance, once while `oov` is there."""
+        # `oov`: by word ids of a search: those of OOV words follow all others, be open
+        # words among these or not. None for none.
         return self if oov is None else self._made.of(oov)
 
     def extended(
