@@ -30,32 +30,32 @@ def compiler(said=SPELT, g2p=None):
 
 def added_of(boosts, made=None, **options):
     [one] = (made or compiler()).compile(boosts, 1, **options)
-    return one.added
+    return one.oov
 
 
-def rows(added):
+def rows(oov):
     """(word, tokens, bonus) of each pronunciation."""
-    words = WORDS + added.words
+    words = WORDS + oov.words
     return [
         (
             words[word],
-            tuple(added.tokens[added.splits[i] : added.splits[i + 1]].tolist()),
-            float(added.bonus[i]),
+            tuple(oov.tokens[oov.splits[i] : oov.splits[i + 1]].tolist()),
+            float(oov.bonus[i]),
         )
-        for i, word in enumerate(added.word)
+        for i, word in enumerate(oov.word)
     ]
 
 
 def test_words_come_with_their_pronunciations():
     boosts = [BoostEntry("cab", ["c a b", ("c", "b")], 4.0), BoostEntry("ab", ["a"])]
-    added = added_of(boosts)
-    assert (added.num_known, added.words) == (3, ("cab",))
-    assert rows(added) == [
+    oov = added_of(boosts)
+    assert (oov.num_known, oov.words) == (3, ("cab",))
+    assert rows(oov) == [
         ("ab", (2,), 0.0),
         ("cab", (4, 2, 3), 4.0),
         ("cab", (4, 3), 4.0),
     ]
-    assert added.total([3, 1, 3]) == 8.0
+    assert oov.total([3, 1, 3]) == 8.0
 
 
 def test_the_order_of_a_list_changes_nothing():
@@ -65,8 +65,8 @@ def test_the_order_of_a_list_changes_nothing():
 
 
 def test_bonuses_are_scaled():
-    added = added_of([BoostEntry("cab", ["c a b"], 4.0)], scale=0.5)
-    assert rows(added) == [("cab", (4, 2, 3), 2.0)]
+    oov = added_of([BoostEntry("cab", ["c a b"], 4.0)], scale=0.5)
+    assert rows(oov) == [("cab", (4, 2, 3), 2.0)]
 
 
 def test_bonuses_of_added_words_are_not_in_the_map():
@@ -140,7 +140,7 @@ def test_phrases_may_have_added_words():
     assert one.cost([1, 3], []) == pytest.approx(-4.0)
     [alone] = compiler().compile({"ab cab": 3.0}, 1)
     usual = NEAR_ADDED * (UNK - ADDED)  # it sounds like `ab`
-    assert rows(alone.added) == [("cab", (4, 2, 3), pytest.approx(usual))]
+    assert rows(alone.oov) == [("cab", (4, 2, 3), pytest.approx(usual))]
 
 
 def test_both_forms_of_a_list():
@@ -149,7 +149,7 @@ def test_both_forms_of_a_list():
     assert rows(as_mapping) == rows(added_of([entry]))
     assert rows(added_of(Boosts([entry, "ab"]))) == rows(added_of([entry]))
     first, second = compiler().compile([[entry], None], 2)
-    assert first.added and not second
+    assert first.oov and not second
 
 
 @pytest.mark.parametrize(

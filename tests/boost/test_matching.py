@@ -94,9 +94,9 @@ def test_only_words_without_a_fit_are_pronounced():
     compiler = BoostCompiler(WORDS, IDS, len(TOKENS), pronouncer=said)
     with pytest.warns(BoostWarning, match="'Bartley' as 'bartley'"):
         [found] = compiler.compile(["Bartley", "Cab"], 1)
-    assert found.added.words == ("Cab",)
+    assert found.oov.words == ("Cab",)
     [found] = compiler.compile([BoostEntry("York", ["a b"], 1.0)], 1)
-    assert found.added.words == ("York",)
+    assert found.oov.words == ("York",)
 
 
 @pytest.mark.parametrize("kind", ["trie", "wfst"])

@@ -36,8 +36,8 @@ VARIANTS = {
     "times": PLAIN._replace(times=True).macros,
     "lattices": PLAIN._replace(lattices=True).macros,
     "lattices, phrases": PLAIN._replace(lattices=True, phrases=True).macros,
-    "added": PLAIN._replace(added=True).macros,
-    "added, all": Variant(added=True, lattices=True, times=True).macros,
+    "added": PLAIN._replace(oov=True).macros,
+    "added, all": Variant(oov=True, lattices=True, times=True).macros,
 }
 
 

@@ -123,7 +123,7 @@ def test_phrases_stay_what_they_are(unit, tmp_path):
 
 def test_added_words_cost_unk_and_keep_their_bonus(tmp_path):
     """Files hold the added words of each utterance too."""
-    texts, added = 0, set()
+    texts, oov = 0, set()
     drawn = {}
     for i in range(60):
         rng = np.random.default_rng([5, i])
@@ -136,8 +136,8 @@ def test_added_words_cost_unk_and_keep_their_bonus(tmp_path):
         assert read.words == lattice.words
         assert read.vocabulary.own.words == graph.words
         texts += assert_rescored(rng, case, read, listed)
-        added.add(len(read.words) - len(graph.words))
-    assert texts > 100 and added >= {0, 1, 2}
+        oov.add(len(read.words) - len(graph.words))
+    assert texts > 100 and oov >= {0, 1, 2}
 
 
 @pytest.mark.parametrize("kind", ["phones", "letters", "pieces"])

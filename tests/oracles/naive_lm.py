@@ -88,7 +88,7 @@ def exact_scorer(
 def epsilon_scorer(
     lm: Ngrams,
     unk_cost: float | None = None,
-    added: Mapping[str, float] | None = None,
+    oov: Mapping[str, float] | None = None,
 ) -> Callable[[Words], float]:
     """Sentence cost when back-off is a choice that is open before every word.
 
@@ -107,7 +107,7 @@ def epsilon_scorer(
         added: words and what they cost at the empty history, to which they lead back,
             whatever the model says.
     """
-    added = added or {}
+    oov = oov or {}
     contexts = {g for g in lm.cost if len(g) < lm.order}
     contexts |= {g[:k] for g in lm.cost for k in range(len(g))} | {()}
 
@@ -125,8 +125,8 @@ def epsilon_scorer(
         if history:
             pay = lm.backoff.get(history, 0.0)
             ways.append(pay + least(longest_context(history[1:]), rest))
-        elif word in added:
-            ways.append(added[word] + least((), rest[1:]))
+        elif word in oov:
+            ways.append(oov[word] + least((), rest[1:]))
         elif (word,) not in lm.cost and unk_cost is not None and word != EOS:
             ways.append(unk_cost + least((), rest[1:]))
         return min(ways)

@@ -81,6 +81,6 @@ def _found_again(whole: PackedGraph, overlay: Overlay) -> tuple[np.ndarray, np.n
     some = np.isin(state, overlay.exit_state) | (state >= overlay.first_state)
     at = np.full(whole.num_arcs, -1)
     at[some] = [at_key.get(key, -1) for key in keys(state[some], whole.arcs[some])]
-    added = at >= 0
-    number = np.where(added, overlay.first_arc + at, np.cumsum(~added) - 1)
+    oov = at >= 0
+    number = np.where(oov, overlay.first_arc + at, np.cumsum(~oov) - 1)
     return np.append(overlay.bonus, np.float32(0))[at], number

@@ -310,9 +310,9 @@ class ReferenceSearch:
             graph = F(F(end.cost + lookahead) - entry.lookahead_cost)
             if not graph < INF:
                 continue  # impossible, also where lm_scale is 0
-            added = insertion
+            oov = insertion
             if end.pron != NONE:
-                added = F(insertion + F(self._options.word_insertion))
+                oov = F(insertion + F(self._options.word_insertion))
             boost, boost_cost = self._steps.step_boosts(key, end, token, place.node)
             text = self._text_after(key.text, end.label)
             # Without a blank in between, a token that is said twice is said once.
@@ -320,7 +320,7 @@ class ReferenceSearch:
                 source = entry.phases[phase]
                 if not source.cost < INF:
                     continue
-                total = self._steps.cost(source.cost, graph, added, boost_cost)
+                total = self._steps.cost(source.cost, graph, oov, boost_cost)
                 yield Candidate(
                     F(total + self._costs[token]),
                     Key(end.state, place.node, boost, place.spelling, text),

@@ -92,19 +92,19 @@ class Steps:
         space: SearchSpace,
         options: TrieOptions,
         boosts: CompiledBoosts,
-        added: OovTrie | None = None,
+        oov: OovTrie | None = None,
         arrays: LmArrays | None = None,
     ) -> None:
         self._space = space
         if arrays is None:
-            new = boosts.added.words if boosts.added is not None else ()
+            new = boosts.oov.words if boosts.oov is not None else ()
             arrays = LmArrays(space.automaton, new).__enter__()
         self.lm = LmQueries(arrays)
         self._account = BoostAccount(boosts, options.beam)
-        if added is None and boosts.added is not None:
-            costs = least_label_costs(space.automaton, boosts.added.num_known)
-            added = build_oov_trie(boosts.added, space, costs)
-        self._added = added or no_oov()
+        if oov is None and boosts.oov is not None:
+            costs = least_label_costs(space.automaton, boosts.oov.num_known)
+            oov = build_oov_trie(boosts.oov, space, costs)
+        self._added = oov or no_oov()
         self._cap = credit_cap(space, options.lm_scale)
         self._lm_scale = F(options.lm_scale)
         self._first_added = space.trie.num_nodes
@@ -174,7 +174,7 @@ class Steps:
 
     def word_ends(self, key: Key) -> Iterator[WordEnd]:
         """The words that end at the node of an entry."""
-        trie, added = self._space.trie, self._added
+        trie, oov = self._space.trie, self._added
         if key.node < self._first_added:
             first, last = trie.node_pron_splits[key.node : key.node + 2].tolist()
             for pron in range(first, last):
@@ -185,12 +185,12 @@ class Steps:
                 yield from self._open_end(key)
         elif key.node < self._first_open:
             at = key.node - self._first_added
-            first, last = added.trie.node_pron_splits[at : at + 2].tolist()
+            first, last = oov.trie.node_pron_splits[at : at + 2].tolist()
             for pron in range(first, last):
-                word, number = int(added.trie.pron_word[pron]), int(added.pron[pron])
+                word, number = int(oov.trie.pron_word[pron]), int(oov.pron[pron])
                 # Pronunciations of OOV words are numbered on from those of the lexicon.
                 number += len(trie.pron_word)
-                yield self._word_end(key, number, word, bonus=added.bonus[pron])
+                yield self._word_end(key, number, word, bonus=oov.bonus[pron])
         else:
             yield from self._open_end(key)
 
@@ -261,14 +261,14 @@ class Steps:
 
     def _places_begun(self, token: int) -> Iterator[Node]:
         """Where a token leads that begins a word."""
-        space, added = self._space, self._added
+        space, oov = self._space, self._added
         child = int(space.root_child[token])
         if child != NONE:
             yield Node(child)
         elif space.open.is_open and space.open.begins[token]:
             yield from self._place_behind(0, np.uint64(EMPTY_TEXT), token)
-        if added.num_nodes and added.root_child[token] != NONE:
-            yield Node(self._first_added + int(added.root_child[token]))
+        if oov.num_nodes and oov.root_child[token] != NONE:
+            yield Node(self._first_added + int(oov.root_child[token]))
 
     def _place_behind(self, length: int, text: np.uint64, token: int) -> Iterator[Node]:
         """An open word of so many tokens goes on behind the tries."""

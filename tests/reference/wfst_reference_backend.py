@@ -28,17 +28,17 @@ class ReferenceBackend(HostBackend):
         self, options: WfstOptions, boosts: CompiledBoosts, *, record: bool = False
     ) -> ReferenceSearch:
         """Begin an utterance."""
-        whole, added = self._whole(boosts)
+        whole, oov = self._whole(boosts)
         if record:
-            return RecordingSearch(self.graph, whole, added, options, boosts)
+            return RecordingSearch(self.graph, whole, oov, options, boosts)
         return ReferenceSearch(whole, options, boosts)
 
     def _whole(self, boosts: CompiledBoosts) -> tuple[Whole, np.ndarray]:
         """The graph with the words that are added, and their arcs, ARC [A']."""
-        graph, added = self.graph, boosts.added
-        if added is None:
+        graph, oov = self.graph, boosts.oov
+        if oov is None:
             arcs = np.arange(graph.num_arcs)
             return Whole(graph, np.zeros(len(arcs), np.float32), arcs), NO_ARCS
-        overlay = overlay_of(graph, added)
-        vocabulary = graph.vocabulary.with_oov(added)
+        overlay = overlay_of(graph, oov)
+        vocabulary = graph.vocabulary.with_oov(oov)
         return concatenate(graph, overlay, vocabulary), overlay.arcs

@@ -48,13 +48,13 @@ class RecordingSearch(ReferenceSearch):
         self,
         graph: PackedGraph,
         whole: Whole,
-        added: np.ndarray,
+        oov: np.ndarray,
         options: WfstOptions,
         boosts: CompiledBoosts,
     ) -> None:
         self._noted: list[tuple[Key, Entry]] = []
         self._arcs: list[list[_Arc]] = []
-        self._packed, self._added = graph, added
+        self._packed, self._added = graph, oov
         self._first = 0  # the frame that the part not handed out begins at
         super().__init__(whole, options, boosts)
 
@@ -195,7 +195,7 @@ class RecordingSearch(ReferenceSearch):
                 acoustic_cost=np.array([a.acoustic for a in arcs], F),
                 boost_cost=np.array([a.boost_cost for a in arcs], F),
             ),
-            added=self._added,
+            oov=self._added,
         )
         is_final = best is not None and best.reached_final
         return arranged(self._packed, self._options, kept, is_final)

@@ -130,7 +130,7 @@ def random_added_boosts(rng, graph):
     }
     rows = sorted(rows)
     bonus = rng.choice([0.0, 1.5, 6.0, 40.0, -1.0], 3)
-    added = OovWords(
+    oov = OovWords(
         words=texts,
         num_known=known,
         word=np.array([word for word, _ in rows], np.int32),
@@ -140,7 +140,7 @@ def random_added_boosts(rng, graph):
     )
     words, _ = compile_word_boosts(random_boosts(rng, graph), graph.word_ids)
     phrases = random_phrases(rng, graph) if rng.random() < 0.5 else None
-    return CompiledBoosts(words, phrases, added)
+    return CompiledBoosts(words, phrases, oov)
 
 
 def random_calls_product(rng):

@@ -205,7 +205,7 @@ def check_trie_search(i):
     assert found == expected, i
 
 
-def check_added(rng):
+def check_oov(rng):
     """Searches with added words without the JIT, in arrays that are too small."""
     graph, options, x, boosts = random_calls_search(rng)
     expected, found = (
@@ -292,7 +292,7 @@ def main(first, num_cases):
         check_lookahead(np.random.default_rng(i))
         check_greedy(np.random.default_rng(i))
         check_trie_search(i)
-        check_added(np.random.default_rng([i, 1]))
+        check_oov(np.random.default_rng([i, 1]))
         check_trie_words(i)
         check_ctc_decoder(i)
         check_own_models(i)

@@ -332,9 +332,9 @@ def test_what_it_leaves_to_the_cpu_is_an_error_that_names_it():
     with pytest.raises(OptionError, match=r"a lattice or confidences, .*" + cpu):
         decoder.decode(x, confidence=True)
     a, b = decoder.tokens.names[2:4]
-    added = [BoostEntry("added", [f"{a} {b}"], 1.0)]
+    oov = [BoostEntry("added", [f"{a} {b}"], 1.0)]
     with pytest.raises(OptionError, match="OOV word 'added', expected none" + cpu):
-        decoder.with_options(beam_size=8).decode(x, boosts=added)
+        decoder.with_options(beam_size=8).decode(x, boosts=oov)
     arguments = {"tokens": decoder.tokens, "lexicon": decoder.lexicon, "separator": "|"}
     asked = TrieDecoder(
         **arguments,

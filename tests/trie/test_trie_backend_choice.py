@@ -78,8 +78,8 @@ def test_the_cpu_for_what_no_gpu_searches(monkeypatch):
     a, b = decoder.tokens.names[2:4]
     decoder = remade(decoder, lm=None)
     assert decoder.choose_backend(800).backend == "cuda"
-    added = [BoostEntry("added", [f"{a} {b}"], 1.0)]
-    assert len(decoder.decode(few * 4, boosts=added)) == 8
+    oov = [BoostEntry("added", [f"{a} {b}"], 1.0)]
+    assert len(decoder.decode(few * 4, boosts=oov)) == 8
     assert decoder.last_choice[1] == "backend 'cuda': OOV word 'added', expected none"
 
 

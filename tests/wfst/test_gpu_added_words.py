@@ -64,7 +64,7 @@ def test_a_list_is_uploaded_once(tmp_path):
     before = device.budget.left
     decoder._search([frames("nab")] * 3, compiled)
     taken = before - device.budget.left
-    overlay = decoder._backend.device_graph.overlays.of(compiled[0].added).overlay
+    overlay = decoder._backend.device_graph.overlays.of(compiled[0].oov).overlay
     assert taken >= overlay.arcs.nbytes + overlay.bonus.nbytes
     decoder._search([frames("nab")] * 3, compiled)
     assert before - device.budget.left == taken

@@ -27,6 +27,6 @@ def test_no_fault_is_found(sanitizer):
 
 
 def test_no_fault_is_found_with_added_words():
-    source = PROGRAM.source(Variant(added=True).macros)
+    source = PROGRAM.source(Variant(oov=True).macros)
     done = run("address,undefined", source, 12, "added")
     assert (done.returncode, done.stdout) == (0, "12 cases agree\n"), done.stderr[:3000]

@@ -36,9 +36,9 @@ def arrays_that_are_too_small(monkeypatch):
     monkeypatch.setattr("wfstdec.wfst.cpu.search.KEPT", 1)
 
 
-def drawn(rng, added):
+def drawn(rng, oov):
     """A graph of any kind, an utterance, options, boosts."""
-    if added:
+    if oov:
         draw = random_calls_product if rng.random() < 0.5 else random_calls_graph
         graph = draw(rng)
         while not len(graph.oov_exits):  # the specification knows no empty overlay
@@ -49,8 +49,8 @@ def drawn(rng, added):
     x = random_logprobs(rng, int(rng.integers(0, 14)), len(graph.tokens))
     if rng.random() < 0.5:  # nearly every frame has ties
         x = (np.round(x) - 2 * (x < -3)).astype(np.float32)
-    compile_boosts = random_added_boosts if added else random_compiled
-    given = (rng, graph) if added else (rng, graph, options)
+    compile_boosts = random_added_boosts if oov else random_compiled
+    given = (rng, graph) if oov else (rng, graph, options)
     return graph, x, options, compile_boosts(*given)
 
 
@@ -69,11 +69,11 @@ def segments_of(rng, search, chunks, shortest):
 @pytest.mark.parametrize("added", [False, True], ids=["graph", "oov"])
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.share(keep=2)
-def test_lattices_are_the_specification(seed, added):
+def test_lattices_are_the_specification(seed, oov):
     wide, segments, of_oov = 0, 0, 0
     for i in range(25):
         rng = np.random.default_rng([seed, i, 31])
-        graph, x, options, boosts = drawn(rng, added)
+        graph, x, options, boosts = drawn(rng, oov)
         reference = ReferenceBackend(graph).start(options, boosts, record=True)
         expected = lattice_by(reference, graph, options, [x])
         wide += expected.num_arcs > expected.num_states
@@ -89,10 +89,10 @@ def test_lattices_are_the_specification(seed, added):
         parts = segments_of(rng, search, random_splits(rng, x), shortest)
         segments += len(parts)
         vocabulary = graph.vocabulary
-        if boosts.added is not None:
-            vocabulary = vocabulary.with_oov(boosts.added)
+        if boosts.oov is not None:
+            vocabulary = vocabulary.with_oov(boosts.oov)
         last = lattice_of(graph, options, search.finish(), 0.02, vocabulary)
         check_lattice(last)
         assert joined([*parts, last]) == bits(expected)[:2], (seed, i)
     assert wide > 1 and segments > 3
-    assert bool(of_oov) == added
+    assert bool(of_oov) == oov

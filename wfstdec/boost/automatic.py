@@ -199,13 +199,13 @@ class DefaultBonuses:
     def of(
         self,
         texts: Iterable[str],
-        added: Mapping[str, Sequence[Sequence[int]]] = MappingProxyType({}),
+        oov: Mapping[str, Sequence[Sequence[int]]] = MappingProxyType({}),
     ) -> dict[str, float]:
         """The bonus of each word or phrase of a list, nats.
 
         Words that the table lacks, and that are not added, count for nothing.
         """
-        new = added.keys()
+        new = oov.keys()
         known = [text for text in texts if text not in new]
         spelt = {text: [self._ids.get(word) for word in text.split()] for text in known}
         lacking = self._unk_cost if new else math.inf
@@ -213,20 +213,18 @@ class DefaultBonuses:
         mass += len(new) * math.exp(-lacking)
         bonus = min(MOST, math.log1p(1 / max(mass, math.exp(-2 * MOST))))
         found = {text: bonus * self._share(ids) for text, ids in spelt.items()}
-        return found | (self._of_added(added) if new else {})
+        return found | (self._of_oov(oov) if new else {})
 
-    def _of_added(
-        self, added: Mapping[str, Sequence[Sequence[int]]]
-    ) -> dict[str, float]:
+    def _of_oov(self, oov: Mapping[str, Sequence[Sequence[int]]]) -> dict[str, float]:
         """The bonus of each word that is added, nats."""
-        most = max(0.0, self._unk_cost - max(ADDED, math.log(3 * len(added))))
-        prons = [one for ways in added.values() for one in ways]
-        owner = np.repeat(np.arange(len(added)), [len(w) for w in added.values()])
-        near = np.zeros(len(added), np.uint8)
+        most = max(0.0, self._unk_cost - max(ADDED, math.log(3 * len(oov))))
+        prons = [one for ways in oov.values() for one in ways]
+        owner = np.repeat(np.arange(len(oov)), [len(w) for w in oov.values()])
+        near = np.zeros(len(oov), np.uint8)
         if self._lexicon is not None:
             np.maximum.at(near, owner, self._known_sounds.near(prons, COMMON))
         shares = np.array([1.0, NEAR_ADDED, SAME_ADDED])[near]
-        return dict(zip(added, (most * shares).tolist(), strict=True))
+        return dict(zip(oov, (most * shares).tolist(), strict=True))
 
     @cached_property
     def _known_sounds(self) -> Sounds:

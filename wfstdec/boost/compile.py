@@ -258,9 +258,9 @@ class BoostCompiler:
         # Bonuses of several words are phrases whose weight is a total.
         several = {text: bonus for text, bonus in numbers.items() if " " in text}
         single = {text: bonus for text, bonus in numbers.items() if " " not in text}
-        added = oov_words(prons, single, self._word_ids, len(self._words))
+        oov = oov_words(prons, single, self._word_ids, len(self._words))
         # A word that is added gets its bonus where its arcs are, not by its id.
-        new = added.words if added else ()
+        new = oov.words if oov else ()
         known = {text: single[text] for text in single.keys() - new}
         compiled, unknown = compile_word_boosts(known, self._word_ids)
         if several:
@@ -268,7 +268,7 @@ class BoostCompiler:
             unknown += phrases.unknown
         if phrases is not None:
             phrases = self._checked(phrases, len(new))
-        made = scaled_boosts(CompiledBoosts(compiled, phrases, added), scale)
+        made = scaled_boosts(CompiledBoosts(compiled, phrases, oov), scale)
         return _Compiled(made, unknown, unknown_tokens, listed.phrases, taken, large)
 
     def _prons_of(
@@ -330,11 +330,11 @@ class BoostCompiler:
             by_words(ids), (*self._words, *new), self._phrases.options
         )
 
-    def _checked(self, phrases: PhraseBoosts, num_added: int) -> PhraseBoosts | None:
+    def _checked(self, phrases: PhraseBoosts, num_oov: int) -> PhraseBoosts | None:
         """The phrases, None where they cannot change anything."""
         if phrases.unit == "word" and not self._num_labels["word"]:
             raise BoostError(f"boosts has phrases of words, {_ONLY_TOKENS}")
-        most = self._num_labels[phrases.unit] + num_added * (phrases.unit == "word")
+        most = self._num_labels[phrases.unit] + num_oov * (phrases.unit == "word")
         if phrases.num_labels not in (self._num_labels[phrases.unit], most):
             raise BoostError(
                 f"boosts has phrases over {phrases.num_labels} {phrases.unit}s, "

@@ -44,24 +44,24 @@ class CompiledBoosts:
         words: The hash map of boosted words; may be empty.
         phrases: The automaton of boosted phrases, of words or of tokens. Where words
             are added, phrases of words may have labels behind the decoder's.
-        added: Words that the decoder does not have.
+        oov: Words that the decoder does not have.
         made_for: The decoder whose `compile_boosts` gave them; None of others.
     """
 
     words: WordBoosts
     phrases: PhraseBoosts | None = None
-    added: OovWords | None = None
+    oov: OovWords | None = None
     made_for: MadeFor | None = None
 
     def __bool__(self) -> bool:
         found = bool(self.words) or self.phrases is not None
-        return found or self.added is not None
+        return found or self.oov is not None
 
     def __repr__(self) -> str:
         """Show how many words, phrases and OOV words are boosted."""
         parts = [f"{int((self.words.keys > 0).sum())} words"]
         parts += [] if self.phrases is None else [f"phrases={self.phrases!r}"]
-        parts += [] if self.added is None else [f"added={self.added!r}"]
+        parts += [] if self.oov is None else [f"oov={self.oov!r}"]
         return f"CompiledBoosts({', '.join(parts)})"
 
     @property
@@ -79,8 +79,8 @@ class CompiledBoosts:
         total = 0.0
         if self.words:
             total -= self.words.total(words)
-        if self.added is not None:
-            total -= self.added.total(words)
+        if self.oov is not None:
+            total -= self.oov.total(words)
         if self.phrases is not None:
             total += self.phrases.total(tokens if self.of_tokens else words)
         return total + 0.0  # no -0.0
@@ -95,7 +95,7 @@ def check_made_for(
         # `expected` hashes a graph, so that it is not asked where nothing needs it.
         if found is None or found == expected():
             continue
-        told, wanted = found.fingerprint[:8], expected().fingerprint[:8]
+        given, wanted = found.fingerprint[:8], expected().fingerprint[:8]
         if found.fingerprint == expected().fingerprint:
             raise OptionError(
                 f"boosts compiled for boost_scale={found.scale!r}, expected "
@@ -103,7 +103,7 @@ def check_made_for(
                 i,
             )
         raise OptionError(
-            f"boosts compiled for decoder {told}, expected {wanted}: its kind, graph, "
+            f"boosts compiled for decoder {given}, expected {wanted}: its kind, graph, "
             "vocabulary and language model; compile them by this one",
             i,
         )
@@ -113,15 +113,15 @@ def scaled_boosts(boosts: CompiledBoosts, scale: float) -> CompiledBoosts:
     """All bonuses, amounts and credits times a number, 0 or more."""
     if scale == 1:
         return boosts
-    phrases, added = boosts.phrases, boosts.added
-    if added is not None:
-        bonus = (added.bonus * np.float64(scale)).astype(np.float32)
-        added = replace(added, bonus=bonus)
+    phrases, oov = boosts.phrases, boosts.oov
+    if oov is not None:
+        bonus = (oov.bonus * np.float64(scale)).astype(np.float32)
+        oov = replace(oov, bonus=bonus)
     return replace(
         boosts,
         words=scaled_words(boosts.words, scale),
         phrases=None if phrases is None else scaled_phrases(phrases, scale),
-        added=added,
+        oov=oov,
     )
 
 

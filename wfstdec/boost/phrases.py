@@ -112,8 +112,8 @@ def _pronunciations_of(
     between: Sequence[Spelling],
     phrases: Sequence[str],
 ) -> list[list[Spelling]]:
-    said = ([known.get(word, ()) for word in phrase.split()] for phrase in phrases)
-    return [_joined(parts, between) for parts in said]
+    prons = ([known.get(word, ()) for word in phrase.split()] for phrase in phrases)
+    return [_joined(parts, between) for parts in prons]
 
 
 def _joined(
@@ -330,8 +330,8 @@ def _bounded(automaton: Automaton, boundary: int) -> Automaton:
     )
     states = np.arange(len(automaton.final_cost), dtype=np.int32)
     costs, nextstates = np.empty(len(states), np.float32), np.empty_like(states)
-    models, said = np.zeros_like(states), np.full_like(states, boundary)
-    kernels.steps(automaton, models, states, said, costs, nextstates)
+    models, labels = np.zeros_like(states), np.full_like(states, boundary)
+    kernels.steps(automaton, models, states, labels, costs, nextstates)
     final_cost = costs + automaton.final_cost[nextstates]
     return frozen(automaton._replace(final_cost=final_cost, model_start=nextstates[:1]))
 

@@ -350,7 +350,8 @@ def _read_binary(cursor: Cursor) -> CompactLattice:
         raise ValueError(f"symbol tables, no states, or start state {start}, not 0")
     rows, final = [], []
     for _ in range(num_states):
-        weight = Weight(*cursor.numbers("<ff"), ())
+        graph, acoustic = cursor.numbers("<ff")
+        weight = Weight(graph, acoustic, ())
         if arc_type == _COMPACT:
             weight = weight._replace(labels=cursor.numbers(_labels(cursor)))
         final.append(weight if weight.graph_cost < np.inf else None)
@@ -369,9 +370,9 @@ def _read_binary(cursor: Cursor) -> CompactLattice:
 
 
 def _compact_arc(cursor: Cursor) -> CompactArc:
-    _, word, *costs = cursor.numbers("<iiff")
+    _, word, graph, acoustic = cursor.numbers("<iiff")
     *labels, to = cursor.numbers(_labels(cursor) + "i")
-    return CompactArc(word, to, Weight(*costs, tuple(labels)))
+    return CompactArc(word, to, Weight(graph, acoustic, tuple(labels)))
 
 
 def _labels(cursor: Cursor) -> str:

@@ -649,7 +649,7 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
         """Make the hypotheses: those with the same added words are read together."""
         positions: dict[int, list[int]] = {}
         for i, one in enumerate(boosts):
-            positions.setdefault(id(one.added), []).append(i)
+            positions.setdefault(id(one.oov), []).append(i)
         read: dict[int, Hypothesis] = {}
         for group in positions.values():
             reader, given = self._reader(boosts[group[0]]), [boosts[i] for i in group]

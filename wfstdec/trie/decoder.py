@@ -330,7 +330,7 @@ class TrieDecoder(ChoosingDecoder[np.ndarray, list[TokenPath] | RecordedFrames])
     def _reader(self, boosts: CompiledBoosts) -> TrieReader:
         options = self.options
         paths = PathReader(
-            self._cutter.with_added(boosts.added),
+            self._cutter.with_oov(boosts.oov),
             LmAccount(
                 options,
                 self._space.automaton,
@@ -346,9 +346,9 @@ class TrieDecoder(ChoosingDecoder[np.ndarray, list[TokenPath] | RecordedFrames])
     def _check_boosts(self, boosts: list[CompiledBoosts]) -> None:
         """Refuse OOV words where the language model has no cost of unknown words."""
         for number, one in enumerate(boosts):
-            if one.added is not None and one.added.words:
+            if one.oov is not None and one.oov.words:
                 try:
-                    self._check_unk(f"OOV word {one.added.words[0]!r}", BoostError)
+                    self._check_unk(f"OOV word {one.oov.words[0]!r}", BoostError)
                 except BoostError as error:
                     error.utterance = number
                     raise
@@ -407,7 +407,7 @@ class TrieReader(FoundReader[list[TokenPath] | RecordedFrames]):
         """Read the lattice."""
         return lattice_of(
             found,
-            self._vocabulary.with_oov(self._boosts.added),
+            self._vocabulary.with_oov(self._boosts.oov),
             self._options,
             self._paths.frame_shift_s,
             words_are_tokens=isinstance(self._paths.cutter, BareTokens),

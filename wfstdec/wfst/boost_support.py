@@ -1,7 +1,7 @@
 """Checks of boost lists against a graph, and the overlay of OOV words.
 
     check_phrases(graph, boosts.phrases)
-    check_added(graph)
+    check_oov(graph)
     overlay_of(graph, words)            # pronunciations as arcs beside the graph
 
 Phrases of words advance on every arc with a word. Phrases of tokens advance on every
@@ -47,12 +47,12 @@ def steps_on(graph: PackedGraph, arcs: np.ndarray, unit: Unit) -> np.ndarray:
     return begins & (label != ilabel_of(graph.tokens.blank))
 
 
-def overlay_of(graph: PackedGraph, added: OovWords) -> Overlay:
+def overlay_of(graph: PackedGraph, oov: OovWords) -> Overlay:
     """The overlay of some words for searches of a graph."""
-    return make_overlay(graph, added, _pron_costs(graph, added))
+    return make_overlay(graph, oov, _pron_costs(graph, oov))
 
 
-def check_added(graph: PackedGraph, utterance: int | None = None) -> None:
+def check_oov(graph: PackedGraph, utterance: int | None = None) -> None:
     """Raise if searches of this graph cannot add words."""
     try:
         exits_of(graph)
@@ -60,11 +60,11 @@ def check_added(graph: PackedGraph, utterance: int | None = None) -> None:
         raise BoostError(str(error), utterance) from None
 
 
-def _pron_costs(graph: PackedGraph, added: OovWords) -> np.ndarray:
+def _pron_costs(graph: PackedGraph, oov: OovWords) -> np.ndarray:
     costs, exits = graph.info.word_cost, exits_of(graph)
-    known = added.word < added.num_known
-    cost = np.zeros(len(added.word), np.float32)
+    known = oov.word < oov.num_known
+    cost = np.zeros(len(oov.word), np.float32)
     if len(costs):
-        of_word = costs[added.word[known]] - np.float32(exits.word_cost)
+        of_word = costs[oov.word[known]] - np.float32(exits.word_cost)
         cost[known] = np.where(np.isfinite(of_word), of_word, np.float32(0))
     return cost

@@ -35,7 +35,7 @@ from wfstdec.search.paths.tokens import BestPath
 from wfstdec.search.paths.words import aligner_of
 from wfstdec.text.tokens import ilabel_of
 from wfstdec.text.vocabulary import Vocabulary
-from wfstdec.wfst.boost_support import check_added, check_phrases
+from wfstdec.wfst.boost_support import check_oov, check_phrases
 from wfstdec.wfst.lattice_pack import (
     Recorded,
     Segment,
@@ -137,7 +137,7 @@ class WfstDecoder(ChoosingDecoder[np.ndarray, BestPath | Recorded]):
         return (self.graph.fingerprint,)
 
     def _reader(self, boosts: CompiledBoosts) -> WfstReader:
-        vocabulary = self.vocabulary.with_oov(boosts.added)
+        vocabulary = self.vocabulary.with_oov(boosts.oov)
         names, shift = vocabulary.tokens.names, self.frame_shift_s
         account = GraphAccount(self.options)
         paths = PathReader(aligner_of(vocabulary), account, names, shift)
@@ -148,8 +148,8 @@ class WfstDecoder(ChoosingDecoder[np.ndarray, BestPath | Recorded]):
         for i, one in enumerate(boosts):
             if one.phrases is not None:
                 check_phrases(self.graph, one.phrases, i)
-            if one.added is not None:
-                check_added(self.graph, i)
+            if one.oov is not None:
+                check_oov(self.graph, i)
 
 
 class WfstReader(FoundReader[BestPath | Recorded]):

@@ -78,7 +78,7 @@ class Kept(NamedTuple):
         final_excess: float32 [N], infinite where no path may end.
         final_boost_cost: float32 [N], the credit still to pay or refund.
         arcs: Between them.
-        added: ARC [A'], arcs of OOV words, numbered after the graph's.
+        oov: ARC [A'], arcs of OOV words, numbered after the graph's.
     """
 
     frame: np.ndarray
@@ -87,7 +87,7 @@ class Kept(NamedTuple):
     final_excess: np.ndarray
     final_boost_cost: np.ndarray
     arcs: KeptArcs
-    added: np.ndarray = NO_ARCS
+    oov: np.ndarray = NO_ARCS
 
 
 def arranged(
@@ -103,7 +103,7 @@ def arranged(
     key = _wide(number[kept.arcs.state], kept.arcs.arc)
     insertion = np.float32(options.word_insertion)
     by_key = np.argsort(key)
-    arcs = _fill_arcs(kept.arcs, number, by_key, graph.arcs, kept.added, insertion)
+    arcs = _fill_arcs(kept.arcs, number, by_key, graph.arcs, kept.oov, insertion)
     return _states(graph, kept, order, reached_final), arcs
 
 
@@ -138,7 +138,7 @@ def _states(
 
 
 @jit
-def _fill_arcs(kept, number, order, graph_arcs, added_arcs, word_insertion):
+def _fill_arcs(kept, number, order, graph_arcs, oov_arcs, word_insertion):
     """The arcs in their order, between states by number."""
     arcs = np.empty(len(order), ARC)
     for i in range(len(order)):
@@ -147,7 +147,7 @@ def _fill_arcs(kept, number, order, graph_arcs, added_arcs, word_insertion):
         if beyond < 0:
             of_graph = graph_arcs[kept.arc[a]]
         else:
-            of_graph = added_arcs[beyond]
+            of_graph = oov_arcs[beyond]
         one.state = number[kept.state[a]]
         one.nextstate = number[kept.nextstate[a]]
         one.ilabel, one.olabel = of_graph.ilabel, of_graph.olabel
@@ -208,7 +208,7 @@ def spread(frontier, end_excess, num_nodes, arcs, limit):
 
 
 @jit
-def frames_of(graph_arcs, added_arcs, arcs, num_nodes):
+def frames_of(graph_arcs, oov_arcs, arcs, num_nodes):
     """The frames passed at each node, int32 [N]."""
     frames = np.zeros(num_nodes, np.int32)
     for a in range(len(arcs)):
@@ -216,20 +216,20 @@ def frames_of(graph_arcs, added_arcs, arcs, num_nodes):
         if beyond < 0:
             ilabel = graph_arcs[one.arc].ilabel
         else:
-            ilabel = added_arcs[beyond].ilabel
+            ilabel = oov_arcs[beyond].ilabel
         takes = np.int32((ilabel & _LABEL) != uint32(0))
         frames[one.nextstate] = frames[one.state] + takes
     return frames
 
 
 def nextstates(
-    graph_arcs: np.ndarray, added_arcs: np.ndarray, arcs: np.ndarray
+    graph_arcs: np.ndarray, oov_arcs: np.ndarray, arcs: np.ndarray
 ) -> np.ndarray:
     """Destinations of arcs, uint32; those of the overlay follow the graph's."""
     found = np.empty(len(arcs), np.uint32)
     own = arcs < len(graph_arcs)
     found[own] = graph_arcs["nextstate"][arcs[own]]
-    found[~own] = added_arcs["nextstate"][arcs[~own] - np.uint32(len(graph_arcs))]
+    found[~own] = oov_arcs["nextstate"][arcs[~own] - np.uint32(len(graph_arcs))]
     return found
 
 

@@ -80,9 +80,9 @@ class Gpu:
         return replace(chunk, buffer=buffer, address=buffer.data.ptr)
 
 
-def draw_search(rng, i, added):
+def draw_search(rng, i, oov):
     """A random graph, its options, and boosts, with added words or none."""
-    if added:
+    if oov:
         graph, options = random_calls_graph(rng), random_options(rng)
         return graph, options, random_added_boosts(rng, graph)
     graph, options = random_graph(rng), random_options(rng)
@@ -91,12 +91,12 @@ def draw_search(rng, i, added):
     return graph, options, CompiledBoosts(words, phrases)
 
 
-def main(num_cases, library, *, added=False):
+def main(num_cases, library, *, oov=False):
     """Decode random batches on the device and by the specification."""
     machine = Gpu() if library == "gpu" else Emulated(library)
     for i in range(num_cases):
         rng = np.random.default_rng(i)
-        graph, options, boosts = draw_search(rng, i, added)
+        graph, options, boosts = draw_search(rng, i, oov)
         batch = [random_logprobs(rng, t, len(graph.tokens)) for t in (0, 3, 6, 7)]
         threads = int(rng.choice([32, 64]))
         shared_slots = int(rng.choice([0, 16, 128]))
@@ -116,4 +116,4 @@ def main(num_cases, library, *, added=False):
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), sys.argv[2], added="added" in sys.argv[3:])
+    main(int(sys.argv[1]), sys.argv[2], oov="added" in sys.argv[3:])

@@ -210,8 +210,8 @@ class LmAccount(NamedTuple):
         """The model's cost of words or tokens, `</s>` where the end was accepted."""
         if self.automaton is NULL_AUTOMATON:
             return 0.0
-        added = boosts.added.words if boosts.added is not None else ()
-        with LmArrays(self.automaton, added) as lm:
+        oov = boosts.oov.words if boosts.oov is not None else ()
+        with LmArrays(self.automaton, oov) as lm:
             return LmQueries(lm).total(labels, complete=path.reached_final)
 
 

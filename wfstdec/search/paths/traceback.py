@@ -38,7 +38,7 @@ class Rule(NamedTuple):
     arcs: np.ndarray  # ARC [A]
     blank: np.uint32  # its ilabel
     marks_repeats: bool
-    added: np.ndarray  # ARC [A']: arcs from number A on
+    oov: np.ndarray  # ARC [A']: arcs from number A on
 
 
 @jit
@@ -58,7 +58,7 @@ def arc_of(rule, arc):
     """The arc of a number."""
     if arc < len(rule.arcs):
         return rule.arcs[arc]
-    return rule.added[arc - len(rule.arcs)]
+    return rule.oov[arc - len(rule.arcs)]
 
 
 @inlined

@@ -151,7 +151,7 @@ class SpanCutter(ABC):
         """Implement `Cutter.are_spoken`."""
         return ~np.isin(path.token, np.array(self._fillers, np.int32))
 
-    def with_added(self, added: OovWords | None) -> Self:
+    def with_oov(self, oov: OovWords | None) -> Self:
         """Return itself, or a copy that knows the added words of an utterance."""
         return self
 
@@ -244,17 +244,17 @@ class PronouncedWords(SpanCutter):
         self._words, self._prons = vocabulary.words, prons
         self._fillers = vocabulary.separators
         self._open, self._spelling = vocabulary.open_word, vocabulary.open_spelling
-        self._added: OovWords | None = None
+        self._oov: OovWords | None = None
         self._word_ids: dict[str, int] = {}  # of open words that are of the table
         if self._open is not None and self._open.kind != "phones":
             self._word_ids = word_ids(self._words[: self._open.word])
 
-    def with_added(self, added: OovWords | None) -> Self:
+    def with_oov(self, oov: OovWords | None) -> Self:
         """Add words; numbers of their pronunciations follow those of the vocabulary."""
-        if added is None:
+        if oov is None:
             return self
         other = copy.copy(self)
-        other._added = added
+        other._oov = oov
         return other
 
     def spans(self, path: TokenRows) -> Spans:
@@ -312,7 +312,7 @@ class PronouncedWords(SpanCutter):
         self, tokens: list[int], prons: np.ndarray, ends: np.ndarray
     ) -> Spans:
         """Find the words where some of them are added or open ones."""
-        known, added, opened = self._prons, self._added, self._open
+        known, oov, opened = self._prons, self._oov, self._open
         found, words, end, total = Spans([], []), [], 0, 0.0
         for pron, stop in zip(prons.tolist(), ends.tolist(), strict=True):
             if pron < len(known.word):
@@ -320,12 +320,12 @@ class PronouncedWords(SpanCutter):
                 begin, text = stop - int(known.length[pron]), self._words[word]
                 total += float(known.cost[pron])
             elif pron != OPEN_PRON:
-                assert added is not None
+                assert oov is not None
                 number = pron - len(known.word)
-                word = int(added.word[number])
-                begin = stop - int(added.splits[number + 1] - added.splits[number])
-                new = word - added.num_known
-                text = added.words[new] if new >= 0 else self._words[word]
+                word = int(oov.word[number])
+                begin = stop - int(oov.splits[number + 1] - oov.splits[number])
+                new = word - oov.num_known
+                text = oov.words[new] if new >= 0 else self._words[word]
             else:
                 assert opened is not None and self._spelling is not None
                 begin = end

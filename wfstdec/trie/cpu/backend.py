@@ -382,7 +382,7 @@ class CpuBackend(GroupingBackend):
         """Lay out what a search goes by; for the last options of each list, once."""
         known = self._searches.of(boosts)
         search = known.get(options)
-        new_words = boosts.added.words if boosts.added is not None else ()
+        new_words = boosts.oov.words if boosts.oov is not None else ()
         lm = LmArrays(self.space.automaton, new_words)
         if search is None:
             known.clear()
@@ -392,7 +392,7 @@ class CpuBackend(GroupingBackend):
     def _lay_out(
         self, options: TrieOptions, boosts: CompiledBoosts, lm: LmArrays
     ) -> arrays.Search:
-        space, oov = self.space, self.oov_trie(boosts.added)
+        space, oov = self.space, self.oov_trie(boosts.oov)
         first_oov, phrases = space.trie.num_nodes, self.tables.phrases(boosts)
         first, state = np.zeros(1, arrays.ENTRY), int(lm.now.model_start[0])
         first["state"], first["node"] = state, space.start_node

@@ -67,8 +67,8 @@ def why_not(options: TrieOptions, boosts: CompiledBoosts | None = None) -> str |
             f"nbest={options.nbest} with beam_size={options.beam_size}, "
             f"expected nbest of at most {most}"
         )
-    if boosts is not None and boosts.added is not None:
-        return f"OOV word {boosts.added.words[0]!r}, expected none"
+    if boosts is not None and boosts.oov is not None:
+        return f"OOV word {boosts.oov.words[0]!r}, expected none"
     return None
 
 

@@ -109,7 +109,7 @@ class CpuBackend(GroupingBackend):
         self, options: WfstOptions, boosts: CompiledBoosts
     ) -> Handle[Inputs]:
         params = search_params(options, bool(boosts.words))
-        oov = boosts.added
+        oov = boosts.oov
         overlay = None if oov is None else self._overlays.of(oov)
         return self.on_rows.inputs_of(params, boosts, overlay)
 
@@ -170,7 +170,7 @@ class RowSearch:
     def _rule_of(self, inputs: Handle[Inputs]) -> Rule:
         """How paths of a search are read."""
         oov = inputs.value.oov
-        return self._rule if oov is None else self._rule._replace(added=oov.arcs)
+        return self._rule if oov is None else self._rule._replace(oov=oov.arcs)
 
     def decode(
         self,

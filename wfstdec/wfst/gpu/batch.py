@@ -75,15 +75,15 @@ class DeviceBatch(Batch):
     ) -> None:
         device, pool = device_graph.device, device_graph.scratch
         scales = search_params(options, any(bool(one.words) for one in boosts))
-        added = BatchOverlays(device_graph, boosts)
+        oov = BatchOverlays(device_graph, boosts)
         stepping = [
             _stepping(one, overlay, scales)
-            for one, overlay in zip(boosts, added.overlays, strict=True)
+            for one, overlay in zip(boosts, oov.overlays, strict=True)
         ]
         variant = d.PLAIN._replace(
             phrases=any(one is not None for one in stepping),
             min_active=bool(scales.min_active > 0),
-            added=added.any,
+            oov=oov.any,
         )
         task = d.task_of(scales, device_graph.graph.tokens)
         device_graph.fill_in(task)
@@ -96,8 +96,8 @@ class DeviceBatch(Batch):
             num_utterances=len(boosts),
             advice=f"{NARROWER}, {FEWER}",
         )
-        self._device_graph, self._added = device_graph, added
-        self.utterances["overlay"] = added.records
+        self._device_graph, self._oov = device_graph, oov
+        self.utterances["overlay"] = oov.records
         self._boosts = BatchBoosts(device, self._share, device_graph.phrases)
         frames: Sequence[int | None] = lengths or [None] * len(boosts)
         with device.on_stream(None):
@@ -140,7 +140,7 @@ class DeviceBatch(Batch):
             return []
         steps, first = self._find_paths(which, capacity)
         count = self.utterances["path_length"][which].astype(np.int64)
-        return self._added.read(which, steps, first, count * (count <= capacity))
+        return self._oov.read(which, steps, first, count * (count <= capacity))
 
     def _find_paths(
         self, which: np.ndarray, capacity: np.ndarray

@@ -70,7 +70,7 @@ class BatchOverlays:
         self._rule, stored = rule_of(device_graph.graph), device_graph.overlays
         with device_graph.device.on_stream(None):
             self._kept = [
-                None if one.added is None else stored.of(one.added) for one in boosts
+                None if one.oov is None else stored.of(one.oov) for one in boosts
             ]
         self.overlays = [None if one is None else one.overlay for one in self._kept]
         self.records = np.zeros(len(boosts), d.OVERLAY)
@@ -87,9 +87,7 @@ class BatchOverlays:
     def rule(self, i: int) -> Rule:
         """How the arcs of utterance `i` are read."""
         overlay = self.overlays[i]
-        return (
-            self._rule if overlay is None else self._rule._replace(added=overlay.arcs)
-        )
+        return self._rule if overlay is None else self._rule._replace(oov=overlay.arcs)
 
     def read(
         self, which: np.ndarray, steps: np.ndarray, first: np.ndarray, count: np.ndarray
@@ -131,7 +129,7 @@ class DeviceGraph:
         self.phrases: WeakCache[PhraseBoosts, DevicePhrases]
         self.phrases = WeakCache(partial(DevicePhrases, device))
         self.overlays: WeakCache[OovWords, DeviceOverlay] = WeakCache(
-            lambda added: DeviceOverlay(device, overlay_of(graph, added))
+            lambda oov: DeviceOverlay(device, overlay_of(graph, oov))
         )
         arrays = {
             "arcs": graph.arcs,

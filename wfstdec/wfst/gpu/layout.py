@@ -76,7 +76,7 @@ class Variant(NamedTuple):
         logprob_type: Of all chunks, or `MIXED`.
         times: Whether phases are timed.
         lattices: Whether arcs are recorded for lattices.
-        added: Whether any utterance has OOV words.
+        oov: Whether any utterance has OOV words.
     """
 
     phrases: bool = True
@@ -84,7 +84,7 @@ class Variant(NamedTuple):
     logprob_type: int = logprobs.MIXED
     times: bool = False
     lattices: bool = False
-    added: bool = False
+    oov: bool = False
 
     @property
     def macros(self) -> Macros:
@@ -95,7 +95,7 @@ class Variant(NamedTuple):
             ("LOGPROB_TYPE", self.logprob_type),
         )
         more = (("TIMES", 1),) * self.times + (("LATTICES", 1),) * self.lattices
-        return flags + more + (("ADDED", 1),) * self.added
+        return flags + more + (("ADDED", 1),) * self.oov
 
 
 PLAIN = Variant(phrases=False, min_active=False, logprob_type=logprobs.FLOAT32)

@@ -43,7 +43,7 @@ class _Searched(NamedTuple):
     overlay: Overlay | None
 
     @property
-    def added_arcs(self) -> np.ndarray:
+    def oov_arcs(self) -> np.ndarray:
         """Arcs of OOV words, ARC [A']."""
         return NO_ARCS if self.overlay is None else self.overlay.arcs
 
@@ -85,7 +85,7 @@ class RecordingBatch(DeviceBatch):
         with self._device.on_stream(self._stream):
             self._begin()
             found = [self._noted(i) for i in range(len(self.utterances))]
-        graph, given = self._device_graph.graph, (self._given, self._added.overlays)
+        graph, given = self._device_graph.graph, (self._given, self._oov.overlays)
         searched = [
             _Searched(graph, self._options, *one) for one in zip(*given, strict=True)
         ]
@@ -120,11 +120,11 @@ def _recorded(searched: _Searched, found: _Noted, best: BestPath) -> Recorded:
     final_excess = np.full(len(nodes), np.inf, np.float32)
     final_boost_cost = np.zeros(len(nodes), np.float32)
     final_excess[at], final_boost_cost[at] = excess[ends], rest[ends]
-    taken, arcs, added = trace["arc"][nodes], searched.graph.arcs, searched.added_arcs
+    taken, arcs, oov = trace["arc"][nodes], searched.graph.arcs, searched.oov_arcs
     began = taken == NONE
-    graph_state = noted.nextstates(arcs, added, np.where(began, 0, taken))
+    graph_state = noted.nextstates(arcs, oov, np.where(began, 0, taken))
     kept = Kept(
-        frame=noted.frames_of(arcs, added, links, len(trace))[nodes],
+        frame=noted.frames_of(arcs, oov, links, len(trace))[nodes],
         graph_state=np.where(began, np.uint32(0), graph_state),
         boost_state=trace["renumbered"][nodes],
         final_excess=final_excess,
@@ -139,7 +139,7 @@ def _recorded(searched: _Searched, found: _Noted, best: BestPath) -> Recorded:
                 searched, links["arc"], trace["renumbered"][links["state"]]
             ),
         ),
-        added=added,
+        oov=oov,
     )
     arrays = arranged(searched.graph, searched.options, kept, best.reached_final)
     return Recorded(best, *arrays)

@@ -36,7 +36,7 @@ class DeviceSession(DeviceBatch, Session):
     ) -> None:
         super().__init__(device_graph, options, [boosts])
         self._newest = dict(zip(RECORDS, self._buffers, strict=True))
-        self._history = History(self._added.rule(0))
+        self._history = History(self._oov.rule(0))
         self._lm_scale = np.float32(options.lm_scale)
         phrases = initial_states() if boosts.phrases is None else boosts.phrases
         self._refund, self._boosted = phrases.automaton.final_cost, bool(boosts)
