@@ -6,6 +6,8 @@ a second. Errors name the state or arc and what was expected there.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 
 from wfstdec.errors import GraphError
@@ -195,7 +197,7 @@ def _check_arcs(name: str, values: np.ndarray, top: int) -> None:
     raise GraphError(f"arc {arc}: {name} {bad}, expected 0 to {top}{hint}")
 
 
-_DTYPES = {
+_DTYPES: dict[str, Any] = {
     "arcs": ARC,
     "state_arc_splits": np.uint32,
     "final_cost": np.float32,

@@ -350,11 +350,14 @@ def _read_binary(cursor: Cursor) -> CompactLattice:
         raise ValueError(f"symbol tables, no states, or start state {start}, not 0")
     rows, final = [], []
     for _ in range(num_states):
-        weight = Weight(*cursor.numbers("<ff"), ())
+        graph, acoustic = cursor.numbers("<ff")
+        weight = Weight(graph, acoustic, ())
         if arc_type == _COMPACT:
             weight = weight._replace(labels=cursor.numbers(_labels(cursor)))
         final.append(weight if weight.graph_cost < np.inf else None)
         count = cursor.number("<q")
+        if count < 0:
+            raise ValueError(f"{count} arcs")
         if arc_type == _COMPACT:
             rows.append([_compact_arc(cursor) for _ in range(count)])
             continue
@@ -369,9 +372,9 @@ def _read_binary(cursor: Cursor) -> CompactLattice:
 
 
 def _compact_arc(cursor: Cursor) -> CompactArc:
-    _, word, *costs = cursor.numbers("<iiff")
+    _, word, graph, acoustic = cursor.numbers("<iiff")
     *labels, to = cursor.numbers(_labels(cursor) + "i")
-    return CompactArc(word, to, Weight(*costs, tuple(labels)))
+    return CompactArc(word, to, Weight(graph, acoustic, tuple(labels)))
 
 
 def _labels(cursor: Cursor) -> str:
