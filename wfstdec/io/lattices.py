@@ -356,6 +356,8 @@ def _read_binary(cursor: Cursor) -> CompactLattice:
             weight = weight._replace(labels=cursor.numbers(_labels(cursor)))
         final.append(weight if weight.graph_cost < np.inf else None)
         count = cursor.number("<q")
+        if count < 0:
+            raise ValueError(f"{count} arcs")
         if arc_type == _COMPACT:
             rows.append([_compact_arc(cursor) for _ in range(count)])
             continue
