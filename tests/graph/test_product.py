@@ -23,7 +23,7 @@ from wfstdec.graph.product import (
     compose,
     product_from,
 )
-from wfstdec.search.threads import Pace
+from wfstdec.search.threads import CallBudget
 from wfstdec.wfst.cpu.backend import CpuBackend
 from wfstdec.wfst.cpu.rows import row_graph_of
 from wfstdec.wfst.options import WfstOptions
@@ -107,7 +107,7 @@ def test_a_search_on_rows_makes_no_arcs(tmp_path):
     graph.save(tmp_path / "graph.npz")
     stored = load_graph(tmp_path / "graph.npz")
     options, x = WfstOptions(beam=9.0), random_logprobs(rng, 9, 6)
-    (found,) = CpuBackend(stored).decode_group([x], options, NO_BOOSTS, Pace())
+    (found,) = CpuBackend(stored).decode_group([x], options, NO_BOOSTS, CallBudget())
     assert "arcs" not in stored.__dict__
     (expected,) = ReferenceBackend(graph).decode([x], options, [NO_BOOSTS])
     assert bits(found) == bits(expected)

@@ -64,7 +64,7 @@ def test_a_kernel_finds_what_python_does(make):
 
 
 def test_threads_ask_once():
-    class Counted(WholeText):
+    class CountedWords(WholeText):
         def __init__(self):
             super().__init__()
             self.asked, self.inside = [], 0
@@ -77,7 +77,7 @@ def test_threads_ask_once():
             self.inside -= 1
             return found
 
-    lm = OnDemandLM(Counted(), WORDS)
+    lm = OnDemandLM(CountedWords(), WORDS)
     given, found = sentences(500, length=5), {}
     want, _ = totals(OnDemandLM(WholeText(), WORDS), given)
 

@@ -47,7 +47,12 @@ from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.search.hypothesis import NO_CUTOFF
 from wfstdec.search.log_add import log_add
 from wfstdec.search.logprobs import price_frame, pricing_of
-from wfstdec.search.paths.tokens import PathSoFar, TokenPath, TokenRows, tokens_so_far
+from wfstdec.search.paths.tokens import (
+    PartialPath,
+    TokenPath,
+    TokenRows,
+    partial_tokens,
+)
 from wfstdec.trie.options import TrieOptions, most_endings
 from wfstdec.trie.search_space import (
     NONE,
@@ -206,12 +211,12 @@ class ReferenceSearch:
             for one in self._best_endings(endings)
         ]
 
-    def look(self) -> PathSoFar[TokenRows]:
+    def look(self) -> PartialPath[TokenRows]:
         """How far the search has come."""
         best = min(self._unfinished_endings(), key=lambda ending: ending.cost)
         accepted = [] if self._died_at_frame >= 0 else self._accepted_endings()
         ended = min((ending.cost for ending in accepted), default=INF)
-        return tokens_so_far(
+        return partial_tokens(
             self._trace_back(best),
             self._num_settled(),
             self._steps.ending_pron(best.entry.key),

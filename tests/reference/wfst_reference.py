@@ -54,7 +54,7 @@ from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.graph.arcs import LABEL_MASK, REPEAT
 from wfstdec.search.hypothesis import NO_CUTOFF
 from wfstdec.search.logprobs import price_frame, pricing_of
-from wfstdec.search.paths.tokens import BestPath, PathSoFar
+from wfstdec.search.paths.tokens import BestPath, PartialPath
 from wfstdec.text.tokens import EPSILON, token_of
 from wfstdec.wfst.options import WfstOptions
 
@@ -125,12 +125,12 @@ class ReferenceSearch:
             died_at_frame=self._died,
         )
 
-    def look(self) -> PathSoFar:
+    def look(self) -> PartialPath:
         """How far the search has come."""
         (cost, state, boost), _ = self._best_end(False)
         (ended, *_), final = self._best_end(self._died < 0)
         best = self._read(self._nodes[state, boost])
-        return PathSoFar(
+        return PartialPath(
             settled=CommonBeginning([self._read(self._nodes[k]) for k in self._costs]),
             unsettled=lambda *since: tokens_of(best, *since),
             num_frames=self._frames,

@@ -17,10 +17,10 @@ from wfstdec.graph.packed import PackedGraph
 from wfstdec.search.paths.tokens import BestPath
 from wfstdec.text.tokens import token_of
 from wfstdec.wfst.lattice_pack import (
-    Kept,
-    KeptArcs,
-    Recorded,
+    RecordedLattice,
     Segment,
+    SurvivingArcs,
+    SurvivingStates,
     arranged,
     cuts_of,
 )
@@ -58,12 +58,12 @@ class RecordingSearch(ReferenceSearch):
         self._first = 0  # the frame that the part not handed out begins at
         super().__init__(whole, options, boosts)
 
-    def finish(self) -> Recorded:  # type: ignore[override]
+    def finish(self) -> RecordedLattice:  # type: ignore[override]
         """End the utterance: what is kept of it."""
         end = self._end_excess()
         states, arcs = self._kept(end)
         best = super().finish()
-        return Recorded(best, *self._arranged(states, arcs, end, best))
+        return RecordedLattice(best, *self._arranged(states, arcs, end, best))
 
     def settle(self, shortest: int) -> list[Segment]:
         """The segments that are settled since the last call; they are forgotten."""
@@ -181,13 +181,13 @@ class RecordingSearch(ReferenceSearch):
         number = {state: i for i, state in enumerate(states)}
         columns = np.array(states, np.int64).reshape(len(states), 3).T
         rest = [F(0) if best is None else self._account.rest(s[2]) for s in states]
-        kept = Kept(
+        kept = SurvivingStates(
             frame=columns[0].astype(np.int32),
             graph_state=columns[1].astype(np.uint32),
             boost_state=columns[2].astype(np.uint32),
             final_excess=np.array([end.get(s, np.inf) for s in states], F),
             final_boost_cost=np.array(rest, F),
-            arcs=KeptArcs(
+            arcs=SurvivingArcs(
                 state=np.array([number[a.state] for a in arcs], np.int64),
                 nextstate=np.array([number[a.nextstate] for a in arcs], np.int64),
                 arc=np.array([a.arc for a in arcs], np.uint32),

@@ -16,7 +16,13 @@ from wfst_searches import NO_BOOSTS, bits
 
 from wfstdec import WfstDecoder, WfstOptions
 from wfstdec.search import threads as interrupts
-from wfstdec.search.threads import Held, Pace, Workers, check, pass_through
+from wfstdec.search.threads import (
+    CallBudget,
+    DeferredSignals,
+    Workers,
+    check,
+    pass_through,
+)
 from wfstdec.wfst.cpu.backend import CpuBackend
 
 ROOT = Path(__file__).parents[2]
@@ -42,7 +48,7 @@ class Slowly:
 
 def test_what_a_handler_raises_waits_for_the_next_check():
     done = []
-    with pytest.raises(KeyboardInterrupt), Held() as held:
+    with pytest.raises(KeyboardInterrupt), DeferredSignals() as held:
         interrupt()
         done.append("went on")
         held.check()
@@ -56,7 +62,7 @@ def test_handlers_that_raise_nothing_stop_nothing():
     heard = []
     before = signal.signal(signal.SIGTERM, lambda *given: heard.append(given[0]))
     try:
-        with Held() as held:
+        with DeferredSignals() as held:
             interrupt(signal.SIGTERM)
             assert heard == [signal.SIGTERM]
             held.check()
@@ -79,7 +85,7 @@ def test_a_handler_of_a_timeout_is_heard():
 
 def test_other_threads_hear_of_nothing():
     def work():
-        with Held():
+        with DeferredSignals():
             interrupt_heard.wait()
             check()
             found.append("done")
@@ -87,7 +93,7 @@ def test_other_threads_hear_of_nothing():
     found, interrupt_heard = [], threading.Event()
     thread = threading.Thread(target=work)
     thread.start()
-    with pytest.raises(KeyboardInterrupt), Held():
+    with pytest.raises(KeyboardInterrupt), DeferredSignals():
         interrupt()
     interrupt_heard.set()
     thread.join()
@@ -136,9 +142,9 @@ def test_a_thread_that_does_not_stop_is_left_alone_and_waited_for_later():
 
 
 def test_a_search_stops_between_parts_and_goes_on():
-    search, pace = Slowly(stop_at=200), Pace()
+    search, pace = Slowly(stop_at=200), CallBudget()
     chunk = np.arange(3000)
-    with pytest.raises(KeyboardInterrupt), Held():
+    with pytest.raises(KeyboardInterrupt), DeferredSignals():
         pass_through(search, chunk, pace)
     done = len(search.seen)
     assert 200 <= done < 3000
@@ -147,7 +153,7 @@ def test_a_search_stops_between_parts_and_goes_on():
 
 
 def test_calls_of_kernels_are_short_and_not_shorter():
-    pace = Pace()
+    pace = CallBudget()
     pace.note(pace.frames, 18.0)  # it compiled
     for _ in range(6):
         pace.note(pace.frames, pace.frames * 1e-5)
@@ -166,12 +172,13 @@ def test_kernels_in_parts_find_the_same_bits(monkeypatch):
     batch = [np.log(rng.dirichlet([0.3] * 3, n)).astype(np.float32) for n in lengths]
     backend = CpuBackend(graph)
     expected = [
-        bits(path) for path in backend.decode_group(batch, options, NO_BOOSTS, Pace())
+        bits(path)
+        for path in backend.decode_group(batch, options, NO_BOOSTS, CallBudget())
     ]
     for frames in (1, 7, 30, 31, 331):
-        monkeypatch.setattr(Pace, "note", lambda *_: None)
+        monkeypatch.setattr(CallBudget, "note", lambda *_: None)
         monkeypatch.setattr(interrupts, "FIRST_FRAMES", frames)
-        found = backend.decode_group(batch, options, NO_BOOSTS, Pace())
+        found = backend.decode_group(batch, options, NO_BOOSTS, CallBudget())
         assert list(map(bits, found)) == expected
 
 
@@ -183,9 +190,9 @@ def test_a_session_that_was_interrupted_goes_on(monkeypatch):
     [expected] = decoder.decode([logprobs])
     sessions = decoder.sessions()
     one = sessions.open()
-    note = Pace.note
+    note = CallBudget.note
     monkeypatch.setattr(
-        Pace, "note", lambda self, *given: interrupt() or note(self, *given)
+        CallBudget, "note", lambda self, *given: interrupt() or note(self, *given)
     )
     with pytest.raises(KeyboardInterrupt):
         sessions.advance({one: logprobs})

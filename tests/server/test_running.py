@@ -33,7 +33,7 @@ from wfstdec.server.service import Service
 from wfstdec.server.uvicorn_server import open_socket
 
 
-class Held:
+class DeferredSignals:
     """An app whose requests and streams last until they are let go."""
 
     def __init__(self, service):
@@ -90,7 +90,7 @@ def asked(url):
 @contextlib.contextmanager
 def under_way(service):
     """A server with a stream and a request; the answer to this is in the list later."""
-    held = Held(service)
+    held = DeferredSignals(service)
     with (
         serving(service, held.app) as running,
         connect(f"{running.ws}/v1/stream") as stream,
@@ -144,7 +144,7 @@ def test_what_takes_too_long_is_cut_off(caplog):
 @pytest.mark.parametrize("second", [signal.SIGTERM, signal.SIGINT])
 def test_a_second_signal_ends_at_once(second):
     service = still_service()
-    held = Held(service)
+    held = DeferredSignals(service)
     with serving(service, held.app) as running, asked(f"{running.url}/v1/hold"):
         wait_until(lambda: held.begun)
         running.server.handle_exit(signal.SIGTERM, None)
@@ -192,7 +192,7 @@ def test_a_signal_that_spoils_the_warming_is_no_fault():
         raise OptionError("the server is about to stop")
 
     service.engine.warm = warm
-    held = Held(service)
+    held = DeferredSignals(service)
     with serving(service, held.app, wait_for_kernels=False) as running:
         with asked(f"{running.url}/ready") as found:
             wait_until(lambda: found)

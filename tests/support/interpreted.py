@@ -117,7 +117,7 @@ from wfstdec.adapters.torchaudio import search as ctc_search
 from wfstdec.errors import BoostWarning, LogprobWarning
 from wfstdec.greedy.options import BACKENDS as GREEDY_BACKENDS
 from wfstdec.lm import kernels
-from wfstdec.search.threads import Pace
+from wfstdec.search.threads import CallBudget
 from wfstdec.trie.cpu.backend import CpuBackend as TrieCpuBackend
 from wfstdec.trie.lexicon_trie import build_trie, find_child
 from wfstdec.trie.lookahead import build_lookahead, potential
@@ -226,7 +226,7 @@ def check_rows(rng):
     else:
         boosts = random_compiled(rng, graph, options)
     backend = CpuBackend(graph, first_capacity=1)
-    found = backend.decode_group(batch, options, boosts, Pace())
+    found = backend.decode_group(batch, options, boosts, CallBudget())
     expected = decoded(ReferenceBackend(graph), options, batch, [boosts] * 3)
     assert list(map(bits, found)) == expected
     under_way = [backend.start(options, boosts) for _ in batch]

@@ -120,7 +120,7 @@ def test_audio_without_pauses_is_cut_between_words(decoder):
 def test_memory_is_bounded_where_nobody_takes_what_is_made(decoder):
     """Of 20 minutes no more is read than windows and pieces under way need."""
 
-    class Counted(io.BytesIO):
+    class CountedWords(io.BytesIO):
         most = 0
 
         def readinto(self, buffer):
@@ -134,7 +134,7 @@ def test_memory_is_bounded_where_nobody_takes_what_is_made(decoder):
             return data
 
     _, sound = speech(120, seed=6)
-    file = Counted(wav_bytes(np.tile(sound, 10)))
+    file = CountedWords(wav_bytes(np.tile(sound, 10)))
     encoding = Encoding(
         SpokenEncoder(),
         decoder,

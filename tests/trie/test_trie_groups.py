@@ -6,7 +6,7 @@ from trie_reference_backend import ReferenceBackend
 from trie_searches import bits, draw
 
 from wfstdec import TrieDecoder, TrieOptions, spelling_lexicon, token_table
-from wfstdec.search.threads import Pace
+from wfstdec.search.threads import CallBudget
 from wfstdec.trie.cpu import groups
 from wfstdec.trie.cpu.backend import CpuBackend
 from wfstdec.trie.cpu.groups import decode_group
@@ -17,7 +17,7 @@ pytestmark = [
 ]
 
 
-class Short(Pace):
+class Short(CallBudget):
     """A pace of so few frames a call that most utterances are cut."""
 
     def __init__(self, frames):

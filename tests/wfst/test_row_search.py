@@ -34,7 +34,7 @@ from wfstdec import (
 )
 from wfstdec.errors import GraphError
 from wfstdec.jit.handles import Handle
-from wfstdec.search.threads import Pace
+from wfstdec.search.threads import CallBudget
 from wfstdec.wfst.cpu import arrays
 from wfstdec.wfst.cpu import search as cpu_search
 from wfstdec.wfst.cpu.backend import CpuBackend
@@ -48,7 +48,7 @@ def few_kinds(rng, batch):
 
 
 def look_bits(look):
-    """All of a `PathSoFar`, with times as they are settled and costs of the best."""
+    """All of a `PartialPath`, with times as they are settled and costs of the best."""
     settled = look.settled
     counts = settled.num_tokens, settled.num_words
     said = [*settled.whole_since(0, 0)[:6], *look.unsettled(0, 0)]
@@ -100,7 +100,7 @@ def test_open_words_are_arcs_of_rows(tmp_path):
     backend, options = CpuBackend(graph), WfstOptions(beam=20.0)
     assert not row_graph_of(graph).plain and not row_graph_of(graph).by_token
     x = frames("an|na_b|b")
-    (found,) = backend.decode_group([x], options, NO_BOOSTS, Pace())
+    (found,) = backend.decode_group([x], options, NO_BOOSTS, CallBudget())
     assert bits(found) == bits(search(ReferenceBackend(graph), options, x))
     assert (found.tokens.word == graph.vocabulary.open_word.word).any()
 
@@ -209,7 +209,7 @@ def test_a_graph_that_is_no_product_is_searched_as_it_is(line, instead):
     backend, options = CpuBackend(graph), WfstOptions(beam=20.0)
     assert row_graph_of(graph).plain
     x = np.log(np.random.default_rng(5).dirichlet([1, 1, 1], 9)).astype(np.float32)
-    (found,) = backend.decode_group([x], options, NO_BOOSTS, Pace())
+    (found,) = backend.decode_group([x], options, NO_BOOSTS, CallBudget())
     expected = search(ReferenceBackend(graph), options, x)
     assert bits(found) == bits(expected)
 
@@ -250,7 +250,7 @@ def test_an_epsilon_arc_from_two_boost_states_is_that_from_the_lower_one():
     options = WfstOptions(beam=20.0)
     expected = ReferenceBackend(graph).decode([x], options, [boosts])
     assert not row_graph_of(graph).plain
-    found = CpuBackend(graph).decode_group([x], options, boosts, Pace())
+    found = CpuBackend(graph).decode_group([x], options, boosts, CallBudget())
     assert list(map(bits, found)) == list(map(bits, expected))
     assert [graph.words[i] for i in found[0].tokens.word] == ["C", "B"]
 
@@ -273,7 +273,7 @@ def test_the_fewest_states_are_the_specification(seed):
         reference = ReferenceBackend(graph)
         expected = [bits(search(reference, options, x)) for x in batch]
         backend = CpuBackend(graph, first_capacity=int(rng.choice([1, 64])))
-        found = backend.decode_group(batch, options, NO_BOOSTS, Pace())
+        found = backend.decode_group(batch, options, NO_BOOSTS, CallBudget())
         assert list(map(bits, found)) == expected, (seed, i)
         without = dataclasses.replace(options, min_active=0)
         raised += expected != [bits(search(reference, without, x)) for x in batch]
@@ -302,7 +302,7 @@ def test_ties_of_phrases_behind_shared_hubs(found_wrong):
         batch = few_kinds(rng, batch)
         expected = decoded(ReferenceBackend(graph), options, batch, [boosts] * 2)
         backend = CpuBackend(graph, first_capacity=int(rng.choice([1, 64])))
-        found = backend.decode_group(batch, options, boosts, Pace())
+        found = backend.decode_group(batch, options, boosts, CallBudget())
         assert list(map(bits, found)) == expected, one
 
 
@@ -317,7 +317,7 @@ def test_chunks_leave_memory_that_is_large_enough_as_it_is():
     memory = backend.on_rows._memory
     memory.states.take()
     memory.states.give(Handle(arrays.new_state(1, 16)))  # grows alone
-    backend.decode_group([x], WfstOptions(beam=8.0), NO_BOOSTS, Pace())
+    backend.decode_group([x], WfstOptions(beam=8.0), NO_BOOSTS, CallBudget())
     scratch = memory.scratches.take(0).value
     assert len(scratch.waiting) < 2 * 4096
     assert len(scratch.candidates) < 2 * CANDIDATES_PER_ENTRY * 4096
@@ -332,6 +332,6 @@ def test_a_state_that_grew_gets_scratch_that_is_as_large():
     memory = backend.on_rows._memory
     memory.states.give(Handle(arrays.new_state(4096, 64)))
     memory.scratches.give(memory.scratches._make(1))
-    (found,) = backend.decode_group([x], options, NO_BOOSTS, Pace())
+    (found,) = backend.decode_group([x], options, NO_BOOSTS, CallBudget())
     assert bits(found) == bits(search(ReferenceBackend(graph), options, x))
     assert len(memory.scratches.take(0).value.waiting) >= 4096

@@ -38,7 +38,7 @@ COLUMNS = {
 }
 
 
-class Counted(TorchAttention):
+class CountedWords(TorchAttention):
     """A model whose steps are counted."""
 
     steps = 0
@@ -65,7 +65,7 @@ def main(argv: list[str] | None = None) -> int:
     torch.manual_seed(0)
     sizes = AttentionSizes(NUM_TOKENS, 384, 384, heads=6, layers=4)
     names = [f"t{i}" for i in range(NUM_TOKENS)]
-    timed = TimedModel(Counted(AttentionNet(sizes), names, EOS, prompt=(0,)))
+    timed = TimedModel(CountedWords(AttentionNet(sizes), names, EOS, prompt=(0,)))
     frames = torch.randn(max(args.batches), args.tokens, 384)
 
     def rows() -> Iterator[Row]:

@@ -21,7 +21,7 @@ from numpy import float64, int64, uint64
 from wfstdec.jit import inlined, kernel
 from wfstdec.jit.records import Pool, longer, record
 from wfstdec.jit.sorting import STACK, best_first
-from wfstdec.search.threads import Pace, check
+from wfstdec.search.threads import CallBudget, check
 
 OK, GROW_CANDIDATES, GROW_TRACE, GROW_PARTS, GROW_HISTORIES, ASK = range(6)
 """Statuses of kernels: done; the arrays that are too small; call the model."""
@@ -148,7 +148,7 @@ class Utterance:
         self._advance, self.search, self.store = advance, search, store
         self._answer = answer
 
-    def advance(self, frames: Any, num_frames: int, pace: Pace) -> None:
+    def advance(self, frames: Any, num_frames: int, pace: CallBudget) -> None:
         """Search frames, in calls that are short enough to be interrupted."""
         frame = 0
         while frame < num_frames:

@@ -30,7 +30,7 @@ from wfstdec.errors import ShapeError, check_listed
 from wfstdec.fst.lexicon_fst import Fillers
 from wfstdec.fst.topology import check_topology
 from wfstdec.graph.packed import PackedGraph
-from wfstdec.search.threads import Held
+from wfstdec.search.threads import DeferredSignals
 from wfstdec.text.lexicon import Lexicon
 from wfstdec.text.loading import (
     AUTO,
@@ -163,7 +163,7 @@ class ForcedAligner:
             raise ShapeError(
                 f"logprobs has {getattr(logprobs, 'ndim', 'no')} axes, expected [T, V]"
             )
-        with Held():
+        with DeferredSignals():
             transcript = self._transcriber.transcript(text)
             star, star_cost = None, None
             if self.options.insert_cost is not None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
-from wfstdec.search.hypothesis import OfWords, Token, Word, seconds, words_as_dicts
+from wfstdec.search.hypothesis import HasWords, Token, Word, seconds, words_as_dicts
 from wfstdec.text.display import shortened
 
 MisfitKind = Literal["weak", "speech", "left out", "put in", "not reached"]
@@ -41,7 +41,7 @@ class Misfit(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Alignment(OfWords):
+class Alignment(HasWords):
     """Times of the words of a known text.
 
     A confidence says how near the alignment is to what the model would have said by

@@ -27,7 +27,7 @@ from wfstdec.search.decoder import Decoder
 from wfstdec.search.hypothesis import CostAccount, Hypothesis, insertion_cost
 from wfstdec.search.logprobs import check_lengths, split_batch
 from wfstdec.search.paths.hypotheses import FoundReader, PathReader
-from wfstdec.search.paths.words import BareTokens, Counted
+from wfstdec.search.paths.words import CountedWords, TokenCutter
 from wfstdec.text.files import PathLike
 from wfstdec.text.lexicon import is_mark, load_sentencepiece
 from wfstdec.text.loading import separator_of
@@ -221,7 +221,7 @@ class ModelDecoder(Decoder[Any, Paths]):
         self.vocabulary = Vocabulary.of(table, separator=between)
         given: Any = options, backend, BoostCompiler((), {}, len(table))
         super().__init__(*given, frame_shift_s=frame_shift_s, threads=1)
-        self._cutter = BareTokens(table, between)
+        self._cutter = TokenCutter(table, between)
 
     @classmethod
     def of_features(
@@ -314,7 +314,9 @@ class ModelAccount(NamedTuple):
     # Tells the cost of what a path was credited
     boost_cost: Callable[[Any, CompiledBoosts], float]
 
-    def of(self, path: Any, counted: Counted, boosts: CompiledBoosts) -> CostAccount:
+    def of(
+        self, path: Any, counted: CountedWords, boosts: CompiledBoosts
+    ) -> CostAccount:
         """The account of a path."""
         labels = np.ascontiguousarray(path.token, np.int32)
         graph, costs = 0.0, np.empty(len(labels), np.float32)

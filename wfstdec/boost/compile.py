@@ -69,7 +69,7 @@ _ONLY_TOKENS = (
 _Made = TypeVar("_Made")
 
 
-class _Remembered(Generic[_Made]):
+class LruCache(Generic[_Made]):
     """The last 64 things that were made, by key; who asks for others never waits."""
 
     _MOST = 64
@@ -127,7 +127,7 @@ class PhraseCompiler:
         self.unit: Unit = "token" if isinstance(labels, TokenTable) else "word"
         self.num_labels = len(labels)
         self.speller = speller
-        self._remembered: _Remembered[PhraseBoosts] = _Remembered()
+        self._remembered: LruCache[PhraseBoosts] = LruCache()
 
     def __repr__(self) -> str:
         """Show the unit and options of the phrases."""
@@ -208,7 +208,7 @@ class BoostCompiler:
         options = PhraseOptions(weights_are_totals=True)
         self._phrases = PhraseCompiler(by_words(word_ids), words, options)
         self._make_defaults = defaults or functools.partial(DefaultBonuses, words)
-        self._remembered: _Remembered[_Compiled] = _Remembered()
+        self._remembered: LruCache[_Compiled] = LruCache()
 
     @functools.cached_property
     def _defaults(self) -> DefaultBonuses:

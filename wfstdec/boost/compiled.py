@@ -24,7 +24,7 @@ from wfstdec.lm.automaton import frozen
 from wfstdec.text.vocabulary import OovWords
 
 
-class MadeFor(NamedTuple):
+class DecoderKey(NamedTuple):
     """Decoder that boosts were compiled for.
 
     Attributes:
@@ -51,7 +51,7 @@ class CompiledBoosts:
     words: WordBoosts
     phrases: PhraseBoosts | None = None
     oov: OovWords | None = None
-    made_for: MadeFor | None = None
+    made_for: DecoderKey | None = None
 
     def __bool__(self) -> bool:
         found = bool(self.words) or self.phrases is not None
@@ -87,7 +87,7 @@ class CompiledBoosts:
 
 
 def check_made_for(
-    compiled: Iterable[CompiledBoosts], expected: Callable[[], MadeFor]
+    compiled: Iterable[CompiledBoosts], expected: Callable[[], DecoderKey]
 ) -> None:
     """See that boosts which were compiled ahead were so for this decoder."""
     for i, one in enumerate(compiled):

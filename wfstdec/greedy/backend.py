@@ -25,10 +25,10 @@ from wfstdec.lm.kernels import row as row_of
 from wfstdec.search.logprobs import Pricing, penalised, pricing_of, scaled
 from wfstdec.search.paths.tokens import (
     NO_PRON,
-    PathSoFar,
+    PartialPath,
     TokenPath,
     TokenRows,
-    tokens_so_far,
+    partial_tokens,
 )
 from wfstdec.search.threads import HostBackend
 
@@ -121,12 +121,12 @@ class CpuSearch:
             died_at_frame=int(progress["died_at_frame"]),
         )
 
-    def look(self) -> PathSoFar[TokenRows]:
+    def look(self) -> PartialPath[TokenRows]:
         """How far the search has come; only the last token may go on."""
         progress, end = self._utterance.progress[0], self.finish()
         goes_on = len(end.rows) and progress["label"] != self._search.blank
         cost = end.search_cost - float(progress["cost"])
-        return tokens_so_far(
+        return partial_tokens(
             end.rows,
             len(end.rows) - bool(goes_on),
             num_frames=end.num_frames,

@@ -202,7 +202,7 @@ def compact_lattice(
     return _best_path(lattice)
 
 
-class _Owed(NamedTuple):
+class ResidualLabels(NamedTuple):
     """Labels owed in a state of the lattice."""
 
     state: int
@@ -219,14 +219,14 @@ class _Determinized:
         # lost.
         self._limit = prepared.rest[0] + beam + 1e-4
         self._numbers: dict[tuple, int] = {}
-        self._subsets: list[list[_Owed]] = []
+        self._subsets: list[list[ResidualLabels]] = []
         self._least: list[float] = []
         self._waiting: list[tuple[float, int]] = []
         self._arcs: dict[int, list[CompactArc]] = {}
         self._final: dict[int, Weight | None] = {}
         num_states = len(prepared.rest)
         self._scratch = np.full((num_states, 3), np.inf), np.full((num_states, 2), -1)
-        self._number([_Owed(0, (0.0, 0.0, 0.0), ())], 0.0)
+        self._number([ResidualLabels(0, (0.0, 0.0, 0.0), ())], 0.0)
         self._work, most = 0, WORK_PER_ARC * len(prepared.to) + LEAST_WORK
         while self._waiting and len(self._subsets) <= max_states and self._work <= most:
             # The best sets first: if states or work run out, the best part is done.
@@ -245,7 +245,7 @@ class _Determinized:
         ]
         return CompactLattice(arcs, [self._final[n] for n in order], self._beam)
 
-    def _number(self, owed: list[_Owed], least: float) -> int:
+    def _number(self, owed: list[ResidualLabels], least: float) -> int:
         """The number of a set, whose best way from the start costs `least`."""
         key = tuple((o.state, round(o.costs[2] * _GRID), o.labels) for o in owed)
         number = self._numbers.setdefault(key, len(self._subsets))
@@ -270,7 +270,7 @@ class _Determinized:
         )
         self._work += len(states) + len(ends)
         strings = _Strings(owed, states, before, lattice)
-        by_word: dict[int, dict[int, _Owed]] = {}
+        by_word: dict[int, dict[int, ResidualLabels]] = {}
         for arc, one in zip(ends.tolist(), end_costs.tolist(), strict=True):
             state = int(lattice.to[arc])
             found = by_word.setdefault(int(lattice.word[arc]), {})
@@ -278,7 +278,7 @@ class _Determinized:
             # lattice has each text once, by its best alignment.
             if state not in found or one[2] < found[state].costs[2]:
                 labels = strings.behind(arc)
-                found[state] = _Owed(state, (one[0], one[1], one[2]), labels)
+                found[state] = ResidualLabels(state, (one[0], one[1], one[2]), labels)
         self._arcs[number] = [
             self._arc(word, sorted(found.values()), least)
             for word, found in sorted(by_word.items())
@@ -290,13 +290,13 @@ class _Determinized:
             graph, acoustic, _ = (costs[at] + lattice.final[states[at]]).tolist()
             self._final[number] = Weight(graph, acoustic, strings.of(int(states[at])))
 
-    def _arc(self, word: int, owed: list[_Owed], least: float) -> CompactArc:
+    def _arc(self, word: int, owed: list[ResidualLabels], least: float) -> CompactArc:
         """An arc to what is owed, less what all have in common."""
         best = min(owed, key=lambda o: (o.costs[2], o.state)).costs
         # The longest beginning of all of them: it works on any sequences.
         common = tuple(os.path.commonprefix([o.labels for o in owed]))
         rest = [
-            _Owed(
+            ResidualLabels(
                 o.state,
                 (a - best[0], b - best[1], c - best[2]),
                 o.labels[len(common) :],
@@ -313,7 +313,7 @@ class _Strings:
 
     def __init__(
         self,
-        owed: list[_Owed],
+        owed: list[ResidualLabels],
         states: np.ndarray,
         before: np.ndarray,
         lattice: Prepared,

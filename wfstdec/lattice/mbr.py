@@ -61,7 +61,7 @@ class Confidences(NamedTuple):
     expected_errors: float
 
 
-class LeastRisk(NamedTuple):
+class MbrText(NamedTuple):
     """The text of least expected error.
 
     Attributes:
@@ -77,7 +77,7 @@ class LeastRisk(NamedTuple):
 
 def minimum_bayes_risk(
     lattice: Lattice, scale: float = 1.0, n: int = CANDIDATES
-) -> LeastRisk:
+) -> MbrText:
     """The text of least expected error among the best; of equals the better one.
 
     Args:
@@ -92,7 +92,7 @@ def minimum_bayes_risk(
     chance = np.exp(-scale * np.array(found.excess))
     risk = _risks(words, splits, chance / chance.sum())
     at = int(np.argmin(risk))
-    return LeastRisk(found.arcs[at], found.excess[at], float(risk[at]))
+    return MbrText(found.arcs[at], found.excess[at], float(risk[at]))
 
 
 @jit

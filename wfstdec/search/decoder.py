@@ -27,7 +27,7 @@ from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
 import numpy as np
 
 from wfstdec.boost.compile import BoostCompiler, PhraseCompiler, phrase_compiler
-from wfstdec.boost.compiled import CompiledBoosts, MadeFor, check_made_for
+from wfstdec.boost.compiled import CompiledBoosts, DecoderKey, check_made_for
 from wfstdec.boost.lists import BoostEntry, BoostsLike
 from wfstdec.boost.phrases import PhraseOptions
 from wfstdec.checks.inputs import InputCheck, OutputTokens, Pairs, checked
@@ -43,7 +43,7 @@ from wfstdec.search.threads import (
     LATTICES,
     MEMORY_PLANS,
     SESSION_LATTICES,
-    Pace,
+    CallBudget,
     Read,
     Workers,
 )
@@ -170,7 +170,7 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
         self._backend = backend
         self._boosts = boosts
         self._input_check = InputCheck(self._output_tokens)
-        self._pace = Pace()
+        self._pace = CallBudget()
 
     def __repr__(self) -> str:
         """Show the vocabulary, and options that are not as they are by default."""
@@ -223,7 +223,7 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
         """
         other = copy.copy(self)
         other.options = replace(self.options, **changes)
-        other._pace = Pace()
+        other._pace = CallBudget()
         return other
 
     def decode(
@@ -608,8 +608,8 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
         self._backend.prepare(self.options, compiled)
         return compiled
 
-    def _made_for(self) -> MadeFor:
-        return MadeFor(self._fingerprint, float(self.options.boost_scale))
+    def _made_for(self) -> DecoderKey:
+        return DecoderKey(self._fingerprint, float(self.options.boost_scale))
 
     @cached_property
     def _fingerprint(self) -> str:

@@ -123,7 +123,7 @@ def words_as_dicts(words: tuple[Word, ...]) -> list[dict[str, Any]]:
     return dicts
 
 
-class OfWords:
+class HasWords:
     """Face of what has words: their text, and a table of them for notebooks."""
 
     words: tuple[Word, ...]
@@ -146,7 +146,7 @@ class OfWords:
 
 
 @dataclass(frozen=True)
-class Hypothesis(OfWords):
+class Hypothesis(HasWords):
     """The best path of one utterance.
 
         total_cost = acoustic_scale * acoustic_cost + lm_scale * graph_cost
@@ -190,7 +190,7 @@ class Hypothesis(OfWords):
     offset_s: float = 0.0
 
     @classmethod
-    def when_asked(
+    def on_demand(
         cls, make: Callable[[str], dict[str, Any]], died_at_frame: int | None
     ) -> Self:
         """Make a hypothesis whose other attributes are made when they are looked at.
@@ -290,7 +290,7 @@ def word_later_by(word: Word, offset_s: float) -> Word:
 
 
 @dataclass(frozen=True)
-class Partial(OfWords):
+class Partial(HasWords):
     """The best hypothesis of a session so far.
 
     Attributes:

@@ -26,7 +26,7 @@ from wfstdec.errors import InputError, OptionError, SessionError, naming
 from wfstdec.lattice.arrays import Lattice
 from wfstdec.search.backend import Backend, Reader
 from wfstdec.search.hypothesis import Hypothesis, Partial, word_later_by
-from wfstdec.search.threads import SEGMENTS, Held, Workers
+from wfstdec.search.threads import SEGMENTS, DeferredSignals, Workers
 from wfstdec.text.display import few
 
 SEGMENT_FRAMES = 50
@@ -130,7 +130,7 @@ class Sessions:
         """
         if not math.isfinite(offset_s):
             raise OptionError(f"offset_s={offset_s!r}, expected seconds")
-        with self._lock, Held():
+        with self._lock, DeferredSignals():
             if session is None:
                 session, self._next = self._next, self._next + 1
             self._check_new(session)
@@ -166,7 +166,7 @@ class Sessions:
             ShapeError, LogprobError: As in `Decoder.decode`; the session is named as
                 `utterance`. No session has moved: they go on from where they were.
         """
-        with self._lock, Held():
+        with self._lock, DeferredSignals():
             under_way = [self._find(session).search for session in chunks]
             names = list(chunks)
             try:
@@ -186,7 +186,7 @@ class Sessions:
         Raises:
             SessionError: An unknown or closed session.
         """
-        with self._lock, Held():
+        with self._lock, DeferredSignals():
             found = self._find(session)
             with naming(session):
                 partial = found.reader.partial(found.search.look())
@@ -245,7 +245,7 @@ class Sessions:
         """
         if min_frames < 1:
             raise OptionError(f"min_frames={min_frames!r}, expected 1 or more")
-        with self._lock, Held():
+        with self._lock, DeferredSignals():
             self._check_lattices()
             if SEGMENTS not in self._backend.can:
                 raise OptionError(
@@ -274,7 +274,7 @@ class Sessions:
 
         For whoever stops for good, or for long: `advance` makes others.
         """
-        with self._lock, Held():
+        with self._lock, DeferredSignals():
             self._workers.end_threads()
 
     def _check_lattices(self) -> None:
@@ -294,7 +294,7 @@ class Sessions:
                 self._check_input(np.concatenate(self._unchecked.pop(session)))
 
     def _finish(self, session: SessionId) -> tuple[Any, _Session]:
-        with self._lock, Held():
+        with self._lock, DeferredSignals():
             found = self._find(session)
             if rest := self._unchecked.pop(session, None):
                 self._check_input(np.concatenate(rest))

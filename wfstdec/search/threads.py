@@ -1,6 +1,6 @@
 """Interrupting: what signal handlers raise waits until kernels are at rest.
 
-    with Held() as held:                  # Ctrl-C is heard here, and raised at the end
+    with DeferredSignals() as held:       # Ctrl-C is kept here, and raised at the end
         for utterance in utterances:
             held.check()                  # where the work may be left
             pass_through(search, utterance, pace)
@@ -58,11 +58,11 @@ FASTER = 16
 _of_thread = threading.local()
 
 
-class Stopped(BaseException):
-    """Work was left where it may be; `Held` raises what a handler raised instead."""
+class Interrupted(BaseException):
+    """Work was left; `DeferredSignals` raises what a handler raised."""
 
 
-class Held:
+class DeferredSignals:
     """Holds back what signal handlers raise, in the main thread; elsewhere nothing.
 
     Within another one it is that one.
@@ -100,9 +100,9 @@ class Held:
                 _signal.signal(number, before)
         if self._raised is None or error is self._raised:
             return
-        # `Stopped` only carried the news through the search: users see what their
+        # `Interrupted` only carried the news through the search: users see what their
         # handler raised.
-        if isinstance(error, Stopped):
+        if isinstance(error, Interrupted):
             raise self._raised from None
         raise self._raised
 
@@ -134,7 +134,7 @@ class Held:
     def check(self) -> None:
         """Leave the work where a handler has raised something; for any thread."""
         if self._raised is not None:
-            raise Stopped
+            raise Interrupted
 
     def join(self) -> None:
         """Let this thread's work belong to it."""
@@ -148,7 +148,7 @@ class Held:
         return pending
 
 
-class Pace:
+class CallBudget:
     """Keeps calls of kernels short: how many frames one is given."""
 
     def __init__(self) -> None:
@@ -171,7 +171,7 @@ def check() -> None:
         held.check()
 
 
-def pass_through(search: Any, chunk: Any, pace: Pace) -> None:
+def pass_through(search: Any, chunk: Any, pace: CallBudget) -> None:
     """Pass a search through a chunk, [T, V], in parts where that would take long."""
     first = 0
     while True:
@@ -197,9 +197,9 @@ _Item = TypeVar("_Item")
 class Workers:
     """Threads that work side by side; they are made when there is work for them."""
 
-    def __init__(self, threads: int, pace: Pace | None = None) -> None:
+    def __init__(self, threads: int, pace: CallBudget | None = None) -> None:
         self.threads = threads
-        self.pace = pace or Pace()
+        self.pace = pace or CallBudget()
         self._pool: ThreadPoolExecutor | None = None
         self._late: set[Future] = set()
 
@@ -227,7 +227,7 @@ class Workers:
         """
         results: dict[int, _Item] = {}
         left = iter(range(len(items)))  # all threads take from it, the next one each
-        with Held() as held:
+        with DeferredSignals() as held:
 
             def work() -> None:
                 held.join()
@@ -248,7 +248,7 @@ class Workers:
         return [results[at] for at in range(len(items))]
 
     def _work_side_by_side(
-        self, work: Callable[[], None], others: int, held: Held
+        self, work: Callable[[], None], others: int, held: DeferredSignals
     ) -> None:
         """Do work in other threads and this one, until there is none."""
         held.wait(self._late)  # what was left alone may still use its search
@@ -351,7 +351,7 @@ class GroupingBackend(HostBackend):
         utterances: Sequence[np.ndarray],
         options: Any,
         boosts: CompiledBoosts,
-        pace: Pace,
+        pace: CallBudget,
         names: Sequence[int] | None = None,
     ) -> list[Any]:
         """Decode whole utterances with the same boosts.

@@ -17,10 +17,10 @@ from wfstdec.errors import LogprobError, OptionError, ShapeError, naming
 from wfstdec.jit.records import WeakCache
 from wfstdec.search.paths.tokens import (
     NO_PRON,
-    PathSoFar,
+    PartialPath,
     TokenPath,
     TokenRows,
-    tokens_so_far,
+    partial_tokens,
 )
 from wfstdec.transducer.automata import TorchNgramLM, TorchPhrases
 from wfstdec.transducer.beam import Beam, Source, side_by_side, taken_apart
@@ -99,12 +99,12 @@ class TransducerSearch:
             for path in paths
         ]
 
-    def look(self) -> PathSoFar[TokenRows]:
+    def look(self) -> PartialPath[TokenRows]:
         """How far the search has come."""
         beam, best = self.beam, int(self.beam.score[0].argmax())
         rows = np.concatenate([*self._settled, rows_of(beam, 0, best)])
         ends = self.searcher.fusion.final(beam.fusion, beam.score.shape[1])
-        return tokens_so_far(
+        return partial_tokens(
             rows,
             sum(map(len, self._settled)) + _common(beam),
             num_frames=0 if self._rest is None else self._rest.come,

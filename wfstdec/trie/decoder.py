@@ -40,9 +40,9 @@ from wfstdec.lm.user import UserLM
 from wfstdec.search.backend_choice import ChoosingDecoder
 from wfstdec.search.hypothesis import Hypothesis
 from wfstdec.search.options import OpenVocabulary
-from wfstdec.search.paths.hypotheses import FoundReader, LmAccount, PathReader
+from wfstdec.search.paths.hypotheses import FoundReader, LmCosts, PathReader
 from wfstdec.search.paths.tokens import TokenPath
-from wfstdec.search.paths.words import BareTokens, PronouncedWords, Prons
+from wfstdec.search.paths.words import PronouncedWords, Prons, TokenCutter
 from wfstdec.text.arpa import ArpaModel
 from wfstdec.text.lexicon import WORD_START, Lexicon, spellable_words
 from wfstdec.text.loading import (
@@ -205,8 +205,8 @@ class TrieDecoder(ChoosingDecoder[np.ndarray, list[TokenPath] | RecordedFrames])
             self._lattice_vocabulary = self.vocabulary.with_open_word(
                 spelling.kind, float(token_cost), float(word_cost)
             )
-        self._cutter: BareTokens | PronouncedWords
-        self._cutter = BareTokens(self.tokens, self.separator)
+        self._cutter: TokenCutter | PronouncedWords
+        self._cutter = TokenCutter(self.tokens, self.separator)
         if space.has_lexicon:
             trie = space.trie
             prons = Prons(trie.pron_word, pron_lengths(trie), trie.pron_cost)
@@ -331,7 +331,7 @@ class TrieDecoder(ChoosingDecoder[np.ndarray, list[TokenPath] | RecordedFrames])
         options = self.options
         paths = PathReader(
             self._cutter.with_oov(boosts.oov),
-            LmAccount(
+            LmCosts(
                 options,
                 self._space.automaton,
                 options.token_insertion,
@@ -410,7 +410,7 @@ class TrieReader(FoundReader[list[TokenPath] | RecordedFrames]):
             self._vocabulary.with_oov(self._boosts.oov),
             self._options,
             self._paths.frame_shift_s,
-            words_are_tokens=isinstance(self._paths.cutter, BareTokens),
+            words_are_tokens=isinstance(self._paths.cutter, TokenCutter),
         )
 
 

@@ -29,7 +29,7 @@ from wfstdec.lattice.arrays import Lattice
 from wfstdec.lattice.nbest import nbest_paths
 from wfstdec.search.backend_choice import ChoosingDecoder
 from wfstdec.search.hypothesis import Hypothesis
-from wfstdec.search.paths.hypotheses import FoundReader, GraphAccount, PathReader
+from wfstdec.search.paths.hypotheses import FoundReader, GraphCosts, PathReader
 from wfstdec.search.paths.lattice import NbestList, hypotheses_of
 from wfstdec.search.paths.tokens import BestPath
 from wfstdec.search.paths.words import aligner_of
@@ -37,7 +37,7 @@ from wfstdec.text.tokens import ilabel_of
 from wfstdec.text.vocabulary import Vocabulary
 from wfstdec.wfst.boost_support import check_oov, check_phrases
 from wfstdec.wfst.lattice_pack import (
-    Recorded,
+    RecordedLattice,
     Segment,
     lattice_of,
     segment_lattice,
@@ -45,7 +45,7 @@ from wfstdec.wfst.lattice_pack import (
 from wfstdec.wfst.options import BACKENDS, WfstOptions
 
 
-class WfstDecoder(ChoosingDecoder[np.ndarray, BestPath | Recorded]):
+class WfstDecoder(ChoosingDecoder[np.ndarray, BestPath | RecordedLattice]):
     """Token-passing beam search on a decoding graph.
 
     The result for an utterance depends only on the graph, its log-probs, the options
@@ -139,7 +139,7 @@ class WfstDecoder(ChoosingDecoder[np.ndarray, BestPath | Recorded]):
     def _reader(self, boosts: CompiledBoosts) -> WfstReader:
         vocabulary = self.vocabulary.with_oov(boosts.oov)
         names, shift = vocabulary.tokens.names, self.frame_shift_s
-        account = GraphAccount(self.options)
+        account = GraphCosts(self.options)
         paths = PathReader(aligner_of(vocabulary), account, names, shift)
         made = self.graph, self.options, vocabulary
         return WfstReader(paths, boosts, *made)
@@ -152,7 +152,7 @@ class WfstDecoder(ChoosingDecoder[np.ndarray, BestPath | Recorded]):
                 check_oov(self.graph, i)
 
 
-class WfstReader(FoundReader[BestPath | Recorded]):
+class WfstReader(FoundReader[BestPath | RecordedLattice]):
     """Turns results of searches into hypotheses and lattices."""
 
     def __init__(
@@ -167,11 +167,11 @@ class WfstReader(FoundReader[BestPath | Recorded]):
         self._searched = graph, options
         self._read_as = paths.frame_shift_s, vocabulary
 
-    def best(self, found: BestPath | Recorded) -> BestPath:
+    def best(self, found: BestPath | RecordedLattice) -> BestPath:
         """The best path."""
-        return found.best if isinstance(found, Recorded) else found
+        return found.best if isinstance(found, RecordedLattice) else found
 
-    def nbest(self, found: Recorded, num: int | None) -> NbestList:
+    def nbest(self, found: RecordedLattice, num: int | None) -> NbestList:
         """Read the best texts of the lattice."""
         assert num is not None
         lattice = self.lattice(found)
@@ -181,7 +181,7 @@ class WfstReader(FoundReader[BestPath | Recorded]):
         )  # of the whole utterance
         return hypotheses_of(lattice, paths, credited, self._paths)
 
-    def lattice(self, found: Recorded) -> Lattice:
+    def lattice(self, found: RecordedLattice) -> Lattice:
         """Read the lattice."""
         return lattice_of(*self._searched, found, *self._read_as)
 

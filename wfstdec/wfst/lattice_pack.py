@@ -48,7 +48,7 @@ _LABEL = uint32(LABEL_MASK)
 _NO_ARC = uint32(0xFFFFFFFF)
 
 
-class KeptArcs(NamedTuple):
+class SurvivingArcs(NamedTuple):
     """Arcs that are kept, in any order.
 
     Attributes:
@@ -68,7 +68,7 @@ class KeptArcs(NamedTuple):
     boost_cost: np.ndarray
 
 
-class Kept(NamedTuple):
+class SurvivingStates(NamedTuple):
     """States and arcs that are kept, in any order.
 
     Attributes:
@@ -86,12 +86,12 @@ class Kept(NamedTuple):
     boost_state: np.ndarray
     final_excess: np.ndarray
     final_boost_cost: np.ndarray
-    arcs: KeptArcs
+    arcs: SurvivingArcs
     oov: np.ndarray = NO_ARCS
 
 
 def arranged(
-    graph: PackedGraph, options: WfstOptions, kept: Kept, reached_final: bool
+    graph: PackedGraph, options: WfstOptions, kept: SurvivingStates, reached_final: bool
 ) -> tuple[np.ndarray, np.ndarray]:
     """States and arcs of a lattice, with the costs of graph and insertion.
 
@@ -112,7 +112,7 @@ def _wide(high: np.ndarray, low: np.ndarray) -> np.ndarray:
     return high.astype(np.uint64) << np.uint64(32) | low
 
 
-def _state_order(kept: Kept) -> np.ndarray:
+def _state_order(kept: SurvivingStates) -> np.ndarray:
     """Order of the states by frame, graph state and boost state."""
     key = _wide(kept.frame, kept.graph_state)
     if kept.boost_state.any():
@@ -121,7 +121,7 @@ def _state_order(kept: Kept) -> np.ndarray:
 
 
 def _states(
-    graph: PackedGraph, kept: Kept, order: np.ndarray, reached_final: bool
+    graph: PackedGraph, kept: SurvivingStates, order: np.ndarray, reached_final: bool
 ) -> np.ndarray:
     """The states in their order."""
     states = np.zeros(len(order), STATE)
@@ -233,7 +233,7 @@ def nextstates(
     return found
 
 
-class Recorded(NamedTuple):
+class RecordedLattice(NamedTuple):
     """Records of a search, sorted as lattices are.
 
     Attributes:
@@ -282,7 +282,7 @@ def cuts_of(num_states: np.ndarray, shortest: int) -> list[int]:
 def lattice_of(
     graph: PackedGraph,
     options: WfstOptions,
-    recorded: Recorded,
+    recorded: RecordedLattice,
     frame_shift_s: float,
     vocabulary: Vocabulary | None = None,
 ) -> Lattice:

@@ -30,7 +30,7 @@ from wfstdec.adapters.pyctcdecode.search import Ending, Frames, HostModel
 from wfstdec.errors import FormatError, InputError, OptionError, needs
 from wfstdec.jit import kernel, read_only
 from wfstdec.lm.automaton import NULL_AUTOMATON
-from wfstdec.search.threads import Held, Pace, Workers
+from wfstdec.search.threads import CallBudget, DeferredSignals, Workers
 
 WordFrames = tuple[str, Frames]
 NULL_FRAMES: Frames = (-1, -1)
@@ -117,7 +117,7 @@ class BeamSearchDecoderCTC:
         self._threads = threads or len(os.sched_getaffinity(0))
         self._tokens = defaults.compile_tokens(alphabet, faithful)
         self._faithful = faithful
-        self._pool, self._pace = search.store_pool(), Pace()
+        self._pool, self._pace = search.store_pool(), CallBudget()
         self._hotwords: tuple[tuple[str, ...], search.WordTree] = ((), search.NO_WORDS)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -263,7 +263,7 @@ class BeamSearchDecoderCTC:
         start = cached_lm_scores.get(("", False), (0.0, 0.0, None))[2]
         utterance, model, kept = self._prepared(logits, limits, start, len(beams))
         enter = partial(_enter_beams, utterance, model, self._alphabet.labels)
-        with Held():
+        with DeferredSignals():
             enter(beams, processed_frames)
             utterance.advance(kept, len(kept.splits) - 1, self._pace)
             if is_end:
@@ -306,7 +306,7 @@ class BeamSearchDecoderCTC:
         """The endings of an utterance, and a function that returns their states."""
         lm = self._language_model
         utterance, model, kept = self._prepared(logits, limits, start)
-        with Held():
+        with DeferredSignals():
             search.begin(utterance.search, utterance.store)
             utterance.advance(kept, len(kept.splits) - 1, self._pace)
             search.end(utterance, model)

@@ -24,7 +24,7 @@ from wfstdec.errors import (
     ShapeError,
 )
 from wfstdec.jit import read_only
-from wfstdec.search.threads import Held, Pace, Workers
+from wfstdec.search.threads import CallBudget, DeferredSignals, Workers
 from wfstdec.trie.lexicon_trie import LexiconTrie, parents_of, trie_of
 
 File = str | os.PathLike[str]
@@ -61,7 +61,7 @@ class CTCDecoder:
         self._tokens, self._words = tokens, words
         self._threads = 1 if rules.on_host else threads
         self._pool = search.store_pool(rules.beam_size, len(tokens))
-        self._pace = Pace()
+        self._pace = CallBudget()
         self._open: tuple[Utterance, History | None] | None = None
         self._ended = False
 
@@ -94,12 +94,12 @@ class CTCDecoder:
         """Decode further frames of it, float32 [T, V]; errors as of a call."""
         utterance, _ = self._opened("decode_step")
         frames = _as_emissions(emissions, "T, V", len(self._tokens))
-        with Held():
+        with DeferredSignals():
             utterance.advance(_check_frames(frames), len(frames), self._pace)
 
     def decode_end(self) -> None:
         """End it."""
-        with Held():
+        with DeferredSignals():
             search.end(*self._opened("decode_end"))
             self._ended = True
 
@@ -107,7 +107,7 @@ class CTCDecoder:
         """Hypotheses of the utterance, best first; before its end, the partial ones."""
         if self._open is None:
             raise InputError("get_final_hypothesis, expected decode_begin before it")
-        with Held():
+        with DeferredSignals():
             return self._hypotheses(self._open[0])
 
     def idxs_to_tokens(self, idxs: Iterable[Any]) -> list[str]:

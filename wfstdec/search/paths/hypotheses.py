@@ -30,9 +30,9 @@ from wfstdec.search.hypothesis import (
     Word,
     insertion_cost,
 )
-from wfstdec.search.paths.tokens import BestPath, PathSoFar, TokenPath
-from wfstdec.search.paths.words import BEGINNING, Counted, Cutter, timed
-from wfstdec.search.threads import Held
+from wfstdec.search.paths.tokens import BestPath, PartialPath, TokenPath
+from wfstdec.search.paths.words import BEGINNING, CountedWords, Cutter, timed
+from wfstdec.search.threads import DeferredSignals
 
 _Found_contra = TypeVar("_Found_contra", contravariant=True)
 
@@ -58,7 +58,7 @@ class FoundReader(Reader[_Found_contra]):
         """Read many together, whose boosts add the same words as the reader's."""
         return self._paths.hypotheses(list(map(self.best, found)), boosts)
 
-    def partial(self, look: PathSoFar[Any]) -> Partial:
+    def partial(self, look: PartialPath[Any]) -> Partial:
         """Read how far the search has come."""
         return self._partial.read(look)
 
@@ -71,7 +71,7 @@ class PartialReader:
         self._timed: list[Word] = []  # settled words
         self._cut = BEGINNING  # behind them
 
-    def read(self, path: PathSoFar[Any]) -> Partial:
+    def read(self, path: PartialPath[Any]) -> Partial:
         """The words of a search, as of now."""
         whole = path.settled.whole_since(self._cut.tokens, self._cut.words)
         words, self._cut = self._cutter.settled_words(whole, self._cut)
@@ -99,10 +99,10 @@ FoundPath = BestPath | TokenPath
 """A path, whatever search found it."""
 
 
-class Account(Protocol):
+class CostBreakdown(Protocol):
     """A way to count the costs of paths."""
 
-    def of(self, path: Any, counted: Counted, boosts: Any, /) -> CostAccount:
+    def of(self, path: Any, counted: CountedWords, boosts: Any, /) -> CostAccount:
         """The account of a path, of its words, and of what it has for boosts."""
 
 
@@ -119,7 +119,7 @@ class PathReader(NamedTuple):
     """
 
     cutter: Cutter[Any]
-    account: Account
+    account: CostBreakdown
     token_names: tuple[str, ...]
     frame_shift_s: float
     at_once: bool = False
@@ -143,7 +143,7 @@ class WordScales(Scales, Protocol):
         """Cost of each word."""
 
 
-class GraphAccount(NamedTuple):
+class GraphCosts(NamedTuple):
     """Counts the costs of paths through graphs: most stands on their arcs.
 
     Attributes:
@@ -154,7 +154,7 @@ class GraphAccount(NamedTuple):
     options: WordScales
     on_arcs: bool = False
 
-    def of(self, path: BestPath, counted: Counted, boosts: Any) -> CostAccount:
+    def of(self, path: BestPath, counted: CountedWords, boosts: Any) -> CostAccount:
         """The account of a path, whose boosts are `CompiledBoosts` or those on arcs."""
         words = counted.words
         own = insertion_cost(self.options.word_insertion, len(words))
@@ -167,7 +167,7 @@ class GraphAccount(NamedTuple):
         )
 
 
-class LmAccount(NamedTuple):
+class LmCosts(NamedTuple):
     """Counts the costs of paths of tokens, by a language model over words or tokens.
 
     Where alignments were summed, what is left of the total is acoustic.
@@ -185,7 +185,7 @@ class LmAccount(NamedTuple):
     word_insertion: float | None = None
 
     def of(
-        self, path: TokenPath, counted: Counted, boosts: CompiledBoosts
+        self, path: TokenPath, counted: CountedWords, boosts: CompiledBoosts
     ) -> CostAccount:
         """The account of a path."""
         labels = path.token
@@ -236,7 +236,7 @@ class HypothesisBatch:
         """Make the hypothesis of path `i`."""
         died = self._paths[i].died_at_frame
         make = partial(self._fields, i)
-        return Hypothesis.when_asked(make, died if died >= 0 else None)
+        return Hypothesis.on_demand(make, died if died >= 0 else None)
 
     def _fields(self, i: int, name: str) -> dict[str, Any]:
         """Field `name` of hypothesis `i`, and those that are made with it."""
@@ -256,7 +256,7 @@ class HypothesisBatch:
         # need not wait: they are put there whole.
         made = self._made
         if made is None:
-            with self._lock, Held():
+            with self._lock, DeferredSignals():
                 made = self._made = self._made or self._make()
         all_columns, splits, costs = made
         first, end = splits[i : i + 2]

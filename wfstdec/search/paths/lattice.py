@@ -37,15 +37,15 @@ from wfstdec.lattice.arrays import (
 from wfstdec.lattice.mbr import word_confidences
 from wfstdec.lattice.nbest import NbestPaths, nbest_paths
 from wfstdec.search.hypothesis import Hypothesis, Word
-from wfstdec.search.paths.hypotheses import GraphAccount, PathReader
+from wfstdec.search.paths.hypotheses import GraphCosts, PathReader
 from wfstdec.search.paths.tokens import SPELLINGS_PER_TEXT, BestPath, PathTokens
 from wfstdec.search.paths.traceback import History, Rule
 from wfstdec.search.paths.words import (
     BEGINNING,
     Aligner,
-    BareTokens,
     SpanCutter,
     Spans,
+    TokenCutter,
     aligner_of,
     timed,
 )
@@ -129,7 +129,7 @@ def reader_of(lattice: Lattice) -> PathReader:
     """Make what reads the paths of a lattice; it does not hold the lattice."""
     at_ends, names = lattice.labels_at_word_end, lattice.tokens.names
     cutter = word_ends(lattice) if at_ends else aligner_of(lattice.vocabulary)
-    account = GraphAccount(lattice.scales, on_arcs=at_ends)
+    account = GraphCosts(lattice.scales, on_arcs=at_ends)
     return PathReader(cutter, account, names, lattice.frame_shift_s)
 
 
@@ -175,7 +175,7 @@ def word_ends(lattice: Lattice) -> SpanCutter:
     """Make what cuts paths into words where labels are at word ends."""
     vocabulary = lattice.vocabulary
     if lattice.words_are_tokens:
-        return BareTokens(vocabulary.tokens, next(iter(vocabulary.separators), None))
+        return TokenCutter(vocabulary.tokens, next(iter(vocabulary.separators), None))
     return WordEnds(vocabulary)
 
 

@@ -79,16 +79,16 @@ class TokenPath(NamedTuple):
         return self.rows[:, 0]
 
 
-def tokens_so_far(
+def partial_tokens(
     rows: np.ndarray,
     num_settled: int,
     last_pron: int = NO_PRON,
     *,
     num_frames: int,
     final_cost: float,
-) -> PathSoFar[TokenRows]:
+) -> PartialPath[TokenRows]:
     """How far a search has come whose tokens are at hand."""
-    return PathSoFar(
+    return PartialPath(
         settled=SettledTokens(rows[:num_settled]),
         unsettled=lambda token, _: TokenRows(rows[token:], last_pron),
         num_frames=num_frames,
@@ -235,7 +235,7 @@ class Settled(Protocol[_Said_co]):
         """
 
 
-class PathSoFar(NamedTuple, Generic[_Said]):
+class PartialPath(NamedTuple, Generic[_Said]):
     """How far the best path of a search has come.
 
     Attributes:

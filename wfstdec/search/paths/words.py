@@ -1,6 +1,6 @@
 """Ways to cut the tokens of a path into words, for every search but the WFST's.
 
-    cut = BareTokens(tokens, separator)              # by the names of the tokens
+    cut = TokenCutter(tokens, separator)             # by the names of the tokens
     cut = PronouncedWords(vocabulary, prons)         # by the pronunciations of the path
     words = cut.words(path.tokens)
     timed(words, frame_shift_s)
@@ -38,7 +38,7 @@ from wfstdec.text.vocabulary import OovWords, Vocabulary
 _Said_contra = TypeVar("_Said_contra", contravariant=True)
 
 
-class Cut(NamedTuple):
+class CutPoint(NamedTuple):
     """The place where a path was cut last, for the words that come after.
 
     Attributes:
@@ -55,7 +55,7 @@ class Cut(NamedTuple):
     lost: bool = False
 
 
-BEGINNING = Cut()
+BEGINNING = CutPoint()
 
 
 class Words(NamedTuple):
@@ -70,7 +70,7 @@ class Words(NamedTuple):
     frames: np.ndarray
 
 
-class Counted(NamedTuple):
+class CountedWords(NamedTuple):
     """Words of a path that its account counts.
 
     Attributes:
@@ -83,7 +83,7 @@ class Counted(NamedTuple):
     pron_cost: float = 0.0
 
 
-class WordsOfAll(NamedTuple):
+class WordsOfPaths(NamedTuple):
     """Words of several paths, one after the other.
 
     Attributes:
@@ -94,7 +94,7 @@ class WordsOfAll(NamedTuple):
 
     words: Words
     splits: list[int]
-    counted: list[Counted]
+    counted: list[CountedWords]
 
 
 class Cutter(Protocol[_Said_contra]):
@@ -102,13 +102,15 @@ class Cutter(Protocol[_Said_contra]):
 
     def words_of_all(
         self, path: Sequence[_Said_contra], complete: Sequence[bool]
-    ) -> WordsOfAll:
+    ) -> WordsOfPaths:
         """Cut whole paths."""
 
-    def words(self, path: _Said_contra, cut: Cut) -> Words:
+    def words(self, path: _Said_contra, cut: CutPoint) -> Words:
         """Cut the rest of a path, whose last word may be only begun."""
 
-    def settled_words(self, path: _Said_contra, cut: Cut) -> tuple[Words, Cut]:
+    def settled_words(
+        self, path: _Said_contra, cut: CutPoint
+    ) -> tuple[Words, CutPoint]:
         """Cut settled tokens into those words that no further token changes."""
 
     def are_spoken(self, path: _Said_contra) -> np.ndarray:
@@ -134,7 +136,7 @@ class Spans(NamedTuple):
     texts: list[str]
     spans: list[Span]
     last_is_over: bool = True
-    counted: Counted = Counted([])
+    counted: CountedWords = CountedWords([])
 
 
 class SpanCutter(ABC):
@@ -155,12 +157,12 @@ class SpanCutter(ABC):
         """Return itself, or a copy that knows the added words of an utterance."""
         return self
 
-    def words(self, path: Any, cut: Cut = BEGINNING) -> Words:
+    def words(self, path: Any, cut: CutPoint = BEGINNING) -> Words:
         """Implement `Cutter.words`."""
         found = self.spans(path)
         return _framed(found.texts, found.spans, path)
 
-    def settled_words(self, path: Any, cut: Cut) -> tuple[Words, Cut]:
+    def settled_words(self, path: Any, cut: CutPoint) -> tuple[Words, CutPoint]:
         """Implement `Cutter.settled_words`; tokens behind a word are taken with it."""
         texts, spans, is_over, _ = self.spans(path)
         if not is_over:
@@ -170,7 +172,9 @@ class SpanCutter(ABC):
         behind = cut.tokens + taken, cut.words + len(words.texts)
         return words, cut._replace(tokens=behind[0], words=behind[1])
 
-    def words_of_all(self, path: Sequence[Any], complete: Sequence[bool]) -> WordsOfAll:
+    def words_of_all(
+        self, path: Sequence[Any], complete: Sequence[bool]
+    ) -> WordsOfPaths:
         """Implement `Cutter.words_of_all`."""
         texts: list[str] = []
         frames, splits, counted = [_NO_FRAMES], [0], []
@@ -181,14 +185,14 @@ class SpanCutter(ABC):
             frames.append(words.frames)
             splits.append(len(texts))
             counted.append(found.counted)
-        return WordsOfAll(Words(texts, np.concatenate(frames)), splits, counted)
+        return WordsOfPaths(Words(texts, np.concatenate(frames)), splits, counted)
 
     def _taken(self, spans: list[Span], num_tokens: int, is_over: bool) -> int:
         """Count the tokens that settled words have used up."""
         return spans[-1][1] if spans else 0
 
 
-class BareTokens(SpanCutter):
+class TokenCutter(SpanCutter):
     """Cuts paths of bare tokens: at separators, or before a piece with a mark.
 
     `separator`: the token between words, or None.
@@ -273,12 +277,12 @@ class PronouncedWords(SpanCutter):
         return Spans(
             texts=[self._words[word] for word in words],
             spans=list(zip(begins, ends.tolist(), strict=True)),
-            counted=Counted(words, float(known.cost[prons].sum(dtype=np.float64))),
+            counted=CountedWords(words, float(known.cost[prons].sum(dtype=np.float64))),
         )
 
     def words_of_all(
         self, path: Sequence[TokenRows], complete: Sequence[bool]
-    ) -> WordsOfAll:
+    ) -> WordsOfPaths:
         """Implement `Cutter.words_of_all`: of all paths in one go."""
         known, first = self._prons, np.zeros(len(path) + 1, np.int64)
         np.cumsum([len(one.rows) for one in path], out=first[1:])
@@ -303,10 +307,10 @@ class PronouncedWords(SpanCutter):
         frames[:, 1] = rows[ends - 1, 2]
         splits = np.searchsorted(ends, first, side="right").tolist()
         counted = [
-            Counted(words[a:b], float(costs[a:b].sum(dtype=np.float64)))
+            CountedWords(words[a:b], float(costs[a:b].sum(dtype=np.float64)))
             for a, b in zip(splits[:-1], splits[1:], strict=True)
         ]
-        return WordsOfAll(Words(texts, frames), splits, counted)
+        return WordsOfPaths(Words(texts, frames), splits, counted)
 
     def _spans_beside(
         self, tokens: list[int], prons: np.ndarray, ends: np.ndarray
@@ -342,7 +346,7 @@ class PronouncedWords(SpanCutter):
             found.texts.append(text)
             found.spans.append((begin, stop))
             words.append(word)
-        return found._replace(counted=Counted(words, float(total)))
+        return found._replace(counted=CountedWords(words, float(total)))
 
 
 def timed(words: Words, shift: float) -> list[Word]:
@@ -402,13 +406,13 @@ class Aligner:
         return ~self._spoken.filler[path.token]
 
     def words(
-        self, path: PathTokens, cut: Cut = BEGINNING, *, complete: bool = False
+        self, path: PathTokens, cut: CutPoint = BEGINNING, *, complete: bool = False
     ) -> Words:
         """Implement `Cutter.words`; `complete`: whether the last word must be whole."""
         words, _ = self._cut(path, cut, complete, goes_on=False)
         return words
 
-    def settled_words(self, path: PathTokens, cut: Cut) -> tuple[Words, Cut]:
+    def settled_words(self, path: PathTokens, cut: CutPoint) -> tuple[Words, CutPoint]:
         """Implement `Cutter.settled_words`.
 
         A token whose end is not settled must not be among those that are said.
@@ -417,19 +421,19 @@ class Aligner:
 
     def words_of_all(
         self, path: Sequence[PathTokens], complete: Sequence[bool]
-    ) -> WordsOfAll:
+    ) -> WordsOfPaths:
         """Implement `Cutter.words_of_all`, in a few calls for all paths."""
         joined = join_paths(path)
         paths, *at = joined
         whole = np.array(complete, np.bool_)
         frames = _frames_of_all(self._spoken, paths.token, *paths[1:6], *at, whole)
         words, splits = paths.word.tolist(), joined.word_splits.tolist()
-        counted = [Counted(words[a:b]) for a, b in pairwise(splits)]
-        return WordsOfAll(Words(self._texts(joined, frames), frames), splits, counted)
+        counted = [CountedWords(words[a:b]) for a, b in pairwise(splits)]
+        return WordsOfPaths(Words(self._texts(joined, frames), frames), splits, counted)
 
     def _cut(
-        self, path: PathTokens, cut: Cut, complete: bool, *, goes_on: bool
-    ) -> tuple[Words, Cut]:
+        self, path: PathTokens, cut: CutPoint, complete: bool, *, goes_on: bool
+    ) -> tuple[Words, CutPoint]:
         """Cut a path, where it goes on into words that no further token changes."""
         how = complete, goes_on, cut.cost, cut.lost
         spans, count, cost, lost = _spans(
@@ -441,7 +445,7 @@ class Aligner:
         if not count:
             return words, cut
         taken = cut.tokens + int(spans[count - 1, 1])
-        return words, Cut(taken, cut.words + count, cost, lost)
+        return words, CutPoint(taken, cut.words + count, cost, lost)
 
     def _texts(self, joined: JoinedPaths, frames: np.ndarray) -> list[str]:
         """The texts of the words of paths; of open ones by their tokens.

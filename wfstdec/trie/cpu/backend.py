@@ -27,12 +27,12 @@ from wfstdec.jit.records import WeakCache, longer
 from wfstdec.lm.on_demand import LmArrays, LmQueries
 from wfstdec.search.paths.tokens import (
     OPEN_PRON,
-    PathSoFar,
+    PartialPath,
     SettledTokens,
     TokenPath,
     TokenRows,
 )
-from wfstdec.search.threads import GroupingBackend, Pace, check
+from wfstdec.search.threads import CallBudget, GroupingBackend, check
 from wfstdec.text.vocabulary import OovWords
 from wfstdec.trie.cpu import arrays
 from wfstdec.trie.cpu import frame as kernels
@@ -153,7 +153,7 @@ class CpuSearch:
         self._until_done(end)
         return found.read({0: self._settled}, sums=params.sums)[0]
 
-    def look(self) -> PathSoFar[TokenRows]:
+    def look(self) -> PartialPath[TokenRows]:
         """The partial result; the search is not changed."""
         self.settle_trace()
         counts, utterance = self.state.counts, self._in_order()
@@ -168,7 +168,7 @@ class CpuSearch:
         best = unfinished[at]
         entry = utterance.frontier[at // 2]
         pron = self._ending_pron(entry)
-        return PathSoFar(
+        return PartialPath(
             settled=self._settled,
             unsettled=lambda token, _: TokenRows(self._tokens(best, token), pron),
             num_frames=int(counts[arrays.FRAMES]),
@@ -369,7 +369,7 @@ class CpuBackend(GroupingBackend):
         utterances: Sequence[np.ndarray],
         options: TrieOptions,
         boosts: CompiledBoosts,
-        pace: Pace,
+        pace: CallBudget,
         names: Sequence[int] | None = None,
     ) -> list[list[TokenPath]]:
         """Decode whole utterances with the same boosts, as `GroupingBackend`."""

@@ -23,7 +23,7 @@ from wfstdec.jit.sorting import STACK
 from wfstdec.jit.vectors import LANES
 from wfstdec.lm.on_demand import LmArrays
 from wfstdec.search.paths.tokens import SettledTokens, TokenPath
-from wfstdec.search.threads import Pace, check, filled_up, stretch
+from wfstdec.search.threads import CallBudget, check, filled_up, stretch
 from wfstdec.trie.cpu import arrays
 from wfstdec.trie.cpu.final import end, settle_trace
 from wfstdec.trie.cpu.frame import advance
@@ -228,7 +228,7 @@ def decode_group(
     memory: SearchMemory,
     inputs: tuple[arrays.Search, LmArrays],
     utterances: Sequence[np.ndarray],
-    pace: Pace,
+    pace: CallBudget,
     names: Sequence[int],
 ) -> list[list[TokenPath]]:
     """Decode whole utterances of the same boosts."""

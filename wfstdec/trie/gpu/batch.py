@@ -32,7 +32,7 @@ from wfstdec.gpu.boosts import BatchBoosts
 from wfstdec.gpu.device import BlockShape
 from wfstdec.gpu.logprobs import Chunk
 from wfstdec.gpu.records import NONE
-from wfstdec.search.paths.tokens import PathSoFar, TokenPath, TokenRows
+from wfstdec.search.paths.tokens import PartialPath, TokenPath, TokenRows
 from wfstdec.trie.cpu import arrays
 from wfstdec.trie.cpu.backend import CpuBackend, CpuSearch
 from wfstdec.trie.gpu.layout import (
@@ -216,7 +216,7 @@ class DeviceSession(DeviceBatch, Session):
         """Pass the search through a chunk, [T, V]."""
         advance_together([self], [chunk])
 
-    def look(self) -> PathSoFar[TokenRows]:
+    def look(self) -> PartialPath[TokenRows]:
         """The partial result; the search is not changed."""
         search = self._on_host()
         found = search.look()

@@ -28,8 +28,8 @@ from wfstdec.search.paths.tokens import BestPath, PathTokens
 from wfstdec.search.paths.traceback import Rule, read_paths
 from wfstdec.search.threads import (
     SEGMENTS,
+    CallBudget,
     GroupingBackend,
-    Pace,
     check,
     filled_up,
     stretch,
@@ -86,7 +86,7 @@ class CpuBackend(GroupingBackend):
         utterances: Sequence[np.ndarray],
         options: WfstOptions,
         boosts: CompiledBoosts,
-        pace: Pace,
+        pace: CallBudget,
         names: Sequence[int] | None = None,
     ) -> list[BestPath]:
         """Decode whole utterances with the same boosts, as `GroupingBackend`."""
@@ -176,7 +176,7 @@ class RowSearch:
         self,
         utterances: Sequence[np.ndarray],
         inputs: Handle[Inputs],
-        pace: Pace,
+        pace: CallBudget,
     ) -> list[BestPath]:
         """Decode utterances, at most `GROUP`; log-probs float32 [T, V], C order."""
         state = self._memory.states.take()

@@ -24,7 +24,7 @@ from wfstdec.wfst.cpu.frame import advance
 from wfstdec.wfst.cpu.lattice_build import gather, read_notes, shrink_lattice
 from wfstdec.wfst.cpu.lattice_record import fitted, longer, twice
 from wfstdec.wfst.cpu.search import CpuSearch, Inputs, RowMemory, searching
-from wfstdec.wfst.lattice_pack import Recorded, Segment, cuts_of
+from wfstdec.wfst.lattice_pack import RecordedLattice, Segment, cuts_of
 from wfstdec.wfst.options import WfstOptions
 
 KEPT = 1024
@@ -86,11 +86,11 @@ class RecordingSearch(CpuSearch):
         self._noted = 0  # frames before the recorded ones
         self._many_nodes = FEW_NODES
 
-    def finish(self) -> Recorded:  # type: ignore[override]
+    def finish(self) -> RecordedLattice:  # type: ignore[override]
         """End the utterance; the search cannot be used afterwards."""
         self._begin()
         arrays = self._read(self._start)
-        recorded = Recorded(super().finish(), *arrays)
+        recorded = RecordedLattice(super().finish(), *arrays)
         self._memory.recordings.give((self._notes, self._lattice))
         return recorded
 

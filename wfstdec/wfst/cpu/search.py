@@ -23,7 +23,7 @@ from wfstdec.jit import inlined, jit, kernel
 from wfstdec.jit.handles import Handle, opened
 from wfstdec.jit.records import Pool, record
 from wfstdec.search.logprobs import penalised
-from wfstdec.search.paths.tokens import BestPath, PathSoFar
+from wfstdec.search.paths.tokens import BestPath, PartialPath
 from wfstdec.search.paths.traceback import History, Rule
 from wfstdec.search.threads import filled_up
 from wfstdec.wfst.cpu.arrays import (
@@ -216,12 +216,12 @@ class CpuSearch:
         self._memory.states.give(self._state)
         return path
 
-    def look(self) -> PathSoFar:
+    def look(self) -> PartialPath:
         """The best path so far; the search can continue."""
         self._begin()
         at, cost, ended = self._fold()
         history = self._history
-        return PathSoFar(
+        return PartialPath(
             settled=history.settled,
             unsettled=lambda *since: history.read(at, *_NO_ARCS, since),
             num_frames=self._get("frames"),

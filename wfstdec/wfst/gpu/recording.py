@@ -30,7 +30,12 @@ from wfstdec.wfst.final import best_end
 from wfstdec.wfst.gpu.batch import DeviceBatch
 from wfstdec.wfst.gpu.device_graph import DeviceGraph
 from wfstdec.wfst.gpu.layout import link_count, trace_nodes
-from wfstdec.wfst.lattice_pack import Kept, KeptArcs, Recorded, arranged
+from wfstdec.wfst.lattice_pack import (
+    RecordedLattice,
+    SurvivingArcs,
+    SurvivingStates,
+    arranged,
+)
 from wfstdec.wfst.options import WfstOptions
 
 
@@ -78,7 +83,7 @@ class RecordingBatch(DeviceBatch):
             self._allocate("links", counts)
             self._device.wait()
 
-    def finish(self) -> list[Recorded]:  # type: ignore[override]
+    def finish(self) -> list[RecordedLattice]:  # type: ignore[override]
         """End all utterances; the batch cannot be used afterwards."""
         if len(self.utterances) == 0:
             return []
@@ -104,7 +109,7 @@ class RecordingBatch(DeviceBatch):
         )
 
 
-def _recorded(searched: _Searched, found: _Noted, best: BestPath) -> Recorded:
+def _recorded(searched: _Searched, found: _Noted, best: BestPath) -> RecordedLattice:
     """Sort and prune the records of an utterance."""
     frontier, trace, links, _ = found
     excess, rest = _ends(searched, found)
@@ -123,13 +128,13 @@ def _recorded(searched: _Searched, found: _Noted, best: BestPath) -> Recorded:
     taken, arcs, oov = trace["arc"][nodes], searched.graph.arcs, searched.oov_arcs
     began = taken == NONE
     graph_state = noted.nextstates(arcs, oov, np.where(began, 0, taken))
-    kept = Kept(
+    kept = SurvivingStates(
         frame=noted.frames_of(arcs, oov, links, len(trace))[nodes],
         graph_state=np.where(began, np.uint32(0), graph_state),
         boost_state=trace["renumbered"][nodes],
         final_excess=final_excess,
         final_boost_cost=final_boost_cost,
-        arcs=KeptArcs(
+        arcs=SurvivingArcs(
             state=number[links["state"]],
             nextstate=number[links["nextstate"]],
             arc=links["arc"],
@@ -142,7 +147,7 @@ def _recorded(searched: _Searched, found: _Noted, best: BestPath) -> Recorded:
         oov=oov,
     )
     arrays = arranged(searched.graph, searched.options, kept, best.reached_final)
-    return Recorded(best, *arrays)
+    return RecordedLattice(best, *arrays)
 
 
 def _ends(searched: _Searched, found: _Noted) -> tuple[np.ndarray, np.ndarray]:

@@ -18,7 +18,7 @@ from wfstdec.boost.phrases import initial_states
 from wfstdec.gpu.batch import Session, advance_together
 from wfstdec.gpu.logprobs import Chunk
 from wfstdec.gpu.records import NONE
-from wfstdec.search.paths.tokens import BestPath, PathSoFar
+from wfstdec.search.paths.tokens import BestPath, PartialPath
 from wfstdec.search.paths.traceback import History
 from wfstdec.wfst.final import best_end, best_so_far
 from wfstdec.wfst.gpu.batch import RECORDS, DeviceBatch
@@ -46,7 +46,7 @@ class DeviceSession(DeviceBatch, Session):
         """Search a chunk, [T, V]."""
         advance_together([self], [chunk])
 
-    def look(self) -> PathSoFar:
+    def look(self) -> PartialPath:
         """The best path so far; the search can continue."""
         frontier = self.fold()
         one, history = self.utterances[0], self._history
@@ -57,7 +57,7 @@ class DeviceSession(DeviceBatch, Session):
             bool(one["died"] == NONE),
             self._boosts_at_end(frontier),
         )
-        return PathSoFar(
+        return PartialPath(
             settled=history.settled,
             unsettled=lambda *since: history.read(at, *_NO_ARCS, since),
             num_frames=int(one["frames"]),
