@@ -17,17 +17,17 @@ from wfstdec import (
 )
 from wfstdec.boost.compile import BoostCompiler
 from wfstdec.boost.kernels import (
-    MAX_OWED,
-    instalment_size,
+    MAX_DEFERRED,
+    deferred_of,
     join,
+    max_credit_per_arc,
     most_paid,
-    owed_of,
     pay,
     rest_of,
     state_of,
 )
 
-join, most_paid, owed_of = map(compiled, (join, most_paid, owed_of))
+join, most_paid, deferred_of = map(compiled, (join, most_paid, deferred_of))
 pay, rest_of, state_of = map(compiled, (pay, rest_of, state_of))
 WORDS = ("<eps>", "new", "york", "art")
 
@@ -40,20 +40,20 @@ def paid_in_all(credit, size):
         parts.append(float(paid))
         credit = np.float32(0)
         assert state_of(boost) == 7
-        if owed_of(boost) == 0:
+        if deferred_of(boost) == 0:
             return parts
 
 
 def test_by_hand():
     """A beam of 8 nats pays at most 4 at once."""
-    size = instalment_size(8.0)
+    size = max_credit_per_arc(8.0)
     assert size == 4
     assert paid_in_all(3, size) == [3]
     assert paid_in_all(4, size) == [4]
     assert paid_in_all(13, size) == [4, 4, 4, 1]
     assert paid_in_all(-20, size) == [-20]  # a penalty drops nothing but itself
     boost = pay(0, 0, np.float32(10), size)[1]
-    assert owed_of(boost) == 6  # quarters: 6 nats
+    assert deferred_of(boost) == 6  # quarters: 6 nats
     # A refund is taken from it first.
     assert pay(boost, 0, np.float32(-2), size) == (4, 0)
     assert pay(boost, 0, np.float32(-9), size) == (-3, 0)
@@ -61,14 +61,14 @@ def test_by_hand():
 
 @pytest.mark.parametrize("beam", [0.0, 0.001, 3.3, 8.0, 13.0, 1e4, math.inf])
 def test_the_sum_is_exact_and_no_part_above_half_the_beam(beam):
-    size = instalment_size(beam)
+    size = max_credit_per_arc(beam)
     assert 0 < size <= max(beam / 2, 4 / 16384)
     rng = np.random.default_rng(5)
     for credit in [*rng.uniform(-5, 60, 200), *rng.uniform(0, 40, 50) * float(size)]:
         credit = np.float32(min(round(credit * 1024) / 1024, 1000))
         parts = paid_in_all(credit, size)
         assert math.fsum(parts) == credit
-        most = max(size, credit - np.float32(MAX_OWED) * size / 4)
+        most = max(size, credit - np.float32(MAX_DEFERRED) * size / 4)
         assert max(parts) <= most
         assert len(parts) == 1 or min(parts) > 0
 

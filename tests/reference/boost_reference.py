@@ -13,7 +13,7 @@ import numpy as np
 
 from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.boost.kernels import (
-    instalment_size,
+    max_credit_per_arc,
     pay,
     rest_of,
     state_of,
@@ -33,7 +33,7 @@ class BoostAccount:
 
     def __init__(self, boosts: CompiledBoosts, beam: float) -> None:
         self._words, self._phrases = boosts.words, boosts.phrases
-        self._size = instalment_size(beam)
+        self._size = max_credit_per_arc(beam)
         self.start = 0 if self._phrases is None else self._phrases.start
 
     def step(

@@ -28,7 +28,7 @@ from wfstdec import (
     to_openfst,
     token_table,
 )
-from wfstdec.boost.kernels import instalment_size
+from wfstdec.boost.kernels import max_credit_per_arc
 from wfstdec.boost.words import compile_word_boosts
 from wfstdec.errors import GraphError
 from wfstdec.fst.arrays import LabelSpace
@@ -284,7 +284,7 @@ def random_words(rng, graph, options):
     """Compiled words, or none; mostly such as a search pays at once."""
     boosts = random_boosts(rng, graph)
     if boosts is not None and rng.random() < 0.8:
-        most = float(instalment_size(options.beam))
+        most = float(max_credit_per_arc(options.beam))
         boosts = {word: min(bonus, most) for word, bonus in boosts.items()}
     return CompiledBoosts(compile_word_boosts(boosts, graph.word_ids)[0])
 

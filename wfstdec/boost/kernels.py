@@ -1,4 +1,4 @@
-"""Boosts in each step of a search: credited, paid in instalments, owed.
+"""Boosts in each step of a search: credited, paid in instalments, deferred.
 
     worth = word_bonus(tables.words, word)                       # nats
     worth, state = credit(phrases, steps, state_of(boost), label, worth)
@@ -10,28 +10,28 @@ Sums are in the order of `tests/reference/boost_reference.py`: a bonus, less the
 phrases.
 
 A credit above the beam would at once drop everything else, before what follows could
-be heard. So a step of the search pays one instalment at most, and the rest is owed, in
-whole quarters of an instalment:
+be said. So a step of the search pays one instalment at most, and the rest is deferred,
+in whole quarters of an instalment:
 
-    due = owed * size / 4 + credit    credit: of the words and phrases of this step
+    due = deferred * size / 4 + credit  credit: of the words and phrases of this step
     due <= size                       it is paid; below 0 it is charged
-    due > size                        as many quarters are owed from here on as leave
+    due > size                        as many quarters are deferred as leave
                                       no more than an instalment to be paid
 
 A step is made on each arc with a word and each arc on which a token begins; the end
-pays what is owed. What an utterance is credited in all is what it was without
-instalments. At most `MAX_OWED` quarters are owed; what exceeds them is paid at once.
+pays what is deferred. What an utterance is credited in all is what it was without
+instalments. At most `MAX_DEFERRED` quarters are; what exceeds them is paid at once.
 
-A boost state of a search is the number of quarters owed and the phrases' state:
+A boost state of a search is the number of deferred quarters and the phrases' state:
 
-    boost = join(owed, state)
-    owed, state = owed_of(boost), state_of(boost)
+    boost = join(deferred, state)
+    deferred, state = deferred_of(boost), state_of(boost)
 
 Where no word is boosted, and none begins a phrase, a search goes on as if there were no
 boosts:
 
-    if is_hot(words, row): ...                # at every entry of every frame
-    hot_window(words, first) >> i & 1         # the positions of a row that is
+    if may_boost(words, row): ...             # at every entry of every frame
+    boost_window(words, first) >> i & 1       # the positions of a row that is
 """
 
 from __future__ import annotations
@@ -47,16 +47,16 @@ from wfstdec.errors import BoostError
 from wfstdec.jit import inlined, part
 
 STATE_BITS = 25
-"""The bits of the phrases' state; those above it count the quarters owed."""
-MAX_OWED = 63
-"""No more quarters of an instalment are owed."""
+"""The bits of the phrases' state; those above it count deferred quarters."""
+MAX_DEFERRED = 63
+"""No more quarters of an instalment are deferred."""
 _SIZE_BITS = 18
 """A size has no more: so that a number of quarters is exact in float32."""
 _QUARTER = float32(0.25)
 _BITS = uint32(STATE_BITS)
 _STATE = uint32((1 << STATE_BITS) - 1)
-_MOST = float32(MAX_OWED)
-_NOTHING_OWED = uint32(0)
+_MOST = float32(MAX_DEFERRED)
+_NOTHING_DEFERRED = uint32(0)
 _ONE_QUARTER = uint32(1)
 LOW_BITS, WORD_SHIFT = uint64(63), uint64(6)
 """A bit's position in a word of 64 bits, and by how much that of the word is shifted;
@@ -65,7 +65,7 @@ BIT, NO_BITS = uint64(1), uint64(0)
 _NEXT = uint64(1)
 
 
-def instalment_size(beam: float) -> np.float32:
+def max_credit_per_arc(beam: float) -> np.float32:
     """The largest instalment of a search: half of its beam, nats.
 
     Its quarter is a multiple of `GRAIN`: what phrases are worth is paid exactly.
@@ -86,8 +86,8 @@ def check_states(num_states: int) -> None:
 
 
 @inlined
-def owed_of(boost):
-    """The quarters owed in a boost state, uint32."""
+def deferred_of(boost):
+    """The deferred quarters of a boost state, uint32."""
     return uint32(boost) >> _BITS
 
 
@@ -98,9 +98,9 @@ def state_of(boost):
 
 
 @inlined
-def join(owed, state):
+def join(deferred, state):
     """The boost state of a number of quarters and a state of phrases, uint32."""
-    return (uint32(owed) << _BITS) | uint32(state)
+    return (uint32(deferred) << _BITS) | uint32(state)
 
 
 @inlined
@@ -163,11 +163,11 @@ def pay(boost, state, worth, size):
 
     `worth`: float32, what the step is credited. `size`: float32, of an instalment.
     """
-    owed = owed_of(boost)
-    if owed == _NOTHING_OWED and worth <= size:
+    deferred = deferred_of(boost)
+    if deferred == _NOTHING_DEFERRED and worth <= size:
         return worth, uint32(state)
     quarter = float32(_QUARTER * size)
-    due = float32(float32(float32(owed) * quarter) + worth)
+    due = float32(float32(float32(deferred) * quarter) + worth)
     if due <= size:
         return due, uint32(state)
     left = min(np.ceil(float32(float32(due - size) / quarter)), _MOST)
@@ -193,13 +193,13 @@ def most_paid(boost, worth, size):
 
 @inlined
 def rest_of(boost, size):
-    """Credit still owed in a boost state, float32 nats."""
-    return float32(float32(owed_of(boost)) * float32(_QUARTER * size))
+    """Deferred credit of a boost state, float32 nats."""
+    return float32(float32(deferred_of(boost)) * float32(_QUARTER * size))
 
 
 @inlined
 def cost_at_end(final_cost, boost, size):
-    """Cost of ending: what is owed is paid, half-said phrases are charged.
+    """Cost of ending: deferred credit is paid, phrases half said are charged.
 
     `final_cost`: float32, of each state of the phrases. `size`: float32, of an
     instalment.
@@ -208,14 +208,14 @@ def cost_at_end(final_cost, boost, size):
 
 
 @inlined
-def is_hot(words, row):
+def may_boost(words, row):
     """Tell whether a row may have a boosted word or a phrase of words."""
     at = uint64(row) & words.row_mask
     return words.hot_rows[at >> WORD_SHIFT] >> (at & LOW_BITS) & BIT != NO_BITS
 
 
 @inlined
-def hot_window(words, first):
+def boost_window(words, first):
     """Set of hot positions among 64 in a row from a first one on: a bit for each."""
     at = uint64(first) & words.hot_mask
     shift, word = at & LOW_BITS, at >> WORD_SHIFT

@@ -108,7 +108,7 @@ class PhraseRows(NamedTuple):
     num_labels: np.uint32  # labels from here on are of no phrase
     of_words: bool
     of_tokens: bool
-    quiet: np.uint32  # the boost state in which all labels but those begun do nothing
+    initial: np.uint32  # the boost state in which all labels but those begun do nothing
     begun: np.uint64  # the labels, modulo 64, that begin a phrase
     start: np.uint32
 
@@ -122,7 +122,7 @@ NO_PHRASES = PhraseRows(
     num_labels=np.uint32(0),
     of_words=False,
     of_tokens=False,
-    quiet=np.uint32(0),
+    initial=np.uint32(0),
     begun=np.uint64(0),
     start=np.uint32(0),
 )
@@ -167,7 +167,7 @@ def phrase_rows(phrases: PhraseBoosts, first_label: int = 0) -> PhraseRows:
         of_tokens=phrases.unit == "token",
         # Where labels outside of phrases cost something no state is quiet: each step
         # pays.
-        quiet=np.uint32(NO_STATE if automaton.model_default_cost[0] else 0),
+        initial=np.uint32(NO_STATE if automaton.model_default_cost[0] else 0),
         begun=np.bitwise_or.reduce(begun, initial=NO_BITS),
         start=np.uint32(phrases.start),
     )

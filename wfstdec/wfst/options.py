@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from wfstdec.boost.kernels import instalment_size
+from wfstdec.boost.kernels import max_credit_per_arc
 from wfstdec.search.hypothesis import NO_CUTOFF
 from wfstdec.search.logprobs import Pricing, pricing_of
 from wfstdec.search.options import MAX_COUNT, LatticeOptions, is_count
@@ -106,6 +106,6 @@ def search_params(options: WfstOptions, has_words: bool) -> SearchParams:
         word_insertion=np.float32(options.word_insertion),
         has_insertion=options.word_insertion != 0,
         has_words=has_words,
-        instalment=instalment_size(options.beam),
+        instalment=max_credit_per_arc(options.beam),
         pricing=pricing_of(options),
     )

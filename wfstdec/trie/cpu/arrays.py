@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 
 from wfstdec.boost.compiled import CompiledBoosts
-from wfstdec.boost.kernels import instalment_size
+from wfstdec.boost.kernels import max_credit_per_arc
 from wfstdec.boost.tables import ListedWords, PhraseRows
 from wfstdec.jit.records import record
 from wfstdec.search.hypothesis import NO_CUTOFF
@@ -237,5 +237,5 @@ def search_params(
         credit_cap=credit_cap(space, options.lm_scale),
         num_labels=num_labels,
         has_words=bool(boosts.words),
-        instalment=instalment_size(options.beam),
+        instalment=max_credit_per_arc(options.beam),
     )

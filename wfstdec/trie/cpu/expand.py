@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy import float32, int32, int64, uint32, uint64
 
-from wfstdec.boost.kernels import is_hot, most_credited, most_paid
+from wfstdec.boost.kernels import may_boost, most_credited, most_paid
 from wfstdec.jit import inlined
 from wfstdec.trie.cpu.nodes import (
     advance_of,
@@ -299,7 +299,7 @@ def most_in_step(search, scratch, entry):
             worth = float32(words.top_bonus + credited)
             # No deferred credit, no phrase has begun, and none begins with a word that
             # ends here.
-            if boost == phrases.quiet and not phrases.of_tokens:
+            if boost == phrases.initial and not phrases.of_tokens:
                 if _is_cold(search, entry.node):
                     worth = _NO_COST
             at_end = most_paid(boost, float32(worth + oov_credit.at_end), instalment)
@@ -353,7 +353,7 @@ def _is_cold(search, node):
         splits = search.space.trie.node_pron_splits
         if splits[node] == splits[node + 1]:
             return False
-    return not is_hot(search.words, node)
+    return not may_boost(search.words, node)
 
 
 @inlined

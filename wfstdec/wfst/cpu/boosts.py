@@ -24,8 +24,8 @@ from wfstdec.boost.kernels import (
     BIT,
     LOW_BITS,
     NO_BITS,
+    boost_window,
     credit,
-    hot_window,
     pay,
     state_of,
     word_bonus,
@@ -52,7 +52,7 @@ class RowPhrases(NamedTuple):
     num_labels: np.uint32
     of_words: bool
     of_tokens: bool
-    quiet: np.uint32
+    initial: np.uint32
     begun: np.uint64
     start: np.uint32
     begins: np.ndarray  # float32 [V and more]: upper bound of an initial state's credit
@@ -74,7 +74,7 @@ def bonus_at(rows, words, position, arc):
 
     `position`: of the arc among those of rows and, after them, epsilon arcs.
     """
-    if hot_window(words, position) & BIT == NO_BITS:
+    if boost_window(words, position) & BIT == NO_BITS:
         return float32(0)
     return word_bonus(words, rows.path_arcs[uint64(arc)].olabel)
 
@@ -88,12 +88,12 @@ def tokens_of(labels):
 @inlined
 def may_step(words, phrases, boost, label, position, has_word):
     """Tell whether an arc may change a boost state or pay credit; as `step`."""
-    if boost != phrases.quiet:
+    if boost != phrases.initial:
         return True
     if phrases.of_tokens:
         if phrases.begun >> (uint64(label) & LOW_BITS) & BIT != NO_BITS:
             return True
-    return has_word and hot_window(words, position) & BIT != NO_BITS
+    return has_word and boost_window(words, position) & BIT != NO_BITS
 
 
 @inlined

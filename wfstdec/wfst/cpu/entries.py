@@ -149,7 +149,7 @@ def find(search, phrases, oov, n, record, boost, of_row):
     """
     scratch, state = search.scratch, search.state
     if phrases is not None:
-        if boost != phrases.quiet:
+        if boost != phrases.initial:
             return _find_boosted(search, phrases, oov, n, record, boost, of_row)
     if record & SHARED == _NO_FLAG:
         slots = scratch.slots
@@ -159,7 +159,7 @@ def find(search, phrases, oov, n, record, boost, of_row):
         i = uint64(slots[uint64(record & RECORDS)])
         found = i < n and state.record[i] == record
         if phrases is not None:
-            found = found and state.boost[i] == phrases.quiet
+            found = found and state.boost[i] == phrases.initial
         return (i if found else n), NO_ENTRY
     return _find_shared(search, phrases, oov, n, record, of_row)
 
@@ -170,7 +170,7 @@ def _find_boosted(search, phrases, oov, n, record, boost, of_row):
     rows, scratch, state = search.rows, search.scratch, search.state
     slot = _slot_of(row_of(rows, oov, record), boost)
     i = uint64(scratch.hashed[slot])
-    if i >= n or state.boost[i] == phrases.quiet:
+    if i >= n or state.boost[i] == phrases.initial:
         return n, NO_ENTRY
     if _slot_of(row_of(rows, oov, state.record[i]), state.boost[i]) != slot:
         return n, NO_ENTRY
@@ -201,7 +201,7 @@ def first_of(search, phrases, oov, i):
         return uint64(scratch.slots[row])
     else:
         boost = state.boost[i]
-        if boost == phrases.quiet:
+        if boost == phrases.initial:
             return uint64(scratch.slots[row])
         first = uint64(scratch.hashed[_slot_of(row, boost)])
         while (
@@ -233,7 +233,7 @@ def _find_shared(search, phrases, oov, n, record, of_row):
     if row_of(rows, oov, state.record[i]) != row:
         return n, NO_ENTRY
     if phrases is not None:
-        if state.boost[i] != phrases.quiet:
+        if state.boost[i] != phrases.initial:
             return n, NO_ENTRY
     while state.record[i] != record and not of_row:
         if state.chain[i] == NONE:
@@ -273,7 +273,7 @@ def register(search, phrases, oov, n, record, boost, after):
     """Make entry `n` known to `find`."""
     rows, scratch, state = search.rows, search.scratch, search.state
     if phrases is not None:
-        if boost != phrases.quiet:
+        if boost != phrases.initial:
             state.chain[n] = NONE
             state.progress[0].chained += int64(record & SHARED != _NO_FLAG)
             if after == NO_ENTRY:

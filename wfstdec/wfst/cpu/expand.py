@@ -19,7 +19,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy import float32, int32, uint8, uint32, uint64
 
-from wfstdec.boost.kernels import hot_window, is_hot, owed_of, state_of
+from wfstdec.boost.kernels import boost_window, deferred_of, may_boost, state_of
 from wfstdec.jit import inlined, part
 from wfstdec.jit.vectors import (
     STEP,
@@ -261,7 +261,7 @@ def _list_entries(search, oov, n, least_arc, beam):
         level = _level_of(cost, state.least[i], least_arc, per_nat)
         live = state.labels[i] & sets[level]
         if params.has_words:
-            if is_hot(words, row_of(rows, oov, state.record[i])):
+            if may_boost(words, row_of(rows, oov, state.record[i])):
                 labels = state.labels[i]
                 among = labels & sets[uint64(LEVELS) + level] & ~live
                 if rows.by_token:
@@ -287,16 +287,16 @@ def _list_boosted(search, phrases, oov, n, least_arc, beam):
         cost, boost = leaving_cost(rows, state, i), state.boost[i]
         labels, least_of_row = state.labels[i], state.least[i]
         level = _level_of(cost, least_of_row, least_arc, per_nat)
-        quiet, hot = (
-            boost == phrases.quiet,
-            is_hot(words, row_of(rows, oov, state.record[i])),
+        initial, hot = (
+            boost == phrases.initial,
+            may_boost(words, row_of(rows, oov, state.record[i])),
         )
-        live = labels & sets[level + uint64(2 * LEVELS) * uint64(quiet)]
-        if hot or not quiet:
+        live = labels & sets[level + uint64(2 * LEVELS) * uint64(initial)]
+        if hot or not initial:
             paid = float32(float32(cost - state.credit[i]) + top)
             level = _level_of(paid, least_of_row, least_arc, paid_per_nat)
             among = labels & sets[uint64(LEVELS) + level] & ~live
-            if not quiet:
+            if not initial:
                 among &= _credited_tokens(phrases, boost, hot)
             elif rows.by_token:
                 among = _hot_tokens(words, labels, state.first[i], among)
@@ -309,7 +309,7 @@ def _list_boosted(search, phrases, oov, n, least_arc, beam):
 @inlined
 def _credited_tokens(phrases, boost, hot):
     """Tokens (modulo 64) with which an entry in a boost state may receive credit."""
-    if phrases.of_tokens and owed_of(boost) == uint32(0) and not hot:
+    if phrases.of_tokens and deferred_of(boost) == uint32(0) and not hot:
         return tokens_of(phrases.credited[uint64(state_of(boost))])
     return ~_ZERO
 
@@ -324,7 +324,7 @@ def _level_of(cost, least_of_row, least_arc, per_nat):
 @inlined
 def _hot_tokens(words, labels, first, among):
     """Those among `among` whose arcs of the row have a boosted word."""
-    hot, tokens = hot_window(words, first), _ZERO
+    hot, tokens = boost_window(words, first), _ZERO
     if hot != _ZERO:
         while among != _ZERO:
             bit = lowest_bit(among)
@@ -398,7 +398,7 @@ def _follow_by_cost(search, phrases, oov, listed, made, lowest, bounds, record):
             limit = float32(float32(limit + bounds.slack) - source)
             if phrases is None:
                 if params.has_words:
-                    if is_hot(words, uint64(one.row)):
+                    if may_boost(words, uint64(one.row)):
                         limit = float32(limit + bounds.bonus)
                 most, found = float32(limit - cheapest), _ZERO
                 for a in range(first, last):
@@ -441,15 +441,15 @@ def _list_arcs(search, phrases, oov, i, one, limit, cheapest, begins):
     """
     rows, params, words = search.rows, search.params, search.words
     scratch, state = search.scratch, search.state
-    boost, hot = state.boost[i], is_hot(words, uint64(one.row))
-    quiet, more, found = boost == phrases.quiet, limit, _ZERO
-    prices = scratch.begun if quiet else scratch.costs
+    boost, hot = state.boost[i], may_boost(words, uint64(one.row))
+    initial, more, found = boost == phrases.initial, limit, _ZERO
+    prices = scratch.begun if initial else scratch.costs
     credited = ~_ZERO
-    if hot or not quiet:
+    if hot or not initial:
         more = float32(limit + state.credit[i])
-        if not quiet:
+        if not initial:
             credited = _credited_tokens(phrases, boost, hot)
-    most = float32(more - (begins if quiet else cheapest))
+    most = float32(more - (begins if initial else cheapest))
     for a in range(uint64(one.first), uint64(one.first) + uint64(one.length)):
         cost, token = float32(params.lm_scale * rows.costs[a]), uint64(rows.tokens[a])
         if cost > most:
@@ -495,7 +495,7 @@ def _follow(search, phrases, oov, step_of, made, cutoff, record):
         has_word = arc.next & WORD != _NO_FLAG
         if may_step(words, phrases, boost, label, a, has_word):
             most = state.credit[i]
-            if boost == phrases.quiet and not has_word:
+            if boost == phrases.initial and not has_word:
                 most = phrases.begins[uint64(token)]
             bound = float32(min(after_blank, after_token) - most)
             if float32(bound + scratch.costs[uint64(token)]) > cutoff:

@@ -16,7 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from wfstdec.boost.compiled import CompiledBoosts
-from wfstdec.boost.kernels import instalment_size, pay, state_of
+from wfstdec.boost.kernels import max_credit_per_arc, pay, state_of
 from wfstdec.boost.phrases import initial_states
 from wfstdec.gpu.records import NONE
 from wfstdec.graph.arcs import CARRIES_WORD, LABEL_MASK, NO_ARCS, REPEAT
@@ -156,7 +156,7 @@ def _ends(searched: _Searched, found: _Noted) -> tuple[np.ndarray, np.ndarray]:
     frontier, at_end = found.frontier, None
     if boosts:
         phrases = initial_states() if boosts.phrases is None else boosts.phrases
-        size = instalment_size(options.beam)
+        size = max_credit_per_arc(options.beam)
         at_end = frontier["boost"], phrases.automaton.final_cost, size
     costs = graph.final_cost, np.float32(options.lm_scale)
     _, least, is_final = best_end(frontier, *costs, found.survived, at_end)
@@ -173,7 +173,7 @@ def _boost_costs(
     graph, options, boosts, overlay = searched
     if not boosts:
         return np.zeros(len(taken), np.float32)
-    phrases, size = boosts.phrases, instalment_size(options.beam)
+    phrases, size = boosts.phrases, max_credit_per_arc(options.beam)
     arcs, bonus = _arcs_of(graph, overlay, taken)
     label, blank = arcs["ilabel"] & LABEL_MASK, ilabel_of(graph.tokens.blank)
     stays = (label == EPSILON) | (label == blank) | (arcs["ilabel"] & REPEAT != 0)

@@ -13,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 
 from wfstdec.boost.compiled import CompiledBoosts
-from wfstdec.boost.kernels import instalment_size
+from wfstdec.boost.kernels import max_credit_per_arc
 from wfstdec.boost.phrases import initial_states
 from wfstdec.gpu.batch import Session, advance_together
 from wfstdec.gpu.logprobs import Chunk
@@ -40,7 +40,7 @@ class DeviceSession(DeviceBatch, Session):
         self._lm_scale = np.float32(options.lm_scale)
         phrases = initial_states() if boosts.phrases is None else boosts.phrases
         self._refund, self._boosted = phrases.automaton.final_cost, bool(boosts)
-        self._instalment = instalment_size(options.beam)
+        self._instalment = max_credit_per_arc(options.beam)
 
     def advance(self, chunk: Chunk) -> None:  # type: ignore[override]
         """Search a chunk, [T, V]."""
