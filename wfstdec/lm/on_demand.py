@@ -41,7 +41,7 @@ from wfstdec.lm.kernels import (
 from wfstdec.lm.user import UNK, CheckedLM, UserLM, digest
 from wfstdec.text.tokens import TokenTable
 
-MAX_PAIRS = 1 << 21
+MAX_PAIRS = 1 << 20
 """Once the model was asked so much, searches that begin start with nothing."""
 FIRST_SLOTS = 1 << 12
 _Found = TypeVar("_Found")
