@@ -431,7 +431,7 @@ def test_the_memory_plan_is_what_is_taken():
     backend = DeviceBackend(graph, device, first_capacity=64)
     plan = backend.memory_plan(5)
     assert plan["limit"] == 10_000_000
-    arrays = backend.device_graph.arrays
+    arrays = backend.device_graph._arrays._buffers
     assert plan["graph"] == sum(array.nbytes for array in arrays.values())
     assert plan["graph"] == 10_000_000 - device.budget.left
     scratch = backend.device_graph.scratch.take(3)
@@ -459,7 +459,7 @@ def test_memory_comes_back(end):
         batch.finish()
     kept = backend.device_graph.scratch.num_bytes
     stored = backend.device_graph.phrases._made.values()
-    kept += sum(one._share.num_bytes for one in stored)
+    kept += sum(one.num_bytes for one in stored)
     del batch
     gc.collect()
     assert backend.device.budget.left == before - kept

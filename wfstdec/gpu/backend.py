@@ -10,9 +10,9 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from operator import attrgetter
-from typing import Any, Protocol
+from typing import Any
 
 from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.errors import DeviceError, LogprobError
@@ -32,66 +32,6 @@ _MOST_NAMED = 20
 """Utterances that a message names."""
 
 
-def parts_that_fit(
-    lengths: Sequence[int],
-    room: int,
-    bytes_of: Callable[[int], int],
-    block_bytes: int,
-    num_blocks: int,
-) -> Iterator[list[int]]:
-    """Utterances that fit side by side by the plan, the longest first."""
-    part: list[int] = []
-    taken = 0
-    # Of like length together: a launch takes as long as its longest utterance.
-    for i in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
-        one = bytes_of(lengths[i])
-        scratch = block_bytes * min(len(part) + 1, num_blocks)
-        if part and taken + one + scratch > room:
-            yield part
-            part, taken = [], 0
-        part.append(i)
-        taken += one
-    if part:
-        yield part
-
-
-def decode_parts(
-    device: Device,
-    parts: Iterable[Sequence[int]],
-    decode: Callable[[Sequence[int]], Sequence[Any]],
-    read: Read | None = None,
-) -> list[Any]:
-    """Decode parts one after the other; what was found, by utterance."""
-    found: dict[int, Any] = {}
-
-    def done() -> dict[int, Any]:
-        return found if read is None else {i: read(i, one) for i, one in found.items()}
-
-    bad: list[LogprobError] = []
-    left = [sorted(part) for part in parts][::-1]
-    everyone = {i for part in left for i in part}
-    while left:
-        part = left.pop()
-        try:
-            found.update(zip(part, decode(part), strict=True))
-        except LogprobError as error:
-            assert isinstance(error.utterance, int)
-            error.utterance = part[error.utterance]
-            bad.append(error)  # another part may have one before it
-        except DeviceMemoryError:
-            # The plan is an estimate: what does not fit after all is halved.
-            if len(part) < 2:
-                raise
-            half = len(part) // 2
-            left += [part[half:], part[:half]]
-        except device.failures as error:
-            missing = everyone - set(found)
-            raise DeviceError(_failed(error, missing), missing, done()) from error
-    if bad:
-        raise min(bad, key=attrgetter("utterance"))
-    return [one for _, one in sorted(done().items())]
-
-
 def _failed(error: Exception, missing: set[int]) -> str:
     """The message of a device's failure, with the utterances that are missing."""
     named = ", ".join(map(str, sorted(missing)[:_MOST_NAMED]))
@@ -106,13 +46,6 @@ def _failed(error: Exception, missing: set[int]) -> str:
 _LOGPROB_BYTES = 4
 
 
-class Blocks(Protocol):
-    """Blocks that search: the device that runs them, scratch of those not running."""
-
-    device: Device
-    scratch: ScratchPool
-
-
 class BatchingBackend(ABC):
     """A model on a device, searched by batches of utterances."""
 
@@ -125,8 +58,8 @@ class BatchingBackend(ABC):
         """Bytes that the model takes on the device."""
 
     @abstractmethod
-    def blocks(self, options: Any) -> Blocks:
-        """Blocks for a search with these options."""
+    def pool(self, options: Any) -> ScratchPool:
+        """Scratch of the blocks for a search with these options."""
 
     @abstractmethod
     def utterance_bytes(
@@ -170,22 +103,56 @@ class BatchingBackend(ABC):
         read: Read | None = None,
     ) -> list[Any]:
         """Decode whole utterances, [T, V], in as many parts as memory asks for."""
+        found: dict[int, Any] = {}
 
-        def decode(part: Sequence[int]) -> list[Any]:
-            chunks, given = [utterances[i] for i in part], [boosts[i] for i in part]
-            batch = self.batch(options, given, list(map(len, chunks)), record)
-            batch.advance(chunks)
-            return batch.finish()
+        def done() -> dict[int, Any]:
+            if read is None:
+                return found
+            return {i: read(i, one) for i, one in found.items()}
 
+        bad: list[LogprobError] = []
         parts = self._parts(list(map(len, utterances)), options, record)
-        return decode_parts(self.device, parts, decode, read)
+        left = [sorted(part) for part in parts][::-1]
+        while left:
+            part = left.pop()
+            chunks, given = [utterances[i] for i in part], [boosts[i] for i in part]
+            try:
+                decoded = self._decode_part(chunks, options, given, record)
+                found.update(zip(part, decoded, strict=True))
+            except LogprobError as error:
+                assert isinstance(error.utterance, int)
+                error.utterance = part[error.utterance]
+                bad.append(error)  # another part may have one before it
+            except DeviceMemoryError:
+                # The plan is an estimate: what does not fit after all is halved.
+                if len(part) < 2:
+                    raise
+                half = len(part) // 2
+                left += [part[half:], part[:half]]
+            except self.device.failures as error:
+                missing = set(range(len(utterances))) - set(found)
+                raise DeviceError(_failed(error, missing), missing, done()) from error
+        if bad:
+            raise min(bad, key=attrgetter("utterance"))
+        return [one for _, one in sorted(done().items())]
+
+    def _decode_part(
+        self,
+        chunks: Sequence[Chunk],
+        options: Any,
+        boosts: Sequence[CompiledBoosts],
+        record: bool,
+    ) -> Sequence[Any]:
+        # A function of its own: a batch that fails is gone before the next is made.
+        batch = self.batch(options, boosts, list(map(len, chunks)), record)
+        batch.advance(chunks)
+        return batch.finish()
 
     def memory_plan(
         self, num_utterances: int, num_frames: int | None = None, options: Any = None
     ) -> dict[str, int]:
         """Plan the memory of a batch, bytes; see `Decoder.memory_plan`."""
-        blocks = self.blocks(options)
-        pool, shape = blocks.scratch, self.shape(num_utterances, options)
+        pool, shape = self.pool(options), self.shape(num_utterances, options)
         frame = self.num_tokens * _LOGPROB_BYTES
         plan = {
             "graph": self.model_bytes,
@@ -195,22 +162,31 @@ class BatchingBackend(ABC):
             "utterances": num_utterances * self.utterance_bytes(num_frames, options),
             "logprobs": num_utterances * (num_frames or 0) * frame,
         }
-        return plan | {"total": sum(plan.values()), "limit": blocks.device.budget.limit}
+        return plan | {"total": sum(plan.values()), "limit": pool.device.budget.limit}
 
     def shape(self, num_utterances: int, options: Any = None) -> BlockShape:
         """Return the blocks for a number of utterances."""
-        return shape_for(self.blocks(options).device.shapes, num_utterances)
+        return shape_for(self.pool(options).device.shapes, num_utterances)
 
     def _parts(
         self, lengths: Sequence[int], options: Any, record: bool
     ) -> Iterator[list[int]]:
         """Utterances that fit side by side by the plan, the longest first."""
-        blocks, frame = self.blocks(options), self.num_tokens * _LOGPROB_BYTES
-        pool = blocks.scratch
-        return parts_that_fit(
-            lengths,
-            blocks.device.budget.left + pool.num_bytes,
-            lambda n: self.utterance_bytes(n, options, record) + n * frame,
-            pool.layout.num_bytes(1, pool.entries),
-            self.shape(len(lengths), options).num_blocks,
-        )
+        pool, frame = self.pool(options), self.num_tokens * _LOGPROB_BYTES
+        room = pool.device.budget.left + pool.num_bytes
+        block_bytes = pool.layout.num_bytes(1, pool.entries)
+        num_blocks = self.shape(len(lengths), options).num_blocks
+        part: list[int] = []
+        taken = 0
+        # Of like length together: a launch takes as long as its longest utterance.
+        for i in sorted(range(len(lengths)), key=lambda i: -lengths[i]):
+            one = self.utterance_bytes(lengths[i], options, record)
+            one += lengths[i] * frame
+            scratch = block_bytes * min(len(part) + 1, num_blocks)
+            if part and taken + one + scratch > room:
+                yield part
+                part, taken = [], 0
+            part.append(i)
+            taken += one
+        if part:
+            yield part

@@ -16,15 +16,13 @@ from __future__ import annotations
 
 from abc import abstractmethod
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from wfstdec.errors import InputError
-from wfstdec.gpu.compiling import Macros
 from wfstdec.gpu.device import (
     BlockShape,
-    Device,
     Grid,
     Scratch,
     ScratchPool,
@@ -79,49 +77,31 @@ class BatchLayout(NamedTuple):
     growths: Mapping[int, Growth]  # What other statuses ask for
 
 
-class Variant(Protocol):
-    """Variant that the kernels of a launch are compiled for: a NamedTuple.
-
-    A field that is larger asks for more, so that the largest of each do for several
-    batches; except for `logprob_type`, which differs by launch.
-    """
-
-    @property
-    def times(self) -> bool:
-        """Tell whether the times of phases are taken."""
-
-    @property
-    def macros(self) -> Macros:
-        """Macros as the compiler is told."""
-
-    @property
-    def _replace(self) -> Callable[..., Any]:
-        """Variant with other values of some fields."""
-
-
 class Batch:
     """Utterances side by side, advanced any number of times."""
 
     def __init__(
         self,
-        device: Device,
         layout: BatchLayout,
         pool: ScratchPool,
-        *,
         task: np.ndarray,
-        variant: Variant,
+        variant: Any,
         num_utterances: int,
-        advice: str,
     ) -> None:
-        self._device, self._layout, self._pool = device, layout, pool
+        self._device, self._layout, self._pool = pool.device, layout, pool
+        # A NamedTuple, what kernels are compiled for: `logprob_type`, `times`, `macros`
+        # and others. A field that is larger asks for more, so that the largest of each
+        # do for several batches; except for `logprob_type`, which differs by launch.
         self._task, self._variant = task, variant
         self.phase_times = np.zeros(len(layout.phases), np.uint64)
         self.clocks = np.zeros(2, np.uint64)
         owner = f"a batch of {num_utterances} utterances"
-        self._share = device.budget.share(owner, advice)
+        advice = f"{pool.advice}, {FEWER}"
+        self._share = self._device.budget.share(owner, advice)
         self.utterances = np.zeros(num_utterances, layout.utterance)
         self.utterances["died"] = self.utterances["logprobs"]["bad_frame"] = NONE
         self._buffers: list[Any] = []  # arrays of utterances
+        self._newest: dict[str, Any] = {}  # of these the last of each name
         self._stream: Any = None
 
     @property
@@ -260,6 +240,7 @@ class Batch:
         self._share.take(total * dtype.itemsize)
         buffer = self._device.empty(total, dtype)
         self._buffers.append(buffer)
+        self._newest[name] = buffer
         starts = np.cumsum([0, *counts])[:-1] * dtype.itemsize
         self.utterances[name] = self._device.address(buffer) + starts
         if name != "backup":
@@ -287,7 +268,13 @@ class Batch:
         dtype = self._layout.arrays[name]
         self._share.take(count * dtype.itemsize)
         self._buffers.append(self._device.empty(count, dtype))
+        self._newest[name] = self._buffers[-1]
         return self._buffers[-1]
+
+    def _release(self) -> None:
+        """Give the memory back: the batch cannot be used afterwards."""
+        self._share.close()
+        self._buffers, self._newest = [], {}
 
     def _download(self, name: str, count: int, i: int = 0) -> np.ndarray:
         """The first records of one of utterance `i`'s arrays."""
@@ -339,21 +326,20 @@ class _Joined(Batch):
 class Session(Batch):
     """A batch of one utterance, made without `lengths`: it comes in chunks."""
 
-    _newest: dict[str, Any]  # buffers by name
-
-    @property
-    def trace_is_half_full(self) -> bool:
-        """Tell whether it is time to fold."""
-        one = self.utterances[0]
-        return bool(2 * one["trace_count"] > one["trace_capacity"])
+    def advance(self, chunk: Chunk) -> None:  # type: ignore[override]
+        """Pass the search through a chunk, [T, V]."""
+        advance_together([self], [chunk])
 
     @abstractmethod
     def fold(self) -> Any:
         """Keep of the trace what was said."""
 
-    def _new_buffer(self, i: int, name: str, count: int) -> Any:
-        self._newest[name] = super()._new_buffer(i, name, count)
-        return self._newest[name]
+    def _write_back(self, frontier: np.ndarray, trace: np.ndarray) -> None:
+        """Put back what folding has changed: the trace, and what points to it."""
+        self._device.write(self._newest["frontier"], frontier)
+        self._device.write(self._newest["trace"], trace)
+        self._device.wait()
+        self.utterances[0]["trace_count"] = len(trace)
 
 
 def advance_together(
@@ -373,5 +359,6 @@ def advance_together(
         raise
     joined.split()
     for session in sessions:
-        if session.trace_is_half_full:
+        one = session.utterances[0]
+        if 2 * one["trace_count"] > one["trace_capacity"]:
             session.fold()

@@ -8,7 +8,7 @@ import numpy as np
 
 from wfstdec.boost.phrases import PhraseBoosts
 from wfstdec.boost.words import WordBoosts
-from wfstdec.gpu.device import Device, Share, upload
+from wfstdec.gpu.device import Device, DeviceArrays, Share, upload
 from wfstdec.gpu.records import KERNELS, read_structs
 from wfstdec.jit.records import WeakCache
 from wfstdec.lm.automaton import Automaton
@@ -32,23 +32,21 @@ class DevicePhrases:
 
     def __init__(self, device: Device, phrases: PhraseBoosts) -> None:
         automaton = phrases.automaton
-        arrays = automaton_arrays(automaton)
-        self._share = device.budget.share(
-            f"a list of phrases of {phrases.num_arcs} arcs", "boost fewer phrases"
+        self._arrays = DeviceArrays(
+            device,
+            automaton_arrays(automaton),
+            f"a list of phrases of {phrases.num_arcs} arcs",
+            "boost fewer phrases",
         )
-        # Before the copy: the error then names what is too large, not where memory ran
-        # out.
-        self._share.take(sum(array.nbytes for array in arrays.values()))
-        self._buffers = {name: upload(device, x) for name, x in arrays.items()}
+        self.num_bytes = self._arrays.num_bytes
         record = np.zeros(1, STRUCTS["Phrases"])
         record["start"], record["of_tokens"] = phrases.start, phrases.unit == "token"
-        for name, buffer in self._buffers.items():
-            record["automaton"][name] = device.address(buffer)
+        self._arrays.fill_in(record["automaton"])
         record["automaton"]["num_labels"] = automaton.model_label_splits[1]
         record["automaton"]["default_cost"] = automaton.model_default_cost[0]
         self._record = upload(device, record)
         self.address = device.address(self._record)
-        device.wait()  # the next to use them may be on another stream
+        device.wait()  # the next to use it may be on another stream
 
 
 class BatchBoosts:

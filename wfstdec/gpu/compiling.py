@@ -137,6 +137,15 @@ def load_by(
         return {name: _Function(cupy, module, name) for name in program.kernels}
 
 
+def _attribute(name: str) -> property:
+    """An attribute of a kernel, as CuPy's RawKernel has it."""
+
+    def write(kernel: _Function, value: int) -> None:
+        kernel._set(name, value)
+
+    return property(lambda kernel: kernel._get(name), write)
+
+
 class _Function:
     """A kernel of a module that was loaded from memory, used as CuPy's RawKernel is."""
 
@@ -160,28 +169,9 @@ class _Function:
         """Registers, memory and limits, by name."""
         return {name: self._get(name) for name in self._ATTRIBUTES}
 
-    @property
-    def shared_size_bytes(self) -> int:
-        """Shared memory of a block's own variables."""
-        return self._get("shared_size_bytes")
-
-    @property
-    def max_dynamic_shared_size_bytes(self) -> int:
-        """Dynamic shared memory, at most; can be set."""
-        return self._get("max_dynamic_shared_size_bytes")
-
-    @max_dynamic_shared_size_bytes.setter
-    def max_dynamic_shared_size_bytes(self, most: int) -> None:
-        self._set("max_dynamic_shared_size_bytes", most)
-
-    @property
-    def preferred_shared_memory_carveout(self) -> int:
-        """Percent of a multiprocessor's memory that is to be shared; can be set."""
-        return self._get("preferred_shared_memory_carveout")
-
-    @preferred_shared_memory_carveout.setter
-    def preferred_shared_memory_carveout(self, percent: int) -> None:
-        self._set("preferred_shared_memory_carveout", percent)
+    shared_size_bytes = _attribute("shared_size_bytes")
+    max_dynamic_shared_size_bytes = _attribute("max_dynamic_shared_size_bytes")
+    preferred_shared_memory_carveout = _attribute("preferred_shared_memory_carveout")
 
     def _get(self, name: str) -> int:
         code = getattr(self._driver, f"CU_FUNC_ATTRIBUTE_{name.upper()}")

@@ -174,6 +174,28 @@ def upload(device: Device, array: np.ndarray) -> Any:
     return buffer
 
 
+class DeviceArrays:
+    """Arrays on a device by name, with their part of its budget."""
+
+    def __init__(
+        self, device: Device, arrays: Mapping[str, np.ndarray], owner: str, advice: str
+    ) -> None:
+        self._device = device
+        self.num_bytes = sum(array.nbytes for array in arrays.values())
+        self._share = device.budget.share(owner, advice)
+        # Before the copy: the error then names what is too large, not where memory ran
+        # out.
+        self._share.take(self.num_bytes)
+        with device.on_stream(None):
+            self._buffers = {name: upload(device, x) for name, x in arrays.items()}
+            device.wait()  # the next to use them may be on another stream
+
+    def fill_in(self, record: np.ndarray) -> None:
+        """Set the fields of a record that are addresses of these arrays."""
+        for name in self._buffers.keys() & set(record.dtype.names or ()):
+            record[name] = self._device.address(self._buffers[name])
+
+
 def upload_joined(device: Device, arrays: Sequence[np.ndarray]) -> Any:
     """A buffer with copies of arrays of one type, one after the other; done."""
     num_bytes = sum(array.nbytes for array in arrays)
@@ -271,8 +293,8 @@ class ScratchPool:
     def __init__(
         self, device: Device, layout: ScratchLayout, entries: int, advice: str
     ) -> None:
-        self._device, self.layout = device, layout
-        self.entries, self._advice = entries, advice
+        self.device, self.layout = device, layout
+        self.entries, self.advice = entries, advice
         self._lock = threading.Lock()
         self._kept: list[Scratch] = []
 
@@ -310,7 +332,7 @@ class ScratchPool:
         """For as many of the blocks as there is memory for."""
         while True:
             try:
-                return Scratch(self._device, self.layout, blocks, entries, self._advice)
+                return Scratch(self.device, self.layout, blocks, entries, self.advice)
             except DeviceMemoryError:
                 if blocks == 1:
                     raise

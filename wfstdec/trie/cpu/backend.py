@@ -13,9 +13,9 @@ the lattice.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from operator import itemgetter
+from operator import attrgetter
 from typing import TypeVar
 
 import numpy as np
@@ -24,7 +24,7 @@ from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.boost.tables import BoostTables
 from wfstdec.jit import read_only
 from wfstdec.jit.records import WeakCache, longer
-from wfstdec.lm.on_demand import LmArrays, LmQueries
+from wfstdec.lm.on_demand import LmArrays
 from wfstdec.search.paths.tokens import (
     OPEN_PRON,
     PartialPath,
@@ -53,6 +53,7 @@ from wfstdec.trie.cpu.groups import (
     new_state,
     with_model,
 )
+from wfstdec.trie.cpu.nodes import num_word_ends, word_end
 from wfstdec.trie.lattice_pack import RecordedArcs, RecordedEntries, RecordedFrames
 from wfstdec.trie.oov_trie import (
     OovTrie,
@@ -60,9 +61,14 @@ from wfstdec.trie.oov_trie import (
     least_label_costs,
     no_oov,
 )
-from wfstdec.trie.open_words import EMPTY_TEXT, find_text, open_length, spelling_cost
 from wfstdec.trie.options import TrieOptions
-from wfstdec.trie.search_space import NONE, SearchSpace, lookahead_cost, start_cost
+from wfstdec.trie.search_space import (
+    NONE,
+    SearchSpace,
+    WordEnd,
+    lookahead_cost,
+    start_cost,
+)
 
 _Found = TypeVar("_Found")
 
@@ -181,16 +187,22 @@ class CpuSearch:
 
     def _ending_pron(self, entry: np.ndarray) -> int:
         """The pronunciation of least cost that ends at an entry's node, or -1."""
-        space, oov = self._memory.space, self._search.oov
-        state, node = int(entry["state"]), int(entry["node"])
-        if not space.has_lexicon or node == 0:
+        if not self._memory.space.has_lexicon or entry["node"] == 0:
             return NONE
-        with self._lm as lm:
-            ends = word_ends(
-                space, oov, LmQueries(lm), state, node, np.uint64(entry["spelling"])
-            )
-            _, pron = min(ends, key=itemgetter(0), default=(0.0, NONE))
-        return pron
+
+        def ends(search: arrays.Search) -> list[WordEnd]:
+            here = entry.view(np.recarray)
+            count = num_word_ends(search, here.node)
+            return [word_end(search, None, here, number) for number in range(count)]
+
+        # An open word that is none costs `inf`.
+        found = [
+            one
+            for one in self._answered(ends)
+            if one.pron != OPEN_PRON or one.cost < np.inf
+        ]
+        best = min(found, key=attrgetter("cost"), default=None)
+        return NONE if best is None else int(best.pron)
 
     def _tokens(self, ending: np.void, since: int) -> np.ndarray:
         """The tokens of an ending but the first ones, as rows of `TokenPath`."""
@@ -213,45 +225,6 @@ class CpuSearch:
             status, scratch, self.state, most_words, self._settled
         )
         return scratch
-
-
-def word_ends(
-    space: SearchSpace,
-    oov: OovTrie,
-    lm: LmQueries,
-    state: int,
-    node: int,
-    spelling: np.uint64,
-) -> Iterator[tuple[float, int]]:
-    """Cost and pronunciation of each word that ends at a node of the tries."""
-    trie, first_oov = space.trie, space.trie.num_nodes
-    first_open, opened = first_oov + oov.num_nodes, space.open
-    if first_oov <= node < first_open:
-        own = oov.trie.node_pron_splits[node - first_oov :][:2].tolist()
-        for pron in range(*own):
-            cost, _ = lm.step(state, int(oov.trie.pron_word[pron]))
-            # Pronunciations of OOV words are numbered on from those of the lexicon.
-            yield float(cost), len(trie.pron_word) + int(oov.pron[pron])
-        return
-    text, length = spelling, open_length(first_open, node, space.num_tokens)
-    if node < first_oov:
-        first, last = trie.node_pron_splits[node : node + 2].tolist()
-        for pron in range(first, last):
-            cost, _ = lm.step(state, int(trie.pron_word[pron]))
-            yield float(np.float32(cost) + trie.pron_cost[pron]), pron
-        if first < last:
-            return
-        text, length = opened.node_text[node], opened.node_length[node]
-    if not opened.is_open or length == 0 or text == EMPTY_TEXT:
-        return
-    word = int(find_text(opened.words, text))
-    # Spelled like a word that the decoder has, it is that word, at that word's cost;
-    # spelled like an OOV word of the list it is none: the list has its pronunciation.
-    if word != NONE:
-        yield float(lm.step(state, word)[0]), OPEN_PRON
-    elif find_text(oov.texts, text) == NONE:
-        cost, _ = lm.unknown(state)
-        yield float(spelling_cost(opened, np.float32(cost), int(length))), OPEN_PRON
 
 
 class RecordingSearch(CpuSearch):

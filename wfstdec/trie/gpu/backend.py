@@ -18,7 +18,7 @@ from wfstdec.errors import OptionError
 from wfstdec.gpu.backend import BatchingBackend
 from wfstdec.gpu.cuda_arrays import TakesGpuArrays
 from wfstdec.gpu.cupy_device import CupyDevice, free_shared, load_cupy
-from wfstdec.gpu.device import Device
+from wfstdec.gpu.device import Device, ScratchPool
 from wfstdec.gpu.logprobs import FLOAT32, Chunk
 from wfstdec.lm.on_demand import OnDemandLM
 from wfstdec.search.threads import ALONE, MEMORY_PLANS, Read, Workers
@@ -33,7 +33,6 @@ from wfstdec.trie.gpu.layout import (
     FormFor,
     TrieBlockShape,
     Variant,
-    Work,
     form_for,
     program,
 )
@@ -141,15 +140,17 @@ class DeviceBackend(BatchingBackend):
         assert not record
         return DeviceBatch(self.device_space, self._cpu, options, boosts, lengths)
 
-    def blocks(self, options: TrieOptions) -> Work:
-        """Blocks of the beam's form."""
-        return self.device_space.work(options.beam_size)
+    def pool(self, options: TrieOptions) -> ScratchPool:
+        """Scratch of the beam's form."""
+        return self.device_space.work(options.beam_size).scratch
 
     def utterance_bytes(
         self, num_frames: int | None, options: TrieOptions, record: bool = False
     ) -> int:
         """Bytes of an utterance, by the beam's form."""
-        return utterance_bytes(self.blocks(options).form, num_frames)
+        return utterance_bytes(
+            self.device_space.work(options.beam_size).form, num_frames
+        )
 
 
 class CudaBackend(TakesGpuArrays, DeviceBackend):

@@ -21,16 +21,13 @@ import numpy as np
 
 from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.gpu.batch import (
-    FEWER,
     Batch,
     BatchLayout,
     Growth,
     Session,
-    advance_together,
 )
 from wfstdec.gpu.boosts import BatchBoosts
 from wfstdec.gpu.device import BlockShape
-from wfstdec.gpu.logprobs import Chunk
 from wfstdec.gpu.records import NONE
 from wfstdec.search.paths.tokens import PartialPath, TokenPath, TokenRows
 from wfstdec.trie.cpu import arrays
@@ -41,7 +38,6 @@ from wfstdec.trie.gpu.layout import (
     GROW_FRONTIER,
     GROW_SCRATCH,
     GROW_TRACE,
-    NARROWER,
     NODE,
     PHASES,
     UTTERANCE,
@@ -102,15 +98,7 @@ class DeviceBatch(Batch):
         inputs = [cpu.inputs_of(options, one)[0] for one in boosts]
         task = task_of(inputs[0].params)
         device_space.fill_in(task)
-        super().__init__(
-            device,
-            LAYOUT,
-            work.scratch,
-            task=task,
-            variant=Variant(form.threads),
-            num_utterances=len(boosts),
-            advice=f"{NARROWER}, {FEWER}",
-        )
+        super().__init__(LAYOUT, work.scratch, task, Variant(form.threads), len(boosts))
         self._form = form
         self._searches = [cpu.start(options, one) for one in boosts]
         self._boosts = BatchBoosts(device, self._share, device_space.phrases)
@@ -148,8 +136,7 @@ class DeviceBatch(Batch):
         with self._device.on_stream(self._stream):
             states = self._states(range(len(self.utterances)))
         # Memory first: other batches need not wait until paths are read.
-        self._share.close()
-        self._buffers = []
+        self._release()
         for search, state in zip(self._searches, states, strict=True):
             search.state = state
         return [search.finish() for search in self._searches]
@@ -181,16 +168,16 @@ class DeviceBatch(Batch):
         if one["frontier_count"] == 0:
             return self._searches[i].state
         counts = np.zeros(8, np.int64)
-        counts[arrays.FRONTIER], counts[arrays.TRACE] = (
-            one["frontier_count"],
-            one["trace_count"],
-        )
-        counts[arrays.FRAMES] = one["frames"]
+        places = {
+            "frontier_count": arrays.FRONTIER,
+            "trace_count": arrays.TRACE,
+            "frames": arrays.FRAMES,
+            "active": arrays.ACTIVE,
+            "candidates": arrays.CANDIDATES,
+        }
+        for name, place in places.items():
+            counts[place] = one[name]
         counts[arrays.DIED] = -1 if one["died"] == NONE else one["died"]
-        counts[arrays.ACTIVE], counts[arrays.CANDIDATES] = (
-            one["active"],
-            one["candidates"],
-        )
         return arrays.UtteranceState(
             frontier.view(arrays.ENTRY).copy(),
             trace.view(arrays.TRACE_NODE).copy(),
@@ -210,11 +197,6 @@ class DeviceSession(DeviceBatch, Session):
         boosts: CompiledBoosts,
     ) -> None:
         super().__init__(device_space, cpu, options, [boosts])
-        self._newest = dict(zip(RECORDS, self._buffers, strict=True))
-
-    def advance(self, chunk: Chunk) -> None:  # type: ignore[override]
-        """Pass the search through a chunk, [T, V]."""
-        advance_together([self], [chunk])
 
     def look(self) -> PartialPath[TokenRows]:
         """The partial result; the search is not changed."""
@@ -225,9 +207,7 @@ class DeviceSession(DeviceBatch, Session):
 
     def finish(self) -> list[TokenPath]:  # type: ignore[override]
         """End the utterance; the session cannot be used afterwards."""
-        (found,) = super().finish()
-        self._newest = {}
-        return found
+        return super().finish()[0]
 
     def fold(self) -> None:
         """Take out of the trace what is settled, and what no entry can reach."""
@@ -243,13 +223,10 @@ class DeviceSession(DeviceBatch, Session):
 
     def _back_to_device(self, search: CpuSearch) -> None:
         """Write what looking has changed: the trace, and what points to it."""
-        one, state = self.utterances[0], search.state
-        if one["frontier_count"] == 0:
+        state = search.state
+        if self.utterances[0]["frontier_count"] == 0:
             return
         count = int(state.counts[arrays.TRACE])
         frontier, trace = state.frontier.view(ENTRY), state.trace[:count].view(NODE)
         with self._device.on_stream(self._stream):
-            self._device.write(self._newest["frontier"], frontier)
-            self._device.write(self._newest["trace"], trace)
-            self._device.wait()
-        one["trace_count"] = count
+            self._write_back(frontier, trace)

@@ -17,7 +17,7 @@ from wfstdec.boost.phrases import PhraseBoosts
 from wfstdec.gpu import boosts, logprobs
 from wfstdec.gpu.boosts import DevicePhrases, automaton_arrays
 from wfstdec.gpu.compiling import Macros, Program
-from wfstdec.gpu.device import Device, ScratchLayout, ScratchPool, upload
+from wfstdec.gpu.device import Device, DeviceArrays, ScratchLayout, ScratchPool
 from wfstdec.gpu.records import NONE, WARP, read_structs
 from wfstdec.jit.records import WeakCache
 from wfstdec.trie.cpu.arrays import ENTRY as CPU_ENTRY
@@ -197,19 +197,14 @@ class DeviceSpace:
         self.device = device = self.work(1).device
         self.phrases: WeakCache[PhraseBoosts, DevicePhrases]
         self.phrases = WeakCache(partial(DevicePhrases, device))
-        lexicon, automaton = _lexicon_arrays(space), automaton_arrays(space.automaton)
-        arrays = [*lexicon.values(), *automaton.values()]
-        self.num_bytes = sum(array.nbytes for array in arrays)
-        self._share = device.budget.share(
+        self._arrays = DeviceArrays(
+            device,
+            _lexicon_arrays(space) | automaton_arrays(space.automaton),
             f"a trie of {space.trie.num_nodes} nodes and a language model of "
             f"{len(space.automaton.arc_cost)} n-grams",
             "prune the language model",
         )
-        self._share.take(self.num_bytes)
-        with device.on_stream(None):
-            self._lexicon = {name: upload(device, x) for name, x in lexicon.items()}
-            self._automaton = {name: upload(device, x) for name, x in automaton.items()}
-            device.wait()
+        self.num_bytes = self._arrays.num_bytes
 
     def work(self, beam_size: int) -> Work:
         """Blocks of the form for a beam size; made once."""
@@ -222,10 +217,8 @@ class DeviceSpace:
     def fill_in(self, task: np.ndarray) -> None:
         """Set the fields of a TASK that describe the space."""
         space, automaton = self.space, self.space.automaton
-        for name, array in self._lexicon.items():
-            task["lexicon"][name] = self.device.address(array)
-        for name, array in self._automaton.items():
-            task["automaton"][name] = self.device.address(array)
+        self._arrays.fill_in(task["lexicon"])
+        self._arrays.fill_in(task["automaton"])
         task["lexicon"]["uses_history"] = space.lookahead.uses_history
         task["automaton"]["num_labels"] = automaton.model_label_splits[1]
         task["automaton"]["default_cost"] = automaton.model_default_cost[0]

@@ -20,14 +20,13 @@ from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.gpu.backend import BatchingBackend
 from wfstdec.gpu.cuda_arrays import TakesGpuArrays
 from wfstdec.gpu.cupy_device import CupyDevice, load_cupy
-from wfstdec.gpu.device import Device
+from wfstdec.gpu.device import Device, ScratchPool
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.search.threads import LATTICES, MEMORY_PLANS
-from wfstdec.wfst.gpu.batch import DeviceBatch
+from wfstdec.wfst.gpu.batch import DeviceBatch, DeviceSession
 from wfstdec.wfst.gpu.device_graph import DeviceGraph
 from wfstdec.wfst.gpu.layout import PLAIN, PROGRAM, utterance_bytes
 from wfstdec.wfst.gpu.recording import RecordingBatch
-from wfstdec.wfst.gpu.sessions import DeviceSession
 from wfstdec.wfst.options import WfstOptions
 
 
@@ -69,9 +68,9 @@ class DeviceBackend(BatchingBackend):
         kind = RecordingBatch if record else DeviceBatch
         return kind(self.device_graph, options, boosts, lengths)
 
-    def blocks(self, options: WfstOptions | None) -> DeviceGraph:
-        """The device and its scratch, shared by all options."""
-        return self.device_graph
+    def pool(self, options: WfstOptions | None) -> ScratchPool:
+        """Scratch, shared by all options."""
+        return self.device_graph.scratch
 
     def utterance_bytes(
         self,

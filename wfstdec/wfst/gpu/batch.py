@@ -10,27 +10,30 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 
 from wfstdec.boost.compiled import CompiledBoosts
+from wfstdec.boost.kernels import max_credit_per_arc
 from wfstdec.boost.phrases import PhraseBoosts, initial_states
-from wfstdec.gpu.batch import FEWER, Batch, BatchLayout, Growth
+from wfstdec.gpu.batch import Batch, BatchLayout, Growth, Session
 from wfstdec.gpu.boosts import BatchBoosts
 from wfstdec.gpu.device import BlockShape, Grid, shape_for
 from wfstdec.gpu.records import NONE
 from wfstdec.graph.overlay import Overlay
-from wfstdec.search.paths.tokens import BestPath, PathTokens
+from wfstdec.search.paths.tokens import BestPath, PartialPath, PathTokens
+from wfstdec.search.paths.traceback import History
+from wfstdec.wfst.final import best_end, best_so_far
 from wfstdec.wfst.gpu import layout as d
 from wfstdec.wfst.gpu.device_graph import BatchOverlays, DeviceGraph
-from wfstdec.wfst.gpu.layout import CANDIDATES_PER_ENTRY, NARROWER, trace_nodes
+from wfstdec.wfst.gpu.layout import CANDIDATES_PER_ENTRY, trace_nodes
 from wfstdec.wfst.options import SearchParams, WfstOptions, search_params
 
-RECORDS = {"frontier": d.ENTRY, "trace": d.NODE, "backup": d.ENTRY}
-"""Arrays of an utterance; `backup` only for utterances in chunks."""
 LAYOUT = BatchLayout(
     utterance=d.UTTERANCE,
-    arrays=RECORDS | {"links": d.LINK},  # only for lattices
+    # `backup` only for utterances in chunks, `links` only for lattices
+    arrays={"frontier": d.ENTRY, "trace": d.NODE, "backup": d.ENTRY, "links": d.LINK},
     kernel="search_chunk",
     phases=d.PHASES,
     counts=d.COUNTS,
@@ -44,6 +47,7 @@ LAYOUT = BatchLayout(
     },
 )
 """The search's batches."""
+_NO_ARCS = np.zeros(0, np.int64), np.zeros(0, np.float32)
 _STEPS_PER_FRAME = 2
 """Initial capacity for the arcs of a path, per frame."""
 
@@ -58,6 +62,17 @@ def _stepping(
     if boosts.phrases is None and top_bonus > scales.instalment:
         return initial_states()
     return boosts.phrases
+
+
+def boosts_at_end(
+    boosts: CompiledBoosts, options: WfstOptions, frontier: np.ndarray
+) -> tuple[np.ndarray, np.ndarray, np.float32] | None:
+    """Boosts for `best_end`."""
+    if not boosts:
+        return None
+    phrases = initial_states() if boosts.phrases is None else boosts.phrases
+    size = max_credit_per_arc(options.beam)
+    return frontier["boost"], phrases.automaton.final_cost, size
 
 
 class DeviceBatch(Batch):
@@ -87,15 +102,7 @@ class DeviceBatch(Batch):
         )
         task = d.task_of(scales, device_graph.graph.tokens)
         device_graph.fill_in(task)
-        super().__init__(
-            device,
-            LAYOUT,
-            pool,
-            task=task,
-            variant=variant,
-            num_utterances=len(boosts),
-            advice=f"{NARROWER}, {FEWER}",
-        )
+        super().__init__(LAYOUT, pool, task, variant, len(boosts))
         self._device_graph, self._oov = device_graph, oov
         self.utterances["overlay"] = oov.records
         self._boosts = BatchBoosts(device, self._share, device_graph.phrases)
@@ -130,8 +137,7 @@ class DeviceBatch(Batch):
                 longer, self._read_tokens(longer, length[longer]), strict=True
             ):
                 tokens[i] = one
-        self._share.close()
-        self._buffers = []
+        self._release()
         return self._paths(tokens)
 
     def _read_tokens(self, which: np.ndarray, capacity: np.ndarray) -> list[PathTokens]:
@@ -172,3 +178,63 @@ class DeviceBatch(Batch):
         )
         lists = (column.tolist() for column in columns)
         return list(map(BestPath, tokens, *lists))
+
+
+class DeviceSession(DeviceBatch, Session):
+    """Search of an utterance that arrives in chunks."""
+
+    def __init__(
+        self, device_graph: DeviceGraph, options: WfstOptions, boosts: CompiledBoosts
+    ) -> None:
+        super().__init__(device_graph, options, [boosts])
+        self._history = History(self._oov.rule(0))
+        self._lm_scale = np.float32(options.lm_scale)
+        self._at_end = partial(boosts_at_end, boosts, options)
+
+    def look(self) -> PartialPath:
+        """The best path so far; the search can continue."""
+        frontier = self.fold()
+        one, history = self.utterances[0], self._history
+        at, cost, ended = best_so_far(
+            frontier,
+            self._device_graph.graph.final_cost,
+            self._lm_scale,
+            bool(one["died"] == NONE),
+            self._at_end(frontier),
+        )
+        return PartialPath(
+            settled=history.settled,
+            unsettled=lambda *since: history.read(at, *_NO_ARCS, since),
+            num_frames=int(one["frames"]),
+            final_cost=ended - cost,
+        )
+
+    def finish(self) -> BestPath:  # type: ignore[override]
+        """End the utterance; the session cannot be used afterwards."""
+        frontier, final_costs = self.fold(), self._device_graph.graph.final_cost
+        one = self.utterances[0]
+        survived = bool(one["died"] == NONE)
+        at, cost, final = best_end(
+            frontier, final_costs, self._lm_scale, survived, self._at_end(frontier)
+        )
+        # Memory first: others that wait for it need not wait for the path.
+        self._release()
+        return BestPath(
+            tokens=self._history.read(at, *_NO_ARCS),
+            final_cost=float(final_costs[frontier[at]["state"]]) if final else 0.0,
+            search_cost=float(one["base"]) + float(cost),
+            reached_final=final,
+            num_frames=int(one["frames"]),
+            died_at_frame=-1 if survived else int(one["died"]),
+        )
+
+    def fold(self) -> np.ndarray:
+        """Fold the trace on the host; the frontier, ENTRY [F]."""
+        with self._device.on_stream(self._stream):
+            self._begin()
+            one = self.utterances[0]
+            frontier = self._download("frontier", int(one["frontier_count"]))
+            trace = self._download("trace", int(one["trace_count"]))
+            count = self._history.fold(frontier, trace, len(trace))
+            self._write_back(frontier, trace[:count])
+        return frontier

@@ -9,14 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import partial
-from typing import Any
 
 import numpy as np
 
 from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.boost.phrases import PhraseBoosts
 from wfstdec.gpu.boosts import DevicePhrases
-from wfstdec.gpu.device import Device, ScratchPool, upload
+from wfstdec.gpu.device import Device, DeviceArrays, ScratchPool
 from wfstdec.gpu.records import NONE
 from wfstdec.graph.overlay import Overlay
 from wfstdec.graph.packed import PackedGraph
@@ -40,20 +39,19 @@ class DeviceOverlay:
             "call_state": overlay.exit_state.astype(np.uint32),
         }
         self.overlay = overlay
-        self._share = device.budget.share(
-            f"added words of {len(overlay.arcs)} arcs", "add fewer words"
+        self._arrays = DeviceArrays(
+            device,
+            arrays,
+            f"added words of {len(overlay.arcs)} arcs",
+            "add fewer words",
         )
-        # Before the copy, so that the error names what is too large.
-        self._share.take(sum(array.nbytes for array in arrays.values()))
-        self._buffers = {name: upload(device, x) for name, x in arrays.items()}
+        self.num_bytes = self._arrays.num_bytes
         self.record = np.zeros((), d.OVERLAY)
-        for name, buffer in self._buffers.items():
-            self.record[name] = device.address(buffer)
+        self._arrays.fill_in(self.record)
         self.record["num_calls"] = len(overlay.exit_state)
         for name in ("first_state", "first_arc"):
             self.record[name] = getattr(overlay, name)
         self.record["num_entering"] = overlay.num_entry_arcs
-        device.wait()  # the next use may be on another stream
 
 
 class BatchOverlays:
@@ -121,6 +119,7 @@ class DeviceGraph:
         phrases: Phrases on the device.
         overlays: OOV words on the device.
         num_bytes: Size of the graph.
+        fill_in: Sets the fields of a TASK that locate the graph.
     """
 
     def __init__(self, graph: PackedGraph, device: Device, first_capacity: int) -> None:
@@ -136,18 +135,10 @@ class DeviceGraph:
             "states": d.state_arcs_of(graph),
             "final_cost": graph.final_cost,
         }
-        self.num_bytes = sum(array.nbytes for array in arrays.values())
-        self._share = device.budget.share(
-            f"a graph of {graph.num_arcs} arcs", "prune its language model"
+        self._arrays = DeviceArrays(
+            device,
+            arrays,
+            f"a graph of {graph.num_arcs} arcs",
+            "prune its language model",
         )
-        self._share.take(self.num_bytes)
-        with device.on_stream(None):
-            self.arrays: dict[str, Any] = {
-                name: upload(device, array) for name, array in arrays.items()
-            }
-            device.wait()
-
-    def fill_in(self, task: np.ndarray) -> None:
-        """Set the fields of a TASK that locate the graph."""
-        for name, array in self.arrays.items():
-            task[name] = self.device.address(array)
+        self.num_bytes, self.fill_in = self._arrays.num_bytes, self._arrays.fill_in

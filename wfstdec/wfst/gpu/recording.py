@@ -17,7 +17,6 @@ import numpy as np
 
 from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.boost.kernels import max_credit_per_arc, pay, state_of
-from wfstdec.boost.phrases import initial_states
 from wfstdec.gpu.records import NONE
 from wfstdec.graph.arcs import CARRIES_WORD, LABEL_MASK, NO_ARCS, REPEAT
 from wfstdec.graph.overlay import Overlay
@@ -27,7 +26,7 @@ from wfstdec.search.paths.tokens import BestPath
 from wfstdec.text.tokens import EPSILON, ilabel_of, token_of
 from wfstdec.wfst import lattice_pack as noted
 from wfstdec.wfst.final import best_end
-from wfstdec.wfst.gpu.batch import DeviceBatch
+from wfstdec.wfst.gpu.batch import DeviceBatch, boosts_at_end
 from wfstdec.wfst.gpu.device_graph import DeviceGraph
 from wfstdec.wfst.gpu.layout import link_count, trace_nodes
 from wfstdec.wfst.lattice_pack import (
@@ -46,11 +45,6 @@ class _Searched(NamedTuple):
     options: WfstOptions
     boosts: CompiledBoosts
     overlay: Overlay | None
-
-    @property
-    def oov_arcs(self) -> np.ndarray:
-        """Arcs of OOV words, ARC [A']."""
-        return NO_ARCS if self.overlay is None else self.overlay.arcs
 
 
 class _Noted(NamedTuple):
@@ -99,10 +93,9 @@ class RecordingBatch(DeviceBatch):
     def _noted(self, i: int) -> _Noted:
         one = self.utterances[i]
         frontier = self._download("frontier", int(one["frontier_count"]), i)
+        # If the search died, some were dropped.
         return _Noted(
-            frontier[
-                frontier["cost"] < np.inf
-            ],  # if the search died, some were dropped
+            frontier[frontier["cost"] < np.inf],
             self._download("trace", int(one["trace_count"]), i),
             self._download("links", int(one["links_count"]), i),
             bool(one["died"] == NONE),
@@ -125,7 +118,8 @@ def _recorded(searched: _Searched, found: _Noted, best: BestPath) -> RecordedLat
     final_excess = np.full(len(nodes), np.inf, np.float32)
     final_boost_cost = np.zeros(len(nodes), np.float32)
     final_excess[at], final_boost_cost[at] = excess[ends], rest[ends]
-    taken, arcs, oov = trace["arc"][nodes], searched.graph.arcs, searched.oov_arcs
+    taken, arcs = trace["arc"][nodes], searched.graph.arcs
+    oov = NO_ARCS if searched.overlay is None else searched.overlay.arcs
     began = taken == NONE
     graph_state = noted.nextstates(arcs, oov, np.where(began, 0, taken))
     kept = SurvivingStates(
@@ -153,11 +147,8 @@ def _recorded(searched: _Searched, found: _Noted, best: BestPath) -> RecordedLat
 def _ends(searched: _Searched, found: _Noted) -> tuple[np.ndarray, np.ndarray]:
     """Excess of ending at each entry over the best end; the boosts' rest."""
     graph, options, boosts, _ = searched
-    frontier, at_end = found.frontier, None
-    if boosts:
-        phrases = initial_states() if boosts.phrases is None else boosts.phrases
-        size = max_credit_per_arc(options.beam)
-        at_end = frontier["boost"], phrases.automaton.final_cost, size
+    frontier = found.frontier
+    at_end = boosts_at_end(boosts, options, frontier)
     costs = graph.final_cost, np.float32(options.lm_scale)
     _, least, is_final = best_end(frontier, *costs, found.survived, at_end)
     return noted.ends(frontier, at_end, *costs, least, is_final)
