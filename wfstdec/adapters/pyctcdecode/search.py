@@ -144,7 +144,7 @@ def begin(search, store):
     root.vocabulary = 0 if params.has_lm and not params.on_host else -1
     root.hot = 0 if len(search.hotwords.word) > 1 else -1
     root.label = len(search.automaton.label_alias)
-    root.is_known, root.may_boost, root.is_scored = False, False, True
+    root.is_known, root.is_hot, root.is_scored = False, False, True
     text.raw, text.score, text.ended, text.last_words = 0.0, 0.0, 0.0, 0
     text.parent, text.symbol, text.state = -1, 0, search.start_state
     text.hot_words, text.is_scored = 0, True
@@ -195,7 +195,7 @@ def _new_part(search, store, parent, char, slot):
     # Labels are words + 1; the last one is `<unk>`.
     node.label = word + 1 if word >= 0 else len(search.automaton.label_alias)
     node.is_known = word >= 0 and search.is_listed[word]
-    node.may_boost = hot >= 0 and search.hotwords.word[hot] >= 0
+    node.is_hot = hot >= 0 and search.hotwords.word[hot] >= 0
     node.is_scored = hot >= 0 or not params.on_host
     node.score = 0.0
     if hot >= 0:
@@ -230,7 +230,7 @@ def _new_text(search, store, parent, word, slot):
         return int64(-1)
     before, node, part = texts[parent], texts[count], store.parts[word]
     node.parent, node.symbol = parent, word
-    node.hot_words = before.hot_words + int32(part.may_boost)
+    node.hot_words = before.hot_words + int32(part.is_hot)
     node.raw, node.state = before.raw, before.state
     node.is_scored = not params.on_host
     if params.has_lm and not params.on_host:
