@@ -66,7 +66,7 @@ def segments_of(rng, search, chunks, shortest):
     return parts
 
 
-@pytest.mark.parametrize("added", [False, True], ids=["graph", "oov"])
+@pytest.mark.parametrize("oov", [False, True], ids=["graph", "oov"])
 @pytest.mark.parametrize("seed", range(4))
 @pytest.mark.share(keep=2)
 def test_lattices_are_the_specification(seed, oov):
