@@ -119,7 +119,7 @@ def test_phrases_are_cut_as_a_byte_level_tokenizer_writes_them(caplog):
     assert tokenizer.tokenize(" garment") == ["\u0120garment"]
     assert spelling_of(hf)("garment") == [names.index("\u0120garment")]
     caplog.clear()
-    # As few pieces as there can be are not those: where nothing cuts text, it is told.
+    # The fewest pieces are not those: without a tokenizer a warning says so.
     del hf.tokenizer
     fewest = AttentionDecoder(hf).phrase_compiler().compile(["garment"])
     assert fewest.total([names.index("\u0120garment")]) == 0

@@ -73,7 +73,7 @@ class SearchFacts:
     takes_boosts: bool = True  # Whether it ran with the boost lists too
 
 
-class Search:
+class Search(ABC):
     """A decoder with all the settings that are to be tried."""
 
     name: str  # in tables and plots
@@ -86,12 +86,13 @@ class Search:
         """The boosts of each utterance as `Decode` takes them; called untimed."""
         return boosts
 
+    @abstractmethod
     def prepare(self, setting: Setting) -> Decode:
         """Make a decoder that runs in one thread."""
-        raise NotImplementedError
 
     def lattice_decoder(self, setting: Setting) -> Decoder | None:
         """Make the decoder of a setting for lattices; None where it keeps none."""
+        return None
 
 
 class Peer(Protocol):

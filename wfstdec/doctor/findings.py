@@ -32,7 +32,7 @@ class Finding:
 
     name: str  # What it is about
     status: Status  # `"ok"`; `"look"`, where only the user can tell; `"wrong"`
-    text: str  # What was found, and what would mend it
+    text: str  # The fault, and its remedy
 
 
 @dataclass(frozen=True)

@@ -74,7 +74,7 @@ class Text(NamedTuple):
     state: int  # Of the phrases, after its last token
     ends_phrase: bool  # Whether that token ended a phrase
     is_closed: bool  # Whether its phrases are closed
-    will_close: bool  # Whether they are for all that goes on from it
+    will_close: bool  # Whether they are closed for all continuations
 
 
 class PhraseBoostLogitsProcessor:
