@@ -77,7 +77,7 @@ class Stream:
     local = threading.local()
 
     def __init__(self, ptr=0, non_blocking=False):
-        self.ptr, self.captured = ptr, None
+        self.ptr = ptr
 
     @staticmethod
     def from_external(other):
@@ -93,19 +93,6 @@ class Stream:
 
     def synchronize(self):
         pass
-
-    def begin_capture(self):
-        self.captured = []
-
-    def end_capture(self):
-        """A graph: what was launched, for later."""
-        launches, self.captured = self.captured, None
-
-        def launch(stream):
-            for run in launches:
-                run()
-
-        return types.SimpleNamespace(launch=launch)
 
 
 Stream.null = Stream(0)
@@ -136,17 +123,10 @@ class Kernel:
         assert shared_mem <= (self.max_dynamic_shared_size_bytes or UNASKED)
         (record,) = arguments  # CuPy takes a record of NumPy by value
         assert type(record) is np.ndarray and record.shape == (1,)
-        run = functools.partial(self.run, Grid(self.name, *grid, shared_mem), *block)
-        captured = current_stream().captured
-        if captured is not None:
-            captured.append(functools.partial(run, record.copy()))
-            return
         Kernel.launched.append((self.name, current_stream().ptr))
-        run(record)
-
-    def run(self, grid, threads, record):
-        device = EmulatedDevice(threads, library=self.library)
-        device.launch(grid._replace(macros=self.macros), record)
+        device = EmulatedDevice(*block, library=self.library)
+        launch = Grid(self.name, *grid, shared_mem)._replace(macros=self.macros)
+        device.launch(launch, record)
 
 
 class CudaDriverError(RuntimeError):

@@ -1,18 +1,15 @@
-"""Probe of a GPU in 20 s: does it do what our kernels take for granted, how fast?
+"""Probe of a GPU in 20 s: does it do what our kernels take for granted?
 
     python -m tools.gpu.probe --output probe.jsonl       # on the machine
 
-No numba, no graph. Each line
-is printed, and is in the file, before the next thing is tried, so that a GPU that hangs
-has told all that came before.
+No numba, no graph. Each line is printed and written to the file before the next step,
+so that the file of a GPU that hangs has all earlier results.
 
 1. Loads: our kernels from the file, from memory and as PTX, with their attributes.
 2. Assumptions: a small kernel each, whose answer is known (`tools.gpu.assumptions`).
-3. Constants of the model that searches are planned by (`tools.gpu.constants`).
 
-The exit status is 0 where all of it is as it should be; 5 where the search that there
-is cannot run, so that no later step is worth its time; 1 where a search to come could
-not; 4 where a constant could not be measured.
+The exit status is 0 if everything holds, 5 if the search cannot run, 1 if only an
+assumption fails that no search needs yet.
 """
 
 from __future__ import annotations
@@ -26,9 +23,8 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
-from tools.gpu import OK_STATUS, UNFINISHED_STATUS, UNFIT_STATUS, WRONG_STATUS
+from tools.gpu import OK_STATUS, UNFIT_STATUS, WRONG_STATUS
 from tools.gpu.assumptions import ASSUMPTIONS, Assumption
-from tools.gpu.constants import MEASURES
 from tools.gpu.probe_program import PLAIN, PROBE, SEARCH, Machine
 from wfstdec.errors import BackendError
 from wfstdec.gpu.compiling import WAYS, load_by
@@ -122,27 +118,12 @@ def check_assumptions(
     return status
 
 
-def measure_constants(machine: Machine, cupy: Any, lines: Lines) -> int:
-    """Measure all of them, whatever one comes to: the exit status so far."""
-    status = OK_STATUS
-    for name, measure in MEASURES.items():
-        try:
-            figures = measure(machine, cupy)
-        except Exception as error:  # the others are measured all the same
-            lines.add(name, f"NOT MEASURED: {_told(error)}", ok=False)
-            status = UNFINISHED_STATUS
-            continue
-        told = "; ".join(f"{key} {value:g}" for key, value in figures.items())
-        lines.add(name, told, ok=True, figures=figures)
-    return status
-
-
 def _told(error: Exception) -> str:
     return f"{type(error).__name__}: {error}".replace("\n", " ")[:500]
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Go through the three parts; a gate that is shut ends it."""
+    """Run both parts; a failed load ends the probe."""
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
@@ -165,8 +146,7 @@ def main(argv: list[str] | None = None) -> int:
         lines.add("gate", "SHUT: the search cannot run on this device", ok=False)
         return status
     lines.add("gate", f"open; kernels are loaded by {way}", ok=True)
-    measured = measure_constants(machine, cupy, lines)
-    return status or measured
+    return status
 
 
 if __name__ == "__main__":

@@ -25,28 +25,23 @@ TASK = read_struct(_SOURCE, "ProbeTask")
 LOGPROBS = read_struct(KERNELS / "logprobs.cuh", "Logprobs")
 IN_GLOBAL, IN_SHARED = range(2)
 """Where a word lies that threads change."""
-OF_SHARED, OF_L1, OF_L2 = range(3)
-"""What a chain of loads waits for; past L2 it is memory."""
-SMALL, LEASTS, LINE, TIMED = 2048, 4, 32, 8
-"""As in `probe.cu`: words of a small chain and slots of a table; words that many
-threads lower; words of a line of a cache; loads of a line that are timed at once."""
+SMALL, LEASTS = 2048, 4
+"""As in `probe.cu`: slots of a table in shared memory, words that threads lower."""
 
 PROBE = Program(
     "probe.cu",
     FOLDER,
     kernels=(
-        *("fill_shared", "give_back", "nothing", "least_keys", "claim_slots"),
+        *("fill_shared", "give_back", "least_keys", "claim_slots"),
         *("peek_at_words", "read_quads", "exchange", "reduce", "calculate"),
-        *("widen_halves", "add_logs", "time_barriers", "time_loads", "time_lines"),
-        "time_atomics",
+        *("widen_halves", "add_logs"),
     ),
     own_bytes=0,
     shared_bytes=lambda room: max(0, room),
     structs={"Given": GIVEN, "ProbeTask": TASK, "Logprobs": LOGPROBS},
     constants={
-        **{"IN_GLOBAL": IN_GLOBAL, "IN_SHARED": IN_SHARED, "OF_SHARED": OF_SHARED},
-        **{"OF_L1": OF_L1, "OF_L2": OF_L2, "SMALL": SMALL, "LEASTS": LEASTS},
-        **{"LINE": LINE, "TIMED": TIMED},
+        **{"IN_GLOBAL": IN_GLOBAL, "IN_SHARED": IN_SHARED},
+        **{"SMALL": SMALL, "LEASTS": LEASTS},
     },
 )
 """The kernels; the first has no shared memory of its own and may ask for all."""

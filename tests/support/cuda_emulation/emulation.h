@@ -421,11 +421,6 @@ inline unsigned long long nanoseconds() {
 }
 
 template <class T>
-inline T read_l2(const T* at) {
-    return *at;
-}
-
-template <class T>
 inline T read_only(const T* at) {
     return *at;
 }

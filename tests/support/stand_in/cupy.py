@@ -3,7 +3,7 @@
 STAND_IN_FAULT has it go wrong. At the first search: "hang", "crash", "wrong" (bits) or
 "memory". Before: "no device"; "no files", a driver that loads kernels from memory
 alone; "no loads", one that loads none; "no halves", a GPU that gives the probe another
-answer; "no lines", one that hangs while the probe takes times.
+answer; "no sums", one that hangs in the probe's last kernel.
 """
 
 import os
@@ -24,7 +24,7 @@ def spoiled(kernel, grid, block, arguments, *, shared_mem):
     """A launch, with the fault that is asked for."""
     of_search = kernel.name in ("search_chunk", "best_paths")
     if (FAULT == "hang" and of_search) or (
-        FAULT == "no lines" and kernel.name == "time_lines"
+        FAULT == "no sums" and kernel.name == "add_logs"
     ):
         print("an endless kernel", flush=True)
         time.sleep(3600)

@@ -1,9 +1,8 @@
 // What a GPU is asked before anything is searched on it: each kernel has an answer that
-// is known beforehand; see `tools/gpu/assumptions.py` and `tools/gpu/constants.py`.
+// is known beforehand; see `tools/gpu/assumptions.py`.
 #include "block.cuh"
 #include "logprobs.cuh"
 #include "log_add.cuh"
-#include "times.cuh"
 
 // Fields of every size, by value.
 struct Given {
@@ -21,7 +20,7 @@ struct ProbeTask {
     const u64* keys;   // [count]
     u64* table;        // [num_slots]
     u32* found;
-    u64* times;        // cycles, nanoseconds
+    u64* times;
     u32 count, num_slots, steps, place;
 };
 
@@ -32,23 +31,10 @@ struct alignas(16) Quad {
 
 // Where a word lies.
 constexpr u32 IN_GLOBAL = 0, IN_SHARED = 1;
-// What a chain of loads is to wait for.
-constexpr u32 OF_SHARED = 0, OF_L1 = 1, OF_L2 = 2;
 
-constexpr u32 SMALL = 2048;  // words of a chain in shared memory or L1, slots of a table
+constexpr u32 SMALL = 2048;  // slots of a table in shared memory
 constexpr u32 LEASTS = 4;    // words that many threads change at once
-constexpr u32 LINE = 32;     // words of a line of a cache
-constexpr u32 TIMED = 8;     // loads of a line that are timed at once
 constexpr u64 EMPTY = ~0ull;
-
-#ifndef CUDA_EMULATION
-// Past the L1 cache. (The emulation has its own.)
-__device__ __forceinline__ u32 read_l2(const u32* at) {
-    u32 value;
-    asm volatile("ld.global.cg.u32 %0, [%1];" : "=r"(value) : "l"(at) : "memory");
-    return value;
-}
-#endif
 
 // ------------------------------------------------------------------------- launches
 extern "C" __global__ void fill_shared(const __grid_constant__ ProbeTask task) {
@@ -73,8 +59,6 @@ extern "C" __global__ void give_back(const __grid_constant__ Given given) {
     given.back[4] = given.fifth;
     given.back[5] = blockDim.x;
 }
-
-extern "C" __global__ void nothing(const __grid_constant__ ProbeTask) {}
 
 // ---------------------------------------------------------------------- assumptions
 // 64-bit minima of words that the compiler cannot know the memory of.
@@ -215,103 +199,5 @@ extern "C" __global__ void add_logs(const __grid_constant__ ProbeTask task) {
         const float a = __uint_as_float(task.words[i]);
         const float b = __uint_as_float(task.words[n + i]);
         task.found[i] = __float_as_uint(log_add(a, b));
-    }
-}
-
-// ------------------------------------------------------------------------ constants
-// What passes between two looks at both clocks, on the first thread.
-struct Stopwatch {
-    u64 cycles, ns;
-
-    __device__ void start() {
-        ns = nanoseconds();
-        cycles = clock64();
-    }
-
-    __device__ void stop(u64* times) const {
-        const u64 cycles_now = clock64();
-        times[0] = cycles_now - cycles;
-        times[1] = nanoseconds() - ns;
-    }
-};
-
-extern "C" __global__ void time_barriers(const __grid_constant__ ProbeTask task) {
-    Stopwatch watch;
-    __syncthreads();
-    watch.start();
-    for (u32 step = 0; step < task.steps; ++step) __syncthreads();
-    if (threadIdx.x == 0) watch.stop(task.times);
-}
-
-// A thread goes from word to word, each the index of the next; found[0] is the last.
-extern "C" __global__ void time_loads(const __grid_constant__ ProbeTask task) {
-    __shared__ u32 own[SMALL];
-    if (task.place == OF_SHARED)
-        for (u32 i = threadIdx.x; i < task.count; i += blockDim.x)
-            own[i] = task.words[i];
-    __syncthreads();
-    if (threadIdx.x != 0) return;
-    u32 at = 0;
-    if (task.place == OF_L1)  // warm
-        for (u32 step = 0; step < task.count; ++step) at = read_only(&task.words[at]);
-    Stopwatch watch;
-    watch.start();
-    if (task.place == OF_SHARED)
-        for (u32 step = 0; step < task.steps; ++step) at = own[at];
-    else if (task.place == OF_L1)
-        for (u32 step = 0; step < task.steps; ++step) at = read_only(&task.words[at]);
-    else
-        for (u32 step = 0; step < task.steps; ++step) at = read_l2(&task.words[at]);
-    task.found[0] = at;
-    if (at == NONE) return;  // the clock waits for the last load
-    watch.stop(task.times);
-}
-
-// Cycles of some loads in a row of each line, all words 0, out of the L2 cache: lines of
-// its far half take longer. The times begin behind the two of all lines.
-extern "C" __global__ void time_lines(const __grid_constant__ ProbeTask task) {
-    if (threadIdx.x != 0) return;
-    u32 at = 0;
-    const u32 num_lines = task.count / LINE;
-    for (u32 line = 0; line < num_lines; ++line)
-        at = read_l2(&task.words[line * LINE + at]);
-    Stopwatch watch;
-    watch.start();
-    for (u32 line = 0; line < num_lines; ++line) {
-        const u64 begin = clock64();
-        for (u32 load = 0; load < TIMED; ++load)
-            at = read_l2(&task.words[line * LINE + at]);
-        if (at == NONE) return;  // the clock waits for the last load
-        task.times[2 + line] = clock64() - begin;
-    }
-    task.found[0] = at;
-    watch.stop(task.times);
-}
-
-// All threads lower one word of shared memory again and again: of 64 bits, then of 32;
-// found[0] and found[1] are what is left.
-extern "C" __global__ void time_atomics(const __grid_constant__ ProbeTask task) {
-    __shared__ u64 wide;
-    __shared__ u32 narrow;
-    if (threadIdx.x == 0) {
-        wide = EMPTY;
-        narrow = NONE;
-    }
-    Stopwatch watch;
-    __syncthreads();
-    watch.start();
-    for (u32 step = task.steps; step-- > 0;)
-        atomicMin(&wide, static_cast<u64>(step) << 32 | threadIdx.x);
-    __syncthreads();
-    if (threadIdx.x == 0) watch.stop(task.times);
-    __syncthreads();
-    watch.start();
-    for (u32 step = task.steps; step-- > 0;)
-        atomicMin(&narrow, step << 10 | threadIdx.x);
-    __syncthreads();
-    if (threadIdx.x == 0) {
-        watch.stop(task.times + 2);
-        task.found[0] = static_cast<u32>(wide >> 32) + static_cast<u32>(wide);
-        task.found[1] = narrow;
     }
 }
