@@ -94,8 +94,8 @@ class Searcher:
         if not self.dense:
             kind = GreedySearch if self.options.strategy == "greedy" else CpuSearch
             joiner = Joiner(self.model, self.fusion, self.pricer)
-            search = kind(joiner, self.options, beam)
-            after = search.run(source)
+            search = kind(joiner, self.options)
+            after = search.run(beam, source)
             self.bad, self.num_steps = torch.from_numpy(search.bad), search.num_steps
             return after
         if self.options.strategy == "aes":
