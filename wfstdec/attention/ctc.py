@@ -116,11 +116,8 @@ class CtcRows(NamedTuple):
     last: np.ndarray  # int64 [N], the last token that is no mark; -1 for none
 
 
-class ScoredTokens(NamedTuple):
-    """The tokens that were scored."""
-
-    labels: np.ndarray  # int64 [N, C]
-    prefix: np.ndarray  # float32 [N, C], psi with each
+ScoredTokens = tuple[np.ndarray, np.ndarray]
+"""Tokens that were scored, int64 [N, C], and psi with each, float32 [N, C]."""
 
 
 class CtcPrefixes:
@@ -175,7 +172,7 @@ class CtcPrefixes:
         # Places without a token are of token 0, which may be another's: leave it.
         row, place = np.nonzero(asked)
         out[row, labels[row, place]] = gains[row, place] + more[row, place]
-        return out, ScoredTokens(labels, prefix)
+        return out, (labels, prefix)
 
     def stepped(
         self,
@@ -185,10 +182,10 @@ class CtcPrefixes:
         utterance: np.ndarray,
     ) -> CtcRows:
         """The rows one token further; those of the parents are overwritten."""
-        units = self._units
+        units, (tokens, prefix) = self._units, scored
         says = units.column[labels] >= 0
-        chosen = (scored.labels == labels[:, None]) & says[:, None]
-        psi = np.where(chosen, scored.prefix, 0.0).sum(1, dtype=np.float64)
+        chosen = (tokens == labels[:, None]) & says[:, None]
+        psi = np.where(chosen, prefix, 0.0).sum(1, dtype=np.float64)
         rows.prefix[:] = np.where(says, psi, rows.prefix)
         _step(
             *(self._logprobs, self._lengths, utterance, units.column, units.blank),

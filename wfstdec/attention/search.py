@@ -91,9 +91,12 @@ class Fusion:
             at = at._replace(mode=np.where(closes, np.int8(CLOSING), at.mode))
         credited, ends = fused.copy(), np.array([self.eos])
         for boosts, rows in self._rows_of_lists(utterance):
-            states = at.phrase[rows], at.mode[rows], at.ends_phrase[rows]
-            given = RowStates(rows, *states, self.silent, ends), fused, credited
-            credit_rows(boosts.automaton, *given, False, self._end_score)
+            row_states = RowStates(
+                *(rows, at.phrase[rows], at.mode[rows], at.ends_phrase[rows]),
+                *(self.silent, ends),
+            )
+            given = row_states, fused, credited, False, self._end_score
+            credit_rows(boosts.automaton, *given)
         return credited, at
 
     def _rows_of_lists(
