@@ -12,7 +12,7 @@ from attention_cases import JointCase, random_logprobs
 from table_attention import TableAttention
 
 from wfstdec import AttentionDecoder, AttentionOptions, token_table
-from wfstdec.attention.ctc import CtcPrefixes, CtcUnits
+from wfstdec.attention.ctc import CtcPrefixes, CtcUnits, taken
 from wfstdec.attention.torch_model import JointAttention, JointNet
 from wfstdec.errors import LogprobError, OptionError, ShapeError
 from wfstdec.transducer.torch_model import TransducerConfig
@@ -26,7 +26,7 @@ def psi_of(prefixes, text):
     rows, none = prefixes.start(), np.zeros(1, np.int64)
     for token in text:
         _, tried = prefixes.fused(np.zeros((1, 3), np.float32), rows, none)
-        rows = prefixes.stepped(rows.taken(none), tried, np.array([token]), none)
+        rows = prefixes.stepped(taken(rows, none), tried, np.array([token]), none)
     return float(rows.prefix[0]), float(rows.whole[0])
 
 

@@ -22,14 +22,13 @@ from wfstdec.align.alignment import Alignment
 from wfstdec.align.options import AlignOptions
 from wfstdec.align.reading import Nearness, read_alignment
 from wfstdec.align.search import STAR, LogProbs, search, text_graph
-from wfstdec.align.transcript import Transcriber, Transcript
+from wfstdec.align.transcript import Transcriber
 from wfstdec.boost.g2p import G2pLike
 from wfstdec.checks.inputs import OutputTokens, Pairs, checked
 from wfstdec.checks.rows import check_frame_shift
 from wfstdec.errors import ShapeError, check_listed
 from wfstdec.fst.lexicon_fst import Fillers
 from wfstdec.fst.topology import check_topology
-from wfstdec.graph.packed import PackedGraph
 from wfstdec.search.threads import DeferredSignals
 from wfstdec.text.lexicon import Lexicon
 from wfstdec.text.loading import (
@@ -114,9 +113,7 @@ class ForcedAligner:
             words = frozenset(chain.from_iterable(lexicon.pronunciations))
             self._output_tokens = replace(self._output_tokens, words=words)
         self._transcriber = Transcriber(
-            self.tokens,
-            lexicon,
-            self._fillers.tokens,
+            *(self.tokens, lexicon, self._fillers.tokens),
             g2p=g2p,
             sentencepiece_model=sentencepiece_model,
             normalizer=normalizer,
@@ -165,25 +162,14 @@ class ForcedAligner:
             )
         with DeferredSignals():
             transcript = self._transcriber.transcript(text)
+            options, tokens = self.options, self.tokens
             star, star_cost = None, None
-            if self.options.insert_cost is not None:
-                star, star_cost = len(self.tokens), self.options.insert_frame_cost
+            if options.insert_cost is not None:
+                star, star_cost = len(tokens), options.insert_frame_cost
+                tokens = TokenTable((*tokens.names, STAR), tokens.blank)
             read = LogProbs(logprobs, self.num_tokens, star_cost)
-            found = search(
-                self._graph(transcript),
-                read,
-                self.options,
-                frame_shift_s=self.frame_shift_s,
-                backend=self._backend,
-            )
-            near = Nearness.of(read, found.hypothesis, self.tokens.blank)
-            return read_alignment(
-                found, near, transcript, star=star, options=self.options
-            )
-
-    def _graph(self, transcript: Transcript) -> PackedGraph:
-        tokens = self.tokens
-        if self.options.insert_cost is not None:
-            tokens = TokenTable((*tokens.names, STAR), tokens.blank)
-        given = tokens, self._fillers, self.topology, self.options
-        return text_graph(transcript, *given)
+            given = tokens, self._fillers, self.topology, options
+            graph = text_graph(transcript, *given)
+            found = search(graph, read, options, self.frame_shift_s, self._backend)
+            near = Nearness.of(read, found.hypothesis, tokens.blank)
+            return read_alignment(found, near, transcript, star, options)

@@ -67,7 +67,6 @@ def read_alignment(
     found: Found,
     near: Nearness,
     transcript: Transcript,
-    *,
     star: int | None,
     options: AlignOptions,
 ) -> Alignment:
@@ -147,41 +146,35 @@ class _Places:
             confidence=self.near.confidence(first, end),
         )
 
-    def _pieces(self) -> Iterator[tuple[MisfitKind | None, int, int, int]]:
-        """Cover the frames in order: kind, position of the word, first frame, end."""
-        # A word has no kind; the place of what is no word is that of the next one.
-        at, frame = 0, 0
-        for word in self.found.hypothesis.words:
-            if word.start_frame > frame:
-                yield "speech", at, frame, word.start_frame
-            frame = word.end_frame
-            if word.text == STAR:
-                yield "put in", at, word.start_frame, frame
-            else:
-                at = int(word.text) + 1
-                yield None, at - 1, word.start_frame, frame
-        if self.found.hypothesis.num_frames > frame:
-            yield "speech", at, frame, self.found.hypothesis.num_frames
+    def _is_weak(self, first: int, end: int) -> bool:
+        return (
+            self.near.confidence(first, end) < self.options.misfit_below
+            and self.near.excess(first, end) >= self.options.misfit_nats
+        )
 
     def by_words(self) -> Iterator[Misfit]:
         """Runs of weak words, speech that no word explains, speech put in."""
+        path, before, frame = self.found.hypothesis, 0, 0
         weak: list[tuple[int, int, int]] = []
-        for kind, at, *frames in self._pieces():
-            first, end = frames
-            is_weak = (
-                self.near.confidence(first, end) < self.options.misfit_below
-                and self.near.excess(first, end) >= self.options.misfit_nats
-            )
+        for word in path.words:
+            first, end = word.start_frame, word.end_frame
+            if self._is_weak(frame, first):
+                yield self._misfit("speech", (before, before), (frame, first))
+            frame = end
+            if word.text == STAR:
+                yield self._misfit("put in", (before, before), (first, end))
+                continue
+            at, is_weak = int(word.text), self._is_weak(first, end)
+            before = at + 1
             # Weak words next to each other are one misfit: a wrong sentence is not
             # twenty.
-            if kind is None and is_weak and (not weak or weak[-1][0] + 1 == at):
-                weak.append((at, first, end))
-                continue
-            if kind == "put in" or (kind == "speech" and is_weak):
-                yield self._misfit(kind, (at, at), (first, end))
-            if kind is None and weak:
+            if weak and not (is_weak and weak[-1][0] + 1 == at):
                 yield self._weak(weak)
-                weak = [(at, first, end)] if is_weak else []
+                weak = []
+            if is_weak:
+                weak.append((at, first, end))
+        if self._is_weak(frame, path.num_frames):
+            yield self._misfit("speech", (before, before), (frame, path.num_frames))
         if weak:
             yield self._weak(weak)
 
@@ -191,18 +184,15 @@ class _Places:
 
     def missing(self) -> Iterator[Misfit]:
         """Words that the alignment leaves out, or did not come to."""
-        path = self.found.hypothesis
-        at, frame = 0, 0
-        last = max((int(w.text) + 1 for w in path.words if w.text != STAR), default=0)
-        for word in path.words:
-            if word.text == STAR:
-                continue
+        path, at, frame = self.found.hypothesis, 0, 0
+        words = [word for word in path.words if word.text != STAR]
+        for word in words:
             if int(word.text) > at:
                 frames = (frame, word.start_frame)
                 yield self._misfit("left out", (at, int(word.text)), frames)
             at, frame = int(word.text) + 1, word.end_frame
-            if self.is_cut and at == last:
-                at, frame = at - 1, word.start_frame
+        if self.is_cut:
+            at, frame = at - 1, words[-1].start_frame
         if at < len(self.transcript):
             kind: MisfitKind = "left out" if path.reached_final else "not reached"
             frames = (frame, path.num_frames)

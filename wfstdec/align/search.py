@@ -86,10 +86,8 @@ def text_graph(
     used = {t for tokens_ in pronunciations for t in tokens_} | set(fillers.tokens)
     words = tuple(dict.fromkeys((EPSILON_WORD, *words, _SKIP)))
     labels = LabelSpace(tokens, words, used=frozenset(used))
-    unmarked = np.zeros(len(lexicon), np.int32)
-    l_fst = build_lexicon_fst(
-        MarkedLexicon(lexicon, fillers, unmarked, silence_symbol=0), labels
-    )
+    marked = MarkedLexicon(lexicon, fillers, np.zeros(len(lexicon), np.int32), 0)
+    l_fst = build_lexicon_fst(marked, labels)
     if options.skip_cost is not None:
         arc_state = l_fst.arc_state()
         arcs = Arcs(arc_state, l_fst.ilabel, l_fst.olabel, l_fst.nextstate, l_fst.cost)
@@ -100,8 +98,7 @@ def text_graph(
     lg = compose(l_fst, _g_fst(transcript.words, words, options))
     tlg = compose_topology(topology, lg, labels)
     ilabel, repeat = labels.split_repeats(tlg.ilabel)
-    # A word that comes twice in the text is two words here: each place has its own
-    # times.
+    # A word that comes twice in the text is two words: each place has its own times.
     prons = list(transcript.entries)
     if star is not None:
         prons.append((((star,), 0.0),))
@@ -176,18 +173,12 @@ def search(
     graph: PackedGraph,
     logprobs: LogProbs,
     options: AlignOptions,
-    *,
     frame_shift_s: float,
-    backend: str = "cpu",
+    backend: str,
 ) -> Found:
     """Find the cheapest path; a wider beam where none reaches the end of the text."""
-    decoder = WfstDecoder(
-        graph,
-        WfstOptions(beam=options.beam, max_active=None),
-        backend,
-        frame_shift_s=frame_shift_s,
-        threads=1,
-    )
+    given = graph, WfstOptions(beam=options.beam, max_active=None), backend
+    decoder = WfstDecoder(*given, frame_shift_s=frame_shift_s, threads=1)
     decoder._input_check.enabled = False  # the aligner's input is checked by it
     # No path of any text costs less than the best token of each frame.
     least = math.fsum(-chunk.max(axis=1).sum(dtype=np.float64) for chunk in logprobs)

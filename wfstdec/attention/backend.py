@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -10,17 +9,15 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from wfstdec.attention.ctc import CtcPrefixes, CtcUnits
 from wfstdec.attention.model import AttentionModel
-from wfstdec.attention.model_decoder import ModelBackend, phrases_of
+from wfstdec.attention.model_decoder import ModelBackend, Weighted, phrases_of
 from wfstdec.attention.options import AttentionOptions
 from wfstdec.attention.search import FinishedHypothesis, Fusion, Searcher
 from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.errors import InputError, OptionError, ShapeError
 from wfstdec.jit import kernel
-from wfstdec.lm.ngram import NgramLM
 from wfstdec.search.logprobs import as_numpy, split_batch
 from wfstdec.search.paths.tokens import NO_PRON, TokenRows
 from wfstdec.text.tokens import TokenTable
@@ -83,30 +80,35 @@ def _align(logprobs, columns, blank, scores, step, spans):
 class AttentionPath(NamedTuple):
     """A text as readers of paths have it."""
 
-    tokens: TokenRows
+    tokens: TokenRows  # Without marks
     text: FinishedHypothesis
     boost: float  # Nats credited, those of the end included
     end_credit: float  # The latter
     num_frames: int  # Of the utterance
-    token: np.ndarray  # Output tokens, without marks, int32 [N]
-    search_cost: float  # Total as the search added it up
-    reached_final: bool  # Whether the text came to its end
     died_at_frame: int = -1
 
+    @property
+    def token(self) -> np.ndarray:
+        """Output tokens, without marks, int32 [N]."""
+        return self.tokens.token
 
-class WithCtc(NamedTuple):
-    """Frames of utterances, and their CTC log-probs."""
+    @property
+    def search_cost(self) -> float:
+        """The total as the search added it up."""
+        return -self.text.total + 0.0
 
-    frames: Any
-    ctc: Any
+    @property
+    def reached_final(self) -> bool:
+        """Whether the text came to its end."""
+        return self.text.reached_final
 
 
 @dataclass(frozen=True, eq=False)
-class Utterance:
-    """Input of the model for an utterance."""
+class WithCtc:
+    """Frames of an utterance or of several, and their CTC log-probs."""
 
-    frames: Tensor  # [T, D]
-    ctc: np.ndarray | None = None  # Log-probs float32 [T, columns]; None without CTC
+    frames: Any  # [T, D]
+    ctc: Any = None  # float32 [T, columns]; None without CTC
 
     def __len__(self) -> int:
         """T."""
@@ -119,12 +121,11 @@ class AttentionBackend(ModelBackend):
     def __init__(
         self,
         model: AttentionModel,
-        lms: Sequence[tuple[NgramLM, float]],
-        *,
-        frame_shift_s: float,
+        device: torch.device | str,
         batch_size: int,
-        device: torch.device | str = "cpu",
-        encodes: bool = False,
+        encodes: bool,
+        lms: Weighted,
+        frame_shift_s: float,
         ctc_tokens: TokenTable | None = None,
         dense: bool = False,
     ) -> None:
@@ -133,30 +134,30 @@ class AttentionBackend(ModelBackend):
         self._lms, self._frame_shift_s = lms, frame_shift_s
         self._units = CtcUnits.of(model, ctc_tokens)
 
-    def inputs(self, frames: Any, lengths: Any) -> list[Utterance]:
+    def inputs(self, frames: Any, lengths: Any) -> list[WithCtc]:
         """Check frames, or encode features, as `ModelBackend.inputs`."""
         ctc: Any = None
         if isinstance(frames, WithCtc):
-            frames, ctc = frames
+            frames, ctc = frames.frames, frames.ctc
             if self.encodes:
                 raise OptionError("ctc= with input='features', expected frames")
         found = super().inputs(frames, lengths)
         if ctc is None:
-            return [Utterance(one) for one in found]
+            return [WithCtc(one) for one in found]
         rows = split_batch(ctc, as_numpy)
         if len(rows) != len(found):
             raise ShapeError(
                 f"CTC log-probs of {len(rows)} utterances, expected {len(found)}"
             )
         return [
-            Utterance(one, self._units.check(given, len(one), i))
+            WithCtc(one, self._units.check(given, len(one), i))
             for i, (one, given) in enumerate(zip(found, rows, strict=True))
         ]
 
     @torch.no_grad()
     def decode(
         self,
-        utterances: Sequence[Utterance],
+        utterances: Sequence[WithCtc],
         options: AttentionOptions,
         boosts: Sequence[CompiledBoosts],
         *,
@@ -183,9 +184,9 @@ class AttentionBackend(ModelBackend):
             logprobs = [self._logprobs_of(utterances[i], i) for i in group]
             ctc = self._ctc(options, logprobs)
             searcher = Searcher(self.model, options, fusion, ctc=ctc, dense=self.dense)
-            sizes, shift_s = list(map(len, some)), self._frame_shift_s
+            sizes = list(map(len, some))
             limits = [
-                options.token_limit(int(self.model.limit(size)), size * shift_s)
+                options.token_limit(self.model.limit(size), size * self._frame_shift_s)
                 for size in sizes
             ]
             batch = (
@@ -213,7 +214,7 @@ class AttentionBackend(ModelBackend):
         """Refuse: an attention decoder sees whole utterances."""
         raise OptionError("sessions of an attention decoder, expected whole utterances")
 
-    def _logprobs_of(self, one: Utterance, i: int) -> np.ndarray | None:
+    def _logprobs_of(self, one: WithCtc, i: int) -> np.ndarray | None:
         """CTC log-probs, given or by the model's own head; None without either."""
         own = getattr(self.model, "ctc", None)
         if one.ctc is not None or own is None:
@@ -238,17 +239,13 @@ class AttentionBackend(ModelBackend):
         return CtcPrefixes(rows, self._units, weight=options.ctc_weight, width=width)
 
     def _groups(
-        self, utterances: Sequence[Utterance], prompts: Sequence[Sequence[int]]
+        self, utterances: Sequence[WithCtc], prompts: Sequence[Sequence[int]]
     ) -> Iterator[list[int]]:
         """Utterances decoded together: prompts of one length, frames of like length."""
-        order = sorted(
-            (i for i, one in enumerate(utterances) if len(one)),
-            key=lambda i: (len(prompts[i]), len(utterances[i])),
-        )
-        for _, alike in itertools.groupby(order, key=lambda i: len(prompts[i])):
-            same = list(alike)
-            for first in range(0, len(same), self.batch_size):
-                yield same[first : first + self.batch_size]
+        spoken = [i for i, one in enumerate(utterances) if len(one)]
+        for size in sorted({len(prompts[i]) for i in spoken}):
+            alike = [i for i in spoken if len(prompts[i]) == size]
+            yield from self.groups(alike, utterances)
 
     def _path(
         self,
@@ -282,10 +279,5 @@ class AttentionBackend(ModelBackend):
             spans = token_spans(ctc, self._units.column[tokens], self._units.blank)
             if spans is not None:
                 rows[:, 1:3] = spans
-        path = TokenRows(rows)
-        return AttentionPath(
-            *(path, text, boost + credit, credit, num_frames),
-            token=path.token,
-            search_cost=-text.total + 0.0,
-            reached_final=text.reached_final,
-        )
+        given = text, boost + credit, credit, num_frames
+        return AttentionPath(TokenRows(rows), *given)

@@ -13,11 +13,11 @@ a blank, or in its last token: between equal tokens there must be a blank.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from wfstdec.attention.model import AttentionModel
+from wfstdec.attention.model import AttentionModel, tree_map
 from wfstdec.errors import LogprobError, OptionError, ShapeError
 from wfstdec.jit import inlined, kernel
 from wfstdec.text.tokens import TokenTable
@@ -25,24 +25,9 @@ from wfstdec.text.tokens import TokenTable
 _LEAST = np.float32(-np.inf)
 
 
-class Chosen(NamedTuple):
-    """Survivors of B beams, K each, the first ones used."""
-
-    parent: np.ndarray  # int64 [B, K], surviving rows, best first
-    label: np.ndarray  # int64 [B, K], by which token
-    total: np.ndarray  # float64 [B, K]
-    num: np.ndarray  # int64 [B], number of survivors
-    end_parent: np.ndarray  # int64 [B, K], rows that end, best first
-    end_total: np.ndarray  # float64 [B, K], the end included
-    num_ends: np.ndarray  # int64 [B]
-
-
-def no_choice(num: int, width: int) -> Chosen:
-    """Room for B beams of K."""
-    parent, label, end_parent = np.zeros((3, num, width), np.int64)
-    total, end_total = np.full((2, num, width), -np.inf)
-    going, ending = np.zeros((2, num), np.int64)
-    return Chosen(parent, label, total, going, end_parent, end_total, ending)
+def taken(parts: Any, rows: np.ndarray) -> Any:
+    """Take rows, int64 [M], of all arrays of nested tuples."""
+    return tree_map(lambda one: one[rows], parts)
 
 
 @kernel
@@ -63,42 +48,6 @@ def best_labels(fused, labels, gains):
                     place -= 1
                 gains[i, place], labels[i, place] = gain, label
                 worst = gains[i, width - 1]
-
-
-@kernel
-def select(splits, scores, labels, gains, eos, used, chosen):
-    """Choose ends and survivors of each utterance."""
-    # Of all that may follow in the order of totals: ends among the first K are taken,
-    # and the first K that are no ends. Of equal ones the lower row counts, then the
-    # lower token.
-    width = chosen.parent.shape[1]
-    for one in range(len(splits) - 1):
-        seen = going = ending = 0
-        # A merge of sorted lists: each row's labels are in order, so that the next best
-        # is at the head of one of them.
-        while going < width:
-            best, total = -1, -np.inf
-            for row in range(splits[one], splits[one + 1]):
-                if used[row] < labels.shape[1]:
-                    ahead = scores[row] + np.float64(gains[row, used[row]])
-                    if ahead > total:
-                        best, total = row, ahead
-            if best < 0:
-                break
-            label = labels[best, used[best]]
-            used[best] += 1
-            if label != eos:
-                chosen.parent[one, going], chosen.label[one, going] = best, label
-                chosen.total[one, going] = total
-                going += 1
-            # An end among the first K of all that may follow; a later one is worse than
-            # K others.
-            elif seen < width:
-                chosen.end_parent[one, ending] = best
-                chosen.end_total[one, ending] = total
-                ending += 1
-            seen += 1
-        chosen.num[one], chosen.num_ends[one] = going, ending
 
 
 class CtcUnits(NamedTuple):
@@ -166,20 +115,9 @@ class CtcRows(NamedTuple):
     whole: np.ndarray  # float64 [N], that the text is this
     last: np.ndarray  # int64 [N], the last token that is no mark; -1 for none
 
-    def taken(self, rows: np.ndarray) -> CtcRows:
-        """Take some rows, int64 [M]."""
-        return CtcRows(*(one[rows] for one in self))
 
-
-class ScoredTokens(NamedTuple):
-    """The tokens that were scored."""
-
-    labels: np.ndarray  # int64 [N, C]
-    prefix: np.ndarray  # float32 [N, C], psi with each
-
-    def taken(self, rows: np.ndarray) -> ScoredTokens:
-        """Take the tokens of some rows, int64 [M]."""
-        return ScoredTokens(self.labels[rows], self.prefix[rows])
+ScoredTokens = tuple[np.ndarray, np.ndarray]
+"""Tokens that were scored, int64 [N, C], and psi with each, float32 [N, C]."""
 
 
 class CtcPrefixes:
@@ -234,7 +172,7 @@ class CtcPrefixes:
         # Places without a token are of token 0, which may be another's: leave it.
         row, place = np.nonzero(asked)
         out[row, labels[row, place]] = gains[row, place] + more[row, place]
-        return out, ScoredTokens(labels, prefix)
+        return out, (labels, prefix)
 
     def stepped(
         self,
@@ -244,10 +182,10 @@ class CtcPrefixes:
         utterance: np.ndarray,
     ) -> CtcRows:
         """The rows one token further; those of the parents are overwritten."""
-        units = self._units
+        units, (tokens, prefix) = self._units, scored
         says = units.column[labels] >= 0
-        chosen = (scored.labels == labels[:, None]) & says[:, None]
-        psi = np.where(chosen, scored.prefix, 0.0).sum(1, dtype=np.float64)
+        chosen = (tokens == labels[:, None]) & says[:, None]
+        psi = np.where(chosen, prefix, 0.0).sum(1, dtype=np.float64)
         rows.prefix[:] = np.where(says, psi, rows.prefix)
         _step(
             *(self._logprobs, self._lengths, utterance, units.column, units.blank),
@@ -258,7 +196,7 @@ class CtcPrefixes:
     def texts(self, texts: Sequence[Sequence[int]]) -> np.ndarray:
         """Log-probabilities of whole texts of the only utterance, float64 [N]."""
         none = np.zeros(len(texts), np.int64)
-        rows = self.start().taken(none)
+        rows = taken(self.start(), none)
         longest = max((len(text) for text in texts), default=0)
         labels = np.full((len(texts), longest), self._units.eos)
         for row, text in zip(labels, texts, strict=True):

@@ -102,24 +102,10 @@ class AttentionDecoder(ModelDecoder):
         check_input(model, input, batch_size)
         table = checked_table(model)
         lms = weighted_lms(lm, table, unk_cost, least=-math.inf)
-        backend = AttentionBackend(
-            model,
-            lms,
-            frame_shift_s=frame_shift_s,
-            batch_size=batch_size,
-            device=device,
-            encodes=input == "features",
-            ctc_tokens=ctc_tokens,
-            dense=dense,
-        )
-        super().__init__(
-            *(model, backend, options or AttentionOptions()),
-            table=table,
-            lms=lms,
-            separator=separator,
-            input=input,
-            frame_shift_s=frame_shift_s,
-        )
+        given = model, device, batch_size, input == "features"
+        backend = AttentionBackend(*given, lms, frame_shift_s, ctc_tokens, dense)
+        how = options or AttentionOptions(), table, lms, separator, frame_shift_s
+        super().__init__(backend, *how)
 
     def decode(
         self,

@@ -125,6 +125,19 @@ def checked_rows(
     return rows
 
 
+def tree_map(function: Any, *trees: Any) -> Any:
+    """Apply a function to the arrays of pytrees of one form: the states of models."""
+    first = trees[0]
+    if isinstance(first, Tensor | np.ndarray):
+        return function(*trees)
+    if isinstance(first, dict):
+        return {key: tree_map(function, *(t[key] for t in trees)) for key in first}
+    if isinstance(first, list | tuple):
+        parts = [tree_map(function, *part) for part in zip(*trees, strict=True)]
+        return first._make(parts) if hasattr(first, "_make") else type(first)(parts)
+    return first
+
+
 @runtime_checkable
 class EncoderModel(Protocol):
     """A model that has its encoder too."""
@@ -138,22 +151,17 @@ class EncoderModel(Protocol):
 
 _METHODS = ("encode", "start", "predict", "join", "step", "take", "score", "ctc")
 """Methods that are measured."""
-_OTHERS = (
-    *("tokens", "blank", "durations", "prompt", "eos", "neutral", "limit"),
-    *("input_dim", "stride", "frame_dim", "tokenizer"),
-)
 
 
 class TimedModel:
     """A model that measures itself: CPU seconds of this process in its methods."""
 
     def __init__(self, model: Any) -> None:
-        self.model = model
-        self.cpu_s = 0.0
-        for name in (*_METHODS, *_OTHERS):
-            if hasattr(model, name):
-                value = getattr(model, name)
-                setattr(self, name, self._timed(value) if name in _METHODS else value)
+        names = [name for name in dir(model) if not name.startswith("_")]
+        vars(self).update({name: getattr(model, name) for name in names})
+        for name in {*_METHODS} & {*names}:
+            setattr(self, name, self._timed(getattr(model, name)))
+        self.model, self.cpu_s = model, 0.0
 
     def _timed(self, method: Callable[..., Any]) -> Callable[..., Any]:
         def run(*given: Any) -> Any:

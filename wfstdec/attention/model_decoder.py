@@ -5,7 +5,7 @@ from __future__ import annotations
 import importlib.util
 import logging
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self, cast
@@ -139,11 +139,8 @@ class ModelBackend:
                     f"expects F={self.model.input_dim}",
                     i,
                 )
-        # Of like length together: padding is computed too.
-        order = sorted(range(len(given)), key=lambda i: len(given[i]))
         found: list[Tensor] = [torch.empty(0)] * len(given)
-        for first in range(0, len(order), self.batch_size):
-            group = order[first : first + self.batch_size]
+        for group in self.groups(range(len(given)), given):
             sizes = torch.tensor([len(given[i]) for i in group])
             batch = torch.nn.utils.rnn.pad_sequence(
                 [given[i].float() for i in group], batch_first=True
@@ -152,6 +149,12 @@ class ModelBackend:
             for i, row, count in zip(group, frames, counts.tolist(), strict=True):
                 found[i] = row[:count]
         return found
+
+    def groups(self, which: Iterable[int], items: Sequence[Any]) -> Iterator[list[int]]:
+        """Some items of like length together: padding is computed too."""
+        order = sorted(which, key=lambda i: len(items[i]))
+        for first in range(0, len(order), self.batch_size):
+            yield order[first : first + self.batch_size]
 
     def _tensors(self, frames: Any, lengths: Any) -> list[Tensor]:
         def as_tensor(array: Any) -> Tensor:
@@ -206,17 +209,15 @@ class ModelDecoder(Decoder[Any, Paths]):
 
     def __init__(
         self,
-        model: Any,
         backend: ModelBackend,
         options: Any,
-        *,
         table: TokenTable,
         lms: Weighted,
         separator: str | None,
-        input: Input,
         frame_shift_s: float,
     ) -> None:
-        self.model, self.input, self.lms = model, input, lms
+        self.model, self.lms = backend.model, lms
+        self.input: Input = "features" if backend.encodes else "frames"
         between = separator_of(separator, table)
         self.vocabulary = Vocabulary.of(table, separator=between)
         given: Any = options, backend, BoostCompiler((), {}, len(table))

@@ -97,5 +97,5 @@ class AttentionOptions(CheckedOptions):
     def token_limit(self, limit: int, seconds: float) -> int:
         """Bound the number of a text's tokens, by the model's limit and its seconds."""
         if self.max_tokens_per_s is None:
-            return limit
-        return min(limit, int(np.ceil(self.max_tokens_per_s * seconds)) + 5)
+            return int(limit)
+        return min(int(limit), int(np.ceil(self.max_tokens_per_s * seconds)) + 5)

@@ -14,20 +14,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from wfstdec.attention.ctc import (
-    CtcPrefixes,
-    CtcRows,
-    CtcUnits,
-    best_labels,
-    no_choice,
-    select,
-)
+from wfstdec.attention.ctc import CtcPrefixes, CtcRows, CtcUnits, best_labels, taken
 from wfstdec.attention.model import AttentionModel, checked_rows
 from wfstdec.attention.options import AttentionOptions
 from wfstdec.boost.phrases import PhraseBoosts, initial_states
 from wfstdec.boost.tables import CLOSED, CLOSING, OPEN, RowStates, credit_rows
 from wfstdec.errors import LogprobError
-from wfstdec.lm import kernels
 from wfstdec.lm.ngram import NgramLM
 from wfstdec.search.threads import check
 
@@ -35,16 +27,11 @@ from wfstdec.search.threads import check
 class States(NamedTuple):
     """States of all terms, in rows."""
 
-    lm: np.ndarray  # int32 [M, N], of each language model
+    lm: tuple[np.ndarray, ...]  # int32 [N], of each language model
     phrase: np.ndarray  # int32 [N], of the row's list
-    is_closed: np.ndarray  # bool [N], the phrases of the row are over
-    will_close: np.ndarray  # bool [N], they are for all its successors
+    # int8 [N]: `OPEN`; `CLOSING`, the phrases are over for all successors; `CLOSED`
+    mode: np.ndarray
     ends_phrase: np.ndarray  # bool [N], the last token ended a phrase
-
-    def taken(self, rows: np.ndarray) -> States:
-        """The states of these rows, int64 [N]."""
-        lm, *others = self
-        return States(lm[:, rows], *(one[rows] for one in others))
 
 
 class Fusion:
@@ -69,16 +56,15 @@ class Fusion:
 
     def start(self, num: int) -> States:
         """The states before `num` utterances, a row each."""
-        lm = [np.full(num, lm.start, np.int32) for lm, _ in self.lms]
+        lm = tuple(np.full(num, lm.start, np.int32) for lm, _ in self.lms)
         starts = np.array([one.start for one in self.lists], np.int32)
-        no = np.zeros(num, bool)
-        phrase = starts[self._list_of[:num]]
-        return States(np.array(lm).reshape(-1, num), phrase, no, no, no)
+        modes = np.full(num, OPEN, np.int8)
+        return States(lm, starts[self._list_of[:num]], modes, np.zeros(num, bool))
 
     def fused(
         self, logprobs: np.ndarray, at: States, utterance: np.ndarray
     ) -> tuple[np.ndarray, States]:
-        """Log-probs with all terms except CTC, and the states with `will_close`."""
+        """Log-probs with all terms except CTC, and the states with `CLOSING` set."""
         fused = logprobs
         # The model's share, less that of CTC; impossible tokens stay so.
         if self.options.ctc_weight:
@@ -90,48 +76,28 @@ class Fusion:
             paid[:, self.silent] = fused[:, self.silent]
             fused = paid
         for (lm, weight), states in zip(self.lms, at.lm, strict=True):
-            fused = fused + self._lm_gains(lm, weight, states, logprobs.shape[1])
+            costs = lm.row_batch(states)[0][:, : logprobs.shape[1]]
+            costs[:, self.silent] = 0
+            costs[:, self.eos] = lm.automaton.final_cost[states]
+            gains = costs * np.float32(-weight)
+            if weight < 0:  # what is impossible stays so
+                gains[np.isposinf(costs)] = -np.inf
+            fused = fused + gains
         if len(self.lists) == 1:
             return fused, at
         if self.options.end_rule == "closed":
-            prefers = logprobs[:, self.eos] >= logprobs.max(1)
-            at = at._replace(will_close=at.is_closed | prefers)
-        return self._credited(fused, at, utterance), at
-
-    def _lm_gains(
-        self, lm: NgramLM, weight: float, states: np.ndarray, size: int
-    ) -> np.ndarray:
-        """Gains by a language model, float32 [N, size]; `inf` is impossible always."""
-        costs = np.empty((len(states), size), np.float32)
-        nextstates = np.empty((len(states), size), np.int32)
-        models = np.zeros_like(states)
-        kernels.rows(lm.automaton, models, states, costs, nextstates)
-        costs[:, self.silent] = 0
-        costs[:, self.eos] = lm.automaton.final_cost[states]
-        gains = costs * np.float32(-weight)
-        if weight < 0:
-            gains[np.isposinf(costs)] = -np.inf
-        return gains
-
-    def _credited(
-        self, scores: np.ndarray, at: States, utterance: np.ndarray
-    ) -> np.ndarray:
-        out = scores.copy()
-        modes = np.where(at.will_close, CLOSING, OPEN)
-        modes = np.where(at.is_closed, CLOSED, modes).astype(np.int8)
-        ends = np.array([self.eos])
+            closes = logprobs[:, self.eos] >= logprobs.max(1)
+            closes &= at.mode == OPEN
+            at = at._replace(mode=np.where(closes, np.int8(CLOSING), at.mode))
+        credited, ends = fused.copy(), np.array([self.eos])
         for boosts, rows in self._rows_of_lists(utterance):
-            states = RowStates(
-                row=rows,
-                state=at.phrase[rows],
-                mode=modes[rows],
-                ends_phrase=at.ends_phrase[rows],
-                silent=self.silent,
-                ends=ends,
+            row_states = RowStates(
+                *(rows, at.phrase[rows], at.mode[rows], at.ends_phrase[rows]),
+                *(self.silent, ends),
             )
-            given = boosts.automaton, states, scores, out
-            credit_rows(*given, False, self._end_score)
-        return out
+            given = row_states, fused, credited, False, self._end_score
+            credit_rows(boosts.automaton, *given)
+        return credited, at
 
     def _rows_of_lists(
         self, utterance: np.ndarray, counts: np.ndarray | bool = True
@@ -145,59 +111,41 @@ class Fusion:
 
     def stepped(self, at: States, labels: np.ndarray, utterance: np.ndarray) -> States:
         """The states after one token each, int64 [N]."""
-        labels = labels.astype(np.int32)
         is_silent = np.isin(labels, self.silent)
-        lm = at.lm.copy()
-        for (model, _), states in zip(self.lms, lm, strict=True):
-            _, after = _steps(model, states, labels)
-            states[:] = np.where(is_silent, states, after)
+        lm = tuple(
+            np.where(is_silent, states, model.step_batch(states, labels)[1])
+            for (model, _), states in zip(self.lms, at.lm, strict=True)
+        )
         phrase, ended = at.phrase.copy(), at.ends_phrase.copy()
         for boosts, rows in self._rows_of_lists(utterance, ~is_silent):
-            paid = boosts.automaton.final_cost
-            before = phrase[rows]
-            costs, after = _steps(boosts, before, labels[rows])
+            paid, before = boosts.automaton.final_cost, phrase[rows]
+            costs, after = boosts.step_batch(before, labels[rows])
             phrase[rows] = after
             # What a step pays beyond the change of credit is a phrase that is complete.
             ended[rows] = paid[before] - paid[after] - costs > 0
-        closed = at.is_closed | at.will_close
-        return States(lm, phrase, closed, np.zeros_like(closed), ended)
+        mode = np.where(at.mode == OPEN, at.mode, np.int8(CLOSED))
+        return States(lm, phrase, mode, ended)
 
     def paid_ahead(self, at: States, utterance: np.ndarray) -> np.ndarray:
         """Credit of incomplete phrases, float64 [N]."""
         found = np.zeros(len(at.phrase))
-        for boosts, rows in self._rows_of_lists(utterance, ~at.is_closed):
+        for boosts, rows in self._rows_of_lists(utterance, at.mode != CLOSED):
             found[rows] = boosts.automaton.final_cost[at.phrase[rows]]
         return found
 
-    def margin(self, utterance: int) -> float:
+    def margin(self, utterance: int | np.integer) -> float:
         """The most that a text may still gain: the best phrase, and at the end."""
         # Infinite where language models may favour tokens.
         if any(weight < 0 for _, weight in self.lms):
             return np.inf
         a = self.lists[self._list_of[utterance]].automaton
-        if not len(a.arc_cost):
-            dearest = most = 0.0
-        else:  # of the ends of phrases, and of steps
-            source = np.repeat(
-                np.arange(len(a.final_cost)), np.diff(a.state_arc_splits)
-            )
-            gains = -a.arc_cost
-            dearest = max(0.0, float((a.final_cost[source] + gains).max()))
-            most = max(0.0, float(gains.max()))
+        source = np.repeat(np.arange(len(a.final_cost)), np.diff(a.state_arc_splits))
+        # Of steps, and of the ends of phrases.
+        most = float((-a.arc_cost).max(initial=0.0))
+        found = float((a.final_cost[source] - a.arc_cost).max(initial=0.0))
         if self.options.end_rule == "compensated" and self._end_score >= 0:
-            dearest += most + float(self._end_score)
-        return dearest
-
-
-def _steps(
-    model: NgramLM | PhraseBoosts, states: np.ndarray, labels: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    costs, after = np.empty(len(states), np.float32), np.empty(len(states), np.int32)
-    models = np.zeros(len(states), np.int32)
-    kernels.steps(
-        model.automaton, models, np.ascontiguousarray(states), labels, costs, after
-    )
-    return costs, after
+            found += most + float(self._end_score)
+        return found
 
 
 class FinishedHypothesis(NamedTuple):
@@ -223,13 +171,6 @@ class ActiveHypotheses(NamedTuple):
     at: States  # States of the fusion
     row: np.ndarray  # int64 [N], which rows of the model they are
     ctc: CtcRows | None  # How far CTC is with them; None without it
-
-    def taken(self, rows: np.ndarray) -> ActiveHypotheses:
-        """Some of them."""
-        *arrays, at, row, ctc = self
-        ctc = None if ctc is None else ctc.taken(rows)
-        taken = (one[rows] for one in arrays)
-        return ActiveHypotheses._make([*taken, at.taken(rows), row[rows], ctc])
 
 
 class Searcher:
@@ -301,18 +242,18 @@ class Searcher:
             fused, scored = self.ctc.fused(fused, hyps.ctc, hyps.utterance)
         length = hyps.tokens.shape[1]
         is_last = length >= self._limits[hyps.utterance]
-        self._end_all(hyps, fused, rows, np.flatnonzero(is_last))
+        self._end_all(hyps, fused[:, self._eos], rows, np.flatnonzero(is_last))
         active = np.flatnonzero(~is_last)
         if not len(active):
             return hyps, active, active
         if len(active) < len(is_last):  # copies of rows are what takes time here
-            hyps, fused, rows = hyps.taken(active), fused[active], rows[active]
-            scored = None if scored is None else scored.taken(active)
+            some = taken((hyps, fused, rows, scored), active)
+            hyps, fused, rows, scored = some
         parent, label, total = self._chosen(hyps, fused, rows)
-        after = hyps.taken(parent)
+        after = taken(hyps, parent)
         # Where a list's phrases close is known before the step, and takes effect behind
         # it.
-        newly = after.at.will_close & ~after.at.is_closed
+        newly = after.at.mode == CLOSING
         after = after._replace(
             tokens=np.concatenate([after.tokens, label[:, None]], 1),
             score=total,
@@ -321,10 +262,10 @@ class Searcher:
             at=self.fusion.stepped(after.at, label, after.utterance),
         )
         if self.ctc is not None and after.ctc is not None and scored is not None:
-            given = after.ctc, scored.taken(parent), label, after.utterance
+            given = after.ctc, taken(scored, parent), label, after.utterance
             after = after._replace(ctc=self.ctc.stepped(*given))
         kept = np.flatnonzero(~self._is_over(after)[after.utterance])
-        return after.taken(kept), label[kept], after.row[kept]
+        return taken(after, kept), label[kept], after.row[kept]
 
     def _chosen(
         self, hyps: ActiveHypotheses, fused: np.ndarray, rows: np.ndarray
@@ -334,33 +275,38 @@ class Searcher:
         shape = len(fused), min(width + 1, self._num_tokens)
         labels, gains = np.empty(shape, np.int64), np.empty(shape, np.float32)
         best_labels(fused, labels, gains)
-        utterances, first = np.unique(hyps.utterance, return_index=True)
-        splits = np.append(first, len(hyps.utterance)).astype(np.int64)
-        chosen = no_choice(len(utterances), width)
-        used = np.zeros(len(fused), np.int64)
-        select(splits, hyps.score, labels, gains, self._eos, used, chosen)
-        for i in np.flatnonzero(chosen.num_ends).tolist():
-            count = chosen.num_ends[i]
-            ends = zip(chosen.end_parent[i, :count], chosen.end_total[i], strict=False)
-            self._finish([self._text(hyps, r, t, rows) for r, t in ends], utterances[i])
-        for i in np.flatnonzero(chosen.num == 0).tolist():
-            if not self._finished[utterances[i]]:  # nothing may follow, not even an end
-                dead = np.arange(splits[i], splits[i + 1])
-                self._end_all(hyps, np.full_like(fused, -np.inf), rows, dead)
-        places = np.arange(width) < chosen.num[:, None]
-        return chosen.parent[places], chosen.label[places], chosen.total[places]
+        # In the order of totals, of equal ones the lower row, then the lower token.
+        totals = (hyps.score[:, None] + gains).ravel()
+        order = np.lexsort((-totals, np.repeat(hyps.utterance, shape[1])))
+        order = order[totals[order] > -np.inf]
+        parent, label, total = order // shape[1], labels.ravel()[order], totals[order]
+        utterance = hyps.utterance[parent]
+        first = np.searchsorted(utterance, utterance)  # of the same utterance
+        is_end = label == self._eos
+        place, before = np.arange(len(order)), np.cumsum(~is_end) - ~is_end
+        # Ends among the first K are taken, and the first K that are no ends.
+        for i in np.flatnonzero(is_end & (place - first < width)).tolist():
+            text = self._text(hyps, int(parent[i]), total[i], rows)
+            self._finish(text, int(utterance[i]))
+        kept = ~is_end & (before - before[first] < width)
+        # Where nothing may follow, not even an end.
+        lost = set(hyps.utterance.tolist()) - set(utterance[kept].tolist())
+        dead = [one for one in lost if not self._finished[one]]
+        which, none = np.isin(hyps.utterance, dead), np.full(len(rows), -np.inf)
+        self._end_all(hyps, none, rows, np.flatnonzero(which))
+        return parent[kept], label[kept], total[kept]
 
     def _end_all(
         self,
         hyps: ActiveHypotheses,
-        fused: np.ndarray,
+        ends: np.ndarray,
         rows: np.ndarray,
         which: np.ndarray,
     ) -> None:
         """End texts at the price of the end, where that can be paid."""
         if not len(which):
             return
-        totals = hyps.score + fused[:, self._eos]
+        totals = hyps.score + ends
         ahead = self.fusion.paid_ahead(hyps.at, hyps.utterance)
         for row in which.tolist():
             text = self._text(hyps, row, totals[row], rows)
@@ -373,7 +319,7 @@ class Searcher:
                 )
                 if hyps.ctc is not None:
                     text = text._replace(ctc=float(hyps.ctc.prefix[row]))
-            self._finish([text], int(hyps.utterance[row]))
+            self._finish(text, int(hyps.utterance[row]))
 
     def _text(
         self, hyps: ActiveHypotheses, row: int, total: float, rows: np.ndarray
@@ -387,9 +333,9 @@ class Searcher:
             *(tokens, float(total), float(attention), ctc, rank, closed_at, True)
         )
 
-    def _finish(self, texts: list[FinishedHypothesis], utterance: int) -> None:
-        """Put texts on the list of an utterance: K by rank, the rest is gone."""
-        found = [*self._finished[utterance], *texts]
+    def _finish(self, text: FinishedHypothesis, utterance: int) -> None:
+        """Put a text on the list of an utterance: K by rank, the rest is gone."""
+        found = [*self._finished[utterance], text]
         found.sort(key=lambda one: (not one.reached_final, -one.rank))
         self._finished[utterance] = found[: self.options.beam_size]
 
@@ -405,23 +351,15 @@ class Searcher:
         if options.stop == "never" or not full.any():
             return np.zeros_like(full)
         earned = hyps.score - self.fusion.paid_ahead(hyps.at, hyps.utterance)
-        over = full.copy()
-        for i in np.flatnonzero(full).tolist():
-            mine = earned[hyps.utterance == i]
-            # Only where no live text can still come before the worst finished one.
-            over[i] = not len(mine) or self._bound(
-                mine.max(), i, hyps.tokens.shape[1]
-            ) <= min(text.rank for text in self._finished[i])
+        over, length = full.copy(), hyps.tokens.shape[1]
+        for i in np.flatnonzero(full & np.isin(np.arange(len(full)), hyps.utterance)):
+            # The best rank that a live text can still come to.
+            limit = max(int(self._limits[i]), length)
+            total = earned[hyps.utterance == i].max() + self.fusion.margin(i)
+            total += max(0.0, -options.token_insertion) * (limit - length)
+            bound = options.rank(total, length if total > 0 else limit)
+            over[i] = bound <= min(text.rank for text in self._finished[i])
         return over
-
-    def _bound(self, earned: float, utterance: int, length: int) -> float:
-        """The best rank that a live text of an utterance can still come to."""
-        limit = int(self._limits[utterance])
-        left = max(limit - length, 0)
-        total = earned + self.fusion.margin(utterance)
-        total += max(0.0, -self.options.token_insertion) * left
-        best = length if total > 0 else max(limit, length)
-        return self.options.rank(total, best)
 
     def _stepped(
         self,
@@ -435,10 +373,7 @@ class Searcher:
         # A captured model needs the same number of rows in each step.
         if self.dense:
             size = len(self._limits) * self.options.beam_size
-            _, first, count = np.unique(
-                hyps.utterance, return_index=True, return_counts=True
-            )
-            place = rows - np.repeat(first, count)
+            place = rows - np.searchsorted(hyps.utterance, hyps.utterance)
             rows = hyps.utterance * self.options.beam_size + place
             all_labels, all_parents = np.zeros((2, size), np.int64)
             all_labels[rows], all_parents[rows] = labels, parents

@@ -193,16 +193,21 @@ class TorchAttention:
         net = self.net
         place = state.keys[0].shape[2]
         x = net.embed(labels)[:, None] + net.position[place]
-        grid = _Grid(state.utterance, len(state.mask))
+        # Rows of an utterance, however many there are, are positions of one query.
+        same = state.utterance[:, None] == state.utterance
+        grid = state.utterance, same.tril(-1).sum(1)
+        most = int(grid[1].max()) + 1
         keys, values = [], []
         for i, layer in enumerate(net.layers):
             query, key, value = layer.project(x)
             keys.append(torch.cat([state.keys[i], key], 2))
             values.append(torch.cat([state.values[i], value], 2))
             x = x + layer.leave(layer.attend(query, keys[-1], values[-1], None))
-            query = grid.spread(layer.query(x))
-            attended = layer.attend(query, *state.memory[i], state.mask)
-            x = x + layer.back(grid.gathered(attended))
+            query = layer.query(x)[:, :, 0]
+            spread = query.new_zeros(len(state.mask), most, *query.shape[1:])
+            spread[grid] = query
+            given = spread.transpose(1, 2), *state.memory[i], state.mask
+            x = x + layer.back(layer.attend(*given)[grid][:, None])
             x = x + layer.between(x)
         logprobs = torch.log_softmax(net.logits(x)[:, 0].float(), -1)
         return logprobs, state._replace(keys=tuple(keys), values=tuple(values))
@@ -229,31 +234,6 @@ class TorchAttention:
             values=tuple(one[rows] for one in state.values),
             utterance=state.utterance[rows],
         )
-
-
-class _Grid:
-    """Rows of utterances, as many as there happen to be, as [B, most] positions."""
-
-    def __init__(self, utterance: Tensor, num: int) -> None:
-        order = torch.argsort(utterance, stable=True)
-        counts = torch.bincount(utterance, minlength=num)
-        first = torch.cumsum(counts, 0) - counts
-        place = torch.empty_like(order)
-        place[order] = torch.arange(len(order), device=order.device)
-        self._row, self._num = utterance, num
-        self._place = place - first[utterance]
-        self._most = int(counts.max())
-
-    def spread(self, query: Tensor) -> Tensor:
-        """[N, H, 1, d] to [B, H, most, d]."""
-        heads, size = query.shape[1], query.shape[3]
-        found = query.new_zeros(self._num, self._most, heads, size)
-        found[self._row, self._place] = query[:, :, 0]
-        return found.transpose(1, 2)
-
-    def gathered(self, attended: Tensor) -> Tensor:
-        """[B, most, dim] to [N, 1, dim]."""
-        return attended[self._row, self._place][:, None]
 
 
 _FORMAT = "wfstdec.attention"

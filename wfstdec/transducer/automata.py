@@ -31,11 +31,11 @@ from torch import Tensor, library, nn
 
 from wfstdec.boost.phrases import PhraseBoosts
 from wfstdec.errors import OptionError
-from wfstdec.jit import jit
-from wfstdec.lm import kernels
 from wfstdec.lm.automaton import NULL_AUTOMATON, Automaton, BackoffModel, frozen
 from wfstdec.lm.ngram import NgramLM
 
+_SPLIT_ARRAYS = {"state_arc_splits": "arc_cost", "model_label_splits": "label_alias"}
+"""Arrays of splits, and those that they split."""
 _HANDLES = itertools.count()
 _MODULES: WeakValueDictionary[int, TorchBackoff] = WeakValueDictionary()
 """Modules by handle: operators of torch are given numbers and tensors alone."""
@@ -59,8 +59,8 @@ class TorchBackoff(nn.Module):
             raise OptionError(f"models over {sorted(sizes)} labels, expected one size")
         (self.num_labels,) = sizes
         parts = [model.automaton for model in models]
-        automaton, model_of_state = combined([*parts, NULL_AUTOMATON])
-        self._arrays = automaton, model_of_state
+        automaton, self._model_of_state = combined([*parts, NULL_AUTOMATON])
+        self._models = BackoffModel(automaton, "token", self.num_labels)
         self._register()
         self._tables: BackoffTables | None = None
         self.register_buffer("start", _long(automaton.model_start))
@@ -79,12 +79,7 @@ class TorchBackoff(nn.Module):
         """Costs and next states of all labels, [N, L] each; of a tensor or an array."""
         # Arrays stay arrays: operators of torch take longer than kernels.
         if isinstance(states, np.ndarray):
-            automaton, model_of_state = self._arrays
-            at = states.astype(np.int32)
-            costs = np.empty((len(at), self.num_labels), np.float32)
-            nextstates = np.empty((len(at), self.num_labels), np.int32)
-            kernels.rows(automaton, model_of_state[at], at, costs, nextstates)
-            return costs, nextstates
+            return self._models.row_batch(states, self._model_of_state[states])
         if states.device.type == "cpu":
             return _cpu_rows(self._handle, states, self.num_labels)
         return self.tables.rows(states)
@@ -92,12 +87,8 @@ class TorchBackoff(nn.Module):
     def step(self, states: Any, labels: Any) -> tuple[Any, Any]:
         """The cost of one label in each state, and where it leads, [N] each."""
         if isinstance(states, np.ndarray):
-            automaton, model_of_state = self._arrays
-            at, given = states.astype(np.int32), labels.astype(np.int32)
-            costs = np.empty(len(at), np.float32)
-            nextstates = np.empty(len(at), np.int32)
-            kernels.steps(automaton, model_of_state[at], at, given, costs, nextstates)
-            return costs, nextstates
+            given = states, labels, self._model_of_state[states]
+            return self._models.step_batch(*given)
         if states.device.type == "cpu":
             return _cpu_steps(self._handle, states, labels)
         return self.tables.step(states, labels)
@@ -110,17 +101,13 @@ class TorchBackoff(nn.Module):
     def tables(self) -> BackoffTables:
         """Tables that devices without kernels of ours look up, where this module is."""
         if self._tables is None:
-            made = BackoffTables(*self._arrays, self.num_labels)
-            self._tables = made.to(self.start.device)
+            tables = BackoffTables(self._models, self._model_of_state)
+            self._tables = tables.to(self.start.device)
         return self._tables
 
 
 class TorchNgramLM(TorchBackoff):
-    """An n-gram model in torch; `start[0]` is the history `<s>`.
-
-    Args:
-        lm: The model.
-    """
+    """An n-gram model in torch; `start[0]` is the history `<s>`."""
 
     def __init__(self, lm: NgramLM) -> None:
         super().__init__([lm])
@@ -142,10 +129,9 @@ class BackoffTables(nn.Module):
     root_cost: Tensor
     root_next: Tensor
 
-    def __init__(
-        self, automaton: Automaton, model_of_state: np.ndarray, num_labels: int
-    ) -> None:
+    def __init__(self, models: BackoffModel, model_of_state: np.ndarray) -> None:
         super().__init__()
+        automaton = models.automaton
         is_root = automaton.backoff_state < 0
         counts = np.where(is_root, 0, np.diff(automaton.state_arc_splits))
         # How many links lead from any state to its root at most.
@@ -156,8 +142,15 @@ class BackoffTables(nn.Module):
         self.depth = depth
         self.width = int(counts.max())
         roots = np.flatnonzero(is_root)
-        size, alias = _canonical(automaton, num_labels)
-        root_cost, root_next = _root_rows(automaton, model_of_state, roots, size)
+        # Labels on arcs, and the one that each label counts as, the last for `<unk>`.
+        count = len(automaton.label_alias)
+        size, alias = models.num_labels, np.arange(models.num_labels)
+        if count:
+            known = automaton.label_alias[:size]
+            alias = np.pad(known, (0, size - len(known)), constant_values=count)
+            size = count + 1
+        whole = replace(models, num_labels=size)
+        root_cost, root_next = whole.row_batch(roots, model_of_state[roots])
         root_row = np.zeros(len(is_root), np.int64)
         root_row[roots] = np.arange(len(roots))
         source = np.repeat(np.arange(len(counts)), np.diff(automaton.state_arc_splits))
@@ -230,68 +223,18 @@ class BackoffTables(nn.Module):
 
 def combined(automata: Sequence[Automaton]) -> tuple[Automaton, np.ndarray]:
     """All models in one set of arrays, and the model of each state, int32 [S]."""
-    states = np.cumsum([0] + [len(a.final_cost) for a in automata])
-    arcs = np.cumsum([0] + [len(a.arc_cost) for a in automata])
-    tables = np.cumsum([0] + [len(a.label_alias) for a in automata])
-
-    def joined(
-        name: str, offsets: np.ndarray | None = None, *, splits: bool = False
-    ) -> np.ndarray:
-        parts = [getattr(automaton, name) for automaton in automata]
-        if offsets is None:
-            return np.concatenate(parts)
-        pairs = zip(parts, offsets[:-1].tolist(), strict=True)
-        moved = [part[: -1 if splits else None] + offset for part, offset in pairs]
-        return np.concatenate([*moved, offsets[-1:]] if splits else moved)
-
-    backoff = joined("backoff_state", states)
-    model = np.repeat(
-        np.arange(sum(len(a.model_start) for a in automata)),
-        [len(a.final_cost) for a in automata],
-    )
-    return frozen(
-        Automaton(
-            state_arc_splits=joined("state_arc_splits", arcs, splits=True),
-            arc_label=joined("arc_label"),
-            arc_next=joined("arc_next", states),
-            arc_cost=joined("arc_cost"),
-            # A root has -1, which no offset may move.
-            backoff_state=np.where(joined("backoff_state") < 0, -1, backoff),
-            backoff_cost=joined("backoff_cost"),
-            final_cost=joined("final_cost"),
-            model_start=joined("model_start", states),
-            model_label_splits=joined("model_label_splits", tables, splits=True),
-            model_default_cost=joined("model_default_cost"),
-            label_alias=joined("label_alias"),
-        )
-    ), model.astype(np.int32)
-
-
-def _canonical(automaton: Automaton, num_labels: int) -> tuple[int, np.ndarray]:
-    """The number of labels on arcs, and the one that each label counts as."""
-    if not len(automaton.label_alias):
-        return num_labels, np.arange(num_labels)
-    count = len(automaton.label_alias)
-    alias = np.full(num_labels, count, np.int64)
-    known = automaton.label_alias[:num_labels]
-    alias[: len(known)] = known
-    return count + 1, alias
-
-
-def _root_rows(
-    automaton: Automaton, model_of_state: np.ndarray, roots: np.ndarray, size: int
-) -> tuple[np.ndarray, np.ndarray]:
-    """Steps of each label at each root, float32 and int32 [roots, size]."""
-    costs = np.empty((len(roots), size), np.float32)
-    nextstates = np.empty((len(roots), size), np.int32)
-    for i, root in enumerate(roots.tolist()):
-        costs[i] = automaton.model_default_cost[model_of_state[root]]
-        nextstates[i] = root
-        begin, end = automaton.state_arc_splits[root : root + 2]
-        labels = automaton.arc_label[begin:end]
-        costs[i, labels] = automaton.arc_cost[begin:end]
-        nextstates[i, labels] = automaton.arc_next[begin:end]
-    return costs, nextstates
+    parts = {name: [getattr(a, name) for a in automata] for name in Automaton._fields}
+    first = {name: np.cumsum([0, *map(len, given)]) for name, given in parts.items()}
+    for name in ("arc_next", "backoff_state", "model_start"):
+        # A root backs off to -1, which no offset may move.
+        pairs = zip(parts[name], first["final_cost"], strict=False)
+        parts[name] = [np.where(part < 0, -1, part + at) for part, at in pairs]
+    for name, inner in _SPLIT_ARRAYS.items():
+        pairs = zip(parts[name], first[inner], strict=False)
+        parts[name] = [*(part[:-1] + at for part, at in pairs), first[inner][-1:]]
+    arrays = {name: np.concatenate(given) for name, given in parts.items()}
+    models = np.arange(len(automata), dtype=np.int32)
+    return frozen(Automaton(**arrays)), np.repeat(models, np.diff(first["final_cost"]))
 
 
 def _long(array: np.ndarray) -> Tensor:
@@ -354,57 +297,39 @@ class TorchPhrases(TorchBackoff):
 
 def flattened(phrases: PhraseBoosts) -> PhraseBoosts:
     """Flatten links, at most one from any state to the root; costs bit for bit."""
-    automaton = phrases.automaton
-    arrays = (
-        *(automaton.state_arc_splits, automaton.arc_label, automaton.arc_next),
-        *(automaton.arc_cost, automaton.backoff_state, automaton.backoff_cost),
-    )
-    splits = np.zeros(len(automaton.state_arc_splits), np.int64)
-    link_cost = np.zeros(len(splits) - 1, np.float32)
-    none = np.empty(0, np.int32), np.empty(0, np.int32), np.empty(0, np.float32)
-    _flatten(*arrays, phrases.num_labels, splits, link_cost, none)
-    # Links then stay as they are: slower, but in memory.
-    if splits[-1] > MAX_FLAT_ARCS:
-        return phrases
-    label, nextstate = np.empty((2, splits[-1]), np.int32)
-    cost = np.empty(splits[-1], np.float32)
-    rows = label, nextstate, cost
-    _flatten(*arrays, phrases.num_labels, splits, link_cost, rows)
-    order = np.lexsort([label, np.repeat(np.arange(len(splits) - 1), np.diff(splits))])
-    flat = automaton._replace(
-        state_arc_splits=splits,
-        arc_label=label[order],
-        arc_next=nextstate[order],
-        arc_cost=cost[order],
-        backoff_state=np.where(automaton.backoff_state < 0, -1, 0),
+    a = phrases.automaton
+    splits, link = a.state_arc_splits, a.backoff_state
+    source = at = np.arange(phrases.num_states)
+    total, link_cost = np.zeros((2, len(at)), np.float32)
+    found, num_arcs = [], 0  # longer histories first: keys, arcs, costs
+    while len(at):
+        counts = splits[at + 1] - splits[at]
+        num_arcs += int(counts.sum())
+        # Links then stay as they are: slower, but in memory.
+        if num_arcs > MAX_FLAT_ARCS:
+            return phrases
+        before = np.repeat(splits[at] - np.cumsum(counts) + counts, counts)
+        arcs = before + np.arange(len(before))
+        keys = np.repeat(source, counts) * np.int64(phrases.num_labels)
+        # In the order in which a walk over the links would add.
+        costs = np.repeat(total, counts) + a.arc_cost[arcs]
+        found.append((keys + a.arc_label[arcs], arcs, costs))
+        inner = link[at] >= 0
+        source, at, total = source[inner], at[inner], total[inner]
+        total, at = total + a.backoff_cost[at], link[at]
+        link_cost[source] = total
+        inner = link[at] >= 0
+        source, at, total = source[inner], at[inner], total[inner]
+    keys, arcs, costs = map(np.concatenate, zip(*found, strict=True))
+    # The longest history that has a label counts, which comes first.
+    keys, which = np.unique(keys, return_index=True)
+    ends = np.arange(phrases.num_states + 1) * np.int64(phrases.num_labels)
+    flat = a._replace(
+        state_arc_splits=np.searchsorted(keys, ends),
+        arc_label=keys % phrases.num_labels,
+        arc_next=a.arc_next[arcs[which]],
+        arc_cost=costs[which],
+        backoff_state=np.where(link < 0, -1, 0),
         backoff_cost=link_cost,
     )
     return replace(phrases, automaton=frozen(flat))
-
-
-@jit
-def _flatten(
-    splits, label, nextstate, cost, link, link_cost, num_labels, flat, links, rows
-):
-    """Fill in splits of rows, [S + 1], and costs of links; with room, the rows."""
-    # Rows are labels, next states and costs; without room they are counted alone.
-    labels, nexts, costs = rows
-    seen = np.full(num_labels, -1, np.int64)
-    for state in range(len(link)):
-        where, at, total = flat[state], np.int64(state), np.float32(0)
-        while link[at] >= 0 or at == state:
-            for arc in range(splits[at], splits[at + 1]):
-                # The longest history that has the label counts; `seen` holds states, so
-                # that it is never cleared.
-                if seen[label[arc]] != state:
-                    seen[label[arc]] = state
-                    if len(labels):
-                        labels[where], nexts[where] = label[arc], nextstate[arc]
-                        # In the order in which a walk over the links would add.
-                        costs[where] = total + cost[arc]
-                    where += 1
-            if link[at] < 0:
-                break
-            total = np.float32(total + link_cost[at])
-            at = np.int64(link[at])
-        flat[state + 1], links[state] = where, total

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -191,26 +190,23 @@ class TransducerBackend(ModelBackend):
     def __init__(
         self,
         model: TransducerModel,
+        device: torch.device | str,
+        batch_size: int,
+        encodes: bool,
         lms: Sequence[tuple[TorchNgramLM, float]],
-        *,
-        device: torch.device | str = "cpu",
-        batch_size: int = 32,
-        encodes: bool = False,
         dense: bool | None = None,
     ) -> None:
         super().__init__(model, device, batch_size, encodes)
         self._checked, self.dense = CheckedModel(model), dense
         self._lms = [(lm.to(self.device), weight) for lm, weight in lms]
-        self._arguments = model, lms
         self._alone: WeakCache[PhraseBoosts, TorchPhrases] = WeakCache(
             lambda one: self._laid_out([one])
         )
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the arguments; prepared boosts are not pickled."""
-        names = ("device", "batch_size", "encodes", "dense")
-        more = {name: getattr(self, name) for name in names}
-        return partial(type(self), *self._arguments, **more), ()
+        given = self.model, self.device, self.batch_size, self.encodes
+        return type(self), (*given, self._lms, self.dense)
 
     def searcher(
         self, options: TransducerOptions, boosts: Sequence[CompiledBoosts]
@@ -241,10 +237,8 @@ class TransducerBackend(ModelBackend):
         **_: Any,
     ) -> list[list[TokenPath]]:
         """Decode whole utterances, those of like length together."""
-        order = sorted(range(len(utterances)), key=lambda i: len(utterances[i]))
         found: dict[int, list[TokenPath]] = {}
-        for first in range(0, len(order), self.batch_size):
-            group = order[first : first + self.batch_size]
+        for group in self.groups(range(len(utterances)), utterances):
             searcher = self.searcher(options, [boosts[i] for i in group])
             lengths = [len(utterances[i]) for i in group]
             whole = [FrameBuffer(utterances[i], 0, len(utterances[i])) for i in group]

@@ -86,15 +86,6 @@ class Candidates(NamedTuple):
     frame: Tensor  # int64 [B, K, W], the next frame
 
 
-class Kept(NamedTuple):
-    """The K best candidates, best first; all [B, K]. `parent` is a hypothesis."""
-
-    score: Tensor
-    parent: Tensor
-    label: Tensor
-    frame: Tensor
-
-
 def start_beam(num: int, width: int, g: Tensor, state: Any, fusion: States) -> Beam:
     """Make a beam of one live hypothesis, the empty text, for each utterance."""
     none = torch.zeros(num, width, dtype=torch.int64, device=g.device)
@@ -190,57 +181,46 @@ def merge(
     return found._replace(score=merged.view(shape))
 
 
-def select(beam: Beam, found: Candidates) -> Kept:
-    """The K best; of equal ones the lower hypothesis, then the lower candidate."""
-    width = beam.score.shape[1]
-    scores = found.score.flatten(1)
-    score, order = torch.sort(scores, dim=1, descending=True, stable=True)
-    order = order[:, :width]
-    return Kept(
-        score=score[:, :width],
-        parent=order // found.score.shape[2],
-        label=found.label.flatten(1).gather(1, order),
-        frame=found.frame.flatten(1).gather(1, order),
-    )
-
-
-def moved(beam: Beam, kept: Kept) -> Beam:
-    """The beam of what was kept; g, predictor and fusion are still their parents'."""
-    num, width = kept.score.shape
-    offset = torch.arange(num, device=kept.parent.device)[:, None] * width
-    flat = (kept.parent + offset).flatten()
-    spoke = kept.label >= 0
-    count = beam.length.gather(1, kept.parent)
-    before = beam.frame.gather(1, kept.parent)
-    run = beam.run.gather(1, kept.parent) + spoke
+def select(beam: Beam, found: Candidates) -> tuple[Beam, Tensor]:
+    """The K best candidates as a beam, and which of them are tokens, bool [B, K]."""
+    # Of equal ones the lower hypothesis counts, then the lower candidate. g, predictor
+    # and fusion are still their parents'.
+    num, width, ways = found.score.shape
+    score, order = torch.sort(found.score.flatten(1), 1, descending=True, stable=True)
+    score, order = score[:, :width], order[:, :width]
+    label, frame = (one.flatten(1).gather(1, order) for one in found[1:])
+    parent = order // ways
+    offset = torch.arange(num, device=parent.device)[:, None] * width
     parts = beam.rows, beam.g, beam.state, beam.fusion
-    rows, g, state, fusion = take_rows(parts, flat)
+    rows, g, state, fusion = take_rows(parts, (parent + offset).flatten())
+    names = ("length", "frame", "run", "last")
+    count, before, run, last = (getattr(beam, n).gather(1, parent) for n in names)
     # The rows with one more where a token was emitted.
-    after = torch.maximum(kept.frame, before + 1)
-    new = torch.stack([kept.label, before, after], 2).view(-1, 1, 3).int()
+    spoke, after = label >= 0, torch.maximum(frame, before + 1)
+    new = torch.stack([label, before, after], 2).view(-1, 1, 3).int()
     at = count.view(-1, 1, 1).clamp(max=rows.shape[1] - 1).expand(-1, 1, 3)
     new = torch.where(spoke.view(-1, 1, 1), new, rows.gather(1, at))
     rows, count = rows.scatter(1, at, new), count + spoke
     # How many first tokens the parents share, and one more where the next are the same.
-    across = kept.parent[:, :, None].expand(-1, -1, width)
+    across = parent[:, :, None].expand(-1, -1, width)
     shared = beam.shared.gather(1, across).gather(2, across.transpose(1, 2))
     tokens = rows[..., 0].view(num, width, -1)
     following = tokens.gather(2, shared.clamp(max=tokens.shape[2] - 1))
     inside = shared < count[:, :, None]
     same = (following == following.transpose(1, 2)) & inside & inside.transpose(1, 2)
-    return Beam(
-        score=kept.score,
-        frame=kept.frame,
-        run=torch.where(kept.frame > before, 0, run),
+    kept = beam._replace(
+        score=score,
+        frame=frame,
+        run=torch.where(frame > before, 0, run + spoke),
         length=count,
-        last=torch.where(spoke, kept.label, beam.last.gather(1, kept.parent)),
+        last=torch.where(spoke, label, last),
         shared=shared + same,
         rows=rows,
         g=g,
         state=state,
         fusion=fusion,
-        before=beam.before,
     )
+    return kept, spoke
 
 
 _KERNELS = Path(__file__).parent / "kernels"

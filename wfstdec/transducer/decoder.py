@@ -85,21 +85,11 @@ class TransducerDecoder(ModelDecoder):
         check_input(model, input, batch_size)
         table = check_model(model)
         lms = weighted_lms(lm, table, unk_cost)
-        backend = TransducerBackend(
-            model,
-            [(TorchNgramLM(one), weight) for one, weight in lms],
-            device=device,
-            batch_size=batch_size,
-            encodes=input == "features",
-        )
-        super().__init__(
-            *(model, backend, options or TransducerOptions()),
-            table=table,
-            lms=lms,
-            separator=separator,
-            input=input,
-            frame_shift_s=frame_shift_s,
-        )
+        given = model, device, batch_size, input == "features"
+        in_torch = [(TorchNgramLM(one), weight) for one, weight in lms]
+        backend = TransducerBackend(*given, in_torch)
+        how = options or TransducerOptions(), table, lms, separator, frame_shift_s
+        super().__init__(backend, *how)
 
 
 def open_model(

@@ -18,6 +18,7 @@ from typing import Any, Protocol, TypeAlias, runtime_checkable
 import torch
 from torch import Tensor
 
+from wfstdec.attention.model import tree_map
 from wfstdec.errors import LogprobError, OptionError, ShapeError, WfstdecError
 from wfstdec.text.tokens import TokenTable, token_table
 
@@ -76,21 +77,6 @@ class TransducerModel(Protocol):
             Natural log-probs [N, V + 1], each row a distribution; for TDT also those
             of the durations, [N, len(durations)].
         """
-
-
-def tree_map(function: Any, *trees: Any) -> Any:
-    """Apply a function to the tensors of pytrees of one form: the states of models."""
-    first = trees[0]
-    if isinstance(first, Tensor):
-        return function(*trees)
-    if isinstance(first, dict):
-        return {key: tree_map(function, *(t[key] for t in trees)) for key in first}
-    if isinstance(first, list | tuple):
-        parts = [tree_map(function, *part) for part in zip(*trees, strict=True)]
-        if hasattr(first, "_fields"):
-            return type(first)(*parts)
-        return type(first)(parts)
-    return first
 
 
 def leaves(tree: Any) -> list[Any]:

@@ -36,7 +36,6 @@ from wfstdec.transducer.beam import (
     Source,
     longer_by,
     merge,
-    moved,
     select,
     start_beam,
     sum_runs,
@@ -94,8 +93,8 @@ class Searcher:
         if not self.dense:
             kind = GreedySearch if self.options.strategy == "greedy" else CpuSearch
             joiner = Joiner(self.model, self.fusion, self.pricer)
-            search = kind(joiner, self.options, beam)
-            after = search.run(source)
+            search = kind(joiner, self.options)
+            after = search.run(beam, source)
             self.bad, self.num_steps = torch.from_numpy(search.bad), search.num_steps
             return after
         if self.options.strategy == "aes":
@@ -159,10 +158,9 @@ class Searcher:
         # the places of others.
         if found.score[0].numel() > 1:  # one hypothesis may have equal ways on too
             found = merge(beam, found, self.options.merge, self.pricer.num_labels)
-        kept = select(beam, found)
-        after = moved(beam, kept)
+        after, spoke = select(beam, found)
         # A blank leaves the predictor where it is.
-        return after if kind == "close" else self._spoken(after, kept.label >= 0)
+        return after if kind == "close" else self._spoken(after, spoke)
 
     def _rows(self, beam: Beam) -> Tensor:
         """All rows of a beam, int64 [N], padded with the first."""

@@ -1,6 +1,6 @@
 """A small transducer of the standard architecture, in torch, and its file.
 
-    net = TransducerNet(TransducerConfig(tokens=names, heads=(rnnt, tdt)))   # to train
+    net = TransducerNet(TransducerConfig(tokens=names, heads=(rnnt, tdt)))
     net.save("model.npz")
     model = load_transducer("model.npz", head="tdt")      # a `TransducerModel`
 
@@ -42,14 +42,11 @@ _CONTEXT = 2
 class Predictor(nn.Module):
     """Tokens so far to g; state and g after no token are those of the mark V."""
 
-    def __init__(
-        self, num_tokens: int, dim: int, kind: str, dropout: float = 0.0
-    ) -> None:
+    def __init__(self, num_tokens: int, dim: int, kind: str) -> None:
         super().__init__()
         self.num_tokens = num_tokens
         self.stateless = kind == "stateless"
         self.embedding = nn.Embedding(num_tokens + 1, dim)
-        self.dropout = nn.Dropout(dropout)
         if self.stateless:
             self.mix = nn.Linear(_CONTEXT * dim, dim)
         else:
@@ -77,19 +74,9 @@ class Predictor(nn.Module):
         hidden, cell = torch.lstm_cell(self.embedding(labels), state, *weights)
         return self.project(hidden), (hidden, cell)
 
-    def sequence(self, labels: Tensor) -> Tensor:
-        """The g after 0, 1, ..., U tokens: int64 [B, U] to [B, U + 1, D]."""
-        marks = labels.new_full((len(labels), 1), self.num_tokens)
-        if self.stateless:
-            padded = torch.cat([marks] * _CONTEXT + [labels], 1)
-            return self._of_context(padded.unfold(1, _CONTEXT, 1))
-        embedded = self.embedding(torch.cat([marks, labels], 1))
-        return self.project(self.dropout(self.lstm(self.dropout(embedded))[0]))
-
     def _of_context(self, context: Tensor) -> Tensor:
         """The g of the last tokens, int64 [..., 2] to [..., D]."""
-        embedded = self.dropout(self.embedding(context)).flatten(-2)
-        return self.project(F.silu(self.mix(embedded)))
+        return self.project(F.silu(self.mix(self.embedding(context).flatten(-2))))
 
 
 class Joiner(nn.Module):
@@ -100,19 +87,13 @@ class Joiner(nn.Module):
         self.tokens = nn.Linear(dim, num_tokens + 1)
         self.durations = nn.Linear(dim, num_durations) if num_durations else None
 
-    def logits(self, frames: Tensor, g: Tensor) -> tuple[Tensor, Tensor | None]:
-        """[..., D] each to [..., V + 1] and [..., durations]: not normalised."""
-        inner = torch.tanh(frames + g)
-        durations = None if self.durations is None else self.durations(inner)
-        return self.tokens(inner), durations
-
     def forward(self, frames: Tensor, g: Tensor) -> Tensor | tuple[Tensor, Tensor]:
         """Implement `TransducerModel.join`; the softmax is taken in float32."""
-        tokens, durations = self.logits(frames, g)
-        logprobs = F.log_softmax(tokens, -1, dtype=torch.float32)
-        if durations is None:
+        inner = torch.tanh(frames + g)
+        logprobs = F.log_softmax(self.tokens(inner), -1, dtype=torch.float32)
+        if self.durations is None:
             return logprobs
-        return logprobs, F.log_softmax(durations, -1, dtype=torch.float32)
+        return logprobs, F.log_softmax(self.durations(inner), -1, dtype=torch.float32)
 
 
 class Head(nn.Module):
@@ -122,7 +103,7 @@ class Head(nn.Module):
         super().__init__()
         self.config = head
         num, dim = len(config.tokens), config.dim
-        self.predictor = Predictor(num, dim, head.predictor, config.dropout)
+        self.predictor = Predictor(num, dim, head.predictor)
         self.joiner = Joiner(dim, num, len(head.durations))
 
 

@@ -344,24 +344,22 @@ class BeamSearchDecoderCTC:
         if start is None and lm is not None:
             start = lm.get_start_state()
         scorer = _compiled_scorer(lm)
-        weights: tuple[Any, ...] = (0.0, 0.0, 0.0, False)
         arrays: tuple[Any, ...] = _NO_MODEL
+        weights: tuple[Any, ...] = ()
         if scorer is not None:
             floats = map(float, (lm.alpha, lm.beta, lm.unk_score_offset))
             weights = *floats, bool(lm.score_boundary)
             first = scorer.check(start).state
             arrays = scorer.lm.automaton, lm.tree, lm.is_listed, first
-        options: tuple[Any, ...] = (
-            *(width, float(prune_logp), bool(prune_history)),
-            1 if lm is None else max(1, lm.order - 1),
+        what = search.Search(
+            *(self._tokens, tree, *arrays, width, float(prune_logp)),
+            *(bool(prune_history), 1 if lm is None else max(1, lm.order - 1)),
             *(float(weight), self._alphabet.is_bpe, self._faithful, lm is not None),
-            lm is not None and scorer is None,
+            *(lm is not None and scorer is None, *weights),
         )
-        params = search.SearchParams(*options, *weights)
-        host = HostModel(lm, start, params) if params.on_host else None
-        store = self._pool.take(max(width, num_beams))
+        host = HostModel(lm, start, what) if what.on_host else None
         answer = None if host is None else host.answer
-        what = search.Search(self._tokens, params, tree, *arrays)
+        store = self._pool.take(max(width, num_beams))
         return Utterance(search.advance, what, store, answer), host, kept
 
     def save_to_dir(self, filepath: str) -> None:

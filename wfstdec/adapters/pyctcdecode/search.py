@@ -59,24 +59,6 @@ RECORDS = dict(
 )
 
 
-class SearchParams(NamedTuple):
-    """Options as the kernels take them; nats, `unk_offset` is log10."""
-
-    beam_width: int
-    beam_prune_logp: float
-    prunes_history: bool
-    history: int  # words by which `prunes_history` compares texts
-    hotword_weight: float
-    is_bpe: bool
-    faithful: bool
-    has_lm: bool
-    on_host: bool  # whether Python scores texts and parts
-    alpha: float
-    beta: float
-    unk_offset: float
-    boundary: bool
-
-
 class WordTree(NamedTuple):
     """A tree of characters, N nodes, the root first."""
 
@@ -86,15 +68,27 @@ class WordTree(NamedTuple):
 
 
 class Search(NamedTuple):
-    """Models and options of an utterance; nothing in it changes."""
+    """Models and options of an utterance; nats, `unk_offset` is log10."""
 
     tokens: Tokens
-    params: SearchParams
     hotwords: WordTree
     automaton: Automaton
     vocabulary: WordTree  # of the language model's words
     is_listed: np.ndarray  # bool: those that are no `<unk>`
     start_state: int
+    beam_width: int
+    beam_prune_logp: float
+    prunes_history: bool
+    history: int  # words by which `prunes_history` compares texts
+    hotword_weight: float
+    is_bpe: bool
+    faithful: bool
+    has_lm: bool
+    on_host: bool  # whether Python scores texts and parts
+    alpha: float = 0.0
+    beta: float = 0.0
+    unk_offset: float = 0.0
+    boundary: bool = False
 
 
 def store_pool(first_size: int = 2048) -> Pool[Store]:
@@ -139,9 +133,9 @@ NO_WORDS = build_tree([])
 def begin(search, store):
     """Begin an utterance: one beam, of an empty text."""
     engine.clear(store)
-    params, root, text = search.params, store.parts[0], store.histories[0]
+    root, text = store.parts[0], store.histories[0]
     root.score, root.parent, root.symbol, root.length = 0.0, -1, -1, 0
-    root.vocabulary = 0 if params.has_lm and not params.on_host else -1
+    root.vocabulary = 0 if search.has_lm and not search.on_host else -1
     root.hot = 0 if len(search.hotwords.word) > 1 else -1
     root.label = len(search.automaton.label_alias)
     root.is_known, root.is_hot, root.is_scored = False, False, True
@@ -157,24 +151,21 @@ def begin(search, store):
 def extend(search, store, part, chars, splits, row):
     """The part with a row of characters appended; -1 where there is no room."""
     for at in range(splits[row], splits[row + 1]):
-        part = _part_child(search, store, part, int64(chars[at]))
-        if part < 0:
-            break
+        char = int64(chars[at])
+        slot = slot_of(store.part_slots, part, char)
+        if slot.node != 0:
+            part = int64(slot.node)
+        else:
+            part = _new_part(search, store, part, char, slot)
+            if part < 0:
+                break
     return part
-
-
-@inlined
-def _part_child(search, store, parent, char):
-    slot = slot_of(store.part_slots, parent, char)
-    if slot.node == 0:
-        return _new_part(search, store, parent, char, slot)
-    return int64(slot.node)
 
 
 @part
 def _new_part(search, store, parent, char, slot):
     """A part, scored while it is under way, and as a word."""
-    parts, params, count = store.parts, search.params, store.counts[engine.PARTS]
+    parts, count = store.parts, store.counts[engine.PARTS]
     if count >= len(parts):
         return int64(-1)
     node = parts[count]
@@ -196,14 +187,14 @@ def _new_part(search, store, parent, char, slot):
     node.label = word + 1 if word >= 0 else len(search.automaton.label_alias)
     node.is_known = word >= 0 and search.is_listed[word]
     node.is_hot = hot >= 0 and search.hotwords.word[hot] >= 0
-    node.is_scored = hot >= 0 or not params.on_host
+    node.is_scored = hot >= 0 or not search.on_host
     node.score = 0.0
     if hot >= 0:
-        node.score = params.hotword_weight * length / search.hotwords.least[hot]
-    elif params.has_lm and not params.on_host and least == 0:
-        node.score = params.unk_offset
+        node.score = search.hotword_weight * length / search.hotwords.least[hot]
+    elif search.has_lm and not search.on_host and least == 0:
+        node.score = search.unk_offset
         if length > alphabet.AVG_TOKEN_LEN:
-            node.score = params.unk_offset * length / alphabet.AVG_TOKEN_LEN
+            node.score = search.unk_offset * length / alphabet.AVG_TOKEN_LEN
     return count
 
 
@@ -221,27 +212,23 @@ def text_child(search, store, parent, part):
 
 @part
 def _new_text(search, store, parent, word, slot):
-    texts, params, count = (
-        store.histories,
-        search.params,
-        store.counts[engine.HISTORIES],
-    )
+    texts, count = store.histories, store.counts[engine.HISTORIES]
     if count >= len(texts):
         return int64(-1)
     before, node, part = texts[parent], texts[count], store.parts[word]
     node.parent, node.symbol = parent, word
     node.hot_words = before.hot_words + int32(part.is_hot)
     node.raw, node.state = before.raw, before.state
-    node.is_scored = not params.on_host
-    if params.has_lm and not params.on_host:
+    node.is_scored = not search.on_host
+    if search.has_lm and not search.on_host:
         score, state = _score_word(search, before.state, part.label, part.is_known)
         node.raw, node.state = before.raw + score, state
-    node.score = node.raw + params.hotword_weight * node.hot_words
+    node.score = node.raw + search.hotword_weight * node.hot_words
     store.counts[engine.HISTORIES] = count + 1
     slot.parent, slot.symbol, slot.node = parent, word, count
     node.last_words = _SEED
     above = count
-    for _ in range(params.history):
+    for _ in range(search.history):
         if above == 0:
             break
         mixed = (node.last_words ^ (uint64(int64(texts[above].symbol)) + _SEED)) * _MIX
@@ -253,33 +240,32 @@ def _new_text(search, store, parent, word, slot):
 @inlined
 def _score_word(search, state, label, is_known):
     """The score of a word with its reward, and the state after it."""
-    params = search.params
     cost, after = step(search.automaton, 0, state, label)
     logp = -float(cost)
     if not is_known:
-        logp += params.unk_offset * alphabet.LOG_BASE_CHANGE_FACTOR
-    return params.alpha * logp + params.beta, after
+        logp += search.unk_offset * alphabet.LOG_BASE_CHANGE_FACTOR
+    return search.alpha * logp + search.beta, after
 
 
 @inlined
 def _score_end(search, state):
-    if not search.params.boundary:
+    if not search.boundary:
         return 0.0
-    return -search.params.alpha * float(final(search.automaton, 0, state))
+    return -search.alpha * float(final(search.automaton, 0, state))
 
 
 @kernel
 def advance(search, store, frames, first, stop):
     """Search frames `first` to `stop - 1`; the status, and the frame reached."""
-    counts, params = store.counts, search.params
+    counts = store.counts
     for frame in range(first, stop):
         forced = counts[FORCED] != 0
         status, count, forced = _expand(search, store, frames, frame, forced)
         if status == engine.OK:
-            status = _score(params, store, count)
+            status = _score(search, store, count)
         if status != engine.OK:
             return status, frame
-        chosen = _choose(params, store, count, params.prunes_history)
+        chosen = _choose(search, store, count, search.prunes_history)
         if counts[engine.TRACE] + chosen > len(store.trace):
             return engine.GROW_TRACE, frame
         _keep(store, chosen)
@@ -291,12 +277,8 @@ def advance(search, store, frames, first, stop):
 @inlined
 def _expand(search, store, frames, index, forced):
     """Make the candidates of a frame: status, how many, whether a word is forced."""
-    table, params, counts = search.tokens, search.params, store.counts
-    beams, frame, count = (
-        store.beam[: counts[engine.BEAM]],
-        counts[engine.FRAMES],
-        int64(0),
-    )
+    table, counts, count = search.tokens, store.counts, int64(0)
+    beams, frame = store.beam[: counts[engine.BEAM]], counts[engine.FRAMES]
     counts[engine.STAMP] += 1
     for i in range(len(beams)):
         beams[i].ended = -1
@@ -315,7 +297,7 @@ def _expand(search, store, frames, index, forced):
             elif (
                 kind == alphabet.SPACE
                 or kind == alphabet.STARTS
-                or (params.is_bpe and (forced or store.parts[part].symbol == CLOSED))
+                or (search.is_bpe and (forced or store.parts[part].symbol == CLOSED))
             ):
                 ends = part != 0
                 if ends:  # once for all tokens
@@ -330,9 +312,9 @@ def _expand(search, store, frames, index, forced):
                     fresh = extend(search, store, int64(0), chars, splits, token)
                     if fresh < 0:
                         return engine.GROW_PARTS, count, forced
-                part, forced = fresh, params.faithful and table.closes[token]
+                part, forced = fresh, search.faithful and table.closes[token]
                 start, stop = int32(frame), int32(frame + 1)
-                if part == 0 and not (params.is_bpe and params.faithful):
+                if part == 0 and not (search.is_bpe and search.faithful):
                     start, stop = int32(-1), int32(-1)
             else:
                 chars, splits = table.chars, table.char_splits
@@ -380,30 +362,30 @@ def log_sum(a, b):
 
 
 @inlined
-def _score(params, store, count):
+def _score(search, store, count):
     """Add scores of the language model and of hotwords; OK, or ASK."""
     unscored = False
     for i in range(count):
         c = store.candidates[i]
         text, part = store.histories[c.history], store.parts[c.node]
-        if params.has_lm:
+        if search.has_lm:
             # Added in pyctcdecode's order, to the last bit.
             c.total = c.logit + (text.score + part.score)
         else:
             c.total = (c.logit + text.score) + part.score
-        if params.on_host:
+        if search.on_host:
             unscored |= not (text.is_scored and part.is_scored)
     store.counts[engine.CANDIDATES] = count
     return engine.ASK if unscored else engine.OK
 
 
 @inlined
-def _choose(params, store, count, prunes_history):
+def _choose(search, store, count, prunes_history):
     """Put the best candidates into `order`; how many."""
-    best, wanted = -np.inf, params.beam_width
+    best, wanted = -np.inf, search.beam_width
     for i in range(count):
         best = max(best, store.candidates[i].total)
-    kept = engine.choose(store, count, best + params.beam_prune_logp, wanted)
+    kept = engine.choose(store, count, best + search.beam_prune_logp, wanted)
     kept = min(kept, wanted)
     return _prune_history(store, kept) if prunes_history else kept
 
@@ -451,12 +433,7 @@ def _finish(search, store, is_scored):
     """End the utterance: its endings are the candidates in `order`, the best first."""
     # `start` and `end` of an ending are the frames of the word that ended with it,
     # `end` is -1 if none did; `word_end` is the part of the last beam merged.
-    params, counts, texts, count = (
-        search.params,
-        store.counts,
-        store.histories,
-        int64(0),
-    )
+    counts, texts, count = store.counts, store.histories, int64(0)
     counts[engine.STAMP] += 1
     for i in range(counts[engine.BEAM]):
         beam = store.beam[i]
@@ -472,31 +449,31 @@ def _finish(search, store, is_scored):
         c.trace, c.start, c.word_end = beam.trace, beam.start, part
         c.end = beam.end if part != 0 else int32(-1)
     counts[engine.CANDIDATES] = count
-    if params.on_host and not is_scored:
+    if search.on_host and not is_scored:
         return engine.ASK
     for i in range(count):
         c = store.candidates[i]
         text = texts[c.history]
-        if params.has_lm and not params.on_host:
+        if search.has_lm and not search.on_host:
             score = 0.0
             # As if the utterance ended in an unknown word without a letter.
-            if params.faithful and c.word_end == 0:
+            if search.faithful and c.word_end == 0:
                 unknown = int64(len(search.automaton.label_alias))
                 score, text.state = _score_word(search, text.state, unknown, False)
             text.ended = text.raw + score + _score_end(search, text.state)
         ended = text.score
-        if params.has_lm:
-            ended = text.ended + params.hotword_weight * text.hot_words
+        if search.has_lm:
+            ended = text.ended + search.hotword_weight * text.hot_words
         c.total = c.logit + ended
-    counts[CHOSEN] = _choose(params, store, count, False)
+    counts[CHOSEN] = _choose(search, store, count, False)
     return engine.OK
 
 
 class HostModel:
     """A language model in Python for one utterance: scores texts and parts."""
 
-    def __init__(self, model: Any, start_state: Any, params: SearchParams) -> None:
-        self._model, self._params = model, params
+    def __init__(self, model: Any, start_state: Any, search: Search) -> None:
+        self._model, self._search = model, search
         self.states = [start_state]
 
     def answer(self, store: Store) -> None:
@@ -515,7 +492,7 @@ class HostModel:
             word, state = text_of(store, text["symbol"]), self.states[before["state"]]
             score, after = self._model.score(state, word, is_last_word=False)
             text["raw"] = before["raw"] + score
-            hot = self._params.hotword_weight * int(text["hot_words"])
+            hot = self._search.hotword_weight * int(text["hot_words"])
             text["score"] = text["raw"] + hot
             text["state"], text["is_scored"] = len(self.states), True
             self.states.append(after)
@@ -526,7 +503,7 @@ class HostModel:
         endings = store.candidates[: store.counts[engine.CANDIDATES]]
         nodes, parts = endings["history"].tolist(), endings["word_end"].tolist()
         ended = [
-            self._end(store, store.histories[node], self._params.faithful and part == 0)
+            self._end(store, store.histories[node], self._search.faithful and part == 0)
             for node, part in zip(nodes, parts, strict=True)
         ]
         for node, (score, state) in zip(nodes, ended, strict=True):

@@ -11,13 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from wfstdec.adapters.transformers.rows import (
-    TextRows,
-    step_all,
-    walk,
-    with_gains,
-    with_room,
-)
+from wfstdec.adapters.transformers.rows import TextRows, walk, with_gains, with_room
 from wfstdec.errors import OptionError
 from wfstdec.lm import kernels
 from wfstdec.lm.loading import AnyLM, lm_over, read_lm
@@ -64,9 +58,8 @@ class NgramLogitsProcessor:
         self.weight = float(weight)
         self.lm = lm_over(read_lm(lm), token_table_of(tokenizer), unk_cost)
         marks = neutral_of(tokenizer) if neutral is None else neutral
-        self._rows: TextRows[int] = TextRows(
-            marks, ends_of(eos, tokenizer), begin_index
-        )
+        ends = ends_of(eos, tokenizer)
+        self._rows: TextRows[int] = TextRows(marks, ends, begin_index)
         self._kept: tuple[np.ndarray, np.ndarray] | None = None
 
     def __repr__(self) -> str:
@@ -104,23 +97,16 @@ class NgramLogitsProcessor:
 
     def _states(self, ids: np.ndarray) -> np.ndarray:
         """The states after rows, int32 [N]; one step on from those that are known."""
-        rows, automaton = self._rows, self.lm.automaton
-        start = int(automaton.model_start[0])
-        before = rows.parents(ids)
-        states = np.array(
-            [
-                walk(automaton, start, rows.labels_of(row[:-1]))
-                if known is None
-                else known
-                for row, known in zip(ids, before, strict=True)
-            ],
-            np.int32,
-        )
+        rows = self._rows
+        before = [
+            walk(self.lm, rows.labels_of(row[:-1])) if known is None else known
+            for row, known in zip(ids, rows.parents(ids), strict=True)
+        ]
+        states = np.array(before, np.int32)
         if not ids.shape[1]:
             return states
-        last = ids[:, -1]
-        _, after = step_all(automaton, states, last)
-        return np.where(rows.is_silent(last), states, after)
+        _, after = self.lm.step_batch(states, ids[:, -1])
+        return np.where(rows.is_silent(ids[:, -1]), states, after)
 
 
 def weighted_gains(costs: np.ndarray, weight: float) -> np.ndarray:

@@ -33,13 +33,7 @@ from typing import Any, NamedTuple, get_args
 
 import numpy as np
 
-from wfstdec.adapters.transformers.rows import (
-    TextRows,
-    step_all,
-    walk,
-    with_gains,
-    with_room,
-)
+from wfstdec.adapters.transformers.rows import TextRows, walk, with_gains, with_room
 from wfstdec.boost.compile import PhraseCompiler
 from wfstdec.boost.lists import is_one_list
 from wfstdec.boost.phrases import PhraseBoosts, PhraseOptions
@@ -73,8 +67,7 @@ class Text(NamedTuple):
 
     state: int  # Of the phrases, after its last token
     ends_phrase: bool  # Whether that token ended a phrase
-    is_closed: bool  # Whether its phrases are closed
-    will_close: bool  # Whether they are closed for all continuations
+    mode: int = OPEN  # `CLOSING`: closed for all continuations; `CLOSED`
 
 
 class PhraseBoostLogitsProcessor:
@@ -196,7 +189,10 @@ class PhraseBoostLogitsProcessor:
                 for one in (ends, scores)
             ]
             pairs = zip(texts, (largest[0] >= largest[1]).tolist(), strict=True)
-            texts = [one._replace(will_close=ended) for one, ended in pairs]
+            texts = [
+                one._replace(mode=CLOSING) if ended and one.mode == OPEN else one
+                for one, ended in pairs
+            ]
         self._rows.keep(ids, texts, self._width(scores, per_list, before))
         # Below 0 an end gets nothing.
         is_given = self.end_rule == "compensated"
@@ -248,15 +244,12 @@ class PhraseBoostLogitsProcessor:
                 f"scores have V={size} columns, the tokenizer spells phrases by token "
                 f"{labels.max()}: another model's"
             )
-        modes = [
-            CLOSED if one.is_closed else CLOSING if one.will_close else OPEN
-            for one in texts
-        ]
+        states, ended, modes = zip(*texts, strict=True)
         return RowStates(
             row=np.arange(len(texts)),
-            state=np.array([one.state for one in texts], np.int32),
+            state=np.array(states, np.int32),
             mode=np.array(modes, np.int8),
-            ends_phrase=np.array([one.ends_phrase for one in texts]),
+            ends_phrase=np.array(ended),
             silent=self._rows.silent_columns(self._num_named, size),
             ends=self._rows.ends(size),
         )
@@ -277,32 +270,29 @@ def _texts_of(
     rows: TextRows, boosts: PhraseBoosts, ids: np.ndarray, before: Sequence[Text | None]
 ) -> list[Text]:
     """Find the states of some rows: a step on from known ones, or from the start."""
-    automaton = boosts.automaton
+    paid = boosts.automaton.final_cost
     parents = [
         _walked(rows, boosts, row[:-1]) if known is None else known
         for row, known in zip(ids, before, strict=True)
     ]
     if not ids.shape[1]:
         return parents
-    last = ids[:, -1]
     states = np.array([one.state for one in parents], np.int32)
-    costs, after = step_all(automaton, states, last)
-    done = automaton.final_cost[states] - automaton.final_cost[after] - costs
-    silent = rows.is_silent(last)
+    costs, after = boosts.step_batch(states, ids[:, -1])
+    done = paid[states] - paid[after] - costs
     texts = []
-    for one, is_silent, state, paid in zip(parents, silent, after, done, strict=True):
-        where = one.state, one.ends_phrase
-        if not is_silent:
-            where = int(state), bool(paid > 0)
-        texts.append(Text(*where, one.is_closed or one.will_close, False))
+    silent = rows.is_silent(ids[:, -1])
+    for one, is_silent, state, more in zip(parents, silent, after, done, strict=True):
+        mode = OPEN if one.mode == OPEN else CLOSED
+        step = Text(int(state), bool(more > 0), mode)
+        texts.append(one._replace(mode=mode) if is_silent else step)
     return texts
 
 
 def _walked(rows: TextRows, boosts: PhraseBoosts, row: np.ndarray) -> Text:
     """A row of which nothing is known; it counts as open."""
-    automaton, labels = boosts.automaton, rows.labels_of(row)
-    state = walk(automaton, int(automaton.model_start[0]), labels[:-1])
-    before = Text(state, False, False, False)
+    labels = rows.labels_of(row)
+    before = Text(walk(boosts, labels[:-1]), False)
     return _texts_of(rows, boosts, labels[None, -1:], [before])[0]
 
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from wfstdec.errors import OptionError, ShapeError
 from wfstdec.lm import kernels
-from wfstdec.lm.automaton import Automaton
+from wfstdec.lm.automaton import BackoffModel
 
 _State = TypeVar("_State")
 
@@ -46,7 +46,9 @@ class TextRows(Generic[_State]):
 
     def tokens(self, input_ids: Any) -> np.ndarray:
         """The rows after the prompt, int64 [N, U]."""
-        ids = as_array(input_ids, np.int64)
+        if hasattr(input_ids, "detach"):
+            input_ids = input_ids.detach().cpu()
+        ids = np.asarray(input_ids, np.int64)
         if ids.ndim != 2 or ids.shape[1] < self.begin_index:
             raise ShapeError(
                 f"{ids.shape} tokens, expected begin_index={self.begin_index} or more"
@@ -103,30 +105,10 @@ class TextRows(Generic[_State]):
         return self.eos
 
 
-def as_array(tensor: Any, dtype: Any) -> np.ndarray:
-    """The numbers of a tensor, of torch or NumPy, on the host."""
-    if hasattr(tensor, "detach"):
-        tensor = tensor.detach().cpu()
-        tensor = tensor.float() if np.dtype(dtype).kind == "f" else tensor
-        tensor = tensor.numpy()
-    return np.asarray(tensor, dtype)
-
-
-def walk(automaton: Automaton, state: int, labels: np.ndarray) -> int:
-    """The state after some labels."""
-    costs = np.empty(len(labels), np.float32)
-    return int(kernels.walk(automaton, 0, np.int32(state), labels, costs))
-
-
-def step_all(
-    automaton: Automaton, states: np.ndarray, labels: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Costs and next states of one label each, float32 [N] and int32 [N]."""
-    labels = np.minimum(labels, np.iinfo(np.int32).max).astype(np.int32)
-    costs, nextstates = np.empty(len(states), np.float32), np.empty_like(states)
-    models = np.zeros_like(states)
-    kernels.steps(automaton, models, states, labels, costs, nextstates)
-    return costs, nextstates
+def walk(model: BackoffModel, labels: np.ndarray) -> int:
+    """The state after some labels, int32."""
+    costs, start = np.empty(len(labels), np.float32), np.int32(model.start)
+    return int(kernels.walk(model.automaton, 0, start, labels, costs))
 
 
 def with_room(scores: Any) -> tuple[Any, np.ndarray, np.ndarray]:

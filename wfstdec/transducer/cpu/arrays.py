@@ -14,6 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from wfstdec.jit.records import record
+from wfstdec.transducer.beam import Beam, Source
 from wfstdec.transducer.model import TransducerModel, leaves, tree_map
 from wfstdec.transducer.pricing import NO_ROWS, Fusion, Pricer
 
@@ -21,38 +23,65 @@ NONE = -1
 """No node, no slot, no token: the blank."""
 
 
-class BeamArrays(NamedTuple):
-    """K hypotheses of each of B utterances; a dead one has the score -inf."""
-
-    score: np.ndarray  # float64 [B, K], nats, higher is better
-    frame: np.ndarray  # int64 [B, K], t: the next frame
-    run: np.ndarray  # int64 [B, K], tokens since the frame last moved
-    text: np.ndarray  # int64 [B, K], a node of the tree of texts
-    trace: np.ndarray  # int64 [B, K], a node of the tree of traces
-
-
-class Tree(NamedTuple):
-    """Texts and traces; parents precede their children."""
-
-    parent: np.ndarray  # int64 [N], -1 of a root
-    token: np.ndarray  # int64 [N], the last token of a text
-    depth: np.ndarray  # int64 [N], how many tokens it has
-    # int64 [N], where the predictor's output for it is kept, -1 if it is not
-    slot: np.ndarray
-    # int64 [M], hash table of nodes by parent and token, -1 where free
-    table: np.ndarray
-    trace_parent: np.ndarray  # int64 [N]
-    trace_row: np.ndarray  # int32 [N, 3], token, frame, frame after
-    used: np.ndarray  # int64 [2], nodes and traces so far
+HYPOTHESIS = record("f8 score", "i8 frame run text trace")
+"""Score in nats, -inf of a dead one; the next frame; tokens since the frame last moved;
+a node of the tree of texts and one of the tree of traces."""
+TEXT = record("i8 parent token depth slot")
+"""Parent, -1 of a root; last token; how many it has; where the predictor's output for
+it is kept, -1 if it is not."""
+TRACE = record("i8 parent", "i4 token frame after", align=True)
+SPAN = record("i8 first come at", "? is_ended", align=True)
+"""Of an utterance: the number of the first frame at hand; how many there were; the last
+one that hypotheses may stand at to be open, -1 for none; whether no more will come."""
+CANDIDATE = record("f8 score merged total", "i8 label frame text best")
+"""`text` is a node, or below -1 a text that is new; of the first of equal ones `total`
+is that of all and `best` the best of them."""
 
 
-class FrameSpan(NamedTuple):
-    """How far frames have come."""
+class Store(NamedTuple):
+    """What the kernels of ALSD++ and AES++ work on: K hypotheses of B utterances."""
 
-    first: np.ndarray  # int64 [B], the number of the first frame at hand
-    come: np.ndarray  # int64 [B], how many there were
-    is_ended: np.ndarray  # bool [B], no more will come
-    at: np.ndarray  # int64 [B], of AES++: the frame that is expanded
+    width: int  # K
+    hyps: np.ndarray  # HYPOTHESIS [B * K]
+    span: np.ndarray  # SPAN [B]
+    texts: np.ndarray  # TEXT [N], parents precede their children
+    traces: np.ndarray  # TRACE [N], likewise
+    table: np.ndarray  # int64 [2^n], hash table of texts, -1 where free
+    used: np.ndarray  # int64 [2], texts and traces so far
+    rows: np.ndarray  # int64 [B * K], the open hypotheses
+    candidates: np.ndarray  # CANDIDATE [K * W], of an utterance
+    slots: np.ndarray  # int64 [2^n], hash table of candidates
+    kept: np.ndarray  # HYPOTHESIS [K], new ones of an utterance
+
+
+def store_of(beam: Beam, source: Source, room: int, wide: int) -> Store:
+    """Lay out a beam: `room` more nodes, `wide` candidates of each hypothesis."""
+    num, width = beam.score.shape
+    hyps, span = np.zeros(num * width, HYPOTHESIS), np.zeros(num, SPAN)
+    for name in ("score", "frame", "run"):
+        hyps[name] = as_array(getattr(beam, name)).ravel()
+    for name in ("first", "come", "is_ended"):
+        span[name] = as_array(getattr(source, name))
+    # Empty texts first, which free places are too.
+    size = num + int(beam.length.sum()) + room
+    texts, traces = np.zeros(size, TEXT), np.zeros(size, TRACE)
+    for name in ("parent", "token", "slot"):
+        texts[name] = NONE
+    candidates = np.zeros(width * wide, CANDIDATE)
+    return Store(
+        *(width, hyps, span, texts, traces),
+        table=np.full(_table_size(2 * size), NONE),
+        used=np.full(2, num),
+        rows=np.empty(num * width, np.int64),
+        candidates=candidates,
+        slots=np.full(_table_size(len(candidates)), NONE),
+        kept=np.zeros(width, HYPOTHESIS),
+    )
+
+
+def _table_size(count: int) -> int:
+    """A power of 2, so that `count` entries fill it by half at most."""
+    return 1 << max((2 * count - 1).bit_length(), 2)
 
 
 class JoinerLogprobs(NamedTuple):
@@ -83,48 +112,6 @@ class Choices(NamedTuple):
     step: np.ndarray  # int64 [N, W], frames
     value: np.ndarray  # float64 [W], scratch
     order: np.ndarray  # int64 [W, 2], scratch
-
-
-class Scratch(NamedTuple):
-    """Room for the candidates of an utterance, K x W, and for its new hypotheses."""
-
-    score: np.ndarray  # float64 [K * W]
-    merged: np.ndarray  # float64 [K * W]
-    total: np.ndarray  # float64 [K * W]
-    label: np.ndarray  # int64 [K * W]
-    frame: np.ndarray  # int64 [K * W]
-    text: np.ndarray  # int64 [K * W], a node, or below -1 a text that is new
-    head: np.ndarray  # int64 [K * W], the first candidate that is the same
-    best: np.ndarray  # int64 [K * W], of a head: the best of those
-    table: np.ndarray  # int64 [2^n], of heads
-    lane: BeamArrays  # as `BeamArrays`, of one utterance, B = 1
-
-
-def scratch_of(width: int, wide: int) -> Scratch:
-    """Room for W candidates of each of K hypotheses."""
-    num = width * wide
-    # A power of two, as `_merge` of the kernels takes it.
-    size = 1 << max((2 * num - 1).bit_length(), 2)
-    none = np.full((1, width), -np.inf)
-    lane = BeamArrays(none, *(np.zeros((1, width), np.int64) for _ in range(4)))
-    score, merged, total = np.empty((3, num))
-    label, frame, text, head, best = np.empty((5, num), np.int64)
-    return Scratch(
-        *(score, merged, total, label, frame, text, head, best),
-        *(np.full(size, NONE), lane),
-    )
-
-
-def empty_tree(size: int) -> Tree:
-    """A tree with room for `size` nodes, a power of two."""
-    parent, token, slot, trace_parent = np.full((4, size), NONE, np.int64)
-    return Tree(
-        *(parent, token, np.zeros(size, np.int64), slot),
-        table=np.full(4 * size, NONE, np.int64),
-        trace_parent=trace_parent,
-        trace_row=np.zeros((size, 3), np.int32),
-        used=np.zeros(2, np.int64),
-    )
 
 
 def as_array(part: Tensor) -> np.ndarray:
@@ -187,8 +174,6 @@ class Joiner:
 
     def __init__(self, model: TransducerModel, fusion: Fusion, pricer: Pricer) -> None:
         self._model, self.fusion, self._pricer = model, fusion, pricer
-        # Of each type no rows, and `JoinerLogprobs.weights`.
-        self._of_type: dict[np.dtype, tuple[np.ndarray, np.ndarray]] = {}
         self.steps = Steps(
             np.array([pricer.blank]),
             pricer.token_steps.numpy(),
@@ -215,15 +200,11 @@ class Joiner:
             lasts = lasts.to(logprobs.dtype)
             blank_lasts = torch.log_softmax(lasts[:, pricer.takes_time], 1)
         numbers = logprobs.numpy()
-        if numbers.dtype not in self._of_type:
-            weight, paid = pricer.blank_weight, pricer.options.token_insertion
-            weights = np.array([weight, paid, 1 + weight, 1, -np.inf], numbers.dtype)
-            self._of_type[numbers.dtype] = NO_ROWS.astype(numbers.dtype), weights
-        none, weights = self._of_type[numbers.dtype]
+        weight, paid = pricer.blank_weight, pricer.options.token_insertion
+        weights = np.array([weight, paid, 1 + weight, 1, -np.inf], numbers.dtype)
+        none = NO_ROWS.astype(numbers.dtype)
         spoke = none.ravel()
-        # Asked for only where fusion weighs blanks: the log-prob of all tokens
-        # together.
-        if pricer.blank_weight:
+        if weight:
             tokens = logprobs.masked_fill(pricer.is_blank, -torch.inf)
             spoke = torch.logsumexp(tokens, 1).numpy()
         gains = self.fusion.rows(states) if self.late and states is not None else None

@@ -59,18 +59,18 @@ class JoinerStep(NamedTuple):
 
 
 class GreedySearch:
-    """A greedy search under way, K = 1."""
+    """A greedy search, K = 1."""
 
-    def __init__(self, joiner: Joiner, options: TransducerOptions, beam: Beam) -> None:
-        self._joiner, self._options, self._before = joiner, options, beam
-        self.bad = np.zeros(len(beam.score), np.bool_)
+    def __init__(self, joiner: Joiner, options: TransducerOptions) -> None:
+        self._joiner, self._options = joiner, options
         self.num_steps = 0
+
+    def run(self, beam: Beam, source: Source) -> Beam:
+        """Advance as long as there are frames."""
         self._given = Rows(beam.g, beam.state)
         self._fusion = [as_array(states).copy() for states in beam.fusion]
-
-    def run(self, source: Source) -> Beam:
-        """Advance as long as there are frames."""
-        state, joiner = self._start(source), self._joiner
+        state, joiner = self._start(beam, source), self._joiner
+        self.bad = state.bad
         frames, num_frames = source.frames.flatten(0, 1), source.frames.shape[1]
         first, num = as_array(source.first), len(state.score)
         at, given = np.empty((2, max(AT_ONCE * num, LEAST_ROWS + num)), np.int64)
@@ -79,7 +79,7 @@ class GreedySearch:
         while True:
             size = plan(state, first, num_frames, AT_ONCE, LEAST_ROWS, step, at, given)
             if not size:
-                return self._beam(state)
+                return self._beam(beam, state)
             check()
             self.num_steps += 1
             # A step emits at most one token per utterance.
@@ -98,9 +98,8 @@ class GreedySearch:
                 self._fuse(prices, state, step)
             self._predict(step)
 
-    def _start(self, source: Source) -> GreedyState:
+    def _start(self, beam: Beam, source: Source) -> GreedyState:
         """The state of the search, and how far it can advance now."""
-        beam = self._before
         come, ended = as_array(source.come), as_array(source.is_ended)
         # A duration that leads behind the end is cut there. Frames from which one may
         # lead beyond what has come wait until it is known where the end is.
@@ -110,7 +109,7 @@ class GreedySearch:
             *(score, frame, run, length),
             stop=np.where(ended, come, come - self._joiner.longest + 1),
             limit=np.where(ended, come, np.iinfo(np.int64).max),
-            bad=self.bad,
+            bad=np.zeros(len(score), np.bool_),
             rows=as_array(beam.rows).copy(),
         )
 
@@ -144,7 +143,7 @@ class GreedySearch:
         g, state = self._joiner.predict(step.label[:padded], state)
         self._given.put(step.emitting[:num], g, state, num)
 
-    def _beam(self, state: GreedyState) -> Beam:
+    def _beam(self, before: Beam, state: GreedyState) -> Beam:
         """The beam of this search state."""
         last = np.full(len(state.score), NONE)
         some = np.flatnonzero(state.length)
@@ -153,7 +152,7 @@ class GreedySearch:
         names = ("score", "frame", "run", "length")
         arrays = {name: getattr(state, name) for name in names} | {"last": last}
         parts = {name: torch.from_numpy(one)[:, None] for name, one in arrays.items()}
-        return self._before._replace(
+        return before._replace(
             **parts,
             rows=torch.from_numpy(state.rows),
             g=self._given.g_at(everything),

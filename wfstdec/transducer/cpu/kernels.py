@@ -1,8 +1,7 @@
-"""Kernels of texts and traces: growing, reading, writing, forgetting.
+"""Kernels of ALSD++ and AES++: texts and traces, what is open, merging and pruning.
 
-node = add_text(tree, parent, token)          # the same for the same text
-trace = add_trace(tree, parent, token, frame, after)
-forget(lanes, tree, ...)                      # what no hypothesis came from
+node = add_text(store, parent, token)         # the same for the same text
+trace = add_trace(store, parent, token, frame, after)
 """
 
 from __future__ import annotations
@@ -15,456 +14,309 @@ from wfstdec.transducer.cpu.greedy import total
 
 NONE = -1
 _INF = np.inf
+_NUM_LABELS = 1 << 24
 
 
 @inlined
-def text_of(hyps, row):
-    """The text of a row of [B * K]."""
-    width = hyps.text.shape[1]
-    return hyps.text[row // width, row % width]
-
-
-@inlined
-def _begin(parent, token, size):
-    """The first slot to try in a hash table of `size` slots."""
+def slot_of(store, parent, token):
+    """Where the table has the text that is one token longer, or a free slot for it."""
+    mask = len(store.table) - 1
     key = (parent * 31 + token) * 0x9E3779B1
-    return (key ^ (key >> 17)) & (size - 1)
+    at = (key ^ (key >> 17)) & mask
+    while store.table[at] >= 0:  # ends: at most half of the slots are taken
+        text = store.texts[store.table[at]]
+        if text.parent == parent and text.token == token:
+            break
+        at = (at + 1) & mask
+    return at
 
 
 @inlined
-def child_of(tree, parent, token):
-    """The text that is one token longer, -1 where it is new."""
-    size = len(tree.table)
-    at = _begin(parent, token, size)
-    while tree.table[at] >= 0:  # ends: the table has four slots a node
-        node = tree.table[at]
-        if tree.parent[node] == parent and tree.token[node] == token:
-            return node
-        at = (at + 1) & (size - 1)
-    return np.int64(NONE)
-
-
-@inlined
-def _enter(tree, node):
-    size = len(tree.table)
-    at = _begin(tree.parent[node], tree.token[node], size)
-    while tree.table[at] >= 0:
-        at = (at + 1) & (size - 1)
-    tree.table[at] = node
-
-
-@inlined
-def add_text(tree, parent, token):
+def add_text(store, parent, token):
     """The text that is one token longer, made where it is new."""
-    node = child_of(tree, parent, token)
+    at = slot_of(store, parent, token)
+    node = store.table[at]
     if node < 0:
-        node = tree.used[0]
-        tree.used[0] += 1
-        tree.parent[node], tree.token[node] = parent, token
-        tree.depth[node] = tree.depth[parent] + 1
-        tree.slot[node] = NONE
-        _enter(tree, node)
+        node = store.used[0]
+        store.used[0] += 1
+        text = store.texts[node]
+        text.parent, text.token, text.slot = parent, token, NONE
+        text.depth = store.texts[parent].depth + 1
+        store.table[at] = node
     return node
 
 
 @inlined
-def add_trace(tree, parent, token, frame, after):
+def add_trace(store, parent, token, frame, after):
     """Add a token behind a trace."""
-    node = tree.used[1]
-    tree.used[1] += 1
-    tree.trace_parent[node] = parent
-    tree.trace_row[node, 0] = token
-    tree.trace_row[node, 1] = frame
-    tree.trace_row[node, 2] = after
+    node = store.used[1]
+    store.used[1] += 1
+    trace = store.traces[node]
+    trace.parent, trace.token, trace.frame, trace.after = parent, token, frame, after
     return node
 
 
 @kernel
-def read_rows(hyps, tree, rows, lengths):
+def read_rows(store, rows, lengths):
     """Texts and traces of live hypotheses; rows int32 [B * K, U, 3]."""
-    num, width = hyps.score.shape
-    for b in range(num):
-        for k in range(width):
-            text = trace = np.int64(b)
-            if hyps.score[b, k] > -_INF:
-                for u in range(lengths[b, k]):
-                    row = rows[b * width + k, u]
-                    text = add_text(tree, text, np.int64(row[0]))
-                    trace = add_trace(tree, trace, row[0], row[1], row[2])
-            hyps.text[b, k], hyps.trace[b, k] = text, trace
+    for row in range(len(store.hyps)):
+        hyp = store.hyps[row]
+        text = trace = np.int64(row // store.width)
+        if hyp.score > -_INF:
+            for u in range(lengths[row]):
+                token = rows[row, u, 0]
+                text = add_text(store, text, np.int64(token))
+                trace = add_trace(store, trace, token, rows[row, u, 1], rows[row, u, 2])
+        hyp.text, hyp.trace = text, trace
 
 
 @kernel
-def write_rows(hyps, tree, rows):
+def write_rows(store, rows):
     """Tokens of all hypotheses, int32 [B * K, U, 3]."""
-    num, width = hyps.score.shape
-    for b in range(num):
-        for k in range(width):
-            trace, at = hyps.trace[b, k], tree.depth[hyps.text[b, k]]
-            while at > 0:
-                at -= 1
-                for i in range(3):
-                    rows[b * width + k, at, i] = tree.trace_row[trace, i]
-                trace = tree.trace_parent[trace]
-
-
-@kernel
-def forget(hyps, tree, texts, traces):
-    """Forget what no hypothesis came from; the scratch is int64 [N] each."""
-    # Parents precede their children, so that nodes can move down in place.
-    num, width = hyps.score.shape
-    texts[: tree.used[0]] = NONE
-    traces[: tree.used[1]] = NONE
-    for b in range(num):
-        texts[b] = traces[b] = 0
-        for k in range(width):
-            node = hyps.text[b, k]
-            # Up to what is marked already: each node is visited once.
-            while node >= 0 and texts[node] < 0:
-                texts[node] = 0
-                node = tree.parent[node]
-            node = hyps.trace[b, k]
-            while node >= 0 and traces[node] < 0:
-                traces[node] = 0
-                node = tree.trace_parent[node]
-    tree.table[:] = NONE
-    count = 0
-    for node in range(tree.used[0]):
-        if texts[node] < 0:
-            continue
-        texts[node] = count
-        parent = tree.parent[node]
-        tree.parent[count] = parent if parent < 0 else texts[parent]
-        tree.token[count], tree.depth[count] = tree.token[node], tree.depth[node]
-        tree.slot[count] = tree.slot[node]
-        # The root has no parent: it is not in the table.
-        if parent >= 0:
-            _enter(tree, np.int64(count))
-        count += 1
-    tree.used[0] = count
-    count = 0
-    for node in range(tree.used[1]):
-        if traces[node] < 0:
-            continue
-        traces[node] = count
-        parent = tree.trace_parent[node]
-        tree.trace_parent[count] = parent if parent < 0 else traces[parent]
-        for i in range(3):
-            tree.trace_row[count, i] = tree.trace_row[node, i]
-        count += 1
-    tree.used[1] = count
-    for b in range(num):
-        for k in range(width):
-            hyps.text[b, k] = texts[hyps.text[b, k]]
-            hyps.trace[b, k] = traces[hyps.trace[b, k]]
-
-
-@kernel
-def enter_all(tree):
-    """Fill an empty hash table."""
-    for node in range(tree.used[0]):
-        if tree.parent[node] >= 0:
-            _enter(tree, np.int64(node))
-
-
-@kernel
-def keep_slots(hyps, tree, slots):
-    """Renumber the slots that hypotheses need; `slots` are the old ones, in order."""
-    # That of a text, or where it has none yet, that of its parent. Returns how many.
-    for node in range(tree.used[0]):
-        if tree.slot[node] >= 0:
-            tree.slot[node] = -2 - tree.slot[node]
-    count = 0
-    num, width = hyps.score.shape
-    for row in range(num * width):
-        node = text_of(hyps, row)
-        if not hyps.score[row // width, row % width] > -_INF:
-            continue
-        # The predictor has not been asked for this text: it will be, from its parent's
-        # state.
-        if tree.slot[node] == NONE:
-            node = tree.parent[node]
-        if tree.slot[node] < NONE:
-            slots[count] = -2 - tree.slot[node]
-            tree.slot[node] = count
-            count += 1
-    for node in range(tree.used[0]):
-        if tree.slot[node] < NONE:
-            tree.slot[node] = NONE
-    return count
+    for row in range(len(store.hyps)):
+        at, node = store.texts[store.hyps[row].text].depth, store.hyps[row].trace
+        while at > 0:
+            at -= 1
+            trace = store.traces[node]
+            rows[row, at, 0], rows[row, at, 1] = trace.token, trace.frame
+            rows[row, at, 2], node = trace.after, trace.parent
 
 
 # -------------------------------------------------------------------- what is open
 @kernel
-def open_steps(hyps, span, longest, rows):
-    """ALSD++: rows of hypotheses whose frame has come; returns how many."""
+def next_frames(store, longest, is_aes):
+    """Find up to which frame the hypotheses of each utterance are open, -1 for none."""
     # In chunks all of an utterance wait until none can pass the last frame that came.
-    num, width = hyps.score.shape
-    count = 0
-    for b in range(num):
-        latest = np.int64(0)
-        for k in range(width):
-            if hyps.score[b, k] > -_INF:
-                latest = max(latest, hyps.frame[b, k])
-        if not span.is_ended[b] and latest + longest > span.come[b]:
-            continue
-        for k in range(width):
-            if hyps.score[b, k] > -_INF and hyps.frame[b, k] < span.come[b]:
-                rows[count] = b * width + k
-                count += 1
-    return count
+    for b in range(len(store.span)):
+        span = store.span[b]
+        first, latest = np.int64(span.come), np.int64(0)
+        for row in range(b * store.width, (b + 1) * store.width):
+            if store.hyps[row].score > -_INF:
+                first = min(first, store.hyps[row].frame)
+                latest = max(latest, store.hyps[row].frame)
+        if is_aes:  # the frame that is expanded
+            needed = first + (1 if span.is_ended else longest)
+            span.at = first if needed <= span.come else NONE
+        else:
+            waits = not span.is_ended and latest + longest > span.come
+            span.at = NONE if waits else span.come - 1
 
 
 @kernel
-def next_frames(hyps, span, longest):
-    """AES++: the frame that each utterance expands next, -1 where it has to wait."""
-    num, width = hyps.score.shape
-    for b in range(num):
-        first = span.come[b]
-        for k in range(width):
-            if hyps.score[b, k] > -_INF:
-                first = min(first, hyps.frame[b, k])
-        needed = first + (1 if span.is_ended[b] else longest)
-        span.at[b] = first if needed <= span.come[b] else NONE
-
-
-@kernel
-def open_frames(hyps, span, rows):
-    """AES++: rows of hypotheses at the frames of `next_frames`; returns how many."""
-    num, width = hyps.score.shape
+def open_rows(store):
+    """Put rows of hypotheses that are open into `store.rows`; returns how many."""
     count = 0
-    for b in range(num):
-        for k in range(width):
-            if hyps.score[b, k] > -_INF and hyps.frame[b, k] <= span.at[b]:
-                rows[count] = b * width + k
-                count += 1
+    for row in range(len(store.hyps)):
+        hyp = store.hyps[row]
+        if hyp.score > -_INF and hyp.frame <= store.span[row // store.width].at:
+            store.rows[count] = row
+            count += 1
     return count
 
 
 # ---------------------------------------------------------- what the model is to see
 @kernel
-def place(hyps, tree, rows, num, first, parents, labels):
+def place(store, rows, first, parents, labels):
     """Give slots from `first` on to texts that have none; returns how many."""
     count = 0
-    for i in range(num):
-        node = text_of(hyps, rows[i])
-        if tree.slot[node] < 0:
-            tree.slot[node] = first + count
-            parents[count] = tree.slot[tree.parent[node]]
-            labels[count] = tree.token[node]
+    for i in range(len(rows)):
+        text = store.texts[store.hyps[rows[i]].text]
+        if text.slot < 0:
+            text.slot = first + count
+            parents[count] = store.texts[text.parent].slot
+            labels[count] = text.token
             count += 1
     return count
 
 
 @kernel
-def find(hyps, tree, span, num_frames, rows, num, frames, slots):
+def find(store, num, num_frames, frames, slots):
     """Where the frame and the predictor's output of each row are."""
-    width = hyps.score.shape[1]
     for i in range(len(frames)):
-        row = rows[i if i < num else 0]
-        b, k = row // width, row % width
-        frame = min(max(hyps.frame[b, k] - span.first[b], 0), num_frames - 1)
+        row = store.rows[i if i < num else 0]
+        hyp, b = store.hyps[row], row // store.width
+        frame = min(max(hyp.frame - store.span[b].first, 0), num_frames - 1)
         frames[i] = b * num_frames + frame
-        slots[i] = tree.slot[hyps.text[b, k]]
+        slots[i] = store.texts[hyp.text].slot
+
+
+@inlined
+def _end_of(store, begin, num):
+    """Where the open rows of the utterance of row `begin` end."""
+    end, b = begin, store.rows[begin] // store.width
+    while end < num and store.rows[end] // store.width == b:
+        end += 1
+    return end
 
 
 # ------------------------------------------------------------------ prefixes of AES++
 @kernel
-def find_prefixes(hyps, tree, rows, num, parents):
+def find_prefixes(store, parents):
     """Find the open row that is each one's text less its last token, -1 for none."""
-    width = hyps.score.shape[1]
-    begin = 0
-    for i in range(num):
-        if rows[i] // width != rows[begin] // width:
-            begin = i
-        parents[i] = NONE
-        wanted, j = tree.parent[text_of(hyps, rows[i])], begin
-        while j < num and rows[j] // width == rows[i] // width:
-            if text_of(hyps, rows[j]) == wanted:
-                parents[i] = j
-                break
-            j += 1
+    begin, num = 0, len(parents)
+    while begin < num:
+        end = _end_of(store, begin, num)
+        for i in range(begin, end):
+            wanted = store.texts[store.hyps[store.rows[i]].text].parent
+            parents[i] = NONE
+            for j in range(end - 1, begin - 1, -1):
+                if store.hyps[store.rows[j]].text == wanted:
+                    parents[i] = j
+        begin = end
 
 
 @kernel
-def add_prefixes(hyps, tree, prices, rows, num, parents, extra, zero, is_sum):
+def add_prefixes(store, prices, parents, extra, zero, is_sum):
     """Move scores from texts to those one token longer, in order of length."""
-    width = hyps.score.shape[1]
-    begin = 0
+    hyps, begin, num = store.hyps, 0, len(parents)
     while begin < num:
-        end = begin
-        while end < num and rows[end] // width == rows[begin] // width:
-            end += 1
-        depth = np.int64(-1)
+        end, depth = _end_of(store, begin, num), np.int64(-1)
         # Short texts first: what one gains it hands on to those that are longer by one.
         while True:  # the next length, of the rows begin..end
             following = np.int64(-1)
             for i in range(begin, end):
-                length = tree.depth[text_of(hyps, rows[i])]
+                length = store.texts[hyps[store.rows[i]].text].depth
                 if length > depth and (following < 0 or length < following):
                     following = length
             if following < 0:
                 break
             depth = following
             for i in range(begin, end):
-                node, parent = text_of(hyps, rows[i]), parents[i]
-                if parent < 0 or tree.depth[node] != depth:
+                hyp, parent = hyps[store.rows[i]], parents[i]
+                text = store.texts[hyp.text]
+                if parent < 0 or text.depth != depth:
                     continue
-                label = tree.token[node]
-                gain = np.float64(total(prices, parent, label))
+                gain = np.float64(total(prices, parent, text.token))
                 if len(extra):
                     gain = gain + np.float64(extra[i])
                 if zero >= 0:
                     gain = gain + np.float64(prices.lasts[parent, zero])
-                b, k = rows[i] // width, rows[i] % width
-                one, came = (
-                    hyps.score[b, k],
-                    hyps.score[b, rows[parent] % width],
-                )
-                came = came + gain
-                both = add_scores(one, came) if is_sum else max(one, came)
-                hyps.score[b, k] = both
+                came = hyps[store.rows[parent]].score + gain
+                both = add_scores(hyp.score, came) if is_sum else max(hyp.score, came)
+                hyp.score = both
         begin = end
 
 
 # ------------------------------------------------------------------------- the step
 @kernel
-def advance(hyps, tree, span, rows, num, found, drops_seen, is_sum, scratch):
+def advance(store, num, found, drops_seen, is_sum):
     """Merge and prune the candidates of all utterances; write the kept hypotheses."""
-    width, wide = hyps.score.shape[1], found.gain.shape[1]
-    at = 0
-    while at < num:
-        b = rows[at] // width
-        end = at
-        while end < num and rows[end] // width == b:
-            end += 1
-        _gather(hyps, tree, span, b, rows, at, end, found, scratch)
+    begin, wide = 0, found.gain.shape[1]
+    candidates = store.candidates[: store.width * wide]
+    while begin < num:
+        end = _end_of(store, begin, num)
+        _gather(store, begin, end, found)
         if drops_seen:
-            _drop_seen(hyps, b, rows, at, end, scratch, wide)
-        if width * wide > 1:
-            _merge(scratch, width * wide, is_sum)
+            _drop_seen(store, begin, end, wide)
+        if len(candidates) > 1:
+            _merge(candidates, store.slots, is_sum)
         else:
-            scratch.merged[0] = scratch.score[0]
-        _keep(hyps, tree, b, scratch, wide)
-        at = end
+            candidates[0].merged = candidates[0].score
+        _keep(store, store.rows[begin] // store.width, candidates)
+        begin = end
 
 
 @inlined
-def _gather(hyps, tree, span, b, rows, at, end, found, scratch):
+def _gather(store, begin, end, found):
     """Candidates of an utterance: symbols of open hypotheses, others as they are."""
-    width, wide = hyps.score.shape[1], found.gain.shape[1]
-    num_labels = np.int64(1) << 24
+    width, wide, at = store.width, found.gain.shape[1], begin
+    b = store.rows[begin] // width
+    span = store.span[b]
     for k in range(width):
-        opens = at < end and rows[at] == b * width + k
+        hyp = store.hyps[b * width + k]
+        opens = at < end and store.rows[at] == b * width + k
         for w in range(wide):
-            i = k * wide + w
-            scratch.score[i], scratch.label[i] = -_INF, NONE
-            scratch.frame[i], scratch.text[i] = (
-                hyps.frame[b, k],
-                hyps.text[b, k],
-            )
+            c = store.candidates[k * wide + w]
+            c.score, c.label, c.frame, c.text = -_INF, NONE, hyp.frame, hyp.text
             if not opens:
                 if w == 0:
-                    scratch.score[i] = hyps.score[b, k]
+                    c.score = hyp.score
                 continue
-            scratch.score[i] = hyps.score[b, k] + found.gain[at, w]
-            frame = hyps.frame[b, k] + found.step[at, w]
-            if span.is_ended[b]:
-                frame = min(frame, span.come[b])
-            scratch.frame[i] = frame
+            c.score = hyp.score + found.gain[at, w]
+            c.frame = hyp.frame + found.step[at, w]
+            if span.is_ended:
+                c.frame = min(c.frame, span.come)
             label = found.label[at, w]
-            if label >= 0 and scratch.score[i] > -_INF:
-                scratch.label[i] = label
-                node = child_of(tree, hyps.text[b, k], label)
-                if node < 0:
+            if label >= 0 and c.score > -_INF:
+                c.label, c.text = label, store.table[slot_of(store, hyp.text, label)]
+                if c.text < 0:
                     # A text that the tree lacks gets its own number, below those
                     # of nodes: few candidates are kept, and only they are entered.
-                    node = -2 - (hyps.text[b, k] * num_labels + label)
-                scratch.text[i] = node
+                    c.text = -2 - (hyp.text * _NUM_LABELS + label)
         if opens:
             at += 1
 
 
 @inlined
-def _drop_seen(hyps, b, rows, at, end, scratch, wide):
+def _drop_seen(store, begin, end, wide):
     """Leave out tokens, taking no frame, to texts that the prefix search saw."""
-    width = hyps.score.shape[1]
-    for first in range(at, end):
-        k = rows[first] - b * width
-        for w in range(wide):
-            i = k * wide + w
-            if scratch.label[i] < 0 or scratch.frame[i] != hyps.frame[b, k]:
+    for first in range(begin, end):
+        row = store.rows[first]
+        k = row % store.width
+        for i in range(k * wide, (k + 1) * wide):
+            c = store.candidates[i]
+            if c.label < 0 or c.frame != store.hyps[row].frame:
                 continue
-            for second in range(at, end):
-                if scratch.text[i] == hyps.text[b, rows[second] - b * width]:
-                    scratch.score[i] = -_INF
+            for second in range(begin, end):
+                if c.text == store.hyps[store.rows[second]].text:
+                    c.score = -_INF
 
 
 @inlined
-def _merge(scratch, num, is_sum):
+def _merge(candidates, slots, is_sum):
     """Merge equal texts and frames: the best keeps its place and gets all the score."""
     size = 4
-    while size < 2 * num:
+    while size < 2 * len(candidates):
         size *= 2
-    scratch.table[:size] = NONE
-    for i in range(num):
-        scratch.head[i] = scratch.best[i] = NONE
-        scratch.total[i], scratch.merged[i] = -_INF, -_INF
+    slots[:size] = NONE
+    for i in range(len(candidates)):
+        c = candidates[i]
+        c.best, c.total, c.merged = NONE, -_INF, -_INF
         # Impossible ones merge with nothing.
-        if not scratch.score[i] > -_INF:
+        if not c.score > -_INF:
             continue
-        text, frame = scratch.text[i], scratch.frame[i]
-        at = ((text * 31 + frame) ^ (text >> 20)) & (size - 1)
-        while scratch.table[at] >= 0:  # ends: half of the slots stay free
-            j = scratch.table[at]
-            if scratch.text[j] == text and scratch.frame[j] == frame:
+        at = ((c.text * 31 + c.frame) ^ (c.text >> 20)) & (size - 1)
+        while slots[at] >= 0:  # ends: half of the slots stay free
+            other = candidates[slots[at]]
+            if other.text == c.text and other.frame == c.frame:
                 break
             at = (at + 1) & (size - 1)
-        if scratch.table[at] < 0:
-            scratch.table[at] = i
-        scratch.head[i] = scratch.table[at]
-    for i in range(num):
-        head = scratch.head[i]
-        if head >= 0:
-            best, score = scratch.best[head], scratch.score[i]
-            if best < 0 or score > scratch.score[best]:
-                scratch.best[head] = i
-            total = scratch.total[head]
-            total = add_scores(total, score) if is_sum else max(total, score)
-            scratch.total[head] = total
-    for i in range(num):
-        if scratch.best[i] >= 0:
-            scratch.merged[scratch.best[i]] = scratch.total[i]
+        if slots[at] < 0:
+            slots[at] = i
+        head = candidates[slots[at]]
+        if head.best < 0 or c.score > candidates[head.best].score:
+            head.best = i
+        added = add_scores(head.total, c.score) if is_sum else max(head.total, c.score)
+        head.total = added
+    for i in range(len(candidates)):
+        best = candidates[i].best
+        if best >= 0:
+            candidates[best].merged = candidates[i].total
 
 
 @inlined
-def _keep(hyps, tree, b, scratch, wide):
+def _keep(store, b, candidates):
     """The K best, of equal ones the first, become the hypotheses."""
-    width = hyps.score.shape[1]
-    merged, lane = scratch.merged, scratch.lane
+    width = store.width
+    wide = len(candidates) // width
     for k in range(width):
         best = 0
-        for i in range(1, width * wide):
+        for i in range(1, len(candidates)):
             # Strictly more: of equal ones the first, as `torch.sort` keeps them.
-            if merged[i] > merged[best]:
+            if candidates[i].merged > candidates[best].merged:
                 best = i
-        score, parent = merged[best], best // wide
-        merged[best] = -_INF
-        text, trace = hyps.text[b, parent], hyps.trace[b, parent]
-        before, frame = hyps.frame[b, parent], scratch.frame[best]
-        label, run = scratch.label[best], hyps.run[b, parent]
-        if score > -_INF and label >= 0:
-            text = add_text(tree, text, label)
-            trace = add_trace(tree, trace, label, before, max(frame, before + 1))
-            run = run + 1
-        lane.score[0, k], lane.frame[0, k] = score, frame
-        lane.run[0, k] = 0 if frame > before else run
-        lane.text[0, k], lane.trace[0, k] = text, trace
+        c, parent = candidates[best], store.hyps[b * width + best // wide]
+        kept = store.kept[k]
+        kept.score, kept.frame, kept.run = c.merged, c.frame, parent.run
+        kept.text, kept.trace = parent.text, parent.trace
+        c.merged = -_INF
+        if kept.score > -_INF and c.label >= 0:
+            before, after = parent.frame, max(c.frame, parent.frame + 1)
+            kept.text = add_text(store, parent.text, c.label)
+            kept.trace = add_trace(store, parent.trace, c.label, before, after)
+            kept.run += 1
+        if c.frame > parent.frame:
+            kept.run = 0
     # Written only now: parents were read from the same arrays.
     for k in range(width):
-        hyps.score[b, k], hyps.frame[b, k] = (
-            lane.score[0, k],
-            lane.frame[0, k],
-        )
-        hyps.run[b, k], hyps.text[b, k] = lane.run[0, k], lane.text[0, k]
-        hyps.trace[b, k] = lane.trace[0, k]
+        store.hyps[b * width + k] = store.kept[k]
