@@ -215,7 +215,7 @@ def _scan_states(words: np.ndarray, most: int) -> tuple[np.ndarray, int]:
     for state in range(most):
         if at + 3 > len(words):
             return splits[: state + 1], at
-        num_arcs = np.int64(words[at + 1]) | np.int64(words[at + 2]) << 32
+        num_arcs: Any = np.int64(words[at + 1]) | np.int64(words[at + 2]) << 32
         if num_arcs < 0 or num_arcs > (len(words) - at - 3) // 4:
             return splits[: state + 1], at
         at += 3 + 4 * num_arcs
