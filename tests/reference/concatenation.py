@@ -43,7 +43,7 @@ def concatenate(graph: PackedGraph, overlay: Overlay, vocabulary: Vocabulary) ->
     """
     arcs = np.concatenate([graph.arcs, overlay.arcs])
     own = np.repeat(np.arange(graph.num_states), np.diff(graph.state_arc_splits))
-    state = np.concatenate([own, overlay.arc_state()])
+    state = np.concatenate([own, _arc_state(overlay)])
     num_states = graph.num_states + overlay.num_states
     # States of the graph with exits have arcs in both parts; stable, so that those of
     # the graph come first.
@@ -73,7 +73,7 @@ def _found_again(whole: PackedGraph, overlay: Overlay) -> tuple[np.ndarray, np.n
         columns = state, arcs["ilabel"] & mask, arcs["olabel"], arcs["nextstate"]
         return list(zip(*(column.tolist() for column in columns), strict=True))
 
-    there = keys(overlay.arc_state(), overlay.arcs)
+    there = keys(_arc_state(overlay), overlay.arcs)
     at_key = dict(zip(there, range(len(there)), strict=True))
     state = np.repeat(np.arange(whole.num_states), np.diff(whole.state_arc_splits))
     # Packing has sorted rows anew, so that positions are lost. Only rows that the
@@ -84,3 +84,11 @@ def _found_again(whole: PackedGraph, overlay: Overlay) -> tuple[np.ndarray, np.n
     oov = at >= 0
     number = np.where(oov, overlay.first_arc + at, np.cumsum(~oov) - 1)
     return np.append(overlay.bonus, np.float32(0))[at], number
+
+
+def _arc_state(overlay: Overlay) -> np.ndarray:
+    """The state that each arc of an overlay leaves, int64."""
+    entered = np.repeat(overlay.exit_state.astype(np.int64), overlay.num_entry_arcs)
+    states = overlay.first_state + np.arange(overlay.num_states)
+    lengths = np.diff(overlay.state_arc_splits).astype(np.int64)
+    return np.concatenate([entered, np.repeat(states, lengths)])

@@ -21,7 +21,7 @@ import re
 import struct
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -30,7 +30,7 @@ from wfstdec.fst.arrays import arcs_of, fst_of
 from wfstdec.graph.arcs import FstArrays
 from wfstdec.graph.checks import check_fst
 from wfstdec.graph.packed import PackedGraph
-from wfstdec.jit import jit
+from wfstdec.jit import jit, read_only
 from wfstdec.jit.records import record
 from wfstdec.text.files import atomic_write, read_bytes, read_lines, reading
 from wfstdec.text.tokens import (
@@ -49,6 +49,7 @@ _HAS_ISYMBOLS, _HAS_OSYMBOLS, _IS_ALIGNED = 1, 2, 4
 _EXPANDED, _MUTABLE = 1, 2
 _ALIGNMENT = 16
 _ARC = record("i4 ilabel olabel", "f4 cost", "i4 nextstate")
+_HEAD = record("f4 final", "i8 num_arcs")
 _CONST_STATE = record("f4 final", "u4 pos num_arcs num_ieps num_oeps")
 Symbols = dict[int, str]
 
@@ -189,43 +190,46 @@ def _const_body(
 
 def _vector_body(cursor: Cursor, start: int, num_states: int) -> FstArrays:
     """States until the end of the file if their number (-1) is not known."""
-    body = np.frombuffer(cursor.take(len(cursor.data) - cursor.pos), np.uint8)
-    most = num_states if num_states >= 0 else len(body) // 12
-    offsets, num_found = _scan_states(body, min(most, len(body) // 12))
-    if num_found < 0 or (num_states >= 0 and num_found != num_states):
+    body = cursor.take(len(cursor.data) - cursor.pos)
+    words = np.frombuffer(body[: len(body) // 4 * 4], "<u4")
+    words = read_only(np.require(words, requirements="A"))
+    most = len(words) // 3
+    splits, end = _scan_states(
+        words, min(num_states, most) if num_states >= 0 else most
+    )
+    num_found = len(splits) - 1
+    if num_found != num_states if num_states >= 0 else 4 * end != len(body):
         raise FormatError(
-            f"{cursor.place}: truncated or damaged: it ends in state "
-            f"{len(offsets) if num_found < 0 else num_found} of {num_states}"
+            f"{cursor.place}: truncated or damaged: it ends in state {num_found} of "
+            f"{num_states}"
         )
-    offsets = offsets[: num_found + 1]
-    is_head = np.zeros(len(body) // 4, bool)
-    heads = offsets[:-1, None] // 4 + np.arange(3)
-    is_head[heads] = True
-    words = body[: offsets[-1]].view("<u4")
-    final = words[offsets[:-1] // 4].view("<f4")
-    arcs = words[~is_head[: len(words)]].view(_ARC)
-    splits = (offsets - 12 * np.arange(num_found + 1)) // _ARC.itemsize
+    heads, words = _heads(splits), words[:end]
+    final, arcs = words[heads].view(_HEAD)["final"], words[~heads].view(_ARC)
     return _from_records(start, final, splits, arcs)
 
 
 @jit
-def _scan_states(body: np.ndarray, most: int) -> tuple[np.ndarray, int]:
-    """Find the offset of each state, and their number; -1 if one is cut off."""
-    offsets = np.zeros(most + 1, np.int64)
-    pos = 0
+def _scan_states(words: np.ndarray, most: int) -> tuple[np.ndarray, int]:
+    """Splits of the arcs of states, up to one that is cut off; the words they take."""
+    splits, at = np.zeros(most + 1, np.int64), 0
     for state in range(most):
-        if pos == len(body):
-            return offsets[: state + 1], state
-        if pos + 12 > len(body):
-            return offsets[:state], -1
-        num_arcs = 0
-        for byte in range(8):
-            num_arcs |= int(body[pos + 4 + byte]) << (8 * byte)
-        if num_arcs < 0 or num_arcs > (len(body) - pos - 12) // 16:
-            return offsets[:state], -1
-        pos += 12 + 16 * num_arcs
-        offsets[state + 1] = pos
-    return offsets, most
+        if at + 3 > len(words):
+            return splits[: state + 1], at
+        num_arcs: Any = np.int64(words[at + 1]) | np.int64(words[at + 2]) << 32
+        if num_arcs < 0 or num_arcs > (len(words) - at - 3) // 4:
+            return splits[: state + 1], at
+        at += 3 + 4 * num_arcs
+        splits[state + 1] = splits[state] + num_arcs
+    return splits, at
+
+
+def _heads(splits: np.ndarray) -> np.ndarray:
+    """Mask of the 32-bit words of a `vector` body that are heads of states, bool."""
+    count = len(splits) - 1
+    first = 3 * np.arange(count) + 4 * splits[:-1]
+    heads = np.zeros(3 * count + 4 * int(splits[-1]), bool)
+    heads[first[:, None] + np.arange(3)] = True
+    return heads
 
 
 def _from_records(
@@ -266,29 +270,17 @@ def _format_const(fst: FstArrays) -> list[bytes]:
 
 
 def _format_vector(fst: FstArrays) -> list[bytes]:
-    words = np.empty(3 * fst.num_states + 4 * fst.num_arcs, "<u4")
-    heads = 3 * np.arange(fst.num_states) + 4 * fst.state_arc_splits[:-1]
-    is_head = np.zeros(len(words), bool)
-    is_head[heads[:, None] + np.arange(3)] = True
-    head = np.empty(fst.num_states, [("final", "<f4"), ("num_arcs", "<i8")])
+    heads = _heads(fst.state_arc_splits)
+    words, head = np.empty(len(heads), "<u4"), np.empty(fst.num_states, _HEAD)
     head["final"], head["num_arcs"] = fst.final_cost, np.diff(fst.state_arc_splits)
-    words[is_head] = np.frombuffer(head.tobytes(), "<u4")
-    words[~is_head] = _records(fst).view("<u4")
+    words[heads], words[~heads] = head.view("<u4"), _records(fst).view("<u4")
     return [words.tobytes()]
 
 
 _K2_FINAL = -1
 _MOST_LABEL, _MOST_COST = 2**31 - 1, 1e20
 _Arc = tuple[int, int, int, int, float]
-
-
-class _Row(NamedTuple):
-    number: int
-    fields: list[str]
-
-    @property
-    def is_arc(self) -> bool:
-        return len(self.fields) > 2
+_Row = tuple[int, list[str]]  # the number of a line, and its fields
 
 
 def parse_text(
@@ -302,9 +294,8 @@ def parse_text(
     # make it an acceptor; a label -1 makes it k2's, whose labels become input labels.
     # `isymbols`: names of input labels. Without them labels are numbers, or names that
     # get numbers from 1 in the order they come.
-    split = (_Row(number, line.split()) for number, line in enumerate(lines, start=1))
-    rows = [row for row in split if row.fields]
-    arcs = [row.fields for row in rows if row.is_arc]
+    rows = [(i, line.split()) for i, line in enumerate(lines, start=1) if line.split()]
+    arcs = [fields for _, fields in rows if len(fields) > 2]
     # Only k2 has labels of -1, and always has them, on arcs to its final state.
     if any(fields[2] == str(_K2_FINAL) for fields in arcs):
         return FstContent(_assemble(rows, place, _read_k2_arc))
@@ -413,22 +404,22 @@ def _assemble(
         raise FormatError(f"{place}: it is empty, expected the text of an FST")
     arcs: list[_Arc] = []
     finals: list[tuple[int, float]] = []
-    for row in rows:
+    for number, fields in rows:
         try:
-            if row.is_arc:
-                arcs.append(read_arc(row.fields))
+            if len(fields) > 2:
+                arcs.append(read_arc(fields))
             else:
-                finals.append((int(row.fields[0]), _cost(row.fields[1:])))
+                finals.append((int(fields[0]), _cost(fields[1:])))
         except (ValueError, IndexError) as error:
             raise FormatError(
-                f"{place}:{row.number}: found {' '.join(row.fields)!r} ({error}), "
+                f"{place}:{number}: found {' '.join(fields)!r} ({error}), "
                 "expected 'state next-state label(s) [cost]' or 'state [cost]'"
             ) from None
     # k2 has one final state, and final costs on the arcs to it.
     if any(arc[2] == _K2_FINAL for arc in arcs):
         finals = [(arc[0], arc[4]) for arc in arcs if arc[2] == _K2_FINAL]
         arcs = [arc for arc in arcs if arc[2] != _K2_FINAL]
-    return _numbered(arcs, finals, start=int(rows[0].fields[0]))
+    return _numbered(arcs, finals, start=int(rows[0][1][0]))
 
 
 def _numbered(

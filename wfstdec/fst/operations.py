@@ -24,6 +24,7 @@ until none leaves. Signatures are compared by 64-bit hashes.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -256,25 +257,11 @@ def minimize(fst: FstArrays) -> FstArrays:
     slots = np.full(1 << (2 * fst.num_states).bit_length(), -1, np.int32)
     _refine(_graph(fst), block, len(finals), slots)
     _, first, block = np.unique(block, return_index=True, return_inverse=True)
-    # Blocks in the order of their first states: numbers stay local, as they were.
-    order = np.argsort(first)
-    number = np.empty(len(first), np.int32)  # of a block, by its first state
-    number[order] = np.arange(len(first))
-    kept = first[order]
-    lengths = np.diff(fst.state_arc_splits)[kept]
-    splits = np.concatenate([[0], np.cumsum(lengths)])
-    arc = np.arange(splits[-1]) + np.repeat(
-        fst.state_arc_splits[kept] - splits[:-1], lengths
-    )
-    return FstArrays(
-        start=int(number[block[fst.start]]),
-        final_cost=fst.final_cost[kept],
-        state_arc_splits=splits,
-        ilabel=fst.ilabel[arc],
-        olabel=fst.olabel[arc],
-        nextstate=number[block[fst.nextstate[arc]]],
-        cost=fst.cost[arc],
-    )
+    alike = first[block].astype(np.int32)  # the first state of each one's block
+    kept = alike == np.arange(fst.num_states)
+    start, nextstate = int(alike[fst.start]), alike[fst.nextstate]
+    fst = replace(fst, start=start, nextstate=nextstate)
+    return part_of(fst, kept, kept[fst.arc_state()])
 
 
 def _graph(fst: FstArrays) -> _Graph:

@@ -5,11 +5,10 @@
 
 A launch takes every utterance as far as arrays reach. One for which an array is too
 small stops at its last good frame with a status; the host makes room and relaunches
-for those that stopped. So growing never changes a result, and nothing is dropped.
+for those that stopped. So growing never changes a result.
 
 The first launch of a chunk also finds numbers that are no log-probs. Utterances that
-come in chunks are then put back to where they were: frontiers are kept until the
-chunks of all are known to be good, and no trace is compacted before.
+come in chunks are then put back to where they were, by the `backup` of frontiers.
 """
 
 from __future__ import annotations
@@ -51,20 +50,19 @@ class Growth(NamedTuple):
     """Growth of an array that was too small for an utterance."""
 
     name: str  # The array's
-    # Its new length, of the old one and of the entries that a frontier could have in
-    # the launch
+    # Its new length, by the old one and the entries of a frontier in the launch
     length: Callable[[int, int], int]
 
 
 class BatchLayout(NamedTuple):
-    """Layout of a search's batches, and what its kernels ask for.
+    """Layout of a search's batches.
 
     UTTERANCE has these fields: `logprobs`, a LOGPROBS; `chunk_frame`, the next frame of
     the chunk; `frontier_count`, 0 before it began; `died`, NONE while it lives;
-    `status`; for each array its address and `NAME_capacity`. `frontier` is what kernels
-    copy to `backup` before a launch whose log-probs are not checked as yet, where that
-    is an address. TASK has `utterances`, `queue`, `queue_length`, `num_drawn`,
-    `phase_times`, `num_tokens` and `checked`.
+    `status`; for each array its address and `NAME_capacity`. Kernels copy `frontier` to
+    `backup`, where that is an address, before a launch with unchecked log-probs. TASK
+    has `utterances`, `queue`, `queue_length`, `num_drawn`, `phase_times`, `num_tokens`
+    and `checked`.
     """
 
     utterance: np.dtype  # UTTERANCE
@@ -89,9 +87,9 @@ class Batch:
         num_utterances: int,
     ) -> None:
         self._device, self._layout, self._pool = pool.device, layout, pool
-        # A NamedTuple, what kernels are compiled for: `logprob_type`, `times`, `macros`
-        # and others. A field that is larger asks for more, so that the largest of each
-        # do for several batches; except for `logprob_type`, which differs by launch.
+        # `variant`: a NamedTuple, what kernels are compiled for: `logprob_type`,
+        # `times`, `macros` and others. The largest value of each does for several
+        # batches; `logprob_type` differs by launch.
         self._task, self._variant = task, variant
         self.phase_times = np.zeros(len(layout.phases), np.uint64)
         self.clocks = np.zeros(2, np.uint64)
@@ -106,12 +104,11 @@ class Batch:
 
     @property
     def takes_times(self) -> bool:
-        """Tell whether launches take the times of phases."""
+        """Whether launches take the times of phases; set it before `advance`."""
         return self._variant.times
 
     @takes_times.setter
     def takes_times(self, takes: bool) -> None:
-        """Set it before `advance`."""
         self._variant = self._variant._replace(times=takes)
 
     @property
@@ -143,11 +140,9 @@ class Batch:
         self.utterances["chunk_frame"] = 0
         self._run(self._unfinished())
 
-    # ------------------------------------------------------------------- launches
     def _unfinished(self, checked: bool = True) -> np.ndarray:
         """Utterances with frames to do, and those not yet begun; the longest first."""
-        # Where nothing survived frames are only looked at for numbers that are no log-
-        # probs, and not where they are known to be `checked`.
+        # Where nothing survived, frames are only checked.
         frames = self.utterances["logprobs"]["num_frames"].astype(np.int64)
         survived = self.utterances["died"] == NONE
         todo = (frames > 0) & (survived | (not checked))
@@ -156,9 +151,7 @@ class Batch:
         return queue[np.argsort(-frames[queue], kind="stable")]
 
     def _run(self, queue: np.ndarray, checked: bool = True) -> None:
-        """Launch until every utterance has come to the end of its chunk."""
-        # Or until one has a number that is no log-prob: the first launch looks at all
-        # frames, unless they are known to be `checked`.
+        """Launch until every chunk is done, or one has a number that is no log-prob."""
         if len(queue) == 0:
             return
         side_by_side = shape_for(self._device.shapes, len(queue)).num_blocks
@@ -167,8 +160,7 @@ class Batch:
         try:
             while len(queue):
                 queue = self._launch_search(queue, scratch)
-                # Every frame was looked at in the first launch, whatever the search got
-                # to.
+                # The first launch checks every frame, wherever the search stopped.
                 if (self.utterances["logprobs"]["bad_frame"] != NONE).any():
                     break
                 self._task["checked"] = True
@@ -184,14 +176,10 @@ class Batch:
         scratch.fill_in(self._task)
         shape = shape_for(self._device.shapes, len(queue))
         self._take_shape(shape)
-        grid = Grid(
-            self._layout.kernel,
-            min(len(queue), scratch.blocks, shape.num_blocks),
-            shape.shared_bytes,
-            self._variant.macros,
-            shape.threads,
-        )
-        self._launch(grid, queue)
+        blocks, macros = min(len(queue), scratch.blocks), self._variant.macros
+        blocks = min(blocks, shape.num_blocks)
+        kernel, shared_bytes = self._layout.kernel, shape.shared_bytes
+        self._launch(Grid(kernel, blocks, shared_bytes, macros, shape.threads), queue)
         return queue[self.utterances["status"][queue] != DONE]
 
     def _take_shape(self, shape: BlockShape) -> None:
@@ -206,9 +194,9 @@ class Batch:
         i, frame = int(bad[0]), int(bad_frame[bad[0]])
         moved = self.utterances["logprobs"]["num_frames"] > 0
         self.utterances, device = before, self._device
+        size = self._layout.arrays["frontier"].itemsize
         for one in before[moved & (before["backup"] != 0)]:
-            num_bytes = int(one["frontier_count"])
-            num_bytes *= self._layout.arrays["frontier"].itemsize
+            num_bytes = int(one["frontier_count"]) * size
             device.copy(int(one["frontier"]), int(one["backup"]), num_bytes)
         num_tokens = int(self._task["num_tokens"][0])
         row = download_frame(device, chunks[i], frame, num_tokens)
@@ -233,15 +221,10 @@ class Batch:
             self.phase_times += times[:-2]
             self.clocks += times[-2:]
 
-    # --------------------------------------------------------------------- memory
     def _allocate(self, name: str, counts: Sequence[int]) -> None:
         """Give every utterance an array, all of them in one buffer."""
-        dtype, total = self._layout.arrays[name], sum(counts)
-        self._share.take(total * dtype.itemsize)
-        buffer = self._device.empty(total, dtype)
-        self._buffers.append(buffer)
-        self._newest[name] = buffer
-        starts = np.cumsum([0, *counts])[:-1] * dtype.itemsize
+        buffer = self._new_buffer(0, name, sum(counts))
+        starts = np.cumsum([0, *counts])[:-1] * self._layout.arrays[name].itemsize
         self.utterances[name] = self._device.address(buffer) + starts
         if name != "backup":
             self.utterances[f"{name}_capacity"] = counts

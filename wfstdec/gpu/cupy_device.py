@@ -61,18 +61,12 @@ def load_cupy() -> Any:
 
 
 class CupyDevice:
-    """The CUDA device that is current when it is made. Buffers are CuPy arrays.
+    """The CUDA device that is current when it is made. Buffers are CuPy arrays."""
 
-    `threads`: threads of a block, a multiple of 32, at most `MAX_THREADS`; None for
-    blocks of any of `Program.block_threads`, by the size of a batch. `shared_bytes`:
-    shared memory of a block besides its own variables; None for as much as leaves room
-    for all blocks that have registers.
-
-    Attributes:
-        cupy: The module.
-        number: The device's, as CUDA counts.
-        way: How its kernels were loaded: one of `compiling.WAYS`.
-    """
+    # `threads`: of a block; None for any of `Program.block_threads`, by the size of a
+    # batch. `shared_bytes`: dynamic shared memory of a block; None for as much as
+    # leaves room for all blocks that have registers. `number`: the device's in CUDA.
+    # `way`: how its kernels were loaded, one of `compiling.WAYS`.
 
     def __init__(
         self,
@@ -91,7 +85,9 @@ class CupyDevice:
         self.cupy = cupy = load_cupy()
         self._program = program
         self.number = cupy.cuda.Device().id
-        self.failures = tuple(_failures(cupy))
+        # The errors of CUDA's two interfaces.
+        driver = cupy.cuda.driver
+        self.failures = cupy.cuda.runtime.CUDARuntimeError, driver.CUDADriverError
         self._limits = limits = dict(cupy.cuda.Device().attributes)
         self.shapes = tuple(_shape(limits, program, one, shared_bytes) for one in sizes)
         # Else the driver may give so much to the cache that only one block fits.
@@ -158,9 +154,7 @@ class CupyDevice:
     @contextlib.contextmanager
     def staging(self, num_bytes: int) -> Iterator[np.ndarray]:
         """See `Device`; pinned, and kept: copies from it need no other."""
-        with self._loading:
-            # Taken out for as long as it is in use: copies of two threads must not
-            # share it.
+        with self._loading:  # copies of two threads must not share it
             memory = self._staging.pop() if self._staging else np.zeros(0, np.uint8)
         if len(memory) < num_bytes:
             pinned = self.cupy.cuda.alloc_pinned_memory(num_bytes)
@@ -198,8 +192,9 @@ def _shape(
     """Blocks of `threads` threads: the number that runs at once, and their memory."""
     most = blocks_of_threads(limits, threads)
     if shared_bytes is None:
-        room = free_shared(limits, program.own_bytes, most)
-        shared_bytes = program.shared_bytes(room)
+        shared_bytes = program.shared_bytes(
+            free_shared(limits, program.own_bytes, most)
+        )
     whole = limits["MaxSharedMemoryPerMultiprocessor"]
     taken = _shared_of(limits, program, shared_bytes)
     side_by_side = max(1, min(most, whole // taken))
@@ -220,14 +215,6 @@ def _carveout(limits: Mapping[str, int], program: Program, shape: BlockShape) ->
     return min(100, math.ceil(100 * blocks * taken / whole))
 
 
-def _failures(cupy: Any) -> Iterator[type[Exception]]:
-    """The errors of CUDA's two interfaces."""
-    yield cupy.cuda.runtime.CUDARuntimeError
-    driver: Any = getattr(cupy.cuda, "driver", None)
-    if hasattr(driver, "CUDADriverError"):
-        yield driver.CUDADriverError
-
-
 def blocks_of_threads(limits: Mapping[str, int], threads: int) -> int:
     """Blocks of `threads` threads that fit a multiprocessor's registers and limits."""
     return min(
@@ -242,8 +229,5 @@ def free_shared(
 ) -> int:
     """Bytes of dynamic shared memory that each of some blocks has."""
     most = limits["MaxSharedMemoryPerMultiprocessor"] // blocks
-    most = min(
-        most - limits["ReservedSharedMemoryPerBlock"],
-        limits["MaxSharedMemoryPerBlockOptin"],
-    )
-    return most - own
+    most -= limits["ReservedSharedMemoryPerBlock"]
+    return min(most, limits["MaxSharedMemoryPerBlockOptin"]) - own

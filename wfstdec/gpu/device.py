@@ -76,7 +76,6 @@ class Share:
     def take(self, num_bytes: int) -> None:
         """Add bytes to the share."""
         mine, budget = self.num_bytes + num_bytes, self._budget
-        # Taken under the budget's lock: looking first and taking then would let two in.
         if not budget._take(num_bytes):
             others = budget.limit - budget.left - self.num_bytes
             raise DeviceMemoryError(
@@ -108,15 +107,11 @@ class BlockShape(NamedTuple):
 
     threads: int  # Of a block
     num_blocks: int  # Blocks that run side by side; a launch of more gains nothing
-    # Shared memory that a block has besides its own variables: what
-    # `Program.shared_bytes` made of what there is
-    shared_bytes: int
+    shared_bytes: int  # Dynamic shared memory of a block
 
 
 def shape_for(shapes: Sequence[BlockShape], num_utterances: int) -> BlockShape:
     """Choose the largest blocks of which there is one for every utterance."""
-    # Where no shape has enough, the smallest blocks: one that waits for another to end
-    # takes as long as both.
     enough = (one for one in shapes if one.num_blocks >= num_utterances)
     return next(enough, shapes[-1])
 
@@ -139,16 +134,13 @@ class Device(Protocol):
         """A buffer of `count` records, its content undefined."""
 
     def write(self, target: Any, array: np.ndarray) -> None:
-        """Copy an array to the beginning of a buffer."""
-        # The array must live until `wait` or `download`: the copy may still be going
-        # on.
+        """Copy an array, which must live until `wait` or `download`, to a buffer."""
 
     def download(self, buffer: Any, dtype: np.dtype) -> np.ndarray:
         """A copy of a buffer, once all work before is done."""
 
     def staging(self, num_bytes: int) -> AbstractContextManager[np.ndarray]:
-        """Host memory to copy from, uint8, at least `num_bytes`."""
-        # It is used again after the context: the copy has to be done by then.
+        """Host memory to copy from within the context, uint8, at least `num_bytes`."""
 
     def copy(self, target: int, source: int, num_bytes: int) -> None:
         """Copy from one address on the device to another."""
@@ -183,8 +175,7 @@ class DeviceArrays:
         self._device = device
         self.num_bytes = sum(array.nbytes for array in arrays.values())
         self._share = device.budget.share(owner, advice)
-        # Before the copy: the error then names what is too large, not where memory ran
-        # out.
+        # Before the copy: the error then names what is too large.
         self._share.take(self.num_bytes)
         with device.on_stream(None):
             self._buffers = {name: upload(device, x) for name, x in arrays.items()}
@@ -203,13 +194,9 @@ def upload_joined(device: Device, arrays: Sequence[np.ndarray]) -> Any:
     buffer = device.empty(num_bytes // dtype.itemsize, dtype)
     with device.staging(num_bytes) as memory:
         joined = memory[:num_bytes].view(dtype)
-        first = 0
-        for array in arrays:
-            joined[first : first + array.size] = array.reshape(-1)
-            first += array.size
+        np.concatenate([array.reshape(-1) for array in arrays], out=joined)
         device.write(buffer, joined)
-        # The staging memory is somebody else's from here on.
-        device.wait()
+        device.wait()  # the staging memory is used again
     return buffer
 
 
@@ -306,10 +293,8 @@ class ScratchPool:
 
     def take(self, blocks: int) -> Scratch:
         """Return scratch for a launch of at most `blocks` blocks, reused or new."""
-        kept = None
         with self._lock:
-            if self._kept:
-                kept = self._kept.pop()
+            kept = self._kept.pop() if self._kept else None
         if kept and kept.blocks >= blocks and kept.entries >= self.entries:
             return kept
         if kept:

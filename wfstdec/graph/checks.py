@@ -48,31 +48,21 @@ def check_fst(
             f"{MAX_STATES} of each"
         )
     # Sizes before contents: what follows indexes the arrays by each other.
-    _check_sizes(fst, repeat)
+    columns = {name: getattr(fst, name) for name in ("olabel", "nextstate", "cost")}
+    for name, column in (columns | {"repeat": repeat}).items():
+        if column is not None and len(column) != arcs:
+            raise GraphError(
+                f"{len(column)} values in {name!r}, {arcs} in 'ilabel', expected one "
+                "per arc"
+            )
+    check_splits("row splits", fst.state_arc_splits, states, arcs)
     if not 0 <= fst.start < states:
         raise GraphError(f"start state {fst.start}, expected one of {states} states")
-    for name, top in (
-        ("ilabel", num_tokens),
-        ("olabel", num_words - 1),
-        ("nextstate", states - 1),
-    ):
-        _check_arcs(name, getattr(fst, name), top)
+    _check_arcs("ilabel", fst.ilabel, num_tokens)
+    _check_arcs("olabel", fst.olabel, num_words - 1)
+    _check_arcs("nextstate", fst.nextstate, states - 1)
     _check_costs("arc", "cost", fst.cost, "for no arc")
     _check_costs("state", "final cost", fst.final_cost, "where it is not final")
-
-
-def _check_sizes(fst: FstArrays, repeat: np.ndarray | None) -> None:
-    """Check that all columns have one row per arc, and that splits cover them."""
-    columns = {name: getattr(fst, name) for name in ("olabel", "nextstate", "cost")}
-    if repeat is not None:
-        columns["repeat"] = repeat
-    for name, column in columns.items():
-        if len(column) != fst.num_arcs:
-            raise GraphError(
-                f"{len(column)} values in {name!r}, {fst.num_arcs} in 'ilabel', "
-                "expected one per arc"
-            )
-    check_splits("row splits", fst.state_arc_splits, fst.num_states, fst.num_arcs)
 
 
 def _check_costs(place: str, name: str, costs: np.ndarray, infinite: str) -> None:
@@ -101,10 +91,10 @@ def check_range(name: str, values: np.ndarray, low: int, top: int) -> None:
 
 def check_vocabulary(vocabulary: Vocabulary) -> None:
     """Check that tokens, words and pronunciations agree with each other."""
-    tokens, words = vocabulary.tokens, vocabulary.words
-    num_tokens, prons = len(tokens), vocabulary.pronunciations
-    if not 0 <= tokens.blank < num_tokens:
-        raise GraphError(f"blank {tokens.blank}, expected 0 to {num_tokens - 1}")
+    words, prons = vocabulary.words, vocabulary.pronunciations
+    blank, last_token = vocabulary.tokens.blank, len(vocabulary.tokens) - 1
+    if not 0 <= blank <= last_token:
+        raise GraphError(f"blank {blank}, expected 0 to {last_token}")
     if words[:1] != (EPSILON_WORD,):
         raise GraphError(f"word 0 is {words[:1]}, expected {EPSILON_WORD!r}")
     for i, word in enumerate(words):
@@ -112,9 +102,8 @@ def check_vocabulary(vocabulary: Vocabulary) -> None:
         if "\n" in word or not word:
             raise GraphError(f"word {i} is {word!r}, expected some text in one line")
     check_splits("pronunciation splits", prons.splits, len(prons), len(prons.tokens))
-    separators = np.array(vocabulary.separators, np.int64)
-    check_range("filler", separators, 0, num_tokens - 1)
-    check_range("token of a pronunciation", prons.tokens, 0, num_tokens - 1)
+    check_range("filler", np.array(vocabulary.separators, np.int64), 0, last_token)
+    check_range("token of a pronunciation", prons.tokens, 0, last_token)
     check_range("word of a pronunciation", prons.word, 1, len(words) - 1)
     _check_open_word(vocabulary)
     # Pronunciations of a word are found as a slice, by bisection.
@@ -182,10 +171,7 @@ def _check_open_word(vocabulary: Vocabulary) -> None:
 
 
 def _check_arcs(name: str, values: np.ndarray, top: int) -> None:
-    """Check that the values of arcs lie in 0..top; `name` is in the error."""
-    if len(values) == 0:
-        return
-    low, high = int(values.min()), int(values.max())
+    low, high = (int(values.min()), int(values.max())) if len(values) else (0, top)
     if low >= 0 and high <= top:
         return
     bad = low if low < 0 else high
@@ -219,21 +205,20 @@ def check_dtypes(arrays: dict[str, np.ndarray]) -> None:
 
 
 _PROBLEMS = (
-    "",
-    "nextstate {} is out of range",
-    "label {} is beyond the token table",
-    "olabel {} is beyond the word table",
-    f"its cost {{}} is not finite, or under {LEAST_COST:g}",
-    "its flags do not say what is there",
-    "it is out of order: rows are sorted by label, epsilons first",
+    ("nextstate", "nextstate {} is out of range"),
+    ("ilabel", "label {} is beyond the token table"),
+    ("olabel", "olabel {} is beyond the word table"),
+    ("cost", f"its cost {{}} is not finite, or under {LEAST_COST:g}"),
+    ("cost", "its flags do not say what is there"),
+    ("cost", "it is out of order: rows are sorted by label, epsilons first"),
 )
+"""The field to show, and the message, by what `_scan_rows` returns, from 1 on."""
 
 
 def check_rows(
     arcs: np.ndarray, splits: np.ndarray, final_cost: np.ndarray, vocabulary: Vocabulary
 ) -> np.ndarray:
-    """Check rows, labels, flags and costs; return the epsilon arcs of each state."""
-    # Returns uint32 [S], the number of epsilon arcs at the head of each row.
+    """Check rows, labels, flags, costs; the epsilon arcs of each state, uint32 [S]."""
     if len(final_cost) == 0:
         raise GraphError("the graph has no states, expected at least a start state")
     check_splits("row splits", splits, len(final_cost), len(arcs))
@@ -241,10 +226,11 @@ def check_rows(
     sizes = np.uint64(len(vocabulary.tokens)), np.uint64(len(vocabulary.words))
     counts, arc, problem = _scan_rows(arcs, splits, *sizes)
     if problem:
-        value = {1: "nextstate", 2: "ilabel", 3: "olabel"}.get(problem, "cost")
+        field, message = _PROBLEMS[problem - 1]
         # An ilabel is shown without its flags, which users never gave.
-        found = arcs[value][arc] & LABEL_MASK if problem == 2 else arcs[value][arc]
-        raise GraphError(f"arc {arc}: {_PROBLEMS[problem].format(found)}")
+        found = arcs[field][arc]
+        found = found & LABEL_MASK if field == "ilabel" else found
+        raise GraphError(f"arc {arc}: {message.format(found)}")
     return counts
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -43,7 +44,7 @@ _META = {
 
 
 def table_arrays(vocabulary: Vocabulary, info: GraphInfo) -> dict[str, np.ndarray]:
-    """Pack what a graph file holds of a vocabulary and of facts, by name."""
+    """The arrays of a graph file for a vocabulary and facts, by name."""
     meta: dict[str, Any] = {
         "blank": vocabulary.tokens.blank,
         "fillers": list(vocabulary.separators),
@@ -60,8 +61,7 @@ def table_arrays(vocabulary: Vocabulary, info: GraphInfo) -> dict[str, np.ndarra
     known = {"word_cost": info.word_cost} if len(info.word_cost) else {}
     return known | {
         "tokens": _bytes(json.dumps(vocabulary.tokens.names)),
-        "words": _bytes("\n".join(vocabulary.words)),
-        **_pronunciation_arrays(vocabulary.pronunciations),
+        **_word_arrays(vocabulary.words, vocabulary.pronunciations),
         "meta": _bytes(json.dumps(meta, sort_keys=True)),
     }
 
@@ -94,28 +94,26 @@ def tables_from(arrays: dict[str, np.ndarray]) -> tuple[Vocabulary, GraphInfo]:
 
 
 def oov_arrays(vocabulary: Vocabulary) -> dict[str, np.ndarray]:
-    """Pack the words and pronunciations that an utterance has beside the graph's."""
+    """The arrays of an utterance's words that the graph lacks."""
     assert vocabulary.oov is not None
     own, prons = vocabulary.oov
-    words = _bytes("\n".join(vocabulary.words[len(own.words) :]))
-    return {"words": words, **_pronunciation_arrays(prons)}
+    return _word_arrays(vocabulary.words[len(own.words) :], prons)
 
 
 def oov_from(
     arrays: dict[str, np.ndarray],
 ) -> tuple[tuple[str, ...], Pronunciations]:
-    """Read the words and pronunciations of an utterance, not checked yet."""
-    text = arrays["words"].tobytes().decode()
-    prons = _pronunciations_from(arrays)
+    """Read words and pronunciations of `oov_arrays`, not checked yet."""
+    text, prons = arrays["words"].tobytes().decode(), _pronunciations_from(arrays)
     lengths = len(prons.splits) - 1, prons.splits[-1]
     if lengths != (len(prons.word), len(prons.tokens)):
         raise ValueError("pronunciations and their tokens differ in number")
     return tuple(text.split("\n")) if text else (), prons
 
 
-def _pronunciation_arrays(prons: Pronunciations) -> dict[str, np.ndarray]:
-    columns = {name: getattr(prons, name) for name in _OF_PRONUNCIATIONS}
-    return {f"pronunciation_{name}": column for name, column in columns.items()}
+def _word_arrays(words: Sequence[str], prons: Pronunciations) -> dict[str, np.ndarray]:
+    columns = {f"pronunciation_{x}": getattr(prons, x) for x in _OF_PRONUNCIATIONS}
+    return {"words": _bytes("\n".join(words)), **columns}
 
 
 def _pronunciations_from(arrays: dict[str, np.ndarray]) -> Pronunciations:
@@ -123,10 +121,8 @@ def _pronunciations_from(arrays: dict[str, np.ndarray]) -> Pronunciations:
     return Pronunciations(*columns)
 
 
-_OF_EXITS = {
-    f"call_{name}": name if name != "returns" else "return_state"
-    for name in ("state", "last", "cost", "returns")
-}
+_OF_EXITS = {f"call_{name}": name for name in ("state", "last", "cost")}
+_OF_EXITS["call_returns"] = "return_state"
 """Fields of `OovExits` by their names in files."""
 
 
@@ -160,7 +156,7 @@ def write_arrays(
 ) -> None:
     """Write arrays and a header, whole or not at all."""
     header: dict[str, Any] = {"format": _FORMAT, "version": ARCS_VERSION}
-    header["fingerprint"] = fingerprint
+    header |= {"fingerprint": fingerprint}
     if "lg_arcs" in arrays:  # the fingerprint is that of T o LG
         header |= {"version": FORMAT_VERSION, "digest": fingerprint_of(arrays)}
     parts: dict[str, Any] = {"header": _bytes(json.dumps(header)), **arrays}
@@ -173,11 +169,9 @@ def read_arrays(path: str | os.PathLike[str]) -> tuple[dict[str, np.ndarray], st
     with reading(path, *READABLE), np.load(path, allow_pickle=False) as file:
         arrays = {name: file[name] for name in file.files}
         # A NumPy archive of something else gets as far as here.
-        header = json.loads(arrays["header"].tobytes())
-        kind, version, fingerprint = (
-            header[key] for key in ("format", "version", "fingerprint")
-        )
-        if kind != _FORMAT:
+        header = json.loads(arrays.pop("header").tobytes())
+        version, fingerprint = header["version"], header["fingerprint"]
+        if header["format"] != _FORMAT:
             raise FormatError(
                 "has no wfstdec graph header, expected what `wfstdec build` writes"
             )
@@ -187,7 +181,6 @@ def read_arrays(path: str | os.PathLike[str]) -> tuple[dict[str, np.ndarray], st
             f"{FORMAT_VERSION}; build the graph again"
         )
     digest = header.get("digest")
-    del arrays["header"]
     if digest is not None and fingerprint_of(arrays) != digest:
         raise GraphError(
             f"{path}: digest {fingerprint_of(arrays)!r}, the header says {digest!r}: "

@@ -28,6 +28,7 @@ from wfstdec.graph.arcs import ARC, CARRIES_WORD, LEADS_TO_EPSILON, REPEAT, OovE
 from wfstdec.graph.checks import MAX_ARCS
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.jit import inlined, jit, read_only
+from wfstdec.jit.sorting import counted
 from wfstdec.text.tokens import ilabel_of
 from wfstdec.text.vocabulary import OovWords
 
@@ -67,10 +68,8 @@ class Edges(NamedTuple):
 @jit
 def make_edges(label, word, splits, cost, bonus):
     """The trie of pronunciations that are sorted by tokens, then by words."""
-    # Nodes are numbered in the order in which these make them; so stand the edges of a
-    # node.
-    # `label`: int32, the ilabels of their tokens. `word`: int32 [P]. `splits`: int32 [P
-    # + 1]. `cost`: float32 [P]. `bonus`: float32 [P].
+    # Nodes, and the edges of a node, are in the order in which these make them.
+    # `label`: int32, the ilabels of their tokens. `word`, `cost`, `bonus`: [P].
     size = len(label)
     source, edge_label = np.empty(size, np.int32), np.empty(size, np.int32)
     node, pron = np.empty(size, np.int32), np.empty(size, np.int32)
@@ -111,26 +110,19 @@ def make_edges(label, word, splits, cost, bonus):
         node[num_edges], pron[num_edges] = _LEAF, p
         num_edges += 1
         depth_before = length - 1
-    # Counting sort of edges by source; two slots ahead, as the root is -1.
-    starts = np.zeros(num_nodes + 2, np.int32)
-    for e in range(num_edges):
-        starts[source[e] + 2] += 1
-    for i in range(num_nodes + 1):
-        starts[i + 1] += starts[i]
-    at = starts.copy()
+    starts, by_source = counted(source[:num_edges] + 1, num_nodes + 1)
     edges = Edges(
         node_label[:num_nodes].copy(),
-        starts,
-        np.empty(num_edges, np.int32),
-        np.empty(num_edges, np.int32),
+        starts.astype(np.int32),
+        edge_label[by_source],
+        node[by_source],
         np.empty(num_edges, np.int32),
         np.empty(num_edges, np.float32),
         np.empty(num_edges, np.float32),
     )
-    for e in range(num_edges):
+    for i in range(num_edges):
+        e = by_source[i]
         u, v, p = source[e], node[e], pron[e]
-        i = at[u + 1]
-        at[u + 1] += 1
         # A word stands on the first edge from which it alone can follow.
         before, paid, known = np.float32(0), np.float32(0), False
         if u != _ROOT:
@@ -138,7 +130,6 @@ def make_edges(label, word, splits, cost, bonus):
         edge_cost, edge_bonus, edge_word = cost[p], bonus[p], word[p]
         if v != _LEAF:
             edge_cost, edge_bonus, edge_word = least[v], top[v], only[v]
-        edges.label[i], edges.node[i] = edge_label[e], v
         edges.word[i] = 0 if known or edge_word == _SEVERAL else edge_word
         edges.cost[i] = np.float32(edge_cost - before)
         edges.bonus[i] = np.float32(edge_bonus - paid)
@@ -161,9 +152,7 @@ def _write_edge(shape, edges, arcs, bonuses, i, e, cost):
     if edges.node[e] == _LEAF:
         nextstate = np.int64(shape.return_state[ilabel])
         flags = np.int64(shape.return_flags[ilabel])
-        # Nowhere in the graph does a word end with this token: no word can be left by
-        # it.
-        if nextstate < 0:
+        if nextstate < 0:  # nowhere in the graph does a word end with this token
             nextstate, cost = np.int64(0), np.float32(np.inf)
     else:
         node = np.int64(edges.node[e])
@@ -178,9 +167,7 @@ def _write_edge(shape, edges, arcs, bonuses, i, e, cost):
 
 @jit
 def lay_out(shape, edges):
-    """T o trie."""
-    # Returns `ARC` [A'], float32 [A'], uint32 [S' + 1], uint32 [S'], F: as in
-    # `Overlay`.
+    """T o trie: arcs, bonuses, splits, numbers of epsilons, F, as in `Overlay`."""
     num_nodes, num_exits = len(edges.node_label), len(shape.exit_last)
     num_entry_arcs = np.int64(edges.splits[1])
     inner = len(edges.label) - num_entry_arcs
@@ -192,9 +179,8 @@ def lay_out(shape, edges):
     for c in range(num_exits):
         for e in range(num_entry_arcs):
             cost = np.float32(shape.exit_cost[c] + edges.cost[e])
-            # The same token again needs a blank in between, which this exit has not
-            # seen. The arc stays, at infinite cost, so that rows of exits are of one
-            # length.
+            # The same token again needs a blank in between. The arc stays, at infinite
+            # cost, so that rows of exits are of one length.
             if edges.label[e] == shape.exit_last[c]:
                 cost = np.float32(np.inf)
             i = _write_edge(shape, edges, arcs, bonuses, i, e, cost)
@@ -254,14 +240,6 @@ class Overlay:
         """The number of states, S'."""
         return len(self.state_num_epsilons)
 
-    def arc_state(self) -> np.ndarray:
-        """The state that each arc leaves, int64."""
-        entered = np.repeat(self.exit_state.astype(np.int64), self.num_entry_arcs)
-        states = self.first_state + np.arange(self.num_states)
-        splits = self.state_arc_splits
-        inner = np.repeat(states, (splits[1:] - splits[:-1]).astype(np.int64))
-        return np.concatenate([entered, inner])
-
 
 def make_overlay(graph: PackedGraph, words: OovWords, cost: np.ndarray) -> Overlay:
     """Lay out OOV words for a graph with OOV exits; their order does not matter."""
@@ -319,7 +297,7 @@ def _shape_of(graph: PackedGraph, exits: OovExits) -> Shape:
 
 
 def _by_tokens(words: OovWords, cost: np.ndarray) -> tuple[np.ndarray, ...]:
-    """Arguments of `make_edges`: pronunciations sorted by tokens, then by words."""
+    """The arguments of `make_edges`."""
     lengths = np.diff(words.splits)
     width = int(lengths.max(initial=0))
     table = np.full((len(lengths), width), -1, np.int32)

@@ -103,7 +103,7 @@ class PackedGraph:
         degrees = np.diff(self.state_arc_splits)
         epsilons = int(self.state_num_epsilons.sum())
         finals = int(np.isfinite(self.final_cost).sum())
-        share = epsilons / max(self.num_arcs, 1)
+        share, words = epsilons / max(self.num_arcs, 1), len(self.word_ids)
         return {
             "states": f"{self.num_states:,}, {finals:,} of them final",
             "arcs": f"{self.num_arcs:,} ({self.arcs.nbytes / 2**20:.1f} MiB)",
@@ -119,8 +119,7 @@ class PackedGraph:
             "between words": " ".join(between) or "nothing",
             "OOV exits": oov,
             "open words": opens,
-            "words": f"{len(self.word_ids):,}, {len(vocabulary.pronunciations):,} "
-            "pronunciations",
+            "words": f"{words:,}, {len(vocabulary.pronunciations):,} pronunciations",
             "fingerprint": self.fingerprint,
         }
 
@@ -191,17 +190,21 @@ class PackedGraph:
         graph_checks.check_fst(
             fst, repeat, len(vocabulary.tokens), len(vocabulary.words)
         )
-        state, arcs = _arcs_of(fst, repeat)
+        num_states = fst.num_states
+        rename = np.arange(num_states)  # the start becomes 0
+        rename[: fst.start] += 1
+        rename[fst.start] = 0
+        final_cost = np.empty(num_states, np.float32)
+        final_cost[rename] = fst.final_cost
+        state, arcs = _arcs_of(fst, repeat, rename)
         usable = arcs["cost"] < np.inf
         state, arcs = state[usable], arcs[usable]
         order = _row_order(state, arcs)
         state, arcs = state[order], arcs[order]
-        num_states = fst.num_states
         # The flag tells the search to close over a state before it has read its row.
         epsilon = arcs["ilabel"] & LABEL_MASK == EPSILON
         counts = np.bincount(state[epsilon], minlength=num_states).astype(np.uint32)
         arcs["ilabel"] |= _flag(counts[arcs["nextstate"]] > 0, LEADS_TO_EPSILON)
-        final_cost = _start_first(np.asarray(fst.final_cost, np.float32), fst.start)
         splits = np.zeros(num_states + 1, np.uint32)
         np.cumsum(np.bincount(state, minlength=num_states), out=splits[1:])
         return _checked(
@@ -228,19 +231,12 @@ class PackedGraph:
         Raises:
             FormatError: The file cannot be written.
         """
-        product, arrays = self.product, None
-        if product is not None and self._is_less(product):
-            arrays = product.arrays() | self._other_arrays()
-        packed_file.write_arrays(path, arrays or self._arrays(), self.fingerprint)
-
-    def _is_less(self, product: Product) -> bool:
-        """Tell whether a product, which gives the very arcs, is less to write."""
-        own = sum(array.nbytes for array in product.arrays().values())
-        if own >= self.arcs.nbytes + self.state_arc_splits.nbytes:
-            return False
-        arcs, splits = compose(product)
-        same = np.array_equal(splits, self.state_arc_splits)
-        return same and arcs.tobytes() == self.arcs.tobytes()
+        product = self.product
+        rows = {} if product is None else product.arrays()
+        whole = self.num_arcs * ARC.itemsize + self.state_arc_splits.nbytes
+        is_less = 0 < sum(array.nbytes for array in rows.values()) < whole
+        arrays = rows | self._other_arrays() if is_less else self._arrays()
+        packed_file.write_arrays(path, arrays, self.fingerprint)
 
     def _arrays(self) -> dict[str, np.ndarray]:
         """Arrays of a file by name; what can be derived is left out."""
@@ -259,19 +255,14 @@ class PackedGraph:
 class _StoredGraph(PackedGraph):
     """A graph that is there as rows of LG; its arcs are made when they are needed."""
 
-    # With all fields of a `PackedGraph` in place of a product it is as any other: so
-    # `dataclasses.replace` makes it.
-
     def __init__(
         self, *fields: Any, product: Product | None = None, **named: Any
     ) -> None:
-        """Take fields, or a product and what of the fields is known."""
+        """Take all fields, as for `dataclasses.replace`, or a product and some."""
         if product is None:
             super().__init__(*fields, **named)
         else:
-            for name, value in named.items():
-                object.__setattr__(self, name, value)
-            object.__setattr__(self, "_product", product)
+            self.__dict__.update(named, _product=product)
 
     @property
     def product(self) -> Product | None:
@@ -293,9 +284,6 @@ class _StoredGraph(PackedGraph):
         """The number of arcs, A."""
         product = self.__dict__.get("_product")
         return len(self.arcs) if product is None else int(arc_splits(product)[-1])
-
-    def _is_less(self, product: Product) -> bool:
-        return "_product" in self.__dict__ or super()._is_less(product)
 
 
 def load_graph(path: str | os.PathLike[str]) -> PackedGraph:
@@ -330,8 +318,8 @@ def _stored(
 ) -> PackedGraph:
     """Check rows of LG, by the part of T o LG that leads everywhere."""
     vocabulary, info, oov_exits = facts
-    tokens = vocabulary.tokens
-    product = product_from(arrays, ilabel_of(tokens.blank), len(tokens))
+    blank, num_tokens = ilabel_of(vocabulary.tokens.blank), len(vocabulary.tokens)
+    product = product_from(arrays, blank, num_tokens)
     del arrays["lg_arcs"], arrays["lg_epsilons"]  # they were copied into one array
     final_cost = arrays["final_cost"]
     if len(final_cost) != len(product.kind):
@@ -354,11 +342,9 @@ def _stored(
 
 
 def _arcs_of(
-    fst: FstArrays, repeat: np.ndarray | None
+    fst: FstArrays, repeat: np.ndarray | None, rename: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The arcs as `ARC` records and the states they leave, the start state first."""
-    rename = _start_first(np.arange(fst.num_states), fst.start)
-    rename = np.argsort(rename) if fst.start else rename
+    """The states that arcs leave, by their new numbers, and arcs as `ARC` records."""
     arcs = np.zeros(fst.num_arcs, ARC)
     arcs["ilabel"] = fst.ilabel
     if repeat is not None:
@@ -391,20 +377,13 @@ def _flag(where: np.ndarray, flag: int) -> np.ndarray:
     return np.where(where, np.uint32(flag), np.uint32(0))
 
 
-def _start_first(per_state: np.ndarray, start: int) -> np.ndarray:
-    """Reorder an array over states so that the start state comes first."""
-    return np.concatenate(
-        [per_state[start : start + 1], per_state[:start], per_state[start + 1 :]]
-    )
-
-
 def _checked(
     rows: tuple[np.ndarray, np.ndarray, np.ndarray],
     vocabulary: Vocabulary,
     info: GraphInfo,
     oov_exits: OovExits | None,
 ) -> PackedGraph:
-    """Check all invariants, rank the epsilons, and make the graph."""
+    """Check all invariants and make the graph."""
     arcs, splits, final_cost = rows
     graph_checks.check_vocabulary(vocabulary)
     graph_checks.check_info(info, vocabulary)

@@ -17,6 +17,7 @@ cost nothing and have no words. `minimal`, `eesen`, `-selfless` graphs are no pr
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -33,6 +34,8 @@ AFTER_BLANK, IN_TOKEN, NO_BLANK, TO_HUB = range(4)
 that of their row; those of a row without a blank; in a token, whence an epsilon arc
 leads to the state after a blank."""
 _NONE = -1
+_STEP = 4096
+"""States whose arcs are composed at a time to compare them."""
 
 
 class Product(NamedTuple):
@@ -150,7 +153,7 @@ def _is_complete(product: Product) -> bool:
     repeats = product.arcs["ilabel"] & np.uint32(REPEAT) != 0
     if (repeats | (label == product.blank)).any():
         return False
-    if (product.epsilons["ilabel"] & LABEL_MASK).any():
+    if (product.epsilons["ilabel"] & np.uint32(LABEL_MASK | REPEAT)).any():
         return False
     if product.has_hubs:
         return bool(
@@ -181,16 +184,28 @@ def compose(
     product: Product, *, reduced: bool = False
 ) -> tuple[np.ndarray, np.ndarray]:
     """Make T o LG: `ARC` [A'] and uint32 [S + 1]."""
-    state_of_row = product.state_of_row
     splits = arc_splits(product, reduced=reduced)
-    arcs = np.empty(splits[-1], ARC)
-    _compose(product, state_of_row, splits, arcs, reduced)
+    (arcs,) = _composed(product, splits, len(product.kind), reduced)
     return arcs, splits.astype(np.uint32)
+
+
+def _composed(
+    product: Product, splits: np.ndarray, step: int, reduced: bool = False
+) -> Iterator[np.ndarray]:
+    """Yield the arcs of T o LG, those of `step` states at a time."""
+    has_epsilons = (product.num_epsilons > 0) | (product.kind == TO_HUB)
+    before = np.concatenate([[0], np.cumsum(product.num_epsilons, dtype=np.int64)])
+    rows = product.state_of_row, splits, before, has_epsilons
+    for first in range(0, len(product.kind), step):
+        end = min(first + step, len(product.kind))
+        arcs = np.empty(splits[end] - splits[first], ARC)
+        _compose(product, rows, first, end, arcs, reduced)
+        yield arcs
 
 
 def arc_splits(product: Product, *, reduced: bool = False) -> np.ndarray:
     """The row of each state of T o LG, int64 [S + 1], for which no arcs are made."""
-    counts = _arcs_of_states(product, product.state_of_row, reduced)
+    counts = _arcs_of_states(product, reduced)
     return np.concatenate([[0], np.cumsum(counts, dtype=np.int64)])
 
 
@@ -202,7 +217,7 @@ def _leaves_by_row(product, s, reduced):
 
 
 @jit
-def _arcs_of_states(product, state_of_row, reduced):
+def _arcs_of_states(product, reduced):
     """Number of arcs of each state, int64 [S]."""
     counts = np.zeros(len(product.kind), np.int64)
     for s in range(len(counts)):
@@ -217,18 +232,20 @@ def _arcs_of_states(product, state_of_row, reduced):
 
 
 @jit
-def _compose(product, state_of_row, splits, arcs, reduced):
-    """Fill the arcs of all states: in each row of the graph by (label, repeats)."""
-    blank, e = uint32(product.blank), int64(0)
-    has_epsilons = product.num_epsilons > 0
-    for s in range(len(product.kind)):
-        has_epsilons[s] = has_epsilons[s] or product.kind[s] == TO_HUB
-    for s in range(len(product.kind)):
-        i, token, row = splits[s], uint32(product.token[s]), product.row[s]
+def _compose(product, rows, first, end, arcs, reduced):
+    """Fill the arcs of states `first` to `end`: in each row by (label, repeats)."""
+    state_of_row, splits, epsilon_splits, has_epsilons = rows
+    blank = uint32(product.blank)
+    for s in range(first, end):
+        i, token, row = (
+            splits[s] - splits[first],
+            uint32(product.token[s]),
+            product.row[s],
+        )
         kind, after = product.kind[s], state_of_row[row]
-        for _ in range(product.num_epsilons[s]):
+        for e in range(epsilon_splits[s], epsilon_splits[s + 1]):
             arcs[i] = product.epsilons[e]
-            i, e = i + 1, e + 1
+            i += 1
         own = uint32(LEADS_TO_EPSILON) if has_epsilons[s] else uint32(0)
         behind = uint32(LEADS_TO_EPSILON) if has_epsilons[after] else uint32(0)
         if kind == TO_HUB:
@@ -272,24 +289,31 @@ def product_of(
     arcs: np.ndarray, splits: np.ndarray, blank: int, num_tokens: int
 ) -> Product | None:
     """Take a packed graph apart; None where it is no such product."""
-    splits = splits.astype(np.int64)
+    splits, num_states = splits.astype(np.int64), len(splits) - 1
     label = arcs["ilabel"] & np.uint32(LABEL_MASK)
-    found, kind, token, row = _infer_normal(arcs, splits, uint32(blank))
-    if not found:
-        inferred = _infer_compact(arcs, splits, label, blank)
-        if inferred is None:
-            return None
-        kind, token, row = inferred
+    repeats = arcs["ilabel"] & np.uint32(REPEAT) != 0
+    token, after = np.zeros(num_states, np.int32), np.full(num_states, _NONE, np.int64)
+    token[_sources(splits, repeats)] = label[repeats]
+    of_blank = (label == blank) & ~repeats
+    after[_sources(splits, of_blank)] = arcs["nextstate"][of_blank]
+    to_itself = after == np.arange(num_states)
+    if to_itself[0]:  # the start is a hub
+        kind = np.where(to_itself, AFTER_BLANK, TO_HUB).astype(np.uint8)
+        inner = (label == 0) & ~np.repeat(to_itself, np.diff(splits))
+        after[_sources(splits, inner)] = arcs["nextstate"][inner]
+    else:
+        kind = np.where(after == _NONE, NO_BLANK, IN_TOKEN).astype(np.uint8)
+        kind[to_itself] = AFTER_BLANK
+    has_row = (kind == AFTER_BLANK) | (kind == NO_BLANK)
+    # Rows are numbered in the order of the states that have their arcs.
+    row = np.cumsum(has_row, dtype=np.int32) - np.int32(1)
+    row = np.where(has_row, row, row[after]).astype(np.int32)
     lengths = np.diff(splits)
     is_epsilon = (label == 0) & np.repeat(kind != TO_HUB, lengths)
-    repeats = arcs["ilabel"] & np.uint32(REPEAT) != 0
-    has_row = (kind == AFTER_BLANK) | (kind == NO_BLANK)
     of_row = np.repeat(has_row, lengths) & (label != 0) & (label != blank) & ~repeats
-    up_to = np.concatenate([[0], np.cumsum(of_row)])
-    # Rows are numbered in the order of the states that have their arcs.
-    ends = up_to[splits[1:][has_row]]
+    ends = np.cumsum(np.concatenate([[0], of_row]))[splits[1:][has_row]]
     epsilons = np.concatenate([[0], np.cumsum(is_epsilon)])
-    return Product(
+    product = Product(
         kind=read_only(kind),
         token=read_only(token),
         row=read_only(row),
@@ -298,125 +322,19 @@ def product_of(
         **_parts_of(arcs[of_row], arcs[is_epsilon], blank, num_tokens),
         blank=blank,
     )
-
-
-@jit
-def _infer_normal(arcs, splits, blank):
-    """Tell states after a blank from those after a token, with `normal`."""
-    # Returns (whether the graph is such a product; kind uint8 [S]; token, row int32
-    # [S]).
-    num_states = len(splits) - 1
-    token, after = np.zeros(num_states, np.int32), np.full(num_states, _NONE, np.int32)
-    row, kind = np.full(num_states, _NONE, np.int32), np.zeros(num_states, np.uint8)
-    num_rows, state_of_row = 0, np.zeros(num_states, np.int32)
-    for s in range(num_states):
-        has_epsilons = False
-        for a in range(splits[s], splits[s + 1]):
-            label = arcs[a].ilabel & uint32(LABEL_MASK)
-            repeats = arcs[a].ilabel & uint32(REPEAT) != uint32(0)
-            has_epsilons = has_epsilons or label == uint32(0)
-            if label != blank and not repeats:
-                continue
-            if arcs[a].cost != float32(0) or arcs[a].olabel != uint32(0):
-                return False, kind, token, row
-            if repeats:
-                if label == blank or token[s] != 0 or arcs[a].nextstate != s:
-                    return False, kind, token, row
-                token[s] = label
-            else:
-                if after[s] != _NONE:
-                    return False, kind, token, row
-                after[s] = arcs[a].nextstate
-        if after[s] == s and (token[s] != 0 or has_epsilons or s == 0):
-            return False, kind, token, row
-        kind[s] = IN_TOKEN
-        if after[s] == s or after[s] == _NONE:
-            kind[s] = AFTER_BLANK if after[s] == s else NO_BLANK
-            row[s], state_of_row[num_rows] = num_rows, s
-            num_rows += 1
-    held = np.zeros(num_rows, np.bool_)
-    for s in range(num_states):
-        if kind[s] == IN_TOKEN:
-            if after[after[s]] != after[s]:
-                return False, kind, token, row
-            row[s] = row[after[s]]
-        held[row[s]] = held[row[s]] or kind[s] != AFTER_BLANK
-    if not held.all():
-        return False, kind, token, row
-    # States after tokens leave by their rows' arcs, all but one token's, and arcs lead
-    # to states after the right token.
-    for s in range(num_states):
-        y = int64(state_of_row[row[s]])
-        a, last, b, last_b = splits[s], splits[s + 1], splits[y], splits[y + 1]
-        while a < last and arcs[a].ilabel & uint32(LABEL_MASK) == uint32(0):
-            to = arcs[a].nextstate
-            if kind[to] == AFTER_BLANK or token[to] != token[s]:
-                return False, kind, token, row
-            a += 1
-        while b < last_b and arcs[b].ilabel & uint32(LABEL_MASK) == uint32(0):
-            b += 1
-        while a < last or b < last_b:
-            if a < last and _is_of_t(arcs[a].ilabel, blank):
-                a += 1
-                continue
-            if b < last_b:
-                label = arcs[b].ilabel & uint32(LABEL_MASK)
-                if _is_of_t(arcs[b].ilabel, blank) or (y != s and label == token[s]):
-                    b += 1
-                    continue
-            if a == last or b == last_b:
-                return False, kind, token, row
-            one, other, to = arcs[a], arcs[b], arcs[a].nextstate
-            if one.ilabel != other.ilabel or one.olabel != other.olabel:
-                return False, kind, token, row
-            if one.nextstate != other.nextstate or one.cost != other.cost:
-                return False, kind, token, row
-            label = one.ilabel & uint32(LABEL_MASK)
-            if kind[to] == AFTER_BLANK or token[to] != label or token[s] == label:
-                return False, kind, token, row
-            a += 1
-            b += 1
-    return True, kind, token, row
-
-
-@inlined
-def _is_of_t(ilabel, blank):
-    """Tell whether an arc is of T alone: of a blank, or repeating a token."""
-    return ilabel & uint32(LABEL_MASK) == blank or ilabel & uint32(REPEAT) != uint32(0)
-
-
-def _infer_compact(
-    arcs: np.ndarray, splits: np.ndarray, label: np.ndarray, blank: int
-) -> tuple[np.ndarray, np.ndarray, np.ndarray] | None:
-    """Tell hubs from states in a token, with `compact`: kind, token, row, or None."""
-    # A hub has its row's arcs, a blank and the row's epsilon arcs; a state in a token
-    # repeats that, or leads to its hub by an epsilon arc at no cost.
-    lengths = np.diff(splits)
-    count = len(lengths)
-    source = np.repeat(np.arange(count), lengths)
-    repeats = arcs["ilabel"] & np.uint32(REPEAT) != 0
-    of_blank, epsilon = label == blank, label == 0
-    to = arcs["nextstate"].astype(np.int64)
-    hub = np.zeros(count, np.bool_)
-    hub[source[of_blank]] = True
-    inner, free = ~hub[source], (arcs["cost"] == 0) & (arcs["olabel"] == 0)
-    token, behind = np.zeros(count, np.int32), np.full(count, _NONE, np.int64)
-    token[source[repeats]] = label[repeats]
-    behind[source[inner & epsilon]] = to[inner & epsilon]
-    emits = ~(of_blank | repeats | epsilon)
-    # Each state in a token has two arcs, and each hub one of the blank.
-    if (
-        not hub[0]
-        or not (hub | (token > 0) & (behind >= 0) & (lengths == 2)).all()
-        or not (np.bincount(source[of_blank], minlength=count)[hub] == 1).all()
-        or (repeats & (hub[source] | of_blank | ~free | (to != source))).any()
-        or (of_blank & (~free | (to != source))).any()
-        or (epsilon & ~hub[to]).any()
-        or (epsilon & inner & ~free).any()
-        or (emits & (hub[to] | (token[to] != label))).any()
-    ):
+    # What was inferred holds if it gives the same arcs again.
+    if row.min() < 0 or not _is_complete(product):
         return None
-    row = np.cumsum(hub, dtype=np.int32) - np.int32(1)
-    row = np.where(hub, row, row[behind]).astype(np.int32)
-    kind = np.where(hub, AFTER_BLANK, TO_HUB).astype(np.uint8)
-    return kind, token, row
+    if not np.array_equal(arc_splits(product), splits):
+        return None
+    made, at = _composed(product, splits, _STEP), 0
+    for part in made:
+        if part.tobytes() != arcs[at : at + len(part)].tobytes():
+            return None
+        at += len(part)
+    return product
+
+
+def _sources(splits: np.ndarray, arcs: np.ndarray) -> np.ndarray:
+    """The states that the arcs of a mask leave, int64."""
+    return np.searchsorted(splits, np.flatnonzero(arcs), "right") - 1

@@ -52,10 +52,9 @@ class BoostFile:
     """Content of a boost file: the lists of many utterances."""
 
     # Word to bonus (None follows from the list) or `BoostEntry`, or phrase to weight,
-    # for the utterances that have no list of their own
+    # for the utterances that have no own list
     common: Numbers = field(default_factory=dict)
-    # The lists of their own, by utterance
-    own: dict[str, Numbers] = field(default_factory=dict)
+    own: dict[str, Numbers] = field(default_factory=dict)  # Own lists by utterance
 
     def of(self, utterance: str) -> Numbers | None:
         """The list of an utterance, or None where it is empty."""
@@ -64,10 +63,8 @@ class BoostFile:
     @property
     def favoured(self) -> set[str]:
         """Texts that have a number above 0, or none, in any list."""
-        lists = (self.common, *self.own.values())
-        return {
-            one for found in lists for one, number in found.items() if _favours(number)
-        }
+        pairs = chain(*(found.items() for found in (self.common, *self.own.values())))
+        return {text for text, number in pairs if _favours(number)}
 
 
 def read_boosts(path: PathLike) -> BoostFile:
@@ -121,7 +118,6 @@ def _read(path: PathLike, key: str, number: str) -> BoostFile:
 
 def boosts_of(given: Any, place: str = "boosts") -> Numbers:
     """Check the boosts of one utterance, as a JSON line has them behind `"boosts"`."""
-    # `given`: words, entries, or word to bonus; a bonus of None follows from the list.
     if not isinstance(given, dict | list):
         raise BoostError(
             f"{place}: found {given!r}, expected words, or word to bonus (nats)"
@@ -146,8 +142,7 @@ def dump_boosts(boosts: Numbers) -> str:
 
 
 def read_phrases(path: PathLike) -> list[str]:
-    """Read phrases without their numbers: of a list as above, or one a line."""
-    # What follows a tab is left out. Of JSON lines, those of all utterances together.
+    """Read phrases without their numbers: of any list of all utterances."""
     lines = _numbered_lines(path)
     if _are_json(lines):
         with reading(path, "list"):
@@ -163,7 +158,7 @@ def read_phrases(path: PathLike) -> list[str]:
 
 
 def _numbered_lines(path: PathLike) -> list[tuple[str, str]]:
-    """Lines that are neither blank nor comments, each with its place."""
+    """Lines that are neither blank nor comments, with their places."""
     return [
         (f"{path}:{number}", line)
         for number, line in enumerate(read_lines(path), 1)

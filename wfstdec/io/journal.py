@@ -1,15 +1,15 @@
 """Runs that may be stopped: a later run continues from what was done.
 
-While results are written to `hyp.txt` there are, beside it,
+While results are written to `hyp.txt` there are
 
     hyp.txt.partial   the results so far, as `hyp.txt` will have them
     hyp.txt.journal   JSON lines: what the results depend on; then each utterance that
                       is done, with the sizes and checksums that the files had with it
 
-and `x.lat.partial`, where lattices are kept too. They go when all is done. After a
-crash, or any error, a run with `Restart(resume=True)` cuts the files to the last
-utterance that is whole in all of them, and continues behind it. Results in a folder are
-whole files; its journal is `wfstdec.journal` in it.
+and `x.lat.partial`, where lattices are kept too, until all is done. After an error, a
+run with `Restart(resume=True)` cuts the files to the last utterance that is whole in
+all of them, and continues behind it. Results in a folder are whole files; its journal
+is `wfstdec.journal` in it.
 """
 
 from __future__ import annotations
@@ -32,30 +32,25 @@ from wfstdec.text.files import reading, writing
 _FORMAT = "wfstdec.journal"
 _VERSION = 2
 _SYNC_S = 5.0
-"""Seconds of work that a power cut may cost: files go to the disk so often."""
+"""Seconds between two syncs of files: the work that a power cut may cost."""
 
 
 @dataclasses.dataclass(frozen=True)
 class Restart:
     """Decision on the work of an earlier run that was stopped.
 
-    Where neither is asked for, a run does not start: its work could be lost.
-
-    Attributes:
-        resume: Continue behind it; from the beginning, where there is none.
-        overwrite: Drop it.
-        settings: By name, what else the results depend on, such as the model's files
-            (see `wfstdec.text.files.digest`); a run is resumed only with the same.
-        called: What users call a setting.
+    With neither `resume` nor `overwrite`, a run does not start where such work is.
 
     Raises:
-        OptionError: Both are asked for.
+        OptionError: Both are given.
     """
 
-    resume: bool = False
-    overwrite: bool = False
+    resume: bool = False  # Continue behind it; from the beginning, where there is none
+    overwrite: bool = False  # Drop it
+    # By name, what else the results depend on, such as the model's files (see
+    # `wfstdec.text.files.digest`); a run is resumed only with the same
     settings: Mapping[str, Any] = dataclasses.field(default_factory=dict)
-    called: Callable[[str], str] = str
+    called: Callable[[str], str] = str  # The name of a setting, as users know it
 
     def __post_init__(self) -> None:
         """Check the options."""
@@ -65,14 +60,7 @@ class Restart:
 
 
 class Journal:
-    """The journal of a run, and the partial files that it speaks of.
-
-    Attributes:
-        files: The partial files, open at the end of what is done.
-        done: The utterances that are done, in order.
-        notes: What was noted with each of them.
-        failures: What is wrong with those that were left out.
-    """
+    """The journal of a run, and the partial files that it describes."""
 
     def __init__(
         self,
@@ -82,10 +70,10 @@ class Journal:
         restart: Restart,
     ) -> None:
         self.path, self._finals = path, list(files)
-        self.done: list[str] = []
-        self.notes: list[Any] = []
-        self.failures: list[InputError] = []
-        self.files: list[IO[bytes]] = []
+        self.done: list[str] = []  # the utterances that are done, in order
+        self.notes: list[Any] = []  # one of each of them
+        self.failures: list[InputError] = []  # of those that were left out
+        self.files: list[IO[bytes]] = []  # partial, open at the end of what is done
         self._sums = [0] * len(files)
         self._ends = [0] * len(files)
         self._synced = time.monotonic()
@@ -94,10 +82,9 @@ class Journal:
         header["files"] = [str(file) for file in files]
         self._header = settings_as_json(header | {"settings": dict(settings)})
         with writing(files[0] if files else path):
-            # Opened before anything is read, and locked: two runs must not write
-            # to one file.
             self._file = _opened(path)
         try:
+            # Before anything is read: two runs must not write to one file.
             lock(self._file, self.path)
             with reading(self.path, "journal of a run", "one, or none"):
                 ends = self._take_up()
@@ -158,7 +145,7 @@ class Journal:
         self._close()
 
     def stop(self) -> int:
-        """Leave what is done for a later run, or nothing where that is nothing."""
+        """Leave what is done for a later run, if there is any."""
         self._close()
         if not self.done:
             for path in (self.path, *map(partial, self._finals)):
@@ -187,28 +174,25 @@ class Journal:
             # It was stopped while files were given their names.
             if done[-1][0].get("finished") and not partial(final).exists():
                 os.replace(final, partial(final))
-        sizes = [_size(partial(final)) for final in self._finals]
+        paths = map(partial, self._finals)
+        sizes = [path.stat().st_size if path.exists() else 0 for path in paths]
         for line, behind in done:
             if "failed" in line:
                 self.failures.append(InputError(line["why"], line["failed"]))
-            elif "done" in line:
-                # The journal was written, the result not: what the machine lost is done
-                # again.
-                if any(a > b for a, b in zip(line["ends"], sizes, strict=True)):
-                    break
-                if not self._are_whole(line):
-                    break
+            elif "done" in line and self._are_whole(line, sizes):
                 ends = line["ends"]
                 self.done.append(line["done"])
                 self.notes.append(line["note"])
-            else:  # finished
+            else:  # finished, or results that the machine lost: they are done again
                 break
             at = behind
         _cut(self._file, at)
         return ends
 
-    def _are_whole(self, line: Mapping[str, Any]) -> bool:
+    def _are_whole(self, line: Mapping[str, Any], sizes: Sequence[int]) -> bool:
         """Return whether all files have the checksums of a line, and take them over."""
+        if any(end > size for end, size in zip(line["ends"], sizes, strict=True)):
+            return False
         before = list(self._sums)
         for i, final in enumerate(self._finals):
             with open(partial(final), "rb") as file:
@@ -234,14 +218,15 @@ class Journal:
 
 def lock(file: IO[Any], place: Path) -> None:
     """Keep other runs away; the system gives the lock back after a crash."""
-    with contextlib.suppress(OSError):  # a file system without locks
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise FormatError(
-                f"{place}: belongs to a run that has not ended, expected another "
-                "output, or to wait for its end"
-            ) from None
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        raise FormatError(
+            f"{place}: belongs to a run that has not ended, expected another output, "
+            "or to wait for its end"
+        ) from None
+    except OSError:  # a file system without locks
+        pass
 
 
 def check_same(
@@ -291,10 +276,6 @@ def _cut(file: IO[bytes], size: int) -> None:
     file.truncate()
 
 
-def _size(path: Path) -> int:
-    return path.stat().st_size if path.exists() else 0
-
-
 def _lines(file: IO[bytes]) -> list[tuple[dict[str, Any], int]]:
     """Read lines, and where each ends, up to one that was not written to its end."""
     lines: list[tuple[dict[str, Any], int]] = []
@@ -317,7 +298,7 @@ def _line(data: bytes) -> dict[str, Any] | None:
         line = json.loads(data)
     except (ValueError, RecursionError):
         return None
-    if not data.endswith(b"\n") or not isinstance(line, dict):
+    if not (data.endswith(b"\n") and isinstance(line, dict)):
         return None
     is_whole = line.pop("sum", None) == _sum_of(line)
     is_other = line.get("format") == _FORMAT and line.get("version") != _VERSION

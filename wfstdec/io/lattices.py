@@ -10,10 +10,10 @@
     for utterance, compact in read_kaldi_lattices("dev.ark"): ...
 
 State 0 is the start. An entry of an archive is the id of the utterance, a space, and an
-OpenFst file of type vector, or a line end and its text. Costs on arcs are all but the
-acoustic one, scaled; and the acoustic one, before its scale: the acoustic scale of
-Kaldi is that of the search. In place of transition ids there are labels: token + 1, one
-for each frame. `graph_dot` and `lattice_dot` write text for dot of Graphviz.
+OpenFst file of type vector, or a line end and its text. The graph cost of an arc is the
+scaled sum of all costs without the acoustic one, which is before its scale: the
+acoustic scale of Kaldi is that of the search. In place of transition ids there are
+labels: token + 1, one for each frame.
 """
 
 from __future__ import annotations
@@ -27,23 +27,12 @@ from typing import IO, Any
 import numpy as np
 
 from wfstdec.errors import FormatError, LatticeError, OptionError
-from wfstdec.fst.openfst import (
-    FST_MAGIC,
-    Cursor,
-    FstContent,
-    format_fst,
-    header_of,
-)
+from wfstdec.fst.openfst import FST_MAGIC, Cursor, FstContent, format_fst, header_of
 from wfstdec.graph.arcs import LABEL_MASK, REPEAT, FstArrays
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.jit.records import record
 from wfstdec.lattice.arrays import Lattice
-from wfstdec.lattice.compact import (
-    CompactArc,
-    CompactLattice,
-    Weight,
-    compact_lattice,
-)
+from wfstdec.lattice.compact import CompactArc, CompactLattice, Weight, compact_lattice
 from wfstdec.lattice.file import GrowingFile
 from wfstdec.text.files import PathLike, atomic_write, reading
 from wfstdec.text.tokens import EPSILON, TokenTable, token_of
@@ -87,8 +76,6 @@ def kaldi_lattice(
 
 def _rows_of(lattice: Lattice, numbers: np.ndarray | None) -> list[np.ndarray]:
     """The arcs of each state, with both of Kaldi's costs in float64."""
-    # These are: all but the acoustic one, scaled; the acoustic one, before its scale.
-    # So Kaldi's acoustic scale is that of the search.
     arcs, acoustic = lattice.arcs, lattice.arcs["acoustic_cost"].astype(np.float64)
     found = np.empty(len(arcs), _EXACT_ARC)
     found["ilabel"] = arcs["ilabel"] & LABEL_MASK
@@ -96,9 +83,8 @@ def _rows_of(lattice: Lattice, numbers: np.ndarray | None) -> list[np.ndarray]:
     # The rest of the total, so that both costs of an arc add up to ours.
     found["graph"] = lattice.arc_costs() - lattice.scales.acoustic_scale * acoustic
     found["acoustic"], found["nextstate"] = acoustic, arcs["nextstate"]
-    return np.split(
-        found, np.searchsorted(arcs["state"], np.arange(1, lattice.num_states))
-    )
+    states = np.arange(1, lattice.num_states)
+    return np.split(found, np.searchsorted(arcs["state"], states))
 
 
 _LATTICE, _COMPACT = "lattice4", "compactlattice44"
@@ -116,10 +102,8 @@ class KaldiLatticeWriter(GrowingFile):
             paths, as in `lattice-to-post` and the like.
         text: As `ark,t` and not as `ark`.
         words: A file for the words by number, as Kaldi's `words.txt`; None for none.
-        beam: As for `compact_lattice`.
-
-    Attributes:
-        note: The words of the last lattice beside those of the graph.
+        beam: Texts that cost more than the best and this are left out of a compact
+            lattice, nats; None is the lattice's.
 
     Raises:
         FormatError: A file cannot be written.
@@ -140,7 +124,7 @@ class KaldiLatticeWriter(GrowingFile):
         self._numbers: dict[str, int] = {}
         self._own: Sequence[str] | None = None
         self._kept: list[str] = []
-        self.note: list[str] = []
+        self.note: list[str] = []  # the words of the last lattice that the graph lacks
 
     def begin(self, file: IO[bytes], notes: Sequence[Any] = ()) -> None:
         """Write behind what a file holds; see `GrowingFile`."""
@@ -150,7 +134,7 @@ class KaldiLatticeWriter(GrowingFile):
             self.number(self._own)
 
     def finish(self) -> None:
-        """Write the file of words; closing the archive is its owner's."""
+        """Write the file of words; see `GrowingFile`."""
         if self._words_path is not None:
             with atomic_write(self._words_path, "w") as file:
                 file.writelines(f"{word} {i}\n" for word, i in self._numbers.items())
@@ -164,25 +148,23 @@ class KaldiLatticeWriter(GrowingFile):
 
     def __call__(self, utterance: str, lattice: Lattice) -> CompactLattice | None:
         """Write a lattice; what was written of it, if it is compact."""
-        # Words have the numbers of the graph, those that utterances have beside it the
-        # next ones, in the order in which they come.
+        # OOV words have the numbers after those of the graph, as they come.
         if len(utterance.split()) != 1 or utterance != utterance.strip():
             raise LatticeError("an id of an archive, expected one word", utterance)
         numbers = self._number(utterance, lattice)
-        key = f"{utterance} ".encode()
-        if not self._compact:
-            if self._text:
-                self._file.write(kaldi_lattice(utterance, lattice, numbers).encode())
-            else:
-                self._file.write(key + _lattice_bytes(lattice, numbers))
-            return None
-        made = compact_lattice(lattice, beam=self._beam)
-        arcs = [
-            [arc._replace(word=int(numbers[arc.word])) for arc in row]
-            for row in made.arcs
-        ]
-        made = CompactLattice(arcs, made.final, made.beam)
-        data = compact_text(made).encode() if self._text else _compact_bytes(made)
+        key, made = f"{utterance} ".encode(), None
+        if self._compact:
+            made = compact_lattice(lattice, beam=self._beam)
+            numbered = (
+                [arc._replace(word=int(numbers[arc.word])) for arc in row]
+                for row in made.arcs
+            )
+            made = CompactLattice([*numbered], made.final, made.beam)
+            data = compact_text(made).encode() if self._text else _compact_bytes(made)
+        elif self._text:
+            key, data = b"", kaldi_lattice(utterance, lattice, numbers).encode()
+        else:
+            data = _lattice_bytes(lattice, numbers)
         self._file.write(key + data)
         return made
 
@@ -230,10 +212,8 @@ def _compact_bytes(lattice: CompactLattice) -> bytes:
 def _weight_bytes(weight: Weight | None) -> bytes:
     if weight is None:
         return _NO_COSTS + struct.pack("<i", 0)
-    costs = struct.pack("<ff", weight.graph_cost, weight.acoustic_cost)
-    return costs + struct.pack(
-        f"<i{len(weight.labels)}i", len(weight.labels), *weight[2]
-    )
+    graph, acoustic, labels = weight
+    return struct.pack(f"<ffi{len(labels)}i", graph, acoustic, len(labels), *labels)
 
 
 def _lattice_bytes(lattice: Lattice, numbers: np.ndarray) -> bytes:
@@ -246,16 +226,11 @@ def _lattice_bytes(lattice: Lattice, numbers: np.ndarray) -> bytes:
     return b"".join(parts)
 
 
-def read_kaldi_lattices(
-    path: PathLike,
-) -> Iterator[tuple[str, CompactLattice]]:
+def read_kaldi_lattices(path: PathLike) -> Iterator[tuple[str, CompactLattice]]:
     """Read an archive, text or binary, of lattices or compact ones.
 
     Of lattices that are not compact each arc becomes one, perhaps with word 0. `beam`
-    is infinite: an archive does not say what was left out.
-
-    Args:
-        path: The archive.
+    is infinite.
 
     Yields:
         Each utterance and its lattice.
@@ -348,18 +323,16 @@ def _read_binary(cursor: Cursor) -> CompactLattice:
     _, flags, _, start, num_states, _ = cursor.numbers("<iiQqqq")
     if flags or start or num_states < 1:
         raise ValueError(f"symbol tables, no states, or start state {start}, not 0")
+    is_compact = arc_type == _COMPACT
     rows, final = [], []
     for _ in range(num_states):
-        graph, acoustic = cursor.numbers("<ff")
-        weight = Weight(graph, acoustic, ())
-        if arc_type == _COMPACT:
-            weight = weight._replace(labels=cursor.numbers(_labels(cursor)))
+        weight = _read_weight(cursor, is_compact)
         final.append(weight if weight.graph_cost < np.inf else None)
         count = cursor.number("<q")
         if count < 0:
             raise ValueError(f"{count} arcs")
-        if arc_type == _COMPACT:
-            rows.append([_compact_arc(cursor) for _ in range(count)])
+        if is_compact:
+            rows.append([_read_arc(cursor) for _ in range(count)])
             continue
         arcs = cursor.records(_ARC, count).tolist()
         rows.append(
@@ -371,22 +344,23 @@ def _read_binary(cursor: Cursor) -> CompactLattice:
     return _made(rows, final)
 
 
-def _compact_arc(cursor: Cursor) -> CompactArc:
-    _, word, graph, acoustic = cursor.numbers("<iiff")
-    *labels, to = cursor.numbers(_labels(cursor) + "i")
-    return CompactArc(word, to, Weight(graph, acoustic, tuple(labels)))
+def _read_weight(cursor: Cursor, is_compact: bool) -> Weight:
+    graph, acoustic = cursor.numbers("<ff")
+    labels = cursor.numbers(f"<{cursor.number('<i')}i") if is_compact else ()
+    return Weight(graph, acoustic, labels)
 
 
-def _labels(cursor: Cursor) -> str:
-    """The layout of labels, which their number stands before."""
-    return f"<{cursor.number('<i')}i"
+def _read_arc(cursor: Cursor) -> CompactArc:
+    _, word = cursor.numbers("<ii")
+    weight = _read_weight(cursor, True)
+    return CompactArc(word, cursor.number("<i"), weight)
 
 
 MOST_ARCS = 500
 
 
 def graph_dot(graph: PackedGraph) -> str:
-    """A graph as text for dot: arcs say `token:word/cost`, `+token` is a repeat."""
+    """A graph as text for dot: `token:word/cost` on arcs, `+token` is a repeat."""
     _check_size("graph", graph.num_arcs, "")
     lines = []
     for state, cost in enumerate(graph.final_cost.tolist()):
@@ -402,7 +376,7 @@ def graph_dot(graph: PackedGraph) -> str:
 
 
 def lattice_dot(lattice: Lattice) -> str:
-    """A short lattice as text for Graphviz's dot: arcs say `token:word/excess`."""
+    """A short lattice as text for Graphviz's dot: `token:word/excess` on arcs."""
     _check_size("lattice", lattice.num_arcs, ": a narrower lattice beam has fewer")
     lines = []
     for state, one in enumerate(lattice.states):
@@ -430,7 +404,6 @@ def _dot(name: str, lines: list[str]) -> str:
 
 
 def _arc_labels(arc: np.void, tokens: TokenTable, words: Sequence[str]) -> str:
-    """Token and word of an arc: `token:word`, `+token` of a repeat."""
     ilabel, olabel = int(arc["ilabel"]) & LABEL_MASK, int(arc["olabel"])
     token = "-" if ilabel == EPSILON else tokens.names[token_of(ilabel)]
     repeat = "+" if int(arc["ilabel"]) & REPEAT else ""

@@ -30,7 +30,6 @@ _OFFSET = re.compile(r"(.+):(\d+)")
 
 def read_ark(path: Path) -> Iterator[tuple[str, Callable[[], np.ndarray]]]:
     """Yield each utterance of a binary ark and a function that gives its matrix."""
-    # The matrices [T, V] are read one after the other: an ark is a stream.
     with reading(path, "ark", "a Kaldi ark"), path.open("rb") as file:
         while True:
             utterance = read_token(file)
@@ -50,7 +49,6 @@ def read_scp(path: Path) -> Iterator[tuple[str, Callable[[], np.ndarray]]]:
 
 def scp_entries(path: Path) -> list[tuple[str, Path, int]]:
     """The utterance, file and offset of each line `utterance file[:offset]`."""
-    # As in Kaldi, a relative file is relative to the current folder.
     entries = []
     for number, line in enumerate(read_lines(path), 1):
         fields = line.split(maxsplit=1)
@@ -124,8 +122,7 @@ class LogprobReader:
     def entries(self) -> Entries:
         """Yield each utterance and a function that reads its log-probs, checked."""
         # A fault in one leaves the others readable, unless the file is one stream, such
-        # as an ark. The function is called before the next entry is asked for, or
-        # never.
+        # as an ark: the function is called before the next entry is read, or never.
         seen: set[str] = set()
         for utterance, load in self._read(self.path):
             if utterance in seen:
@@ -199,14 +196,12 @@ def _open_npz(path: Path) -> np.lib.npyio.NpzFile:
 
 
 def _read_npz(path: Path) -> Entries:
+    def load(utterance: str) -> np.ndarray:
+        with reading(f"{path}: {utterance}", "array"):
+            return np.asanyarray(file[utterance])
+
     with _open_npz(path) as file:
-
-        def load(utterance: str) -> np.ndarray:
-            with reading(f"{path}: {utterance}", "array"):
-                return np.asanyarray(file[utterance])
-
-        for utterance in file.files:
-            yield utterance, partial(load, utterance)
+        yield from ((name, partial(load, name)) for name in file.files)
 
 
 def _npy_files(path: Path) -> list[Path]:
@@ -221,5 +216,4 @@ def _read_folder(path: Path) -> Entries:
         with reading(file, ".npy"):
             return np.asanyarray(np.load(file, allow_pickle=False))
 
-    for file in _npy_files(path):
-        yield file.stem, partial(load, file)
+    yield from ((file.stem, partial(load, file)) for file in _npy_files(path))

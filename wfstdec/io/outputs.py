@@ -1,13 +1,12 @@
-"""Result files: one of all utterances, or one of each where a format wants it so.
+"""Result files: one of all utterances, or one of each.
 
     with open_results(path, "ctm", write) as results:
         results.put(utterance, [hypothesis])
 
     with open_output(path) as file: ...             # None or "-": standard output
 
-Subtitles and TextGrids hold one utterance: they go to a file if there is one, else to a
-folder, which is made, under the names of the utterances. What is done before an error
-is kept, see `wfstdec.io.journal`.
+Subtitles and TextGrids hold one utterance: several are written to a folder, under the
+names of the utterances. What is done before an error is kept, see `wfstdec.io.journal`.
 """
 
 from __future__ import annotations
@@ -45,15 +44,11 @@ def open_output(path: PathLike | None) -> Iterator[IO[str]]:
 
 @dataclass
 class Results:
-    """An open result file, or folder.
-
-    Attributes:
-        num_done: Utterances that are written.
-    """
+    """An open result file, or folder."""
 
     _write: Callable[[str, Any], None]
-    on_terminal: bool = False  # Whether people see it come
-    done: tuple[str, ...] = ()  # Those of them that an earlier run has done
+    on_terminal: bool = False  # Whether results appear on a terminal
+    done: tuple[str, ...] = ()  # The utterances that an earlier run has done
     # Errors of utterances that are left out, those of an earlier run first; callers
     # append more
     failures: list[InputError] = field(default_factory=list)
@@ -61,7 +56,7 @@ class Results:
 
     def __post_init__(self) -> None:
         """Count those that are done."""
-        self.num_done = len(self.done)
+        self.num_done = len(self.done)  # utterances that are written
 
     def put(self, utterance: str, found: Any) -> None:
         """Write what was found of an utterance; from here on it is kept."""
@@ -82,11 +77,11 @@ def open_results(
     restart: Restart | None = None,
     settings: Mapping[str, Any] | None = None,
 ) -> Iterator[Results]:
-    """Open what results are written to.
+    """Open a result file, a folder of them, or standard output.
 
-    A file appears when all is done; what is done before an error stays beside it, as
-    `wfstdec.io.journal` says. Standard output and what is no regular file get the
-    results as they come, and no later run can resume them.
+    A file appears when all is done; what is done before an error is kept, see
+    `wfstdec.io.journal`. Standard output and what is no regular file get the results as
+    they come, and no later run can resume them.
 
     Args:
         path: A file; where a format holds one utterance and the name has not its
@@ -95,8 +90,8 @@ def open_results(
         write: Makes the text of an utterance.
         num_utterances: How many there will be, where that is known.
         beside: A file that gets something of each utterance before `put` is called.
-        restart: What becomes of the work of an earlier run.
-        settings: What results depend on, beside `restart.settings`.
+        restart: Decision on the work of an earlier run.
+        settings: Further settings that results depend on.
 
     Raises:
         OptionError: A file for one utterance, and there are more; or an earlier run
@@ -112,10 +107,10 @@ def open_results(
         else:
             wanted = {**(settings or {}), **restart.settings}
             if target.folder is not None:
-                path = target.folder / "wfstdec.journal"
+                place = target.folder / "wfstdec.journal"
             else:
-                path = files[0].with_name(f"{files[0].name}.journal")
-            journal = Journal(path, files, wanted, restart)
+                place = files[0].with_name(f"{files[0].name}.journal")
+            journal = Journal(place, files, wanted, restart)
             results = stack.enter_context(_journaled(target, journal, beside))
         try:
             yield results
@@ -164,10 +159,11 @@ class _Target:
 
     def writer(self, file: IO[Any] | None, encode: bool) -> Callable[[str, Any], None]:
         """Make what writes an utterance: to a file, or to one of its own."""
-        seen: list[str] = []
+        if file is None:
+            return self._write_alone
+        seen: list[str] = []  # at most one
 
         def write(utterance: str, found: Any) -> None:
-            assert file is not None
             if seen and self.is_one:
                 raise self._too_many()
             seen[:] = [utterance]
@@ -176,7 +172,7 @@ class _Target:
                 file.write(text.encode() if encode else text)
                 file.flush()
 
-        return self._write_alone if file is None else write
+        return write
 
     def describe(self, count: int, files: Sequence[Path] | None) -> str:
         """How many results a stopped run has, and where they are."""

@@ -6,9 +6,7 @@
 
 Words are cut into cues from left to right: at every long pause; else, where the next
 word would make a cue too long or too slow, at the longest pause in its second half.
-Times are rounded to the millisecond. Intervals of a TextGrid follow each other without
-gaps; a word without frames shares the interval of the next one, since Praat has no
-intervals without length.
+Intervals of a TextGrid follow each other without gaps.
 """
 
 from __future__ import annotations
@@ -44,9 +42,9 @@ class SubtitleOptions(CheckedOptions):
 class Cue(NamedTuple):
     """A subtitle."""
 
-    start_ms: int  # Milliseconds to where it appears
-    end_ms: int  # Milliseconds to where it goes, after `start_ms`
-    lines: tuple[str, ...]  # What it shows
+    start_ms: int  # When it appears
+    end_ms: int  # When it disappears, after `start_ms`
+    lines: tuple[str, ...]
 
 
 def cues(
@@ -121,21 +119,19 @@ def _balanced(texts: Sequence[str], options: SubtitleOptions) -> list[str]:
 
 def srt_text(words: Sequence[Word], options: SubtitleOptions | None = None) -> str:
     """A SubRip file; its text has no escapes."""
-    parts = [
-        f"{i}\n{_span(cue, ',')}\n" + "".join(f"{line}\n" for line in cue.lines)
-        for i, cue in enumerate(cues(words, options), 1)
-    ]
-    return "\n".join(parts)
+    parts = enumerate(cues(words, options), 1)
+    return "\n".join(
+        "\n".join([str(i), _span(cue, ","), *cue.lines, ""]) for i, cue in parts
+    )
 
 
 def vtt_text(words: Sequence[Word], options: SubtitleOptions | None = None) -> str:
     """A WebVTT file; `&`, `<` and `>` are escaped."""
-    parts = [
-        f"\n{_span(cue, '.')}\n"
-        + "".join(f"{html.escape(line, quote=False)}\n" for line in cue.lines)
-        for cue in cues(words, options)
-    ]
-    return "WEBVTT\n" + "".join(parts)
+    parts = ["WEBVTT"]
+    for cue in cues(words, options):
+        escaped = (html.escape(line, quote=False) for line in cue.lines)
+        parts += ["", _span(cue, "."), *escaped]
+    return "\n".join([*parts, ""])
 
 
 SUBTITLES: dict[str, Callable[[Sequence[Word], SubtitleOptions | None], str]] = {
@@ -169,16 +165,9 @@ def textgrid_text(timed: Timed) -> str:
     tiers: dict[str, Sequence[Word | Token]]
     tiers = {"words": timed.words, "tokens": timed.tokens}
     end_s = _seconds(frames, timed.frame_shift_s)
-    lines = [
-        'File type = "ooTextFile"',
-        'Object class = "TextGrid"',
-        "",
-        "xmin = 0",
-        f"xmax = {end_s}",
-        "tiers? <exists>",
-        f"size = {len(tiers)}",
-        "item []:",
-    ]
+    lines = ['File type = "ooTextFile"', 'Object class = "TextGrid"', ""]
+    lines += ["xmin = 0", f"xmax = {end_s}"]
+    lines += ["tiers? <exists>", f"size = {len(tiers)}", "item []:"]
     for i, (name, items) in enumerate(tiers.items(), 1):
         intervals = _covering(items, frames)
         lines += [
@@ -191,12 +180,9 @@ def textgrid_text(timed: Timed) -> str:
         ]
         for j, (*ends, text) in enumerate(intervals, 1):
             first_s, last_s = (_seconds(end, timed.frame_shift_s) for end in ends)
-            lines += [
-                f"        intervals [{j}]:",
-                f"            xmin = {first_s}",
-                f"            xmax = {last_s}",
-                f"            text = {_quoted(text)}",
-            ]
+            fields = f"xmin = {first_s}", f"xmax = {last_s}", f"text = {_quoted(text)}"
+            lines.append(f"        intervals [{j}]:")
+            lines += [f"            {field}" for field in fields]
     return "\n".join(lines) + "\n"
 
 
@@ -209,7 +195,7 @@ def _covering(
     for item in items:
         text = f"{waiting} {item.text}".strip()
         first = max(item.start_frame, at)
-        # Praat takes no interval without a length: such a text joins its neighbour.
+        # Praat has no interval without a length: such a text joins its neighbour.
         if item.end_frame <= first:
             waiting = text
             continue

@@ -1,18 +1,11 @@
 """Kernels on arrays: copying and growing, hash tables of integers, trees of spellings.
 
-slots = np.full(size, -1, np.int32)         # a power of 2, at most half full
-slot = slot_of_pair(slots, pairs, first, second)
-if slots[slot] < 0:                         # not there yet
-    pairs[number] = first, second
-    slots[slot] = number
-
-table, count, number = enter(table, count, first, second)     # an old or a new pair
+    slots = np.full(size, -1, np.int32)     # a power of 2, at most half full
+    slot = slot_of_pair(slots, pairs, first, second)              # below 0: not there
+    table, count, number = enter(table, count, first, second)     # an old or a new pair
 
 Open addressing: a slot holds the number of a pair, -1 where it is empty. Tables with
 other keys begin at `hash_of(a, b, c)`.
-
-numba compiles `longer[:n] = rows` together with a message for rows that do not fit,
-which takes half a second for each kernel that has it. `copy_rows` has none.
 """
 
 from __future__ import annotations
@@ -25,8 +18,8 @@ from wfstdec.jit import inlined, jit, part
 
 @part
 def copy_rows(rows: np.ndarray, to: np.ndarray) -> None:
-    """Copy rows to the front of an array that is as long or longer."""
-    # `rows`: numbers or records, [N]. `to`: of the same type, [M >= N].
+    """Copy numbers or records to the front of an array that is as long or longer."""
+    # `to[:n] = rows` has a message for rows that do not fit: half a second to compile.
     for i in range(len(rows)):
         to[i] = rows[i]
 
@@ -34,7 +27,6 @@ def copy_rows(rows: np.ndarray, to: np.ndarray) -> None:
 @part
 def copy_columns(rows: np.ndarray, to: np.ndarray) -> None:
     """Copy rows of several columns to the front of an array as long or longer."""
-    # `rows`: [N, C]. `to`: of the same type, [M >= N, C].
     for i in range(len(rows)):
         for j in range(rows.shape[1]):
             to[i, j] = rows[i, j]
@@ -75,8 +67,7 @@ def hash_of(a, b, c):
 @jit
 def slot_of_pair(slots: np.ndarray, pairs: np.ndarray, first: int, second: int) -> int:
     """The slot that holds (first, second), or the empty one where it belongs."""
-    # `slots`: int32 [2**n], with at least one empty slot. `pairs`: int32 [N, 2], the
-    # pairs by number.
+    # `slots`: int32 [2**n], not full. `pairs`: int32 [N, 2], by number.
     mask = len(slots) - 1
     key = (int(first) * _FACTOR ^ int(second)) & _KEY_MASK
     slot = (key * _SPREAD >> 16) & mask
@@ -90,8 +81,7 @@ def slot_of_pair(slots: np.ndarray, pairs: np.ndarray, first: int, second: int) 
 @jit
 def enter(table, count, first, second):
     """Find or make the number of a pair; (the table, how many pairs, the number)."""
-    # `table`: pairs, integers [N, 2], and slots, int32. It grows where it is full.
-    pairs, slots = table
+    pairs, slots = table  # as for `slot_of_pair`; they grow where they are full
     slot = slot_of_pair(slots, pairs, first, second)
     if slots[slot] >= 0:
         return (pairs, slots), count, np.int64(slots[slot])
@@ -112,18 +102,16 @@ def enter(table, count, first, second):
 def first_equal(
     previous: np.ndarray, a: np.ndarray, b: np.ndarray, c: np.ndarray, d: np.ndarray
 ) -> np.ndarray:
-    """The first node that says the same after the same, of each node of a forest."""
-    # `previous`: int32 [N], the node before, a lower number, or -1. Changed: nodes are
-    # made to follow the first of those that they follow. `a`: 32-bit integers [N], what
-    # a node says. Returns int32 [N].
+    """The first of equal nodes after equal nodes, for each node of a forest."""
+    # `previous`: int32 [N], the node before, a lower number, or -1; is changed to the
+    # first of equal ones. `a` to `d`: 32-bit integers [N]. Returns int32 [N].
     first = np.empty(len(previous), np.int32)
     size = 256
     while size < 2 * len(previous):
         size *= 2
     slots = np.full(size, -1, np.int32)
     for i in range(len(previous)):
-        # Those before have lower numbers, so that their first equals are known: equal
-        # histories are one number, and comparing a node is comparing five integers.
+        # First equals of lower numbers are known: equal histories are one number.
         if previous[i] >= 0:
             previous[i] = first[previous[i]]
         key = (np.int64(previous[i]) + 1) * _FACTOR ^ np.int64(a[i])
@@ -148,9 +136,8 @@ def grow_tree(
     labels: np.ndarray, splits: np.ndarray
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
     """The tree of spellings that are sorted, different and not empty."""
-    # `labels`: int32, all spellings in a row. `splits`: int64 [P + 1], where each
-    # stands. Returns of each node but -1 where it has none: parent, label, depth (0 for
-    # the root) and the spelling that ends there; int32 [N].
+    # `labels`: int32, all spellings in a row. `splits`: int64 [P + 1]. Returns of each
+    # node, int32 [N], -1 for none: parent, label, depth and the spelling that ends.
     size = len(labels) + 1
     parent, label = np.full(size, -1, np.int32), np.full(size, -1, np.int32)
     depth, ending = np.zeros(size, np.int32), np.full(size, -1, np.int32)
@@ -173,9 +160,5 @@ def grow_tree(
             num_nodes += 1
         ending[path[length]] = i
         length_before, begin_before = length, begin
-    return (
-        parent[:num_nodes],
-        label[:num_nodes],
-        depth[:num_nodes],
-        ending[:num_nodes],
-    )
+    n = num_nodes
+    return parent[:n], label[:n], depth[:n], ending[:n]

@@ -7,9 +7,8 @@
     or ~/.cache/wfstdec
     memory                      where none of these can; a warning, once
 
-A file holds one kernel for one combination of types, and says what it was made of: the
-sources' digest, versions, processor. Anything else, or a file that is damaged, counts
-as not there. Times of files mean nothing, so that packages may be copied and unpacked.
+A file holds one kernel for one combination of types, and what it was made of: the
+sources' digest, versions, processor. Any other, or a damaged one, counts as missing.
 """
 
 from __future__ import annotations
@@ -163,8 +162,6 @@ class KernelCache:
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
         """Hold the kernel's source while it is compiled."""
-        # Two that compile the same take as long as one after the other, on as many
-        # cores.
         with contextlib.ExitStack() as held:
             try:
                 file = held.enter_context(open(self._function.__code__.co_filename))
@@ -177,10 +174,9 @@ class KernelCache:
             yield
 
     @property
-    def cache_path(self) -> str | None:
-        """The folder in which what is compiled is kept."""
-        places = self._places()
-        return str(places[0]) if places else None
+    def cache_path(self) -> str:
+        """The folder in which what is compiled is kept, for numba's statistics."""
+        return str(self._places()[0])
 
     def load_overload(self, signature: Any, target: Any) -> Any:
         """Load what was compiled for these types; None if there is nothing."""
@@ -213,15 +209,11 @@ class KernelCache:
     def _candidates(self, signature: Any, target: Any) -> Iterator[tuple[Path, str]]:
         machine = target.codegen().magic_tuple()
         # Code that came with the package first: it needs no compiling at all.
-        if may_use_level():
-            name, made_of = self._name(signature, (machine[0], LEVEL, ""))
+        level = [(AHEAD, (machine[0], LEVEL, ""))] if may_use_level() else []
+        for places, made_for in [*level, (self._places(), machine)]:
+            name, made_of = self._name(signature, made_for)
             if made_of is not None:
-                for place in AHEAD:
-                    yield place / name, made_of
-        name, made_of = self._name(signature, machine)
-        if made_of is not None:
-            for place in self._places():
-                yield place / name, made_of
+                yield from ((place / name, made_of) for place in places)
 
     def _name(self, signature: Any, machine: tuple[Any, ...]) -> tuple[str, str | None]:
         """The name of a file, and what it is to be made of; None where none may be."""
@@ -233,14 +225,18 @@ class KernelCache:
         key_text = repr((function, str(signature), machine))
         key = hashlib.blake2b(key_text.encode(), digest_size=10).hexdigest()
         short = function.replace("<", "").replace(">", "").split(".", 1)[-1]
-        return (
-            f"{short}.{SYSTEM}-{key}{self._suffix}",
-            f"{function} {sources} {_VERSIONS}",
-        )
+        name = f"{short}.{SYSTEM}-{key}{self._suffix}"
+        return name, f"{function} {sources} {_VERSIONS}"
 
     def _places(self) -> list[Path]:
         """Folders in which this machine may keep what it compiles, the best first."""
-        return places_of(Path(self._function.__code__.co_filename).parent)
+        folder = Path(self._function.__code__.co_filename).parent
+        if config.CACHE_DIR:
+            name = hashlib.blake2b(os.fsencode(folder), digest_size=8).hexdigest()
+            return [Path(config.CACHE_DIR) / f"{folder.name}_{name}"]
+        kept = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
+        own = [Path(kept) / "wfstdec"] if os.path.isabs(kept) else []
+        return [folder / "__pycache__", *own]
 
     def _rebuild(self, target: Any, reduced: tuple[Any, ...]) -> Any:
         """Rebuild what was compiled, in a library of its kind; under numba's lock."""
@@ -256,8 +252,7 @@ class KernelCache:
 
 def compile_for_a_package() -> None:
     """Compile all that is called in this process, and keep whole kernels alone."""
-    # What an installed package has is not used, or the next one would lack it. Parts of
-    # kernels stay in memory: no other process wants them.
+    # What an installed package has is not used, or the next one would lack it.
     global AHEAD
     AHEAD = ()
     _not_kept.add(PART)
@@ -265,8 +260,8 @@ def compile_for_a_package() -> None:
 
 def may_use_level() -> bool:
     """Tell whether this machine runs code made ahead, and no other was requested."""
-    asked = config.CPU_NAME, config.CPU_FEATURES
-    return asked in ((None, None), (LEVEL, "")) and has_level()
+    requested = config.CPU_NAME, config.CPU_FEATURES
+    return requested in ((None, None), (LEVEL, "")) and has_level()
 
 
 @functools.cache
@@ -276,18 +271,6 @@ def has_level() -> bool:
         return False
     features = binding.get_host_cpu_features()
     return all(features.get(name, False) for name in _LEVEL_FEATURES)
-
-
-def places_of(folder: Path) -> list[Path]:
-    """Folders for what is compiled of the sources in one folder, the best first."""
-    if config.CACHE_DIR:
-        name = hashlib.blake2b(os.fsencode(folder), digest_size=8).hexdigest()
-        return [Path(config.CACHE_DIR) / f"{folder.name}_{name}"]
-    kept = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    places = [folder / "__pycache__"]
-    if os.path.isabs(kept):
-        places.append(Path(kept) / "wfstdec")
-    return places
 
 
 def _lock(file: Any) -> None:
@@ -312,12 +295,9 @@ def _read(path: Path, made_of: str) -> bytes | None:
     except OSError:
         return None
     head = _head(made_of)
-    begin = len(head) + _DIGEST_SIZE
-    if not content.startswith(head):
-        return None
-    payload = content[begin:]
+    payload = content[len(head) + _DIGEST_SIZE :]
     # Loading machine code that was cut off would crash the process.
-    return payload if content[len(head) : begin] == _digest(payload) else None
+    return payload if content.startswith(head + _digest(payload)) else None
 
 
 def _is_safe(found: os.stat_result) -> bool:

@@ -6,8 +6,8 @@
     def advance(state, logprobs):         # advance(handle, logprobs)
         arrays = opened(state)            # the NamedTuple itself
 
-numba looks at each array of a tuple whenever a kernel is called: a hundred of them take
-ten microseconds. A handle is looked at once, when it is made.
+numba inspects each array of a tuple whenever a kernel is called: a hundred of them take
+ten microseconds. A handle is inspected once, when it is made.
 """
 
 from __future__ import annotations
@@ -40,23 +40,16 @@ class HandleType(types.Type):
 
 @register_model(HandleType)
 class _HandleModel(models.PrimitiveModel):
-    """The address of the words."""
-
     def __init__(self, dmm: Any, fe_type: Any) -> None:
         super().__init__(dmm, fe_type, _WORD.as_pointer())
 
 
 class Handle(Generic[_Tuple]):
-    """A tuple that kernels may open.
+    """A tuple that kernels may open."""
 
-    `value`: A tuple of C-ordered arrays, numbers, None and tuples of these.
-
-    Attributes:
-        value: The same; it is kept while the handle is.
-        address: Words that say where it lies: for an array its address and its shape,
-            for a number its bits.
-    """
-
+    # `value`: a tuple of C-ordered arrays, numbers, None and tuples of these.
+    # `address`: of the words that kernels read: for an array its address and its shape,
+    # for a number its bits.
     __slots__ = "_numba_type_", "_words", "address", "value"
 
     def __init__(self, value: _Tuple) -> None:
@@ -110,14 +103,13 @@ def opened(typing_context: Any, handle: Any) -> Any:
 
 
 class _Reader:
-    """Writes the code that puts values together, word by word."""
+    """Writes the code that reads values, word by word."""
 
     def __init__(self, context: Any, builder: Any, words: Any) -> None:
         self._context, self._builder, self._words = context, builder, words
         self._at = 0
 
     def read(self, kind: Any) -> Any:
-        """Read a value of a type."""
         if isinstance(kind, BaseTuple):
             whole = self._context.get_value_type(kind)
             return self._joined(whole, [self.read(one) for one in kind])
@@ -128,7 +120,7 @@ class _Reader:
         return self._next(self._context.get_value_type(kind))
 
     def _next(self, kind: Any) -> Any:
-        """Read the next word as a value of an LLVM type, of 64 bits or fewer."""
+        # The next word as a value of an LLVM type, of 64 bits or fewer.
         builder = self._builder
         at = builder.gep(self._words, [_WORD(self._at)])
         self._at += 1
@@ -141,10 +133,8 @@ class _Reader:
         """Read an array: nobody counts references to it."""
         context, builder = self._context, self._builder
         of = context.data_model_manager[kind]
-        pointers = {
-            name: context.get_value_type(of.get_type(name))
-            for name in ("meminfo", "parent", "data")
-        }
+        kinds = {name: of.get_type(name) for name in ("meminfo", "parent", "data")}
+        pointers = {n: context.get_value_type(kind) for n, kind in kinds.items()}
         data = self._next(pointers["data"])
         shape = [self._next(_WORD) for _ in range(kind.ndim)]
         size = _WORD(context.get_abi_sizeof(context.get_data_type(kind.dtype)))

@@ -1,22 +1,21 @@
 """Parts of kernels: compiled into what calls them, and not on their own.
 
-numba makes a kernel of every function that another one calls: optimised, turned into
-machine code and given a way in from Python, of all of which the caller takes nothing:
-it links the function's intermediate code and optimises that again. Here a function
-called by a kernel is linked as it is; only what Python calls becomes machine code.
+numba makes machine code, and a way in from Python, of every function that a kernel
+calls, and takes none of it: it links intermediate code and optimises that again. Here
+only what Python calls becomes machine code.
 
     jit, kernel   Entry: called from Python; a kernel that calls it takes its part
     part, inlined Part: intermediate code, for kernels
 
-Where that fails and numba alone compiles the kernel, its internals are not those that
-are used here, and numba alone compiles all kernels of the process.
+Where that fails and numba alone compiles the kernel, numba's internals have changed,
+and numba alone compiles all kernels of the process.
 """
 
 from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import numba
@@ -43,8 +42,6 @@ from wfstdec.jit.cache import ENTRY, PART, KernelCache, say_compiling, warn_of_n
 
 
 class _Builder(llvm.IRBuilder):
-    """Knows what values are made of."""
-
     def extract_value(self, agg: Any, idx: Any, name: str = "") -> Any:
         """A member of an aggregate: what was put in there, if that is known."""
         path = tuple(idx) if isinstance(idx, (tuple, list)) else (idx,)
@@ -67,7 +64,6 @@ class _Lower(Lower):
     """numba's, with fewer variables in memory."""
 
     def setup_function(self, fndesc: Any) -> None:
-        """Set up a function with a builder of our own."""
         super().setup_function(fndesc)
         self.builder.__class__ = _Builder
 
@@ -79,7 +75,6 @@ class _Lower(Lower):
             self._singly_assigned_vars |= _set_before_use(self.blocks) - kept
 
     def lower_normal_function(self, fndesc: Any) -> None:
-        """Lower, and leave out what nobody uses."""
         super().lower_normal_function(fndesc)
         _drop_unused(self.function)
 
@@ -113,7 +108,6 @@ def _drop_unused(function: Any) -> None:
                 waiting += [value for value, _ in one.incomings]
             elif not isinstance(one, kinds):
                 waiting += one.operands
-    # Not one pass: a member may be used by another that nobody uses.
     while waiting:
         value = waiting.pop()
         if isinstance(value, kinds) and id(value) not in used:
@@ -121,9 +115,7 @@ def _drop_unused(function: Any) -> None:
             waiting += value.operands
     for block in function.blocks:
         block.instructions = [
-            one
-            for one in block.instructions
-            if not isinstance(one, kinds) or id(one) in used
+            x for x in block.instructions if not isinstance(x, kinds) or id(x) in used
         ]
 
 
@@ -175,7 +167,7 @@ class PartLibrary(_Library):
 
     @property
     def codegen(self) -> Any:
-        """Make the code generator, which numba asks for once; no constants are set."""
+        """The code generator, without a place for constants."""
         return _NoEnvironment(self._codegen)
 
     def finalize(self) -> None:
@@ -267,15 +259,11 @@ class _Flags(Flags):
         return self._HASH
 
     def __eq__(self, other: object) -> bool:
-        """Compare the flags that were set, then all of them as numba does."""
-        if isinstance(other, Flags) and self._values == other._values:
-            return True
-        return super().__eq__(other)
+        same = isinstance(other, Flags) and self._values == other._values
+        return same or super().__eq__(other)
 
 
 class _PartCompiler(Compiler):
-    """numba's compiler, of parts."""
-
     library: type[JITCodeLibrary] = PartLibrary
 
     def __init__(self, *arguments: Any) -> None:
@@ -283,20 +271,16 @@ class _PartCompiler(Compiler):
         super().__init__(*others, _Flags(flags), variables)
 
     def compile_extra(self, function: Callable[..., Any]) -> Any:
-        """Compile into a library of its own kind."""
         codegen = self.state.targetctx.codegen()
         self.state.library = self.library(codegen, function.__qualname__)
         self.state.library.enable_object_caching()
         return super().compile_extra(function)
 
     def define_pipelines(self) -> list[Any]:
-        """Define numba's pipelines, but for how intermediate code is written."""
         return [pipeline(self.state)]
 
 
 class _EntryCompiler(_PartCompiler):
-    """numba's compiler, of what Python calls."""
-
     library = EntryLibrary
 
 
@@ -308,9 +292,9 @@ class _Kernel(CPUDispatcher):
     @functools.cached_property
     def plain(self) -> Any:
         """The same function, for numba alone."""
-        names = ("nogil", "error_model", "_nrt")
-        given = self.targetoptions
-        return numba.njit(**{k: given[k] for k in names if k in given})(self.py_func)
+        names = {"nogil", "error_model", "_nrt"}
+        given = {k: v for k, v in self.targetoptions.items() if k in names}
+        return numba.njit(**given)(self.py_func)
 
     def compile(self, signature: Any) -> Any:
         """Load or compile for these types, once; the way in."""
@@ -344,7 +328,7 @@ class _Kernel(CPUDispatcher):
         return result
 
     def _alone(self) -> contextlib.AbstractContextManager[None]:
-        """Compile whether or not another process does the same."""
+        """Wait for another process that compiles it; a part is not waited for."""
         return contextlib.nullcontext()
 
     def _compile(self, args: Any, return_type: Any) -> Any:
@@ -382,15 +366,11 @@ class Part(_Kernel):
 
     def get_overload(self, signature: Any) -> Any:
         """What a kernel calls."""
-        if _is_plain:
-            return self.plain.get_overload(signature)
-        return super().get_overload(signature)
+        return (self.plain if _is_plain else super()).get_overload(signature)
 
     def get_compile_result(self, signature: Any) -> Any:
         """What a kernel links."""
-        if _is_plain:
-            return self.plain.get_compile_result(signature)
-        return super().get_compile_result(signature)
+        return (self.plain if _is_plain else super()).get_compile_result(signature)
 
 
 class Entry(_Kernel):
@@ -438,31 +418,22 @@ class Entry(_Kernel):
         return self.part.get_compile_result(signature)
 
     def _alone(self) -> contextlib.AbstractContextManager[None]:
-        """Wait for another process that compiles it, or another kernel of its file."""
         return self._cache.alone()
 
     def _compile(self, args: Any, return_type: Any) -> Any:
-        codegen = self.targetctx.codegen()
+        target, codegen = self.targetctx, self.targetctx.codegen()
         say_compiling()
-        with _parts_inside(codegen, self.targetctx):
+        # Make parts of what numba compiles of its own, and no way in from C.
+        before, codegen._library_class = codegen._library_class, PartLibrary
+        target.create_cfunc_wrapper = lambda *arguments: None
+        try:
             result = super()._compile(args, return_type)
+        finally:
+            codegen._library_class = before
+            del target.create_cfunc_wrapper
         for environment in result._find_referenced_environments():
             result.codegen.set_env(environment.env_name, environment)
         return result
-
-
-@contextlib.contextmanager
-def _parts_inside(codegen: Any, target: Any) -> Iterator[None]:
-    """Make parts of what numba compiles of its own, for a kernel, under its lock."""
-    before = codegen._library_class
-    codegen._library_class = PartLibrary
-    # The way in from C, which nobody takes.
-    target.create_cfunc_wrapper = lambda *arguments: None
-    try:
-        yield
-    finally:
-        codegen._library_class = before
-        del target.create_cfunc_wrapper
 
 
 def compiled_by(kind: type[_Kernel], options: Mapping[str, Any]) -> Any:
@@ -473,13 +444,11 @@ def compiled_by(kind: type[_Kernel], options: Mapping[str, Any]) -> Any:
 
     def decorate(function: Callable[..., Any]) -> Any:
         dispatcher = numba.njit(**own, pipeline_class=pipeline)(function)
-        # Numba offers no way to name a class for dispatchers, and its decorator does
-        # more than make one.
+        # Numba offers no way to name a class for dispatchers.
         if isinstance(dispatcher, CPUDispatcher):  # not where the JIT is off
             dispatcher.__class__ = kind
-            dispatcher._cache = KernelCache(
-                function, kind.library, PART if is_part else ENTRY
-            )
+            suffix = PART if is_part else ENTRY
+            dispatcher._cache = KernelCache(function, kind.library, suffix)
         return dispatcher
 
     return decorate

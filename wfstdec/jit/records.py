@@ -27,13 +27,9 @@ import numpy as np
 
 def record(*declarations: str, align: bool = False) -> np.dtype:
     """The type of a record; each declaration is a type and the fields that have it."""
-    # `declarations`: such as `"f4 cost lookahead_cost"`, in the order of the fields;
-    # numbers are little-endian.
-    fields = [
-        (name, f"<{kind}")
-        for kind, *names in map(str.split, declarations)
-        for name in names
-    ]
+    # Such as `"f4 cost lookahead_cost"`; numbers are little-endian.
+    lines = map(str.split, declarations)
+    fields = [(name, f"<{kind}") for kind, *names in lines for name in names]
     return np.dtype(fields, align=align)
 
 
@@ -54,11 +50,9 @@ _NOTHING = object()
 class Pool(Generic[_Item]):
     """Objects of which every thread borrows one at a time."""
 
-    # `fits`: whether one that is kept will do, called with it and the same; those that
-    # will not are dropped. None where all will do. `beside`: A pool of what threads
-    # borrow while they work: this one then keeps no more than that, and at least one.
-    # None keeps all that come back, which is right where no more than one for each
-    # thread is ever away.
+    # `fits`: whether one that is kept will do, called with it and the needs; None where
+    # all will. `beside`: a pool of what threads borrow while they work: this one then
+    # keeps no more than that, and at least one. None keeps all that come back.
 
     def __init__(
         self,

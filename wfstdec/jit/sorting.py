@@ -18,10 +18,10 @@ from numpy import float32, int64, uint32, uint64
 from wfstdec.jit import inlined, jit, kernel, part
 
 _SIGN = uint32(1 << 31)
-_SHORT = 24
+_SHORT, _SHORT_RUN = 24, 16
+"""Shorter runs are sorted by insertion, which costs less than to part them."""
 STACK = 128
 """Ranges that may wait: more than twice the bits of any length."""
-_SHORT_RUN = 16
 
 
 @inlined
@@ -54,7 +54,6 @@ def sort_keys(keys, count, stack):
     while True:
         while high - low >= _SHORT:
             middle = _partition(keys, low, high)
-            # The larger part waits, so that the stack stays within log2 of the count.
             if middle - low < high - middle:
                 stack[waiting], stack[waiting + 1] = middle + 1, high
                 high = middle
@@ -62,7 +61,6 @@ def sort_keys(keys, count, stack):
                 stack[waiting], stack[waiting + 1] = low, middle
                 low = middle + 1
             waiting += 2
-        # Short runs by insertion: partitions of few keys cost more than they save.
         for i in range(low + 1, high + 1):
             key = keys[i]
             j = i
@@ -79,8 +77,7 @@ def sort_keys(keys, count, stack):
 @part
 def sort_few_keys(keys, count):
     """Sort a few different keys in place, each behind as many as are less."""
-    # No branch depends on the keys: it takes the square of the count, but 45 are sorted
-    # while quicksort mispredicts ten branches.
+    # No branch depends on the keys: 45 are sorted while quicksort mispredicts ten.
     # `keys`: uint64 [>= 2 count]; what is behind the first `count` is overwritten.
     unsorted = keys[count : 2 * count]
     for i in range(count):
@@ -96,7 +93,6 @@ def sort_few_keys(keys, count):
 def _partition(keys, low, high):
     """Hoare's partition by the median of three; the end of the lower part."""
     a, b, c = keys[low], keys[(low + high) >> 1], keys[high]
-    # The middle one: sorted keys, which are frequent, are then cut in halves.
     pivot = max(min(a, b), min(max(a, b), c))
     i, j = low, high
     while True:
@@ -109,16 +105,14 @@ def _partition(keys, low, high):
         keys[i], keys[j] = keys[j], keys[i]
         i += 1
         j -= 1
-    # Of two keys both could be in the lower part, which would never end.
     return min(j, high - 1)
 
 
 @kernel
 def best_first(keys, order, count, wanted, stack):
     """Sort by (key, number) in place, as far as the first `wanted` need it."""
-    # `keys`: uint64 [>= count], the least first. `order`: int32 [>= count], different
-    # numbers. `wanted`: what stands behind so many need not be in order. `stack`: int64
-    # [ordering.STACK], scratch.
+    # `keys`: uint64 [>= count]. `order`: int32 [>= count], different numbers. Behind
+    # the first `wanted` there is no order. `stack`: int64 [STACK], scratch.
     low, high, waiting = 0, count - 1, 0
     while True:
         while high - low >= _SHORT_RUN:

@@ -5,7 +5,7 @@
     store(costs, i, select(near, x, splat(float32(np.inf))))
 
 LLVM makes of them what the processor has: one instruction with AVX-512, two with AVX2,
-four with NEON. Nobody checks that there are sixteen: arrays have room behind their end.
+four with NEON. Arrays must have room for sixteen behind their end: nothing checks it.
 """
 
 from __future__ import annotations
@@ -81,19 +81,10 @@ class _Vector(types.Type):
         super().__init__(f"vector16({of})")
 
 
-class _Floats(_Vector):
-    """Vectors of float32."""
+_FLOATS, _WHOLES = _Vector(types.float32), _Vector(types.uint32)
 
 
-class _Wholes(_Vector):
-    """Vectors of uint32."""
-
-
-_FLOATS, _WHOLES = _Floats(types.float32), _Wholes(types.uint32)
-
-
-@register_model(_Floats)
-@register_model(_Wholes)
+@register_model(_Vector)
 class _VectorModel(models.PrimitiveModel):
     """A register of sixteen numbers."""
 
@@ -106,7 +97,7 @@ def _vector_of(dtype: Any) -> Any:
 
 
 def _element(vector: Any) -> Any:
-    return _F32 if isinstance(vector, _Floats) else _I32
+    return _F32 if vector.of == types.float32 else _I32
 
 
 def _address(context: Any, builder: Any, kind: Any, args: Any, element: Any) -> Any:
@@ -194,7 +185,7 @@ def _comparison(sign: str) -> Callable[..., Any]:
 
     @intrinsic
     def operation(typing_context: Any, one: Any, other: Any) -> Any:
-        is_float = isinstance(one, _Floats)
+        is_float = one.of == types.float32
         compare = ir.IRBuilder.fcmp_ordered if is_float else ir.IRBuilder.icmp_unsigned
         return _code(
             types.uint16(one, other),

@@ -33,17 +33,15 @@ STATE = record(
     "u4 graph_state boost_state",
     "f4 final_cost final_boost_cost final_excess",
 )
-"""A state: frames passed; what it was in the search (of a graph: its state; of a trie:
-`trie/lattice_pack.py`); the graph's final cost before `lm_scale`, what ending pays or
-refunds of boosts, and what ending here costs more than the best end, which is `inf`
-where no path may end."""
+"""A state: frames passed; what it was in the search (of a graph: its state); the final
+cost before `lm_scale`, what ending pays or refunds of boosts, and what ending here
+costs more than the best end, `inf` where no path may end."""
 ARC = record(
     "u4 state nextstate ilabel olabel arc",
     "f4 graph_cost acoustic_cost insertion_cost boost_cost excess",
 )
-"""An arc: where it leads from and to; labels and flags as those of graph arcs; the id
-of the graph's arc, or for a trie its number by where it leads; costs, those of graph
-and acoustics before scales; its excess."""
+"""An arc: labels and flags as those of graph arcs; the id of the graph's arc, or for a
+trie its number by where it leads; costs, those of graph and acoustics before scales."""
 REPEATED, WORD = REPEAT, CARRIES_WORD
 """Flags of ilabels: the token goes on; `olabel` is a word."""
 OPEN = 0xFFFFFFFF
@@ -54,27 +52,15 @@ NO_GRAPH = GraphInfo(marks_repeats=True)
 
 @dataclass(frozen=True)
 class LatticeScales:
-    """Scales that costs of a lattice are added up by; as in `WfstOptions`.
+    """Scales that costs of a lattice are added up by; as in `WfstOptions`."""
 
-    Attributes:
-        acoustic_scale: Multiplies acoustic costs.
-        lm_scale: Multiplies graph costs, those of arcs and final ones.
-        word_insertion: What each word's insertion cost is.
-        token_insertion: What that of each token is; of the trie decoder.
-    """
-
-    acoustic_scale: float = 1.0
-    lm_scale: float = 1.0
-    word_insertion: float = 0.0
-    token_insertion: float = 0.0
+    acoustic_scale: float = 1.0  # Multiplies acoustic costs
+    lm_scale: float = 1.0  # Multiplies graph costs, those of arcs and final ones
+    word_insertion: float = 0.0  # The insertion cost of each word
+    token_insertion: float = 0.0  # That of each token; of the trie decoder
 
     def insertion_costs(self, words: np.ndarray, tokens: np.ndarray) -> np.ndarray:
-        """The insertion costs of arcs, float32 [A].
-
-        Args:
-            words: bool [A], those with a word.
-            tokens: bool [A], those on which a token begins.
-        """
+        """The insertion costs of arcs, float32 [A]: of words, of tokens that begin."""
         of_word, of_token = map(np.float32, (self.word_insertion, self.token_insertion))
         token = np.where(tokens, of_token, np.float32(0))
         return np.where(words, token + of_word, token)
@@ -86,38 +72,29 @@ class Lattice:
 
     States are sorted by (frame, graph state, boost state), arcs by (state, arc): the
     same from every backend. State 0 is the start.
-
-    Attributes:
-        states: `STATE` [S].
-        arcs: `ARC` [A].
-        vocabulary: Tokens and words that labels stand for: those of the graph.
-        scales: What excess was added up by.
-        lattice_beam: Paths that cost more than the best plus this are left out.
-        search_cost: The total of the best path, as the search added it up; of a
-            segment, from its first state on.
-        reached_final: Whether ends are final states of the graph; if not, they are
-            all that the search was left with, or the last state of a segment.
-        num_frames: Frames that the paths cover.
-        died_at_frame: The frame that nothing survived, or None.
-        frame_shift_s: Seconds per frame.
-        info: How the graph was built; where there is none, what is known of the search.
-        labels_at_word_end: Whether a word stands where it ends, as in searches without
-            a graph; else anywhere in it, or behind it.
-        words_are_tokens: Whether tokens stand in the place of words, by their ilabels.
     """
 
-    states: np.ndarray
-    arcs: np.ndarray
+    states: np.ndarray  # `STATE` [S]
+    arcs: np.ndarray  # `ARC` [A]
+    # Tokens and words that labels stand for: those of the graph
     vocabulary: Vocabulary = field(repr=False)
-    scales: LatticeScales
-    lattice_beam: float
+    scales: LatticeScales  # By which excess was added up
+    lattice_beam: float  # Paths that cost more than the best plus this are left out
+    # The total of the best path, as the search added it up; of a segment, from its
+    # first state on
     search_cost: float
+    # Whether ends are final states of the graph; if not, they are all that the search
+    # was left with, or the last state of a segment
     reached_final: bool
-    num_frames: int
-    died_at_frame: int | None = None
-    frame_shift_s: float = 0.02
+    num_frames: int  # Frames that the paths cover
+    died_at_frame: int | None = None  # The frame that nothing survived, or None
+    frame_shift_s: float = 0.02  # Seconds per frame
+    # How the graph was built; where there is none, what is known of the search
     info: GraphInfo = field(default_factory=GraphInfo, repr=False)
+    # Whether a word stands where it ends, as in searches without a graph; else anywhere
+    # in it, or behind it
     labels_at_word_end: bool = False
+    # Whether tokens stand in the place of words, by their ilabels
     words_are_tokens: bool = False
 
     def __repr__(self) -> str:
@@ -161,11 +138,7 @@ class Lattice:
 
     @cached_property
     def order(self) -> np.ndarray:
-        """All states, each before those that its arcs lead to, int64 [S].
-
-        Raises:
-            LatticeError: Epsilon arcs lead in a circle.
-        """
+        """All states, each before those that its arcs lead to, int64 [S]."""
         depth = np.zeros(self.num_states, np.int64)
         epsilons = self.arcs[self.is_epsilon]
         state, nextstate = epsilons["state"], epsilons["nextstate"]
@@ -179,13 +152,10 @@ class Lattice:
 
     @cached_property
     def arcs_into(self) -> tuple[np.ndarray, np.ndarray]:
-        """The arcs that lead to each state, the best first.
+        """The arcs into each state, the best first: int64 [S + 1], splits; int64 [A].
 
         Ties go as in the search: emitting arcs before epsilon arcs, then the lower arc,
         then the lower boost state that it leaves.
-
-        Returns:
-            (int64 [S + 1], where those of each state begin; int64 [A], arcs).
         """
         arcs = self.arcs
         boost = self.states["boost_state"][arcs["state"]]
@@ -254,15 +224,11 @@ def check_lattice(lattice: Lattice) -> None:
     _need((flagged == (olabel != EPSILON)).all(), "flags that are not as labels")
     _need((states["final_excess"] >= 0).all(), "no ends")
     named = "graph_cost", "acoustic_cost", "insertion_cost", "boost_cost"
-    costs = [arcs[name] for name in named]
-    costs.append(states["final_cost"][states["final_excess"] < np.inf])
+    costs = [states["final_cost"][states["final_excess"] < np.inf]]
+    costs += [arcs[name] for name in named]
     _need(np.isfinite(np.concatenate(costs)).all(), "costs that are not finite")
-    numbers = [
-        lattice.search_cost,
-        lattice.frame_shift_s,
-        *vars(lattice.scales).values(),
-    ]
-    _need(bool(np.isfinite(numbers).all()), "scales that are not finite")
+    scales = lattice.search_cost, lattice.frame_shift_s, *vars(lattice.scales).values()
+    _need(np.isfinite(scales).all(), "scales that are not finite")
     frames = lattice.first_frame, lattice.num_frames, lattice.died_at_frame or 0
     # A segment's states have frames of the whole utterance.
     in_range = min(frames) >= 0 and states["frame"].max() <= frames[0] + frames[1]

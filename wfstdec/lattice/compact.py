@@ -1,4 +1,10 @@
-"""A lattice in the order of its arcs; what is reached without a word: `compact.py`."""
+"""Compact lattices, as Kaldi's: determinized over words, with costs and labels.
+
+    compact = compact_lattice(lattice, beam=8.0)
+
+A state is a set of the lattice's states, each with the costs and labels that are owed
+there. `reach` follows the arcs without words from it, and then those with words.
+"""
 
 from __future__ import annotations
 
@@ -18,38 +24,45 @@ from wfstdec.lattice.arrays import Lattice
 from wfstdec.text.tokens import EPSILON
 
 
-class Prepared:
-    """A lattice as `reach` takes it: states in an order that arcs lead onwards in.
+class Prepared(NamedTuple):
+    """A lattice as `reach` takes it: states in an order that arcs lead onwards in."""
 
-    Attributes:
-        order: The lattice's states by their new numbers.
-        splits: int64 [S + 1], the arcs of each.
-        to, word, label: int64 [A].
-        costs: float64 [A, 3]: graph, acoustic, total.
-        final: float64 [S, 3], the same, `inf`.
-        rest: float64 [S], the total of the best way to an end.
-        width: How much more than the best path any state's best path costs.
-    """
+    splits: np.ndarray  # int64 [S + 1], the arcs of each state
+    to: np.ndarray  # int64 [A]
+    word: np.ndarray  # int64 [A]
+    label: np.ndarray  # int64 [A]
+    costs: np.ndarray  # float64 [A, 3]: graph, acoustic, total
+    final: np.ndarray  # float64 [S, 3], the same, `inf`
+    rest: np.ndarray  # float64 [S], the total of the best way to an end
 
-    def __init__(self, lattice: Lattice) -> None:
-        order, arcs = lattice.order, lattice.arcs
-        place = np.argsort(order)
-        by = np.argsort(place[arcs["state"]], kind="stable")
-        arcs = arcs[by]
-        source = place[arcs["state"]]
-        self.splits = np.searchsorted(source, np.arange(len(order) + 1))
-        self.to = place[arcs["nextstate"]].astype(np.int64)
-        self.word = arcs["olabel"].astype(np.int64)
-        self.label = (arcs["ilabel"] & np.uint32(LABEL_MASK)).astype(np.int64)
-        total = lattice.arc_costs()[by]
-        acoustic = arcs["acoustic_cost"].astype(np.float64)
-        graph = total - lattice.scales.acoustic_scale * acoustic
-        self.costs = np.stack([graph, acoustic, total], axis=1)
-        final = lattice.final_costs()[order]
-        self.final = np.stack([final, np.where(final < np.inf, 0, np.inf), final], 1)
-        self.rest = _rest(self.splits, self.to, total, final)
-        through = _least(self.splits, self.to, total) + self.rest
-        self.width = float(through[through < np.inf].max() - self.rest[0])
+
+def prepare(lattice: Lattice) -> Prepared:
+    """Put a lattice into the order of its arcs."""
+    order, arcs = lattice.order, lattice.arcs
+    place = np.argsort(order)
+    by = np.argsort(place[arcs["state"]], kind="stable")
+    arcs, total = arcs[by], lattice.arc_costs()[by]
+    splits = np.searchsorted(place[arcs["state"]], np.arange(len(order) + 1))
+    to = place[arcs["nextstate"]].astype(np.int64)
+    acoustic = arcs["acoustic_cost"].astype(np.float64)
+    graph = total - lattice.scales.acoustic_scale * acoustic
+    final = lattice.final_costs()[order]
+    return Prepared(
+        splits,
+        to,
+        word=arcs["olabel"].astype(np.int64),
+        label=(arcs["ilabel"] & np.uint32(LABEL_MASK)).astype(np.int64),
+        costs=np.stack([graph, acoustic, total], axis=1),
+        final=np.stack([final, np.where(final < np.inf, 0, np.inf), final], 1),
+        rest=_rest(splits, to, total, final),
+    )
+
+
+def _width(lattice: Prepared) -> float:
+    """How much more than the best path any state's best path costs."""
+    total = np.ascontiguousarray(lattice.costs[:, 2])
+    through = _least(lattice.splits, lattice.to, total) + lattice.rest
+    return float(through[through < np.inf].max() - lattice.rest[0])
 
 
 @jit
@@ -78,18 +91,18 @@ def reach(lattice, states, owed, limit, scratch):
     """Follow arcs without words from some states, and then those with words.
 
     `states`: int64 [N]. `owed`: float64 [N, 3]. `scratch`: costs so far, float64 [S,
-    3], inf, and how they came to be, int64 [S, 2]; is left so. Returns (int64 [M],
-    states; float64 [M, 3]; int64 [M, 2], the arc to each and where it comes from, or ~n
-    of the nth that is owed; int64 [K], arcs with words; float64 [K, 3]).
+    3], inf, and the arc to each state, or ~n of the nth that is owed, int64 [S]; is
+    left so. Returns (int64 [M], states; float64 [M, 3]; int64 [M], arcs to them; int64
+    [K], arcs with words; float64 [K, 3]).
     """
-    splits, to, word, costs, rest = lattice
+    splits, to, word, _, costs, _, rest = lattice
     cost, before = scratch
     top, low = 0, len(rest)
     for i in range(len(states)):
         state = states[i]
         # What the rest costs at least is known exactly: nothing is followed in vain.
         if owed[i, 2] + rest[state] <= limit and owed[i, 2] < cost[state, 2]:
-            cost[state], before[state, 0] = owed[i], ~i
+            cost[state], before[state] = owed[i], ~i
             top, low = max(top, state), min(low, state)
     found, num = np.empty(64, np.int64), 0
     ends, count = np.empty(64, np.int64), 0
@@ -109,8 +122,7 @@ def reach(lattice, states, owed, limit, scratch):
                     continue
                 if word[a] == 0:
                     if one[2] < cost[to[a], 2]:
-                        cost[to[a]] = one
-                        before[to[a], 0], before[to[a], 1] = a, state
+                        cost[to[a]], before[to[a]] = one, a
                         top = max(top, to[a])
                     continue
                 if count == len(ends):
@@ -120,7 +132,7 @@ def reach(lattice, states, owed, limit, scratch):
                 count += 1
         state += 1
     found = found[:num].copy()
-    found_costs, ways = np.empty((num, 3)), np.empty((num, 2), np.int64)
+    found_costs, ways = np.empty((num, 3)), np.empty(num, np.int64)
     for i in range(num):
         found_costs[i], ways[i] = cost[found[i]], before[found[i]]
         # Only what was touched is cleaned: the scratch is as long as the lattice.
@@ -139,7 +151,7 @@ _GRID = 2.0**20
 
 
 class Weight(NamedTuple):
-    """A weight of Kaldi's: two costs, and a token + 1 for each frame."""
+    """A weight of Kaldi's: two costs, and labels, a token + 1 for each frame."""
 
     graph_cost: float
     acoustic_cost: float
@@ -156,17 +168,11 @@ class CompactArc(NamedTuple):
 
 @dataclass(frozen=True)
 class CompactLattice:
-    """A lattice over words; state 0 is the start, arcs lead to higher states.
+    """A lattice over words; state 0 is the start, arcs lead to higher states."""
 
-    Attributes:
-        arcs: Of each state, by word.
-        final: Of each state; None where no path ends.
-        beam: Texts that cost no more than the best and this are there.
-    """
-
-    arcs: list[list[CompactArc]]
-    final: list[Weight | None]
-    beam: float
+    arcs: list[list[CompactArc]]  # Of each state, by word
+    final: list[Weight | None]  # Of each state; None where no path ends
+    beam: float  # Texts that cost no more than the best and this are there
 
     @property
     def num_states(self) -> int:
@@ -182,23 +188,21 @@ class CompactLattice:
 def compact_lattice(
     lattice: Lattice, *, beam: float | None = None, max_states: int = MAX_STATES
 ) -> CompactLattice:
-    """Determinize a lattice over its words.
-
-    `beam`: texts that cost more than the best one and this are left out; None is the
-    lattice's. It is halved until the result has at most `max_states` states.
-    """
+    """Determinize a lattice over its words."""
+    # Texts that cost more than the best one and the beam are left out. It is halved
+    # until the result has at most `max_states` states.
     beam = lattice.lattice_beam if beam is None else float(beam)
     if not beam >= 0 or max_states < 1:
         raise OptionError(
             f"beam={beam!r} and max_states={max_states!r}, expected 0 or more nats and "
             "one state or more"
         )
-    prepared = Prepared(lattice)
+    prepared = prepare(lattice)
     while beam > _LEAST_BEAM:
         made = _Determinized(prepared, beam, max_states)
         if made.is_whole:
             return made.compact()
-        beam = min(beam, prepared.width) / 2
+        beam = min(beam, _width(prepared)) / 2
     return _best_path(lattice)
 
 
@@ -215,8 +219,7 @@ class _Determinized:
 
     def __init__(self, prepared: Prepared, beam: float, max_states: int) -> None:
         self._lattice, self._beam = prepared, beam
-        # Sums in another order than the search's: paths at the very beam must not be
-        # lost.
+        # Sums in another order than the search's: paths at the very beam stay.
         self._limit = prepared.rest[0] + beam + 1e-4
         self._numbers: dict[tuple, int] = {}
         self._subsets: list[list[ResidualLabels]] = []
@@ -225,7 +228,7 @@ class _Determinized:
         self._arcs: dict[int, list[CompactArc]] = {}
         self._final: dict[int, Weight | None] = {}
         num_states = len(prepared.rest)
-        self._scratch = np.full((num_states, 3), np.inf), np.full((num_states, 2), -1)
+        self._scratch = np.full((num_states, 3), np.inf), np.full(num_states, -1)
         self._number([ResidualLabels(0, (0.0, 0.0, 0.0), ())], 0.0)
         self._work, most = 0, WORK_PER_ARC * len(prepared.to) + LEAST_WORK
         while self._waiting and len(self._subsets) <= max_states and self._work <= most:
@@ -236,7 +239,6 @@ class _Determinized:
         self.is_whole = not self._waiting
 
     def compact(self) -> CompactLattice:
-        """The whole of it, its states in an order that arcs lead onwards in."""
         order = _onwards(self._arcs)
         place = {number: i for i, number in enumerate(order)}
         arcs = [
@@ -262,22 +264,30 @@ class _Determinized:
         """Make the arcs of a set."""
         owed, least, lattice = self._subsets[number], self._least[number], self._lattice
         states, costs, before, ends, end_costs = reach(
-            (lattice.splits, lattice.to, lattice.word, lattice.costs, lattice.rest),
+            lattice,
             np.array([o.state for o in owed]),
             np.array([o.costs for o in owed]),
             self._limit - least,
             self._scratch,
         )
         self._work += len(states) + len(ends)
-        strings = _Strings(owed, states, before, lattice)
+        sources = np.searchsorted(lattice.splits, np.append(before, ends), "right") - 1
+        known: dict[int, tuple[int, ...]] = {}  # labels by state, sources before
+        arcs = before.tolist(), sources[: len(states)].tolist()
+        for state, arc, source in zip(states.tolist(), *arcs, strict=True):
+            if arc < 0:
+                known[state] = owed[~arc].labels
+            else:
+                known[state] = self._and(known[source], arc)
         by_word: dict[int, dict[int, ResidualLabels]] = {}
-        for arc, one in zip(ends.tolist(), end_costs.tolist(), strict=True):
+        columns = ends.tolist(), sources[len(states) :].tolist(), end_costs.tolist()
+        for arc, source, one in zip(*columns, strict=True):
             state = int(lattice.to[arc])
             found = by_word.setdefault(int(lattice.word[arc]), {})
             # Of several ways with one word to a state the best one stays: a compact
             # lattice has each text once, by its best alignment.
             if state not in found or one[2] < found[state].costs[2]:
-                labels = strings.behind(arc)
+                labels = self._and(known[source], arc)
                 found[state] = ResidualLabels(state, (one[0], one[1], one[2]), labels)
         self._arcs[number] = [
             self._arc(word, sorted(found.values()), least)
@@ -288,7 +298,7 @@ class _Determinized:
         at = int(np.argmin(total)) if len(total) else -1
         if at >= 0 and total[at] + least <= self._limit:
             graph, acoustic, _ = (costs[at] + lattice.final[states[at]]).tolist()
-            self._final[number] = Weight(graph, acoustic, strings.of(int(states[at])))
+            self._final[number] = Weight(graph, acoustic, known[int(states[at])])
 
     def _arc(self, word: int, owed: list[ResidualLabels], least: float) -> CompactArc:
         """An arc to what is owed, less what all have in common."""
@@ -307,40 +317,8 @@ class _Determinized:
         number = self._number(rest, least + best[2])
         return CompactArc(word, number, Weight(best[0], best[1], common))
 
-
-class _Strings:
-    """The labels on the ways that a kernel found, made when they are asked for."""
-
-    def __init__(
-        self,
-        owed: list[ResidualLabels],
-        states: np.ndarray,
-        before: np.ndarray,
-        lattice: Prepared,
-    ) -> None:
-        self._owed, self._lattice = owed, lattice
-        self._before = dict(zip(states.tolist(), before.tolist(), strict=True))
-        self._known: dict[int, tuple[int, ...]] = {}
-
-    def of(self, state: int) -> tuple[int, ...]:
-        """Find the labels owed in a state: those of its way."""
-        way = []
-        while state not in self._known and self._before[state][0] >= 0:
-            way.append(state)
-            state = self._before[state][1]
-        if state not in self._known:
-            self._known[state] = self._owed[~self._before[state][0]].labels
-        labels = self._known[state]
-        for one in reversed(way):
-            labels = self._known[one] = self._and(labels, self._before[one][0])
-        return labels
-
-    def behind(self, arc: int) -> tuple[int, ...]:
-        """Add an arc to what is owed."""
-        source = int(np.searchsorted(self._lattice.splits, arc, "right")) - 1
-        return self._and(self.of(source), arc)
-
     def _and(self, labels: tuple[int, ...], arc: int) -> tuple[int, ...]:
+        """Labels, and that of an arc behind them."""
         label = int(self._lattice.label[arc])
         return labels if label == EPSILON else (*labels, label)
 

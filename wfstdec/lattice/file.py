@@ -5,9 +5,8 @@
     for utterance, lattice in open_lattices("dev.lat"): ...
 
 The file is a zip archive without compression: a header in JSON, the graph's tables
-once, and `STATE` and `ARC` arrays of each utterance in NumPy's format, with the words
-that it has beside those of the graph, and how these are said. The archive has a check
-sum of each part.
+once, and `STATE` and `ARC` arrays of each utterance in NumPy's format, with its OOV
+words and their pronunciations.
 """
 
 from __future__ import annotations
@@ -42,15 +41,11 @@ _ADDED = "words.npz"
 _WORD_END, _TOKENS = "trie", "tokens"
 """In the place of a topology: labels stand at word ends; words are tokens as well."""
 _NUMBERS = (
-    "lattice_beam",
-    "search_cost",
-    "reached_final",
-    "num_frames",
-    "died_at_frame",
-    "frame_shift_s",
+    *("lattice_beam", "search_cost", "reached_final"),
+    *("num_frames", "died_at_frame", "frame_shift_s"),
 )
 _MEMBER = struct.Struct("<4s5H3L2H")
-"""What stands before a file of a zip archive: check sum and sizes among others."""
+"""The head of a file in a zip archive: checksum and sizes among others."""
 _FOR_OWNER = 0o600 << 16
 _READABLE = "file of lattices", "what `wfstdec decode --lattices` writes"
 
@@ -58,21 +53,17 @@ _READABLE = "file of lattices", "what `wfstdec decode --lattices` writes"
 class GrowingFile(ABC):
     """Writes utterances one after the other; the file appears whole or not at all.
 
-    Whoever opens the file himself calls `begin` and `finish` in place of `with`, and
-    can so go on with a file of which a part was kept.
+    With `begin` and `finish` in place of `with` a file is continued of which a part was
+    kept.
 
     Args:
         path: The file to write.
-
-    Attributes:
-        path: The same.
-        note: What `begin` must know of the utterance that was written last, as JSON.
 
     Raises:
         FormatError: The file cannot be written.
     """
 
-    note: Any
+    note: Any  # What `begin` must know of the utterance that was written last, as JSON
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = path
@@ -88,16 +79,12 @@ class GrowingFile(ABC):
 
     @abstractmethod
     def begin(self, file: IO[bytes], notes: Sequence[Any] = ()) -> None:
-        """Write to a file that is open for reading too, behind what it holds.
-
-        Args:
-            file: Positioned at its end.
-            notes: `note` after each of the utterances that it holds.
-        """
+        """Write behind what a file holds, to whose end it is open for reading too."""
+        # `notes`: `note` after each of the utterances that it holds.
 
     @abstractmethod
     def finish(self) -> None:
-        """Write what stands at the end of it; closing it is its owner's."""
+        """Write the end of the file; its owner closes it."""
 
     def give_up(self) -> None:  # noqa: B027
         """Let go of the file, which will be closed."""
@@ -127,7 +114,7 @@ class LatticeWriter(GrowingFile):
         return self._header[-1]
 
     def finish(self) -> None:
-        """Write what stands at the end of a file; closing it is its owner's."""
+        """Write the header; see `GrowingFile`."""
         header = {"format": _FORMAT, "version": FORMAT_VERSION}
         text = json.dumps(header | {"utterances": self._header})
         with self._zip.open(_HEADER, "w") as part:
@@ -135,7 +122,7 @@ class LatticeWriter(GrowingFile):
         self._zip.close()
 
     def give_up(self) -> None:
-        """Let go of the file; a part of it that was kept is one to go on with."""
+        """Let go of the file, which may be continued later."""
         with suppress(OSError, ValueError):  # or the destructor of the archive tries to
             self._zip.close()
 
@@ -148,7 +135,11 @@ class LatticeWriter(GrowingFile):
             self._tables = own
             # Tables once a file: all lattices share them.
             if not self._header:
-                self._write_arrays(_TABLES, _table_arrays(lattice))
+                info = lattice.info
+                if lattice.labels_at_word_end:
+                    kind = _TOKENS if lattice.words_are_tokens else _WORD_END
+                    info = dataclasses.replace(info, topology=kind)
+                self._write_arrays(_TABLES, packed_file.table_arrays(own, info))
         # By identity first, which nearly always tells.
         if own is not self._tables and (
             own.words != self._tables.words or own.tokens != self._tables.tokens
@@ -191,8 +182,7 @@ class LatticeFile(Mapping[str, Lattice]):
             self._zip = zipfile.ZipFile(path)
             header = json.loads(self._zip.read(_HEADER))
             kind, version = header["format"], header["version"]
-            # The version before anything else: of another one all the rest may look
-            # damaged.
+            # The version first: of another one all the rest may look damaged.
             if kind != _FORMAT or version not in (FORMAT_VERSION, *OLDER_VERSIONS):
                 raise LatticeError(
                     f"found {kind} version {version!r}, expected {_FORMAT} version "
@@ -290,12 +280,3 @@ def _members(file: IO[bytes]) -> Iterator[zipfile.ZipInfo]:
         member.external_attr = _FOR_OWNER
         file.seek(extra + packed, os.SEEK_CUR)
         yield member
-
-
-def _table_arrays(lattice: Lattice) -> dict[str, np.ndarray]:
-    """Pack the vocabulary and facts that all lattices of a file have."""
-    info = lattice.info
-    if lattice.labels_at_word_end:
-        kind = _TOKENS if lattice.words_are_tokens else _WORD_END
-        info = dataclasses.replace(info, topology=kind)
-    return packed_file.table_arrays(lattice.vocabulary.own, info)

@@ -11,16 +11,13 @@ What stands at the place of a word, in how much of the probability, is its confi
 Between words, before and after them, are places where the text has nothing.
 
 The text of least expected error is found among the n best (Stolcke, Konig, Weintraub,
-"Explicit word error minimization in N-best list rescoring", 1997). Changing a text
-place by place by that recursion was tried: its bound is too loose in lattices that
-are not determinized, and there were more errors.
+"Explicit word error minimization in N-best list rescoring", 1997): by that recursion
+there were more errors, since its bound is loose in lattices that are not determinized.
 
-Probabilities are found forward and backward in float64:
+Probabilities are found forward and backward in float64, by excess, which differs from
+totals by the same number on every path:
 
     p(path) = exp(-scale * total(path)) / the same of all paths
-
-A path passes one arc with a token in each frame, so these sum to 1 in every frame. Only
-excess is added up, which differs from totals by the same number on every path.
 """
 
 from __future__ import annotations
@@ -39,8 +36,8 @@ CANDIDATES = 100
 BAND = 32
 """An alignment may be so many places of the text (half of them words, the others what
 is between words) from where the path itself stands in the same frame."""
-_DEARER = 1e-5
-"""An inserted word costs so much more than another error: so that ties are decided."""
+_INSERTION = 1e-5
+"""What an inserted word costs more than another error: so that ties are decided."""
 _FAR = 1e9
 """Errors of what is out of the band."""
 _MATCH, _SKIP, _LEAVE = 1, 2, 3
@@ -48,31 +45,19 @@ _MATCH, _SKIP, _LEAVE = 1, 2, 3
 
 
 class Confidences(NamedTuple):
-    """Words and how sure they are.
+    """Words and their confidences."""
 
-    Attributes:
-        words: Word ids.
-        confidences: Of each, 0 to 1.
-        expected_errors: Word errors that are to be expected in all, at most.
-    """
-
-    words: tuple[int, ...]
-    confidences: tuple[float, ...]
-    expected_errors: float
+    words: tuple[int, ...]  # Word ids
+    confidences: tuple[float, ...]  # Of each, 0 to 1
+    expected_errors: float  # Expected number of word errors in all, at most
 
 
 class MbrText(NamedTuple):
-    """The text of least expected error.
+    """The text of least expected error."""
 
-    Attributes:
-        arcs: Its best path, positions in `Lattice.arcs`, int64.
-        excess: What this path costs more than the best, nats.
-        expected_errors: Word errors to be expected, by the candidates.
-    """
-
-    arcs: np.ndarray
-    excess: float
-    expected_errors: float
+    arcs: np.ndarray  # Its best path, positions in `Lattice.arcs`, int64
+    excess: float  # What this path costs more than the best, nats
+    expected_errors: float  # Expected number of word errors, by the candidates
 
 
 def minimum_bayes_risk(
@@ -83,7 +68,7 @@ def minimum_bayes_risk(
     Args:
         lattice: Any.
         scale: Times all costs, where they become probabilities.
-        n: How many texts are looked at.
+        n: Number of candidate texts.
     """
     found = nbest_paths(lattice, n)
     texts = [lattice.word_ids(arcs) for arcs in found.arcs]
@@ -182,12 +167,10 @@ def _band(lattice: Lattice, arcs: np.ndarray, whole: int) -> tuple[np.ndarray, i
 
 @jit
 def _align(lattice, text, low, width):
-    """Align all paths with a text, whose label 0 is nothing, within a band.
-
-    `text`: int64 [Q]. `low`: int64 [S], where a state's band begins: not before that of
-    a state before. Returns (expected errors, the share of the text's own word in each
-    place, float64 [Q]).
-    """
+    """Align all paths with a text, whose label 0 is nothing, within a band."""
+    # `text`: int64 [Q]. `low`: int64 [S], where a state's band begins: not before that
+    # of a state before. Returns (expected errors, the share of the text's word in each
+    # place, float64 [Q]).
     order, splits, into, source, label, chance, end = lattice
     errors = np.zeros((len(order), width))
     ways = np.zeros((len(chance), width), np.int8)
@@ -202,8 +185,7 @@ def _align(lattice, text, low, width):
     for state in range(len(order)):
         total += end[state] * errors[state, width - 1] if end[state] > 0 else 0.0
     share, mass = np.zeros(len(text)), errors
-    # The same memory again: errors are not needed any more, and it is the largest
-    # array.
+    # The same memory again: errors are not needed any more.
     mass[:] = 0.0
     mass[:, width - 1] = end
     one = np.zeros(width)
@@ -225,7 +207,7 @@ def _follow(errors, ways, a, label, chance, before, state, text, low):
         q, b = low[state] + k, k + shift  # the place, and where the state before has it
         best, way = errors[before, b] if b < width else _FAR, _SKIP
         if label > 0:
-            best += 1.0 + _DEARER
+            best += 1.0 + _INSERTION
             # Places before the band are too far off to be worth a match.
             if 0 < b <= width:
                 match = errors[before, b - 1] + np.float64(label != text[q - 1])
@@ -256,17 +238,11 @@ def _spread(mass, one, ways, label, before, state, text, low, share):
 
 
 class Posteriors(NamedTuple):
-    """Posteriors of states and arcs in a lattice.
+    """Posteriors of states and arcs in a lattice."""
 
-    Attributes:
-        arc: float64 [A], the probability that the path takes an arc.
-        into: float64 [A], the same given that it is in the state that the arc leads to.
-        end: float64 [S], the probability that it ends in a state.
-    """
-
-    arc: np.ndarray
-    into: np.ndarray
-    end: np.ndarray
+    arc: np.ndarray  # float64 [A], the probability that the path takes an arc
+    into: np.ndarray  # float64 [A], the same, given the state that the arc leads to
+    end: np.ndarray  # float64 [S], the probability that the path ends in a state
 
 
 def posteriors(lattice: Lattice, scale: float = 1.0) -> Posteriors:
@@ -274,7 +250,7 @@ def posteriors(lattice: Lattice, scale: float = 1.0) -> Posteriors:
 
     Args:
         lattice: Any.
-        scale: Times all costs; below 1 makes the search less sure of itself.
+        scale: Times all costs, 0 or more; below 1 makes posteriors less peaked.
 
     Raises:
         OptionError: The scale is below 0 or infinite.

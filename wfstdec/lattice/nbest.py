@@ -5,10 +5,9 @@
     found.is_exact                      # whether there are no others between
 
 It is a best-first search from the ends backwards. Every state has a way back to the
-start that adds no excess, so what a half path has so far is what the best whole one
-through it will have: the first to reach the start is the best, the next the second
-best. A second half path of the same words to the same state can only be worse, and is
-dropped; so every path that reaches the start has words of its own.
+start that adds no excess, so the excess of a half path is that of the best whole one
+through it. A second half path of the same words to the same state can only be worse,
+and is dropped; so every path that reaches the start has words of its own.
 """
 
 from __future__ import annotations
@@ -30,17 +29,11 @@ _STEP = record("i4 state text parent arc")
 
 
 class NbestPaths(NamedTuple):
-    """Paths of different words, best first.
+    """Paths of different words, best first."""
 
-    Attributes:
-        arcs: Of each path, positions in `Lattice.arcs`, int64.
-        excess: What each costs more than the best, nats, float64.
-        is_exact: Whether these are the best there are: False where the search was
-            stopped by `max_steps`.
-    """
-
-    arcs: list[np.ndarray]
-    excess: list[float]
+    arcs: list[np.ndarray]  # Of each path, positions in `Lattice.arcs`, int64
+    excess: list[float]  # What each costs more than the best, nats
+    # Whether these are the best there are: False where `max_steps` stopped the search
     is_exact: bool
 
 
@@ -75,11 +68,8 @@ def nbest_paths(lattice: Lattice, n: int, *, max_steps: int = MAX_STEPS) -> Nbes
 
 @jit
 def _search(arcs, incoming, ends, best_words, limits):
-    """See `nbest_paths`; the best path itself is left out.
-
-    Returns (all half paths, those that reached the start, their excess, whether it is
-    all).
-    """
+    """See `nbest_paths`; the best path itself is left out."""
+    # Returns (half paths, those that reached the start, their excess, is_exact).
     splits, into = incoming
     n, max_steps, beam = limits
     room = max(1024, len(ends[0]))
@@ -106,12 +96,9 @@ def _search(arcs, incoming, ends, best_words, limits):
         state, text = np.int64(steps[at].state), np.int64(steps[at].text)
         before = num_seen
         seen, num_seen, _ = enter(seen, num_seen, state, text)
-        # This state with this text behind it came up before, as cheaply or cheaper: a
-        # second way is another alignment of the same words.
+        # A second way is another alignment of the same words, at no lower cost.
         if num_seen == before:
             continue
-        # Paths are made from the end backwards: excess is exact from any state to the
-        # start, so that they come up in the order of their whole cost.
         if state == 0:
             if text != best:
                 found[num_found], costs[num_found] = at, cost

@@ -1,21 +1,14 @@
 """How a path's tokens are cut into the pronunciations of its words, arc by arc.
 
-    cuts = Cuts(vocabulary)
+    cuts = Cuts(lattice)
     state, cost = cuts.step(START, token, word, NEXT_ANY)
     cost = cuts.final(state, complete=True)
 
 A word's label may stand anywhere in its pronunciation, or behind it. So what is known
-of a path so far is a set of ways to cut it, each with what it costs:
-
-    rest       tokens that the word which is being said still needs
-    waiting    words whose labels have come, but none of their tokens
-    pending    tokens that no label has come for
-
-One of the three may be empty, or all. A word is charged the least that it may cost when
-its label comes, and the rest when its tokens tell: so what a path costs is the least
-over all ways to cut it, and charged as early as may be. A state is such a set, less
-what the least of them costs. Words of a path that cannot be cut (it ends within one,
-or the graph says a word in another way) cost the least of theirs from there on.
+of a path so far is a set of ways to cut it, each with a cost. A word is charged the
+least that it may cost when its label comes, and the rest when its tokens tell. A state
+is such a set, less what the least of them costs. Words of a path that cannot be cut
+cost the least of theirs from there on.
 """
 
 from __future__ import annotations
@@ -28,7 +21,7 @@ import numpy as np
 from numpy import int64, uint32
 
 from wfstdec.errors import LatticeError
-from wfstdec.graph.arcs import LABEL_MASK, REPEAT, GraphInfo
+from wfstdec.graph.arcs import LABEL_MASK, REPEAT
 from wfstdec.jit import jit, read_only
 from wfstdec.jit.arrays import enter, longer, slot_of_pair
 from wfstdec.jit.records import WeakCache
@@ -42,7 +35,7 @@ LOST = 1
 """The state of a path that cannot be cut."""
 NEXT_ANY, NEXT_OPEN, NEXT_NONE = 0, 1, 2
 """Which words may come next: any; open ones alone; none before the path ends."""
-_MOST_HEARD = 4
+_MOST_PENDING = 4
 """A label comes within this many times the tokens of the longest pronunciation."""
 _DIGITS = 9
 _OPEN, _IDLE = (-1,), (-2,)
@@ -50,11 +43,11 @@ _OPEN, _IDLE = (-1,), (-2,)
 
 
 class Cut(NamedTuple):
-    """A way to cut a path so far."""
+    """A way to cut a path so far; one of its parts may be there, or all are empty."""
 
-    rest: tuple[int, ...]
-    waiting: tuple[int, ...]
-    pending: tuple[int, ...]
+    rest: tuple[int, ...]  # tokens that the word which is being spoken still needs
+    waiting: tuple[int, ...]  # words whose labels have come, and none of their tokens
+    pending: tuple[int, ...]  # tokens that no label has come for
 
 
 _BETWEEN = Cut((), (), ())
@@ -62,36 +55,58 @@ _Ways = Iterator[tuple[Cut, float]]
 
 
 class Cuts:
-    """The states of one graph, made as they are asked for.
-
-    `info`: how the graph was built, for what silences cost; None costs nothing.
+    """The pronunciations of one graph, and the ways to cut paths into them.
 
     Attributes:
-        open_cost: What an open word costs beside its tokens; None where there are none,
-            or where it is not known.
+        info: How the graph was built.
+        gap: Cost of a place between words without a silence, nats.
+        filler: What a place with one costs in addition.
+        open_cost: What an open word costs without its tokens; None where there are
+            none, or where it is not known.
+        word_cost: float32 [W], the least of each word, with the place behind it.
+        differs: bool [W], words whose costs depend on their pronunciation.
+        by_label: Whether the tokens of paths say nothing of costs.
+        steps: Those that are known, as the kernel takes them.
     """
 
-    def __init__(
-        self,
-        vocabulary: Vocabulary,
-        info: GraphInfo | None = None,
-        *,
-        word_first: bool = False,
-    ) -> None:
-        self._said = pronunciations_of(vocabulary)
-        self._least = {w: min(c for _, c in ways) for w, ways in self._said.items()}
+    def __init__(self, lattice: Lattice) -> None:
+        vocabulary, self.info = lattice.vocabulary, lattice.info
+        prons, num_words = vocabulary.pronunciations, len(vocabulary.words)
+        self._pronunciations = _pronunciations_of(vocabulary)
+        known = self._pronunciations.items()
+        self._least = {word: min(c for _, c in ways) for word, ways in known}
         self._fillers = frozenset(vocabulary.separators)
-        self._begins = {tokens[0] for ways in self._said.values() for tokens, _ in ways}
-        self.gap, self.filler = filler_costs(info or GraphInfo())
-        self._word_first = word_first
+        self._begins = {tokens[0] for _, ways in known for tokens, _ in ways}
+        self.gap = self.filler = 0.0
+        if (probability := self.info.silence_prob) is not None:
+            self.gap = -float(np.log1p(-probability))
+            self.filler = -math.log(probability) - self.gap
+        self._word_first = lattice.labels_at_word_end
         opened, self._spelling = vocabulary.open_word, vocabulary.open_spelling
         self._open = opened.word if opened else -1
         self._token_cost = opened.token_cost if opened else 0.0
         self.open_cost = opened.word_cost if opened else None
-        longest = max((len(t) for w in self._said.values() for t, _ in w), default=0)
-        self._most_pending = _MOST_HEARD * (longest + 1)
+        longest = max(
+            (len(tokens) for _, ways in known for tokens, _ in ways), default=0
+        )
+        self._most_pending = _MOST_PENDING * (longest + 1)
         self._states: list[tuple[tuple[Cut, float], ...]] = [((_BETWEEN, 0.0),), ()]
         self._numbers = {ways: i for i, ways in enumerate(self._states)}
+        least = np.full(num_words, np.inf, np.float32)
+        np.minimum.at(least, prons.word, prons.cost)
+        most = np.full(num_words, -np.inf, np.float32)
+        np.maximum.at(most, prons.word, prons.cost)
+        self.differs = least < most
+        # Words without pronunciation, as those of graphs from elsewhere, cost nothing.
+        least[least == np.inf] = 0
+        self.word_cost = (least + np.float32(self.gap)).astype(np.float32)
+        self.word_cost[EPSILON] = 0
+        if self.filler:  # where a word may have a silence in it, paths tell which it is
+            inside = np.isin(prons.tokens, vocabulary.separators)
+            has = np.add.reduceat(inside, prons.splits[:-1]) if len(prons) else inside
+            self.differs[prons.word[has > 0]] = True
+        self.by_label = not (len(prons) and self.info.marks_repeats)
+        self.steps = Steps()
 
     def step(
         self, state: int, ilabel: int, word: int, follows: int
@@ -101,11 +116,11 @@ class Cuts:
             return LOST, self._lost_cost(ilabel, word)
         ways = dict(self._states[state])
         if word and self._word_first:
-            ways = _least(ways, self._say, word)
+            ways = _least(ways, self._take_word, word)
         if ilabel:
-            ways = _least(ways, self._hear, int(token_of(ilabel)))
+            ways = _least(ways, self._take_token, int(token_of(ilabel)))
         if word and not self._word_first:
-            ways = _least(ways, self._say, word)
+            ways = _least(ways, self._take_word, word)
         if follows != NEXT_ANY:
             ways = _least(ways, self._narrow, follows)
         if not ways:
@@ -139,7 +154,7 @@ class Cuts:
             return self.gap + self._token_cost + (self.open_cost or 0.0)
         return self.gap + self._least.get(word, 0.0)
 
-    def _hear(self, cut: Cut, token: int) -> _Ways:
+    def _take_token(self, cut: Cut, token: int) -> _Ways:
         """A token begins."""
         rest, waiting, pending = cut
         # Inside a word only its next token may come: fillers stand between words.
@@ -152,7 +167,7 @@ class Cuts:
         # A label came before its tokens: these must spell it.
         if waiting:
             least = self._least.get(waiting[0], 0.0)
-            for tokens, cost in self._said.get(waiting[0], ()):
+            for tokens, cost in self._pronunciations.get(waiting[0], ()):
                 if tokens[0] == token:
                     yield Cut(tokens[1:], waiting[1:], ()), cost - least
         elif pending == _IDLE:
@@ -168,7 +183,7 @@ class Cuts:
         ):
             yield Cut((), (), (*pending, token)), 0.0
 
-    def _say(self, cut: Cut, word: int) -> _Ways:
+    def _take_word(self, cut: Cut, word: int) -> _Ways:
         """A label comes."""
         rest, waiting, pending = cut
         cost = self._word_cost(word)
@@ -182,7 +197,7 @@ class Cuts:
             yield Cut(rest, (*waiting, word), ()), cost
         elif pending[0] >= 0:
             least = self._least.get(word, 0.0)
-            for tokens, own in self._said.get(word, ()):
+            for tokens, own in self._pronunciations.get(word, ()):
                 if tokens[: len(pending)] == pending:
                     yield Cut(tokens[len(pending) :], (), ()), cost + own - least
                 # More is pending than this word has: the rest begins another one.
@@ -229,7 +244,7 @@ def _least(
     return found
 
 
-def pronunciations_of(
+def _pronunciations_of(
     vocabulary: Vocabulary,
 ) -> dict[int, list[tuple[tuple[int, ...], float]]]:
     """The tokens and costs of each word's pronunciations."""
@@ -238,18 +253,9 @@ def pronunciations_of(
     tokens, splits = prons.tokens.tolist(), prons.splits.tolist()
     columns = zip(prons.word.tolist(), prons.cost.tolist(), strict=True)
     for i, (word, cost) in enumerate(columns):
-        one = tuple(tokens[splits[i] : splits[i + 1]])
-        if one:
+        if one := tuple(tokens[splits[i] : splits[i + 1]]):
             found.setdefault(word, []).append((one, cost))
     return found
-
-
-def filler_costs(info: GraphInfo) -> tuple[float, float]:
-    """Price each place without a silence, and how much more one with it costs, nats."""
-    if info.silence_prob is None:
-        return 0.0, 0.0
-    without = -float(np.log1p(-info.silence_prob))
-    return without, -math.log(info.silence_prob) - without
 
 
 _MOST_KNOWN = 1 << 20
@@ -257,103 +263,58 @@ _MOST_KNOWN = 1 << 20
 
 
 class Pronounced(NamedTuple):
-    """A lattice whose words' pronunciations are priced.
+    """A lattice whose words' pronunciations are priced."""
 
-    Attributes:
-        states: `STATE` [S'], by the lattice's order.
-        arcs: `ARC` [A'], sorted by state.
-        order: int64 [S'], each state before those that its arcs lead to.
-        cost: float32 [A'], of pronunciations and silences, nats.
-        final_cost: float32 [S'], what of it is known at the end alone.
-    """
-
-    states: np.ndarray
-    arcs: np.ndarray
-    order: np.ndarray
-    cost: np.ndarray
-    final_cost: np.ndarray
+    states: np.ndarray  # `STATE` [S'], by the lattice's order
+    arcs: np.ndarray  # `ARC` [A'], sorted by state
+    order: np.ndarray  # int64 [S'], each state before those that its arcs lead to
+    cost: np.ndarray  # float32 [A'], of pronunciations and silences, nats
+    final_cost: np.ndarray  # float32 [S'], what of it is known at the end alone
 
 
 def pronounced(lattice: Lattice) -> Pronounced:
     """The lattice with the costs of pronunciations and silences on its arcs.
 
-    Of several ways to cut a path's tokens into its words the cheapest counts; where
-    there is none, from there on the least that each word may cost.
+    Of several ways to cut a path's tokens into its words the one of least cost counts;
+    where there is none, from there on the least that each word may cost.
     """
-    known = _known_of(lattice)
+    cuts = _cuts_of(lattice)
     olabel = lattice.arcs["olabel"]
     opened = lattice.vocabulary.open_word
     has_open = opened is not None and bool((olabel == opened.word).any())
-    if has_open and known.cuts.open_cost is None:
+    if has_open and cuts.open_cost is None:
         raise LatticeError(
             "has open words whose costs are not known, expected a lattice of a graph "
             "that says what they cost; build the graph again"
         )
     # The usual case: no word of this lattice has two costs, so that labels tell all.
-    if known.by_label or not (has_open or known.differs[olabel].any()):
-        found = _by_label(lattice, known)
-    else:
-        found = _by_path(lattice, known)
+    is_by_label = cuts.by_label or not (has_open or cuts.differs[olabel].any())
+    found = (_by_label if is_by_label else _by_path)(lattice, cuts)
     return Pronounced(*(read_only(array[:]) for array in found))
 
 
-class _Known:
-    """Knowledge of one graph's pronunciations.
-
-    Attributes:
-        info: How the graph was built.
-        word_cost: float32 [W], the least of each word, with the place behind it.
-        differs: bool [W], words whose costs depend on how they are prons.
-        by_label: Whether the tokens of paths say nothing of costs.
-        cuts: Made of the tokens of paths.
-        steps: Those of `cuts` that are known, as the kernel takes them.
-    """
-
-    def __init__(self, lattice: Lattice) -> None:
-        vocabulary, self.info = lattice.vocabulary, lattice.info
-        self.cuts = Cuts(vocabulary, self.info, word_first=lattice.labels_at_word_end)
-        gap, filler = filler_costs(self.info)
-        prons = vocabulary.pronunciations
-        least = np.full(len(vocabulary.words), np.inf, np.float32)
-        np.minimum.at(least, prons.word, prons.cost)
-        most = np.full(len(vocabulary.words), -np.inf, np.float32)
-        np.maximum.at(most, prons.word, prons.cost)
-        self.differs = least < most
-        # Words without pronunciation, as those of graphs from elsewhere, cost nothing.
-        least[least == np.inf] = 0
-        self.word_cost = (least + np.float32(gap)).astype(np.float32)
-        self.word_cost[EPSILON] = 0
-        if filler:  # where a word may have a silence in it, paths tell which it is
-            inside = np.isin(prons.tokens, vocabulary.separators)
-            has = np.add.reduceat(inside, prons.splits[:-1]) if len(prons) else inside
-            self.differs[prons.word[has > 0]] = True
-        self.by_label = not (len(prons) and self.info.marks_repeats)
-        self.steps = Steps()
-
-
-_KNOWN: WeakCache[Vocabulary, list[_Known]] = WeakCache(lambda _: [])
+_KNOWN: WeakCache[Vocabulary, list[Cuts]] = WeakCache(lambda _: [])
 """At most one for each vocabulary: that of the graph facts asked for last."""
 
 
-def _known_of(lattice: Lattice) -> _Known:
-    """Look up what is known of a lattice's vocabulary, or begin anew."""
+def _cuts_of(lattice: Lattice) -> Cuts:
+    """Look up the cuts of a lattice's vocabulary, or make new ones."""
     kept = _KNOWN.of(lattice.vocabulary)
-    known = kept[0] if kept else None
-    if not known or known.info is not lattice.info or len(known.steps) > _MOST_KNOWN:
-        known = _Known(lattice)
-    kept[:] = [known]
-    return known
+    cuts = kept[0] if kept else None
+    if not cuts or cuts.info is not lattice.info or len(cuts.steps) > _MOST_KNOWN:
+        cuts = Cuts(lattice)
+    kept[:] = [cuts]
+    return cuts
 
 
-def _by_label(lattice: Lattice, known: _Known) -> Pronounced:
-    """Words cost what they cost however they are said; silences are no words."""
-    gap, filler = filler_costs(lattice.info)
+def _by_label(lattice: Lattice, cuts: Cuts) -> Pronounced:
+    """Words cost the same by each pronunciation; silences are no words."""
     arcs = lattice.arcs
-    cost = known.word_cost[arcs["olabel"]]
-    if filler:
+    cost = cuts.word_cost[arcs["olabel"]]
+    if cuts.filler:
         silence = _begun(lattice) == ilabel_of(lattice.vocabulary.separators[0])
-        cost = cost + np.where(silence, np.float32(filler), np.float32(0))
-    final = np.full(lattice.num_states, gap, np.float32)
+        cost = cost + np.where(silence, np.float32(cuts.filler), np.float32(0))
+    final = np.full(lattice.num_states, cuts.gap, np.float32)
     return Pronounced(lattice.states, arcs, lattice.order, cost, final)
 
 
@@ -365,7 +326,7 @@ def _begun(lattice: Lattice) -> np.ndarray:
     return np.where(goes_on, np.uint32(EPSILON), label)
 
 
-def _by_path(lattice: Lattice, known: _Known) -> Pronounced:
+def _by_path(lattice: Lattice, cuts: Cuts) -> Pronounced:
     """States for each way that paths may go on."""
     arcs, order, num_states = lattice.arcs, lattice.order, lattice.num_states
     splits = np.searchsorted(arcs["state"], np.arange(num_states + 1))
@@ -378,30 +339,25 @@ def _by_path(lattice: Lattice, known: _Known) -> Pronounced:
     event[(word == EPSILON) & (begun == EPSILON)] = -1
     work, at = _Work.empty(), 0
     # The kernel knows steps that came up before; new ones are made in Python, and it
-    # goes on where it stopped.
+    # continues where it stopped.
     while at < num_states:
         work, at, unknown = _pass(
-            (read_only(arcs[:]), to, event, order, splits), known.steps.arrays, work, at
+            (read_only(arcs[:]), to, event, order, splits), cuts.steps.arrays, work, at
         )
         for cut, code in {(int(c), int(e)) for c, e in unknown}:
             rest, follow = divmod(code, 3)
             label = rest % base, rest // base
-            known.steps.add(cut, code, *known.cuts.step(cut, *label, follow))
-    return _numbered(lattice, known, work)
-
-
-def _numbered(lattice: Lattice, known: _Known, work: _Work) -> Pronounced:
-    """The states and arcs that were made, in order."""
+            cuts.steps.add(cut, code, *cuts.step(cut, *label, follow))
     num, count = work.counts.tolist()
-    pairs, arcs, order = numbered(work.pairs[:num], work.made[:count], lattice.order)
+    pairs, made, order = numbered(work.pairs[:num], work.made[:count], order)
     states = lattice.states[pairs[:, 0]]
     ends = np.flatnonzero(states["final_excess"] < np.inf)
-    gap, complete = filler_costs(lattice.info)[0], lattice.reached_final
-    final = np.full(num, gap, np.float32)
-    for at, cut in zip(ends.tolist(), pairs[ends, 1].tolist(), strict=True):
-        final[at] += known.cuts.final(cut, complete)
-    cost = np.ascontiguousarray(arcs["graph_cost"])
-    return Pronounced(states, arcs, order, cost, final)
+    final = np.full(num, cuts.gap, np.float32)
+    for end, cut in zip(ends.tolist(), pairs[ends, 1].tolist(), strict=True):
+        final[end] += cuts.final(cut, lattice.reached_final)
+    return Pronounced(
+        states, made, order, np.ascontiguousarray(made["graph_cost"]), final
+    )
 
 
 class Steps:
@@ -473,10 +429,8 @@ def _follows(order, splits, to, word, opened):
 
 @jit
 def _pass(lattice, steps, work, at):
-    """Go on in the lattice until the end, or to a step that is not known.
-
-    Returns (what is made, how far in the order of states, int64 [M, 2] unknown steps).
-    """
+    """Continue in the lattice until its end, or to a step that is not known."""
+    # Returns (what is made, the place in the order, int64 [M, 2] unknown steps).
     arcs, to, event, order, splits = lattice
     keys, known, step_to, step_cost = steps
     pairs, slots, before, last, made, counts = work
@@ -526,13 +480,9 @@ def _pass(lattice, steps, work, at):
 
 @jit
 def numbered(pairs, arcs, order):
-    """Sort pairs of a state and a history by state, and arcs between them by pair.
-
-    `pairs`: int32 [N, 2], as they came up. `arcs`: `ARC` [A], whose states are numbers
-    of pairs. `order`: int64 [S], the states, each before those that its arcs lead to.
-    Returns (int32 [N, 2]; `ARC` [A], by the new numbers; int64 [N], the order of
-    pairs).
-    """
+    """Sort pairs of a state and a history by state, and arcs between them by pair."""
+    # `pairs`: int32 [N, 2], as they came up. `arcs`: `ARC` [A], between numbers of
+    # pairs. `order`: of states. Returns both sorted, and the order of pairs.
     splits, by_state = counted(pairs[:, 0], len(order))
     number = np.empty(len(pairs), np.int32)
     for i in range(len(pairs)):
@@ -544,11 +494,8 @@ def numbered(pairs, arcs, order):
     made = np.empty(len(arcs), ARC)
     for i in range(len(arcs)):
         made[i] = arcs[by_source[i]]
-        one = made[i]
-        one.state, one.nextstate = (
-            uint32(number[one.state]),
-            uint32(number[one.nextstate]),
-        )
+        made[i].state = uint32(number[made[i].state])
+        made[i].nextstate = uint32(number[made[i].nextstate])
     onwards, num = np.empty(len(pairs), np.int64), 0
     for state in order:
         for at in range(splits[state], splits[state + 1]):

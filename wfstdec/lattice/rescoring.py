@@ -1,4 +1,4 @@
-"""Lattices with other costs on their arcs: excess anew, and what is then too dear.
+"""Lattices with other costs on their arcs: new excess, without paths out of the beam.
 
     lighter = weighed(lattice, scales)             # other scales, the same arcs
     expanded = with_arcs(lattice, states, arcs)    # what another model made of it
@@ -19,7 +19,7 @@ from wfstdec.jit import jit
 from wfstdec.jit.arrays import enter, longer, slot_of_pair
 from wfstdec.jit.records import WeakCache
 from wfstdec.lattice.arrays import ARC, STATE, Lattice, LatticeScales, starts_token
-from wfstdec.lattice.pronunciation_costs import Pronounced, numbered, pronounced
+from wfstdec.lattice.pronunciation_costs import numbered, pronounced
 from wfstdec.lm import kernels
 from wfstdec.lm.ngram import NgramLM
 from wfstdec.text.vocabulary import Vocabulary
@@ -39,11 +39,10 @@ def weighed(
 
     Args:
         lattice: Any.
-        acoustic_scale: As in `WfstOptions`; what is None stays as it is.
+        acoustic_scale: As in `WfstOptions`; None keeps the lattice's, as below.
         lm_scale: The same.
         word_insertion: The same.
-        lattice_beam: What costs more than the best path and this is left out; None
-            leaves the lattice's.
+        lattice_beam: Paths that cost more than the best and this are left out, nats.
 
     Raises:
         OptionError: A value is out of range.
@@ -81,12 +80,10 @@ def with_arcs(
     *,
     order: np.ndarray | None = None,
 ) -> Lattice:
-    """A lattice of other states and arcs, whose excess is made anew.
+    """A lattice of other states and arcs, with new excess; both arrays are written to.
 
-    `states`: `STATE` [S], state 0 the start, by frames; `final_excess` says only where
-    a path may end. Written to. `arcs`: `ARC` [A], sorted by state; `excess` is not
-    looked at. Written to. `order`: int64 [S], as `Lattice.order`; None where it is not
-    known.
+    `states`: by frames, `final_excess` only tells where a path may end. `arcs`: sorted
+    by state. `order`: as `Lattice.order`; None where it is not known.
     """
     if order is None:
         order = replace(lattice, states=states, arcs=arcs).order
@@ -105,10 +102,7 @@ def with_arcs(
 
 @jit
 def _costs(order, states, arcs, splits, scales):
-    """Fill in all excess; the least cost, and those of the best paths through states.
-
-    Returns (float, float64 [S]).
-    """
+    """Fill in all excess; the least cost, and the least through each state."""
     acoustic_scale, lm_scale = scales
     costs, least = np.empty(len(arcs)), np.full(len(states), np.inf)
     least[0] = 0.0
@@ -157,7 +151,7 @@ def _kept(states, arcs, through, best, beam):
         if number[state] >= 0:
             kept_states[number[state]] = states[state]
             one = kept_states[number[state]]
-            # A state may stay for paths that go on, although ending here is too dear.
+            # A state may stay for paths through it, although ending is above the beam.
             if one.final_excess > beam:
                 one.final_excess = np.inf
     for a in range(len(arcs)):
@@ -193,47 +187,46 @@ def rescored(
     Args:
         lattice: Any, also one that was rescored.
         lm: Over the words of the graph, or also those that the utterance adds.
-        lm_scale: Times its costs; None is the lattice's.
-        word_insertion: Of each word; None is the lattice's.
-        lattice_beam: What costs more than the best path and this is left out; None
-            leaves the lattice's.
+        lm_scale: Times its costs; None keeps the lattice's, as below.
+        word_insertion: Of each word.
+        lattice_beam: Paths that cost more than the best and this are left out, nats.
         history_beam: Histories of a state of `lattice` are dropped where the best way
             to them costs more than the best way to the state, and this; nats.
 
     Raises:
         OptionError: The model is over other words, or a value is out of range.
-        LatticeError: The model allows no path: it lacks words, and has no `<unk>`.
-            Or the lattice has open words of which it is not known what they cost.
+        LatticeError: The model allows no path: it lacks words, and has no `<unk>`; or
+            the costs of open words are not known.
     """
     check_lm(lattice, lm)
     scales = changed_scales(
         lattice.scales, lm_scale=lm_scale, word_insertion=word_insertion
     )
     expanded = pronounced(lattice)
-    splits = np.searchsorted(
-        expanded.arcs["state"], np.arange(len(expanded.states) + 1)
-    )
+    arcs, num_states = expanded.arcs, len(expanded.states)
+    begins = starts_token(arcs["ilabel"], lattice.tokens)
     pairs, arcs, order = _expand(
-        (expanded, splits),
+        (expanded, np.searchsorted(arcs["state"], np.arange(num_states + 1))),
         lm.automaton,
         (scales.acoustic_scale, scales.lm_scale),
-        scales.insertion_costs(
-            expanded.arcs["olabel"] != 0,
-            starts_token(expanded.arcs["ilabel"], lattice.tokens),
-        ),
+        scales.insertion_costs(arcs["olabel"] != 0, begins),
         history_beam,
     )
-    states = _states_of(pairs, expanded, lm)
+    # Final costs are the model's.
+    of, history = pairs.T
+    states = expanded.states[of]
+    cost = lm.automaton.final_cost[history] + expanded.final_cost[of]
+    ends = states["final_excess"] < np.inf
+    # Where the graph or the model let no path end, none ends now.
+    possible = (states["final_cost"] < np.inf) & (cost < np.inf)
+    states["final_cost"][ends] = cost[ends]
+    states["final_excess"][~possible] = np.inf
     beam = lattice.lattice_beam if lattice_beam is None else lattice_beam
     return with_arcs(lattice, states, arcs, scales, beam, order=order)
 
 
 def check_lm(lattice: Lattice, lm: NgramLM) -> None:
-    """See that a model is over the words of a lattice.
-
-    It may be without those that an utterance has beside the words of the graph: they
-    are then what it calls `<unk>`.
-    """
+    """Check that a model is over a lattice's words; OOV words may be its `<unk>`."""
     if lattice.words_are_tokens:
         raise LatticeError(
             "is one of bare tokens, without words to price, expected a lattice of a "
@@ -308,16 +301,3 @@ def _expand(lattice, automaton, scales, insertions, history_beam):
                 count += 1
             at = before[at]
     return numbered(pairs[:num], made[:count], order)
-
-
-def _states_of(pairs: np.ndarray, expanded: Pronounced, lm: NgramLM) -> np.ndarray:
-    """The states of pairs, `STATE` [N]: final costs are the model's."""
-    of, history = pairs.T
-    states = expanded.states[of]
-    cost = lm.automaton.final_cost[history] + expanded.final_cost[of]
-    ends = states["final_excess"] < np.inf
-    # Where the graph or the model let no path end, none ends now.
-    possible = (states["final_cost"] < np.inf) & (cost < np.inf)
-    states["final_cost"][ends] = cost[ends]
-    states["final_excess"][~possible] = np.inf
-    return states
