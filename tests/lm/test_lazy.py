@@ -11,7 +11,7 @@ from own_models import ById, WholeText
 
 from wfstdec import NgramLM, UserLM
 from wfstdec.jit import kernel
-from wfstdec.lm.kernels import final, state_order, step, unanswered
+from wfstdec.lm.kernels import UNKNOWN, final, state_order, step, unanswered
 from wfstdec.lm.on_demand import LmArrays, LmQueries, OnDemandLM
 from wfstdec.lm.user import digest
 
@@ -111,7 +111,7 @@ def test_a_word_that_the_model_does_not_know():
     queries = LmQueries(LmArrays(OnDemandLM(Some(), WORDS)).__enter__())
     assert queries.step(0, 3)[0] == np.inf and queries.step(0, 1)[0] < np.inf
     queries = LmQueries(LmArrays(OnDemandLM(WithUnk(), WORDS)).__enter__())
-    assert queries.step(0, 2) == queries.unknown(0)
+    assert queries.step(0, 2) == queries.step(0, UNKNOWN)
     assert OnDemandLM(Some(), WORDS).unk_cost() == np.inf
     assert OnDemandLM(WithUnk(), WORDS).word_costs()[1] < np.inf
 

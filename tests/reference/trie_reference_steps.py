@@ -17,6 +17,7 @@ import numpy as np
 from boost_reference import BoostAccount
 
 from wfstdec.boost.compiled import CompiledBoosts
+from wfstdec.lm.kernels import UNKNOWN
 from wfstdec.lm.on_demand import LmArrays, LmQueries
 from wfstdec.search.options import MAX_OPEN_TOKENS
 from wfstdec.search.paths.tokens import OPEN_PRON
@@ -231,7 +232,7 @@ class Steps:
         # Spelled like an OOV word of the list it is none: the list says how that is
         # said.
         elif find_text(self._added.texts, text) == NONE:
-            unk_cost, state = self.lm.unknown(key.state)
+            unk_cost, state = self.lm.step(key.state, UNKNOWN)
             cost = F(spelling_cost(opened, F(unk_cost), length))
             label = int(label_of(text))
             yield WordEnd(OPEN_PRON, EPSILON, cost, int(state), label)

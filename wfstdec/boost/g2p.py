@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import functools
 import importlib
-import itertools
 import os
 import re
 import shlex
@@ -23,17 +22,15 @@ import shutil
 import subprocess
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cached_property
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from wfstdec.boost.phrases import Speller, Spelling, by_table
-from wfstdec.errors import BackendError, BoostError, FormatError, OptionError
+from wfstdec.errors import BoostError, FormatError, OptionError, needs
 from wfstdec.text.files import read_lines
 from wfstdec.text.lexicon import WORD_START, Lexicon
 from wfstdec.text.tokens import TokenTable
-from wfstdec.text.vocabulary import OovWords
 
 Ways = Sequence[str | Sequence[str]] | str
 """Pronunciations, each the names of phones; a string is one."""
@@ -102,9 +99,7 @@ class G2p:
         """Take a `G2p` as it is, or make one of a source that is given by itself."""
         return given if isinstance(given, G2p) else cls(given)
 
-    def say(
-        self, words: Sequence[str], tokens: TokenTable
-    ) -> dict[str, list[tuple[str, ...]]]:
+    def say(self, words: Sequence[str], tokens: TokenTable) -> _Names:
         """The pronunciations of words, names of tokens; also such as there are none of.
 
         Raises:
@@ -112,13 +107,19 @@ class G2p:
         """
         if isinstance(self._source, Lexicon):
             return _of_lexicon(self._source, words, tokens)
-        named = _Names(self._phones, tokens)
-        return {
-            word: list(
-                dict.fromkeys(named.of(names_of_tokens(one, word)) for one in ways)
-            )
-            for word, ways in self._source(words).items()
-        }
+        known = dict(self._phones)
+        bare = {name.translate(_UNHEARD): name for name in tokens.names}
+
+        def named(phone: str) -> list[str]:
+            if phone not in known:
+                known[phone] = [_token_of(phone, tokens.ids, bare)]
+            return known[phone]
+
+        found: _Names = {}
+        for word, ways in self._source(words).items():
+            spelt = (map(named, names_of_tokens(one, word)) for one in ways)
+            found[word] = list(dict.fromkeys(tuple(chain(*one)) for one in spelt))
+        return found
 
     def _found(self, source: Any) -> Any:
         """Load what makes pronunciations of words, or a lexicon."""
@@ -156,51 +157,34 @@ class G2p:
 
 
 _Path = str | os.PathLike[str]
+_Names = dict[str, list[tuple[str, ...]]]
+"""Word to pronunciations, each the names of tokens."""
 G2pLike = G2p | Callable[[str], Ways] | Mapping[str, Ways] | Lexicon | _Path
 """A `G2p`, or its source."""
 
 
-class _Names:
-    """Table from phones to tokens."""
-
-    def __init__(self, phones: Mapping[str, list[str]], tokens: TokenTable) -> None:
-        self._ids = tokens.ids
-        self._bare = {name.translate(_UNHEARD): name for name in tokens.names}
-        self._known: dict[str, list[str]] = dict(phones)
-
-    def of(self, phones: Iterable[str]) -> tuple[str, ...]:
-        """The tokens' names; a phone that no token stands for keeps its own."""
-        found: list[str] = []
-        for phone in phones:
-            if phone not in self._known:
-                self._known[phone] = [self._name(phone)]
-            found += self._known[phone]
-        return tuple(found)
-
-    def _name(self, phone: str) -> str:
-        if phone in self._ids:
-            return phone
-        plain = phone.rstrip("012")  # ARPAbet's stress
-        ipa = ARPABET.get(phone) or ARPABET.get(plain, "")
-        for other in (phone, plain, ipa):
-            if name := self._bare.get(other.translate(_UNHEARD)):
-                return name
+def _token_of(phone: str, ids: Mapping[str, int], bare: Mapping[str, str]) -> str:
+    """The name of a phone's token; a phone that no token stands for keeps its own."""
+    if phone in ids:
         return phone
+    plain = phone.rstrip("012")  # ARPAbet's stress
+    ipa = ARPABET.get(phone) or ARPABET.get(plain, "")
+    for other in (phone, plain, ipa):
+        if name := bare.get(other.translate(_UNHEARD)):
+            return name
+    return phone
 
 
-def _lexicon_file(
-    path: Path,
-) -> Callable[[Sequence[str]], dict[str, list[tuple[str, ...]]]]:
-    """Say words by a lexicon, `word phones...`, read at the first question.
+def _lexicon_file(path: Path) -> Callable[[Sequence[str]], _Names]:
+    """Look words up in a lexicon, `word phones...`, read at the first question.
 
-    Alternates `word(2)` are of the word; a probability behind it is passed over. Words
-    are looked up in any case where they are not there as they are written.
+    Words are looked up in any case where they are not there as they are written.
     """
 
     @functools.cache
-    def entries() -> tuple[dict[str, list], dict[str, list]]:
-        exact: dict[str, list[tuple[str, ...]]] = {}
-        folded: dict[str, list[tuple[str, ...]]] = {}
+    def entries() -> tuple[_Names, _Names]:
+        exact: _Names = {}
+        folded: _Names = {}
         for line in read_lines(path):
             # Comments of CMUdict, old and new.
             if line.startswith((";;;", "# ")):
@@ -218,7 +202,7 @@ def _lexicon_file(
             raise FormatError(f"{path}: no entries, expected 'word phones' lines")
         return exact, folded
 
-    def say(words: Sequence[str]) -> dict[str, list[tuple[str, ...]]]:
+    def say(words: Sequence[str]) -> _Names:
         exact, folded = entries()
         found = {w: exact.get(w) or folded.get(w.casefold(), []) for w in words}
         return {word: ways for word, ways in found.items() if ways}
@@ -226,15 +210,11 @@ def _lexicon_file(
     return say
 
 
-def _hama() -> Callable[[Sequence[str]], dict[str, list[tuple[str, ...]]]]:
+def _hama() -> Callable[[Sequence[str]], _Names]:
     """Find the model of hama, which says a word at a time; each is asked about once."""
-    try:
+    install = ": pip install hama==1.7.0; or give a lexicon or a program"
+    with needs("g2p='hama' needs hama", install):
         hama = importlib.import_module("hama")
-    except ImportError as error:
-        raise BackendError(
-            "g2p='hama' needs hama: pip install hama==1.7.0; or give a lexicon or "
-            "a program"
-        ) from error
     model = functools.cache(hama.G2PModel)  # loaded with the first word
 
     @functools.cache
@@ -289,16 +269,11 @@ def _asked(command: list[str], words: Sequence[str]) -> dict[str, list[str]]:
     return {word: found[word] for word in words if word in found}
 
 
-def _of_lexicon(
-    lexicon: Lexicon, words: Sequence[str], tokens: TokenTable
-) -> dict[str, list[tuple[str, ...]]]:
-    asked: dict[str, set[tuple[int, ...]]] = {word: set() for word in words}
-    for word, given in zip(lexicon.words, lexicon.pronunciations, strict=True):
-        if word in asked:
-            asked[word].add(tuple(given))
+def _of_lexicon(lexicon: Lexicon, words: Sequence[str], tokens: TokenTable) -> _Names:
+    known, names = lexicon.by_word(), tokens.names
     return {
-        word: [tuple(tokens.names[token] for token in one) for one in sorted(ways)]
-        for word, ways in asked.items()
+        word: [tuple(names[t] for t in one) for one in sorted({*known.get(word, ())})]
+        for word in words
     }
 
 
@@ -328,15 +303,10 @@ _SAMPLE = 200
 
 
 class G2pResult(NamedTuple):
-    """Pronunciations of words.
+    """Pronunciations of words, without words that have none."""
 
-    Attributes:
-        pronunciations: Word to pronunciations, token ids; without words that have none.
-        unknown_tokens: Names that the token table lacks, and the words that have them;
-            these pronunciations are left out.
-    """
-
-    pronunciations: dict[str, list[Spelling]]
+    pronunciations: dict[str, list[Spelling]]  # token ids
+    # Names that the token table lacks, and the words that have them: left out
     unknown_tokens: dict[str, list[str]]
 
 
@@ -376,12 +346,10 @@ class Pronouncer:
         return G2pResult(found, unknown_tokens)
 
     def read(self, word: str, prons: Sequence[tuple[str, ...]]) -> list[Spelling]:
-        """Token ids of pronunciations."""
-        return [self._ids(word, names) for names in prons]
-
-    def known(self, word: str) -> set[Spelling]:
-        """Look up how the decoder says a word already."""
-        return self._known.get(word, set())
+        """Token ids of those pronunciations that the decoder does not have."""
+        known = self._known.get(word, ())
+        found = [self._ids(word, names) for names in prons]
+        return [one for one in found if one not in known]
 
     def _ids(self, word: str, names: Sequence[str]) -> Spelling:
         ids = self._tokens.ids
@@ -412,12 +380,9 @@ class Pronouncer:
         )
 
     @cached_property
-    def _known(self) -> dict[str, set[Spelling]]:
-        made, found = self._lexicon, dict[str, set[Spelling]]()
-        lexicon = made if isinstance(made, Lexicon) else made()
-        for word, tokens in zip(lexicon.words, lexicon.pronunciations, strict=True):
-            found.setdefault(word, set()).add(tuple(tokens))
-        return found
+    def _known(self) -> dict[str, list[Spelling]]:
+        made = self._lexicon
+        return (made if isinstance(made, Lexicon) else made()).by_word()
 
     @cached_property
     def _spells_by_itself(self) -> bool:
@@ -426,42 +391,9 @@ class Pronouncer:
         However they are cut: a model may have cut them otherwise than into the fewest
         pieces.
         """
-        words = list(itertools.islice(self._known, _SAMPLE))
-        spelled = [
-            any(self._text(one) == word for one in self._known[word]) for word in words
-        ]
-        return 2 * sum(spelled) > len(words)
-
-    def _text(self, tokens: Spelling) -> str:
-        text = "".join(self._tokens.names[token] for token in tokens)
-        return text.removeprefix(WORD_START)
-
-
-def oov_words(
-    prons: Mapping[str, Sequence[Spelling]],
-    bonuses: Mapping[str, float],
-    word_ids: Mapping[str, int],
-    num_known: int,
-) -> OovWords | None:
-    """The words and pronunciations of a list; None where there is nothing to add."""
-    # Sorted: ids, and with them ties of the search, must not depend on the list's
-    # order.
-    words = tuple(sorted(word for word in prons if word not in word_ids))
-    ids = {word: num_known + i for i, word in enumerate(words)}
-    rows = sorted(
-        (ids[word] if word in ids else word_ids[word], one, word)
-        for word, ways in prons.items()
-        for one in {tuple(way) for way in ways}
-    )
-    if not rows:
-        return None
-    # Further pronunciations of known words have no bonus here: it comes by the id.
-    bonus = [bonuses.get(word, 0.0) if word in ids else 0.0 for *_, word in rows]
-    return OovWords(
-        words=words,
-        num_known=num_known,
-        word=np.array([word for word, *_ in rows], np.int32),
-        splits=np.cumsum([0, *(len(one) for _, one, _ in rows)]).astype(np.int32),
-        tokens=np.array([token for _, one, _ in rows for token in one], np.int32),
-        bonus=np.array(bonus, np.float32),
-    )
+        words, names = list(islice(self._known, _SAMPLE)), self._tokens.names
+        spelled = 0
+        for word in words:
+            texts = ("".join(names[t] for t in one) for one in self._known[word])
+            spelled += any(text.removeprefix(WORD_START) == word for text in texts)
+        return 2 * spelled > len(words)

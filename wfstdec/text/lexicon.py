@@ -68,6 +68,13 @@ class Lexicon:
             f"{few(words)})"
         )
 
+    def by_word(self) -> dict[str, list[Pronunciation]]:
+        """The pronunciations of each word, in order."""
+        found: dict[str, list[Pronunciation]] = {}
+        for word, tokens in zip(self.words, self.pronunciations, strict=True):
+            found.setdefault(word, []).append(tuple(tokens))
+        return found
+
     def restrict(self, keep: Collection[str]) -> tuple[Lexicon, list[str]]:
         """The entries whose words are in `keep`, and the words that are not, once each.
 

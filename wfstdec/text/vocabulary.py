@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
@@ -101,25 +101,42 @@ OPEN_WORD = "<open>"
 
 
 @dataclass(frozen=True, eq=False)
-class OovWords:
+class OovWords(Pronunciations):
     """Words that a decoder does not have, and more ways to say those that it has."""
-
-    # Known by identity, and the same whatever the order of the list: sorted by (word
-    # id, tokens).
 
     # The texts of the ids `num_known` and on: what the decoder's table lacks, sorted
     words: tuple[str, ...]
     # W, the size of the decoder's word table; ids below it are its words
     num_known: int
-    word: np.ndarray  # int32 [P], the word id of each pronunciation
-    splits: np.ndarray  # int32 [P + 1], where each pronunciation's tokens stand
-    tokens: np.ndarray  # int32, token ids; never the blank, at least one for each
     # float32 [P], nats for each time the word is said this way, above 0 favours; 0 for
     # words of the decoder, which `CompiledBoosts.words` has
     bonus: np.ndarray
 
-    def __len__(self) -> int:
-        return len(self.word)
+    @classmethod
+    def of(
+        cls,
+        prons: Mapping[str, Sequence[tuple[int, ...]]],
+        bonuses: Mapping[str, float],
+        word_ids: Mapping[str, int],
+        num_known: int,
+    ) -> OovWords | None:
+        """Pack the pronunciations of a list; None where there are none."""
+        # Sorted: ids, and with them ties of the search, must not depend on the list's
+        # order.
+        words = tuple(sorted(word for word in prons if word not in word_ids))
+        new = {word: num_known + i for i, word in enumerate(words)}
+        packed = Pronunciations.from_lists(
+            (new[word] if word in new else word_ids[word], one)
+            for word, ways in prons.items()
+            for one in ways
+        )
+        # Further pronunciations of known words have no bonus here: it comes by the id.
+        of_new = np.array(
+            [0.0, *(bonuses.get(word, 0.0) for word in words)], np.float32
+        )
+        bonus = of_new[np.maximum(packed.word - num_known + 1, 0)]
+        arrays = packed.word, packed.splits, packed.tokens, packed.cost
+        return cls(*arrays, words, num_known, bonus) if len(packed) else None
 
     def __repr__(self) -> str:
         """Show the number of pronunciations and the first few words."""
@@ -279,10 +296,9 @@ class Vocabulary:
         return WeakCache(self._extended_by)
 
     def _extended_by(self, oov: OovWords) -> Vocabulary:
-        beyond = oov.word + (len(self.words) - oov.num_known)
-        word = np.where(oov.word < oov.num_known, oov.word, beyond)
-        cost = np.zeros(len(word), np.float32)
-        more = Pronunciations(word.astype(np.int32), oov.splits, oov.tokens, cost)
+        beyond = np.where(oov.word < oov.num_known, 0, len(self.words) - oov.num_known)
+        word = (oov.word + beyond).astype(np.int32)
+        more = Pronunciations(word, oov.splits, oov.tokens, oov.cost)
         return self.extended(oov.words, more)
 
     def __getstate__(self) -> dict[str, Any]:

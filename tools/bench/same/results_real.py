@@ -211,7 +211,7 @@ class Real:
             record.note(name, files | {"walks": walks(model)})
             record.note(f"{name}, saved", {"walks": walks(wfstdec.load_lm(folder))})
         for kind, phrases in self._boosts(graph, self.dev):
-            if hasattr(phrases, "step_batch"):
+            if hasattr(phrases, "automaton"):
                 sizes = {"num_states": phrases.num_states, "num_arcs": phrases.num_arcs}
                 sizes["unknown"] = list(phrases.unknown)
                 record.note(kind, {"walks": walks(phrases), **sizes})
