@@ -1,22 +1,19 @@
-"""Compiling boost lists: what users give becomes what every search takes.
+"""Compiling boost lists for searches.
 
-    BoostList               what users give, checked (`boost.lists`)
-    CompiledBoosts          what every search takes (`boost.compiled`)
+    BoostList               a user's list, checked (`boost.lists`)
+    CompiledBoosts          the input of every search (`boost.compiled`)
     WordBoosts              a hash map of word ids (`boost.words`)
     PhraseBoosts            an automaton over words or tokens (`boost.phrases`)
-    OovWords              words that the decoder does not have (`text.vocabulary`)
+    OovWords                words that the decoder lacks (`text.vocabulary`)
 
 For instance:
 
-    boosts = ["bartley", "new york"]                     # as much as is safe
-    boosts = {"bartley": 4.0}                            # words, nats
-    boosts = {"bartley": 4.0, "new york": 3.0}           # and phrases, nats each time
-    boosts = [BoostEntry("fuchs", ["f j u k s"]), "new york"]  # and words it lacks
+    boosts = ["bartley", "new york"]                     # safe default bonuses
+    boosts = {"bartley": 4.0, "new york": 3.0}           # nats for each occurrence
+    boosts = [BoostEntry("fuchs", ["f j u k s"]), "new york"]  # and OOV words
     boosts = compiler.compile(["new york"])              # phrases, token by token
     boosts = Boosts({"bartley": 4.0}, compiler.compile(["new york"]))
     boosts = [None, boosts]                              # a list for each utterance
-
-Both kinds are credited in the search itself and reported apart from other costs.
 """
 
 from __future__ import annotations
@@ -95,18 +92,17 @@ class LruCache(Generic[_Made]):
 
 
 class PhraseCompiler:
-    """Makes `PhraseBoosts` of phrases in text; remembers the last 64 lists.
+    """Compile phrases to `PhraseBoosts`; the last 64 lists are cached.
 
-        compiler = PhraseCompiler(by_lexicon(lexicon), tokens)      # see `by_lexicon`
+        compiler = PhraseCompiler(by_lexicon(lexicon), tokens)
         boosts = compiler.compile({"new york": 1.0, "san jose": 2.0})
 
     Args:
         speller: From `boost.phrases`, or a function of a list of phrases that gives
             the spellings of each: sequences of labels; none where it cannot be spelt.
-        labels: What the labels are: a token table, or a word table.
+        labels: A token table or a word table.
         options: The amounts.
-        boundary: The token that stands between words wherever one ends, for tables
-            that have it: phrases then count as whole words only.
+        boundary: The token between words: phrases then count as whole words only.
         matcher: Finds the words that words of phrases may mean; None takes none.
     """
 
@@ -136,8 +132,8 @@ class PhraseCompiler:
 
         Args:
             phrases: Phrase to weight (below 0 is a penalty), or phrases of weight 1;
-                or a checked boost list, in which a phrase without a number is worth
-                what `c0` and `beta` say, also where weights are totals.
+                or a checked boost list, in which a phrase without a number has the
+                amount by `c0` and `beta`, also where weights are totals.
 
         Raises:
             BoostError: A phrase is no string or empty, has two weights, or a weight is
@@ -213,7 +209,7 @@ class BoostCompiler:
     def compile(
         self, boosts: BoostsLike | Sequence, n: int, scale: float = 1.0
     ) -> list[CompiledBoosts]:
-        """The compiled boosts of each utterance; equal lists are compiled once."""
+        """The compiled boosts of N utterances; equal lists are compiled once."""
         if is_one_list(boosts):
             of_all = self._compile_one(boosts, scale)
             self._warn_of([of_all])
@@ -353,10 +349,8 @@ _collected: ContextVar[list[str] | None] = ContextVar("collected", default=None)
 
 @contextlib.contextmanager
 def collected_warnings() -> Iterator[list[str]]:
-    """Collect the texts of what this thread would warn of, in place of warning.
-
-    For a server: `warnings.catch_warnings` holds for all threads at once.
-    """
+    """Collect the texts of this thread's warnings in place of warning."""
+    # `warnings.catch_warnings` holds for all threads at once.
     texts: list[str] = []
     before = _collected.set(texts)
     try:

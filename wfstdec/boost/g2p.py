@@ -1,11 +1,11 @@
-"""Pronunciations of words that nobody wrote down: from files, programs and models.
+"""Pronunciations from files, programs and models, for words that no list has them for.
 
     G2p("cmudict.dict")                   # a lexicon, in any phones that have tokens
     G2p("phonetisaurus-apply --model m")  # a program: words in, `word<TAB>phones` out
     G2p("hama")                           # a model: pip install hama==1.7.0
     G2p("pieces.model")                   # SentencePiece; "spelling" needs no model
     G2p({"fuchs": ["f j u k s"]})         # or a function of a word, or a `Lexicon`
-    G2p("say.sh", phones="phones.txt")    # what its phones are among the tokens
+    G2p("say.sh", phones="phones.txt")    # with a table from phones to tokens
 
 Phones are tokens of the same name; or, if there is none, those that differ in stress,
 length and ties alone; or ARPAbet's in IPA.
@@ -44,16 +44,16 @@ ARPABET = dict(
     """.split()
 )
 """ARPAbet in IPA, as cmudict writes it; stress matters for one vowel alone."""
-_UNHEARD = str.maketrans({"ɡ": "g"} | dict.fromkeys("ˈˌːˑ͜͡"))
+_IGNORED = str.maketrans({"ɡ": "g"} | dict.fromkeys("ˈˌːˑ͜͡"))
 """Stress, length, ties; and the second letter that Unicode has for g."""
 _PROBABILITY = re.compile(r"[01]?\.\d+([eE]-?\d+)?|1(\.0*)?")
 _ALTERNATE = re.compile(r"\(\d+\)$")
 _SHOWN = 200
-"""So much of what a program said stands in an error."""
+"""Characters of a program's output in an error."""
 
 
 class G2p:
-    """Says how words are pronounced.
+    """Grapheme-to-phoneme conversion.
 
     Args:
         source: A function of a word that gives pronunciations, a mapping from word to
@@ -66,7 +66,7 @@ class G2p:
             `phone tokens...`. A phone without tokens is left out. Others go by name.
 
     Raises:
-        OptionError: The source is nothing of the kind.
+        OptionError: The source is none of these.
         FormatError: A file that cannot be read.
         BackendError: hama is not installed.
     """
@@ -85,18 +85,16 @@ class G2p:
         self._phones = {one: names.split() for one, names in (phones or {}).items()}
 
     def __repr__(self) -> str:
-        """Name its source."""
         source, phones = self._given
         more = "" if phones is None else ", phones given"
         return f"G2p({source!r}{more})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle what it is made of: files and programs are looked up again."""
         return type(self), self._given
 
     @classmethod
     def of(cls, given: G2pLike) -> G2p:
-        """Take a `G2p` as it is, or make one of a source that is given by itself."""
+        """Take a `G2p` as it is, or make one of a source."""
         return given if isinstance(given, G2p) else cls(given)
 
     def say(self, words: Sequence[str], tokens: TokenTable) -> _Names:
@@ -108,7 +106,7 @@ class G2p:
         if isinstance(self._source, Lexicon):
             return _of_lexicon(self._source, words, tokens)
         known = dict(self._phones)
-        bare = {name.translate(_UNHEARD): name for name in tokens.names}
+        bare = {name.translate(_IGNORED): name for name in tokens.names}
 
         def named(phone: str) -> list[str]:
             if phone not in known:
@@ -129,18 +127,17 @@ class G2p:
             return lambda words: {w: _ways(source[w]) for w in words if w in source}
         if callable(source):
             return lambda words: {word: _ways(source(word)) for word in words}
-        if source == SPELLING:
-            self.spells = True
-            return None
         if source == HAMA:
             return _hama()
+        self.spells = source == SPELLING
+        if self.spells:
+            return None
         if not isinstance(source, str | os.PathLike):
             raise OptionError(
                 f"g2p={source!r}, expected a function of a word, a mapping, a lexicon, "
                 "or a string: see `G2p`"
             )
         path = Path(source)
-        # A SentencePiece model spells, and so goes another way than programs.
         if path.suffix == ".model" and path.is_file():
             self.spells, self.sentencepiece_model = True, str(path)
             return None
@@ -170,7 +167,7 @@ def _token_of(phone: str, ids: Mapping[str, int], bare: Mapping[str, str]) -> st
     plain = phone.rstrip("012")  # ARPAbet's stress
     ipa = ARPABET.get(phone) or ARPABET.get(plain, "")
     for other in (phone, plain, ipa):
-        if name := bare.get(other.translate(_UNHEARD)):
+        if name := bare.get(other.translate(_IGNORED)):
             return name
     return phone
 
@@ -211,7 +208,7 @@ def _lexicon_file(path: Path) -> Callable[[Sequence[str]], _Names]:
 
 
 def _hama() -> Callable[[Sequence[str]], _Names]:
-    """Find the model of hama, which says a word at a time; each is asked about once."""
+    """The model of hama, asked once for each word."""
     install = ": pip install hama==1.7.0; or give a lexicon or a program"
     with needs("g2p='hama' needs hama", install):
         hama = importlib.import_module("hama")
@@ -242,7 +239,6 @@ def _command(text: str) -> list[str]:
 
 
 def _asked(command: list[str], words: Sequence[str]) -> dict[str, list[str]]:
-    """Ask a program for pronunciations of words."""
     text = "".join(f"{word}\n" for word in words)
     shown = shlex.join(command)
     try:
@@ -257,7 +253,6 @@ def _asked(command: list[str], words: Sequence[str]) -> dict[str, list[str]]:
         )
     found: dict[str, list[str]] = {}
     for line in filter(str.strip, lines):
-        # Columns in between are not read: programs put scores there.
         word, *columns = line.split("\t")
         if not columns:
             raise BoostError(
@@ -282,7 +277,7 @@ def _ways(given: Ways | None) -> Sequence[str | Sequence[str]]:
 
 
 def names_of_tokens(given: object, word: str) -> Sequence[str]:
-    """Names of the tokens of a word's pronunciation, a string or a sequence of them."""
+    """Names of tokens in a word's pronunciation, a string or a sequence of them."""
     names = given.split() if isinstance(given, str) else given
     if not isinstance(names, Sequence) or not all(isinstance(n, str) for n in names):
         raise BoostError(
@@ -311,7 +306,7 @@ class G2pResult(NamedTuple):
 
 
 class Pronouncer:
-    """Pronounce words that no list gives pronunciations for."""
+    """Pronunciations as tokens of a decoder: read, spelt, or by `G2p`."""
 
     def __init__(
         self,
@@ -326,7 +321,7 @@ class Pronouncer:
         self._g2p = None if g2p is None else G2p.of(g2p)
 
     def say(self, words: Sequence[str]) -> G2pResult:
-        """The pronunciations of words; without those that cannot be said."""
+        """The pronunciations of words, without those that have none."""
         g2p = self._g2p
         if g2p is None:
             spells = bool(words) and self._spells_by_itself
@@ -340,7 +335,6 @@ class Pronouncer:
                 unknown = [name for name in names if name not in self._tokens.ids]
                 for name in dict.fromkeys(unknown):
                     unknown_tokens.setdefault(name, []).append(word)
-                # A way with one unknown token is left out, others of the word stay.
                 if names and not unknown:
                     found.setdefault(word, []).append(self._ids(word, names))
         return G2pResult(found, unknown_tokens)
@@ -386,11 +380,7 @@ class Pronouncer:
 
     @cached_property
     def _spells_by_itself(self) -> bool:
-        """Tell from a sample whether most words are what their tokens spell.
-
-        However they are cut: a model may have cut them otherwise than into the fewest
-        pieces.
-        """
+        """Tell from a sample whether most words are what their tokens spell."""
         words, names = list(islice(self._known, _SAMPLE)), self._tokens.names
         spelled = 0
         for word in words:

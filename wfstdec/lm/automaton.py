@@ -119,8 +119,8 @@ class BackoffModel:
         return float(costs.sum(dtype=np.float64)) + self.final(after)
 
     def _walk(self, state: int, labels: np.ndarray, costs: np.ndarray) -> int:
-        state = np.int32(self._checked(state))
-        return int(kernels.walk(self.automaton, 0, state, labels, costs))
+        first = np.int32(self._checked(state))
+        return int(kernels.walk(self.automaton, 0, first, labels, costs))
 
     def _checked(self, state: int) -> int:
         if not 0 <= state < self.num_states:

@@ -231,8 +231,8 @@ class LmArrays:
 
     def orders(self, states: np.ndarray) -> np.ndarray:
         """Order of states among those of equal cost, [N]."""
-        is_table = isinstance(self.now, OnDemandTable)
-        return self.now.order[states] if is_table else states
+        lm = self.now
+        return lm.order[states] if isinstance(lm, OnDemandTable) else states
 
 
 class LmQueries:

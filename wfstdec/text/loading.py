@@ -71,9 +71,7 @@ def separator_of(
     lexicon: Path | Lexicon | None = None,
     silence: str | None = None,
 ) -> int | None:
-    """The token between words; of `"auto"` it is said once for each table."""
-    # `name`: that of a token; `"auto"`, which takes `|` of tables of Hugging Face and
-    # none of others; or None for none.
+    """The token between words by name; `"auto"` takes `|` of Hugging Face's tables."""
     if name != AUTO or name in table.ids:
         return token_named(name, table, "separator")
     token = table.word_delimiter
@@ -83,7 +81,7 @@ def separator_of(
         token in one for one in lexicon.pronunciations
     ):
         return None
-    # Once a table: several decoders are often made of one.
+    # Logged once a table: several decoders are often made of one.
     if table.fingerprint not in _warned:
         _warned.add(table.fingerprint)
         _log.warning(
@@ -96,8 +94,7 @@ def separator_of(
 def sayable(
     lexicon: Lexicon, vocabulary: Collection[str], unk_cost: float | None = None
 ) -> Lexicon:
-    """The entries whose words a language model can have; what is dropped is logged."""
-    # `unk_cost`: what words outside of it cost; None drops them.
+    """The entries whose words a language model can have; logs what is dropped."""
     marks = {"<s>", "</s>"} & set(lexicon.words)
     if marks:
         raise LexiconError(

@@ -52,9 +52,7 @@ class OpenSpelling:
 def open_spelling(
     tokens: TokenTable, separator: int | None, lexicon: Lexicon | None
 ) -> OpenSpelling:
-    """How tokens make open words."""
-    # `separator`: the token between words, or None. `lexicon`: tells letters from
-    # phones: most of its words are spelled by letters. None where words are spelled.
+    """How tokens make open words; a lexicon tells letters from phones."""
     fillers = () if separator is None else (separator,)
     if separator is None:
         pieces = spelling_of("pieces", tokens, fillers)
@@ -130,7 +128,7 @@ class OovWords(Pronunciations):
             for word, ways in prons.items()
             for one in ways
         )
-        # Further pronunciations of known words have no bonus here: it comes by the id.
+        # Further pronunciations of known words have their bonus by the word id.
         of_new = np.array(
             [0.0, *(bonuses.get(word, 0.0) for word in words)], np.float32
         )
@@ -139,7 +137,6 @@ class OovWords(Pronunciations):
         return cls(*arrays, words, num_known, bonus) if len(packed) else None
 
     def __repr__(self) -> str:
-        """Show the number of pronunciations and the first few words."""
         words = f": {few(self.words)}" if self.words else ""
         return f"OovWords({len(self)} pronunciations, {len(self.words)} words{words})"
 
@@ -152,36 +149,31 @@ class OovWords(Pronunciations):
 class OpenWord(NamedTuple):
     """The label of words that are spelled by tokens: `fst/oov.py`."""
 
-    word: int  # Its word id; the text is `OPEN_WORD`
-    kind: Kind  # What the tokens are
-    token_cost: float  # What each of their tokens costs, nats
-    # What each word costs beside, nats; None where that is not known
-    word_cost: float | None = None
+    word: int  # its word id; the text is `OPEN_WORD`
+    kind: Kind
+    token_cost: float  # nats for each of their tokens
+    word_cost: float | None = None  # nats for each word; None where that is not known
 
 
 class Oov(NamedTuple):
     """Parts of a vocabulary with OOV words."""
 
-    own: Vocabulary  # The vocabulary without them; their word ids follow its own
-    pronunciations: Pronunciations  # Those of OOV words, and further ones of its words
+    own: Vocabulary  # without them; their word ids follow its own
+    pronunciations: Pronunciations  # of OOV words, and further ones of its words
 
 
 @dataclass(frozen=True, eq=False)
 class Vocabulary:
     """Tokens and words of a graph, a decoder or a lattice."""
 
-    tokens: TokenTable  # The token table of the acoustic model
-    # The words by id, `words[0]` being `<eps>`; empty where there are none
-    words: tuple[str, ...] = ()
-    # The token sequences of each word, by word id or as a lexicon; may be empty, and a
-    # lexicon may have other words too
+    tokens: TokenTable
+    words: tuple[str, ...] = ()  # by id, `words[0]` being `<eps>`; may be empty
+    # By word id or as a lexicon, which may have other words too; may be empty
     entries: Pronunciations | Lexicon = field(default_factory=Pronunciations.empty)
-    # Tokens that may stand between words: separator, silence
-    separators: tuple[int, ...] = ()
-    separated: bool = False  # Whether one of these always stands between two words
-    # The label of open words; None where there are none
+    separators: tuple[int, ...] = ()  # tokens between words: separator, silence
+    separated: bool = False  # whether one of these is always between two words
     open_word: OpenWord | None = None
-    oov: Oov | None = None  # The part of an utterance's own words; None without any
+    oov: Oov | None = None  # the part of an utterance's own words
 
     @classmethod
     def of(
@@ -194,7 +186,6 @@ class Vocabulary:
         separator_optional: bool = False,
     ) -> Vocabulary:
         """Describe a decoder that has no graph."""
-        # `separator`: the token between words, or None.
         return cls(
             tokens,
             tuple(words),
@@ -204,7 +195,6 @@ class Vocabulary:
         )
 
     def __repr__(self) -> str:
-        """Show the sizes of a vocabulary; not the words, which may be many."""
         between = [self.tokens.names[token] for token in self.separators]
         parts = [f"{len(self.tokens)} tokens", f"{max(0, len(self.words) - 1):,} words"]
         parts += [f"between them {few(between)}"] if between else []
@@ -263,9 +253,7 @@ class Vocabulary:
     def with_open_word(
         self, kind: Kind, token_cost: float, word_cost: float
     ) -> Vocabulary:
-        """Add a label of open words behind the others."""
-        # `token_cost`: of each of their tokens, nats. `word_cost`: of each word beside,
-        # nats.
+        """Add a label of open words behind the others; costs as in `OpenWord`."""
         opened = OpenWord(len(self.words), kind, token_cost, word_cost)
         return replace(self, words=(*self.words, OPEN_WORD), open_word=opened)
 
@@ -276,8 +264,6 @@ class Vocabulary:
 
     def with_oov(self, oov: OovWords | None) -> Vocabulary:
         """Add words and pronunciations of an utterance, once while `oov` is there."""
-        # `oov`: by word ids of a search: those of OOV words follow all others, be open
-        # words among these or not. None for none.
         return self if oov is None else self._made.of(oov)
 
     def extended(
@@ -296,11 +282,11 @@ class Vocabulary:
         return WeakCache(self._extended_by)
 
     def _extended_by(self, oov: OovWords) -> Vocabulary:
+        # Their ids follow those of open words, too.
         beyond = np.where(oov.word < oov.num_known, 0, len(self.words) - oov.num_known)
         word = (oov.word + beyond).astype(np.int32)
         more = Pronunciations(word, oov.splits, oov.tokens, oov.cost)
         return self.extended(oov.words, more)
 
     def __getstate__(self) -> dict[str, Any]:
-        """All attributes, for pickles and copies, which remember nothing."""
         return {name: x for name, x in self.__dict__.items() if name != "_made"}
