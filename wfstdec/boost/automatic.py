@@ -3,22 +3,14 @@
     defaults = DefaultBonuses(words, lexicon, word_cost)
     defaults.of(["bartley", "new york"])        # {"bartley": 5.1, "new york": 5.1}
 
-Long lists do harm by all that they make likelier, and their words where they sound like
-likelier ones. So
-
     bonus = min(MOST, ln(1 + 1 / mass)) * share
+    bonus = max(0, unk_cost - max(ADDED, ln(3 n))) * share      of each of n OOV words
 
 `mass` is the unigram probability of the list: with such bonuses it is as probable as
 all other words together. A phrase counts as its rarest word, the most that it can be.
 `share` is 1; of a word a token apart from a likelier one `NEIGHBOURS`, of one that
-sounds the same `HOMOPHONES`; of a phrase that of its most distinct word.
-
-An OOV word costs `unk_cost`. Of n such words each is to cost
-
-    max(ADDED, ln(3 n))     so its bonus is the difference, at least 0
-
-times a share: 1; of a word a token apart from one that costs less than `COMMON` nats
-`NEAR_ADDED`, of one that sounds the same `SAME_ADDED`.
+sounds the same `HOMOPHONES`; of a phrase that of its most distinct word. Of an OOV word
+it is `NEAR_ADDED` and `SAME_ADDED`, by words that cost less than `COMMON` nats.
 
 Two pronunciations are a token apart where one without its token `i` is the other, or
 the other without its token `i`: so all of them are hashed with each token left out.

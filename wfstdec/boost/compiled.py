@@ -1,11 +1,6 @@
-"""Compiled boosts of an utterance: what every search takes, and its scaling.
+"""Compiled boosts of an utterance, the input of every search, and their scaling.
 
-    boosts = CompiledBoosts(words, phrases, added)      # by `boost.compile`
-    boosts = scaled_boosts(boosts, 0.5)
-    boosts.made_for                                     # a decoder, where it was asked
-
-They may be pickled. What a backend lays out for its kernels is not in them: it is kept
-by whoever made it while they live.
+They may be pickled. A backend keeps the tables for its kernels itself while they live.
 """
 
 from __future__ import annotations

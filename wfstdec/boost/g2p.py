@@ -20,7 +20,7 @@ import re
 import shlex
 import shutil
 import subprocess
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from itertools import chain, islice
 from pathlib import Path
@@ -81,8 +81,11 @@ class G2p:
         self.sentencepiece_model: str | None = None
         self._source = self._found(source)
         if isinstance(phones, str | os.PathLike):
-            phones = dict(_phone_lines(phones))
-        self._phones = {one: names.split() for one, names in (phones or {}).items()}
+            lines = (line for line in read_lines(phones) if not line.startswith("# "))
+            rows = (line.split() for line in lines if line.strip())
+            self._phones = {phone: names for phone, *names in rows}
+        else:
+            self._phones = {one: name.split() for one, name in (phones or {}).items()}
 
     def __repr__(self) -> str:
         source, phones = self._given
@@ -284,13 +287,6 @@ def names_of_tokens(given: object, word: str) -> Sequence[str]:
             f"a pronunciation of {word!r} is {given!r}, expected the names of tokens"
         )
     return names
-
-
-def _phone_lines(path: _Path) -> Iterable[tuple[str, str]]:
-    for line in read_lines(path):
-        if line.strip() and not line.startswith("# "):
-            phone, *names = line.split()
-            yield phone, " ".join(names)
 
 
 _SAMPLE = 200

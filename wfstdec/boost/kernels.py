@@ -27,9 +27,7 @@ A boost state of a search is the number of deferred quarters and the phrases' st
     deferred, state = deferred_of(boost), state_of(boost)
 
 Where no word is boosted, and none begins a phrase, a search continues without boosts:
-
-    if may_boost(words, row): ...             # at every entry of every frame
-    boost_window(words, first) >> i & 1       # the positions of a row that is
+`may_boost(words, row)`, and `boost_window(words, first)` for the positions of a row.
 """
 
 from __future__ import annotations

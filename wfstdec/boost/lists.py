@@ -50,7 +50,9 @@ class BoostEntry:
             raise BoostError(
                 f"pronunciations of {text!r} are {given!r}, expected a list of them"
             )
-        names = tuple(dict.fromkeys(_names_in(one, text) for one in given))
+        names = tuple(dict.fromkeys(tuple(names_of_tokens(p, text)) for p in given))
+        if () in names:
+            raise BoostError(f"a pronunciation of {text!r} is empty, expected tokens")
         if names and " " in text:
             raise BoostError(
                 f"{text!r} has pronunciations and several words, expected an entry for "
@@ -210,10 +212,3 @@ def _check_number(number: object, text: str, name: str) -> None:
             f"{name} {number!r} of {text!r}, expected a number{unit}, "
             f"-{MAX_WEIGHT:g} to {MAX_WEIGHT:g}"
         )
-
-
-def _names_in(given: object, text: str) -> tuple[str, ...]:
-    names = names_of_tokens(given, text)
-    if not names:
-        raise BoostError(f"a pronunciation of {text!r} is empty, expected tokens")
-    return tuple(names)

@@ -328,19 +328,17 @@ def _assemble(
     """The automaton: amounts and scales by spelling, bases by node."""
     by_depth = np.argsort(tree.depth, kind="stable")
     num_children = np.bincount(tree.parent[1:], minlength=len(by_depth))
-    # The failure link of each node.
+    is_state = num_children > 0
+    is_state[_ROOT] = True
     child = 1 + np.argsort(tree.parent[1:], kind="stable")
     splits = np.concatenate([[0], np.cumsum(num_children)])
     children = (splits, child, tree.label[child])
-    failure = _link_failures(tree.parent, tree.label, by_depth, children)
-    # What spellings are worth, by their nodes: the rest have nothing of their own.
+    # Amounts and scales of spellings, by their nodes; the rest have none of their own.
     own, ends = np.zeros((2, len(by_depth))), tree.ending >= 0
     own[:, ends] = worth[tree.ending[ends]], scale[tree.ending[ends]]
-    done = _sum_suffixes(failure, by_depth, own[0])
+    nodes = tree.parent, tree.label, by_depth
+    failure, nearest, done = _suffixes(*nodes, children, is_state, own[0])
     phi = np.round(_greatest_below(tree.parent, own[1]) * base / GRAIN) * GRAIN
-    is_state = num_children > 0
-    is_state[_ROOT] = True
-    nearest = _nearest_states(failure, by_depth, is_state)
     states = by_depth[is_state[by_depth]]
     number = np.zeros(len(by_depth), np.int32)
     number[states] = np.arange(len(states))
@@ -368,10 +366,11 @@ def _assemble(
 
 
 @jit
-def _link_failures(parent, label, by_depth, children):
-    """Each node's longest proper suffix in the tree, int32 [N]; the root's is -1."""
+def _suffixes(parent, label, by_depth, children, is_state, amount):
+    """Longest proper suffix of each node; longest that is a state; sum of amounts."""
     splits, child, child_label = children
     failure = np.full(len(parent), -1, np.int32)
+    nearest, total = np.zeros(len(parent), np.int32), amount.copy()
     for node in by_depth[1:]:
         below = failure[parent[node]]
         failure[node] = _ROOT
@@ -382,16 +381,9 @@ def _link_failures(parent, label, by_depth, children):
                 failure[node] = child[found]
                 break
             below = failure[below]
-    return failure
-
-
-@jit
-def _sum_suffixes(failure, by_depth, amount):
-    """The amounts of all spellings that end at a node, as suffixes too, float64 [N]."""
-    total = amount.copy()
-    for node in by_depth[1:]:
+        nearest[node] = node if is_state[node] else nearest[failure[node]]
         total[node] += total[failure[node]]
-    return total
+    return failure, nearest, total
 
 
 @jit
@@ -403,15 +395,6 @@ def _greatest_below(parent, scale):
         here = max(greatest[node], scale[node])
         greatest[parent[node]] = max(greatest[parent[node]], here)
     return greatest
-
-
-@jit
-def _nearest_states(failure, by_depth, is_state):
-    """Each node's longest suffix, or itself, that is a state, int32 [N]."""
-    nearest = np.zeros(len(failure), np.int32)
-    for node in by_depth[1:]:
-        nearest[node] = node if is_state[node] else nearest[failure[node]]
-    return nearest
 
 
 def _without_containing(spelt: Sequence[Spelling]) -> list[Spelling]:

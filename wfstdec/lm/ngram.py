@@ -216,7 +216,12 @@ def load_lm(path: str | os.PathLike[str]) -> NgramLM:
         size = sum(file.stat().st_size for file in files.values())
         mode: Any = "r" if size >= MAPPED_BYTES else None
         arrays = {name: np.load(file, mmap_mode=mode) for name, file in files.items()}
-        labels = _read_labels(folder / _LABELS)
+        labels: tuple[str, ...] | TokenTable | None = None
+        if (folder / _LABELS).exists():
+            table = json.loads((folder / _LABELS).read_text(encoding="utf-8"))
+            labels = tuple(map(str, table["names"]))
+            if "blank" in table:
+                labels = token_table(labels, table["blank"])
         known = {("wfstdec.lm", FORMAT_VERSION, unit) for unit in ("word", "token")}
         if found not in known:
             version = f"a language model of version {FORMAT_VERSION}"
@@ -231,19 +236,8 @@ def load_lm(path: str | os.PathLike[str]) -> NgramLM:
         return NgramLM(frozen(automaton), found[2], num_labels, labels)
 
 
-def _read_labels(path: Path) -> tuple[str, ...] | TokenTable | None:
-    """The table, None where none was saved."""
-    if not path.exists():
-        return None
-    found = json.loads(path.read_text(encoding="utf-8"))
-    names = tuple(map(str, found["names"]))
-    return token_table(names, found["blank"]) if "blank" in found else names
-
-
 NEMO_OFFSET = 100
 """NeMo writes token t as the character `chr(t + 100)`."""
-
-
 _Labels = tuple[np.ndarray, np.ndarray]
 """int32 [W], the label of each word of a file, `NO_LABEL` where it has none; those of
 `<s>`, `</s>` and `<unk>` mean nothing. bool [L], labels that nothing predicts: epsilon,

@@ -11,9 +11,8 @@ Kernels and Python query models of both kinds by the same functions:
         while arrays.answer():                     # something was missing
             kernel(arrays.now, ...)                # the same once more
 
-    queries = LmQueries(arrays)                    # one by one, in Python
-    cost, state = queries.step(queries.start, label)
-    total = queries.total(labels, complete=True)
+        cost, state = arrays.step(arrays.start, label)      # one by one, in Python
+        total = arrays.total(labels, complete=True)
 """
 
 from __future__ import annotations
@@ -234,13 +233,10 @@ class LmArrays:
         lm = self.now
         return lm.order[states] if isinstance(lm, OnDemandTable) else states
 
-
-class LmQueries:
-    """Queries one by one; errors as of `LmArrays.answer`."""
-
-    def __init__(self, arrays: LmArrays) -> None:
-        self._arrays = arrays
-        self.start = int(arrays.now.model_start[0])
+    @property
+    def start(self) -> int:
+        """The state before an utterance."""
+        return int(self.now.model_start[0])
 
     def step(self, state: int, label: int) -> tuple[np.float32, int]:
         """The cost of a label in a state, and the next state."""
@@ -250,10 +246,6 @@ class LmQueries:
     def final(self, state: int) -> np.float32:
         """The cost of ending in a state."""
         return np.float32(self._until_answered(lambda lm: kernels.final(lm, 0, state)))
-
-    def order(self, state: int) -> int:
-        """Order of a state among those of equal cost."""
-        return int(kernels.state_order(self._arrays.now, state))
 
     def total(self, labels: np.ndarray, *, complete: bool) -> float:
         """The cost of labels in a row, float64; `complete` with that of ending."""
@@ -265,7 +257,7 @@ class LmQueries:
         return float(costs.sum(dtype=np.float64)) + final
 
     def _until_answered(self, query: Callable[[Any], _Found]) -> _Found:
-        found = query(self._arrays.now)
-        while self._arrays.answer():
-            found = query(self._arrays.now)
+        found = query(self.now)
+        while self.answer():
+            found = query(self.now)
         return found

@@ -169,7 +169,7 @@ def spelling_lexicon(
         words, tokens, separator=separator, sentencepiece_model=sentencepiece_model
     )
     if bad:
-        pieces = _spelling_pieces(tokens, _separator(separator, tokens))
+        pieces = spelling_pieces(tokens, [_separator(separator, tokens)])
         raise LexiconError(_cannot_spell(bad, len(bad) + len(found), pieces))
     return found
 
@@ -183,7 +183,7 @@ def spellable_words(
 ) -> tuple[Lexicon, list[str]]:
     """Make a `spelling_lexicon` of words that can be spelt; and name the others."""
     check_listed("words", words)
-    pieces = _spelling_pieces(tokens, _separator(separator, tokens))
+    pieces = spelling_pieces(tokens, [_separator(separator, tokens)])
     if sentencepiece_model is not None:
         spell = _sentencepiece_speller(sentencepiece_model, pieces)
     else:
@@ -197,13 +197,12 @@ def spellable_words(
     return found, [word for word in unique if word not in known]
 
 
-def _spelling_pieces(tokens: TokenTable, between: int | None) -> dict[str, int]:
+def spelling_pieces(
+    tokens: TokenTable, fillers: Collection[int | None]
+) -> dict[str, int]:
     """The tokens that may spell words, by name."""
-    return {
-        name: token
-        for token, name in enumerate(tokens.names)
-        if token not in (tokens.blank, between) and not is_mark(name)
-    }
+    none = {tokens.blank, *fillers}
+    return {n: t for n, t in tokens.ids.items() if t not in none and not is_mark(n)}
 
 
 def show(text: str) -> str:

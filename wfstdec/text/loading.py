@@ -16,13 +16,7 @@ from typing import Any
 
 from wfstdec.errors import LexiconError, OptionError
 from wfstdec.text.lexicon import Lexicon, read_lexicon
-from wfstdec.text.tokens import (
-    EPSILON,
-    EPSILON_WORD,
-    TokenTable,
-    read_tokens,
-    token_table,
-)
+from wfstdec.text.tokens import EPSILON, EPSILON_WORD, TokenTable, token_table
 
 _log = logging.getLogger("wfstdec.build")
 
@@ -37,8 +31,6 @@ _warned: set[str] = set()
 
 def load_tokens(tokens: TokensLike, blank: int | str | None) -> TokenTable:
     """Read a token table, make one, or check that one has this blank."""
-    if isinstance(tokens, str | os.PathLike):
-        return read_tokens(tokens, blank)
     if not isinstance(tokens, TokenTable):
         return token_table(tokens, blank)
     if blank is not None and token_table(tokens.names, blank) != tokens:
@@ -55,8 +47,7 @@ def load_lexicon(
     """Read a lexicon, or take one; the separator is a token, as of `separator_of`."""
     if isinstance(lexicon, Lexicon):
         return lexicon
-    name = None if separator is None else table.names[separator]
-    return read_lexicon(lexicon, table, separator=name)
+    return read_lexicon(lexicon, table, separator=separator)
 
 
 def token_named(name: str | None, table: TokenTable, option: str) -> int | None:

@@ -20,7 +20,7 @@ import numpy as np
 
 from wfstdec.jit.records import WeakCache
 from wfstdec.text.display import few
-from wfstdec.text.lexicon import WORD_START, Lexicon, Pronunciations, is_mark
+from wfstdec.text.lexicon import WORD_START, Lexicon, Pronunciations, spelling_pieces
 from wfstdec.text.tokens import EPSILON_WORD, TokenTable
 
 Kind = Literal["pieces", "letters", "phones"]
@@ -58,9 +58,15 @@ def open_spelling(
         pieces = spelling_of("pieces", tokens, fillers)
         if pieces.begins.any():
             return pieces
-    if lexicon is None or _is_spelled(lexicon, tokens.names):
+    if lexicon is None:
         return spelling_of("letters", tokens, fillers)
-    return spelling_of("phones", tokens, fillers)
+    pairs = zip(lexicon.words, lexicon.pronunciations, strict=True)
+    spelled = sum(
+        "".join(tokens.names[token] for token in one).casefold() == word.casefold()
+        for word, one in pairs
+    )
+    kind: Kind = "letters" if 2 * spelled > len(lexicon) else "phones"
+    return spelling_of(kind, tokens, fillers)
 
 
 def spelling_of(
@@ -68,12 +74,8 @@ def spelling_of(
 ) -> OpenSpelling:
     """How tokens of a kind make open words."""
     names = tokens.names
-    usable = np.array(
-        [
-            token != tokens.blank and token not in fillers and not is_mark(name)
-            for token, name in enumerate(names)
-        ]
-    )
+    usable = np.zeros(len(names), bool)
+    usable[list(spelling_pieces(tokens, fillers).values())] = True
     if kind == "letters":
         return OpenSpelling(kind, names, usable, usable)
     if kind == "phones":
@@ -83,15 +85,6 @@ def spelling_of(
     whole = usable & np.array([WORD_START not in name[1:] for name in names])
     texts = tuple(name.removeprefix(WORD_START) for name in names)
     return OpenSpelling(kind, texts, whole & marked, whole & ~marked)
-
-
-def _is_spelled(lexicon: Lexicon, names: Sequence[str]) -> bool:
-    """Tell whether most entries are what their tokens spell, in either case."""
-    spelled = sum(
-        "".join(names[token] for token in tokens).casefold() == word.casefold()
-        for word, tokens in zip(lexicon.words, lexicon.pronunciations, strict=True)
-    )
-    return 2 * spelled > len(lexicon)
 
 
 OPEN_WORD = "<open>"
