@@ -13,7 +13,7 @@ from wfstdec.boost.automatic import (
     NEIGHBOUR,
     NEIGHBOURS,
     DefaultBonuses,
-    likelier_sounds,
+    Sounds,
 )
 from wfstdec.boost.compile import BoostCompiler
 from wfstdec.boost.compiled import scaled_phrases, scaled_words
@@ -71,7 +71,7 @@ def test_sounds_by_all_pairs(seed):
     spelt = [tuple(rng.integers(0, 3, rng.integers(1, 5)).tolist()) for _ in said]
     lexicon = Lexicon(tuple(map(str, said)), tuple(spelt), np.zeros(40, np.float32))
     cost = rng.integers(1, 9, len(words)).astype(np.float32)
-    found = likelier_sounds(lexicon, word_ids(words), cost)
+    found = Sounds(lexicon, word_ids(words), cost).of_words(len(cost))
     assert found.tolist() == sounds(words, lexicon, cost).tolist()
 
 

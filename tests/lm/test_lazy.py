@@ -11,8 +11,8 @@ from own_models import ById, WholeText
 
 from wfstdec import NgramLM, UserLM
 from wfstdec.jit import kernel
-from wfstdec.lm.kernels import final, state_order, step, unanswered
-from wfstdec.lm.on_demand import LmArrays, LmQueries, OnDemandLM
+from wfstdec.lm.kernels import UNKNOWN, final, state_order, step, unanswered
+from wfstdec.lm.on_demand import LmArrays, OnDemandLM
 from wfstdec.lm.user import digest
 
 final, state_order = compiled(final), compiled(state_order)
@@ -108,10 +108,10 @@ def test_a_word_that_the_model_does_not_know():
     class WithUnk(WholeText):
         words = ("a", "<unk>")
 
-    queries = LmQueries(LmArrays(OnDemandLM(Some(), WORDS)).__enter__())
+    queries = LmArrays(OnDemandLM(Some(), WORDS)).__enter__()
     assert queries.step(0, 3)[0] == np.inf and queries.step(0, 1)[0] < np.inf
-    queries = LmQueries(LmArrays(OnDemandLM(WithUnk(), WORDS)).__enter__())
-    assert queries.step(0, 2) == queries.unknown(0)
+    queries = LmArrays(OnDemandLM(WithUnk(), WORDS)).__enter__()
+    assert queries.step(0, 2) == queries.step(0, UNKNOWN)
     assert OnDemandLM(Some(), WORDS).unk_cost() == np.inf
     assert OnDemandLM(WithUnk(), WORDS).word_costs()[1] < np.inf
 
@@ -166,10 +166,10 @@ def test_the_order_of_states_does_not_depend_on_their_numbers():
         orders = []
         for first, second in ((1, 2), (2, 1)):
             with LmArrays(OnDemandLM(make(5), WORDS)) as arrays:
-                queries, found = LmQueries(arrays), {}
+                found = {}
                 for label in (first, second):
-                    _, state = queries.step(queries.start, label)
-                    found[label] = queries.order(state)
+                    _, state = arrays.step(arrays.start, label)
+                    found[label] = arrays.orders(np.array([state]))[0]
                     assert found[label] == state_order(arrays.now, state)
                 orders.append(found)
         assert orders[0] == orders[1]

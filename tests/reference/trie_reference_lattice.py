@@ -166,6 +166,7 @@ class RecordingSearch(ReferenceSearch):
     def _as_arrays(self, arcs: list[_Arc]) -> RecordedFrames:
         number = {entry: i for i, entry in enumerate(self._entries)}
         keys = [key for _, key in number]
+        states = np.array([key.state for key in keys], np.int64)
         entries = self._entries.values()
 
         def state(one: State | None) -> int:
@@ -176,7 +177,7 @@ class RecordingSearch(ReferenceSearch):
             RecordedEntries(
                 frame=np.array([frame for frame, _ in number], np.int32),
                 cost=np.array([entry.cost for entry in entries], F),
-                state=np.array([self._lm.order(key.state) for key in keys], np.uint64),
+                state=self._lm.orders(states).astype(np.uint64),
                 node=np.array([key.node for key in keys], np.int32),
                 boost=np.array([key.boost for key in keys], np.int32),
                 spelling=np.array([key.spelling for key in keys], np.uint64),

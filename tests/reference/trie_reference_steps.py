@@ -17,7 +17,8 @@ import numpy as np
 from boost_reference import BoostAccount
 
 from wfstdec.boost.compiled import CompiledBoosts
-from wfstdec.lm.on_demand import LmArrays, LmQueries
+from wfstdec.lm.kernels import UNKNOWN
+from wfstdec.lm.on_demand import LmArrays
 from wfstdec.search.options import MAX_OPEN_TOKENS
 from wfstdec.search.paths.tokens import OPEN_PRON
 from wfstdec.text.tokens import EPSILON
@@ -99,7 +100,7 @@ class Steps:
         if arrays is None:
             new = boosts.oov.words if boosts.oov is not None else ()
             arrays = LmArrays(space.automaton, new).__enter__()
-        self.lm = LmQueries(arrays)
+        self.lm = arrays
         self._account = BoostAccount(boosts, options.beam)
         if oov is None and boosts.oov is not None:
             costs = least_label_costs(space.automaton, boosts.oov.num_known)
@@ -112,7 +113,7 @@ class Steps:
 
     def place_of(self, key: Key) -> tuple:
         """Order of an entry among those of equal cost."""
-        return self.lm.order(key.state), *key[1:]
+        return self.lm.orders(np.array([key.state]))[0], *key[1:]
 
     def token_of(self, node: int) -> int:
         """The token that leads to a node; at the root the separator, or -1."""
@@ -231,7 +232,7 @@ class Steps:
         # Spelled like an OOV word of the list it is none: the list says how that is
         # said.
         elif find_text(self._added.texts, text) == NONE:
-            unk_cost, state = self.lm.unknown(key.state)
+            unk_cost, state = self.lm.step(key.state, UNKNOWN)
             cost = F(spelling_cost(opened, F(unk_cost), length))
             label = int(label_of(text))
             yield WordEnd(OPEN_PRON, EPSILON, cost, int(state), label)

@@ -19,6 +19,7 @@ import wfstdec
 from wfstdec import BoostEntry, CompiledBoosts, WfstDecoder
 from wfstdec.boost.words import compile_word_boosts
 from wfstdec.graph.arcs import OovExits
+from wfstdec.text.lexicon import Pronunciations
 from wfstdec.text.vocabulary import OovWords
 from wfstdec.wfst.cpu.rows import row_graph_of
 
@@ -130,13 +131,12 @@ def random_added_boosts(rng, graph):
     }
     rows = sorted(rows)
     bonus = rng.choice([0.0, 1.5, 6.0, 40.0, -1.0], 3)
+    prons = Pronunciations.from_lists(rows)
     oov = OovWords(
+        *(prons.word, prons.splits, prons.tokens, prons.cost),
         words=texts,
         num_known=known,
-        word=np.array([word for word, _ in rows], np.int32),
-        splits=np.cumsum([0, *(len(said) for _, said in rows)]).astype(np.int32),
-        tokens=np.array([t for _, said in rows for t in said], np.int32),
-        bonus=bonus[[word - known for word, _ in rows]].astype(np.float32),
+        bonus=bonus[prons.word - known].astype(np.float32),
     )
     words, _ = compile_word_boosts(random_boosts(rng, graph), graph.word_ids)
     phrases = random_phrases(rng, graph) if rng.random() < 0.5 else None

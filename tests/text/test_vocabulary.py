@@ -9,10 +9,9 @@ import numpy as np
 import pytest
 
 from wfstdec import Lexicon, token_table
-from wfstdec.boost import g2p
 from wfstdec.text.lexicon import Pronunciations
 from wfstdec.text.loading import word_ids
-from wfstdec.text.vocabulary import OPEN_WORD, Vocabulary
+from wfstdec.text.vocabulary import OPEN_WORD, OovWords, Vocabulary
 
 TABLE = token_table(["<blank>", "|", "a", "b"])
 LEXICON = Lexicon(
@@ -29,7 +28,7 @@ def vocabulary():
 def oov_words(vocabulary):
     """A new word, and a further pronunciation of a known one."""
     said = {"bab": [(3, 2, 3)], "ab": [(2, 2)]}
-    return g2p.oov_words(said, {"bab": 1.0}, word_ids(WORDS), len(WORDS))
+    return OovWords.of(said, {"bab": 1.0}, word_ids(WORDS), len(WORDS))
 
 
 def rows(vocabulary):

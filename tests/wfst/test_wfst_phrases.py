@@ -23,6 +23,7 @@ from wfstdec.boost import kernels
 from wfstdec.boost.tables import phrase_rows
 from wfstdec.errors import BoostError
 from wfstdec.jit import jit
+from wfstdec.lm import kernels as lm_kernels
 from wfstdec.text.tokens import ilabel_of
 from wfstdec.wfst.options import BACKENDS
 
@@ -242,7 +243,10 @@ def test_rows_step_as_the_automaton_does(seed):
     labels = np.arange(boosts.unit == "word", boosts.num_labels)
     states = np.arange(min(boosts.num_states, 2000))
     states, labels = (a.ravel() for a in np.meshgrid(states, labels))
-    expected, expected_next = boosts.step_batch(states, labels)
+    some = np.stack([np.zeros_like(states), states, labels]).astype(np.int32)
+    expected = np.empty(len(states), np.float32)
+    expected_next = np.empty(len(states), np.int32)
+    lm_kernels.steps(boosts.automaton, *some, expected, expected_next)
     costs, nextstates = np.empty_like(expected), np.empty_like(expected_next)
     steps_of(rows, states, labels + first, costs, nextstates)
     assert costs.tobytes() == expected.tobytes()

@@ -3,26 +3,14 @@
     defaults = DefaultBonuses(words, lexicon, word_cost)
     defaults.of(["bartley", "new york"])        # {"bartley": 5.1, "new york": 5.1}
 
-Long lists do harm by what they make likelier in all, and their words where they sound
-like likelier ones. So
-
     bonus = min(MOST, ln(1 + 1 / mass)) * share
+    bonus = max(0, unk_cost - max(ADDED, ln(3 n))) * share      of each of n OOV words
 
-`mass` is the probability that the language model gives to a word of the list, whatever
-was said before: with such bonuses the list is as probable as all other words together.
-A phrase counts as its rarest word, which is the most that it can be. (Taken as if its
-words were independent, 20,000 phrases, most of them pairs of words, got 2.0 nats on the
-average and cost 0.36 % of WER; now it is 1.2 nats and 0.15 %.)
-`share` is 1, of a word that sounds but for one token like a likelier one `NEIGHBOURS`,
-of one that sounds the same `HOMOPHONES`; of a phrase that of its most distinct word.
-
-A word that is added costs what the language model asks for any word that it does not
-know, `unk_cost`. Of n such words each is to cost
-
-    max(ADDED, ln(3 n))     so its bonus is what brings it there, at least 0
-
-times a share: 1, of a word that sounds but for one token like a word that costs less
-than `COMMON` nats `NEAR_ADDED`, of one that sounds the same `SAME_ADDED`.
+`mass` is the unigram probability of the list: with such bonuses it is as probable as
+all other words together. A phrase counts as its rarest word, the most that it can be.
+`share` is 1; of a word a token apart from a likelier one `NEIGHBOURS`, of one that
+sounds the same `HOMOPHONES`; of a phrase that of its most distinct word. Of an OOV word
+it is `NEAR_ADDED` and `SAME_ADDED`, by words that cost less than `COMMON` nats.
 
 Two pronunciations are a token apart where one without its token `i` is the other, or
 the other without its token `i`: so all of them are hashed with each token left out.
@@ -58,25 +46,10 @@ NEAR_ADDED, SAME_ADDED = 0.4, 0.1
 """Shares of added words that sound like common ones."""
 
 
-def likelier_sounds(
-    lexicon: Lexicon, word_ids: Mapping[str, int], word_cost: np.ndarray
-) -> np.ndarray:
-    """Tell, for each word, how likelier words sound, uint8 [W]; arguments as below."""
-    sounds, found = (
-        Sounds(lexicon, word_ids, word_cost),
-        np.zeros(len(word_cost), np.uint8),
-    )
-    np.maximum.at(found, sounds.word, sounds.near(sounds.prons, sounds.cost))
-    return found
-
-
 class Sounds:
     """The pronunciations of a lexicon, to be compared with others.
 
     `word_cost`: float [W], unigram costs, nats.
-
-    Attributes:
-        word, said, cost: Ids, pronunciations and costs of known words, of each entry.
     """
 
     def __init__(
@@ -91,6 +64,12 @@ class Sounds:
         costs = self.cost, *[np.repeat(self.cost, lengths)] * 2
         self._whole, self._without, self._at_place = map(_least, hashes, costs)
 
+    def of_words(self, num_words: int) -> np.ndarray:
+        """How likelier words sound, for each word, uint8 [W]."""
+        found = np.zeros(num_words, np.uint8)
+        np.maximum.at(found, self.word, self.near(self.prons, self.cost))
+        return found
+
     def near(
         self, prons: Sequence[Sequence[int]], cost: np.ndarray | float
     ) -> np.ndarray:
@@ -103,10 +82,8 @@ class Sounds:
         # differs by one token more, less, or another one: then both are equal without
         # it.
         lengths, whole, without, at_place = _hashes_of(prons)
-        owner, cost = (
-            np.repeat(np.arange(len(prons)), lengths),
-            np.full(len(prons), cost),
-        )
+        owner = np.repeat(np.arange(len(prons)), lengths)
+        cost = np.full(len(prons), cost)
         near = _asked(self._without, whole) < cost
         shorter = _asked(self._whole, without) < cost[owner]
         other = _asked(self._at_place, at_place) < cost[owner]
@@ -144,11 +121,7 @@ def _asked(known: tuple[np.ndarray, np.ndarray], asked: np.ndarray) -> np.ndarra
 
 @jit
 def _hashes(tokens, splits):
-    """Hashes of pronunciations, uint64.
-
-    Returns [P], of all tokens; [N], without each of the N tokens of all; [N], the same
-    with the place of the missing one.
-    """
+    """Hashes, uint64: whole [P]; without each token [N]; the same with its place."""
     whole = np.zeros(len(splits) - 1, np.uint64)
     without = np.zeros(len(tokens), np.uint64)
     at_place = np.zeros(len(tokens), np.uint64)
@@ -175,12 +148,9 @@ def _longer(key, token):
 
 
 class DefaultBonuses:
-    """Bonuses for the words of one decoder.
+    """Bonuses for the words of one decoder, `words[0]` being `<eps>`.
 
-    `words`: the word table, `words[0]` being `<eps>`. `lexicon`: how they are
-    pronounced; None where it is not known. `word_cost`: float [W], what each word costs
-    whatever was said before, nats; None where it is not known: all words are then as
-    likely.
+    `word_cost`: float [W], unigram costs, nats; None: all words are as likely.
     """
 
     def __init__(
@@ -201,10 +171,7 @@ class DefaultBonuses:
         texts: Iterable[str],
         oov: Mapping[str, Sequence[Sequence[int]]] = MappingProxyType({}),
     ) -> dict[str, float]:
-        """The bonus of each word or phrase of a list, nats.
-
-        Words that the table lacks, and that are not added, count for nothing.
-        """
+        """The bonus of each word or phrase of a list, nats."""
         new = oov.keys()
         known = [text for text in texts if text not in new]
         spelt = {text: [self._ids.get(word) for word in text.split()] for text in known}
@@ -221,16 +188,10 @@ class DefaultBonuses:
         prons = [one for ways in oov.values() for one in ways]
         owner = np.repeat(np.arange(len(oov)), [len(w) for w in oov.values()])
         near = np.zeros(len(oov), np.uint8)
-        if self._lexicon is not None:
-            np.maximum.at(near, owner, self._known_sounds.near(prons, COMMON))
+        if self._sounds is not None:
+            np.maximum.at(near, owner, self._sounds.near(prons, COMMON))
         shares = np.array([1.0, NEAR_ADDED, SAME_ADDED])[near]
         return dict(zip(oov, (most * shares).tolist(), strict=True))
-
-    @cached_property
-    def _known_sounds(self) -> Sounds:
-        """Sounds of the word table, by pronunciation."""
-        assert self._lexicon is not None
-        return Sounds(self._lexicon, self._ids, self._cost)
 
     def _probability(self, ids: Sequence[int | None], lacking: float) -> float:
         """Probability of a phrase, as high as can be: that of its rarest word."""
@@ -239,12 +200,17 @@ class DefaultBonuses:
 
     def _share(self, ids: Sequence[int | None]) -> float:
         shares = (1.0, NEIGHBOURS, HOMOPHONES)
-        known = [shares[self._sounds[one]] for one in ids if one is not None]
+        known = [shares[self._near[one]] for one in ids if one is not None]
         return max(known, default=1.0)
 
     @cached_property
-    def _sounds(self) -> np.ndarray:
-        """See `likelier_sounds`."""
+    def _sounds(self) -> Sounds | None:
         if self._lexicon is None:
-            return np.zeros(len(self._cost), np.uint8)
-        return likelier_sounds(self._lexicon, self._ids, self._cost)
+            return None
+        return Sounds(self._lexicon, self._ids, self._cost)
+
+    @cached_property
+    def _near(self) -> np.ndarray:
+        """How likelier words sound, for each word, uint8 [W]."""
+        count, sounds = len(self._cost), self._sounds
+        return np.zeros(count, np.uint8) if sounds is None else sounds.of_words(count)

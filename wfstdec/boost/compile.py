@@ -1,22 +1,19 @@
-"""Compiling boost lists: what users give becomes what every search takes.
+"""Compiling boost lists for searches.
 
-    BoostList               what users give, checked (`boost.lists`)
-    CompiledBoosts          what every search takes (`boost.compiled`)
+    BoostList               a user's list, checked (`boost.lists`)
+    CompiledBoosts          the input of every search (`boost.compiled`)
     WordBoosts              a hash map of word ids (`boost.words`)
     PhraseBoosts            an automaton over words or tokens (`boost.phrases`)
-    OovWords              words that the decoder does not have (`text.vocabulary`)
+    OovWords                words that the decoder lacks (`text.vocabulary`)
 
 For instance:
 
-    boosts = ["bartley", "new york"]                     # as much as is safe
-    boosts = {"bartley": 4.0}                            # words, nats
-    boosts = {"bartley": 4.0, "new york": 3.0}           # and phrases, nats each time
-    boosts = [BoostEntry("fuchs", ["f j u k s"]), "new york"]  # and words it lacks
+    boosts = ["bartley", "new york"]                     # safe default bonuses
+    boosts = {"bartley": 4.0, "new york": 3.0}           # nats for each occurrence
+    boosts = [BoostEntry("fuchs", ["f j u k s"]), "new york"]  # and OOV words
     boosts = compiler.compile(["new york"])              # phrases, token by token
     boosts = Boosts({"bartley": 4.0}, compiler.compile(["new york"]))
     boosts = [None, boosts]                              # a list for each utterance
-
-Both kinds are credited in the search itself and reported apart from other costs.
 """
 
 from __future__ import annotations
@@ -27,7 +24,7 @@ import os
 import sys
 import threading
 import warnings
-from collections import ChainMap, OrderedDict
+from collections import ChainMap
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextvars import ContextVar
 from functools import partial
@@ -38,7 +35,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 from wfstdec.boost.automatic import DefaultBonuses
 from wfstdec.boost.compiled import CompiledBoosts, scaled_boosts
-from wfstdec.boost.g2p import G2pResult, Pronouncer, oov_words
+from wfstdec.boost.g2p import G2pResult, Pronouncer
 from wfstdec.boost.lists import BoostList, BoostsLike, is_one_list, of_each
 from wfstdec.boost.matching import WordMatcher, first_of, taken_told
 from wfstdec.boost.phrases import (
@@ -56,9 +53,9 @@ from wfstdec.boost.words import compile_word_boosts
 from wfstdec.errors import BoostError, BoostWarning, OptionError
 from wfstdec.lm.automaton import Unit
 from wfstdec.text.lexicon import show
-from wfstdec.text.loading import token_named, word_ids
+from wfstdec.text.loading import word_ids
 from wfstdec.text.tokens import TokenTable
-from wfstdec.text.vocabulary import Vocabulary
+from wfstdec.text.vocabulary import OovWords, Vocabulary
 
 _LARGE = 20.0
 """Nats: a bonus above that was hardly meant as one."""
@@ -70,27 +67,24 @@ _Made = TypeVar("_Made")
 
 
 class LruCache(Generic[_Made]):
-    """The last 64 things that were made, by key; who asks for others never waits."""
+    """LRU cache of 64 entries with a lock per key; pickled empty."""
 
     _MOST = 64
 
     def __init__(self) -> None:
-        # A lock for each, and the thing once it is made.
-        self._places: OrderedDict[tuple, tuple[threading.Lock, list[_Made]]]
-        self._places, self._lock = OrderedDict(), threading.Lock()
+        self._entries: dict[tuple, tuple[threading.Lock, list[_Made]]] = {}
+        self._lock = threading.Lock()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle nothing of it: a copy begins empty."""
         return type(self), ()
 
     def get(self, key: tuple, make: Callable[[], _Made]) -> _Made:
         """Value of a key, made at the first call."""
         with self._lock:
-            known = self._places.pop(key, None)
-            lock, made = known or (threading.Lock(), list[_Made]())
-            self._places[key] = lock, made
-            if len(self._places) > self._MOST:
-                self._places.popitem(last=False)
+            lock, made = self._entries.pop(key, (threading.Lock(), []))
+            self._entries[key] = lock, made
+            if len(self._entries) > self._MOST:
+                del self._entries[next(iter(self._entries))]
         with lock:
             if not made:
                 made.append(make())
@@ -98,18 +92,17 @@ class LruCache(Generic[_Made]):
 
 
 class PhraseCompiler:
-    """Makes `PhraseBoosts` of phrases in text; remembers the last 64 lists.
+    """Compile phrases to `PhraseBoosts`; the last 64 lists are cached.
 
-        compiler = PhraseCompiler(by_lexicon(lexicon), tokens)      # see `by_lexicon`
+        compiler = PhraseCompiler(by_lexicon(lexicon), tokens)
         boosts = compiler.compile({"new york": 1.0, "san jose": 2.0})
 
     Args:
         speller: From `boost.phrases`, or a function of a list of phrases that gives
             the spellings of each: sequences of labels; none where it cannot be spelt.
-        labels: What the labels are: a token table, or a word table.
+        labels: A token table or a word table.
         options: The amounts.
-        boundary: The token that stands between words wherever one ends, for tables
-            that have it: phrases then count as whole words only.
+        boundary: The token between words: phrases then count as whole words only.
         matcher: Finds the words that words of phrases may mean; None takes none.
     """
 
@@ -130,7 +123,6 @@ class PhraseCompiler:
         self._remembered: LruCache[PhraseBoosts] = LruCache()
 
     def __repr__(self) -> str:
-        """Show the unit and options of the phrases."""
         return f"PhraseCompiler(unit={self.unit!r}, {self.options!r})"
 
     def compile(
@@ -140,8 +132,8 @@ class PhraseCompiler:
 
         Args:
             phrases: Phrase to weight (below 0 is a penalty), or phrases of weight 1;
-                or a checked boost list, in which a phrase without a number is worth
-                what `c0` and `beta` say, also where weights are totals.
+                or a checked boost list, in which a phrase without a number has the
+                amount by `c0` and `beta`, also where weights are totals.
 
         Raises:
             BoostError: A phrase is no string or empty, has two weights, or a weight is
@@ -161,34 +153,34 @@ class PhraseCompiler:
             if taken:
                 warn(taken_told(taken))
         boosts = self.of_checked(numbers)
-        if boosts.unknown:
+        if unknown := boosts.unknown:
             warn(
-                f"{len(boosts.unknown)} boosted phrases cannot be spelt and have no "
-                f"effect: {first_of(boosts.unknown, how)}"
+                f"{len(unknown)} boosted phrases cannot be spelt and have no "
+                f"effect: {first_of(unknown, how)}"
             )
         return boosts
 
     def of_checked(self, numbers: Mapping[str, float | None]) -> PhraseBoosts:
         """Compile what a `BoostList` has checked, without a warning."""
         content = tuple(sorted(numbers.items(), key=itemgetter(0)))
-        return self._remembered.get(content, lambda: self._compile(content))
+        return self._remembered.get(content, lambda: self._compile(dict(content)))
 
-    def _compile(self, content: tuple[tuple[str, float | None], ...]) -> PhraseBoosts:
-        texts, weights = [text for text, _ in content], [one for _, one in content]
-        spellings = self.speller(texts)
-        unknown = [t for t, spelt in zip(texts, spellings, strict=True) if not spelt]
+    def _compile(self, numbers: Mapping[str, float | None]) -> PhraseBoosts:
+        spellings = self.speller(list(numbers))
+        pairs = zip(numbers, spellings, strict=True)
+        unknown = tuple(text for text, spelt in pairs if not spelt)
         automaton = compile_spellings(
-            spellings, weights, self.options, self.num_labels, self.boundary
+            *(spellings, list(numbers.values()), self.options),
+            *(self.num_labels, self.boundary),
         )
-        return PhraseBoosts(automaton, self.unit, self.num_labels, tuple(unknown))
+        return PhraseBoosts(automaton, self.unit, self.num_labels, unknown)
 
 
 class BoostCompiler:
     """Compiles what users give, for the words and tokens of one decoder.
 
     `words`: the word table, `words[0]` being `<eps>`; empty where there is none.
-    `defaults`: makes what finds the bonuses of lists without numbers; None where all
-    words are as likely, and nothing is known of how they sound.
+    `defaults`: makes the finder of bonuses for lists without numbers.
     """
 
     def __init__(
@@ -204,7 +196,7 @@ class BoostCompiler:
         self.matcher = WordMatcher(word_ids, exact=exact)
         self._words, self._word_ids = words, word_ids
         self._pronouncer = pronouncer
-        self._num_labels = {"word": len(words), "token": num_tokens}
+        self._num_tokens = num_tokens
         options = PhraseOptions(weights_are_totals=True)
         self._phrases = PhraseCompiler(by_words(word_ids), words, options)
         self._make_defaults = defaults or functools.partial(DefaultBonuses, words)
@@ -212,23 +204,21 @@ class BoostCompiler:
 
     @functools.cached_property
     def _defaults(self) -> DefaultBonuses:
-        """Finder of bonuses for lists without numbers; made when asked for."""
         return self._make_defaults()
 
     def compile(
         self, boosts: BoostsLike | Sequence, n: int, scale: float = 1.0
     ) -> list[CompiledBoosts]:
-        """The compiled boosts of each utterance; equal lists are compiled once."""
+        """The compiled boosts of N utterances; equal lists are compiled once."""
         if is_one_list(boosts):
             of_all = self._compile_one(boosts, scale)
             self._warn_of([of_all])
             return [of_all.boosts] * n
+        # By identity: lists are not hashable, and one list for many is one object.
         done: dict[int, _Compiled] = {}
         each = of_each(boosts, n)
         for i, one in enumerate(each):
             try:
-                # By identity: lists are not hashable, and one list for many is one
-                # object.
                 if id(one) not in done:
                     done[id(one)] = self._compile_one(one, scale)
             except BoostError as error:
@@ -238,37 +228,38 @@ class BoostCompiler:
         return [done[id(one)].boosts for one in each]
 
     def _compile_one(self, given: BoostsLike, scale: float) -> _Compiled:
-        """Compile a list for searches; also the words that the decoder lacks."""
         if isinstance(given, CompiledBoosts):
-            return _Compiled(given, [], {}, None, {}, {})
+            return _Compiled(given)
         listed = BoostList.of(given)
         return self._remembered.get(
             (listed.content, scale), lambda: self._compile(listed, scale)
         )
 
     def _compile(self, listed: BoostList, scale: float) -> _Compiled:
-        """Compile a checked list."""
-        words, phrases = listed.numbers, listed.phrases
-        if words and not self._num_labels["word"]:
-            raise BoostError(f"boosts has words such as {min(words)!r}, {_ONLY_TOKENS}")
-        large = {text: n for text, n in words.items() if n is not None and n > _LARGE}
-        words, taken = self.matcher.match(words, listed.pronunciations)
-        prons, unknown_tokens = self._prons_of(words, listed.pronunciations)
-        numbers = self._with_defaults(words, prons)
-        # Bonuses of several words are phrases whose weight is a total.
-        several = {text: bonus for text, bonus in numbers.items() if " " in text}
-        single = {text: bonus for text, bonus in numbers.items() if " " not in text}
-        oov = oov_words(prons, single, self._word_ids, len(self._words))
-        # A word that is added gets its bonus where its arcs are, not by its id.
+        numbers, phrases = listed.numbers, listed.phrases
+        if numbers and not self._words:
+            raise BoostError(
+                f"boosts has words such as {min(numbers)!r}, {_ONLY_TOKENS}"
+            )
+        large = {text: n for text, n in numbers.items() if n is not None and n > _LARGE}
+        numbers, taken = self.matcher.match(numbers, listed.pronunciations)
+        prons, unknown_tokens = self._prons_of(numbers, listed.pronunciations)
+        bonuses = self._with_defaults(numbers, prons)
+        oov = OovWords.of(prons, bonuses, self._word_ids, len(self._words))
+        # A word that is added gets its bonus where its arcs are, not by its id; bonuses
+        # of several words are phrases whose weight is a total.
         new = oov.words if oov else ()
-        known = {text: single[text] for text in single.keys() - new}
-        compiled, unknown = compile_word_boosts(known, self._word_ids)
+        several = {text: bonus for text, bonus in bonuses.items() if " " in text}
+        single = {
+            text: bonuses[text] for text in bonuses.keys() - several.keys() - {*new}
+        }
+        words, unknown = compile_word_boosts(single, self._word_ids)
         if several:
             phrases = self._phrases_with(new).of_checked(several)
             unknown += phrases.unknown
         if phrases is not None:
             phrases = self._checked(phrases, len(new))
-        made = scaled_boosts(CompiledBoosts(compiled, phrases, oov), scale)
+        made = scaled_boosts(CompiledBoosts(words, phrases, oov), scale)
         return _Compiled(made, unknown, unknown_tokens, listed.phrases, taken, large)
 
     def _prons_of(
@@ -282,11 +273,7 @@ class BoostCompiler:
                     f"{min(pronounced)!r} has pronunciations, but {pronouncer}"
                 )
             return G2pResult({}, {})
-        prons = {}
-        for word, given in pronounced.items():
-            known = pronouncer.known(word)
-            read = pronouncer.read(word, given)
-            prons[word] = [one for one in read if one not in known]
+        prons = {word: pronouncer.read(word, one) for word, one in pronounced.items()}
         # A dict keeps the order: programs are asked in the same one each time.
         words = dict.fromkeys(word for text in numbers for word in text.split())
         missing = [w for w in words if w not in self._word_ids and w not in prons]
@@ -332,32 +319,29 @@ class BoostCompiler:
 
     def _checked(self, phrases: PhraseBoosts, num_oov: int) -> PhraseBoosts | None:
         """The phrases, None where they cannot change anything."""
-        if phrases.unit == "word" and not self._num_labels["word"]:
+        of_words = phrases.unit == "word"
+        if of_words and not self._words:
             raise BoostError(f"boosts has phrases of words, {_ONLY_TOKENS}")
-        most = self._num_labels[phrases.unit] + num_oov * (phrases.unit == "word")
-        if phrases.num_labels not in (self._num_labels[phrases.unit], most):
+        size = len(self._words) if of_words else self._num_tokens
+        if phrases.num_labels not in (size, size + num_oov * of_words):
             raise BoostError(
                 f"boosts has phrases over {phrases.num_labels} {phrases.unit}s, "
-                f"expected {self._num_labels[phrases.unit]}: compile them for the "
-                f"{phrases.unit} table of this decoder"
+                f"expected {size}: compile them for the {phrases.unit} table of this "
+                "decoder"
             )
         costless = not phrases.automaton.model_default_cost[0]
         return None if costless and phrases.num_arcs == 0 else phrases
 
 
 class _Compiled(NamedTuple):
-    """Boosts, the words that the decoder does not have, and phrases kept alive.
-
-    What g2p says of some words has names that are no tokens: these, and the words.
-    Words that were taken for others, and large bonuses.
-    """
+    """Compiled boosts, and what to warn of."""
 
     boosts: CompiledBoosts
-    unknown: list[str]
-    unknown_tokens: dict[str, list[str]]
-    phrases: PhraseBoosts | None
-    taken: dict[str, str]
-    large: dict[str, float]
+    unknown: Sequence[str] = ()  # words that the decoder does not have
+    unknown_tokens: Mapping[str, Sequence[str]] = {}  # names of g2p, and their words
+    phrases: PhraseBoosts | None = None  # kept alive: the list is known by their id
+    taken: Mapping[str, str] = {}  # words that were taken for others
+    large: Mapping[str, float] = {}
 
 
 _collected: ContextVar[list[str] | None] = ContextVar("collected", default=None)
@@ -365,10 +349,8 @@ _collected: ContextVar[list[str] | None] = ContextVar("collected", default=None)
 
 @contextlib.contextmanager
 def collected_warnings() -> Iterator[list[str]]:
-    """Collect the texts of what this thread would warn of, in place of warning.
-
-    For a server: `warnings.catch_warnings` holds for all threads at once.
-    """
+    """Collect the texts of this thread's warnings in place of warning."""
+    # `warnings.catch_warnings` holds for all threads at once.
     texts: list[str] = []
     before = _collected.set(texts)
     try:
@@ -397,7 +379,7 @@ def unknown_tokens_message(found: Iterable[Mapping[str, Sequence[str]]]) -> str:
 
 
 def _levels_inside() -> int:
-    """The `stacklevel` of whoever called the package, for its caller."""
+    """The `stacklevel` of the package's caller, for the caller of this."""
     package, level = str(Path(__file__).parents[1]), 1
     frame: FrameType | None = sys._getframe(1)
     while frame is not None and frame.f_code.co_filename.startswith(package):
@@ -421,9 +403,8 @@ def phrase_compiler(
 ) -> PhraseCompiler:
     """A compiler of phrases; arguments and errors as of `Decoder.phrase_compiler`.
 
-    Where there is no lexicon, and no SentencePiece model is given, a `tokenizer` cuts
-    phrases into names of tokens; where one is given, it warns of what differs.
-    `matcher` finds the words that others may mean.
+    `tokenizer`: cuts phrases where there is neither a lexicon nor a SentencePiece
+    model; with one it warns of phrases that it cuts otherwise.
     """
     if vocabulary.words and sentencepiece_model is not None:
         raise OptionError(
@@ -432,8 +413,9 @@ def phrase_compiler(
         )
     if unit not in (None, "word", "token"):
         raise OptionError(f"unit={unit!r}, expected 'word', 'token' or None")
-    if (unit or ("word" if vocabulary.words else "token")) == "word":
-        if not vocabulary.words:
+    words = vocabulary.words
+    if (unit or ("word" if words else "token")) == "word":
+        if not words:
             raise OptionError(
                 "unit='word', expected 'token': this decoder has no words"
             )
@@ -442,11 +424,10 @@ def phrase_compiler(
                 f"boundary={boundary!r} with phrases of words, which need none; "
                 "expected None, or unit='token'"
             )
-        ids = word_ids(vocabulary.words)
-        speller = by_words(ids)
-        return PhraseCompiler(speller, vocabulary.words, options, matcher=matcher)
+        speller = by_words(word_ids(words))
+        return PhraseCompiler(speller, words, options, matcher=matcher)
     tokens = vocabulary.tokens
-    edge = token_named(boundary, tokens, "boundary")
+    edge = None if boundary is None else tokens.index(boundary, "boundary")
     between, optional = edge, False
     if edge is None:
         # Without a boundary, the separator is one if it stands between all words: one
@@ -457,17 +438,16 @@ def phrase_compiler(
         speller = by_lexicon(
             vocabulary.lexicon, separator=between, separator_optional=optional
         )
-    else:
-        own = getattr(tokenizer, "spell", None)  # a ModelTokenizer
-        if tokenizer is not None and own is None:
-            own = by_tokenizer(tokenizer, tokens=tokens)
+        return PhraseCompiler(speller, tokens, options, edge, matcher)
+    own = getattr(tokenizer, "spell", None)  # a ModelTokenizer
+    if tokenizer is not None and own is None:
+        own = by_tokenizer(tokenizer, tokens=tokens)
+    if own is None or sentencepiece_model is not None:
         speller = by_table(
             tokens, separator=between, sentencepiece_model=sentencepiece_model
         )
-        if own is not None:
-            is_given = sentencepiece_model is not None
-            speller = partial(_spelt_as_given, speller, own) if is_given else own
-    return PhraseCompiler(speller, tokens, options, edge, matcher)
+        own = speller if own is None else partial(_spelt_as_given, speller, own)
+    return PhraseCompiler(own, tokens, options, edge, matcher)
 
 
 def _spelt_as_given(

@@ -1,11 +1,6 @@
-"""Compiled boosts of an utterance: what every search takes, and its scaling.
+"""Compiled boosts of an utterance, the input of every search, and their scaling.
 
-    boosts = CompiledBoosts(words, phrases, added)      # by `boost.compile`
-    boosts = scaled_boosts(boosts, 0.5)
-    boosts.made_for                                     # a decoder, where it was asked
-
-They may be pickled. What a backend lays out for its kernels is not in them: it is kept
-by whoever made it while they live.
+They may be pickled. A backend keeps the tables for its kernels itself while they live.
 """
 
 from __future__ import annotations
@@ -25,40 +20,26 @@ from wfstdec.text.vocabulary import OovWords
 
 
 class DecoderKey(NamedTuple):
-    """Decoder that boosts were compiled for.
+    """Decoder that boosts were compiled for."""
 
-    Attributes:
-        fingerprint: Its own, of all that compiling reads.
-        scale: Its `boost_scale`, which is in the boosts.
-    """
-
-    fingerprint: str
-    scale: float
+    fingerprint: str  # of all that compiling reads
+    scale: float  # its `boost_scale`, which is in the boosts
 
 
 @dataclass(frozen=True, eq=False)
 class CompiledBoosts:
-    """Compiled boosts of an utterance; every search takes them.
+    """Compiled boosts of an utterance; every search takes them."""
 
-    Attributes:
-        words: The hash map of boosted words; may be empty.
-        phrases: The automaton of boosted phrases, of words or of tokens. Where words
-            are added, phrases of words may have labels behind the decoder's.
-        oov: Words that the decoder does not have.
-        made_for: The decoder whose `compile_boosts` gave them; None of others.
-    """
-
-    words: WordBoosts
+    words: WordBoosts  # the hash map of boosted words; may be empty
+    # Of words or of tokens; phrases of OOV words have labels behind the decoder's
     phrases: PhraseBoosts | None = None
     oov: OovWords | None = None
-    made_for: DecoderKey | None = None
+    made_for: DecoderKey | None = None  # of the decoder whose `compile_boosts` it was
 
     def __bool__(self) -> bool:
-        found = bool(self.words) or self.phrases is not None
-        return found or self.oov is not None
+        return bool(self.words) or self.phrases is not None or self.oov is not None
 
     def __repr__(self) -> str:
-        """Show how many words, phrases and OOV words are boosted."""
         parts = [f"{int((self.words.keys > 0).sum())} words"]
         parts += [] if self.phrases is None else [f"phrases={self.phrases!r}"]
         parts += [] if self.oov is None else [f"oov={self.oov!r}"]
@@ -70,12 +51,7 @@ class CompiledBoosts:
         return self.phrases is not None and self.phrases.unit == "token"
 
     def cost(self, words: Sequence[int], tokens: Sequence[int] | np.ndarray) -> float:
-        """Price what an utterance is credited: negative nats.
-
-        Args:
-            words: The ids of its words.
-            tokens: The tokens that begin in it; only phrases of tokens ask for them.
-        """
+        """What word ids and tokens are credited: negative nats."""
         total = 0.0
         if self.words:
             total -= self.words.total(words)
@@ -89,22 +65,22 @@ class CompiledBoosts:
 def check_made_for(
     compiled: Iterable[CompiledBoosts], expected: Callable[[], DecoderKey]
 ) -> None:
-    """See that boosts which were compiled ahead were so for this decoder."""
+    """Raise unless boosts compiled ahead were compiled for this decoder."""
     for i, one in enumerate(compiled):
-        found = one.made_for
-        # `expected` hashes a graph, so that it is not asked where nothing needs it.
-        if found is None or found == expected():
+        # `expected` hashes a graph: it is called only where it is needed.
+        if one.made_for is None or one.made_for == (wanted := expected()):
             continue
-        given, wanted = found.fingerprint[:8], expected().fingerprint[:8]
-        if found.fingerprint == expected().fingerprint:
+        fingerprint, scale = one.made_for
+        if fingerprint == wanted.fingerprint:
             raise OptionError(
-                f"boosts compiled for boost_scale={found.scale!r}, expected "
-                f"{expected().scale!r}: compile them by the decoder with these options",
+                f"boosts compiled for boost_scale={scale!r}, expected "
+                f"{wanted.scale!r}: compile them by the decoder with these options",
                 i,
             )
         raise OptionError(
-            f"boosts compiled for decoder {given}, expected {wanted}: its kind, graph, "
-            "vocabulary and language model; compile them by this one",
+            f"boosts compiled for decoder {fingerprint[:8]}, expected "
+            f"{wanted.fingerprint[:8]}: its kind, graph, vocabulary and language "
+            "model; compile them by this one",
             i,
         )
 
@@ -114,21 +90,22 @@ def scaled_boosts(boosts: CompiledBoosts, scale: float) -> CompiledBoosts:
     if scale == 1:
         return boosts
     phrases, oov = boosts.phrases, boosts.oov
-    if oov is not None:
-        bonus = (oov.bonus * np.float64(scale)).astype(np.float32)
-        oov = replace(oov, bonus=bonus)
     return replace(
         boosts,
         words=scaled_words(boosts.words, scale),
         phrases=None if phrases is None else scaled_phrases(phrases, scale),
-        oov=oov,
+        oov=None if oov is None else replace(oov, bonus=_scaled(oov.bonus, scale)),
     )
 
 
 def scaled_words(words: WordBoosts, scale: float) -> WordBoosts:
     """All bonuses times a number, 0 or more."""
-    bonuses = (words.bonuses * np.float64(scale)).astype(np.float32)
+    bonuses = _scaled(words.bonuses, scale)
     return WordBoosts(words.keys, bonuses, max(np.float32(0), bonuses.max()))
+
+
+def _scaled(bonuses: np.ndarray, scale: float) -> np.ndarray:
+    return (bonuses * np.float64(scale)).astype(np.float32)
 
 
 def scaled_phrases(phrases: PhraseBoosts, scale: float) -> PhraseBoosts:

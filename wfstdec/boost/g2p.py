@@ -1,11 +1,11 @@
-"""Pronunciations of words that nobody wrote down: from files, programs and models.
+"""Pronunciations from files, programs and models, for words that no list has them for.
 
     G2p("cmudict.dict")                   # a lexicon, in any phones that have tokens
     G2p("phonetisaurus-apply --model m")  # a program: words in, `word<TAB>phones` out
     G2p("hama")                           # a model: pip install hama==1.7.0
     G2p("pieces.model")                   # SentencePiece; "spelling" needs no model
     G2p({"fuchs": ["f j u k s"]})         # or a function of a word, or a `Lexicon`
-    G2p("say.sh", phones="phones.txt")    # what its phones are among the tokens
+    G2p("say.sh", phones="phones.txt")    # with a table from phones to tokens
 
 Phones are tokens of the same name; or, if there is none, those that differ in stress,
 length and ties alone; or ARPAbet's in IPA.
@@ -15,25 +15,22 @@ from __future__ import annotations
 
 import functools
 import importlib
-import itertools
 import os
 import re
 import shlex
 import shutil
 import subprocess
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
-
 from wfstdec.boost.phrases import Speller, Spelling, by_table
-from wfstdec.errors import BackendError, BoostError, FormatError, OptionError
+from wfstdec.errors import BoostError, FormatError, OptionError, needs
 from wfstdec.text.files import read_lines
 from wfstdec.text.lexicon import WORD_START, Lexicon
 from wfstdec.text.tokens import TokenTable
-from wfstdec.text.vocabulary import OovWords
 
 Ways = Sequence[str | Sequence[str]] | str
 """Pronunciations, each the names of phones; a string is one."""
@@ -47,16 +44,16 @@ ARPABET = dict(
     """.split()
 )
 """ARPAbet in IPA, as cmudict writes it; stress matters for one vowel alone."""
-_UNHEARD = str.maketrans({"ɡ": "g"} | dict.fromkeys("ˈˌːˑ͜͡"))
+_IGNORED = str.maketrans({"ɡ": "g"} | dict.fromkeys("ˈˌːˑ͜͡"))
 """Stress, length, ties; and the second letter that Unicode has for g."""
 _PROBABILITY = re.compile(r"[01]?\.\d+([eE]-?\d+)?|1(\.0*)?")
 _ALTERNATE = re.compile(r"\(\d+\)$")
 _SHOWN = 200
-"""So much of what a program said stands in an error."""
+"""Characters of a program's output in an error."""
 
 
 class G2p:
-    """Says how words are pronounced.
+    """Grapheme-to-phoneme conversion.
 
     Args:
         source: A function of a word that gives pronunciations, a mapping from word to
@@ -69,7 +66,7 @@ class G2p:
             `phone tokens...`. A phone without tokens is left out. Others go by name.
 
     Raises:
-        OptionError: The source is nothing of the kind.
+        OptionError: The source is none of these.
         FormatError: A file that cannot be read.
         BackendError: hama is not installed.
     """
@@ -84,27 +81,26 @@ class G2p:
         self.sentencepiece_model: str | None = None
         self._source = self._found(source)
         if isinstance(phones, str | os.PathLike):
-            phones = dict(_phone_lines(phones))
-        self._phones = {one: names.split() for one, names in (phones or {}).items()}
+            lines = (line for line in read_lines(phones) if not line.startswith("# "))
+            rows = (line.split() for line in lines if line.strip())
+            self._phones = {phone: names for phone, *names in rows}
+        else:
+            self._phones = {one: name.split() for one, name in (phones or {}).items()}
 
     def __repr__(self) -> str:
-        """Name its source."""
         source, phones = self._given
         more = "" if phones is None else ", phones given"
         return f"G2p({source!r}{more})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle what it is made of: files and programs are looked up again."""
         return type(self), self._given
 
     @classmethod
     def of(cls, given: G2pLike) -> G2p:
-        """Take a `G2p` as it is, or make one of a source that is given by itself."""
+        """Take a `G2p` as it is, or make one of a source."""
         return given if isinstance(given, G2p) else cls(given)
 
-    def say(
-        self, words: Sequence[str], tokens: TokenTable
-    ) -> dict[str, list[tuple[str, ...]]]:
+    def say(self, words: Sequence[str], tokens: TokenTable) -> _Names:
         """The pronunciations of words, names of tokens; also such as there are none of.
 
         Raises:
@@ -112,13 +108,19 @@ class G2p:
         """
         if isinstance(self._source, Lexicon):
             return _of_lexicon(self._source, words, tokens)
-        named = _Names(self._phones, tokens)
-        return {
-            word: list(
-                dict.fromkeys(named.of(names_of_tokens(one, word)) for one in ways)
-            )
-            for word, ways in self._source(words).items()
-        }
+        known = dict(self._phones)
+        bare = {name.translate(_IGNORED): name for name in tokens.names}
+
+        def named(phone: str) -> list[str]:
+            if phone not in known:
+                known[phone] = [_token_of(phone, tokens.ids, bare)]
+            return known[phone]
+
+        found: _Names = {}
+        for word, ways in self._source(words).items():
+            spelt = (map(named, names_of_tokens(one, word)) for one in ways)
+            found[word] = list(dict.fromkeys(tuple(chain(*one)) for one in spelt))
+        return found
 
     def _found(self, source: Any) -> Any:
         """Load what makes pronunciations of words, or a lexicon."""
@@ -128,18 +130,17 @@ class G2p:
             return lambda words: {w: _ways(source[w]) for w in words if w in source}
         if callable(source):
             return lambda words: {word: _ways(source(word)) for word in words}
-        if source == SPELLING:
-            self.spells = True
-            return None
         if source == HAMA:
             return _hama()
+        self.spells = source == SPELLING
+        if self.spells:
+            return None
         if not isinstance(source, str | os.PathLike):
             raise OptionError(
                 f"g2p={source!r}, expected a function of a word, a mapping, a lexicon, "
                 "or a string: see `G2p`"
             )
         path = Path(source)
-        # A SentencePiece model spells, and so goes another way than programs.
         if path.suffix == ".model" and path.is_file():
             self.spells, self.sentencepiece_model = True, str(path)
             return None
@@ -156,51 +157,34 @@ class G2p:
 
 
 _Path = str | os.PathLike[str]
+_Names = dict[str, list[tuple[str, ...]]]
+"""Word to pronunciations, each the names of tokens."""
 G2pLike = G2p | Callable[[str], Ways] | Mapping[str, Ways] | Lexicon | _Path
 """A `G2p`, or its source."""
 
 
-class _Names:
-    """Table from phones to tokens."""
-
-    def __init__(self, phones: Mapping[str, list[str]], tokens: TokenTable) -> None:
-        self._ids = tokens.ids
-        self._bare = {name.translate(_UNHEARD): name for name in tokens.names}
-        self._known: dict[str, list[str]] = dict(phones)
-
-    def of(self, phones: Iterable[str]) -> tuple[str, ...]:
-        """The tokens' names; a phone that no token stands for keeps its own."""
-        found: list[str] = []
-        for phone in phones:
-            if phone not in self._known:
-                self._known[phone] = [self._name(phone)]
-            found += self._known[phone]
-        return tuple(found)
-
-    def _name(self, phone: str) -> str:
-        if phone in self._ids:
-            return phone
-        plain = phone.rstrip("012")  # ARPAbet's stress
-        ipa = ARPABET.get(phone) or ARPABET.get(plain, "")
-        for other in (phone, plain, ipa):
-            if name := self._bare.get(other.translate(_UNHEARD)):
-                return name
+def _token_of(phone: str, ids: Mapping[str, int], bare: Mapping[str, str]) -> str:
+    """The name of a phone's token; a phone that no token stands for keeps its own."""
+    if phone in ids:
         return phone
+    plain = phone.rstrip("012")  # ARPAbet's stress
+    ipa = ARPABET.get(phone) or ARPABET.get(plain, "")
+    for other in (phone, plain, ipa):
+        if name := bare.get(other.translate(_IGNORED)):
+            return name
+    return phone
 
 
-def _lexicon_file(
-    path: Path,
-) -> Callable[[Sequence[str]], dict[str, list[tuple[str, ...]]]]:
-    """Say words by a lexicon, `word phones...`, read at the first question.
+def _lexicon_file(path: Path) -> Callable[[Sequence[str]], _Names]:
+    """Look words up in a lexicon, `word phones...`, read at the first question.
 
-    Alternates `word(2)` are of the word; a probability behind it is passed over. Words
-    are looked up in any case where they are not there as they are written.
+    Words are looked up in any case where they are not there as they are written.
     """
 
     @functools.cache
-    def entries() -> tuple[dict[str, list], dict[str, list]]:
-        exact: dict[str, list[tuple[str, ...]]] = {}
-        folded: dict[str, list[tuple[str, ...]]] = {}
+    def entries() -> tuple[_Names, _Names]:
+        exact: _Names = {}
+        folded: _Names = {}
         for line in read_lines(path):
             # Comments of CMUdict, old and new.
             if line.startswith((";;;", "# ")):
@@ -218,7 +202,7 @@ def _lexicon_file(
             raise FormatError(f"{path}: no entries, expected 'word phones' lines")
         return exact, folded
 
-    def say(words: Sequence[str]) -> dict[str, list[tuple[str, ...]]]:
+    def say(words: Sequence[str]) -> _Names:
         exact, folded = entries()
         found = {w: exact.get(w) or folded.get(w.casefold(), []) for w in words}
         return {word: ways for word, ways in found.items() if ways}
@@ -226,15 +210,11 @@ def _lexicon_file(
     return say
 
 
-def _hama() -> Callable[[Sequence[str]], dict[str, list[tuple[str, ...]]]]:
-    """Find the model of hama, which says a word at a time; each is asked about once."""
-    try:
+def _hama() -> Callable[[Sequence[str]], _Names]:
+    """The model of hama, asked once for each word."""
+    install = ": pip install hama==1.7.0; or give a lexicon or a program"
+    with needs("g2p='hama' needs hama", install):
         hama = importlib.import_module("hama")
-    except ImportError as error:
-        raise BackendError(
-            "g2p='hama' needs hama: pip install hama==1.7.0; or give a lexicon or "
-            "a program"
-        ) from error
     model = functools.cache(hama.G2PModel)  # loaded with the first word
 
     @functools.cache
@@ -262,7 +242,6 @@ def _command(text: str) -> list[str]:
 
 
 def _asked(command: list[str], words: Sequence[str]) -> dict[str, list[str]]:
-    """Ask a program for pronunciations of words."""
     text = "".join(f"{word}\n" for word in words)
     shown = shlex.join(command)
     try:
@@ -277,7 +256,6 @@ def _asked(command: list[str], words: Sequence[str]) -> dict[str, list[str]]:
         )
     found: dict[str, list[str]] = {}
     for line in filter(str.strip, lines):
-        # Columns in between are not read: programs put scores there.
         word, *columns = line.split("\t")
         if not columns:
             raise BoostError(
@@ -289,16 +267,11 @@ def _asked(command: list[str], words: Sequence[str]) -> dict[str, list[str]]:
     return {word: found[word] for word in words if word in found}
 
 
-def _of_lexicon(
-    lexicon: Lexicon, words: Sequence[str], tokens: TokenTable
-) -> dict[str, list[tuple[str, ...]]]:
-    asked: dict[str, set[tuple[int, ...]]] = {word: set() for word in words}
-    for word, given in zip(lexicon.words, lexicon.pronunciations, strict=True):
-        if word in asked:
-            asked[word].add(tuple(given))
+def _of_lexicon(lexicon: Lexicon, words: Sequence[str], tokens: TokenTable) -> _Names:
+    known, names = lexicon.by_word(), tokens.names
     return {
-        word: [tuple(tokens.names[token] for token in one) for one in sorted(ways)]
-        for word, ways in asked.items()
+        word: [tuple(names[t] for t in one) for one in sorted({*known.get(word, ())})]
+        for word in words
     }
 
 
@@ -307,7 +280,7 @@ def _ways(given: Ways | None) -> Sequence[str | Sequence[str]]:
 
 
 def names_of_tokens(given: object, word: str) -> Sequence[str]:
-    """Names of the tokens of a word's pronunciation, a string or a sequence of them."""
+    """Names of tokens in a word's pronunciation, a string or a sequence of them."""
     names = given.split() if isinstance(given, str) else given
     if not isinstance(names, Sequence) or not all(isinstance(n, str) for n in names):
         raise BoostError(
@@ -316,32 +289,20 @@ def names_of_tokens(given: object, word: str) -> Sequence[str]:
     return names
 
 
-def _phone_lines(path: _Path) -> Iterable[tuple[str, str]]:
-    for line in read_lines(path):
-        if line.strip() and not line.startswith("# "):
-            phone, *names = line.split()
-            yield phone, " ".join(names)
-
-
 _SAMPLE = 200
 """Number of words of a lexicon that decide whether it is one of spellings."""
 
 
 class G2pResult(NamedTuple):
-    """Pronunciations of words.
+    """Pronunciations of words, without words that have none."""
 
-    Attributes:
-        pronunciations: Word to pronunciations, token ids; without words that have none.
-        unknown_tokens: Names that the token table lacks, and the words that have them;
-            these pronunciations are left out.
-    """
-
-    pronunciations: dict[str, list[Spelling]]
+    pronunciations: dict[str, list[Spelling]]  # token ids
+    # Names that the token table lacks, and the words that have them: left out
     unknown_tokens: dict[str, list[str]]
 
 
 class Pronouncer:
-    """Pronounce words that no list gives pronunciations for."""
+    """Pronunciations as tokens of a decoder: read, spelt, or by `G2p`."""
 
     def __init__(
         self,
@@ -356,7 +317,7 @@ class Pronouncer:
         self._g2p = None if g2p is None else G2p.of(g2p)
 
     def say(self, words: Sequence[str]) -> G2pResult:
-        """The pronunciations of words; without those that cannot be said."""
+        """The pronunciations of words, without those that have none."""
         g2p = self._g2p
         if g2p is None:
             spells = bool(words) and self._spells_by_itself
@@ -370,18 +331,15 @@ class Pronouncer:
                 unknown = [name for name in names if name not in self._tokens.ids]
                 for name in dict.fromkeys(unknown):
                     unknown_tokens.setdefault(name, []).append(word)
-                # A way with one unknown token is left out, others of the word stay.
                 if names and not unknown:
                     found.setdefault(word, []).append(self._ids(word, names))
         return G2pResult(found, unknown_tokens)
 
     def read(self, word: str, prons: Sequence[tuple[str, ...]]) -> list[Spelling]:
-        """Token ids of pronunciations."""
-        return [self._ids(word, names) for names in prons]
-
-    def known(self, word: str) -> set[Spelling]:
-        """Look up how the decoder says a word already."""
-        return self._known.get(word, set())
+        """Token ids of those pronunciations that the decoder does not have."""
+        known = self._known.get(word, ())
+        found = [self._ids(word, names) for names in prons]
+        return [one for one in found if one not in known]
 
     def _ids(self, word: str, names: Sequence[str]) -> Spelling:
         ids = self._tokens.ids
@@ -412,56 +370,16 @@ class Pronouncer:
         )
 
     @cached_property
-    def _known(self) -> dict[str, set[Spelling]]:
-        made, found = self._lexicon, dict[str, set[Spelling]]()
-        lexicon = made if isinstance(made, Lexicon) else made()
-        for word, tokens in zip(lexicon.words, lexicon.pronunciations, strict=True):
-            found.setdefault(word, set()).add(tuple(tokens))
-        return found
+    def _known(self) -> dict[str, list[Spelling]]:
+        made = self._lexicon
+        return (made if isinstance(made, Lexicon) else made()).by_word()
 
     @cached_property
     def _spells_by_itself(self) -> bool:
-        """Tell from a sample whether most words are what their tokens spell.
-
-        However they are cut: a model may have cut them otherwise than into the fewest
-        pieces.
-        """
-        words = list(itertools.islice(self._known, _SAMPLE))
-        spelled = [
-            any(self._text(one) == word for one in self._known[word]) for word in words
-        ]
-        return 2 * sum(spelled) > len(words)
-
-    def _text(self, tokens: Spelling) -> str:
-        text = "".join(self._tokens.names[token] for token in tokens)
-        return text.removeprefix(WORD_START)
-
-
-def oov_words(
-    prons: Mapping[str, Sequence[Spelling]],
-    bonuses: Mapping[str, float],
-    word_ids: Mapping[str, int],
-    num_known: int,
-) -> OovWords | None:
-    """The words and pronunciations of a list; None where there is nothing to add."""
-    # Sorted: ids, and with them ties of the search, must not depend on the list's
-    # order.
-    words = tuple(sorted(word for word in prons if word not in word_ids))
-    ids = {word: num_known + i for i, word in enumerate(words)}
-    rows = sorted(
-        (ids[word] if word in ids else word_ids[word], one, word)
-        for word, ways in prons.items()
-        for one in {tuple(way) for way in ways}
-    )
-    if not rows:
-        return None
-    # Further pronunciations of known words have no bonus here: it comes by the id.
-    bonus = [bonuses.get(word, 0.0) if word in ids else 0.0 for *_, word in rows]
-    return OovWords(
-        words=words,
-        num_known=num_known,
-        word=np.array([word for word, *_ in rows], np.int32),
-        splits=np.cumsum([0, *(len(one) for _, one, _ in rows)]).astype(np.int32),
-        tokens=np.array([token for _, one, _ in rows for token in one], np.int32),
-        bonus=np.array(bonus, np.float32),
-    )
+        """Tell from a sample whether most words are what their tokens spell."""
+        words, names = list(islice(self._known, _SAMPLE)), self._tokens.names
+        spelled = 0
+        for word in words:
+            texts = ("".join(names[t] for t in one) for one in self._known[word])
+            spelled += any(text.removeprefix(WORD_START) == word for text in texts)
+        return 2 * spelled > len(words)

@@ -9,9 +9,8 @@
 Sums are in the order of `tests/reference/boost_reference.py`: a bonus, less the cost of
 phrases.
 
-A credit above the beam would at once drop everything else, before what follows could
-be said. So a step of the search pays one instalment at most, and the rest is deferred,
-in whole quarters of an instalment:
+A credit above the beam would at once drop everything else. So a step of the search pays
+one instalment at most, and the rest is deferred, in whole quarters of an instalment:
 
     due = deferred * size / 4 + credit  credit: of the words and phrases of this step
     due <= size                       it is paid; below 0 it is charged
@@ -19,19 +18,16 @@ in whole quarters of an instalment:
                                       no more than an instalment to be paid
 
 A step is made on each arc with a word and each arc on which a token begins; the end
-pays what is deferred. What an utterance is credited in all is what it was without
-instalments. At most `MAX_DEFERRED` quarters are; what exceeds them is paid at once.
+pays what is deferred, so that the sum is what it was without instalments. At most
+`MAX_DEFERRED` quarters are deferred; what exceeds them is paid at once.
 
 A boost state of a search is the number of deferred quarters and the phrases' state:
 
     boost = join(deferred, state)
     deferred, state = deferred_of(boost), state_of(boost)
 
-Where no word is boosted, and none begins a phrase, a search goes on as if there were no
-boosts:
-
-    if may_boost(words, row): ...             # at every entry of every frame
-    boost_window(words, first) >> i & 1       # the positions of a row that is
+Where no word is boosted, and none begins a phrase, a search continues without boosts:
+`may_boost(words, row)`, and `boost_window(words, first)` for the positions of a row.
 """
 
 from __future__ import annotations
@@ -66,10 +62,8 @@ _NEXT = uint64(1)
 
 
 def max_credit_per_arc(beam: float) -> np.float32:
-    """The largest instalment of a search: half of its beam, nats.
-
-    Its quarter is a multiple of `GRAIN`: what phrases are worth is paid exactly.
-    """
+    """The largest instalment of a search: half of its beam, nats."""
+    # Its quarter is a multiple of `GRAIN`, so that phrases are paid exactly.
     half = max(min(beam / 2, 2.0**100), 4 * GRAIN)
     _, exponent = math.frexp(half)
     grain = max(2.0 ** (exponent - _SIZE_BITS), 4 * GRAIN)
@@ -77,7 +71,7 @@ def max_credit_per_arc(beam: float) -> np.float32:
 
 
 def check_states(num_states: int) -> None:
-    """See that phrases leave room for the count of quarters."""
+    """Raise unless phrases leave room for the count of quarters."""
     if num_states > 1 << STATE_BITS:
         raise BoostError(
             f"the boosted phrases have {num_states:,} states, expected at most "
@@ -111,10 +105,7 @@ def word_bonus(words, word):
 
 @inlined
 def credit(phrases, steps, state, label, bonus):
-    """The credit of a step, float32 nats, and the next state of the phrases, uint32.
-
-    `bonus`: float32, of the word.
-    """
+    """The credit of a step, float32 nats, and the next state of the phrases, uint32."""
     if steps:
         cost, state = step(phrases, state, label)
         bonus = float32(bonus - cost)
@@ -123,10 +114,7 @@ def credit(phrases, steps, state, label, bonus):
 
 @inlined
 def step(phrases, state, label):
-    """The cost of a label in a state of the phrases, float32, and the next state.
-
-    Costs have the bits of `lm.kernels.step`.
-    """
+    """Cost of a label and next state, with the bits of `lm.kernels.step`."""
     row = phrases.rows[uint64(state)]
     if row.labels >> (uint64(label) & LOW_BITS) & BIT:
         return _step_down(phrases, state, label)
@@ -159,10 +147,7 @@ def _step_down(phrases, state, label):
 
 @inlined
 def pay(boost, state, worth, size):
-    """Pay for a step: float32 nats, and the boost state after it, uint32.
-
-    `worth`: float32, what the step is credited. `size`: float32, of an instalment.
-    """
+    """Pay for a step credited `worth`: float32 nats, and the boost state after it."""
     deferred = deferred_of(boost)
     if deferred == _NOTHING_DEFERRED and worth <= size:
         return worth, uint32(state)
@@ -199,11 +184,7 @@ def rest_of(boost, size):
 
 @inlined
 def cost_at_end(final_cost, boost, size):
-    """Cost of ending: deferred credit is paid, phrases half said are charged.
-
-    `final_cost`: float32, of each state of the phrases. `size`: float32, of an
-    instalment.
-    """
+    """Cost of ending: deferred credit is paid, incomplete phrases are charged."""
     return float32(final_cost[state_of(boost)] - rest_of(boost, size))
 
 

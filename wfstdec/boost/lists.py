@@ -26,12 +26,11 @@ class BoostEntry:
     """A word of a list with what is known of it; a phrase has no pronunciations.
 
     Attributes:
-        text: The word or phrase, as it is to come out.
-        pronunciations: How the word is said, besides what the decoder knows: each the
-            names of tokens with spaces between them, or a sequence of names; without
-            separators. A word that the decoder does not have is added by them.
-        bonus: Nats for each time it is said, above 0 favours; None follows from the
-            list.
+        text: The word or phrase, as it is to be output.
+        pronunciations: In addition to what the decoder knows: each the names of tokens
+            with spaces between them, or a sequence of names; without separators. A
+            word that the decoder lacks is added by them.
+        bonus: Nats for each occurrence, above 0 favours; None follows from the list.
 
     Raises:
         BoostError: No text, a bonus that is no number in range, an empty
@@ -51,7 +50,9 @@ class BoostEntry:
             raise BoostError(
                 f"pronunciations of {text!r} are {given!r}, expected a list of them"
             )
-        names = tuple(dict.fromkeys(_names_in(one, text) for one in given))
+        names = tuple(dict.fromkeys(tuple(names_of_tokens(p, text)) for p in given))
+        if () in names:
+            raise BoostError(f"a pronunciation of {text!r} is empty, expected tokens")
         if names and " " in text:
             raise BoostError(
                 f"{text!r} has pronunciations and several words, expected an entry for "
@@ -70,11 +71,9 @@ class Boosts:
     """The boosts of an utterance.
 
     Attributes:
-        words: Word to bonus, nats; above 0 favours. A key of several words is a
-            phrase, worth its bonus each time it is said. Where the bonus is None it
-            follows from the list (`boost.automatic`); a sequence of words and phrases
-            has none. In either, a `BoostEntry` says how a word is pronounced: one that
-            the decoder does not have is added.
+        words: Word or phrase to bonus, nats for each occurrence; above 0 favours. None,
+            and all bonuses of a sequence, follow from the list (`boost.automatic`). In
+            either, a `BoostEntry` has the pronunciations of a word.
         phrases: From `PhraseCompiler.compile`; not with phrases among `words`.
     """
 
@@ -88,29 +87,27 @@ BoostsLike = (
 """Boosts of an utterance in any of their public spellings."""
 
 
-_WORDS, _PHRASES = ("word", "bonus"), ("phrase", "weight")
-"""What errors call that which is boosted, and its number."""
+_EXPECTED = (
+    "expected a mapping from word to bonus, a sequence of words, compiled phrases, "
+    "Boosts, or"
+)
 
 
 class BoostList:
-    """A boost list, checked.
-
-    Attributes:
-        numbers: Words and phrases, with one space between their words, and their
-            bonuses or weights; None follows from the list.
-        pronunciations: Those that are given for some words, as names of tokens.
-        phrases: Compiled phrases; not with phrases among `numbers`.
-    """
+    """A boost list, checked."""
 
     def __init__(
         self,
         items: Iterable[tuple[object, object]],
         phrases: PhraseBoosts | None = None,
-        kind: tuple[str, str] = _WORDS,
+        kind: tuple[str, str] = ("word", "bonus"),
     ) -> None:
+        # Words and phrases, one space between words, and bonuses or weights; None
+        # follows from the list.
         self.numbers: dict[str, Any] = {}
+        # Names of tokens, of words that have some
         self.pronunciations: dict[str, tuple[tuple[str, ...], ...]] = {}
-        self.phrases = phrases
+        self.phrases = phrases  # not with phrases among `numbers`
         for given, number in items:
             self._add(given, number, *kind)
         several = [text for text in self.numbers if phrases and " " in text]
@@ -129,10 +126,7 @@ class BoostList:
             return cls(_items(given.words, None), given.phrases)
         if isinstance(given, Mapping | Sequence) and not isinstance(given, str):
             return cls(_items(given, None))
-        raise BoostError(
-            f"boosts is a {type(given).__name__}, expected a mapping from word to "
-            "bonus, a sequence of words, compiled phrases, Boosts, or None"
-        )
+        raise BoostError(f"boosts is a {type(given).__name__}, {_EXPECTED} None")
 
     @classmethod
     def weighted(cls, phrases: Mapping[str, float] | Iterable[str]) -> BoostList:
@@ -141,17 +135,17 @@ class BoostList:
             raise BoostError(
                 f"phrases is the string {phrases!r}, expected a list of them"
             )
-        return cls(_items(phrases, 1.0), kind=_PHRASES)
+        return cls(_items(phrases, 1.0), kind=("phrase", "weight"))
 
     @property
     def content(self) -> tuple:
         """Content of the list, equal for equal lists in any order; hashable."""
         numbers = sorted(self.numbers.items(), key=itemgetter(0))
         given = sorted(self.pronunciations.items())
-        return tuple(numbers), tuple(given), self.phrases and id(self.phrases)
+        return tuple(numbers), tuple(given), id(self.phrases)
 
     def _add(self, given: object, number: object, what: str, name: str) -> None:
-        """Add what stands in a list: an entry, or a text and its number."""
+        """Add an entry, or a text and its number."""
         more: Sequence = ()
         entry = number if isinstance(number, BoostEntry) else given
         if isinstance(entry, BoostEntry) and name == "bonus":
@@ -164,7 +158,7 @@ class BoostList:
             text = _checked_text(given, what)
             if number is not None or name == "weight":
                 _check_number(number, text, name)
-        # Told twice with one number is no contradiction, and counts once.
+        # An entry twice with one number is no contradiction, and counts once.
         known = self.numbers.setdefault(text, None if number is None else float(number))  # type: ignore[arg-type]
         if known != number:
             names = "bonuses" if name == "bonus" else "weights"
@@ -177,7 +171,7 @@ class BoostList:
 
 
 def is_one_list(boosts: BoostsLike | Sequence) -> bool:
-    """Tell whether boosts are those of all utterances."""
+    """Tell whether boosts are one list for all utterances."""
     whole = Boosts | Mapping | PhraseBoosts | CompiledBoosts
     if boosts is None or isinstance(boosts, whole):
         return True
@@ -187,12 +181,10 @@ def is_one_list(boosts: BoostsLike | Sequence) -> bool:
 
 
 def of_each(boosts: BoostsLike | Sequence, n: int) -> Sequence[BoostsLike]:
-    """See that boosts which are no list for all are one list for each utterance."""
+    """Boosts of N utterances, one list for each."""
     if not isinstance(boosts, Sequence) or isinstance(boosts, str):
         raise BoostError(
-            f"boosts is a {type(boosts).__name__}, expected a mapping from word to "
-            "bonus, a sequence of words, compiled phrases, Boosts, or a sequence "
-            "of them"
+            f"boosts is a {type(boosts).__name__}, {_EXPECTED} a sequence of them"
         )
     if len(boosts) != n:
         raise ShapeError(f"{len(boosts)} boost lists, expected {n}, one per utterance")
@@ -220,10 +212,3 @@ def _check_number(number: object, text: str, name: str) -> None:
             f"{name} {number!r} of {text!r}, expected a number{unit}, "
             f"-{MAX_WEIGHT:g} to {MAX_WEIGHT:g}"
         )
-
-
-def _names_in(given: object, text: str) -> tuple[str, ...]:
-    names = names_of_tokens(given, text)
-    if not names:
-        raise BoostError(f"a pronunciation of {text!r} is empty, expected tokens")
-    return tuple(names)

@@ -1,25 +1,24 @@
-"""Phrase boosting: credit as a phrase is being said, exact in the end.
+"""Phrase boosting: credit token by token, exact in the end.
 
     spellings, weights = [[(3, 7), (3, 8)], [(5,)]], [1.0, 2.0]   # see `by_lexicon`
     automaton = compile_spellings(spellings, weights, options, num_labels)
     boosts = PhraseBoosts(automaton, unit, num_labels, unknown)
     state = boosts.start;  cost, state = boosts.step(state, token);  boosts.final(state)
 
-What it is worth. A spelling of n labels has base(n) = credit(1) + ... + credit(n), with
+Amounts. A spelling of n labels has base(n) = credit(1) + ... + credit(n), with
 credit(1) = c0 and credit(d) = c0 * beta + ln(d) after ("TurboBias", arXiv 2508.07014;
 c0 for all where `uniform`). A phrase's amount is its weight times the base of its
-longest spelling (or its weight itself, on request), whichever spelling is said. A
-phrase occurs wherever one of its spellings ends. A spelling that contains another of
-the same phrase is left out first (where it is said the other is too), so that no two
-end, or begin, at one place: said once is counted once.
+longest spelling (or its weight itself, on request), whichever spelling occurs. A phrase
+occurs wherever one of its spellings ends. A spelling that contains another of the same
+phrase is left out first, so that no two end, or begin, at one place.
 
-What is paid in advance. A state n is a string that is a proper prefix of a spelling:
-the longest such that ends what was said so far. For a spelling s of length |s| let
+Credit in advance. A state n is a string that is a proper prefix of a spelling: the
+longest such that ends the labels so far. For a spelling s of length |s| let
 scale(s) = amounts of the phrases spelt s / base(|s|). The credit of a state is
 
     phi(n) = max(0, scale(s) for all s that n is a proper prefix of) * base(|n|)
 
-so for one spelling it is the sum of the credits of the labels said. phi(root) = 0.
+so for one spelling it is the sum of the credits of its labels so far. phi(root) = 0.
 
 Accounting. A label takes state n to m, and completes the spellings that end there;
 done = their amounts, over all of them (the label's node and its failure links).
@@ -31,33 +30,30 @@ Proof. Over the states root = n0, n1, ..., nT of an utterance the costs add up t
 sum of done = -(sum of done). Done counts each occurrence of each phrase once, by its
 amount, which depends on nothing but the phrase and its weight: so the total does not
 depend on the order of the list or on other phrases, overlapping and nested ones
-included, and a phrase left half said is worth nothing. Amounts and credits are whole
-multiples of 1/16384 nat: below 1024 nats all differences are exact in float32.
+included, and an incomplete phrase gets nothing. Amounts and credits are whole multiples
+of 1/16384 nat: below 1024 nats all differences are exact in float32.
 
 With a `boundary` (the token between words) a phrase counts between boundaries only:
 `art` not in `heart`. Its spellings have the boundary before and after, the utterance
-has one before it and one after it, unsaid; neither is worth anything: the credit of a
-state counts the labels after the first boundary. So start is the state after a
-boundary, where phi = 0, and the final cost of n is that of a boundary and phi after it.
-A boundary after a boundary leads back to the same state: however long the pause is,
-the words before and after it are neighbours.
+an implied one before it and after it; the credit of a state counts the labels after the
+first boundary. So start is the state after a boundary, where phi = 0, and the final
+cost of n is that of a boundary and phi after it. A boundary after a boundary leads back
+to the same state: the words before and after a pause are neighbours.
 
-`outside_cost` is charged besides for every label that ends neither a phrase nor a
-proper prefix of one. Public implementations are not exact: for `ABC` and `BCD` one
-gives 3.10 for `ABC` (6.79), for `AB` and `ABCD` 0.00 (3.69).
+`outside_cost` is charged for every label that ends neither a phrase nor a proper prefix
+of one.
 """
 
 from __future__ import annotations
 
 import functools
-import itertools
 import logging
 import os
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain, groupby
+from itertools import chain, groupby, islice, product
 from typing import NamedTuple
 
 import numpy as np
@@ -98,13 +94,10 @@ def by_lexicon(
     separator_optional: bool = False,
 ) -> Speller:
     """Phrases as the pronunciations of their words, in all ways (at most 256)."""
-    known: dict[str, list[Spelling]] = {}
-    for word, tokens in zip(lexicon.words, lexicon.pronunciations, strict=True):
-        known.setdefault(word, []).append(tokens)
     between: list[Spelling] = [()] if separator is None else [(separator,)]
     if separator_optional and separator is not None:
         between.append(())
-    return partial(_pronunciations_of, known, between)
+    return partial(_pronunciations_of, lexicon.by_word(), between)
 
 
 def _pronunciations_of(
@@ -121,9 +114,8 @@ def _joined(
 ) -> list[Spelling]:
     """Spell a phrase in all ways that its words and what is between them allow."""
     places = [place for part in parts for place in (between, part)]
-    ways = itertools.product(*places[1:])
-    first = itertools.islice(ways, MAX_SPELLINGS)
-    spelt = dict.fromkeys(tuple(itertools.chain(*way)) for way in first)
+    ways = product(*places[1:])
+    spelt = dict.fromkeys(tuple(chain(*way)) for way in islice(ways, MAX_SPELLINGS))
     if next(ways, None):
         text = "a phrase has over %d spellings, the rest are left out"
         _log.warning(text, MAX_SPELLINGS)
@@ -168,8 +160,6 @@ def _encoded_by(
     tokens: TokenTable | None,
     phrases: Sequence[str],
 ) -> list[list[Spelling]]:
-    """Spellings of phrases by a tokenizer; none of those that it cannot spell."""
-
     def tokens_of(text: str) -> Spelling:
         found = encode(text)
         if tokens is None:
@@ -191,7 +181,7 @@ _ROOT = 0
 
 @dataclass(frozen=True)
 class PhraseOptions:
-    """How much a phrase of weight 1 is worth.
+    """The amount of a phrase of weight 1.
 
     Attributes:
         c0: Nats for its first label.
@@ -199,7 +189,7 @@ class PhraseOptions:
         uniform: `c0` for every label instead.
         outside_cost: Nats charged for each label that belongs to no phrase.
         weights_are_totals: A weight is the amount of the phrase, in nats, as word
-            boosts have it; `c0` and `beta` only say when how much of it is paid.
+            boosts have it; `c0` and `beta` only decide when how much of it is paid.
     """
 
     c0: float = 1.0
@@ -227,13 +217,9 @@ class PhraseOptions:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class PhraseBoosts(BackoffModel):
-    """Compiled phrases; see `BackoffModel`. States and costs as in the module's text.
+    """Compiled phrases: states and costs as in the module's text."""
 
-    Attributes:
-        unknown: The phrases that could not be spelt, sorted; they have no effect.
-    """
-
-    unknown: tuple[str, ...]
+    unknown: tuple[str, ...]  # phrases that could not be spelt, sorted: without effect
 
 
 def compile_spellings(
@@ -243,11 +229,7 @@ def compile_spellings(
     num_labels: int,
     boundary: int | None = None,
 ) -> Automaton:
-    """Compile phrases that are spelt already.
-
-    `weights`: the weight of each phrase; None is what one of weight 1 is worth where
-    weights are no totals, whatever they are here.
-    """
+    """Compile phrases that are spelt; a weight of None is `c0` and `beta` times 1."""
     edge = () if boundary is None else (boundary,)
     longest = max((len(s) for spelt in spellings for s in spelt), default=0)
     base = options.base(longest)
@@ -346,19 +328,17 @@ def _assemble(
     """The automaton: amounts and scales by spelling, bases by node."""
     by_depth = np.argsort(tree.depth, kind="stable")
     num_children = np.bincount(tree.parent[1:], minlength=len(by_depth))
-    # The failure link of each node.
+    is_state = num_children > 0
+    is_state[_ROOT] = True
     child = 1 + np.argsort(tree.parent[1:], kind="stable")
     splits = np.concatenate([[0], np.cumsum(num_children)])
     children = (splits, child, tree.label[child])
-    failure = _link_failures(tree.parent, tree.label, by_depth, children)
-    # What spellings are worth, by their nodes: the rest have nothing of their own.
+    # Amounts and scales of spellings, by their nodes; the rest have none of their own.
     own, ends = np.zeros((2, len(by_depth))), tree.ending >= 0
     own[:, ends] = worth[tree.ending[ends]], scale[tree.ending[ends]]
-    done = _sum_suffixes(failure, by_depth, own[0])
+    nodes = tree.parent, tree.label, by_depth
+    failure, nearest, done = _suffixes(*nodes, children, is_state, own[0])
     phi = np.round(_greatest_below(tree.parent, own[1]) * base / GRAIN) * GRAIN
-    is_state = num_children > 0
-    is_state[_ROOT] = True
-    nearest = _nearest_states(failure, by_depth, is_state)
     states = by_depth[is_state[by_depth]]
     number = np.zeros(len(by_depth), np.int32)
     number[states] = np.arange(len(states))
@@ -386,14 +366,11 @@ def _assemble(
 
 
 @jit
-def _link_failures(parent, label, by_depth, children):
-    """Each node's longest proper suffix in the tree, int32 [N]; the root's is -1.
-
-    `parent`: int32 [N]. `label`: int32 [N]. `children`: splits [N + 1], nodes and their
-    labels: the children of each node.
-    """
+def _suffixes(parent, label, by_depth, children, is_state, amount):
+    """Longest proper suffix of each node; longest that is a state; sum of amounts."""
     splits, child, child_label = children
     failure = np.full(len(parent), -1, np.int32)
+    nearest, total = np.zeros(len(parent), np.int32), amount.copy()
     for node in by_depth[1:]:
         below = failure[parent[node]]
         failure[node] = _ROOT
@@ -404,42 +381,20 @@ def _link_failures(parent, label, by_depth, children):
                 failure[node] = child[found]
                 break
             below = failure[below]
-    return failure
-
-
-@jit
-def _sum_suffixes(failure, by_depth, amount):
-    """The amounts of all spellings that end at a node, as suffixes too, float64 [N].
-
-    `amount`: float64 [N], of the spelling that is the node, or 0.
-    """
-    total = amount.copy()
-    for node in by_depth[1:]:
+        nearest[node] = node if is_state[node] else nearest[failure[node]]
         total[node] += total[failure[node]]
-    return total
+    return failure, nearest, total
 
 
 @jit
 def _greatest_below(parent, scale):
-    """The greatest scale of spellings that go on from a node, at least 0; float64 [N].
-
-    `scale`: float64 [N], of the spelling that is the node, or 0.
-    """
+    """The greatest scale of spellings through a node, at least 0; float64 [N]."""
     greatest = np.zeros(len(parent))
     # Nodes are numbered so that one stands before its children.
     for node in range(len(parent) - 1, 0, -1):
         here = max(greatest[node], scale[node])
         greatest[parent[node]] = max(greatest[parent[node]], here)
     return greatest
-
-
-@jit
-def _nearest_states(failure, by_depth, is_state):
-    """Each node's longest suffix, or itself, that is a state, int32 [N]."""
-    nearest = np.zeros(len(failure), np.int32)
-    for node in by_depth[1:]:
-        nearest[node] = node if is_state[node] else nearest[failure[node]]
-    return nearest
 
 
 def _without_containing(spelt: Sequence[Spelling]) -> list[Spelling]:

@@ -6,11 +6,11 @@
 
 A row is a state of a graph, its positions are the arcs; or a node of a trie, with the
 words that end there. A position is hot if its word is boosted, or begins a phrase of
-words; elsewhere a search goes on as if nothing was boosted.
+words; elsewhere a search continues without boosts.
 
-The root of phrases and states with many arcs are dense: a table has what all labels do
-there. A row says at once which labels, modulo 64, are found before the next dense
-state, and what it costs to back off to that one.
+The root of phrases and states with many arcs are dense: a table has the steps of all
+labels. A row has the labels, modulo 64, of the states before the next dense one, and
+the cost of backing off to that one.
 """
 
 from __future__ import annotations
@@ -47,15 +47,12 @@ off to before a dense one, none if it is dense itself; its first arc; where it b
 off to and the cost; where the row of that dense state begins and the cost of backing
 off to it; the most that a label is credited, at least 0."""
 ARC = record("u4 label next", "f4 cost")
-"""An arc of a boost state."""
 STEP = record("u4 next", "f4 cost")
-"""What a label does in a dense state."""
 DENSE_SHARE = 1 / 6
 """A state with arcs for this part of the labels is dense."""
 MAX_DENSE = 2048
 """No more states than these, the root apart: the table is to stay in the cache."""
 NO_STATE = 0xFFFFFFFF
-"""In the place of a boost state: there is none."""
 _ROUNDING = 2.0**-22
 """More than a sum of two float32 loses, relative to the larger one."""
 
@@ -63,8 +60,7 @@ _ROUNDING = 2.0**-22
 class ListedWords(NamedTuple):
     """The boosted words of an utterance, and what is hot.
 
-    Where there are fewer bits than positions, some share one: a position that is taken
-    for hot costs time and changes nothing.
+    Positions may share a bit: one that is taken for hot changes no result.
     """
 
     keys: np.ndarray  # uint32 [H], as `WordBoosts`
@@ -85,7 +81,6 @@ def _room(found: int, most: int) -> tuple[np.ndarray, np.uint64]:
 
 _NONE_HOT = read_only(np.zeros(1, np.uint64)), LOW_BITS
 NO_WORDS = ListedWords(*compile_word_boosts(None, {})[0], *_NONE_HOT, *_NONE_HOT)
-"""No boosted words and no hot positions."""
 
 
 @jit
@@ -126,7 +121,6 @@ NO_PHRASES = PhraseRows(
     begun=np.uint64(0),
     start=np.uint32(0),
 )
-
 """One state, in which no label does anything."""
 
 
@@ -192,13 +186,10 @@ def _dense_states(phrases: PhraseBoosts) -> np.ndarray:
 
 @jit
 def _fill(rows, begin, arcs, is_dense, root_cost):
-    """Fill in labels, the way to the dense state and credits, shorter states first.
+    """Fill in labels, dense states and credits; labels that a step may credit, uint64.
 
-    Credits are bounds that count arcs which a longer state hides, and allow for more
+    Credits are bounds: they count arcs that a longer state hides, and allow for more
     than float32 sums along a chain can lose.
-
-    Returns sets that count all labels which a state or one that it backs off to has,
-    uint64 [S].
     """
     credited, length = np.zeros(len(rows), np.uint64), np.zeros(len(rows))
     credit, largest = np.zeros(len(rows)), np.zeros(len(rows))
@@ -237,8 +228,7 @@ def _fill(rows, begin, arcs, is_dense, root_cost):
 class BoostTables:
     """The tables of boosts for the kernels of one graph or trie; each is made once.
 
-    `words`: int [P], the words of all rows one after the other; 0 is none. `splits`:
-    int [R + 1], where the positions of each row stand.
+    `words`: int [P], the words of all rows; 0 is none. `splits`: int [R + 1].
     """
 
     def __init__(
@@ -285,7 +275,7 @@ class BoostTables:
 
     @cached_property
     def _by_word(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Splits by word, int64 [W + 1]; rows and positions of words, uint32, twice."""
+        """Splits by word, int64 [W + 1]; their rows and positions, uint32."""
         with_word = np.flatnonzero(self._row_words != EPSILON)
         words = self._row_words[with_word]
         splits, order = counted(words, int(words.max(initial=0)) + 1)
@@ -301,32 +291,21 @@ OPEN, CLOSING, CLOSED = 0, 1, 2
 
 
 class RowStates(NamedTuple):
-    """States of phrases, of rows.
+    """States of phrases, of rows of scores."""
 
-    Attributes:
-        row: int64 [N], which row of the scores each is.
-        state: int32 [N], of the automaton.
-        mode: int8 [N], `OPEN`, `CLOSING` or `CLOSED`.
-        ends_phrase: bool [N], the last token ended a phrase.
-        silent: int64 [M], sorted: columns that say nothing, ends among them.
-        ends: int64 [E], columns of ends.
-    """
-
-    row: np.ndarray
-    state: np.ndarray
-    mode: np.ndarray
-    ends_phrase: np.ndarray
-    silent: np.ndarray
-    ends: np.ndarray
+    row: np.ndarray  # int64 [N], the row of each
+    state: np.ndarray  # int32 [N], of the automaton
+    mode: np.ndarray  # int8 [N], `OPEN`, `CLOSING` or `CLOSED`
+    ends_phrase: np.ndarray  # bool [N], the last token ended a phrase
+    silent: np.ndarray  # int64 [M], sorted: columns without speech, ends among them
+    ends: np.ndarray  # int64 [E], columns of ends
 
 
 @kernel
 def credit_rows(automaton, rows, scores, out, is_last, end_score):
-    """Write scores [N, V] with the boosts to `out`, which has the scores already.
+    """Write scores with the boosts to `out`, float32 [N, V] both, equal at first.
 
-    `automaton`: of the phrases, float32 costs. `scores`: float32 [N, V]. `out`: float32
-    [N, V]. `end_score`: float32, of the rule `compensated`; below 0 there is no such
-    rule.
+    `end_score`: float32, of the rule `compensated`; below 0 there is no such rule.
     """
     final_cost, backoff = automaton.final_cost, automaton.backoff_state
     none = np.float32(0)

@@ -22,18 +22,13 @@ from wfstdec.text.tokens import EPSILON
 
 
 class WordBoosts(NamedTuple):
-    """The compiled list of one utterance.
+    """The compiled list of one utterance."""
 
-    Attributes:
-        keys: uint32 [H], word ids; 0 is an empty slot. H is a power of two, at
-            least twice the number of words.
-        bonuses: float32 [H], nats; above 0 favours the word.
-        top_bonus: The largest bonus, at least 0: bounds what any arc can be credited.
-    """
-
+    # uint32 [H], word ids; 0 is an empty slot. H is a power of two, at least twice the
+    # number of words.
     keys: np.ndarray
-    bonuses: np.ndarray
-    top_bonus: np.float32
+    bonuses: np.ndarray  # float32 [H], nats; above 0 favours the word
+    top_bonus: np.float32  # the largest bonus, at least 0: bounds the credit of any arc
 
     def bonus(self, word: int) -> float:
         """The bonus of a word id, 0 where it has none."""
@@ -51,10 +46,7 @@ class WordBoosts(NamedTuple):
 def compile_word_boosts(
     boosts: Mapping[str, float] | None, word_ids: Mapping[str, int]
 ) -> tuple[WordBoosts, list[str]]:
-    """Compile a list of boosted words.
-
-    `boosts`: word to bonus, nats; above 0 favours. `None` boosts nothing.
-    """
+    """Compile words and bonuses, nats; also the words without an id."""
     given = boosts or {}
     known = {word_ids[w]: float(bonus) for w, bonus in given.items() if w in word_ids}
     size = 1 << max(1, (2 * len(known)).bit_length())

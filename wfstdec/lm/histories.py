@@ -32,24 +32,19 @@ from wfstdec.text.arpa import ArpaModel
 
 NO_LABEL = -1
 """Of a word that has no label: n-grams with it are left out."""
-
-_log = logging.getLogger("wfstdec.lm")
-
-
 ROOT = 0
 """The node of the empty n-gram."""
+_log = logging.getLogger("wfstdec.lm")
 
 
 class NgramTrie(NamedTuple):
     """The nodes, M of them, and a hash table of their children."""
 
-    # int32 [M, 2], the parent and the last label of each n-gram; the label of the empty
-    # one is -1
-    pair: np.ndarray
+    pair: np.ndarray  # int32 [M, 2], parent and last label of each n-gram
     depth: np.ndarray  # int32 [M], the order of each n-gram
     suffix: np.ndarray  # int32 [M]; the root's is the root
-    slots: np.ndarray  # int32, where each pair is found; see `jit.hashing`
-    num_listed: int  # How many nodes the tables list, the root included
+    slots: np.ndarray  # int32, hash table of pairs; see `jit.arrays`
+    num_listed: int  # nodes that the tables list, the root included
     num_nodes: int  # M
 
     @property
@@ -178,21 +173,18 @@ class Histories:
         return found
 
     def targets(self, is_state: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Each n-gram's longest suffix that is a state, and what lies on the way."""
-        # `is_state`: bool [M], the root among them. Returns the suffixes, int32 [M],
-        # the n-gram itself if it is a state; the back-off costs down to there, float64
-        # [M].
+        """Each n-gram's longest suffix, or itself, that is a state; cost of the way."""
         return _targets(self.trie, self.trie.by_depth(), is_state, self.backoff)
 
 
 def build_histories(
     model: ArpaModel, of_word: np.ndarray, num_labels: int
 ) -> Histories:
-    """Make the trie of a model's n-grams over labels."""
-    # N-grams that have words without a label, or `<s>` or `</s>` in their middle, are
-    # left out, and their number is logged.
-    # `of_word`: int32 [W], the label of each word of the model, or `NO_LABEL`; those of
-    # `<s>` and `</s>` are not read.
+    """Make the trie of a model's n-grams over labels, `of_word`: int32 [W].
+
+    N-grams that have words without a label, or `<s>` or `</s>` in their middle, are
+    left out, and their number is logged.
+    """
     if model.bos is None or model.eos is None:
         missing = "<s>" if model.bos is None else "</s>"
         raise ArpaError(
@@ -232,8 +224,7 @@ def _usable(
         is_misplaced |= (ngram[:, :-1] == eos).any(axis=1)
         unknown += int(is_unknown.sum())
         misplaced += int((is_misplaced & ~is_unknown).sum())
-        # `<s>` is never predicted, and nothing follows `</s>`: such n-grams say
-        # nothing.
+        # `<s>` is never predicted, and nothing follows `</s>`.
         kept = ~is_unknown & ~is_misplaced
         tables.append(ngram[kept])
         costs.append(table.cost[kept])

@@ -12,8 +12,7 @@ float32, added in the order of `tests/reference/lm_reference.py`, whose bits the
 chosen when a kernel is compiled.
 
 A table has the answers of a user's model. A pair that it lacks costs `inf` for now and
-is noted. Once a kernel has stopped, the model is asked for all noted pairs, and the
-kernel runs again: until there is nothing to note. No kernel calls Python.
+is noted; the model is then asked for all noted pairs, and the kernel runs again.
 """
 
 from __future__ import annotations
@@ -30,8 +29,7 @@ FINAL = 0xFFFFFFFF
 UNKNOWN = (1 << 31) - 1
 """A label that no table of words has: `<unk>`."""
 USED, MISSES, FULL = range(3)
-"""Positions in counts: pairs, pairs that are noted, whether there was no room for one.
-"""
+"""Positions in counts: pairs, noted pairs, whether there was no room for one."""
 _FREE = uint64(0xFFFFFFFFFFFFFFFF)
 _FACTOR = uint64(0x9E3779B97F4A7C15)
 _INF = float32(np.inf)
@@ -48,18 +46,14 @@ class OnDemandTable(NamedTuple):
     next: np.ndarray  # int32 [H], the next state; -1 where it is not known yet
     misses: np.ndarray  # int32 [H / 2], the slots of what is not known yet
     counts: np.ndarray  # int64 [4]
-    # uint64 [S], by which states stand where costs are equal; no state's number depends
-    # on its history, and this does not depend on numbers
-    order: np.ndarray
-    # int32, what labels from `num_labels` on stand for; `num_labels` itself beyond
-    # these
-    aliases: np.ndarray
+    order: np.ndarray  # uint64 [S], of states of equal cost, whatever their numbers
+    aliases: np.ndarray  # int32, of labels from `num_labels` on
     num_labels: int  # L, labels below it are asked for as they are
     model_start: np.ndarray  # int32 [1]
 
 
 def new_table(size: int, num_labels: int) -> OnDemandTable:
-    """Return an empty table; the number of slots is a power of two."""
+    """An empty table; `size` is a power of two."""
     return OnDemandTable(
         keys=np.full(size, _FREE, np.uint64),
         cost=np.full(size, np.inf, np.float32),
@@ -74,7 +68,7 @@ def new_table(size: int, num_labels: int) -> OnDemandTable:
 
 
 @inlined
-def table_step(lm, model, state, label):
+def _table_step(lm, model, state, label):
     """Look up a step; a pair that is not known costs inf, and leads to -1."""
     if model < 0:
         return float32(0), int32(state)
@@ -90,8 +84,7 @@ def table_step(lm, model, state, label):
 
 
 @inlined
-def table_final(lm, model, state):
-    """Look up a final cost; inf where it is not known."""
+def _table_final(lm, model, state):
     if model < 0:
         return float32(0)
     if state < 0:
@@ -100,26 +93,22 @@ def table_final(lm, model, state):
 
 
 @inlined
-def table_unanswered(lm):
-    """Tell whether any question was noted."""
+def _table_unanswered(lm):
     return lm.counts[MISSES] + lm.counts[FULL] > 0
 
 
 @inlined
-def table_unknown(lm):
-    """The label of `<unk>`."""
+def _table_unknown(lm):
     return int64(UNKNOWN)
 
 
 @inlined
-def table_order(lm, state):
-    """Order of a state among those of equal cost, uint64."""
+def _table_order(lm, state):
     return lm.order[state]
 
 
 @inlined
-def table_row(lm, state):
-    """Row of any state in arrays by state: they have but one."""
+def _table_row(lm, state):
     return int64(0)
 
 
@@ -154,10 +143,10 @@ def _asked(lm, key):
 class Automaton(NamedTuple):
     """M models of S states and A arcs together, as the kernels take them."""
 
-    # Labels are word ids or tokens. A model with a label table (L > 0 entries) has a
-    # dense root: L + 1 arcs, the last one for whatever is not in the table; a label's
-    # arcs stand under its alias. A model without one has a sparse root, and labels that
-    # the root lacks lead back to it at the default cost.
+    # A model with a label table (L > 0 entries) has a dense root: L + 1 arcs, the last
+    # one for any label that is not in the table; arcs have the alias of a label. A
+    # model without one has a sparse root: labels without an arc lead back to it at the
+    # default cost.
 
     state_arc_splits: np.ndarray  # int64 [S + 1], the row of each state
     arc_label: np.ndarray  # int32 [A], increasing in each row
@@ -167,8 +156,7 @@ class Automaton(NamedTuple):
     backoff_cost: np.ndarray  # float32 [S], 0 at roots
     final_cost: np.ndarray  # float32 [S], backing off included
     model_start: np.ndarray  # int32 [M]
-    # int64 [M + 1], where each model's label table stands
-    model_label_splits: np.ndarray
+    model_label_splits: np.ndarray  # int64 [M + 1], of the label tables
     model_default_cost: np.ndarray  # float32 [M], of a label that a sparse root lacks
     label_alias: np.ndarray  # int32, 0..L of each label of each table
 
@@ -179,7 +167,7 @@ DTYPES = {name: _KINDS.get(name.split("_")[-1], np.int32) for name in Automaton.
 
 
 def frozen(automaton: Automaton) -> Automaton:
-    """Convert an automaton to its types, read-only: kernels are compiled once."""
+    """Convert arrays to their types, read-only: kernels are compiled once."""
     arrays = []
     for name, dtype in DTYPES.items():
         array = np.ascontiguousarray(getattr(automaton, name), dtype).view(np.ndarray)
@@ -231,8 +219,7 @@ def _automaton_step(automaton, model, state, label):
         arc = find_arc(automaton.arc_label, begin, end, label)
         if arc < end and automaton.arc_label[arc] == label:
             break
-        # A root that lacks labels: phrases, whose other labels cost one and the same,
-        # and stay there.
+        # A sparse root.
         if backoff < 0:
             return total + automaton.model_default_cost[model], np.int32(state)
         # float32, in the order of the way down: the sum that GPUs and `row` make.
@@ -266,19 +253,19 @@ def _automaton_row(automaton, state):
     return np.int64(state)
 
 
-step = by_class({Automaton: _automaton_step, OnDemandTable: table_step})
+step = by_class({Automaton: _automaton_step, OnDemandTable: _table_step})
 """The cost of a label in a state, float32, and where it leads, int32."""
-final = by_class({Automaton: _automaton_final, OnDemandTable: table_final})
+final = by_class({Automaton: _automaton_final, OnDemandTable: _table_final})
 """The cost of ending in a state, float32."""
 unanswered = by_class(
-    {Automaton: _automaton_unanswered, OnDemandTable: table_unanswered}
+    {Automaton: _automaton_unanswered, OnDemandTable: _table_unanswered}
 )
-"""Tell whether the model must be asked, and the step be done again."""
-unknown_label = by_class({Automaton: _automaton_unknown, OnDemandTable: table_unknown})
+"""Whether the model must be asked, and the step be done again."""
+unknown_label = by_class({Automaton: _automaton_unknown, OnDemandTable: _table_unknown})
 """A label that is none of the table: what it costs is the cost of `<unk>`."""
-state_order = by_class({Automaton: _automaton_order, OnDemandTable: table_order})
+state_order = by_class({Automaton: _automaton_order, OnDemandTable: _table_order})
 """Order of a state among those of equal cost, uint64."""
-row_of_state = by_class({Automaton: _automaton_row, OnDemandTable: table_row})
+row_of_state = by_class({Automaton: _automaton_row, OnDemandTable: _table_row})
 """Row of a state in arrays that are made for the states of a model."""
 
 
@@ -331,8 +318,7 @@ def row(automaton, model, state, costs, nextstates):
         below = np.int64(automaton.backoff_state[below])
         depth += 1
     for level in range(depth, -1, -1):  # the root first, longer histories over it
-        # Summed from the state again for each level: in the order of `step`, to the
-        # bit.
+        # Summed from the state again for each level: in the order of `step`.
         total = np.float32(0)
         below = np.int64(state)
         for _ in range(level):

@@ -22,11 +22,7 @@ from wfstdec.lm.on_demand import OnDemandLM
 from wfstdec.lm.user import UNK, UserLM
 from wfstdec.text.arpa import ArpaModel, read_arpa
 from wfstdec.text.files import reading
-from wfstdec.text.kenlm import (
-    check_probing,
-    read_kenlm_header,
-    read_kenlm_words,
-)
+from wfstdec.text.kenlm import check_probing, read_kenlm_header, read_kenlm_words
 from wfstdec.text.lexicon import Lexicon
 from wfstdec.text.loading import (
     AUTO,
@@ -62,15 +58,15 @@ class KenlmModel:
     least_cost = -1.0
 
     def __init__(self, path: str | os.PathLike[str], model: Any = None) -> None:
+        self.path = os.fspath(path)
         try:
             import kenlm
         except ImportError:
             raise BackendError(
-                f"{os.fspath(path)}: a KenLM binary that only KenLM can score, "
-                "expected the module kenlm: pip install kenlm; or build the trie "
-                "format (build_binary trie), which is read without it"
+                f"{self.path}: a KenLM binary that only KenLM can score, expected the "
+                "module kenlm: pip install kenlm; or build the trie format "
+                "(build_binary trie), which is read without it"
             ) from None
-        self.path = os.fspath(path)
         # Clear errors before KenLM's, which reads out of bounds in a damaged file.
         header = None if model is not None else read_kenlm_header(path)
         if header is not None and header.kind == "probing":
@@ -83,11 +79,9 @@ class KenlmModel:
         self._new_state = kenlm.State
 
     def __repr__(self) -> str:
-        """Name its file."""
         return f"KenlmModel({self.path!r})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the path: the file is read where the copy is made."""
         return type(self), (self.path,)
 
     @property
@@ -96,7 +90,6 @@ class KenlmModel:
         return self
 
     def __contains__(self, word: object) -> bool:
-        """Tell whether a word is known; the module lists none."""
         return word == UNK or word in self._model
 
     @cached_property
@@ -133,8 +126,7 @@ TakenLM = ArpaModel | NgramLM | UserLM | OnDemandLM
 
 
 def read_lm(lm: AnyLM) -> ArpaModel | NgramLM:
-    """Read a file or map a saved folder; n-gram models stay as they are."""
-    # KenLM binaries must be of the trie format: others cannot be listed.
+    """Read a file or map a saved folder; KenLM binaries of the trie format only."""
     if isinstance(lm, str | os.PathLike):
         return load_lm(lm) if Path(lm).is_dir() else read_arpa(lm)
     found = read_any_lm(lm)
@@ -149,11 +141,8 @@ def read_lm(lm: AnyLM) -> ArpaModel | NgramLM:
 def read_any_lm(lm: AnyLM) -> TakenLM:
     """Read a model, also one without n-grams to list, which is asked later."""
     if isinstance(lm, str | os.PathLike):
-        if not Path(lm).is_dir():
-            header = read_kenlm_header(lm)
-            if header is not None and not header.is_trie:
-                return KenlmModel(lm)
-        return read_lm(lm)
+        header = None if Path(lm).is_dir() else read_kenlm_header(lm)
+        return read_lm(lm) if header is None or header.is_trie else KenlmModel(lm)
     if isinstance(lm, ArpaModel | NgramLM | UserLM | OnDemandLM):
         return lm
     raise OptionError(
@@ -241,11 +230,9 @@ def build_lm(
         arpa: An ARPA file, plain or gzip, or a KenLM binary of the trie format.
         tokens: The token table; the model is over tokens, unless there is a lexicon.
         lexicon: The model is over its words, those that the file has.
-        words: In place of both: a word table, such as a graph's; `words[0]` is
-            `<eps>`.
+        words: In place of both: a word table; `words[0]` is `<eps>`.
         blank: The blank by name or index; None to recognise it.
-        separator: The token between words, which a lexicon leaves out; `"auto"` as for
-            decoders.
+        separator: The token between words, as for decoders.
         unk_cost: Nats for labels that the file lacks; None drops words, and scores
             tokens as `<unk>` where the file has it.
         nemo_tokens: The words of the file are characters that stand for tokens.
@@ -258,11 +245,8 @@ def build_lm(
         found = "neither words nor" if words is None else "both words and"
         raise OptionError(f"{found} tokens, expected one of them")
     model = read_arpa(arpa)
-    labels: TokenTable | Sequence[str]
-    if words is not None:
-        labels = words
-    else:
-        assert tokens is not None
+    labels: TokenTable | Sequence[str] | None = words
+    if labels is None:
         labels = table = load_tokens(tokens, blank)
         if lexicon is not None:
             between = separator_of(separator, table, lexicon=lexicon)

@@ -17,10 +17,10 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import IO, Any, NamedTuple
+from typing import IO, Any
 
 import numpy as np
 
@@ -40,66 +40,60 @@ _LABELS = "labels.json"
 _log = logging.getLogger("wfstdec.lm")
 
 
-def check_automaton(automaton: Automaton, num_labels: int, place: str) -> None:
+def _check_automaton(a: Automaton, num_labels: int) -> None:
     """Raise unless the arrays fit each other and every index exists."""
     for name, dtype in DTYPES.items():
-        array = getattr(automaton, name)
+        array = getattr(a, name)
         if array.ndim != 1 or array.dtype != dtype:
             raise FormatError(
-                f"{place}: {name} is {array.dtype} {array.shape}, expected "
+                f"{name} is {array.dtype} {array.shape}, expected "
                 f"{np.dtype(dtype)}, one axis"
             )
-    for holds, fault in _conditions(automaton, num_labels):
+
+    def must(holds: bool | np.bool_, fault: str) -> None:
         if not holds:
-            raise FormatError(f"{place}: {fault}; the model is damaged, save it again")
+            raise FormatError(f"{fault}; the model is damaged, save it again")
 
-
-def _conditions(a: Automaton, num_labels: int) -> Iterator[tuple[bool, str]]:
-    """Invariants and what to say of each; later ones may rely on earlier ones."""
+    # Later checks rely on earlier ones.
     num_states, num_arcs = len(a.final_cost), len(a.arc_cost)
     num_models = len(a.model_start)
     splits, tables = a.state_arc_splits, a.model_label_splits
-    yield num_models > 0 and num_states > 0, "no model or no state, expected one"
-    yield _are_splits(splits, num_states, num_arcs), "the rows of arcs do not add up"
-    yield (
+    must(num_models > 0 and num_states > 0, "no model or no state, expected one")
+    must(_are_splits(splits, num_states, num_arcs), "the rows of arcs do not add up")
+    must(
         _are_splits(tables, num_models, len(a.label_alias)),
         "the label tables do not add up",
     )
-    sizes = {len(a.arc_label), len(a.arc_next)}
-    sizes_of_states = {len(a.backoff_state), len(a.backoff_cost)}
-    yield (
-        sizes == {num_arcs}
-        and sizes_of_states == {num_states}
+    must(
+        len(a.arc_label) == len(a.arc_next) == num_arcs
+        and len(a.backoff_state) == len(a.backoff_cost) == num_states
         and len(a.model_default_cost) == num_models,
         "arrays differ in length, expected one length for arcs, states and models",
     )
-    yield _within(a.arc_next, 0, num_states), "an arc leads to no state"
-    yield _within(a.arc_label, 0, num_labels + 1), "an arc has a label of no table"
+    must(_within(a.arc_next, 0, num_states), "an arc leads to no state")
+    must(_within(a.arc_label, 0, num_labels + 1), "an arc has a label of no table")
     # The first arc of a row may have a lower label than the last of the row before.
     inner = np.ones(num_arcs, bool)
     inner[splits[:-1][splits[:-1] < num_arcs]] = False
-    yield (
-        bool((a.arc_label[1:] > a.arc_label[:-1])[inner[1:]].all()),
-        "a row is not sorted by label",
-    )
-    yield (
-        bool((a.backoff_state < np.arange(num_states)).all())
+    increases = a.arc_label[1:] > a.arc_label[:-1]
+    must(increases[inner[1:]].all(), "a row is not sorted by label")
+    must(
+        (a.backoff_state < np.arange(num_states)).all()
         and _within(a.backoff_state, -1, num_states),
         "a back-off link leads forwards",
     )
-    yield _within(a.model_start, 0, num_states), "a model starts in no state"
-    yield (
-        bool(np.isin(np.diff(tables), (0, num_labels)).all())
+    must(_within(a.model_start, 0, num_states), "a model starts in no state")
+    must(
+        np.isin(np.diff(tables), (0, num_labels)).all()
         and _within(a.label_alias, 0, num_labels + 1),
         "a label table has another size",
     )
-    # Needs rows and tables that have passed.
     # Roots are dense where label tables are, and these are of one model or of all.
     rows = np.diff(splits)[a.backoff_state < 0]
-    full = not len(a.label_alias) or bool((rows == num_labels + 1).all())
-    yield full, "a root lacks labels"
+    full = not len(a.label_alias) or (rows == num_labels + 1).all()
+    must(full, "a root lacks labels")
     costs = (a.arc_cost, a.backoff_cost, a.final_cost, a.model_default_cost)
-    yield not any(np.isnan(cost).any() for cost in costs), "a cost is NaN"
+    must(not any(np.isnan(cost).any() for cost in costs), "a cost is NaN")
 
 
 def _are_splits(splits: np.ndarray, count: int, total: int) -> bool:
@@ -162,12 +156,12 @@ class NgramLM(BackoffModel):
             raise OptionError(f"unk_cost={unk_cost!r}, expected nats")
         model = arpa if isinstance(arpa, ArpaModel) else read_arpa(arpa)
         if not nemo_tokens:
-            labelled = labels_by_name(model, labels)
+            of_word, impossible = _labels_by_name(model, labels)
         elif isinstance(labels, TokenTable):
-            labelled = labels_by_nemo(model, labels)
+            of_word, impossible = _labels_by_nemo(model, labels)
         else:
             raise OptionError("nemo_tokens with a word table, expected a token table")
-        automaton = build_automaton(model, labelled, unk_cost)
+        automaton = _automaton_of(model, of_word, impossible, unk_cost)
         table = labels if isinstance(labels, TokenTable) else tuple(labels)
         lm = cls(frozen(automaton), unit, len(table), table)
         _log.info(
@@ -222,13 +216,18 @@ def load_lm(path: str | os.PathLike[str]) -> NgramLM:
         size = sum(file.stat().st_size for file in files.values())
         mode: Any = "r" if size >= MAPPED_BYTES else None
         arrays = {name: np.load(file, mmap_mode=mode) for name, file in files.items()}
-        labels = _read_labels(folder / _LABELS)
+        labels: tuple[str, ...] | TokenTable | None = None
+        if (folder / _LABELS).exists():
+            table = json.loads((folder / _LABELS).read_text(encoding="utf-8"))
+            labels = tuple(map(str, table["names"]))
+            if "blank" in table:
+                labels = token_table(labels, table["blank"])
         known = {("wfstdec.lm", FORMAT_VERSION, unit) for unit in ("word", "token")}
         if found not in known:
             version = f"a language model of version {FORMAT_VERSION}"
             raise FormatError(f"found {found}, expected {version}; build it again")
         automaton = Automaton(**arrays)
-        check_automaton(automaton, num_labels, str(folder))
+        _check_automaton(automaton, num_labels)
         if labels is not None and len(labels) != num_labels:
             raise FormatError(
                 f"{len(labels)} labels, expected {num_labels}; the model is damaged, "
@@ -237,35 +236,15 @@ def load_lm(path: str | os.PathLike[str]) -> NgramLM:
         return NgramLM(frozen(automaton), found[2], num_labels, labels)
 
 
-def _read_labels(path: Path) -> tuple[str, ...] | TokenTable | None:
-    """The table, None where none was saved."""
-    if not path.exists():
-        return None
-    found = json.loads(path.read_text(encoding="utf-8"))
-    names = tuple(map(str, found["names"]))
-    return token_table(names, found["blank"]) if "blank" in found else names
-
-
 NEMO_OFFSET = 100
 """NeMo writes token t as the character `chr(t + 100)`."""
+_Labels = tuple[np.ndarray, np.ndarray]
+"""int32 [W], the label of each word of a file, `NO_LABEL` where it has none; those of
+`<s>`, `</s>` and `<unk>` mean nothing. bool [L], labels that nothing predicts: epsilon,
+blank, marks."""
 
 
-class ArpaLabels(NamedTuple):
-    """Labels of the W words of a file, in a table of L."""
-
-    # int32 [W], the label of each word of the file, `NO_LABEL` where it has none. Those
-    # of `<s>`, `</s>` and `<unk>` mean nothing.
-    of_word: np.ndarray
-    # bool [L], labels that nothing predicts: epsilon, blank, marks
-    impossible: np.ndarray
-
-    @property
-    def unk(self) -> int:
-        """The label of `<unk>`: L, one beyond the table."""
-        return len(self.impossible)
-
-
-def labels_by_name(model: ArpaModel, table: Sequence[str] | TokenTable) -> ArpaLabels:
+def _labels_by_name(model: ArpaModel, table: Sequence[str] | TokenTable) -> _Labels:
     """Labels of words that are called as they are in the table."""
     is_tokens = isinstance(table, TokenTable)
     names = list(table.names if isinstance(table, TokenTable) else table)
@@ -277,14 +256,11 @@ def labels_by_name(model: ArpaModel, table: Sequence[str] | TokenTable) -> ArpaL
     if is_tokens:
         _check_tokens(model, ids)
     marks = {model.bos, model.eos, model.unk}
-    missing = sum(
-        label == NO_LABEL and position not in marks
-        for position, label in enumerate(of_word)
-    )
-    if missing:
+    lacking = [i for i, label in enumerate(of_word) if label == NO_LABEL]
+    if missing := len(set(lacking) - marks):
         text = "%d words of the model are none of the %d %s"
         _log.info(text, missing, len(ids), "tokens" if is_tokens else "words")
-    return ArpaLabels(np.array(of_word, np.int32), impossible)
+    return np.array(of_word, np.int32), impossible
 
 
 def _check_tokens(model: ArpaModel, names: Iterable[str]) -> None:
@@ -305,7 +281,7 @@ def _check_tokens(model: ArpaModel, names: Iterable[str]) -> None:
         )
 
 
-def labels_by_nemo(model: ArpaModel, table: TokenTable) -> ArpaLabels:
+def _labels_by_nemo(model: ArpaModel, table: TokenTable) -> _Labels:
     """Labels of words that are the characters of token + 100."""
     impossible = np.zeros(len(table), bool)
     impossible[table.blank] = True
@@ -321,19 +297,22 @@ def labels_by_nemo(model: ArpaModel, table: TokenTable) -> ArpaLabels:
                 f"V={len(table)} tokens; leave nemo_tokens out if words are tokens"
             )
         of_word.append(token)
-    return ArpaLabels(np.array(of_word, np.int32), impossible)
+    return np.array(of_word, np.int32), impossible
 
 
-def build_automaton(
-    model: ArpaModel, labels: ArpaLabels, unk_cost: float | None
+def _automaton_of(
+    model: ArpaModel,
+    of_word: np.ndarray,
+    impossible: np.ndarray,
+    unk_cost: float | None,
 ) -> Automaton:
     """Make the automaton; `unk_cost` takes the place of `<unk>` where it is given."""
-    of_word = labels.of_word.copy()
+    unk = len(impossible)  # the label of `<unk>`, one beyond the table
     if model.unk is not None:
-        of_word[model.unk] = labels.unk if unk_cost is None else NO_LABEL
+        of_word[model.unk] = unk if unk_cost is None else NO_LABEL
     # A history is a state if a longer n-gram begins with it, or if backing off from it
     # costs something; all others are their longest suffix that is a state.
-    histories = build_histories(model, of_word, labels.unk + 1)
+    histories = build_histories(model, of_word, unk + 1)
     trie, cost, backoff = histories.trie, histories.cost, histories.backoff
     ends, by_depth = histories.is_end, trie.by_depth()
     is_state = histories.prefixes() | ((backoff != 0) & ~ends)
@@ -357,41 +336,26 @@ def build_automaton(
     order = np.lexsort((trie.label[arcs], source))
     arcs, source = arcs[order], source[order]
     row_sizes = np.bincount(source, minlength=len(states))
-    row_sizes[0] = labels.unk + 1
-    alias, root_next, root_cost = _root(
-        labels, trie.label[unigrams], number[target[unigrams]], cost[unigrams], unk_cost
-    )
+    row_sizes[0] = unk + 1
+    label = trie.label[unigrams]
+    root_next, root_cost = np.zeros(unk + 1, np.int32), np.full(unk + 1, np.inf)
+    root_cost[unk] = np.inf if unk_cost is None else unk_cost
+    root_next[label], root_cost[label] = number[target[unigrams]], cost[unigrams]
+    known = impossible.copy()
+    known[label[label < unk]] = True
     return Automaton(
         state_arc_splits=np.concatenate([[0], np.cumsum(row_sizes)]),
-        arc_label=np.concatenate([np.arange(labels.unk + 1), trie.label[arcs]]),
+        arc_label=np.concatenate([np.arange(unk + 1), trie.label[arcs]]),
         arc_next=np.concatenate([root_next, number[target[arcs]]]),
         arc_cost=np.concatenate([root_cost, cost[arcs]]),
         backoff_state=backoff_state,
         backoff_cost=backoff_cost,
         final_cost=_backed_off(final_cost, backoff_state, backoff_cost),
         model_start=number[histories.is_bos],
-        model_label_splits=np.array([0, labels.unk]),
+        model_label_splits=np.array([0, unk]),
         model_default_cost=np.array([np.inf]),
-        label_alias=alias,
+        label_alias=np.where(known, np.arange(unk), unk),
     )
-
-
-def _root(
-    labels: ArpaLabels,
-    label: np.ndarray,
-    nextstate: np.ndarray,
-    cost: np.ndarray,
-    unk_cost: float | None,
-) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Aliases [L], and next states and costs [L + 1] of the root's row."""
-    nextstates = np.zeros(labels.unk + 1, np.int32)
-    costs = np.full(labels.unk + 1, np.inf)
-    costs[labels.unk] = np.inf if unk_cost is None else unk_cost
-    nextstates[label], costs[label] = nextstate, cost
-    known = labels.impossible.copy()
-    known[label[label < labels.unk]] = True
-    alias = np.where(known, np.arange(labels.unk), labels.unk)
-    return alias, nextstates, costs
 
 
 @jit

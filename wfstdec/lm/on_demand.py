@@ -11,9 +11,8 @@ Kernels and Python query models of both kinds by the same functions:
         while arrays.answer():                     # something was missing
             kernel(arrays.now, ...)                # the same once more
 
-    queries = LmQueries(arrays)                    # one by one, in Python
-    cost, state = queries.step(queries.start, label)
-    total = queries.total(labels, complete=True)
+        cost, state = arrays.step(arrays.start, label)      # one by one, in Python
+        total = arrays.total(labels, complete=True)
 """
 
 from __future__ import annotations
@@ -22,70 +21,54 @@ import hashlib
 import math
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, Self, TypeVar
 
 import numpy as np
 
 from wfstdec.errors import check_listed
 from wfstdec.jit import read_only
+from wfstdec.jit.records import Pool, longer
 from wfstdec.lm import kernels
 from wfstdec.lm.automaton import Automaton, Unit
-from wfstdec.lm.kernels import (
-    FINAL,
-    FULL,
-    MISSES,
-    UNKNOWN,
-    OnDemandTable,
-    new_table,
-)
+from wfstdec.lm.kernels import FINAL, FULL, MISSES, OnDemandTable, new_table
 from wfstdec.lm.user import UNK, CheckedLM, UserLM, digest
 from wfstdec.text.tokens import TokenTable
 
 MAX_PAIRS = 1 << 20
 """Once the model was asked so much, searches that begin start with nothing."""
 FIRST_SLOTS = 1 << 12
+_BY_HISTORY = object()
+"""Marks states that only identity tells apart."""
 _Found = TypeVar("_Found")
 
 
 class OnDemandLM:
     """A user's model over the words or tokens of a decoder.
 
-    `labels`: A word table, position 0 being `<eps>`, or a token table; None where
-    labels are what `ScoreCache.labels_of` gives.
-
-    Attributes:
-        model: The model.
-        unit: What it is over.
-        labels: The table; None where there is none.
-        num_labels: Its length.
-        least_cost: No word costs less, nats.
-        words: The words that the model knows; None for all.
+    `labels`: a word table, position 0 being `<eps>`, or a token table.
     """
 
     def __init__(
         self,
         model: UserLM,
-        labels: Sequence[str] | TokenTable | None,
+        labels: Sequence[str] | TokenTable,
         max_pairs: int = MAX_PAIRS,
     ) -> None:
         check_listed("labels", labels)
         self.model, self.asked = model, CheckedLM(model)
-        self.unit: Unit = "word"
-        self.labels: TokenTable | tuple[str, ...] | None = None
-        self.names: tuple[str, ...] = ()
-        if isinstance(labels, TokenTable):
-            self.unit, self.labels, self.names = "token", labels, tuple(labels.names)
-        elif labels is not None:
-            self.labels = self.names = tuple(labels)
+        self.unit: Unit = "token" if isinstance(labels, TokenTable) else "word"
+        self.labels = labels if isinstance(labels, TokenTable) else tuple(labels)
+        self.names = tuple(labels.names if isinstance(labels, TokenTable) else labels)
         self.num_labels = len(self.names)
-        self.least_cost, self.words = self.asked.least_cost, self.asked.words
+        self.least_cost = self.asked.least_cost
         self.lock = threading.Lock()
         self._max_pairs = max_pairs
         self._word_costs: np.ndarray | None = None
         self._answers = ScoreCache(self)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle the model and its labels: a copy asks anew."""
+        """Pickle the model and its labels: a copy asks again."""
         return type(self), (self.model, self.labels, self._max_pairs)
 
     def answers(self) -> ScoreCache:
@@ -120,16 +103,15 @@ class ScoreCache:
     """States by number, and the answers of the model in them; for all threads."""
 
     def __init__(self, lm: OnDemandLM) -> None:
-        self._lm, self._asked = lm, lm.asked
-        self._num_labels = lm.num_labels if lm.labels is not None else UNKNOWN
-        self._texts = [*lm.names, UNK] if lm.labels is not None else []
-        self._labels: dict[str, int] = {}
+        self._lm, num_labels = lm, lm.num_labels
+        self._texts = [*lm.names, UNK]
+        self._labels: dict[str, int] = {}  # of words behind the table
         self._states: list[Any] = []
         self._numbers: dict[Any, int] = {}
         self._order = np.zeros(FIRST_SLOTS, np.uint64)  # of states: breaks ties
-        self._free: list[OnDemandTable] = []  # tables of searches that ended
+        self._free = Pool(partial(new_table, FIRST_SLOTS, num_labels))
         self._known: dict[int, tuple[float, int]] = {}  # by the keys of tables
-        self.empty = new_table(2, self._num_labels)  # no question was put to it
+        self.empty = new_table(2, num_labels)  # no question was put to it
 
     @property
     def num_pairs(self) -> int:
@@ -137,35 +119,26 @@ class ScoreCache:
         return len(self._known)
 
     def labels_of(self, texts: Sequence[str]) -> np.ndarray:
-        """Labels by which the model is asked for these words, int32 [N]."""
+        """Labels by which the model is asked for OOV words, int32 [N]."""
         with self._lm.lock:
-            return np.array([self._label_of(text) for text in texts], np.int32)
-
-    def _label_of(self, text: str) -> int:
-        if text not in self._labels:
-            self._labels[text] = len(self._texts)
-            self._texts.append(text)
-        return self._labels[text]
+            for text in texts:
+                if text not in self._labels:
+                    self._labels[text] = len(self._texts)
+                    self._texts.append(text)
+            return np.array([self._labels[text] for text in texts], np.int32)
 
     def take(self, aliases: np.ndarray) -> OnDemandTable:
-        """A table for one thread, until it is given back."""
-        # `aliases`: int32, of `labels_of`: what labels behind the table stand for.
+        """A table for one thread; `aliases`: int32, labels behind the table's."""
         with self._lm.lock:
             if not self._states:
                 self._number(self._lm.model.start(), b"")
-            made = self._free or [new_table(FIRST_SLOTS, self._num_labels)]
             order, aliases = read_only(self._order[:]), read_only(aliases)
-            return made.pop()._replace(order=order, aliases=aliases)
-
-    def orders(self, states: np.ndarray) -> np.ndarray:
-        """Order of states among those of equal cost, uint64 [N]."""
-        return self._order[states]
+        return self._free.take()._replace(order=order, aliases=aliases)
 
     def give(self, table: OnDemandTable) -> None:
         """Take a table back; one with open questions is dropped."""
-        with self._lm.lock:
-            if table.counts[MISSES] + table.counts[FULL] == 0:
-                self._free.append(table)
+        if table.counts[MISSES] + table.counts[FULL] == 0:
+            self._free.give(table)
 
     def answered(self, table: OnDemandTable) -> OnDemandTable:
         """The table with the answers to what was noted in it."""
@@ -173,7 +146,7 @@ class ScoreCache:
         keys = table.keys[misses].tolist()
         with self._lm.lock:
             if unknown := [key for key in keys if key not in self._known]:
-                self._known |= zip(unknown, self._ask(unknown), strict=True)
+                self._known |= self._ask(unknown)
             order = read_only(self._order[:])
         if table.counts[FULL]:
             # Empty: the search notes again what it needs, and the answers are known.
@@ -184,47 +157,38 @@ class ScoreCache:
         table.counts[MISSES] = 0
         return table._replace(order=order)
 
-    def _ask(self, keys: list[int]) -> list[tuple[float, int]]:
-        """Ask the model for costs and next states, in one batch."""
-        pairs = [(key >> 32, key & FINAL) for key in keys]
-        ending = [at for at, (_, label) in enumerate(pairs) if label == FINAL]
-        names = {
-            at: self._asked.name_of(self._texts[label])
-            for at, (_, label) in enumerate(pairs)
-            if label != FINAL
-        }
-        asked = {at: name for at, name in names.items() if name is not None}
-        states = [self._states[number] for number, _ in pairs]
-        answers = [(math.inf, number) for number, _ in pairs]
-        costs = self._asked.finals([states[at] for at in ending])
-        for at, cost in zip(ending, costs, strict=True):
-            answers[at] = cost, pairs[at][0]
-        found = self._asked.scores([states[at] for at in asked], list(asked.values()))
-        for (at, name), (cost, state) in zip(asked.items(), found, strict=True):
+    def _ask(self, keys: list[int]) -> dict[int, tuple[float, int]]:
+        """Ask for costs and next states, the ends and the words in a batch each."""
+        asked = self._lm.asked
+        answers = {key: (math.inf, key >> 32) for key in keys}
+        ends = [key for key in keys if key & FINAL == FINAL]
+        labels = {key: key & FINAL for key in keys if key & FINAL != FINAL}
+        names = {key: asked.name_of(self._texts[one]) for key, one in labels.items()}
+        words = {key: name for key, name in names.items() if name is not None}
+        costs = asked.finals([self._states[key >> 32] for key in ends])
+        for key, cost in zip(ends, costs, strict=True):
+            answers[key] = cost, key >> 32
+        states = [self._states[key >> 32] for key in words]
+        found = asked.scores(states, list(words.values()))
+        for (key, name), (cost, state) in zip(words.items(), found, strict=True):
             if np.float32(cost) < np.inf:
-                before = self._order[pairs[at][0]].tobytes()
-                answers[at] = cost, self._number(state, before + name.encode())
+                before = self._order[key >> 32].tobytes()
+                answers[key] = cost, self._number(state, before + name.encode())
         return answers
 
     def _number(self, state: Any, history: bytes) -> int:
         """The number of a state, a new one where it has none."""
         order, key = digest(state), state
-        if order is None:  # only identity tells it apart
+        if order is None:
             order = hashlib.blake2b(history, digest_size=8).digest()
             key = _BY_HISTORY, order
-        if key in self._numbers:
-            return self._numbers[key]
-        number = len(self._states)
-        if number == len(self._order):
-            self._order = np.concatenate([self._order, np.zeros_like(self._order)])
-        self._order[number] = int.from_bytes(order, "little")
-        self._states.append(state)
-        self._numbers[key] = number
+        number = self._numbers.setdefault(key, len(self._states))
+        if number == len(self._states):
+            if number == len(self._order):
+                self._order = longer(self._order, 2 * number)
+            self._order[number] = int.from_bytes(order, "little")
+            self._states.append(state)
         return number
-
-
-_BY_HISTORY = object()
-"""Marks states that only identity tells apart."""
 
 
 AnyModel = Automaton | OnDemandLM
@@ -264,43 +228,24 @@ class LmArrays:
         self.now = self._answers.answered(self.now)
         return True
 
-    def labels_of(self, words: Sequence[str]) -> np.ndarray:
-        """Labels by which a model without a table is asked for words, int32 [N]."""
-        assert self._answers is not None
-        return self._answers.labels_of(words)
-
     def orders(self, states: np.ndarray) -> np.ndarray:
         """Order of states among those of equal cost, [N]."""
-        return states if self._answers is None else self._answers.orders(states)
+        lm = self.now
+        return lm.order[states] if isinstance(lm, OnDemandTable) else states
 
-
-class LmQueries:
-    """Queries one by one; errors as of `LmArrays.answer`.
-
-    Attributes:
-        start: The state before an utterance.
-    """
-
-    def __init__(self, arrays: LmArrays) -> None:
-        self._arrays = arrays
-        self.start = int(arrays.now.model_start[0])
+    @property
+    def start(self) -> int:
+        """The state before an utterance."""
+        return int(self.now.model_start[0])
 
     def step(self, state: int, label: int) -> tuple[np.float32, int]:
         """The cost of a label in a state, and the next state."""
         cost, after = self._until_answered(lambda lm: kernels.step(lm, 0, state, label))
         return np.float32(cost), int(after)
 
-    def unknown(self, state: int) -> tuple[np.float32, int]:
-        """Ask for a label that is none of the table."""
-        return self.step(state, int(kernels.unknown_label(self._arrays.now)))
-
     def final(self, state: int) -> np.float32:
         """The cost of ending in a state."""
         return np.float32(self._until_answered(lambda lm: kernels.final(lm, 0, state)))
-
-    def order(self, state: int) -> int:
-        """Order of a state among those of equal cost."""
-        return int(kernels.state_order(self._arrays.now, state))
 
     def total(self, labels: np.ndarray, *, complete: bool) -> float:
         """The cost of labels in a row, float64; `complete` with that of ending."""
@@ -312,7 +257,7 @@ class LmQueries:
         return float(costs.sum(dtype=np.float64)) + final
 
     def _until_answered(self, query: Callable[[Any], _Found]) -> _Found:
-        found = query(self._arrays.now)
-        while self._arrays.answer():
-            found = query(self._arrays.now)
+        found = query(self.now)
+        while self.answer():
+            found = query(self.now)
         return found

@@ -34,15 +34,15 @@ class UserLM(Protocol):
 
     A state is anything hashable that never changes. States that are equal are one to
     the search; objects whose class has no `==` of its own differ by the words that led
-    to them. A cost of `inf` says that a word is impossible. The same question
-    must have the same answer; it is put once, and never from two threads at a time.
+    to them. A cost of `inf`: the word is impossible. The same question must have the
+    same answer; it is asked once, and never from two threads at a time.
 
     A model may also have:
 
         score_batch(states, words) -> list of (cost, state)    in the place of `score`
         finish_batch(states) -> list of costs                  in the place of `finish`
-        words: Container[str]      words that it knows; `<unk>` is asked for in the
-                                   place of others, if that is among them
+        words: Container[str]      words that it knows; `<unk>` takes the place of
+                                   others, if it is among them
         empty() -> state           the empty history, for the look-ahead
         least_cost: float          no word costs less; 0 if there is none
     """
@@ -58,16 +58,11 @@ class UserLM(Protocol):
 
 
 class CheckedLM:
-    """A model with all that it may have, its answers checked.
-
-    Attributes:
-        words: The words that it knows; None for all.
-        least_cost: No word costs less, nats.
-    """
+    """A model with all that it may have, its answers checked."""
 
     def __init__(self, model: UserLM) -> None:
         self._model, self._name = model, type(model).__name__
-        self.words: Container[str] | None = getattr(model, "words", None)
+        self._words: Container[str] | None = getattr(model, "words", None)
         self.least_cost = float(getattr(model, "least_cost", 0.0))
         if not -1e6 < self.least_cost <= 0:
             raise LanguageModelError(
@@ -77,9 +72,9 @@ class CheckedLM:
 
     def name_of(self, word: str) -> str | None:
         """Text that the model is asked for in place of a word; None: it cannot be."""
-        if self.words is None or word in self.words:
+        if self._words is None or word in self._words:
             return word
-        return UNK if UNK in self.words else None
+        return UNK if UNK in self._words else None
 
     def scores(
         self, states: Sequence[Any], words: Sequence[str]
@@ -136,8 +131,6 @@ class CheckedLM:
 
 def digest(state: Any) -> bytes | None:
     """Bytes that equal states have in common, the same in every run; None: identity."""
-    # Classes with a `__hash__` of their own, other than those below, give what it
-    # gives.
     if type(state) is int and 0 <= state < 1 << 63:
         return state.to_bytes(8, "little")  # in their order
     parts = _parts(state)
@@ -147,7 +140,6 @@ def digest(state: Any) -> bytes | None:
 
 
 def _parts(state: Any) -> bytes | None:
-    """Bytes of a state for its digest; None where it has none."""
     kind = type(state)
     if isinstance(state, str):
         return b"s%d:" % len(state) + state.encode("utf-8", "surrogatepass")

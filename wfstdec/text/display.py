@@ -11,19 +11,14 @@ import html
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-FEW = 4
-"""Names that a repr shows."""
-MOST_CHARS = 60
-"""Characters of a text that a repr shows."""
 
-
-def few(names: Sequence[Any], most: int = FEW) -> str:
+def few(names: Sequence[Any], most: int = 4) -> str:
     """The first few of some names, each as its repr."""
     shown = [repr(name) for name in names[:most]]
     return ", ".join([*shown, *(["..."] if len(names) > most else [])])
 
 
-def shortened(text: str, most: int = MOST_CHARS) -> str:
+def shortened(text: str, most: int = 60) -> str:
     """The repr of a text, cut where it is long."""
     return repr(text if len(text) <= most else text[: most - 3] + "...")
 
@@ -35,13 +30,10 @@ def html_table(
     caption: str = "",
 ) -> str:
     """A table as notebooks show it; everything is escaped."""
-    parts = ["<table>"]
-    if caption:
-        parts.append(f"<caption>{html.escape(caption)}</caption>")
-    if header:
-        parts.append("<thead>" + _row(header, "th") + "</thead>")
+    title = f"<caption>{html.escape(caption)}</caption>" if caption else ""
+    head = f"<thead>{_row(header, 'th')}</thead>" if header else ""
     body = "".join(_row(cells, "td") for cells in rows)
-    return "".join([*parts, "<tbody>", body, "</tbody></table>"])
+    return f"<table>{title}{head}<tbody>{body}</tbody></table>"
 
 
 def _row(cells: Sequence[Any], tag: str) -> str:

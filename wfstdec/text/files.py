@@ -82,9 +82,8 @@ def read_lines(path: str | os.PathLike[str]) -> list[str]:
 @contextlib.contextmanager
 def atomic_write(path: str | os.PathLike[str], mode: str = "wb") -> Iterator[IO]:
     """Open a new file that takes the place of `path` when all went well."""
-    # On any error an older `path` is untouched, and nothing else is left. Links are
-    # followed: they stay, and what they point to is replaced. What is no regular file,
-    # such as a device, a FIFO or `/dev/stdout`, is written in place.
+    # Links stay, and what they point to is replaced. What is no regular file, such as a
+    # device, a FIFO or `/dev/stdout`, is written in place.
     with writing(path):
         target = replaceable(path)
         if target is None:
@@ -120,8 +119,8 @@ def atomic_folder(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 def replaceable(path: str | os.PathLike[str]) -> Path | None:
     """Find the regular file, there or not yet, that a path leads to by its links."""
-    # None where it leads to something else, or to a file that this process was given
-    # open: a new file in its place would not be what the other end reads.
+    # None also for a file that this process was given open: a new file in its place
+    # would not be what the other end reads.
     if _descriptor(path) is not None:
         return None
     try:
@@ -143,7 +142,7 @@ def open_in_place(path: str | os.PathLike[str], mode: str = "wb") -> IO:
 
 @contextlib.contextmanager
 def writing(path: str | os.PathLike[str]) -> Iterator[None]:
-    """Name the file in what the system says of writing it."""
+    """Name the file in errors of writing it."""
     try:
         yield
     except BrokenPipeError:
@@ -158,9 +157,8 @@ def writing(path: str | os.PathLike[str]) -> Iterator[None]:
 
 def digest(path: str | os.PathLike[str]) -> dict[str, Any]:
     """Tell a file or folder from others by a few values, in a moment."""
-    # Of a file up to 16 MB all bytes count; of a larger one, its size, its date, and
-    # pieces from its beginning to its end; of a folder the names, sizes and dates in
-    # it.
+    # Of a file up to 16 MB all bytes count; of a larger one size, date, and pieces; of
+    # a folder the names, sizes and dates in it.
     path, seen = Path(path), hashlib.blake2b(digest_size=16)
     if path.is_dir():
         for one in sorted(path.iterdir()):
@@ -200,5 +198,4 @@ def _encoding(mode: str) -> str | None:
 
 
 def _unused_name(target: Path) -> Path:
-    """A name beside another that people see, and understand, if it should stay."""
     return target.with_name(f"{target.name}.{secrets.token_hex(4)}.partial")

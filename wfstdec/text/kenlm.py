@@ -1,10 +1,10 @@
-"""KenLM's binary files: their header, and the words at their end.
+"""KenLM's binary files: header, words, and the n-grams of the trie format.
 
     header = read_kenlm_header("lm.bin")            # None: it is no such file
     words = read_kenlm_words("lm.bin")
+    model = read_kenlm_trie("lm.bin")
 
-What stands between depends on the format: `kenlm_trie.py` reads the trie; the probing
-format keeps hashes in the place of n-grams, and cannot be listed.
+The probing format keeps hashes in the place of n-grams, and cannot be listed.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ import numpy as np
 from wfstdec.errors import ArpaError, FormatError
 from wfstdec.jit import jit
 from wfstdec.text.arpa_model import LARGEST, MAX_ORDER, ArpaModel, NgramTable
-from wfstdec.text.files import reading
+from wfstdec.text.files import PathLike, reading
 
-MAGIC = b"mmap lm http://kheafield.com/code"
-_VERSION_5 = b"mmap lm http://kheafield.com/code format version 5\n\0\0"
+_MAGIC = b"mmap lm http://kheafield.com/code"
+_VERSION_5 = _MAGIC + b" format version 5\n\0\0"
 _TEST_VALUES = struct.pack("<fffIIIQ", 0, 1, -0.5, 1, 0xFFFFFFFF, 0, 1)
 _FIXED = struct.Struct("<B3xfIB3xI")
 _FIRST = 56 + len(_TEST_VALUES)
@@ -35,17 +35,18 @@ KINDS = (
     "array-compressed trie",
     "quantised array-compressed trie",
 )
-REBUILD = "; build it again with KenLM's build_binary"
+_NATS = -math.log(10)
+_SIGN = np.uint64(1 << 31)
 
 
 class KenlmHeader(NamedTuple):
     """Header of a KenLM file."""
 
-    kind: str  # One of `KINDS`
-    counts: tuple[int, ...]  # The n-grams of each order, those that KenLM adds included
-    multiplier: float  # Buckets of a probing table for each entry
-    has_words: bool  # Whether the words are at its end
-    size: int  # Bytes before the search tables
+    kind: str  # one of `KINDS`
+    counts: tuple[int, ...]  # the n-grams of each order, those that KenLM adds included
+    multiplier: float  # buckets of a probing table for each entry
+    has_words: bool  # the words are at its end
+    size: int  # bytes before the search tables
 
     @property
     def is_trie(self) -> bool:
@@ -53,49 +54,45 @@ class KenlmHeader(NamedTuple):
         return self.kind.endswith("trie")
 
 
-def read_kenlm_header(path: str | os.PathLike[str]) -> KenlmHeader | None:
+def read_kenlm_header(path: PathLike) -> KenlmHeader | None:
     """The header of a binary file; None of any other file."""
-    place = os.fspath(path)
-    with reading(place), open(path, "rb") as file:
+    with reading(path), open(path, "rb") as file:
         start = file.read(_FIRST + _FIXED.size + 8 * 256)
         size = os.fstat(file.fileno()).st_size
     if not start.startswith(b"mmap lm"):
         return None
-    if start.startswith(MAGIC + b" incomplete"):
-        raise FormatError(
-            f"{place}: a KenLM binary that was never finished, expected a whole one"
-            + REBUILD
-        )
+    if start.startswith(_MAGIC + b" incomplete"):
+        found = "a KenLM binary that was never finished, expected a whole one"
+        raise _refused(path, found)
     if len(start) < _FIRST + _FIXED.size:
-        raise damaged(place, f"it ends after {len(start)} bytes, within its header")
+        raise _damaged(path, f"it ends after {len(start)} bytes, within its header")
     if not start.startswith(_VERSION_5):
         found = start[:60].split(b"\n")[0].decode("ascii", "replace")
-        raise FormatError(f"{place}: {found!r}, expected format version 5{REBUILD}")
+        raise _refused(path, f"{found!r}, expected format version 5")
     # KenLM writes a few numbers as the machine has them, for this.
     if start[56:_FIRST] != _TEST_VALUES:
-        raise FormatError(
-            f"{place}: a KenLM binary of another machine (byte order or word size), "
-            "expected little-endian, 64 bits" + REBUILD
-        )
+        found = "a KenLM binary of another machine (byte order or word size), expected "
+        raise _refused(path, found + "little-endian, 64 bits")
     order, multiplier, kind, has_words, version = _FIXED.unpack_from(start, _FIRST)
     counts_at = _FIRST + _FIXED.size
     if len(start) < counts_at + 8 * order:
-        raise damaged(place, f"it ends after {size} bytes, within its header")
+        raise _damaged(path, f"it ends after {size} bytes, within its header")
     counts = struct.unpack_from(f"<{order}Q", start, counts_at)
     if kind == 0 and not 1 < multiplier < 1e3:
-        raise damaged(place, f"{multiplier} buckets for each entry")
+        raise _damaged(path, f"{multiplier} buckets for each entry")
     if kind >= len(KINDS) or version > 1 or has_words > 1:
-        raise damaged(place, f"model type {kind}, search version {version}")
+        raise _damaged(path, f"model type {kind}, search version {version}")
     if not 2 <= order <= MAX_ORDER:
-        raise FormatError(f"{place}: order {order}, expected 2 to {MAX_ORDER}")
+        found = f"order {order}, expected 2 to {MAX_ORDER}"
+        raise FormatError(f"{os.fspath(path)}: {found}")
     # No n-gram takes less than a bit: damage would otherwise ask for all memory.
     if max(counts) > size * 8:
-        raise damaged(place, f"{max(counts)} n-grams in {size} bytes")
+        raise _damaged(path, f"{max(counts)} n-grams in {size} bytes")
     end = -(-(counts_at + 8 * order) // 8) * 8
     return KenlmHeader(KINDS[kind], counts, multiplier, bool(has_words), end)
 
 
-def read_kenlm_words(path: str | os.PathLike[str]) -> tuple[str, ...]:
+def read_kenlm_words(path: PathLike) -> tuple[str, ...]:
     """The words of a binary file, by KenLM's ids; `<unk>` is the first."""
     header = _header_of(path)
     with (
@@ -103,20 +100,20 @@ def read_kenlm_words(path: str | os.PathLike[str]) -> tuple[str, ...]:
         mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data,
     ):
         start = data.rfind(b"<unk>\0", header.size)
-        return words_of(data[start:] if start >= 0 else b"", header, os.fspath(path))
+        return _words_of(data[start:] if start >= 0 else b"", header, path)
 
 
-def _header_of(path: str | os.PathLike[str]) -> KenlmHeader:
+def _header_of(path: PathLike) -> KenlmHeader:
     header = read_kenlm_header(path)
     if header is None:
         raise FormatError(f"{os.fspath(path)}: not a KenLM binary")
     return header
 
 
-def check_probing(path: str | os.PathLike[str], header: KenlmHeader) -> None:
+def check_probing(path: PathLike, header: KenlmHeader) -> None:
     """Check the size of a probing file and its table of words, which KenLM trusts."""
     # The n-grams behind them are hashes, and are not checked.
-    place, data = os.fspath(path), np.memmap(path, np.uint8, "r")
+    data = np.memmap(path, np.uint8, "r")
     # Buckets as KenLM computes them: in single precision, one free at least.
     buckets = [
         max(count + 1, int(np.float32(header.multiplier) * np.float32(count)))
@@ -128,64 +125,61 @@ def check_probing(path: str | os.PathLike[str], header: KenlmHeader) -> None:
     end = begin + 12 * buckets[0]
     words_at = end + 8 * (header.counts[0] + 1) + tables
     if words_at > len(data) or (len(data) > words_at) != header.has_words:
-        raise damaged(place, f"{len(data)} bytes, expected {words_at} and the words")
+        raise _damaged(path, f"{len(data)} bytes, expected {words_at} and the words")
     ids = data[begin:end].view([("key", "<u8"), ("word", "<u4")])["word"]
     if (ids >= header.counts[0]).any() or (ids > 0).sum() != header.counts[0] - 1:
-        raise damaged(place, "its table of words has ids out of range")
+        raise _damaged(path, "its table of words has ids out of range")
 
 
-def words_of(data: bytes, header: KenlmHeader, place: str) -> tuple[str, ...]:
-    """The words in the bytes at the end of a file; arguments and errors as above."""
+def _words_of(data: bytes, header: KenlmHeader, path: PathLike) -> tuple[str, ...]:
+    """The words in the bytes at the end of a file."""
     if not header.has_words:
-        raise FormatError(
-            f"{place}: a KenLM binary without its words, expected them at its end"
-            + REBUILD
-        )
-    with reading(place, "list of words", "UTF-8"):
+        found = "a KenLM binary without its words, expected them at its end"
+        raise _refused(path, found)
+    with reading(path, "list of words", "UTF-8"):
         words = data.decode().split("\0")
     # Each word ends with a 0, so that the last piece is empty.
     if words.pop() or len(words) != header.counts[0] or words[0] != "<unk>":
-        raise damaged(
-            place, f"{len(words)} whole words at its end, not {header.counts[0]}"
-        )
+        found = f"{len(words)} whole words at its end, not {header.counts[0]}"
+        raise _damaged(path, found)
     return tuple(words)
 
 
-def damaged(place: str, found: str) -> FormatError:
+def _damaged(path: PathLike, found: str) -> FormatError:
     """The error of a file that is not as KenLM wrote it."""
-    return FormatError(
-        f"{place}: {found}: a truncated or damaged KenLM binary, expected a whole one"
-        + REBUILD
-    )
+    what = "a truncated or damaged KenLM binary, expected a whole one"
+    return _refused(path, f"{found}: {what}")
 
 
-QUANTISATION_VERSION, COMPRESSION_VERSION = 2, 0
-_NATS = -math.log(10)
-_SIGN = np.uint64(1 << 31)
+def _refused(path: PathLike, found: str) -> FormatError:
+    rebuild = "build it again with KenLM's build_binary"
+    return FormatError(f"{os.fspath(path)}: {found}; {rebuild}")
 
 
-def read_kenlm_trie(path: str | os.PathLike[str]) -> ArpaModel:
-    """All n-grams of a file of the trie format: plain, quantised or compressed."""
-    # The costs are those that KenLM gives for the file: values that were quantised, and
-    # the n-grams that it adds where the suffix of an n-gram was missing.
-    header, place = _header_of(path), os.fspath(path)
+def read_kenlm_trie(path: PathLike) -> ArpaModel:
+    """All n-grams of a file of the trie format: plain, quantised or compressed.
+
+    The costs are those that KenLM gives for the file: values that were quantised, and
+    the n-grams that it adds where the suffix of an n-gram was missing.
+    """
+    header = _header_of(path)
     if not header.is_trie:
         raise ArpaError(
-            f"{place}: a KenLM binary of the {header.kind} format, which keeps hashes "
-            "in the place of n-grams, expected what can be listed: an ARPA file or the "
-            "trie format (build_binary trie); the trie decoder takes it as it is"
+            f"{os.fspath(path)}: a KenLM binary of the {header.kind} format, which "
+            "keeps hashes in the place of n-grams, expected what can be listed: an "
+            "ARPA file or the trie format (build_binary trie); the trie decoder takes "
+            "it as it is"
         )
-    return _TrieReader(np.memmap(path, np.uint8, "r"), header, place).read()
+    return _TrieReader(path, header).read()
 
 
 class _TrieReader:
     """A cursor over the file: `pos` is what comes next."""
 
-    def __init__(self, data: np.ndarray, header: KenlmHeader, place: str) -> None:
-        self.data, self.header, self.place = data, header, place
-        self.counts = header.counts
+    def __init__(self, path: PathLike, header: KenlmHeader) -> None:
+        self.path, self.data = path, np.memmap(path, np.uint8, "r")
+        self.header, self.counts = header, header.counts
         self.order = len(header.counts)
-        self.is_compressed = "array-compressed" in header.kind
         self.pos = header.size
         # Tables of quantised values by order, from 2 on, float32 log10; empty without.
         self.probs: list[np.ndarray] = []
@@ -201,7 +195,7 @@ class _TrieReader:
         for order in range(2, self.order + 1):
             table, children = self.longer(order, table.words, children)
             tables.append(table)
-        words = words_of(self.data[self.pos :].tobytes(), self.header, self.place)
+        words = _words_of(self.data[self.pos :].tobytes(), self.header, self.path)
         tables[-1].backoff[:] = 0
         return ArpaModel(words, tuple(tables))
 
@@ -209,19 +203,17 @@ class _TrieReader:
         """The next bytes, uint8 [size]."""
         start, self.pos = self.pos, self.pos + size
         if self.pos > len(self.data):
-            raise damaged(
-                self.place, f"{len(self.data)} bytes, at least {self.pos} by its header"
-            )
+            found = f"{len(self.data)} bytes, at least {self.pos} by its header"
+            raise _damaged(self.path, found)
         return self.data[start : self.pos]
 
     def read_quantised(self) -> None:
         """The tables of all orders."""
         version, prob_bits, backoff_bits = self.take(8)[:3].tolist()
-        if version != QUANTISATION_VERSION or max(prob_bits, backoff_bits) > 25:
-            raise FormatError(
-                f"{self.place}: quantisation of version {version}, {prob_bits} and "
-                f"{backoff_bits} bits, expected version {QUANTISATION_VERSION}{REBUILD}"
-            )
+        if version != 2 or max(prob_bits, backoff_bits) > 25:
+            bits = f"{prob_bits} and {backoff_bits} bits"
+            found = f"quantisation of version {version}, {bits}, expected version 2"
+            raise _refused(self.path, found)
         for order in range(2, self.order + 1):
             self.probs.append(self.take(4 << prob_bits).view("<f4"))
             if order < self.order:
@@ -239,21 +231,20 @@ class _TrieReader:
     def longer(
         self, order: int, ends: np.ndarray, children: np.ndarray
     ) -> tuple[NgramTable, np.ndarray]:
-        """The n-grams of an order, and where the children of each begin."""
-        # `ends`: int32 [M, n - 1], the n-grams of the order before. `children`: int64
-        # [M + 1], where theirs begin.
+        """The n-grams of an order, and where the children of each begin.
+
+        `ends`: int32 [M, n - 1], the n-grams of the order before, with `children`.
+        """
         count, is_longest = self.counts[order - 1], order == self.order
         next_bits, upper = 0, np.zeros(count + 1, np.uint64)
         if not is_longest:
             next_bits, upper = self.pointers(order)
         word_bits = self.counts[0].bit_length()
-        # How many bits the first and the second value of a record have.
-        sizes = 31, 0 if is_longest else 32
+        # Bits of the values: probability and back-off, quantised the other way round.
+        sizes = [31] if is_longest else [31, 32]
         if self.probs:
-            prob_bits = len(self.probs[0]).bit_length() - 1
-            sizes = prob_bits, 0
-            if not is_longest:
-                sizes = len(self.backoffs[0]).bit_length() - 1, prob_bits
+            tables = [self.probs] if is_longest else [self.backoffs, self.probs]
+            sizes = [len(table[0]).bit_length() - 1 for table in tables]
         stride = word_bits + sum(sizes) + next_bits
         # One record more, whose pointer ends the last one's children, and room for a
         # read of 64 bits.
@@ -266,45 +257,37 @@ class _TrieReader:
 
         first_word = field(0, word_bits)
         if (first_word >= self.counts[0]).any():
-            raise damaged(
-                self.place,
-                f"word {first_word.max()} of {self.counts[0]} in a {order}-gram",
-            )
+            found = f"word {first_word.max()} of {self.counts[0]} in a {order}-gram"
+            raise _damaged(self.path, found)
         words = np.empty((count, order), np.int32)
         words[:, 0] = first_word
         words[:, 1:] = np.repeat(ends, np.diff(children), axis=0)
         first = field(word_bits, sizes[0])
-        second = field(word_bits + sizes[0], sizes[1])
-        prob, backoff = self.values(order, first, second)
+        second = field(word_bits + sizes[0], stride - next_bits - word_bits - sizes[0])
+        if not self.probs:
+            prob = (first | _SIGN).astype(np.uint32).view(np.float32)
+            backoff = second.astype(np.uint32).view(np.float32)
+        elif is_longest:
+            prob = self.probs[order - 2][first]
+            backoff = np.zeros(count, np.float32)
+        else:
+            prob = self.probs[order - 2][second]
+            backoff = self.backoffs[order - 2][first]
         after = upper | field(stride - next_bits, next_bits, count + 1)
         table = self.table(words, prob, backoff)
         return table, after if is_longest else self.checked_children(order, after)
-
-    def values(
-        self, order: int, first: np.ndarray, second: np.ndarray
-    ) -> tuple[np.ndarray, np.ndarray]:
-        """Log10 probabilities and back-offs, float32 [N] each."""
-        if not self.probs:
-            prob = (first | _SIGN).astype(np.uint32).view(np.float32)
-            return prob, second.astype(np.uint32).view(np.float32)
-        table = self.probs[order - 2]
-        if order == self.order:
-            return table[first], np.zeros(len(first), np.float32)
-        return table[second], self.backoffs[order - 2][first]
 
     def pointers(self, order: int) -> tuple[int, np.ndarray]:
         """How many bits of pointers records have; the others, uint64 [N + 1]."""
         count, largest = self.counts[order - 1], self.counts[order]
         required = largest.bit_length()
-        if not self.is_compressed:
+        if "array-compressed" not in self.header.kind:
             return required, np.zeros(count + 1, np.uint64)
         version, most = self.data[self.pos : self.pos + 2].tolist() or (None, 0)
         if order == 2:
-            if version != COMPRESSION_VERSION:
-                raise FormatError(
-                    f"{self.place}: array compression of version {version}, expected "
-                    f"{COMPRESSION_VERSION}{REBUILD}"
-                )
+            if version != 0:
+                found = f"array compression of version {version}, expected 0"
+                raise _refused(self.path, found)
             self.most_chopped = most
         # So many upper bits are kept apart as make the file smallest.
         change = [
@@ -317,7 +300,7 @@ class _TrieReader:
         self.take(8 * (1 + size) + 7)
         begins = self.data[start : start + 8 * size].view("<u8").astype(np.int64)
         if begins[0] or (np.diff(begins) < 0).any():
-            raise damaged(self.place, f"compressed pointers of {order}-grams")
+            raise _damaged(self.path, f"compressed pointers of {order}-grams")
         # For each value of the upper bits the file says where it begins: the bits of a
         # record follow from its place.
         upper = np.searchsorted(begins, np.arange(count + 1), side="right") - 1
@@ -328,7 +311,7 @@ class _TrieReader:
         """Pointers from 0 to the number of n-grams of the next order, int64."""
         begins, count = begins.astype(np.int64), self.counts[order]
         if begins[0] or begins[-1] != count or (np.diff(begins) < 0).any():
-            raise damaged(self.place, f"pointers of {order}-grams, not 0 to {count}")
+            raise _damaged(self.path, f"pointers of {order}-grams, not 0 to {count}")
         return begins
 
     def table(
@@ -337,9 +320,10 @@ class _TrieReader:
         """The n-grams in nats."""
         possible = (np.abs(prob) < LARGEST) | np.isneginf(prob)
         if not (possible.all() and (np.abs(backoff) < LARGEST).all()):
-            raise damaged(self.place, f"values of {words.shape[1]}-grams")
+            raise _damaged(self.path, f"values of {words.shape[1]}-grams")
+        # + 0: no -0.0
         cost, backed = (
-            (np.asarray(values, np.float64) * _NATS).astype(np.float32) + 0  # no -0.0
+            (np.asarray(values, np.float64) * _NATS).astype(np.float32) + 0
             for values in (prob, backoff)
         )
         return NgramTable(words, cost, backed)

@@ -1,4 +1,4 @@
-"""Lexicons: which tokens a word is said or spelt with.
+"""Lexicons: the tokens of each word's pronunciations or spelling.
 
     lexicon = read_lexicon("lexicon.txt", tokens, separator="<wb>")
     lexicon.words[0], lexicon.pronunciations[0], lexicon.costs[0]     # 'a', (32,), 0.0
@@ -11,7 +11,6 @@ A word may have several entries. The separator between words is no part of any.
 from __future__ import annotations
 
 import importlib
-import itertools
 import logging
 import math
 import os
@@ -19,6 +18,7 @@ import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise, repeat
 from typing import Any
 from unicodedata import is_normalized
 
@@ -53,27 +53,27 @@ class Lexicon:
     costs: np.ndarray
 
     def __post_init__(self) -> None:
-        """Check the type of the words."""
         check_listed("words", self.words)
 
     def __len__(self) -> int:
-        """The number of entries."""
         return len(self.words)
 
     def __repr__(self) -> str:
-        """Show the number of entries and words, and the first few words."""
         words = list(dict.fromkeys(self.words))
         return (
             f"Lexicon({len(self):,} pronunciations of {len(words):,} words: "
             f"{few(words)})"
         )
 
-    def restrict(self, keep: Collection[str]) -> tuple[Lexicon, list[str]]:
-        """The entries whose words are in `keep`, and the words that are not, once each.
+    def by_word(self) -> dict[str, list[Pronunciation]]:
+        """The pronunciations of each word, in order."""
+        found: dict[str, list[Pronunciation]] = {}
+        for word, tokens in zip(self.words, self.pronunciations, strict=True):
+            found.setdefault(word, []).append(tuple(tokens))
+        return found
 
-        Args:
-            keep: A set or dict, so that `in` is fast.
-        """
+    def restrict(self, keep: Collection[str]) -> tuple[Lexicon, list[str]]:
+        """The entries whose words are in `keep`; the words that are not, once each."""
         rows = [row for row, word in enumerate(self.words) if word in keep]
         dropped = dict.fromkeys(word for word in self.words if word not in keep)
         kept = Lexicon(
@@ -115,15 +115,15 @@ def read_lexicon(
     between = _separator(separator, tokens)
     entries: dict[tuple[str, Pronunciation], float] = {}
     repeated = []
-    for number, fields in _entries(read_lines(path), "#" not in tokens.ids):
+    for number, (word, *fields) in _entries(read_lines(path), "#" not in tokens.ids):
         try:
             # The first entry decides for all: a file mixes no forms.
             if has_probs is None:
-                is_token = len(fields) < 2 or fields[1] in tokens.ids
-                has_probs = not is_token and _number(fields[1]) is not None
-            cost = _cost(fields) if has_probs else 0.0
-            spelt = fields[2:] if has_probs else fields[1:]
-            entry = fields[0], _pronunciation(fields[0], spelt, tokens, between)
+                is_token = not fields or fields[0] in tokens.ids
+                has_probs = not is_token and _number(fields[0]) is not None
+            cost = _cost(word, "".join(fields[:1])) if has_probs else 0.0
+            names = fields[1:] if has_probs else fields
+            entry = word, _pronunciation(word, names, tokens, between)
         except LexiconError as error:
             raise LexiconError(f"{path}:{number}: {error}") from None
         if entry in entries:
@@ -150,10 +150,9 @@ def spelling_lexicon(
     """Spell words with the tokens themselves: characters, or SentencePiece pieces.
 
     With a SentencePiece model the word is cut as the model does. Without one it is
-    cut into the fewest tokens, of several ways the one whose first tokens are longer;
-    for a table of characters these are the characters. Where tokens (other than the
-    separator) begin with U+2581 each word does too. Tokens like `<s>` or `[UNK]`, the
-    blank and the separator spell nothing.
+    cut into the fewest tokens, of several ways the one whose first tokens are longer.
+    Where tokens (other than the separator) begin with U+2581 each word does too. Tokens
+    like `<s>` or `[UNK]`, the blank and the separator spell nothing.
 
     Args:
         words: Words; repeated ones count once, `<s>`, `</s>` and `<unk>` not at all.
@@ -170,7 +169,7 @@ def spelling_lexicon(
         words, tokens, separator=separator, sentencepiece_model=sentencepiece_model
     )
     if bad:
-        pieces = _spelling_pieces(tokens, _separator(separator, tokens))
+        pieces = spelling_pieces(tokens, [_separator(separator, tokens)])
         raise LexiconError(_cannot_spell(bad, len(bad) + len(found), pieces))
     return found
 
@@ -184,7 +183,7 @@ def spellable_words(
 ) -> tuple[Lexicon, list[str]]:
     """Make a `spelling_lexicon` of words that can be spelt; and name the others."""
     check_listed("words", words)
-    pieces = _spelling_pieces(tokens, _separator(separator, tokens))
+    pieces = spelling_pieces(tokens, [_separator(separator, tokens)])
     if sentencepiece_model is not None:
         spell = _sentencepiece_speller(sentencepiece_model, pieces)
     else:
@@ -198,13 +197,12 @@ def spellable_words(
     return found, [word for word in unique if word not in known]
 
 
-def _spelling_pieces(tokens: TokenTable, between: int | None) -> dict[str, int]:
+def spelling_pieces(
+    tokens: TokenTable, fillers: Collection[int | None]
+) -> dict[str, int]:
     """The tokens that may spell words, by name."""
-    return {
-        name: token
-        for token, name in enumerate(tokens.names)
-        if token not in (tokens.blank, between) and not is_mark(name)
-    }
+    none = {tokens.blank, *fillers}
+    return {n: t for n, t in tokens.ids.items() if t not in none and not is_mark(n)}
 
 
 def show(text: str) -> str:
@@ -253,12 +251,11 @@ def _number(text: str) -> float | None:
         return None
 
 
-def _cost(fields: list[str]) -> float:
-    text = fields[1] if len(fields) > 1 else ""
+def _cost(word: str, text: str) -> float:
     prob = _number(text) or 0.0
     if not 0.0 < prob <= 1.0:
         raise LexiconError(
-            f"{fields[0]!r} has {text!r}, expected a probability above 0 and up to 1"
+            f"{word!r} has {text!r}, expected a probability above 0 and up to 1"
         )
     return 0.0 - math.log(prob)
 
@@ -355,15 +352,13 @@ class Pronunciations:
     """The token sequences of each word, in rows, sorted by word id."""
 
     word: np.ndarray  # int32 [P], the word id of each pronunciation, non-decreasing
-    splits: np.ndarray  # int32 [P + 1], where each pronunciation's tokens stand
+    splits: np.ndarray  # int32 [P + 1], of the tokens
     tokens: np.ndarray  # int32, the token ids
-    # float32 [P], -ln of the pronunciation's probability, 0 where none is known. Costs
-    # stand on the graph's arcs; these decide between two ways to cut the same tokens
-    # into the same words
+    # float32 [P], -ln of the probability, 0 where none is known. The graph's arcs have
+    # these costs too; here they decide between ways to cut tokens into the same words
     cost: np.ndarray
 
     def __repr__(self) -> str:
-        """Show the number of pronunciations."""
         num_words = len(np.unique(self.word))
         return f"Pronunciations({len(self):,} of {num_words:,} words)"
 
@@ -374,16 +369,13 @@ class Pronunciations:
         costs: Iterable[float] | None = None,
     ) -> Pronunciations:
         """Pack `(word id, tokens)` pairs; of equal ones the least cost is kept."""
-        # `costs`: nats, one for each pair; None where they are not known.
-        entries = list(entries)
         least: dict[tuple[int, tuple[int, ...]], float] = {}
-        for entry, cost in zip(entries, costs or [0.0] * len(entries), strict=True):
+        for entry, cost in zip(entries, costs or repeat(0.0), strict=False):
             least[entry] = min(cost, least.get(entry, cost))
         rows = sorted(least)
-        lengths = [len(tokens) for _, tokens in rows]
-        return cls(
+        return Pronunciations(
             word=np.array([word for word, _ in rows], np.int32),
-            splits=np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32),
+            splits=np.cumsum([0, *(len(one) for _, one in rows)]).astype(np.int32),
             tokens=np.array([t for _, tokens in rows for t in tokens], np.int32),
             cost=np.array([least[row] for row in rows], np.float32),
         )
@@ -393,12 +385,10 @@ class Pronunciations:
         cls, lexicon: Lexicon, word_ids: Mapping[str, int]
     ) -> Pronunciations:
         """Pack the entries of a lexicon; those of words without an id are left out."""
-        known = [word in word_ids for word in lexicon.words]
-        entries = zip(lexicon.words, lexicon.pronunciations, strict=True)
-        return cls.from_lists(
-            [(word_ids[word], tokens) for word, tokens in entries if word in word_ids],
-            lexicon.costs[np.array(known, bool)].tolist(),
-        )
+        known, _ = lexicon.restrict(word_ids.keys())
+        ids = map(word_ids.__getitem__, known.words)
+        entries = zip(ids, known.pronunciations, strict=True)
+        return cls.from_lists(entries, known.costs.tolist())
 
     @classmethod
     def empty(cls) -> Pronunciations:
@@ -411,8 +401,7 @@ class Pronunciations:
         order = np.argsort(word, kind="stable")
         lengths = np.concatenate([np.diff(self.splits), np.diff(others.splits)])
         tokens = np.concatenate([self.tokens, others.tokens])
-        # `argsort(order)` is the new place of each: sorted by it, whole pronunciations
-        # move and the tokens in one keep their order.
+        # Sorted by the new place of each pronunciation, tokens in one keep their order.
         row = np.argsort(np.repeat(np.argsort(order), lengths), kind="stable")
         return Pronunciations(
             word=word[order],
@@ -423,7 +412,7 @@ class Pronunciations:
 
     def lexicon(self, words: Sequence[str]) -> Lexicon:
         """Make a lexicon of them; `words` are those of the ids."""
-        pairs = itertools.pairwise(self.splits.tolist())
+        pairs = pairwise(self.splits.tolist())
         tokens = self.tokens.tolist()
         return Lexicon(
             tuple(words[word] for word in self.word.tolist()),

@@ -16,13 +16,7 @@ from typing import Any
 
 from wfstdec.errors import LexiconError, OptionError
 from wfstdec.text.lexicon import Lexicon, read_lexicon
-from wfstdec.text.tokens import (
-    EPSILON,
-    EPSILON_WORD,
-    TokenTable,
-    read_tokens,
-    token_table,
-)
+from wfstdec.text.tokens import EPSILON, EPSILON_WORD, TokenTable, token_table
 
 _log = logging.getLogger("wfstdec.build")
 
@@ -37,8 +31,6 @@ _warned: set[str] = set()
 
 def load_tokens(tokens: TokensLike, blank: int | str | None) -> TokenTable:
     """Read a token table, make one, or check that one has this blank."""
-    if isinstance(tokens, str | os.PathLike):
-        return read_tokens(tokens, blank)
     if not isinstance(tokens, TokenTable):
         return token_table(tokens, blank)
     if blank is not None and token_table(tokens.names, blank) != tokens:
@@ -55,8 +47,7 @@ def load_lexicon(
     """Read a lexicon, or take one; the separator is a token, as of `separator_of`."""
     if isinstance(lexicon, Lexicon):
         return lexicon
-    name = None if separator is None else table.names[separator]
-    return read_lexicon(lexicon, table, separator=name)
+    return read_lexicon(lexicon, table, separator=separator)
 
 
 def token_named(name: str | None, table: TokenTable, option: str) -> int | None:
@@ -71,9 +62,7 @@ def separator_of(
     lexicon: Path | Lexicon | None = None,
     silence: str | None = None,
 ) -> int | None:
-    """The token between words; of `"auto"` it is said once for each table."""
-    # `name`: that of a token; `"auto"`, which takes `|` of tables of Hugging Face and
-    # none of others; or None for none.
+    """The token between words by name; `"auto"` takes `|` of Hugging Face's tables."""
     if name != AUTO or name in table.ids:
         return token_named(name, table, "separator")
     token = table.word_delimiter
@@ -83,7 +72,7 @@ def separator_of(
         token in one for one in lexicon.pronunciations
     ):
         return None
-    # Once a table: several decoders are often made of one.
+    # Logged once a table: several decoders are often made of one.
     if table.fingerprint not in _warned:
         _warned.add(table.fingerprint)
         _log.warning(
@@ -96,8 +85,7 @@ def separator_of(
 def sayable(
     lexicon: Lexicon, vocabulary: Collection[str], unk_cost: float | None = None
 ) -> Lexicon:
-    """The entries whose words a language model can have; what is dropped is logged."""
-    # `unk_cost`: what words outside of it cost; None drops them.
+    """The entries whose words a language model can have; logs what is dropped."""
     marks = {"<s>", "</s>"} & set(lexicon.words)
     if marks:
         raise LexiconError(

@@ -1,4 +1,4 @@
-"""Texts that differ in how they are written, and not in what is said, made alike.
+"""Texts that differ only in how they are written, made alike.
 
     Normalizer(ignore_case=True).words(["Mister", "Quilter"])   # ('mister', 'quilter')
     Normalizer(normalize=True).words(["“Well-known”,", "it’s", "3.5"])
@@ -16,9 +16,7 @@ normalize is, word by word:
    become several, or none
 
 Words that are marks, such as `<unk>` or `[noise]`, stay as they are. Numbers are not
-spelled out and no language has rules of its own. (whisper-normalizer's rules for
-English rewrite words, and those for other languages take accents away; jiwer's join the
-halves of "well-known".)
+spelled out and no language has rules of its own.
 """
 
 from __future__ import annotations
@@ -50,7 +48,7 @@ class Normalizer:
 
     @property
     def flag(self) -> str:
-        """The flag of the command line that asks for it; empty for none."""
+        """The flag of the command line; empty for none."""
         if self.normalize:
             return "--normalize"
         return "--ignore-case" if self.ignore_case else ""

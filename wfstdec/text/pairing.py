@@ -42,10 +42,10 @@ _Pair = tuple[str, str]
 class Pairing:
     """Utterance ids of two sides."""
 
-    names: tuple[str, str]  # What messages call the sides: flags or files
-    num_both: int  # Ids that both sides have
-    only_left: tuple[str, ...]  # Ids that the first side alone has, in order
-    only_right: tuple[str, ...]  # Ids that the second side alone has
+    names: tuple[str, str]  # of the sides in messages: flags or files
+    num_both: int  # ids that both sides have
+    only_left: tuple[str, ...]  # ids that the first side alone has, in order
+    only_right: tuple[str, ...]
 
     @classmethod
     def of(
@@ -62,56 +62,48 @@ class Pairing:
         if self.num_both:
             return
         left, right = self.names
-        looks = ", ".join(
+        looks = [
             f"those of {name} look like {ids[0]!r}" if ids else f"there are no {name}"
-            for name, ids in zip(
-                self.names, (self.only_left, self.only_right), strict=True
-            )
-        )
+            for name, ids in ((left, self.only_left), (right, self.only_right))
+        ]
         raise FormatError(
-            f"no utterance of {left} is in {right}, expected the same ids; {looks}"
-            + (f"; {self.remedy}" if self.remedy else "")
+            f"no utterance of {left} is in {right}, expected the same ids; "
+            + "; ".join([", ".join(looks), *filter(None, [self.remedy])])
         )
 
     @property
     def message(self) -> str:
         """Message about ids that are on one side only, with a remedy; or empty."""
+        left, right = self.names
+        sides = (self.only_left, left, right), (self.only_right, right, left)
         parts = [
             f"{len(ids)} utterances of {name} are not in {other}: {_named(ids)}"
-            for ids, name, other in (
-                (self.only_left, *self.names),
-                (self.only_right, *reversed(self.names)),
-            )
+            for ids, name, other in sides
             if ids
         ]
-        return "; ".join([*parts, self.remedy] if self.remedy else parts)
+        return "; ".join([*parts, *filter(None, [self.remedy])])
 
     @cached_property
     def remedy(self) -> str:
-        """How ids of one side become those of the other; empty if nobody knows."""
-        pairs = self._pairs_in_other_form()
-        fewer = min(len(self.only_left), len(self.only_right), TRIED_AT_MOST)
-        if not pairs or 2 * len(pairs) < fewer:
-            return ""
-        kinds = Counter(_difference(pair, self.names) for pair in pairs)
-        (kind, count), *_ = kinds.most_common(1)
-        if count == len(pairs):
-            return f"{kind}, but for which {count} of {fewer} pair"
-        left, right = pairs[0]
-        return (
-            f"{left!r} of {self.names[0]} seems to be {right!r} of {self.names[1]} "
-            f"({kind}), and so {len(pairs)} of {fewer}"
-        )
-
-    def _pairs_in_other_form(self) -> list[_Pair]:
-        """Pairs of ids, each once, in the form that gives the most."""
+        """How ids of one side become those of the other; empty if it is not known."""
         left, right = self.only_left[:TRIED_AT_MOST], self.only_right[:TRIED_AT_MOST]
         tried = [
             _paired(left, _forms, right, str.casefold),
             [(b, a) for a, b in _paired(right, _forms, left, str.casefold)],
             _paired(left, lambda one: iter([_core(one)]), right, _core),
         ]
-        return max(tried, key=len)
+        pairs, fewer = max(tried, key=len), min(len(left), len(right))
+        if not pairs or 2 * len(pairs) < fewer:
+            return ""
+        kinds = Counter(_difference(pair, self.names) for pair in pairs)
+        (kind, count), *_ = kinds.most_common(1)
+        if count == len(pairs):
+            return f"{kind}, but for which {count} of {fewer} pair"
+        one, other = pairs[0]
+        return (
+            f"{one!r} of {self.names[0]} seems to be {other!r} of {self.names[1]} "
+            f"({kind}), and so {len(pairs)} of {fewer}"
+        )
 
 
 def check_words(
@@ -122,9 +114,7 @@ def check_words(
     *,
     error: type[InputError] = FormatError,
 ) -> None:
-    """See that words occur on another side, as they are compared."""
-    # Warns where more of them would by other rules: by the log.
-    # `expected`: the words of texts, in any order, each as often as it is there.
+    """Warn by the log where more words of one side occur on another by other rules."""
     counts, vocabulary = Counter(expected), set(known)
     total = counts.total()
     if not total or not vocabulary:
@@ -132,17 +122,15 @@ def check_words(
     share, lacking = _share(counts, vocabulary, normalizer)
     for other in normalizer.stronger:
         better, lacking_then = _share(counts, vocabulary, other)
-        still_better = max(
-            (_share(counts, vocabulary, one)[0] for one in other.stronger), default=0.0
-        )
+        stronger = [_share(counts, vocabulary, one)[0] for one in other.stronger]
         # The gentlest rule that helps clearly, unless a stronger one helps clearly
         # more.
-        if better - share < CLEARLY or still_better - better >= CLEARLY:
+        if better - share < CLEARLY or max(stronger, default=0) - better >= CLEARLY:
             continue
-        mended = _named([word for word in lacking if word not in lacking_then])
+        fixed = _named([word for word in lacking if word not in lacking_then])
         found = (
             f"{100 * share:.0f} % of the words of {names[0]} are words of {names[1]} "
-            f"as they are written, {100 * better:.0f} % with {other.flag}: {mended}"
+            f"as they are written, {100 * better:.0f} % with {other.flag}: {fixed}"
         )
         if share == 0:
             raise error(f"{found}; expected words alike, or {other.flag}")
@@ -155,11 +143,7 @@ def _share(
 ) -> tuple[float, dict[str, None]]:
     """The share of words that are known, and the words that are not."""
     known = {part for word in vocabulary for part in normalizer.word(word)}
-    lacking = {
-        word: None
-        for word in counts
-        if not all(part in known for part in normalizer.word(word))
-    }
+    lacking = {w: None for w in counts if not known.issuperset(normalizer.word(w))}
     missing = sum(counts[word] for word in lacking)
     return 1 - missing / sum(counts.values()), lacking
 
@@ -197,7 +181,6 @@ def _core(utterance: str) -> str:
 
 
 def _difference(pair: _Pair, names: tuple[str, str]) -> str:
-    """Difference of two ids."""
     left, right = map(str.casefold, pair)
     if left == right:
         return "they differ in case"

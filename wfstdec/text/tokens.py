@@ -1,4 +1,4 @@
-"""Tokens and labels: what the acoustic model puts out, and what a graph's arcs say.
+"""Tokens of the acoustic model, and labels of a graph's arcs.
 
     tokens = read_tokens("tokens.txt")        # a TokenTable: names, blank
     tokens.index("ə")                         # name -> token
@@ -44,12 +44,12 @@ _DISAMBIGUATION = re.compile(r"#\d+")
 
 
 def ilabel_of(token: _Label) -> _Label:
-    """The input label of a token (an int or an integer array)."""
+    """The input label of a token, an int or an integer array."""
     return token + 1
 
 
 def token_of(ilabel: _Label) -> _Label:
-    """The token of an input label that is not epsilon (an int or an integer array)."""
+    """The token of an input label that is not epsilon."""
     return ilabel - 1
 
 
@@ -87,10 +87,7 @@ class TokenTable:
 
     @property
     def word_delimiter(self) -> int | None:
-        """The token `|` where the blank is a padding token, as Hugging Face has it.
-
-        It stands between words there. None elsewhere.
-        """
+        """The token `|` in tables of Hugging Face, whose blank is a padding token."""
         is_theirs = self.names[self.blank] in _PADDINGS
         return self.ids.get("|") if is_theirs else None
 
@@ -139,7 +136,6 @@ def token_table(
     """
     if isinstance(names, (str, os.PathLike)):
         return read_tokens(names, blank)
-    place = "the token table"
     # A tokenizer has its own way to tell names, and a blank of its own.
     if hasattr(names, "get_vocab"):  # of Transformers, or of Tokenizers
         padding = getattr(names, "pad_token", None)
@@ -148,14 +144,17 @@ def token_table(
     elif hasattr(names, "id_to_piece"):  # SentencePiece
         pieces: Any = names
         names = [pieces.id_to_piece(token) for token in range(pieces.get_piece_size())]
-    if isinstance(names, Mapping):
-        return _checked(_names_by_id(list(names.items()), place), blank, place)
-    listed = tuple(names)
-    # pyctcdecode writes the blank so; an empty name cannot be written to a file.
-    if blank is None and listed.count("") == 1 and "<blank>" not in listed:
-        blank = listed.index("")
-        listed = (*listed[:blank], "<blank>", *listed[blank + 1 :])
-    return _checked(listed, blank, place)
+    try:
+        if isinstance(names, Mapping):
+            return _checked(_names_by_id(list(names.items())), blank)
+        listed = tuple(names)
+        # pyctcdecode writes the blank so; an empty name cannot be written to a file.
+        if blank is None and listed.count("") == 1 and "<blank>" not in listed:
+            blank = listed.index("")
+            listed = (*listed[:blank], "<blank>", *listed[blank + 1 :])
+        return _checked(listed, blank)
+    except TokenTableError as error:
+        raise TokenTableError(f"the token table: {error}") from None
 
 
 def read_tokens(
@@ -176,20 +175,19 @@ def read_tokens(
         TokenTableError: Malformed, ids that are not 0..V-1, or as in `token_table`.
         FormatError: The file cannot be read or is not UTF-8.
     """
-    place = os.fspath(path)
-    with reading(place, "token table", "tokens by id: text, or JSON"):
-        return _checked(_names_in(read_lines(path), place), blank, place)
+    with reading(path, "token table", "tokens by id: text, or JSON"):
+        return _checked(_names_in(read_lines(path), os.fspath(path)), blank)
 
 
-def _names_in(lines: list[str], place: str) -> tuple[str, ...]:
+def _names_in(lines: list[str], name: str) -> tuple[str, ...]:
     while lines and not lines[-1]:
         lines.pop()
-    if place.endswith((".json", ".json.gz")):
-        return _json_names(lines, place)
+    if name.endswith((".json", ".json.gz")):
+        return _json_names("\n".join(lines))
     scored = _match_all(_WITH_SCORE, lines)
-    if not (scored and place.endswith(".vocab")):
+    if not (scored and name.endswith(".vocab")):
         if pairs := _match_all(_WITH_ID, lines):
-            return _names_by_id(pairs, place)
+            return _names_by_id(pairs)
     return tuple(name for name, _ in scored) or tuple(lines)
 
 
@@ -199,88 +197,80 @@ def _match_all(form: re.Pattern[str], lines: list[str]) -> list[tuple[str, str]]
     return [(m[1], m[2]) for m in matches if m] if all(matches) else []
 
 
-def _json_names(lines: list[str], place: str) -> tuple[str, ...]:
+def _json_names(text: str) -> tuple[str, ...]:
     """Names in the order of their ids, of a JSON object or list."""
-    # Objects as pairs: a dict would lose a name that stands there twice.
-    pairs = json.loads("\n".join(lines), object_pairs_hook=list)
+    # Objects as pairs: a dict would lose a name that is there twice.
+    pairs = json.loads(text, object_pairs_hook=list)
     kinds = {type(pair) for pair in pairs} if isinstance(pairs, list) else {object}
     if kinds <= {str}:
         return tuple(pairs)
     if kinds != {tuple}:
         raise TokenTableError(
-            f"{place}: found other JSON, expected {{token: id}} or a list of tokens"
+            "found other JSON, expected {token: id} or a list of tokens"
         )
     for name, token in pairs:
         if type(token) is not int:
             raise TokenTableError(
-                f"{place}: token {name!r} has {token!r}, expected an integer id"
+                f"token {name!r} has {token!r}, expected an integer id"
             )
-    return _names_by_id(pairs, place)
+    return _names_by_id(pairs)
 
 
-def _names_by_id(pairs: Sequence[tuple[str, str | int]], place: str) -> tuple[str, ...]:
+def _names_by_id(pairs: Sequence[tuple[str, str | int]]) -> tuple[str, ...]:
     """Names in the order of their ids, which must be 0..V-1, each once."""
     by_id: dict[int, str] = {}
     for name, text in pairs:
         token = int(text)
         if token in by_id:
             raise TokenTableError(
-                f"{place}: {by_id[token]!r} and {name!r} both have id {token}, "
-                "expected ids that differ"
+                f"{by_id[token]!r} and {name!r} both have id {token}, expected ids "
+                "that differ"
             )
         by_id[token] = name
-    missing = set(range(len(by_id))) - by_id.keys()
-    if missing:
+    if missing := set(range(len(by_id))) - by_id.keys():
         raise TokenTableError(
-            f"{place}: {len(by_id)} tokens and no id {min(missing)}, "
-            f"expected the ids 0 to {len(by_id) - 1}"
+            f"{len(by_id)} tokens and no id {min(missing)}, expected the ids 0 to "
+            f"{len(by_id) - 1}"
         )
     names = [by_id[token] for token in range(len(by_id))]
-    # Tables of Kaldi's graphs have `#0`, `#1` behind the tokens, which no model puts
-    # out.
+    # Tables of Kaldi's graphs have `#0`, `#1` behind the tokens; no model outputs them.
     while len(names) > 1 and _DISAMBIGUATION.fullmatch(names[-1]):
         names.pop()
     return tuple(names)
 
 
-def _checked(names: tuple[str, ...], blank: int | str | None, place: str) -> TokenTable:
+def _checked(names: tuple[str, ...], blank: int | str | None) -> TokenTable:
     if not names:
-        raise TokenTableError(f"{place}: no tokens, expected at least a blank")
+        raise TokenTableError("no tokens, expected at least a blank")
     if blank == len(names) or blank == str(len(names)) and blank not in names:
         names = (*names, "<blank>")
     first: dict[str, int] = {}
     for token, name in enumerate(names):
         if not name:
-            raise TokenTableError(f"{place}: token {token} is empty, expected a name")
+            raise TokenTableError(f"token {token} is empty, expected a name")
         if first.setdefault(name, token) != token:
             raise TokenTableError(
-                f"{place}: tokens {first[name]} and {token} are both {name!r}, "
-                "expected names that differ"
+                f"tokens {first[name]} and {token} are both {name!r}, expected names "
+                "that differ"
             )
-    return TokenTable(names, _find_blank(names, blank, place))
+    return TokenTable(names, _find_blank(names, blank))
 
 
-def _find_blank(names: tuple[str, ...], blank: int | str | None, place: str) -> int:
+def _find_blank(names: tuple[str, ...], blank: int | str | None) -> int:
     ask = "; say which by blank= (--blank), a name or an index"
-    pieces = any("\u2581" in name for name in names)
-    if blank in (-1, "-1") and pieces and not {*BLANK_NAMES} & {*names}:
-        raise TokenTableError(
-            f"{place}: the last token {names[-1]!r} as the blank, expected one with a "
-            f"blank's name; NeMo's vocabularies leave it out: blank={len(names)}"
-        )
     if blank is None:
         found = [token for token, name in enumerate(names) if name in BLANK_NAMES]
         if len(found) != 1:
             listed = " and ".join(repr(names[token]) for token in found) or "no token"
             expected = "only one" if found else f"one of {' '.join(BLANK_NAMES)}"
             raise TokenTableError(
-                f"{place}: {listed} may be the blank, expected {expected}{ask}"
+                f"{listed} may be the blank, expected {expected}{ask}"
             )
         if names[0] == EPSILON_WORD:
             raise TokenTableError(
-                f"{place}: token 0 is {EPSILON_WORD!r} beside the blank "
-                f"{names[found[0]]!r}, expected tokens, not the labels of an FST; "
-                f"leave {EPSILON_WORD!r} out and number the rest from 0, or{ask[5:]}"
+                f"token 0 is {EPSILON_WORD!r} beside the blank {names[found[0]]!r}, "
+                "expected tokens, not the labels of an FST; leave "
+                f"{EPSILON_WORD!r} out and number the rest from 0, or{ask[5:]}"
             )
         return found[0]
     # A name before a number: a table of digits has tokens called `0`.
@@ -288,22 +278,28 @@ def _find_blank(names: tuple[str, ...], blank: int | str | None, place: str) -> 
         return names.index(blank)
     if isinstance(blank, str) and not blank.isdecimal() and blank != str(LAST):
         near = TokenTable(names, 0).lacks(blank)
-        raise TokenTableError(f"{place}: blank is {near}{ask}")
+        raise TokenTableError(f"blank is {near}{ask}")
     token = int(blank)
     if token == LAST:
+        pieces = any("\u2581" in name for name in names)
+        if pieces and not {*BLANK_NAMES} & {*names}:
+            raise TokenTableError(
+                f"the last token {names[-1]!r} as the blank, expected one with a "
+                "blank's name; NeMo's vocabularies leave it out: "
+                f"blank={len(names)}"
+            )
         return len(names) - 1
     if not 0 <= token < len(names):
         raise TokenTableError(
-            f"{place}: blank is {token}, expected 0 to {len(names)} "
-            f"for V={len(names)} tokens ({len(names)} adds one), or -1 for the last"
+            f"blank is {token}, expected 0 to {len(names)} for V={len(names)} tokens "
+            f"({len(names)} adds one), or -1 for the last"
         )
     return token
 
 
 Ids = tuple[int, ...]
-_BLANK = "<blank>"
 _MARK = re.compile(r"<.*>|\[.*\]")
-"""Added tokens that are nothing to be said: `<|0.02|>`, `<<ST_1>>`, `[NOISE]`."""
+"""Added tokens that are no speech: `<|0.02|>`, `<<ST_1>>`, `[NOISE]`."""
 
 
 def token_table_of(tokenizer: Any) -> TokenTable:
@@ -320,7 +316,7 @@ def token_table_of(tokenizer: Any) -> TokenTable:
     """
     by_id = names_of(tokenizer)
     names = [by_id.get(i, f"<unused_{i}>") for i in range(max(by_id, default=-1) + 1)]
-    blank = _BLANK
+    blank = "<blank>"
     while blank in by_id.values():
         blank = f"<{blank}>"
     return token_table([*names, blank], len(names))
@@ -350,7 +346,7 @@ def tokenizer_of(given: Any) -> Any:
 
 
 def neutral_of(tokenizer: Any) -> frozenset[int]:
-    """Tokens that say nothing: special ones, and those added as `<...>` or `[...]`."""
+    """Tokens without text: special ones, and those added as `<...>` or `[...]`."""
     tokenizer = tokenizer_of(tokenizer)
     marks = set(getattr(tokenizer, "all_special_ids", ()))
     marked: dict[str, int] = getattr(tokenizer, "get_added_vocab", dict)()
@@ -384,7 +380,7 @@ def by_ids(
     barred: frozenset[int],
     variants: Callable[[str], Iterable[str]],
 ) -> Callable[[Sequence[str]], list[list[Ids]]]:
-    """Spell phrases as `cut` cuts their variants; none of `barred` is in a spelling."""
+    """A speller by `cut` of all variants of a phrase, without `barred` tokens."""
     return partial(_cut_into_ids, cut, barred, variants)
 
 
@@ -414,8 +410,7 @@ def _ids(tokenizer: Any, texts: Sequence[str]) -> Sequence[Sequence[int]]:
 def written_ways(text: str) -> list[str]:
     """Write a text as it is and in other cases, behind a space and without."""
     # Tokenizers cut " New York" otherwise than "New York" at the beginning of a text.
-    ways = case_variants(text)
-    return [*(f" {way}" for way in ways), *ways]
+    return [f"{space}{way}" for space in (" ", "") for way in case_variants(text)]
 
 
 def ways_behind_space(text: str) -> list[str]:
@@ -428,5 +423,4 @@ def ways_behind_space(text: str) -> list[str]:
 
 def case_variants(text: str) -> list[str]:
     """Write a text as it is, in small letters, in capitals, with capitals on words."""
-    ways = (text, text.lower(), text.upper(), text.title())
-    return list(dict.fromkeys(ways))
+    return list(dict.fromkeys((text, text.lower(), text.upper(), text.title())))

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal, NamedTuple
@@ -20,7 +20,7 @@ import numpy as np
 
 from wfstdec.jit.records import WeakCache
 from wfstdec.text.display import few
-from wfstdec.text.lexicon import WORD_START, Lexicon, Pronunciations, is_mark
+from wfstdec.text.lexicon import WORD_START, Lexicon, Pronunciations, spelling_pieces
 from wfstdec.text.tokens import EPSILON_WORD, TokenTable
 
 Kind = Literal["pieces", "letters", "phones"]
@@ -52,17 +52,21 @@ class OpenSpelling:
 def open_spelling(
     tokens: TokenTable, separator: int | None, lexicon: Lexicon | None
 ) -> OpenSpelling:
-    """How tokens make open words."""
-    # `separator`: the token between words, or None. `lexicon`: tells letters from
-    # phones: most of its words are spelled by letters. None where words are spelled.
+    """How tokens make open words; a lexicon tells letters from phones."""
     fillers = () if separator is None else (separator,)
     if separator is None:
         pieces = spelling_of("pieces", tokens, fillers)
         if pieces.begins.any():
             return pieces
-    if lexicon is None or _is_spelled(lexicon, tokens.names):
+    if lexicon is None:
         return spelling_of("letters", tokens, fillers)
-    return spelling_of("phones", tokens, fillers)
+    pairs = zip(lexicon.words, lexicon.pronunciations, strict=True)
+    spelled = sum(
+        "".join(tokens.names[token] for token in one).casefold() == word.casefold()
+        for word, one in pairs
+    )
+    kind: Kind = "letters" if 2 * spelled > len(lexicon) else "phones"
+    return spelling_of(kind, tokens, fillers)
 
 
 def spelling_of(
@@ -70,12 +74,8 @@ def spelling_of(
 ) -> OpenSpelling:
     """How tokens of a kind make open words."""
     names = tokens.names
-    usable = np.array(
-        [
-            token != tokens.blank and token not in fillers and not is_mark(name)
-            for token, name in enumerate(names)
-        ]
-    )
+    usable = np.zeros(len(names), bool)
+    usable[list(spelling_pieces(tokens, fillers).values())] = True
     if kind == "letters":
         return OpenSpelling(kind, names, usable, usable)
     if kind == "phones":
@@ -87,42 +87,49 @@ def spelling_of(
     return OpenSpelling(kind, texts, whole & marked, whole & ~marked)
 
 
-def _is_spelled(lexicon: Lexicon, names: Sequence[str]) -> bool:
-    """Tell whether most entries are what their tokens spell, in either case."""
-    spelled = sum(
-        "".join(names[token] for token in tokens).casefold() == word.casefold()
-        for word, tokens in zip(lexicon.words, lexicon.pronunciations, strict=True)
-    )
-    return 2 * spelled > len(lexicon)
-
-
 OPEN_WORD = "<open>"
 """Stands in a word table for all words that are spelled by tokens."""
 
 
 @dataclass(frozen=True, eq=False)
-class OovWords:
+class OovWords(Pronunciations):
     """Words that a decoder does not have, and more ways to say those that it has."""
-
-    # Known by identity, and the same whatever the order of the list: sorted by (word
-    # id, tokens).
 
     # The texts of the ids `num_known` and on: what the decoder's table lacks, sorted
     words: tuple[str, ...]
     # W, the size of the decoder's word table; ids below it are its words
     num_known: int
-    word: np.ndarray  # int32 [P], the word id of each pronunciation
-    splits: np.ndarray  # int32 [P + 1], where each pronunciation's tokens stand
-    tokens: np.ndarray  # int32, token ids; never the blank, at least one for each
     # float32 [P], nats for each time the word is said this way, above 0 favours; 0 for
     # words of the decoder, which `CompiledBoosts.words` has
     bonus: np.ndarray
 
-    def __len__(self) -> int:
-        return len(self.word)
+    @classmethod
+    def of(
+        cls,
+        prons: Mapping[str, Sequence[tuple[int, ...]]],
+        bonuses: Mapping[str, float],
+        word_ids: Mapping[str, int],
+        num_known: int,
+    ) -> OovWords | None:
+        """Pack the pronunciations of a list; None where there are none."""
+        # Sorted: ids, and with them ties of the search, must not depend on the list's
+        # order.
+        words = tuple(sorted(word for word in prons if word not in word_ids))
+        new = {word: num_known + i for i, word in enumerate(words)}
+        packed = Pronunciations.from_lists(
+            (new[word] if word in new else word_ids[word], one)
+            for word, ways in prons.items()
+            for one in ways
+        )
+        # Further pronunciations of known words have their bonus by the word id.
+        of_new = np.array(
+            [0.0, *(bonuses.get(word, 0.0) for word in words)], np.float32
+        )
+        bonus = of_new[np.maximum(packed.word - num_known + 1, 0)]
+        arrays = packed.word, packed.splits, packed.tokens, packed.cost
+        return cls(*arrays, words, num_known, bonus) if len(packed) else None
 
     def __repr__(self) -> str:
-        """Show the number of pronunciations and the first few words."""
         words = f": {few(self.words)}" if self.words else ""
         return f"OovWords({len(self)} pronunciations, {len(self.words)} words{words})"
 
@@ -135,36 +142,31 @@ class OovWords:
 class OpenWord(NamedTuple):
     """The label of words that are spelled by tokens: `fst/oov.py`."""
 
-    word: int  # Its word id; the text is `OPEN_WORD`
-    kind: Kind  # What the tokens are
-    token_cost: float  # What each of their tokens costs, nats
-    # What each word costs beside, nats; None where that is not known
-    word_cost: float | None = None
+    word: int  # its word id; the text is `OPEN_WORD`
+    kind: Kind
+    token_cost: float  # nats for each of their tokens
+    word_cost: float | None = None  # nats for each word; None where that is not known
 
 
 class Oov(NamedTuple):
     """Parts of a vocabulary with OOV words."""
 
-    own: Vocabulary  # The vocabulary without them; their word ids follow its own
-    pronunciations: Pronunciations  # Those of OOV words, and further ones of its words
+    own: Vocabulary  # without them; their word ids follow its own
+    pronunciations: Pronunciations  # of OOV words, and further ones of its words
 
 
 @dataclass(frozen=True, eq=False)
 class Vocabulary:
     """Tokens and words of a graph, a decoder or a lattice."""
 
-    tokens: TokenTable  # The token table of the acoustic model
-    # The words by id, `words[0]` being `<eps>`; empty where there are none
-    words: tuple[str, ...] = ()
-    # The token sequences of each word, by word id or as a lexicon; may be empty, and a
-    # lexicon may have other words too
+    tokens: TokenTable
+    words: tuple[str, ...] = ()  # by id, `words[0]` being `<eps>`; may be empty
+    # By word id or as a lexicon, which may have other words too; may be empty
     entries: Pronunciations | Lexicon = field(default_factory=Pronunciations.empty)
-    # Tokens that may stand between words: separator, silence
-    separators: tuple[int, ...] = ()
-    separated: bool = False  # Whether one of these always stands between two words
-    # The label of open words; None where there are none
+    separators: tuple[int, ...] = ()  # tokens between words: separator, silence
+    separated: bool = False  # whether one of these is always between two words
     open_word: OpenWord | None = None
-    oov: Oov | None = None  # The part of an utterance's own words; None without any
+    oov: Oov | None = None  # the part of an utterance's own words
 
     @classmethod
     def of(
@@ -177,7 +179,6 @@ class Vocabulary:
         separator_optional: bool = False,
     ) -> Vocabulary:
         """Describe a decoder that has no graph."""
-        # `separator`: the token between words, or None.
         return cls(
             tokens,
             tuple(words),
@@ -187,7 +188,6 @@ class Vocabulary:
         )
 
     def __repr__(self) -> str:
-        """Show the sizes of a vocabulary; not the words, which may be many."""
         between = [self.tokens.names[token] for token in self.separators]
         parts = [f"{len(self.tokens)} tokens", f"{max(0, len(self.words) - 1):,} words"]
         parts += [f"between them {few(between)}"] if between else []
@@ -246,9 +246,7 @@ class Vocabulary:
     def with_open_word(
         self, kind: Kind, token_cost: float, word_cost: float
     ) -> Vocabulary:
-        """Add a label of open words behind the others."""
-        # `token_cost`: of each of their tokens, nats. `word_cost`: of each word beside,
-        # nats.
+        """Add a label of open words behind the others; costs as in `OpenWord`."""
         opened = OpenWord(len(self.words), kind, token_cost, word_cost)
         return replace(self, words=(*self.words, OPEN_WORD), open_word=opened)
 
@@ -259,8 +257,6 @@ class Vocabulary:
 
     def with_oov(self, oov: OovWords | None) -> Vocabulary:
         """Add words and pronunciations of an utterance, once while `oov` is there."""
-        # `oov`: by word ids of a search: those of OOV words follow all others, be open
-        # words among these or not. None for none.
         return self if oov is None else self._made.of(oov)
 
     def extended(
@@ -279,12 +275,11 @@ class Vocabulary:
         return WeakCache(self._extended_by)
 
     def _extended_by(self, oov: OovWords) -> Vocabulary:
-        beyond = oov.word + (len(self.words) - oov.num_known)
-        word = np.where(oov.word < oov.num_known, oov.word, beyond)
-        cost = np.zeros(len(word), np.float32)
-        more = Pronunciations(word.astype(np.int32), oov.splits, oov.tokens, cost)
+        # Their ids follow those of open words, too.
+        beyond = np.where(oov.word < oov.num_known, 0, len(self.words) - oov.num_known)
+        word = (oov.word + beyond).astype(np.int32)
+        more = Pronunciations(word, oov.splits, oov.tokens, oov.cost)
         return self.extended(oov.words, more)
 
     def __getstate__(self) -> dict[str, Any]:
-        """All attributes, for pickles and copies, which remember nothing."""
         return {name: x for name, x in self.__dict__.items() if name != "_made"}

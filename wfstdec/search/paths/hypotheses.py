@@ -19,7 +19,7 @@ import numpy as np
 from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.lm.automaton import NULL_AUTOMATON, Automaton
 from wfstdec.lm.kernels import UNKNOWN
-from wfstdec.lm.on_demand import LmArrays, LmQueries, OnDemandLM
+from wfstdec.lm.on_demand import LmArrays, OnDemandLM
 from wfstdec.search.backend import Reader
 from wfstdec.search.hypothesis import (
     SECONDS_DIGITS,
@@ -212,7 +212,7 @@ class LmCosts(NamedTuple):
             return 0.0
         oov = boosts.oov.words if boosts.oov is not None else ()
         with LmArrays(self.automaton, oov) as lm:
-            return LmQueries(lm).total(labels, complete=path.reached_final)
+            return lm.total(labels, complete=path.reached_final)
 
 
 _Numbers = tuple[tuple[list[Any], ...], list[int], list[CostAccount]]
