@@ -16,7 +16,6 @@ import wfstdec
 from wfstdec import compare, read_lexicon, read_tokens
 from wfstdec.compare import (
     Comparison,
-    PeerSearch,
     Point,
     Speech,
     load_comparison,
@@ -420,27 +419,6 @@ def test_search_errors_are_counted_with_the_same_list():
 def test_faulty_comparisons(searches, repeats, message):
     with pytest.raises(OptionError, match=message):
         run(SPEECH, searches, repeats=repeats)
-
-
-def test_peers_are_named_by_what_their_settings_differ_in():
-    class Echo:
-        name = "echo 1.0"
-        asked = []
-
-        def settings(self):
-            return [{"size": 1, "width": 9}, {"size": 2, "width": 9}]
-
-        def decode(self, utterances, setting):
-            self.asked.append(setting)
-            return ["a"] * len(utterances)
-
-    search = PeerSearch(Echo())
-    assert search.settings == [{"size": 1}, {"size": 2}]
-    assert search.facts.options == {"width": 9}
-    found = run(SPEECH, [search], boosts={"names": {}}, repeats=1)
-    assert [one.label for one in found.points] == ["size 1", "size 2"]
-    assert all(setting["width"] == 9 for setting in Echo.asked)
-    assert found.points[0].wer == 75.0
 
 
 @pytest.fixture(scope="module")

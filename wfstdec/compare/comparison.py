@@ -1,7 +1,6 @@
-"""Searches and peers of a comparison, its points, and its table.
+"""Searches of a comparison, its points, and its table.
 
-A `Search` is a decoder with all its settings; it gives `Outcome` for each utterance. A
-`Peer` is somebody else's decoder, which gives texts and no costs.
+A `Search` is a decoder with all its settings; it gives `Outcome` for each utterance.
 """
 
 from __future__ import annotations
@@ -12,19 +11,16 @@ from abc import ABC, abstractmethod
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from wfstdec.compare.oracle import OracleErrors
 from wfstdec.errors import FormatError
-from wfstdec.graph.packed import PackedGraph
 from wfstdec.metrics import Interval, WordErrors
 from wfstdec.search.decoder import Decoder
 from wfstdec.search.hypothesis import Hypothesis
 from wfstdec.text.files import PathLike, atomic_write, read_lines, reading
-from wfstdec.text.lexicon import Lexicon
-from wfstdec.text.tokens import TokenTable
 
 Setting = Mapping[str, Any]
 """Options by name: numbers, strings, truth values or None."""
@@ -93,69 +89,6 @@ class Search(ABC):
     def lattice_decoder(self, setting: Setting) -> Decoder | None:
         """Make the decoder of a setting for lattices; None where it keeps none."""
         return None
-
-
-class Peer(Protocol):
-    """Somebody else's decoder; made by a function of `wfstdec.compare.peers`."""
-
-    name: str  # What tables and plots call it, its version included
-
-    def settings(self) -> Sequence[Setting]:
-        """The settings to try, the narrowest first, the widest last."""
-
-    def decode(
-        self, utterances: Sequence[np.ndarray], setting: Setting
-    ) -> Sequence[str]:
-        """The words of each utterance (float32 [T, V]), joined by single spaces.
-
-        One thread. The first call of a setting has one or two utterances and is not
-        timed: what the setting needs can be built then, and kept.
-        """
-
-
-class ScoredPeer(ABC):
-    """A `Peer` that gives the total of each text by its own account."""
-
-    @abstractmethod
-    def decode_scored(
-        self, utterances: Sequence[np.ndarray], setting: Setting
-    ) -> list[tuple[str, float]]:
-        """The words of each utterance and their total in nats; `-inf` for no result."""
-
-    def decode(
-        self, utterances: Sequence[np.ndarray], setting: Setting
-    ) -> Sequence[str]:
-        """The words of each utterance; see `Peer.decode`."""
-        return [text for text, _ in self.decode_scored(utterances, setting)]
-
-
-@dataclass(frozen=True, eq=False)
-class PeerInputs:
-    """Inputs that a peer can be built from; None was not given.
-
-    Attributes:
-        tokens: The token table.
-        graph: For peers that search a graph.
-        lexicon: For peers with a lexicon.
-        arpa: Path of the n-gram model, plain or gzip: over words with a lexicon, else
-            over tokens.
-        separator: The token between words.
-        lm_scale: Multiplies the costs of the language model, nats.
-        word_insertion: Nats for every word, above 0 penalises.
-    """
-
-    tokens: TokenTable
-    graph: PackedGraph | None = None
-    lexicon: Lexicon | None = None
-    arpa: str | None = None
-    separator: str | None = None
-    lm_scale: float = 1.0
-    word_insertion: float = 0.0
-
-
-MakePeer = Callable[[PeerInputs], Peer]
-"""Makes a peer; `BackendError` where it is not installed, `OptionError` where the
-inputs lack what it needs or ask for what it cannot do. `peers.PEERS` lists them."""
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""Searches of our decoders and of peers, and loading what they are made of, measured.
+"""Searches of our decoders, and loading what they are made of, measured.
 
 graph = measure_load(lambda: load_graph("graph.npz"))
 graph.item, graph.load_s, graph.load_mb
@@ -10,12 +10,10 @@ from __future__ import annotations
 
 import importlib
 import logging
-import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, partial
-from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
@@ -29,13 +27,10 @@ from wfstdec.checks.inputs import UTTERANCES
 from wfstdec.compare.comparison import (
     Decode,
     Outcome,
-    Peer,
-    PeerInputs,
     Search,
     SearchFacts,
     Setting,
 )
-from wfstdec.compare.peers import available_peers
 from wfstdec.compare.running import fingerprint, resident_mb
 from wfstdec.compare.tuning import Grid, GridPart, combinations, split_grid
 from wfstdec.errors import OptionError
@@ -46,7 +41,7 @@ from wfstdec.lm.automaton import Unit
 from wfstdec.search.decoder import Decoder
 from wfstdec.search.options import OpenVocabulary
 from wfstdec.text.files import PathLike
-from wfstdec.text.loading import AUTO, load_lexicon, load_tokens, separator_of
+from wfstdec.text.loading import AUTO
 from wfstdec.text.tokens import TokenTable
 from wfstdec.transducer.options import TransducerOptions
 from wfstdec.trie.decoder import TrieDecoder
@@ -184,33 +179,6 @@ class DecoderSearch(Search):
         return decoder if decoder.records_lattices and not is_sum else None
 
 
-class PeerSearch(Search):
-    """A peer as a `Search`; options that all its settings share are facts."""
-
-    takes_boosts = False
-
-    def __init__(self, peer: Peer) -> None:
-        self.peer, self.name = peer, peer.name
-        first, *others = settings = peer.settings()
-        common = {
-            name: value
-            for name, value in first.items()
-            if others and all(other.get(name) == value for other in others)
-        }
-        self.facts = SearchFacts(common)
-        self.settings = [
-            {name: value for name, value in setting.items() if name not in common}
-            for setting in settings
-        ]
-
-    def prepare(self, setting: Setting) -> Decode:
-        """See `Search.prepare`; it was loaded when it was made."""
-        whole = {**self.facts.options, **setting}
-        return lambda utterances, _: [
-            Outcome(text) for text in self.peer.decode(utterances, whole)
-        ]
-
-
 def wfst_searches(
     graph: PackedGraph | Loaded[PackedGraph],
     base: WfstOptions,
@@ -315,7 +283,7 @@ class Models:
         blank: The blank by name or index; None recognises it.
         lexicon: Words and their tokens; None decodes tokens.
         lm: An ARPA file, a KenLM binary, or a folder of `NgramLM.save`: over words with
-            a lexicon, over tokens without. Peers take ARPA files only.
+            a lexicon, over tokens without.
         separator: The token between words; `"auto"` as for `TrieDecoder`.
         separator_optional: It may be left out.
         unk_cost: Nats for words or tokens that an ARPA file lacks.
@@ -385,7 +353,7 @@ class Models:
 
     def greedy_searches(self, base: GreedyOptions, grid: Grid) -> list[DecoderSearch]:
         """Searches of the greedy decoder, which takes token language models only."""
-        tokens, lm = self._any_tokens(), self.lm
+        tokens, lm = self.any_tokens(), self.lm
         # With a lexicon the model is over words, which this search does not have.
         if lm is not None and self.lexicon is not None:
             _log.info("greedy: without the language model, which is over words")
@@ -432,32 +400,7 @@ class Models:
         searches = _searches(name, factory, base, parts, inputs, clock=clock)
         return self._of_tokens(searches, "token_insertion", lm)
 
-    def peer_searches(
-        self, *, lm_scale: float = 1.0, word_insertion: float = 0.0
-    ) -> list[PeerSearch]:
-        """Searches of the installed peers that these files suffice for.
-
-        Args:
-            lm_scale: Multiplies the costs of the language model.
-            word_insertion: Nats for every word, above 0 penalises.
-        """
-        tokens = load_tokens(self._any_tokens(), self.blank)
-        lexicon, between = None, separator_of(self.separator, tokens)
-        if self.lexicon is not None:
-            lexicon = load_lexicon(self.lexicon, tokens, between)
-        is_arpa = self.lm is not None and not Path(self.lm).is_dir()
-        inputs = PeerInputs(
-            tokens=tokens,
-            graph=None if self.graph is None else self.loaded_graph.item,
-            lexicon=lexicon,
-            arpa=os.fspath(self.lm) if self.lm is not None and is_arpa else None,
-            separator=None if between is None else tokens.names[between],
-            lm_scale=lm_scale,
-            word_insertion=word_insertion,
-        )
-        return [PeerSearch(peer) for peer in available_peers(inputs)]
-
-    def _any_tokens(self) -> PathLike | TokenTable:
+    def any_tokens(self) -> PathLike | TokenTable:
         """The token table, or else that of the graph."""
         if self.tokens is not None:
             return self.tokens
