@@ -29,7 +29,12 @@ from wfstdec.cli.flags import (
 from wfstdec.compare.comparison import Search
 from wfstdec.compare.confidence import SCALES, ScaleTrial, by_speaker, measure
 from wfstdec.compare.models import DecoderSearch
-from wfstdec.compare.oracle import lattice_oracle, list_oracle, read_lists
+from wfstdec.compare.oracle import (
+    fewest_errors,
+    lattice_errors,
+    oracle,
+    read_lists,
+)
 from wfstdec.compare.plotting import check_plot
 from wfstdec.compare.tuning import Tuning, one_setting
 from wfstdec.errors import BackendError, OptionError
@@ -82,16 +87,14 @@ def score(args: argparse.Namespace) -> None:
     references = normalizer.texts(references)
     scored = score_texts(references, normalizer.texts(hypotheses))
     print(report(scored))
-    oracles = {}
-    if args.nbest_lists:
-        lists = read_lists(args.nbest_lists)
-        oracles["lists"] = list_oracle(references, lists, normalizer)
-    if args.lattices:
-        lattices = open_lattices(args.lattices)
-        oracles["lattices"] = lattice_oracle(references, lattices, normalizer)
-    for kind, oracle in oracles.items():
-        share = f"{oracle.errors} / {oracle.words}"
-        print(f"%WER {oracle.wer:.2f} [ {share} ] of the best in {kind}")
+    for kind, path, read, errors in (
+        ("lists", args.nbest_lists, read_lists, fewest_errors),
+        ("lattices", args.lattices, open_lattices, lattice_errors),
+    ):
+        if path:
+            best = oracle(references, read(path), errors, normalizer)
+            share = f"{best.errors} / {best.words}"
+            print(f"%WER {best.wer:.2f} [ {share} ] of the best in {kind}")
     if args.confidences:
         words = read_confidences(args.confidences)
         measured = library.score_confidences(references, words, normalizer)

@@ -80,10 +80,9 @@ def measure_load(load: Callable[[], _Item]) -> Loaded[_Item]:
 
 
 def trie_factory(**given: Any) -> DecoderFactory:
-    """Load the arguments of `TrieDecoder` once; return a function of options.
+    """Load the arguments of `TrieDecoder`, all but options and threads, once.
 
-    Args:
-        **given: All arguments except options and threads.
+    Returns a function of options.
     """
     # Everything is read and checked here, once; decoders of other options share it.
     # Look-ahead depends on options, so that none is made yet.
@@ -94,11 +93,7 @@ def trie_factory(**given: Any) -> DecoderFactory:
 
 
 def greedy_factory(**given: Any) -> DecoderFactory:
-    """Load the arguments of `GreedyDecoder` once; return a function of options.
-
-    Args:
-        **given: All arguments except options and threads.
-    """
+    """Load the arguments of `GreedyDecoder` once, as `trie_factory` does."""
     first = GreedyDecoder(**given)
     loaded = {**given, "tokens": first.tokens, "lm": first.lm, **_LOADED}
     return lambda options: GreedyDecoder(options=options, **loaded)
@@ -113,19 +108,14 @@ def timed_factory(kind: str, **how: Any) -> tuple[DecoderFactory, Callable[[], f
     first = importlib.import_module(module).open_decoder(threads=1, **how)
     timed: Any = TimedModel(first.model)
     separator = first.separator
-    name = None if separator is None else first.tokens.names[separator]
-
-    def make(options: Any) -> Decoder:
-        return type(first)(
-            timed,
-            lm=list(first.lms),
-            options=options,
-            separator=name,
-            input="features",
-            frame_shift_s=first.frame_shift_s,
-        )
-
-    return make, lambda: timed.cpu_s
+    loaded = {
+        "lm": list(first.lms),
+        "separator": None if separator is None else first.tokens.names[separator],
+        "input": "features",
+        "frame_shift_s": first.frame_shift_s,
+    }
+    make = partial(type(first), timed, **loaded)
+    return lambda options: make(options=options), lambda: timed.cpu_s
 
 
 @dataclass(eq=False)
@@ -145,18 +135,22 @@ class DecoderSearch(Search):
     tunable: tuple[str, ...] = ("lm_scale", "word_insertion")
     clock: Callable[[], float] | None = None
 
+    def decoder(self, setting: Setting) -> Decoder:
+        """Make the decoder of a setting."""
+        return self.make(replace(self.base, **setting))
+
     def compile_boosts(self, boosts: Sequence[Any]) -> Sequence[Any]:
         """Compile each list once; see `Search.compile_boosts`."""
         if self.compile is None:
             return boosts
-        decoder = self.make(replace(self.base, **self.settings[0]))
+        decoder = self.decoder(self.settings[0])
         lists = {id(one): one for one in boosts}
         compiled = {key: self.compile(decoder, one) for key, one in lists.items()}
         return [compiled[id(one)] for one in boosts]
 
     def prepare(self, setting: Setting) -> Decode:
         """Make a decoder; see `Search.prepare`."""
-        decoder = self.make(replace(self.base, **setting))
+        decoder = self.decoder(setting)
         unchecked = [decoder]
 
         def decode(
@@ -174,7 +168,7 @@ class DecoderSearch(Search):
 
     def lattice_decoder(self, setting: Setting) -> Decoder | None:
         """See `Search.lattice_decoder`; a sum over alignments has no lattice."""
-        decoder = self.make(replace(self.base, **setting))
+        decoder = self.decoder(setting)
         is_sum = getattr(decoder.options, "merge", None) == "sum"
         return decoder if decoder.records_lattices and not is_sum else None
 
@@ -231,14 +225,7 @@ def greedy_searches(
     *,
     inputs: Mapping[str, str] | None = None,
 ) -> list[DecoderSearch]:
-    """Searches of the greedy decoder over a grid of `GreedyOptions`, without widths.
-
-    Args:
-        make: From `greedy_factory`, directly or through `measure_load`.
-        base: Options that the grid changes.
-        grid: Values of options by name.
-        inputs: Fingerprints of loaded files, by name.
-    """
+    """Searches of the greedy decoder, without widths; see `trie_searches`."""
     parts = [GridPart("", {}, combinations(grid))]
     return _searches("greedy", make, base, parts, inputs, has_widths=False)
 
@@ -259,9 +246,8 @@ def _searches(
             replace(changed, **setting)  # checks the values before anything runs
         facts = SearchFacts(asdict(changed), *loaded[1:], inputs or {})
         full_name = ", ".join(filter(None, (name, part.label)))
-        searches.append(
-            DecoderSearch(full_name, part.settings, changed, loaded.item, facts, **more)
-        )
+        given = full_name, part.settings, changed, loaded.item, facts
+        searches.append(DecoderSearch(*given, **more))
     return searches
 
 
@@ -329,9 +315,7 @@ class Models:
         """Searches of the WFST decoder on the graph."""
         graph, frame_shift_s = self.loaded_graph, self.frame_shift_s
         searches = wfst_searches(graph, base, grid, frame_shift_s=frame_shift_s)
-        if self.phrase_unit != "token":
-            return searches
-        return [replace(one, compile=self._compile_phrases()) for one in searches]
+        return self._of_words(searches)
 
     def trie_searches(self, base: TrieOptions, grid: Grid) -> list[DecoderSearch]:
         """Searches of the trie decoder, over tokens where there is no lexicon."""
@@ -347,23 +331,21 @@ class Models:
         searches = trie_searches(factory, base, grid, inputs=inputs)
         if self.lexicon is None and self.open_vocabulary is None:
             return self._of_tokens(searches, "token_insertion", self.lm)
-        if self.phrase_unit != "token":
-            return searches
-        return [replace(one, compile=self._compile_phrases()) for one in searches]
+        return self._of_words(searches)
 
     def greedy_searches(self, base: GreedyOptions, grid: Grid) -> list[DecoderSearch]:
         """Searches of the greedy decoder, which takes token language models only."""
-        tokens, lm = self.any_tokens(), self.lm
+        lm = self.lm
         # With a lexicon the model is over words, which this search does not have.
         if lm is not None and self.lexicon is not None:
             _log.info("greedy: without the language model, which is over words")
             lm = None
-        parts: dict[str, Any] = {"tokens": tokens, "lm": lm, "blank": self.blank}
-        parts |= {"frame_shift_s": self.frame_shift_s, "separator": self.separator}
+        names = ("blank", "frame_shift_s", "separator")
+        parts = {name: getattr(self, name) for name in names}
         parts |= {"unk_cost": None if lm is None else self.unk_cost}
-        factory = measure_load(partial(greedy_factory, **parts))
+        make = partial(greedy_factory, tokens=self.any_tokens(), lm=lm, **parts)
         inputs = _fingerprints(tokens=self.tokens, lm=lm)
-        searches = greedy_searches(factory, base, grid, inputs=inputs)
+        searches = greedy_searches(measure_load(make), base, grid, inputs=inputs)
         return self._of_tokens(searches, "blank_penalty", lm)
 
     def transducer_searches(
@@ -381,11 +363,7 @@ class Models:
         return self._model_searches(base, grid, files)
 
     def _model_searches(
-        self,
-        base: TransducerOptions | AttentionOptions,
-        grid: Grid,
-        files: dict[str, PathLike | None],
-        **more: Any,
+        self, base: Any, grid: Grid, files: dict[str, PathLike | None], **more: Any
     ) -> list[DecoderSearch]:
         """A decoder that runs its model itself; the first file names the search."""
         (name, model), (_, lm) = files.items()
@@ -395,7 +373,7 @@ class Models:
         more |= {"unk_cost": None if lm is None else self.unk_cost}
         loaded = measure_load(partial(timed_factory, name, **more))
         make, clock = loaded.item
-        factory, inputs = Loaded(make, *loaded[1:]), _fingerprints(**files)
+        factory, inputs = loaded._replace(item=make), _fingerprints(**files)
         parts = split_grid(grid)
         searches = _searches(name, factory, base, parts, inputs, clock=clock)
         return self._of_tokens(searches, "token_insertion", lm)
@@ -407,6 +385,12 @@ class Models:
         if self.graph is None:
             raise OptionError("neither tokens nor a graph, expected a token table")
         return self.loaded_graph.item.tokens
+
+    def _of_words(self, searches: list[DecoderSearch]) -> list[DecoderSearch]:
+        """Searches whose boosts are credited by words, unless by tokens is asked."""
+        if self.phrase_unit != "token":
+            return searches
+        return [replace(one, compile=self._compile_phrases()) for one in searches]
 
     def _of_tokens(
         self, searches: list[DecoderSearch], insertion: str, lm: PathLike | None
@@ -427,9 +411,11 @@ class Models:
                 return None
             listed = BoostList.of(boosts)
             if listed.pronunciations:
-                text = "boosts credited by tokens are spelt; the pronunciations of %s "
-                text += "and others in a list are left out"
-                _log.warning(text, min(listed.pronunciations))
+                _log.warning(
+                    "boosts credited by tokens are spelt; the pronunciations of %s "
+                    "and others in a list are left out",
+                    min(listed.pronunciations),
+                )
             if not compilers:
                 compiler = decoder.phrase_compiler(
                     PhraseOptions(weights_are_totals=True),
