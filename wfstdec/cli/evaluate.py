@@ -87,12 +87,12 @@ def score(args: argparse.Namespace) -> None:
     references = normalizer.texts(references)
     scored = score_texts(references, normalizer.texts(hypotheses))
     print(report(scored))
-    for kind, path, read, errors in (
+    for kind, path, read, fewest in (
         ("lists", args.nbest_lists, read_lists, fewest_errors),
         ("lattices", args.lattices, open_lattices, lattice_errors),
     ):
         if path:
-            best = oracle(references, read(path), errors, normalizer)
+            best = oracle(references, read(path), fewest, normalizer)
             share = f"{best.errors} / {best.words}"
             print(f"%WER {best.wer:.2f} [ {share} ] of the best in {kind}")
     if args.confidences:

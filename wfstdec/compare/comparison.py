@@ -323,19 +323,16 @@ COLUMNS: Mapping[str, tuple[str, Callable[[Point], str]]] = {
     "setting": ("", lambda p: p.label),
     "WER %": ("", lambda p: f"{p.wer:.2f}"),
     "95 %": ("", lambda p: str(p.wer_interval or NONE)),
-    "ins/del/sub": (
-        "",
-        lambda p: "/".join(map(str, astuple(p.errors)[:3])),
-    ),
+    "ins/del/sub": ("", lambda p: "/".join(map(str, astuple(p.errors)[:3]))),
     "RTFx": ("", lambda p: f"{p.rtfx:,.0f}"),
     "search errors %": ("", lambda p: _percent(p.search_errors)),
     "unfinished %": ("", lambda p: _percent(p.unfinished)),
     "MB": ("", lambda p: f"{p.memory_mb:,.0f}"),
-    "phrases: P %": ("phrases", lambda p: _percent(p.phrases and p.phrases.precision)),
-    "R %": ("phrases", lambda p: _percent(p.phrases and p.phrases.recall)),
-    "F %": ("phrases", lambda p: _percent(p.phrases and p.phrases.f_score)),
-    "best of list %": ("kept", lambda p: _wer(p.kept and p.kept.list_wer)),
-    "of lattice %": ("kept", lambda p: _wer(p.kept and p.kept.lattice_wer)),
+    "phrases: P %": ("phrases", lambda p: _phrases(p, "precision")),
+    "R %": ("phrases", lambda p: _phrases(p, "recall")),
+    "F %": ("phrases", lambda p: _phrases(p, "f_score")),
+    "best of list %": ("kept", lambda p: _wer(getattr(p.kept, "list_wer", None))),
+    "of lattice %": ("kept", lambda p: _wer(getattr(p.kept, "lattice_wer", None))),
     "model s": ("model_s", lambda p: f"{_model_s(p):.2f}" if p.model_s else NONE),
     "search s": ("model_s", lambda p: f"{min(p.cpu_s) - _model_s(p):.2f}"),
 }
@@ -378,6 +375,10 @@ def _headline(comparison: Comparison) -> str:
 
 def _percent(share: float | None) -> str:
     return NONE if share is None else f"{100 * share:.1f}"
+
+
+def _phrases(point: Point, name: str) -> str:
+    return _percent(getattr(point.phrases, name, None))
 
 
 def _wer(percent: float | None) -> str:

@@ -99,9 +99,9 @@ def greedy_factory(**given: Any) -> DecoderFactory:
     return lambda options: GreedyDecoder(options=options, **loaded)
 
 
-def timed_factory(kind: str, **how: Any) -> tuple[DecoderFactory, Callable[[], float]]:
+def timed_factory(name: str, **how: Any) -> tuple[DecoderFactory, Callable[[], float]]:
     """A factory of decoders that run their model and its encoder, which are timed."""
-    who, module = _OPENED[kind]
+    who, module = _OPENED[name]
     need_torch(who)
     from wfstdec.attention.model import TimedModel
 
@@ -114,8 +114,8 @@ def timed_factory(kind: str, **how: Any) -> tuple[DecoderFactory, Callable[[], f
         "input": "features",
         "frame_shift_s": first.frame_shift_s,
     }
-    make = partial(type(first), timed, **loaded)
-    return lambda options: make(options=options), lambda: timed.cpu_s
+    kind: Any = type(first)
+    return lambda options: kind(timed, options=options, **loaded), lambda: timed.cpu_s
 
 
 @dataclass(eq=False)
@@ -373,7 +373,7 @@ class Models:
         more |= {"unk_cost": None if lm is None else self.unk_cost}
         loaded = measure_load(partial(timed_factory, name, **more))
         make, clock = loaded.item
-        factory, inputs = loaded._replace(item=make), _fingerprints(**files)
+        factory, inputs = Loaded(make, *loaded[1:]), _fingerprints(**files)
         parts = split_grid(grid)
         searches = _searches(name, factory, base, parts, inputs, clock=clock)
         return self._of_tokens(searches, "token_insertion", lm)

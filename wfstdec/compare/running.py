@@ -248,7 +248,8 @@ def run(
     """
     _check(searches, repeats, oracle)
     utterances = list(speech.logprobs.values())
-    lists: dict[str | None, Any] = {None: None, **(boosts or {})}
+    lists: dict[str | None, Any] = {None: None}
+    lists.update(boosts or {})
     candidates = [
         _Candidate(search, setting, name, given)
         for search in searches

@@ -353,7 +353,8 @@ def tune(
     search = _Search(evaluate, ranges, max_trials, say)
     # The default comes first; fixed values stay what they are. A missing scale is 1, a
     # missing insertion 0.
-    given = {name: float(name.endswith("_scale")) for name in ranges} | (default or {})
+    given = {name: float(name.endswith("_scale")) for name in ranges}
+    given.update(default or {})
     place = tuple(
         round(low if low == high else float(given[name]), DIGITS)
         for name, (low, high) in ranges.items()
