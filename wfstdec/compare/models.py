@@ -8,7 +8,6 @@ decoder = make(TrieOptions(beam=8.0))                  # shares what was loaded
 
 from __future__ import annotations
 
-import importlib
 import logging
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -18,7 +17,7 @@ from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
-from wfstdec.attention import need_torch
+from wfstdec.attention import open_decoder
 from wfstdec.attention.options import AttentionOptions
 from wfstdec.boost.compile import PhraseCompiler
 from wfstdec.boost.lists import BoostList, BoostsLike, Numbers
@@ -56,11 +55,6 @@ DecoderFactory = Callable[[Any], Decoder]
 
 # Tables and models that are loaded already replace these arguments.
 _LOADED: Mapping[str, Any] = {"blank": None, "unk_cost": None, "threads": 1}
-_OPENED = {
-    "transducer": ("transducers", "wfstdec.transducer.decoder"),
-    "attention": ("attention decoders", "wfstdec.attention.decoder"),
-}
-"""Decoders that run their model: what needs torch, and the module that opens one."""
 
 
 class Loaded(NamedTuple, Generic[_Item]):
@@ -101,11 +95,9 @@ def greedy_factory(**given: Any) -> DecoderFactory:
 
 def timed_factory(name: str, **how: Any) -> tuple[DecoderFactory, Callable[[], float]]:
     """A factory of decoders that run their model and its encoder, which are timed."""
-    who, module = _OPENED[name]
-    need_torch(who)
+    first = open_decoder(name, threads=1, **how)
     from wfstdec.attention.model import TimedModel
 
-    first = importlib.import_module(module).open_decoder(threads=1, **how)
     timed: Any = TimedModel(first.model)
     separator = first.separator
     loaded = {
