@@ -54,16 +54,23 @@ def test_both_decoders_to_a_table_a_file_and_a_plot(files, capsys):
     assert "WFST, beam 5: %WER 25.00, RTFx " in err
 
 
-def test_phrases_of_a_file_and_peers_that_are_installed(files, capsys):
+def test_phrases_of_a_file_and_kaldi_decoder(files):
     pytest.importorskip("kaldi_decoder")
     (files / "said.txt").write_text("ab c\nab\n")
     given = ["--graph", "graph.npz", "--wfst", "beam=9", "--phrases", "said.txt"]
     assert compare(files, *given, "--json", "c.json") == 0
     comparison = load_comparison(files / "c.json")
     assert any(one.search.startswith("kaldi-decoder") for one in comparison.points)
-    assert "without the peer pyctcdecode" in capsys.readouterr().err
     [first, *_] = comparison.points
     assert (first.phrases.hits, first.phrases.in_references) == (2, 3)
+
+
+def test_kaldi_decoder_need_not_be_installed(files, capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "kaldi_decoder", None)
+    given = ["--graph", "graph.npz", "--wfst", "beam=9", "--json", "c.json"]
+    assert compare(files, *given) == 0
+    assert "pip install kaldi-decoder" in capsys.readouterr().err
+    assert [one.search for one in load_comparison(files / "c.json").points] == ["WFST"]
 
 
 def test_a_plot_without_matplotlib_is_refused_before_anything_runs(

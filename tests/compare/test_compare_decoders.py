@@ -11,7 +11,8 @@ from noisy_files import BARE, SPEECH, TRIE, decoded, word_errors, write_noisy
 
 from wfstdec import GreedyOptions, read_tokens
 from wfstdec import compare as library
-from wfstdec.compare import load_comparison, models
+from wfstdec.cli import evaluate
+from wfstdec.compare import load_comparison
 from wfstdec.compare.running import fingerprint
 from wfstdec.errors import FormatError, OptionError
 
@@ -130,18 +131,21 @@ def test_open_words_are_compared_and_tuned(files, capsys, given):
     assert "lm_scale" in best and "word_insertion" in best
 
 
-def test_everyone_gets_what_the_command_line_says(files, monkeypatch):
-    asked = []
-    monkeypatch.setattr(models, "available_peers", lambda one: asked.append(one) or [])
+def test_all_searches_get_the_values_of_flags(files, monkeypatch):
+    requests = []
+
+    def kaldi(models, **scales):
+        requests.append((models.loaded_graph.item.num_arcs, scales))
+        return []
+
+    monkeypatch.setattr(evaluate, "_kaldi", kaldi)
     given = ["--graph", "graph.npz", *TRIE, "--lm", "lm.arpa", "--greedy"]
     given += ["--lm-scale", "0.7", "--word-insertion", "0.2", "--frame-shift", "0.5"]
     given += ["--wfst", "beam=9", "--trie", "beam_size=9", "--json", "c.json"]
     given += ["--utterances", "5", "--repeats", "2", "--quiet"]
     assert wfstdec(files, "compare", *SPEECH, *given) == 0
-    [inputs] = asked
-    assert (inputs.lm_scale, inputs.word_insertion) == (0.7, 0.2)
-    assert (inputs.arpa, inputs.separator) == (str(files / "lm.arpa"), "<wb>")
-    assert inputs.graph.num_arcs and set(inputs.lexicon.words) > {"ab", "rare"}
+    [(num_arcs, scales)] = requests
+    assert num_arcs and scales == {"lm_scale": 0.7, "word_insertion": 0.2}
     comparison = load_comparison(files / "c.json")
     facts = comparison.facts
     assert (facts["utterances"], facts["repeats"]) == (5, 2)
@@ -151,7 +155,7 @@ def test_everyone_gets_what_the_command_line_says(files, monkeypatch):
         assert options["lm_scale"] == 0.7
         assert options.get("word_insertion", 0.2) == 0.2
     speech = library.read_speech(files / "x.npz", files / "ref.txt", limit=5)
-    assert facts["audio_s"] == speech.num_frames * 0.5
+    assert facts["audio_s"] == sum(map(len, speech.logprobs.values())) * 0.5
 
 
 def test_a_factory_makes_what_the_decoder_is(files):

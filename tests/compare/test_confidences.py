@@ -3,12 +3,7 @@
 import numpy as np
 import pytest
 
-from wfstdec.compare.confidence import (
-    area_under_roc,
-    normalised_cross_entropy,
-    reliability,
-    right_words,
-)
+from wfstdec.compare.confidence import quality, right_words
 from wfstdec.errors import FormatError
 
 
@@ -16,16 +11,15 @@ def test_by_hand():
     assert right_words("a b c".split(), "a x c d".split()) == [True, False, True, False]
     assert right_words([], ["a"]) == [False]
     right = [True, True, False, False]
-    assert normalised_cross_entropy([0.5] * 4, right) == pytest.approx(0)
-    assert normalised_cross_entropy([1, 1, 0, 0], right) == pytest.approx(1, abs=1e-4)
-    assert normalised_cross_entropy([0, 0, 1, 1], right) < -10
-    assert area_under_roc([0.9, 0.8, 0.2, 0.1], right) == 1
-    assert area_under_roc([0.9, 0.1, 0.2, 0.1], right) == 0.625
-    found = reliability([0.95, 1.0, 0.1, 0.12], right)
+    assert quality([0.5] * 4, right).nce == pytest.approx(0)
+    assert quality([1, 1, 0, 0], right).nce == pytest.approx(1, abs=1e-4)
+    assert quality([0, 0, 1, 1], right).nce < -10
+    assert quality([0.9, 0.8, 0.2, 0.1], right).auc == 1
+    assert quality([0.9, 0.1, 0.2, 0.1], right).auc == 0.625
+    found = quality([0.95, 1.0, 0.1, 0.12], right).bins
     assert found == [(pytest.approx(0.11), 0.0, 2), (pytest.approx(0.975), 1.0, 2)]
-    for measure in (normalised_cross_entropy, area_under_roc):
-        with pytest.raises(FormatError, match="2 of 2 words are right"):
-            measure([0.5, 0.6], [True, True])
+    with pytest.raises(FormatError, match="2 of 2 words are right"):
+        quality([0.5, 0.6], [True, True])
 
 
 def test_the_area_is_that_of_all_pairs():
@@ -37,4 +31,4 @@ def test_the_area_is_that_of_all_pairs():
         p = np.clip(p, 1e-6, 1 - 1e-6)
         pairs = p[right][:, None] - p[~right][None]
         expected = (pairs > 0).mean() + (pairs == 0).mean() / 2
-        assert area_under_roc(p, right) == pytest.approx(expected)
+        assert quality(p, right).auc == pytest.approx(expected)

@@ -10,7 +10,7 @@ from real_speech import RECIPE
 
 from wfstdec import doctor
 from wfstdec.cli.main import main
-from wfstdec.doctor.findings import case_of
+from wfstdec.doctor.examine import case_of
 
 LN10 = np.float32(np.log(10))
 WORDS = 40

@@ -26,7 +26,7 @@ import numpy as np
 
 from tools.bench import data
 from tools.bench.data import SpeechSet
-from wfstdec.compare.comparison import PeerInputs
+from tools.peers.interface import PeerInputs
 from wfstdec.errors import FormatError
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.search.decoder import Decoder

@@ -13,8 +13,9 @@ from functools import partial
 import numpy as np
 
 from tools.bench.cases import Case
-from wfstdec.compare.comparison import Outcome, Peer, ScoredPeer, Setting
-from wfstdec.compare.peers import PEERS
+from tools.peers.ctc import PEERS
+from tools.peers.interface import Peer, ScoredPeer
+from wfstdec.compare.comparison import Outcome, Setting
 from wfstdec.compare.tuning import combinations, parse_grid
 from wfstdec.errors import BackendError, OptionError
 from wfstdec.search.hypothesis import Hypothesis

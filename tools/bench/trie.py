@@ -34,7 +34,8 @@ from tools.bench.command import Run, exit_with, make_parser, parse, profiles
 from tools.bench.contestants import TRIE, Answer, Contestant, contestants
 from tools.bench.harness import check_and_time, run_cases
 from tools.bench.report import Row, format_table, speed, word_errors
-from wfstdec.compare.peers import PEERS, name_with_version
+from tools.peers.ctc import PEERS
+from tools.peers.interface import name_with_version
 from wfstdec.search.hypothesis import Hypothesis
 from wfstdec.trie.options import TrieOptions
 

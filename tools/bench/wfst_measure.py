@@ -24,7 +24,7 @@ from tools.bench.report import Row, speed
 from tools.bench.timing import Turns
 from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.boost.words import compile_word_boosts
-from wfstdec.compare import peers
+from wfstdec.compare import kaldi
 from wfstdec.compare.comparison import Outcome
 from wfstdec.graph.packed import PackedGraph, load_graph
 from wfstdec.search.backend import make_backend
@@ -51,13 +51,13 @@ class Duel:
     def __init__(self, case: Case) -> None:
         assert case.graph is not None
         self.case, self.graph = case, case.graph
-        self._fst = peers.scaled_fst(case.graph, case.lm_scale)
+        self._fst = kaldi.scaled_fst(case.graph, case.lm_scale)
 
     def searches(self, options: WfstOptions) -> dict[str, Callable[[], Any]]:
         """Ours with words read, Kaldi's, whose words nobody reads, ours likewise."""
         utterances = self.case.utterances
         decoder = self.case.wfst_decoder(options)
-        peer = peers.FasterDecoder(self._fst, options)
+        peer = kaldi.FasterDecoder(self._fst, options)
         decoder.decode(utterances[:WARM_UP])
         return {
             "ours": partial(read_all, decoder, utterances),
@@ -69,7 +69,7 @@ class Duel:
         """Compare the costs of all utterances, as `searches` found them."""
         theirs = []
         for path, is_final in answers["kaldi"]:
-            words, cost = peers.read_path(path, self.graph.words)
+            words, cost = kaldi.read_path(path, self.graph.words)
             theirs.append(Outcome(" ".join(words), cost, is_final))
         names = list(self.case.speech.logprobs)
         return compare_costs(names, list(map(found_by_us, answers["ours"])), theirs)

@@ -31,9 +31,8 @@ from tools.bench import command
 from tools.bench.gpu_trie import WHOLE, write_token_lm
 from tools.bench.report import Row
 from tools.gpu import MISSING_STATUS, OK_STATUS
+from tools.peers.interface import PeerInputs, import_peer
 from tools.peers.nemo_ctc import NemoPeer
-from wfstdec.compare.comparison import PeerInputs
-from wfstdec.compare.peers import import_peer
 from wfstdec.errors import BackendError
 from wfstdec.text.tokens import TokenTable
 

@@ -34,8 +34,13 @@ from typing import Any
 
 import numpy as np
 
-from wfstdec.compare.comparison import PeerInputs, ScoredPeer, Setting
-from wfstdec.compare.peers import import_peer, name_with_version
+from tools.peers.interface import (
+    PeerInputs,
+    ScoredPeer,
+    import_peer,
+    name_with_version,
+)
+from wfstdec.compare.comparison import Setting
 from wfstdec.errors import BackendError, OptionError
 from wfstdec.text.files import read_lines
 from wfstdec.text.lexicon import WORD_START

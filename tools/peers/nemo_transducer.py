@@ -21,6 +21,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from tools.peers.interface import import_peer
 from tools.peers.nemo_ctc import (
     _EMPTY,
     _INSTALL,
@@ -30,7 +31,6 @@ from tools.peers.nemo_ctc import (
     write_nemo_arpa,
 )
 from wfstdec.compare.comparison import Setting
-from wfstdec.compare.peers import import_peer
 from wfstdec.errors import BackendError, OptionError
 from wfstdec.text.tokens import token_table
 from wfstdec.transducer.options import TransducerOptions

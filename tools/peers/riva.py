@@ -21,8 +21,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from wfstdec.compare.comparison import Outcome, PeerInputs, Setting
-from wfstdec.compare.peers import import_peer, name_with_version, scaled_fst
+from tools.peers.interface import PeerInputs, import_peer, name_with_version
+from wfstdec.compare.comparison import Outcome, Setting
+from wfstdec.compare.kaldi import scaled_fst
 from wfstdec.errors import OptionError
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.text.tokens import EPSILON, token_of

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import importlib
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import wfstdec
 from wfstdec.align.options import AlignOptions
-from wfstdec.attention import need_torch
+from wfstdec.attention import open_decoder
 from wfstdec.batch.aligning import align_file
 from wfstdec.batch.decoding import BoostLists, Tally, decode_file
 from wfstdec.batch.lattices import LatticeReading, rescore_file
@@ -29,6 +28,7 @@ from wfstdec.boost.g2p import G2p
 from wfstdec.boost.phrases import PhraseOptions
 from wfstdec.cli.flags import (
     BOOSTS,
+    CTC_DECODERS,
     DECODERS,
     GIVEN_LATTICES,
     INPUTS,
@@ -65,16 +65,18 @@ RESULTS = {"help": "results: .txt, .jsonl, .ctm, .srt, .vtt or .TextGrid"}
 _MISFITS_AT_MOST = 20
 
 
-_NEED_TORCH = {"transducer": "transducers", "attention": "attention decoders"}
-"""Decoders that run a model themselves."""
-_PHRASE_OPTIONS = {
+_PHRASE_FIELDS = {
     "phrase_context": "c0",
     "phrase_depth": "beta",
     "phrase_unknown": "outside_cost",
 }
-"""Flags and fields of `PhraseOptions`, by name."""
-_SUBTITLE_OPTIONS = ("max_chars", "max_lines", "max_s", "pause_s")
-"""Fields of `SubtitleOptions`, in the order of their flags."""
+_SUBTITLE_FIELDS = {
+    "subtitle_chars": "max_chars",
+    "subtitle_lines": "max_lines",
+    "subtitle_seconds": "max_s",
+    "subtitle_pause": "pause_s",
+}
+"""Fields of `PhraseOptions` and `SubtitleOptions` by the names of their flags."""
 _NO_SETTINGS = frozenset(
     "command output quiet threads workers strict resume overwrite "
     "ray actors gpus_per_actor batch_rows file_rows".split()
@@ -144,7 +146,7 @@ def decode(args: argparse.Namespace) -> None:
 def _decode_rows(args: argparse.Namespace) -> DecodeRows:
     """The work of an actor: the decoder that the flags ask for, and its lists."""
     options, lists = search_options(args), read_lists(args)
-    nbest = getattr(options, "nbest", None) or 1
+    nbest = nbest_of(options)
     return DecodeRows(
         make_decoder(args, options),
         lambda decoder: boosts_for(decoder, args, lists),
@@ -256,29 +258,22 @@ def make_decoder(args: argparse.Namespace, options: Any) -> Decoder:
     kind = args.decoder
     given = given_of(args, INPUTS[kind].split())
     if "g2p" in INPUTS[kind]:
-        given |= {"g2p": g2p_of(args)}
+        given["g2p"] = g2p_of(args)
         given.pop("g2p_phones", None)
     if given.get("open_vocabulary"):
         given["open_vocabulary"] = wfstdec.OpenVocabulary(*given["open_vocabulary"])
     given |= {"options": options, "frame_shift_s": args.frame_shift}
     given |= values_of(args, "backend threads")
-    if kind in _NEED_TORCH:
-        need_torch(_NEED_TORCH[kind])
-        return importlib.import_module(f"wfstdec.{kind}.decoder").open_decoder(**given)
-    decoders: dict[str, Callable[..., Decoder]] = {
-        "wfst": wfstdec.WfstDecoder,
-        "trie": wfstdec.TrieDecoder,
-        "greedy": wfstdec.GreedyDecoder,
-    }
-    return decoders[kind](**given)
+    if kind not in CTC_DECODERS:
+        return open_decoder(kind, **given)
+    return getattr(wfstdec, f"{kind.title()}Decoder")(**given)
 
 
 def g2p_of(args: argparse.Namespace) -> G2p | None:
     """The object that `--g2p` and `--g2p-phones` ask for."""
     need(args, "--g2p-phones", "--g2p")
-    given = given_of(args, ("g2p", "g2p_phones"))
-    source = given.get("g2p")
-    return None if source is None else G2p(source, given.get("g2p_phones"))
+    source = getattr(args, "g2p", None)
+    return None if source is None else G2p(source, getattr(args, "g2p_phones", None))
 
 
 def read_lists(args: argparse.Namespace) -> _Lists:
@@ -299,16 +294,25 @@ def boosts_for(decoder: Decoder, args: argparse.Namespace, lists: _Lists) -> Boo
         )
     if phrases is None:
         return BoostLists(words)
-    values = {name: getattr(args, flag) for flag, name in _PHRASE_OPTIONS.items()}
-    given = {name: value for name, value in values.items() if value is not None}
-    options = PhraseOptions(**given, weights_are_totals=args.phrase_totals)
+    given = _renamed(args, _PHRASE_FIELDS)
     compiler = decoder.phrase_compiler(
-        options,
+        PhraseOptions(**given, weights_are_totals=args.phrase_totals),
         unit=args.phrase_unit,
         boundary=args.phrase_boundary,
         sentencepiece_model=args.sentencepiece_model,
     )
     return BoostLists(words, phrases, compiler)
+
+
+def _renamed(args: argparse.Namespace, fields: Mapping[str, str]) -> dict[str, Any]:
+    """The values of flags that were given, by the names of fields."""
+    values = {name: getattr(args, flag) for flag, name in fields.items()}
+    return {name: value for name, value in values.items() if value is not None}
+
+
+def nbest_of(options: Any) -> int:
+    """Length of n-best lists; searches without a beam have no option for it."""
+    return getattr(options, "nbest", None) or 1
 
 
 def reading_of(args: argparse.Namespace, nbest: int) -> LatticeReading | None:
@@ -340,14 +344,12 @@ def restart_of(args: argparse.Namespace, output: str | None = None) -> Restart:
 
 def run_options(args: argparse.Namespace, output: str | None = None) -> dict[str, Any]:
     """Arguments of runs that write results; `output` is a flag of another output."""
-    format, subtitles = format_named(args.format, args.output), {}
-    for flag, option in zip(SUBTITLES.split(), _SUBTITLE_OPTIONS, strict=True):
-        value = getattr(args, name_of(flag))
-        if value is not None:
-            subtitles[option] = value
-            if format not in SUBTITLE_FORMATS:
-                known = " or ".join(SUBTITLE_FORMATS)
-                raise OptionError(f"{flag} with format {format}, expected {known}")
+    format = format_named(args.format, args.output)
+    subtitles = _renamed(args, _SUBTITLE_FIELDS)
+    if subtitles and format not in SUBTITLE_FORMATS:
+        flag = next(one for one in _SUBTITLE_FIELDS if getattr(args, one) is not None)
+        known = " or ".join(SUBTITLE_FORMATS)
+        raise OptionError(f"{flag_of(flag)} with format {format}, expected {known}")
     return {
         "format": format,
         "subtitles": SubtitleOptions(**subtitles) if subtitles else None,
@@ -359,7 +361,7 @@ def run_options(args: argparse.Namespace, output: str | None = None) -> dict[str
 
 def nbest_options(args: argparse.Namespace, options: Any) -> dict[str, Any]:
     """The length of n-best lists and the file of lattices of runs that decode."""
-    nbest = getattr(options, "nbest", None) or 1
+    nbest = nbest_of(options)
     # Refused before a graph is loaded.
     result_writer(format_named(args.format, args.output), nbest=nbest)
     keep = LatticeWriter(args.lattices) if args.lattices else None

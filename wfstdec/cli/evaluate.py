@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 import logging
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from functools import partial
 from itertools import chain
@@ -29,10 +29,15 @@ from wfstdec.cli.flags import (
 from wfstdec.compare.comparison import Search
 from wfstdec.compare.confidence import SCALES, ScaleTrial, by_speaker, measure
 from wfstdec.compare.models import DecoderSearch
-from wfstdec.compare.oracle import lattice_oracle, list_oracle, read_lists
+from wfstdec.compare.oracle import (
+    fewest_errors,
+    lattice_errors,
+    oracle,
+    read_lists,
+)
 from wfstdec.compare.plotting import check_plot
 from wfstdec.compare.tuning import Tuning, one_setting
-from wfstdec.errors import OptionError
+from wfstdec.errors import BackendError, OptionError
 from wfstdec.io.boost_files import BoostFile, read_boosts, read_phrases
 from wfstdec.io.text import read_confidences, read_text
 from wfstdec.lattice.file import LatticeFile, open_lattices
@@ -82,16 +87,14 @@ def score(args: argparse.Namespace) -> None:
     references = normalizer.texts(references)
     scored = score_texts(references, normalizer.texts(hypotheses))
     print(report(scored))
-    oracles = {}
-    if args.nbest_lists:
-        lists = read_lists(args.nbest_lists)
-        oracles["lists"] = list_oracle(references, lists, normalizer)
-    if args.lattices:
-        lattices = open_lattices(args.lattices)
-        oracles["lattices"] = lattice_oracle(references, lattices, normalizer)
-    for kind, oracle in oracles.items():
-        share = f"{oracle.errors} / {oracle.words}"
-        print(f"%WER {oracle.wer:.2f} [ {share} ] of the best in {kind}")
+    for kind, path, read, fewest in (
+        ("lists", args.nbest_lists, read_lists, fewest_errors),
+        ("lattices", args.lattices, open_lattices, lattice_errors),
+    ):
+        if path:
+            best = oracle(references, read(path), fewest, normalizer)
+            share = f"{best.errors} / {best.words}"
+            print(f"%WER {best.wer:.2f} [ {share} ] of the best in {kind}")
     if args.confidences:
         words = read_confidences(args.confidences)
         measured = library.score_confidences(references, words, normalizer)
@@ -161,10 +164,10 @@ def compare(args: argparse.Namespace) -> None:
 
     With --graph the WFST decoder takes part, with --tokens (and --lexicon, --lm) the
     trie decoder, with --greedy the greedy one, with --model a transducer, with
-    --attention-model an attention decoder, and installed decoders of others. A grid is
-    the product of its options; options joined by colons go together, value by value.
-    Options that are no widths (beam, max_active, beam_size, ...) make searches of their
-    own, except for greedy decoding, which has no widths:
+    --attention-model an attention decoder; with --graph also kaldi-decoder, where it is
+    installed. A grid is the product of its options; options joined by colons go
+    together, value by value. Options that are no widths (beam, max_active, beam_size,
+    ...) make searches of their own, except for greedy decoding, which has no widths:
 
         --wfst beam=8,10,13 max_active=7000,none     six settings
         --trie beam:beam_size=6:16,8:32,10:128       three: beam 6 with size 16, ...
@@ -176,7 +179,7 @@ def compare(args: argparse.Namespace) -> None:
     and attention decoders have tokens and language models of their own, and the time of
     their model is part of the speed.
 
-    With --boost all except other people's run once more with each list, credited by
+    With --boost all except kaldi-decoder run once more with each list, credited by
     words, or with --phrase-unit token, and always without words, token by token.
 
     The table has, for each point, the WER, precision, recall and F of the occurrences
@@ -186,6 +189,13 @@ def compare(args: argparse.Namespace) -> None:
     state, and the growth of the process's memory; with --oracle also the WER of the
     best of n-best lists and of lattices, the limit of any rescoring.
     """
+    compare_with(args, _kaldi)
+
+
+def compare_with(
+    args: argparse.Namespace, others: Callable[..., Sequence[Search]]
+) -> None:
+    """Compare our searches with those that `others` makes of the models and scales."""
     if args.plot is not None:
         check_plot(args.plot)  # before hours of searches, not after them
     # The files by their names, without the endings.
@@ -203,7 +213,7 @@ def compare(args: argparse.Namespace) -> None:
     speech = _speech_of(args)
     comparison = library.run(
         speech,
-        _searches_to_compare(args, _models_of(args)),
+        _searches_to_compare(args, _models_of(args), others),
         boosts=lists,
         phrases=phrases,
         repeats=args.repeats,
@@ -216,8 +226,21 @@ def compare(args: argparse.Namespace) -> None:
     print(library.table(comparison))
 
 
+def _kaldi(models: library.Models, **scales: float) -> list[Search]:
+    """Kaldi's search on the graph, where there is one and it is installed."""
+    if models.graph is None:
+        return []
+    try:
+        return [library.KaldiSearch(models.loaded_graph.item, **scales)]
+    except BackendError as error:
+        _log.info("without kaldi-decoder: %s", error)
+        return []
+
+
 def _searches_to_compare(
-    args: argparse.Namespace, models: library.Models
+    args: argparse.Namespace,
+    models: library.Models,
+    others: Callable[..., Sequence[Search]],
 ) -> list[Search]:
     scales = {"lm_scale": args.lm_scale, "word_insertion": args.word_insertion}
     needed = ("graph", "tokens", "greedy", "model", "attention_model")
@@ -235,9 +258,9 @@ def _searches_to_compare(
             "neither --graph nor --tokens, expected one for the WFST decoder, or the "
             "other for the trie decoder, or both"
         )
-    # Last: peers take part in what our searches are made of.
+    # Last: others take part in what our searches are made of.
     if not args.no_peers and (args.tokens or args.graph):
-        searches += models.peer_searches(**scales)
+        searches += others(models, **scales)
     return searches
 
 

@@ -402,7 +402,7 @@ _TABLE: dict[str, Any] = {
     "--repeats N": _how(
         "timings of every point, in turn", type=positive_count, default=3
     ),
-    "--no-peers": "no decoders of others",
+    "--no-peers": "no kaldi-decoder",
     "--json FILE": "file of all figures",
     "--plot FILE": "plot of WER against RTFx: .png or .svg (needs matplotlib)",
     "--lm-scale-range LOW HIGH": _how(

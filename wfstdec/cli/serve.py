@@ -13,7 +13,7 @@ import threading
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from wfstdec.cli.decode import make_decoder
+from wfstdec.cli.decode import make_decoder, nbest_of
 from wfstdec.cli.flags import (
     AUDIO_MODEL,
     CTC_DECODERS,
@@ -85,7 +85,7 @@ def serve(args: argparse.Namespace) -> int:
             limits,
             name=args.name or Path(args.acoustic_model).stem,
             confidence=args.confidence,
-            nbest=getattr(options, "nbest", None) or 1,
+            nbest=nbest_of(options),
             workers=args.workers,
             key=key,
             origins=origins,

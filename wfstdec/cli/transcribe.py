@@ -11,6 +11,7 @@ from wfstdec.cli.decode import (
     boosts_for,
     finish,
     make_decoder,
+    nbest_of,
     nbest_options,
     read_lists,
     reading_of,
@@ -122,7 +123,7 @@ def _transcribe_rows(args: argparse.Namespace) -> TranscribeRows:
     """The work of an actor: the model, the decoder, and its lists."""
     args = argparse.Namespace(**vars(args))  # the model changes some
     lists, model = read_lists(args), load_acoustic_model(args)
-    nbest = getattr(search_options(args, of_audio=True), "nbest", None) or 1
+    nbest = nbest_of(search_options(args, of_audio=True))
     return TranscribeRows(
         lambda: _transcriber(args, model, nbest),
         lambda decoder: boosts_for(decoder, args, lists),

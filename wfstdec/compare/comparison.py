@@ -1,7 +1,6 @@
-"""Searches and peers of a comparison, its points, and its table.
+"""Searches of a comparison, its points, and its table.
 
-A `Search` is a decoder with all its settings; it gives `Outcome` for each utterance. A
-`Peer` is somebody else's decoder, which gives texts and no costs.
+A `Search` is a decoder with all its settings; it gives `Outcome` for each utterance.
 """
 
 from __future__ import annotations
@@ -11,20 +10,16 @@ import math
 from abc import ABC, abstractmethod
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
-from typing import Any, NamedTuple, Protocol
+from dataclasses import asdict, astuple, dataclass, field
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from wfstdec.compare.oracle import OracleErrors
-from wfstdec.errors import FormatError
-from wfstdec.graph.packed import PackedGraph
 from wfstdec.metrics import Interval, WordErrors
 from wfstdec.search.decoder import Decoder
 from wfstdec.search.hypothesis import Hypothesis
 from wfstdec.text.files import PathLike, atomic_write, read_lines, reading
-from wfstdec.text.lexicon import Lexicon
-from wfstdec.text.tokens import TokenTable
 
 Setting = Mapping[str, Any]
 """Options by name: numbers, strings, truth values or None."""
@@ -93,69 +88,6 @@ class Search(ABC):
     def lattice_decoder(self, setting: Setting) -> Decoder | None:
         """Make the decoder of a setting for lattices; None where it keeps none."""
         return None
-
-
-class Peer(Protocol):
-    """Somebody else's decoder; made by a function of `wfstdec.compare.peers`."""
-
-    name: str  # What tables and plots call it, its version included
-
-    def settings(self) -> Sequence[Setting]:
-        """The settings to try, the narrowest first, the widest last."""
-
-    def decode(
-        self, utterances: Sequence[np.ndarray], setting: Setting
-    ) -> Sequence[str]:
-        """The words of each utterance (float32 [T, V]), joined by single spaces.
-
-        One thread. The first call of a setting has one or two utterances and is not
-        timed: what the setting needs can be built then, and kept.
-        """
-
-
-class ScoredPeer(ABC):
-    """A `Peer` that gives the total of each text by its own account."""
-
-    @abstractmethod
-    def decode_scored(
-        self, utterances: Sequence[np.ndarray], setting: Setting
-    ) -> list[tuple[str, float]]:
-        """The words of each utterance and their total in nats; `-inf` for no result."""
-
-    def decode(
-        self, utterances: Sequence[np.ndarray], setting: Setting
-    ) -> Sequence[str]:
-        """The words of each utterance; see `Peer.decode`."""
-        return [text for text, _ in self.decode_scored(utterances, setting)]
-
-
-@dataclass(frozen=True, eq=False)
-class PeerInputs:
-    """Inputs that a peer can be built from; None was not given.
-
-    Attributes:
-        tokens: The token table.
-        graph: For peers that search a graph.
-        lexicon: For peers with a lexicon.
-        arpa: Path of the n-gram model, plain or gzip: over words with a lexicon, else
-            over tokens.
-        separator: The token between words.
-        lm_scale: Multiplies the costs of the language model, nats.
-        word_insertion: Nats for every word, above 0 penalises.
-    """
-
-    tokens: TokenTable
-    graph: PackedGraph | None = None
-    lexicon: Lexicon | None = None
-    arpa: str | None = None
-    separator: str | None = None
-    lm_scale: float = 1.0
-    word_insertion: float = 0.0
-
-
-MakePeer = Callable[[PeerInputs], Peer]
-"""Makes a peer; `BackendError` where it is not installed, `OptionError` where the
-inputs lack what it needs or ask for what it cannot do. `peers.PEERS` lists them."""
 
 
 @dataclass(frozen=True)
@@ -320,44 +252,17 @@ class Comparison:
         """
         return pareto(point for point in self.points if point.boosts == boosts)
 
-    def to_json(self) -> str:
-        """Write as text; `from_json` gives an equal object."""
-        content = {"format": FORMAT, "version": FORMAT_VERSION, **asdict(self)}
-        return json.dumps(_plain(content), indent=1, allow_nan=False) + "\n"
-
-    @classmethod
-    def from_json(cls, text: str) -> Comparison:
-        """Read a comparison that `to_json` wrote.
-
-        Raises:
-            FormatError: Something else.
-        """
-        try:
-            found = json.loads(text)
-            if (found["format"], found["version"]) != (FORMAT, FORMAT_VERSION):
-                raise ValueError(f"{found['format']} {found['version']}")
-            return cls(
-                tuple(_point(point) for point in found["points"]),
-                {
-                    name: SearchFacts(_setting(facts.pop("options")), **facts)
-                    for name, facts in found["searches"].items()
-                },
-                found["facts"],
-            )
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise FormatError(
-                f"not a comparison ({type(error).__name__}: {error}), expected what "
-                f"`wfstdec compare --json` wrote, version {FORMAT_VERSION}"
-            ) from error
-
     def save(self, path: PathLike) -> None:
-        """Write `to_json`, whole or not at all.
+        """Write as JSON, whole or not at all; `load_comparison` gives an equal object.
 
         Raises:
             FormatError: The file cannot be written.
         """
+        content = {"format": FORMAT, "version": FORMAT_VERSION, **asdict(self)}
+        # JSON has no infinity: it is the text "inf".
+        plain = json.loads(json.dumps(content), parse_constant={"Infinity": "inf"}.get)
         with atomic_write(path, "w") as file:
-            file.write(self.to_json())
+            file.write(json.dumps(plain, indent=1, allow_nan=False) + "\n")
 
 
 def load_comparison(path: PathLike) -> Comparison:
@@ -366,8 +271,17 @@ def load_comparison(path: PathLike) -> Comparison:
     Raises:
         FormatError: The file cannot be read, or is something else.
     """
-    with reading(path, "comparison"):
-        return Comparison.from_json("\n".join(read_lines(path)))
+    wrote = f"what `wfstdec compare --json` wrote, version {FORMAT_VERSION}"
+    with reading(path, "comparison", wrote):
+        found = json.loads("\n".join(read_lines(path)))
+        if (found["format"], found["version"]) != (FORMAT, FORMAT_VERSION):
+            raise ValueError(f"{found['format']} {found['version']}")
+        searches = {
+            name: SearchFacts(_setting(facts.pop("options")), **facts)
+            for name, facts in found["searches"].items()
+        }
+        points = tuple(_point(point) for point in found["points"])
+        return Comparison(points, searches, found["facts"])
 
 
 def pareto(points: Iterable[Point]) -> list[Point]:
@@ -379,92 +293,76 @@ def pareto(points: Iterable[Point]) -> list[Point]:
     return front
 
 
-def _point(found: dict[str, Any]) -> Point:
-    later = {"model_s": (), "kept": None, "wer_interval": None}
-    values = {**later, **found}  # older files are without
-    kinds: dict[str, Callable[[Any], Any]] = {
-        "setting": _setting,
-        "errors": lambda one: WordErrors(**one),
-        "phrases": lambda one: PhraseScore(**one),
-        "kept": lambda one: OracleErrors(**one),
-        "wer_interval": lambda one: Interval(*one),
-        "cpu_s": tuple,
-        "model_s": tuple,
-    }
-    for name, kind in kinds.items():
-        if values[name] is not None:
-            values[name] = kind(values[name])
-    return Point(**values)  # fields of a newer version are an error
-
-
-def _plain(value: Any) -> Any:
-    """Values of JSON, which has no infinity: it is the text "inf"."""
-    if isinstance(value, Mapping):
-        return {key: _plain(one) for key, one in value.items()}
-    if isinstance(value, list | tuple):
-        return [_plain(one) for one in value]
-    return "inf" if isinstance(value, float) and value == math.inf else value
-
-
 def _setting(found: dict[str, Any]) -> Setting:
     return {key: math.inf if one == "inf" else one for key, one in found.items()}
+
+
+_KINDS: Mapping[str, Callable[[Any], Any]] = {
+    "setting": _setting,
+    "errors": lambda one: WordErrors(**one),
+    "phrases": lambda one: PhraseScore(**one),
+    "kept": lambda one: OracleErrors(**one),
+    "wer_interval": lambda one: Interval(*one),
+    "cpu_s": tuple,
+    "model_s": tuple,
+}
+
+
+def _point(found: dict[str, Any]) -> Point:
+    """A point of a file; older ones lack its last fields, newer ones are an error."""
+    for name, kind in _KINDS.items():
+        if found.get(name) is not None:
+            found[name] = kind(found[name])
+    return Point(**found)
 
 
 NONE = "-"
 """Stands where a search has no figure."""
 
-Columns = Mapping[str, Callable[[Point], str]]
-
-COLUMNS: Columns = {
-    "setting": lambda p: p.label,
-    "WER %": lambda p: f"{p.wer:.2f}",
-    "95 %": lambda p: str(p.wer_interval or NONE),
-    "ins/del/sub": lambda p: (
-        f"{p.errors.insertions}/{p.errors.deletions}/{p.errors.substitutions}"
-    ),
-    "RTFx": lambda p: f"{p.rtfx:,.0f}",
-    "search errors %": lambda p: _percent(p.search_errors),
-    "unfinished %": lambda p: _percent(p.unfinished),
-    "MB": lambda p: f"{p.memory_mb:,.0f}",
+COLUMNS: Mapping[str, tuple[str, Callable[[Point], str]]] = {
+    "setting": ("", lambda p: p.label),
+    "WER %": ("", lambda p: f"{p.wer:.2f}"),
+    "95 %": ("", lambda p: str(p.wer_interval or NONE)),
+    "ins/del/sub": ("", lambda p: "/".join(map(str, astuple(p.errors)[:3]))),
+    "RTFx": ("", lambda p: f"{p.rtfx:,.0f}"),
+    "search errors %": ("", lambda p: _percent(p.search_errors)),
+    "unfinished %": ("", lambda p: _percent(p.unfinished)),
+    "MB": ("", lambda p: f"{p.memory_mb:,.0f}"),
+    "phrases: P %": ("phrases", lambda p: _phrases(p, "precision")),
+    "R %": ("phrases", lambda p: _phrases(p, "recall")),
+    "F %": ("phrases", lambda p: _phrases(p, "f_score")),
+    "best of list %": ("kept", lambda p: _wer(getattr(p.kept, "list_wer", None))),
+    "of lattice %": ("kept", lambda p: _wer(getattr(p.kept, "lattice_wer", None))),
+    "model s": ("model_s", lambda p: f"{_model_s(p):.2f}" if p.model_s else NONE),
+    "search s": ("model_s", lambda p: f"{min(p.cpu_s) - _model_s(p):.2f}"),
 }
-MORE_COLUMNS: Mapping[str, Columns] = {
-    "phrases": {
-        "phrases: P %": lambda p: _percent(getattr(p.phrases, "precision", None)),
-        "R %": lambda p: _percent(getattr(p.phrases, "recall", None)),
-        "F %": lambda p: _percent(getattr(p.phrases, "f_score", None)),
-    },
-    "kept": {
-        "best of list %": lambda p: _wer(p, "list_wer"),
-        "of lattice %": lambda p: _wer(p, "lattice_wer"),
-    },
-    "model_s": {
-        "model s": lambda p: _seconds(p, of_model=True),
-        "search s": lambda p: _seconds(p, of_model=False),
-    },
-}
-"""Columns that a table has where a field of its points is set."""
+"""Columns: the field of points that some must have for it, and its cells."""
 
 
 def table(comparison: Comparison) -> str:
     """A block of lines for each search and boost list; `*` marks the Pareto front."""
-    columns = dict(COLUMNS)
-    for name, more in MORE_COLUMNS.items():
-        if any(getattr(point, name) for point in comparison.points):
-            columns |= more
+    points = comparison.points
+    columns = {
+        name: cell
+        for name, (needed, cell) in COLUMNS.items()
+        if not needed or any(getattr(point, needed) for point in points)
+    }
     fronts = [point for name in comparison.lists for point in comparison.front(name)]
     rows = [["", *columns]]
     series = None
-    for point in comparison.points:
+    for point in points:
         if point.series != series:
             series = point.series
             rows.append([comparison.heading(point)])
         mark = " *" if any(point is other for other in fronts) else ""
         setting, *others = [cell(point) for cell in columns.values()]
         rows.append(["", setting + mark, *others])
-    return "\n".join([headline(comparison), "", *_lines(rows), "", *_notes(comparison)])
+    return "\n".join(
+        [_headline(comparison), "", *_lines(rows), "", *_notes(comparison)]
+    )
 
 
-def headline(comparison: Comparison) -> str:
+def _headline(comparison: Comparison) -> str:
     """Length of what was decoded, and the machine."""
     facts: Mapping[str, Any] = comparison.facts
     machine = facts["machine"]
@@ -479,18 +377,18 @@ def _percent(share: float | None) -> str:
     return NONE if share is None else f"{100 * share:.1f}"
 
 
-def _wer(point: Point, name: str) -> str:
-    wer = getattr(point.kept, name, None)
-    return NONE if wer is None else f"{wer:.2f}"
+def _phrases(point: Point, name: str) -> str:
+    return _percent(getattr(point.phrases, name, None))
 
 
-def _seconds(point: Point, *, of_model: bool) -> str:
-    """CPU seconds of the fastest turn, in the model or in the search."""
-    turn = min(range(len(point.cpu_s)), key=lambda i: point.cpu_s[i])
-    model_s = point.model_s[turn] if point.model_s else 0.0
-    if of_model:
-        return f"{model_s:.2f}" if point.model_s else NONE
-    return f"{point.cpu_s[turn] - model_s:.2f}"
+def _wer(percent: float | None) -> str:
+    return NONE if percent is None else f"{percent:.2f}"
+
+
+def _model_s(point: Point) -> float:
+    """CPU seconds of the fastest turn that are the model's."""
+    fastest = point.cpu_s.index(min(point.cpu_s))
+    return point.model_s[fastest] if point.model_s else 0.0
 
 
 def _lines(rows: Sequence[Sequence[str]]) -> list[str]:
@@ -517,9 +415,7 @@ def _notes(comparison: Comparison) -> list[str]:
             taken = f"{one.load_mb:,.0f} MB in {one.load_s:.1f} s"
             loads.setdefault(taken, []).append(name)
     sizes = sorted({point.kept.nbest for point in comparison.points if point.kept})
-    listed = "; ".join(
-        f"{' and '.join(names)} {taken}" for taken, names in loads.items()
-    )
+    listed = [f"{' and '.join(names)} {taken}" for taken, names in loads.items()]
     return [
         f"RTFx: seconds of audio per CPU second of one thread, best of "
         f"{facts['repeats']} by turns. Search errors: total",
@@ -528,7 +424,7 @@ def _notes(comparison: Comparison) -> list[str]:
         "the decoder is made and decodes. *: no point is faster and as accurate. 95 %: "
         "bootstrap over",
         "utterances; searches on the same ones differ less by chance than these tell.",
-        *([f"Loaded before: {listed}."] if listed else []),
+        *([f"Loaded before: {'; '.join(listed)}."] if listed else []),
         *(
             f"Best of list, of lattice: the WER of the best of {size} texts, and of "
             "the best path that was kept."

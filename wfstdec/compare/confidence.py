@@ -23,6 +23,8 @@ from wfstdec.text.normalize import AS_IT_STANDS, Normalizer
 
 _LEAST = 1e-6
 """Confidences are taken to be no nearer to 0 and 1."""
+_BINS = 10
+"""Bins of a reliability plot, of equal width; empty ones are left out."""
 
 
 class Reliability(NamedTuple):
@@ -48,13 +50,41 @@ class Quality(NamedTuple):
 
 
 def quality(confidences: Sequence[float], right: Sequence[bool]) -> Quality:
-    """All measures of the confidences of some words."""
+    """All measures of the confidences of some words.
+
+    The NCE is 1 where they know all, 0 where they are as good as the share of right
+    words, below 0 worse.
+    """
+    sure, is_right = np.asarray(confidences, float), np.asarray(right, bool)
+    if not len(is_right):
+        raise FormatError("no words, expected some with confidences")
+    num_right, num_wrong = int(is_right.sum()), int((~is_right).sum())
+    if not num_right or not num_wrong:
+        raise FormatError(
+            f"{num_right} of {len(is_right)} words are right, expected right ones "
+            "and wrong ones"
+        )
+    p, share = np.clip(sure, _LEAST, 1 - _LEAST), is_right.mean()
+    whole = -(share * np.log2(share) + (1 - share) * np.log2(1 - share))
+    left = -np.log2(np.where(is_right, p, 1 - p)).mean()
+    # The area by ranks: of equal confidences the mean.
+    _, place, counts = np.unique(p, return_inverse=True, return_counts=True)
+    rank = (np.cumsum(counts) - (counts - 1) / 2)[place]
+    above = rank[is_right].sum() - num_right * (num_right + 1) / 2
+    at = np.minimum((sure * _BINS).astype(int), _BINS - 1)
     return Quality(
-        normalised_cross_entropy(confidences, right),
-        area_under_roc(confidences, right),
-        len(right),
-        sum(right) / len(right),
-        reliability(confidences, right),
+        nce=float((whole - left) / whole),
+        auc=float(above / (num_right * num_wrong)),
+        words=len(is_right),
+        right=num_right / len(is_right),
+        bins=[
+            Reliability(
+                float(sure[at == b].mean()),
+                float(is_right[at == b].mean()),
+                int(sum(at == b)),
+            )
+            for b in np.unique(at)
+        ],
     )
 
 
@@ -93,56 +123,6 @@ def right_words(
     pairs = align(reference, [part for several in parts for part in several])
     marks = iter([expected == word for expected, word in pairs if word != GAP])
     return [all([next(marks) for _ in several]) for several in parts]
-
-
-def normalised_cross_entropy(
-    confidences: Sequence[float], right: Sequence[bool]
-) -> float:
-    """1 where they know all, 0 where they are as good as the share, below 0 worse."""
-    p, is_right = _checked(confidences, right)
-    share = is_right.mean()
-    whole = -(share * np.log2(share) + (1 - share) * np.log2(1 - share))
-    left = -np.log2(np.where(is_right, p, 1 - p)).mean()
-    return float((whole - left) / whole)
-
-
-def area_under_roc(confidences: Sequence[float], right: Sequence[bool]) -> float:
-    """The probability that a right word is surer than a wrong one; ties are half."""
-    p, is_right = _checked(confidences, right)
-    values, place, counts = np.unique(p, return_inverse=True, return_counts=True)
-    rank = (np.cumsum(counts) - (counts - 1) / 2)[place]
-    num_right, num_wrong = is_right.sum(), (~is_right).sum()
-    above = rank[is_right].sum() - num_right * (num_right + 1) / 2
-    return float(above / (num_right * num_wrong))
-
-
-def reliability(
-    confidences: Sequence[float], right: Sequence[bool], bins: int = 10
-) -> list[Reliability]:
-    """Words by confidence, in bins of equal width; empty ones are left out."""
-    p, is_right = np.asarray(confidences, float), np.asarray(right, bool)
-    at = np.minimum((p * bins).astype(int), bins - 1)
-    return [
-        Reliability(
-            float(p[at == b].mean()), float(is_right[at == b].mean()), int(sum(at == b))
-        )
-        for b in range(bins)
-        if (at == b).any()
-    ]
-
-
-def _checked(
-    confidences: Sequence[float], right: Sequence[bool]
-) -> tuple[np.ndarray, np.ndarray]:
-    p, is_right = np.asarray(confidences, float), np.asarray(right, bool)
-    if not len(is_right):
-        raise FormatError("no words, expected some with confidences")
-    if is_right.all() or not is_right.any():
-        raise FormatError(
-            f"{is_right.sum()} of {len(is_right)} words are right, expected right ones "
-            "and wrong ones"
-        )
-    return np.clip(p, _LEAST, 1 - _LEAST), is_right
 
 
 SCALES = (0.1, 0.14, 0.2, 0.28, 0.4, 0.56, 0.8, 1.0)

@@ -1,4 +1,4 @@
-"""Searches of our decoders and of peers, and loading what they are made of, measured.
+"""Searches of our decoders, and loading what they are made of, measured.
 
 graph = measure_load(lambda: load_graph("graph.npz"))
 graph.item, graph.load_s, graph.load_mb
@@ -8,19 +8,16 @@ decoder = make(TrieOptions(beam=8.0))                  # shares what was loaded
 
 from __future__ import annotations
 
-import importlib
 import logging
-import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, partial
-from pathlib import Path
 from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
-from wfstdec.attention import need_torch
+from wfstdec.attention import open_decoder
 from wfstdec.attention.options import AttentionOptions
 from wfstdec.boost.compile import PhraseCompiler
 from wfstdec.boost.lists import BoostList, BoostsLike, Numbers
@@ -29,13 +26,10 @@ from wfstdec.checks.inputs import UTTERANCES
 from wfstdec.compare.comparison import (
     Decode,
     Outcome,
-    Peer,
-    PeerInputs,
     Search,
     SearchFacts,
     Setting,
 )
-from wfstdec.compare.peers import available_peers
 from wfstdec.compare.running import fingerprint, resident_mb
 from wfstdec.compare.tuning import Grid, GridPart, combinations, split_grid
 from wfstdec.errors import OptionError
@@ -46,7 +40,7 @@ from wfstdec.lm.automaton import Unit
 from wfstdec.search.decoder import Decoder
 from wfstdec.search.options import OpenVocabulary
 from wfstdec.text.files import PathLike
-from wfstdec.text.loading import AUTO, load_lexicon, load_tokens, separator_of
+from wfstdec.text.loading import AUTO
 from wfstdec.text.tokens import TokenTable
 from wfstdec.transducer.options import TransducerOptions
 from wfstdec.trie.decoder import TrieDecoder
@@ -61,11 +55,6 @@ DecoderFactory = Callable[[Any], Decoder]
 
 # Tables and models that are loaded already replace these arguments.
 _LOADED: Mapping[str, Any] = {"blank": None, "unk_cost": None, "threads": 1}
-_OPENED = {
-    "transducer": ("transducers", "wfstdec.transducer.decoder"),
-    "attention": ("attention decoders", "wfstdec.attention.decoder"),
-}
-"""Decoders that run their model: what needs torch, and the module that opens one."""
 
 
 class Loaded(NamedTuple, Generic[_Item]):
@@ -85,10 +74,9 @@ def measure_load(load: Callable[[], _Item]) -> Loaded[_Item]:
 
 
 def trie_factory(**given: Any) -> DecoderFactory:
-    """Load the arguments of `TrieDecoder` once; return a function of options.
+    """Load the arguments of `TrieDecoder`, all but options and threads, once.
 
-    Args:
-        **given: All arguments except options and threads.
+    Returns a function of options.
     """
     # Everything is read and checked here, once; decoders of other options share it.
     # Look-ahead depends on options, so that none is made yet.
@@ -99,38 +87,27 @@ def trie_factory(**given: Any) -> DecoderFactory:
 
 
 def greedy_factory(**given: Any) -> DecoderFactory:
-    """Load the arguments of `GreedyDecoder` once; return a function of options.
-
-    Args:
-        **given: All arguments except options and threads.
-    """
+    """Load the arguments of `GreedyDecoder` once, as `trie_factory` does."""
     first = GreedyDecoder(**given)
     loaded = {**given, "tokens": first.tokens, "lm": first.lm, **_LOADED}
     return lambda options: GreedyDecoder(options=options, **loaded)
 
 
-def timed_factory(kind: str, **how: Any) -> tuple[DecoderFactory, Callable[[], float]]:
+def timed_factory(name: str, **how: Any) -> tuple[DecoderFactory, Callable[[], float]]:
     """A factory of decoders that run their model and its encoder, which are timed."""
-    who, module = _OPENED[kind]
-    need_torch(who)
+    first = open_decoder(name, threads=1, **how)
     from wfstdec.attention.model import TimedModel
 
-    first = importlib.import_module(module).open_decoder(threads=1, **how)
     timed: Any = TimedModel(first.model)
     separator = first.separator
-    name = None if separator is None else first.tokens.names[separator]
-
-    def make(options: Any) -> Decoder:
-        return type(first)(
-            timed,
-            lm=list(first.lms),
-            options=options,
-            separator=name,
-            input="features",
-            frame_shift_s=first.frame_shift_s,
-        )
-
-    return make, lambda: timed.cpu_s
+    loaded = {
+        "lm": list(first.lms),
+        "separator": None if separator is None else first.tokens.names[separator],
+        "input": "features",
+        "frame_shift_s": first.frame_shift_s,
+    }
+    kind: Any = type(first)
+    return lambda options: kind(timed, options=options, **loaded), lambda: timed.cpu_s
 
 
 @dataclass(eq=False)
@@ -150,18 +127,22 @@ class DecoderSearch(Search):
     tunable: tuple[str, ...] = ("lm_scale", "word_insertion")
     clock: Callable[[], float] | None = None
 
+    def decoder(self, setting: Setting) -> Decoder:
+        """Make the decoder of a setting."""
+        return self.make(replace(self.base, **setting))
+
     def compile_boosts(self, boosts: Sequence[Any]) -> Sequence[Any]:
         """Compile each list once; see `Search.compile_boosts`."""
         if self.compile is None:
             return boosts
-        decoder = self.make(replace(self.base, **self.settings[0]))
+        decoder = self.decoder(self.settings[0])
         lists = {id(one): one for one in boosts}
         compiled = {key: self.compile(decoder, one) for key, one in lists.items()}
         return [compiled[id(one)] for one in boosts]
 
     def prepare(self, setting: Setting) -> Decode:
         """Make a decoder; see `Search.prepare`."""
-        decoder = self.make(replace(self.base, **setting))
+        decoder = self.decoder(setting)
         unchecked = [decoder]
 
         def decode(
@@ -179,36 +160,9 @@ class DecoderSearch(Search):
 
     def lattice_decoder(self, setting: Setting) -> Decoder | None:
         """See `Search.lattice_decoder`; a sum over alignments has no lattice."""
-        decoder = self.make(replace(self.base, **setting))
+        decoder = self.decoder(setting)
         is_sum = getattr(decoder.options, "merge", None) == "sum"
         return decoder if decoder.records_lattices and not is_sum else None
-
-
-class PeerSearch(Search):
-    """A peer as a `Search`; options that all its settings share are facts."""
-
-    takes_boosts = False
-
-    def __init__(self, peer: Peer) -> None:
-        self.peer, self.name = peer, peer.name
-        first, *others = settings = peer.settings()
-        common = {
-            name: value
-            for name, value in first.items()
-            if others and all(other.get(name) == value for other in others)
-        }
-        self.facts = SearchFacts(common)
-        self.settings = [
-            {name: value for name, value in setting.items() if name not in common}
-            for setting in settings
-        ]
-
-    def prepare(self, setting: Setting) -> Decode:
-        """See `Search.prepare`; it was loaded when it was made."""
-        whole = {**self.facts.options, **setting}
-        return lambda utterances, _: [
-            Outcome(text) for text in self.peer.decode(utterances, whole)
-        ]
 
 
 def wfst_searches(
@@ -263,14 +217,7 @@ def greedy_searches(
     *,
     inputs: Mapping[str, str] | None = None,
 ) -> list[DecoderSearch]:
-    """Searches of the greedy decoder over a grid of `GreedyOptions`, without widths.
-
-    Args:
-        make: From `greedy_factory`, directly or through `measure_load`.
-        base: Options that the grid changes.
-        grid: Values of options by name.
-        inputs: Fingerprints of loaded files, by name.
-    """
+    """Searches of the greedy decoder, without widths; see `trie_searches`."""
     parts = [GridPart("", {}, combinations(grid))]
     return _searches("greedy", make, base, parts, inputs, has_widths=False)
 
@@ -291,9 +238,8 @@ def _searches(
             replace(changed, **setting)  # checks the values before anything runs
         facts = SearchFacts(asdict(changed), *loaded[1:], inputs or {})
         full_name = ", ".join(filter(None, (name, part.label)))
-        searches.append(
-            DecoderSearch(full_name, part.settings, changed, loaded.item, facts, **more)
-        )
+        given = full_name, part.settings, changed, loaded.item, facts
+        searches.append(DecoderSearch(*given, **more))
     return searches
 
 
@@ -315,7 +261,7 @@ class Models:
         blank: The blank by name or index; None recognises it.
         lexicon: Words and their tokens; None decodes tokens.
         lm: An ARPA file, a KenLM binary, or a folder of `NgramLM.save`: over words with
-            a lexicon, over tokens without. Peers take ARPA files only.
+            a lexicon, over tokens without.
         separator: The token between words; `"auto"` as for `TrieDecoder`.
         separator_optional: It may be left out.
         unk_cost: Nats for words or tokens that an ARPA file lacks.
@@ -361,9 +307,7 @@ class Models:
         """Searches of the WFST decoder on the graph."""
         graph, frame_shift_s = self.loaded_graph, self.frame_shift_s
         searches = wfst_searches(graph, base, grid, frame_shift_s=frame_shift_s)
-        if self.phrase_unit != "token":
-            return searches
-        return [replace(one, compile=self._compile_phrases()) for one in searches]
+        return self._of_words(searches)
 
     def trie_searches(self, base: TrieOptions, grid: Grid) -> list[DecoderSearch]:
         """Searches of the trie decoder, over tokens where there is no lexicon."""
@@ -379,23 +323,21 @@ class Models:
         searches = trie_searches(factory, base, grid, inputs=inputs)
         if self.lexicon is None and self.open_vocabulary is None:
             return self._of_tokens(searches, "token_insertion", self.lm)
-        if self.phrase_unit != "token":
-            return searches
-        return [replace(one, compile=self._compile_phrases()) for one in searches]
+        return self._of_words(searches)
 
     def greedy_searches(self, base: GreedyOptions, grid: Grid) -> list[DecoderSearch]:
         """Searches of the greedy decoder, which takes token language models only."""
-        tokens, lm = self._any_tokens(), self.lm
+        lm = self.lm
         # With a lexicon the model is over words, which this search does not have.
         if lm is not None and self.lexicon is not None:
             _log.info("greedy: without the language model, which is over words")
             lm = None
-        parts: dict[str, Any] = {"tokens": tokens, "lm": lm, "blank": self.blank}
-        parts |= {"frame_shift_s": self.frame_shift_s, "separator": self.separator}
+        names = ("blank", "frame_shift_s", "separator")
+        parts = {name: getattr(self, name) for name in names}
         parts |= {"unk_cost": None if lm is None else self.unk_cost}
-        factory = measure_load(partial(greedy_factory, **parts))
+        make = partial(greedy_factory, tokens=self.any_tokens(), lm=lm, **parts)
         inputs = _fingerprints(tokens=self.tokens, lm=lm)
-        searches = greedy_searches(factory, base, grid, inputs=inputs)
+        searches = greedy_searches(measure_load(make), base, grid, inputs=inputs)
         return self._of_tokens(searches, "blank_penalty", lm)
 
     def transducer_searches(
@@ -413,11 +355,7 @@ class Models:
         return self._model_searches(base, grid, files)
 
     def _model_searches(
-        self,
-        base: TransducerOptions | AttentionOptions,
-        grid: Grid,
-        files: dict[str, PathLike | None],
-        **more: Any,
+        self, base: Any, grid: Grid, files: dict[str, PathLike | None], **more: Any
     ) -> list[DecoderSearch]:
         """A decoder that runs its model itself; the first file names the search."""
         (name, model), (_, lm) = files.items()
@@ -432,38 +370,19 @@ class Models:
         searches = _searches(name, factory, base, parts, inputs, clock=clock)
         return self._of_tokens(searches, "token_insertion", lm)
 
-    def peer_searches(
-        self, *, lm_scale: float = 1.0, word_insertion: float = 0.0
-    ) -> list[PeerSearch]:
-        """Searches of the installed peers that these files suffice for.
-
-        Args:
-            lm_scale: Multiplies the costs of the language model.
-            word_insertion: Nats for every word, above 0 penalises.
-        """
-        tokens = load_tokens(self._any_tokens(), self.blank)
-        lexicon, between = None, separator_of(self.separator, tokens)
-        if self.lexicon is not None:
-            lexicon = load_lexicon(self.lexicon, tokens, between)
-        is_arpa = self.lm is not None and not Path(self.lm).is_dir()
-        inputs = PeerInputs(
-            tokens=tokens,
-            graph=None if self.graph is None else self.loaded_graph.item,
-            lexicon=lexicon,
-            arpa=os.fspath(self.lm) if self.lm is not None and is_arpa else None,
-            separator=None if between is None else tokens.names[between],
-            lm_scale=lm_scale,
-            word_insertion=word_insertion,
-        )
-        return [PeerSearch(peer) for peer in available_peers(inputs)]
-
-    def _any_tokens(self) -> PathLike | TokenTable:
+    def any_tokens(self) -> PathLike | TokenTable:
         """The token table, or else that of the graph."""
         if self.tokens is not None:
             return self.tokens
         if self.graph is None:
             raise OptionError("neither tokens nor a graph, expected a token table")
         return self.loaded_graph.item.tokens
+
+    def _of_words(self, searches: list[DecoderSearch]) -> list[DecoderSearch]:
+        """Searches whose boosts are credited by words, unless by tokens is asked."""
+        if self.phrase_unit != "token":
+            return searches
+        return [replace(one, compile=self._compile_phrases()) for one in searches]
 
     def _of_tokens(
         self, searches: list[DecoderSearch], insertion: str, lm: PathLike | None
@@ -484,9 +403,11 @@ class Models:
                 return None
             listed = BoostList.of(boosts)
             if listed.pronunciations:
-                text = "boosts credited by tokens are spelt; the pronunciations of %s "
-                text += "and others in a list are left out"
-                _log.warning(text, min(listed.pronunciations))
+                _log.warning(
+                    "boosts credited by tokens are spelt; the pronunciations of %s "
+                    "and others in a list are left out",
+                    min(listed.pronunciations),
+                )
             if not compilers:
                 compiler = decoder.phrase_compiler(
                     PhraseOptions(weights_are_totals=True),

@@ -1,31 +1,25 @@
 """Oracle word error rates: of the best that a search kept, lattices and n-best lists.
 
 lattice_errors(lattice, ["hello", "world"])
-lattice_oracle(references, open_lattices("dev.lat")).wer
-list_oracle(references, read_lists("hyp.jsonl")).wer
-kept_errors(decoder, utterances, references, 10).lattice_wer
+oracle(references, open_lattices("dev.lat"), lattice_errors).wer
+oracle(references, read_lists("hyp.jsonl"), fewest_errors).wer
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from wfstdec.batch.lattices import LatticeReading
 from wfstdec.errors import LatticeError
 from wfstdec.jit import jit
 from wfstdec.lattice.arrays import Lattice
 from wfstdec.metrics import count_errors
-from wfstdec.search.decoder import Decoder
 from wfstdec.text.files import PathLike, read_lines, reading
 from wfstdec.text.normalize import AS_IT_STANDS, Normalizer
-
-_Kept = TypeVar("_Kept")
 
 
 class Oracle(NamedTuple):
@@ -61,30 +55,6 @@ class OracleErrors:
         return None if errors is None else Oracle(errors, self.words).wer
 
 
-def oracle_errors(
-    decoder: Decoder,
-    utterances: Sequence[np.ndarray],
-    references: Sequence[Sequence[str]],
-    nbest: int,
-    boosts: Sequence[Any] | None = None,
-    *,
-    normalizer: Normalizer = AS_IT_STANDS,
-) -> OracleErrors:
-    """Decode lattices, one at a time, and count the fewest errors in each."""
-    of_lists = of_lattices = 0
-    has_words, reading = True, LatticeReading(nbest=nbest)
-    for i, (x, reference) in enumerate(zip(utterances, references, strict=True)):
-        given = None if boosts is None else [boosts[i]]
-        (lattice,) = decoder.decode_lattice([x], boosts=given)
-        texts = [normalizer.words(one.text.split()) for one in reading("", lattice)]
-        of_lists += min(count_errors(reference, text).total for text in texts)
-        has_words = not lattice.words_are_tokens
-        if has_words:
-            of_lattices += lattice_errors(lattice, reference, normalizer)
-    words = sum(map(len, references))
-    return OracleErrors(words, nbest, of_lists, of_lattices if has_words else None)
-
-
 def lattice_errors(
     lattice: Lattice, reference: Sequence[str], normalizer: Normalizer = AS_IT_STANDS
 ) -> int:
@@ -113,28 +83,28 @@ def lattice_errors(
     return int(_least_errors(lattice.order, splits, into, state, olabel, may_end, text))
 
 
-def lattice_oracle(
+def fewest_errors(
+    texts: Iterable[Sequence[str]],
+    reference: Sequence[str],
+    normalizer: Normalizer = AS_IT_STANDS,
+) -> int:
+    """Count the word errors of the best text of a list, each in words."""
+    counts = (count_errors(reference, normalizer.words(text)) for text in texts)
+    return min(one.total for one in counts)
+
+
+def oracle(
     references: Mapping[str, Sequence[str]],
-    lattices: Mapping[str, Lattice],
+    kept: Mapping[str, Any],
+    errors: Callable[[Any, Sequence[str], Normalizer], int],
     normalizer: Normalizer = AS_IT_STANDS,
 ) -> Oracle:
-    """Oracle errors of lattices: the best path of each, whatever it costs."""
-    return _oracle(references, lattices, partial(lattice_errors, normalizer=normalizer))
-
-
-def list_oracle(
-    references: Mapping[str, Sequence[str]],
-    lists: Mapping[str, Sequence[Sequence[str]]],
-    normalizer: Normalizer = AS_IT_STANDS,
-) -> Oracle:
-    """Oracle errors of n-best lists, each of texts in words."""
-
-    def fewest(texts: Sequence[Sequence[str]], reference: Sequence[str]) -> int:
-        return min(
-            count_errors(reference, normalizer.words(text)).total for text in texts
-        )
-
-    return _oracle(references, lists, fewest)
+    """Oracle errors of what was kept: by `lattice_errors` or `fewest_errors`."""
+    total = sum(
+        errors(kept[name], words, normalizer) if name in kept else len(words)
+        for name, words in references.items()
+    )
+    return Oracle(total, sum(map(len, references.values())))
 
 
 def read_lists(path: PathLike) -> dict[str, list[list[str]]]:
@@ -147,18 +117,6 @@ def read_lists(path: PathLike) -> dict[str, list[list[str]]]:
             texts = [one["text"].split() for one in found.get("nbest") or [found]]
             lists[found["id"]] = texts
     return lists
-
-
-def _oracle(
-    references: Mapping[str, Sequence[str]],
-    kept: Mapping[str, _Kept],
-    fewest: Callable[[_Kept, Sequence[str]], int],
-) -> Oracle:
-    errors = sum(
-        fewest(kept[name], words) if name in kept else len(words)
-        for name, words in references.items()
-    )
-    return Oracle(errors, sum(map(len, references.values())))
 
 
 @jit

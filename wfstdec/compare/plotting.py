@@ -66,19 +66,10 @@ def plot(comparison: Comparison, path: PathLike | None = None) -> Figure:
 
 
 def plot_tuning(tuning: Tuning, path: PathLike | None = None) -> Figure:
-    """Draw the WER against each option that was tuned, and write it to a path.
+    """Draw the WER against each option that was tuned; path and errors as of `plot`.
 
     The line has the trials in which the other options are as in the best one, with
     95 % intervals; points are all other trials.
-
-    Args:
-        tuning: What was tried.
-        path: Ends in `.png` or `.svg`.
-
-    Raises:
-        OptionError: The path ends in something else.
-        BackendError: matplotlib is not installed.
-        FormatError: The file cannot be written.
     """
     best, names = tuning.best, list(tuning.ranges)
     with _figure((4.0 * len(names), 4.0), path) as figure:
@@ -107,16 +98,11 @@ def plot_reliability(
 ) -> Figure:
     """Draw how many words are right against how sure they are; the diagonal is best.
 
-    Below, the number of words of each point.
+    Below, the number of words of each point. Path and errors as of `plot`.
 
     Args:
-        series: By what the legend calls them, bins as `confidences.reliability` makes.
+        series: `Quality.bins` by their names in the legend.
         path: Ends in `.png` or `.svg`.
-
-    Raises:
-        OptionError: The path ends in something else.
-        BackendError: matplotlib is not installed.
-        FormatError: The file cannot be written.
     """
     with _figure((5.0, 6.0), path) as figure:
         shares, counts = figure.subplots(2, sharex=True, height_ratios=(3, 1))

@@ -17,6 +17,7 @@ import os
 import platform
 import re
 import time
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from importlib.metadata import PackageNotFoundError, version
@@ -26,6 +27,7 @@ from typing import Any
 import numpy as np
 
 import wfstdec
+from wfstdec.batch.lattices import LatticeReading
 from wfstdec.compare.comparison import (
     Comparison,
     Outcome,
@@ -34,7 +36,7 @@ from wfstdec.compare.comparison import (
     Search,
     Setting,
 )
-from wfstdec.compare.oracle import OracleErrors, oracle_errors
+from wfstdec.compare.oracle import OracleErrors, fewest_errors, lattice_errors
 from wfstdec.compare.speech import Speech
 from wfstdec.errors import FormatError, OptionError
 from wfstdec.fst.tlg import peak_memory_gb
@@ -61,7 +63,12 @@ def _status_bytes(name: str) -> int:
     return 1024 * int(line[1]) if line else 0
 
 
-def _can_reset() -> bool:
+def _peak_bytes() -> float:
+    return _status_bytes("VmHWM") or 1e9 * peak_memory_gb()
+
+
+def _reset_peak() -> bool:
+    """Lower the peak to the present, where the system allows that."""
     try:
         _CLEAR_REFS.write_text(_RESET_PEAK)
     except OSError:
@@ -69,7 +76,7 @@ def _can_reset() -> bool:
     return _status_bytes("VmHWM") > 0
 
 
-IS_EXACT = _can_reset()
+IS_EXACT = _reset_peak()
 """True where the system lets the peak of memory be reset (Linux)."""
 
 
@@ -83,15 +90,12 @@ class Peak:
 
     def __enter__(self) -> Peak:
         _give_back()
-        self._before: float = 1e9 * peak_memory_gb()
-        if IS_EXACT:  # the peak is lowered to the present
-            _CLEAR_REFS.write_text(_RESET_PEAK)
-            self._before = _status_bytes("VmRSS")
+        _reset_peak()
+        self._before = _peak_bytes()
         return self
 
     def __exit__(self, *error: object) -> None:
-        peak = _status_bytes("VmHWM") if IS_EXACT else 1e9 * peak_memory_gb()
-        self.growth_mb = round(max(0, peak - self._before) / 1e6, 2)
+        self.growth_mb = round(max(0, _peak_bytes() - self._before) / 1e6, 2)
 
 
 def resident_mb() -> float:
@@ -120,16 +124,10 @@ def describe_machine() -> dict[str, Any]:
 def _cpu_model() -> str:
     info = Path("/proc/cpuinfo")
     first = info.read_text("utf-8").split("\n\n")[0] if info.exists() else ""
-    names = {
-        key.strip(): value.strip()
-        for key, _, value in (line.partition(":") for line in first.splitlines())
-    }
-    more = [
-        f"{key} {names[key]}"
-        for key in ("cpu family", "model", "cache size")
-        if key in names
-    ]
-    return ", ".join([names.get("model name", platform.processor()), *more])
+    facts = dict(re.findall(r"^(.+?)\s*:\s*(.*)$", first, re.MULTILINE))
+    known = [n for n in ("cpu family", "model", "cache size") if n in facts]
+    name = facts.get("model name", platform.processor())
+    return ", ".join([name, *(f"{one} {facts[one]}" for one in known)])
 
 
 def _version(package: str) -> str | None:
@@ -193,7 +191,7 @@ class _Candidate:
         with Peak() as peak:
             decode = self.search.prepare(self.setting)
             decode(few, few_boosts)
-            clock = getattr(self.search, "clock", None)
+            clock = self.search.clock
             begin, model_begin = time.process_time(), clock() if clock else 0.0
             outcomes = decode(utterances, self.boosts)
             self.cpu_s.append(round(time.process_time() - begin, 6))
@@ -202,17 +200,23 @@ class _Candidate:
         if not self.outcomes:
             self.outcomes, self.memory_mb = outcomes, peak.growth_mb
 
-    def words(self, speech: Speech) -> dict[str, tuple[str, ...]]:
-        """The decoded words by utterance, as they are compared."""
-        return speech.words_of(outcome.text for outcome in self.outcomes)
-
     def count_oracle_errors(self, speech: Speech, nbest: int) -> None:
         """Count the errors of the best of what the search keeps; untimed."""
         decoder = self.search.lattice_decoder(self.setting)
-        if decoder is not None:
-            references = [speech.references[name] for name in speech.logprobs]
-            given = list(speech.logprobs.values()), references, nbest, self.boosts
-            self.kept = oracle_errors(decoder, *given, normalizer=speech.normalizer)
+        if decoder is None:
+            return
+        of_lists, of_lattices, reading = 0, [], LatticeReading(nbest=nbest)
+        for i, (name, x) in enumerate(speech.logprobs.items()):
+            boosts = self.boosts and [self.boosts[i]]
+            (lattice,) = decoder.decode_lattice([x], boosts=boosts)
+            texts = [one.text.split() for one in reading(name, lattice)]
+            given = speech.references[name], speech.normalizer
+            of_lists += fewest_errors(texts, *given)
+            if not lattice.words_are_tokens:
+                of_lattices.append(lattice_errors(lattice, *given))
+        words = sum(map(len, speech.references.values()))
+        errors = sum(of_lattices) if of_lattices else None
+        self.kept = OracleErrors(words, nbest, of_lists, errors)
 
 
 def run(
@@ -262,7 +266,7 @@ def run(
             candidate.decode(utterances)
             if turn == 0:
                 if candidate is candidates[0]:
-                    speech.check_words(candidate.words(speech))
+                    speech.check_words(speech.words_of(candidate.outcomes))
                 point = _point(candidate, candidates, speech, counter)
                 figures = point.series, point.label, point.wer, point.rtfx
                 _log.info("%s, %s: %%WER %.2f, RTFx %.0f", *figures)
@@ -294,9 +298,8 @@ def search_errors(found: Sequence[Outcome], widest: Sequence[Outcome]) -> float 
 
 def unfinished(found: Sequence[Outcome]) -> float | None:
     """The share that reached no final state; None if unknown."""
-    if any(one.reached_final is None for one in found):
-        return None
-    return sum(not one.reached_final for one in found) / len(found)
+    reached = [one.reached_final for one in found]
+    return None if None in reached else reached.count(False) / len(reached)
 
 
 def _compiled(
@@ -310,16 +313,15 @@ def _compiled(
 
 
 def _check(searches: Sequence[Search], repeats: int, oracle: int | None) -> None:
-    names = [search.name for search in searches]
     for name, value in (("repeats", repeats), ("oracle", oracle)):
         if value is not None and value < 1:
             raise OptionError(f"{name}={value!r}, expected 1 or more")
-    if not names or not all(search.settings for search in searches):
+    if not searches or not all(search.settings for search in searches):
         raise OptionError(
-            f"{len(names)} searches, expected at least one, each with settings"
+            f"{len(searches)} searches, expected at least one, each with settings"
         )
-    for name in names:
-        if names.count(name) > 1:
+    for name, count in Counter(search.name for search in searches).items():
+        if count > 1:
             raise OptionError(f"two searches called {name!r}, expected other names")
 
 
@@ -338,7 +340,7 @@ def _point(
         if (other.search, other.list_name) == (one.search, one.list_name)
     ]
     widest = siblings[-1] if len(siblings) > 1 else ()
-    hypotheses = one.words(speech)
+    hypotheses = speech.words_of(one.outcomes)
     score = score_texts(speech.references, hypotheses)
     return Point(
         search=one.search.name,

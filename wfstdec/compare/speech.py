@@ -14,6 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
+from wfstdec.compare.comparison import Outcome
 from wfstdec.errors import OptionError, ShapeError
 from wfstdec.io.logprobs import open_logprobs
 from wfstdec.io.text import read_text
@@ -54,19 +55,14 @@ class Speech:
             )
 
     @property
-    def num_frames(self) -> int:
-        """Frames of all utterances."""
-        return sum(map(len, self.logprobs.values()))
-
-    @property
     def audio_s(self) -> float:
         """Seconds of all utterances."""
-        return self.num_frames * self.frame_shift_s
+        return sum(map(len, self.logprobs.values())) * self.frame_shift_s
 
-    def words_of(self, texts: Iterable[str]) -> dict[str, tuple[str, ...]]:
-        """The words of a text for each utterance, in order, as they are compared."""
-        pairs = zip(self.logprobs, texts, strict=True)
-        return {name: self.normalizer.words(text.split()) for name, text in pairs}
+    def words_of(self, outcomes: Iterable[Outcome]) -> dict[str, tuple[str, ...]]:
+        """The words of outcomes, one for each utterance, as they are compared."""
+        pairs = zip(self.logprobs, outcomes, strict=True)
+        return {name: self.normalizer.words(one.text.split()) for name, one in pairs}
 
     def check_words(self, hypotheses: Mapping[str, Sequence[str]]) -> None:
         """Check that decoded words are spelt as the references are."""

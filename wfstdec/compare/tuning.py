@@ -8,6 +8,7 @@ costs cannot be compared: `merge=max,sum` are two searches.
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import logging
 import math
@@ -23,7 +24,6 @@ from wfstdec.compare.speech import Speech
 from wfstdec.errors import OptionError
 from wfstdec.metrics import (
     Interval,
-    Score,
     WerGain,
     WordErrors,
     score_texts,
@@ -164,10 +164,8 @@ def _value(text: str) -> Any:
     if text.lower() in constants:
         return constants[text.lower()]
     for kind in (int, float):
-        try:
+        with contextlib.suppress(ValueError):
             return kind(text)
-        except ValueError:
-            continue
     return text
 
 
@@ -266,7 +264,7 @@ class Tuning:
 class _Search:
     """A pattern search under way."""
 
-    evaluate: Callable[[Setting], Score]
+    evaluate: Callable[[Setting, str], Trial]
     ranges: Mapping[str, Range]
     max_trials: int
     say: Callable[[Trial], None]
@@ -288,30 +286,8 @@ class _Search:
                 self.cut_short = True
                 return
             setting = dict(zip(self.ranges, inside, strict=True))
-            self.done[inside] = self.tried(setting, stage)
+            self.done[inside] = self.evaluate(setting, stage)
             self.say(self.done[inside])
-
-    def tried(self, setting: Setting, stage: str) -> Trial:
-        """Evaluate a setting."""
-        score = self.evaluate(setting)
-        return Trial(setting, score.errors, stage, score.counts)
-
-    def default(self, given: Setting) -> Trial:
-        """Try the default setting first, fixed values staying what they are."""
-        # Where the ranges leave it out it is evaluated, and is none of the trials.
-        setting = {
-            # A missing scale is 1, a missing insertion 0.
-            name: round(
-                low if low == high else float(given.get(name, name.endswith("_scale"))),
-                DIGITS,
-            )
-            for name, (low, high) in self.ranges.items()
-        }
-        place, ranges = tuple(setting.values()), self.ranges.values()
-        if all(lo <= x <= hi for x, (lo, hi) in zip(place, ranges, strict=True)):
-            self.visit([place], "default")
-            return self.done[place]
-        return self.tried(setting, "default")
 
     def refine(self, steps: _Place, stage: str) -> None:
         """Move to better neighbours until there are none."""
@@ -364,19 +340,32 @@ def tune(
     _check(ranges, max_trials)
     utterances = list(speech.logprobs.values())
 
-    def evaluate(setting: Setting) -> Score:
-        found = prepare(setting)(utterances, boosts)
-        hypotheses = speech.words_of(one.text for one in found)
+    def evaluate(setting: Setting, stage: str) -> Trial:
+        hypotheses = speech.words_of(prepare(setting)(utterances, boosts))
         # Where no word is ever right, references are in another form: report it at
         # once, not after 80 trials.
         if not search.done:
             speech.check_words(hypotheses)
-        return score_texts(speech.references, hypotheses)
+        score = score_texts(speech.references, hypotheses)
+        return Trial(setting, score.errors, stage, score.counts)
 
     say = say or partial(_log.info, "%s")
     search = _Search(evaluate, ranges, max_trials, say)
-    tried_first = search.default(default or {})
-    # A coarse grid first, so that refinement begins near the best of all.
+    # The default comes first; fixed values stay what they are. A missing scale is 1, a
+    # missing insertion 0.
+    given = {name: float(name.endswith("_scale")) for name in ranges}
+    given.update(default or {})
+    place = tuple(
+        round(low if low == high else float(given[name]), DIGITS)
+        for name, (low, high) in ranges.items()
+    )
+    pairs = zip(place, ranges.values(), strict=True)
+    if all(low <= x <= high for x, (low, high) in pairs):
+        search.visit([place], "default")
+        first = search.done[place]
+    else:  # none of the trials
+        first = evaluate(dict(zip(ranges, place, strict=True)), "default")
+    # A coarse grid next, so that refinement begins near the best of all.
     axes = (
         [low + (high - low) * i / (COARSE - 1) for i in range(COARSE)]
         for low, high in ranges.values()
@@ -387,8 +376,7 @@ def tune(
         steps = tuple((high - low) / parts for low, high in ranges.values())
         search.refine(steps, f"step {halving}")
     trials = tuple(search.done.values())
-    complete = not search.cut_short
-    return Tuning(search.best, trials, dict(ranges), complete, tried_first)
+    return Tuning(search.best, trials, dict(ranges), not search.cut_short, first)
 
 
 def one_setting(searches: Sequence[Search]) -> Callable[[Setting], Decode]:

@@ -6,7 +6,7 @@ pytest.importorskip("kaldi_decoder")
 
 from tools.bench import wfst  # noqa: E402
 from wfstdec import WfstOptions
-from wfstdec.compare import peers as kaldi_peer  # noqa: E402
+from wfstdec.compare import kaldi as kaldi_peer  # noqa: E402
 
 pytestmark = pytest.mark.peers
 

@@ -1,157 +1,73 @@
-"""Public decoders to compare with, each only where it is installed.
+"""Decoders of CTC output that `tools.peers.compare` runs, where they are installed.
 
     peer = PEERS["flashlight"](inputs)          # `PeerInputs`
     peer.decode(utterances, peer.settings()[0])
     available_peers(inputs)                     # those that these inputs allow
 
-kaldi-decoder    FasterDecoder on the graph of our own search
+kaldi-decoder    FasterDecoder on the graph of our own search, as `wfstdec compare`
 flashlight       flashlight-text: a lexicon's trie, or tokens alone
 pyctcdecode      words over pieces or characters; no pronunciations
 
-All decode on the CPU in one thread. `tools/peers` has those that need a GPU or NeMo.
+All decode on the CPU in one thread.
 """
 
 from __future__ import annotations
 
-import importlib
 import itertools
 import logging
 import math
-import tempfile
+import os
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from wfstdec.compare.comparison import MakePeer, Peer, PeerInputs, ScoredPeer, Setting
+from tools.peers.interface import (
+    MakePeer,
+    Peer,
+    PeerInputs,
+    PeerSearch,
+    ScoredPeer,
+    import_peer,
+    name_with_version,
+)
+from wfstdec.compare.comparison import Setting
+from wfstdec.compare.kaldi import KaldiSearch
+from wfstdec.compare.models import Models
 from wfstdec.errors import BackendError, OptionError
-from wfstdec.fst.openfst import FstContent, write_fst
-from wfstdec.graph.packed import PackedGraph
 from wfstdec.text.arpa import read_arpa
 from wfstdec.text.lexicon import WORD_START
-from wfstdec.text.tokens import EPSILON
-from wfstdec.wfst.options import WfstOptions
-
-
-def import_peer(module: str, install: str) -> Any:
-    """Import a module that need not be there."""
-    try:
-        return importlib.import_module(module)
-    except ImportError as error:
-        raise BackendError(
-            f"{module.partition('.')[0]} cannot be imported ({error}); {install}"
-        ) from error
-
-
-def name_with_version(package: str) -> str:
-    """The name of a package, with its version where that is known."""
-    try:
-        return f"{package} {version(package)}"
-    except PackageNotFoundError:
-        return package
-
+from wfstdec.text.loading import load_lexicon, load_tokens, separator_of
 
 _INSTALL = {
-    "kaldi": "pip install kaldi-decoder",
     "flashlight": "pip install flashlight-text (no wheel for Python 3.13)",
     "pyctcdecode": "pip install --no-deps pyctcdecode==0.5.0 && pip install pygtrie "
     "kenlm; its wheel asks for numpy<2 and works with later ones",
 }
-_BEAMS = (6.0, 8.0, 10.0, 13.0, 17.0)
-_MAX_ACTIVE = 7000
-
-
-def scaled_fst(graph: PackedGraph, lm_scale: float, word_insertion: float = 0.0) -> Any:
-    """The graph as a `kaldifst.StdConstFst` whose costs are multiplied by a scale."""
-    # Kaldi's decoder has no such scale. The float32 products are those that our search
-    # makes in every frame, so both see the same costs bit for bit.
-    # `graph`: the graph; its unpacked arcs keep their order, epsilons first.
-    kaldifst = import_peer("kaldifst", _INSTALL["kaldi"])
-    fst, scale = graph.unpack(), np.float32(lm_scale)
-    cost = fst.cost * scale
-    if word_insertion:
-        cost = cost + np.float32(word_insertion) * (fst.olabel != EPSILON)
-    scaled = replace(fst, cost=cost, final_cost=fst.final_cost * scale)
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "scaled.fst"
-        write_fst(path, FstContent(scaled), "const")
-        return kaldifst.StdConstFst.read(str(path))
-
-
-class FasterDecoder:
-    """kaldi-decoder's FasterDecoder; one object decodes any number of utterances."""
-
-    # `options`: its beam, max_active, min_active and, unless None, beam_delta are
-    # taken; None leaves Kaldi's own 0.5. `lm_scale` is in the FST.
-
-    def __init__(self, fst: Any, options: WfstOptions) -> None:
-        names = ("beam", "max_active", "min_active", "lm_scale", "beam_delta")
-        plain = WfstOptions(**{name: getattr(options, name) for name in names})
-        # What Kaldi cannot do must not be left out silently: a comparison would be of
-        # two things.
-        if options != plain:
-            raise ValueError(f"{options!r}, expected pruning and lm_scale alone")
-        self._kaldi = import_peer("kaldi_decoder", _INSTALL["kaldi"])
-        config = self._kaldi.FasterDecoderOptions()
-        config.beam = options.beam
-        config.max_active = options.max_active or 2**31 - 1
-        config.min_active = options.min_active
-        if options.beam_delta is not None:
-            config.beam_delta = options.beam_delta
-        self._fst = fst  # the decoder holds a reference that Python does not see
-        self._decoder = self._kaldi.FasterDecoder(fst, config)
-
-    def decode(self, logprobs: np.ndarray) -> Any:
-        """Decode float32 [T, V]; the best path as an FST, None where there is none."""
-        self._decoder.decode(self._kaldi.DecodableCtc(logprobs))
-        found, path = self._decoder.get_best_path()
-        return path if found else None
-
-    @property
-    def reached_final(self) -> bool:
-        """True where the last utterance's best path ends in a final state."""
-        return bool(self._decoder.reached_final())
-
-
-def read_path(path: Any, words: Sequence[str]) -> tuple[tuple[str, ...], float]:
-    """The words of a best path and its total cost, final cost included."""
-    # No path has no words and costs `inf`.
-    if path is None:
-        return (), math.inf
-    kaldifst = import_peer("kaldifst", _INSTALL["kaldi"])
-    linear, _, olabels, weight = kaldifst.get_linear_symbol_sequence(path)
-    if not linear:
-        raise ValueError("a best path that branches, expected a linear one")
-    return tuple(words[label] for label in olabels), weight.value1 + weight.value2
 
 
 class KaldiPeer:
-    """A `Peer`: Kaldi's search on the graph that ours goes through."""
+    """A `Peer`: `KaldiSearch`, with settings that have all options."""
 
     def __init__(self, inputs: PeerInputs) -> None:
-        import_peer("kaldi_decoder", _INSTALL["kaldi"])
         if inputs.graph is None:
             raise OptionError("kaldi-decoder without a graph, expected one")
-        self.name = name_with_version("kaldi-decoder")
-        self._words = inputs.graph.words
-        self._fst = scaled_fst(inputs.graph, inputs.lm_scale, inputs.word_insertion)
+        costs = inputs.lm_scale, inputs.word_insertion
+        self._search = KaldiSearch(inputs.graph, *costs)
+        self.name = self._search.name
 
     def settings(self) -> Sequence[Setting]:
         """Beams in nats, and the number of states that binds them."""
-        return [{"beam": beam, "max_active": _MAX_ACTIVE} for beam in _BEAMS]
+        common = self._search.facts.options
+        return [{**one, **common} for one in self._search.settings]
 
     def decode(
         self, utterances: Sequence[np.ndarray], setting: Setting
     ) -> Sequence[str]:
         """See `Peer`."""
-        decoder = FasterDecoder(self._fst, WfstOptions(**setting))
-        return [
-            " ".join(read_path(decoder.decode(logprobs), self._words)[0])
-            for logprobs in utterances
-        ]
+        outcomes = self._search.prepare(setting)(utterances, None)
+        return [one.text for one in outcomes]
 
 
 _BEAM_SIZES = (20, 50, 100, 200, 500)
@@ -371,3 +287,25 @@ def available_peers(inputs: PeerInputs) -> list[Peer]:
         except (BackendError, OptionError) as error:
             _log.info("without the peer %s: %s", name, error)
     return made
+
+
+def peer_searches(
+    models: Models, lm_scale: float, word_insertion: float
+) -> list[PeerSearch]:
+    """Searches of the installed peers that the files of `models` suffice for."""
+    graph = None if models.graph is None else models.loaded_graph.item
+    tokens = load_tokens(models.any_tokens(), models.blank)
+    lexicon, between = None, separator_of(models.separator, tokens)
+    if models.lexicon is not None:
+        lexicon = load_lexicon(models.lexicon, tokens, between)
+    is_arpa = models.lm is not None and not Path(models.lm).is_dir()
+    inputs = PeerInputs(
+        tokens=tokens,
+        graph=graph,
+        lexicon=lexicon,
+        arpa=os.fspath(models.lm) if models.lm is not None and is_arpa else None,
+        separator=None if between is None else tokens.names[between],
+        lm_scale=lm_scale,
+        word_insertion=word_insertion,
+    )
+    return [PeerSearch(peer) for peer in available_peers(inputs)]

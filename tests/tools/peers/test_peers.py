@@ -5,10 +5,17 @@ import logging
 from types import SimpleNamespace
 
 import pytest
+from noisy_files import SPEECH, TRIE, write_noisy
 
+from tools.peers import compare, ctc
+from tools.peers.interface import (
+    PeerInputs,
+    PeerSearch,
+    import_peer,
+    name_with_version,
+)
 from wfstdec import spelling_lexicon, token_table
-from wfstdec.compare import PeerInputs, peers
-from wfstdec.compare.peers import import_peer, name_with_version
+from wfstdec.compare import load_comparison
 from wfstdec.errors import BackendError, OptionError
 
 TOKENS = token_table(["<blank>", "\u2581a", "b"], "<blank>")
@@ -29,26 +36,60 @@ def nothing_installed(monkeypatch):
         ("flashlight", "pip install flashlight-text"),
         ("pyctcdecode", "pip install --no-deps pyctcdecode==0.5.0"),
         ("pyctcdecode", "numpy<2"),
-        ("kaldi-decoder", "pip install kaldi-decoder"),
     ],
 )
 def test_what_is_not_installed_says_how_it_would_be(nothing_installed, name, advice):
     with pytest.raises(BackendError) as raised:
-        peers.PEERS[name](PeerInputs(TOKENS))
+        ctc.PEERS[name](PeerInputs(TOKENS))
     assert advice in str(raised.value)
 
 
 def test_none_are_available_where_none_is_installed(nothing_installed, caplog):
-    caplog.set_level(logging.INFO, logger="wfstdec")
-    assert peers.available_peers(PeerInputs(TOKENS)) == []
-    assert [record.args[0] for record in caplog.records] == list(peers.PEERS)
+    caplog.set_level(logging.INFO)
+    assert ctc.available_peers(PeerInputs(TOKENS)) == []
+    assert [record.args[0] for record in caplog.records] == list(ctc.PEERS)
 
 
-@pytest.mark.parametrize("name", peers.PEERS)
+def test_a_peer_is_a_search_named_by_what_its_settings_differ_in():
+    class Echo:
+        name, requests = "echo 1.0", []
+
+        def settings(self):
+            return [{"size": 1, "width": 9}, {"size": 2, "width": 9}]
+
+        def decode(self, utterances, setting):
+            self.requests.append(setting)
+            return ["a"] * len(utterances)
+
+    search = PeerSearch(Echo())
+    assert search.settings == [{"size": 1}, {"size": 2}]
+    assert search.facts.options == {"width": 9} and not search.takes_boosts
+    [outcome] = search.prepare(search.settings[1])([None], None)
+    assert outcome.text == "a" and Echo.requests == [{"size": 2, "width": 9}]
+
+
+@pytest.mark.share
+def test_all_peers_get_what_the_command_line_has(tmp_path, monkeypatch):
+    inputs = []
+    monkeypatch.setattr(ctc, "available_peers", lambda one: inputs.append(one) or [])
+    files = write_noisy(tmp_path)
+    monkeypatch.chdir(files)
+    given = ["--graph", "graph.npz", *TRIE, "--lm", "lm.arpa", *SPEECH, "--quiet"]
+    given += ["--lm-scale", "0.7", "--word-insertion", "0.2", "--json", "c.json"]
+    given += ["--wfst", "beam=9", "--trie", "beam_size=9", "--repeats", "1"]
+    compare.main(given)
+    [one] = inputs
+    assert (one.lm_scale, one.word_insertion) == (0.7, 0.2)
+    assert (one.arpa, one.separator) == ("lm.arpa", "<wb>")
+    assert one.graph.num_arcs and set(one.lexicon.words) > {"ab", "rare"}
+    assert len(load_comparison("c.json").points) == 2
+
+
+@pytest.mark.parametrize("name", ctc.PEERS)
 def test_inputs_that_lack_what_a_peer_needs(name, monkeypatch):
     monkeypatch.setattr(importlib, "import_module", lambda name: object())
     with pytest.raises(OptionError, match="expected"):
-        peers.PEERS[name](PeerInputs(TOKENS))
+        ctc.PEERS[name](PeerInputs(TOKENS))
 
 
 def test_pyctcdecode_refuses_what_tokens_do_not_spell(monkeypatch, tmp_path):
@@ -56,7 +97,7 @@ def test_pyctcdecode_refuses_what_tokens_do_not_spell(monkeypatch, tmp_path):
     spelt = spelling_lexicon(["ab"], TOKENS)
     misspelt = PeerInputs(PHONES, lexicon=spelt, arpa=str(tmp_path / "lm.arpa"))
     with pytest.raises(OptionError, match="'ab' spelt as 'AHB'"):
-        peers.PEERS["pyctcdecode"](misspelt)
+        ctc.PEERS["pyctcdecode"](misspelt)
 
 
 def test_packages_are_named_with_their_version():
@@ -86,7 +127,7 @@ def test_pyctcdecode_is_given_our_scale_and_insertion(monkeypatch):
         lm_scale=0.8,
         word_insertion=0.3,
     )
-    peers.PEERS["pyctcdecode"](inputs)
+    ctc.PEERS["pyctcdecode"](inputs)
     assert given == {
         "labels": ["", " ", "a", "b"], "arpa": "lm.arpa", "words": ["ab", "b"],
         "alpha": 0.8, "beta": -0.3,

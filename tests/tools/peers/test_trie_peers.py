@@ -19,8 +19,8 @@ from arpa_texts import arpa_of
 from naive_search_cases import LEXICON, hand
 from processes import python
 
+from tools.peers.interface import PeerInputs
 from wfstdec import TrieDecoder, TrieOptions
-from wfstdec.compare import PeerInputs
 
 pytestmark = pytest.mark.usefixtures("quiet")
 
@@ -43,7 +43,7 @@ TOKENS_ARPA = arpa_of(
 def flashlight(tmp_path):
     """Makes flashlight-text's decoder of a case."""
     pytest.importorskip("flashlight.lib.text.decoder")
-    from wfstdec.compare.peers import FlashlightPeer
+    from tools.peers.ctc import FlashlightPeer
 
     def make(case, **fields):
         return FlashlightPeer(inputs_of(case, tmp_path), **fields)
@@ -237,13 +237,9 @@ def test_flashlight_is_given_our_objective(flashlight, lexicon, arpa, options):
 @pytest.mark.peers
 def test_kaldi_is_given_our_objective(tmp_path):
     pytest.importorskip("kaldi_decoder")
+    from tools.peers.ctc import KaldiPeer
     from wfstdec import WfstDecoder, WfstOptions, build_graph
-    from wfstdec.compare.peers import (
-        FasterDecoder,
-        KaldiPeer,
-        read_path,
-        scaled_fst,
-    )
+    from wfstdec.compare.kaldi import FasterDecoder, read_path, scaled_fst
 
     options = {"lm_scale": 0.8, "word_insertion": 0.3}
     case = random_case(0, WORDS, ARPA, **options)
@@ -380,7 +376,7 @@ def test_all_words_are_of_the_lexicon(backend):
 
 @PYCTCDECODE
 def test_pyctcdecode_says_words_that_the_lexicon_lacks(tmp_path):
-    from wfstdec.compare.peers import PyctcdecodePeer
+    from tools.peers.ctc import PyctcdecodePeer
 
     loud = np.float32(20) * UNKNOWN.logprobs  # surer of itself
     peer = PyctcdecodePeer(inputs_of(UNKNOWN, tmp_path))
@@ -390,7 +386,7 @@ def test_pyctcdecode_says_words_that_the_lexicon_lacks(tmp_path):
 
 @PYCTCDECODE
 def test_pyctcdecode_charges_a_word_for_a_last_separator(tmp_path):
-    from wfstdec.compare.peers import PyctcdecodePeer
+    from tools.peers.ctc import PyctcdecodePeer
 
     peer = PyctcdecodePeer(inputs_of(SPACED, tmp_path))
     spaced, unspaced = (
