@@ -230,8 +230,9 @@ def _function(found: _ModelSource) -> Encoder | None:
             return model
     if not callable(model):
         return None
-    place = getattr(model, "__name__", type(model).__name__)
-    return function_encoder(model, found.given, place, logits=bool(found.given.logits))
+    place, given = getattr(model, "__name__", type(model).__name__), found.given
+    spec = given.spec(place, None, None, None, None)
+    return function_encoder(model, spec, logits=bool(given.logits))
 
 
 _KINDS = (
