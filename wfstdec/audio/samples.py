@@ -25,15 +25,10 @@ SILENT = 1e-4
 
 
 class AudioNote(NamedTuple):
-    """Note of what was done to audio, or is odd about it.
+    """Note of what was done to audio, or is odd about it."""
 
-    Attributes:
-        kind: `rate`, `channels`, `streams`, `silence` or `cut`: say each kind once.
-        text: A sentence without its end.
-    """
-
-    kind: str
-    text: str
+    kind: str  # `rate`, `channels`, `streams`, `silence` or `cut`
+    text: str  # A sentence without its end
 
 
 class Mixer:

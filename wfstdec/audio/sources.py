@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import io
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import IO, Any
 
@@ -51,7 +52,7 @@ class ArraySource(Source):
         self._samples = samples
 
     def blocks(self, size: int) -> Iterator[np.ndarray]:
-        """Yield blocks of samples; see `Source`."""
+        """Implement `Source.blocks`."""
         for start in range(0, len(self._samples), size):
             yield self._samples[start : start + size]
 
@@ -117,16 +118,14 @@ class AvSource(Source):
             ) from error
 
 
-@contextlib.contextmanager
-def open_source(file: IO[bytes]) -> Iterator[Source]:
+def open_source(file: IO[bytes]) -> AbstractContextManager[Source]:
     """Choose a decoder by the first bytes of a file."""
     head = file.read(16)
     file.seek(0)
     if not head:
         raise AudioError("an empty file, expected audio")
     form = needs_av(head)
-    with _open_soundfile(file, head) if form is None else open_av(file, form) as source:
-        yield source
+    return _open_soundfile(file, head) if form is None else open_av(file, form)
 
 
 @contextlib.contextmanager

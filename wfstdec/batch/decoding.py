@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import os
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -30,7 +29,7 @@ from wfstdec.lattice.arrays import Lattice
 from wfstdec.lattice.file import LatticeWriter
 from wfstdec.search.decoder import Decoder
 from wfstdec.search.hypothesis import Hypothesis
-from wfstdec.text.files import digest
+from wfstdec.text.files import PathLike, digest
 
 _NAMED_AT_MOST = 5
 
@@ -74,7 +73,7 @@ class BoostLists:
 
     @property
     def unused(self) -> list[str]:
-        """The utterances with lists of their own that `of` was never asked for."""
+        """Utterances with lists of their own that `of` was never called for."""
         return sorted({*self._words.own, *self._phrases.own} - self._asked)
 
     def __repr__(self) -> str:
@@ -109,8 +108,8 @@ ReadLattice = Callable[[str, Lattice], list[Hypothesis]]
 
 def decode_file(
     decoder: Decoder,
-    logprobs: str | os.PathLike[str] | LogprobReader,
-    output: str | os.PathLike[str] | None = None,
+    logprobs: PathLike | LogprobReader,
+    output: PathLike | None = None,
     *,
     boosts: BoostLists | BoostsLike = None,
     format: str | None = None,
@@ -206,7 +205,7 @@ def decode_file(
 def decode_all(
     decoder: Decoder,
     logprobs: Iterable[tuple[str, np.ndarray]],
-    boosts: BoostLists | BoostsLike = None,
+    boosts: BoostLists | BoostsLike | Callable[[str], BoostsLike] = None,
     *,
     nbest: bool = False,
     lattices: ReadLattice | None = None,
@@ -218,16 +217,15 @@ def decode_all(
     total = getattr(logprobs, "num_utterances", None)
     path = getattr(logprobs, "path", None)
     summary = summary or Summary(decoder.input_frame_shift_s)
-    search = _Search(decoder, boosts, nbest, lattices is not None)
+    given = boosts.of if isinstance(boosts, BoostLists) else boosts
+    search = _Search(decoder, given, nbest, lattices is not None)
 
     def fail(error: InputError) -> None:
         if path is not None and not isinstance(error, BoostError):
             error.path = str(path)
         summary.fail(error, strict=strict)
 
-    with tqdm(
-        total=total, disable=None if progress else True, unit=" utterances"
-    ) as bar:
+    with progress_bar(progress, total=total, unit=" utterances") as bar:
         pairs = decoder.checked(readable(logprobs, fail))
         for number, batch in enumerate(batches(pairs)):
             if number == 0:
@@ -252,6 +250,11 @@ def decode_all(
             summary.check()
             bar.update(size)
     summary.check(at_end=True)
+
+
+def progress_bar(shown: bool, *items: Any, **how: Any) -> tqdm:
+    """Make a bar, which hides where standard error is no terminal."""
+    return tqdm(*items, disable=None if shown else True, **how)
 
 
 def readable(
@@ -312,14 +315,14 @@ class _Search(NamedTuple):
     """A decoder, and whether it returns hypotheses or lattices."""
 
     decoder: Decoder
-    boosts: BoostLists | BoostsLike
+    boosts: BoostsLike | Callable[[str], BoostsLike]
     nbest: bool
     record: bool
 
     def __call__(self, batch: Batch) -> list[Any]:
         given: Any = self.boosts
-        if isinstance(given, BoostLists):
-            given = [given.of(utterance) for utterance, _ in batch]
+        if callable(given):
+            given = [given(utterance) for utterance, _ in batch]
         logprobs = [array for _, array in batch]
         return search_all(self.decoder, logprobs, given, self.nbest, self.record)
 
@@ -328,9 +331,9 @@ class _Search(NamedTuple):
         # Faults of utterances are reported when they are decoded, those of phrases
         # when their lists are compiled, which happens once.
         frames = [(utterance, array[:1]) for utterance, array in batch[:_WARMING]]
-        if isinstance(self.boosts, BoostLists):
+        if callable(self.boosts):
             for utterance, _ in frames:
-                self.boosts.of(utterance)
+                self.boosts(utterance)
         with warnings.catch_warnings(), suppress(InputError):
             warnings.simplefilter("ignore")
             self(frames)
@@ -446,18 +449,14 @@ class Tally:
 
 
 def named(utterances: Sequence[str], between: str = " ") -> str:
-    """The first few of some utterances, for people."""
+    """Name the first few of some utterances."""
     more = ["..."] if len(utterances) > _NAMED_AT_MOST else []
     return between.join([*utterances[:_NAMED_AT_MOST], *more])
 
 
 @dataclass
 class Summary(Tally):
-    """Counts of a run; `str()` is a line for a person. Others as of `Tally`.
-
-    Attributes:
-        num_utterances: Utterances that this run decoded.
-    """
+    """Counts of a run; `str()` is a line for a person. Others as of `Tally`."""
 
     frame_shift_s: float  # Seconds per frame of what was decoded
     num_frames: int = 0  # Their frames

@@ -43,7 +43,7 @@ from wfstdec.errors import (
 from wfstdec.io.subtitles import cue_bounds, srt_text, vtt_text
 from wfstdec.search.hypothesis import Hypothesis, Word
 from wfstdec.server.boosts import requested_boosts
-from wfstdec.server.errors import RequestError, wrong_value
+from wfstdec.server.errors import RequestError, read_value, wrong_value
 from wfstdec.server.forms import FILE, read_form
 from wfstdec.server.limits import Limits
 from wfstdec.server.service import Job, JobCancelled, Service, stopping
@@ -51,7 +51,6 @@ from wfstdec.transcription import AudioOptions, Recording, Transcriber, Transcri
 
 _Value = TypeVar("_Value")
 Json = dict[str, Any]
-_Fields = Mapping[str, list[str]]
 Answer = tuple[bytes, str]
 """A body, or the last part of a stream, and its content type."""
 
@@ -73,6 +72,7 @@ _TEXTS: Mapping[str, tuple[Callable[[Hypothesis], str], str]] = {
 }
 """Makers of a body, and its type, of formats that are text."""
 _MAX_HYPOTHESES = 100
+_FLAGS = {"true": True, "1": True, "false": False, "0": False}
 _LEAST = 1e-10  # probability below which the logarithm of a confidence does not fall
 _KNOWN = {
     *("response_format", "stream", "language", "nbest", "confidence", "channel"),
@@ -151,69 +151,61 @@ def read_request(
     for name, value in fields:
         # Clients write `name[]`, `name[0]` or the bare name for lists.
         given.setdefault(name.partition("[")[0], []).append(value)
-    for one in given.get("timestamp_granularities", ()):
-        if one not in ("word", "segment"):
-            raise wrong_value("timestamp_granularities", repr(one), "'word', 'segment'")
-    _number(given, "temperature", float, "0 to 1", lambda x: 0 <= x <= 1)
-    format = _one(given, "response_format") or "json"
+    for value in given.get("timestamp_granularities", ()):
+        if value not in ("word", "segment"):
+            expected = "'word', 'segment'"
+            raise wrong_value("timestamp_granularities", repr(value), expected)
+
+    def one(
+        name: str, default: Any, read: Callable[[str], Any] = str, expected: str = ""
+    ) -> Any:
+        """The value of a field that may come once; an empty one is none."""
+        values = given.get(name, [])
+        if len(values) > 1:
+            raise wrong_value(name, f"it {len(values)} times", "it once")
+        if not values or not values[0]:
+            return default
+        return read_value(name, values[0], read, expected)
+
+    def flag(name: str, default: bool = False) -> bool:
+        # As clients of several languages write it.
+        return one(name, default, lambda text: _FLAGS[text.lower()], "'true', 'false'")
+
+    one("temperature", None, _number(float, 0, 1), "0 to 1")
+    format, stream = one("response_format", "json"), flag("stream")
     if format not in FORMATS:
         raise wrong_value("response_format", repr(format), repr(FORMATS)[1:-1])
-    stream = _flag(given, "stream")
     if stream and format not in _STREAMED:
         expected = f"{repr(_STREAMED)[1:-1]} with stream=true"
         raise wrong_value("response_format", repr(format), expected)
-    expected = f"1 to {_MAX_HYPOTHESES}"
-    nbest = _number(given, "nbest", int, expected, lambda x: 1 <= x <= _MAX_HYPOTHESES)
+    most = _MAX_HYPOTHESES
     return TranscriptionRequest(
         format=format,
         stream=stream,
-        language=_one(given, "language"),
-        nbest=nbest or 1,
-        confidence=_flag(
-            given, "confidence", confidence or "logprobs" in given.get("include", ())
+        language=one("language", None),
+        nbest=one("nbest", 1, _number(int, 1, most), f"1 to {most}"),
+        confidence=flag(
+            "confidence", confidence or "logprobs" in given.get("include", ())
         ),
-        channel=_number(given, "channel", int, "0 or more", lambda x: x >= 0),
-        allow_cut=_flag(given, "allow_cut"),
+        channel=one("channel", None, _number(int, 0, math.inf), "0 or more"),
+        allow_cut=flag("allow_cut"),
         keywords=tuple(given.get("keywords", ())),
-        boosts=_one(given, "boosts"),
+        boosts=one("boosts", None),
         unknown=tuple(sorted(given.keys() - _KNOWN)),
     )
 
 
-def _one(given: _Fields, name: str) -> str | None:
-    """The value of a field that may come once; an empty one is none."""
-    values = given.get(name, [])
-    if len(values) > 1:
-        raise wrong_value(name, f"it {len(values)} times", "it once")
-    return values[0] if values and values[0] else None
-
-
-def _flag(given: _Fields, name: str, default: bool = False) -> bool:
-    """A truth value, as clients of several languages write it."""
-    value = _one(given, name)
-    if value is None:
-        return default
-    known = {"true": True, "1": True, "false": False, "0": False}
-    if value.lower() not in known:
-        raise wrong_value(name, repr(value), "'true', 'false'")
-    return known[value.lower()]
-
-
 def _number(
-    given: _Fields,
-    name: str,
-    kind: Callable[[str], _Value],
-    expected: str,
-    good: Callable[[_Value], bool],
-) -> _Value | None:
-    """A number in a range; None where there is none."""
-    value = _one(given, name)
-    if value is None:
-        return None
-    with contextlib.suppress(ValueError):
-        if good(number := kind(value)):
+    kind: type[int] | type[float], least: float, most: float
+) -> Callable[[str], float]:
+    """What reads a number in a range."""
+
+    def read(text: str) -> float:
+        if least <= (number := kind(text)) <= most:  # NaN is not
             return number
-    raise wrong_value(name, repr(value), expected)
+        raise ValueError(text)
+
+    return read
 
 
 def _with_unique_keys(pairs: list[tuple[str, Any]]) -> Json:

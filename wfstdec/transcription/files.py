@@ -9,9 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import IO, Any, cast
 
-from tqdm import tqdm
-
-from wfstdec.batch.decoding import BoostLists, Summary, fields_of, named
+from wfstdec.batch.decoding import BoostLists, Summary, fields_of, named, progress_bar
 from wfstdec.boost.lists import Numbers
 from wfstdec.io.journal import Restart
 from wfstdec.io.outputs import open_results
@@ -107,8 +105,8 @@ def transcribe_files(
             restart=restart,
             settings=settings,
         ) as results,
-        tqdm(
-            disable=None if progress and not results.on_terminal else True,
+        progress_bar(
+            progress and not results.on_terminal,
             bar_format="{desc}: {n:.0f} s of audio, {elapsed}, {rate_noinv_fmt}",
             unit=" s/s",
             desc=f"0 of {len(sources)} recordings",

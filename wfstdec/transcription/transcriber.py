@@ -70,33 +70,22 @@ _BATCH_S = 1.0
 
 @dataclass(frozen=True)
 class Transcript:
-    """Words of a recording, by pieces.
+    """Words of a recording, by pieces."""
 
-    Attributes:
-        name: The recording's.
-        pieces: Where each piece begins, in frames, and its hypotheses, best first.
-        audio_s: Seconds of audio.
-        notes: What was done to the audio, or is odd about it.
-        error: Why there are no words; None where all went well.
-    """
-
-    name: str
+    name: str  # The recording's
+    # Where each piece begins, in frames, and its hypotheses, best first
     pieces: tuple[tuple[int, list[Hypothesis]], ...] = ()
-    audio_s: float = 0.0
-    notes: tuple[AudioNote, ...] = ()
-    error: InputError | None = None
+    audio_s: float = 0.0  # Seconds of audio
+    notes: tuple[AudioNote, ...] = ()  # What was done to the audio, or is odd about it
+    error: InputError | None = None  # Why there are no words
 
     @cached_property
     def hypothesis(self) -> Hypothesis:
-        """The best hypotheses of all pieces, joined; times are the recording's.
-
-        Raises:
-            InputError: The `error`.
-        """
+        """The best of `hypotheses`."""
         return self.hypotheses(1)[0]
 
     def hypotheses(self, n: int) -> list[Hypothesis]:
-        """Join the hypotheses of all pieces; the n best of them, best first.
+        """Join those of all pieces to the n best, with the times of the recording.
 
         Raises:
             InputError: The `error`.
@@ -213,12 +202,7 @@ class Transcriber:
     def stream(
         self, boosts: BoostsLike = None, *, cuts: CutOptions = STREAM_CUTS
     ) -> Stream:
-        """Begin a stream of audio.
-
-        Args:
-            boosts: As `Decoder.decode` takes them.
-            cuts: Where utterances end.
-        """
+        """Begin a stream of audio, whose utterances end where `cuts` says."""
         return Stream(self.model, self.decoder, cuts, boosts)
 
     def _decoded(self, parts: Iterable[Part]) -> Iterator[tuple[Part, Any]]:
@@ -319,26 +303,14 @@ def _batches(parts: Iterable[Part]) -> Iterator[list[Part]]:
 
 @dataclass(frozen=True)
 class Final:
-    """Words that no longer change.
+    """Words that no longer change."""
 
-    Attributes:
-        hypothesis: With the times of the stream.
-        rule: What ended the utterance; None at the end of the stream.
-    """
-
-    hypothesis: Hypothesis
-    rule: EndpointRule | None
+    hypothesis: Hypothesis  # With the times of the stream
+    rule: EndpointRule | None  # What ended the utterance; None at the stream's end
 
 
 class Stream:
-    """Stream of audio; made by `Transcriber.stream`, used by one thread at a time.
-
-    Args:
-        model: Any encoder.
-        decoder: Over its tokens.
-        cuts: Where utterances end, and the windows of an encoder that does not stream.
-        boosts: As `Sessions.open` takes them.
-    """
+    """Stream of audio; made by `Transcriber.stream`, used by one thread at a time."""
 
     def __init__(
         self, model: Encoder, decoder: Decoder, cuts: CutOptions, boosts: BoostsLike
