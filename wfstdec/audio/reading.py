@@ -1,12 +1,6 @@
 """Read audio as a model hears it: one channel, float32, at the model's rate.
 
-audio = read_audio("call.mp3", 16000)      # or bytes, a file object, an array
-audio.waveform, audio.duration_s           # float32 [N], seconds
 for kind, text in audio.notes: ...         # ("rate", "44100 Hz resampled to 16000 Hz")
-
-with open_audio("hour.flac", 16000) as reader:
-    for block in reader: ...               # the same samples in blocks of a second
-    reader.notes                           # complete after the last block
 
 What can be put right is, and is noted: another rate, several channels. What would give
 wrong words is an error that says what to do.

@@ -2,12 +2,6 @@
 
 The checks are for what decodes to wrong words without an error: values of 16-bit
 integers kept as floats, channels that cancel each other, silence, NaN.
-
-Another rate comes block by block, with the samples of one long block: soxr gives the
-same bits however the audio is cut.
-
-    stream = ResampleStream(44100, 16000)
-    blocks = [stream(block) for block in audio] + [stream.finish()]
 """
 
 from __future__ import annotations
@@ -105,6 +99,8 @@ def scaled(block: np.ndarray) -> np.ndarray:
 
 class ResampleStream:
     """A resampler of one channel; equal rates leave the samples as they are.
+
+    soxr gives the same bits however the audio is cut into blocks.
 
     Args:
         source_rate: Samples a second that come in.

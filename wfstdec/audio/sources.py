@@ -1,9 +1,5 @@
 """Decoders of audio files behind one form: soundfile's, FFmpeg's, and an array.
 
-with open_source(file, place) as source:          # chosen by the first bytes
-    source.rate, source.num_channels, source.form
-    for block in source.blocks(16000): ...        # [n, C], at most 16,000 samples
-
 A source raises what is wrong with the bytes; what is wrong with the samples is for
 `samples`.
 """
@@ -68,7 +64,7 @@ class SoundfileSource(Source):
             self.duration_s = file.frames / file.samplerate
 
     def blocks(self, size: int) -> Iterator[np.ndarray]:
-        """Yield blocks of samples; see `Source`."""
+        """Implement `Source.blocks`."""
         soundfile = _soundfile()
         done = 0
         while True:
@@ -103,7 +99,7 @@ class AvSource(Source):
             self.notes.append(AudioNote("streams", text))
 
     def blocks(self, size: int) -> Iterator[np.ndarray]:
-        """Yield the packets of the stream, each as long as it is; see `Source`."""
+        """Implement `Source.blocks`: the packets, each as long as it is."""
         resampler = self._av.AudioResampler(format="fltp", rate=self.rate)
         done = 0
         try:

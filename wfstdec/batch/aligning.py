@@ -71,8 +71,6 @@ def align_file(
 ) -> AlignmentSummary:
     """Align all utterances of a file that have a text; results in its order.
 
-    Faults and interruptions are dealt with as by `decode_file`.
-
     Args:
         aligner: For their tokens and words.
         logprobs: As of `decode_file`, as are the others.
@@ -86,12 +84,11 @@ def align_file(
         progress: Show a progress bar, where standard error is a terminal.
 
     Raises:
-        OptionError: As `decode_file`.
+        OptionError, ShapeError, LogprobError: As of `decode_file`.
         FormatError: A file cannot be read or written, or no utterance has both
             log-probs and a text; says how their ids differ.
-        LexiconError, ShapeError, LogprobError: A text or log-probs do not fit, and
-            `strict`, or so with all utterances; or no word of any text is in the
-            lexicon as it is written.
+        LexiconError: A text does not fit, and `strict`, or so with all utterances; or
+            no word of any text is in the lexicon as it is written.
     """
     format = format_named(format, output)
     write = alignment_writer(format, subtitles=subtitles)

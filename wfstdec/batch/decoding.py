@@ -37,15 +37,13 @@ _NAMED_AT_MOST = 5
 class BoostLists:
     """The boosts of many utterances: a list for all, or lists of their own.
 
-        lists = BoostLists(read_boosts("words.txt"))
         lists = BoostLists({"bartley": 4.0}, read_phrase_weights("names.jsonl"),
                            decoder.phrase_compiler())
         decoder.decode([logprobs], boosts=[lists.of("utt1")])
 
     Args:
-        words: Word (or phrase of words) to bonus, nats: of all utterances, or as
-            `wfstdec.io.read_boosts` reads them.
-        phrases: Phrase to weight: likewise, or as `read_phrase_weights` reads them.
+        words: Word (or phrase of words) to bonus, nats; or as `read_boosts` reads them.
+        phrases: Phrase to weight; or as `read_phrase_weights` reads them.
         compiler: For these phrases, from `Decoder.phrase_compiler`.
 
     Raises:
@@ -80,12 +78,7 @@ class BoostLists:
         return repr((self._words, self._phrases))
 
     def of(self, utterance: str, own: Numbers | None = None) -> BoostsLike:
-        """The boosts of an utterance, for `Decoder.decode`; None where it has none.
-
-        Args:
-            utterance: Its id.
-            own: Words in place of those that the lists have for it.
-        """
+        """The boosts of an utterance; `own` are words in place of those it has."""
         self._asked.add(utterance)
         words = self._words.of(utterance) if own is None else own or None
         phrases = self._phrases.of(utterance)
@@ -121,7 +114,7 @@ def decode_file(
     restart: Restart | None = None,
     progress: bool = False,
 ) -> Summary:
-    """Decode all utterances of a file, and write what was found in its order.
+    """Decode all utterances of a file, and write the results in its order.
 
     An utterance with a fault is left out of the results and named in the log and in the
     summary. What is done before an error, or Ctrl-C, stays beside the file, where a
@@ -138,8 +131,7 @@ def decode_file(
         nbest: How many hypotheses the decoder's options ask for; more than 1 needs a
             decoder with n-best lists, and `"jsonl"`.
         subtitles: How words are cut into subtitles.
-        lattices: Makes hypotheses of the lattice of each utterance, such as a
-            `LatticeReading`; None asks for no lattices.
+        lattices: Makes hypotheses of each lattice, such as a `LatticeReading`.
         keep: Keeps the lattice of each utterance; needs `lattices`.
         strict: The first utterance with a fault ends the run.
         restart: What becomes of the work of an earlier run that was stopped.

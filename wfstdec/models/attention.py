@@ -71,9 +71,8 @@ def _first_spelt(spell: Any, other: Any, phrases: Sequence[str]) -> list[list[Id
 class HfAttentionModel:
     """A model of Transformers as the search asks for it; see `AttentionModel`.
 
-    Keys and values of cross-attention are kept for rows, as the model's own code wants
-    them; they are copied when the rows of utterances change in number, and not when
-    rows are reordered. Phrases are cut by the tokenizer, behind a space.
+    Keys and values of cross-attention are kept for rows; they are copied when the rows
+    of utterances change in number. Phrases are cut by the tokenizer, behind a space.
 
     Args:
         model: Such as `WhisperForConditionalGeneration`, in evaluation mode.
@@ -82,7 +81,7 @@ class HfAttentionModel:
             `decoder_start_token_id`. Whisper wants language and task too.
         eos: The end; None asks the tokenizer.
         neutral: Marks without text; None asks the tokenizer.
-        suppress: Tokens that are never said; None takes `suppress_tokens` of the
+        suppress: Tokens that are never emitted; None takes `suppress_tokens` of the
             model's `generation_config`. The others are probabilities without them.
         max_tokens: Of a text; None takes the positions of the decoder.
 

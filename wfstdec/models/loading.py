@@ -1,8 +1,5 @@
 """Load a model of any kind: what it is follows from its files, or from its class.
 
-    model = load_model("model.onnx", tokens="tokens.txt", sample_rate=16000)
-    logprobs, = model.encode([audio.waveform])
-
 Tokens, blank, frame shift and sample rate are the model's own; what its files do not
 have must be given; arguments take precedence over files.
 """

@@ -1,16 +1,4 @@
-"""Options of a model, encoders of Python objects, and token maps.
-
-    given = ModelOptions(sample_rate=16000)
-    spec = given.spec(place, folder / "vocab.txt", blank=0, shift=0.02, rate=8000)
-    encoder = MappedTokens(model, read_tokens("tokens.txt"),
-                           same={"ɡ": "g"}, rest="<other>")
-
-`MappedTokens` sums a model's tokens to those of a decoder: a token of the same name
-stays, one in `same` counts as the one it names, all others count as `rest`.
-`load_model` reads the same from a file, `model.json`, with paths from its folder:
-
-    {"model": "hama", "tokens": "tokens.txt", "same": {"ɡ": "g"}, "rest": "<other>"}
-"""
+"""Options of a model, encoders of Python objects, and token maps."""
 
 from __future__ import annotations
 
@@ -300,10 +288,15 @@ _KEYS: dict[str, Any] = dict(
 class MappedTokens:
     """An `Encoder` whose log-probs are those of another, summed by token.
 
+    A token of the same name stays, one in `same` counts as the one it names, all others
+    as `rest`. `load_model` reads the same from a file, with paths from its folder:
+
+        {"model": "hama", "tokens": "tokens.txt", "same": {"ɡ": "g"}, "rest": "<other>"}
+
     Args:
         encoder: Of V tokens.
         tokens: The table of the decoder.
-        same: Tokens of the model by the token of the decoder that they are.
+        same: Tokens of the decoder by tokens of the model.
         rest: The token of the decoder for all others; None: there are none.
 
     Raises:

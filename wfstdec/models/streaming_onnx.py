@@ -3,12 +3,7 @@
 Each model takes a window of features and its states, and gives the frames of the window
 and the next states, in the order of the inputs. The window is longer than its shift:
 the rest is what convolutions look ahead to (Zipformer2, WeNet), or back to (NeMo).
-Names, shapes and order are those that sherpa-onnx reads; NeMo's first window begins
-with frames of zeros, as NeMo's own buffer for exported models has them.
-
-Measured on speech against NeMo's own features: `NemoFbank` differs by at most 1e-4;
-a Kaldi fbank with Hann windows and librosa's mel filters, which is what sherpa-onnx
-gives its NeMo models, correlates 0.98.
+Names, shapes and order are those that sherpa-onnx reads.
 """
 
 from __future__ import annotations

@@ -1,14 +1,5 @@
 """The app: all routes over one service, and what every request passes.
 
-    app = make_app(service)
-
-    GET  /                        the page
-    GET  /health                  200 while the loop runs
-    GET  /ready                   200, or 503 and why: warming, draining, full
-    GET  /metrics                 metrics, for Prometheus
-    POST /v1/audio/transcriptions, GET /v1/models
-    WS   /v1/listen
-
 A request passes the log, which writes one line without query and key; the check of its
 `Origin`, so that no other site's page can use a server that its visitor can reach; the
 key; and, where it would begin work, the question whether the server takes any.

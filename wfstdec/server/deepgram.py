@@ -1,10 +1,5 @@
 """`WS /v1/listen`, as Deepgram's clients speak it: query, messages, boosts, replies.
 
-    query = read_query(items, limits, language)
-    connection = ListenConnection(websocket, service, query, replies)
-    await connection.open()
-    ending = await connection.run()
-
 Keyterms, keywords and boosts are replaced separately; together they are the list.
 """
 

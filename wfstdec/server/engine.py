@@ -1,11 +1,5 @@
 """The engine: one thread that advances all streams in rounds, without a timer.
 
-    engine = Engine(model, decoder, limits, metrics)
-    engine.start()
-    engine.warm()                      # before a client waits
-    stream = engine.open(settings, take)     # at once; see `stream`
-    engine.stop()
-
 A round takes all streams that have something new, and the next round gathers
 meanwhile: under load rounds grow by themselves.
 

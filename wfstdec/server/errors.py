@@ -1,14 +1,11 @@
-"""Errors that a client is told of over HTTP, in the words of OpenAI's protocol.
-
-    raise RequestError(400, "response_format 'xml', expected ...", "response_format")
+"""Errors of HTTP requests, in the words of OpenAI's protocol.
 
     HTTP/1.1 400 Bad Request
     {"error": {"message": "...", "type": "invalid_request_error",
                "param": "response_format", "code": null}}
 
-A handler raises, and the app answers. OpenAI's clients make an exception of the status
-(`BadRequestError`, ...), and retry at 408, 409, 429 and from 500 on, after
-`Retry-After` where it is given.
+A handler raises, and the app answers. OpenAI's clients make an exception of the status,
+and retry at 408, 409, 429 and from 500 on, after `Retry-After` where it is given.
 """
 
 from __future__ import annotations

@@ -1,9 +1,5 @@
 """Forms with a file, as requests send them: read in bounded memory, off the loop.
 
-    form = await read_form(request, job, limits)
-    form.file                    # a temporary file, at its beginning
-    form.fields                  # [("model", "hama"), ("keywords[]", "quilter"), ...]
-
 The body is counted while it comes in, fields apart from the file, and a client that
 sends nothing for too long is given up.
 """

@@ -1,10 +1,5 @@
 """`POST /v1/audio/transcriptions` and `GET /v1/models`, as OpenAI's clients speak them.
 
-    curl localhost:8000/v1/audio/transcriptions -F model=any -F file=@talk.mp3
-
-    client = OpenAI(base_url="http://localhost:8000/v1", api_key="...")
-    client.audio.transcriptions.create(model="any", file=open("talk.mp3", "rb"))
-
 The loop only moves bytes: a file goes to the disk, then a thread transcribes it, with
 the words of `Transcriber`, bit for bit. A client that goes away frees the thread at the
 next piece of audio.

@@ -1,8 +1,5 @@
 """uvicorn: handshakes of any length, clients that do not read, signals and draining.
 
-    server = DrainingServer(make_config(app, limits), service)
-    server.run([open_socket("localhost", 8000)])
-
 uvicorn closes a connection once its last bytes are sent: with a client that never reads
 that is never, and neither does the server stop. A stream's key and words may be in its
 address, which uvicorn logs: a handler takes the query out of the scope before it

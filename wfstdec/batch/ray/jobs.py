@@ -183,7 +183,7 @@ def run_rows(
             run. None is one that is connected already, or `"local"`.
         options: How the job is spread.
         restart: What becomes of the work of an earlier run.
-        progress: Show Ray's progress bars, and what else it says.
+        progress: Show Ray's progress bars and messages.
 
     Returns:
         Counts; `failures` are the rows with an error, of all runs.
@@ -192,7 +192,7 @@ def run_rows(
         BackendError: Ray is not installed, or could not continue the job.
         OptionError: The cluster is too small; or as `Restart`.
         FormatError: The manifest or the output cannot be read or written; at the end,
-            an id stands there twice, or is missing.
+            an id is there twice, or is missing.
     """
     need_ray()
     import ray.exceptions

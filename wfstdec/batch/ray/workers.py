@@ -1,8 +1,5 @@
 """Work of an actor on the rows of a batch: one model, one decoder, made once.
 
-    rows.map_batches(DecodeRows, fn_constructor_args=(decoder,), batch_format="pyarrow",
-                     batch_size=64, compute=ActorPoolStrategy(size=2), num_cpus=1)
-
 A row with a fault gets an `error`, and the others of its batch are what they are
 without it.
 """
@@ -136,8 +133,8 @@ class DecodeRows(RowWorker):
         boosts: For rows without their own; or a function that makes them for the
             decoder.
         nbest: How many hypotheses the decoder's options ask for.
-        lattices: Makes hypotheses of lattices, such as confidences; None asks for none.
-        keep: A folder for lattices, see `RowWorker`; needs `lattices`.
+        lattices: Makes hypotheses of lattices, such as confidences.
+        keep: A folder for lattices; needs `lattices`.
     """
 
     def __init__(
@@ -181,10 +178,9 @@ class TranscribeRows(RowWorker):
         transcriber: A function that makes one, which every actor calls once, or a
             transcriber, if its model can be pickled; with `nbest` and `lattices` as
             they are wanted here.
-        boosts: For rows without their own; or a function that makes them for the
-            decoder.
+        boosts: As of `DecodeRows`, as is `nbest`.
         nbest: How many hypotheses the decoder's options ask for.
-        keep: A folder for lattices, see `RowWorker`, if the transcriber reads any.
+        keep: A folder for lattices, if the transcriber reads any.
     """
 
     def __init__(
