@@ -18,6 +18,7 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import IO, Any, Self, TypeVar
 
+from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
@@ -66,6 +67,7 @@ _TEXTS: Mapping[str, tuple[Callable[[Hypothesis], str], str]] = {
     "vtt": (lambda best: vtt_text(best.words), "text/vtt"),
 }
 """Makers of a body, and its type, of formats that are text."""
+_COSTS = ("total_cost", "graph_cost", "acoustic_cost", "boost_cost")
 _MAX_HYPOTHESES = 100
 _FLAGS = {"true": True, "1": True, "false": False, "0": False}
 _LEAST = 1e-10  # probability below which the logarithm of a confidence does not fall
@@ -94,10 +96,10 @@ async def _models(request: Request) -> Response:
     asked = request.path_params.get("name")
     if asked is None:
         return JSONResponse({"object": "list", "data": [model]})
-    if asked != name:
-        text = f"no model {asked!r}, expected {name!r}"
-        raise RequestError(404, text, code="model_not_found")
-    return JSONResponse(model)
+    if asked == name:
+        return JSONResponse(model)
+    text = f"no model {asked!r}, expected {name!r}"
+    raise RequestError(404, text, code="model_not_found")
 
 
 # ------------------------------------------------------------------- requests
@@ -317,21 +319,19 @@ def _answer(
     if request.format in _TEXTS and not request.stream:
         make, kind = _TEXTS[request.format]
         return make(best).encode(), f"{kind}; charset=utf-8"
-    fields: Json = {"text": best.text}
+    fields: Json = {}
     if request.stream:
-        fields = {"type": "transcript.text.done", **fields}
+        fields = {"type": "transcript.text.done"}
     elif request.format == "verbose_json":
-        about = {"task": "transcribe", "language": language, "duration": seconds}
-        fields = {**about, **fields}
+        fields = {"task": "transcribe", "language": language, "duration": seconds}
+    fields["text"] = best.text
     if request.stream or request.format == "verbose_json":
-        fields["words"] = _words(best.words)
-        fields["segments"] = _segments(best.words)
+        fields |= {"words": _words(best.words), "segments": _segments(best.words)}
     fields["usage"] = {"type": "duration", "seconds": seconds}
     if request.nbest > 1:
-        costs = ("total_cost", "graph_cost", "acoustic_cost", "boost_cost")
         fields["nbest"] = [
             {"text": one.text, "words": _words(one.words)}
-            | {name: _cost(getattr(one, name)) for name in costs}
+            | {name: _cost(getattr(one, name)) for name in _COSTS}
             for one in hypotheses
         ]
     if warnings:
@@ -342,7 +342,6 @@ def _answer(
 
 
 def _words(words: Sequence[Word]) -> list[Json]:
-    """Words with times, and confidences where there are any."""
     found = []
     for word in words:
         times = {"start": _rounded(word.start_s), "end": _rounded(word.end_s)}
@@ -359,9 +358,8 @@ def _segments(words: Sequence[Word]) -> list[Json]:
     for number, (first, end) in enumerate(cue_bounds(words)):
         some = words[first:end]
         text = " ".join(word.text for word in some)
-        data = text.encode()
-        sure = [word.confidence for word in some if word.confidence is not None]
-        logs = [math.log(max(one, _LEAST)) for one in sure]
+        data, known = text.encode(), [word.confidence for word in some]
+        logs = [math.log(max(x, _LEAST)) for x in known if x is not None]
         found.append(
             {
                 "id": number,
@@ -441,13 +439,10 @@ async def _stream(job: Job, client: _Client) -> None:
     # The status waits for the first words, or for what is wrong with the file.
     part = await client.unless_gone(job.next_part())
     end, kind = (b"", _EVENTS) if part else await job.result()
-    headers = [
-        (b"content-type", f"{kind}; charset=utf-8".encode()),
-        (b"cache-control", b"no-cache"),
-        (b"x-accel-buffering", b"no"),  # nginx would gather the parts
-    ]
-    start = {"type": "http.response.start", "status": 200, "headers": headers}
-    await client.send(start)
+    headers = {"content-type": f"{kind}; charset=utf-8", "cache-control": "no-cache"}
+    headers["x-accel-buffering"] = "no"  # nginx would gather the parts
+    raw = Headers(headers).raw
+    await client.send({"type": "http.response.start", "status": 200, "headers": raw})
     try:
         while part is not None:
             await client.send_body(part, more=True)
