@@ -16,6 +16,7 @@ import time
 import zlib
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import IO, Any, Self, TypeVar
 
 from starlette.datastructures import Headers
@@ -36,6 +37,7 @@ from wfstdec.errors import (
     DeviceError,
     InputError,
 )
+from wfstdec.io.boost_files import unique_object
 from wfstdec.io.subtitles import cue_bounds, srt_text, vtt_text
 from wfstdec.search.hypothesis import Hypothesis, Word
 from wfstdec.server.boosts import requested_boosts
@@ -120,17 +122,16 @@ class TranscriptionRequest:
 
     def boost_list(self, limits: Limits) -> BoostsLike:
         """Read the boosts, which takes a while if they are many."""
-        parsed = None
+        parsed, keep = None, partial(unique_object, "boosts")
         if self.boosts is not None:
             try:
-                parsed = json.loads(self.boosts, object_pairs_hook=_with_unique_keys)
+                parsed = json.loads(self.boosts, object_pairs_hook=keep)
             except (ValueError, RecursionError) as error:
-                raise RequestError(
-                    400,
-                    f"boosts are no JSON ({error}), expected "
-                    '{"word": bonus} or ["word", ...]',
-                    "boosts",
-                ) from None
+                text = f"boosts are no JSON ({error}), expected "
+                text += '{"word": bonus} or ["word", ...]'
+                if isinstance(error, BoostError):
+                    text = str(error)
+                raise RequestError(400, text, "boosts") from None
         try:
             return requested_boosts(
                 keyterms=self.keywords, boosts=parsed, limits=limits
@@ -203,16 +204,6 @@ def _number(
         raise ValueError(text)
 
     return read
-
-
-def _with_unique_keys(pairs: list[tuple[str, Any]]) -> Json:
-    """An object of JSON, whose keys differ: `json` keeps the last of two in silence."""
-    found: Json = {}
-    for name, value in pairs:
-        if name in found:
-            raise wrong_value("boosts", f"twice {name!r}", "it once")
-        found[name] = value
-    return found
 
 
 # ------------------------------------------------------------------- the work
