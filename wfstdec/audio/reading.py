@@ -1,12 +1,6 @@
 """Read audio as a model hears it: one channel, float32, at the model's rate.
 
-audio = read_audio("call.mp3", 16000)      # or bytes, a file object, an array
-audio.waveform, audio.duration_s           # float32 [N], seconds
 for kind, text in audio.notes: ...         # ("rate", "44100 Hz resampled to 16000 Hz")
-
-with open_audio("hour.flac", 16000) as reader:
-    for block in reader: ...               # the same samples in blocks of a second
-    reader.notes                           # complete after the last block
 
 What can be put right is, and is noted: another rate, several channels. What would give
 wrong words is an error that says what to do.
@@ -19,7 +13,7 @@ import io
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import IO
+from typing import IO, Any
 
 import numpy as np
 
@@ -39,23 +33,14 @@ AudioLike = str | os.PathLike[str] | bytes | IO[bytes] | np.ndarray
 
 @dataclass(frozen=True)
 class Audio:
-    """Recording as a model hears it.
+    """Recording as a model hears it."""
 
-    Attributes:
-        waveform: Samples float32 [N], mostly in [-1, 1].
-        sample_rate: Samples a second.
-        notes: What was done to it, or is odd about it, each kind once.
-        source_rate: Samples a second of the file.
-        num_channels: Channels of the file.
-        form: Form of the file, such as "FLAC PCM_16".
-    """
-
-    waveform: np.ndarray
-    sample_rate: int
-    notes: tuple[AudioNote, ...]
-    source_rate: int
-    num_channels: int
-    form: str
+    waveform: np.ndarray  # Samples float32 [N], mostly in [-1, 1]
+    sample_rate: int  # Samples a second
+    notes: tuple[AudioNote, ...]  # What was done to it, or is odd, each kind once
+    source_rate: int  # Samples a second of the file
+    num_channels: int  # Of the file
+    form: str  # Of the file, such as "FLAC PCM_16"
 
     @property
     def duration_s(self) -> float:
@@ -68,7 +53,7 @@ class AudioReader:
 
     Attributes:
         sample_rate: Samples a second of the blocks.
-        source: The decoder behind it: rate, channels, form.
+        source: The file's decoder: rate, channels, form.
         notes: What was done so far; `silence` and `cut` come with the end.
     """
 
@@ -102,7 +87,7 @@ class AudioReader:
             self.notes.append(AudioNote("channels", text))
 
     def __iter__(self) -> Iterator[np.ndarray]:
-        """Yield float32 [n] in order, about a second each."""
+        """Yield float32 [n] in order."""
         rate, num_samples = self.source.rate, 0
         for block in self._blocks():
             num_samples += len(block)
@@ -167,10 +152,9 @@ def open_audio(
         sample_rate: Samples a second that come out.
         source_rate: Of an array; None where it has `sample_rate`.
         channel: The channel to take; None mixes all.
-        max_seconds: What decodes to more is an error, so that a small file cannot fill
-            the memory (25 MB of Opus are nine hours).
+        max_seconds: What decodes to more is an error: 25 MB of Opus are nine hours.
         block_s: Seconds of a block, about.
-        allow_cut: Note a header that says more than is there, instead of an error.
+        allow_cut: Take what is there of a file that was cut short, and note it.
 
     Raises:
         AudioError: No such file, not audio, empty, cut short; those of `AudioReader`.
@@ -203,36 +187,9 @@ def open_audio(
         )
 
 
-def read_audio(
-    source: AudioLike,
-    sample_rate: int,
-    *,
-    source_rate: int | None = None,
-    channel: int | None = None,
-    max_seconds: float = MAX_SECONDS,
-    allow_cut: bool = False,
-) -> Audio:
-    """Read a whole recording.
-
-    Args:
-        source: As of `open_audio`, as are all others.
-        sample_rate: Samples a second that come out.
-        source_rate: Of an array.
-        channel: The channel to take; None mixes all.
-        max_seconds: What decodes to more is an error.
-        allow_cut: Take what is there of a file that was cut short.
-
-    Raises:
-        AudioError, BackendError, OptionError: As `open_audio` and `AudioReader`.
-    """
-    with open_audio(
-        source,
-        sample_rate,
-        source_rate=source_rate,
-        channel=channel,
-        max_seconds=max_seconds,
-        allow_cut=allow_cut,
-    ) as reader:
+def read_audio(source: AudioLike, sample_rate: int, **options: Any) -> Audio:
+    """Read a whole recording; arguments, options and errors as of `open_audio`."""
+    with open_audio(source, sample_rate, **options) as reader:
         waveform = np.concatenate(list(reader))
         found = reader.source
         about = found.rate, found.num_channels, found.form

@@ -2,12 +2,6 @@
 
 The checks are for what decodes to wrong words without an error: values of 16-bit
 integers kept as floats, channels that cancel each other, silence, NaN.
-
-Another rate comes block by block, with the samples of one long block: soxr gives the
-same bits however the audio is cut.
-
-    stream = ResampleStream(44100, 16000)
-    blocks = [stream(block) for block in audio] + [stream.finish()]
 """
 
 from __future__ import annotations
@@ -25,15 +19,10 @@ SILENT = 1e-4
 
 
 class AudioNote(NamedTuple):
-    """Note of what was done to audio, or is odd about it.
+    """Note of what was done to audio, or is odd about it."""
 
-    Attributes:
-        kind: `rate`, `channels`, `streams`, `silence` or `cut`: say each kind once.
-        text: A sentence without its end.
-    """
-
-    kind: str
-    text: str
+    kind: str  # `rate`, `channels`, `streams`, `silence` or `cut`
+    text: str  # A sentence without its end
 
 
 class Mixer:
@@ -110,6 +99,8 @@ def scaled(block: np.ndarray) -> np.ndarray:
 
 class ResampleStream:
     """A resampler of one channel; equal rates leave the samples as they are.
+
+    soxr gives the same bits however the audio is cut into blocks.
 
     Args:
         source_rate: Samples a second that come in.

@@ -1,9 +1,5 @@
 """Decoders of audio files behind one form: soundfile's, FFmpeg's, and an array.
 
-with open_source(file, place) as source:          # chosen by the first bytes
-    source.rate, source.num_channels, source.form
-    for block in source.blocks(16000): ...        # [n, C], at most 16,000 samples
-
 A source raises what is wrong with the bytes; what is wrong with the samples is for
 `samples`.
 """
@@ -13,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import io
 from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import IO, Any
 
@@ -51,7 +48,7 @@ class ArraySource(Source):
         self._samples = samples
 
     def blocks(self, size: int) -> Iterator[np.ndarray]:
-        """Yield blocks of samples; see `Source`."""
+        """Implement `Source.blocks`."""
         for start in range(0, len(self._samples), size):
             yield self._samples[start : start + size]
 
@@ -67,7 +64,7 @@ class SoundfileSource(Source):
             self.duration_s = file.frames / file.samplerate
 
     def blocks(self, size: int) -> Iterator[np.ndarray]:
-        """Yield blocks of samples; see `Source`."""
+        """Implement `Source.blocks`."""
         soundfile = _soundfile()
         done = 0
         while True:
@@ -102,7 +99,7 @@ class AvSource(Source):
             self.notes.append(AudioNote("streams", text))
 
     def blocks(self, size: int) -> Iterator[np.ndarray]:
-        """Yield the packets of the stream, each as long as it is; see `Source`."""
+        """Implement `Source.blocks`: the packets, each as long as it is."""
         resampler = self._av.AudioResampler(format="fltp", rate=self.rate)
         done = 0
         try:
@@ -117,16 +114,14 @@ class AvSource(Source):
             ) from error
 
 
-@contextlib.contextmanager
-def open_source(file: IO[bytes]) -> Iterator[Source]:
+def open_source(file: IO[bytes]) -> AbstractContextManager[Source]:
     """Choose a decoder by the first bytes of a file."""
     head = file.read(16)
     file.seek(0)
     if not head:
         raise AudioError("an empty file, expected audio")
     form = needs_av(head)
-    with _open_soundfile(file, head) if form is None else open_av(file, form) as source:
-        yield source
+    return _open_soundfile(file, head) if form is None else open_av(file, form)
 
 
 @contextlib.contextmanager

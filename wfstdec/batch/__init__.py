@@ -1,20 +1,16 @@
 """Decoding and alignment of many utterances: from files, in batches, to files.
 
-    from wfstdec import batch
-
     print(batch.decode_file(decoder, "dev.npz", "dev.hyp"))          # a `Summary`
+    print(batch.align_file(aligner, "dev.npz", "dev.txt", "dev.ctm"))
 
     lists = batch.BoostLists(read_boosts("words.txt"))
     for utterance, [best] in batch.decode_all(decoder, pairs, lists): ...
 
-    print(batch.align_file(aligner, "dev.npz", "dev.txt", "dev.ctm"))
-
     summary = batch.decode_file(..., restart=Restart(resume=True))  # after Ctrl-C
     for error in summary.failures: print(error.utterance, error.message)
 
-`decode_file` reads, decodes and writes; `decode_all` decodes pairs of an utterance id
-and its log-probs. Both keep one batch in memory and no more. Utterances with a fault
-are left out and named; what was done before an error is kept.
+One batch is in memory and no more. Utterances with a fault are left out and named; what
+was done before an error is kept.
 """
 
 from wfstdec.batch.aligning import AlignmentSummary, align_all, align_file

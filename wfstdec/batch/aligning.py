@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,11 +9,10 @@ from functools import partial
 from itertools import chain
 
 import numpy as np
-from tqdm import tqdm
 
 from wfstdec.align.aligner import ForcedAligner
 from wfstdec.align.alignment import Alignment
-from wfstdec.batch.decoding import Tally, fields_of, named, readable
+from wfstdec.batch.decoding import Tally, fields_of, named, progress_bar, readable
 from wfstdec.errors import InputError
 from wfstdec.io.journal import Restart
 from wfstdec.io.logprobs import LogprobReader, open_logprobs
@@ -22,11 +20,10 @@ from wfstdec.io.outputs import open_results
 from wfstdec.io.results import alignment_writer, format_named
 from wfstdec.io.subtitles import SubtitleOptions
 from wfstdec.io.text import read_text
-from wfstdec.text.files import digest
+from wfstdec.text.files import PathLike, digest
 from wfstdec.text.pairing import Pairing
 
 _SIDES = ("the texts", "the log-probs")
-Path = str | os.PathLike[str]
 
 
 @dataclass
@@ -62,9 +59,9 @@ class AlignmentSummary(Tally):
 
 def align_file(
     aligner: ForcedAligner,
-    logprobs: Path | LogprobReader,
-    ref: Path | Mapping[str, Sequence[str] | str],
-    output: Path | None = None,
+    logprobs: PathLike | LogprobReader,
+    ref: PathLike | Mapping[str, Sequence[str] | str],
+    output: PathLike | None = None,
     *,
     format: str | None = None,
     subtitles: SubtitleOptions | None = None,
@@ -74,17 +71,12 @@ def align_file(
 ) -> AlignmentSummary:
     """Align all utterances of a file that have a text; results in its order.
 
-    An utterance with a fault is left out of the results and named in the log and in the
-    summary. What is done before an error, or Ctrl-C, stays beside the file, where a
-    later run continues from there with `Restart(resume=True)`.
-
     Args:
         aligner: For their tokens and words.
-        logprobs: As `wfstdec.io.open_logprobs` takes them, or what that gives.
+        logprobs: As of `decode_file`, as are the others.
         ref: The transcripts: a file of `utterance words...` lines, or the words of
             each utterance.
-        output: The file to write, or the folder, see `wfstdec.io.open_results`; None
-            is standard output.
+        output: The file or folder to write; None is standard output.
         format: One of `wfstdec.io.FORMATS`; None goes by the ending of `output`.
         subtitles: How words are cut into subtitles.
         strict: The first utterance with a fault ends the run.
@@ -92,13 +84,11 @@ def align_file(
         progress: Show a progress bar, where standard error is a terminal.
 
     Raises:
-        OptionError: No such format, or several utterances where one can be; there is
-            work of an earlier run, see `wfstdec.io.Restart`.
+        OptionError, ShapeError, LogprobError: As of `decode_file`.
         FormatError: A file cannot be read or written, or no utterance has both
             log-probs and a text; says how their ids differ.
-        LexiconError, ShapeError, LogprobError: A text or log-probs do not fit, and
-            `strict`, or so with all utterances; the error has the `utterance`. No word
-            of any text is in the lexicon as it is written.
+        LexiconError: A text does not fit, and `strict`, or so with all utterances; or
+            no word of any text is in the lexicon as it is written.
     """
     format = format_named(format, output)
     write = alignment_writer(format, subtitles=subtitles)
@@ -148,8 +138,7 @@ def align_all(
     fail = partial(summary.fail, strict=strict)
     total = getattr(logprobs, "num_utterances", None)
     left, found = dict.fromkeys(texts), list[str]()
-    hidden = None if progress else True
-    with tqdm(total=total, disable=hidden, unit=" utterances") as bar:
+    with progress_bar(progress, total=total, unit=" utterances") as bar:
         for utterance, array in aligner.checked(readable(logprobs, fail)):
             bar.update()
             if utterance not in texts:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import logging
-import os
 import time
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -30,7 +29,7 @@ from wfstdec.lattice.arrays import Lattice
 from wfstdec.lattice.file import LatticeWriter
 from wfstdec.search.decoder import Decoder
 from wfstdec.search.hypothesis import Hypothesis
-from wfstdec.text.files import digest
+from wfstdec.text.files import PathLike, digest
 
 _NAMED_AT_MOST = 5
 
@@ -38,15 +37,13 @@ _NAMED_AT_MOST = 5
 class BoostLists:
     """The boosts of many utterances: a list for all, or lists of their own.
 
-        lists = BoostLists(read_boosts("words.txt"))
         lists = BoostLists({"bartley": 4.0}, read_phrase_weights("names.jsonl"),
                            decoder.phrase_compiler())
         decoder.decode([logprobs], boosts=[lists.of("utt1")])
 
     Args:
-        words: Word (or phrase of words) to bonus, nats: of all utterances, or as
-            `wfstdec.io.read_boosts` reads them.
-        phrases: Phrase to weight: likewise, or as `read_phrase_weights` reads them.
+        words: Word (or phrase of words) to bonus, nats; or as `read_boosts` reads them.
+        phrases: Phrase to weight; or as `read_phrase_weights` reads them.
         compiler: For these phrases, from `Decoder.phrase_compiler`.
 
     Raises:
@@ -74,19 +71,14 @@ class BoostLists:
 
     @property
     def unused(self) -> list[str]:
-        """The utterances with lists of their own that `of` was never asked for."""
+        """Utterances with lists of their own that `of` was never called for."""
         return sorted({*self._words.own, *self._phrases.own} - self._asked)
 
     def __repr__(self) -> str:
         return repr((self._words, self._phrases))
 
     def of(self, utterance: str, own: Numbers | None = None) -> BoostsLike:
-        """The boosts of an utterance, for `Decoder.decode`; None where it has none.
-
-        Args:
-            utterance: Its id.
-            own: Words in place of those that the lists have for it.
-        """
+        """The boosts of an utterance; `own` are words in place of those it has."""
         self._asked.add(utterance)
         words = self._words.of(utterance) if own is None else own or None
         phrases = self._phrases.of(utterance)
@@ -109,8 +101,8 @@ ReadLattice = Callable[[str, Lattice], list[Hypothesis]]
 
 def decode_file(
     decoder: Decoder,
-    logprobs: str | os.PathLike[str] | LogprobReader,
-    output: str | os.PathLike[str] | None = None,
+    logprobs: PathLike | LogprobReader,
+    output: PathLike | None = None,
     *,
     boosts: BoostLists | BoostsLike = None,
     format: str | None = None,
@@ -122,7 +114,7 @@ def decode_file(
     restart: Restart | None = None,
     progress: bool = False,
 ) -> Summary:
-    """Decode all utterances of a file, and write what was found in its order.
+    """Decode all utterances of a file, and write the results in its order.
 
     An utterance with a fault is left out of the results and named in the log and in the
     summary. What is done before an error, or Ctrl-C, stays beside the file, where a
@@ -139,8 +131,7 @@ def decode_file(
         nbest: How many hypotheses the decoder's options ask for; more than 1 needs a
             decoder with n-best lists, and `"jsonl"`.
         subtitles: How words are cut into subtitles.
-        lattices: Makes hypotheses of the lattice of each utterance, such as a
-            `LatticeReading`; None asks for no lattices.
+        lattices: Makes hypotheses of each lattice, such as a `LatticeReading`.
         keep: Keeps the lattice of each utterance; needs `lattices`.
         strict: The first utterance with a fault ends the run.
         restart: What becomes of the work of an earlier run that was stopped.
@@ -206,7 +197,7 @@ def decode_file(
 def decode_all(
     decoder: Decoder,
     logprobs: Iterable[tuple[str, np.ndarray]],
-    boosts: BoostLists | BoostsLike = None,
+    boosts: BoostLists | BoostsLike | Callable[[str], BoostsLike] = None,
     *,
     nbest: bool = False,
     lattices: ReadLattice | None = None,
@@ -218,16 +209,15 @@ def decode_all(
     total = getattr(logprobs, "num_utterances", None)
     path = getattr(logprobs, "path", None)
     summary = summary or Summary(decoder.input_frame_shift_s)
-    search = _Search(decoder, boosts, nbest, lattices is not None)
+    given = boosts.of if isinstance(boosts, BoostLists) else boosts
+    search = _Search(decoder, given, nbest, lattices is not None)
 
     def fail(error: InputError) -> None:
         if path is not None and not isinstance(error, BoostError):
             error.path = str(path)
         summary.fail(error, strict=strict)
 
-    with tqdm(
-        total=total, disable=None if progress else True, unit=" utterances"
-    ) as bar:
+    with progress_bar(progress, total=total, unit=" utterances") as bar:
         pairs = decoder.checked(readable(logprobs, fail))
         for number, batch in enumerate(batches(pairs)):
             if number == 0:
@@ -252,6 +242,11 @@ def decode_all(
             summary.check()
             bar.update(size)
     summary.check(at_end=True)
+
+
+def progress_bar(shown: bool, *items: Any, **how: Any) -> tqdm:
+    """Make a bar, which hides where standard error is no terminal."""
+    return tqdm(*items, disable=None if shown else True, **how)
 
 
 def readable(
@@ -312,14 +307,14 @@ class _Search(NamedTuple):
     """A decoder, and whether it returns hypotheses or lattices."""
 
     decoder: Decoder
-    boosts: BoostLists | BoostsLike
+    boosts: BoostsLike | Callable[[str], BoostsLike]
     nbest: bool
     record: bool
 
     def __call__(self, batch: Batch) -> list[Any]:
         given: Any = self.boosts
-        if isinstance(given, BoostLists):
-            given = [given.of(utterance) for utterance, _ in batch]
+        if callable(given):
+            given = [given(utterance) for utterance, _ in batch]
         logprobs = [array for _, array in batch]
         return search_all(self.decoder, logprobs, given, self.nbest, self.record)
 
@@ -328,9 +323,9 @@ class _Search(NamedTuple):
         # Faults of utterances are reported when they are decoded, those of phrases
         # when their lists are compiled, which happens once.
         frames = [(utterance, array[:1]) for utterance, array in batch[:_WARMING]]
-        if isinstance(self.boosts, BoostLists):
+        if callable(self.boosts):
             for utterance, _ in frames:
-                self.boosts.of(utterance)
+                self.boosts(utterance)
         with warnings.catch_warnings(), suppress(InputError):
             warnings.simplefilter("ignore")
             self(frames)
@@ -446,18 +441,14 @@ class Tally:
 
 
 def named(utterances: Sequence[str], between: str = " ") -> str:
-    """The first few of some utterances, for people."""
+    """Name the first few of some utterances."""
     more = ["..."] if len(utterances) > _NAMED_AT_MOST else []
     return between.join([*utterances[:_NAMED_AT_MOST], *more])
 
 
 @dataclass
 class Summary(Tally):
-    """Counts of a run; `str()` is a line for a person. Others as of `Tally`.
-
-    Attributes:
-        num_utterances: Utterances that this run decoded.
-    """
+    """Counts of a run; `str()` is a line for a person. Others as of `Tally`."""
 
     frame_shift_s: float  # Seconds per frame of what was decoded
     num_frames: int = 0  # Their frames

@@ -7,14 +7,11 @@ rescore_file("dev.lat", "dev.hyp", lm="large.arpa.gz", lm_scale=0.8)
 
 from __future__ import annotations
 
-import os
 import time
 from dataclasses import dataclass
 from typing import Any
 
-from tqdm import tqdm
-
-from wfstdec.batch.decoding import Tally, fields_of
+from wfstdec.batch.decoding import Tally, fields_of, progress_bar
 from wfstdec.errors import FormatError, InputError
 from wfstdec.io.journal import Restart
 from wfstdec.io.lattices import KaldiLatticeWriter
@@ -28,7 +25,7 @@ from wfstdec.lattice.rescoring import rescored, weighed
 from wfstdec.lm.loading import AnyLM, lm_over, read_lm
 from wfstdec.search.hypothesis import Hypothesis
 from wfstdec.search.paths.lattice import confidences_of, hypotheses_of, nbest_texts
-from wfstdec.text.files import digest
+from wfstdec.text.files import PathLike, digest
 
 
 @dataclass(frozen=True)
@@ -65,8 +62,8 @@ class RescoringSummary(Tally):
 
 
 def rescore_file(
-    lattices: str | os.PathLike[str] | LatticeFile,
-    output: str | os.PathLike[str] | None = None,
+    lattices: PathLike | LatticeFile,
+    output: PathLike | None = None,
     *,
     lm: AnyLM | None = None,
     unk_cost: float | None = None,
@@ -100,7 +97,7 @@ def rescore_file(
         **scales,
         **fields_of(reading),
         **{"format": format, "unk_cost": unk_cost},
-        "lm": digest(lm) if isinstance(lm, str | os.PathLike) else None,
+        "lm": digest(lm) if isinstance(lm, PathLike) else None,
     }
     summary = RescoringSummary()
     with open_results(
@@ -111,13 +108,12 @@ def rescore_file(
     ) as results:
         known = summary.resume(results)
         left = [utterance for utterance in file if utterance not in known]
-        shown = progress and not results.on_terminal
-        for utterance in tqdm(left, disable=None if shown else True):
+        for utterance in progress_bar(progress and not results.on_terminal, left):
             try:
                 lattice = file[utterance]
                 if model is not None:
                     lattice = rescored(lattice, model, **scales)
-                elif scales != {"lm_scale": None, "word_insertion": None}:
+                elif any(one is not None for one in scales.values()):
                     lattice = weighed(lattice, **scales)
                 found = reading(utterance, lattice)
                 if kaldi is not None:

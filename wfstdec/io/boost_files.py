@@ -205,7 +205,7 @@ def _parse(line: str, place: str, key: str, number: str) -> dict[str, Any]:
     word = "word" if key == "boosts" else "phrase"
     expected = f'expected {{"id": utterance, "{key}": {{{word}: {number}}}}}'
     try:
-        found = json.loads(line, object_pairs_hook=partial(_object, place))
+        found = json.loads(line, object_pairs_hook=partial(unique_object, place))
     except json.JSONDecodeError as error:
         raise BoostError(f"{place}: {error.msg}, {expected}") from error
     if isinstance(found, dict) and isinstance(found.get("id"), str | None):
@@ -217,7 +217,7 @@ def _parse(line: str, place: str, key: str, number: str) -> dict[str, Any]:
     raise BoostError(f"{place}: found {line!r}, {expected}")
 
 
-def _object(place: str, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def unique_object(place: str, pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """An object of JSON, whose keys differ: `json` keeps the last of two in silence."""
     found: dict[str, Any] = {}
     for key, value in pairs:

@@ -1,8 +1,7 @@
 """Models of any toolkit: audio to log-probs; independent of decoders.
 
 model = load_model("model.onnx", tokens="tokens.txt", sample_rate=16000)
-logprobs = model.encode([waveform])               # float32 [N] -> float32 [T, V]
-stream = Windowed(model, chunk_s=0.4, left_s=4, right_s=0.4)
+logprobs, = model.encode([waveform])              # float32 [N] -> float32 [T, V]
 """
 
 from __future__ import annotations

@@ -37,14 +37,22 @@ from wfstdec.text.tokens import (
 )
 
 
-class HfState(NamedTuple):
+class DecoderState(NamedTuple):
     """The decoder after some tokens, of N rows."""
 
-    cache: Any  # of keys and values, changed in place by its owner
+    # Transformers: a cache of keys and values, changed in place by its owner; NeMo:
+    # [N, U, H] before each layer, and behind the last
+    memory: Any
     frames: Tensor  # [B, T, D] of utterances, not rows
-    # bool [B, T], real frames; None where the decoder takes no mask
-    mask: Tensor | None
+    mask: Tensor | None  # [B, T], real frames; None where the decoder takes none
     utterance: Tensor  # int64 [N], whose rows they are
+
+    @classmethod
+    def of(cls, memory: Any, frames: Tensor, lengths: Tensor) -> Self:
+        """The state before any token, a row of each utterance."""
+        time = torch.arange(frames.shape[1], device=frames.device)
+        utterance = torch.arange(len(frames), device=frames.device)
+        return cls(memory, frames, time < lengths[:, None], utterance)
 
 
 def _cut_behind_space(tokenizer: Any, text: str) -> list[str]:
@@ -63,9 +71,8 @@ def _first_spelt(spell: Any, other: Any, phrases: Sequence[str]) -> list[list[Id
 class HfAttentionModel:
     """A model of Transformers as the search asks for it; see `AttentionModel`.
 
-    Keys and values of cross-attention are kept for rows, as the model's own code wants
-    them; they are copied when the rows of utterances change in number, and not when
-    rows are reordered. Phrases are cut by the tokenizer, behind a space.
+    Keys and values of cross-attention are kept for rows; they are copied when the rows
+    of utterances change in number. Phrases are cut by the tokenizer, behind a space.
 
     Args:
         model: Such as `WhisperForConditionalGeneration`, in evaluation mode.
@@ -74,7 +81,7 @@ class HfAttentionModel:
             `decoder_start_token_id`. Whisper wants language and task too.
         eos: The end; None asks the tokenizer.
         neutral: Marks without text; None asks the tokenizer.
-        suppress: Tokens that are never said; None takes `suppress_tokens` of the
+        suppress: Tokens that are never emitted; None takes `suppress_tokens` of the
             model's `generation_config`. The others are probabilities without them.
         max_tokens: Of a text; None takes the positions of the decoder.
 
@@ -175,7 +182,7 @@ class HfAttentionModel:
     @torch.inference_mode()
     def start(
         self, frames: Tensor, lengths: Tensor, prompts: Tensor
-    ) -> tuple[HfState, Tensor]:
+    ) -> tuple[DecoderState, Tensor]:
         """Implement `AttentionModel.start`.
 
         Raises:
@@ -183,63 +190,50 @@ class HfAttentionModel:
         """
         from transformers import DynamicCache, EncoderDecoderCache
 
-        mask = None
-        if self._takes_mask:
-            mask = (
-                torch.arange(frames.shape[1], device=frames.device) < lengths[:, None]
-            )
-        elif bool((lengths != frames.shape[1]).any()):
+        if not self._takes_mask and bool((lengths != frames.shape[1]).any()):
             raise ShapeError(
                 f"{lengths.tolist()} frames, expected one: this decoder takes no mask"
             )
         frames = frames.to(self._outputs.weight.dtype)
-        utterance = torch.arange(len(frames), device=frames.device)
         cache = EncoderDecoderCache(DynamicCache(), DynamicCache())
-        state = HfState(cache, frames, mask, utterance)
+        state = DecoderState.of(cache, frames, lengths)
+        if not self._takes_mask:
+            state = state._replace(mask=None)
         logprobs, state = self._run(prompts, state, frames)
         return state, logprobs
 
     @torch.inference_mode()
-    def step(self, labels: Tensor, state: HfState) -> tuple[Tensor, HfState]:
+    def step(self, labels: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
         """Implement `AttentionModel.step`."""
         # Their keys and values are in the cache: frames only tell how many there are.
         frames = state.frames[:1].expand(len(labels), -1, -1)
         return self._run(labels[:, None], state, frames)
 
-    def take(self, state: HfState, rows: Tensor) -> HfState:
+    def take(self, state: DecoderState, rows: Tensor) -> DecoderState:
         """Implement `AttentionModel.take`; the cache changes in place."""
         utterance = state.utterance[rows]
-        state.cache.self_attention_cache.batch_select_indices(rows)
+        state.memory.self_attention_cache.batch_select_indices(rows)
         if not torch.equal(utterance, state.utterance):
-            state.cache.cross_attention_cache.batch_select_indices(rows)
+            state.memory.cross_attention_cache.batch_select_indices(rows)
         return state._replace(utterance=utterance)
 
     def _run(
-        self, labels: Tensor, state: HfState, frames: Tensor
-    ) -> tuple[Tensor, HfState]:
+        self, labels: Tensor, state: DecoderState, frames: Tensor
+    ) -> tuple[Tensor, DecoderState]:
         more: dict[str, Any] = {}
         if state.mask is not None:
             more["encoder_attention_mask"] = state.mask[state.utterance]
         out = self._decoder(
             input_ids=labels,
             encoder_hidden_states=frames,
-            past_key_values=state.cache,
+            past_key_values=state.memory,
             use_cache=True,
             **more,
         )
         logits = self._outputs(out.last_hidden_state[:, -1]).float()
         logits[:, self._suppress.to(logits.device)] = -torch.inf
-        cache = out.past_key_values
-        return torch.log_softmax(logits, -1), state._replace(cache=cache)
-
-
-class NemoState(NamedTuple):
-    """The decoder after some tokens, of N rows."""
-
-    memories: tuple[Tensor, ...]  # [N, U, H] before each layer, and behind the last
-    frames: Tensor  # [B, T, H] of utterances, not rows
-    mask: Tensor  # [B, T], 1 for real frames
-    utterance: Tensor  # int64 [N], whose rows they are
+        memory = out.past_key_values
+        return torch.log_softmax(logits, -1), state._replace(memory=memory)
 
 
 def _ids(tokenizer: Any, lang: str | None, texts: Sequence[str]) -> list[list[int]]:
@@ -313,35 +307,33 @@ class NemoAttentionModel:
     @torch.inference_mode()
     def start(
         self, frames: Tensor, lengths: Tensor, prompts: Tensor
-    ) -> tuple[NemoState, Tensor]:
+    ) -> tuple[DecoderState, Tensor]:
         """Implement `AttentionModel.start`."""
-        time = torch.arange(frames.shape[1], device=frames.device)
-        mask = (time < lengths[:, None]).to(frames.dtype)
-        utterance = torch.arange(len(frames), device=frames.device)
-        state = NemoState((), frames, mask, utterance)
+        state = DecoderState.of((), frames, lengths)
         logprobs, state = self._run(prompts, state)
         return state, logprobs
 
     @torch.inference_mode()
-    def step(self, labels: Tensor, state: NemoState) -> tuple[Tensor, NemoState]:
+    def step(self, labels: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
         """Implement `AttentionModel.step`."""
         return self._run(labels[:, None], state)
 
-    def take(self, state: NemoState, rows: Tensor) -> NemoState:
+    def take(self, state: DecoderState, rows: Tensor) -> DecoderState:
         """Implement `AttentionModel.take`: memories of rows, frames of utterances."""
-        memories = tuple(one[rows] for one in state.memories)
-        return state._replace(memories=memories, utterance=state.utterance[rows])
+        memory = tuple(one[rows] for one in state.memory)
+        return state._replace(memory=memory, utterance=state.utterance[rows])
 
-    def _run(self, labels: Tensor, state: NemoState) -> tuple[Tensor, NemoState]:
-        place = state.memories[0].shape[1] if state.memories else 0
+    def _run(self, labels: Tensor, state: DecoderState) -> tuple[Tensor, DecoderState]:
+        assert state.mask is not None
+        place = state.memory[0].shape[1] if state.memory else 0
         hidden = self._embedding(labels, start_pos=place)
         memories, _ = self._decoder(
             hidden,
             torch.ones(labels.shape, dtype=hidden.dtype, device=labels.device),
             state.frames[state.utterance],
-            state.mask[state.utterance],
-            list(state.memories) if state.memories else None,
+            state.mask[state.utterance].to(state.frames.dtype),
+            list(state.memory) or None,
             return_mems=True,
         )
         logprobs = self._classifier(hidden_states=memories[-1][:, -1:])
-        return logprobs[:, 0].float(), state._replace(memories=tuple(memories))
+        return logprobs[:, 0].float(), state._replace(memory=tuple(memories))

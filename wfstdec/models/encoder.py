@@ -111,18 +111,17 @@ class BatchEncoder:
     def encode(self, waveforms: Sequence[np.ndarray]) -> list[np.ndarray]:
         """Implement `Encoder.encode`."""
         found: list[np.ndarray] = [np.zeros(0)] * len(waveforms)
-        shortest = int(SHORTEST_S * self.spec.sample_rate)
-        given = [checked_waveform(waveform, shortest) for waveform in waveforms]
+        shortest = SHORTEST_S * self.spec.sample_rate
+        given = [checked_waveform(waveform, int(shortest)) for waveform in waveforms]
         for group in self._batches([len(one) for one in given]):
-            longest = max(len(given[i]) for i in group)
             lengths = np.array([len(given[i]) for i in group])
-            batch = np.stack(
-                [np.pad(given[i], (0, longest - len(given[i]))) for i in group]
-            )
+            batch = np.zeros((len(group), lengths.max()), np.float32)
+            for row, i in zip(batch, group, strict=True):
+                row[: len(given[i])] = given[i]
             for i, rows in zip(group, self._run(batch, lengths), strict=True):
                 found[i] = checked_rows(rows, self.spec.tokens, self._logits)
                 size = len(waveforms[i])
-                if size < SHORTEST_S * self.spec.sample_rate:
+                if size < shortest:
                     shift = self.spec.frame_shift_s * self.spec.sample_rate
                     found[i] = found[i][: -int(-size // shift)]
                 check_frames(len(found[i]), size, self.spec)
@@ -220,6 +219,17 @@ def check_frames(num_frames: int, num_samples: int, spec: EncoderSpec) -> None:
     )
 
 
+def checked_chunks(
+    states: Sequence[Any], chunks: Sequence[np.ndarray], last: Sequence[bool]
+) -> Iterator[tuple[Any, np.ndarray]]:
+    """Each stream's state with its chunk; whether it ends is noted in `ended`."""
+    for state, chunk, ends in zip(states, chunks, last, strict=True):
+        if state.ended:
+            raise OptionError("a chunk for a stream that has ended, expected none")
+        samples, state.ended = checked_waveform(chunk), ends
+        yield state, samples
+
+
 @dataclass
 class WindowState:
     """Audio of a stream that windows still need."""
@@ -261,11 +271,10 @@ class Windowed:
             raise OptionError(
                 f"frames of {shift:g} samples, expected a whole number for windows"
             )
-        frames = [
+        self._chunk, self._left, self._right = (
             int(np.ceil(seconds / self.spec.frame_shift_s - 1e-6))
             for seconds in (chunk_s, left_s, right_s)
-        ]
-        self._chunk, self._left, self._right = frames
+        )
 
     def encode(self, waveforms: Sequence[np.ndarray]) -> list[np.ndarray]:
         """Implement `Encoder.encode`, without windows."""
@@ -282,11 +291,8 @@ class Windowed:
         last: Sequence[bool],
     ) -> list[np.ndarray]:
         """Implement `StreamingEncoder.step`; windows of streams go by one `encode`."""
-        for state, chunk, ends in zip(states, chunks, last, strict=True):
-            if state.ended:
-                raise OptionError("a chunk for a stream that has ended, expected none")
-            state.samples = np.concatenate([state.samples, checked_waveform(chunk)])
-            state.ended = ends
+        for state, samples in checked_chunks(states, chunks, last):
+            state.samples = np.concatenate([state.samples, samples])
         found: list[list[np.ndarray]] = [[] for _ in states]
         turn = [i for i, state in enumerate(states) if self._is_ready(state)]
         while turn:

@@ -1,8 +1,5 @@
 """Load a model of any kind: what it is follows from its files, or from its class.
 
-    model = load_model("model.onnx", tokens="tokens.txt", sample_rate=16000)
-    logprobs, = model.encode([audio.waveform])
-
 Tokens, blank, frame shift and sample rate are the model's own; what its files do not
 have must be given; arguments take precedence over files.
 """
@@ -230,8 +227,9 @@ def _function(found: _ModelSource) -> Encoder | None:
             return model
     if not callable(model):
         return None
-    place = getattr(model, "__name__", type(model).__name__)
-    return function_encoder(model, found.given, place, logits=bool(found.given.logits))
+    place, given = getattr(model, "__name__", type(model).__name__), found.given
+    spec = given.spec(place, None, None, None, None)
+    return function_encoder(model, spec, logits=bool(given.logits))
 
 
 _KINDS = (

@@ -99,15 +99,15 @@ def load_waveform_onnx(path: Path, session: Any, given: ModelOptions) -> BatchEn
     if isinstance(blank, dict):
         blank = blank.get("content")
     blank = own.get("blank", blank or config.get("pad_token_id"))
-    tokens = given.table(tokens_beside(path.parent), place, blank)
-    rate = given.rate(
-        int(own.get("sample_rate", 0)) or features.get("sampling_rate"), place
+    spec = given.spec(
+        *(place, tokens_beside(path.parent), blank),
+        shift=float(own.get("frame_shift_s", 0))
+        or partial(_measured_shift, session, place),
+        rate=int(own.get("sample_rate", 0)) or features.get("sampling_rate"),
     )
-    shift = given.frame_shift_s or float(own.get("frame_shift_s", 0))
     logits = given.logits
     if logits is None:
         logits = any("logit" in one.name for one in session.get_outputs())
-    shift = shift or _measured_shift(session, rate, place, given)
     normalize = bool(features.get("do_normalize", False))
 
     def run(batch: np.ndarray, lengths: np.ndarray) -> Sequence[np.ndarray]:
@@ -120,10 +120,10 @@ def load_waveform_onnx(path: Path, session: Any, given: ModelOptions) -> BatchEn
         frames, counts = run_waveforms(session, batch, lengths)
         return [rows[:count] for rows, count in zip(frames, counts, strict=True)]
 
-    return BatchEncoder(given.spec(tokens, shift, rate), run, logits=logits)
+    return BatchEncoder(spec, run, logits=logits)
 
 
-def _measured_shift(session: Any, rate: int, place: str, given: ModelOptions) -> float:
+def _measured_shift(session: Any, place: str, rate: int) -> float | None:
     """Seconds a frame: how many more frames twelve more seconds of silence give."""
     # Twelve seconds are a whole number of frames of 10, 20, 25, 30, 32, 40, 60, 80 ms.
     counts = []
@@ -140,9 +140,7 @@ def _measured_shift(session: Any, rate: int, place: str, given: ModelOptions) ->
             ) from error
         counts.append(int(found[1][0]))
     frames = counts[1] - counts[0]
-    if frames <= 0 or 12 * rate % frames:
-        return given.shift(None, place)
-    return 12 / frames
+    return None if frames <= 0 or 12 * rate % frames else 12 / frames
 
 
 TYPES = (
@@ -198,16 +196,15 @@ def load_onnx_asr(
         raise FormatError(
             f"{folder}: onnx-asr cannot load it as {model_type} ({error})"
         ) from error
-    place, rate = str(folder), model._get_sample_rate()
-    # T-one's factor counts its own frames of 10 ms too.
-    shift = given.shift(model.window_step * model._subsampling_factor, place)
     names = [model._vocab.get(i, f"<unused_{i}>") for i in range(model._vocab_size)]
     if "decoder_params" in model.config:  # T-one: letters, and a blank without a name
         names[-1] = "<blk>"
     else:  # spaces are the marks of pieces again, as in the model's file
         names = [name.replace(" ", "\u2581") for name in names]
-    table = given.table(names, place, getattr(model, "_blank_idx", None))
-    spec = given.spec(table, shift, given.rate(rate, place))
+    blank, rate = getattr(model, "_blank_idx", None), model._get_sample_rate()
+    # T-one's factor counts its own frames of 10 ms too.
+    shift = model.window_step * model._subsampling_factor
+    spec = given.spec(str(folder), names, blank, shift, rate)
     return BatchEncoder(spec, partial(_run_onnx_asr, model))
 
 

@@ -1,17 +1,4 @@
-"""Options of a model, encoders of Python objects, and token maps.
-
-    options = ModelOptions(sample_rate=16000)
-    options.table(folder / "vocab.txt", place)    # the caller's tokens, or the model's
-    options.rate(None, place)                     # 16000, or an error naming the flag
-    encoder = MappedTokens(model, read_tokens("tokens.txt"),
-                           same={"ɡ": "g"}, rest="<other>")
-
-`MappedTokens` sums a model's tokens to those of a decoder: a token of the same name
-stays, one in `same` counts as the one it names, all others count as `rest`.
-`load_model` reads the same from a file, `model.json`, with paths from its folder:
-
-    {"model": "hama", "tokens": "tokens.txt", "same": {"ɡ": "g"}, "rest": "<other>"}
-"""
+"""Options of a model, encoders of Python objects, and token maps."""
 
 from __future__ import annotations
 
@@ -54,46 +41,40 @@ class ModelOptions:
     threads: int = 1  # Of onnxruntime
     max_batch: int = 1  # Utterances at once
 
-    def table(
+    def spec(
         self,
-        own: PathLike | Sequence[str] | None,
         place: str,
-        blank: int | str | None = None,
-    ) -> TokenTable:
-        """The caller's tokens or the model's; `blank` is its own."""
+        tokens: PathLike | Sequence[str] | None,
+        blank: int | str | None,
+        shift: float | Callable[[int], float | None] | None,
+        rate: int | None,
+    ) -> EncoderSpec:
+        """The caller's facts before the model's own; a missing one is an error."""
+        # `shift` in seconds, or a function of the sample rate that finds it.
         blank = self.blank if self.blank is not None else blank
-        tokens = self.tokens if self.tokens is not None else own
-        if tokens is None:
+        given = self.tokens if self.tokens is not None else tokens
+        if given is None:
             raise ModelError(
                 f"{place}: found no tokens, none of {' '.join(TOKEN_FILES)} is beside "
                 "it; expected tokens= (--tokens)"
             )
-        if isinstance(tokens, str | os.PathLike | TokenTable):
-            return load_tokens(tokens, blank)
-        return token_table(tokens, blank)
-
-    def rate(self, own: int | None, place: str) -> int:
-        """Samples a second, or an error."""
-        rate = self.sample_rate or own
+        if isinstance(given, str | os.PathLike | TokenTable):
+            table = load_tokens(given, blank)
+        else:
+            table = token_table(given, blank)
+        rate = self.sample_rate or rate
         if rate is None:
             raise ModelError(
                 f"{place}: no sample rate, expected sample_rate= (--sample-rate)"
             )
-        return int(rate)
-
-    def shift(self, own: float | None, place: str) -> float:
-        """Seconds from a frame to the next, or an error."""
-        shift = self.frame_shift_s or own
+        rate = int(rate)
+        shift = self.frame_shift_s or (shift(rate) if callable(shift) else shift)
         if shift is None:
             raise ModelError(
                 f"{place}: says nowhere how long a frame is, expected frame_shift_s= "
                 "(--frame-shift)"
             )
-        return float(shift)
-
-    def spec(self, tokens: TokenTable, shift: float, rate: int) -> EncoderSpec:
-        """The three with this `max_batch`."""
-        return EncoderSpec(tokens, shift, rate, self.max_batch)
+        return EncoderSpec(table, float(shift), rate, self.max_batch)
 
 
 def tokens_beside(folder: Path) -> Path | None:
@@ -152,22 +133,13 @@ def as_array(rows: Any) -> np.ndarray:
 
 
 def function_encoder(
-    function: Callable[..., Any],
-    given: ModelOptions,
-    place: str,
-    *,
-    names: Sequence[str] | None = None,
-    blank: int | None = None,
-    frame_shift_s: float | None = None,
-    rate: int | None = None,
-    logits: bool = False,
+    function: Callable[..., Any], spec: EncoderSpec, *, logits: bool = False
 ) -> FunctionEncoder:
-    """Make an encoder of a function; what is not known of it must be given."""
+    """Make an encoder of a function, which takes one utterance at a time."""
     return FunctionEncoder(
-        function,
-        given.table(names, place, blank),
-        frame_shift_s=given.shift(frame_shift_s, place),
-        sample_rate=given.rate(rate, place),
+        *(function, spec.tokens),
+        frame_shift_s=spec.frame_shift_s,
+        sample_rate=spec.sample_rate,
         logits=logits,
     )
 
@@ -187,14 +159,9 @@ def hama_encoder(given: ModelOptions, model: Any = None) -> FunctionEncoder:
         rows, lengths = model.session.run(names, feeds)
         return rows[0, : int(lengths[0])]
 
-    rate = given.rate(model.model_sample_rate, "hama")
-    return function_encoder(
-        *(logprobs, given, "hama"),
-        names=model.decoder_tokens,
-        blank=model.blank_id,
-        frame_shift_s=_hama().asr.ASR_OUTPUT_FRAME_SAMPLES / rate,
-        rate=rate,
-    )
+    size, own_rate = _hama().asr.ASR_OUTPUT_FRAME_SAMPLES, model.model_sample_rate
+    own = model.decoder_tokens, model.blank_id, lambda rate: size / rate, own_rate
+    return function_encoder(logprobs, given.spec("hama", *own))
 
 
 def _hama() -> Any:
@@ -231,13 +198,8 @@ def nemo_encoder(model: Any, given: ModelOptions) -> FunctionEncoder:
         return rows[0, : int(lengths[0])]
 
     names = list(decoder.vocabulary)
-    return function_encoder(
-        *(logprobs, given, place),
-        names=names,
-        blank=len(names),
-        frame_shift_s=config.window_stride * factor,
-        rate=config.sample_rate,
-    )
+    own = names, len(names), config.window_stride * factor, config.sample_rate
+    return function_encoder(logprobs, given.spec(place, *own))
 
 
 def torchaudio_encoder(bundle: Any, given: ModelOptions) -> FunctionEncoder:
@@ -251,21 +213,15 @@ def torchaudio_encoder(bundle: Any, given: ModelOptions) -> FunctionEncoder:
         with torch.inference_mode():
             return model(torch.from_numpy(waveform)[None])[0][0]
 
-    return function_encoder(
-        *(logits, given, type(bundle).__name__),
-        names=list(bundle.get_labels()),
-        blank=0,
-        frame_shift_s=0.02,
-        rate=bundle.sample_rate,
-        logits=True,
-    )
+    own = list(bundle.get_labels()), 0, 0.02, bundle.sample_rate
+    spec = given.spec(type(bundle).__name__, *own)
+    return function_encoder(logits, spec, logits=True)
 
 
 def load_transformers(path: Path, given: ModelOptions) -> BatchEncoder:
     """Load a folder with a model, its feature extractor and its tokenizer."""
-    with needs(
-        f"{path}: a model of Transformers needs it", ": pip install transformers torch"
-    ):
+    advice = ": pip install transformers torch"
+    with needs(f"{path}: a model of Transformers needs it", advice):
         import transformers
     local = {"local_files_only": True}
     try:
@@ -286,27 +242,28 @@ def transformers_encoder(
     place, config = type(model).__name__, model.config
     extractor = getattr(features, "feature_extractor", features)
     tokenizer = getattr(features, "tokenizer", tokenizer)
-    rate = given.rate(getattr(extractor, "sampling_rate", None), place)
     names, blank = None, None
     if tokenizer is not None:
         by_id = {i: token for token, i in tokenizer.get_vocab().items()}
         names = [by_id.get(i, f"<unused_{i}>") for i in range(config.vocab_size)]
         blank = config.pad_token_id
-    table = given.table(names, place, blank)
-    # Seconds a frame: samples to a logit, or hops to one of the encoder's frames.
-    hop, shift = getattr(extractor, "hop_length", None), None
-    samples = getattr(config, "inputs_to_logits_ratio", None)
-    inner = getattr(config, "encoder_config", config)
-    factor = getattr(inner, "subsampling_factor", None)
-    if samples and not hasattr(extractor, "hop_length"):
-        shift = samples / rate
-    elif factor and hop:
-        shift = factor * hop / rate
+    # Samples a frame: those of a logit, or hops to one of the encoder's frames.
+    size = getattr(config, "inputs_to_logits_ratio", None)
+    if hasattr(extractor, "hop_length"):
+        inner = getattr(config, "encoder_config", config)
+        factor = getattr(inner, "subsampling_factor", None)
+        size = factor and extractor.hop_length and factor * extractor.hop_length
+    own_rate = getattr(extractor, "sampling_rate", None)
+    spec = given.spec(
+        place, names, blank, lambda rate: size / rate if size else None, own_rate
+    )
 
     def run(batch: np.ndarray, lengths: np.ndarray) -> Sequence[np.ndarray]:
         import torch
 
-        inputs = extractor(list(batch), sampling_rate=rate, return_tensors="pt")
+        inputs = extractor(
+            list(batch), sampling_rate=spec.sample_rate, return_tensors="pt"
+        )
         first = next(model.parameters())
         with torch.inference_mode():
             moved = {
@@ -319,7 +276,6 @@ def transformers_encoder(
             logits = model(**moved).logits
         return [as_array(rows) for rows in logits]
 
-    spec = given.spec(table, given.shift(shift, place), rate)
     model.eval()
     return BatchEncoder(spec, run, logits=True)
 
@@ -332,10 +288,15 @@ _KEYS: dict[str, Any] = dict(
 class MappedTokens:
     """An `Encoder` whose log-probs are those of another, summed by token.
 
+    A token of the same name stays, one in `same` counts as the one it names, all others
+    as `rest`. `load_model` reads the same from a file, with paths from its folder:
+
+        {"model": "hama", "tokens": "tokens.txt", "same": {"ɡ": "g"}, "rest": "<other>"}
+
     Args:
         encoder: Of V tokens.
         tokens: The table of the decoder.
-        same: Tokens of the model by the token of the decoder that they are.
+        same: Tokens of the decoder by tokens of the model.
         rest: The token of the decoder for all others; None: there are none.
 
     Raises:

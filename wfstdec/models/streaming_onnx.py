@@ -3,12 +3,7 @@
 Each model takes a window of features and its states, and gives the frames of the window
 and the next states, in the order of the inputs. The window is longer than its shift:
 the rest is what convolutions look ahead to (Zipformer2, WeNet), or back to (NeMo).
-Names, shapes and order are those that sherpa-onnx reads; NeMo's first window begins
-with frames of zeros, as NeMo's own buffer for exported models has them.
-
-Measured on speech against NeMo's own features: `NemoFbank` differs by at most 1e-4;
-a Kaldi fbank with Hann windows and librosa's mel filters, which is what sherpa-onnx
-gives its NeMo models, correlates 0.98.
+Names, shapes and order are those that sherpa-onnx reads.
 """
 
 from __future__ import annotations
@@ -21,12 +16,12 @@ from typing import Any
 
 import numpy as np
 
-from wfstdec.errors import ModelError, OptionError, needs
+from wfstdec.errors import ModelError, needs
 from wfstdec.models.encoder import (
     EncoderSpec,
     check_frames,
+    checked_chunks,
     checked_rows,
-    checked_waveform,
 )
 from wfstdec.models.onnx_asr_models import metadata
 from wfstdec.models.python_models import ModelOptions, tokens_beside
@@ -102,7 +97,7 @@ class NemoFbank:
         return np.concatenate([zeros, rows[before : before + stop - start]])
 
 
-class RawFrames:
+class _RawFrames:
     """Samples themselves, `size` to a frame: T-one has its features inside."""
 
     def __init__(self, size: int) -> None:
@@ -112,15 +107,12 @@ class RawFrames:
 
     @property
     def num_ready(self) -> int:
-        """As `KaldiFbank.num_ready`."""
         return self._dropped + len(self._rest) // self.num_samples
 
     def accept(self, samples: np.ndarray) -> None:
-        """As `KaldiFbank.accept`."""
         self._rest = np.concatenate([self._rest, samples])
 
     def frames(self, first: int, num: int) -> np.ndarray:
-        """As `KaldiFbank.frames`."""
         self._rest = self._rest[(first - self._dropped) * self.num_samples :]
         self._dropped = first
         return self._rest[: num * self.num_samples].reshape(num, self.num_samples)
@@ -133,7 +125,7 @@ def _knf() -> Any:
     return kaldi_native_fbank
 
 
-Features = KaldiFbank | NemoFbank | RawFrames
+Features = KaldiFbank | NemoFbank | _RawFrames
 
 
 @dataclass(frozen=True)
@@ -300,7 +292,7 @@ def _tone(own: Mapping[str, str], session: Any) -> StreamingExport:
         num_out if isinstance(num_out, int) else 10,
         [np.zeros((1, dim), np.float16)],
         [0],
-        lambda: RawFrames(size),
+        lambda: _RawFrames(size),
         inputs,
         blank=-1,
         rate=rate,
@@ -347,12 +339,8 @@ class StreamingOnnx:
         last: Sequence[bool],
     ) -> Arrays:
         """Implement `StreamingEncoder.step`; up to `max_batch` streams by one call."""
-        for state, chunk, ends in zip(states, chunks, last, strict=True):
-            if state.ended:
-                raise OptionError("a chunk for a stream that has ended, expected none")
-            samples = checked_waveform(chunk)
+        for state, samples in checked_chunks(states, chunks, last):
             state.num_samples += len(samples)
-            state.ended = ends
             if len(samples):
                 state.features.accept(samples)
             self._fill(state)
@@ -363,23 +351,23 @@ class StreamingOnnx:
                 self._fill(state)
         return [self._collected(state) for state in states]
 
-    def _due(self, state: StreamState) -> int:
-        """Frames that come out in all, of audio that has ended."""
+    def _missing(self, state: StreamState) -> float:
+        """Frames still to come out; below 0 those of zeros, inf before the end."""
+        if not state.ended:
+            return np.inf
         shift = self.spec.frame_shift_s * self.spec.sample_rate
-        return int(np.ceil(state.num_samples / shift - 1e-6))
+        return int(np.ceil(state.num_samples / shift - 1e-6)) - state.num_out
 
     def _is_ready(self, state: StreamState) -> bool:
-        if state.ended and state.num_out >= self._due(state):
-            return False
-        return state.features.num_ready >= state.position + self._form.window
+        has_window = state.features.num_ready >= state.position + self._form.window
+        return has_window and self._missing(state) > 0
 
     def _fill(self, state: StreamState) -> None:
         """After the end of the audio: zeros, until there is a window."""
-        if not state.ended or state.num_out >= self._due(state):
-            return
         silence = np.zeros(self._form.shift * state.features.num_samples, np.float32)
-        while not self._is_ready(state):
-            state.features.accept(silence)
+        if state.ended and self._missing(state) > 0:
+            while not self._is_ready(state):
+                state.features.accept(silence)
 
     def _advance(self, states: Sequence[StreamState]) -> None:
         """Give some streams their next window."""
@@ -411,8 +399,8 @@ class StreamingOnnx:
         """Frames that came out in this step, without those of the zeros behind it."""
         empty = np.zeros((0, len(self.spec.tokens)), np.float32)
         rows, state.found = np.concatenate([empty, *state.found]), []
-        if state.ended and state.num_out > self._due(state):
-            rows = rows[: len(rows) - (state.num_out - self._due(state))]
+        if (missing := self._missing(state)) < 0:
+            rows = rows[: int(missing)]
         return checked_rows(rows, self.spec.tokens)
 
 
@@ -420,14 +408,13 @@ def load_streaming_onnx(
     path: Path, session: Any, form: StreamingExport, given: ModelOptions
 ) -> StreamingOnnx:
     """Make a streaming encoder of a file and the tokens in its folder."""
-    place, blank = str(path), form.blank
+    blank = form.blank
     if blank < 0:
         size = session.get_outputs()[0].shape[-1]
         if not isinstance(size, int):
             size = int(metadata(session)["vocab_size"]) + 1
         blank += size
-    table = given.table(tokens_beside(path.parent), place, blank)
-    step_s = form.shift * form.features().num_samples / form.rate
-    shift = given.shift(step_s / form.num_out, place)
-    spec = given.spec(table, shift, given.rate(form.rate, place))
+    shift = form.shift * form.features().num_samples / form.rate / form.num_out
+    own = tokens_beside(path.parent), blank, shift, form.rate
+    spec = given.spec(str(path), *own)
     return StreamingOnnx(session, form, spec)

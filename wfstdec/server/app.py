@@ -1,14 +1,5 @@
 """The app: all routes over one service, and what every request passes.
 
-    app = make_app(service)
-
-    GET  /                        the page
-    GET  /health                  200 while the loop runs
-    GET  /ready                   200, or 503 and why: warming, draining, full
-    GET  /metrics                 metrics, for Prometheus
-    POST /v1/audio/transcriptions, GET /v1/models
-    WS   /v1/listen
-
 A request passes the log, which writes one line without query and key; the check of its
 `Origin`, so that no other site's page can use a server that its visitor can reach; the
 key; and, where it would begin work, the question whether the server takes any.
@@ -49,12 +40,11 @@ WORK = "/v1/"
 """Where paths begin that are refused while the server warms up or drains."""
 SUBPROTOCOL = "wfstdec.subprotocol"
 """Name in a WebSocket's scope of the subprotocol to accept it with; may be None."""
-_REALTIME_KEY = "openai-insecure-api-key."
 _PORTS = {"http": 80, "https": 443}
 _PROBES = ("/health", "/ready", "/metrics")
 _REASONS = {401: "key", 403: "origin", 413: "body", 414: "url"}
 """Words for the metrics, by the status that a request is refused with."""
-_SUBPROTOCOLS = ("token", "bearer", "realtime")
+_SUBPROTOCOLS = ("token", "bearer")
 _UNREAD_BYTES = 1 << 16  # of a body where none is read
 _STOP_S = 5.0
 _EXPOSED = ("dg-request-id", "retry-after", "x-request-id")
@@ -121,13 +111,9 @@ async def _health(request: Request) -> Response:
 async def _ready(request: Request) -> Response:
     """Tell balancers whether new streams are taken."""
     service: Service = request.app.state.service
-    reason = service.unready
-    state = {
-        "ready": reason is None,
-        "reason": reason,
-        "streams": len(service.engine),
-        "max_streams": service.limits.streams,
-    }
+    reason, most = service.unready, service.limits.streams
+    state = {"ready": reason is None, "reason": reason}
+    state |= {"streams": len(service.engine), "max_streams": most}
     return JSONResponse(state, 200 if reason is None else 503)
 
 
@@ -244,13 +230,13 @@ def is_same_origin(origin: str, host: str) -> bool:
     """Tell whether a page comes from the host that it asks, by any scheme."""
     # A proxy that ends TLS keeps the host, and not always the scheme.
     try:
-        page, own = urlsplit(origin), urlsplit(f"{urlsplit(origin).scheme}://{host}")
-        default = _PORTS.get(page.scheme)
-        return page.hostname is not None and (
-            (page.hostname, page.port or default) == (own.hostname, own.port or default)
-        )
+        page = urlsplit(origin)
+        own, default = urlsplit(f"{page.scheme}://{host}"), _PORTS.get(page.scheme)
+        ports = {one.port or default for one in (page, own)}
     except ValueError:  # no address, or no port
         return False
+    same_host = page.hostname is not None and page.hostname == own.hostname
+    return same_host and len(ports) == 1
 
 
 def given_key(headers: Mapping[str, str], subprotocols: Sequence[str]) -> str | None:
@@ -258,11 +244,8 @@ def given_key(headers: Mapping[str, str], subprotocols: Sequence[str]) -> str | 
     scheme, _, key = headers.get("authorization", "").partition(" ")
     if scheme.lower() in ("bearer", "token"):
         return key.strip()
-    if len(subprotocols) > 1 and subprotocols[0] in ("token", "bearer"):
+    if len(subprotocols) > 1 and subprotocols[0] in _SUBPROTOCOLS:
         return subprotocols[1]
-    for name in subprotocols:
-        if subprotocols[0] == "realtime" and name.startswith(_REALTIME_KEY):
-            return name.removeprefix(_REALTIME_KEY)
     return None
 
 

@@ -211,31 +211,47 @@ _MAX_CHUNK = 1 << 20  # bytes of a chunk of a WAV file before its samples, at mo
 
 
 class Coding(NamedTuple):
-    """Numbers of one channel as bytes: the width of one, and what decodes them."""
+    """Numbers of one channel as bytes: the width of one, and libsndfile's name."""
 
     width: int
-    decode: Callable[[bytes], np.ndarray]
+    subtype: str
+
+    def decode(self, data: bytes) -> np.ndarray:
+        """Samples float32 [n]."""
+        # Those of telephones and microphones without a file for each round.
+        if self.width == 1:
+            return _table(self.subtype)[np.frombuffer(data, np.uint8)]
+        if self.subtype == "PCM_16":
+            return scaled(np.frombuffer(data, "<i2"))
+        samples = raw_samples(data, self.subtype)
+        checked_peak(samples)
+        return samples
+
+
+@functools.cache
+def _table(subtype: str) -> np.ndarray:
+    """Samples of all bytes."""
+    return raw_samples(bytes(range(256)), subtype)
+
+
+class WavForm(NamedTuple):
+    """Form of samples without a container."""
+
+    coding: Coding
+    rate: int
+    channels: int
 
 
 class _RawBytes(AudioBytes):
     """Bytes of an encoding, `most` of them."""
 
-    def __init__(
-        self,
-        coding: Coding,
-        rate: int,
-        channels: int,
-        model_rate: int,
-        most: float = math.inf,
-    ) -> None:
-        self._decode, self._channels = coding.decode, channels
-        self._size = coding.width * channels
-        self._rates = rate, model_rate
-        self.bytes_per_s = self._size * rate
+    def __init__(self, form: WavForm, model_rate: int, most: float = math.inf) -> None:
+        self._form, self._size = form, form.coding.width * form.channels
+        self._rates = form.rate, model_rate
+        self.bytes_per_s = self._size * form.rate
         self._resample = ResampleStream(*self._rates)
         self._waiting: deque[tuple[bytes, float]] = deque()
-        self._num_bytes = 0
-        self._left = most
+        self._num_bytes, self._left = 0, most
         self._arrived = 0.0
 
     @property
@@ -275,9 +291,9 @@ class _RawBytes(AudioBytes):
                 data = data[:left]
             parts.append(data)
             left -= len(data)
-        samples = self._decode(b"".join(parts))
-        if self._channels > 1:
-            samples = samples.reshape(-1, self._channels).mean(axis=1)
+        samples = self._form.coding.decode(b"".join(parts))
+        if self._form.channels > 1:
+            samples = samples.reshape(-1, self._form.channels).mean(axis=1)
         return self._resample(samples), self._arrived
 
     def rest(self) -> np.ndarray:
@@ -315,8 +331,8 @@ class _ContainerBytes(AudioBytes):
                 found = _wav_header(head)
                 if found is None:
                     return self
-                coding, rate, channels, start, size = found
-                inner = _RawBytes(coding, rate, channels, self._model_rate, size)
+                wav, start, size = found
+                inner = _RawBytes(wav, self._model_rate, size)
             else:
                 form = _container_form(head)
                 inner = _Piped(form, self._model_rate, self._most_s, self._wake)
@@ -363,8 +379,8 @@ def _container_form(head: bytes) -> str:
     )
 
 
-def _wav_header(head: bytes) -> tuple[Coding, int, int, int, float] | None:
-    """Read a WAV file's head, as far as it has come."""
+def _wav_header(head: bytes) -> tuple[WavForm, int, float] | None:
+    """Read a WAV file's head: where its samples begin, and how many bytes they are."""
     at, found = 12, None
     while len(head) >= at + 8:
         name, size = struct.unpack_from("<4sI", head, at)
@@ -373,7 +389,7 @@ def _wav_header(head: bytes) -> tuple[Coding, int, int, int, float] | None:
             if found is None:
                 raise AudioError("WAV samples before their form, expected a fmt chunk")
             is_known = 0 < size < UNKNOWN_SIZE  # a pipe's header says 0, or all ones
-            return *found, at, size if is_known else math.inf
+            return found, at, size if is_known else math.inf
         if size > _MAX_CHUNK:
             raise AudioError(
                 f"{size} bytes of {name!r} before the samples of a WAV file, expected "
@@ -389,8 +405,8 @@ def _wav_header(head: bytes) -> tuple[Coding, int, int, int, float] | None:
     return None
 
 
-def _wav_form(chunk: bytes) -> tuple[Coding, int, int]:
-    """Read a fmt chunk: what a number is, samples a second, and channels."""
+def _wav_form(chunk: bytes) -> WavForm:
+    """Read a fmt chunk."""
     if len(chunk) < 16:
         raise AudioError(f"a fmt chunk of {len(chunk)} bytes, expected 16 or more")
     kind, channels, rate, bits = struct.unpack("<HHI6xH", chunk[:16])
@@ -402,45 +418,21 @@ def _wav_form(chunk: bytes) -> tuple[Coding, int, int]:
             f"WAV of kind {kind} with {bits} bits, {channels} channels, {rate} Hz, "
             "expected PCM, float, A-law or mu-law, 1 to 64 channels, 1000 to 1000000 Hz"
         )
-    return coding, rate, channels
+    return WavForm(coding, rate, channels)
 
 
-def _linear16(data: bytes) -> np.ndarray:
-    return scaled(np.frombuffer(data, "<i2"))
-
-
-@functools.cache
-def _table(subtype: str) -> np.ndarray:
-    """Samples of all bytes."""
-    return raw_samples(bytes(range(256)), subtype)
-
-
-def _by_table(subtype: str) -> Callable[[bytes], np.ndarray]:
-    return lambda data: _table(subtype)[np.frombuffer(data, np.uint8)]
-
-
-def _by_libsndfile(subtype: str) -> Callable[[bytes], np.ndarray]:
-    def decode(data: bytes) -> np.ndarray:
-        samples = raw_samples(data, subtype)
-        checked_peak(samples)
-        return samples
-
-    return decode
-
-
-# Those of telephones and microphones are decoded without a file for each round.
 ENCODINGS = {
-    "linear16": Coding(2, _linear16),
-    "mulaw": Coding(1, _by_table("ULAW")),
-    "alaw": Coding(1, _by_table("ALAW")),
+    "linear16": Coding(2, "PCM_16"),
+    "mulaw": Coding(1, "ULAW"),
+    "alaw": Coding(1, "ALAW"),
 }
 _WAV_CODINGS = {
-    (1, 8): Coding(1, _by_libsndfile("PCM_U8")),
+    (1, 8): Coding(1, "PCM_U8"),
     (1, 16): ENCODINGS["linear16"],
-    (1, 24): Coding(3, _by_libsndfile("PCM_24")),
-    (1, 32): Coding(4, _by_libsndfile("PCM_32")),
-    (3, 32): Coding(4, _by_libsndfile("FLOAT")),
-    (3, 64): Coding(8, _by_libsndfile("DOUBLE")),
+    (1, 24): Coding(3, "PCM_24"),
+    (1, 32): Coding(4, "PCM_32"),
+    (3, 32): Coding(4, "FLOAT"),
+    (3, 64): Coding(8, "DOUBLE"),
     (6, 8): ENCODINGS["alaw"],
     (7, 8): ENCODINGS["mulaw"],
 }
@@ -457,4 +449,4 @@ def open_bytes(
     """Make what decodes bytes of an encoding, or of a container where that is None."""
     if encoding is None:
         return _ContainerBytes(model_rate, most_s, wake)
-    return _RawBytes(ENCODINGS[encoding], rate, channels, model_rate)
+    return _RawBytes(WavForm(ENCODINGS[encoding], rate, channels), model_rate)

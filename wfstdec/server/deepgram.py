@@ -1,10 +1,5 @@
 """`WS /v1/listen`, as Deepgram's clients speak it: query, messages, boosts, replies.
 
-    query = read_query(items, limits, language)
-    connection = ListenConnection(websocket, service, query, replies)
-    await connection.open()
-    ending = await connection.run()
-
 Keyterms, keywords and boosts are replaced separately; together they are the list.
 """
 
@@ -18,6 +13,7 @@ import functools
 import json
 import logging
 import math
+import re
 import time
 import uuid
 from collections.abc import Callable, Iterable, Sequence
@@ -39,7 +35,7 @@ from wfstdec.errors import (
 )
 from wfstdec.search.hypothesis import Hypothesis, Word
 from wfstdec.server.boosts import requested_boosts
-from wfstdec.server.errors import RequestError, wrong_value
+from wfstdec.server.errors import RequestError, read_value, wrong_value
 from wfstdec.server.limits import Limits
 from wfstdec.server.service import Service
 from wfstdec.server.stream import (
@@ -55,7 +51,6 @@ from wfstdec.server.stream import (
 from wfstdec.server.uvicorn_server import GIVE_UP
 
 Json = dict[str, Any]
-_Default = TypeVar("_Default", int, None)
 _Result = TypeVar("_Result")
 _wrong = functools.partial(wrong_value, code="invalid_value")
 
@@ -76,7 +71,8 @@ _KNOWN = (
     *("encoding", "sample_rate", "channels", "interim_results", "endpointing"),
     *("utterance_end_ms", "vad_events", "language", "model"),
 )
-_MIN_UTTERANCE_END_MS, _MAX_MS = 1000, 60_000
+_FLAGS = {"true": True, "false": False}
+_UTTERANCE_END_MS = 1000, 60_000
 _MAX_IGNORED, _NAME_CHARS = 50, 60
 """How many ignored names are reported, and how much of each."""
 
@@ -119,31 +115,40 @@ def read_query(
 def _settings(
     given: dict[str, str], lists: dict[str, list[str]], limits: Limits
 ) -> StreamSettings:
-    named = given.get("encoding")
-    if named is not None and named not in _ENCODINGS:
-        expected = f"{_choice(tuple(_ENCODINGS))}; a WAV, FLAC, Ogg, ... needs none"
-        raise _wrong("encoding", repr(named), expected)
-    encoding = None if named is None else _ENCODINGS[named]
-    interims = _flag(given, "interim_results")
-    utterance_end_ms = _milliseconds(given, "utterance_end_ms")
-    if utterance_end_ms is not None:
-        if utterance_end_ms < _MIN_UTTERANCE_END_MS:
-            expected = f"{_MIN_UTTERANCE_END_MS} to {_MAX_MS}"
-            raise _wrong("utterance_end_ms", repr(given["utterance_end_ms"]), expected)
-        if not interims:
-            raise _wrong("utterance_end_ms", "no", "interim_results=true with it")
+    def one(name: str, default: Any, read: Callable[[str], Any], expected: str) -> Any:
+        text = given.get(name)
+        if text is None:
+            return default
+        return read_value(name, text, read, expected, "invalid_value")
+
+    def flag(name: str) -> bool:
+        return one(name, False, lambda x: _FLAGS[x.lower()], "true or false")
+
+    *others, last = _ENCODINGS
+    expected = f"{', '.join(others)} or {last}; a WAV, FLAC, Ogg, ... needs none"
+    encoding = one("encoding", None, _ENCODINGS.__getitem__, expected)
+    interims = flag("interim_results")
+    least, most = _UTTERANCE_END_MS
+    utterance_end_ms = one(
+        *("utterance_end_ms", None),
+        lambda text: _whole(text, least, most),
+        f"milliseconds, {least} to {most}",
+    )
+    if utterance_end_ms is not None and not interims:
+        raise _wrong("utterance_end_ms", "no", "interim_results=true with it")
+    expected = f"milliseconds, 0 to {most}, or false"
     try:
         return StreamSettings(
             encoding=encoding,
-            sample_rate=_whole(given, "sample_rate", _RATES[encoding]),
-            channels=_whole(given, "channels", 1),
+            sample_rate=one("sample_rate", _RATES[encoding], _whole, "a whole number"),
+            channels=one("channels", 1, _whole, "a whole number"),
             boosts=requested_boosts(
                 keyterms=lists["keyterm"], keywords=lists["keywords"], limits=limits
             ),
             interims=interims,
-            endpoint_silence_s=_silence(given),
+            endpoint_silence_s=one("endpointing", None, _silence, expected),
             utterance_end_s=utterance_end_ms and utterance_end_ms / 1000,
-            speech_started=_flag(given, "vad_events"),
+            speech_started=flag("vad_events"),
         )
     except (BoostError, OptionError) as error:
         # The error knows no parameters of queries: its text tells which it is of.
@@ -151,6 +156,18 @@ def _settings(
         about = about or [name for name in lists if lists[name]]
         param = about[0] if len(about) == 1 else None
         raise RequestError(400, str(error), param, code="invalid_value") from None
+
+
+def _whole(text: str, least: int = 0, most: int = 10**9 - 1) -> int:
+    if re.fullmatch("[0-9]{1,9}", text) and least <= int(text) <= most:
+        return int(text)
+    raise ValueError(text)
+
+
+def _silence(text: str) -> float | None:
+    if text.lower() in _FLAGS:
+        return None if _FLAGS[text.lower()] else math.inf
+    return (_whole(text, most=_UTTERANCE_END_MS[1]) or math.inf) / 1000
 
 
 def _warnings(given: dict[str, str], language: str) -> Iterable[str]:
@@ -165,49 +182,6 @@ def _warnings(given: dict[str, str], language: str) -> Iterable[str]:
             "sample_rate without encoding=linear16, mulaw or alaw: the audio is taken "
             "as a file that says its own"
         )
-
-
-def _silence(given: dict[str, str]) -> float | None:
-    """Seconds of silence that end an utterance; `inf` for no rule of silence."""
-    text = given.get("endpointing", "true").lower()
-    if text == "true":
-        return None
-    if text == "false":
-        return math.inf
-    return (_milliseconds(given, "endpointing", ", or false") or math.inf) / 1000
-
-
-def _milliseconds(given: dict[str, str], name: str, more: str = "") -> int | None:
-    expected = f"milliseconds, 0 to {_MAX_MS}{more}"
-    return _whole(given, name, None, _MAX_MS, expected)
-
-
-def _whole(
-    given: dict[str, str],
-    name: str,
-    default: _Default,
-    most: int = 10**9 - 1,
-    expected: str = "a whole number",
-) -> int | _Default:
-    """A whole number in plain digits, at most so large."""
-    text = given.get(name)
-    if text is None:
-        return default
-    plain = text.isascii() and text.isdecimal() and len(text) < 10
-    if not plain or int(text) > most:
-        raise _wrong(name, repr(text), expected)
-    return int(text)
-
-
-def _flag(given: dict[str, str], name: str) -> bool:
-    text = given.get(name, "false").lower()
-    if text not in ("true", "false"):
-        raise _wrong(name, repr(given[name]), _choice(("true", "false")))
-    return text == "true"
-
-
-def _choice(names: Sequence[str]) -> str:
-    return f"{', '.join(names[:-1])} or {names[-1]}"
 
 
 # ------------------------------------------------------------------- messages
@@ -268,18 +242,16 @@ class StreamBoosts:
 
     def settled(self, event: BoostsChanged, replies: Replies) -> Json:
         """Keep the list, if the engine has taken it; the reply to the client."""
-        lists, message = self._pending
         if event.error is not None:
             return replies.not_configured(event.error)
-        self._lists = lists
-        ignored = [f"{name!r} is not changed here" for name in message.ignored]
-        warnings = [*event.warnings, *ignored]
+        self._lists, message = self._pending
         known = message.lists.keys() & {"keyterms"}  # only where they were replaced
+        ignored = (f"{name!r} is not changed here" for name in message.ignored)
         return replies.reply(
             "ConfigureSuccess",
-            **{name: list(lists[name]) for name in known},
+            **{name: list(self._lists[name]) for name in known},
             effective="now" if event.from_now else "next_utterance",
-            warnings=warnings,
+            warnings=[*event.warnings, *ignored],
         )
 
 
@@ -308,6 +280,7 @@ class Replies:
         if isinstance(event, UtteranceEnd):
             last = event.last_word_end_s
             return {"type": "UtteranceEnd", "channel": [0, 1], "last_word_end": last}
+        info = {"name": self.model, "version": wfstdec.__version__, "arch": "ctc"}
         message: Json = {
             "type": "Results",
             "channel_index": [0, 1],
@@ -316,7 +289,11 @@ class Replies:
             "is_final": event.is_final,
             "speech_final": event.is_final and event.ends_utterance,
             "channel": {"alternatives": _alternatives(event)},
-            "metadata": self._metadata,
+            "metadata": {
+                "request_id": self.request_id,
+                "model_info": info,
+                "model_uuid": str(uuid.uuid5(_SPACE, self.model)),
+            },
             "latency_ms": round(1000 * event.latency_s, 3),
         }
         if event.is_answer:
@@ -327,44 +304,36 @@ class Replies:
             message["rule"] = {n: None if x == math.inf else x for n, x in rule.items()}
         return message
 
-    @functools.cached_property
-    def _metadata(self) -> Json:
-        info = {"name": self.model, "version": wfstdec.__version__, "arch": "ctc"}
-        return {
-            "request_id": self.request_id,
-            "model_info": info,
-            "model_uuid": str(uuid.uuid5(_SPACE, self.model)),
-        }
-
     def metadata(
         self, audio_s: float, ignored: Sequence[str], warnings: Sequence[str]
     ) -> Json:
         """Tell what the stream is, or was; without a digest of the audio."""
-        return {
-            "type": "Metadata",
-            "transaction_key": "deprecated",
-            "request_id": self.request_id,
-            "sha256": "",
-            "created": self.created,
-            "duration": audio_s,
-            "channels": 1,
-            "ignored": list(ignored),
-            "warnings": list(warnings),
-        }
+        return self.reply(
+            "Metadata",
+            transaction_key="deprecated",
+            sha256="",
+            created=self.created,
+            duration=audio_s,
+            channels=1,
+            ignored=list(ignored),
+            warnings=list(warnings),
+        )
 
     def not_configured(self, error: Exception) -> Json:
         """Tell why a list is not taken, with Deepgram's code where there is one."""
-        code = "CONFIGURE_INVALID"
+        code = "INVALID" if isinstance(error, ValueError) else "INTERNAL_ERROR"
         if isinstance(error, OptionError):
-            code = "CONFIGURE_KEYTERM_LIMIT_EXCEEDED"
-        elif not isinstance(error, ValueError):
-            code = "CONFIGURE_INTERNAL_ERROR"
-        return self.reply("ConfigureFailure", code=code, description=str(error))
+            code = "KEYTERM_LIMIT_EXCEEDED"
+        text = str(error)
+        return self.reply(
+            "ConfigureFailure", code=f"CONFIGURE_{code}", description=text
+        )
 
     def error(self, variant: str, description: str, message: str = "") -> Json:
         """Tell what is wrong; `message` is the client's own that it is about."""
-        about = {"variant": variant, "description": description, "message": message}
-        return self.reply("Error", **about)
+        return self.reply(
+            "Error", variant=variant, description=description, message=message
+        )
 
     def reply(self, kind: str, **fields: Any) -> Json:
         """Make a message with the number of the request."""
@@ -373,14 +342,14 @@ class Replies:
 
 def _alternatives(event: Words) -> list[Json]:
     """The words that are new; at the end of an utterance the n-best list too."""
-    # What was sent of the utterance before is left out of all of them.
-    best = event.hypotheses[0] if event.hypotheses else None
+    if not event.hypotheses:
+        return [_alternative(event.words, None)]
+    best, *others = event.hypotheses
     found = [_alternative(event.words, best)]
-    sent = len(best.words) - len(event.words) if best is not None else 0
-    for one in event.hypotheses[1:]:
-        words = one.words
-        if sent:
-            words = tuple(word for word in words if word.start_s >= event.start_s)
+    # What was sent of the utterance before is left out of all of them.
+    start_s = event.start_s if len(event.words) < len(best.words) else -math.inf
+    for one in others:
+        words = [word for word in one.words if word.start_s >= start_s]
         found.append(_alternative(words, one))
     return found
 
@@ -547,9 +516,8 @@ class ListenConnection:
         """Accept the client, once its boosts are compiled."""
         if self._is_opening:
             await self._settled.wait()
-        error = self._opened.error if self._opened is not None else None
-        if error is None and self._finished is not None:
-            error = self._finished.error
+        ends = [one for one in (self._opened, self._finished) if one is not None]
+        error = next((one.error for one in ends if one.error is not None), None)
         if isinstance(error, _CLIENTS_FAULTS):
             raise RequestError(400, str(error), "keyterm", code="invalid_value")
         request_id = self._replies.request_id

@@ -1,11 +1,5 @@
 """The engine: one thread that advances all streams in rounds, without a timer.
 
-    engine = Engine(model, decoder, limits, metrics)
-    engine.start()
-    engine.warm()                      # before a client waits
-    stream = engine.open(settings, take)     # at once; see `stream`
-    engine.stop()
-
 A round takes all streams that have something new, and the next round gathers
 meanwhile: under load rounds grow by themselves.
 
@@ -27,9 +21,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future
-from dataclasses import dataclass, field, replace
-from functools import partial
+from dataclasses import dataclass, field
 from itertools import chain
 from typing import Any
 
@@ -48,8 +40,6 @@ from wfstdec.server.stream import (
     Stream,
     StreamSettings,
 )
-from wfstdec.transcription.pieces import CutOptions
-from wfstdec.transcription.transcriber import STREAM_CUTS, check_fit
 
 _log = logging.getLogger("wfstdec.server")
 
@@ -57,9 +47,6 @@ _ROUND_S = 1.0
 """Seconds of audio of a stream that a round takes, at most: what sends faster than it
 is spoken costs others no more than that."""
 _WARM_S = 600.0
-
-SERVER_CUTS = replace(STREAM_CUTS, look_s=0.04)
-"""Of streams, which people wait for."""
 
 
 class Engine:
@@ -71,16 +58,9 @@ class Engine:
         decoder: Decoder[Any, Any],
         limits: Limits,
         metrics: Metrics,
-        *,
-        confidence: bool = False,
-        nbest: int = 1,
-        workers: int | None = None,
-        cuts: CutOptions = SERVER_CUTS,
+        **options: Any,
     ) -> None:
-        check_fit(model, decoder)
-        self._resources = EngineResources(
-            *(model, decoder, cuts), confidence=confidence, nbest=nbest, workers=workers
-        )
+        self._resources = EngineResources(model, decoder, **options)
         self._spec, self._limits, self._metrics = model.spec, limits, metrics
         self._thread = threading.Thread(
             target=self._run, name="wfstdec-engine", daemon=True
@@ -117,12 +97,14 @@ class Engine:
         # Refused outside of the lock: counting and errors need none.
         if reason is not None:
             self._metrics.refused.labels(reason).inc()
-            raise LimitError(
-                "the server is about to stop and takes no streams, expected another one"
-                if reason == "draining"
-                else f"{self._limits.streams} streams are under way, expected fewer; "
+            text = (
+                f"{self._limits.streams} streams are under way, expected fewer; "
                 f"{Limits.flag('streams')} raises the limit"
             )
+            if reason == "draining":
+                text = "the server is about to stop and takes no streams"
+                text += ", expected another one"
+            raise LimitError(text)
         self._touched.put(stream)
         return stream
 
@@ -162,26 +144,23 @@ class Engine:
 
     def _run_noise(self) -> None:
         """Send a second of noise the whole way, threads and queues included."""
-        ended: Future = Future()
-
-        def take(event: Event) -> None:
-            if isinstance(event, Finished):
-                ended.set_result(event.error)
-
+        events: queue.SimpleQueue[Event] = queue.SimpleQueue()
         rate = self._spec.sample_rate
         settings = StreamSettings("linear16", rate, interims=True)
-        stream = self.open(settings, take)
+        stream = self.open(settings, events.put)
         noise = np.random.default_rng(0).normal(0, 30, rate)
         stream.send(noise.astype("<i2").tobytes())
         stream.finish()
-        try:
-            error = ended.result(_WARM_S)
-        except TimeoutError:
-            raise ModelError(
-                f"a second of noise took more than {_WARM_S:g} s, expected words"
-            ) from None
-        if error is not None:
-            raise error
+        event: Event | None = None
+        while not isinstance(event, Finished):
+            try:
+                event = events.get(timeout=_WARM_S)
+            except queue.Empty:
+                raise ModelError(
+                    f"a second of noise took more than {_WARM_S:g} s, expected words"
+                ) from None
+        if event.error is not None:
+            raise event.error
 
     # ------------------------------------------------------------ the thread
     def _run(self) -> None:
@@ -242,10 +221,10 @@ class Engine:
         self._metrics.round_encoder.observe(encoded - began)
         self._metrics.round_decoder.observe(searched - encoded)
 
-    def _attempt(self, stream: Stream, act: Callable[[], object]) -> None:
+    def _attempt(self, stream: Stream, act: Callable[..., object], *given: Any) -> None:
         """Do something of one stream; an exception ends it."""
         try:
-            act()
+            act(*given)
         except Exception as error:
             self._fail(stream, error)
 
@@ -270,7 +249,7 @@ class Engine:
                 self._fail(stream, one.error)
                 continue
             self._metrics.audio.inc(len(one.samples) / self._spec.sample_rate)
-            self._attempt(stream, partial(stream.push_audio, one.samples, one.rows))
+            self._attempt(stream, stream.push_audio, one.samples, one.rows)
             if one.is_last:
                 ended.add(stream)
         return ended
@@ -342,8 +321,8 @@ class Engine:
                 sessions.advance(chunks)
             except Exception:  # one by one, where one of them fails
                 for session, stream in under_way.items():
-                    act = partial(self._advance_one, stream, session, chunks[session])
-                    self._attempt(stream, act)
+                    given = stream, session, chunks[session]
+                    self._attempt(stream, self._advance_one, *given)
             streams = list(under_way.values())
             for stream in streams:
                 if not stream.is_over:

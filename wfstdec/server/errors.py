@@ -1,23 +1,22 @@
-"""Errors that a client is told of over HTTP, in the words of OpenAI's protocol.
-
-    raise RequestError(400, "response_format 'xml', expected ...", "response_format")
+"""Errors of HTTP requests, in the words of OpenAI's protocol.
 
     HTTP/1.1 400 Bad Request
     {"error": {"message": "...", "type": "invalid_request_error",
                "param": "response_format", "code": null}}
 
-A handler raises, and the app answers. OpenAI's clients make an exception of the status
-(`BadRequestError`, ...), and retry at 408, 409, 429 and from 500 on, after
-`Retry-After` where it is given.
+A handler raises, and the app answers. OpenAI's clients make an exception of the status,
+and retry at 408, 409, 429 and from 500 on, after `Retry-After` where it is given.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from typing import TypeVar
 
 from starlette.responses import JSONResponse
 
+_Value = TypeVar("_Value")
 _TYPES = {
     401: "authentication_error",
     403: "permission_error",
@@ -72,3 +71,17 @@ def wrong_value(
     found = found if len(found) <= 100 else found[:100] + "...'"
     text = f"{name}: found {found}, expected {expected}"
     return RequestError(400, text, name, code=code)
+
+
+def read_value(
+    name: str,
+    text: str,
+    read: Callable[[str], _Value],
+    expected: str,
+    code: str | None = None,
+) -> _Value:
+    """Read the text of a field or parameter; `read` raises what is no such value."""
+    try:
+        return read(text)
+    except (KeyError, ValueError):
+        raise wrong_value(name, repr(text), expected, code) from None

@@ -1,9 +1,5 @@
 """Forms with a file, as requests send them: read in bounded memory, off the loop.
 
-    form = await read_form(request, job, limits)
-    form.file                    # a temporary file, at its beginning
-    form.fields                  # [("model", "hama"), ("keywords[]", "quilter"), ...]
-
 The body is counted while it comes in, fields apart from the file, and a client that
 sends nothing for too long is given up.
 """
@@ -49,9 +45,8 @@ async def read_form(request: Request, job: Job, limits: Limits) -> FormData:
             "'multipart/form-data' with a field 'file'",
         )
     if not options.get(b"boundary"):
-        raise RequestError(
-            400, "a form without a boundary, expected one in Content-Type"
-        )
+        text = "a form without a boundary, expected one in Content-Type"
+        raise RequestError(400, text)
     receiver = _Receiver(options[b"boundary"], job, limits)
     body, size = request.stream(), 0
     close = {"Connection": "close"}
@@ -129,9 +124,8 @@ class _Receiver:
     def finish(self) -> FormData:
         """Give the form, when all has come."""
         if not self._is_over:
-            raise RequestError(
-                400, "a form that was cut short, expected its last boundary"
-            )
+            text = "a form that was cut short, expected its last boundary"
+            raise RequestError(400, text)
         if self._file is None:
             raise RequestError(400, "no file, expected one in the field 'file'", FILE)
         self._file.seek(0)
@@ -158,9 +152,8 @@ class _Receiver:
         """Find out what a part is, when its headers are there."""
         _, options = parse_options_header(self._disposition)
         if b"name" not in options:
-            raise RequestError(
-                400, "a part without a name, expected 'name=' for each field"
-            )
+            text = "a part without a name, expected 'name=' for each field"
+            raise RequestError(400, text)
         self._name = _text(options[b"name"], "the name of a field")
         self._is_file = b"filename" in options
         if not self._is_file:

@@ -1,9 +1,5 @@
 """Metrics of the server, as Prometheus reads them.
 
-    metrics = Metrics()
-    metrics.final.observe(0.18)
-    body, content_type = metrics.text(request.headers.get("accept", ""))
-
 Real-time factors are quotients of rates, which Prometheus makes itself: seconds of the
 encoder and the decoder by those of audio.
 """

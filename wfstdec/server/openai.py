@@ -1,10 +1,5 @@
 """`POST /v1/audio/transcriptions` and `GET /v1/models`, as OpenAI's clients speak them.
 
-    curl localhost:8000/v1/audio/transcriptions -F model=any -F file=@talk.mp3
-
-    client = OpenAI(base_url="http://localhost:8000/v1", api_key="...")
-    client.audio.transcriptions.create(model="any", file=open("talk.mp3", "rb"))
-
 The loop only moves bytes: a file goes to the disk, then a thread transcribes it, with
 the words of `Transcriber`, bit for bit. A client that goes away frees the thread at the
 next piece of audio.
@@ -21,8 +16,10 @@ import time
 import zlib
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import IO, Any, Self, TypeVar
 
+from starlette.datastructures import Headers
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
@@ -40,10 +37,11 @@ from wfstdec.errors import (
     DeviceError,
     InputError,
 )
+from wfstdec.io.boost_files import unique_object
 from wfstdec.io.subtitles import cue_bounds, srt_text, vtt_text
 from wfstdec.search.hypothesis import Hypothesis, Word
 from wfstdec.server.boosts import requested_boosts
-from wfstdec.server.errors import RequestError, wrong_value
+from wfstdec.server.errors import RequestError, read_value, wrong_value
 from wfstdec.server.forms import FILE, read_form
 from wfstdec.server.limits import Limits
 from wfstdec.server.service import Job, JobCancelled, Service, stopping
@@ -51,7 +49,6 @@ from wfstdec.transcription import AudioOptions, Recording, Transcriber, Transcri
 
 _Value = TypeVar("_Value")
 Json = dict[str, Any]
-_Fields = Mapping[str, list[str]]
 Answer = tuple[bytes, str]
 """A body, or the last part of a stream, and its content type."""
 
@@ -72,7 +69,9 @@ _TEXTS: Mapping[str, tuple[Callable[[Hypothesis], str], str]] = {
     "vtt": (lambda best: vtt_text(best.words), "text/vtt"),
 }
 """Makers of a body, and its type, of formats that are text."""
+_COSTS = ("total_cost", "graph_cost", "acoustic_cost", "boost_cost")
 _MAX_HYPOTHESES = 100
+_FLAGS = {"true": True, "1": True, "false": False, "0": False}
 _LEAST = 1e-10  # probability below which the logarithm of a confidence does not fall
 _KNOWN = {
     *("response_format", "stream", "language", "nbest", "confidence", "channel"),
@@ -99,10 +98,10 @@ async def _models(request: Request) -> Response:
     asked = request.path_params.get("name")
     if asked is None:
         return JSONResponse({"object": "list", "data": [model]})
-    if asked != name:
-        text = f"no model {asked!r}, expected {name!r}"
-        raise RequestError(404, text, code="model_not_found")
-    return JSONResponse(model)
+    if asked == name:
+        return JSONResponse(model)
+    text = f"no model {asked!r}, expected {name!r}"
+    raise RequestError(404, text, code="model_not_found")
 
 
 # ------------------------------------------------------------------- requests
@@ -123,17 +122,16 @@ class TranscriptionRequest:
 
     def boost_list(self, limits: Limits) -> BoostsLike:
         """Read the boosts, which takes a while if they are many."""
-        parsed = None
+        parsed, keep = None, partial(unique_object, "boosts")
         if self.boosts is not None:
             try:
-                parsed = json.loads(self.boosts, object_pairs_hook=_with_unique_keys)
+                parsed = json.loads(self.boosts, object_pairs_hook=keep)
             except (ValueError, RecursionError) as error:
-                raise RequestError(
-                    400,
-                    f"boosts are no JSON ({error}), expected "
-                    '{"word": bonus} or ["word", ...]',
-                    "boosts",
-                ) from None
+                text = f"boosts are no JSON ({error}), expected "
+                text += '{"word": bonus} or ["word", ...]'
+                if isinstance(error, BoostError):
+                    text = str(error)
+                raise RequestError(400, text, "boosts") from None
         try:
             return requested_boosts(
                 keyterms=self.keywords, boosts=parsed, limits=limits
@@ -151,79 +149,61 @@ def read_request(
     for name, value in fields:
         # Clients write `name[]`, `name[0]` or the bare name for lists.
         given.setdefault(name.partition("[")[0], []).append(value)
-    for one in given.get("timestamp_granularities", ()):
-        if one not in ("word", "segment"):
-            raise wrong_value("timestamp_granularities", repr(one), "'word', 'segment'")
-    _number(given, "temperature", float, "0 to 1", lambda x: 0 <= x <= 1)
-    format = _one(given, "response_format") or "json"
+    for value in given.get("timestamp_granularities", ()):
+        if value not in ("word", "segment"):
+            expected = "'word', 'segment'"
+            raise wrong_value("timestamp_granularities", repr(value), expected)
+
+    def one(
+        name: str, default: Any, read: Callable[[str], Any] = str, expected: str = ""
+    ) -> Any:
+        """The value of a field that may come once; an empty one is none."""
+        values = given.get(name, [])
+        if len(values) > 1:
+            raise wrong_value(name, f"it {len(values)} times", "it once")
+        if not values or not values[0]:
+            return default
+        return read_value(name, values[0], read, expected)
+
+    def flag(name: str, default: bool = False) -> bool:
+        # As clients of several languages write it.
+        return one(name, default, lambda text: _FLAGS[text.lower()], "'true', 'false'")
+
+    one("temperature", None, _number(float, 0, 1), "0 to 1")
+    format, stream = one("response_format", "json"), flag("stream")
     if format not in FORMATS:
         raise wrong_value("response_format", repr(format), repr(FORMATS)[1:-1])
-    stream = _flag(given, "stream")
     if stream and format not in _STREAMED:
         expected = f"{repr(_STREAMED)[1:-1]} with stream=true"
         raise wrong_value("response_format", repr(format), expected)
-    expected = f"1 to {_MAX_HYPOTHESES}"
-    nbest = _number(given, "nbest", int, expected, lambda x: 1 <= x <= _MAX_HYPOTHESES)
+    most = _MAX_HYPOTHESES
     return TranscriptionRequest(
         format=format,
         stream=stream,
-        language=_one(given, "language"),
-        nbest=nbest or 1,
-        confidence=_flag(
-            given, "confidence", confidence or "logprobs" in given.get("include", ())
+        language=one("language", None),
+        nbest=one("nbest", 1, _number(int, 1, most), f"1 to {most}"),
+        confidence=flag(
+            "confidence", confidence or "logprobs" in given.get("include", ())
         ),
-        channel=_number(given, "channel", int, "0 or more", lambda x: x >= 0),
-        allow_cut=_flag(given, "allow_cut"),
+        channel=one("channel", None, _number(int, 0, math.inf), "0 or more"),
+        allow_cut=flag("allow_cut"),
         keywords=tuple(given.get("keywords", ())),
-        boosts=_one(given, "boosts"),
+        boosts=one("boosts", None),
         unknown=tuple(sorted(given.keys() - _KNOWN)),
     )
 
 
-def _one(given: _Fields, name: str) -> str | None:
-    """The value of a field that may come once; an empty one is none."""
-    values = given.get(name, [])
-    if len(values) > 1:
-        raise wrong_value(name, f"it {len(values)} times", "it once")
-    return values[0] if values and values[0] else None
-
-
-def _flag(given: _Fields, name: str, default: bool = False) -> bool:
-    """A truth value, as clients of several languages write it."""
-    value = _one(given, name)
-    if value is None:
-        return default
-    known = {"true": True, "1": True, "false": False, "0": False}
-    if value.lower() not in known:
-        raise wrong_value(name, repr(value), "'true', 'false'")
-    return known[value.lower()]
-
-
 def _number(
-    given: _Fields,
-    name: str,
-    kind: Callable[[str], _Value],
-    expected: str,
-    good: Callable[[_Value], bool],
-) -> _Value | None:
-    """A number in a range; None where there is none."""
-    value = _one(given, name)
-    if value is None:
-        return None
-    with contextlib.suppress(ValueError):
-        if good(number := kind(value)):
+    kind: type[int] | type[float], least: float, most: float
+) -> Callable[[str], float]:
+    """What reads a number in a range."""
+
+    def read(text: str) -> float:
+        if least <= (number := kind(text)) <= most:  # NaN is not
             return number
-    raise wrong_value(name, repr(value), expected)
+        raise ValueError(text)
 
-
-def _with_unique_keys(pairs: list[tuple[str, Any]]) -> Json:
-    """An object of JSON, whose keys differ: `json` keeps the last of two in silence."""
-    found: Json = {}
-    for name, value in pairs:
-        if name in found:
-            raise wrong_value("boosts", f"twice {name!r}", "it once")
-        found[name] = value
-    return found
+    return read
 
 
 # ------------------------------------------------------------------- the work
@@ -330,21 +310,19 @@ def _answer(
     if request.format in _TEXTS and not request.stream:
         make, kind = _TEXTS[request.format]
         return make(best).encode(), f"{kind}; charset=utf-8"
-    fields: Json = {"text": best.text}
+    fields: Json = {}
     if request.stream:
-        fields = {"type": "transcript.text.done", **fields}
+        fields = {"type": "transcript.text.done"}
     elif request.format == "verbose_json":
-        about = {"task": "transcribe", "language": language, "duration": seconds}
-        fields = {**about, **fields}
+        fields = {"task": "transcribe", "language": language, "duration": seconds}
+    fields["text"] = best.text
     if request.stream or request.format == "verbose_json":
-        fields["words"] = _words(best.words)
-        fields["segments"] = _segments(best.words)
+        fields |= {"words": _words(best.words), "segments": _segments(best.words)}
     fields["usage"] = {"type": "duration", "seconds": seconds}
     if request.nbest > 1:
-        costs = ("total_cost", "graph_cost", "acoustic_cost", "boost_cost")
         fields["nbest"] = [
             {"text": one.text, "words": _words(one.words)}
-            | {name: _cost(getattr(one, name)) for name in costs}
+            | {name: _cost(getattr(one, name)) for name in _COSTS}
             for one in hypotheses
         ]
     if warnings:
@@ -355,7 +333,6 @@ def _answer(
 
 
 def _words(words: Sequence[Word]) -> list[Json]:
-    """Words with times, and confidences where there are any."""
     found = []
     for word in words:
         times = {"start": _rounded(word.start_s), "end": _rounded(word.end_s)}
@@ -372,9 +349,8 @@ def _segments(words: Sequence[Word]) -> list[Json]:
     for number, (first, end) in enumerate(cue_bounds(words)):
         some = words[first:end]
         text = " ".join(word.text for word in some)
-        data = text.encode()
-        sure = [word.confidence for word in some if word.confidence is not None]
-        logs = [math.log(max(one, _LEAST)) for one in sure]
+        data, known = text.encode(), [word.confidence for word in some]
+        logs = [math.log(max(x, _LEAST)) for x in known if x is not None]
         found.append(
             {
                 "id": number,
@@ -454,13 +430,10 @@ async def _stream(job: Job, client: _Client) -> None:
     # The status waits for the first words, or for what is wrong with the file.
     part = await client.unless_gone(job.next_part())
     end, kind = (b"", _EVENTS) if part else await job.result()
-    headers = [
-        (b"content-type", f"{kind}; charset=utf-8".encode()),
-        (b"cache-control", b"no-cache"),
-        (b"x-accel-buffering", b"no"),  # nginx would gather the parts
-    ]
-    start = {"type": "http.response.start", "status": 200, "headers": headers}
-    await client.send(start)
+    headers = {"content-type": f"{kind}; charset=utf-8", "cache-control": "no-cache"}
+    headers["x-accel-buffering"] = "no"  # nginx would gather the parts
+    raw = Headers(headers).raw
+    await client.send({"type": "http.response.start", "status": 200, "headers": raw})
     try:
         while part is not None:
             await client.send_body(part, more=True)

@@ -209,8 +209,7 @@ class Service:
                 nbest=nbest,
                 workers=workers,
             )
-        self.engine = engine
-        self.jobs = Jobs(self.limits)  # their threads come with the first ones
+        self.engine, self.jobs = engine, Jobs(self.limits)
         self.warming = self.draining = False
 
     def stop(self) -> None:

@@ -24,8 +24,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from enum import Enum
-from typing import Any, Generic, NamedTuple, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
@@ -42,13 +41,8 @@ from wfstdec.search.hypothesis import Hypothesis, Partial, Word
 from wfstdec.search.options import CheckedOptions
 from wfstdec.search.sessions import SessionId
 from wfstdec.server.audio import open_bytes
-from wfstdec.transcription.pieces import (
-    CutOptions,
-    Piece,
-    PieceCutter,
-    join,
-    shifted,
-)
+from wfstdec.transcription.pieces import CutOptions, Piece, PieceCutter, join, shifted
+from wfstdec.transcription.transcriber import STREAM_CUTS, check_fit
 
 _log = logging.getLogger("wfstdec.server")
 
@@ -57,6 +51,8 @@ _SETTLED_S = 3.0
 _INTERIM_S, _RARE_INTERIM_S = 0.1, 0.5
 """Seconds of audio between two reads of the words so far, at least: for interims, and
 where they are not asked for."""
+SERVER_CUTS = replace(STREAM_CUTS, look_s=0.04)
+"""Of streams, which people wait for."""
 _LONGEST = EndpointRule(length_s=20.0, needs_speech=False)
 """Ends utterances where a stream leaves no other rule."""
 
@@ -188,12 +184,13 @@ class EngineResources:
         self,
         model: Encoder,
         decoder: Decoder[Any, Any],
-        cuts: CutOptions,
         *,
-        confidence: bool,
-        nbest: int,  # hypotheses of finals, at most
-        workers: int | None,  # threads that encode
+        confidence: bool = False,
+        nbest: int = 1,  # hypotheses of finals, at most
+        workers: int | None = None,  # threads that encode
+        cuts: CutOptions = SERVER_CUTS,
     ) -> None:
+        check_fit(model, decoder)
         self._model, self.spec, self.cuts = model, model.spec, cuts
         self.encoder = cuts.chunked(model)
         # Finals are read from the first pass; else an utterance is encoded again.
@@ -268,19 +265,6 @@ class EngineResources:
         return [self.sessions.close(session)]
 
 
-class End(Enum):
-    """End of an utterance at the client's wish."""
-
-    FLUSH = "the utterance"
-    FINISH = "the stream"
-
-
-class NewBoosts(NamedTuple):
-    """A boost list that holds from here on."""
-
-    boosts: BoostsLike
-
-
 @dataclass
 class Final:
     """Final of an utterance that is over."""
@@ -315,7 +299,7 @@ class Stream:
         self.audio = open_bytes(*how, rate, buffered_s, self._wake)
         self._bytes_per_s = self.audio.bytes_per_s
         # Of the handler:
-        self._inbox: deque[tuple[bytes | End | NewBoosts, float]] = deque()
+        self._inbox: deque[tuple[str, Any, float]] = deque()  # kind, content, when
         self._sent = self._taken = 0  # bytes, counted by one thread each
         self._has_ended = self.is_aborted = False
         # Of the engine:
@@ -323,7 +307,7 @@ class Stream:
         self._boosts = resources.no_boosts if settings.boosts is None else None
         self._compiling: deque[Future] = deque()
         self._outbox: deque[Event | Final] = deque()
-        self._end: End | None = None
+        self._end: str | None = None  # "flush" or "finish", until it is answered
         # Of the segment under way, from one `flush` to the next:
         self.encoder_state: Any = None
         self.cutter: PieceCutter | None = None
@@ -360,19 +344,19 @@ class Stream:
         """Take audio as it came, cut anywhere; after `finish` it is left out."""
         if data and not self._has_ended:
             self._sent += len(data)
-            self._put(bytes(data))
+            self._put("audio", bytes(data))
 
     def flush(self) -> None:
         """Make final what was sent so far, and end the utterance."""
-        self._put(End.FLUSH)
+        self._put("flush")
 
     def change_boosts(self, boosts: BoostsLike) -> None:
         """Use another list: now if no word has begun, else from the next utterance."""
-        self._put(NewBoosts(boosts))
+        self._put("boosts", boosts)
 
     def finish(self) -> None:
         """End the stream: finals, then `Finished`."""
-        self._put(End.FINISH)
+        self._put("finish")
         self._has_ended = True
 
     def abort(self) -> None:
@@ -380,9 +364,9 @@ class Stream:
         self._has_ended = self.is_aborted = True
         self._wake()
 
-    def _put(self, message: bytes | End | NewBoosts) -> None:
+    def _put(self, kind: str, content: Any = None) -> None:
         if not self._has_ended:
-            self._inbox.append((message, time.monotonic()))
+            self._inbox.append((kind, content, time.monotonic()))
             self._wake()
 
     # ------------------------------------------------------------ what comes in
@@ -403,18 +387,18 @@ class Stream:
                 self._compile(self.settings.boosts)
             return
         while self._end is None and self._inbox:
-            if self._inbox[0][0] is End.FINISH and self._compiling:
+            if self._inbox[0][0] == "finish" and self._compiling:
                 break
-            message, arrived = self._inbox.popleft()
-            if isinstance(message, NewBoosts):
-                self._compile(message.boosts)
-            elif isinstance(message, End):
-                self._end = message
-                if message is End.FINISH:
-                    self.audio.end()
+            kind, content, arrived = self._inbox.popleft()
+            if kind == "audio":
+                self.audio = self.audio.give(content, arrived)
+                self._taken += len(content)
+            elif kind == "boosts":
+                self._compile(content)
             else:
-                self.audio = self.audio.give(message, arrived)
-                self._taken += len(message)
+                self._end = kind
+                if kind == "finish":
+                    self.audio.end()
         if self.cutter is None and self.audio.is_ready:
             self._begin_segment()
 
@@ -506,12 +490,12 @@ class Stream:
         cutter, self.cutter, self.encoder_state = self.cutter, None, None
         piece = None if cutter is None else cutter.end()
         if piece is not None and piece.num_frames:
-            self._put_final(piece, is_answer=end is End.FLUSH)
+            self._put_final(piece, is_answer=end == "flush")
         else:
             if piece is not None and self._resources.one_pass:
                 self._resources.sessions.close(piece.first_pass)  # nothing to read
             # A flush is answered even where there are no new words: clients wait.
-            if end is End.FLUSH:
+            if end == "flush":
                 at_s = self._last_frame * self._shift_s
                 self._outbox.append(
                     Words((), at_s, at_s, True, ends_utterance=True, is_answer=True)
@@ -519,7 +503,7 @@ class Stream:
         # Audio counts from here on, whether the encoder made frames of its end or not.
         behind = math.ceil(self._num_samples / self._rate / self._shift_s - 1e-6)
         self._base = self._last_frame = max(behind, self._last_frame)
-        if end is End.FINISH:
+        if end == "finish":
             self._outbox.append(Finished(self.audio_s))
             self._close()
 

@@ -1,8 +1,5 @@
 """uvicorn: handshakes of any length, clients that do not read, signals and draining.
 
-    server = DrainingServer(make_config(app, limits), service)
-    server.run([open_socket("localhost", 8000)])
-
 uvicorn closes a connection once its last bytes are sent: with a client that never reads
 that is never, and neither does the server stop. A stream's key and words may be in its
 address, which uvicorn logs: a handler takes the query out of the scope before it
@@ -19,7 +16,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from types import FrameType
 from typing import Any
 
@@ -85,13 +82,8 @@ class _SocketProtocol(WebSocketsSansIOProtocol):
             return
         close = self.conn.close_sent
         assert close is not None
-        self.queue.put_nowait(
-            {
-                "type": "websocket.disconnect",
-                "code": close.code,
-                "reason": close.reason,
-            }
-        )
+        gone = {"type": "websocket.disconnect", "code": close.code}
+        self.queue.put_nowait({**gone, "reason": close.reason})
         self._send_close()
 
     def _send_close(self) -> None:
@@ -199,18 +191,18 @@ class DrainingServer(uvicorn.Server):
         """Listen; then warm up, while probes are answered."""
         self._loop, self._service.warming = asyncio.get_running_loop(), True
         await super().startup(sockets)
-        self._tasks.append(asyncio.ensure_future(self._warm_up()))
+        self._begin(self._warm_up())
 
     async def _warm_up(self) -> None:
+        service = self._service
         try:
-            await in_thread(self._service.engine.warm)
+            await in_thread(service.engine.warm)
         except Exception as error:
-            if not self._service.draining:  # the engine takes no more streams then
-                self.fault = error
-                self.should_exit = True
+            if not service.draining:  # the engine takes no more streams then
+                self.fault, self.should_exit = error, True
             return
-        self._service.warming = False
-        if not self._service.draining:
+        service.warming = False
+        if not service.draining:
             self._on_ready()
 
     @contextlib.contextmanager
@@ -235,19 +227,17 @@ class DrainingServer(uvicorn.Server):
         self._signals += 1
         loop = self._loop
         if self._signals == 1 and loop is not None and not self.should_exit:
-            loop.call_soon_threadsafe(self._begin_draining, sig, frame)
+            loop.call_soon_threadsafe(lambda: self._begin(self._drain(sig, frame)))
         else:
             self.should_exit = self.force_exit = True
 
-    def _begin_draining(self, sig: int, frame: FrameType | None) -> None:
-        self._tasks.append(asyncio.ensure_future(self._drain(sig, frame)))
+    def _begin(self, work: Coroutine[Any, Any, None]) -> None:
+        self._tasks.append(asyncio.ensure_future(work))
 
     async def _drain(self, sig: int, frame: FrameType | None) -> None:
         service, limits = self._service, self._service.limits
-        service.draining = True
-        _log.info(
-            "draining %d streams; a second signal ends at once", len(service.engine)
-        )
+        service.draining, num = True, len(service.engine)
+        _log.info("draining %d streams; a second signal ends at once", num)
         deadline = time.monotonic() + limits.drain_s
         service.engine.drain()
         state = self.server_state
@@ -257,12 +247,9 @@ class DrainingServer(uvicorn.Server):
             or any(isinstance(x, _SocketProtocol) for x in state.connections)
         ):
             if time.monotonic() > deadline:
-                _log.warning(
-                    "%d streams and requests are cut off after %g s; %s gives more",
-                    len(self.server_state.tasks),
-                    limits.drain_s,
-                    limits.flag("drain_s"),
-                )
+                text = "%d streams and requests are cut off after %g s; %s gives more"
+                flag = limits.flag("drain_s")
+                _log.warning(text, len(state.tasks), limits.drain_s, flag)
                 break
             await asyncio.sleep(_POLL_S)
         super().handle_exit(sig, frame)
@@ -272,14 +259,13 @@ def _take_long_handshakes() -> None:
     """Have `websockets` read all that h11 passes on."""
     # A longer line is an error there that uvicorn leaves without an answer. Variables
     # of the environment are read when the package is imported, maybe long ago.
-    names = {"MAX_LINE_LENGTH": _LONGEST_READ, "MAX_NUM_HEADERS": _LONGEST_READ}
-    for name, least in names.items():
+    for name in ("MAX_LINE_LENGTH", "MAX_NUM_HEADERS"):
         known = getattr(websockets.http11, name, None)
         if not isinstance(known, int):
             raise OptionError(
                 f"websockets.http11 without {name}, expected websockets 15 to 17"
             )
-        setattr(websockets.http11, name, max(known, least))
+        setattr(websockets.http11, name, max(known, _LONGEST_READ))
 
 
 class _Http(H11Protocol):

@@ -1,9 +1,4 @@
-"""Audio to words: a model's log-probs, a decoder's words, recordings of any length.
-
-transcriber = Transcriber(model, decoder)
-for transcript in transcriber.run([Recording("a", "a.wav"), ...]): ...
-transcribe_files(transcriber, find_recordings(["calls/"]), "words.jsonl")
-"""
+"""Audio to words: a model's log-probs, a decoder's words, recordings of any length."""
 
 from wfstdec.transcription.encoding import AudioOptions, Recording
 from wfstdec.transcription.files import transcribe_files

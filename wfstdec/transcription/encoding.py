@@ -42,21 +42,13 @@ _Item = TypeVar("_Item")
 
 
 class Recording(NamedTuple):
-    """Audio that has a name.
+    """Audio that has a name."""
 
-    Attributes:
-        name: For results and errors.
-        audio: A path, bytes, an open file, or samples at the model's rate.
-        boosts: As `Decoder.decode` takes them for one utterance.
-        start_s: Where to begin, seconds.
-        duration_s: How much to transcribe; None is to the end.
-    """
-
-    name: str
-    audio: AudioLike
-    boosts: BoostsLike = None
-    start_s: float = 0.0
-    duration_s: float | None = None
+    name: str  # For results and errors
+    audio: AudioLike  # Samples are at the model's rate
+    boosts: BoostsLike = None  # As `Decoder.decode` takes them for one utterance
+    start_s: float = 0.0  # Where to begin, seconds
+    duration_s: float | None = None  # How much to transcribe; None is to the end
 
 
 class Encoded(NamedTuple):
@@ -81,13 +73,7 @@ Part = Encoded | Ended
 
 @dataclass(frozen=True)
 class AudioOptions:
-    """Options of reading recordings; see `open_audio`.
-
-    Attributes:
-        channel: The channel to take; None mixes all.
-        max_seconds: What decodes to more is an error.
-        allow_cut: Take what is there of files that were cut short.
-    """
+    """Options of reading recordings; see `open_audio`."""
 
     channel: int | None = None
     max_seconds: float = MAX_SECONDS

@@ -9,9 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import IO, Any, cast
 
-from tqdm import tqdm
-
-from wfstdec.batch.decoding import BoostLists, Summary, fields_of, named
+from wfstdec.batch.decoding import BoostLists, Summary, fields_of, named, progress_bar
 from wfstdec.boost.lists import Numbers
 from wfstdec.io.journal import Restart
 from wfstdec.io.outputs import open_results
@@ -62,14 +60,13 @@ def transcribe_files(
 ) -> TranscriptionSummary:
     """Transcribe recordings, and write their words in their order.
 
-    Each result is written when it is done. A recording with a fault is left out of the
-    results and named in the log and in the summary. What is done before an error, or
-    Ctrl-C, stays, and a later run continues from there with `Restart(resume=True)`.
+    Each result is written when it is done. Faults and interruptions are dealt with as
+    by `wfstdec.batch.decode_file`.
 
     Args:
         transcriber: With `nbest` and `lattices` as they are wanted here.
         sources: As `find_recordings` finds them.
-        output: As for `wfstdec.batch.decode_file`, as are the others.
+        output: The file or folder to write; None is standard output.
         boosts: By the names of recordings.
         format: One of `wfstdec.io.FORMATS`; None goes by the ending of `output`.
         nbest: How many hypotheses the decoder's options ask for.
@@ -78,8 +75,7 @@ def transcribe_files(
             what it reads, see `Transcriber`.
         strict: The first recording with a fault ends the run.
         restart: What becomes of the work of an earlier run that was stopped.
-        progress: Show seconds of audio as they are done, where standard error is a
-            terminal.
+        progress: Show seconds of audio as they are done.
 
     Raises:
         OptionError, FormatError: As `wfstdec.batch.decode_file`.
@@ -107,8 +103,8 @@ def transcribe_files(
             restart=restart,
             settings=settings,
         ) as results,
-        tqdm(
-            disable=None if progress and not results.on_terminal else True,
+        progress_bar(
+            progress and not results.on_terminal,
             bar_format="{desc}: {n:.0f} s of audio, {elapsed}, {rate_noinv_fmt}",
             unit=" s/s",
             desc=f"0 of {len(sources)} recordings",

@@ -56,29 +56,20 @@ _MIN_PIECE_S = 1.0
 class CutOptions(CheckedOptions):
     """Options of cutting long audio into pieces.
 
-    Attributes:
-        rules: Any of them ends a piece; see `Endpointer`.
-        window_s: Seconds of log-probs that an encoder which does not stream makes at
-            once to find the cuts.
-        left_s: Seconds of audio that it hears before them.
-        right_s: Seconds of audio that it hears after them.
-        look_s: Seconds of audio between two looks for an end; fewer where no rule can
-            hold sooner.
-        whole_s: Longest recording that stays one piece, seconds; 0 cuts all.
-
     Raises:
         OptionError: A value is out of range.
     """
 
-    rules: Sequence[EndpointRule] = LONG_RULES
+    rules: Sequence[EndpointRule] = LONG_RULES  # Any ends a piece; see `Endpointer`
+    # Seconds of log-probs that an encoder which does not stream makes at once to find
+    # the cuts, and of audio that it hears before and after them
     window_s: float = 16.0
     left_s: float = 2.0
     right_s: float = 1.0
-    look_s: float = 0.2
-    whole_s: float = 30.0
+    look_s: float = 0.2  # Between two looks for an end, or more: no rule holds sooner
+    whole_s: float = 30.0  # Longest recording that stays one piece; 0 cuts all
 
     def __post_init__(self) -> None:
-        """Check every value."""
         if not self.rules:
             raise OptionError("no rules, expected at least one")
         for name in ("window_s", "look_s"):

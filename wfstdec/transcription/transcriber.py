@@ -2,22 +2,18 @@
 
     transcriber = wfstdec.Transcriber(model, decoder)
     transcriber("talk.mp3").text
-    for transcript in transcriber.run([Recording("a", "a.wav"), ...]):
-        transcript.name, transcript.hypothesis.words
+    for transcript in transcriber.run([Recording("a", "a.wav"), ...]): ...
 
-Threads read and encode, the caller's decodes. The words of a piece are bit for bit
-those that the decoder gives for the log-probs that the model gives for it alone.
-
-Audio that comes in as it is spoken gives the words so far, and final ones at each
-endpoint; in two passes where an encoder does not stream, of windows for the words so
-far, and of each utterance whole:
-
-    stream = transcriber.stream()
+    stream = transcriber.stream()                  # audio as it is spoken
     for samples in microphone:                     # float32 [n], at the model's rate
-        for final in stream.send(samples):
-            final.hypothesis.text
+        for final in stream.send(samples): final.hypothesis.text
         stream.partial.text                        # of what is not final
     for final in stream.finish(): ...
+
+Threads read and encode, the caller's decodes. The words of a piece are bit for bit
+those that the decoder gives for the log-probs that the model gives for it alone. A
+stream has final words at each endpoint; where an encoder does not stream, words so far
+are of windows, and an utterance is encoded again, whole.
 """
 
 from __future__ import annotations
@@ -70,33 +66,22 @@ _BATCH_S = 1.0
 
 @dataclass(frozen=True)
 class Transcript:
-    """Words of a recording, by pieces.
+    """Words of a recording, by pieces."""
 
-    Attributes:
-        name: The recording's.
-        pieces: Where each piece begins, in frames, and its hypotheses, best first.
-        audio_s: Seconds of audio.
-        notes: What was done to the audio, or is odd about it.
-        error: Why there are no words; None where all went well.
-    """
-
-    name: str
+    name: str  # The recording's
+    # Where each piece begins, in frames, and its hypotheses, best first
     pieces: tuple[tuple[int, list[Hypothesis]], ...] = ()
-    audio_s: float = 0.0
-    notes: tuple[AudioNote, ...] = ()
-    error: InputError | None = None
+    audio_s: float = 0.0  # Seconds of audio
+    notes: tuple[AudioNote, ...] = ()  # What was done to the audio, or is odd about it
+    error: InputError | None = None  # Why there are no words
 
     @cached_property
     def hypothesis(self) -> Hypothesis:
-        """The best hypotheses of all pieces, joined; times are the recording's.
-
-        Raises:
-            InputError: The `error`.
-        """
+        """The best of `hypotheses`."""
         return self.hypotheses(1)[0]
 
     def hypotheses(self, n: int) -> list[Hypothesis]:
-        """Join the hypotheses of all pieces; the n best of them, best first.
+        """Join those of all pieces to the n best, with the times of the recording.
 
         Raises:
             InputError: The `error`.
@@ -116,16 +101,15 @@ class Transcriber:
         audio: How recordings are read.
         workers: Pieces that are encoded side by side; None is one for each processor.
         nbest: Whether pieces have as many hypotheses as the decoder's options ask for.
-        lattices: Makes hypotheses of the lattice of each piece, such as
-            `wfstdec.batch.LatticeReading`; None asks for no lattices.
+        lattices: Makes hypotheses of each piece's lattice, such as
+            `wfstdec.batch.LatticeReading`.
 
     Attributes:
         decode_s: Seconds in the decoder, without finding the cuts.
         keep: Is given the name and the lattice of each piece, where there are any.
 
     Raises:
-        OptionError: The decoder has other tokens than the model, or another frame
-            shift.
+        OptionError: The decoder has other tokens or another frame shift.
     """
 
     def __init__(
@@ -160,10 +144,7 @@ class Transcriber:
         return self._encoding.encode_s
 
     def __call__(self, audio: AudioLike, boosts: BoostsLike = None) -> Hypothesis:
-        """Transcribe one recording.
-
-        `audio`: A path, bytes, an open file, or samples [N] at the model's rate.
-        """
+        """Transcribe one recording: a path, bytes, an open file, or samples [N]."""
         [transcript] = self.run([Recording("audio", audio, boosts)])
         return transcript.hypothesis
 
@@ -180,8 +161,7 @@ class Transcriber:
             recordings: In any number; they are asked for as they are needed.
             on_audio: Takes the seconds of audio of each piece that is decoded. What it
                 raises ends the run, and comes out here.
-            on_piece: Takes where each piece begins, in frames, and its hypotheses,
-                before the recording is done: they will not change.
+            on_piece: Takes where each piece begins, in frames, and its hypotheses.
 
         Yields:
             A transcript of each; one that failed has its `error`.
@@ -213,12 +193,7 @@ class Transcriber:
     def stream(
         self, boosts: BoostsLike = None, *, cuts: CutOptions = STREAM_CUTS
     ) -> Stream:
-        """Begin a stream of audio.
-
-        Args:
-            boosts: As `Decoder.decode` takes them.
-            cuts: Where utterances end.
-        """
+        """Begin a stream of audio, whose utterances end where `cuts` says."""
         return Stream(self.model, self.decoder, cuts, boosts)
 
     def _decoded(self, parts: Iterable[Part]) -> Iterator[tuple[Part, Any]]:
@@ -319,26 +294,14 @@ def _batches(parts: Iterable[Part]) -> Iterator[list[Part]]:
 
 @dataclass(frozen=True)
 class Final:
-    """Words that no longer change.
+    """Words that no longer change."""
 
-    Attributes:
-        hypothesis: With the times of the stream.
-        rule: What ended the utterance; None at the end of the stream.
-    """
-
-    hypothesis: Hypothesis
-    rule: EndpointRule | None
+    hypothesis: Hypothesis  # With the times of the stream
+    rule: EndpointRule | None  # What ended the utterance; None at the stream's end
 
 
 class Stream:
-    """Stream of audio; made by `Transcriber.stream`, used by one thread at a time.
-
-    Args:
-        model: Any encoder.
-        decoder: Over its tokens.
-        cuts: Where utterances end, and the windows of an encoder that does not stream.
-        boosts: As `Sessions.open` takes them.
-    """
+    """Stream of audio; made by `Transcriber.stream`, used by one thread at a time."""
 
     def __init__(
         self, model: Encoder, decoder: Decoder, cuts: CutOptions, boosts: BoostsLike

@@ -1,16 +1,12 @@
 """Batches beyond one machine: rows of a manifest to rows of Parquet, on Ray Data.
 
-    from functools import partial
-    from wfstdec.batch.ray import DecodeRows, RayOptions, TranscribeRows, run_rows
-
     run_rows("logprobs.parquet", partial(DecodeRows, decoder), "words", address="auto")
     run_rows("shards/", partial(TranscribeRows, make_transcriber), "words",
              options=RayOptions(actors=8, threads=2), restart=Restart(resume=True))
 
 `DecodeRows` and `TranscribeRows` are classes for `Dataset.map_batches`: an actor makes
-one model and one decoder, and keeps them. `run_rows` does the rest: a manifest in
-Parquet, or shards of WebDataset; Ray's checkpoints, so that rows that are done are not
-done again; errors in a column. Needs the extra `ray`.
+one model and one decoder, and keeps them. `run_rows` does the rest. Needs the extra
+`ray`.
 """
 
 from wfstdec.batch.ray.jobs import RayOptions, RowsSummary, run_rows

@@ -131,26 +131,18 @@ _log = logging.getLogger("wfstdec.batch")
 class RayOptions:
     """How a job is spread over a cluster.
 
-    Attributes:
-        actors: Processes that work side by side, each with a model and a decoder; None
-            is as many as the cluster's CPUs allow.
-        threads: CPUs of each; what it makes should use as many threads.
-        gpus: GPUs of each; a part of one may be shared.
-        batch_rows: Rows that an actor is given at once, no more than `file_rows`.
-        file_rows: Rows of a file of results, about: what is lost when an actor dies.
-
     Raises:
         OptionError: One is out of range.
     """
 
+    # Processes, each with a model and a decoder; None is as many as the CPUs allow
     actors: int | None = None
-    threads: int = 1
-    gpus: float = 0.0
-    batch_rows: int = 64
-    file_rows: int = 256
+    threads: int = 1  # CPUs of each; what it makes should use as many threads
+    gpus: float = 0.0  # GPUs of each; a part of one may be shared
+    batch_rows: int = 64  # That an actor is given at once, `file_rows` at most
+    file_rows: int = 256  # Of a file of results, about: lost when an actor dies
 
     def __post_init__(self) -> None:
-        """Check the options."""
         counts = (self.threads, self.batch_rows, self.file_rows, self.actors or 1)
         if min(counts) < 1 or self.actors == 0 or self.gpus < 0:
             raise OptionError(
@@ -191,7 +183,7 @@ def run_rows(
             run. None is one that is connected already, or `"local"`.
         options: How the job is spread.
         restart: What becomes of the work of an earlier run.
-        progress: Show Ray's progress bars, and what else it says.
+        progress: Show Ray's progress bars and messages.
 
     Returns:
         Counts; `failures` are the rows with an error, of all runs.
@@ -200,7 +192,7 @@ def run_rows(
         BackendError: Ray is not installed, or could not continue the job.
         OptionError: The cluster is too small; or as `Restart`.
         FormatError: The manifest or the output cannot be read or written; at the end,
-            an id stands there twice, or is missing.
+            an id is there twice, or is missing.
     """
     need_ray()
     import ray.exceptions

@@ -194,11 +194,9 @@ def result_row(
     return row
 
 
-def failed_row(name: str, error: Exception | str) -> dict[str, Any]:
+def failed_row(name: str, error: Exception) -> dict[str, Any]:
     """Make a row of what went wrong."""
-    if isinstance(error, WfstdecError):
-        return {"id": name, "error": str(error)}
-    kind = "" if isinstance(error, str) else f"{type(error).__name__}: "
+    kind = "" if isinstance(error, WfstdecError) else f"{type(error).__name__}: "
     return {"id": name, "error": f"{kind}{error}"}
 
 
@@ -255,6 +253,8 @@ class RowLogprobs:
         if isinstance(given, str) and "://" in given and given.endswith(".npy"):
             given = _fetched(given)
         try:
+            if isinstance(given, list | np.ndarray):
+                return np.array(given, np.float32)
             if isinstance(given, bytes):
                 return np.load(io.BytesIO(given), allow_pickle=False)
             if isinstance(given, str) and given.endswith(".npy"):
@@ -266,8 +266,6 @@ class RowLogprobs:
                 return self._arrays[row["id"]]
             if isinstance(given, str):
                 return read_matrix_at(given)
-            if isinstance(given, list | np.ndarray):
-                return np.array(given, np.float32)
         except (OSError, ValueError, EOFError, KeyError) as error:
             if isinstance(error, FormatError):
                 raise

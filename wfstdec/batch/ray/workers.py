@@ -1,8 +1,5 @@
 """Work of an actor on the rows of a batch: one model, one decoder, made once.
 
-    rows.map_batches(DecodeRows, fn_constructor_args=(decoder,), batch_format="pyarrow",
-                     batch_size=64, compute=ActorPoolStrategy(size=2), num_cpus=1)
-
 A row with a fault gets an `error`, and the others of its batch are what they are
 without it.
 """
@@ -27,7 +24,7 @@ from wfstdec.batch.ray.rows import (
     row_boosts,
     row_recording,
 )
-from wfstdec.boost.lists import BoostsLike, Numbers
+from wfstdec.boost.lists import Numbers
 from wfstdec.errors import FormatError
 from wfstdec.lattice.arrays import Lattice
 from wfstdec.lattice.file import LatticeWriter
@@ -59,16 +56,21 @@ class RowWorker(ABC):
         names = [row.get("id") for row in rows]
         # Every row gets an answer, if only an error: rows of a batch must not fail
         # together.
-        done: list[dict[str, Any] | None] = [_refused(row) for row in rows]
+        done: list[dict[str, Any] | None] = [None] * len(rows)
         todo: _Todo = {}
-        for i, row in enumerate(rows):
-            if done[i] is None and names[i] in todo:
-                done[i] = failed_row(names[i], "the id stands there twice")
-            elif done[i] is None:
-                try:
-                    todo[names[i]] = i, self._read(row), row_boosts(row)
-                except Exception as error:
-                    done[i] = failed_row(names[i], error)
+        for i, (name, row) in enumerate(zip(names, rows, strict=True)):
+            try:
+                if not isinstance(name, str) or not name:
+                    raise FormatError(
+                        f"found {name!r} as the row's id, expected a text"
+                    )
+                if isinstance(row.get("error"), str):  # it could not be read
+                    raise FormatError(row["error"])
+                if name in todo:
+                    raise FormatError("the id stands there twice")
+                todo[name] = i, self._read(row), row_boosts(row)
+            except Exception as error:
+                done[i] = failed_row("" if name is None else str(name), error)
         with self._kept(names) as (keep, path):
             for name, found in self._each(todo, keep):
                 if "error" not in found and keep is not None:
@@ -103,10 +105,10 @@ class RowWorker(ABC):
                     yield name, failed_row(name, error)
 
     @contextlib.contextmanager
-    def _kept(self, names: Sequence[Any]) -> Iterator[tuple[Keep | None, str | None]]:
+    def _kept(self, names: Sequence[Any]) -> Iterator[tuple[Keep | None, str]]:
         """Open the lattices of a batch; the same batch once more has the same file."""
         if self._folder is None:
-            yield None, None
+            yield None, ""
             return
         text = "\n".join(map(str, names))
         name = hashlib.blake2b(text.encode(), digest_size=10).hexdigest()
@@ -131,8 +133,8 @@ class DecodeRows(RowWorker):
         boosts: For rows without their own; or a function that makes them for the
             decoder.
         nbest: How many hypotheses the decoder's options ask for.
-        lattices: Makes hypotheses of lattices, such as confidences; None asks for none.
-        keep: A folder for lattices, see `RowWorker`; needs `lattices`.
+        lattices: Makes hypotheses of lattices, such as confidences.
+        keep: A folder for lattices; needs `lattices`.
     """
 
     def __init__(
@@ -158,7 +160,7 @@ class DecodeRows(RowWorker):
         for name, hypotheses in decode_all(
             self._decoder,
             given.items(),
-            _RowBoosts(self._boosts, own),
+            lambda name: self._boosts.of(name, own.get(name)),
             nbest=self._nbest > 1,
             lattices=reading_and_keeping(self._lattices, keep),
             summary=tally,
@@ -176,10 +178,9 @@ class TranscribeRows(RowWorker):
         transcriber: A function that makes one, which every actor calls once, or a
             transcriber, if its model can be pickled; with `nbest` and `lattices` as
             they are wanted here.
-        boosts: For rows without their own; or a function that makes them for the
-            decoder.
+        boosts: As of `DecodeRows`, as is `nbest`.
         nbest: How many hypotheses the decoder's options ask for.
-        keep: A folder for lattices, see `RowWorker`, if the transcriber reads any.
+        keep: A folder for lattices, if the transcriber reads any.
     """
 
     def __init__(
@@ -219,28 +220,6 @@ class _Tally(Summary):
 
     def check(self, *, at_end: bool = False) -> None:
         """Log nothing, and raise nothing."""
-
-
-class _RowBoosts(BoostLists):
-    """Lists of a job, and what rows have in their place."""
-
-    def __init__(self, lists: BoostLists, own: Mapping[str, Numbers]) -> None:
-        self._lists, self._own = lists, own
-
-    def of(self, utterance: str, own: Numbers | None = None) -> BoostsLike:
-        """The boosts of a row."""
-        return self._lists.of(utterance, self._own.get(utterance))
-
-
-def _refused(row: Row) -> dict[str, Any] | None:
-    """The result of a row that cannot be decoded; None for all others."""
-    name = row.get("id")
-    if not isinstance(name, str) or not name:
-        error = FormatError(f"found {name!r} as the row's id, expected a text")
-        return failed_row("" if name is None else str(name), error)
-    if isinstance(row.get("error"), str):  # it could not be read
-        return failed_row(name, row["error"])
-    return None
 
 
 def _lists(
