@@ -128,7 +128,7 @@ def test_sessions_in_turn_in_scratch_that_others_left(merge):
                 kept.clear()
             for scratch in kept:
                 if rng.random() < 0.3:
-                    scratch.counts[STAMP] = MAX_STAMP - rng.integers(2)
+                    scratch.value.counts[STAMP] = MAX_STAMP - rng.integers(2)
             sessions[n].advance(x)
             most = max(most, sessions[n].state.counts[FRONTIER])
         for session, x in zip(sessions, frames, strict=True):

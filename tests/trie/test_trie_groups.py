@@ -7,9 +7,9 @@ from trie_searches import bits, draw
 
 from wfstdec import TrieDecoder, TrieOptions, spelling_lexicon, token_table
 from wfstdec.search.threads import CallBudget
-from wfstdec.trie.cpu import groups
+from wfstdec.trie.cpu import arrays, search
 from wfstdec.trie.cpu.backend import CpuBackend
-from wfstdec.trie.cpu.groups import decode_group
+from wfstdec.trie.cpu.search import CpuSearch
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::wfstdec.errors.BoostWarning"),
@@ -38,14 +38,14 @@ def one_by_one(decoder, compiled, batch):
 
 def together(backend, decoder, compiled, batch, pace):
     inputs = backend.inputs_of(decoder.options, compiled)
-    found = decode_group(backend.memory, inputs, batch, pace, range(len(batch)))
+    found = CpuSearch(backend.memory, inputs).decode(batch, pace, range(len(batch)))
     return list(map(bits, found))
 
 
 @pytest.mark.parametrize("merge", ["max", "sum"])
 def test_a_trace_that_is_settled_within_a_group(monkeypatch, merge):
     """Long utterances of a short trace; room for one token at first."""
-    monkeypatch.setattr(groups, "FRAMES_PER_ROW", 1 << 30)
+    monkeypatch.setattr(search, "FRAMES_PER_ROW", 1 << 30)
     rng, case, decoder, boosts = draw(1, "pieces")
     decoder = decoder.with_options(
         beam=8.0, beam_size=6, merge=merge, nbest=2, token_top_k=None
@@ -54,17 +54,11 @@ def test_a_trace_that_is_settled_within_a_group(monkeypatch, merge):
     x = case.logprobs.astype(np.float32)
     batch = [x[rng.integers(0, len(x), n)] for n in (40, 3, 90, 0, 60)]
     backend = CpuBackend(decoder._space, first_capacity=1)
-    settled = []
-    grow = groups.grown
-    monkeypatch.setattr(groups, "grown", lambda *a: settled.append(a[0]) or grow(*a))
+    grown, grow = [], CpuSearch._grow
+    monkeypatch.setattr(CpuSearch, "_grow", lambda *a: grown.append(a[1]) or grow(*a))
     found = together(backend, decoder, compiled, batch, Short(7))
     assert found == one_by_one(decoder, compiled, batch)
-    wanted = {
-        groups.arrays.GROW_TRACE,
-        groups.arrays.GROW_ROWS,
-        groups.arrays.GROW_CANDIDATES,
-    }
-    assert wanted <= set(settled)
+    assert {arrays.GROW_TRACE, arrays.GROW_ROWS, arrays.GROW_CANDIDATES} <= set(grown)
 
 
 class Refuses:

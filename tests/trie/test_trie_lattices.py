@@ -29,7 +29,8 @@ from wfstdec.compare.oracle import lattice_errors
 from wfstdec.errors import LatticeError, OptionError
 from wfstdec.lattice import open_lattices, rescored, save_lattices, weighed
 from wfstdec.lattice.arrays import check_lattice
-from wfstdec.trie.cpu.backend import CpuBackend, RecordingSearch
+from wfstdec.trie.cpu.backend import CpuBackend
+from wfstdec.trie.cpu.search import RecordingSearch
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::wfstdec.errors.BoostWarning"),
@@ -117,8 +118,8 @@ def test_pruning_at_any_time_changes_nothing(kind):
         wide = backend.start(options, compiled, record=True)
         expected = lattice_by(wide, decoder, compiled, [case.logprobs])
         backend = CpuBackend(decoder._space, 1)
-        inputs = *backend.inputs_of(options, compiled), options, compiled
-        small = SmallSearch(backend.memory, *inputs)
+        inputs = backend.inputs_of(options, compiled)
+        small = SmallSearch(backend.memory, inputs, options.beam_of_lattice)
         for chunk in random_splits(rng, case.logprobs):
             small.advance(np.ascontiguousarray(chunk, np.float32))
             small.look()

@@ -11,6 +11,8 @@ from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.boost.kernels import max_credit_per_arc
 from wfstdec.boost.tables import ListedWords, PhraseRows
 from wfstdec.jit.records import record
+from wfstdec.jit.sorting import STACK
+from wfstdec.jit.vectors import LANES
 from wfstdec.search.hypothesis import NO_CUTOFF
 from wfstdec.search.logprobs import Pricing, pricing_of
 from wfstdec.trie.oov_trie import OovTrie, credit_cap
@@ -32,19 +34,19 @@ CANDIDATE = record(
     "? from_nonblank to_nonblank",
 )
 """A way into a phase of an entry from a phase of its source: a token begins, or, while
-a lattice is noted, none does and `token` is -1."""
+a lattice is recorded, none does and `token` is -1."""
 NEW_ENTRY = record(
     "f4 cost blank_cost nonblank_cost lookahead_cost nonblank_least",
     "i4 state node boost blank_candidate nonblank_candidate previous_same waits",
     "u8 spelling text",
 )
-"""An entry of the next frontier in the making: costs; the cost of the best candidate
-of its nonblank phase alone; the best candidate of each phase, or its substitute; the
-last entry before it at the same node, or -1; whether its own token is still to come."""
+"""An entry of the next frontier: costs; the cost of the best candidate of its nonblank
+phase alone; the best candidate of each phase, or its substitute; the last entry before
+it at the same node, or -1; whether its last token repeated is still to be added."""
 NO_CANDIDATE, FROM_BLANK, FROM_NONBLANK = -1, -2, -3
 """In the place of a candidate: none, or the entry itself, from either of its phases."""
 TRACE_NODE = record("i4 previous token pron start previous_end")
-"""A token in the trace, as `reference.TraceNode`."""
+"""A token in the trace, as `trie_reference.TraceNode`."""
 ENDING = record(
     "f4 cost",
     "i4 trace token_end pron",
@@ -56,30 +58,30 @@ ENDING = record(
     "i4 best_of_text",
     "f4 cost_of_text",
 )
-"""A way to end; then what a lattice has of it, as `reference.Ending`: the position of
-the entry, its phase (1: nonblank), costs, and the label of the last word, 0 for none.
-Then, in place n, of text number n: the best ending, and what it costs."""
+"""A way to end; then, for lattices: the position of the entry, its phase (1: nonblank),
+costs, and the label of the last word, 0 for none. In place n, of text number n: the
+best ending and its cost."""
 OUTCOME = record("f8 base", "i8 first count frames died complete")
 """An utterance's end, as `TokenPath` has it; there are `count` paths from `first`."""
 PATH_END = record("f4 cost", "i4 pron", "f8 acoustic", "i8 first count before")
 """End of a path; its tokens are `count` rows from `first`, and the token before these
 ends at `before`."""
 LATTICE_ARC = record("u4 state nextstate ilabel", "i4 pron", "f4 excess acoustic")
-"""An arc that may be part of a lattice: states are twice a place, one more for its
+"""An arc that may be part of a lattice: states are twice an entry, one more for its
 nonblank phase; `pron` is the pronunciation that ends, -1 for none."""
 LATTICE_ENTRY = record(
     "u8 spelling",
     "f4 cost lookahead_cost",
     "i4 state node boost frame nonblank_first unused",
 )
-"""An entry of some frontier, for a lattice; frames passed, and whether the search goes
-on from its nonblank phase."""
+"""An entry of some frontier, for a lattice; frames passed, and whether the search
+continues from its nonblank phase."""
 CACHED_LOOKAHEAD = record("u8 key", "f4 cost", "i4 row backoff_row unused")
 """The look-ahead in a state (the upper half of the key) at a node (the lower), and the
 node's `lookahead.Rows`."""
 CACHED_STEP = record("u8 key", "f4 cost", "i4 nextstate")
 """The cost of a word (the lower half of the key) in a state (the upper half, and the
-highest bit), and where it leads."""
+highest bit), and its next state."""
 WORD_END = record("f4 cost credit bonus", "i4 state boost pron", "i8 label")
 """A word that ends at a node: its cost; what phrases of words credit, what a list adds
 for it; the next states of the language model and of phrases; its pronunciation, and
@@ -87,14 +89,12 @@ what the text grows by."""
 CACHE_BITS, STEP_CACHE_BITS = 12, 10
 """Sizes of the caches of look-aheads and steps, as powers of two: what some tens of
 frames need, so that they stay in the processor's first caches."""
-NUM_RANGES = 256
-"""Ranges of cost that many tokens are laid out by."""
 OK, GROW_CANDIDATES, GROW_FRONTIER, GROW_TRACE, GROW_LATTICE, ASK_MODEL = range(6)
 GROW_PATHS, GROW_ROWS = 6, 7
 """Statuses of a kernel: done, which arrays are too small for the next frame or for the
 end, or that the language model must be asked before it."""
 NEXT_UTTERANCE, NEXT_FRAME, NUM_PATHS, NUM_ROWS = range(4)
-"""Positions in how far a kernel has come: what it does next; what it has written."""
+"""Positions in how far a kernel has come: its next step; what it has written."""
 FRONTIER, TRACE, FRAMES, DIED, ACTIVE, CANDIDATES, STAMP, SLOT_MASK = range(8)
 """Positions in counts: entries, trace nodes, frames done, the frame that no entry
 survived or -1, sums of entries and of candidates; in `Scratch` the last stamp of the
@@ -102,6 +102,8 @@ table, and its length in this frame less one."""
 NUM_ARCS, NUM_ENTRIES, FIRST = range(3)
 """Positions in the counts of `Record`: arcs, entries, and the first of the frontier."""
 NO_LIMIT = 1 << 40
+FIRST_ENTRIES = 1024
+"""Entries of a frontier at first, at most."""
 
 
 class SearchParams(NamedTuple):
@@ -121,7 +123,7 @@ class SearchParams(NamedTuple):
     begin_credit: np.float32  # the most by which a token lowers the cost, boosts apart
     inside_credit: np.float32  # the same where no word ends
     word_credit: np.float32  # the same where one ends whose cost is known
-    end_credit: np.float32  # the same but for what the language model costs
+    end_credit: np.float32  # the same without the cost of the language model
     boosted: bool
     credit_cap: np.float32  # see `oov_trie.py`
     num_labels: int  # word ids that phrases know are below it
@@ -130,7 +132,7 @@ class SearchParams(NamedTuple):
 
 
 class Search(NamedTuple):
-    """Tables and options that an utterance is searched with; nothing in it changes."""
+    """Tables and options of a search; nothing in it changes."""
 
     space: SearchSpace
     params: SearchParams
@@ -154,14 +156,14 @@ class UtteranceState(NamedTuple):
 
 
 class Record(NamedTuple):
-    """Arcs and entries that a recording search notes."""
+    """Arcs and entries that a recording search keeps."""
 
     arcs: np.ndarray  # LATTICE_ARC [A], in the order of frames
-    entries: np.ndarray
+    entries: np.ndarray  # LATTICE_ENTRY [N]
     counts: np.ndarray  # int64 [3]
-    limit: np.float32  # float32, the beam of the lattice
+    limit: np.float32  # the beam of the lattice
     extra: np.ndarray  # float32 [2 N], scratch: the extra cost of each state
-    number: np.ndarray  # int32 [N], scratch: the new number of each place
+    number: np.ndarray  # int32 [N], scratch: the new number of each entry
 
 
 class Scratch(NamedTuple):
@@ -171,38 +173,64 @@ class Scratch(NamedTuple):
     endings: np.ndarray  # ENDING [C], ways to end an utterance
     new_entries: np.ndarray  # NEW_ENTRY [C + beam_size], the frontier's own first
     keys: np.ndarray  # uint64 [max(C + beam_size, V)], what is sorted
-    # float32 [beam_size], of each entry by its last token again
-    again_costs: np.ndarray
-    # int64 [2 ** n > 2 (C + beam_size)], a hash table: stamp and entry
-    slots: np.ndarray
-    stack: np.ndarray  # int64 [ordering.STACK]
+    again_costs: np.ndarray  # float32 [beam_size], each entry with its token repeated
+    slots: np.ndarray  # int64 [2 ** n > 2 (C + beam_size)], hash table: stamp and entry
+    stack: np.ndarray  # int64 [STACK]
     counts: np.ndarray  # int64 [8]
     sources: np.ndarray  # ENTRY [beam_size], the frontier that a frame started from
-    # float32 [V], the acoustic costs of a frame; the second has sixteen more behind its
-    # end, all inf
-    unscaled: np.ndarray
-    # float32 [V], the acoustic costs of a frame; the second has sixteen more behind its
-    # end, all inf
-    costs: np.ndarray
+    unscaled: np.ndarray  # float32 [V], the acoustic costs of a frame
+    costs: np.ndarray  # float32 [V], the same, scaled; sixteen more behind are all inf
     found_tokens: np.ndarray  # int32 [V], tokens that may begin, in no order
     found_costs: np.ndarray  # float32 [V], their unscaled costs
-    range_ends: np.ndarray  # int32 [NUM_RANGES], where ranges of these costs end
     next_tokens: np.ndarray  # int32 [V], tokens that may begin, the least cost first
     next_costs: np.ndarray  # float32 [V], the costs of these by token, inf for others
     ranked_costs: np.ndarray  # float32 [V], the costs of `next_tokens`
-    # uint64 [V + 1], the first n of these as bits modulo 64
-    ranked_bits: np.ndarray
-    # int32 [V + 1], tokens that may follow at a node without the end of a word, and
-    # where they lead
-    inside_tokens: np.ndarray
-    # int32 [V + 1], tokens that may follow at a node without the end of a word, and
-    # where they lead
-    inside_nodes: np.ndarray
-    # CACHED_LOOKAHEAD [2 ** CACHE_BITS], by the hash of the key
-    lookahead_cache: np.ndarray
+    ranked_bits: np.ndarray  # uint64 [V + 1], the first n of these as bits modulo 64
+    inside_tokens: np.ndarray  # int32 [V + 1], tokens after which no word ends
+    inside_nodes: np.ndarray  # int32 [V + 1], where they lead
+    lookahead_cache: np.ndarray  # CACHED_LOOKAHEAD [2 ** CACHE_BITS], by hashed key
     step_cache: np.ndarray  # CACHED_STEP [2 ** STEP_CACHE_BITS], likewise
-    # WORD_END [most words of a node], the words that end at a node
-    word_ends: np.ndarray
+    word_ends: np.ndarray  # WORD_END [most words of a node], those of one node
+
+
+def new_state(capacity: int, entries: int) -> UtteranceState:
+    """The state of an utterance that has not begun."""
+    return UtteranceState(
+        frontier=np.zeros(min(entries, FIRST_ENTRIES), ENTRY),
+        trace=np.empty(capacity, TRACE_NODE),
+        counts=np.zeros(8, np.int64),
+        base=np.zeros(1),
+    )
+
+
+def new_scratch(
+    num_tokens: int, entries: int, candidates: int, most_words: int
+) -> Scratch:
+    """Scratch for numbers of tokens, entries, candidates, words of a node."""
+    return Scratch(
+        candidates=np.empty(candidates, CANDIDATE),
+        endings=np.empty(candidates, ENDING),
+        new_entries=np.empty(candidates + entries, NEW_ENTRY),
+        keys=np.empty(max(candidates + entries, num_tokens), np.uint64),
+        again_costs=np.empty(entries, np.float32),
+        slots=np.zeros(1 << (2 * (candidates + entries)).bit_length(), np.int64),
+        stack=np.empty(STACK, np.int64),
+        counts=np.zeros(8, np.int64),
+        sources=np.empty(entries, ENTRY),
+        unscaled=np.zeros(num_tokens, np.float32),
+        costs=np.full(num_tokens + LANES, np.inf, np.float32)[:num_tokens],
+        found_tokens=np.zeros(num_tokens + 1, np.int32),
+        found_costs=np.zeros(num_tokens + 1, np.float32),
+        next_tokens=np.zeros(num_tokens, np.int32),
+        next_costs=np.full(num_tokens, np.inf, np.float32),
+        ranked_costs=np.zeros(num_tokens, np.float32),
+        ranked_bits=np.zeros(num_tokens + 1, np.uint64),
+        inside_tokens=np.empty(num_tokens + 1, np.int32),
+        inside_nodes=np.empty(num_tokens + 1, np.int32),
+        lookahead_cache=np.zeros(1 << CACHE_BITS, CACHED_LOOKAHEAD),
+        step_cache=np.zeros(1 << STEP_CACHE_BITS, CACHED_STEP),
+        word_ends=np.empty(most_words, WORD_END),
+    )
 
 
 def search_params(

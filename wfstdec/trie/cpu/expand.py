@@ -1,6 +1,7 @@
 """Expansion of an entry by its next token: in words, after words, in OOV words.
 
-    successor = Successor(token, state, node, ...)    # where the token leads
+    source = Source(entry, i, *max_credits(search, scratch, entry))
+    successor = Successor(token, state, node, ...)        # where a token leads
     emitted = begin(search, scratch, source, successor, emitted)
     emitted = step_inside(search, scratch, source, token, target, emitted)
     emitted = end_word(search, scratch, source, num_next, emitted)
@@ -53,48 +54,45 @@ _NO_COST = float32(0)
 class OovCredit(NamedTuple):
     """Most that OOV and open words credit in a step of an entry."""
 
-    inside: np.float32  # Bonuses, where no word ends, where one does
-    at_end: np.float32  # Bonuses, where no word ends, where one does
-    fall_inside: np.float32  # By how much costs may fall, scaled
-    fall_at_end: np.float32  # By how much costs may fall, scaled
+    inside: np.float32  # bonuses, where no word ends
+    at_end: np.float32  # bonuses, where one does
+    fall_inside: np.float32  # by how much costs may fall, scaled
+    fall_at_end: np.float32
 
 
 class Source(NamedTuple):
-    """An entry that is followed."""
+    """An entry that is expanded."""
 
-    entry: Any  # The entry
-    position: int  # Its position in the frontier
-    # No less than boosts pay where no word ends, where one does; and than costs fall
-    # where that is not in `begin_credit`
-    most_inside: np.float32
-    # No less than boosts pay where no word ends, where one does; and than costs fall
-    # where that is not in `begin_credit`
-    most_at_end: np.float32
-    oov_credit: OovCredit  # The share of OOV and open words
+    entry: Any
+    position: int  # in the frontier
+    # No less than boosts pay, and than costs fall where that is not in `begin_credit`
+    most_inside: np.float32  # where no word ends
+    most_at_end: np.float32  # where one does
+    oov_credit: OovCredit  # the share of OOV and open words
 
 
 class Emitted(NamedTuple):
-    """Count the tokens that begin, -1 if they do not fit; find the least cost."""
+    """Candidates so far, -1 if they do not fit, and the least cost of all."""
 
     num_candidates: int
     least_cost: np.float32
 
 
 class Successor(NamedTuple):
-    """Where a token leads, and what it costs but for the source and acoustics."""
+    """Where a token leads, and its costs without those of source and acoustics."""
 
-    token: int  # The token
-    state: int  # The place
-    node: int  # The place
-    boost: int  # The place
-    spelling: np.uint64  # The place
-    lookahead_cost: np.float32  # At that place
-    pron: int  # The pronunciation that ends before the token, -1 for none
-    graph_cost: np.float32  # Unscaled, look-ahead included
-    insertion: np.float32  # Of the token, and of the word that ends
-    boost_cost: np.float32  # What boosts make of it
-    label: int  # The word or token that the text grows by, -1 for none
-    repeated: bool  # Whether it is the last token again, which may only follow a blank
+    token: int
+    state: int
+    node: int
+    boost: int
+    spelling: np.uint64
+    lookahead_cost: np.float32
+    pron: int  # the pronunciation that ends before the token, -1 for none
+    graph_cost: np.float32  # unscaled, look-ahead included
+    insertion: np.float32  # of the token, and of the word that ends
+    boost_cost: np.float32
+    label: int  # the word or token that the text grows by, -1 for none
+    repeated: bool  # whether it is the last token again, which may only follow a blank
 
 
 @inlined
@@ -104,7 +102,7 @@ def begin(search, scratch, source, successor, emitted):
     # repeats.
     params, entry, s = search.params, source.entry, successor
     count, least = emitted.num_candidates, emitted.least_cost
-    # One more is kept free, for `note`.
+    # One more is kept free, for `record_frame`.
     if count + 3 > len(scratch.candidates):
         return Emitted(int64(-1), least)
     for phase in range(2):
@@ -146,19 +144,11 @@ def source_cost(entry, repeated):
     return entry.blank_cost if repeated else least_cost(entry)
 
 
-class NextToken(NamedTuple):
-    """A token that begins after a word."""
-
-    token: int  # The token
-    credit: np.float32  # What phrases of tokens make of it; otherwise 0, as before
-    state: int  # What phrases of tokens make of it; otherwise 0, as before
-    num_words: int  # How many words end
-
-
 @inlined
 def end_word(search, scratch, source, num_next, emitted):
     """The words of the entry's node end: a separator or another word begins."""
     space, params, entry = search.space, search.params, source.entry
+    of_tokens, no_node = search.phrases.of_tokens, Node(int64(-1), uint64(0))
     # The words that end are priced once, with the first token that needs them: often no
     # token gets that far.
     priced, credit, base = False, _NO_COST, least_cost(entry)
@@ -170,7 +160,7 @@ def end_word(search, scratch, source, num_next, emitted):
         cost = float32(base + scratch.costs[token])
         if priced and exceeds(params, cost, credit, emitted.least_cost):
             break  # the same, now that the words' costs are known
-        target, oov = Node(int64(0), uint64(0)), Node(int64(-1), uint64(0))
+        target, oov = Node(int64(0), uint64(0)), no_node
         if token != space.separator:
             # Another word may only begin where no separator is required.
             if not space.separator_optional:
@@ -181,8 +171,8 @@ def end_word(search, scratch, source, num_next, emitted):
             if target.node < 0 and oov.node < 0:
                 continue
         # Phrases of tokens pay by the token too, those of words by the word alone.
-        token_credit, state = credit_token(search.phrases, entry.boost, token)
-        if search.phrases.of_tokens:
+        token_credit, token_state = credit_token(search.phrases, entry.boost, token)
+        if of_tokens:
             most = float32(search.words.top_bonus + token_credit)
             most = float32(most + source.oov_credit.at_end)
             most = most_paid(entry.boost, most, params.instalment)
@@ -197,33 +187,73 @@ def end_word(search, scratch, source, num_next, emitted):
             gain = float32(params.lm_scale * max(_NO_COST, gain))
             most = float32(float32(params.end_credit + gain) + source.most_at_end)
             if exceeds(params, cost, most, least):
-                break  # also where the words cost as little as can be
-            cheapest = _price_words(search, scratch, entry, num_words)
+                break
+            least_word = _price_words(search, scratch, entry, num_words)
             credit = float32(params.word_credit + source.most_at_end)
-            base = float32(base + float32(params.lm_scale * cheapest))
+            base = float32(base + float32(params.lm_scale * least_word))
             priced = True
-        following = NextToken(token, token_credit, state, num_words)
-        if target.node >= 0:
-            emitted = _begin_after(search, scratch, source, following, target, emitted)
-        if oov.node >= 0 and emitted.num_candidates >= 0:
-            emitted = _begin_after(search, scratch, source, following, oov, emitted)
-        if emitted.num_candidates < 0:
-            break
+        repeated = token == token_of(search, entry.node)
+        # The token begins after each of the words: in the lexicon, then in the list.
+        for begun in (target, oov):
+            node = begun.node
+            if node < 0:
+                continue
+            advance = advance_of(search, node), advance_of(search, entry.node)
+            for at in range(num_words):
+                word, state = scratch.word_ends[at], scratch.word_ends[at].state
+                # A word unknown to the model, without a cost of unknown words.
+                if not word.cost < _INF:
+                    continue
+                worth, after = word.credit, uint32(word.boost)
+                if of_tokens:
+                    worth, after = float32(worth + token_credit), token_state
+                bonus = float32(float32(word.bonus + advance[0]) - advance[1])
+                worth = float32(worth + bonus)
+                boost_cost, boost = pay_step(search, entry.boost, worth, after)
+                lookahead = lookahead_of(search, scratch, state, 0, 0)
+                graph = _graph_cost(word, lookahead, entry)
+                if node > 0:
+                    cost = source_cost(entry, repeated)
+                    cost = float32(cost + float32(params.lm_scale * graph))
+                    cost = float32(cost + scratch.costs[token])
+                    worth = float32(params.word_credit - boost_cost)
+                    worth = float32(worth + source.oov_credit.fall_at_end)
+                    if exceeds(params, cost, worth, emitted.least_cost):
+                        continue
+                    lookahead = lookahead_of(search, scratch, state, node, 0)
+                    graph = _graph_cost(word, lookahead, entry)
+                successor = Successor(
+                    token=token,
+                    state=state,
+                    node=node,
+                    boost=boost,
+                    spelling=begun.spelling,
+                    lookahead_cost=lookahead,
+                    pron=word.pron,
+                    graph_cost=graph,
+                    insertion=float32(params.token_insertion + params.word_insertion),
+                    boost_cost=boost_cost,
+                    label=word.label,
+                    repeated=repeated,
+                )
+                emitted = begin(search, scratch, source, successor, emitted)
+                if emitted.num_candidates < 0:
+                    return emitted
     return emitted
 
 
 @inlined
 def _price_words(search, scratch, entry, num_words):
-    """Fill in what the words of the entry's node cost, and where they lead."""
-    cheapest = _INF
+    """Fill in the costs and next states of the words of the entry's node; the least."""
+    least = _INF
     for at in range(num_words):
         end, word = word_end(search, scratch, entry, at), scratch.word_ends[at]
         word.cost, word.state, word.bonus = end.cost, end.state, end.bonus
         word.pron, word.label = end.pron, end.label
         word.credit, word.boost = credit_word(search, entry.boost, end.word)
         lookahead = lookahead_of(search, scratch, end.state, 0, 0)
-        cheapest = min(cheapest, _graph_cost(word, lookahead, entry))
-    return cheapest
+        least = min(least, _graph_cost(word, lookahead, entry))
+    return least
 
 
 @inlined
@@ -233,58 +263,8 @@ def _graph_cost(word, lookahead, entry):
 
 
 @inlined
-def _begin_after(search, scratch, source, following, target, emitted):
-    """A token begins after each of the words of the entry's node."""
-    params, of_tokens, entry = search.params, search.phrases.of_tokens, source.entry
-    token, node = following.token, target.node
-    repeated = token == token_of(search, entry.node)
-    advance = advance_of(search, node), advance_of(search, entry.node)
-    for at in range(following.num_words):
-        word, state = scratch.word_ends[at], scratch.word_ends[at].state
-        # A word unknown to the model, without a cost of unknown words.
-        if not word.cost < _INF:
-            continue
-        credit, after = word.credit, uint32(word.boost)
-        if of_tokens:
-            credit, after = float32(credit + following.credit), following.state
-        bonus = float32(float32(word.bonus + advance[0]) - advance[1])
-        credit = float32(credit + bonus)
-        boost_cost, boost = pay_step(search, entry.boost, credit, after)
-        lookahead = lookahead_of(search, scratch, state, 0, 0)
-        graph = _graph_cost(word, lookahead, entry)
-        if node > 0:
-            before = source_cost(entry, repeated)
-            cost = float32(before + float32(params.lm_scale * graph))
-            cost = float32(cost + scratch.costs[token])
-            credit = float32(params.word_credit - boost_cost)
-            credit = float32(credit + source.oov_credit.fall_at_end)
-            if exceeds(params, cost, credit, emitted.least_cost):
-                continue
-            lookahead = lookahead_of(search, scratch, state, node, 0)
-            graph = _graph_cost(word, lookahead, entry)
-        successor = Successor(
-            token=token,
-            state=state,
-            node=node,
-            boost=boost,
-            spelling=target.spelling,
-            lookahead_cost=lookahead,
-            pron=word.pron,
-            graph_cost=graph,
-            insertion=float32(params.token_insertion + params.word_insertion),
-            boost_cost=boost_cost,
-            label=word.label,
-            repeated=repeated,
-        )
-        emitted = begin(search, scratch, source, successor, emitted)
-        if emitted.num_candidates < 0:
-            break
-    return emitted
-
-
-@inlined
-def most_in_step(search, scratch, entry):
-    """No less than a step that ends no word pays, and one that does; part of them."""
+def max_credits(search, scratch, entry):
+    """The bounds of a `Source` on what boosts pay in its next step."""
     phrases, words, boost = search.phrases, search.words, uint32(entry.boost)
     inside, at_end, instalment = _NO_COST, _NO_COST, search.params.instalment
     oov_credit = OovCredit(_NO_COST, _NO_COST, _NO_COST, _NO_COST)

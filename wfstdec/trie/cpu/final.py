@@ -2,9 +2,10 @@
 
 status = end(search, scratch, utterance, outcome, paths, rows, at)    # in kernels
 
-endings = accepted_endings(search, utterance)            # whole words and `</s>`
-endings = unfinished_endings(search, utterance)          # where none is accepted
+endings = endings_of(search, utterance, True)       # whole words and `</s>`
+endings = endings_of(search, utterance, False)      # where none is accepted
 rows, before = trace_back(trace, at, token_end)
+nodes, token_end = settle_trace(utterance)
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 import numpy as np
 from numpy import float32, int64, uint64
 
-from wfstdec.jit import inlined, jit, kernel, part
+from wfstdec.jit import inlined, jit, part
 from wfstdec.jit.arrays import first_equal
 from wfstdec.jit.sorting import index_of, key_of, sort_keys
 from wfstdec.lm.kernels import final, unanswered
@@ -42,23 +43,21 @@ _HIGH_BITS = uint64(32)
 def end(search, scratch, utterance, outcome, paths, rows, at):
     """Write the paths of an utterance that is over, best first."""
     # Nothing of the utterance changes: the caller makes room, or asks the language
-    # model, and this is done again.
+    # model, and this is repeated.
     counts, count, complete = utterance.counts, int64(0), False
     endings = scratch.endings
     if counts[arrays.DIED] < 0:
-        count = _num_accepted(search, utterance)
-        if count > len(endings):
+        count = fill_endings(search, utterance, endings, True)
+        if count < 0:
             return arrays.GROW_CANDIDATES
-        _fill_accepted(search, utterance, endings)
         if unanswered(search.space.automaton):
             return arrays.ASK_MODEL
         for i in range(count):
             complete |= endings[i].cost < _INF
     if not complete:
-        count = 2 * counts[arrays.FRONTIER]
-        if count > len(endings):
+        count = fill_endings(search, utterance, endings, False)
+        if count < 0:
             return arrays.GROW_CANDIDATES
-        _fill_unfinished(search, utterance, endings)
     if search.params.by_text:
         num_paths = _best_texts(search.params, scratch, count)
     else:
@@ -153,112 +152,77 @@ def _best_texts(params, scratch, count):
     return min(num_texts, int64(params.most_paths))
 
 
-@kernel
-def end_alone(search, scratch, utterance, outcomes, paths, rows, at):
-    """Write the paths of an utterance that is over; see `end`."""
-    return end(search, scratch, utterance, outcomes[0], paths, rows, at)
-
-
 @jit
-def accepted_endings(search, utterance):
-    """All ways to end with whole words and `</s>`, ENDING [N], in order."""
-    # Of equal ones the first wins.
-    endings = np.zeros(_num_accepted(search, utterance), arrays.ENDING)
-    _fill_accepted(search, utterance, endings)
-    return endings
-
-
-@inlined
-def _num_accepted(search, utterance):
-    """Count the ways to end with whole words."""
-    count = int64(0)
-    for i in range(utterance.counts[arrays.FRONTIER]):
-        count += 2 * _num_ends(search, utterance.frontier[i])
-    return count
-
-
-@inlined
-def _num_ends(search, entry):
-    """Number of words that may end with the utterance, or none in one way."""
-    # Between words, or where tokens are what counts: `</s>` may follow at once.
-    if not search.space.has_lexicon or entry.node == 0:
-        return int64(1)
-    return num_word_ends(search, entry.node)
+def endings_of(search, utterance, accepted):
+    """All ways to end, as `fill_endings`: ENDING [N], in order."""
+    size = 2 * utterance.counts[arrays.FRONTIER]
+    while True:
+        endings = np.zeros(size, arrays.ENDING)
+        count = fill_endings(search, utterance, endings, accepted)
+        if count >= 0:
+            return endings[:count]
+        size *= 2
 
 
 @part
-def _fill_accepted(search, utterance, endings):
-    space, params, frontier = search.space, search.params, utterance.frontier
-    at = 0
-    for i in range(utterance.counts[arrays.FRONTIER]):
-        entry, none = frontier[i], int64(-1)
-        for number in range(_num_ends(search, entry)):
-            end = WordEnd(none, none, _NO_COST, entry.state, none, _NO_COST)
-            boost_cost, boost, insertion = _NO_COST, entry.boost, _NO_COST
-            if space.has_lexicon and entry.node != 0:
-                end = word_end(search, None, entry, number)
-                credit, after = credit_word(search, entry.boost, end.word)
-                bonus = float32(end.bonus - advance_of(search, entry.node))
-                credit = float32(credit + bonus)
-                boost_cost, boost = pay_step(search, entry.boost, credit, after)
-                insertion = params.word_insertion
-            graph_cost = float32(end.cost + final(space.automaton, 0, end.state))
-            graph_cost = float32(graph_cost - entry.lookahead_cost)
-            last = Step(olabel_of(end), graph_cost, insertion, boost_cost)
-            rest = boosts_at_end(search, boost)
-            for phase in range(2):
-                before = entry.nonblank_cost if phase == 1 else entry.blank_cost
-                cost, ending = step_cost(params, before, last), endings[at]
-                ending.cost = _INF
-                if before < _INF and graph_cost < _INF:
-                    ending.cost = float32(cost + rest)
-                _fill_ending(ending, utterance, i, phase)
-                ending.graph_cost, ending.olabel = graph_cost, last.olabel
-                # Adding 0 makes 0.0 of -0.0, as on other arcs of a lattice.
-                ending.boost_cost = float32(float32(boost_cost + _NO_COST) + rest)
-                if end.label >= 0 and params.by_text:
-                    ending.text = text_with(entry.text, end.label)
-                ending.pron = end.pron
-                at += 1
+def fill_endings(search, utterance, endings, accepted):
+    """Fill in the ends with whole words and `</s>`, or else of all entries as they are.
 
-
-@inlined
-def _fill_ending(ending, utterance, i, phase):
-    """Fill in what an ending takes over from a phase of entry `i`."""
-    entry, nonblank = utterance.frontier[i], phase == 1
-    ending.entry, ending.phase = i, phase
-    ending.text = entry.text
-    ending.trace = entry.nonblank_trace if nonblank else entry.blank_trace
-    ending.token_end = utterance.counts[arrays.FRAMES] if nonblank else entry.token_end
-    ending.acoustic = entry.nonblank_acoustic if nonblank else entry.blank_acoustic
-
-
-@jit
-def unfinished_endings(search, utterance):
-    """All entries as they are, without their look-ahead, ENDING [N]."""
-    endings = np.zeros(2 * utterance.counts[arrays.FRONTIER], arrays.ENDING)
-    _fill_unfinished(search, utterance, endings)
-    return endings
-
-
-@part
-def _fill_unfinished(search, utterance, endings):
+    How many: of equal ones the first wins; -1 if they do not fit.
+    """
+    space, params, frames = search.space, search.params, utterance.counts[arrays.FRAMES]
+    count, none = int64(0), int64(-1)
     for i in range(utterance.counts[arrays.FRONTIER]):
         entry = utterance.frontier[i]
-        rest = boosts_at_end(search, entry.boost)
-        if search.space.has_lexicon:
-            rest = float32(rest + advance_of(search, entry.node))
-        # Nothing more is said: what was charged for the rest of a word is given back.
-        lookahead = entry.lookahead_cost if entry.lookahead_cost < _INF else _NO_COST
-        graph_cost = float32(search.params.lm_scale * float32(-lookahead))
-        for phase in range(2):
-            before = entry.nonblank_cost if phase == 1 else entry.blank_cost
-            cost = float32(float32(before + graph_cost) + rest)
-            ending = endings[2 * i + phase]
-            ending.cost = cost if before < _INF else _INF
-            _fill_ending(ending, utterance, i, phase)
-            ending.graph_cost, ending.boost_cost = float32(-lookahead), rest
-            ending.olabel, ending.pron = 0, -1
+        in_word = space.has_lexicon and entry.node != 0
+        num_ends = int64(1)  # between words, and of tokens: `</s>` may follow at once
+        if accepted and in_word:
+            num_ends = num_word_ends(search, entry.node)
+        if count + 2 * num_ends > len(endings):
+            return none
+        for number in range(num_ends):
+            end = WordEnd(none, none, _NO_COST, entry.state, none, _NO_COST)
+            boost_cost, boost, insertion = _NO_COST, entry.boost, _NO_COST
+            if accepted:
+                if in_word:
+                    end = word_end(search, None, entry, number)
+                    credit, after = credit_word(search, entry.boost, end.word)
+                    bonus = float32(end.bonus - advance_of(search, entry.node))
+                    credit = float32(credit + bonus)
+                    boost_cost, boost = pay_step(search, entry.boost, credit, after)
+                    insertion = params.word_insertion
+                graph_cost = float32(end.cost + final(space.automaton, 0, end.state))
+                graph_cost = float32(graph_cost - entry.lookahead_cost)
+                rest = boosts_at_end(search, boost)
+                # Adding 0 makes 0.0 of -0.0, as on other arcs of a lattice.
+                boosts = float32(float32(boost_cost + _NO_COST) + rest)
+            else:
+                # Nothing follows: the charge for the rest of a word is given back.
+                charged = entry.lookahead_cost
+                graph_cost = float32(-(charged if charged < _INF else _NO_COST))
+                rest = boosts_at_end(search, boost)
+                if space.has_lexicon:
+                    rest = float32(rest + advance_of(search, entry.node))
+                boosts = rest
+            last = Step(olabel_of(end), graph_cost, insertion, boost_cost)
+            for phase in range(2):
+                nonblank, ending = phase == 1, endings[count]
+                before = entry.nonblank_cost if nonblank else entry.blank_cost
+                ending.cost = _INF
+                if before < _INF and graph_cost < _INF:
+                    ending.cost = float32(step_cost(params, before, last) + rest)
+                ending.entry, ending.phase, ending.text = i, phase, entry.text
+                if end.label >= 0 and params.by_text:
+                    ending.text = text_with(entry.text, end.label)
+                ending.trace, ending.token_end = entry.blank_trace, entry.token_end
+                ending.acoustic = entry.blank_acoustic
+                if nonblank:
+                    ending.trace, ending.token_end = entry.nonblank_trace, frames
+                    ending.acoustic = entry.nonblank_acoustic
+                ending.graph_cost, ending.boost_cost = graph_cost, boosts
+                ending.olabel, ending.pron = last.olabel, end.pron
+                count += 1
+    return count
 
 
 @jit
@@ -296,13 +260,15 @@ def _fill_rows(trace, at, token_end, rows, end):
 
 @jit
 def settle_trace(utterance):
-    """Take out of the trace what all entries have in common, and what none has."""
+    """Take out of the trace what all entries have in common, and what none has.
+
+    Returns (TRACE_NODE [N], what is settled, in order; where its last token ends, -1
+    where that can still change).
+    """
     # Equal tokens after the same node become one node. Nodes come after the ones that
     # they follow.
-    # Returns (TRACE_NODE [N], what is settled, in order; where its last token ends, -1
-    # where that is in question).
     trace, counts, frontier = utterance.trace, utterance.counts, utterance.frontier
-    num_nodes = counts[arrays.TRACE]
+    num_nodes, num_entries = counts[arrays.TRACE], counts[arrays.FRONTIER]
     nodes = trace[:num_nodes]
     first = first_equal(
         nodes["previous"],
@@ -313,21 +279,19 @@ def settle_trace(utterance):
     )
     through = np.zeros(num_nodes, np.int64)
     num_paths = 0
-    for i in range(counts[arrays.FRONTIER]):
+    for i in range(num_entries):
         entry = frontier[i]
-        entry.blank_trace = _canonical(entry.blank_cost, entry.blank_trace, first)
-        at = _canonical(entry.nonblank_cost, entry.nonblank_trace, first)
-        entry.nonblank_trace = at
-        num_paths += _count(entry.blank_cost, entry.blank_trace, through)
-        num_paths += _count(entry.nonblank_cost, at, through)
+        entry.blank_trace = _count(entry.blank_cost, entry.blank_trace, first, through)
+        entry.nonblank_trace = _count(
+            entry.nonblank_cost, entry.nonblank_trace, first, through
+        )
+        num_paths += int64(entry.blank_cost < np.inf)
+        num_paths += int64(entry.nonblank_cost < np.inf)
     for i in range(num_nodes - 1, -1, -1):
         if trace[i].previous >= 0:
             through[trace[i].previous] += through[i]
-    number, kept, num_settled = np.full(num_nodes + 1, -1, np.int32), 0, 0
-    for i in range(num_nodes):
-        num_settled += int64(through[i] == num_paths)
-    settled = np.empty(num_settled, arrays.TRACE_NODE)
-    num_settled = 0
+    number, kept = np.full(num_nodes + 1, -1, np.int32), 0
+    settled, num_settled = np.empty(num_nodes, arrays.TRACE_NODE), 0
     for i in range(num_nodes):
         if through[i] == num_paths:
             settled[num_settled] = trace[i]
@@ -338,33 +302,21 @@ def settle_trace(utterance):
             trace[kept].previous = number[trace[kept].previous]
             kept += 1
     counts[arrays.TRACE] = kept
-    end, any_end = int64(-1), False
-    for i in range(counts[arrays.FRONTIER]):
+    end = int64(frontier[0].token_end)
+    for i in range(num_entries):
         entry = frontier[i]
         entry.blank_trace = number[entry.blank_trace]
         entry.nonblank_trace = number[entry.nonblank_trace]
-        if entry.blank_cost < np.inf and not any_end:
-            end, any_end = int64(entry.token_end), True
-    for i in range(counts[arrays.FRONTIER]):
-        entry = frontier[i]
-        if entry.nonblank_cost < np.inf or entry.blank_trace >= 0:
+        is_settled = entry.nonblank_cost == np.inf and entry.blank_trace < 0
+        if not is_settled or entry.token_end != frontier[0].token_end:
             end = int64(-1)
-        elif entry.token_end != end:
-            end = int64(-1)
-    return settled, end
+    return settled[:num_settled], end
 
 
 @inlined
-def _canonical(cost, at, first):
-    """The node of a phase, -1 where it has none, or nothing leads there."""
-    return first[at] if cost < np.inf and at >= 0 else np.int32(-1)
-
-
-@inlined
-def _count(cost, at, through):
-    """Count the path of a phase, if something leads there."""
-    if cost < np.inf:
-        if at >= 0:
-            through[at] += 1
-        return 1
-    return 0
+def _count(cost, at, first, through):
+    """Count the path of a phase; its first equal node, -1 where it has none."""
+    if cost < np.inf and at >= 0:
+        through[first[at]] += 1
+        return first[at]
+    return np.int32(-1)

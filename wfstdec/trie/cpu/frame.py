@@ -1,30 +1,29 @@
-"""The trie search in numba: one utterance, one frame after the other.
+"""The frames of one utterance in the trie search.
 
-The specification is `reference.py`; this computes the same bits faster:
+The specification is `tests/reference/trie_reference.py`; this computes the same bits:
 
-    for each frame:   price        the acoustic cost of each token
-                      stay         what entries cost if no token begins
-                      next tokens  those that may begin
-                      emit         candidates within a running bound  (`pruning.py`)
-                      merge        one entry for each key    (`merge.py`)
-                      choose       the best entries
-                      settle       their trace, re-base
+    for each frame:   price    the acoustic cost of each token
+                      expand   blanks and repeats; tokens that may begin; candidates
+                               within a running bound   (`expand.py`)
+                      merge    one entry for each key   (`merge.py`)
+                      choose   the best entries
+                      settle   their trace; subtract the best cost
 
-Most entries of most frames only stay, after a blank or by their last token again: they
-are changed in place, and only tokens that begin become candidates and are looked up.
+Most entries of most frames only take a blank or repeat their last token: they are
+changed in place, and only tokens that begin become candidates.
 
 The running bound drops only what the final one drops. Before the language model is
-asked, a candidate is held against it by source and acoustics alone: inside a word the
+asked, a candidate is compared with it by source and acoustics alone: inside a word the
 look-ahead never falls, and at its end it falls by `max_word_gain` at most.
 """
 
 from __future__ import annotations
 
 import numpy as np
-from numpy import float32, int32, int64, uint32, uint64
+from numpy import float32, int32, int64, uint64
 
-from wfstdec.jit import inlined, kernel
-from wfstdec.jit.sorting import index_of, key_of
+from wfstdec.jit import inlined, part
+from wfstdec.jit.sorting import index_of, key_of, sort_few_keys, sort_keys
 from wfstdec.jit.vectors import (
     STEP,
     at_most,
@@ -46,7 +45,7 @@ from wfstdec.trie.cpu.expand import (
     begin,
     end_word,
     expand_oov,
-    most_in_step,
+    max_credits,
     source_cost,
     step_inside,
 )
@@ -65,8 +64,8 @@ from wfstdec.trie.cpu.nodes import (
 from wfstdec.trie.lexicon_trie import find_child
 from wfstdec.trie.search_space import Node
 
-MAX_RANK_SORT = 64
-"""More tokens than these are laid out by ranges of cost before they are sorted."""
+FEW_KEYS = 64
+"""Up to this number, tokens are sorted by counting."""
 _INF = float32(np.inf)
 _ONE = uint64(1)
 _NO_BIT = uint64(0)
@@ -78,7 +77,7 @@ TRY_BEST_ABOVE = 12
 _NO_COST = float32(0)
 
 
-@kernel
+@part
 def advance(search, scratch, utterance, record, logprobs, first):
     """Pass the frontier through the frames of a chunk from `first` on."""
     # Returns (status, frame): OK and T, or what must grow and the frame to repeat.
@@ -91,8 +90,6 @@ def advance(search, scratch, utterance, record, logprobs, first):
             break
         row = logprobs[frame]
         price(params.pricing, space.blank, row, scratch.unscaled, scratch.costs)
-        # Which tokens may begin is found once for all entries: a frame of V tokens and
-        # F entries would else look at V * F pairs, of which few come under the bound.
         frontier = utterance.frontier[: counts[arrays.FRONTIER]]
         emitted = expand(search, scratch, frontier)
         # Nothing of the utterance has changed up to `settle`: the caller makes the
@@ -116,8 +113,8 @@ def advance(search, scratch, utterance, record, logprobs, first):
             return arrays.GROW_TRACE, frame
         # Before `settle`, which overwrites the frontier that candidates come from.
         if record is not None:
-            made = num_entries, emitted.num_candidates
-            if not record_frame(search, scratch, utterance, record, made, cutoff):
+            sizes = num_entries, emitted.num_candidates
+            if not record_frame(search, scratch, utterance, record, sizes, cutoff):
                 return arrays.GROW_LATTICE, frame
         counts[arrays.ACTIVE] += counts[arrays.FRONTIER]
         counts[arrays.CANDIDATES] += emitted.num_candidates
@@ -128,41 +125,59 @@ def advance(search, scratch, utterance, record, logprobs, first):
 
 @inlined
 def expand(search, scratch, frontier):
-    """Find the tokens that may begin, and write the candidates of all entries."""
+    """Write the candidates of all entries: the tokens that begin."""
     # A token may begin if it is within the bound from a phase of cost 0: no phase costs
-    # less after re-basing (with "sum" it need not be that of the first entry). Where
-    # these are many, the best one is followed from the first entry, for a better bound.
+    # less after re-basing (with "sum" it need not be that of the first entry). Such
+    # tokens are found once for all entries.
     space, params, top = search.space, search.params, _NO_COST
     # The most that boosts pay in the next step of any entry. Most utterances have no
-    # list: nothing of this is then in the loop.
+    # list: none of this is then in the loop.
     if params.boosted or search.has_oov:
         for i in range(len(frontier)):
-            inside, at_end, _ = most_in_step(search, scratch, frontier[i])
+            inside, at_end, _ = max_credits(search, scratch, frontier[i])
             top = max(top, max(inside, at_end))
     credit = float32(params.begin_credit + top)
-    least = stay(search, scratch, frontier)
+    # Entries in which no token begins: candidates too, by which the bound begins.
+    least, blank = _INF, scratch.costs[space.blank]
+    for i in range(len(frontier)):
+        entry, again = frontier[i], _INF
+        if entry.nonblank_cost < _INF:
+            again = scratch.costs[token_of(search, entry.node)]
+            again = float32(entry.nonblank_cost + again)
+        scratch.again_costs[i] = again
+        least = min(least, min(again, float32(least_cost(entry) + blank)))
     bound = loosened(running_bound(params, least), credit)
     count = find_tokens(space.blank, bound, scratch)
-    # One entry with one token costs little, and its candidates are of this frame, so
-    # that the bound which they give drops only what the final one drops.
+    # Of many tokens the best one is followed first, from the first entry alone: this
+    # costs little, and its candidates give a better bound.
     tries_best = count > uint64(TRY_BEST_ABOVE)
     emitted = Emitted(int64(0), least)
     # Expansion is a large part of the kernel: it is inlined once.
     for tries in range(2 if tries_best else 1):
         if tries_best and tries == 0:
-            take_best_token(count, scratch)
-            num_next, sources = int64(1), int64(1)
+            best = _NO_BIT
+            for i in range(_ONE, count):
+                if scratch.found_costs[i] < scratch.found_costs[best]:
+                    best = i
+            scratch.next_tokens[0] = scratch.found_tokens[best]
+            num_next, num_sources = int64(1), int64(1)
         else:
             if tries_best:
                 bound = loosened(running_bound(params, emitted.least_cost), credit)
                 count = drop_tokens(count, bound, scratch)
-            num_next = rank_tokens(params, count, scratch)
-            sources = int64(len(frontier))
+            num_next = sort_tokens(params, count, scratch)
+            num_sources = int64(len(frontier))
+        bits = _NO_BIT
+        for i in range(num_next):
+            token = scratch.next_tokens[i]
+            cost = scratch.costs[token]
+            scratch.next_costs[token], scratch.ranked_costs[i] = cost, cost
+            bits |= _ONE << (uint64(token) & _LOW_BITS)
+            scratch.ranked_bits[i + 1] = bits
         emitted = _emit(
-            search, scratch, frontier[:sources], num_next, emitted.least_cost
+            search, scratch, frontier[:num_sources], num_next, emitted.least_cost
         )
-        # `next_costs` is `inf` but for the tokens that may begin: taken back one by
-        # one, since most of the V were not touched.
+        # `next_costs` is `inf` elsewhere: most of the V were not touched.
         for n in range(num_next):
             scratch.next_costs[scratch.next_tokens[n]] = _INF
     return emitted
@@ -170,14 +185,14 @@ def expand(search, scratch, frontier):
 
 @inlined
 def _emit(search, scratch, frontier, num_next, least):
-    """Write the candidates of some entries: the tokens that begin."""
+    """Write the candidates of some entries, by the sorted tokens."""
     emitted = Emitted(int64(0), least)
     if num_next == 0:
         return emitted
     for i in range(len(frontier)):
-        inside, at_end, oov_credit = most_in_step(search, scratch, frontier[i])
-        source = Source(frontier[i], i, inside, at_end, oov_credit)
-        # Tokens are sorted: where the best one is over the bound all are.
+        credits = max_credits(search, scratch, frontier[i])
+        source = Source(frontier[i], i, *credits)
+        # Where the best token is over the bound all are.
         best = scratch.next_tokens[0]
         if is_over(search, scratch, source, best, emitted.least_cost):
             continue
@@ -306,21 +321,6 @@ def _find_inside(space, scratch, entry, limit, num_next):
 
 
 @inlined
-def stay(search, scratch, frontier):
-    """Fill `again_costs`; the least cost of an entry if no token begins."""
-    # A candidate has this cost, so that the running bound begins with it.
-    least, blank = _INF, scratch.costs[search.space.blank]
-    for i in range(len(frontier)):
-        entry, again = frontier[i], _INF
-        if entry.nonblank_cost < _INF:
-            again = scratch.costs[token_of(search, entry.node)]
-            again = float32(entry.nonblank_cost + again)
-        scratch.again_costs[i] = again
-        least = min(least, min(again, float32(least_cost(entry) + blank)))
-    return least
-
-
-@inlined
 def find_tokens(blank, bound, scratch):
     """Fill `found_tokens` and `found_costs` with the tokens up to a bound; how many."""
     costs, unscaled, blank = scratch.costs, scratch.unscaled, uint64(blank)
@@ -356,82 +356,18 @@ def drop_tokens(count, bound, scratch):
 
 
 @inlined
-def take_best_token(count, scratch):
-    """Let the best of the found tokens be the only one that may begin."""
-    best = _NO_BIT
-    for i in range(_ONE, count):
-        if scratch.found_costs[i] < scratch.found_costs[best]:
-            best = i
-    scratch.next_tokens[0] = scratch.found_tokens[best]
-    _lay_out_ranked(scratch, int64(1))
-
-
-@inlined
-def rank_tokens(params, count, scratch):
-    """Fill in the best of the found tokens, in order; how many."""
-    if count > uint64(MAX_RANK_SORT):
-        _bucket_sort(scratch, count)
+def sort_tokens(params, count, scratch):
+    """Fill `next_tokens` with the best of the found tokens, in order; how many."""
+    keys, num_found = scratch.keys, int64(count)
+    for i in range(num_found):
+        # Keys compare bits: adding 0 makes 0.0 of -0.0.
+        cost = float32(scratch.found_costs[i] + _NO_COST)
+        keys[i] = key_of(cost, scratch.found_tokens[i])
+    if num_found <= FEW_KEYS and 2 * num_found <= len(keys):
+        sort_few_keys(keys, num_found)
     else:
-        _rank_sort(scratch, count)
-    num_next = min(int64(count), params.token_top_k)
-    _lay_out_ranked(scratch, num_next)
-    return num_next
-
-
-@inlined
-def _lay_out_ranked(scratch, num_next):
-    """Fill in costs by token and by rank, and the tokens of the first ranks as bits."""
-    bits = _NO_BIT
+        sort_keys(keys, num_found, scratch.stack)
+    num_next = min(num_found, params.token_top_k)
     for i in range(num_next):
-        token = scratch.next_tokens[i]
-        cost = scratch.costs[token]
-        scratch.next_costs[token], scratch.ranked_costs[i] = cost, cost
-        bits |= _ONE << (uint64(token) & _LOW_BITS)
-        scratch.ranked_bits[i + 1] = bits
-
-
-@inlined
-def _bucket_sort(scratch, count):
-    """Fill `next_tokens` with the found tokens, the least (cost, token) first."""
-    # They are laid out by the range that their cost is in, of `NUM_RANGES` equal ones;
-    # then insertion moves them within a range alone.
-    costs, ends, keys = scratch.found_costs, scratch.range_ends, scratch.keys
-    least, most = costs[0], costs[0]
-    for i in range(_ONE, count):
-        least, most = min(least, costs[i]), max(most, costs[i])
-    scale = _NO_COST
-    if most > least:
-        scale = float32(arrays.NUM_RANGES - 1) / float32(most - least)
-    ends[:] = 0
-    for i in range(count):
-        ends[int64(float32(costs[i] - least) * scale)] += 1
-    end = int32(0)
-    for at in range(arrays.NUM_RANGES):
-        end += ends[at]
-        ends[at] = end
-    for i in range(int64(count) - 1, -1, -1):
-        at = int64(float32(costs[i] - least) * scale)
-        ends[at] -= 1
-        keys[ends[at]] = key_of(costs[i], scratch.found_tokens[i])
-    for i in range(int64(count)):
-        key, at = keys[i], i
-        while at > 0 and keys[at - 1] > key:
-            keys[at] = keys[at - 1]
-            at -= 1
-        keys[at] = key
-    for i in range(int64(count)):
         scratch.next_tokens[i] = index_of(keys[i])
-
-
-@inlined
-def _rank_sort(scratch, count):
-    """Sort a few found tokens: a token's place is the number of those before it."""
-    # No branch depends on the costs, so that none is mispredicted.
-    costs = scratch.found_costs
-    for i in range(count):
-        cost, target = costs[i], uint32(0)
-        for j in range(i):
-            target += uint32(costs[j] <= cost)
-        for j in range(i + _ONE, count):
-            target += uint32(costs[j] < cost)
-        scratch.next_tokens[target] = scratch.found_tokens[i]
+    return num_next

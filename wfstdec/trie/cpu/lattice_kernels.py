@@ -1,10 +1,8 @@
 """Records of arcs for a lattice during the search; `lattice_pack.py` has the rule.
 
     record_frame  before a frame is settled: candidates that lead to surviving entries
-    prune         now and then: drops what cannot be part of the lattice
-    spread        at the end: the extra cost of all states
-    keep          after it: drops what is above the limit
-    gather        and after that: what is left, with its costs
+    prune         now and then, and at the end: drops what cannot be part of the lattice
+    gather        after the last one: what is left, with its costs
 
 The search expands one phase of an entry where both may do the same. The candidates of
 the phase above it are priced here: they cost no less, so that the expanded candidate
@@ -19,7 +17,7 @@ from __future__ import annotations
 import numpy as np
 from numpy import float32, int64, uint32
 
-from wfstdec.jit import inlined, jit, kernel
+from wfstdec.jit import inlined, jit, part
 from wfstdec.jit.sorting import index_of
 from wfstdec.lattice.arrays import REPEATED
 from wfstdec.lm.kernels import step
@@ -48,10 +46,10 @@ _REPEATED = uint32(REPEATED)
 _NO_COST = float32(0)
 
 
-@kernel
-def record_frame(search, scratch, utterance, record, made, cutoff):
+@part
+def record_frame(search, scratch, utterance, record, sizes, cutoff):
     """Record surviving entries and the arcs to them; False if they do not fit."""
-    num_entries, num_candidates = made
+    num_entries, num_candidates = sizes
     counts, entries = record.counts, scratch.new_entries
     num_sources = utterance.counts[arrays.FRONTIER]
     most = num_candidates + 2 * num_sources  # a blank, and the last token again
@@ -208,43 +206,34 @@ def _end_of(search, source, pron):
 
 
 @jit
-def spread(record, ends):
-    """Find the extra cost of states; arcs above the limit are dropped."""
-    arcs, extra, limit = record.arcs, record.extra, record.limit
-    extra[: 2 * record.counts[arrays.NUM_ENTRIES]] = np.inf
-    first = 2 * record.counts[arrays.FIRST]
+def prune(record, ends):
+    """Drop what cannot be part of the lattice; renumber the rest.
+
+    `ends`: the extra cost of each state of the frontier, float32 [2 F]. Before the end
+    of the utterance it is 0: each may be on the best path. `record.number` then has the
+    new numbers of entries.
+    """
+    counts, arcs, limit = record.counts, record.arcs, record.limit
+    number, extra = record.number, record.extra
+    num_entries, first = counts[arrays.NUM_ENTRIES], counts[arrays.FIRST]
+    extra[: 2 * num_entries] = np.inf
     for i in range(len(ends)):
         if ends[i] <= limit:
-            extra[first + i] = ends[i]
-    # Arcs were noted in the order of frames, so that backwards all arcs that leave a
-    # state are seen before those that enter it.
-    for a in range(record.counts[arrays.NUM_ARCS] - 1, -1, -1):
+            extra[2 * first + i] = ends[i]
+    # Arcs are in the order of frames, so that backwards all arcs that leave a state are
+    # seen before those that enter it.
+    for a in range(counts[arrays.NUM_ARCS] - 1, -1, -1):
         one = arcs[a]
         through = float32(one.excess + extra[one.nextstate])
         if through <= limit and through < np.inf:
             extra[one.state] = min(extra[one.state], through)
         else:
             one.ilabel = _DROPPED
-
-
-@jit
-def prune(record, num_entries):
-    """Drop what cannot be part of the lattice; renumbers the rest."""
-    # Each entry may yet be on the best path: none of them costs extra.
-    spread(record, np.zeros(2 * num_entries, np.float32))
-    keep(record)
-
-
-@jit
-def keep(record):
-    """Drop arcs that are marked, and entries that are not reached."""
-    # `record.number` then has the new numbers of those that are left.
-    counts, number, arcs = record.counts, record.number, record.arcs
-    kept, first = 0, counts[arrays.FIRST]
-    for n in range(counts[arrays.NUM_ENTRIES]):
+    kept = 0
+    for n in range(num_entries):
         if n == first:
             counts[arrays.FIRST] = kept
-        if min(record.extra[2 * n], record.extra[2 * n + 1]) < np.inf:
+        if min(extra[2 * n], extra[2 * n + 1]) < np.inf:
             number[n] = kept
             record.entries[kept] = record.entries[n]
             kept += 1
@@ -262,12 +251,9 @@ def keep(record):
 
 @jit
 def gather(search, record, ends):
-    """After `keep`, what is left: the columns of `RecordedArcs`, those of ends last."""
-    arcs, entries, num_arcs = (
-        record.arcs,
-        record.entries,
-        record.counts[arrays.NUM_ARCS],
-    )
+    """What is left: the columns of `RecordedArcs`, those of ends last."""
+    arcs, entries = record.arcs, record.entries
+    num_arcs = record.counts[arrays.NUM_ARCS]
     count = num_arcs + len(ends)
     state, nextstate = np.empty(count, np.int64), np.empty(count, np.int64)
     ilabel, olabel = np.empty(count, np.uint32), np.empty(count, np.uint32)

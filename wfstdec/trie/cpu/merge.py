@@ -57,9 +57,9 @@ def slot_of(scratch, stamp, c, by_text):
     while slots[slot] >> 32 == stamp:
         i = slots[slot] & int64(0xFFFFFFFF)
         e = entries[i]
-        previous_same = e.state == c.state and e.node == c.node and e.boost == c.boost
-        same_text = e.text == c.text or not by_text
-        if previous_same and same_text and e.spelling == c.spelling:
+        same = e.state == c.state and e.node == c.node and e.boost == c.boost
+        same = same and e.spelling == c.spelling
+        if same and (e.text == c.text or not by_text):
             return slot, i
         slot = (slot + uint64(1)) & mask
     return slot, int64(-1)
@@ -85,10 +85,7 @@ def merge(search, scratch, frontier, num_candidates, cutoff):
                 e.blank_cost, e.blank_candidate = from_blank, arrays.FROM_BLANK
         if from_nonblank <= cutoff:
             if params.sums:
-                if (
-                    e.blank_candidate == arrays.NO_CANDIDATE
-                    or from_nonblank < from_blank
-                ):
+                if from_nonblank < from_blank or e.blank_cost == _INF:
                     e.blank_candidate = arrays.FROM_NONBLANK
                 e.blank_cost = log_add(e.blank_cost, from_nonblank)
             elif source.blank_cost > source.nonblank_cost:
@@ -151,7 +148,7 @@ def _merge_begun(search, scratch, frontier, num_candidates, cutoff):
 
 @inlined
 def _add_again(search, scratch, frontier, i):
-    """The last token of entry `i` is heard again."""
+    """Repeat the last token of entry `i`."""
     scratch.new_entries[i].waits = 0
     cost = scratch.again_costs[i]
     _add_nonblank(search, scratch, frontier, i, int64(arrays.FROM_NONBLANK), cost)
@@ -161,28 +158,23 @@ def _add_again(search, scratch, frontier, i):
 def _add_nonblank(search, scratch, frontier, i, q, cost):
     """Candidate `q` leads into the nonblank phase of entry `i`, or `FROM_NONBLANK`."""
     e = scratch.new_entries[i]
-    if cost < e.nonblank_least or (
-        cost == e.nonblank_least and _goes_before(search, scratch, frontier, i, q)
-    ):
+    wins = cost < e.nonblank_least
+    if cost == e.nonblank_least:
+        # The order of the sources decides. Two ways from one source are in their order
+        # already: the earlier one stays.
+        here = _source_of(scratch, i, q)
+        there = _source_of(scratch, i, int64(e.nonblank_candidate))
+        if here != there:
+            source, former = frontier[here], frontier[there]
+            wins = source.cost < former.cost
+            if source.cost == former.cost:
+                wins = is_before(search.space.automaton, source, former)
+    if wins:
         e.nonblank_least, e.nonblank_candidate = cost, q
     if search.params.sums:
         e.nonblank_cost = log_add(e.nonblank_cost, cost)
     else:
         e.nonblank_cost = min(e.nonblank_cost, cost)
-
-
-@inlined
-def _goes_before(search, scratch, frontier, i, q):
-    """Tell whether a candidate that costs as little wins: by order of the sources."""
-    here = _source_of(scratch, i, q)
-    there = _source_of(scratch, i, int64(scratch.new_entries[i].nonblank_candidate))
-    # Two ways from one entry are in their order already: the earlier one stays.
-    if here == there:
-        return False
-    source, former = frontier[here], frontier[there]
-    if source.cost != former.cost:
-        return source.cost < former.cost
-    return is_before(search.space.automaton, source, former)
 
 
 @inlined
@@ -214,8 +206,8 @@ def choose(search, scratch, count):
         sort_few_keys(keys, count)
     else:
         sort_keys(keys, count, scratch.stack)
-    # Sorting was by cost, then by the order in which entries came up: what they are
-    # decides instead, as in the reference.
+    # Equal costs were sorted by the order in which entries came up: their keys decide
+    # instead, as in the reference.
     for i in range(1, count):
         key = keys[i]
         j = i
@@ -248,8 +240,8 @@ def settle(search, scratch, utterance, num_entries):
         i = index_of(keys[r])
         new, entry = entries[i], frontier[r]
         entry.state, entry.node, entry.boost = new.state, new.node, new.boost
-        # Read in the next frame, from somewhere in large arrays: they may come
-        # meanwhile. Nodes that no array has do no harm.
+        # Read in the next frame, from anywhere in large arrays. Nodes that no array has
+        # do no harm.
         prefetch(search.phrases.rows, uint64(state_of(new.boost)))
         prefetch(trie.node_child_bits, uint64(new.node))
         prefetch(trie.node_child_splits, uint64(new.node))
@@ -268,8 +260,25 @@ def settle(search, scratch, utterance, num_entries):
                 entry.token_end, entry.blank_trace = frames, source.nonblank_trace
                 total = source.nonblank_acoustic
             entry.blank_acoustic = total + blank_acoustic
-        if new.nonblank_candidate != arrays.NO_CANDIDATE:
-            _settle_nonblank(search, scratch, utterance, entry, new, i)
+        if new.nonblank_candidate == arrays.NO_CANDIDATE:
+            continue
+        if new.nonblank_candidate == arrays.FROM_NONBLANK:
+            source, token = scratch.sources[i], token_of(search, new.node)
+            entry.nonblank_trace = source.nonblank_trace
+            total = source.nonblank_acoustic
+        else:
+            at = utterance.counts[arrays.TRACE]
+            c, node = scratch.candidates[new.nonblank_candidate], utterance.trace[at]
+            source, token = scratch.sources[c.source], int64(c.token)
+            total, node.previous_end = source.blank_acoustic, source.token_end
+            node.previous = source.blank_trace
+            if c.from_nonblank:
+                total, node.previous_end = source.nonblank_acoustic, frames
+                node.previous = source.nonblank_trace
+            node.token, node.pron, node.start = token, c.pron, frames
+            entry.nonblank_trace = at
+            utterance.counts[arrays.TRACE] = at + 1
+        entry.nonblank_acoustic = total + np.float64(scratch.unscaled[token])
     utterance.counts[arrays.FRONTIER] = num_entries
     utterance.base[0] += np.float64(best)
 
@@ -298,8 +307,7 @@ def _choose_texts(params, scratch, count):
         i = index_of(keys[r])
         e = entries[i]
         slot, last = slot_of(scratch, stamp, e, False)
-        # A new place, and all are taken. Texts at places that are kept may still
-        # follow.
+        # A new place, and all are taken. Texts at known places may still follow.
         if last < 0 and num_nodes == params.beam_size:
             continue
         blank, nonblank, other = 0, 0, last
@@ -319,24 +327,3 @@ def _choose_texts(params, scratch, count):
         keys[kept] = keys[r]
         kept += 1
     return kept
-
-
-@inlined
-def _settle_nonblank(search, scratch, utterance, entry, new, i):
-    """The last token of source `i` again, or a token that begins."""
-    frames, at = utterance.counts[arrays.FRAMES], utterance.counts[arrays.TRACE]
-    if new.nonblank_candidate == arrays.FROM_NONBLANK:
-        source, token = scratch.sources[i], token_of(search, new.node)
-        entry.nonblank_trace, total = source.nonblank_trace, source.nonblank_acoustic
-    else:
-        c, node = scratch.candidates[new.nonblank_candidate], utterance.trace[at]
-        source, token = scratch.sources[c.source], int64(c.token)
-        total, node.previous_end = source.blank_acoustic, source.token_end
-        node.previous = source.blank_trace
-        if c.from_nonblank:
-            total, node.previous_end = source.nonblank_acoustic, frames
-            node.previous = source.nonblank_trace
-        node.token, node.pron, node.start = token, c.pron, frames
-        entry.nonblank_trace = at
-        utterance.counts[arrays.TRACE] = at + 1
-    entry.nonblank_acoustic = total + np.float64(scratch.unscaled[token])

@@ -95,7 +95,7 @@ class DeviceBatch(Batch):
     ) -> None:
         work = device_space.work(options.beam_size)
         device, form = work.device, work.form
-        inputs = [cpu.inputs_of(options, one)[0] for one in boosts]
+        inputs = [cpu.inputs_of(options, one)[0].value for one in boosts]
         task = task_of(inputs[0].params)
         device_space.fill_in(task)
         super().__init__(LAYOUT, work.scratch, task, Variant(form.threads), len(boosts))
