@@ -24,8 +24,9 @@ from wfstdec.boost.lists import BoostsLike
 from wfstdec.checks.inputs import SESSION_FRAMES, UTTERANCES
 from wfstdec.errors import InputError, OptionError, SessionError, naming
 from wfstdec.lattice.arrays import Lattice
-from wfstdec.search.backend import Backend, Reader
+from wfstdec.search.backend import Backend
 from wfstdec.search.hypothesis import Hypothesis, Partial, word_later_by
+from wfstdec.search.paths.hypotheses import Reader
 from wfstdec.search.threads import SEGMENTS, DeferredSignals, Workers
 from wfstdec.text.display import few
 
