@@ -111,10 +111,11 @@ class Recording:
         self._hypotheses(case, logprobs, found, costs)
 
     def _hypotheses(
-        self, case: str, names: Logprobs, found: Sequence[Any], costs: Sequence[float]
+        self, case: str, names: Logprobs, found: Sequence[Any], costs: dict[int, float]
     ) -> None:
-        for name, one, cost in zip(names, found, costs, strict=True):
-            self.note(f"{case}/{name}", _record_of(one) | {"search_cost": cost.hex()})
+        for name, one in zip(names, found, strict=True):
+            cost = costs[id(one)].hex()
+            self.note(f"{case}/{name}", _record_of(one) | {"search_cost": cost})
 
 
 def digest_of(*arrays: np.ndarray) -> str:
@@ -142,16 +143,16 @@ def _stream(decoder: Any, rounds: Sequence[Any], count: int, boosts: Any) -> lis
 
 
 @contextlib.contextmanager
-def _search_costs(decoder: Any) -> Iterator[list[float]]:
-    """The totals of searches, for each hypothesis that a decoder makes meanwhile.
+def _search_costs(decoder: Any) -> Iterator[dict[int, float]]:
+    """The totals of searches, by the id of the hypothesis that was made of each.
 
     They are in what the search hands over, which users never see.
     """
-    costs: list[float] = []
+    costs: dict[int, float] = {}
 
-    def note(result: Any) -> None:
+    def note(result: Any, hypothesis: Any) -> None:
         best = result[0] if isinstance(result, list) else result
-        costs.append(float(best.search_cost))
+        costs[id(hypothesis)] = float(best.search_cost)
 
     make = decoder._reader
     decoder._reader = lambda boosts: _NotingReader(make(boosts), note)
@@ -162,7 +163,7 @@ def _search_costs(decoder: Any) -> Iterator[list[float]]:
 
 
 class _NotingReader:
-    """A reader that tells of each result before it makes a hypothesis of it."""
+    """A reader that tells of each result and the hypothesis that it makes of it."""
 
     def __init__(self, reader: Any, note: Any) -> None:
         self._reader, self._note = reader, note
@@ -172,14 +173,16 @@ class _NotingReader:
 
     def hypothesis(self, found: Any, *more: Any) -> Any:
         """Record a hypothesis."""
-        self._note(found)
-        return self._reader.hypothesis(found, *more)
+        hypothesis = self._reader.hypothesis(found, *more)
+        self._note(found, hypothesis)
+        return hypothesis
 
     def hypotheses(self, found: Any, *more: Any) -> Any:
         """Record hypotheses that are read together."""
-        for one in found:
-            self._note(one)
-        return self._reader.hypotheses(found, *more)
+        hypotheses = self._reader.hypotheses(found, *more)
+        for one, hypothesis in zip(found, hypotheses, strict=True):
+            self._note(one, hypothesis)
+        return hypotheses
 
 
 def _record_of(hypothesis: Any) -> dict[str, Any]:

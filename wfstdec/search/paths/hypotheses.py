@@ -243,11 +243,8 @@ class PathBatch:
         path = self._paths[i]
         if name == "words":
             texts, at = self._reader.cutter.read(self._words, i)
-            times, frames = (
-                self._times[at].T.tolist(),
-                self._words.frames[at].T.tolist(),
-            )
-            columns = zip(texts, *times, *frames, repeat(None))  # no confidences
+            times, ends = self._times[at].T, self._words.frames[at].T
+            columns = zip(texts, *times.tolist(), *ends.tolist(), repeat(None))
             return {"words": tuple(map(_word, columns))}
         if name in ("token_ids", "token_frames"):
             tokens = path.tokens

@@ -93,15 +93,15 @@ def nbest_texts(lattice: Lattice, n: int) -> NbestPaths:
         return nbest_paths(lattice, n)
     found = nbest_paths(lattice, SPELLINGS_PER_TEXT * n)
     cutter = word_ends(lattice)
-    paths = [tokens_on(lattice, arcs) for arcs in found.arcs]
+    paths = [tokens_on(lattice, one) for one in found.arcs]
     cut = cutter.cut(paths, [False] * len(paths))
     first: dict[str, int] = {}
     for i in range(len(paths)):
         first.setdefault(" ".join(cutter.read(cut, i)[0]), i)
     kept = list(first.values())[:n]
-    paths, excess = [found.arcs[i] for i in kept], [found.excess[i] for i in kept]
+    arcs, excess = [found.arcs[i] for i in kept], [found.excess[i] for i in kept]
     is_all = len(found.arcs) < SPELLINGS_PER_TEXT * n
-    return NbestPaths(paths, excess, found.is_exact and (is_all or len(kept) == n))
+    return NbestPaths(arcs, excess, found.is_exact and (is_all or len(kept) == n))
 
 
 def hypotheses_of(

@@ -208,10 +208,9 @@ def _joined_rows(paths: Sequence[Any]) -> JoinedTokens:
     ends = np.flatnonzero(at >= 0)
     label_splits = np.searchsorted(ends, splits, side="right")
     first = np.repeat(splits[:-1], np.diff(label_splits))
-    behind = (ends - first).astype(np.int32)
-    return JoinedTokens(
-        token, start, end, at[ends], behind, behind, splits, label_splits
-    )
+    before = (ends - first).astype(np.int32)
+    labels = at[ends], before, before
+    return JoinedTokens(token, start, end, *labels, splits, label_splits)
 
 
 class BestPath(NamedTuple):
