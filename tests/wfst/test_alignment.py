@@ -12,7 +12,7 @@ from wfstdec import PackedGraph, WfstDecoder, WfstOptions
 from wfstdec.graph.arcs import LABEL_MASK, REPEAT
 from wfstdec.search.backend import make_backend
 from wfstdec.search.paths.tokens import PathTokens
-from wfstdec.search.paths.words import BEGINNING, Aligner
+from wfstdec.search.paths.words import ALIGNED, BEGINNING, Cutter
 from wfstdec.text.tokens import EPSILON, token_of
 from wfstdec.wfst.options import BACKENDS
 
@@ -334,8 +334,8 @@ def test_cutting_into_words_against_all_cuts(complete):
             graph_cost=0.0,
             acoustic_cost=0.0,
         )
-        aligner = Aligner(graph.vocabulary)
-        found = aligner.words(path, complete=complete).frames.tolist()
+        aligner = Cutter(ALIGNED, graph.vocabulary)
+        found = frames_of(aligner.words(path, BEGINNING, 1.0, complete=complete))
         cuts = naive_cuts(tokens, words, said, fillers, complete)
         allowed = {cut for cut in cuts if cuts[cut] == min(cuts.values())}
         if cuts:
@@ -350,6 +350,10 @@ def test_cutting_into_words_against_all_cuts(complete):
         assert found in as_frames, (tokens, words, said, fillers)
         check_settled_frames(aligner, path, complete, found)
     assert matched > 400
+
+
+def frames_of(words):
+    return [[word.start_frame, word.end_frame] for word in words]
 
 
 def beginning_of(path, tokens, words, since=(0, 0)):
@@ -368,9 +372,10 @@ def check_settled_frames(aligner, path, complete, expected):
     for count in range(len(path.ilabel) + 1):
         words = int((path.word_token <= count).sum())
         since = cut.tokens, len(frames)
-        more, cut = aligner.settled_words(beginning_of(path, count, words, since), cut)
-        frames += more.frames.tolist()
+        beginning = beginning_of(path, count, words, since)
+        more, cut = aligner.settled_words(beginning, cut, 1.0)
+        frames += frames_of(more)
         assert frames == expected[: len(frames)]
     rest = beginning_of(path, None, None, (cut.tokens, len(frames)))
-    found = aligner.words(rest, cut, complete=complete).frames.tolist()
+    found = frames_of(aligner.words(rest, cut, 1.0, complete=complete))
     assert frames + found == expected

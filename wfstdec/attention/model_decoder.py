@@ -26,8 +26,8 @@ from wfstdec.lm.ngram import NgramLM
 from wfstdec.search.decoder import Decoder
 from wfstdec.search.hypothesis import CostAccount, Hypothesis, insertion_cost
 from wfstdec.search.logprobs import check_lengths, split_batch
-from wfstdec.search.paths.hypotheses import FoundReader, PathReader
-from wfstdec.search.paths.words import CountedWords, TokenCutter
+from wfstdec.search.paths.hypotheses import PathReader, Reader
+from wfstdec.search.paths.words import BARE, Cutter
 from wfstdec.text.files import PathLike
 from wfstdec.text.lexicon import is_mark, load_sentencepiece
 from wfstdec.text.loading import separator_of
@@ -222,7 +222,7 @@ class ModelDecoder(Decoder[Any, Paths]):
         self.vocabulary = Vocabulary.of(table, separator=between)
         given: Any = options, backend, BoostCompiler((), {}, len(table))
         super().__init__(*given, frame_shift_s=frame_shift_s, threads=1)
-        self._cutter = TokenCutter(table, between)
+        self._cutter = Cutter(BARE, self.vocabulary)
 
     @classmethod
     def of_features(
@@ -294,6 +294,12 @@ class ModelDecoder(Decoder[Any, Paths]):
     def _models(self) -> tuple[str, ...]:
         return tuple(lm.fingerprint for lm, _ in self.lms)
 
+    def _search(
+        self, utterances: Any, boosts: Any, *, read: Any = None, **_: Any
+    ) -> Any:
+        found = super()._search(utterances, boosts)
+        return found if read is None else read(range(len(found)), found)
+
     def _boost_cost(self, path: Any, boosts: CompiledBoosts) -> float:
         """Cost of what boosts credited a path."""
         return boosts.cost((), path.token)
@@ -316,7 +322,7 @@ class ModelAccount(NamedTuple):
     boost_cost: Callable[[Any, CompiledBoosts], float]
 
     def of(
-        self, path: Any, counted: CountedWords, boosts: CompiledBoosts
+        self, path: Any, _words: list[int], _cost: float, boosts: CompiledBoosts
     ) -> CostAccount:
         """The account of a path."""
         labels = np.ascontiguousarray(path.token, np.int32)
@@ -337,8 +343,8 @@ class ModelAccount(NamedTuple):
         )
 
 
-class ModelPathReader(FoundReader[Paths]):
-    """Reads what searches of models found; see `FoundReader`."""
+class ModelPathReader(Reader[Paths]):
+    """Reads what searches of models found; see `Reader`."""
 
     def best(self, found: Paths) -> Any:
         """Find the best path."""

@@ -104,12 +104,6 @@ class BatchingBackend(ABC):
     ) -> list[Any]:
         """Decode whole utterances, [T, V], in as many parts as memory asks for."""
         found: dict[int, Any] = {}
-
-        def done() -> dict[int, Any]:
-            if read is None:
-                return found
-            return {i: read(i, one) for i, one in found.items()}
-
         bad: list[LogprobError] = []
         parts = self._parts(list(map(len, utterances)), options, record)
         left = [sorted(part) for part in parts][::-1]
@@ -118,6 +112,8 @@ class BatchingBackend(ABC):
             chunks, given = [utterances[i] for i in part], [boosts[i] for i in part]
             try:
                 decoded = self._decode_part(chunks, options, given, record)
+                if read is not None:
+                    decoded = read(part, decoded)
                 found.update(zip(part, decoded, strict=True))
             except LogprobError as error:
                 assert isinstance(error.utterance, int)
@@ -131,10 +127,10 @@ class BatchingBackend(ABC):
                 left += [part[half:], part[:half]]
             except self.device.failures as error:
                 missing = set(range(len(utterances))) - set(found)
-                raise DeviceError(_failed(error, missing), missing, done()) from error
+                raise DeviceError(_failed(error, missing), missing, found) from error
         if bad:
             raise min(bad, key=attrgetter("utterance"))
-        return [one for _, one in sorted(done().items())]
+        return [one for _, one in sorted(found.items())]
 
     def _decode_part(
         self,

@@ -41,9 +41,9 @@ from wfstdec.lm.automaton import NULL_AUTOMATON
 from wfstdec.lm.loading import AnyLM, lm_over, read_lm
 from wfstdec.search.backend import make_backend
 from wfstdec.search.decoder import Decoder
-from wfstdec.search.paths.hypotheses import FoundReader, LmCosts, PathReader
+from wfstdec.search.paths.hypotheses import LmCosts, PathReader, Reader
 from wfstdec.search.paths.tokens import TokenPath
-from wfstdec.search.paths.words import TokenCutter
+from wfstdec.search.paths.words import BARE, Cutter
 from wfstdec.text.loading import AUTO, TokensLike, load_tokens, separator_of
 from wfstdec.text.vocabulary import Vocabulary
 
@@ -101,7 +101,7 @@ class GreedyDecoder(Decoder[np.ndarray, TokenPath]):
         self.vocabulary = Vocabulary.of(table, separator=between)
         self.lm = None if lm is None else lm_over(read_lm(lm), self.tokens, unk_cost)
         self._automaton = NULL_AUTOMATON if self.lm is None else self.lm.automaton
-        self._cutter = TokenCutter(self.tokens, self.separator)
+        self._cutter = Cutter(BARE, self.vocabulary)
         searched = Searched(self._automaton, len(self.tokens), self.tokens.blank)
         super().__init__(
             options or GreedyOptions(),
@@ -117,8 +117,8 @@ class GreedyDecoder(Decoder[np.ndarray, TokenPath]):
     def _models(self) -> tuple[str, ...]:
         return () if self.lm is None else (self.lm.fingerprint,)
 
-    def _reader(self, boosts: CompiledBoosts) -> FoundReader[TokenPath]:
+    def _reader(self, boosts: CompiledBoosts) -> Reader[TokenPath]:
         insertion, names = self.options.token_insertion, self.tokens.names
         account = LmCosts(self.options, self._automaton, insertion)
         paths = PathReader(self._cutter, account, names, self.frame_shift_s)
-        return FoundReader(paths, boosts)
+        return Reader(paths, boosts)

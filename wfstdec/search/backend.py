@@ -1,12 +1,12 @@
-"""Protocols of a decoder's backend, of a search, and of readers of results.
+"""Protocols of a decoder's backend and of a search.
 
     utterances = backend.inputs(logprobs, lengths)     # checked
     found = backend.decode(utterances, options, boosts)
 
     search = backend.start(options, boosts[0])         # one that comes in chunks
     backend.advance([search], [chunk])                 # any number of times
-    reader.partial(search.look())                      # what was said so far
-    reader.hypothesis(search.finish())
+    search.look()                                      # how far it has come
+    search.finish()
 
 What an utterance is made of is the search's own affair: log-probs, float32 [T, V], for
 those of CTC models, where a chunk is some of its frames. So is what it finds: paths
@@ -21,14 +21,11 @@ from typing import Any, Protocol, TypeVar
 
 from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.errors import BackendError
-from wfstdec.lattice.arrays import Lattice
-from wfstdec.search.hypothesis import Hypothesis, Partial
 from wfstdec.search.threads import Read, Workers
 
 _Chunk = TypeVar("_Chunk")
 _Chunk_contra = TypeVar("_Chunk_contra", contravariant=True)
 _Found_co = TypeVar("_Found_co", covariant=True)
-_Found_contra = TypeVar("_Found_contra", contravariant=True)
 
 
 class Search(Protocol[_Chunk_contra, _Found_co]):
@@ -75,7 +72,7 @@ class Backend(Protocol[_Chunk, _Found_co]):
     ) -> list[Any]:
         """Decode whole utterances, in whatever groups and order are quickest.
 
-        `read`: what to make of each, as soon as it is found; None leaves it.
+        `read`: what to make of each group, as soon as it is found; None leaves it.
         """
 
     def prepare(self, options: Any, boosts: CompiledBoosts) -> None:
@@ -98,36 +95,6 @@ class Backend(Protocol[_Chunk, _Found_co]):
 
         `names`: what errors call each; None for their positions.
         """
-
-
-class Reader(Protocol[_Found_contra]):
-    """Reads what searches of one boost list found; one for each session.
-
-    Only what the decoder and its backend can do is asked for.
-    """
-
-    def hypothesis(self, found: _Found_contra) -> Hypothesis:
-        """Read the best hypothesis."""
-
-    def hypotheses(
-        self, found: Sequence[_Found_contra], boosts: Sequence[CompiledBoosts]
-    ) -> list[Hypothesis]:
-        """Read the best of each of many searches."""
-
-    def partial(self, look: Any) -> Partial:
-        """Read how far a search has come: of one search, again and again."""
-
-    def nbest(self, found: Any, num: int | None) -> list[Hypothesis]:
-        """Read hypotheses, best first: `num` at most, or all that there are."""
-        raise AssertionError("this decoder finds only the best")
-
-    def lattice(self, found: Any) -> Lattice:
-        """Read the lattice of what was recorded."""
-        raise AssertionError("this decoder records no lattices")
-
-    def segments(self, settled: Any) -> list[Lattice]:
-        """Read what `Search.settle` gave."""
-        raise AssertionError("this decoder hands out no segments")
 
 
 AUTO = "auto"

@@ -32,11 +32,12 @@ from wfstdec.boost.lists import BoostEntry, BoostsLike
 from wfstdec.boost.phrases import PhraseOptions
 from wfstdec.checks.inputs import InputCheck, OutputTokens, Pairs, checked
 from wfstdec.checks.rows import check_frame_shift
-from wfstdec.errors import BackendError, DeviceError, InputError, OptionError
+from wfstdec.errors import BackendError, InputError, OptionError
 from wfstdec.lattice.arrays import Lattice
 from wfstdec.lm.automaton import Unit
-from wfstdec.search.backend import Backend, Reader
+from wfstdec.search.backend import Backend
 from wfstdec.search.hypothesis import Hypothesis
+from wfstdec.search.paths.hypotheses import Reader
 from wfstdec.search.paths.lattice import confidences_of
 from wfstdec.search.sessions import Sessions
 from wfstdec.search.threads import (
@@ -282,15 +283,11 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
         backend, logprobs = self._taken(logprobs, lengths, boosts)
         utterances = self._inputs(backend, logprobs, lengths)
         compiled = self._compiled(boosts, len(utterances))
-        try:
-            found = self._search(utterances, compiled, backend=backend)
-        except DeviceError as error:
-            done = list(error.done)
-            given = [compiled[i] for i in done]
-            read = self._read([error.done[i] for i in done], given)
-            error.done = dict(zip(done, read, strict=True))
-            raise
-        return self._read(found, compiled)
+
+        def read(which: Sequence[int], found: Sequence[_Found]) -> list[Hypothesis]:
+            return self._read(found, [compiled[i] for i in which])
+
+        return self._search(utterances, compiled, backend=backend, read=read)
 
     def _taken(self, logprobs: Any, lengths: Any, boosts: Any) -> tuple[Any, Any]:
         """Choose the backend of a batch; also the batch, which may have been read."""
@@ -310,26 +307,29 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
             sure = confidences_of(reader.lattice(found), scale=posterior_scale)
             return reader.hypothesis(found).with_confidences(sure)
 
-        return self._recorded(logprobs, lengths, boosts, read)
+        return self._read_each(logprobs, lengths, boosts, read)
 
-    def _recorded(
+    def _read_each(
         self,
         logprobs: Any,
         lengths: Any,
         boosts: Any,
         read: Callable[[Reader[_Found], Any], Any],
+        *,
+        record: bool = True,
     ) -> list[Any]:
-        """Search whole utterances with lattices, and read each as soon as it is found.
+        """Search whole utterances, and read each as soon as it is found.
 
         Lattices of a large batch are not in memory all together.
         """
         utterances = self._inputs(self._backend, logprobs, lengths)
         compiled = self._compiled(boosts, len(utterances))
 
-        def read_one(i: int, found: Any) -> Any:
-            return read(self._reader(compiled[i]), found)
+        def read_each(which: Sequence[int], found: Sequence[Any]) -> list[Any]:
+            pairs = zip(which, found, strict=True)
+            return [read(self._reader(compiled[i]), one) for i, one in pairs]
 
-        return self._search(utterances, compiled, record=True, read=read_one)
+        return self._search(utterances, compiled, record=record, read=read_each)
 
     def checked(self, logprobs: Pairs) -> Iterator[tuple[str, Any]]:
         """Pass utterances on and warn of what seems wrong with the first ones.
@@ -354,17 +354,11 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
         record = self._nbest_from == "lattice"
         self._check_nbest(record)
         num = self.options.nbest
-        if record:
-            return self._recorded(
-                logprobs,
-                lengths,
-                boosts,
-                lambda reader, found: reader.nbest(found, num),
-            )
-        utterances = self._inputs(self._backend, logprobs, lengths)
-        compiled = self._compiled(boosts, len(utterances))
-        each = zip(compiled, self._search(utterances, compiled), strict=True)
-        return [self._reader(one).nbest(found, num) for one, found in each]
+        return self._read_each(
+            *(logprobs, lengths, boosts),
+            lambda reader, found: reader.nbest(found, num),
+            record=record,
+        )
 
     def decode_lattice(
         self,
@@ -390,7 +384,7 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
         if lattice_beam is not None:
             other = self.with_options(lattice_beam=lattice_beam)
             return other.decode_lattice(logprobs, lengths, boosts)
-        return self._recorded(
+        return self._read_each(
             logprobs, lengths, boosts, lambda reader, found: reader.lattice(found)
         )
 

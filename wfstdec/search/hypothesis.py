@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple, Protocol, Self
@@ -123,6 +123,16 @@ def words_as_dicts(words: tuple[Word, ...]) -> list[dict[str, Any]]:
     return dicts
 
 
+class PathBatch(Protocol):
+    """Makes what is asked of hypotheses that were found together."""
+
+    def text(self, i: int) -> str:
+        """The text of path `i`."""
+
+    def fields(self, i: int, name: str) -> dict[str, Any]:
+        """A field of the hypothesis of path `i`, and those made with it, by name."""
+
+
 class HasWords:
     """Face of what has words: their text, and a table of them for notebooks."""
 
@@ -190,29 +200,32 @@ class Hypothesis(HasWords):
     offset_s: float = 0.0
 
     @classmethod
-    def on_demand(
-        cls, make: Callable[[str], dict[str, Any]], died_at_frame: int | None
-    ) -> Self:
-        """Make a hypothesis whose other attributes are made when they are looked at.
-
-        Args:
-            make: Given the name of an attribute, it and others by name, always the
-                same; not of `died_at_frame` and `offset_s`.
-            died_at_frame: See above.
-        """
+    def on_demand(cls, batch: PathBatch, path: int, died_at_frame: int) -> Self:
+        """Make a hypothesis whose other attributes are made when they are looked at."""
         hypothesis = object.__new__(cls)
-        known = {"died_at_frame": died_at_frame, "offset_s": 0.0, "_make": make}
+        died = died_at_frame if died_at_frame >= 0 else None
+        known = {"died_at_frame": died, "offset_s": 0.0, "_source": (batch, path)}
         hypothesis.__dict__.update(known)
         return hypothesis
+
+    @property
+    def text(self) -> str:
+        """The words, joined by spaces."""
+        source = self.__dict__.get("_source")
+        if source is not None and "words" not in self.__dict__:
+            batch, path = source
+            return batch.text(path)
+        return super().text
 
     def __getattr__(self, name: str) -> Any:
         """Called for what is not there, or not yet."""
         known = self.__dict__
-        make = known.get("_make")
-        if make is not None and name in self.__dataclass_fields__:
-            known |= make(name)  # by two threads: the same twice
+        source = known.get("_source")
+        if source is not None and name in self.__dataclass_fields__:
+            batch, path = source
+            known |= batch.fields(path, name)  # by two threads: the same twice
             if all(field in known for field in self.__dataclass_fields__):
-                known.pop("_make", None)
+                known.pop("_source", None)
         if name in known:
             return known[name]
         raise AttributeError(f"{type(self).__name__!r} has no attribute {name!r}")

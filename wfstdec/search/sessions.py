@@ -1,4 +1,4 @@
-"""Sessions: utterances that come in chunks, and that join and leave at any time.
+"""Sessions: utterances that arrive in chunks, and that join and leave at any time.
 
     sessions = decoder.sessions()
     a, b = sessions.open(boosts), sessions.open()
@@ -6,7 +6,7 @@
     sessions.partial(a).text                       # the words so far
     hypothesis = sessions.close(a)                 # the same as decode() of all chunks
 
-Any chunking, in any company: the closed result is the offline one, bit for bit.
+The closed result equals the offline one, bit for bit, however the utterance is cut.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from __future__ import annotations
 import math
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import replace
-from typing import Any, NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -24,40 +24,33 @@ from wfstdec.boost.lists import BoostsLike
 from wfstdec.checks.inputs import SESSION_FRAMES, UTTERANCES
 from wfstdec.errors import InputError, OptionError, SessionError, naming
 from wfstdec.lattice.arrays import Lattice
-from wfstdec.search.backend import Backend, Reader
+from wfstdec.search.backend import Backend
 from wfstdec.search.hypothesis import Hypothesis, Partial, word_later_by
+from wfstdec.search.paths.hypotheses import Reader
 from wfstdec.search.threads import SEGMENTS, DeferredSignals, Workers
 from wfstdec.text.display import few
 
 SEGMENT_FRAMES = 50
-"""The fewest frames of a segment of a lattice, where nobody says how many."""
+"""The fewest frames of a segment of a lattice by default."""
 SessionId = int | str
-"""What a session is called."""
+"""The name of a session."""
 
 
-class _Session(NamedTuple):
+@dataclass
+class _Session:
     """A session under way."""
 
     search: Any
     reader: Reader
     offset_s: float
+    unchecked: list[np.ndarray] | None  # first frames, where they are to be checked
+    partial: Partial | None = None  # None where frames have come since
 
 
 class Sessions:
     """Utterances under way side by side; made by `Decoder.sessions`.
 
     Methods may be called from several threads; they wait for each other.
-
-    Args:
-        backend: Searches them.
-        options: Of the search.
-        compile_boosts: Makes of a user's boost list what the search takes, laid out
-            where the backend can. Called by several threads at a time.
-        reader: Makes what reads a search of such boosts.
-        threads: Sessions that are advanced side by side.
-        lattices: Whether lattices are recorded.
-        check_nbest: Raises where there are no n-best lists.
-        check_input: Warns where the first frames of a session are no log-probs.
     """
 
     def __init__(
@@ -75,10 +68,8 @@ class Sessions:
         self._backend, self._options, self._lattices = backend, options, lattices
         self._compile, self._reader = compile_boosts, reader
         self._check_nbest, self._check_input = check_nbest, check_input
-        self._unchecked: dict[SessionId, list[Any]] = {}
-        self._num_opened = 0
+        self._num_opened = self._next = 0
         self._sessions: dict[SessionId, _Session] = {}
-        self._next = 0
         self._lock = threading.RLock()
         self._workers = Workers(threads)
 
@@ -107,21 +98,17 @@ class Sessions:
         session: SessionId | None = None,
         offset_s: float = 0.0,
     ) -> SessionId:
-        """Begin a session.
-
-        Other sessions go on while a list is compiled; with what the decoder's
-        `compile_boosts` gave nothing is compiled here.
+        """Begin a session; others continue while its boost list is compiled.
 
         Args:
-            boosts: Of this utterance: word to bonus, compiled phrases, `Boosts`,
-                `CompiledBoosts`, None.
-            session: What it is called; None for a number.
+            boosts: Of this utterance, in any form that `Decoder.decode` takes; those of
+                the decoder's `compile_boosts` need no compiling here.
+            session: Its name; None for a number.
             offset_s: Seconds of the recording before its first frame: all times of
-                words and tokens, in `partial` and in hypotheses, count from there.
-                Frames, and the lattices that it may give, count from its own first.
+                words and tokens count from there; frames and lattices do not.
 
         Returns:
-            What it is called.
+            Its name.
 
         Raises:
             SessionError: There is such a session already.
@@ -142,10 +129,10 @@ class Sessions:
                 search = self._backend.start(
                     self._options, compiled, record=self._lattices
                 )
-                self._sessions[session] = _Session(search, reader, offset_s)
                 # A check costs as much as a few chunks: not every session has one.
-                if self._num_opened < UTTERANCES or self._num_opened % 8 == 0:
-                    self._unchecked[session] = []
+                checked = self._num_opened < UTTERANCES or self._num_opened % 8 == 0
+                unchecked: list[np.ndarray] | None = [] if checked else None
+                self._sessions[session] = _Session(search, reader, offset_s, unchecked)
                 self._num_opened += 1
         except InputError as error:
             error.utterance = session
@@ -153,32 +140,36 @@ class Sessions:
         return session
 
     def advance(self, chunks: Mapping[SessionId, Any]) -> None:
-        """Pass sessions through a chunk each; others stay where they are.
+        """Decode a chunk of some sessions.
+
+        If Ctrl-C interrupts it, each session has decoded some of its chunk, or none or
+        all, and can continue: `partial(session).num_frames` tells how much.
 
         Args:
             chunks: [T, V] each, natural log, as in `Decoder.decode`; T may be 0.
 
-        Interrupted by Ctrl-C, each has passed through some of its chunk, or none or
-        all: `partial(session).num_frames` tells how much. It can go on with the rest.
-
         Raises:
             SessionError: An unknown or closed session.
             ShapeError, LogprobError: As in `Decoder.decode`; the session is named as
-                `utterance`. No session has moved: they go on from where they were.
+                `utterance`. No session has changed.
         """
         with self._lock, DeferredSignals():
-            under_way = [self._find(session).search for session in chunks]
-            names = list(chunks)
+            names, under_way = list(chunks), [self._find(name) for name in chunks]
             try:
                 arrays = self._backend.inputs(list(chunks.values()), None)
             except InputError as error:
                 if isinstance(error.utterance, int):
                     error.utterance = names[error.utterance]
                 raise
-            self._backend.advance(under_way, arrays, names=names, workers=self._workers)
-            if self._unchecked:
-                for session, array in zip(names, arrays, strict=True):
-                    self._check_first(session, array)
+            for one in under_way:
+                one.partial = None
+            searches = [one.search for one in under_way]
+            self._backend.advance(searches, arrays, names=names, workers=self._workers)
+            for one, array in zip(under_way, arrays, strict=True):
+                if one.unchecked is not None and isinstance(array, np.ndarray):
+                    # Chunks may be the caller's memory, which the next ones overwrite.
+                    one.unchecked.append(array[:SESSION_FRAMES].copy())
+                    self._check_first(one, SESSION_FRAMES)
 
     def partial(self, session: SessionId) -> Partial:
         """The best hypothesis so far, and how much of it can no longer change.
@@ -186,17 +177,20 @@ class Sessions:
         Raises:
             SessionError: An unknown or closed session.
         """
-        with self._lock, DeferredSignals():
+        with self._lock:
             found = self._find(session)
-            with naming(session):
+            if found.partial is not None:
+                return found.partial
+            with DeferredSignals(), naming(session):
                 partial = found.reader.partial(found.search.look())
-        if not found.offset_s:
+            if found.offset_s:
+                words = (word_later_by(word, found.offset_s) for word in partial.words)
+                partial = replace(partial, words=tuple(words))
+            found.partial = partial
             return partial
-        words = tuple(word_later_by(word, found.offset_s) for word in partial.words)
-        return replace(partial, words=words)
 
     def close(self, session: SessionId) -> Hypothesis:
-        """End a session; the best hypothesis.
+        """End a session and return its best hypothesis.
 
         Raises:
             SessionError: An unknown or closed session.
@@ -206,20 +200,20 @@ class Sessions:
         return best.later_by(ended.offset_s) if ended.offset_s else best
 
     def close_nbest(self, session: SessionId) -> list[Hypothesis]:
-        """End a session; its hypotheses, as `Decoder.decode_nbest` has them.
+        """End a session and return the list of `Decoder.decode_nbest`.
 
-        After `settled_lattices`: of what follows on the segments.
+        After `settled_lattices`: of what follows the segments.
 
         Raises:
             SessionError: An unknown or closed session.
-            OptionError: The decoder finds only the best one; the session goes on.
+            OptionError: The decoder finds only the best one; the session stays open.
         """
         self._check_nbest()
         found, ended = self._finish(session)
         with naming(session):
             nbest = ended.reader.nbest(found, self._options.nbest)
         if ended.offset_s:
-            for i, one in enumerate(nbest):  # in place: the list says more than it has
+            for i, one in enumerate(nbest):  # in place: it may be an `NbestList`
                 nbest[i] = one.later_by(ended.offset_s)
         return nbest
 
@@ -228,14 +222,14 @@ class Sessions:
     ) -> list[Lattice]:
         """The segments of a session's lattice that were settled since the last call.
 
-        A segment ends where all paths that may still come out go through one state. It
-        is a lattice in its own right, whose frames are those of the session. The
-        session forgets it, so that its memory stays bounded; segments and the lattice
-        that `close_lattice` then gives, one after the other, are the whole one, arc for
-        arc. Where segments end does not depend on when they are asked for.
+        A segment ends where all paths that can still be output pass through one state.
+        It is a lattice, with the frames of the session. The session forgets it, so that
+        its memory stays bounded; the segments and the lattice of `close_lattice`
+        together are the whole one, arc for arc. Where segments end does not depend on
+        when this is called.
 
         Args:
-            session: Made with `lattices=True`.
+            session: Of `decoder.sessions(lattices=True)`.
             min_frames: The fewest frames of a segment, 1 or more.
 
         Raises:
@@ -256,24 +250,21 @@ class Sessions:
             return found.reader.segments(found.search.settle(min_frames))
 
     def close_lattice(self, session: SessionId) -> Lattice:
-        """End a session; its lattice, as `decode_lattice` of the decoder has it.
+        """End a session and return its lattice, as `Decoder.decode_lattice`.
 
-        After `settled_lattices`: what follows on the segments.
+        After `settled_lattices`: what follows the segments.
 
         Raises:
             SessionError: An unknown or closed session.
             OptionError: The sessions were not made with `lattices=True`; the session
-                goes on.
+                stays open.
         """
         self._check_lattices()
         found, ended = self._finish(session)
         return ended.reader.lattice(found)
 
     def end_threads(self) -> None:
-        """End the threads that advance sessions side by side.
-
-        For whoever stops for good, or for long: `advance` makes others.
-        """
+        """End the threads that advance sessions side by side; `advance` makes others."""
         with self._lock, DeferredSignals():
             self._workers.end_threads()
 
@@ -284,20 +275,16 @@ class Sessions:
                 "`decoder.sessions(lattices=True)`"
             )
 
-    def _check_first(self, session: SessionId, chunk: Any) -> None:
+    def _check_first(self, session: _Session, least: int) -> None:
         """Check the first frames of a session once there are enough of them."""
-        chunks = self._unchecked.get(session)
-        if chunks is not None and isinstance(chunk, np.ndarray):
-            # Chunks may be the caller's memory, which the next ones overwrite.
-            chunks.append(chunk[:SESSION_FRAMES].copy())
-            if sum(map(len, chunks)) >= SESSION_FRAMES:
-                self._check_input(np.concatenate(self._unchecked.pop(session)))
+        if session.unchecked and sum(map(len, session.unchecked)) >= least:
+            frames, session.unchecked = np.concatenate(session.unchecked), None
+            self._check_input(frames)
 
     def _finish(self, session: SessionId) -> tuple[Any, _Session]:
         with self._lock, DeferredSignals():
             found = self._find(session)
-            if rest := self._unchecked.pop(session, None):
-                self._check_input(np.concatenate(rest))
+            self._check_first(found, 0)
             del self._sessions[session]
             with naming(session):
                 return found.search.finish(), found

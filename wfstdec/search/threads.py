@@ -40,8 +40,8 @@ SEGMENTS = "segments"
 """Hands out parts of these that are settled: `Search.settle`."""
 MEMORY_PLANS = "memory plans"
 """Says what a batch takes on a device: `memory_plan`."""
-Read = Callable[[int, Any], Any]
-"""Makes of an utterance's position, and of what was found, what is asked for."""
+Read = Callable[[Sequence[int], Sequence[Any]], list[Any]]
+"""Makes what is asked for of the positions of some utterances, and of their results."""
 _HEARD = tuple(
     getattr(signal, name)
     for name in ("SIGINT", "SIGTERM", "SIGHUP", "SIGALRM", "SIGUSR1", "SIGUSR2")
@@ -316,7 +316,7 @@ class HostBackend(ABC):
                 search = self.start(options, boosts[i], record=record)
                 pass_through(search, utterances[i], workers.pace)
                 found = search.finish()
-                return found if read is None else read(i, found)
+                return found if read is None else read([i], [found])[0]
 
         return _each(decode_one, list(map(len, utterances)), workers)
 
@@ -370,7 +370,7 @@ class GroupingBackend(HostBackend):
         read: Read | None = None,
     ) -> list[Any]:
         """Decode whole utterances, as `Backend.decode`: those of a list in groups."""
-        if record or read is not None:
+        if record:
             return super().decode(
                 utterances, options, boosts, record=record, workers=workers, read=read
             )
@@ -378,7 +378,8 @@ class GroupingBackend(HostBackend):
 
         def decode_some(group: list[int]) -> list[Any]:
             some, of_all = [utterances[i] for i in group], boosts[group[0]]
-            return self.decode_group(some, options, of_all, workers.pace, group)
+            found = self.decode_group(some, options, of_all, workers.pace, group)
+            return found if read is None else read(group, found)
 
         order, each = chain(*groups), chain(*workers.map(decode_some, groups))
         found = dict(zip(order, each, strict=True))

@@ -40,9 +40,9 @@ from wfstdec.lm.user import UserLM
 from wfstdec.search.backend_choice import ChoosingDecoder
 from wfstdec.search.hypothesis import Hypothesis
 from wfstdec.search.options import OpenVocabulary
-from wfstdec.search.paths.hypotheses import FoundReader, LmCosts, PathReader
+from wfstdec.search.paths.hypotheses import LmCosts, PathReader, Reader
 from wfstdec.search.paths.tokens import TokenPath
-from wfstdec.search.paths.words import PronouncedWords, Prons, TokenCutter
+from wfstdec.search.paths.words import BARE, ENDS, Cutter, Prons
 from wfstdec.text.arpa import ArpaModel
 from wfstdec.text.lexicon import WORD_START, Lexicon, spellable_words
 from wfstdec.text.loading import (
@@ -205,12 +205,11 @@ class TrieDecoder(ChoosingDecoder[np.ndarray, list[TokenPath] | RecordedFrames])
             self._lattice_vocabulary = self.vocabulary.with_open_word(
                 spelling.kind, float(token_cost), float(word_cost)
             )
-        self._cutter: TokenCutter | PronouncedWords
-        self._cutter = TokenCutter(self.tokens, self.separator)
+        self._cutter = Cutter(BARE, self.vocabulary)
         if space.has_lexicon:
             trie = space.trie
             prons = Prons(trie.pron_word, pron_lengths(trie), trie.pron_cost)
-            self._cutter = PronouncedWords(self._lattice_vocabulary, prons)
+            self._cutter = Cutter(ENDS, self._lattice_vocabulary, prons)
 
     @property
     def words(self) -> tuple[str, ...]:
@@ -373,8 +372,8 @@ class TrieDecoder(ChoosingDecoder[np.ndarray, list[TokenPath] | RecordedFrames])
         )
 
 
-class TrieReader(FoundReader[list[TokenPath] | RecordedFrames]):
-    """Reads what searches of a trie found; see `FoundReader`."""
+class TrieReader(Reader[list[TokenPath] | RecordedFrames]):
+    """Reads what searches of a trie found; see `Reader`."""
 
     def __init__(
         self,
@@ -410,7 +409,7 @@ class TrieReader(FoundReader[list[TokenPath] | RecordedFrames]):
             self._vocabulary.with_oov(self._boosts.oov),
             self._options,
             self._paths.frame_shift_s,
-            words_are_tokens=isinstance(self._paths.cutter, TokenCutter),
+            words_are_tokens=self._paths.cutter.cuts_bare_tokens,
         )
 
 

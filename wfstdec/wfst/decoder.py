@@ -29,7 +29,7 @@ from wfstdec.lattice.arrays import Lattice
 from wfstdec.lattice.nbest import nbest_paths
 from wfstdec.search.backend_choice import ChoosingDecoder
 from wfstdec.search.hypothesis import Hypothesis
-from wfstdec.search.paths.hypotheses import FoundReader, GraphCosts, PathReader
+from wfstdec.search.paths.hypotheses import GraphCosts, PathReader, Reader
 from wfstdec.search.paths.lattice import NbestList, hypotheses_of
 from wfstdec.search.paths.tokens import BestPath
 from wfstdec.search.paths.words import aligner_of
@@ -152,7 +152,7 @@ class WfstDecoder(ChoosingDecoder[np.ndarray, BestPath | RecordedLattice]):
                 check_oov(self.graph, i)
 
 
-class WfstReader(FoundReader[BestPath | RecordedLattice]):
+class WfstReader(Reader[BestPath | RecordedLattice]):
     """Turns results of searches into hypotheses and lattices."""
 
     def __init__(

@@ -1,28 +1,29 @@
-"""Readers of what searches found: what those of all decoders have in common.
+"""Readers of what searches found: from paths to hypotheses, for every decoder.
 
-class TrieReader(FoundReader[list[TokenPath]]):    # adds what is the search's own
+class TrieReader(Reader[list[TokenPath]]):         # adds what is the search's own
     def best(self, found): return found[0]
 
-Of a search under way, the words that are settled are read once.
+Paths of a group are cut into words together, in one call of a kernel; strings and
+tuples are made when they are asked for. Of a search under way, settled words are read
+once.
 """
 
 from __future__ import annotations
 
 import math
-import threading
 from collections.abc import Sequence
 from functools import partial
-from typing import Any, NamedTuple, Protocol, TypeVar
+from itertools import repeat
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
 from wfstdec.boost.compiled import CompiledBoosts
+from wfstdec.lattice.arrays import Lattice
 from wfstdec.lm.automaton import NULL_AUTOMATON, Automaton
 from wfstdec.lm.kernels import UNKNOWN
 from wfstdec.lm.on_demand import LmArrays, OnDemandLM
-from wfstdec.search.backend import Reader
 from wfstdec.search.hypothesis import (
-    SECONDS_DIGITS,
     CostAccount,
     Hypothesis,
     Partial,
@@ -31,108 +32,106 @@ from wfstdec.search.hypothesis import (
     insertion_cost,
 )
 from wfstdec.search.paths.tokens import BestPath, PartialPath, TokenPath
-from wfstdec.search.paths.words import BEGINNING, CountedWords, Cutter, timed
+from wfstdec.search.paths.words import BEGINNING, Cutter, seconds_of
 from wfstdec.search.threads import DeferredSignals
 
-_Found_contra = TypeVar("_Found_contra", contravariant=True)
+FoundPath = BestPath | TokenPath
+"""A path, whatever search found it."""
+_Found = TypeVar("_Found")
 
 
-class FoundReader(Reader[_Found_contra]):
-    """Reads searches of one boost list; see `Reader`."""
+class Reader(Generic[_Found]):
+    """Reads searches of one boost list: of a group, or again and again of a session."""
 
     def __init__(self, paths: PathReader, boosts: CompiledBoosts) -> None:
         self._paths, self._boosts = paths, boosts
-        self._partial = PartialReader(paths.cutter, paths.frame_shift_s)
+        self._settled: list[Word] = []
+        self._cut = BEGINNING  # behind them
 
     def best(self, found: Any) -> FoundPath:
         """Find the best path of what a search found; here it is that."""
         return found
 
-    def hypothesis(self, found: _Found_contra) -> Hypothesis:
+    def hypothesis(self, found: _Found) -> Hypothesis:
         """Read the best path."""
         return self.hypotheses([found], [self._boosts])[0]
 
     def hypotheses(
-        self, found: Sequence[_Found_contra], boosts: Sequence[CompiledBoosts]
+        self, found: Sequence[_Found], boosts: Sequence[CompiledBoosts]
     ) -> list[Hypothesis]:
         """Read many together, whose boosts add the same words as the reader's."""
         return self._paths.hypotheses(list(map(self.best, found)), boosts)
 
     def partial(self, look: PartialPath[Any]) -> Partial:
-        """Read how far the search has come."""
-        return self._partial.read(look)
-
-
-class PartialReader:
-    """Reads one session."""
-
-    def __init__(self, cutter: Cutter[Any], frame_shift_s: float) -> None:
-        self._cutter, self._shift = cutter, frame_shift_s
-        self._timed: list[Word] = []  # settled words
-        self._cut = BEGINNING  # behind them
-
-    def read(self, path: PartialPath[Any]) -> Partial:
-        """The words of a search, as of now."""
-        whole = path.settled.whole_since(self._cut.tokens, self._cut.words)
-        words, self._cut = self._cutter.settled_words(whole, self._cut)
-        self._timed += timed(words, self._shift)
-        rest = path.unsettled(self._cut.tokens, self._cut.words)
-        begun = timed(self._cutter.words(rest, self._cut), self._shift)
+        """Read how far a search has come: of one search, again and again."""
+        cutter, shift = self._paths.cutter, self._paths.frame_shift_s
+        whole = look.settled.whole_since(self._cut.tokens, self._cut.words)
+        words, self._cut = cutter.settled_words(whole, self._cut, shift)
+        self._settled += words
+        rest = look.unsettled(self._cut.tokens, self._cut.words)
+        # Silence is what follows the last token of a word.
+        spoken = np.flatnonzero(cutter.are_spoken(rest))
+        speech_end = self._settled[-1].end_frame if self._settled else 0
         return Partial(
-            words=(*self._timed, *begun),
-            num_settled=max(path.settled.num_words, len(self._timed)),
-            num_timed=len(self._timed),
-            num_frames=path.num_frames,
-            silent_frames=path.num_frames - self._speech_end(rest),
-            final_cost=path.final_cost,
+            words=(*self._settled, *cutter.words(rest, self._cut, shift)),
+            num_settled=max(look.settled.num_words, len(self._settled)),
+            num_timed=len(self._settled),
+            num_frames=look.num_frames,
+            silent_frames=look.num_frames
+            - (int(rest.end[spoken[-1]]) if len(spoken) else speech_end),
+            final_cost=look.final_cost,
         )
 
-    def _speech_end(self, rest: Any) -> int:
-        """Frame behind the last token that is spoken, 0 for none."""
-        spoken = np.flatnonzero(self._cutter.are_spoken(rest))
-        if len(spoken):
-            return int(rest.end[spoken[-1]])
-        return self._timed[-1].end_frame if self._timed else 0
+    def nbest(self, found: Any, num: int | None) -> list[Hypothesis]:
+        """Read hypotheses, best first: `num` at most, or all that there are."""
+        raise AssertionError("this decoder finds only the best")
 
+    def lattice(self, found: Any) -> Lattice:
+        """Read the lattice of what was recorded."""
+        raise AssertionError("this decoder records no lattices")
 
-FoundPath = BestPath | TokenPath
-"""A path, whatever search found it."""
+    def segments(self, settled: Any) -> list[Lattice]:
+        """Read what `Search.settle` gave."""
+        raise AssertionError("this decoder hands out no segments")
 
 
 class CostBreakdown(Protocol):
     """A way to count the costs of paths."""
 
-    def of(self, path: Any, counted: CountedWords, boosts: Any, /) -> CostAccount:
-        """The account of a path, of its words, and of what it has for boosts."""
+    def of(
+        self, path: Any, words: list[int], pron_cost: float, boosts: Any, /
+    ) -> CostAccount:
+        """The account of a path, of its words, and of what it has for boosts.
+
+        `words`: their ids, 0 of open words that have none. `pron_cost`: of their
+        pronunciations, unscaled, where these are no part of the path's own.
+        """
 
 
 class PathReader(NamedTuple):
-    """All that makes hypotheses of the paths of one search, as its options are now.
+    """All that makes hypotheses of the paths of one search, as its options are now."""
 
-    Attributes:
-        cutter: How paths are cut into words.
-        account: How their costs are counted.
-        token_names: The token table's names.
-        frame_shift_s: Seconds per frame.
-        at_once: Whether hypotheses are made before anybody looks: where a model of
-            the user's is asked for costs.
-    """
-
-    cutter: Cutter[Any]
+    cutter: Cutter
     account: CostBreakdown
     token_names: tuple[str, ...]
     frame_shift_s: float
+    # Whether costs are counted before they are asked for: a model of the user's has
+    # them.
     at_once: bool = False
 
     def hypotheses(
         self, paths: Sequence[FoundPath], boosts: Sequence[Any]
     ) -> list[Hypothesis]:
         """The hypotheses of paths that were found together, with what each has."""
-        batch = HypothesisBatch(self, paths, boosts)
-        hypotheses = list(map(batch.hypothesis, range(len(paths))))
-        if self.at_once and hypotheses:
-            _ = hypotheses[0].words  # made with those of all
-        return hypotheses
+        batch = PathBatch(self, paths, boosts)
+        found = [
+            Hypothesis.on_demand(batch, i, path.died_at_frame)
+            for i, path in enumerate(paths)
+        ]
+        if self.at_once:
+            for one in found:
+                _ = one.total_cost
+        return found
 
 
 class WordScales(Scales, Protocol):
@@ -154,9 +153,10 @@ class GraphCosts(NamedTuple):
     options: WordScales
     on_arcs: bool = False
 
-    def of(self, path: BestPath, counted: CountedWords, boosts: Any) -> CostAccount:
+    def of(
+        self, path: BestPath, words: list[int], pron_cost: float, boosts: Any
+    ) -> CostAccount:
         """The account of a path, whose boosts are `CompiledBoosts` or those on arcs."""
-        words = counted.words
         own = insertion_cost(self.options.word_insertion, len(words))
         return CostAccount.of_path(
             self.options,
@@ -185,19 +185,23 @@ class LmCosts(NamedTuple):
     word_insertion: float | None = None
 
     def of(
-        self, path: TokenPath, counted: CountedWords, boosts: CompiledBoosts
+        self,
+        path: TokenPath,
+        words: list[int],
+        pron_cost: float,
+        boosts: CompiledBoosts,
     ) -> CostAccount:
         """The account of a path."""
         labels = path.token
         insertion = insertion_cost(self.token_insertion, len(labels))
         if self.word_insertion is not None:
             # Word 0 is one that nobody listed, spelled by tokens.
-            labels = np.array([word or UNKNOWN for word in counted.words], np.int32)
+            labels = np.array([word or UNKNOWN for word in words], np.int32)
             insertion += insertion_cost(self.word_insertion, len(labels))
         costs = {
-            "graph": self._lm_cost(path, labels, boosts) + counted.pron_cost,
+            "graph": self._lm_cost(path, labels, boosts) + pron_cost,
             "insertion": insertion,
-            "boost": boosts.cost(counted.words, path.token),
+            "boost": boosts.cost(words, path.token),
         }
         # Sums over alignments have no acoustic cost of their own: it is what is left.
         if math.isnan(path.acoustic):
@@ -215,69 +219,45 @@ class LmCosts(NamedTuple):
             return lm.total(labels, complete=path.reached_final)
 
 
-_Numbers = tuple[tuple[list[Any], ...], list[int], list[CostAccount]]
-"""The numbers of all hypotheses, as Python's own: columns of `Word`, but for
-confidences; where the words of each begin; its costs."""
-_TOKENS = ("token_ids", "token_frames")
 _word = partial(tuple.__new__, Word)  # of a tuple of its fields
 
 
-class HypothesisBatch:
-    """The hypotheses of paths that were found together."""
+class PathBatch:
+    """Paths that were found together, cut into words; see `Hypothesis.on_demand`."""
 
     def __init__(
         self, reader: PathReader, paths: Sequence[FoundPath], boosts: Sequence[Any]
     ) -> None:
         self._reader, self._paths, self._boosts = reader, paths, boosts
-        self._made: _Numbers | None = None
-        self._lock = threading.Lock()
+        self._words = reader.cutter.cut(
+            [path.tokens for path in paths], [path.reached_final for path in paths]
+        )
+        self._times = seconds_of(self._words.frames, reader.frame_shift_s)
 
-    def hypothesis(self, i: int) -> Hypothesis:
-        """Make the hypothesis of path `i`."""
-        died = self._paths[i].died_at_frame
-        make = partial(self._fields, i)
-        return Hypothesis.on_demand(make, died if died >= 0 else None)
+    def text(self, i: int) -> str:
+        """The text of path `i`."""
+        return " ".join(self._reader.cutter.read(self._words, i)[0])
 
-    def _fields(self, i: int, name: str) -> dict[str, Any]:
-        """Field `name` of hypothesis `i`, and those that are made with it."""
+    def fields(self, i: int, name: str) -> dict[str, Any]:
+        """Field `name` of the hypothesis of path `i`, and those made with it."""
         path = self._paths[i]
-        # Tokens need no cutting into words: who asks for them alone does not wait for
-        # it.
-        if name in _TOKENS:
+        if name == "words":
+            texts, at = self._reader.cutter.read(self._words, i)
+            times, ends = self._times[at].T, self._words.frames[at].T
+            columns = zip(texts, *times.tolist(), *ends.tolist(), repeat(None))
+            return {"words": tuple(map(_word, columns))}
+        if name in ("token_ids", "token_frames"):
             tokens = path.tokens
-            return {
-                "token_ids": tuple(tokens.token.tolist()),
-                "token_frames": (
-                    tuple(tokens.start.tolist()),
-                    tuple(tokens.end.tolist()),
-                ),
-            }
-        # For all of a batch, when somebody first looks. A thread that sees them made
-        # need not wait: they are put there whole.
-        made = self._made
-        if made is None:
-            with self._lock, DeferredSignals():
-                made = self._made = self._made or self._make()
-        all_columns, splits, costs = made
-        first, end = splits[i : i + 2]
-        columns = [column[first:end] for column in all_columns]
-        words = zip(*columns, [None] * (end - first), strict=True)  # no confidences
+            frames = tuple(tokens.start.tolist()), tuple(tokens.end.tolist())
+            return {"token_ids": tuple(tokens.token.tolist()), "token_frames": frames}
+        if name in CostAccount._fields:
+            counted = self._reader.cutter.counted(self._words, i)
+            with DeferredSignals():
+                account = self._reader.account.of(path, *counted, self._boosts[i])
+            return account._asdict()
         return {
-            "words": tuple(map(_word, words)),
             "token_names": self._reader.token_names,
             "frame_shift_s": self._reader.frame_shift_s,
-            **dict(zip(CostAccount._fields, costs[i], strict=True)),
             "reached_final": path.reached_final,
             "num_frames": path.num_frames,
         }
-
-    def _make(self) -> _Numbers:
-        cutter, account, _, shift, _ = self._reader
-        words, splits, counted = cutter.words_of_all(
-            [path.tokens for path in self._paths],
-            [path.reached_final for path in self._paths],
-        )
-        times = np.round(words.frames * shift, SECONDS_DIGITS).T.tolist()
-        frames = words.frames.T.tolist()
-        costs = list(map(account.of, self._paths, counted, self._boosts))
-        return (words.texts, *times, *frames), splits, costs

@@ -11,7 +11,7 @@
     words += reader.read(sessions.close_lattice(session), is_last=True)
 
 A lattice is read alike whichever search recorded it. Those of graphs have labels
-anywhere in their words, which a `word_cut.Aligner` finds. Others have them where words
+anywhere in their words, which an aligning `Cutter` finds. Others have them where words
 end: a word's tokens are those since the word before. There costs are what stands on the
 arcs: look-ahead cancels out, to rounding.
 """
@@ -41,16 +41,13 @@ from wfstdec.search.paths.hypotheses import GraphCosts, PathReader
 from wfstdec.search.paths.tokens import SPELLINGS_PER_TEXT, BestPath, PathTokens
 from wfstdec.search.paths.traceback import History, Rule
 from wfstdec.search.paths.words import (
+    BARE,
     BEGINNING,
-    Aligner,
-    SpanCutter,
-    Spans,
-    TokenCutter,
+    ENDS,
+    Cutter,
     aligner_of,
-    timed,
 )
 from wfstdec.text.tokens import EPSILON, ilabel_of
-from wfstdec.text.vocabulary import Vocabulary
 
 _NO_ARCS = np.zeros(0, np.int64), np.zeros(0, np.float32)
 
@@ -96,14 +93,15 @@ def nbest_texts(lattice: Lattice, n: int) -> NbestPaths:
         return nbest_paths(lattice, n)
     found = nbest_paths(lattice, SPELLINGS_PER_TEXT * n)
     cutter = word_ends(lattice)
+    paths = [tokens_on(lattice, one) for one in found.arcs]
+    cut = cutter.cut(paths, [False] * len(paths))
     first: dict[str, int] = {}
-    for i, arcs in enumerate(found.arcs):
-        words = cutter.words(tokens_on(lattice, arcs))
-        first.setdefault(" ".join(words.texts), i)
+    for i in range(len(paths)):
+        first.setdefault(" ".join(cutter.read(cut, i)[0]), i)
     kept = list(first.values())[:n]
-    paths, excess = [found.arcs[i] for i in kept], [found.excess[i] for i in kept]
+    arcs, excess = [found.arcs[i] for i in kept], [found.excess[i] for i in kept]
     is_all = len(found.arcs) < SPELLINGS_PER_TEXT * n
-    return NbestPaths(paths, excess, found.is_exact and (is_all or len(kept) == n))
+    return NbestPaths(arcs, excess, found.is_exact and (is_all or len(kept) == n))
 
 
 def hypotheses_of(
@@ -171,12 +169,9 @@ def tokens_on(lattice: Lattice, arcs: np.ndarray) -> PathTokens:
     )
 
 
-def word_ends(lattice: Lattice) -> SpanCutter:
+def word_ends(lattice: Lattice) -> Cutter:
     """Make what cuts paths into words where labels are at word ends."""
-    vocabulary = lattice.vocabulary
-    if lattice.words_are_tokens:
-        return TokenCutter(vocabulary.tokens, next(iter(vocabulary.separators), None))
-    return WordEnds(vocabulary)
+    return Cutter(BARE if lattice.words_are_tokens else ENDS, lattice.vocabulary)
 
 
 def confidences_of(
@@ -190,9 +185,10 @@ def confidences_of(
     sure = word_confidences(lattice, scale, arcs).confidences
     if not lattice.words_are_tokens:
         return sure
-    texts, spans, *_ = word_ends(lattice).spans(tokens_on(lattice, arcs))
-    words = zip(texts, spans, strict=True)
-    return [min(sure[a:b]) for text, (a, b) in words if text]
+    cutter = word_ends(lattice)
+    words = cutter.cut([tokens_on(lattice, arcs)], [True])
+    _, at = cutter.read(words, 0)
+    return [min(sure[a:b]) for a, b in words.spans[at].tolist()]
 
 
 class SegmentReader:
@@ -209,7 +205,7 @@ class SegmentReader:
         self._scale = posterior_scale
         self._cut = BEGINNING  # behind the words that came out
         self._sure: list[float] = []  # of the others
-        self._started: tuple[Aligner, History] | None = None
+        self._started: tuple[Cutter, History] | None = None
         self._next_frame = 0
 
     def read(self, lattice: Lattice, *, is_last: bool = False) -> tuple[Word, ...]:
@@ -232,20 +228,19 @@ class SegmentReader:
         acoustic = lattice.arcs["acoustic_cost"][arcs]
         history.go_on(rule_of_lattice(lattice), arcs, acoustic)
         self._next_frame = lattice.first_frame + lattice.num_frames
-        since = self._cut.tokens, self._cut.words
+        since, shift = (self._cut.tokens, self._cut.words), lattice.frame_shift_s
         if is_last:
-            path = history.read(0, *_NO_ARCS, since)
-            words = aligner.words(path, self._cut, complete=lattice.reached_final)
-            self._cut = self._cut._replace(words=since[1] + len(words.texts))
+            path, complete = history.read(0, *_NO_ARCS, since), lattice.reached_final
+            words = aligner.words(path, self._cut, shift, complete=complete)
+            self._cut = self._cut._replace(words=since[1] + len(words))
         else:
             path = history.settled.whole_since(*since)
-            words, self._cut = aligner.settled_words(path, self._cut)
-        found, count = timed(words, lattice.frame_shift_s), len(words.texts)
-        sure, self._sure = self._sure[:count], self._sure[count:]
-        pairs = zip(found, sure, strict=True)
+            words, self._cut = aligner.settled_words(path, self._cut, shift)
+        sure, self._sure = self._sure[: len(words)], self._sure[len(words) :]
+        pairs = zip(words, sure, strict=True)
         return tuple(word._replace(confidence=one) for word, one in pairs)
 
-    def _of(self, lattice: Lattice) -> tuple[Aligner, History]:
+    def _of(self, lattice: Lattice) -> tuple[Cutter, History]:
         """Reader of words, made with the first segment."""
         first = lattice.first_frame
         if self._started is None:
@@ -257,30 +252,6 @@ class SegmentReader:
                 f"{self._next_frame} on: all of a session's, in order"
             )
         return self._started
-
-
-class WordEnds(SpanCutter):
-    """Cuts paths whose labels stand where words end."""
-
-    def __init__(self, vocabulary: Vocabulary) -> None:
-        self._words, self._fillers = vocabulary.words, vocabulary.separators
-        self._open = vocabulary.open_word.word if vocabulary.open_word else -1
-        self._spelling = vocabulary.open_spelling
-
-    def spans(self, path: PathTokens) -> Spans:
-        """Find the words of a path: the tokens since the word before, no fillers."""
-        tokens, texts, spans, end = path.token.tolist(), [], [], 0
-        labels = zip(path.word.tolist(), path.word_token.tolist(), strict=True)
-        for word, stop in labels:
-            while tokens[end] in self._fillers:
-                end += 1
-            if word == self._open and self._spelling is not None:
-                texts.append(self._spelling.text(tokens[end:stop]))
-            else:
-                texts.append(self._words[word])
-            spans.append((end, stop))
-            end = stop
-        return Spans(texts, spans)
 
 
 class _CostsOnArcs(NamedTuple):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
@@ -13,7 +13,7 @@ NO_PRON = -1
 """In the place of a pronunciation: no word ends."""
 OPEN_PRON = 1 << 30
 """In the place of a pronunciation: an open word ends."""
-_NONE = np.zeros((0, 4), np.int32)
+_NONE, _NO_LABELS = np.zeros((0, 4), np.int32), np.zeros(0, np.int32)
 SPELLINGS_PER_TEXT = 8
 """Without a lexicon so many times `nbest` token sequences are handed over, since some
 of them spell the same text: by other word pieces, or with one more separator."""
@@ -172,26 +172,45 @@ class PathTokens(NamedTuple):
         return token_of(self.ilabel)
 
 
-class JoinedPaths(NamedTuple):
-    """Several paths, one after the other.
+class JoinedTokens(NamedTuple):
+    """Tokens of P paths, one path after the other, as kernels take them."""
 
-    Attributes:
-        tokens: Of all of them; the costs are 0.
-        token_splits, word_splits: int64 [B + 1], where each begins.
-    """
+    token: np.ndarray  # int32 [N]
+    start: np.ndarray  # int32 [N], first frame
+    end: np.ndarray  # int32 [N], one behind the last frame
+    label: np.ndarray  # int32 [W], word ids, or pronunciations
+    label_token: np.ndarray  # int32 [W], tokens of its path that had begun before each
+    label_frame: np.ndarray  # int32 [W], frames passed then; of word ids alone
+    token_splits: np.ndarray  # int64 [P + 1], where each path begins
+    label_splits: np.ndarray  # int64 [P + 1]
 
-    tokens: PathTokens
-    token_splits: np.ndarray
-    word_splits: np.ndarray
 
-
-def join_paths(paths: Sequence[PathTokens]) -> JoinedPaths:
-    """Paths one after the other."""
-    none = np.zeros(0, np.int32)
+def joined(paths: Sequence[PathTokens | TokenRows]) -> JoinedTokens:
+    """Join the tokens of paths of one search."""
+    if paths and isinstance(paths[0], TokenRows):
+        return _joined_rows(paths)
     columns = list(zip(*paths, strict=True)) or [()] * len(PathTokens._fields)
-    arrays = [np.concatenate(column or (none,)) for column in columns[:6]]
+    ilabel, *others = [np.concatenate((_NO_LABELS, *one)) for one in columns[:6]]
     splits = [np.cumsum([0, *map(len, columns[at])]) for at in (0, 3)]
-    return JoinedPaths(PathTokens._make([*arrays, 0.0, 0.0]), splits[0], splits[1])
+    return JoinedTokens(token_of(ilabel), *others, *splits)
+
+
+def _joined_rows(paths: Sequence[Any]) -> JoinedTokens:
+    splits = np.cumsum([0, *(len(one.rows) for one in paths)])
+    token, start, end, pron = np.concatenate([one.rows for one in paths]).T.copy()
+    # A pronunciation stands with the token that it ends before: the last one of a
+    # path takes the place of what ended before the next path's first token.
+    at = np.append(pron, np.int32(NO_PRON))
+    at[splits[:-1]] = NO_PRON
+    for one, behind in zip(paths, splits[1:].tolist(), strict=True):
+        if len(one.rows):
+            at[behind] = one.last_pron
+    ends = np.flatnonzero(at >= 0)
+    label_splits = np.searchsorted(ends, splits, side="right")
+    first = np.repeat(splits[:-1], np.diff(label_splits))
+    before = (ends - first).astype(np.int32)
+    labels = at[ends], before, before
+    return JoinedTokens(token, start, end, *labels, splits, label_splits)
 
 
 class BestPath(NamedTuple):

@@ -1,20 +1,20 @@
-"""Ways to cut the tokens of a path into words, for every search but the WFST's.
+"""Paths cut into words with their frames, in one kernel call for those of a group.
 
-    cut = TokenCutter(tokens, separator)             # by the names of the tokens
-    cut = PronouncedWords(vocabulary, prons)         # by the pronunciations of the path
-    words = cut.words(path.tokens)
-    timed(words, frame_shift_s)
+    cutter = aligner_of(vocabulary)            # labels anywhere in their words: WFST
+    cutter = Cutter(ENDS, vocabulary, prons)   # labels where words end: trie, lattices
+    cutter = Cutter(BARE, vocabulary)          # tokens alone: letters or word pieces
+    words = cutter.cut(tokens, complete)       # arrays
+    texts, times = cutter.read(words, 0)       # of the first path
 
-The WFST's is `word_cut.Aligner`, which has the same methods: `Cutter`.
+Where a graph has no pronunciations (it came from elsewhere), a word spans the tokens
+between the label before and its own.
 """
 
 from __future__ import annotations
 
 import copy
-from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from itertools import pairwise
-from typing import Any, NamedTuple, Protocol, Self, TypeVar
+from typing import NamedTuple, Self
 
 import numpy as np
 
@@ -22,36 +22,26 @@ from wfstdec.jit import jit
 from wfstdec.jit.arrays import copy_columns, longer, twice
 from wfstdec.jit.records import WeakCache
 from wfstdec.search.hypothesis import SECONDS_DIGITS, Word
-from wfstdec.search.paths.tokens import (
-    NO_PRON,
-    OPEN_PRON,
-    JoinedPaths,
-    PathTokens,
-    TokenRows,
-    join_paths,
-)
-from wfstdec.text.lexicon import WORD_START
+from wfstdec.search.paths.tokens import OPEN_PRON, PathTokens, TokenRows, joined
+from wfstdec.text.lexicon import WORD_START, Pronunciations
 from wfstdec.text.loading import word_ids
-from wfstdec.text.tokens import EPSILON, TokenTable
-from wfstdec.text.vocabulary import OovWords, Vocabulary
+from wfstdec.text.tokens import EPSILON
+from wfstdec.text.vocabulary import OovWords, OpenSpelling, Vocabulary
 
-_Said_contra = TypeVar("_Said_contra", contravariant=True)
+ALIGNED, ENDS, BARE = range(3)
+"""Where the labels of words are: anywhere in a word, at its end; there are none."""
+SPELLED = -1
+"""In the place of a word id: the text is that of the word's tokens."""
 
 
 class CutPoint(NamedTuple):
-    """The place where a path was cut last, for the words that come after.
-
-    Attributes:
-        tokens: Tokens before the cut.
-        words: Words before it.
-        cost: Of the pronunciations before it, nats.
-        lost: Whether the last word's tokens were not found: the next one may then
-            begin behind tokens that are no fillers.
-    """
+    """The place where a path was cut last: tokens, words and their cost before it."""
 
     tokens: int = 0
     words: int = 0
     cost: float = 0.0
+    # Whether the last word's tokens were not found: the next one may then begin behind
+    # tokens that are no fillers.
     lost: bool = False
 
 
@@ -59,318 +49,28 @@ BEGINNING = CutPoint()
 
 
 class Words(NamedTuple):
-    """Texts and frames of words.
+    """Words of paths, one path after the other."""
 
-    Attributes:
-        texts: W texts.
-        frames: int32 [W, 2], the first frame of each, one behind the last.
-    """
-
-    texts: list[str]
-    frames: np.ndarray
-
-
-class CountedWords(NamedTuple):
-    """Words of a path that its account counts.
-
-    Attributes:
-        words: Their ids; 0 of open words that have none.
-        pron_cost: The cost of their pronunciations, unscaled, where these are no part
-            of the path's own.
-    """
-
-    words: list[int]
-    pron_cost: float = 0.0
-
-
-class WordsOfPaths(NamedTuple):
-    """Words of several paths, one after the other.
-
-    Attributes:
-        words: Of all of them.
-        splits: B + 1 positions, where those of each path begin.
-        counted: Of each path.
-    """
-
-    words: Words
-    splits: list[int]
-    counted: list[CountedWords]
-
-
-class Cutter(Protocol[_Said_contra]):
-    """A way to cut what a path says into words."""
-
-    def words_of_all(
-        self, path: Sequence[_Said_contra], complete: Sequence[bool]
-    ) -> WordsOfPaths:
-        """Cut whole paths."""
-
-    def words(self, path: _Said_contra, cut: CutPoint) -> Words:
-        """Cut the rest of a path, whose last word may be only begun."""
-
-    def settled_words(
-        self, path: _Said_contra, cut: CutPoint
-    ) -> tuple[Words, CutPoint]:
-        """Cut settled tokens into those words that no further token changes."""
-
-    def are_spoken(self, path: _Said_contra) -> np.ndarray:
-        """Tell tokens of words from those that stand between words, bool [N]."""
-
-
-Timed = TokenRows | PathTokens
-"""Tokens with their frames."""
-Span = tuple[int, int]
-"""The positions of a word's tokens: first, and one behind the last."""
-
-
-class Spans(NamedTuple):
-    """Words of some tokens, by the positions of these.
-
-    Attributes:
-        texts: Of each; empty ones are no words for the user.
-        spans: The tokens of each.
-        last_is_over: Whether no further token can belong to the last one.
-        counted: Those that the account counts.
-    """
-
-    texts: list[str]
-    spans: list[Span]
-    last_is_over: bool = True
-    counted: CountedWords = CountedWords([])
-
-
-class SpanCutter(ABC):
-    """A `Cutter` that finds the words of any tokens by the positions of these."""
-
-    _fillers: tuple[int, ...]
-    """Tokens that stand between words."""
-
-    @abstractmethod
-    def spans(self, path: Any) -> Spans:
-        """Find the words of some tokens."""
-
-    def are_spoken(self, path: Any) -> np.ndarray:
-        """Implement `Cutter.are_spoken`."""
-        return ~np.isin(path.token, np.array(self._fillers, np.int32))
-
-    def with_oov(self, oov: OovWords | None) -> Self:
-        """Return itself, or a copy that knows the added words of an utterance."""
-        return self
-
-    def words(self, path: Any, cut: CutPoint = BEGINNING) -> Words:
-        """Implement `Cutter.words`."""
-        found = self.spans(path)
-        return _framed(found.texts, found.spans, path)
-
-    def settled_words(self, path: Any, cut: CutPoint) -> tuple[Words, CutPoint]:
-        """Implement `Cutter.settled_words`; tokens behind a word are taken with it."""
-        texts, spans, is_over, _ = self.spans(path)
-        if not is_over:
-            texts, spans = texts[:-1], spans[:-1]
-        taken = self._taken(spans, len(path.token), is_over)
-        words = _framed(texts, spans, path)
-        behind = cut.tokens + taken, cut.words + len(words.texts)
-        return words, cut._replace(tokens=behind[0], words=behind[1])
-
-    def words_of_all(
-        self, path: Sequence[Any], complete: Sequence[bool]
-    ) -> WordsOfPaths:
-        """Implement `Cutter.words_of_all`."""
-        texts: list[str] = []
-        frames, splits, counted = [_NO_FRAMES], [0], []
-        for one in path:
-            found = self.spans(one)
-            words = _framed(found.texts, found.spans, one)
-            texts += words.texts
-            frames.append(words.frames)
-            splits.append(len(texts))
-            counted.append(found.counted)
-        return WordsOfPaths(Words(texts, np.concatenate(frames)), splits, counted)
-
-    def _taken(self, spans: list[Span], num_tokens: int, is_over: bool) -> int:
-        """Count the tokens that settled words have used up."""
-        return spans[-1][1] if spans else 0
-
-
-class TokenCutter(SpanCutter):
-    """Cuts paths of bare tokens: at separators, or before a piece with a mark.
-
-    `separator`: the token between words, or None.
-    """
-
-    def __init__(self, tokens: TokenTable, separator: int | None) -> None:
-        self._names, self._separator = tokens.names, separator
-        self._fillers = () if separator is None else (separator,)
-        self._is_piece = any(name.startswith(WORD_START) for name in tokens.names)
-
-    def spans(self, path: Timed) -> Spans:
-        """Find the words of some tokens; a mark alone has an empty text."""
-        texts: list[str] = []
-        spans: list[Span] = []
-        new_word = True
-        by_mark = self._separator is None and self._is_piece
-        for i, token in enumerate(path.token.tolist()):
-            if token == self._separator:
-                new_word = True
-                continue
-            name = self._names[token]
-            if new_word or (by_mark and name.startswith(WORD_START)):
-                texts.append("")
-                spans.append((i, i))
-            texts[-1] += name.removeprefix(WORD_START) if by_mark else name
-            spans[-1] = (spans[-1][0], i + 1)
-            new_word = self._separator is None and not self._is_piece
-        return Spans(texts, spans, new_word)
-
-    def _taken(self, spans: list[Span], num_tokens: int, is_over: bool) -> int:
-        """Separators behind a word that is over are taken with it."""
-        return num_tokens if is_over else super()._taken(spans, num_tokens, is_over)
+    token: np.ndarray  # int32 [N], of the paths
+    label: np.ndarray  # int32 [W], as on the paths: word ids, or pronunciations
+    word: np.ndarray  # int32 [W], word ids or `SPELLED`
+    spans: np.ndarray  # int32 [W, 2], positions in `token`
+    frames: np.ndarray  # int32 [W, 2], the first frame of each, one behind the last
+    splits: np.ndarray  # int64 [P + 1], where the words of each path begin
 
 
 class Prons(NamedTuple):
-    """Pronunciations by the numbers that paths carry.
+    """Pronunciations by the numbers that the paths of tries carry."""
 
-    Attributes:
-        word: int32 [P], the word of each.
-        length: int32 [P], its tokens.
-        cost: float32 [P], nats.
-    """
-
-    word: np.ndarray
-    length: np.ndarray
-    cost: np.ndarray
+    word: np.ndarray  # int32 [P], the word of each
+    length: np.ndarray  # int32 [P], its tokens
+    cost: np.ndarray  # float32 [P], nats
 
 
-class PronouncedWords(SpanCutter):
-    """Cuts paths that carry the pronunciations of their words."""
-
-    def __init__(self, vocabulary: Vocabulary, prons: Prons) -> None:
-        self._words, self._prons = vocabulary.words, prons
-        self._fillers = vocabulary.separators
-        self._open, self._spelling = vocabulary.open_word, vocabulary.open_spelling
-        self._oov: OovWords | None = None
-        self._word_ids: dict[str, int] = {}  # of open words that are of the table
-        if self._open is not None and self._open.kind != "phones":
-            self._word_ids = word_ids(self._words[: self._open.word])
-
-    def with_oov(self, oov: OovWords | None) -> Self:
-        """Add words; numbers of their pronunciations follow those of the vocabulary."""
-        if oov is None:
-            return self
-        other = copy.copy(self)
-        other._oov = oov
-        return other
-
-    def spans(self, path: TokenRows) -> Spans:
-        """Find the words whose pronunciations end within some tokens."""
-        rows = path.rows
-        ends = 1 + np.flatnonzero(rows[1:, 3] >= 0)  # at 0 the word is before them
-        prons = rows[ends, 3]
-        if path.last_pron >= 0:
-            prons = np.append(prons, path.last_pron)
-            ends = np.append(ends, len(rows))
-        known = self._prons
-        if (prons >= len(known.word)).any():
-            return self._spans_beside(rows[:, 0].tolist(), prons, ends)
-        words = known.word[prons].tolist()
-        begins = (ends - known.length[prons]).tolist()
-        return Spans(
-            texts=[self._words[word] for word in words],
-            spans=list(zip(begins, ends.tolist(), strict=True)),
-            counted=CountedWords(words, float(known.cost[prons].sum(dtype=np.float64))),
-        )
-
-    def words_of_all(
-        self, path: Sequence[TokenRows], complete: Sequence[bool]
-    ) -> WordsOfPaths:
-        """Implement `Cutter.words_of_all`: of all paths in one go."""
-        known, first = self._prons, np.zeros(len(path) + 1, np.int64)
-        np.cumsum([len(one.rows) for one in path], out=first[1:])
-        rows = np.concatenate([_NO_ROWS, *(one.rows for one in path)])
-        # A pronunciation stands with the token that it ends before: the last one of a
-        # path takes the place of what ended before the next path's first token.
-        at = np.append(rows[:, 3], np.int32(NO_PRON))
-        at[first[:-1]] = NO_PRON
-        for one, behind in zip(path, first[1:].tolist(), strict=True):
-            if len(one.rows):
-                at[behind] = one.last_pron
-        ends = np.flatnonzero(at >= 0)
-        prons = at[ends]
-        if (prons >= len(known.word)).any():  # added or open words
-            return super().words_of_all(path, complete)
-        words, costs = known.word[prons].tolist(), known.cost[prons]
-        texts = [self._words[word] for word in words]
-        if not all(texts):
-            return super().words_of_all(path, complete)
-        frames = np.empty((len(ends), 2), np.int32)
-        frames[:, 0] = rows[ends - known.length[prons], 1]
-        frames[:, 1] = rows[ends - 1, 2]
-        splits = np.searchsorted(ends, first, side="right").tolist()
-        counted = [
-            CountedWords(words[a:b], float(costs[a:b].sum(dtype=np.float64)))
-            for a, b in zip(splits[:-1], splits[1:], strict=True)
-        ]
-        return WordsOfPaths(Words(texts, frames), splits, counted)
-
-    def _spans_beside(
-        self, tokens: list[int], prons: np.ndarray, ends: np.ndarray
-    ) -> Spans:
-        """Find the words where some of them are added or open ones."""
-        known, oov, opened = self._prons, self._oov, self._open
-        found, words, end, total = Spans([], []), [], 0, 0.0
-        for pron, stop in zip(prons.tolist(), ends.tolist(), strict=True):
-            if pron < len(known.word):
-                word = int(known.word[pron])
-                begin, text = stop - int(known.length[pron]), self._words[word]
-                total += float(known.cost[pron])
-            elif pron != OPEN_PRON:
-                assert oov is not None
-                number = pron - len(known.word)
-                word = int(oov.word[number])
-                begin = stop - int(oov.splits[number + 1] - oov.splits[number])
-                new = word - oov.num_known
-                text = oov.words[new] if new >= 0 else self._words[word]
-            else:
-                assert opened is not None and self._spelling is not None
-                begin = end
-                while tokens[begin] in self._fillers:
-                    begin += 1
-                text = self._spelling.text(tokens[begin:stop])
-                word = self._word_ids.get(text, EPSILON)
-                if word == EPSILON:
-                    # In float32, and so what is added from there on: the search has
-                    # the cost of a word as float32.
-                    word_cost = np.float32(opened.word_cost or 0)
-                    total += word_cost + (stop - begin) * opened.token_cost
-            end = stop
-            found.texts.append(text)
-            found.spans.append((begin, stop))
-            words.append(word)
-        return found._replace(counted=CountedWords(words, float(total)))
-
-
-def timed(words: Words, shift: float) -> list[Word]:
-    """Words with their times; `shift` is in seconds per frame."""
-    times = np.round(words.frames * shift, SECONDS_DIGITS).T.tolist()
-    return list(map(Word, words.texts, *times, *words.frames.T.tolist()))
-
-
-def _framed(texts: Sequence[str], spans: Sequence[Span], path: Timed) -> Words:
-    """Words with their frames, those of empty texts left out."""
-    found = [(text, span) for text, span in zip(texts, spans, strict=True) if text]
-    frames = np.zeros((len(found), 2), np.int32)
-    if found:
-        first, stop = np.array([span for _, span in found]).T
-        frames[:, 0], frames[:, 1] = path.start[first], path.end[stop - 1]
-    return Words([text for text, _ in found], frames)
-
-
-_NO_FRAMES, _NO_ROWS = np.zeros((0, 2), np.int32), np.zeros((0, 4), np.int32)
-
-
-class Spoken(NamedTuple):
+class Tables(NamedTuple):
     """How words are said, as the kernels take it."""
 
+    kind: int
     word_splits: np.ndarray  # int32 [words + 1], the pronunciations of each word
     splits: np.ndarray  # int32 [P + 1]
     tokens: np.ndarray  # int32
@@ -378,127 +78,302 @@ class Spoken(NamedTuple):
     filler: np.ndarray  # bool [V], tokens that may stand between words
     open_word: int  # the word id of open words, -1 for none
     token_cost: float  # of open words
-    begins: np.ndarray  # bool [V], tokens that may begin an open word
+    begins: np.ndarray  # bool [V], tokens that may begin an open word; if `BARE`, do
     extends: np.ndarray  # bool [V], tokens that may follow inside one
 
 
-class Aligner:
-    """Cuts the paths of one graph into words.
+class Cutter:
+    """Cuts the paths of one graph, trie or table of tokens into words."""
 
-    Where the graph has no pronunciations (it came from elsewhere), a word spans the
-    tokens between the label before and its own.
-    """
-
-    def __init__(self, vocabulary: Vocabulary) -> None:
-        prons, opened = vocabulary.pronunciations, vocabulary.open_word
-        self._words, self._spelling = vocabulary.words, vocabulary.open_spelling
+    def __init__(
+        self, kind: int, vocabulary: Vocabulary, prons: Prons | None = None
+    ) -> None:
+        spelling, opened = vocabulary.open_spelling, vocabulary.open_word
+        if kind == BARE:
+            spelling = _spelling_of_bare(vocabulary)
+        spoken = Pronunciations.empty()
+        if kind == ALIGNED:
+            spoken = vocabulary.pronunciations
         filler, none = np.zeros((2, len(vocabulary.tokens)), np.bool_)
         filler[list(vocabulary.separators)] = True
-        spelling = self._spelling
-        self._spoken = Spoken(
-            *(prons.word_splits, prons.splits, prons.tokens, prons.cost, filler),
-            *((opened.word, opened.token_cost) if opened else (-1, 0.0)),
-            *((spelling.begins, spelling.extends) if spelling else (none, none)),
+        self._tables = Tables(
+            *(kind, spoken.word_splits, spoken.splits, spoken.tokens, spoken.cost),
+            filler,
+            open_word=opened.word if opened and prons is None else SPELLED,
+            token_cost=opened.token_cost if opened else 0.0,
+            begins=none if spelling is None else spelling.begins,
+            extends=none if spelling is None else spelling.extends,
         )
+        self._each_alone = kind == BARE and bool(self._tables.begins.all())
+        self._spelling = spelling
+        self._words, self._prons, self._opened = vocabulary.words, prons, opened
+        self._oov: OovWords | None = None
+        self._word_ids: dict[str, int] = {}  # of open words that are of the table
+        if prons is not None and opened is not None and opened.kind != "phones":
+            self._word_ids = word_ids(self._words[: opened.word])
 
-    def are_spoken(self, path: PathTokens) -> np.ndarray:
-        """Implement `Cutter.are_spoken`."""
-        return ~self._spoken.filler[path.token]
+    @property
+    def cuts_bare_tokens(self) -> bool:
+        """Tell whether paths have tokens alone."""
+        return self._tables.kind == BARE
+
+    def with_oov(self, oov: OovWords | None) -> Self:
+        """Add words; numbers of their pronunciations follow those of the vocabulary."""
+        if oov is None or self._prons is None:
+            return self
+        other = copy.copy(self)
+        other._oov = oov
+        return other
+
+    def cut(
+        self, paths: Sequence[PathTokens | TokenRows], complete: Sequence[bool]
+    ) -> Words:
+        """Cut whole paths; `complete`: of each, whether its last word must be whole."""
+        return self._cut(paths, np.array(complete, np.bool_))[0]
+
+    def read(self, words: Words, path: int) -> tuple[list[str], np.ndarray]:
+        """Texts of a path's words, and their positions in `words`, int64 [W']."""
+        first, end = words.splits[path : path + 2].tolist()
+        texts, at = self._texts(words, first, end), np.arange(first, end)
+        # A mark alone has no text, and is no word for the user.
+        if self._tables.kind != ALIGNED and not all(texts):
+            at = at[[bool(text) for text in texts]]
+            texts = [text for text in texts if text]
+        return texts, at
+
+    def counted(self, words: Words, path: int) -> tuple[list[int], float]:
+        """Ids of words that the account counts, and what their pronunciations cost.
+
+        0 of open words that have none. The costs are 0 where they are on the path.
+        """
+        if self._tables.kind == BARE:
+            return [], 0.0
+        first, end = words.splits[path : path + 2].tolist()
+        ids = words.word[first:end].tolist()
+        if self._prons is None:
+            return ids, 0.0
+        cost, prons, total = self._prons.cost, words.label[first:end], 0.0
+        if (prons < len(cost)).all():
+            return ids, float(cost[prons].sum(dtype=np.float64))
+        for i, pron in enumerate(prons.tolist()):
+            if pron < len(cost):
+                total += float(cost[pron])
+            elif pron == OPEN_PRON:
+                assert self._opened is not None
+                (text,) = self._texts(words, first + i, first + i + 1)
+                ids[i] = self._word_ids.get(text, EPSILON)
+                if ids[i] == EPSILON:
+                    # In float32, and so what is added from there on: the search has
+                    # the cost of a word as float32.
+                    begin, stop = words.spans[first + i].tolist()
+                    word_cost = np.float32(self._opened.word_cost or 0)
+                    total += word_cost + (stop - begin) * self._opened.token_cost
+        return ids, float(total)
+
+    def are_spoken(self, path: PathTokens | TokenRows) -> np.ndarray:
+        """Tell tokens of words from those that stand between words, bool [N]."""
+        return ~self._tables.filler[path.token]
 
     def words(
-        self, path: PathTokens, cut: CutPoint = BEGINNING, *, complete: bool = False
-    ) -> Words:
-        """Implement `Cutter.words`; `complete`: whether the last word must be whole."""
-        words, _ = self._cut(path, cut, complete, goes_on=False)
-        return words
+        self,
+        path: PathTokens | TokenRows,
+        cut: CutPoint,
+        shift: float,
+        *,
+        complete: bool = False,
+    ) -> list[Word]:
+        """Cut the rest of a path, whose last word may be only begun."""
+        words, *_ = self._cut([path], np.array([complete]), cut)
+        return self._timed(words, shift)
 
-    def settled_words(self, path: PathTokens, cut: CutPoint) -> tuple[Words, CutPoint]:
-        """Implement `Cutter.settled_words`.
+    def settled_words(
+        self, path: PathTokens | TokenRows, cut: CutPoint, shift: float
+    ) -> tuple[list[Word], CutPoint]:
+        """Cut settled tokens into those words that no further token changes.
 
         A token whose end is not settled must not be among those that are said.
         """
-        return self._cut(path, cut, complete=False, goes_on=True)
+        words, hold, cost, lost = self._cut(
+            [path], np.zeros(1, np.bool_), cut, goes_on=True
+        )
+        taken = 0
+        if self._tables.kind == BARE:
+            token = words.token
+            if self._each_alone or not len(token) or self._tables.filler[token[-1]]:
+                taken = len(token)  # separators behind a word are taken with it
+            else:
+                hold -= 1
+        if hold and not taken:
+            taken = int(words.spans[hold - 1, 1])
+        found = self._timed(words._replace(splits=np.array([0, hold])), shift)
+        if not hold and self._tables.kind == ALIGNED:
+            return found, cut
+        count = cut.words + len(found)
+        return found, CutPoint(cut.tokens + taken, count, cost, lost)
 
-    def words_of_all(
-        self, path: Sequence[PathTokens], complete: Sequence[bool]
-    ) -> WordsOfPaths:
-        """Implement `Cutter.words_of_all`, in a few calls for all paths."""
-        joined = join_paths(path)
-        paths, *at = joined
-        whole = np.array(complete, np.bool_)
-        frames = _frames_of_all(self._spoken, paths.token, *paths[1:6], *at, whole)
-        words, splits = paths.word.tolist(), joined.word_splits.tolist()
-        counted = [CountedWords(words[a:b]) for a, b in pairwise(splits)]
-        return WordsOfPaths(Words(self._texts(joined, frames), frames), splits, counted)
+    def _timed(self, words: Words, shift: float) -> list[Word]:
+        texts, at = self.read(words, 0)
+        frames = words.frames[at]
+        times = seconds_of(frames, shift).T.tolist()
+        return list(map(Word, texts, *times, *frames.T.tolist()))
 
     def _cut(
-        self, path: PathTokens, cut: CutPoint, complete: bool, *, goes_on: bool
-    ) -> tuple[Words, CutPoint]:
-        """Cut a path, where it goes on into words that no further token changes."""
-        how = complete, goes_on, cut.cost, cut.lost
-        spans, count, cost, lost = _spans(
-            self._spoken, path.token, path.word, path.word_token, how
+        self,
+        paths: Sequence[PathTokens | TokenRows],
+        complete: np.ndarray,
+        cut: CutPoint = BEGINNING,
+        *,
+        goes_on: bool = False,
+    ) -> tuple[Words, int, float, bool]:
+        """Cut paths; of the last one also how many words hold, their cost, `lost`."""
+        tokens = joined(paths)
+        length = np.zeros(len(tokens.label), np.int32)
+        word = tokens.label
+        if self._prons is not None:
+            word, length = self._as_words(tokens.label)
+        arrays, *hold = cut_paths(
+            self._tables, tokens, word, length, complete, (goes_on, cut.cost, cut.lost)
         )
-        frames = _frames_of(spans[:count], path.start, path.end, path.word_frame)
-        splits = np.array([0, len(path.ilabel)]), np.array([0, count])
-        words = Words(self._texts(JoinedPaths(path, *splits), frames), frames)
-        if not count:
-            return words, cut
-        taken = cut.tokens + int(spans[count - 1, 1])
-        return words, CutPoint(taken, cut.words + count, cost, lost)
+        return Words(tokens.token, tokens.label, *arrays), *hold
 
-    def _texts(self, joined: JoinedPaths, frames: np.ndarray) -> list[str]:
-        """The texts of the words of paths; of open ones by their tokens.
+    def _as_words(self, prons: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Word ids of pronunciations, and their lengths, 0 where not known."""
+        known, oov = self._prons, self._oov
+        assert known is not None
+        own = prons < len(known.word)
+        if own.all():
+            return known.word[prons], known.length[prons]
+        word = np.full(len(prons), SPELLED, np.int32)
+        length = np.zeros(len(prons), np.int32)
+        word[own], length[own] = known.word[prons[own]], known.length[prons[own]]
+        if oov is not None:
+            new = ~own & (prons != OPEN_PRON)
+            number = prons[new] - len(known.word)
+            word[new], length[new] = oov.word[number], np.diff(oov.splits)[number]
+        return word, length
 
-        `frames`: int32 [W, 2], of their first words.
-        """
-        path, token_splits, word_splits = joined
-        word = path.word[: len(frames)]
-        texts = list(map(self._words.__getitem__, word.tolist()))
-        if self._spelling is None:
-            return texts
-        for w in np.flatnonzero(word == self._spoken.open_word).tolist():
-            i = int(np.searchsorted(word_splits, w, "right")) - 1
-            first, end = token_splits[i : i + 2].tolist()
-            begin, stop = first + np.searchsorted(path.start[first:end], frames[w])
-            texts[w] = self._spelling.text(path.token[begin:stop].tolist())
+    def _texts(self, words: Words, first: int, end: int) -> list[str]:
+        """The texts of some words; of open ones by their tokens."""
+        ids = words.word[first:end].tolist()
+        if self._spelling is None and self._oov is None:
+            return list(map(self._words.__getitem__, ids))
+        texts = []
+        for word, (a, b) in zip(ids, words.spans[first:end].tolist(), strict=True):
+            if word == self._tables.open_word and self._spelling is not None:
+                texts.append(self._spelling.text(words.token[a:b].tolist()))
+            elif self._oov is not None and word >= self._oov.num_known:
+                texts.append(self._oov.words[word - self._oov.num_known])
+            else:
+                texts.append(self._words[word])
         return texts
 
 
-_ALIGNERS: WeakCache[Vocabulary, Aligner] = WeakCache(Aligner)
+def _spelling_of_bare(vocabulary: Vocabulary) -> OpenSpelling:
+    """Texts of bare tokens, and which begin words: all, pieces with a mark, or none."""
+    names = vocabulary.tokens.names
+    marked = np.array([name.startswith(WORD_START) for name in names])
+    none = np.zeros(len(names), np.bool_)
+    if vocabulary.separators:
+        return OpenSpelling("letters", names, none, none)
+    if not marked.any():
+        return OpenSpelling("letters", names, ~none, none)
+    texts = tuple(name.removeprefix(WORD_START) for name in names)
+    return OpenSpelling("pieces", texts, marked, none)
 
 
-def aligner_of(vocabulary: Vocabulary) -> Aligner:
-    """Make the aligner of a vocabulary, once while that is there."""
+def seconds_of(frames: np.ndarray, shift: float) -> np.ndarray:
+    """Seconds of frames at `shift` seconds each, rounded to the microsecond."""
+    return np.round(frames * shift, SECONDS_DIGITS)
+
+
+_ALIGNERS: WeakCache[Vocabulary, Cutter] = WeakCache(
+    lambda vocabulary: Cutter(ALIGNED, vocabulary)
+)
+
+
+def aligner_of(vocabulary: Vocabulary) -> Cutter:
+    """Make the cutter of a graph's paths, once while its vocabulary is there."""
     return _ALIGNERS.of(vocabulary)
 
 
 @jit
-def _frames_of_all(
-    spoken, token, start, end, word, word_token, word_frame, tokens, words, complete
-):
-    """The frames of the words of many paths, which stand one after the other."""
-    frames = np.empty((len(word), 2), np.int32)
+def cut_paths(tables, paths, word, length, complete, before):
+    """Cut paths into words; see `Cutter._cut`.
+
+    `length`: tokens of each label's word, 0 where not known. `before`: whether more
+    tokens may follow, so that only words which these cannot change hold; cost and
+    `lost` of the cut before.
+    """
+    token, start, end, _, label_token, label_frame, token_splits, label_splits = paths
+    goes_on, cost, lost = before
+    most = len(token) if tables.kind == BARE else len(word)
+    words, splits = np.empty(most, np.int32), np.zeros(len(complete) + 1, np.int64)
+    spans, frames = np.empty((most, 2), np.int32), np.empty((most, 2), np.int32)
+    hold = np.int64(0)
     for i in range(len(complete)):
-        t, behind_t, w, behind_w = tokens[i], tokens[i + 1], words[i], words[i + 1]
-        if w == behind_w:
-            continue
-        spans, _, _, _ = _spans(
-            spoken,
-            token[t:behind_t],
-            word[w:behind_w],
-            word_token[w:behind_w],
-            (complete[i], False, 0.0, False),
-        )
-        of_path = _frames_of(
-            spans, start[t:behind_t], end[t:behind_t], word_frame[w:behind_w]
-        )
-        copy_columns(of_path, frames[w:behind_w])
-    return frames
+        t, behind = token_splits[i], token_splits[i + 1]
+        w, behind_w = label_splits[i], label_splits[i + 1]
+        said, at, hold = token[t:behind], splits[i], behind_w - w
+        if tables.kind == BARE:
+            hold = _bare_spans(tables, said, spans[at:])
+            words[at : at + hold] = SPELLED
+            splits[i + 1] = at + hold
+        else:
+            words[at : at + hold] = word[w:behind_w]
+            splits[i + 1] = at + hold
+            labels = label_token[w:behind_w]
+            if tables.kind == ENDS:
+                _spans_at_ends(tables, said, labels, length[w:behind_w], spans[at:])
+            else:
+                how = complete[i], goes_on, before[1], before[2]
+                of_path, hold, cost, lost = _spans(
+                    tables, said, word[w:behind_w], labels, how
+                )
+                copy_columns(of_path, spans[at:])
+        for k in range(at, splits[i + 1]):
+            spans[k, 0] += t
+            spans[k, 1] += t
+            if spans[k, 0] < spans[k, 1]:
+                frames[k, 0] = start[spans[k, 0]]
+                frames[k, 1] = end[spans[k, 1] - 1]
+            else:  # a word with no token stands where its label does
+                frames[k, 0] = frames[k, 1] = label_frame[w + k - at]
+    count = splits[len(complete)]
+    arrays = words[:count], spans[:count], frames[:count], splits
+    return arrays, hold, cost, lost
 
 
 @jit
-def _spans(spoken, token, word, word_token, how):
+def _bare_spans(tables, token, spans):
+    """Words of bare tokens: between separators, or from a mark on; how many."""
+    count, inside = 0, False
+    for i in range(len(token)):
+        if tables.filler[token[i]]:
+            inside = False
+            continue
+        if not inside or tables.begins[token[i]]:
+            spans[count, 0] = i
+            count += 1
+        spans[count - 1, 1] = i + 1
+        inside = True
+    return np.int64(count)
+
+
+@jit
+def _spans_at_ends(tables, token, label_token, length, spans):
+    """Words that end at their labels: the tokens since the word before, no fillers."""
+    end = np.int64(0)
+    for w in range(len(label_token)):
+        begin, end = end, np.int64(label_token[w])
+        if length[w] > 0:
+            begin = end - length[w]
+        while length[w] == 0 and begin < end and tables.filler[token[begin]]:
+            begin += 1
+        spans[w, 0], spans[w, 1] = begin, end
+
+
+@jit
+def _spans(tables, token, word, word_token, how):
     """Cut tokens into words: int32 [W, 2], positions in `token`, and how many hold.
 
     Keeps the cheapest way to cut the words so far for each end position; they are few.
@@ -519,14 +394,14 @@ def _spans(spoken, token, word, word_token, how):
         begin, open_end = last, False
         ends_path = w == num_words - 1 and not complete and not goes_on
         p_begin, p_end = 0, 0
-        if word[w] + 1 < len(spoken.word_splits):
-            p_begin = spoken.word_splits[word[w]]
-            p_end = spoken.word_splits[word[w] + 1]
+        if word[w] + 1 < len(tables.word_splits):
+            p_begin = tables.word_splits[word[w]]
+            p_end = tables.word_splits[word[w] + 1]
         for way in range(first, begin):
             at, found = ways[way, 0], False
             while at <= num_tokens:
                 for p in range(p_begin, p_end):
-                    spelling = spoken.tokens[spoken.splits[p] : spoken.splits[p + 1]]
+                    spelling = tables.tokens[tables.splits[p] : tables.splits[p + 1]]
                     behind = _says(token, at, spelling)
                     # The tokens break off within it: no word, unless the path ends so.
                     if behind >= 0 and at + len(spelling) > num_tokens:
@@ -538,7 +413,7 @@ def _spans(spoken, token, word, word_token, how):
                     other = begin
                     while other < last and ways[other, 0] != behind:
                         other += 1
-                    total = costs[way] + np.float64(spoken.cost[p])
+                    total = costs[way] + np.float64(tables.cost[p])
                     if other == last:
                         if last == len(ways):
                             ways, costs = twice(ways), longer(costs, 0)
@@ -551,17 +426,17 @@ def _spans(spoken, token, word, word_token, how):
                     break
                 if lost and (found or at >= word_token[w]):
                     break
-                if not lost and not spoken.filler[token[at]]:
+                if not lost and not tables.filler[token[at]]:
                     break
                 at += 1
-        if word[w] == spoken.open_word and word_token[w] <= num_tokens:
+        if word[w] == tables.open_word and word_token[w] <= num_tokens:
             end = np.int64(word_token[w])
-            at, way = _open_word(spoken, token, end, lost, (ways, costs, first, begin))
+            at, way = _open_word(tables, token, end, lost, (ways, costs, first, begin))
             if way >= 0:
                 if last == len(ways):
                     ways, costs = twice(ways), longer(costs, 0)
                 ways[last, 0], ways[last, 1], ways[last, 2] = end, at, way
-                costs[last] = costs[way] + spoken.token_cost * (end - at)
+                costs[last] = costs[way] + tables.token_cost * (end - at)
                 last += 1
         lost = was_lost[w] = last == begin
         if goes_on and (open_end or (lost and word_token[w] > num_tokens)):
@@ -573,15 +448,15 @@ def _spans(spoken, token, word, word_token, how):
             way = first + np.argmin(costs[first:begin])
             end = min(max(np.int64(word_token[w]), ways[way, 0]), num_tokens)
             at = ways[way, 0]
-            while at < end and spoken.filler[token[at]]:
+            while at < end and tables.filler[token[at]]:
                 at += 1
-            while end > at and spoken.filler[token[end - 1]]:
+            while end > at and tables.filler[token[end - 1]]:
                 end -= 1
             ways[last, 0], ways[last, 1], ways[last, 2] = end, at, way
             costs[last] = costs[way]
             last += 1
         first = begin
-    best = _best_way(spoken, token, complete, first, last, ways, costs)
+    best = _best_way(tables, token, complete, first, last, ways, costs)
     spans = np.zeros((num_words, 2), np.int32)
     way = best
     for w in range(done - 1, -1, -1):
@@ -600,40 +475,40 @@ def _spans(spoken, token, word, word_token, how):
 
 
 @jit
-def _open_word(spoken, token, end, lost, known):
+def _open_word(tables, token, end, lost, known):
     """The cheapest open word up to `end`: its first token, and the way before or -1."""
     ways, costs, first, begin = known
     best_at, best, least = np.int64(0), -1, np.inf
     for way in range(first, begin):
         at = ways[way, 0]
-        while at < end and not _spells(spoken, token, at, end):
-            if not (lost or spoken.filler[token[at]]):
+        while at < end and not _spells(tables, token, at, end):
+            if not (lost or tables.filler[token[at]]):
                 at = end
             at += 1
-        total = costs[way] + spoken.token_cost * (end - at)
+        total = costs[way] + tables.token_cost * (end - at)
         if at < end and total < least:
             best_at, best, least = at, way, total
     return best_at, best
 
 
 @jit
-def _spells(spoken, token, at, end):
+def _spells(tables, token, at, end):
     """Tell whether tokens may be an open word."""
-    if not spoken.begins[token[at]]:
+    if not tables.begins[token[at]]:
         return False
     for i in range(at + 1, end):
-        if not spoken.extends[token[i]]:
+        if not tables.extends[token[i]]:
             return False
     return True
 
 
 @jit
-def _best_way(spoken, token, complete, first, last, ways, costs):
+def _best_way(tables, token, complete, first, last, ways, costs):
     """The cheapest way; of a complete path, one that leaves fillers alone, if any."""
     best, best_ends_well = first, False
     for way in range(first, last):
         rest = ways[way, 0]
-        while rest < len(token) and spoken.filler[token[rest]]:
+        while rest < len(token) and tables.filler[token[rest]]:
             rest += 1
         ends_well = rest == len(token) or not complete
         cheaper = costs[way] < costs[best] and ends_well == best_ends_well
@@ -650,16 +525,3 @@ def _says(token, at, spelling):
         if token[i] != spelling[i - at]:
             return -1
     return end
-
-
-@jit
-def _frames_of(spans, start, end, word_frame):
-    """Token positions to frames; a word with no token stands where its label does."""
-    frames = np.empty(spans.shape, np.int32)
-    for w in range(len(spans)):
-        if spans[w, 0] < spans[w, 1]:
-            frames[w, 0] = start[spans[w, 0]]
-            frames[w, 1] = end[spans[w, 1] - 1]
-        else:
-            frames[w, 0] = frames[w, 1] = word_frame[w]
-    return frames
