@@ -8,6 +8,7 @@ attributes.
 """
 
 # ruff: noqa: E402 (what is imported late is changed or chosen before)
+import ctypes
 import functools
 import io
 import logging
@@ -69,6 +70,16 @@ from vectors_in_python import use_arrays
 from wfstdec.jit import handles, vectors
 
 handles.opened = lambda handle: handle and as_records(handle.value)
+
+
+def float_rows(words):
+    """In the place of `handles.float_rows`."""
+    address, *shape = map(int, words)
+    pointer = ctypes.cast(address, ctypes.POINTER(ctypes.c_float))
+    return np.ctypeslib.as_array(pointer, shape)
+
+
+handles.float_rows = float_rows
 
 use_arrays(vectors)
 

@@ -102,6 +102,18 @@ def opened(typing_context: Any, handle: Any) -> Any:
     return handle.of(handle), generate
 
 
+@intrinsic
+def float_rows(typing_context: Any, words: Any) -> Any:
+    """The array float32 [T, V] whose address and shape are `words`, int64 [3]."""
+    kind = types.Array(types.float32, 2, "C")
+
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
+        data = context.make_array(words)(context, builder, args[0]).data
+        return _Reader(context, builder, data).read(kind)
+
+    return kind(words), generate
+
+
 class _Reader:
     """Writes the code that reads values, word by word."""
 

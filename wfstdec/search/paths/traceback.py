@@ -354,12 +354,17 @@ class History:
         self.go_on_from(*folded)
         return len(frontier)
 
-    def go_on_from(self, tips: np.ndarray, events: np.ndarray) -> None:
+    def go_on_from(
+        self, tips: np.ndarray, events: np.ndarray, *, last: bool = False
+    ) -> None:
         """Take the tips of a trace that a search has folded itself.
 
-        `tips`: TIP [F], of the roots that the trace has from now on.
+        `tips`: TIP [F], of the roots that the trace has from now on. `last`: they are
+        only read, so that nothing needs to be settled.
         """
-        self._tips = tips
+        self._tips, self._events = tips, events
+        if last:
+            return
         settled, self._events, end = settle_events(tips, events)
         if len(settled):
             self._settled.add(settled)

@@ -31,8 +31,6 @@ from wfstdec.search.threads import (
     CallBudget,
     GroupingBackend,
     check,
-    filled_up,
-    stretch,
 )
 from wfstdec.wfst.boost_support import overlay_of
 from wfstdec.wfst.cpu.arrays import OK, twice
@@ -41,17 +39,17 @@ from wfstdec.wfst.cpu.oov import RowOverlay, row_overlay, with_slots
 from wfstdec.wfst.cpu.recording import RecordingSearch
 from wfstdec.wfst.cpu.rows import RowArrays, row_graph_of, rule_of_rows, words_by_row
 from wfstdec.wfst.cpu.search import (
-    END,
     GROW_STEPS,
-    STEP,
-    STEPS_PER_FRAME,
     CpuSearch,
     Inputs,
     RowMemory,
     grown,
+    new_group,
     search_rows,
 )
 from wfstdec.wfst.options import SearchParams, WfstOptions, search_params
+
+_NO_FRAMES = np.zeros((0, 0), np.float32)
 
 
 class CpuBackend(GroupingBackend):
@@ -181,30 +179,28 @@ class RowSearch:
         """Decode utterances, at most `GROUP`; log-probs float32 [T, V], C order."""
         state = self._memory.states.take()
         scratch = self._memory.scratches.take(len(state.value.record))
-        given = filled_up(utterances)
-        ends, at = np.zeros(len(utterances), END), np.zeros(3, np.int64)
-        steps = np.empty(STEPS_PER_FRAME * sum(map(len, utterances)) + 1, STEP)
+        group = new_group(utterances)
+        work, at = Handle(group), group.at[0]
         while True:
-            now, behind, cut, frames = stretch(given, len(ends), at, pace.frames)
-            began = time.perf_counter()
-            status = search_rows(inputs, scratch, state, now, ends[:behind], steps, at)
+            at["left"], began = pace.frames, time.perf_counter()
+            status, _ = search_rows(inputs, scratch, state, _NO_FRAMES, 0, work)
             if status == OK:
-                pace.note(frames, time.perf_counter() - began)
-                if cut:  # not ended: the next call continues
-                    last = behind - 1
-                    at[:] = last, cut, at[2] - ends[last]["count"]
-                elif behind == len(ends):
+                seconds = time.perf_counter() - began
+                pace.note(pace.frames - int(at["left"]), seconds)
+                if at["utterance"] == len(utterances):
                     break
                 # Signals are handled between calls, whose duration `pace` limits.
                 check()
             elif status == GROW_STEPS:
-                steps = twice(steps)
+                group = group._replace(steps=twice(group.steps))
+                work = Handle(group)
             else:
                 scratch, state = grown(status, scratch, state)
         self._memory.scratches.give(scratch)
         self._memory.states.give(state)
+        ends = group.ends
         first, count = map(np.ascontiguousarray, (ends["first"], ends["count"]))
-        tokens = read_paths(self._rule_of(inputs), steps, first, count)
+        tokens = read_paths(self._rule_of(inputs), group.steps, first, count)
         return [_path(*one) for one in zip(tokens, ends, strict=True)]
 
 

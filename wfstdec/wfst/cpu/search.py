@@ -12,6 +12,7 @@ kernel with the same search in it would be as long to compile.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import partial
 from typing import NamedTuple
 
@@ -20,12 +21,11 @@ from numpy import int64, uint32, uint64
 
 from wfstdec.boost.tables import ListedWords
 from wfstdec.jit import inlined, jit, kernel
-from wfstdec.jit.handles import Handle, opened
+from wfstdec.jit.handles import Handle, float_rows, opened
 from wfstdec.jit.records import Pool, record
 from wfstdec.search.logprobs import penalised
 from wfstdec.search.paths.tokens import BestPath, PartialPath
 from wfstdec.search.paths.traceback import History, Rule
-from wfstdec.search.threads import filled_up
 from wfstdec.wfst.cpu.arrays import (
     EPSILON_ARC,
     FROM_TOKEN,
@@ -176,6 +176,8 @@ class CpuSearch:
         self._inputs, self._memory = inputs, memory
         self._state = memory.states.take()
         restart(self._state.value)
+        progress = self._state.value.progress
+        self._frames, self._died = progress["frames"], progress["died"]  # int64 [1]
         self._history = History(rule)
         num_tokens = len(inputs.value.rows.repeat_arc)
         self._kept = np.empty((0, num_tokens), np.float32)
@@ -185,15 +187,13 @@ class CpuSearch:
     @property
     def counts(self) -> dict[str, int]:
         """Frames done, and the sum of active states over them."""
-        return {name: self._get(name) for name in ("frames", "active")}
-
-    def _get(self, name: str) -> int:
-        return int(self._state.value.progress[name][0])
+        progress = self._state.value.progress[0]
+        return {name: int(progress[name]) for name in ("frames", "active")}
 
     def advance(self, logprobs: np.ndarray) -> None:
         """Search a chunk, float32 [T, V], C order."""
         first = 0
-        while first < len(logprobs) and self._get("died") < 0:
+        while first < len(logprobs) and self._died[0] < 0:
             if self._last - self._first == self._most:
                 self._fold()
             part = logprobs[first : first + self._most - (self._last - self._first)]
@@ -210,8 +210,8 @@ class CpuSearch:
             final_cost=final_cost if final else 0.0,
             search_cost=float(self._state.value.progress["base"][0]) + cost,
             reached_final=final,
-            num_frames=self._get("frames"),
-            died_at_frame=self._get("died"),
+            num_frames=int(self._frames[0]),
+            died_at_frame=int(self._died[0]),
         )
         self._memory.states.give(self._state)
         return path
@@ -224,13 +224,13 @@ class CpuSearch:
         return PartialPath(
             settled=history.settled,
             unsettled=lambda *since: history.read(at, *_NO_ARCS, since),
-            num_frames=self._get("frames"),
+            num_frames=int(self._frames[0]),
             final_cost=ended - cost,
         )
 
     def _begin(self) -> None:
         """Insert the start state, if no frame has been searched."""
-        if self._get("phase") == NEW:
+        if self._state.value.progress["phase"][0] == NEW:
             self._search(self._kept[:0])
 
     def _search(self, part: np.ndarray) -> None:
@@ -238,13 +238,13 @@ class CpuSearch:
         scratches = self._memory.scratches
         scratch = scratches.take(len(self._state.value.record))
         try:
-            frame, status = 0, -1
+            status, frame = self._advance(OK, scratch, part, 0)
             while status != OK:
-                status, frame = self._advance(status, scratch, part, frame)
                 scratch, self._state = grown(status, scratch, self._state)
+                status, frame = self._advance(status, scratch, part, frame)
         finally:
             scratches.give(scratch)
-        kept, passed = self._last - self._first, self._get("frames")
+        kept, passed = self._last - self._first, int(self._frames[0])
         new, self._last = passed - self._last, passed
         if kept + new > len(self._kept):
             room = max(FIRST_FRAMES, 2 * kept, kept + new)
@@ -261,12 +261,7 @@ class CpuSearch:
         frame: int,
     ) -> tuple[int, int]:
         """Call the kernel once; `status` says what the call before found too small."""
-        at = np.array([0, frame, 0])
-        given = filled_up([part])
-        status = search_rows(
-            *(self._inputs, scratch, self._state, given, _NO_ENDS, _NO_STEPS, at)
-        )
-        return status, int(at[1])
+        return search_rows(self._inputs, scratch, self._state, part, frame, _NO_GROUP)
 
     def _fold(self, *, ends: bool = False) -> tuple[int, float, float]:
         """Fold the trace; the best entry and its costs, as of `fold_paths`."""
@@ -279,7 +274,7 @@ class CpuSearch:
             )
         finally:
             scratches.give(scratch)
-        self._history.go_on_from(tips, events)
+        self._history.go_on_from(tips, events, last=ends)
         self._first = self._last
         return best
 
@@ -292,32 +287,67 @@ STEP = record("u4 arc", "f4 acoustic")
 """Arc of a path, and its unscaled acoustic cost."""
 END = record("f8 search_cost final_cost", "i8 first count frames died final")
 """Result of an utterance; `first`, `count`: its path in the steps, last arc first."""
-_NO_ENDS, _NO_STEPS = np.zeros(0, END), np.zeros(0, STEP)
+AT = record("i8 utterance frame steps left")
+"""Where a group is: utterance and frame to continue at, steps so far, frames that the
+call may still search."""
+
+
+class Group(NamedTuple):
+    """Whole utterances, and room for their results."""
+
+    utterances: np.ndarray  # int64 [B, 3]: address and shape of each one's log-probs
+    ends: np.ndarray  # END [B]
+    steps: np.ndarray  # STEP [M]
+    at: np.ndarray  # AT [1]
+
+
+def new_group(utterances: Sequence[np.ndarray]) -> Group:
+    """A group of log-probs, float32 [T, V], C order, which must stay where they are."""
+    assert all(x.flags.c_contiguous and x.dtype == np.float32 for x in utterances)
+    placed = [(one.ctypes.data, *one.shape) for one in utterances]
+    return Group(
+        np.array(placed, np.int64).reshape(-1, 3),
+        np.zeros(len(placed), END),
+        np.empty(STEPS_PER_FRAME * sum(map(len, utterances)) + 1, STEP),
+        np.zeros(1, AT),
+    )
+
+
+_NO_GROUP = Handle(new_group([]))
 _ZERO = uint64(0)
 
 
 @kernel
-def search_rows(inputs, scratch, state, utterances, ends, steps, at):
-    """Search whole utterances one after another; without `ends` a chunk of one.
+def search_rows(inputs, scratch, state, logprobs, first, group):
+    """Search the frames `first` and on of a chunk; or of a group, if it has utterances.
 
-    `at`: int64 [3], the utterance and frame to begin or resume at, and the steps so
-    far. Returns OK, or the array to grow.
+    Returns OK or the array to grow, and the frame to resume at.
     """
-    given = opened(inputs)
+    given, given_group = opened(inputs), opened(group)
     search = searching(given, scratch, state)
     phrases, oov = given.phrases, given.oov
-    whole = len(ends) > 0
-    for i in range(at[0], max(len(ends), 1)):
-        if whole and at[1] == 0:
-            restart(search.state)
-        status, frame = advance(search, phrases, oov, utterances[i], at[1], None)
-        at[0], at[1] = i, frame
-        if status != OK or not whole:
-            return status
-        if not _end(search, phrases, oov, utterances[i], ends[i], steps, at[2]):
-            return GROW_STEPS
-        at[0], at[1], at[2] = i + 1, 0, at[2] + ends[i].count
-    return OK
+    utterances, ends, steps, ats = given_group
+    whole, at, length = len(ends) > 0, ats[0], int64(0)
+    while True:
+        if whole:
+            if at.utterance == len(ends):
+                return OK, first
+            logprobs, first = float_rows(utterances[at.utterance]), at.frame
+            length = int64(len(logprobs))
+            logprobs = logprobs[: first + at.left]
+            if first == 0:
+                restart(search.state)
+        status, frame = advance(search, phrases, oov, logprobs, first, None)
+        if not whole:
+            return status, frame
+        at.left -= frame - first
+        at.frame = frame
+        if status != OK or frame < length:
+            return status, frame
+        end = ends[at.utterance]
+        if not _end(search, phrases, oov, logprobs, end, steps, at.steps):
+            return GROW_STEPS, frame
+        at.utterance, at.frame, at.steps = at.utterance + 1, 0, at.steps + end.count
 
 
 @inlined
