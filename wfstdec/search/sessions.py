@@ -264,7 +264,7 @@ class Sessions:
         return ended.reader.lattice(found)
 
     def end_threads(self) -> None:
-        """End the threads that advance sessions side by side; `advance` makes others."""
+        """End the threads that advance sessions; `advance` starts others."""
         with self._lock, DeferredSignals():
             self._workers.end_threads()
 
