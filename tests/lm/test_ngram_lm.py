@@ -172,17 +172,14 @@ def test_kernels_equal_the_reference(seed):
         first = 0 if model < 1 else lms[0].num_states
         for state in range(first, first + lms[max(model, 0)].num_states):
             expected = lm_reference.row(lm.automaton, model, state, size)
-            costs, nextstates = np.empty(size, np.float32), np.empty(size, np.int32)
-            kernels.row(lm.automaton, model, state, costs, nextstates)
+            costs, nextstates = lm.row(state, model)
             assert bits(costs) == bits(expected[0])
             assert nextstates.tolist() == expected[1].tolist()
-            queries = np.repeat([[model], [state]], size, 1).astype(np.int32)
-            labels = np.arange(size, dtype=np.int32)
-            found = np.empty(size, np.float32), np.empty(size, np.int32)
-            kernels.steps(lm.automaton, *queries, labels, *found)
-            assert bits(found[0]) == bits(costs)
-            assert found[1].tolist() == nextstates.tolist()
+            found = [lm.step(state, label, model) for label in range(size)]
+            assert [f[0] for f in found] == costs.tolist()
+            assert [f[1] for f in found] == nextstates.tolist()
             final = lm_reference.final(lm.automaton, model, state)
+            assert bits([lm.final(state, model)]) == bits([final])
             assert final_of(lm.automaton, model, state) == final
 
 
@@ -373,6 +370,12 @@ def test_queries_that_mean_nothing():
         lm.step(top + 1, 1)
     with pytest.raises(InputError, match="label -1, expected 0 or more"):
         lm.step(0, -1)
-    with pytest.raises(ShapeError, match="labels is float64"):
-        lm.total([0.5])
-    assert lm.total([]) == lm.final(lm.start)
+    with pytest.raises(InputError, match=r"model 1, expected -1 \(none\) to 0"):
+        lm.final(0, 1)
+    with pytest.raises(ShapeError, match="1 labels, expected 2 as states"):
+        lm.step_batch([0, 0], [1])
+    with pytest.raises(ShapeError, match="1 models, expected 2 as states"):
+        lm.row_batch([0, 0], [0])
+    with pytest.raises(ShapeError, match="states is float64"):
+        lm.final_batch([0.5])
+    assert lm.step_batch([], [])[0].shape == (0,)

@@ -87,7 +87,10 @@ class CupyDevice:
         self.number = cupy.cuda.Device().id
         # The errors of CUDA's two interfaces.
         driver = cupy.cuda.driver
-        self.failures = cupy.cuda.runtime.CUDARuntimeError, driver.CUDADriverError
+        self.failures: tuple[type[Exception], ...] = (
+            cupy.cuda.runtime.CUDARuntimeError,
+            driver.CUDADriverError,
+        )
         self._limits = limits = dict(cupy.cuda.Device().attributes)
         self.shapes = tuple(_shape(limits, program, one, shared_bytes) for one in sizes)
         # Else the driver may give so much to the cache that only one block fits.

@@ -366,11 +366,15 @@ class Part(_Kernel):
 
     def get_overload(self, signature: Any) -> Any:
         """What a kernel calls."""
-        return (self.plain if _is_plain else super()).get_overload(signature)
+        if _is_plain:
+            return self.plain.get_overload(signature)
+        return super().get_overload(signature)
 
     def get_compile_result(self, signature: Any) -> Any:
         """What a kernel links."""
-        return (self.plain if _is_plain else super()).get_compile_result(signature)
+        if _is_plain:
+            return self.plain.get_compile_result(signature)
+        return super().get_compile_result(signature)
 
 
 class Entry(_Kernel):

@@ -8,7 +8,9 @@
 
 A state has arcs for some labels, sorted, and a link to a state that stands for a
 shorter history; a label that it lacks costs the link's cost and what it costs there.
-The chain ends at a root, which has every label.
+The chain ends at a root, which has every label. Several models stand in one set of
+arrays, so that a list for all, a list per utterance and several language models are
+one code path: a row of a batch carries the id of its model.
 """
 
 from __future__ import annotations
@@ -38,19 +40,22 @@ NULL_AUTOMATON = frozen(
         label_alias=np.zeros(0),
     )
 )
-"""No language model: one state, the root, to which each label leads back at cost 0."""
+"""The language model where there is none: one state, the root, to which each label
+leads back at cost 0. Searches step it like any other, and need not ask for one."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class BackoffModel:
-    """An automaton and its unit; language models and boosts are kinds of it.
+    """An automaton and its unit; language models and boosts are kinds of it."""
 
-    Costs are nats, unscaled; below 0 favours. States mean nothing outside their model.
-    """
+    # States are int32 and mean nothing outside their model. Costs are nats, unscaled;
+    # below 0 favours. Methods take one query; those named `*_batch` take N in arrays.
 
-    automaton: Automaton  # the arrays that kernels take
-    unit: Unit  # what its labels are: word ids or tokens
-    num_labels: int  # the size of their table; no model knows a label beyond it
+    automaton: Automaton  # The arrays; what kernels take
+    unit: Unit  # What its labels are: `"word"` (word ids) or `"token"` (tokens)
+    # The size of the table of words or tokens; a label beyond it is one that no model
+    # knows
+    num_labels: int
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Make the arrays of a pickle read-only again, as kernels are compiled for."""
@@ -59,13 +64,18 @@ class BackoffModel:
             array.setflags(write=False)
 
     @property
+    def num_models(self) -> int:
+        """The number of models, M."""
+        return len(self.automaton.model_start)
+
+    @property
     def num_states(self) -> int:
-        """The number of states, S."""
+        """The number of states of all models, S."""
         return len(self.automaton.final_cost)
 
     @property
     def num_arcs(self) -> int:
-        """The number of arcs, A."""
+        """The number of arcs of all models, A."""
         return len(self.automaton.arc_cost)
 
     @property
@@ -91,51 +101,110 @@ class BackoffModel:
 
     @property
     def start(self) -> int:
-        """The state before an utterance."""
+        """The state before an utterance, of model 0."""
         return int(self.automaton.model_start[0])
 
-    def step(self, state: int, label: int) -> tuple[float, int]:
-        """The cost of one label, and the next state."""
-        costs = np.empty(1, np.float32)
-        after = self._walk(state, _checked_labels([label]), costs)
-        return float(costs[0]), after
+    def start_batch(self, models: np.ndarray | Sequence[int]) -> np.ndarray:
+        """The states before N utterances, int32 [N]; 0 where the model id is -1."""
+        models = self._checked_models(models)
+        return np.where(models < 0, 0, self.automaton.model_start[models])
 
-    def row(self, state: int) -> tuple[np.ndarray, np.ndarray]:
+    def step(self, state: int, label: int, model: int = 0) -> tuple[float, int]:
+        """The cost of one label, and the next state."""
+        costs, nextstates = self.step_batch([state], [label], [model])
+        return float(costs[0]), int(nextstates[0])
+
+    def row(self, state: int, model: int = 0) -> tuple[np.ndarray, np.ndarray]:
         """Costs and next states of all labels, float32 [L] and int32 [L]."""
-        costs = np.empty(self.num_labels, np.float32)
-        nextstates = np.empty(self.num_labels, np.int32)
-        kernels.row(self.automaton, 0, self._checked(state), costs, nextstates)
+        costs, nextstates = self.row_batch([state], [model])
+        return costs[0], nextstates[0]
+
+    def final(self, state: int, model: int = 0) -> float:
+        """The cost of ending here: `</s>`, or the refund of an incomplete phrase."""
+        return float(self.final_batch([state], [model])[0])
+
+    def step_batch(
+        self,
+        states: np.ndarray | Sequence[int],
+        labels: np.ndarray | Sequence[int],
+        models: np.ndarray | Sequence[int] | None = None,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """N queries: costs float32 [N], next states int32 [N]."""
+        states, models = self._checked(states, models)
+        labels = _checked_labels(labels)
+        if labels.shape != states.shape:
+            raise ShapeError(f"{len(labels)} labels, expected {len(states)} as states")
+        costs = np.empty(len(states), np.float32)
+        nextstates = np.empty(len(states), np.int32)
+        kernels.steps(self.automaton, models, states, labels, costs, nextstates)
         return costs, nextstates
 
-    def final(self, state: int) -> float:
-        """The cost of ending here: `</s>`, or the refund of an incomplete phrase."""
-        return float(self.automaton.final_cost[self._checked(state)])
+    def row_batch(
+        self,
+        states: np.ndarray | Sequence[int],
+        models: np.ndarray | Sequence[int] | None = None,
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """N rows: costs float32 [N, L], next states int32 [N, L]; errors as above."""
+        states, models = self._checked(states, models)
+        costs = np.empty((len(states), self.num_labels), np.float32)
+        nextstates = np.empty((len(states), self.num_labels), np.int32)
+        kernels.rows(self.automaton, models, states, costs, nextstates)
+        return costs, nextstates
 
-    def total(self, labels: np.ndarray | Sequence[int]) -> float:
+    def final_batch(
+        self,
+        states: np.ndarray | Sequence[int],
+        models: np.ndarray | Sequence[int] | None = None,
+    ) -> np.ndarray:
+        """The costs of ending in N states, float32 [N]; errors as above."""
+        states, models = self._checked(states, models)
+        found = self.automaton.final_cost[states]
+        return np.where(models < 0, np.float32(0), found)
+
+    def total(self, labels: np.ndarray | Sequence[int], model: int = 0) -> float:
         """The cost of a whole utterance, float64, `final` included; errors as above."""
         labels = _checked_labels(labels)
-        costs = np.empty(len(labels), np.float32)
-        after = self._walk(self.start, labels, costs)
-        return float(costs.sum(dtype=np.float64)) + self.final(after)
+        costs, [start] = np.empty(len(labels), np.float32), self.start_batch([model])
+        state = kernels.walk(self.automaton, model, start, labels, costs)
+        return float(costs.sum(dtype=np.float64)) + self.final(state, model)
 
-    def _walk(self, state: int, labels: np.ndarray, costs: np.ndarray) -> int:
-        first = np.int32(self._checked(state))
-        return int(kernels.walk(self.automaton, 0, first, labels, costs))
+    def _checked(
+        self, states: np.ndarray | Sequence[int], models: np.ndarray | Sequence | None
+    ) -> tuple[np.ndarray, np.ndarray]:
+        states = _integers("states", states)
+        if models is None:
+            models = np.zeros(len(states), np.int32)
+        models = self._checked_models(models)
+        if models.shape != states.shape:
+            raise ShapeError(f"{len(models)} models, expected {len(states)} as states")
+        bad = states[(states < 0) | (states >= self.num_states)]
+        if len(bad):
+            raise InputError(f"state {bad[0]}, expected 0 to {self.num_states - 1}")
+        return states, models
 
-    def _checked(self, state: int) -> int:
-        if not 0 <= state < self.num_states:
-            raise InputError(f"state {state}, expected 0 to {self.num_states - 1}")
-        return state
+    def _checked_models(self, models: np.ndarray | Sequence) -> np.ndarray:
+        models = _integers("models", models)
+        bad = models[(models < -1) | (models >= self.num_models)]
+        if len(bad):
+            raise InputError(
+                f"model {bad[0]}, expected -1 (none) to {self.num_models - 1}"
+            )
+        return models
 
 
 def _checked_labels(labels: np.ndarray | Sequence[int]) -> np.ndarray:
-    array = np.asarray(labels)
+    labels = _integers("labels", labels)
+    if (labels < 0).any():
+        raise InputError(f"label {labels.min()}, expected 0 or more")
+    return labels
+
+
+def _integers(name: str, values: np.ndarray | Sequence) -> np.ndarray:
+    array = np.asarray(values)
     if array.size == 0:
         array = array.astype(np.int32)
     if array.ndim != 1 or not np.issubdtype(array.dtype, np.integer):
         raise ShapeError(
-            f"labels is {array.dtype} {array.shape}, expected integers, one axis"
+            f"{name} is {array.dtype} {array.shape}, expected integers, one axis"
         )
-    if (array < 0).any():
-        raise InputError(f"label {array.min()}, expected 0 or more")
     return array.astype(np.int32)

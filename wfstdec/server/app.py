@@ -112,8 +112,12 @@ async def _ready(request: Request) -> Response:
     """Tell balancers whether new streams are taken."""
     service: Service = request.app.state.service
     reason, most = service.unready, service.limits.streams
-    state = {"ready": reason is None, "reason": reason}
-    state |= {"streams": len(service.engine), "max_streams": most}
+    state = {
+        "ready": reason is None,
+        "reason": reason,
+        "streams": len(service.engine),
+        "max_streams": most,
+    }
     return JSONResponse(state, 200 if reason is None else 503)
 
 
