@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby, islice
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
@@ -128,18 +129,11 @@ class BatchEncoder:
         return found
 
     def _batches(self, lengths: Sequence[int]) -> Iterator[list[int]]:
-        order = sorted(range(len(lengths)), key=lambda i: lengths[i])
-        group: list[int] = []
-        for i in order:
-            is_full = len(group) == self.spec.max_batch
-            is_other = group and lengths[group[0]] != lengths[i]
-            # Padding changes log-probs, except of models that declare otherwise.
-            if is_full or (is_other and not self.spec.pads_exactly):
+        order, spec = sorted(range(len(lengths)), key=lengths.__getitem__), self.spec
+        # Padding changes log-probs, except of models that declare otherwise.
+        for _, same in groupby(order, lambda i: spec.pads_exactly or lengths[i]):
+            while group := list(islice(same, spec.max_batch)):
                 yield group
-                group = []
-            group.append(i)
-        if group:
-            yield group
 
 
 def checked_waveform(waveform: np.ndarray, shortest: int = 0) -> np.ndarray:

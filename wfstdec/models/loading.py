@@ -147,11 +147,10 @@ def _mapped(found: _ModelSource) -> Encoder | None:
 
 
 def _hama(found: _ModelSource) -> Encoder | None:
-    if found.path is not None:
-        return hama_encoder(found.given) if found.model == "hama" else None
-    if type(found.model).__module__.split(".")[0] == "hama":
-        return hama_encoder(found.given, found.model)
-    return None
+    if found.model == "hama":
+        return hama_encoder(found.given)
+    is_hama = type(found.model).__module__.split(".")[0] == "hama"
+    return hama_encoder(found.given, found.model) if is_hama else None
 
 
 def _streaming_onnx(found: _ModelSource) -> Encoder | None:
@@ -166,14 +165,14 @@ def _onnx_asr(found: _ModelSource) -> Encoder | None:
         folder = file.parent
     if folder is None:
         return None
-    if (model_type := onnx_asr_type(folder)) is not None:
-        return load_onnx_asr(folder, model_type, file, found.given)
-    if found.session is None:
+    model_type = onnx_asr_type(folder)
+    if model_type is None and found.session is not None:
+        inputs = [(one.name, len(one.shape)) for one in found.session.get_inputs()]
+        if inputs == [("audio_signal", 3), ("length", 1)]:
+            model_type = "nemo-conformer-ctc"
+    if model_type is None:
         return None
-    inputs = [(one.name, len(one.shape)) for one in found.session.get_inputs()]
-    if inputs != [("audio_signal", 3), ("length", 1)]:
-        return None
-    return load_onnx_asr(folder, "nemo-conformer-ctc", file, found.given)
+    return load_onnx_asr(folder, model_type, file, found.given)
 
 
 def _onnx(found: _ModelSource) -> Encoder | None:

@@ -111,12 +111,12 @@ async def _health(request: Request) -> Response:
 async def _ready(request: Request) -> Response:
     """Tell balancers whether new streams are taken."""
     service: Service = request.app.state.service
-    reason, most = service.unready, service.limits.streams
+    reason = service.unready
     state = {
         "ready": reason is None,
         "reason": reason,
         "streams": len(service.engine),
-        "max_streams": most,
+        "max_streams": service.limits.streams,
     }
     return JSONResponse(state, 200 if reason is None else 503)
 
