@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import tempfile
-from functools import partial
 from typing import IO, Any, NamedTuple
 
 from python_multipart.exceptions import FormParserError
@@ -22,7 +21,7 @@ from wfstdec.server.service import Job
 FILE = "file"
 """The name of the file among the fields."""
 _IN_MEMORY = 1 << 20
-_OTHER_FIELDS = 200  # fields that may come next to those of a boost list
+_FIELD_BYTES = 64  # that a field counts for next to its name and value
 
 
 class FormData(NamedTuple):
@@ -88,24 +87,15 @@ class _Receiver:
 
     def __init__(self, boundary: bytes, job: Job, limits: Limits) -> None:
         self._job, self._limits = job, limits
-        self._max_fields = limits.boosts + _OTHER_FIELDS
         # A full boost list may need so much, and some.
-        self._max_bytes = _IN_MEMORY + limits.boosts * (4 * limits.boost_chars + 64)
+        entry = 4 * limits.boost_chars + 2 * _FIELD_BYTES
+        self._max_bytes = _IN_MEMORY + limits.boosts * entry
         self._file: Any = None
         self._fields: list[tuple[str, str]] = []
         self._num_bytes = 0  # of fields, which are kept in memory
         self._is_over = False
-        self._begin_part()
-        callbacks: Any = {
-            "on_part_begin": self._begin_part,
-            "on_header_field": partial(self._take_header, 0),
-            "on_header_value": partial(self._take_header, 1),
-            "on_header_end": self._end_header,
-            "on_headers_finished": self._begin_data,
-            "on_part_data": self._take_data,
-            "on_part_end": self._end_part,
-            "on_end": lambda: setattr(self, "_is_over", True),
-        }
+        names = [name for name in dir(self) if name.startswith("on_")]
+        callbacks: Any = {name: getattr(self, name) for name in names}
         try:
             self._parser = MultipartParser(boundary, callbacks)
         except FormParserError as error:
@@ -131,24 +121,23 @@ class _Receiver:
         self._file.seek(0)
         return FormData(self._file, self._fields)
 
-    def _begin_part(self) -> None:
-        self._header = [b"", b""]
-        self._disposition = b""
-        self._name = ""
+    # What the parser calls, by the names that it has for it.
+    def on_part_begin(self) -> None:
+        self._header = self._value = self._disposition = b""
         self._data = bytearray()
-        self._is_file = False
 
-    def _take_header(self, part: int, data: bytes, start: int, end: int) -> None:
-        """Take some of a header's name, its part 0, or of its value."""
-        self._header[part] += data[start:end]
+    def on_header_field(self, data: bytes, start: int, end: int) -> None:
+        self._header += data[start:end]
 
-    def _end_header(self) -> None:
-        name, value = self._header
-        if name.lower() == b"content-disposition":
-            self._disposition = value
-        self._header = [b"", b""]
+    def on_header_value(self, data: bytes, start: int, end: int) -> None:
+        self._value += data[start:end]
 
-    def _begin_data(self) -> None:
+    def on_header_end(self) -> None:
+        if self._header.lower() == b"content-disposition":
+            self._disposition = self._value
+        self._header = self._value = b""
+
+    def on_headers_finished(self) -> None:
         """Find out what a part is, when its headers are there."""
         _, options = parse_options_header(self._disposition)
         if b"name" not in options:
@@ -158,9 +147,7 @@ class _Receiver:
         self._is_file = b"filename" in options
         if not self._is_file:
             # Names count too: a form of nothing but names fills memory.
-            self._count(len(self._name))
-            if len(self._fields) >= self._max_fields:
-                raise self._too_many("fields", self._max_fields)
+            self._count(_FIELD_BYTES + len(self._name))
         elif self._name != FILE:
             text = f"a file in the field {self._name!r}, expected it in 'file'"
             raise RequestError(400, text, FILE)
@@ -170,14 +157,14 @@ class _Receiver:
         else:
             self._file = self._job.keep(tempfile.SpooledTemporaryFile(_IN_MEMORY))
 
-    def _take_data(self, data: bytes, start: int, end: int) -> None:
+    def on_part_data(self, data: bytes, start: int, end: int) -> None:
         if self._is_file:
             self._file.write(data[start:end])
         else:
             self._count(end - start)
             self._data += data[start:end]
 
-    def _end_part(self) -> None:
+    def on_part_end(self) -> None:
         """Keep a field with its value; a file was written while its data came."""
         if self._is_file:
             return
@@ -187,18 +174,18 @@ class _Receiver:
         value = _text(self._data, f"the field {self._name!r}", self._name)
         self._fields.append((self._name, value))
 
+    def on_end(self) -> None:
+        self._is_over = True
+
     def _count(self, size: int) -> None:
         self._num_bytes += size
-        if self._num_bytes > self._max_bytes:
-            raise self._too_many("bytes next to the file", self._max_bytes)
-
-    def _too_many(self, what: str, most: int) -> RequestError:
-        return RequestError(
-            413,
-            f"more than {most} {what}, expected {most} or fewer; "
-            f"{self._limits.remedy('boosts')}",
-            code="form_too_large",
-        )
+        if self._num_bytes > (most := self._max_bytes):
+            raise RequestError(
+                413,
+                f"more than {most} bytes next to the file, expected {most} or fewer; "
+                f"{self._limits.remedy('boosts')}",
+                code="form_too_large",
+            )
 
 
 def _text(data: bytes | bytearray, what: str, param: str | None = None) -> str:
