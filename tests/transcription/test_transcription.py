@@ -24,9 +24,23 @@ from wav_files import wav_bytes
 
 import wfstdec
 from wfstdec import token_table
-from wfstdec.errors import AudioError, FormatError, ModelError, OptionError
+from wfstdec.batch import LatticeReading
+from wfstdec.errors import (
+    AudioError,
+    FormatError,
+    LatticeError,
+    ModelError,
+    OptionError,
+)
+from wfstdec.io import Restart
+from wfstdec.lattice import LatticeWriter
 from wfstdec.search.hypothesis import Word
-from wfstdec.transcription import CutOptions, Recording, find_recordings
+from wfstdec.transcription import (
+    CutOptions,
+    Recording,
+    find_recordings,
+    transcribe_files,
+)
 from wfstdec.transcription.encoding import Encoded, Encoding
 from wfstdec.transcription.pieces import join_nbest
 
@@ -206,6 +220,42 @@ def test_a_model_that_fails_in_the_middle_fails_its_recording_alone(decoder):
     assert [one.name for one in found] == ["a", "b", "c"]
     assert found[1].error.message == "too loud" and not found[1].pieces
     assert found[0].hypothesis.text == found[2].hypothesis.text == texts(words)
+
+
+def test_lattices_of_a_recording_that_failed_do_not_shift_those_of_a_resumed_run(
+    decoder, tmp_path, monkeypatch
+):
+    """Pieces before the fault are in the file, and the journal forgot them."""
+    monkeypatch.setattr("wfstdec.transcription.transcriber._BATCH_PARTS", 1)
+    sounds = {"bad": speech(60, 1)[1], "good": speech(2, 2)[1], "last": speech(3, 3)[1]}
+
+    class Failing(LatticeReading):
+        stops = False
+
+        def __call__(self, utterance, lattice):
+            if utterance == "last" and self.stops:
+                raise ZeroDivisionError
+            if utterance.startswith("bad-") and not utterance.startswith("bad-0000000"):
+                raise LatticeError("no words", utterance)
+            return super().__call__(utterance, lattice)
+
+    def run(name, stops=False, resume=False):
+        Failing.stops = stops
+        transcriber = wfstdec.Transcriber(SpokenEncoder(), decoder, lattices=Failing())
+        sources = [Recording(*one) for one in sounds.items()]
+        transcribe_files(
+            *(transcriber, sources, tmp_path / f"{name}.txt"),
+            keep=LatticeWriter(tmp_path / f"{name}.lat"),
+            restart=Restart(resume=resume),
+        )
+
+    run("whole")
+    with pytest.raises(ZeroDivisionError):
+        run("resumed", stops=True)
+    run("resumed", resume=True)
+    for ending in ("txt", "lat"):
+        found, expected = (tmp_path / f"{n}.{ending}" for n in ("resumed", "whole"))
+        assert found.read_bytes() == expected.read_bytes()
 
 
 def test_ctrl_c_and_closing_leave_no_threads(decoder):

@@ -135,8 +135,8 @@ def transcribe_files(
                 summary.add(transcript.name, frames, hypotheses)
                 summary.recorded_s += transcript.audio_s
                 results.put(transcript.name, hypotheses)
-            if lattices is not None:
-                lattices.note = []
+                if lattices is not None:
+                    lattices.note = []
             summary.check()
             bar.set_description(f"{results.num_done} of {len(sources)} recordings")
         summary.check(at_end=True)
@@ -151,7 +151,9 @@ class _PieceLattices(GrowingFile):
     def __init__(self, writer: LatticeWriter) -> None:
         super().__init__(writer.path)
         self._writer = writer
-        self.note: list[Any] = []  # those of the lattices of a recording
+        # Those of the lattices since the last result: pieces of a recording that then
+        # failed stay in the file, and a run that is resumed must know them.
+        self.note: list[Any] = []
 
     def begin(self, file: IO[bytes], notes: Sequence[Any] = ()) -> None:
         self._writer.begin(file, [one for note in notes for one in note])
