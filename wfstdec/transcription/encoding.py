@@ -15,6 +15,7 @@ import contextlib
 import itertools
 import os
 import queue
+import sys
 import threading
 import time
 from collections import deque
@@ -212,22 +213,19 @@ class _Blocks:
 
     def __init__(self, reader: AudioReader, recording: Recording) -> None:
         rate, self._reader, self.num_samples = reader.sample_rate, reader, 0
-        self._first = round(recording.start_s * rate)
-        duration_s = recording.duration_s
-        self._end = (
-            None if duration_s is None else self._first + round(duration_s * rate)
-        )
+        self._first, self._end = round(recording.start_s * rate), sys.maxsize
+        if recording.duration_s is not None:
+            self._end = self._first + round(recording.duration_s * rate)
 
     def __iter__(self) -> Iterator[np.ndarray]:
         at = 0
         for block in self._reader:
-            first, at = at, at + len(block)
-            end = None if self._end is None else max(0, self._end - first)
-            block = block[max(0, self._first - first) : end]
-            self.num_samples += len(block)
-            if len(block):
-                yield block
-            if self._end is not None and at >= self._end:
+            some = block[max(0, self._first - at) : max(0, self._end - at)]
+            at += len(block)
+            self.num_samples += len(some)
+            if len(some):
+                yield some
+            if at >= self._end:
                 break
         if not self.num_samples:
             raise AudioError(

@@ -24,7 +24,6 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -149,7 +148,7 @@ class PieceCutter:
         self.boosts = boosts  # of the sessions to come
         self.start_frame = 0  # of the piece under way
         self._audio: list[np.ndarray] = []  # from the beginning of the piece on
-        self._waiting: deque[np.ndarray] = deque()  # rows
+        self._waiting = _joined()  # rows
         self._open()
 
     def _open(self) -> None:
@@ -158,7 +157,7 @@ class PieceCutter:
         self.session = self._sessions.open(self.boosts)
         self.num_frames = 0  # of it, that were searched
         self._searched: list[np.ndarray] = []  # rows, where they are kept
-        self._under_way = np.empty((0, 0))
+        self._under_way = _joined()
         self._look_at = self._look_frames
         self.last_partial: Partial | None = None
         self._has_begun = False
@@ -183,24 +182,13 @@ class PieceCutter:
 
     def push_rows(self, rows: np.ndarray) -> None:
         """Take log-probs, [T, V], for the search."""
-        if len(rows):
-            self._waiting.append(rows)
+        self._waiting = _joined(self._waiting, rows)
 
     def next_rows(self) -> np.ndarray:
         """Log-probs, maybe none, by which to advance the session before `advanced`."""
         # None behind the next look for an end: cuts do not depend on how audio came in.
-        parts: list[np.ndarray] = []
         room = self._look_at - self.num_frames
-        while self._waiting and room:
-            rows = self._waiting.popleft()
-            if len(rows) > room:
-                self._waiting.appendleft(rows[room:])
-                rows = rows[:room]
-            parts.append(rows)
-            room -= len(rows)
-        self._under_way = (
-            parts[0] if len(parts) == 1 else np.concatenate(parts or [np.empty((0, 0))])
-        )
+        self._under_way, self._waiting = self._waiting[:room], self._waiting[room:]
         return self._under_way
 
     def advanced(self) -> Piece | None:
@@ -235,7 +223,7 @@ class PieceCutter:
         if self._has_begun or self.has_begun:
             return False
         self._sessions.close(self.session)
-        self._waiting.extendleft(reversed(self._searched))
+        self._waiting = _joined(*self._searched, self._waiting)
         self._open()
         return True
 
@@ -276,7 +264,7 @@ class PieceCutter:
         # At the end all samples that are left belong to the piece, frames or not.
         size = len(audio) if rule is None else end - first
         found = self._close(self.session)
-        rows = np.concatenate(self._searched or [np.empty((0, 0))])
+        rows = _joined(*self._searched)
         piece = Piece(
             *(begin, frame, audio[:size], rule),
             first_pass=found if self._one_pass else None,
@@ -287,10 +275,16 @@ class PieceCutter:
         self._audio = [audio[size:]]
         self.start_frame, self.num_frames = behind, 0
         if rule is not None:
-            if not self._one_pass and frame < len(rows):
-                self._waiting.appendleft(rows[frame:])
+            if not self._one_pass:
+                self._waiting = _joined(rows[frame:], self._waiting)
             self._open()
         return piece
+
+
+def _joined(*parts: np.ndarray) -> np.ndarray:
+    """Rows that follow each other; those of one part are not copied."""
+    some = [part for part in parts if len(part)]
+    return np.concatenate(some) if len(some) > 1 else (some or [np.empty((0, 0))])[0]
 
 
 # ------------------------------------------------------------------- joining
