@@ -14,7 +14,6 @@ confidences if asked for.
 from __future__ import annotations
 
 import asyncio
-import itertools
 import logging
 import math
 import os
@@ -63,9 +62,8 @@ class Outbox(Generic[_Message]):
     """Messages that wait to be sent, in order; at most one interim, the newest."""
 
     def __init__(self) -> None:
-        self._waiting: dict[int, _Message] = {}
-        self._numbers = itertools.count()
-        self._interim = -1  # its number
+        self._waiting: list[_Message] = []
+        self._interim: _Message | None = None  # the last one
         self._closed = False
         self._changed = asyncio.Event()
 
@@ -78,15 +76,14 @@ class Outbox(Generic[_Message]):
             self.drop_interim()
         if self._closed:
             return
-        number = next(self._numbers)
-        self._waiting[number] = message
+        self._waiting.append(message)
         if is_interim:
-            self._interim = number
+            self._interim = message
         self._changed.set()
 
     def drop_interim(self) -> None:
         """Take out the interim, if it is not sent yet."""
-        self._waiting.pop(self._interim, None)
+        self._waiting = [one for one in self._waiting if one is not self._interim]
 
     def close(self) -> None:
         """Let nothing more in; what waits is still given out."""
@@ -98,9 +95,7 @@ class Outbox(Generic[_Message]):
         while not self._waiting and not self._closed:
             self._changed.clear()
             await self._changed.wait()
-        if not self._waiting:
-            return None
-        return self._waiting.pop(next(iter(self._waiting)))
+        return self._waiting.pop(0) if self._waiting else None
 
 
 @dataclass(frozen=True)
