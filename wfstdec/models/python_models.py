@@ -266,14 +266,7 @@ def transformers_encoder(
         )
         first = next(model.parameters())
         with torch.inference_mode():
-            moved = {
-                name: value.to(
-                    first.device,
-                    first.dtype if value.is_floating_point() else value.dtype,
-                )
-                for name, value in inputs.items()
-            }
-            logits = model(**moved).logits
+            logits = model(**inputs.to(first.device, first.dtype)).logits
         return [as_array(rows) for rows in logits]
 
     model.eval()
