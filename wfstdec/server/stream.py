@@ -264,11 +264,10 @@ class EngineResources:
 class Final:
     """Final of an utterance that is over."""
 
+    event: Words  # but for its words
     piece: Piece
     start_frame: int  # of the utterance in the stream
-    last_frame: int  # where the last final ended
     num_final: int  # so many of its first words were final before
-    is_answer: bool  # to a `flush`
     arrived: float  # when the last audio that was searched came
     job: Future  # finds its hypotheses
 
@@ -505,9 +504,15 @@ class Stream:
     def _put_final(self, piece: Piece, *, is_answer: bool = False) -> None:
         start = self._base + piece.start_frame
         end = start + piece.num_frames
-        before = self._last_frame, self._num_final
-        arrived, job = self._arrival_of(end), self._resources.find(piece)
-        self._outbox.append(Final(piece, start, *before, is_answer, arrived, job))
+        event = Words(
+            *((), self._last_frame * self._shift_s, end * self._shift_s, True),
+            ends_utterance=True,
+            rule=piece.rule,
+            is_answer=is_answer,
+        )
+        num, arrived = self._num_final, self._arrival_of(end)
+        job = self._resources.find(piece)
+        self._outbox.append(Final(event, piece, start, num, arrived, job))
         job.add_done_callback(lambda _: self._wake())
         self._last_frame = end
         self._begin_utterance()
@@ -615,22 +620,11 @@ class Stream:
         del self._arrivals[: max(0, self._place(self._last_frame) - 1)]
 
     def _words_of(self, final: Final) -> tuple[Words, float | None]:
-        shift_s, piece = self._shift_s, final.piece
-        hypotheses = tuple(
-            join([(final.start_frame, one)]) for one in final.job.result()
-        )
-        words = hypotheses[0].words
-        return Words(
-            words[final.num_final :],
-            final.last_frame * shift_s,
-            (final.start_frame + piece.num_frames) * shift_s,
-            True,
-            ends_utterance=True,
-            rule=piece.rule,
-            hypotheses=hypotheses,
-            is_answer=final.is_answer,
-            latency_s=time.monotonic() - final.arrived,
-        ), self._arrival_of(words[-1].end_frame) if words else None
+        found = tuple(join([(final.start_frame, one)]) for one in final.job.result())
+        words, latency_s = found[0].words, time.monotonic() - final.arrived
+        event = replace(final.event, words=words[final.num_final :], hypotheses=found)
+        spoken = self._arrival_of(words[-1].end_frame) if words else None
+        return replace(event, latency_s=latency_s), spoken
 
     # ------------------------------------------------------------ the end
     def fail(self, error: Exception, *, at_once: bool = False) -> None:
