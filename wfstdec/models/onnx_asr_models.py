@@ -48,10 +48,10 @@ def metadata(session: Any) -> Mapping[str, str]:
 
 def takes_waveforms(session: Any) -> bool:
     """Tell whether one input is of samples [B, N] and all others lengths or masks."""
-    kinds = [(one.type in _FLOATS, len(one.shape)) for one in session.get_inputs()]
-    others = [one for one in session.get_inputs() if one.type not in _FLOATS]
-    return kinds.count((True, 2)) == 1 == len(kinds) - len(others) and all(
-        one.type in _INTEGERS and len(one.shape) in (1, 2) for one in others
+    inputs = [(one.type, len(one.shape)) for one in session.get_inputs()]
+    others = [one for one in inputs if one[0] not in _FLOATS]
+    return [rank for kind, rank in inputs if kind in _FLOATS] == [2] and all(
+        kind in _INTEGERS and rank in (1, 2) for kind, rank in others
     )
 
 

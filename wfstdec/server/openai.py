@@ -122,23 +122,20 @@ class TranscriptionRequest:
 
     def boost_list(self, limits: Limits) -> BoostsLike:
         """Read the boosts, which takes a while if they are many."""
-        parsed, keep = None, partial(unique_object, "boosts")
-        if self.boosts is not None:
-            try:
-                parsed = json.loads(self.boosts, object_pairs_hook=keep)
-            except (ValueError, RecursionError) as error:
-                text = f"boosts are no JSON ({error}), expected "
-                text += '{"word": bonus} or ["word", ...]'
-                if isinstance(error, BoostError):
-                    text = str(error)
-                raise RequestError(400, text, "boosts") from None
+        parsed, param = None, "keywords" if self.boosts is None else "boosts"
+        keep = partial(unique_object, "boosts")
         try:
+            if self.boosts is not None:
+                parsed = json.loads(self.boosts, object_pairs_hook=keep)
             return requested_boosts(
                 keyterms=self.keywords, boosts=parsed, limits=limits
             )
         except InputError as error:
-            param = "keywords" if parsed is None else "boosts"
             raise RequestError(400, str(error), param) from error
+        except (ValueError, RecursionError) as error:
+            text = f"boosts are no JSON ({error}), expected "
+            text += '{"word": bonus} or ["word", ...]'
+            raise RequestError(400, text, param) from None
 
 
 def read_request(

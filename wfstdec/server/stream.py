@@ -405,8 +405,7 @@ class Stream:
         """Use a compiled list: now if no word has begun, else from the next on."""
         self._boosts, from_now = boosts, True
         if self.cutter is not None:
-            self.cutter.boosts = boosts
-            from_now = self.cutter.reopen()
+            from_now = self.cutter.change_boosts(boosts)
             if from_now:
                 self._read_at = 0
         self._outbox.append(BoostsChanged(from_now, warnings))

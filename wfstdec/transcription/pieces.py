@@ -203,7 +203,7 @@ class PieceCutter:
         if rule is None:
             looks = self._endpointer.frames_to_go(partial) / self._look_frames
             self._look_at += self._look_frames * max(1, math.ceil(looks))
-            # Rows are only kept for `reopen`, which will not be once a word has begun.
+            # Rows are kept for `change_boosts` alone: of no use once a word has begun.
             if not self._has_begun and self.has_begun:
                 self._has_begun = True
                 if not self._keeps_rows:
@@ -218,8 +218,9 @@ class PieceCutter:
             if (piece := self.advanced()) is not None:
                 yield piece
 
-    def reopen(self) -> bool:
-        """Let `boosts` hold for the piece under way, if no word of it has begun."""
+    def change_boosts(self, boosts: BoostsLike) -> bool:
+        """Use boosts: at once if no word has begun (True), else for the next piece."""
+        self.boosts = boosts
         if self._has_begun or self.has_begun:
             return False
         self._sessions.close(self.session)

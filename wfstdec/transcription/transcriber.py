@@ -201,32 +201,26 @@ class Transcriber:
         for batch in _batches(parts):
             pieces = [part for part in batch if isinstance(part, Encoded)]
             began = time.perf_counter()
-            try:
-                hypotheses = iter(self._decode(pieces))
-            except InputError:  # of one of them: which, and what of the others?
-                hypotheses = (self._decode_alone(piece) for piece in pieces)
-            # In the order of pieces: other parts take none.
-            decoded = [
-                (part, next(hypotheses) if isinstance(part, Encoded) else None)
-                for part in batch
-            ]
+            found = iter(self._decode(pieces))
             self.decode_s += time.perf_counter() - began
-            yield from decoded
-
-    def _decode_alone(self, piece: Encoded) -> list[Hypothesis] | InputError:
-        try:
-            return self._decode([piece])[0]
-        except InputError as error:
-            error.utterance = None
-            return error
+            # In the order of pieces: other parts take none.
+            for part in batch:
+                yield part, next(found) if isinstance(part, Encoded) else None
 
     def _decode(self, pieces: Sequence[Encoded]) -> list[Any]:
-        """Hypotheses of pieces, or lattices; one pass has its hypothesis already."""
+        """Hypotheses of pieces, or lattices, or what is wrong with them."""
         todo = [piece for piece in pieces if piece.logprobs is not None]
         logprobs = [piece.logprobs for piece in todo]
         boosts = [piece.recording.boosts for piece in todo]
         record = self._lattices is not None
-        rest = iter(search_all(self.decoder, logprobs, boosts, self._nbest, record))
+        try:
+            rest = iter(search_all(self.decoder, logprobs, boosts, self._nbest, record))
+        except InputError as error:
+            if len(pieces) > 1:  # of one of them: which, and what of the others?
+                return [self._decode([piece])[0] for piece in pieces]
+            error.utterance = None
+            return [error]
+        # One pass has its hypothesis already.
         return [
             [piece.piece.first_pass] if piece.logprobs is None else next(rest)
             for piece in pieces

@@ -92,12 +92,19 @@ class JobFolder:
         """Decide on what an earlier run left."""
         self._file.seek(0)
         text = self._file.read()
-        if text and not self._restart.overwrite and any(self.checkpoints.glob("*")):
-            self._compare(text)
+        restart, called = self._restart, self._restart.called
+        if text and not restart.overwrite and any(self.checkpoints.glob("*")):
+            if not restart.resume:
+                raise OptionError(
+                    f"{self.output} has results of an earlier run, expected "
+                    f"{called('resume')} to continue, or {called('overwrite')} to "
+                    "restart"
+                )
+            check_same(self._header, json.loads(text), self.output, restart)
             return
         if self.output.exists() and any(self.output.iterdir()):
             # Files that are not ours are never deleted.
-            if not text or not self._restart.overwrite:
+            if not text or not restart.overwrite:
                 raise OptionError(
                     f"{self.output} holds files of no run that can be resumed, "
                     "expected a new folder"
@@ -110,15 +117,6 @@ class JobFolder:
             self._file.truncate(0)
             self._file.write(json.dumps(self._header, ensure_ascii=False) + "\n")
             self._file.flush()
-
-    def _compare(self, text: str) -> None:
-        called = self._restart.called
-        if not self._restart.resume:
-            raise OptionError(
-                f"{self.output} has results of an earlier run, expected "
-                f"{called('resume')} to continue, or {called('overwrite')} to restart"
-            )
-        check_same(self._header, json.loads(text), self.output, self._restart)
 
 
 _BESIDE_CPUS = 2
@@ -209,8 +207,8 @@ def run_rows(
                     _execute(open_rows, make, folder, options, progress)
                 except ray.exceptions.RayError as error:
                     raise BackendError(
-                        f"Ray could not go on: {_cause(error)}; what is done is in "
-                        f"{folder.output}, expected to go on with "
+                        f"Ray could not continue: {_cause(error)}; what is done is in "
+                        f"{folder.output}, expected to continue with "
                         f"{restart.called('resume')}"
                     ) from error
         summary = _summary(folder, before, ids)

@@ -20,7 +20,7 @@ import io
 import json
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from functools import lru_cache, partial
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -241,7 +241,8 @@ class RowLogprobs:
     """Reads the log-probs of rows; keeps the last `.npz` open."""
 
     def __init__(self) -> None:
-        self._open = lru_cache(maxsize=1)(partial(np.load, allow_pickle=False))
+        self._path: str | None = None
+        self._arrays: Any = None
 
     def __call__(self, row: Row) -> np.ndarray:
         """The log-probs of a row, [T, V]."""
@@ -259,7 +260,10 @@ class RowLogprobs:
             if isinstance(given, str) and given.endswith(".npy"):
                 return np.load(given, allow_pickle=False)
             if isinstance(given, str) and given.endswith(".npz"):
-                return self._open(given)[row["id"]]
+                if given != self._path:
+                    self._arrays = np.load(given, allow_pickle=False)
+                    self._path = given
+                return self._arrays[row["id"]]
             if isinstance(given, str):
                 return read_matrix_at(given)
         except (OSError, ValueError, EOFError, KeyError) as error:
