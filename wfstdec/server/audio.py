@@ -142,10 +142,9 @@ class _Piped(AudioBytes):
     def read(self, size: int = -1) -> bytes:
         """Read what is there, at least a byte; nothing at the end."""
         with self._changed:
-            starves = self._starves = not self._data and not self._has_ended
-        if starves:
-            self._wake()
-        with self._changed:
+            if not self._data and not self._has_ended:
+                self._starves = True
+                self._wake()
             while not self._data and not self._has_ended:
                 self._changed.wait()
             if self._is_closed:

@@ -6,6 +6,8 @@ encoder and the decoder by those of audio.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
@@ -23,41 +25,32 @@ class Metrics:
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
         ours: dict[str, Any] = {"namespace": "wfstdec", "registry": self.registry}
-
-        def counter(name: str, text: str, *labels: str) -> Counter:
-            return Counter(name, text, labels, **ours)
-
-        def histogram(
-            name: str, text: str, buckets: tuple[float, ...], *labels: str
-        ) -> Histogram:
-            return Histogram(name, text, labels, buckets=buckets, **ours)
-
-        self.streams = Gauge("streams", "Streams under way", **ours)
-        self.ready = Gauge("ready", "1 where new streams are taken", **ours)
-        self.round_streams = histogram(
-            "round_streams", "Streams that a round advanced", _SIZES
-        )
-        self.round_encoder = histogram(
-            "round_encoder_seconds", "Encoder's part of a round", _ROUNDS
-        )
-        self.round_decoder = histogram(
-            "round_decoder_seconds", "Search's part of a round", _ROUNDS
-        )
+        gauge: Callable[..., Gauge] = partial(Gauge, **ours)
+        counter: Callable[..., Counter] = partial(Counter, **ours)
+        histogram: Callable[..., Histogram] = partial(Histogram, **ours)
+        self.streams = gauge("streams", "Streams under way")
+        self.ready = gauge("ready", "1 where new streams are taken")
+        text = "Streams that a round advanced"
+        self.round_streams = histogram("round_streams", text, buckets=_SIZES)
+        text, seconds = "Encoder's part of a round", "round_encoder_seconds"
+        self.round_encoder = histogram(seconds, text, buckets=_ROUNDS)
+        text, seconds = "Search's part of a round", "round_decoder_seconds"
+        self.round_decoder = histogram(seconds, text, buckets=_ROUNDS)
         text = "From the arrival of audio to the round that takes it"
-        self.queue = histogram("queue_seconds", text, _LATENCIES)
+        self.queue = histogram("queue_seconds", text, buckets=_LATENCIES)
         text = "From the end of speech to the final words of an utterance"
-        self.final = histogram("final_seconds", text, _LATENCIES)
+        self.final = histogram("final_seconds", text, buckets=_LATENCIES)
         text = "Requests, by route and status; streams as long as they last"
         labels = "route", "status"
-        self.requests = histogram("request_seconds", text, _REQUESTS, *labels)
+        self.requests = histogram("request_seconds", text, labels, buckets=_REQUESTS)
         text = "From a file's turn to its answer"
-        self.file = histogram("file_seconds", text, _REQUESTS)
+        self.file = histogram("file_seconds", text, buckets=_REQUESTS)
         text = "Audio of files that were transcribed"
         self.file_audio = counter("file_audio_seconds", text)
         self.audio = counter("audio_seconds", "Audio that came in by streams")
-        self.errors = counter("errors", "Streams and files that failed", "kind")
+        self.errors = counter("errors", "Streams and files that failed", ("kind",))
         text = "Requests and streams that were not taken"
-        self.refused = counter("refused", text, "reason")
+        self.refused = counter("refused", text, ("reason",))
 
     def text(self, accept: str) -> tuple[bytes, str]:
         """Write all metrics in the format that is asked for, with its content type."""

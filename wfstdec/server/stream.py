@@ -670,11 +670,10 @@ def rules_with_silence(
     later = silence_s - min(rule.silence_s for rule in after_speech)
     # A rule for silence alone must not end an utterance before those after speech can.
     longest = max(rule.silence_s for rule in after_speech) + later
-    changed = []
-    for rule in rules:
-        if rule in after_speech:
-            rule = replace(rule, silence_s=rule.silence_s + later)
-        elif rule.silence_s > 0:
-            rule = replace(rule, silence_s=max(rule.silence_s, longest))
-        changed.append(rule)
-    return tuple(changed)
+
+    def changed(rule: EndpointRule) -> EndpointRule:
+        own = rule.silence_s
+        moved = own + later if rule.needs_speech else max(own, longest)
+        return rule if own == 0 else replace(rule, silence_s=moved)
+
+    return tuple(map(changed, rules))
