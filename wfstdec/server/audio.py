@@ -100,8 +100,7 @@ class _Piped(AudioBytes):
         self._changed = threading.Condition()
         self._data = bytearray()  # that FFmpeg has not read
         self._has_ended = self._starves = False  # FFmpeg waits for bytes
-        self._blocks: list[np.ndarray] = []
-        self._waiting = 0  # samples
+        self._samples = NOTHING  # that wait to be taken
         self._arrived = 0.0
         self._is_closed = self._is_done = self._has_begun = False
         self._error: WfstdecError | None = None
@@ -111,15 +110,15 @@ class _Piped(AudioBytes):
 
     @property
     def waiting_s(self) -> float:
-        return self._waiting / self._rate + len(self._data) / BYTES_PER_S
+        return len(self._samples) / self._rate + len(self._data) / BYTES_PER_S
 
     @property
     def is_ready(self) -> bool:
-        return self._waiting > 0 or self._error is not None
+        return len(self._samples) > 0 or self._error is not None
 
     @property
     def is_through(self) -> bool:
-        return not self._waiting and (self._is_done or self._starves)
+        return not len(self._samples) and (self._is_done or self._starves)
 
     def give(self, data: bytes, arrived: float) -> AudioBytes:
         self._arrived = arrived
@@ -156,14 +155,9 @@ class _Piped(AudioBytes):
     def take(self, seconds: float) -> Taken:
         most = max(1, math.ceil(seconds * self._rate))
         with self._changed:
-            if self._error is not None and not self._waiting:
+            found, self._samples = self._samples[:most], self._samples[most:]
+            if self._error is not None and not len(found):
                 raise self._error
-            if not self._waiting:
-                return NOTHING, self._arrived
-            samples = np.concatenate(self._blocks)
-            found, rest = samples[:most], samples[most:]
-            self._blocks = [rest] if len(rest) else []
-            self._waiting = len(rest)
             self._changed.notify_all()
         return found, self._arrived
 
@@ -175,13 +169,12 @@ class _Piped(AudioBytes):
                     source, self._rate, None, max_seconds=math.inf, allow_cut=True
                 ):
                     with self._changed:
-                        while self._waiting >= self._most and not self._is_closed:
+                        while len(self._samples) >= self._most and not self._is_closed:
                             self._changed.wait()
                         if self._is_closed:
                             raise _Closed
                         self._has_begun = True
-                        self._blocks.append(block)
-                        self._waiting += len(block)
+                        self._samples = np.concatenate([self._samples, block])
                     self._wake()
         except _Closed:
             pass

@@ -246,17 +246,14 @@ def _ahead(items: Iterable[_Item], size: int) -> Generator[_Item, None, None]:
                 made.put((item, None))
                 if stopped.is_set():
                     return
-            made.put((None, StopIteration()))
+            made.put(None)
         except BaseException as error:  # raised where they are asked for
             made.put((None, error))
 
     thread = threading.Thread(target=make, name="wfstdec-audio", daemon=True)
     thread.start()
     try:
-        while True:
-            item, error = made.get()
-            if isinstance(error, StopIteration):
-                return
+        for item, error in iter(made.get, None):
             if error is not None:
                 raise error
             yield item
