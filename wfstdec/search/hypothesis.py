@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
@@ -14,18 +14,6 @@ from wfstdec.text.display import html_table, shortened
 
 NO_CUTOFF = np.float32(np.finfo(np.float32).max)
 """The cutoff where there is none: infinite costs are above it."""
-
-
-class Scales(Protocol):
-    """Scales of costs among the options of every search."""
-
-    @property
-    def acoustic_scale(self) -> float:
-        """Multiplies the negated log-probs."""
-
-    @property
-    def lm_scale(self) -> float:
-        """Multiplies graph costs."""
 
 
 class CostAccount(NamedTuple):
@@ -44,20 +32,20 @@ class CostAccount(NamedTuple):
     @classmethod
     def of_path(
         cls,
-        options: Scales,
+        options: Any,
         *,
         graph: float,
         acoustic: float,
         insertion: float,
         boost: float,
     ) -> Self:
-        """The account of a path, both sums unscaled."""
+        """The account of a path; `options` have the scales, both sums are unscaled."""
         rest = options.lm_scale * graph + insertion + boost
         total = options.acoustic_scale * acoustic + rest
         return cls(total, graph, acoustic, insertion, boost)
 
     @classmethod
-    def of_total(cls, options: Scales, *, total: float, **others: float) -> Self:
+    def of_total(cls, options: Any, *, total: float, **others: float) -> Self:
         """The account of summed alignments: the rest of the total is acoustic."""
         known = cls.of_path(options, acoustic=0.0, **others)
         scale = options.acoustic_scale
@@ -117,16 +105,6 @@ def words_as_dicts(words: tuple[Word, ...]) -> list[dict[str, Any]]:
             timed["confidence"] = round(float(word.confidence), 6)
         dicts.append(timed)
     return dicts
-
-
-class PathBatch(Protocol):
-    """Makes what is asked of hypotheses that were found together."""
-
-    def text(self, i: int) -> str:
-        """The text of path `i`."""
-
-    def fields(self, i: int, name: str) -> dict[str, Any]:
-        """A field of the hypothesis of path `i`, and those made with it, by name."""
 
 
 class HasWords:
@@ -195,8 +173,8 @@ class Hypothesis(HasWords):
     offset_s: float = 0.0
 
     @classmethod
-    def on_demand(cls, batch: PathBatch, path: int, died_at_frame: int) -> Self:
-        """Make a hypothesis whose other attributes are made when they are read."""
+    def on_demand(cls, batch: Any, path: int, died_at_frame: int) -> Self:
+        """Make the hypothesis of a path of a `PathBatch`, which makes attributes."""
         hypothesis = object.__new__(cls)
         died = died_at_frame if died_at_frame >= 0 else None
         known = {"died_at_frame": died, "offset_s": 0.0, "_source": (batch, path)}

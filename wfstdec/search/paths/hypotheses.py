@@ -27,7 +27,6 @@ from wfstdec.search.hypothesis import (
     CostAccount,
     Hypothesis,
     Partial,
-    Scales,
     Word,
     insertion_cost,
 )
@@ -134,24 +133,11 @@ class PathReader(NamedTuple):
         return found
 
 
-class WordScales(Scales, Protocol):
-    """Options that scale costs and price words."""
-
-    @property
-    def word_insertion(self) -> float:
-        """Cost of each word."""
-
-
 class GraphCosts(NamedTuple):
-    """Counts the costs of paths through graphs: most stands on their arcs.
+    """Counts the costs of paths through graphs."""
 
-    Attributes:
-        options: Scales, and what words cost.
-        on_arcs: Whether insertion costs stand there too, and are told with the boosts.
-    """
-
-    options: WordScales
-    on_arcs: bool = False
+    options: Any  # scales, `word_insertion`
+    on_arcs: bool = False  # whether insertion costs are on arcs, and given with boosts
 
     def of(
         self, path: BestPath, words: list[int], pron_cost: float, boosts: Any
@@ -170,19 +156,13 @@ class GraphCosts(NamedTuple):
 class LmCosts(NamedTuple):
     """Counts the costs of paths of tokens, by a language model over words or tokens.
 
-    Where alignments were summed, what is left of the total is acoustic.
-
-    Attributes:
-        scales: Options that scale costs.
-        automaton: The language model; `NULL_AUTOMATON` without one.
-        token_insertion: What each token costs.
-        word_insertion: What each word costs; None where the model is over tokens.
+    Where alignments were summed, the rest of the total is acoustic.
     """
 
-    scales: Scales
-    automaton: Automaton | OnDemandLM
+    scales: Any
+    automaton: Automaton | OnDemandLM  # `NULL_AUTOMATON` without a model
     token_insertion: float
-    word_insertion: float | None = None
+    word_insertion: float | None = None  # None where the model is over tokens
 
     def of(
         self,
@@ -203,7 +183,6 @@ class LmCosts(NamedTuple):
             "insertion": insertion,
             "boost": boosts.cost(words, path.token),
         }
-        # Sums over alignments have no acoustic cost of their own: it is what is left.
         if math.isnan(path.acoustic):
             return CostAccount.of_total(self.scales, total=path.search_cost, **costs)
         return CostAccount.of_path(self.scales, acoustic=path.acoustic, **costs)

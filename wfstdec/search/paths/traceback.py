@@ -6,7 +6,6 @@ that all paths share are settled.
 
 from __future__ import annotations
 
-import copy
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -290,17 +289,6 @@ class History:
         self._rule = rule
         self.fold(np.full(1, len(arcs), _AT_NODE), trace, len(trace))
 
-    def copy(self) -> History:
-        """Copy the history, to be folded independently."""
-        other = copy.copy(self)
-        other._settled = self._settled.copy()
-        return other
-
-    @property
-    def num_events(self) -> int:
-        """Number of events that are not settled."""
-        return len(self._events)
-
     @property
     def settled(self) -> Settled:
         """The beginning that all paths have in common, as of the last `fold`."""
@@ -385,13 +373,6 @@ class Settled:
         self.end_is_settled = True
         self._token = _NO_ROWS  # ilabel, start, end
         self._word = _NO_ROWS  # word, word_token, word_frame
-
-    def copy(self) -> Settled:
-        """Copy it, to be added to independently."""
-        other = copy.copy(self)
-        other._token = self._token[:, : self.num_tokens].copy()
-        other._word = self._word[:, : self.num_words].copy()
-        return other
 
     def add(self, events: np.ndarray) -> None:
         """Add EVENT [N], in order."""
