@@ -271,7 +271,7 @@ class History:
 
     def __init__(self, rule: Rule, first_frame: int = 0) -> None:
         self._rule = rule
-        self._settled = Settled()
+        self.settled = Settled()  # the common beginning as of the last fold
         self._events = _NO_EVENTS
         self._tips = np.zeros(1, TIP)  # before anything was said
         tip = self._tips[0]
@@ -288,11 +288,6 @@ class History:
         trace["acoustic"][1:] = acoustic
         self._rule = rule
         self.fold(np.full(1, len(arcs), _AT_NODE), trace, len(trace))
-
-    @property
-    def settled(self) -> Settled:
-        """The beginning that all paths have in common, as of the last `fold`."""
-        return self._settled
 
     def fold(self, frontier: np.ndarray, trace: np.ndarray, count: int) -> int:
         """Fold the trace of a frontier; the number of nodes that the trace then has.
@@ -318,8 +313,8 @@ class History:
             return
         settled, self._events, end = settle_events(tips, events)
         if len(settled):
-            self._settled.add(settled)
-        self._settled.set_end(end)
+            self.settled.add(settled)
+        self.settled.set_end(end)
 
     def read(self, root: int, since: tuple[int, int] = (0, 0)) -> PathTokens:
         """The tokens and words of a tip; `since`: settled ones to skip."""
@@ -327,15 +322,15 @@ class History:
         read, _, _, graph, acoustic, end = read_histories(
             self._rule, self._events, tip, _NO_STEPS, zero, zero
         )
-        costs, settled = (float(graph[0]), float(acoustic[0])), self._settled
+        costs, settled = (float(graph[0]), float(acoustic[0])), self.settled
         if settled.num_tokens == 0 and settled.num_words == 0:
-            return PathTokens(*read, *costs)
+            return PathTokens._make([*read, *costs])
         known = settled.since(*since)
         if len(known.end):
             known.end[-1] = end
         read[4][:] += settled.num_tokens - since[0]
         pairs = zip(known[:6], read, strict=True)
-        return PathTokens(*map(np.concatenate, pairs), *costs)
+        return PathTokens._make([*map(np.concatenate, pairs), *costs])
 
     @property
     def state(self) -> tuple[Rule, np.ndarray, np.ndarray]:

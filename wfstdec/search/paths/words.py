@@ -12,14 +12,14 @@ between the label before and its own.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from wfstdec.jit import jit
+from wfstdec.jit import jit, read_only
 from wfstdec.jit.arrays import copy_columns, longer, twice
+from wfstdec.jit.handles import Handle, opened
 from wfstdec.jit.records import WeakCache
 from wfstdec.search.hypothesis import SECONDS_DIGITS, Word
 from wfstdec.search.paths.tokens import OPEN_PRON, PathTokens, TokenRows, joined
@@ -71,13 +71,13 @@ class Tables(NamedTuple):
     """How words are said, as the kernels take it."""
 
     kind: int
+    open_word: int  # the word id of open words, -1 for none
+    token_cost: float  # of open words
     word_splits: np.ndarray  # int32 [words + 1], the pronunciations of each word
     splits: np.ndarray  # int32 [P + 1]
     tokens: np.ndarray  # int32
     cost: np.ndarray  # float32 [P]
     filler: np.ndarray  # bool [V], tokens that may stand between words
-    open_word: int  # the word id of open words, -1 for none
-    token_cost: float  # of open words
     begins: np.ndarray  # bool [V], tokens that may begin an open word; if `BARE`, do
     extends: np.ndarray  # bool [V], tokens that may follow inside one
 
@@ -88,7 +88,7 @@ class Cutter:
     def __init__(
         self, kind: int, vocabulary: Vocabulary, prons: Prons | None = None
     ) -> None:
-        spelling, opened = vocabulary.open_spelling, vocabulary.open_word
+        spelling, open_word = vocabulary.open_spelling, vocabulary.open_word
         if kind == BARE:
             spelling = _spelling_of_bare(vocabulary)
         spoken = Pronunciations.empty()
@@ -96,21 +96,29 @@ class Cutter:
             spoken = vocabulary.pronunciations
         filler, none = np.zeros((2, len(vocabulary.tokens)), np.bool_)
         filler[list(vocabulary.separators)] = True
+        self._arguments = kind, vocabulary, prons
+        arrays = spoken.word_splits, spoken.splits, spoken.tokens, spoken.cost, filler
+        spells = (none, none)
+        if spelling is not None:
+            spells = spelling.begins, spelling.extends
         self._tables = Tables(
-            *(kind, spoken.word_splits, spoken.splits, spoken.tokens, spoken.cost),
-            filler,
-            open_word=opened.word if opened and prons is None else SPELLED,
-            token_cost=opened.token_cost if opened else 0.0,
-            begins=none if spelling is None else spelling.begins,
-            extends=none if spelling is None else spelling.extends,
+            kind,
+            int(open_word.word) if open_word and prons is None else SPELLED,
+            float(open_word.token_cost) if open_word else 0.0,
+            *map(read_only, (*arrays, *spells)),
         )
+        self._handle = Handle(self._tables)
         self._each_alone = kind == BARE and bool(self._tables.begins.all())
         self._spelling = spelling
-        self._words, self._prons, self._opened = vocabulary.words, prons, opened
+        self._words, self._prons, self._opened = vocabulary.words, prons, open_word
         self._oov: OovWords | None = None
         self._word_ids: dict[str, int] = {}  # of open words that are of the table
-        if prons is not None and opened is not None and opened.kind != "phones":
-            self._word_ids = word_ids(self._words[: opened.word])
+        if prons is not None and open_word is not None and open_word.kind != "phones":
+            self._word_ids = word_ids(self._words[: open_word.word])
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the arguments."""
+        return type(self), self._arguments
 
     @property
     def cuts_bare_tokens(self) -> bool:
@@ -121,8 +129,8 @@ class Cutter:
         """Add words; numbers of their pronunciations follow those of the vocabulary."""
         if oov is None or self._prons is None:
             return self
-        other = copy.copy(self)
-        other._oov = oov
+        other = object.__new__(type(self))
+        other.__dict__ |= self.__dict__ | {"_oov": oov}
         return other
 
     def cut(
@@ -232,7 +240,7 @@ class Cutter:
         if self._prons is not None:
             word, length = self._as_words(tokens.label)
         arrays, *hold = cut_paths(
-            self._tables, tokens, word, length, complete, (goes_on, cut.cost, cut.lost)
+            self._handle, tokens, word, length, complete, (goes_on, cut.cost, cut.lost)
         )
         return Words(tokens.token, tokens.label, *arrays), *hold
 
@@ -297,13 +305,14 @@ def aligner_of(vocabulary: Vocabulary) -> Cutter:
 
 
 @jit
-def cut_paths(tables, paths, word, length, complete, before):
+def cut_paths(handle, paths, word, length, complete, before):
     """Cut paths into words; see `Cutter._cut`.
 
     `length`: tokens of each label's word, 0 where not known. `before`: whether more
     tokens may follow, so that only words which these cannot change hold; cost and
     `lost` of the cut before.
     """
+    tables = opened(handle)
     token, start, end, _, label_token, label_frame, token_splits, label_splits = paths
     goes_on, cost, lost = before
     most = len(token) if tables.kind == BARE else len(word)
