@@ -172,7 +172,7 @@ class LmCosts(NamedTuple):
         boosts: CompiledBoosts,
     ) -> CostAccount:
         """The account of a path."""
-        labels = path.token
+        labels = token = path.tokens.token
         insertion = insertion_cost(self.token_insertion, len(labels))
         if self.word_insertion is not None:
             # Word 0 is one that nobody listed, spelled by tokens.
@@ -181,7 +181,7 @@ class LmCosts(NamedTuple):
         costs = {
             "graph": self._lm_cost(path, labels, boosts) + pron_cost,
             "insertion": insertion,
-            "boost": boosts.cost(words, path.token),
+            "boost": boosts.cost(words, token),
         }
         if math.isnan(path.acoustic):
             return CostAccount.of_total(self.scales, total=path.search_cost, **costs)

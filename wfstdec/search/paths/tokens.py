@@ -58,11 +58,6 @@ class TokenPath(NamedTuple):
         """Tokens of the path and its pronunciations."""
         return TokenRows(self.rows, self.last_pron)
 
-    @property
-    def token(self) -> np.ndarray:
-        """The tokens, int32 [N]."""
-        return self.rows[:, 0]
-
 
 class PathTokens(NamedTuple):
     """The tokens of a path, blanks left out, and its word labels."""
@@ -110,6 +105,10 @@ def joined(paths: Sequence[PathTokens | TokenRows]) -> JoinedTokens:
     """Join the tokens of paths of one search."""
     if paths and isinstance(paths[0], TokenRows):
         return _joined_rows(paths)
+    if len(paths) == 1:  # as of a partial result
+        one: Any = paths[0]
+        splits = [np.array([0, len(column)]) for column in (one.start, one.word)]
+        return JoinedTokens(one.token, *one[1:6], *splits)
     columns = list(zip(*paths, strict=True)) or [()] * len(PathTokens._fields)
     ilabel, *others = [np.concatenate((_NO_LABELS, *one)) for one in columns[:6]]
     splits = [np.cumsum([0, *map(len, columns[at])]) for at in (0, 3)]

@@ -139,15 +139,15 @@ class Cutter:
         """Cut whole paths; `complete`: of each, whether its last word must be whole."""
         return self._cut(paths, np.array(complete, np.bool_))[0]
 
-    def read(self, words: Words, path: int) -> tuple[list[str], np.ndarray]:
-        """Texts of a path's words, and their positions in `words`, int64 [W']."""
+    def read(self, words: Words, path: int) -> tuple[list[str], Any]:
+        """Texts of a path's words, and an index of these in the arrays of `words`."""
         first, end = words.splits[path : path + 2].tolist()
-        texts, at = self._texts(words, first, end), np.arange(first, end)
+        texts = self._texts(words, first, end)
+        if self._tables.kind == ALIGNED or all(texts):
+            return texts, slice(first, end)
         # A mark alone has no text, and is no word for the user.
-        if self._tables.kind != ALIGNED and not all(texts):
-            at = at[[bool(text) for text in texts]]
-            texts = [text for text in texts if text]
-        return texts, at
+        at = [first + i for i, text in enumerate(texts) if text]
+        return [text for text in texts if text], np.array(at, np.int64)
 
     def counted(self, words: Words, path: int) -> tuple[list[int], float]:
         """Ids of words that the account counts, and what their pronunciations cost.
@@ -221,6 +221,8 @@ class Cutter:
 
     def _timed(self, words: Words, shift: float) -> list[Word]:
         texts, at = self.read(words, 0)
+        if not texts:
+            return []
         frames = words.frames[at]
         times = seconds_of(frames, shift).T.tolist()
         return list(map(Word, texts, *times, *frames.T.tolist()))

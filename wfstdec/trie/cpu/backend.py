@@ -2,7 +2,7 @@
 
 backend = CpuBackend(space)
 search = backend.start(options, boosts)       # one utterance, see `search.py`
-backend.decode(utterances, options, boosts)   # many, as `GroupingBackend`
+backend.decode(utterances, options, boosts)   # many, as `HostBackend`
 """
 
 from __future__ import annotations
