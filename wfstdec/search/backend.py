@@ -1,4 +1,4 @@
-"""Protocols of a decoder's backend and of a search.
+"""The protocol of a decoder's backend.
 
     utterances = backend.inputs(logprobs, lengths)     # checked
     found = backend.decode(utterances, options, boosts)
@@ -23,28 +23,9 @@ from wfstdec.errors import BackendError
 from wfstdec.search.threads import Read, Workers
 
 _Chunk = TypeVar("_Chunk")
-_Chunk_contra = TypeVar("_Chunk_contra", contravariant=True)
-_Found_co = TypeVar("_Found_co", covariant=True)
 
 
-class Search(Protocol[_Chunk_contra, _Found_co]):
-    """Search of an utterance under way.
-
-    With lattices, and `SEGMENTS` in `Backend.can`, it also has `settle(min_frames)`:
-    the segments settled since the last call, which it forgets.
-    """
-
-    def advance(self, chunk: _Chunk_contra, /) -> None:
-        """Decode a chunk, one of `Backend.inputs`."""
-
-    def look(self) -> Any:
-        """How far it has come; results are the same without a look."""
-
-    def finish(self) -> _Found_co:
-        """End the utterance."""
-
-
-class Backend(Protocol[_Chunk, _Found_co]):
+class Backend(Protocol[_Chunk]):
     """A model that is searched, laid out for one kind of machine."""
 
     @property
@@ -71,8 +52,13 @@ class Backend(Protocol[_Chunk, _Found_co]):
 
     def start(
         self, options: Any, boosts: CompiledBoosts, *, record: bool = False
-    ) -> Search[_Chunk, _Found_co]:
-        """Begin an utterance that arrives in chunks."""
+    ) -> Any:
+        """Begin an utterance that arrives in chunks.
+
+        The search has `advance(chunk)`, `look()`: how far it has come, and `finish()`.
+        With lattices, and `SEGMENTS` in `can`, it also has `settle(min_frames)`: the
+        segments settled since the last call, which it forgets.
+        """
 
     def advance(
         self,

@@ -109,7 +109,7 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
     def __init__(
         self,
         options: Any,
-        backend: Backend[_Chunk, _Found],
+        backend: Backend[_Chunk],
         boosts: BoostCompiler,
         *,
         frame_shift_s: float,
@@ -520,7 +520,7 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
         return OutputTokens.of(self.vocabulary)
 
     def _inputs(
-        self, backend: Backend[_Chunk, _Found], logprobs: Any, lengths: Any
+        self, backend: Backend[_Chunk], logprobs: Any, lengths: Any
     ) -> Sequence[_Chunk]:
         utterances = backend.inputs(logprobs, lengths)
         self._input_check.batch(logprobs, utterances, self.tokens.blank)
@@ -560,7 +560,7 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
         utterances: Sequence[Any],
         boosts: list[CompiledBoosts],
         *,
-        backend: Backend[_Chunk, _Found] | None = None,
+        backend: Backend[_Chunk] | None = None,
         record: bool = False,
         read: Read | None = None,
     ) -> list[Any]:

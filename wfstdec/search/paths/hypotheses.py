@@ -14,7 +14,7 @@ import math
 from collections.abc import Sequence
 from functools import partial
 from itertools import repeat
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -94,24 +94,14 @@ class Reader(Generic[_Found]):
         raise AssertionError("this decoder hands out no segments")
 
 
-class CostBreakdown(Protocol):
-    """A way to count the costs of paths."""
-
-    def of(
-        self, path: Any, words: list[int], pron_cost: float, boosts: Any, /
-    ) -> CostAccount:
-        """The account of a path, of its words, and of what it has for boosts.
-
-        `words`: their ids, 0 of open words that have none. `pron_cost`: of their
-        pronunciations, unscaled, where these are no part of the path's own.
-        """
-
-
 class PathReader(NamedTuple):
     """All that makes hypotheses of the paths of one search, as its options are now."""
 
     cutter: Cutter
-    account: CostBreakdown
+    # Its method `of(path, words, pron_cost, boosts)` gives the `CostAccount` of a path.
+    # `words`: their ids, 0 of open words that have none. `pron_cost`: of their
+    # pronunciations, unscaled, where these are no part of the path's own.
+    account: Any
     token_names: tuple[str, ...]
     frame_shift_s: float
     # Whether costs are counted before they are asked for: a model of the user's has
