@@ -29,6 +29,7 @@ def test_silence_adds_nothing_to_a_session(backend):
         sessions.advance({session: silence})
         partial = sessions.partial(session)
         assert (partial.text, partial.num_settled) == ("A", 0)
+        assert sessions.partial(session) is partial
         if backend == "cpu":
             nodes = int(search._state.value.progress["nodes"][0]) - 1
         else:
