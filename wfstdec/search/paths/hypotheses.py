@@ -64,20 +64,16 @@ class Reader(Generic[_Found]):
     def partial(self, look: PartialPath[Any]) -> Partial:
         """Read how far a search has come: of one search, again and again."""
         cutter, shift = self._paths.cutter, self._paths.frame_shift_s
-        whole = look.settled.whole_since(self._cut.tokens, self._cut.words)
-        words, self._cut = cutter.settled_words(whole, self._cut, shift)
-        self._settled += words
-        rest = look.unsettled(self._cut.tokens, self._cut.words)
-        # Silence is what follows the last token of a word.
-        spoken = np.flatnonzero(cutter.are_spoken(rest))
-        speech_end = self._settled[-1].end_frame if self._settled else 0
+        settled, self._cut, others, end = cutter.partial(look, self._cut, shift)
+        self._settled += settled
+        if not end and self._settled:
+            end = self._settled[-1].end_frame
         return Partial(
-            words=(*self._settled, *cutter.words(rest, self._cut, shift)),
+            words=(*self._settled, *others),
             num_settled=max(look.settled.num_words, len(self._settled)),
             num_timed=len(self._settled),
             num_frames=look.num_frames,
-            silent_frames=look.num_frames
-            - (int(rest.end[spoken[-1]]) if len(spoken) else speech_end),
+            silent_frames=look.num_frames - end,
             final_cost=look.final_cost,
         )
 

@@ -116,6 +116,19 @@ def joined(paths: Sequence[PathTokens | TokenRows]) -> JoinedTokens:
 
 
 def _joined_rows(paths: Sequence[Any]) -> JoinedTokens:
+    if len(paths) == 1:
+        rows, last_pron = paths[0]
+        token, start, end, pron = rows.T.copy()
+        ends = np.flatnonzero(pron[1:] >= 0) + 1
+        label = pron[ends]
+        if last_pron >= 0 and len(rows):
+            label = np.append(label, np.int32(last_pron))
+            ends = np.append(ends, len(rows))
+        before, splits = (
+            ends.astype(np.int32),
+            np.array([[0, len(rows)], [0, len(ends)]]),
+        )
+        return JoinedTokens(token, start, end, label, before, before, *splits)
     splits = np.cumsum([0, *(len(one.rows) for one in paths)])
     token, start, end, pron = np.concatenate([one.rows for one in paths]).T.copy()
     # A pronunciation stands with the token that it ends before: the last one of a

@@ -22,7 +22,13 @@ from wfstdec.jit.arrays import copy_columns, longer, twice
 from wfstdec.jit.handles import Handle, opened
 from wfstdec.jit.records import WeakCache
 from wfstdec.search.hypothesis import SECONDS_DIGITS, Word
-from wfstdec.search.paths.tokens import OPEN_PRON, PathTokens, TokenRows, joined
+from wfstdec.search.paths.tokens import (
+    OPEN_PRON,
+    PartialPath,
+    PathTokens,
+    TokenRows,
+    joined,
+)
 from wfstdec.text.lexicon import WORD_START, Pronunciations
 from wfstdec.text.loading import word_ids
 from wfstdec.text.tokens import EPSILON
@@ -46,6 +52,9 @@ class CutPoint(NamedTuple):
 
 
 BEGINNING = CutPoint()
+
+
+_INCOMPLETE = np.zeros(1, np.bool_)
 
 
 class Words(NamedTuple):
@@ -178,46 +187,72 @@ class Cutter:
                     total += word_cost + (stop - begin) * self._opened.token_cost
         return ids, float(total)
 
-    def are_spoken(self, path: PathTokens | TokenRows) -> np.ndarray:
-        """Tell tokens of words from those that stand between words, bool [N]."""
-        return ~self._tables.filler[path.token]
-
     def words(
         self,
-        path: PathTokens | TokenRows,
+        path: PathTokens,
         cut: CutPoint,
         shift: float,
         *,
         complete: bool = False,
     ) -> list[Word]:
-        """Cut the rest of a path, whose last word may be only begun."""
+        """Cut the rest of a graph's path, whose last word may be only begun."""
         words, *_ = self._cut([path], np.array([complete]), cut)
         return self._timed(words, shift)
 
     def settled_words(
-        self, path: PathTokens | TokenRows, cut: CutPoint, shift: float
+        self, path: PathTokens, cut: CutPoint, shift: float
     ) -> tuple[list[Word], CutPoint]:
-        """Cut settled tokens into those words that no further token changes.
+        """Cut settled tokens of a graph into the words that no further token changes.
 
-        A token whose end is not settled must not be among those that are said.
+        A token whose end is not settled must not be among them.
         """
-        words, hold, cost, lost = self._cut(
-            [path], np.zeros(1, np.bool_), cut, goes_on=True
-        )
-        taken = 0
-        if self._tables.kind == BARE:
-            token = words.token
-            if self._each_alone or not len(token) or self._tables.filler[token[-1]]:
-                taken = len(token)  # separators behind a word are taken with it
-            else:
-                hold -= 1
-        if hold and not taken:
-            taken = int(words.spans[hold - 1, 1])
+        words, hold, cost, lost = self._cut([path], _INCOMPLETE, cut, goes_on=True)
+        if not hold:
+            return [], cut
+        taken = cut.tokens + int(words.spans[hold - 1, 1])
         found = self._timed(words._replace(splits=np.array([0, hold])), shift)
-        if not hold and self._tables.kind == ALIGNED:
-            return found, cut
-        count = cut.words + len(found)
-        return found, CutPoint(cut.tokens + taken, count, cost, lost)
+        return found, CutPoint(taken, cut.words + hold, cost, lost)
+
+    def partial(
+        self, look: PartialPath[Any], cut: CutPoint, shift: float
+    ) -> tuple[list[Word], CutPoint, list[Word], int]:
+        """Cut a path since the last cut.
+
+        Returns the words that have been settled since, the cut after them, the other
+        words, and the end of their last token, 0 without any.
+        """
+        whole = look.settled.whole_since(cut.tokens, cut.words)
+        if self._tables.kind == ALIGNED:
+            settled, cut = self.settled_words(whole, cut, shift)
+            rest, taken = look.unsettled(cut.tokens, cut.words), 0
+            others = self.words(rest, cut, shift)
+        else:
+            rest, num_whole = look.unsettled(cut.tokens, cut.words), len(whole.token)
+            words, *_ = self._cut([rest], _INCOMPLETE)
+            hold, taken = self._num_settled(words, num_whole)
+            parts = np.array([0, hold]), np.array([hold, len(words.word)])
+            settled, others = (
+                self._timed(words._replace(splits=part), shift) for part in parts
+            )
+            cut = cut._replace(
+                tokens=cut.tokens + taken, words=cut.words + len(settled)
+            )
+        spoken = np.flatnonzero(~self._tables.filler[rest.token[taken:]])
+        end = int(rest.end[taken + spoken[-1]]) if len(spoken) else 0
+        return settled, cut, others, end
+
+    def _num_settled(self, words: Words, num_whole: int) -> tuple[int, int]:
+        """How many words lie within the first tokens for good, and their tokens."""
+        if self._tables.kind == ENDS:
+            # The label of a word is with the token after it.
+            hold = int(np.count_nonzero(words.spans[:, 1] < num_whole))
+        else:
+            hold = int(np.count_nonzero(words.spans[:, 0] < num_whole))
+            last = words.token[num_whole - 1] if num_whole else 0
+            if self._each_alone or not num_whole or self._tables.filler[last]:
+                return hold, num_whole  # separators after a word belong to it
+            hold -= 1  # the last word may continue
+        return hold, int(words.spans[hold - 1, 1]) if hold else 0
 
     def _timed(self, words: Words, shift: float) -> list[Word]:
         texts, at = self.read(words, 0)
