@@ -6,9 +6,9 @@ import math
 
 import lm_reference
 import numpy as np
+from pricing_reference import price_frame
 
 from wfstdec.greedy.backend import NO_TOKEN, CpuBackend, CpuSearch
-from wfstdec.search.logprobs import price_frame
 
 F = np.float32
 
@@ -74,4 +74,4 @@ class ReferenceSearch(CpuSearch):
 class ReferenceBackend(CpuBackend):
     """A greedy search in plain Python."""
 
-    search = ReferenceSearch
+    search, group_size = ReferenceSearch, 1

@@ -41,12 +41,13 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from pricing_reference import price_frame
 from trie_reference_steps import Key, Steps, text_with
 
 from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.search.hypothesis import NO_CUTOFF
 from wfstdec.search.log_add import log_add
-from wfstdec.search.logprobs import price_frame, pricing_of
+from wfstdec.search.logprobs import pricing_of
 from wfstdec.search.paths.tokens import (
     PartialPath,
     TokenPath,

@@ -43,6 +43,7 @@ from typing import NamedTuple
 import numpy as np
 from boost_reference import BoostAccount
 from concatenation import Whole
+from pricing_reference import price_frame
 from wfst_reference_paths import (
     CommonBeginning,
     Path,
@@ -53,7 +54,7 @@ from wfst_reference_paths import (
 from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.graph.arcs import LABEL_MASK, REPEAT
 from wfstdec.search.hypothesis import NO_CUTOFF
-from wfstdec.search.logprobs import price_frame, pricing_of
+from wfstdec.search.logprobs import pricing_of
 from wfstdec.search.paths.tokens import BestPath, PartialPath
 from wfstdec.text.tokens import EPSILON, token_of
 from wfstdec.wfst.options import WfstOptions

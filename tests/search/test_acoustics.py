@@ -2,9 +2,10 @@
 
 import numpy as np
 import pytest
+from pricing_reference import price_frame
 
 from wfstdec import GreedyOptions, WfstOptions
-from wfstdec.search.logprobs import price, price_frame, pricing_of
+from wfstdec.search.logprobs import price, pricing_of
 
 INF = np.inf
 

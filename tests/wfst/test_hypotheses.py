@@ -75,8 +75,9 @@ def test_steps_of_many_paths_are_read_as_those_of_one():
         first = np.cumsum(count) - count + 3
         found = read_paths(rule, steps, first, count)
         for a, n, one in zip(first, count, found, strict=True):
-            path = steps[a : a + n][::-1]
+            path, history = steps[a : a + n][::-1], History(rule)
             arcs, acoustic = path["arc"].astype(np.int64), path["acoustic"].copy()
-            expected = History(rule).read(0, arcs, acoustic)
+            history.go_on(rule, arcs, acoustic)
+            expected = history.read(0)
             for left, right in zip(one, expected, strict=True):
                 assert np.array_equal(left, right) and type(left) is type(right)

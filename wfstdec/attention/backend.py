@@ -88,11 +88,6 @@ class AttentionPath(NamedTuple):
     died_at_frame: int = -1
 
     @property
-    def token(self) -> np.ndarray:
-        """Output tokens, without marks, int32 [N]."""
-        return self.tokens.token
-
-    @property
     def search_cost(self) -> float:
         """The total as the search added it up."""
         return -self.text.total + 0.0

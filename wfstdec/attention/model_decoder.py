@@ -302,7 +302,7 @@ class ModelDecoder(Decoder[Any, Paths]):
 
     def _boost_cost(self, path: Any, boosts: CompiledBoosts) -> float:
         """Cost of what boosts credited a path."""
-        return boosts.cost((), path.token)
+        return boosts.cost((), path.tokens.token)
 
     def _reader(self, boosts: CompiledBoosts) -> ModelPathReader:
         account = ModelAccount(self.options, self.lms, self._boost_cost)
@@ -325,7 +325,7 @@ class ModelAccount(NamedTuple):
         self, path: Any, _words: list[int], _cost: float, boosts: CompiledBoosts
     ) -> CostAccount:
         """The account of a path."""
-        labels = np.ascontiguousarray(path.token, np.int32)
+        labels = np.ascontiguousarray(path.tokens.token, np.int32)
         graph, costs = 0.0, np.empty(len(labels), np.float32)
         for lm, weight in self.lms:
             if weight:

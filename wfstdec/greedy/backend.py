@@ -11,6 +11,9 @@ The rows of both models are looked up only where a token begins, a few times a s
 from __future__ import annotations
 
 import math
+import time
+from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -30,7 +33,14 @@ from wfstdec.search.paths.tokens import (
     TokenRows,
     partial_tokens,
 )
-from wfstdec.search.threads import HostBackend
+from wfstdec.search.threads import (
+    GROUP,
+    CallBudget,
+    HostBackend,
+    check,
+    filled_up,
+    stretch,
+)
 
 PROGRESS = record(
     "i8 label last lm_state boost_state frames died_at_frame tokens lm_row boost_row",
@@ -65,61 +75,79 @@ class UtteranceState(NamedTuple):
     boost_next: np.ndarray
 
 
+def _new_state(
+    searched: Searched, boosts: CompiledBoosts, count: int, tokens: int
+) -> UtteranceState:
+    """The state of `count` utterances that have not begun, with room for tokens."""
+    progress, phrases = np.zeros(count, PROGRESS), boosts.phrases
+    progress["label"] = progress["last"] = searched.blank
+    progress["lm_state"] = searched.lm.model_start[0]
+    progress["boost_state"] = 0 if phrases is None else phrases.start
+    for name in ("died_at_frame", "lm_row", "boost_row"):
+        progress[name] = -1
+    costs = np.empty((2, searched.num_tokens), np.float32)
+    states = np.empty((2, searched.num_tokens), np.int32)
+    return UtteranceState(progress, np.empty((tokens, 3), np.int32), *costs, *states)
+
+
+def _laid_out(
+    searched: Searched, options: GreedyOptions, boosts: CompiledBoosts
+) -> Search:
+    phrases = boosts.phrases
+    return Search(
+        blank=searched.blank,
+        lm=searched.lm,
+        phrases=NULL_AUTOMATON if phrases is None else phrases.automaton,
+        pricing=pricing_of(options),
+        lm_scale=np.float32(options.lm_scale),
+        token_insertion=float(options.token_insertion),
+    )
+
+
+def _paths(search: Search, state: UtteranceState) -> list[TokenPath]:
+    """The paths of utterances that are over; their tokens lie in a row."""
+    now = state.progress
+    last = search.lm.final_cost[now["lm_state"]]
+    complete = (now["died_at_frame"] < 0) & (last < np.inf)
+    end = search.lm_scale * np.where(complete, last, np.float32(0))
+    refund = search.phrases.final_cost[now["boost_state"]].astype(np.float64)
+    splits = np.cumsum([0, *now["tokens"].tolist()])
+    rows = np.full((int(splits[-1]), 4), NO_PRON, np.int32)
+    rows[:, :3] = state.tokens[: len(rows)]
+    columns = now["acoustic"], now["cost"] + end + refund, complete, now["frames"]
+    return [
+        TokenPath(rows[first:behind], NO_PRON, *numbers)
+        for (first, behind), *numbers in zip(
+            pairwise(splits.tolist()),
+            *(column.tolist() for column in (*columns, now["died_at_frame"])),
+            strict=True,
+        )
+    ]
+
+
 class CpuSearch:
     """The search of one utterance: `advance` any number of times, then `finish`."""
 
     def __init__(
         self, searched: Searched, options: GreedyOptions, boosts: CompiledBoosts
     ) -> None:
-        phrases = boosts.phrases
-        self._search = Search(
-            blank=searched.blank,
-            lm=searched.lm,
-            phrases=NULL_AUTOMATON if phrases is None else phrases.automaton,
-            pricing=pricing_of(options),
-            lm_scale=np.float32(options.lm_scale),
-            token_insertion=float(options.token_insertion),
-        )
-        progress = np.zeros(1, PROGRESS)
-        progress["label"] = progress["last"] = searched.blank
-        progress["lm_state"] = searched.lm.model_start[0]
-        progress["boost_state"] = 0 if phrases is None else phrases.start
-        for name in ("died_at_frame", "lm_row", "boost_row"):
-            progress[name] = -1
-        costs = np.empty((2, searched.num_tokens), np.float32)
-        states = np.empty((2, searched.num_tokens), np.int32)
-        tokens = np.empty((0, 3), np.int32)
-        self._utterance = UtteranceState(progress, tokens, *costs, *states)
+        self._search = _laid_out(searched, options, boosts)
+        self._utterance = _new_state(searched, boosts, 1, 0)
 
     def advance(self, logprobs: np.ndarray) -> None:
         """Pass the search through a chunk, float32 [T, V], C order."""
         utterance = self._utterance
         needed = int(utterance.progress["tokens"][0]) + len(logprobs)
         if needed > len(utterance.tokens):
-            longer = np.empty((2 * needed, 3), np.int32)
-            longer[: len(utterance.tokens)] = utterance.tokens
-            self._utterance = utterance = utterance._replace(tokens=longer)
+            tokens = np.empty((2 * needed, 3), np.int32)
+            tokens[: len(utterance.tokens)] = utterance.tokens
+            self._utterance = utterance = utterance._replace(tokens=tokens)
         advance(self._search, utterance, logprobs)
 
     def finish(self) -> TokenPath:
         """End the utterance."""
-        search, progress = self._search, self._utterance.progress[0]
-        last = search.lm.final_cost[progress["lm_state"]]
-        refund = search.phrases.final_cost[progress["boost_state"]]
-        complete = bool(progress["died_at_frame"] < 0 and last < np.inf)
-        end = float(np.float32(search.lm_scale * last)) if complete else 0.0
-        num_tokens = int(progress["tokens"])
-        rows = np.full((num_tokens, 4), NO_PRON, np.int32)
-        rows[:, :3] = self._utterance.tokens[:num_tokens]
-        return TokenPath(
-            rows=rows,
-            last_pron=NO_PRON,
-            acoustic=float(progress["acoustic"]),
-            search_cost=float(progress["cost"]) + end + float(refund),
-            reached_final=complete,
-            num_frames=int(progress["frames"]),
-            died_at_frame=int(progress["died_at_frame"]),
-        )
+        [path] = _paths(self._search, self._utterance)
+        return path
 
     def look(self) -> PartialPath[TokenRows]:
         """How far the search has come; only the last token may go on."""
@@ -137,7 +165,7 @@ class CpuSearch:
 class CpuBackend(HostBackend):
     """A greedy search's model and tokens, searched by kernels."""
 
-    can = frozenset()
+    can, group_size = frozenset(), GROUP
     search: type[Any] = CpuSearch
 
     def __init__(self, searched: Searched) -> None:
@@ -151,12 +179,56 @@ class CpuBackend(HostBackend):
         assert not record
         return self.search(self.searched, options, boosts)
 
+    def decode_group(
+        self,
+        utterances: Sequence[np.ndarray],
+        options: GreedyOptions,
+        boosts: CompiledBoosts,
+        pace: CallBudget,
+        names: Sequence[int] | None = None,
+    ) -> list[TokenPath]:
+        """Decode whole utterances with the same boosts, as `HostBackend`."""
+        search, num = _laid_out(self.searched, options, boosts), len(utterances)
+        state = _new_state(self.searched, boosts, num, sum(map(len, utterances)))
+        given, at, behind, cut = filled_up(utterances), np.zeros(3, np.int64), 0, 0
+        while behind < num or cut:
+            now, behind, cut, frames = stretch(given, num, at, pace.frames)
+            began = time.perf_counter()
+            advance_group(search, state, now, behind, at)
+            pace.note(frames, time.perf_counter() - began)
+            if cut:  # not ended: the next call continues
+                at[:] = behind - 1, cut, at[2] - state.progress["tokens"][behind - 1]
+            check()
+        return _paths(search, state)
+
+
+@kernel
+def advance_group(search, state, utterances, num, at):
+    """Pass utterances through their frames, one after another.
+
+    `at`: int64 [3], the utterance and frame to begin or resume at, and the tokens of
+    those before it.
+    """
+    for i in range(at[0], num):
+        one = UtteranceState(
+            *(state.progress[i : i + 1], state.tokens[at[2] :]),
+            *(state.lm_cost, state.boost_cost, state.lm_next, state.boost_next),
+        )
+        _advance(search, one, utterances[i], at[1])
+        at[0], at[1], at[2] = i + 1, 0, at[2] + state.progress[i].tokens
+
 
 @kernel
 def advance(search, utterance, logprobs):
     """Pass an utterance through the frames of a chunk."""
+    _advance(search, utterance, logprobs, 0)
+
+
+@inlined
+def _advance(search, utterance, logprobs, first):
+    """Pass an utterance through frames, from the first one on."""
     now, tokens = utterance.progress[0], utterance.tokens
-    for t in range(len(logprobs)):
+    for t in range(first, len(logprobs)):
         if now.died_at_frame >= 0:
             return
         row = logprobs[t]

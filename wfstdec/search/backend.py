@@ -1,16 +1,15 @@
-"""Protocols of a decoder's backend and of a search.
+"""The protocol of a decoder's backend.
 
     utterances = backend.inputs(logprobs, lengths)     # checked
     found = backend.decode(utterances, options, boosts)
 
-    search = backend.start(options, boosts[0])         # one that comes in chunks
+    search = backend.start(options, boosts[0])         # one in chunks
     backend.advance([search], [chunk])                 # any number of times
     search.look()                                      # how far it has come
     search.finish()
 
-What an utterance is made of is the search's own affair: log-probs, float32 [T, V], for
-those of CTC models, where a chunk is some of its frames. So is what it finds: paths
-and, where lattices are recorded, what was recorded.
+Utterances of CTC models are log-probs, float32 [T, V], and results are paths, with what
+was recorded for lattices.
 """
 
 from __future__ import annotations
@@ -24,41 +23,17 @@ from wfstdec.errors import BackendError
 from wfstdec.search.threads import Read, Workers
 
 _Chunk = TypeVar("_Chunk")
-_Chunk_contra = TypeVar("_Chunk_contra", contravariant=True)
-_Found_co = TypeVar("_Found_co", covariant=True)
 
 
-class Search(Protocol[_Chunk_contra, _Found_co]):
-    """Search of an utterance under way.
-
-    Where a lattice is recorded, and the backend can `SEGMENTS`, it has a further
-    method `settle(min_frames)`: the settled segments of at least that many frames since
-    the last call, which it forgets.
-    """
-
-    def advance(self, chunk: _Chunk_contra, /) -> None:
-        """Pass the search through a chunk, one of `Backend.inputs`."""
-
-    def look(self) -> Any:
-        """Tell how far it has come; it goes on as if not asked."""
-
-    def finish(self) -> _Found_co:
-        """End the utterance."""
-
-
-class Backend(Protocol[_Chunk, _Found_co]):
-    """A model that is searched, laid out for one kind of machine.
-
-    Attributes:
-        can: What not all backends can do, `LATTICES` and others of `search.threads`.
-    """
+class Backend(Protocol[_Chunk]):
+    """A model that is searched, laid out for one kind of machine."""
 
     @property
     def can(self) -> frozenset[str]:
-        """Names of abilities."""
+        """Abilities: `LATTICES` and others of `search.threads`."""
 
     def inputs(self, logprobs: Any, lengths: Any) -> Sequence[_Chunk]:
-        """Check what users give; one array per utterance, where searches want them."""
+        """Check the user's arrays; one array per utterance."""
 
     def decode(
         self,
@@ -70,18 +45,20 @@ class Backend(Protocol[_Chunk, _Found_co]):
         workers: Workers = ...,
         read: Read | None = None,
     ) -> list[Any]:
-        """Decode whole utterances, in whatever groups and order are quickest.
-
-        `read`: what to make of each group, as soon as it is found; None leaves it.
-        """
+        """Decode whole utterances, in any groups; `read` is applied to each group."""
 
     def prepare(self, options: Any, boosts: CompiledBoosts) -> None:
-        """Lay out boosts, so that `start` does not; may be called at any time."""
+        """Lay out boosts ahead of `start`."""
 
     def start(
         self, options: Any, boosts: CompiledBoosts, *, record: bool = False
-    ) -> Search[_Chunk, _Found_co]:
-        """Begin an utterance that comes in chunks."""
+    ) -> Any:
+        """Begin an utterance that arrives in chunks.
+
+        The search has `advance(chunk)`, `look()`: how far it has come, and `finish()`.
+        With lattices, and `SEGMENTS` in `can`, it also has `settle(min_frames)`: the
+        segments settled since the last call, which it forgets.
+        """
 
     def advance(
         self,
@@ -91,10 +68,7 @@ class Backend(Protocol[_Chunk, _Found_co]):
         names: Sequence[int | str] | None = None,
         workers: Workers = ...,
     ) -> None:
-        """Pass searches of the same options through a chunk each.
-
-        `names`: what errors call each; None for their positions.
-        """
+        """Decode a chunk of each search; `names`: of the searches, for errors."""
 
 
 AUTO = "auto"

@@ -1,10 +1,7 @@
 """The backend that `"auto"` takes for a batch; the results have the same bits.
 
-    choice = decoder.choose_backend(400)
-    choice.backend, choice.why
-
-CUDA for log-probs on a GPU, and for batches as large as those for which it was measured
-to be faster than the CPU; the CPU for all else, and for what no GPU searches.
+CUDA for log-probs on a GPU, and for batches of a size for which it was measured to be
+faster than the CPU; the CPU for all others, and where no GPU can search them.
 """
 
 from __future__ import annotations
@@ -28,30 +25,25 @@ _DLPACK_CUDA = 2
 
 
 class BackendChoice(NamedTuple):
-    """Decision of `"auto"`, and why.
-
-    Attributes:
-        backend: `"cpu"` or `"cuda"`.
-        why: The rule that decided.
-    """
+    """Decision of `"auto"`: `"cpu"` or `"cuda"`, and the rule that decided."""
 
     backend: str
     why: str
 
 
 class _OnGpu:
-    """What is searched, on the GPU, once that is asked for."""
+    """The model on the GPU, put there when it is first used."""
 
     def __init__(self, room: str, searched: Any) -> None:
         self.room, self.searched = room, searched
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle what it is made of: another machine is looked at anew."""
+        """Pickle the arguments: another machine may have a GPU or none."""
         return _OnGpu, (self.room, self.searched)
 
     @functools.cached_property
     def backend(self) -> Any:
-        """The backend on the GPU, or the error that it cannot be made by."""
+        """The backend on the GPU, or the reason that there is none."""
         try:
             module = importlib.import_module(f"{self.room}.backend")
             return module.backend_for(self.searched)
@@ -65,13 +57,6 @@ _Found = TypeVar("_Found")
 
 class ChoosingDecoder(Decoder[_Chunk, _Found]):
     """A decoder for which `"auto"` chooses the backend of each batch.
-
-    Args:
-        options: As of `Decoder`.
-        backend: The name of one.
-        searched: The graph, or the search space.
-        boosts: As of `Decoder`.
-        others: As of `Decoder`.
 
     Attributes:
         last_choice: What `"auto"` chose for the last batch, and why; None before.
@@ -116,7 +101,6 @@ class ChoosingDecoder(Decoder[_Chunk, _Found]):
     def _choice(
         self, gpu: _OnGpu, count: int, on_gpu: bool, boosts: Callable[[], Any]
     ) -> BackendChoice:
-        """Choose; the `CompiledBoosts` of the batch are made when asked."""
         search, small = gpu.room.split(".")[1], len(self.tokens) <= SMALL_V
         least = MIN_BATCH.get((search, small))
         if not on_gpu and (least is None or count < least):
@@ -138,7 +122,6 @@ class ChoosingDecoder(Decoder[_Chunk, _Found]):
         return None
 
     def _taken(self, logprobs: Any, lengths: Any, boosts: Any) -> tuple[Any, Any]:
-        """Choose the backend of a batch; `"auto"` leaves it in `last_choice`."""
         if self._gpu is None:
             return self._backend, logprobs
         if not isinstance(logprobs, list | tuple) and not hasattr(logprobs, "shape"):
@@ -152,7 +135,7 @@ class ChoosingDecoder(Decoder[_Chunk, _Found]):
 
 
 def batch_of(logprobs: Any) -> tuple[int, bool]:
-    """Utterances that `decode` was given, and whether they are on a GPU."""
+    """The number of utterances of a batch, and whether they are on a GPU."""
     arrays = list(logprobs) if isinstance(logprobs, list | tuple) else [logprobs]
     count = len(arrays)
     if count == 1 and len(getattr(arrays[0], "shape", ())) == 3:

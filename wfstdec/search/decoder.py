@@ -1,14 +1,4 @@
-"""Frame of every decoder around its search: batches, threads, boosts, chunks.
-
-    hyps = decoder.decode(logprobs)                    # whole utterances, or
-
-    sessions = decoder.sessions()                      # as they come in:
-    one = sessions.open()
-    sessions.advance({one: chunk})                     # any number of chunks
-    hyp = sessions.close(one)
-
-The two give the same hypotheses.
-"""
+"""The part of every decoder around its search: batches, threads, boosts, sessions."""
 
 from __future__ import annotations
 
@@ -19,9 +9,9 @@ import math
 import os
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import fields, replace
-from functools import cached_property, partial
+from functools import cached_property
 from typing import Any, ClassVar, Generic, Literal, Self, TypeVar
 
 import numpy as np
@@ -51,37 +41,15 @@ from wfstdec.search.threads import (
 from wfstdec.text.tokens import TokenTable
 from wfstdec.text.vocabulary import Vocabulary
 
-_OTHERS = np.float32(-12.0)
-"""The log-prob of what is not said."""
-
-
-def run_each_way(
-    decoder: Any, boosts: BoostsLike, *, lattices: bool, sessions: bool
-) -> None:
-    """Decode a word without boosts and with them, whole and in chunks.
-
-    `boosts`: A list as those to come; None makes up one of each kind.
-    """
-    lattices = lattices and decoder.records_lattices
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of words that are made up
-        _run(decoder, None, lattices, sessions)
-        if boosts is not None:
-            _run(decoder, boosts, lattices, sessions)
-            return
-        for kind in _kinds(decoder):
-            with contextlib.suppress(InputError):  # a search that has none of the kind
-                _run(decoder, kind(), lattices, sessions)
-
 
 def _run(decoder: Any, boosts: BoostsLike, lattices: bool, sessions: bool) -> None:
-    """Decode a word with one list, in all ways that are asked for."""
+    """Decode a word with one list: whole, in chunks, with lattices."""
     rows = one_word(decoder.vocabulary, decoder.num_tokens)
-    _read(decoder.decode([rows], boosts=[boosts]))
+    read = decoder.decode([rows], boosts=[boosts])
     if lattices:
         decoder.decode_lattice([rows], boosts=[boosts])
     if decoder._nbest_from == "search" or (lattices and decoder.nbest_of_lattices):
-        _read(decoder.decode_nbest([rows], boosts=[boosts])[0])
+        read += decoder.decode_nbest([rows], boosts=[boosts])[0]
     keeps = lattices and SESSION_LATTICES in decoder._backend.can
     for with_lattices in [False, *[True] * keeps] if sessions else []:
         under_way = decoder.sessions(lattices=with_lattices)
@@ -91,24 +59,20 @@ def _run(decoder: Any, boosts: BoostsLike, lattices: bool, sessions: bool) -> No
         if with_lattices:
             under_way.close_lattice(one)
         else:
-            _read([under_way.close(one)])
-
-
-def _read(hypotheses: Iterable[Hypothesis]) -> None:
-    """Ask for words and costs: they are made when they are asked for."""
-    for one in hypotheses:
-        _ = one.text, one.total_cost
+            read.append(under_way.close(one))
+    for hypothesis in read:
+        _ = hypothesis.text, hypothesis.total_cost  # made when they are asked for
 
 
 def one_word(vocabulary: Vocabulary, num_tokens: int) -> np.ndarray:
-    """Log-probs in which a word is said, so that there are words to read."""
+    """Log-probs of a word of the vocabulary, [T, V]."""
     prons, blank = vocabulary.pronunciations, vocabulary.tokens.blank
     tokens = prons.tokens[: prons.splits[1]].tolist() if len(prons.splits) > 1 else []
     between = list(vocabulary.separators[:1])
     spoken = [blank]
     for token in (*between, *tokens, *between):
         spoken += [token, blank]
-    rows = np.full((len(spoken), num_tokens), _OTHERS, np.float32)
+    rows = np.full((len(spoken), num_tokens), -12, np.float32)
     rows[np.arange(len(spoken)), spoken] = -0.01
     return rows
 
@@ -134,29 +98,18 @@ _Found = TypeVar("_Found")
 class Decoder(ABC, Generic[_Chunk, _Found]):
     """A search with options and a backend; see `WfstDecoder` and `TrieDecoder`.
 
-    Args:
-        options: Search options of the decoder's kind.
-        backend: What `options` and boosts go to.
-        boosts: Compiles what users give.
-        frame_shift_s: Seconds per frame of log-probs.
-        threads: Utterances decoded side by side; `None` takes one per processor.
-
     Attributes:
-        vocabulary: Tokens, words, and what stands between them: what it can say. Each
-            kind of decoder sets it.
-
-    Raises:
-        OptionError: `frame_shift_s` or `threads` is out of range.
+        vocabulary: Tokens and words that it can output, and tokens between words.
     """
 
+    # What n-best lists are read from; None where only the best is found.
     _nbest_from: ClassVar[Literal["search", "lattice"] | None] = None
-    """What n-best lists are read from; None where only the best is found."""
-    vocabulary: Vocabulary
+    vocabulary: Vocabulary  # set by each kind of decoder
 
     def __init__(
         self,
         options: Any,
-        backend: Backend[_Chunk, _Found],
+        backend: Backend[_Chunk],
         boosts: BoostCompiler,
         *,
         frame_shift_s: float,
@@ -189,12 +142,11 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
         )
 
     def _repr_of_model(self) -> str:
-        """Show what is searched, for the repr."""
         return repr(self.vocabulary)
 
     @abstractmethod
     def _reader(self, boosts: CompiledBoosts) -> Reader[_Found]:
-        """Make what reads searches of these boosts."""
+        """Make the reader of searches with these boosts."""
 
     @property
     def tokens(self) -> TokenTable:
@@ -213,7 +165,7 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
 
     @property
     def input_frame_shift_s(self) -> float:
-        """Seconds per frame of what is given to `decode`."""
+        """Seconds per frame of the input of `decode`."""
         return self.frame_shift_s
 
     def with_options(self, **changes: Any) -> Self:
@@ -236,7 +188,7 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
         confidence: bool = False,
         posterior_scale: float = 1.0,
     ) -> list[Hypothesis]:
-        """Decode whole utterances: words, times and costs of the best path of each.
+        """Decode whole utterances; the best `Hypothesis` of each, in order.
 
             [hyp] = decoder.decode(logprobs)                    # one utterance, [T, V]
             hyps = decoder.decode(batch, lengths)               # [B, T, V]
@@ -250,19 +202,15 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
                 wider. `-inf` is an impossible token.
             lengths: [B] frames of each utterance, where a batch is padded; `None` for
                 all.
-            boosts: What is likelier than the model thinks: for all utterances, or a
-                sequence with one for each. Words and phrases in a list (their bonuses
-                follow from the list), word or phrase to bonus in nats (above 0
-                favours), compiled phrases, `Boosts`, `compile_boosts` of these, or
+            boosts: Words and phrases to boost, for all utterances or one entry for
+                each: a list (default bonuses), word or phrase to bonus in nats (above
+                0 favours), compiled phrases, `Boosts`, `compile_boosts` of these, or
                 `None`. A sequence of strings is one list for all.
             confidence: Whether words get confidences, 0 to 1, from a lattice: the
-                probability that the word was said. It takes longer; nothing else of
+                probability that the word is correct. It takes longer; nothing else of
                 the hypotheses changes.
-            posterior_scale: Times all costs, for confidences alone; `wfstdec tune
+            posterior_scale: Multiplies all costs, for confidences alone; `wfstdec tune
                 --posterior-scale` finds it.
-
-        Returns:
-            The best `Hypothesis` of each utterance, in order; a list of one for one.
 
         Raises:
             ShapeError: Axes, V, lengths or the number of boosts are wrong.
@@ -271,11 +219,11 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
             OptionError: Boosts that another decoder compiled; these four have the
                 position of the utterance as `utterance`. Confidences of a decoder
                 that records no lattices.
-            DeviceError: A device failed: names the utterances that were not done, and
-                has the hypotheses of those that were.
+            DeviceError: A device failed: names the utterances that are missing, and
+                has the hypotheses of the others.
 
         Warns:
-            BoostWarning: Boosted words are unknown, or were taken for words that
+            BoostWarning: Boosted words are unknown, or were matched with words that
                 differ in case, Unicode form or punctuation around them; names them.
         """
         if confidence:
@@ -290,7 +238,7 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
         return self._search(utterances, compiled, backend=backend, read=read)
 
     def _taken(self, logprobs: Any, lengths: Any, boosts: Any) -> tuple[Any, Any]:
-        """Choose the backend of a batch; also the batch, which may have been read."""
+        """Choose the backend of a batch; returns it, and the batch as a list."""
         return self._backend, logprobs
 
     def _decode_confident(
@@ -332,10 +280,7 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
         return self._search(utterances, compiled, record=record, read=read_each)
 
     def checked(self, logprobs: Pairs) -> Iterator[tuple[str, Any]]:
-        """Pass utterances on and warn of what seems wrong with the first ones.
-
-        Args:
-            logprobs: Pairs of an utterance id and its log-probs, [T, V].
+        """Yield pairs of id and log-probs unchanged; warn of doubtful ones.
 
         Warns:
             LogprobWarning: As `wfstdec.checks.inputs.checked`.
@@ -350,6 +295,7 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
 
         Raises:
             OptionError: This kind of decoder finds only the best.
+            WfstdecError: As `decode`.
         """
         record = self._nbest_from == "lattice"
         self._check_nbest(record)
@@ -368,7 +314,7 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
         *,
         lattice_beam: float | None = None,
     ) -> list[Lattice]:
-        """All that the search kept near the best path, of each utterance.
+        """The lattice of each utterance: all paths within `lattice_beam` of the best.
 
         Args:
             logprobs: As in `decode`.
@@ -389,22 +335,19 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
         )
 
     def compile_boosts(self, boosts: BoostsLike) -> CompiledBoosts:
-        """Compile a boost list ahead, for `decode` and its like and `Sessions.open`.
+        """Compile the boost list of an utterance ahead; results are the same.
 
             session = sessions.open(decoder.compile_boosts(["quilter", "new york"]))
 
-        Results are those of the list itself, bit for bit. It is laid out for backends
-        on the host. It may be pickled; called of it elsewhere, this lays it out there.
-
-        Args:
-            boosts: The list of an utterance, in any form that `decode` takes.
+        It is laid out for the CPU. It may be pickled; `compile_boosts` of it lays it
+        out again.
 
         Raises:
             BoostError: As `decode`.
-            OptionError: Compiled by another decoder: see `check_made_for`.
+            OptionError: Compiled by another decoder.
 
         Warns:
-            BoostWarning: As `decode`, which says it no more.
+            BoostWarning: As `decode`, which then does not warn.
         """
         try:
             [compiled] = self._compiled([boosts], 1)
@@ -425,20 +368,19 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
         boundary: str | None = None,
         sentencepiece_model: str | os.PathLike[str] | None = None,
     ) -> PhraseCompiler:
-        """Make a compiler of phrases to boost; the result goes with `boosts`.
+        """Make a compiler of phrases to boost.
 
             compiler = decoder.phrase_compiler(unit="token")
             decoder.decode(logprobs, boosts=compiler.compile(["new york"]))
 
         Args:
-            options: What a phrase is worth.
+            options: Bonuses of phrases.
             unit: Whether phrases are credited by `"word"` or by `"token"`; `None` is
                 by word where the decoder has words.
-            boundary: The token that stands between words wherever one ends: phrases
-                of tokens then count as whole words only. `None` is the separator,
-                unless it may be left out.
-            sentencepiece_model: What cuts phrases into pieces where no lexicon does;
-                `None` takes as few pieces as there can be.
+            boundary: The token between words: phrases of tokens then match whole words
+                only. `None` is the separator, unless it is optional.
+            sentencepiece_model: Cuts phrases into pieces where no lexicon does; `None`
+                takes as few pieces as possible.
 
         Raises:
             OptionError: By words, without any; a boundary for phrases of words; a
@@ -458,16 +400,15 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
 
     @property
     def _cut_text(self) -> Callable[[str], Sequence[str]] | None:
-        """Function that cuts text as the model was trained; None without one."""
+        """Function that cuts text into tokens as in training; None without one."""
         return None
 
     def sessions(self, *, lattices: bool = False) -> Sessions:
-        """Utterances that come in chunks, and that join and leave at any time.
+        """Decode utterances that arrive in chunks; see `Sessions`.
 
         Args:
-            lattices: Whether `close_lattice`, `close_nbest` or, of the WFST,
-                `settled_lattices` will be asked for. Each session then keeps its
-                lattice, pruned as it grows, but for the segments that it handed out.
+            lattices: Whether sessions record lattices, for `close_lattice`,
+                `close_nbest` and (WFST) `settled_lattices`.
 
         Raises:
             BackendError: The backend records no lattices of sessions.
@@ -480,27 +421,16 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
                     "this backend records no lattices of sessions, expected "
                     "backend='cpu' or 'auto'"
                 )
-        return Sessions(
-            self._backend,
-            self.options,
-            self._ready,
-            self._reader,
-            threads=self.threads,
-            lattices=lattices,
-            check_nbest=partial(self._check_nbest, lattices),
-            check_input=self._input_check.session,
-        )
+        return Sessions(self, lattices)
 
     def memory_plan(
         self, num_utterances: int, num_frames: int | None = None
     ) -> dict[str, int]:
-        """Plan the memory of a batch on the device, bytes, before anything grows.
-
-        A batch that takes more than there is goes in parts.
+        """Plan the memory of a batch on the device, bytes; larger batches are split.
 
         Args:
             num_utterances: Utterances of a batch.
-            num_frames: Frames of each; `None` where they come in chunks.
+            num_frames: Frames of each; `None` where they arrive in chunks.
 
         Returns:
             `"graph"` (once; a trie's lexicon and language model), `"scratch"` (kept for
@@ -524,34 +454,42 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
         lattices: bool = True,
         sessions: bool = True,
     ) -> None:
-        """Compile or load all kernels of this decoder, by decoding a word each way.
+        """Compile or load all kernels of this decoder, by decoding a word.
 
         Call it when a server starts or a container is built, so that no utterance
-        waits for compiling. What is compiled is kept for other processes.
+        waits for compiling. Compiled kernels are kept for other processes.
 
         Args:
-            boosts: A list as those to come; `None` makes up one of each kind: words,
-                phrases, OOV words.
-            lattices: Whether lattices will be asked for.
-            sessions: Whether utterances will come in chunks.
+            boosts: A typical list; `None` makes up one of each kind: words, phrases,
+                OOV words.
+            lattices: Whether lattices will be requested.
+            sessions: Whether utterances will arrive in chunks.
 
         Raises:
             BoostError: The boosts are wrong.
         """
-        run_each_way(self, boosts, lattices=lattices, sessions=sessions)
+        lattices = lattices and self.records_lattices
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of words that are made up
+            _run(self, None, lattices, sessions)
+            if boosts is not None:
+                _run(self, boosts, lattices, sessions)
+                return
+            for kind in _kinds(self):
+                with contextlib.suppress(InputError):  # a search without this kind
+                    _run(self, kind(), lattices, sessions)
 
     @property
     def records_lattices(self) -> bool:
-        """Tell whether `decode_lattice` gives any, of whatever options."""
+        """Whether `decode_lattice` gives any, for some options."""
         return LATTICES in self._backend.can
 
     @property
     def nbest_of_lattices(self) -> bool:
-        """Tell whether lists of hypotheses are read from lattices, in sessions too."""
+        """Whether n-best lists are read from lattices, in sessions too."""
         return self._nbest_from == "lattice"
 
     def _check_lattices(self) -> None:
-        """Raise where no lattices are recorded, whatever the backend's name."""
         if not self.records_lattices:
             raise OptionError(
                 f"{type(self).__name__} records no lattices, expected a WfstDecoder or "
@@ -559,7 +497,7 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
             )
 
     def _check_nbest(self, lattices: bool) -> None:
-        """Raise where there are no n-best lists, with `lattices` or without."""
+        """Raise where there are no n-best lists."""
         if self._nbest_from is None:
             raise OptionError(
                 f"{type(self).__name__} finds only the best hypothesis, expected a "
@@ -578,26 +516,25 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
             )
 
     def _output_tokens(self) -> OutputTokens:
-        """The tokens that it makes something of."""
+        """Tokens that the decoder can output."""
         return OutputTokens.of(self.vocabulary)
 
     def _inputs(
-        self, backend: Backend[_Chunk, _Found], logprobs: Any, lengths: Any
+        self, backend: Backend[_Chunk], logprobs: Any, lengths: Any
     ) -> Sequence[_Chunk]:
-        """Check log-probs, and sample them for what no check refuses."""
         utterances = backend.inputs(logprobs, lengths)
         self._input_check.batch(logprobs, utterances, self.tokens.blank)
         return utterances
 
     def _compiled(self, boosts: Any, n: int) -> list[CompiledBoosts]:
-        """Compile n utterances' boosts as searches take them, and check them."""
+        """Compile and check the boosts of n utterances."""
         compiled = self._boosts.compile(boosts, n, float(self.options.boost_scale))
         check_made_for(compiled, self._made_for)
         self._check_boosts(compiled)
         return compiled
 
     def _ready(self, boosts: BoostsLike) -> CompiledBoosts:
-        """Compile an utterance's boosts and lay them out, where a backend does so."""
+        """Compile an utterance's boosts and lay them out."""
         [compiled] = self._compiled([boosts], 1)
         self._backend.prepare(self.options, compiled)
         return compiled
@@ -607,12 +544,12 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
 
     @cached_property
     def _fingerprint(self) -> str:
-        """32 hex digits over its kind and all that boosts are compiled by."""
+        """32 hex digits of all that boosts are compiled by."""
         parts = (type(self).__name__, self.vocabulary.fingerprint, *self._models())
         return hashlib.blake2b("\n".join(parts).encode(), digest_size=16).hexdigest()
 
     def _models(self) -> tuple[str, ...]:
-        """Fingerprints of what it searches by, beside its vocabulary."""
+        """Fingerprints of its language models or graph."""
         return ()
 
     def _check_boosts(self, boosts: list[CompiledBoosts]) -> None:
@@ -623,11 +560,11 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
         utterances: Sequence[Any],
         boosts: list[CompiledBoosts],
         *,
-        backend: Backend[_Chunk, _Found] | None = None,
+        backend: Backend[_Chunk] | None = None,
         record: bool = False,
         read: Read | None = None,
     ) -> list[Any]:
-        """Search whole utterances in threads; arguments as of `Backend.decode`."""
+        """Search whole utterances in threads, as `Backend.decode`."""
         backend = backend or self._backend
         with Workers(self.threads, self._pace) as workers:
             return backend.decode(
@@ -640,7 +577,7 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
     def _read(
         self, found: Sequence[_Found], boosts: Sequence[CompiledBoosts]
     ) -> list[Hypothesis]:
-        """Make the hypotheses: those with the same added words are read together."""
+        """Read the best path of each; those with the same OOV words together."""
         positions: dict[int, list[int]] = {}
         for i, one in enumerate(boosts):
             positions.setdefault(id(one.oov), []).append(i)

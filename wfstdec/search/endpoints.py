@@ -5,8 +5,8 @@
     if endpointer.ended(sessions.partial(one)):
         hypothesis, one = sessions.close(one), sessions.open()
 
-Any rule that holds ends it, as in Kaldi's `online2/online-endpoint.h`, whose defaults
-these are. Silence is what follows the last token of a word: blanks, separators.
+Rules and defaults are those of Kaldi's `online2/online-endpoint.h`. Silence is the
+blanks and separators after the last token of a word.
 """
 
 from __future__ import annotations
@@ -26,11 +26,10 @@ class EndpointRule(CheckedOptions):
     """Holds where all of its conditions do.
 
     Attributes:
-        silence_s: Seconds of silence at the end, at least.
-        max_final_cost: What ending costs more than going on, nats, at most;
-            `Partial.final_cost`.
-        needs_speech: Whether something must have been said.
-        length_s: Seconds of the utterance, at least.
+        silence_s: Least seconds of silence at the end.
+        max_final_cost: Largest `Partial.final_cost`, nats.
+        needs_speech: Whether there must be a word.
+        length_s: Least seconds of the utterance.
 
     Raises:
         OptionError: A value is out of range.
@@ -55,13 +54,13 @@ DEFAULT_RULES = (
     EndpointRule(silence_s=2.0),
     EndpointRule(length_s=20.0, needs_speech=False),
 )
-"""Nothing said for 5 s; half a second after a good end, one after a fair one, two after
-any; 20 s in all."""
+"""No word in 5 s; half a second after a likely end, one after a less likely one, two
+after any; 20 s in all."""
 
 
 @dataclass(frozen=True)
 class Endpointer:
-    """Says when an utterance is over.
+    """Decides when an utterance is over.
 
     Attributes:
         frame_shift_s: Seconds per frame of the session.
@@ -84,10 +83,9 @@ class Endpointer:
             raise OptionError("no rules, expected at least one")
 
     def ended(self, partial: Partial) -> EndpointRule | None:
-        """The first rule that holds; None where the utterance goes on."""
+        """The first rule that holds; None while the utterance continues."""
         silence_s = self._seconds(partial.silent_frames)
         length_s = self._seconds(partial.num_frames)
-        # In the order that users gave: the first says why.
         for rule in self.rules:
             if (
                 silence_s >= rule.silence_s
@@ -101,11 +99,7 @@ class Endpointer:
         return None
 
     def frames_to_go(self, partial: Partial) -> int:
-        """Frames until a rule may hold, 0 if it may in the next one.
-
-        While the best path stays: where another one takes its place, of which less was
-        said at the end, the rule may have held before.
-        """
+        """Frames until a rule may hold, if the best path does not change."""
         silent, length = partial.silent_frames, partial.num_frames
         spoken = silent < length
         return min(
@@ -115,7 +109,7 @@ class Endpointer:
 
     @cached_property
     def _in_frames(self) -> list[tuple[int, int, bool]]:
-        """Convert rules to frames: length, silence, and `needs_speech` of each."""
+        """Length and silence of each rule in frames, and `needs_speech`."""
         return [
             (self._frames(one.length_s), self._frames(one.silence_s), one.needs_speech)
             for one in self.rules
@@ -125,5 +119,5 @@ class Endpointer:
         return math.ceil(round(seconds / self.frame_shift_s, 3))
 
     def _seconds(self, frames: int) -> float:
-        """Rounded: 25 frames of 0.02 s are half a second."""
+        # Rounded: 25 frames of 0.02 s are half a second.
         return round(frames * self.frame_shift_s, 6)

@@ -6,35 +6,21 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, NamedTuple, Protocol, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
 from wfstdec.text.display import html_table, shortened
 
 NO_CUTOFF = np.float32(np.finfo(np.float32).max)
-"""The cutoff where there is none: infinite costs stay over it."""
-
-
-class Scales(Protocol):
-    """Scales of costs among the options of every search."""
-
-    @property
-    def acoustic_scale(self) -> float:
-        """Multiplies the negated log-probs."""
-
-    @property
-    def lm_scale(self) -> float:
-        """Multiplies graph costs."""
+"""The cutoff where there is none: infinite costs are above it."""
 
 
 class CostAccount(NamedTuple):
-    """Costs of a path by what they are for: nats, added in float64.
+    """Costs of a path, nats, added in float64; attributes are those of `Hypothesis`.
 
-        total_cost = acoustic_scale * acoustic_cost
-                     + ((lm_scale * graph_cost + insertion_cost) + boost_cost)
-
-    Attributes are those of `Hypothesis`.
+    total_cost = acoustic_scale * acoustic_cost
+                 + ((lm_scale * graph_cost + insertion_cost) + boost_cost)
     """
 
     total_cost: float
@@ -46,25 +32,23 @@ class CostAccount(NamedTuple):
     @classmethod
     def of_path(
         cls,
-        options: Scales,
+        options: Any,
         *,
         graph: float,
         acoustic: float,
         insertion: float,
         boost: float,
     ) -> Self:
-        """The account of a path, both sums unscaled."""
+        """The account of a path; `options` have the scales, both sums are unscaled."""
         rest = options.lm_scale * graph + insertion + boost
         total = options.acoustic_scale * acoustic + rest
         return cls(total, graph, acoustic, insertion, boost)
 
     @classmethod
-    def of_total(cls, options: Scales, *, total: float, **others: float) -> Self:
-        """Account of a total of summed alignments: what is left is acoustic."""
-        known, scale = (
-            cls.of_path(options, acoustic=0.0, **others),
-            options.acoustic_scale,
-        )
+    def of_total(cls, options: Any, *, total: float, **others: float) -> Self:
+        """The account of summed alignments: the rest of the total is acoustic."""
+        known = cls.of_path(options, acoustic=0.0, **others)
+        scale = options.acoustic_scale
         acoustic = (total - known.total_cost) / scale if scale else 0.0
         return known._replace(total_cost=total, acoustic_cost=acoustic)
 
@@ -75,11 +59,11 @@ def insertion_cost(cost: float, count: int) -> float:
 
 
 SECONDS_DIGITS = 6
-"""Seconds are given to the microsecond: frame * shift is 0.6000000000000001."""
+"""Seconds are rounded to the microsecond: frame * shift may be 0.6000000000000001."""
 
 
 def seconds(frame: int, frame_shift_s: float, offset_s: float = 0.0) -> float:
-    """Seconds to a frame, from `offset_s` on; rounded to the microsecond."""
+    """Seconds to a frame, from `offset_s` on."""
     return round(frame * frame_shift_s + offset_s, SECONDS_DIGITS)
 
 
@@ -87,12 +71,12 @@ class Word(NamedTuple):
     """A word of a hypothesis.
 
     Attributes:
-        text: The word as the graph's table has it.
-        start_s: Seconds to where its first token starts, rounded to the microsecond.
-        end_s: Seconds to where its last token ends, rounded too.
+        text: The word as in the word table.
+        start_s: Start of its first token in seconds, rounded to the microsecond.
+        end_s: End of its last token in seconds, rounded to the microsecond.
         start_frame: The first frame of its first token.
         end_frame: One behind the last frame of its last token.
-        confidence: The probability that it was said, 0 to 1; None where nobody asked.
+        confidence: The probability that it is correct, 0 to 1; None if not requested.
     """
 
     text: str
@@ -110,7 +94,7 @@ class Token(Word):
 
 
 def words_as_dicts(words: tuple[Word, ...]) -> list[dict[str, Any]]:
-    """Words as JSON has them: text, times in seconds, confidences where there are."""
+    """Words for JSON: text, times in seconds, confidences where there are."""
     dicts = []
     for word in words:
         start, end = (
@@ -123,18 +107,8 @@ def words_as_dicts(words: tuple[Word, ...]) -> list[dict[str, Any]]:
     return dicts
 
 
-class PathBatch(Protocol):
-    """Makes what is asked of hypotheses that were found together."""
-
-    def text(self, i: int) -> str:
-        """The text of path `i`."""
-
-    def fields(self, i: int, name: str) -> dict[str, Any]:
-        """A field of the hypothesis of path `i`, and those made with it, by name."""
-
-
 class HasWords:
-    """Face of what has words: their text, and a table of them for notebooks."""
+    """Base of classes with words: their text, and a table for notebooks."""
 
     words: tuple[Word, ...]
 
@@ -162,9 +136,8 @@ class Hypothesis(HasWords):
         total_cost = acoustic_scale * acoustic_cost + lm_scale * graph_cost
                      + insertion_cost + boost_cost
 
-    Costs are in nats, lower is better, added in float64 along the path.
-
-    A decoder may leave it to the first look at a hypothesis to make what it says.
+    Costs are in nats, lower is better, added in float64 along the path. A decoder may
+    make attributes when they are first read.
 
     Attributes:
         words: In order.
@@ -172,13 +145,13 @@ class Hypothesis(HasWords):
         token_frames: The first frame of each and one behind its last, two tuples.
         token_names: The token table's names.
         frame_shift_s: Seconds per frame.
-        total_cost: The cost that the search made least.
+        total_cost: The cost that the search minimized.
         graph_cost: Arcs and final cost, before `lm_scale`.
         acoustic_cost: Negated log-probs, before `acoustic_scale`.
         insertion_cost: `word_insertion` times the number of words.
         boost_cost: Minus the boosts that were credited.
-        reached_final: Whether the path ends in a final state of the graph; if not,
-            it is the best of the unfinished ones.
+        reached_final: Whether the path ends in a final state; if not, it is the best of
+            the unfinished ones.
         num_frames: Frames decoded.
         died_at_frame: The frame at which no path survived, or None.
         offset_s: Seconds before its first frame: all times count from there.
@@ -200,8 +173,8 @@ class Hypothesis(HasWords):
     offset_s: float = 0.0
 
     @classmethod
-    def on_demand(cls, batch: PathBatch, path: int, died_at_frame: int) -> Self:
-        """Make a hypothesis whose other attributes are made when they are looked at."""
+    def on_demand(cls, batch: Any, path: int, died_at_frame: int) -> Self:
+        """Make the hypothesis of a path of a `PathBatch`, which makes attributes."""
         hypothesis = object.__new__(cls)
         died = died_at_frame if died_at_frame >= 0 else None
         known = {"died_at_frame": died, "offset_s": 0.0, "_source": (batch, path)}
@@ -218,7 +191,7 @@ class Hypothesis(HasWords):
         return super().text
 
     def __getattr__(self, name: str) -> Any:
-        """Called for what is not there, or not yet."""
+        """Make an attribute at the first access."""
         known = self.__dict__
         source = known.get("_source")
         if source is not None and name in self.__dataclass_fields__:
@@ -254,20 +227,19 @@ class Hypothesis(HasWords):
 
     @property
     def duration_s(self) -> float:
-        """Seconds that were decoded."""
+        """Duration in seconds."""
         return seconds(self.num_frames, self.frame_shift_s)
 
     def to_dict(self) -> dict[str, Any]:
-        """All that JSON lines have of it, in Python's own types, for `json.dumps`.
+        """A dict of Python's own types for `json.dumps`, as in JSON lines.
 
-        Words are dicts of `word`, `start_s`, `end_s` and, where somebody asked for it,
-        `confidence`; costs that are infinite become None.
+        Words are dicts of `word`, `start_s`, `end_s` and, if requested, `confidence`;
+        infinite costs become None.
         """
         costs = {name: getattr(self, name) for name in CostAccount._fields}
         return {
             "text": self.text,
             "words": words_as_dicts(self.words),
-            # JSON knows no infinity.
             **{one: float(x) if math.isfinite(x) else None for one, x in costs.items()},
             "reached_final": bool(self.reached_final),
             "num_frames": int(self.num_frames),
@@ -275,13 +247,13 @@ class Hypothesis(HasWords):
         }
 
     def with_confidences(self, confidences: Sequence[float]) -> Self:
-        """Copy it with a confidence for each of its words."""
+        """A copy with a confidence for each word."""
         pairs = zip(self.words, confidences, strict=True)
         words = tuple(word._replace(confidence=float(sure)) for word, sure in pairs)
         return replace(self, words=words)
 
     def later_by(self, offset_s: float) -> Self:
-        """Copy it with all times later by some seconds; frames stay as they are."""
+        """A copy with all times later by some seconds; frames stay as they are."""
         words = tuple(word_later_by(word, offset_s) for word in self.words)
         return replace(self, words=words, offset_s=self.offset_s + offset_s)
 
@@ -307,12 +279,12 @@ class Partial(HasWords):
     """The best hypothesis of a session so far.
 
     Attributes:
-        words: In order; the last one may be only begun.
+        words: In order; the last one may be incomplete.
         num_settled: Number of first words that can no longer change.
         num_timed: Number of them whose times can no longer change.
         num_frames: Frames decoded.
         silent_frames: Frames since the last token of a word ended; all, if none began.
-        final_cost: What ending here costs more than going on, nats; `inf` where no
+        final_cost: Cost of ending here over that of continuing, nats; `inf` where no
             path can end here.
     """
 

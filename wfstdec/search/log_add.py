@@ -1,11 +1,11 @@
-"""The sum of two probabilities that are given as costs, in float32 alone.
+"""The sum of two probabilities as costs, in float32.
 
     log_add(a, b)            # -ln(e^-a + e^-b): in kernels; in Python on np.float32
-    add_scores(a, b)         # ln(e^a + e^b) of float64: only what is gained is float32
+    add_scores(a, b)         # ln(e^a + e^b) of float64: the increment is float32
     log_one_plus(x)          # ln(1 + e^-x), x >= 0
 
-Every operation is rounded and none is fused, and no library of the machine is asked:
-NumPy, torch and CUDA's `log_add.cuh` give the same bits.
+Every operation is rounded, none is fused, and no library function is called: NumPy,
+torch and CUDA's `log_add.cuh` give the same bits.
 
     log_add(a, b) = low - log_one_plus(high - low)
     log_one_plus(x), x < 17.5:
@@ -14,11 +14,10 @@ NumPy, torch and CUDA's `log_add.cuh` give the same bits.
         ln(1 + t) = t + t^2 q(t)                   q of degree 8
 
 The error is 1.2e-7 at most, that of float64's `log1p` and `exp` rounded once 6e-8. It
-rises in x now and then by one last place, so that nobody may build on its falling.
+is not strictly monotonous in x.
 
-Scores of transducers are sums over a whole utterance that nobody re-bases: at 1,000
-nats float32 has steps of 6e-5. They stay float64, and what a sum adds to the higher
-one, at most ln 2, is the float32 of above.
+Scores of transducers are sums over a whole utterance, at 1,000 nats float32 has steps
+of 6e-5: they are float64, and the increment, at most ln 2, is the float32 of above.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Log-probs in whatever array a user has, to what a search takes; checked."""
+"""Log-probs in arrays of users, checked and converted for searches; their costs."""
 
 from __future__ import annotations
 
@@ -15,18 +15,15 @@ from wfstdec.errors import LogprobError, LogprobWarning, ShapeError
 from wfstdec.jit import inlined, jit, kernel
 
 MAX_LOGPROB = np.float32(1e20)
-"""A log-prob may not be larger, and is -inf below the negative: so that costs neither
-reach minus infinity nor are so large that all others are lost in rounding."""
+"""Larger log-probs are errors, and those below the negative are -inf: so that costs are
+above minus infinity and small enough to add."""
 
 
 def as_utterances(logprobs: Any, lengths: Any, num_tokens: int) -> list[np.ndarray]:
-    """Split a batch into one checked array per utterance.
+    """Split a batch into one checked array per utterance, float32 [T, V], C order.
 
-    `logprobs`: [B, T, V] array, a sequence of [T, V] arrays, or one such array for one
-    utterance; natural log; NumPy, torch, or anything with DLPack; float16, bfloat16,
-    float32, float64. `-inf`, or anything under -1e20 (masks), is an impossible token.
-    `lengths`: [B] frames to use of each; `None` uses all. Returns float32 [T, V] in C
-    order, one per utterance.
+    `logprobs`: [B, T, V], a sequence of [T, V], or one [T, V]; NumPy, torch, or any
+    array with DLPack; floats of any size. `lengths`: [B] frames of each; None for all.
     """
     arrays = split_batch(logprobs, as_numpy)
     counts = check_lengths(lengths, len(arrays), getattr(logprobs, "shape", ()))
@@ -54,7 +51,7 @@ def split_batch(logprobs: Any, as_array: Callable[[Any], Any]) -> list[Any]:
 
 
 def as_numpy(array: Any) -> np.ndarray:
-    """To NumPy without a copy where the type allows."""
+    """Convert to NumPy, without a copy if possible."""
     if isinstance(array, np.ndarray):
         return array
     if hasattr(array, "detach"):  # torch: no DLPack while gradients are needed
@@ -73,7 +70,7 @@ def as_numpy(array: Any) -> np.ndarray:
 def check_lengths(
     lengths: Any, num_utterances: int, shape: Sequence[int] = ()
 ) -> list[int | None]:
-    """The frames to use of each utterance; `None` where all are."""
+    """The frames of each utterance; `None` for all."""
     if lengths is None:
         return [None] * num_utterances
     counts = as_numpy(lengths)
@@ -89,7 +86,7 @@ def check_lengths(
 
 
 def check_axes(array: Any, i: int, count: int | None, num_tokens: int) -> None:
-    """Check all but the numbers in utterance `i`, an array of NumPy or like it."""
+    """Check type and shape of utterance `i`."""
     if array.ndim != 2:
         raise ShapeError(
             f"logprobs has {array.ndim} axes {array.shape}, expected [T, V]", i
@@ -128,7 +125,7 @@ def _check(array: np.ndarray, i: int, count: int | None, num_tokens: int) -> np.
 
 @jit
 def _count(rows):
-    """Count the numbers that may be log-probs, and those to become impossible."""
+    """Count the numbers that are no errors, and those that become -inf."""
     good, masked = 0, 0
     for t in range(rows.shape[0]):
         row, good_here, masked_here = rows[t], np.int32(0), np.int32(0)
@@ -140,7 +137,7 @@ def _count(rows):
 
 
 def _doubt_probabilities(utterances: list[np.ndarray]) -> None:
-    """Warn where a whole utterance has nothing below 0: no log-prob is above it."""
+    """Warn where a whole utterance has nothing below 0."""
     first = next((used for used in utterances if used.size), None)
     if first is not None and first.min() >= 0 and first.max() > 0:
         found = "in 0 to 1" if first.max() <= 1 else "above 0"
@@ -153,7 +150,7 @@ def _doubt_probabilities(utterances: list[np.ndarray]) -> None:
 
 
 def bad_logprob(i: int, frame: int, row: np.ndarray) -> LogprobError:
-    """Make the error of a frame of utterance `i`: the first wrong number of its row."""
+    """The error of the first wrong number in a frame of utterance `i`."""
     found = row[~(row <= MAX_LOGPROB)][0]
     return LogprobError(
         f"logprobs has {float(found)!r} in frame {frame}, expected natural logs of "
@@ -175,7 +172,7 @@ class Pricing(NamedTuple):
 
 @functools.lru_cache(maxsize=64)
 def pricing_of(options: Any) -> Pricing:
-    """The options in float32: the scale, the blank's penalty, from where it skips."""
+    """The options in float32."""
     skip = options.blank_skip_threshold
     return Pricing(
         acoustic_scale=np.float32(options.acoustic_scale),
@@ -184,24 +181,9 @@ def pricing_of(options: Any) -> Pricing:
     )
 
 
-def price_frame(
-    logprobs: np.ndarray, pricing: Pricing, blank: int
-) -> tuple[list[np.float32], list[np.float32]]:
-    """The cost of each token of a frame.
-
-    `logprobs`: float32 [V].
-    """
-    unscaled = [np.float32(-x) for x in logprobs]
-    unscaled[blank] = np.float32(-np.float32(logprobs[blank] - pricing.blank_penalty))
-    if logprobs[blank] >= pricing.blank_skip_logprob:
-        unscaled = [x if v == blank else _INF for v, x in enumerate(unscaled)]
-    scale = pricing.acoustic_scale
-    return unscaled, [np.float32(scale * x) if x < _INF else x for x in unscaled]
-
-
 @kernel
 def price(pricing, blank, logprobs, unscaled, costs):
-    """Fill `unscaled` and `costs`, float32 [V] by token, as `price_frame`."""
+    """Fill in the unscaled and the scaled cost of each token, float32 [V]."""
     for v in range(len(logprobs)):
         unscaled[v] = float32(-logprobs[v])
         costs[v] = scaled(pricing, unscaled[v])
@@ -214,7 +196,7 @@ def price(pricing, blank, logprobs, unscaled, costs):
 
 @inlined
 def penalised(pricing, logprob):
-    """The log-prob of a blank, the penalty taken off."""
+    """The log-prob of a blank less its penalty."""
     return float32(logprob - pricing.blank_penalty)
 
 

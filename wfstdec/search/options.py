@@ -1,4 +1,4 @@
-"""Options of a search: checks of their fields when they are made, shared defaults."""
+"""Bases of option dataclasses: checks of fields, shared defaults."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from wfstdec.errors import OptionError
 MAX_NATS = 1e6
 """Largest scale and number of nats: so that no sum of costs reaches infinity."""
 MAX_COUNT = (1 << 31) - 1
-"""Largest count: there are no more states."""
+"""Largest count: as many states as there can be."""
 MAX_OPEN_TOKENS = 1000
-"""An open word has no more tokens."""
+"""Most tokens of an open word."""
 DEFAULT_LATTICE_BEAM = 8.0
-"""Nats; of a search whose beam is no narrower."""
+"""Nats, or the beam of the search if that is narrower."""
 
 
 class CheckedOptions:
@@ -31,7 +31,7 @@ class CheckedOptions:
         *,
         optional: bool = False,
     ) -> None:
-        """A number that is good, or `None` where that is allowed."""
+        """Check a number; `None` if `optional`."""
         value = getattr(self, name)
         if value is None and optional:
             return
@@ -80,7 +80,7 @@ class LatticeOptions(CheckedOptions):
 
     @property
     def beam_of_lattice(self) -> float:
-        """`lattice_beam`, or what stands for it."""
+        """`lattice_beam` or its default."""
         given = self.lattice_beam
         return min(DEFAULT_LATTICE_BEAM, self.beam) if given is None else given
 
@@ -93,25 +93,20 @@ class LatticeOptions(CheckedOptions):
 
 @dataclass(frozen=True)
 class OpenVocabulary(CheckedOptions):
-    """The price of words that no lexicon and no list has, spelled by tokens; nats.
+    """Costs of open words, in nats: words in neither lexicon nor list.
 
         vocabulary = OpenVocabulary(word_cost=2.0, token_cost=0.5)
         decoder = TrieDecoder(..., open_vocabulary=vocabulary)
         graph = build_graph(..., open_vocabulary=vocabulary)
 
-    An open word is said by any tokens that stand for something: not the blank, not the
-    separator, no mark such as `<unk>`. It is like a word that the language model calls
-    `<unk>`, with a pronunciation. Which tokens, and what it is called, says
-    `text/vocabulary.py`.
+    An open word is any sequence of tokens other than the blank, the separator and marks
+    such as `<unk>`. `lm_scale` multiplies its cost:
 
-        graph cost of an open word = LM's cost of `<unk>` + word_cost
-                                     + token_cost * tokens
-
-    It is a cost of the graph, as those of pronunciations are: `lm_scale` multiplies it.
+        graph cost = LM's cost of `<unk>` + word_cost + token_cost * tokens
 
     Attributes:
-        word_cost: For each open word, beside what the language model asks for
-            `<unk>`; below 0 where that is too much.
+        word_cost: For each open word, in addition to the cost of `<unk>`; may be below
+            0.
         token_cost: For each token of an open word, 0 or more.
 
     Raises:
@@ -129,12 +124,12 @@ class OpenVocabulary(CheckedOptions):
 
 
 def is_between(low: float, high: float) -> Callable[[Any], bool]:
-    """Tell whether a number is of that range."""
+    """A test whether a number is in a range."""
     return lambda x: low <= x <= high
 
 
 def is_count(low: int, high: int = MAX_COUNT) -> Callable[[Any], bool]:
-    """Tell whether a value is an integer of that range."""
+    """A test whether a value is an integer in a range."""
     return lambda x: isinstance(x, numbers.Integral) and low <= int(x) <= high
 
 

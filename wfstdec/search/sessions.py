@@ -13,18 +13,16 @@ from __future__ import annotations
 
 import math
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
-from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.boost.lists import BoostsLike
 from wfstdec.checks.inputs import SESSION_FRAMES, UTTERANCES
 from wfstdec.errors import InputError, OptionError, SessionError, naming
 from wfstdec.lattice.arrays import Lattice
-from wfstdec.search.backend import Backend
 from wfstdec.search.hypothesis import Hypothesis, Partial, word_later_by
 from wfstdec.search.paths.hypotheses import Reader
 from wfstdec.search.threads import SEGMENTS, DeferredSignals, Workers
@@ -53,25 +51,13 @@ class Sessions:
     Methods may be called from several threads; they wait for each other.
     """
 
-    def __init__(
-        self,
-        backend: Backend,
-        options: Any,
-        compile_boosts: Callable[[BoostsLike], CompiledBoosts],
-        reader: Callable[[CompiledBoosts], Reader],
-        *,
-        threads: int,
-        lattices: bool,
-        check_nbest: Callable[[], None],
-        check_input: Callable[[np.ndarray], None],
-    ) -> None:
-        self._backend, self._options, self._lattices = backend, options, lattices
-        self._compile, self._reader = compile_boosts, reader
-        self._check_nbest, self._check_input = check_nbest, check_input
+    def __init__(self, decoder: Any, lattices: bool) -> None:
+        self._decoder, self._lattices = decoder, lattices
+        self._backend, self._options = decoder._backend, decoder.options
         self._num_opened = self._next = 0
         self._sessions: dict[SessionId, _Session] = {}
         self._lock = threading.RLock()
-        self._workers = Workers(threads)
+        self._workers = Workers(decoder.threads)
 
     def __len__(self) -> int:
         return len(self._sessions)
@@ -122,8 +108,8 @@ class Sessions:
                 session, self._next = self._next, self._next + 1
             self._check_new(session)
         try:
-            compiled = self._compile(boosts)
-            reader = self._reader(compiled)
+            compiled = self._decoder._ready(boosts)
+            reader = self._decoder._reader(compiled)
             with self._lock:
                 self._check_new(session)
                 search = self._backend.start(
@@ -208,7 +194,7 @@ class Sessions:
             SessionError: An unknown or closed session.
             OptionError: The decoder finds only the best one; the session stays open.
         """
-        self._check_nbest()
+        self._decoder._check_nbest(self._lattices)
         found, ended = self._finish(session)
         with naming(session):
             nbest = ended.reader.nbest(found, self._options.nbest)
@@ -279,7 +265,7 @@ class Sessions:
         """Check the first frames of a session once there are enough of them."""
         if session.unchecked and sum(map(len, session.unchecked)) >= least:
             frames, session.unchecked = np.concatenate(session.unchecked), None
-            self._check_input(frames)
+            self._decoder._input_check.session(frames)
 
     def _finish(self, session: SessionId) -> tuple[Any, _Session]:
         with self._lock, DeferredSignals():

@@ -29,10 +29,10 @@ def rescore_texts(
 
     Args:
         lists: Hypotheses of each utterance, such as `decode_nbest` gives.
-        log_probs: Given texts, their log-probabilities, natural log. It is called
-            once, with every text once.
-        lm_scale: Times the new graph cost.
-        graph_weight: How much of the old graph cost stays; 0 drops it.
+        log_probs: Natural log-probabilities of texts; called once, with every text
+            once.
+        lm_scale: Multiplies the new graph cost.
+        graph_weight: Weight of the old graph cost.
         acoustic_scale: That of the search.
 
     Raises:

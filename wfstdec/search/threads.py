@@ -1,15 +1,14 @@
-"""Interrupting: what signal handlers raise waits until kernels are at rest.
+"""Threads, the base of backends on the host, and deferred signals.
 
     with DeferredSignals() as held:       # Ctrl-C is kept here, and raised at the end
         for utterance in utterances:
             held.check()                  # where the work may be left
             pass_through(search, utterance, pace)
 
-Python runs handlers in the main thread, between any two of its instructions. What they
-raise there can leave a session half-way; numba, which makes what a kernel returns by
-calling Python, turns it into a `SystemError`. So in the main thread handlers are called
-in our place: what one raises is kept, all threads stop at their next `check`, and it
-is raised when they have. Kernels are given so much as takes them a tenth of a second.
+An exception of a signal handler can leave a session half-way, and numba turns one that
+comes while a kernel's result is made into a `SystemError`. So it is kept, all threads
+stop at their next `check`, and it is raised then. A call of a kernel takes about a
+tenth of a second.
 """
 
 from __future__ import annotations
@@ -32,14 +31,10 @@ from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.errors import naming
 from wfstdec.search.logprobs import as_utterances
 
-LATTICES = "lattices"
-"""Records the lattices of whole utterances."""
-SESSION_LATTICES = "lattices of sessions"
-"""Records those of utterances that come in chunks."""
-SEGMENTS = "segments"
-"""Hands out parts of these that are settled: `Search.settle`."""
-MEMORY_PLANS = "memory plans"
-"""Says what a batch takes on a device: `memory_plan`."""
+# Abilities of backends: lattices of whole utterances, and of sessions; settled segments
+# of these, `Search.settle`; `memory_plan`.
+LATTICES, SESSION_LATTICES = "lattices", "lattices of sessions"
+SEGMENTS, MEMORY_PLANS = "segments", "memory plans"
 Read = Callable[[Sequence[int], Sequence[Any]], list[Any]]
 """Makes what is asked for of the positions of some utterances, and of their results."""
 _HEARD = tuple(
@@ -48,12 +43,12 @@ _HEARD = tuple(
     if hasattr(signal, name)
 )
 PATIENCE_S = 1.0
-"""Threads that do not stop for so long, as they compile kernels, are left alone."""
+"""Threads that do not stop for this long, as they compile kernels, are left alone."""
 PART_S = 0.1
-"""What a call of a kernel should take."""
+"""Seconds that a call of a kernel should take."""
 FIRST_FRAMES, LEAST_FRAMES, MOST_FRAMES = 64, 4, 1 << 20
 FASTER = 16
-"""Largest factor by which the work of a call may grow, if the last one was quick."""
+"""Largest factor by which the frames of a call may grow."""
 
 _of_thread = threading.local()
 
@@ -63,10 +58,7 @@ class Interrupted(BaseException):
 
 
 class DeferredSignals:
-    """Holds back what signal handlers raise, in the main thread; elsewhere nothing.
-
-    Within another one it is that one.
-    """
+    """Defers exceptions of signal handlers, in the main thread; the outermost does."""
 
     def __init__(self) -> None:
         self._active = False
@@ -77,7 +69,6 @@ class DeferredSignals:
     def __enter__(self) -> Self:
         """Take the handlers' place."""
         outer = getattr(_of_thread, "held", None)
-        # A call within a call: who came first hears, and raises at its end.
         if outer is not None and outer._active:
             return outer
         # Python calls handlers in the main thread, and only there may they be set.
@@ -100,20 +91,17 @@ class DeferredSignals:
                 _signal.signal(number, before)
         if self._raised is None or error is self._raised:
             return
-        # `Interrupted` only carried the news through the search: users see what their
-        # handler raised.
         if isinstance(error, Interrupted):
             raise self._raised from None
         raise self._raised
 
     def _hear(self, number: int, frame: FrameType | None) -> None:
-        """Call the handler; keep what it raises, unless that would take too long."""
+        """Call the handler and keep what it raises."""
         late = self._overdue
         try:
             dict(self._before)[number](number, frame)
         except BaseException as error:
-            # Nobody looks any more, or looked for too long: raised wherever the program
-            # is.
+            # No `check` will come, or none came for too long: raised here.
             if not self._active or late:
                 raise
             if self._raised is None:
@@ -127,12 +115,11 @@ class DeferredSignals:
 
     @property
     def _overdue(self) -> bool:
-        """Tell whether something should have stopped long ago."""
         waited = time.monotonic() - self._since
         return self._raised is not None and waited > PATIENCE_S
 
     def check(self) -> None:
-        """Leave the work where a handler has raised something; for any thread."""
+        """Raise `Interrupted` where a handler has raised something; in any thread."""
         if self._raised is not None:
             raise Interrupted
 
@@ -141,7 +128,7 @@ class DeferredSignals:
         _of_thread.held = self
 
     def wait(self, work: Iterable[Future]) -> set[Future]:
-        """Wait for threads; gives those that do not stop."""
+        """Wait for threads; returns those that do not stop."""
         pending = set(work)
         while pending and not self._overdue:
             pending = wait(pending, PATIENCE_S / 2).not_done
@@ -149,13 +136,13 @@ class DeferredSignals:
 
 
 class CallBudget:
-    """Keeps calls of kernels short: how many frames one is given."""
+    """Number of frames of a kernel call, so that it takes about `PART_S`."""
 
     def __init__(self) -> None:
         self.frames = FIRST_FRAMES
 
     def note(self, frames: int, seconds: float) -> None:
-        """Take account of a call."""
+        """Adapt to the duration of a call."""
         fits = int(PART_S / max(seconds, 1e-6) * frames)
         if fits < self.frames:
             if seconds > PART_S:
@@ -165,14 +152,14 @@ class CallBudget:
 
 
 def check() -> None:
-    """Leave the work of this thread where a handler has raised something."""
+    """Raise `Interrupted` in this thread where a handler has raised something."""
     held = getattr(_of_thread, "held", None)
     if held is not None:
         held.check()
 
 
 def pass_through(search: Any, chunk: Any, pace: CallBudget) -> None:
-    """Pass a search through a chunk, [T, V], in parts where that would take long."""
+    """Advance a search by a chunk, [T, V], in parts of the budget."""
     first = 0
     while True:
         part = chunk[first : first + pace.frames]
@@ -182,20 +169,19 @@ def pass_through(search: Any, chunk: Any, pace: CallBudget) -> None:
         first += len(part)
         if first >= len(chunk):
             return
-        # Not behind the last part: what is done should not be lost.
+        # Not after the last part: finished work should not be lost.
         check()
 
 
 GROUP = 16
 """Most utterances of a call: kernels are compiled for this number."""
 _NOTHING = np.zeros((0, 0), np.float32)
-"""Fills what is given up to `GROUP`: a kernel is compiled for one length."""
 _Given = TypeVar("_Given")
 _Item = TypeVar("_Item")
 
 
 class Workers:
-    """Threads that work side by side; they are made when there is work for them."""
+    """Threads that work side by side; started when there is work for them."""
 
     def __init__(self, threads: int, pace: CallBudget | None = None) -> None:
         self.threads = threads
@@ -204,7 +190,7 @@ class Workers:
         self._late: set[Future] = set()
 
     def __enter__(self) -> Self:
-        """Nothing is made yet."""
+        """Start nothing yet."""
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -212,7 +198,7 @@ class Workers:
         self.end_threads()
 
     def end_threads(self) -> None:
-        """End the threads; others are made when there is work again."""
+        """End the threads; others are started when there is work again."""
         pool, self._pool = self._pool, None
         if pool is not None:
             pool.shutdown(wait=not self._late)
@@ -220,13 +206,9 @@ class Workers:
     def map(
         self, function: Callable[[_Given], _Item], items: Sequence[_Given]
     ) -> list[_Item]:
-        """Call for every item; results in order. Not for several threads at once.
-
-        What a handler of signals raises, such as `KeyboardInterrupt`, is raised when
-        all threads have stopped, which they do between items and parts of them.
-        """
+        """Call for every item; results in order. Not for several threads at once."""
         results: dict[int, _Item] = {}
-        left = iter(range(len(items)))  # all threads take from it, the next one each
+        left = iter(range(len(items)))  # all threads take from it
         with DeferredSignals() as held:
 
             def work() -> None:
@@ -236,7 +218,7 @@ class Workers:
                         held.check()
                         results[at] = function(items[at])
                 except BaseException:
-                    for _ in left:  # nobody begins another
+                    for _ in left:  # no thread begins another
                         pass
                     raise
 
@@ -250,12 +232,11 @@ class Workers:
     def _work_side_by_side(
         self, work: Callable[[], None], others: int, held: DeferredSignals
     ) -> None:
-        """Do work in other threads and this one, until there is none."""
-        held.wait(self._late)  # what was left alone may still use its search
+        """Work in other threads and this one until there is none left."""
+        held.wait(self._late)  # a thread left alone may still use its search
         held.check()
         if self._pool is None:
             self._pool = ThreadPoolExecutor(self.threads - 1)
-        # This thread works too, so that one fewer is needed, and Ctrl-C is heard here.
         done = [self._pool.submit(work) for _ in range(others)]
         try:
             work()
@@ -267,31 +248,28 @@ class Workers:
 
 
 ALONE = Workers(1)
-"""The calling thread, and no other."""
+"""The calling thread alone."""
 
 
 class HostBackend(ABC):
-    """A backend whose searches run on the host, one utterance in a thread.
-
-    A copy of one, pickled or not, is made anew of what it searches: memory of searches
-    and what is remembered of boosts stay behind.
-    """
+    """A backend whose searches run on the host, a group of utterances in a thread."""
 
     can = frozenset({LATTICES, SESSION_LATTICES})
+    group_size = 1  # most utterances of a call of `decode_group`, or 1 without it
 
     def __init__(self, num_tokens: int, searched: Any = None) -> None:
         self._num_tokens, self._searched = num_tokens, searched
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle what it searches."""
+        """Pickle the graph or search space; memory and prepared boosts stay behind."""
         return _made_again, (type(self), self._searched)
 
     def inputs(self, logprobs: Any, lengths: Any) -> list[np.ndarray]:
-        """Check log-probs, as `Backend.inputs`; float32 [T, V], C order."""
+        """Check log-probs; float32 [T, V], C order."""
         return as_utterances(logprobs, lengths, self._num_tokens)
 
     def prepare(self, options: Any, boosts: CompiledBoosts) -> None:  # noqa: B027
-        """Lay out boosts, as `Backend.prepare`: here as they are."""
+        """Lay out boosts, as `Backend.prepare`: nothing to do by default."""
 
     @abstractmethod
     def start(
@@ -309,16 +287,35 @@ class HostBackend(ABC):
         workers: Workers = ALONE,
         read: Read | None = None,
     ) -> list[Any]:
-        """Decode whole utterances, as `Backend.decode`: the longest first."""
+        """Decode whole utterances, in groups, the longest utterance first."""
+        lengths, most = list(map(len, utterances)), 1 if record else self.group_size
+        groups = groups_of(lengths, boosts, workers.threads, most)
 
-        def decode_one(i: int) -> Any:
-            with naming(i):
-                search = self.start(options, boosts[i], record=record)
-                pass_through(search, utterances[i], workers.pace)
-                found = search.finish()
-                return found if read is None else read([i], [found])[0]
+        def decode_some(group: list[int]) -> list[Any]:
+            some, of_all = [utterances[i] for i in group], boosts[group[0]]
+            if most > 1:
+                found = self.decode_group(some, options, of_all, workers.pace, group)
+                return found if read is None else read(group, found)
+            with naming(group[0]):
+                search = self.start(options, of_all, record=record)
+                pass_through(search, some[0], workers.pace)
+                found = [search.finish()]
+                return found if read is None else read(group, found)
 
-        return _each(decode_one, list(map(len, utterances)), workers)
+        order, each = chain(*groups), chain(*workers.map(decode_some, groups))
+        found = dict(zip(order, each, strict=True))
+        return [found[i] for i in range(len(utterances))]
+
+    def decode_group(
+        self,
+        utterances: Sequence[np.ndarray],
+        options: Any,
+        boosts: CompiledBoosts,
+        pace: CallBudget,
+        names: Sequence[int] | None = None,
+    ) -> list[Any]:
+        """Decode at most `group_size` whole utterances with the same boosts."""
+        raise NotImplementedError
 
     def advance(
         self,
@@ -336,61 +333,14 @@ class HostBackend(ABC):
                 with naming(called[i]):
                     pass_through(searches[i], chunks[i], workers.pace)
 
-        if workers.threads == 1:
-            workers.map(advance_one, range(len(chunks)))
-        else:
-            _each(advance_one, list(map(len, chunks)), workers)
-
-
-class GroupingBackend(HostBackend):
-    """A backend on the host that searches whole utterances a few in one call."""
-
-    @abstractmethod
-    def decode_group(
-        self,
-        utterances: Sequence[np.ndarray],
-        options: Any,
-        boosts: CompiledBoosts,
-        pace: CallBudget,
-        names: Sequence[int] | None = None,
-    ) -> list[Any]:
-        """Decode whole utterances with the same boosts.
-
-        `utterances`: at most `GROUP`, float32 [T, V] each, C order.
-        """
-
-    def decode(
-        self,
-        utterances: Sequence[np.ndarray],
-        options: Any,
-        boosts: Sequence[CompiledBoosts],
-        *,
-        record: bool = False,
-        workers: Workers = ALONE,
-        read: Read | None = None,
-    ) -> list[Any]:
-        """Decode whole utterances, as `Backend.decode`: those of a list in groups."""
-        if record:
-            return super().decode(
-                utterances, options, boosts, record=record, workers=workers, read=read
-            )
-        groups = groups_of(list(map(len, utterances)), boosts, workers.threads, GROUP)
-
-        def decode_some(group: list[int]) -> list[Any]:
-            some, of_all = [utterances[i] for i in group], boosts[group[0]]
-            found = self.decode_group(some, options, of_all, workers.pace, group)
-            return found if read is None else read(group, found)
-
-        order, each = chain(*groups), chain(*workers.map(decode_some, groups))
-        found = dict(zip(order, each, strict=True))
-        return [found[i] for i in range(len(utterances))]
+        order: Sequence[int] = range(len(chunks))
+        if workers.threads > 1:
+            order = longest_first(list(map(len, chunks)))
+        workers.map(advance_one, order)
 
 
 def _made_again(backend: Callable[[Any], Any], searched: Any) -> Any:
-    """Make a backend of what was pickled; tables of arrays become read-only again.
-
-    Kernels are compiled for read-only ones, and pickles do not keep that.
-    """
+    # Kernels are compiled for read-only arrays, and pickles do not keep that.
     _freeze(searched)
     return backend(searched)
 
@@ -403,15 +353,6 @@ def _freeze(tables: Any) -> None:
             _freeze(one)
 
 
-def _each(
-    function: Callable[[int], _Item], lengths: Sequence[int], workers: Workers
-) -> list[_Item]:
-    """Call for the position of everything that has a length, the longest first."""
-    order = longest_first(lengths)
-    results = dict(zip(order, workers.map(function, order), strict=True))
-    return [results[i] for i in range(len(lengths))]
-
-
 def longest_first(lengths: Sequence[int]) -> list[int]:
     """Positions of lengths, the longest first."""
     return sorted(range(len(lengths)), key=lambda i: -lengths[i])
@@ -420,12 +361,12 @@ def longest_first(lengths: Sequence[int]) -> list[int]:
 def groups_of(
     lengths: Sequence[int], boosts: Sequence[CompiledBoosts], threads: int, most: int
 ) -> list[list[int]]:
-    """Put utterances of the same boosts together; leave every thread a few groups."""
+    """Groups of utterances with the same boosts, about four for each thread."""
     enough = sum(lengths) / (4 * threads)
     groups: list[list[int]] = []
-    begun: dict[int, tuple[list[int], int]] = {}  # by what boosts are: with its frames
+    begun: dict[int, tuple[list[int], int]] = {}  # group and its frames
     for i in longest_first(lengths):
-        # Equal lists were compiled once, and are one object.
+        # Equal lists are compiled once, and are one object.
         key = id(boosts[i])
         group, frames = begun.get(key, ([], 0))
         if group and (len(group) == most or frames + lengths[i] > enough):
@@ -438,7 +379,7 @@ def groups_of(
 
 
 def filled_up(utterances: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
-    """Give as many arrays as a kernel is compiled for: those of a group, then empty."""
+    """Fill up a group with empty arrays: a kernel is compiled for `GROUP` arrays."""
     assert len(utterances) <= GROUP
     return (*utterances, *[_NOTHING] * (GROUP - len(utterances)))
 
@@ -446,10 +387,7 @@ def filled_up(utterances: Sequence[np.ndarray]) -> tuple[np.ndarray, ...]:
 def stretch(
     given: tuple[np.ndarray, ...], num: int, at: np.ndarray, frames: int
 ) -> tuple[tuple[np.ndarray, ...], int, int, int]:
-    """Part of a kernel's work that one call does, from `at` on.
-
-    `frames`: at most.
-    """
+    """The part of a kernel's work for one call, from `at` on, of at most `frames`."""
     i, frame = at[:2].tolist()
     left = frame + frames
     while i < num and len(given[i]) <= left:

@@ -14,7 +14,7 @@ import math
 from collections.abc import Sequence
 from functools import partial
 from itertools import repeat
-from typing import Any, Generic, NamedTuple, Protocol, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -27,7 +27,6 @@ from wfstdec.search.hypothesis import (
     CostAccount,
     Hypothesis,
     Partial,
-    Scales,
     Word,
     insertion_cost,
 )
@@ -65,20 +64,16 @@ class Reader(Generic[_Found]):
     def partial(self, look: PartialPath[Any]) -> Partial:
         """Read how far a search has come: of one search, again and again."""
         cutter, shift = self._paths.cutter, self._paths.frame_shift_s
-        whole = look.settled.whole_since(self._cut.tokens, self._cut.words)
-        words, self._cut = cutter.settled_words(whole, self._cut, shift)
-        self._settled += words
-        rest = look.unsettled(self._cut.tokens, self._cut.words)
-        # Silence is what follows the last token of a word.
-        spoken = np.flatnonzero(cutter.are_spoken(rest))
-        speech_end = self._settled[-1].end_frame if self._settled else 0
+        settled, self._cut, others, end = cutter.partial(look, self._cut, shift)
+        self._settled += settled
+        if not end and self._settled:
+            end = self._settled[-1].end_frame
         return Partial(
-            words=(*self._settled, *cutter.words(rest, self._cut, shift)),
+            words=(*self._settled, *others),
             num_settled=max(look.settled.num_words, len(self._settled)),
             num_timed=len(self._settled),
             num_frames=look.num_frames,
-            silent_frames=look.num_frames
-            - (int(rest.end[spoken[-1]]) if len(spoken) else speech_end),
+            silent_frames=look.num_frames - end,
             final_cost=look.final_cost,
         )
 
@@ -95,24 +90,14 @@ class Reader(Generic[_Found]):
         raise AssertionError("this decoder hands out no segments")
 
 
-class CostBreakdown(Protocol):
-    """A way to count the costs of paths."""
-
-    def of(
-        self, path: Any, words: list[int], pron_cost: float, boosts: Any, /
-    ) -> CostAccount:
-        """The account of a path, of its words, and of what it has for boosts.
-
-        `words`: their ids, 0 of open words that have none. `pron_cost`: of their
-        pronunciations, unscaled, where these are no part of the path's own.
-        """
-
-
 class PathReader(NamedTuple):
     """All that makes hypotheses of the paths of one search, as its options are now."""
 
     cutter: Cutter
-    account: CostBreakdown
+    # Its method `of(path, words, pron_cost, boosts)` gives the `CostAccount` of a path.
+    # `words`: their ids, 0 of open words that have none. `pron_cost`: of their
+    # pronunciations, unscaled, where these are no part of the path's own.
+    account: Any
     token_names: tuple[str, ...]
     frame_shift_s: float
     # Whether costs are counted before they are asked for: a model of the user's has
@@ -134,24 +119,11 @@ class PathReader(NamedTuple):
         return found
 
 
-class WordScales(Scales, Protocol):
-    """Options that scale costs and price words."""
-
-    @property
-    def word_insertion(self) -> float:
-        """Cost of each word."""
-
-
 class GraphCosts(NamedTuple):
-    """Counts the costs of paths through graphs: most stands on their arcs.
+    """Counts the costs of paths through graphs."""
 
-    Attributes:
-        options: Scales, and what words cost.
-        on_arcs: Whether insertion costs stand there too, and are told with the boosts.
-    """
-
-    options: WordScales
-    on_arcs: bool = False
+    options: Any  # scales, `word_insertion`
+    on_arcs: bool = False  # whether insertion costs are on arcs, and given with boosts
 
     def of(
         self, path: BestPath, words: list[int], pron_cost: float, boosts: Any
@@ -170,19 +142,13 @@ class GraphCosts(NamedTuple):
 class LmCosts(NamedTuple):
     """Counts the costs of paths of tokens, by a language model over words or tokens.
 
-    Where alignments were summed, what is left of the total is acoustic.
-
-    Attributes:
-        scales: Options that scale costs.
-        automaton: The language model; `NULL_AUTOMATON` without one.
-        token_insertion: What each token costs.
-        word_insertion: What each word costs; None where the model is over tokens.
+    Where alignments were summed, the rest of the total is acoustic.
     """
 
-    scales: Scales
-    automaton: Automaton | OnDemandLM
+    scales: Any
+    automaton: Automaton | OnDemandLM  # `NULL_AUTOMATON` without a model
     token_insertion: float
-    word_insertion: float | None = None
+    word_insertion: float | None = None  # None where the model is over tokens
 
     def of(
         self,
@@ -192,7 +158,7 @@ class LmCosts(NamedTuple):
         boosts: CompiledBoosts,
     ) -> CostAccount:
         """The account of a path."""
-        labels = path.token
+        labels = token = path.tokens.token
         insertion = insertion_cost(self.token_insertion, len(labels))
         if self.word_insertion is not None:
             # Word 0 is one that nobody listed, spelled by tokens.
@@ -201,9 +167,8 @@ class LmCosts(NamedTuple):
         costs = {
             "graph": self._lm_cost(path, labels, boosts) + pron_cost,
             "insertion": insertion,
-            "boost": boosts.cost(words, path.token),
+            "boost": boosts.cost(words, token),
         }
-        # Sums over alignments have no acoustic cost of their own: it is what is left.
         if math.isnan(path.acoustic):
             return CostAccount.of_total(self.scales, total=path.search_cost, **costs)
         return CostAccount.of_path(self.scales, acoustic=path.acoustic, **costs)

@@ -1,19 +1,14 @@
-"""Paths through lattices, read as the paths of a search are: tokens, words, times.
+"""Paths through lattices as hypotheses: tokens, words, times.
 
     hyps = lattice_hypotheses(lattice, 10)            # also of a lattice from a file
-
-    found = nbest_texts(lattice, 10)
-    hyps = hypotheses_of(lattice, found)
 
     reader = SegmentReader(posterior_scale=0.5)       # of a session's segments
     for lattice in sessions.settled_lattices(session):
         words += reader.read(lattice)
     words += reader.read(sessions.close_lattice(session), is_last=True)
 
-A lattice is read alike whichever search recorded it. Those of graphs have labels
-anywhere in their words, which an aligning `Cutter` finds. Others have them where words
-end: a word's tokens are those since the word before. There costs are what stands on the
-arcs: look-ahead cancels out, to rounding.
+Lattices of graphs have labels anywhere in their words; others have them where words
+end, and their costs are those on the arcs.
 """
 
 from __future__ import annotations
@@ -39,7 +34,7 @@ from wfstdec.lattice.nbest import NbestPaths, nbest_paths
 from wfstdec.search.hypothesis import Hypothesis, Word
 from wfstdec.search.paths.hypotheses import GraphCosts, PathReader
 from wfstdec.search.paths.tokens import SPELLINGS_PER_TEXT, BestPath, PathTokens
-from wfstdec.search.paths.traceback import History, Rule
+from wfstdec.search.paths.traceback import STEP, History, Rule, read_paths
 from wfstdec.search.paths.words import (
     BARE,
     BEGINNING,
@@ -49,15 +44,12 @@ from wfstdec.search.paths.words import (
 )
 from wfstdec.text.tokens import EPSILON, ilabel_of
 
-_NO_ARCS = np.zeros(0, np.int64), np.zeros(0, np.float32)
-
 
 class NbestList(list[Hypothesis]):
     """Hypotheses of different texts, best first.
 
     Attributes:
-        is_exact: Whether there is none between them that is missing. False where the
-            search for them was stopped.
+        is_exact: Whether none between them is missing: false if the search was stopped.
     """
 
     def __init__(self, hypotheses: Iterable[Hypothesis], is_exact: bool) -> None:
@@ -68,16 +60,13 @@ class NbestList(list[Hypothesis]):
 def lattice_hypotheses(lattice: Lattice, n: int = 1) -> NbestList:
     """The best texts of a lattice, best first, with words, times and costs in nats.
 
-    Any lattice will do: of any decoder, rescored, from a file, a session's segment.
-
     Args:
-        lattice: What a decoder recorded.
-        n: How many different texts are wanted, 1 or more.
+        lattice: Of any decoder, rescored, from a file, or a session's segment.
+        n: The number of different texts, 1 or more.
 
     Returns:
-        At most `n` hypotheses, of texts that cost no more than the best one and the
-        lattice's beam; `is_exact` says whether none is missing. The first is the
-        best path of the lattice.
+        At most `n` hypotheses within the lattice's beam of the best, the best path
+        first; `is_exact` tells whether none is missing.
 
     Raises:
         OptionError: `n` is below 1.
@@ -88,7 +77,7 @@ def lattice_hypotheses(lattice: Lattice, n: int = 1) -> NbestList:
 
 
 def nbest_texts(lattice: Lattice, n: int) -> NbestPaths:
-    """Find `nbest_paths`; of bare tokens that spell a text in many ways the best."""
+    """The `nbest_paths`; of bare tokens the best path of each text."""
     if n == 1 or not lattice.words_are_tokens:
         return nbest_paths(lattice, n)
     found = nbest_paths(lattice, SPELLINGS_PER_TEXT * n)
@@ -112,8 +101,7 @@ def hypotheses_of(
 ) -> NbestList:
     """The hypotheses of paths through a lattice.
 
-    `boosts`: those of the search, for its own account of them; None takes what stands
-    on the arcs. `reader`: that of the decoder; None makes one.
+    `boosts`: of the search, whose cost is then counted again; None takes that of arcs.
     """
     reader = reader or reader_of(lattice)
     credited: list[Any] = [boosts] * len(found.arcs)
@@ -124,7 +112,7 @@ def hypotheses_of(
 
 
 def reader_of(lattice: Lattice) -> PathReader:
-    """Make what reads the paths of a lattice; it does not hold the lattice."""
+    """The reader of a lattice's paths; it does not hold the lattice."""
     at_ends, names = lattice.labels_at_word_end, lattice.tokens.names
     cutter = word_ends(lattice) if at_ends else aligner_of(lattice.vocabulary)
     account = GraphCosts(lattice.scales, on_arcs=at_ends)
@@ -132,7 +120,7 @@ def reader_of(lattice: Lattice) -> PathReader:
 
 
 def rule_of_lattice(lattice: Lattice) -> Rule:
-    """How paths are read that are given by positions in `Lattice.arcs`."""
+    """The rule for paths of positions in `Lattice.arcs`."""
     arcs = np.empty(lattice.num_arcs, ARC)
     for name in ("ilabel", "olabel", "nextstate"):
         arcs[name] = lattice.arcs[name]
@@ -142,9 +130,9 @@ def rule_of_lattice(lattice: Lattice) -> Rule:
 
 
 def tokens_on(lattice: Lattice, arcs: np.ndarray) -> PathTokens:
-    """The tokens and labels of a path through a lattice whose labels are at word ends.
+    """The tokens and labels of a path whose labels are at word ends.
 
-    Here `word_token` is how many tokens had begun before the arc with the label.
+    `word_token`: tokens that had begun before the arc with the label.
     """
     on_path = lattice.arcs[arcs]
     ilabel = on_path["ilabel"]
@@ -154,7 +142,6 @@ def tokens_on(lattice: Lattice, arcs: np.ndarray) -> PathTokens:
     start = frames[begins] - 1
     end = start + 1
     goes_on = ilabel & REPEATED != 0
-    # `at`, since a token may go on for many frames: the last one counts.
     np.maximum.at(end, before[goes_on] - 1, frames[goes_on])
     labelled = on_path["olabel"] != EPSILON
     return PathTokens(
@@ -170,16 +157,16 @@ def tokens_on(lattice: Lattice, arcs: np.ndarray) -> PathTokens:
 
 
 def word_ends(lattice: Lattice) -> Cutter:
-    """Make what cuts paths into words where labels are at word ends."""
+    """The cutter of paths whose labels are at word ends."""
     return Cutter(BARE if lattice.words_are_tokens else ENDS, lattice.vocabulary)
 
 
 def confidences_of(
     lattice: Lattice, arcs: np.ndarray | None = None, scale: float = 1.0
 ) -> Sequence[float]:
-    """Confidence of each word of a path; of bare tokens that of its least sure token.
+    """Confidence of each word of a path; of bare tokens the least of its tokens.
 
-    `arcs`: the path, positions in `Lattice.arcs`; None is the best one.
+    `arcs`: positions in `Lattice.arcs`; None is the best path.
     """
     arcs = lattice.best_arcs() if arcs is None else arcs
     sure = word_confidences(lattice, scale, arcs).confidences
@@ -194,29 +181,29 @@ def confidences_of(
 class SegmentReader:
     """Reads the segments of one session, one after the other, with confidences.
 
-    A segment may end within a word. A word belongs to the segment that has its label,
-    which says how sure it is; it comes out once, when the segments have its last token.
+    A segment may end within a word. The word's confidence is that of the segment with
+    its label; it is returned once, when the segments have its last token.
 
     Args:
-        posterior_scale: Times all costs, where they become probabilities.
+        posterior_scale: Multiplies all costs before they become probabilities.
     """
 
     def __init__(self, posterior_scale: float = 1.0) -> None:
         self._scale = posterior_scale
-        self._cut = BEGINNING  # behind the words that came out
+        self._cut = BEGINNING  # after the words that were returned
         self._sure: list[float] = []  # of the others
         self._started: tuple[Cutter, History] | None = None
         self._next_frame = 0
 
     def read(self, lattice: Lattice, *, is_last: bool = False) -> tuple[Word, ...]:
-        """The words of the best path that can no longer change since the last call.
+        """Words of the best path that can no longer change, since the last call.
 
         Args:
             lattice: The next segment.
             is_last: Whether the session ends with it: then all that are left.
 
         Returns:
-            Words with times within the session, and how sure they are.
+            Words with times within the session, and confidences.
 
         Raises:
             LatticeError: The segment does not begin where the one before ended.
@@ -230,7 +217,7 @@ class SegmentReader:
         self._next_frame = lattice.first_frame + lattice.num_frames
         since, shift = (self._cut.tokens, self._cut.words), lattice.frame_shift_s
         if is_last:
-            path, complete = history.read(0, *_NO_ARCS, since), lattice.reached_final
+            path, complete = history.read(0, since), lattice.reached_final
             words = aligner.words(path, self._cut, shift, complete=complete)
             self._cut = self._cut._replace(words=since[1] + len(words))
         else:
@@ -241,7 +228,6 @@ class SegmentReader:
         return tuple(word._replace(confidence=one) for word, one in pairs)
 
     def _of(self, lattice: Lattice) -> tuple[Cutter, History]:
-        """Reader of words, made with the first segment."""
         first = lattice.first_frame
         if self._started is None:
             history = History(rule_of_lattice(lattice), first)
@@ -255,31 +241,31 @@ class SegmentReader:
 
 
 class _CostsOnArcs(NamedTuple):
-    """Sums of the costs on the arcs of a path and at its end."""
+    """Sums of the costs on the arcs of a path and at its end, in place of boosts."""
 
     insertion: float
     boost: float
 
     @classmethod
     def of(cls, lattice: Lattice, arcs: np.ndarray) -> _CostsOnArcs:
-        """The sums of a path."""
         on_path, end = lattice.arcs[arcs], lattice.states[_end_of(lattice, arcs)]
         boost = _total(on_path, "boost_cost") + float(end["final_boost_cost"])
         return cls(_total(on_path, "insertion_cost"), boost + 0.0)
 
     def cost(self, _words: Sequence[int], _tokens: Sequence[int]) -> float:
-        """Implement `CompiledBoosts.cost`."""
         return self.boost
 
 
 def _paths(lattice: Lattice, found: NbestPaths) -> list[BestPath]:
-    """Read the tokens, words and costs of paths through a lattice."""
     if lattice.labels_at_word_end:
         paths = [tokens_on(lattice, arcs) for arcs in found.arcs]
     else:
-        history = History(rule_of_lattice(lattice), lattice.first_frame)
-        acoustic = lattice.arcs["acoustic_cost"]
-        paths = [history.read(0, arcs, acoustic[arcs]) for arcs in found.arcs]
+        count = np.array([len(arcs) for arcs in found.arcs], np.int64)
+        steps = np.empty(count.sum(), STEP)
+        steps["arc"][:] = [arc for arcs in found.arcs for arc in arcs[::-1].tolist()]
+        steps["acoustic"] = lattice.arcs["acoustic_cost"][steps["arc"]]
+        rule, first = rule_of_lattice(lattice), np.cumsum(count) - count
+        paths = read_paths(rule, steps, first, count, lattice.first_frame)
     died = -1 if lattice.died_at_frame is None else lattice.died_at_frame
     return [
         BestPath(
@@ -295,7 +281,6 @@ def _paths(lattice: Lattice, found: NbestPaths) -> list[BestPath]:
 
 
 def _end_of(lattice: Lattice, arcs: np.ndarray) -> int:
-    """The state that a path ends in."""
     return int(lattice.arcs["nextstate"][arcs[-1]]) if len(arcs) else 0
 
 

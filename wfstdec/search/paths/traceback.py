@@ -1,12 +1,11 @@
 """Traceback of WFST searches: a trace is folded into the tokens and words of its paths.
 
-A path is passed arc by arc; an event is a token or a word that it writes. `History`
-keeps the events that all paths share, which no later frame can change.
+An event is a token or word of a path. `History` keeps the events of all paths; those
+that all paths share are settled.
 """
 
 from __future__ import annotations
 
-import copy
 from itertools import pairwise
 from typing import NamedTuple
 
@@ -22,14 +21,17 @@ from wfstdec.search.paths.tokens import PathTokens
 from wfstdec.text.tokens import ilabel_of
 
 NONE = 0xFFFFFFFF
-"""No node, no arc: what the roots of a trace have."""
+"""No node, no arc: of the roots of a trace."""
 EVENT = record("i4 previous", "u4 ilabel olabel", "i4 frame end")
-"""A token that begins (`ilabel`, else 0) and a word whose label stands on the same arc
-(`olabel`, else 0); the event before or -1; frames passed with this arc; one behind the
-last frame of the token before."""
+"""A token that begins (`ilabel` or 0) and the word label on the same arc (`olabel` or
+0); the event before or -1; frames passed with this arc; the end of the token before."""
 TIP = record("i4 event tokens", "u4 label", "i4 frame end unused", "f8 graph acoustic")
-"""How far a path has come: its last event or -1, tokens begun, the label of the last
-frame, frames passed, one behind the last frame of the last token, and its costs."""
+"""The end of a path: its last event or -1, tokens begun, the label of the last frame,
+frames passed, the end of the last token, and its costs."""
+
+
+STEP = record("u4 arc", "f4 acoustic")
+"""An arc of a path, and its unscaled acoustic cost."""
 
 
 class Rule(NamedTuple):
@@ -43,13 +45,13 @@ class Rule(NamedTuple):
 
 @jit
 def new_events(count):
-    """EVENT [count], to be filled."""
+    """EVENT [count], not filled in."""
     return np.empty(count, EVENT)
 
 
 @jit
 def new_tips(count):
-    """TIP [count], to be filled."""
+    """TIP [count], not filled in."""
     return np.empty(count, TIP)
 
 
@@ -63,11 +65,7 @@ def arc_of(rule, arc):
 
 @inlined
 def pass_arc(rule, arc, label, tokens, frame, end):
-    """Pass through an arc.
-
-    Returns (the ilabel of a token that begins or 0, the word id or 0; label, tokens,
-    frames and end as in TIP, now).
-    """
+    """Pass an arc: ilabel of a token that begins and word id, or 0; then as in TIP."""
     begins, word, now = uint32(0), uint32(0), arc.ilabel & uint32(LABEL_MASK)
     if now != uint32(0):
         frame += 1
@@ -98,11 +96,9 @@ def write_event(event, previous, begins, word, frame, end):
 
 @jit
 def fold_trace(rule, frontier, trace, count, tips, events):
-    """See `History.fold`; the tips of the entries, and all events.
-
-    Within a frame a node may stand before the one that it came from. Few of the nodes
-    lead to the frontier: only these have states.
-    """
+    """The tips of a frontier's entries, and all events; see `History.fold`."""
+    # Within a frame a node may precede its predecessor. Few nodes lead to the frontier:
+    # only these have states.
     none = uint32(NONE)
     number = np.full(count, -1, np.int32)  # where `states` has a node
     waiting = np.empty(count, np.int32)
@@ -149,7 +145,7 @@ def fold_trace(rule, frontier, trace, count, tips, events):
     folded = new_tips(len(frontier))
     for i in range(len(frontier)):
         folded[i] = states[np.int64(number[np.int64(frontier[i].node)])]
-    # Entries are the roots of the trace from now on: what is behind them is in tips.
+    # Entries are the roots of the trace from now on; tips have the paths behind them.
     for i in range(len(frontier)):
         trace[i].previous, trace[i].arc = none, none
         trace[i].acoustic = np.float32(i)
@@ -161,8 +157,7 @@ def fold_trace(rule, frontier, trace, count, tips, events):
 def settle_events(tips, events):
     """Split events: those of all tips, and those of some; tips are renumbered.
 
-    Events come after the ones that they follow. The end of the last token, -1 where
-    that is in question, comes third.
+    The third result is the end of the last token, -1 if it is not settled.
     """
     first = first_equal(
         *(events["previous"], events["ilabel"], events["olabel"]),
@@ -202,99 +197,67 @@ def settle_events(tips, events):
 
 
 @jit
-def read_history(rule, events, tips, root, arcs, acoustic):
-    """Pass a tip through the arcs; what was said since the settled events."""
-    tip = tips[root]
-    length, e = 0, np.int64(tip.event)
-    while e >= 0:
-        length += 1
-        e = np.int64(events[e].previous)
-    chain = new_events(length + len(arcs))
-    e = np.int64(tip.event)
-    for i in range(length):
-        chain[length - 1 - i] = events[e]
-        e = np.int64(events[e].previous)
-    count, label, tokens = length, uint32(tip.label), np.int64(tip.tokens)
-    frame, last_end = np.int64(tip.frame), np.int64(tip.end)
-    graph, acoustic_sum = np.float64(tip.graph), np.float64(tip.acoustic)
-    for i in range(len(arcs)):
-        arc, old_end = arc_of(rule, arcs[i]), last_end
-        graph += np.float64(arc.cost)
-        acoustic_sum += np.float64(acoustic[i])
-        begins, word, label, tokens, frame, last_end = pass_arc(
-            rule, arc, label, tokens, frame, last_end
-        )
-        if begins != uint32(0) or word != uint32(0):
-            write_event(chain[count], -1, begins, word, frame, old_end)
-            count += 1
-    read, before = _as_arrays(chain, count, last_end)
-    return read, before, (graph, acoustic_sum)
+def read_histories(rule, events, tips, steps, first, count):
+    """Pass tips through the steps of whole paths: see `read_paths`.
 
-
-@jit
-def read_histories(state, steps, first, count):
-    """`read` for many whole paths, whose steps lie in one array, the last one first.
-
-    `state`: of a history that nothing was folded into. `first`, `count`: where the
-    steps of each path begin, and how many it has.
-
-    Returns the arrays of `PathTokens` of all, one after the other; where the tokens and
-    the words of each begin, int64 [B + 1]; its graph and acoustic costs, float64 [B].
+    Returns the arrays of `PathTokens` of all paths; where the tokens and the words of
+    each begin, int64 [P + 1]; its graph and acoustic costs, float64 [P]; and of the
+    last path the end of the token before.
     """
-    most, paths = 0, len(first)
-    total = np.int64(0)
+    paths, total, most = len(first), np.int64(0), np.int64(0)
     for i in range(paths):
-        most, total = max(most, count[i]), total + count[i]
-    arcs, acoustic = np.empty(most, np.int64), np.empty(most, np.float32)
+        length, e = count[i], np.int64(tips[min(i, len(tips) - 1)].event)
+        while e >= 0:
+            length += 1
+            e = np.int64(events[e].previous)
+        total, most = total + length, max(most, length)
+    chain = new_events(most)
     ilabel, start = np.empty(total, np.int32), np.empty(total, np.int32)
     end, word = np.empty(total, np.int32), np.empty(total, np.int32)
     word_token, word_frame = np.empty(total, np.int32), np.empty(total, np.int32)
     tokens, words = np.zeros(paths + 1, np.int64), np.zeros(paths + 1, np.int64)
     graph_cost, acoustic_cost = np.empty(paths), np.empty(paths)
+    t, w, before = np.int64(0), np.int64(0), np.int64(0)
     for i in range(paths):
-        for k in range(count[i]):
-            step = steps[first[i] + count[i] - 1 - k]
-            arcs[k], acoustic[k] = np.int64(step.arc), step.acoustic
-        read, _, costs = read_history(*state, 0, arcs[: count[i]], acoustic[: count[i]])
-        t, w = tokens[i], words[i]
-        tokens[i + 1], words[i + 1] = t + len(read[0]), w + len(read[3])
-        ilabel[t : tokens[i + 1]], start[t : tokens[i + 1]] = read[0], read[1]
-        end[t : tokens[i + 1]], word[w : words[i + 1]] = read[2], read[3]
-        word_token[w : words[i + 1]] = read[4]
-        word_frame[w : words[i + 1]] = read[5]
-        graph_cost[i], acoustic_cost[i] = costs
-    t, w = tokens[paths], words[paths]
+        tip = tips[min(i, len(tips) - 1)]
+        length, e = np.int64(0), np.int64(tip.event)
+        while e >= 0:
+            length += 1
+            e = np.int64(events[e].previous)
+        e = np.int64(tip.event)
+        for k in range(length):
+            chain[length - 1 - k] = events[e]
+            e = np.int64(events[e].previous)
+        label, begun = uint32(tip.label), np.int64(tip.tokens)
+        frame, last_end = np.int64(tip.frame), np.int64(tip.end)
+        graph, acoustic = np.float64(tip.graph), np.float64(tip.acoustic)
+        for k in range(first[i] + count[i] - 1, first[i] - 1, -1):
+            arc, old_end = arc_of(rule, np.int64(steps[k].arc)), last_end
+            graph += np.float64(arc.cost)
+            acoustic += np.float64(steps[k].acoustic)
+            begins, olabel, label, begun, frame, last_end = pass_arc(
+                rule, arc, label, begun, frame, last_end
+            )
+            if begins != uint32(0) or olabel != uint32(0):
+                write_event(chain[length], -1, begins, olabel, frame, old_end)
+                length += 1
+        graph_cost[i], acoustic_cost[i], before = graph, acoustic, last_end
+        for k in range(length):
+            event = chain[k]
+            if event.ilabel != uint32(0):
+                if t > tokens[i]:
+                    end[t - 1] = event.end
+                else:
+                    before = np.int64(event.end)
+                ilabel[t], start[t], end[t] = event.ilabel, event.frame - 1, last_end
+                t += 1
+            if event.olabel != uint32(0):
+                word[w], word_token[w] = event.olabel, t - tokens[i]
+                word_frame[w] = event.frame
+                w += 1
+        tokens[i + 1], words[i + 1] = t, w
     arrays = (ilabel[:t], start[:t], end[:t], word[:w], word_token[:w], word_frame[:w])
-    return arrays, tokens, words, graph_cost, acoustic_cost
-
-
-@jit
-def _as_arrays(chain, count, last_end):
-    """Make the arrays of `PathTokens` of events; also where the token before ends."""
-    num_tokens, num_words = 0, 0
-    for i in range(count):
-        num_tokens += np.int64(chain[i].ilabel != uint32(0))
-        num_words += np.int64(chain[i].olabel != uint32(0))
-    ilabel, start = np.empty(num_tokens, np.int32), np.empty(num_tokens, np.int32)
-    end, word = np.empty(num_tokens, np.int32), np.empty(num_words, np.int32)
-    word_token = np.empty(num_words, np.int32)
-    word_frame = np.empty(num_words, np.int32)
-    tokens, words, before = 0, 0, last_end
-    for i in range(count):
-        if chain[i].ilabel != uint32(0):
-            if tokens > 0:
-                end[tokens - 1] = chain[i].end
-            else:
-                before = np.int64(chain[i].end)
-            ilabel[tokens], start[tokens] = chain[i].ilabel, chain[i].frame - 1
-            tokens += 1
-        if chain[i].olabel != uint32(0):
-            word[words], word_token[words] = chain[i].olabel, tokens
-            word_frame[words] = chain[i].frame
-            words += 1
-    if tokens > 0:
-        end[tokens - 1] = last_end
-    return (ilabel, start, end, word, word_token, word_frame), before
+    return arrays, tokens, words, graph_cost, acoustic_cost, before
 
 
 def rule_of(graph: PackedGraph) -> Rule:
@@ -308,16 +271,16 @@ class History:
 
     def __init__(self, rule: Rule, first_frame: int = 0) -> None:
         self._rule = rule
-        self._settled = Settled()
+        self.settled = Settled()  # the common beginning as of the last fold
         self._events = _NO_EVENTS
         self._tips = np.zeros(1, TIP)  # before anything was said
         tip = self._tips[0]
         tip["event"], tip["label"], tip["frame"] = -1, rule.blank, first_frame
 
     def go_on(self, rule: Rule, arcs: np.ndarray, acoustic: np.ndarray) -> None:
-        """Fold one path, which goes on from the only one so far.
+        """Fold one path that continues the only one so far.
 
-        `arcs`: int64 [N]. `acoustic`: float32 [N], their unscaled acoustic costs.
+        `arcs`: int64 [N]. `acoustic`: float32 [N], unscaled.
         """
         trace = np.zeros(len(arcs) + 1, _NODE)
         trace["previous"] = np.arange(len(trace), dtype=np.uint32) - np.uint32(1)
@@ -326,27 +289,11 @@ class History:
         self._rule = rule
         self.fold(np.full(1, len(arcs), _AT_NODE), trace, len(trace))
 
-    def copy(self) -> History:
-        """Copy the history, to be folded on its own."""
-        other = copy.copy(self)
-        other._settled = self._settled.copy()
-        return other
-
-    @property
-    def num_events(self) -> int:
-        """Events in question: not those that are settled."""
-        return len(self._events)
-
-    @property
-    def settled(self) -> Settled:
-        """Beginning that all paths have in common, as of the last `fold`."""
-        return self._settled
-
     def fold(self, frontier: np.ndarray, trace: np.ndarray, count: int) -> int:
-        """Fold the trace of a frontier; how many nodes the trace then has.
+        """Fold the trace of a frontier; the number of nodes that the trace then has.
 
-        `frontier`: [F], entries with `node`; these are renumbered. `trace`: [N], nodes
-        with `previous`, `arc`, `acoustic`; written anew.
+        `frontier`: [F], entries with `node`, which is changed. `trace`: [N], nodes with
+        `previous`, `arc`, `acoustic`, which are overwritten.
         """
         folded = fold_trace(
             self._rule, frontier, trace, count, self._tips, self._events
@@ -357,33 +304,25 @@ class History:
     def go_on_from(
         self, tips: np.ndarray, events: np.ndarray, *, last: bool = False
     ) -> None:
-        """Take the tips of a trace that a search has folded itself.
+        """Take the tips of a trace that a search has folded: TIP [F], of its roots.
 
-        `tips`: TIP [F], of the roots that the trace has from now on. `last`: they are
-        only read, so that nothing needs to be settled.
+        `last`: they are only read, so that nothing needs to be settled.
         """
         self._tips, self._events = tips, events
         if last:
             return
         settled, self._events, end = settle_events(tips, events)
         if len(settled):
-            self._settled.add(settled)
-        self._settled.set_end(end)
+            self.settled.add(settled)
+        self.settled.set_end(end)
 
-    def read(
-        self,
-        root: int,
-        arcs: np.ndarray,
-        acoustic: np.ndarray,
-        since: tuple[int, int] = (0, 0),
-    ) -> PathTokens:
-        """The tokens and words of a path.
-
-        `arcs`: int64 [N], the arcs since. `acoustic`: float32 [N], their unscaled
-        acoustic costs.
-        """
-        read, end, costs = read_history(*self.state, root, arcs, acoustic)
-        settled = self._settled
+    def read(self, root: int, since: tuple[int, int] = (0, 0)) -> PathTokens:
+        """The tokens and words of a tip; `since`: settled ones to skip."""
+        tip, zero = self._tips[root : root + 1], np.zeros(1, np.int64)
+        read, _, _, graph, acoustic, end = read_histories(
+            self._rule, self._events, tip, _NO_STEPS, zero, zero
+        )
+        costs, settled = (float(graph[0]), float(acoustic[0])), self.settled
         if settled.num_tokens == 0 and settled.num_words == 0:
             return PathTokens._make([*read, *costs])
         known = settled.since(*since)
@@ -391,41 +330,38 @@ class History:
             known.end[-1] = end
         read[4][:] += settled.num_tokens - since[0]
         pairs = zip(known[:6], read, strict=True)
-        arrays = [np.concatenate(pair) for pair in pairs]
-        return PathTokens._make([*arrays, *costs])
+        return PathTokens._make([*map(np.concatenate, pairs), *costs])
 
     @property
     def state(self) -> tuple[Rule, np.ndarray, np.ndarray]:
-        """State that the kernel `read` asks for first."""
+        """First arguments of `read_histories`."""
         return self._rule, self._events, self._tips
 
 
 def read_paths(
-    rule: Rule, steps: np.ndarray, first: np.ndarray, count: np.ndarray
+    rule: Rule,
+    steps: np.ndarray,
+    first: np.ndarray,
+    count: np.ndarray,
+    first_frame: int = 0,
 ) -> list[PathTokens]:
     """The tokens and words of whole paths, in one call of a kernel.
 
-    `first`: int64 [B], where the steps of each begin. `count`: int64 [B], how many it
-    has.
+    `steps`: STEP, of all paths, the last of each first. `first`, `count`: int64 [P],
+    where those of each begin, and their number.
     """
-    state = History(rule).state
-    arrays, tokens, words, *costs = read_histories(state, steps, first, count)
+    state = History(rule, first_frame).state
+    arrays, tokens, words, *costs, _ = read_histories(*state, steps, first, count)
     splits = [tokens.tolist()] * 3 + [words.tolist()] * 3
     columns = [
         [array[a:b] for a, b in pairwise(split)]
         for array, split in zip(arrays, splits, strict=True)
     ]
-    columns += [cost.tolist() for cost in costs]
-    return list(map(PathTokens, *columns))
+    return list(map(PathTokens, *columns, *(cost.tolist() for cost in costs)))
 
 
 class Settled:
-    """Tokens and words that can no longer change, in arrays that grow.
-
-    Attributes:
-        num_tokens, num_words: How many there are.
-        end_is_settled: Whether the end of the last token is, too.
-    """
+    """Tokens and words that can no longer change, in arrays that grow."""
 
     def __init__(self) -> None:
         self.num_tokens = self.num_words = 0
@@ -433,15 +369,8 @@ class Settled:
         self._token = _NO_ROWS  # ilabel, start, end
         self._word = _NO_ROWS  # word, word_token, word_frame
 
-    def copy(self) -> Settled:
-        """Copy it, to be added to on its own."""
-        other = copy.copy(self)
-        other._token = self._token[:, : self.num_tokens].copy()
-        other._word = self._word[:, : self.num_words].copy()
-        return other
-
     def add(self, events: np.ndarray) -> None:
-        """Add what EVENT [N] say, in order."""
+        """Add EVENT [N], in order."""
         begins, labelled = events["ilabel"] != 0, events["olabel"] != 0
         tokens, words = events[begins], events[labelled]
         first, self.num_tokens = self.num_tokens, self.num_tokens + len(tokens)
@@ -460,13 +389,13 @@ class Settled:
         new[1] = first + np.cumsum(begins)[labelled]
 
     def set_end(self, end: int) -> None:
-        """Say where the last token ends, -1 where that is not settled."""
+        """Set the end of the last token, -1 if it is not settled."""
         self.end_is_settled = end >= 0
         if self.num_tokens and end >= 0:
             self._token[2, self.num_tokens - 1] = end
 
     def since(self, token: int, word: int) -> PathTokens:
-        """Copies of all but the first tokens and words; costs are not known."""
+        """Copies of all but the first tokens and words, without costs."""
         ilabel, start, end = self._token[:, token : self.num_tokens].copy()
         label, word_token, frame = self._word[:, word : self.num_words].copy()
         return PathTokens(
@@ -474,7 +403,7 @@ class Settled:
         )
 
     def whole_since(self, token: int, word: int) -> PathTokens:
-        """Read on without the last token while its end is in question."""
+        """Copies of the same, without a last token whose end is not settled."""
         path = self.since(token, word)
         if self.end_is_settled or len(path.ilabel) == 0:
             return path
@@ -493,4 +422,4 @@ def _with_room(rows: np.ndarray, count: int) -> np.ndarray:
 
 _AT_NODE, _NODE = record("u4 node"), record("u4 previous arc", "f4 acoustic")
 _NO_ROWS = np.zeros((3, 0), np.int32)
-_NO_EVENTS = np.zeros(0, EVENT)
+_NO_EVENTS, _NO_STEPS = np.zeros(0, EVENT), np.zeros(0, STEP)

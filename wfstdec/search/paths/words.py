@@ -12,17 +12,23 @@ between the label before and its own.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Sequence
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 
-from wfstdec.jit import jit
+from wfstdec.jit import jit, read_only
 from wfstdec.jit.arrays import copy_columns, longer, twice
+from wfstdec.jit.handles import Handle, opened
 from wfstdec.jit.records import WeakCache
 from wfstdec.search.hypothesis import SECONDS_DIGITS, Word
-from wfstdec.search.paths.tokens import OPEN_PRON, PathTokens, TokenRows, joined
+from wfstdec.search.paths.tokens import (
+    OPEN_PRON,
+    PartialPath,
+    PathTokens,
+    TokenRows,
+    joined,
+)
 from wfstdec.text.lexicon import WORD_START, Pronunciations
 from wfstdec.text.loading import word_ids
 from wfstdec.text.tokens import EPSILON
@@ -48,6 +54,9 @@ class CutPoint(NamedTuple):
 BEGINNING = CutPoint()
 
 
+_INCOMPLETE = np.zeros(1, np.bool_)
+
+
 class Words(NamedTuple):
     """Words of paths, one path after the other."""
 
@@ -71,13 +80,13 @@ class Tables(NamedTuple):
     """How words are said, as the kernels take it."""
 
     kind: int
+    open_word: int  # the word id of open words, -1 for none
+    token_cost: float  # of open words
     word_splits: np.ndarray  # int32 [words + 1], the pronunciations of each word
     splits: np.ndarray  # int32 [P + 1]
     tokens: np.ndarray  # int32
     cost: np.ndarray  # float32 [P]
     filler: np.ndarray  # bool [V], tokens that may stand between words
-    open_word: int  # the word id of open words, -1 for none
-    token_cost: float  # of open words
     begins: np.ndarray  # bool [V], tokens that may begin an open word; if `BARE`, do
     extends: np.ndarray  # bool [V], tokens that may follow inside one
 
@@ -88,7 +97,7 @@ class Cutter:
     def __init__(
         self, kind: int, vocabulary: Vocabulary, prons: Prons | None = None
     ) -> None:
-        spelling, opened = vocabulary.open_spelling, vocabulary.open_word
+        spelling, open_word = vocabulary.open_spelling, vocabulary.open_word
         if kind == BARE:
             spelling = _spelling_of_bare(vocabulary)
         spoken = Pronunciations.empty()
@@ -96,21 +105,29 @@ class Cutter:
             spoken = vocabulary.pronunciations
         filler, none = np.zeros((2, len(vocabulary.tokens)), np.bool_)
         filler[list(vocabulary.separators)] = True
+        self._arguments = kind, vocabulary, prons
+        arrays = spoken.word_splits, spoken.splits, spoken.tokens, spoken.cost, filler
+        spells = (none, none)
+        if spelling is not None:
+            spells = spelling.begins, spelling.extends
         self._tables = Tables(
-            *(kind, spoken.word_splits, spoken.splits, spoken.tokens, spoken.cost),
-            filler,
-            open_word=opened.word if opened and prons is None else SPELLED,
-            token_cost=opened.token_cost if opened else 0.0,
-            begins=none if spelling is None else spelling.begins,
-            extends=none if spelling is None else spelling.extends,
+            kind,
+            int(open_word.word) if open_word and prons is None else SPELLED,
+            float(open_word.token_cost) if open_word else 0.0,
+            *map(read_only, (*arrays, *spells)),
         )
+        self._handle = Handle(self._tables)
         self._each_alone = kind == BARE and bool(self._tables.begins.all())
         self._spelling = spelling
-        self._words, self._prons, self._opened = vocabulary.words, prons, opened
+        self._words, self._prons, self._opened = vocabulary.words, prons, open_word
         self._oov: OovWords | None = None
         self._word_ids: dict[str, int] = {}  # of open words that are of the table
-        if prons is not None and opened is not None and opened.kind != "phones":
-            self._word_ids = word_ids(self._words[: opened.word])
+        if prons is not None and open_word is not None and open_word.kind != "phones":
+            self._word_ids = word_ids(self._words[: open_word.word])
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickle the arguments."""
+        return type(self), self._arguments
 
     @property
     def cuts_bare_tokens(self) -> bool:
@@ -121,8 +138,8 @@ class Cutter:
         """Add words; numbers of their pronunciations follow those of the vocabulary."""
         if oov is None or self._prons is None:
             return self
-        other = copy.copy(self)
-        other._oov = oov
+        other = object.__new__(type(self))
+        other.__dict__ |= self.__dict__ | {"_oov": oov}
         return other
 
     def cut(
@@ -131,15 +148,15 @@ class Cutter:
         """Cut whole paths; `complete`: of each, whether its last word must be whole."""
         return self._cut(paths, np.array(complete, np.bool_))[0]
 
-    def read(self, words: Words, path: int) -> tuple[list[str], np.ndarray]:
-        """Texts of a path's words, and their positions in `words`, int64 [W']."""
+    def read(self, words: Words, path: int) -> tuple[list[str], Any]:
+        """Texts of a path's words, and an index of these in the arrays of `words`."""
         first, end = words.splits[path : path + 2].tolist()
-        texts, at = self._texts(words, first, end), np.arange(first, end)
+        texts = self._texts(words, first, end)
+        if self._tables.kind == ALIGNED or all(texts):
+            return texts, slice(first, end)
         # A mark alone has no text, and is no word for the user.
-        if self._tables.kind != ALIGNED and not all(texts):
-            at = at[[bool(text) for text in texts]]
-            texts = [text for text in texts if text]
-        return texts, at
+        at = [first + i for i, text in enumerate(texts) if text]
+        return [text for text in texts if text], np.array(at, np.int64)
 
     def counted(self, words: Words, path: int) -> tuple[list[int], float]:
         """Ids of words that the account counts, and what their pronunciations cost.
@@ -170,49 +187,77 @@ class Cutter:
                     total += word_cost + (stop - begin) * self._opened.token_cost
         return ids, float(total)
 
-    def are_spoken(self, path: PathTokens | TokenRows) -> np.ndarray:
-        """Tell tokens of words from those that stand between words, bool [N]."""
-        return ~self._tables.filler[path.token]
-
     def words(
         self,
-        path: PathTokens | TokenRows,
+        path: PathTokens,
         cut: CutPoint,
         shift: float,
         *,
         complete: bool = False,
     ) -> list[Word]:
-        """Cut the rest of a path, whose last word may be only begun."""
+        """Cut the rest of a graph's path, whose last word may be only begun."""
         words, *_ = self._cut([path], np.array([complete]), cut)
         return self._timed(words, shift)
 
     def settled_words(
-        self, path: PathTokens | TokenRows, cut: CutPoint, shift: float
+        self, path: PathTokens, cut: CutPoint, shift: float
     ) -> tuple[list[Word], CutPoint]:
-        """Cut settled tokens into those words that no further token changes.
+        """Cut settled tokens of a graph into the words that no further token changes.
 
-        A token whose end is not settled must not be among those that are said.
+        A token whose end is not settled must not be among them.
         """
-        words, hold, cost, lost = self._cut(
-            [path], np.zeros(1, np.bool_), cut, goes_on=True
-        )
-        taken = 0
-        if self._tables.kind == BARE:
-            token = words.token
-            if self._each_alone or not len(token) or self._tables.filler[token[-1]]:
-                taken = len(token)  # separators behind a word are taken with it
-            else:
-                hold -= 1
-        if hold and not taken:
-            taken = int(words.spans[hold - 1, 1])
+        words, hold, cost, lost = self._cut([path], _INCOMPLETE, cut, goes_on=True)
+        if not hold:
+            return [], cut
+        taken = cut.tokens + int(words.spans[hold - 1, 1])
         found = self._timed(words._replace(splits=np.array([0, hold])), shift)
-        if not hold and self._tables.kind == ALIGNED:
-            return found, cut
-        count = cut.words + len(found)
-        return found, CutPoint(cut.tokens + taken, count, cost, lost)
+        return found, CutPoint(taken, cut.words + hold, cost, lost)
+
+    def partial(
+        self, look: PartialPath[Any], cut: CutPoint, shift: float
+    ) -> tuple[list[Word], CutPoint, list[Word], int]:
+        """Cut a path since the last cut.
+
+        Returns the words that have been settled since, the cut after them, the other
+        words, and the end of their last token, 0 without any.
+        """
+        whole = look.settled.whole_since(cut.tokens, cut.words)
+        if self._tables.kind == ALIGNED:
+            settled, cut = self.settled_words(whole, cut, shift)
+            rest, taken = look.unsettled(cut.tokens, cut.words), 0
+            others = self.words(rest, cut, shift)
+        else:
+            rest, num_whole = look.unsettled(cut.tokens, cut.words), len(whole.token)
+            words, *_ = self._cut([rest], _INCOMPLETE)
+            hold, taken = self._num_settled(words, num_whole)
+            parts = np.array([0, hold]), np.array([hold, len(words.word)])
+            settled, others = (
+                self._timed(words._replace(splits=part), shift) for part in parts
+            )
+            cut = cut._replace(
+                tokens=cut.tokens + taken, words=cut.words + len(settled)
+            )
+        spoken = np.flatnonzero(~self._tables.filler[rest.token[taken:]])
+        end = int(rest.end[taken + spoken[-1]]) if len(spoken) else 0
+        return settled, cut, others, end
+
+    def _num_settled(self, words: Words, num_whole: int) -> tuple[int, int]:
+        """How many words lie within the first tokens for good, and their tokens."""
+        if self._tables.kind == ENDS:
+            # The label of a word is with the token after it.
+            hold = int(np.count_nonzero(words.spans[:, 1] < num_whole))
+        else:
+            hold = int(np.count_nonzero(words.spans[:, 0] < num_whole))
+            last = words.token[num_whole - 1] if num_whole else 0
+            if self._each_alone or not num_whole or self._tables.filler[last]:
+                return hold, num_whole  # separators after a word belong to it
+            hold -= 1  # the last word may continue
+        return hold, int(words.spans[hold - 1, 1]) if hold else 0
 
     def _timed(self, words: Words, shift: float) -> list[Word]:
         texts, at = self.read(words, 0)
+        if not texts:
+            return []
         frames = words.frames[at]
         times = seconds_of(frames, shift).T.tolist()
         return list(map(Word, texts, *times, *frames.T.tolist()))
@@ -232,7 +277,7 @@ class Cutter:
         if self._prons is not None:
             word, length = self._as_words(tokens.label)
         arrays, *hold = cut_paths(
-            self._tables, tokens, word, length, complete, (goes_on, cut.cost, cut.lost)
+            self._handle, tokens, word, length, complete, (goes_on, cut.cost, cut.lost)
         )
         return Words(tokens.token, tokens.label, *arrays), *hold
 
@@ -297,13 +342,14 @@ def aligner_of(vocabulary: Vocabulary) -> Cutter:
 
 
 @jit
-def cut_paths(tables, paths, word, length, complete, before):
+def cut_paths(handle, paths, word, length, complete, before):
     """Cut paths into words; see `Cutter._cut`.
 
     `length`: tokens of each label's word, 0 where not known. `before`: whether more
     tokens may follow, so that only words which these cannot change hold; cost and
     `lost` of the cut before.
     """
+    tables = opened(handle)
     token, start, end, _, label_token, label_frame, token_splits, label_splits = paths
     goes_on, cost, lost = before
     most = len(token) if tables.kind == BARE else len(word)

@@ -2,7 +2,7 @@
 
 backend = CpuBackend(space)
 search = backend.start(options, boosts)       # one utterance, see `search.py`
-backend.decode(utterances, options, boosts)   # many, as `GroupingBackend`
+backend.decode(utterances, options, boosts)   # many, as `HostBackend`
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from wfstdec.jit.handles import Handle
 from wfstdec.jit.records import WeakCache
 from wfstdec.lm.on_demand import LmArrays
 from wfstdec.search.paths.tokens import TokenPath
-from wfstdec.search.threads import CallBudget, GroupingBackend
+from wfstdec.search.threads import GROUP, CallBudget, HostBackend
 from wfstdec.text.vocabulary import OovWords
 from wfstdec.trie.cpu import arrays
 from wfstdec.trie.cpu.search import (
@@ -34,8 +34,10 @@ from wfstdec.trie.options import TrieOptions
 from wfstdec.trie.search_space import SearchSpace, lookahead_cost, start_cost
 
 
-class CpuBackend(GroupingBackend):
+class CpuBackend(HostBackend):
     """A space, boosts laid out for the kernels, and memory of searches."""
+
+    group_size = GROUP
 
     def __init__(self, space: SearchSpace, first_capacity: int = 4096) -> None:
         super().__init__(space.num_tokens, space)
@@ -69,7 +71,7 @@ class CpuBackend(GroupingBackend):
         pace: CallBudget,
         names: Sequence[int] | None = None,
     ) -> list[list[TokenPath]]:
-        """Decode whole utterances with the same boosts, as `GroupingBackend`."""
+        """Decode whole utterances with the same boosts, as `HostBackend`."""
         search = CpuSearch(self.memory, self.inputs_of(options, boosts))
         return search.decode(utterances, pace, names or range(len(utterances)))
 

@@ -27,9 +27,10 @@ from wfstdec.jit.records import WeakCache
 from wfstdec.search.paths.tokens import BestPath, PathTokens
 from wfstdec.search.paths.traceback import Rule, read_paths
 from wfstdec.search.threads import (
+    GROUP,
     SEGMENTS,
     CallBudget,
-    GroupingBackend,
+    HostBackend,
     check,
 )
 from wfstdec.wfst.boost_support import overlay_of
@@ -52,10 +53,10 @@ from wfstdec.wfst.options import SearchParams, WfstOptions, search_params
 _NO_FRAMES = np.zeros((0, 0), np.float32)
 
 
-class CpuBackend(GroupingBackend):
+class CpuBackend(HostBackend):
     """A graph laid out for the CPU search, and the memory of its searches."""
 
-    can = GroupingBackend.can | {SEGMENTS}
+    can, group_size = HostBackend.can | {SEGMENTS}, GROUP
 
     def __init__(self, graph: PackedGraph, first_capacity: int = 4096) -> None:
         super().__init__(len(graph.tokens), graph)
@@ -87,7 +88,7 @@ class CpuBackend(GroupingBackend):
         pace: CallBudget,
         names: Sequence[int] | None = None,
     ) -> list[BestPath]:
-        """Decode whole utterances with the same boosts, as `GroupingBackend`."""
+        """Decode whole utterances with the same boosts, as `HostBackend`."""
         # An error without an utterance is at least one of this group.
         with naming(0 if names is None else names[0]):
             inputs = self._inputs_of(options, boosts)

@@ -136,8 +136,6 @@ KEPT = 1 << 19
 FIRST_FRAMES = 128
 """Initial capacity in frames."""
 _FLOAT = 4
-_NO_ARCS = np.zeros(0, np.int64), np.zeros(0, np.float32)
-"""Arguments of `History.read` for a path that ends at its tip."""
 
 
 class Inputs(NamedTuple):
@@ -206,7 +204,7 @@ class CpuSearch:
         _, cost, final_cost = self._fold(ends=True)
         final = bool(final_cost < np.inf)
         path = BestPath(
-            tokens=self._history.read(0, *_NO_ARCS),
+            tokens=self._history.read(0),
             final_cost=final_cost if final else 0.0,
             search_cost=float(self._state.value.progress["base"][0]) + cost,
             reached_final=final,
@@ -223,7 +221,7 @@ class CpuSearch:
         history = self._history
         return PartialPath(
             settled=history.settled,
-            unsettled=lambda *since: history.read(at, *_NO_ARCS, since),
+            unsettled=lambda *since: history.read(at, since),
             num_frames=int(self._frames[0]),
             final_cost=ended - cost,
         )

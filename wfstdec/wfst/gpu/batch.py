@@ -47,7 +47,6 @@ LAYOUT = BatchLayout(
     },
 )
 """The search's batches."""
-_NO_ARCS = np.zeros(0, np.int64), np.zeros(0, np.float32)
 _STEPS_PER_FRAME = 2
 """Initial capacity for the arcs of a path, per frame."""
 
@@ -204,7 +203,7 @@ class DeviceSession(DeviceBatch, Session):
         )
         return PartialPath(
             settled=history.settled,
-            unsettled=lambda *since: history.read(at, *_NO_ARCS, since),
+            unsettled=lambda *since: history.read(at, since),
             num_frames=int(one["frames"]),
             final_cost=ended - cost,
         )
@@ -220,7 +219,7 @@ class DeviceSession(DeviceBatch, Session):
         # Memory first: others that wait for it need not wait for the path.
         self._release()
         return BestPath(
-            tokens=self._history.read(at, *_NO_ARCS),
+            tokens=self._history.read(at),
             final_cost=float(final_costs[frontier[at]["state"]]) if final else 0.0,
             search_cost=float(one["base"]) + float(cost),
             reached_final=final,
