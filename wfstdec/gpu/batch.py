@@ -109,6 +109,7 @@ class Batch:
 
     @takes_times.setter
     def takes_times(self, takes: bool) -> None:
+        """Set whether launches take the times of phases."""
         self._variant = self._variant._replace(times=takes)
 
     @property
