@@ -104,11 +104,12 @@ class Batch:
 
     @property
     def takes_times(self) -> bool:
-        """Whether launches take the times of phases; set it before `advance`."""
+        """Whether launches take the times of phases."""
         return self._variant.times
 
     @takes_times.setter
     def takes_times(self, takes: bool) -> None:
+        """Set it before `advance`."""
         self._variant = self._variant._replace(times=takes)
 
     @property
