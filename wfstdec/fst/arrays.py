@@ -45,7 +45,6 @@ def arcs_of(
 
 def fst_of(parts: Sequence[Arcs], start: int, final_cost: ArrayLike) -> FstArrays:
     """The FST with these arcs; those of a state keep their order."""
-    # `final_cost`: [S], `inf` where a state is not final.
     arcs = Arcs(*(np.concatenate(column) for column in zip(*parts, strict=True)))
     final_cost = np.asarray(final_cost, np.float32)
     # Stable: graphs, and ties between arcs, must not depend on NumPy's choice of sort.
@@ -66,10 +65,9 @@ def fst_of(parts: Sequence[Arcs], start: int, final_cost: ArrayLike) -> FstArray
 
 def least_final_costs(fst: FstArrays, label: int) -> np.ndarray:
     """Least costs to end from each state over arcs with one input label."""
+    # With these as final costs of a grammar, no back-off (`label`) is needed at the end
+    # of a sentence:
     #     cost[s] = min(final_cost[s], arc.cost + cost[arc.nextstate] over such arcs)
-    # With these as final costs of a grammar, no back-off (`label`) is ever needed at
-    # the end of a sentence, at the same least cost.
-    # Returns float32 [S].
     arc = np.flatnonzero(fst.ilabel == label)
     state, nextstate, cost = fst.arc_state()[arc], fst.nextstate[arc], fst.cost[arc]
     least = fst.final_cost.astype(np.float64)

@@ -6,9 +6,8 @@
 Kaldifst   OpenFst and Kaldi's graph operations, 1.5 MB
 Pynini     OpenFst's Python bindings, an extra: an independent check
 
-Arrays go in and come out; a library is imported when its engine is made. (Composition
-and minimization in arrays are 3 and 10 times as fast as those of the libraries, and
-need no copies in other forms.)
+Arrays go in and come out; a library is imported when its engine is made. Composition
+and minimization in arrays are 3 and 10 times as fast as those of the libraries.
 """
 
 from __future__ import annotations
@@ -90,10 +89,9 @@ class Pynini:
         self, fst: FstArrays, max_states: int, *, log: bool = True
     ) -> FstArrays:
         """See `Engine`; epsilons are removed before."""
-        # OpenFst counts states only for acceptors in the tropical semiring, and looks
-        # for shortest paths then, which negative cycles do not have: all others go on
-        # to the end. They have one: the lexicon's token strings can be read in one way,
-        # and grammars are deterministic.
+        # OpenFst counts states only for acceptors without negative cycles in the
+        # tropical semiring. All others have an end: the lexicon's token strings can be
+        # read in one way, and grammars are deterministic.
         library = self._library
         if log:
             changed = library.arcmap(self.load(fst), map_type="to_log")
@@ -101,8 +99,7 @@ class Pynini:
             return self.unload(library.arcmap(changed, map_type="to_std"))
         if fst.olabel.any() or (fst.cost < 0).any():
             return self.unload(library.determinize(self.load(fst).rmepsilon()))
-        # A string becomes an acceptor to OpenFst only by projection; of other FSTs it
-        # counts no states.
+        # A string becomes an acceptor to OpenFst only by projection.
         acceptor = self.load(replace(fst, olabel=fst.ilabel)).project("input")
         acceptor.rmepsilon()
         found = self.unload(library.determinize(acceptor, nstate=max_states + 1))
@@ -132,13 +129,12 @@ def get_engine(name: str) -> Engine:
 
 
 def _as_vector_fst(fst: FstArrays) -> bytes:
-    """Check arrays and write them as OpenFst: the libraries do not check files."""
+    """Check arrays, which the libraries do not, and write them as OpenFst."""
     check_fst(fst)
     return format_fst(FstContent(fst), "vector")
 
 
 def _too_many_states(max_states: int) -> GraphError:
-    """Error of a determinization that would go on for ever, or nearly."""
     return GraphError(
         f"determinizing needs more than {max_states} states, expected fewer: some "
         "strings can be read in several ways whose costs or outputs drift apart"

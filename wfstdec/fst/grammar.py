@@ -9,9 +9,8 @@
 
 N-grams that are no prefix of another need no state: the arc that would enter it leads
 to a suffix and pays the back-offs of those it passes. Final costs are the least of
-ending directly and after back-offs (`arrays.least_final_costs`): no back-off is needed
-at the end. A back-off arc may be taken though an n-gram is listed, so a sentence may
-cost less here than in the model, never more.
+ending directly and after back-offs (`arrays.least_final_costs`). A back-off arc may be
+taken though an n-gram is listed, so a sentence may cost less than in the model.
 
     acceptor = read_grammar("commands.fst")        # or AT&T text, or a pynini Fst
     g = build_user_grammar(acceptor, labels, get_engine("kaldifst"))
@@ -52,11 +51,9 @@ def build_grammar(
     class_cost: float | None = None,
 ) -> FstArrays:
     """Make G; words that the model lacks cost `unk_cost` at the empty history."""
-    # N-grams with a word that is not in `labels.words` are left out, and their number
-    # is logged. A history that no table lists is added, at the cost of its back-off.
-    # `unk_cost`: nats; None where all words have an n-gram. `class_cost`: nats for the
-    # class of words that the lexicon lacks, at the empty history too; None for no such
-    # class.
+    # N-grams with a word that is not in `labels.words` are left out. A history that no
+    # table lists is added, at the cost of its back-off. `class_cost`: nats for the
+    # class of words that the lexicon lacks, at the empty history; None for none.
     ids = word_ids(labels.words)
     of_word = np.array([ids.get(w, NO_LABEL) for w in model.words], np.int32)
     histories = build_histories(model, of_word, len(labels.words))
@@ -173,11 +170,10 @@ def build_user_grammar(
     word_ids = np.array([ids[word] for word in acceptor.words], np.int32)
     fst = acceptor.fst
     fst = replace(fst, ilabel=word_ids[fst.ilabel], olabel=np.zeros_like(fst.ilabel))
-    # With every state final, no negative cycle is left out for leading nowhere.
+    # With every state final, no negative cycle is left out.
     anywhere = replace(fst, final_cost=np.zeros_like(fst.final_cost))
     least_final_costs(anywhere, EPSILON)  # raises for a negative cycle
-    # Epsilons of a back-off model become `#0`: determinizing would remove them, and
-    # each history grow by the arcs of its suffixes.
+    # Epsilons of a back-off model become `#0`: determinizing would expand them.
     if not _is_backoff_model(fst):
         fst = _determinized(fst, engine)
     backoff = fst.ilabel == EPSILON
@@ -185,8 +181,6 @@ def build_user_grammar(
         fst,
         ilabel=np.where(backoff, labels.backoff_word, fst.ilabel).astype(np.int32),
         olabel=fst.ilabel,
-        # A state ends at the least cost to which its epsilons lead: no sentence needs a
-        # `#0` before its end then.
         final_cost=least_final_costs(fst, EPSILON),
     )
     if not np.isfinite(fst.final_cost).any():
@@ -237,10 +231,9 @@ def _is_backoff_model(fst: FstArrays) -> bool:
     behind = np.full(fst.num_states, -1)
     epsilon = fst.ilabel == EPSILON
     behind[fst.arc_state()[epsilon]] = fst.nextstate[epsilon]
-    state = np.arange(fst.num_states)
     for _ in range(fst.num_states.bit_length()):  # pointer doubling: 2**n steps
         behind = np.where(behind >= 0, behind[behind], -1)
-    return bool((behind[state] < 0).all())
+    return bool((behind < 0).all())
 
 
 def _determinized(fst: FstArrays, engine: Engine) -> FstArrays:

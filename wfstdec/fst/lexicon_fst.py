@@ -80,8 +80,7 @@ class MarkedLexicon:
     @property
     def num_disambig(self) -> int:
         """The number of symbols, `#0` included."""
-        highest = int(self.symbol.max(initial=0))
-        return 1 + max(highest, self.silence_symbol)
+        return 1 + int(self.symbol.max(initial=self.silence_symbol))
 
 
 def mark_lexicon(
@@ -89,10 +88,8 @@ def mark_lexicon(
 ) -> MarkedLexicon:
     """Add disambiguation symbols, so that L can be determinized."""
     # Entries with equal tokens get `#1`, `#2`, ...; one that is a prefix of another
-    # gets `#1`. Where a separator ends every word, it does the same: prefixes need no
-    # symbol, nor does the first of equal entries. (Fewer symbols make fewer epsilon
-    # arcs.) If a pronunciation begins with the silence, silences get a symbol of their
-    # own.
+    # gets `#1`. Where a separator ends every word, prefixes need no symbol, nor does
+    # the first of equal entries.
     _check(lexicon, fillers, tokens)
     counts = Counter(lexicon.pronunciations)
     marked = set()
@@ -105,11 +102,9 @@ def mark_lexicon(
     for entry, pronunciation in enumerate(lexicon.pronunciations):
         symbol[entry] = used[pronunciation]
         used[pronunciation] += 1
-    begins = {pronunciation[0] for pronunciation in counts}
-    silence_symbol = 0
     # After a word, a silence and a word that begins with it would look alike.
-    if fillers.silence in begins:
-        silence_symbol = 1 + int(symbol.max())
+    is_marked = fillers.silence in {pronunciation[0] for pronunciation in counts}
+    silence_symbol = 1 + int(symbol.max()) if is_marked else 0
     return MarkedLexicon(lexicon, fillers, symbol, silence_symbol)
 
 

@@ -30,8 +30,7 @@ _log = logging.getLogger("wfstdec.build")
 
 
 def class_cost(model: ArpaModel, unk_cost: float | None) -> float | None:
-    """Cost of a word that neither lexicon nor model has, nats; None for never."""
-    # That of `<unk>` in the model, else `unk_cost`.
+    """Cost of an OOV word: that of `<unk>`, else `unk_cost`, nats; None for never."""
     if model.unk is None:
         return unk_cost
     unigrams = model.ngrams[0]
@@ -53,8 +52,7 @@ def take_exits(
         raise ArpaError("no word of the lexicon can occur, expected at least one")
     number = np.cumsum(keep) - 1
     exits = None
-    # Places to return to are read from the one state outside: of several each would
-    # have its own.
+    # Of several states outside, each would have its own places to return to.
     if len(outside) == 1:
         by_state = np.flatnonzero(is_exit)  # arcs are sorted by state
         return_state = np.full(len(labels.tokens) + 1, NO_STATE, np.int32)

@@ -291,9 +291,8 @@ def parse_text(
 ) -> FstContent:
     """Read AT&T text or k2's; the state of the first line is the start."""
     # An arc of three fields, or arcs whose fourth is always a number behind a name,
-    # make it an acceptor; a label -1 makes it k2's, whose labels become input labels.
-    # `isymbols`: names of input labels. Without them labels are numbers, or names that
-    # get numbers from 1 in the order they come.
+    # make it an acceptor. Without symbols labels are numbers, or names that get numbers
+    # from 1 in the order they come.
     rows = [(i, line.split()) for i, line in enumerate(lines, start=1) if line.split()]
     arcs = [fields for _, fields in rows if len(fields) > 2]
     # Only k2 has labels of -1, and always has them, on arcs to its final state.

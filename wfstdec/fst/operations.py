@@ -25,14 +25,14 @@ until none leaves. Signatures are compared by 64-bit hashes.
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
 from wfstdec.graph.arcs import FstArrays
 from wfstdec.graph.checks import check_fst
 from wfstdec.jit import jit
-from wfstdec.jit.arrays import enter, twice
+from wfstdec.jit.arrays import enter, longer, twice
 from wfstdec.text.tokens import EPSILON
 
 _FIRST_SIZE = 1 << 12
@@ -66,10 +66,10 @@ def compose(left: FstArrays, right: FstArrays) -> FstArrays:
         FstArrays(
             start=0,
             final_cost=left.final_cost[states[:, 0]] + right.final_cost[states[:, 1]],
-            state_arc_splits=splits[:, 0],
+            state_arc_splits=splits,
             ilabel=left.ilabel[left_arc],
             olabel=np.append(right.olabel, np.int32(EPSILON))[right_arc],
-            nextstate=nextstate[:, 0],
+            nextstate=nextstate,
             cost=cost,
         )
     )
@@ -85,10 +85,9 @@ def _side(fst: FstArrays, label: np.ndarray) -> _Side:
 
 
 @jit
-def _lower_bound(labels: np.ndarray, begin: int, end: int, label: int) -> int:
+def _lower_bound(labels, begin, end, label):
     """The first position of begin..end whose label is not below `label`."""
-    # It is looked for in steps that double: near `begin` it is found at once, and a
-    # short row skips through a long one.
+    # In steps that double: a short row skips through a long one.
     step = 1
     while begin + step < end and labels[begin + step] < label:
         begin += step
@@ -104,9 +103,7 @@ def _lower_bound(labels: np.ndarray, begin: int, end: int, label: int) -> int:
 
 
 @jit
-def _arcs_from(
-    left: _Side, right: _Side, a: int, b: int, arcs: np.ndarray, num_arcs: int
-) -> int:
+def _arcs_from(left, right, a, b, arcs, num_arcs):
     """Append pairs of arcs that leave (a, b); count those that have no room too."""
     # Epsilons of the left side move alone: see the top.
     for x in range(left.splits[a], left.epsilon_end[a]):
@@ -136,53 +133,46 @@ def _arcs_from(
 
 
 @jit
-def _join(
-    left: _Side, right: _Side
-) -> tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]:
+def _join(left, right):
     """All states from the start on, breadth first."""
-    # Returns int32 [S, 2], the pair of each state; int64 [S + 1, 1], where its arcs
-    # begin; int32 [A, 2], the pair of arcs of each arc, -1 for none on the right; int32
-    # [A, 1], its next state.
+    # Returns int32 [S, 2], the pair of each state; int64 [S + 1], where its arcs begin;
+    # int32 [A, 2], the pair of each arc, -1 for none on the right; int32 [A], its next
+    # state.
     slots = np.full(4 * _FIRST_SIZE, -1, np.int32)
     table = np.empty((_FIRST_SIZE, 2), np.int32), slots
-    splits = np.zeros((_FIRST_SIZE, 1), np.int64)
+    splits = np.zeros(_FIRST_SIZE, np.int64)
     arcs = np.empty((_FIRST_SIZE, 2), np.int32)
-    nextstate = np.empty((_FIRST_SIZE, 1), np.int32)
+    nextstate = np.empty(_FIRST_SIZE, np.int32)
     table, num_states, _ = enter(table, 0, left.start, right.start)
     num_arcs, state = 0, 0
     while state < num_states:
         if state + 1 == len(splits):
-            splits = twice(splits)
-        splits[state, 0] = num_arcs
+            splits = longer(splits, 0)
+        splits[state] = num_arcs
         a, b = int(table[0][state, 0]), int(table[0][state, 1])
         end = _arcs_from(left, right, a, b, arcs, num_arcs)
         # Counted past the end, then made longer: the loop over arcs checks no room.
         while end > len(arcs):
-            arcs, nextstate = twice(arcs), twice(nextstate)
+            arcs, nextstate = twice(arcs), longer(nextstate, 0)
             end = _arcs_from(left, right, a, b, arcs, num_arcs)
         for arc in range(num_arcs, end):
             next_a, next_b = int(left.nextstate[arcs[arc, 0]]), b
             if arcs[arc, 1] != _NO_ARC:
                 next_b = int(right.nextstate[arcs[arc, 1]])
             table, num_states, number = enter(table, num_states, next_a, next_b)
-            nextstate[arc, 0] = number
+            nextstate[arc] = number
         num_arcs = end
         state += 1
-    splits[num_states, 0] = num_arcs
-    return (
-        table[0][:num_states],
-        splits[: num_states + 1],
-        arcs[:num_arcs],
-        nextstate[:num_arcs],
-    )
+    splits[num_states] = num_arcs
+    splits = splits[: num_states + 1]
+    return table[0][:num_states], splits, arcs[:num_arcs], nextstate[:num_arcs]
 
 
 def _trimmed(fst: FstArrays) -> FstArrays:
     """The part from which a final state can be reached."""
-    # All states are reached: they were made from the start on, which stays 0, as some
-    # final state is reached from it.
+    # All states are reached from the start, which stays 0.
     useful = np.isfinite(fst.final_cost)
-    _mark_sources(*_entering(fst), np.flatnonzero(useful), useful)
+    _mark_sources(*_entering(fst), useful)
     if useful.all():
         return fst
     return part_of(fst, useful, useful[fst.arc_state()] & useful[fst.nextstate])
@@ -212,13 +202,12 @@ def _entering(fst: FstArrays) -> tuple[np.ndarray, np.ndarray]:
 
 
 @jit
-def _mark_sources(
-    splits: np.ndarray, source: np.ndarray, queue: np.ndarray, marked: np.ndarray
-) -> None:
-    """Mark states that lead to one of a queue: a search along reversed arcs."""
-    waiting, size = np.empty(len(marked), np.int64), len(queue)
-    for i in range(size):
-        waiting[i] = queue[i]
+def _mark_sources(splits, source, marked):
+    """Mark states that lead to a marked one: a search along reversed arcs."""
+    waiting, size = np.empty(len(marked), np.int64), 0
+    for state in np.flatnonzero(marked):
+        waiting[size] = state
+        size += 1
     while size > 0:
         size -= 1
         state = waiting[size]
@@ -278,7 +267,7 @@ def _rounded(cost: np.ndarray) -> np.ndarray:
 
 
 @jit
-def _mixed(value: Any) -> Any:
+def _mixed(value):
     """A hash of a uint64, or of each in an array: the finish of splitmix64."""
     value = (value ^ (value >> _SHIFTS[0])) * _FIRST
     value = (value ^ (value >> _SHIFTS[1])) * _SECOND
@@ -286,7 +275,7 @@ def _mixed(value: Any) -> Any:
 
 
 @jit
-def _signature(graph: _Graph, block: np.ndarray, state: int) -> Any:
+def _signature(graph, block, state):
     """A hash of a state's arcs, whatever their order; uint64."""
     total = np.uint64(0)
     for arc in range(graph.splits[state], graph.splits[state + 1]):
@@ -296,9 +285,7 @@ def _signature(graph: _Graph, block: np.ndarray, state: int) -> Any:
 
 
 @jit
-def _refine(
-    graph: _Graph, block: np.ndarray, num_blocks: int, slots: np.ndarray
-) -> None:
+def _refine(graph, block, num_blocks, slots):
     """Split blocks, as little as needed, until states of each have one signature."""
     # `slots` is a hash table: new blocks by the block left and the signature.
     num_states = len(block)
@@ -351,10 +338,8 @@ def _refine(
         queued = 0
         # Only what leads to a moved state can have another signature now.
         for state in moved[:num_moved]:
-            for i in range(
-                graph.entering_splits[state], graph.entering_splits[state + 1]
-            ):
-                before = graph.entering_state[i]
+            first, end = graph.entering_splits[state], graph.entering_splits[state + 1]
+            for before in graph.entering_state[first:end]:
                 if not waiting[before]:
                     waiting[before] = True
                     queue[queued] = before

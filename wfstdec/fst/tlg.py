@@ -25,11 +25,7 @@ from wfstdec.fst.grammar import (
     build_user_grammar,
     read_grammar,
 )
-from wfstdec.fst.lexicon_fst import (
-    Fillers,
-    build_lexicon_fst,
-    mark_lexicon,
-)
+from wfstdec.fst.lexicon_fst import Fillers, build_lexicon_fst, mark_lexicon
 from wfstdec.fst.oov import add_open_words, class_cost, take_exits
 from wfstdec.fst.operations import compose
 from wfstdec.fst.operations import minimize as minimize_fst
@@ -56,27 +52,10 @@ _Made = TypeVar("_Made", FstArrays, PackedGraph, None)
 
 
 class Stages:
-    """Logs each stage as it ends; shows a bar on a terminal if asked."""
+    """Logs each stage as it ends, and shows it on a bar."""
 
-    #     with Stages(total=8, progress=True) as stages:
-    #         stages.made("read", None)
-    #         lg = stages.made("L o G", compose(l, g))
-    # A log record has the figures as attributes too: `stage`, `states`, `arcs`,
-    # `seconds`, `peak_memory_gb` (of the process so far).
-
-    def __init__(self, total: int, progress: bool = False) -> None:
-        """Start the clock of the first stage."""
-        hidden = None if progress else True
-        self._bar = tqdm(total=total, desc="build", unit="stage", disable=hidden)
-        self._began = time.perf_counter()
-
-    def __enter__(self) -> Stages:
-        """Nothing; for `with`."""
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        """Close the bar."""
-        self._bar.close()
+    def __init__(self, bar: tqdm) -> None:
+        self._bar, self._began = bar, time.perf_counter()
 
     def made(self, stage: str, graph: _Made) -> _Made:
         """Log a stage and the size of what it made; start the clock of the next."""
@@ -176,7 +155,9 @@ def build_graph(
     fst_engine = get_engine(engine)
     check_topology(topology)  # now, and not after minutes
     _check_unk_cost(unk_cost, grammar)
-    with Stages(_NUM_STAGES, progress) as stages:
+    hidden = None if progress else True  # None: also where there is no terminal
+    with tqdm(total=_NUM_STAGES, desc="build", unit="stage", disable=hidden) as bar:
+        stages = Stages(bar)
         table = load_tokens(tokens, blank)
         between = separator_of(separator, table, lexicon=lexicon, silence=silence)
         fillers = Fillers(
@@ -193,12 +174,8 @@ def build_graph(
         if isinstance(model, ArpaModel) and (oov_exits or open_vocabulary):
             oov_cost = class_cost(model, unk_cost)
         _check_open_words(open_vocabulary, oov_cost, marked.lexicon)
-        labels = LabelSpace(
-            table,
-            word_table(marked.lexicon),
-            marked.num_disambig,
-            has_exits=oov_cost is not None,
-        )
+        words, has_exits = word_table(marked.lexicon), oov_cost is not None
+        labels = LabelSpace(table, words, marked.num_disambig, has_exits)
         if isinstance(model, ArpaModel):
             g = build_grammar(model, labels, unk_cost, oov_cost)
         else:
@@ -240,14 +217,12 @@ def build_graph(
 
 
 def _check_unk_cost(unk_cost: float | None, grammar: Any) -> None:
-    if unk_cost is None:
-        return
-    if grammar is not None:
+    if unk_cost is not None and grammar is not None:
         raise OptionError(
             "unk_cost with a grammar of your own, expected it with lm: add the words "
             "to the grammar"
         )
-    if not math.isfinite(unk_cost):
+    if unk_cost is not None and not math.isfinite(unk_cost):
         raise OptionError(f"unk_cost {unk_cost!r}, expected a finite number of nats")
 
 
@@ -309,10 +284,11 @@ def _word_costs(
     """Unigram costs, `GraphInfo.word_cost`; none of a user's own grammar."""
     if isinstance(model, WordAcceptor):
         return np.zeros(0, np.float32)
-    unknown = np.inf if unk_cost is None else unk_cost
     unigrams = model.ngrams[0]
-    costs = np.full(len(model.words), np.inf, np.float32)
+    # The last one is that of words that the model lacks.
+    costs = np.full(len(model.words) + 1, np.inf, np.float32)
     costs[unigrams.words[:, 0]] = unigrams.cost
-    found = [model.index.get(word) for word in words]
-    known = [unknown if at is None else costs[at] for at in found]
-    return np.array([np.inf, *known[1:]], np.float32)
+    costs[-1] = np.inf if unk_cost is None else unk_cost
+    found = costs[[model.index.get(word, -1) for word in words]]
+    found[0] = np.inf
+    return found

@@ -19,15 +19,12 @@ that repeats `i`. There is a state for each token; `in:out` on the arcs.
 
 Disambiguation symbols take no frame: loops `-:#k->` pass them. A symbol stands at the
 start or directly behind a token or another symbol, so the loops do too: in `normal` on
-the start state (or no sentence could begin with a word that has no n-gram after `<s>`)
-and on those of the tokens, in the others on state 0, which every token passes. On all
-states they would give the same sentences at the same costs, and offer each back-off
-once more in every blank frame (44 % more epsilon arcs in the TLG of a 29k-word trigram,
-which is why `normal` has a start state apart from 0).
+the start state and on those of the tokens, in the others on state 0, which every token
+passes. On all states they would offer each back-off once more in every blank frame: 44
+% more epsilon arcs in the TLG of a 29k-word trigram.
 
-Where words that the lexicon lacks may stand (`fst/oov.py`), each state that
-tokens leave has an arc `exit:C->` to a state `outside`, and that one an arc
-`return:-> i` to the state that each token enters.
+For OOV exits (`fst/oov.py`), each state that tokens leave has an arc `exit:C->` to a
+state `outside`, and that one an arc `return:-> i` to the state that each token enters.
 """
 
 from __future__ import annotations
@@ -49,19 +46,14 @@ def build_topology(name: str, labels: LabelSpace) -> FstArrays:
     """Make T; its input side tells repeats from tokens, as `labels` says."""
     check_topology(name)
     base, _, selfless = name.partition("-")
-    builders = {
-        "normal": _normal,
-        "compact": _compact,
-        "eesen": _eesen,
-        "minimal": _minimal,
-    }
-    return builders[base](labels, bool(selfless))
+    builders = {"normal": _normal, "compact": _compact, "eesen": _eesen}
+    return builders.get(base, _minimal)(labels, bool(selfless))
 
 
 def compose_topology(name: str, lg: FstArrays, labels: LabelSpace) -> FstArrays:
     """T o LG; epsilons of LG's input side pass T as one more symbol `#k` does."""
-    # Left as epsilons they would be free to come before or behind the frames of T that
-    # have no output, and a third of the TLG's epsilon arcs would be such detours.
+    # As epsilons they could come before or behind frames without output: a third of the
+    # TLG's epsilon arcs would be such detours.
     symbol = labels.disambig(labels.num_disambig)
     t = build_topology(name, replace(labels, num_disambig=labels.num_disambig + 1))
     ilabel = np.where(lg.ilabel == EPSILON, symbol, lg.ilabel).astype(np.int32)

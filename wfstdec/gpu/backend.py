@@ -139,7 +139,7 @@ class BatchingBackend(ABC):
         boosts: Sequence[CompiledBoosts],
         record: bool,
     ) -> Sequence[Any]:
-        # A function of its own: a batch that fails is gone before the next is made.
+        # So that a batch that fails is gone before the next is made.
         batch = self.batch(options, boosts, list(map(len, chunks)), record)
         batch.advance(chunks)
         return batch.finish()
@@ -150,11 +150,10 @@ class BatchingBackend(ABC):
         """Plan the memory of a batch, bytes; see `Decoder.memory_plan`."""
         pool, shape = self.pool(options), self.shape(num_utterances, options)
         frame = self.num_tokens * _LOGPROB_BYTES
+        blocks = min(num_utterances, shape.num_blocks)
         plan = {
             "graph": self.model_bytes,
-            "scratch": pool.layout.num_bytes(
-                min(num_utterances, shape.num_blocks), pool.entries
-            ),
+            "scratch": pool.layout.num_bytes(blocks, pool.entries),
             "utterances": num_utterances * self.utterance_bytes(num_frames, options),
             "logprobs": num_utterances * (num_frames or 0) * frame,
         }

@@ -37,19 +37,15 @@ class Program:
 
     file: str  # The kernel file, in `folder`
     folder: Path  # Where it is, with the headers that only it includes
-    # Names of the kernels; the first is the search, for whose blocks a multiprocessor
-    # is divided up
-    kernels: tuple[str, ...]
+    kernels: tuple[str, ...]  # Their names; the first is the search
     own_bytes: int  # Shared memory that the variables of a block take at most
-    # Of so many bytes of shared memory that a block of the search may have besides its
-    # own variables, those that it makes use of
+    # Bytes that a block of the search uses, of the dynamic shared memory it may have
     shared_bytes: Callable[[int], int]
     # The NumPy type of each record that host and kernels share
     structs: Mapping[str, np.dtype] = field(repr=False)
     # The value of each constant that both have
     constants: Mapping[str, int | float] = field(repr=False)
-    # Threads of the search's blocks, the most first. Smaller blocks are more side by
-    # side: a large batch takes them.
+    # Threads of the search's blocks, the most first; a large batch takes small ones
     block_threads: tuple[int, ...] = (MAX_THREADS,)
 
     def source(self, macros: Macros = ()) -> str:
@@ -139,11 +135,9 @@ def load_by(
 
 def _attribute(name: str) -> property:
     """An attribute of a kernel, as CuPy's RawKernel has it."""
-
-    def write(kernel: _Function, value: int) -> None:
-        kernel._set(name, value)
-
-    return property(lambda kernel: kernel._get(name), write)
+    return property(
+        lambda kernel: kernel._get(name), lambda kernel, x: kernel._set(name, x)
+    )
 
 
 class _Function:
@@ -205,8 +199,7 @@ def compile_kernels(cupy: Any, source: str, target: str, file: str) -> bytes:
         nvrtc.compileProgram(program, options)
         if not target.startswith("sm_"):
             return nvrtc.getPTX(program)
-        # CuPy takes the last byte off, as if a string ended there: it is 0 (a byte more
-        # than the file has does no harm, should CuPy leave it there one day).
+        # CuPy takes the last byte off, as if a string ended there: it is 0.
         return nvrtc.getCUBIN(program) + b"\0"
     except nvrtc.NVRTCError as error:
         log = nvrtc.getProgramLog(program)
@@ -228,8 +221,7 @@ def _compiled(
     name = f"wfstdec-{digest}.{'cubin' if target.startswith('sm_') else 'ptx'}"
     with contextlib.ExitStack() as stack:
         folder = _writable_cache()
-        if folder is None:
-            folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+        folder = folder or Path(stack.enter_context(tempfile.TemporaryDirectory()))
         path = folder / name
         if not path.exists():
             with atomic_write(path) as file:

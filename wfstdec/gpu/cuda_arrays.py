@@ -43,8 +43,7 @@ def take_logprobs(
 ) -> list[DeviceLogprobs]:
     """`wfstdec.search.logprobs.as_utterances` for arrays on the GPU."""
     # float32, float16 and bfloat16 with the numbers of a frame together are taken as
-    # they are; others are copied to float32. All work is on the caller's stream. The
-    # numbers themselves are checked by the search that reads them.
+    # they are; others are copied to float32, on the caller's stream.
     cupy = device.cupy
     with cupy.cuda.Device(device.number), callers_stream(cupy, _first(logprobs)):
         arrays = split_batch(logprobs, lambda array: _as_gpu_array(cupy, array))
@@ -52,7 +51,6 @@ def take_logprobs(
     counts = check_lengths(lengths, len(arrays))
     chunks = []
     for i, (array, count) in enumerate(zip(arrays, counts, strict=True)):
-        # The graph is in the memory of one GPU, and kernels run there.
         number = array.owner.device.id
         if number != device.number:
             raise BackendError(
@@ -61,20 +59,12 @@ def take_logprobs(
             )
         check_axes(array, i, count, num_tokens)
         frames = array.shape[0] if count is None else count
-        chunks.append(
-            DeviceLogprobs(
-                buffer=array.owner,
-                address=array.address,
-                type=array.type,
-                frame_stride=array.strides[0] // array.dtype.itemsize,
-                num_frames=frames,
-                stream=stream,
-            )
-        )
+        stride = array.strides[0] // array.dtype.itemsize
+        memory = array.owner, array.address, array.type
+        chunks.append(DeviceLogprobs(*memory, stride, frames, stream))
     return chunks
 
 
-# --------------------------------------------------------------------- other libraries
 class _Stream:
     """A stream of another library, by the CUDA stream protocol."""
 
@@ -112,7 +102,6 @@ def callers_stream(cupy: Any, array: Any) -> Any:
     return cupy.cuda.Stream.from_external(_Stream(pointer))
 
 
-# ------------------------------------------------------------------------------ arrays
 @dataclass(frozen=True)
 class _GpuArray:
     """An array on the GPU, or one utterance of it."""
@@ -130,13 +119,10 @@ class _GpuArray:
         return len(self.shape)
 
     def __iter__(self) -> Iterator[_GpuArray]:
+        shape, strides = self.shape[1:], self.strides[1:]
         for i in range(self.shape[0]):
-            yield replace(
-                self,
-                address=self.address + i * self.strides[0],
-                shape=self.shape[1:],
-                strides=self.strides[1:],
-            )
+            address = self.address + i * self.strides[0]
+            yield replace(self, address=address, shape=shape, strides=strides)
 
 
 def _as_gpu_array(cupy: Any, array: Any) -> _GpuArray:

@@ -86,10 +86,9 @@ class CupyDevice:
         self._program = program
         self.number = cupy.cuda.Device().id
         # The errors of CUDA's two interfaces.
-        driver = cupy.cuda.driver
         self.failures: tuple[type[Exception], ...] = (
             cupy.cuda.runtime.CUDARuntimeError,
-            driver.CUDADriverError,
+            cupy.cuda.driver.CUDADriverError,
         )
         self._limits = limits = dict(cupy.cuda.Device().attributes)
         self.shapes = tuple(_shape(limits, program, one, shared_bytes) for one in sizes)

@@ -3,8 +3,6 @@
 chunks = to_device(device, share, chunks)          # those of the host in one copy
 utterances["logprobs"] = logprob_records(chunks)
 kind = type_of(chunks)                             # what kernels are compiled for
-# A search finds NaN and +inf on its way: LOGPROBS.bad_frame, then
-raise bad_logprob(i, frame, download_frame(device, chunks[i], frame, num_tokens))
 """
 
 from __future__ import annotations
@@ -24,10 +22,7 @@ FLOAT32, FLOAT16, BFLOAT16, MIXED = range(4)
 STRUCTS = read_structs(KERNELS / "logprobs.cuh")
 LOGPROBS = STRUCTS["Logprobs"]
 CONSTANTS: dict[str, int | float] = {
-    "FLOAT32": FLOAT32,
-    "FLOAT16": FLOAT16,
-    "BFLOAT16": BFLOAT16,
-    "MIXED": MIXED,
+    **{"FLOAT32": FLOAT32, "FLOAT16": FLOAT16, "BFLOAT16": BFLOAT16, "MIXED": MIXED},
     "MAX_LOGPROB": float(MAX_LOGPROB),
 }
 
@@ -62,7 +57,6 @@ def to_device(
     device: Device, share: Share, chunks: Sequence[Chunk]
 ) -> list[DeviceLogprobs]:
     """Chunks where kernels can read them; those of the host in one copy, done."""
-    # Many small copies take longer than one large one.
     on_host = [chunk for chunk in chunks if isinstance(chunk, np.ndarray)]
     buffer, address = None, 0
     if sum(chunk.size for chunk in on_host):

@@ -25,14 +25,9 @@ MAX_THREADS = 512
 BLOCKS_PER_SM = 2
 """Blocks of `MAX_THREADS` that a multiprocessor has registers for."""
 REGISTERS = 64
-"""Of a thread, at most: what is left to it by these bounds, with which kernels are
-compiled."""
-CONSTANTS = {
-    "NONE": NONE,
-    "WARP": WARP,
-    "MAX_THREADS": MAX_THREADS,
-    "BLOCKS_PER_SM": BLOCKS_PER_SM,
-}
+"""Of a thread, at most, by these bounds."""
+CONSTANTS = {"NONE": NONE, "WARP": WARP}
+CONSTANTS |= {"MAX_THREADS": MAX_THREADS, "BLOCKS_PER_SM": BLOCKS_PER_SM}
 """Constants that host and kernels share, in addition to records."""
 
 POINTER = "u8"
@@ -54,8 +49,6 @@ def read_struct(header: Path, name: str, **nested: np.dtype) -> np.dtype:
         raise ValueError(f"{header.name}: no struct {name!r}, expected its definition")
     fields: list[tuple[str, np.dtype]] = []
     for line in found[1].splitlines():
-        # Read from the kernels' own header, so that there is one definition of a
-        # record.
         text = line.partition("//")[0].strip()
         if text:
             fields += _fields(text, nested, f"{header.name}: {name}")
@@ -76,8 +69,7 @@ def _fields(
     found = _FIELDS.fullmatch(text)
     kind: str | np.dtype | None = None
     if found:
-        type_name = found["type"]
-        kind = _NUMBERS.get(type_name, nested.get(type_name))
+        kind = _NUMBERS.get(found["type"], nested.get(found["type"]))
         kind = POINTER if found["star"] else kind
     if found is None or kind is None:
         raise ValueError(f"{place}: {text!r}, expected fields of a known type")

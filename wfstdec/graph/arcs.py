@@ -15,7 +15,7 @@ import numpy as np
 from wfstdec.jit.records import record
 
 ARC = record("u4 ilabel olabel nextstate", "f4 cost")
-"""Record of an arc, 16 bytes. The upper bits of `ilabel` are flags, see below."""
+"""Record of an arc, 16 bytes. The upper bits of `ilabel` are flags."""
 
 LABEL_MASK = (1 << 28) - 1
 """The bits of `ilabel` that hold the label: 0 for epsilon, else token + 1."""
@@ -92,12 +92,8 @@ NO_STATE = -1
 class OovExits:
     """States in which an OOV word may begin, and the states to which they return."""
 
-    # A word of tokens `k1 ... kn` leaves a state with an exit, at the cost of the exit,
-    # for `return_state[kn]`; the arcs between are those of an overlay.
-
     state: np.ndarray  # int32 [C], the states with exits, ascending
-    # int32 [C], the ilabel of the token before, with which the word cannot begin; 0 for
-    # none
+    # int32 [C], the ilabel of the token before, with which the word cannot begin, or 0
     last: np.ndarray
     cost: np.ndarray  # float32 [C], cost of `<unk>` in the state, nats
     # int32 [V + 1], the state behind a word, by the ilabel of its last token; -1 for

@@ -5,14 +5,13 @@
 
 For each state s of LG, T o LG has one state "after a blank", and one for each token i
 that may stand before it. With `normal` all of them leave by the arcs of s, the latter
-without those of i: to say a token again, it takes a blank. With `compact` the state
-after a blank alone does, a hub, and an epsilon arc leads there from each token. So the
-arcs of s are kept once, as a row; of each state its row, its token and its epsilon
-arcs, which in a token of `compact` go without saying.
+without those of i: between equal tokens stands a blank. With `compact` the state after
+a blank alone does, a hub, and an epsilon arc leads there from each token. So the arcs
+of s are kept once, as a row; of each state its row, its token and its epsilon arcs.
 
 Whether a graph is such a product follows from its arcs and their repeat flags, which
-`from_openfst` infers for the graphs of other tools. Blank arcs and repeating arcs must
-cost nothing and have no words. `minimal`, `eesen`, `-selfless` graphs are no products.
+`from_openfst` infers for the graphs of other tools. `minimal`, `eesen`, `-selfless`
+graphs are no products.
 """
 
 from __future__ import annotations
@@ -65,8 +64,7 @@ class Product(NamedTuple):
 
     def path_arcs(self, num_tokens: int) -> np.ndarray:
         """All arcs that paths are read by: of rows, epsilon arcs, those of T."""
-        # The array that `arcs` and `epsilons` are parts of, where they are.
-        # Returns ARC [A + E + V + 1], last the repeats of all tokens and a blank.
+        # ARC [A + E + V + 1]: the array that `arcs` and `epsilons` are parts of.
         whole = self.arcs.base
         length = len(self.arcs) + len(self.epsilons) + num_tokens + 1
         if whole is not None and whole is self.epsilons.base and len(whole) == length:
@@ -78,8 +76,8 @@ class Product(NamedTuple):
         parts = {f"lg_{name}": getattr(self, name) for name in self._fields[:-1]}
         for name, array in parts.items():
             if array.dtype != ARC:
-                kind = np.min_scalar_type(int(array.max(initial=0)))
-                parts[name] = array.astype(kind)
+                most = int(array.max(initial=0))
+                parts[name] = array.astype(np.min_scalar_type(most))
         return parts
 
 
@@ -97,9 +95,8 @@ def _parts_of(
     arcs: np.ndarray, epsilons: np.ndarray, blank: int, num_tokens: int
 ) -> dict[str, np.ndarray]:
     """Put arcs into the array that paths are read by; its parts by name."""
-    whole, num_arcs = _joined(arcs, epsilons, blank, num_tokens), len(arcs)
-    behind = num_arcs + len(epsilons)
-    return {"arcs": whole[:num_arcs], "epsilons": whole[num_arcs:behind]}
+    whole, behind = _joined(arcs, epsilons, blank, num_tokens), len(arcs)
+    return {"arcs": whole[:behind], "epsilons": whole[behind:][: len(epsilons)]}
 
 
 def product_from(arrays: dict[str, np.ndarray], blank: int, num_tokens: int) -> Product:

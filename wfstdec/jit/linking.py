@@ -366,15 +366,13 @@ class Part(_Kernel):
 
     def get_overload(self, signature: Any) -> Any:
         """What a kernel calls."""
-        if _is_plain:
-            return self.plain.get_overload(signature)
-        return super().get_overload(signature)
+        kernel: Any = self.plain if _is_plain else super()
+        return kernel.get_overload(signature)
 
     def get_compile_result(self, signature: Any) -> Any:
         """What a kernel links."""
-        if _is_plain:
-            return self.plain.get_compile_result(signature)
-        return super().get_compile_result(signature)
+        kernel: Any = self.plain if _is_plain else super()
+        return kernel.get_compile_result(signature)
 
 
 class Entry(_Kernel):

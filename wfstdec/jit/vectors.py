@@ -11,7 +11,6 @@ four with NEON. Arrays must have room for sixteen behind their end: nothing chec
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import Any
 
 from llvmlite import ir
@@ -100,15 +99,15 @@ def _element(vector: Any) -> Any:
     return _F32 if vector.of == types.float32 else _I32
 
 
-def _address(context: Any, builder: Any, kind: Any, args: Any, element: Any) -> Any:
+def _address(context: Any, builder: Any, kind: Any, args: Any) -> Any:
     """Point to a vector in an array; the first two of `args` are array and index."""
     data = context.make_array(kind)(context, builder, args[0]).data
-    at = builder.gep(data, [args[1]])
-    return builder.bitcast(at, ir.VectorType(element, LANES).as_pointer())
+    vector = ir.VectorType(_element(_vector_of(kind.dtype)), LANES)
+    return builder.bitcast(builder.gep(data, [args[1]]), vector.as_pointer())
 
 
-def _splat(builder: Any, value: Any, element: Any) -> Any:
-    vector = ir.VectorType(element, LANES)
+def _splat(builder: Any, value: Any) -> Any:
+    vector = ir.VectorType(value.type, LANES)
     undefined = ir.Constant(vector, ir.Undefined)
     one = builder.insert_element(undefined, value, _I32(0))
     zeros = ir.Constant(ir.VectorType(_I32, LANES), [0] * LANES)
@@ -123,17 +122,14 @@ def _lesser(builder: Any, one: Any, other: Any) -> Any:
 @intrinsic
 def load(typing_context: Any, array: Any, index: Any) -> Any:
     """Read `array[index:index + 16]`, float32 or uint32."""
-    vector = _vector_of(array.dtype)
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        element = _element(vector)
-        at = _address(context, builder, signature.args[0], args, element)
-        value = builder.load(at)
+        value = builder.load(_address(context, builder, signature.args[0], args))
         # Rows begin anywhere: an aligned read would crash.
         value.align = 4
         return value
 
-    return vector(array, types.uint64), generate
+    return _vector_of(array.dtype)(array, types.uint64), generate
 
 
 @intrinsic
@@ -141,8 +137,7 @@ def store(typing_context: Any, array: Any, index: Any, vector: Any) -> Any:
     """Write `array[index:index + 16]`."""
 
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:
-        element = _element(vector)
-        at = _address(context, builder, signature.args[0], args, element)
+        at = _address(context, builder, signature.args[0], args)
         builder.store(args[2], at).align = 4
         return context.get_dummy_value()
 
@@ -153,7 +148,7 @@ def store(typing_context: Any, array: Any, index: Any, vector: Any) -> Any:
 def splat(typing_context: Any, value: Any) -> Any:
     """Sixteen times the same float32 or uint32."""
     vector = _vector_of(value)
-    return _code(vector(vector.of), partial(_splat, element=_element(vector)))
+    return _code(vector(vector.of), _splat)
 
 
 def _elementwise(make: Callable[..., Any]) -> Callable[..., Any]:
@@ -204,7 +199,7 @@ def has(typing_context: Any, vector: Any, value: Any) -> Any:
     """Bits of the integers that have a bit in common with a uint32."""
 
     def make(builder: Any, vector: Any, value: Any) -> Any:
-        common = builder.and_(vector, _splat(builder, value, _I32))
+        common = builder.and_(vector, _splat(builder, value))
         zeros = ir.Constant(ir.VectorType(_I32, LANES), [0] * LANES)
         return builder.bitcast(builder.icmp_unsigned("!=", common, zeros), _I16)
 
