@@ -126,16 +126,14 @@ def decode(args: argparse.Namespace) -> None:
     WebDataset; --output is a folder of Parquet.
     """
     if args.ray is not None:
-        args = ready_for_ray(args)
         path = Path(args.logprobs)
         rows = [path] if are_rows([path]) else logprob_rows(path)
-        _decode_rows(args)  # faults of the flags are raised here, before
-        run_on_ray(args, rows, partial(_decode_rows, args))
+        run_on_ray(args, rows, _decode_rows)
         return
     need(args, RAY_OPTIONS, "--ray")
     # Everything small is read, and refused, before a graph is loaded.
     options = search_options(args)
-    how = run_options(args, "lattices") | nbest_options(args, options)
+    how = nbest_options(args, options)
     reading, lists = reading_of(args, how["nbest"]), read_lists(args)
     logprobs = open_logprobs(args.logprobs)
     decoder = make_decoder(args, options)
@@ -360,12 +358,12 @@ def run_options(args: argparse.Namespace, output: str | None = None) -> dict[str
 
 
 def nbest_options(args: argparse.Namespace, options: Any) -> dict[str, Any]:
-    """The length of n-best lists and the file of lattices of runs that decode."""
-    nbest = nbest_of(options)
+    """Arguments of runs that decode: also n-best lists, and the file of lattices."""
+    how, nbest = run_options(args, "lattices"), nbest_of(options)
     # Refused before a graph is loaded.
-    result_writer(format_named(args.format, args.output), nbest=nbest)
+    result_writer(how["format"], nbest=nbest)
     keep = LatticeWriter(args.lattices) if args.lattices else None
-    return {"nbest": nbest, "keep": keep}
+    return {**how, "nbest": nbest, "keep": keep}
 
 
 def finish(summary: Tally, args: argparse.Namespace) -> None:
@@ -375,8 +373,12 @@ def finish(summary: Tally, args: argparse.Namespace) -> None:
     summary.check_all_done()
 
 
-def ready_for_ray(args: argparse.Namespace) -> argparse.Namespace:
-    """Check the flags; return those for an actor."""
+def run_on_ray(
+    args: argparse.Namespace,
+    rows: Any,
+    make: Callable[[argparse.Namespace], RowWorker],
+) -> None:
+    """Run a job on a cluster; actors `make` their work of the flags."""
     if args.output is None:
         raise OptionError("--ray without --output, expected a folder for Parquet files")
     for flag in f"--format --strict {SUBTITLES}".split():
@@ -393,20 +395,14 @@ def ready_for_ray(args: argparse.Namespace) -> argparse.Namespace:
         value = getattr(args, name, None)
         if isinstance(value, str) and (name == "lattices" or os.path.exists(value)):
             setattr(ready, name, os.path.abspath(value))
-    return ready
-
-
-def run_on_ray(
-    args: argparse.Namespace, rows: Any, make: Callable[[], RowWorker]
-) -> None:
-    """Run a job on a cluster."""
+    make(ready)  # faults of other flags are raised here, before
     summary = run_rows(
         rows,
-        make,
+        partial(make, ready),
         args.output,
         address=args.ray,
-        options=made_of(RayOptions, args, gpus=args.gpus_per_actor),
-        restart=restart_of(args, "lattices"),
+        options=made_of(RayOptions, ready, gpus=args.gpus_per_actor),
+        restart=restart_of(ready, "lattices"),
         progress=not args.quiet,
     )
     finish(summary, args)

@@ -538,17 +538,14 @@ def add_decoder_flags(
         add_flags(groups[title], flag_of(name), decoders, default=argparse.SUPPRESS)
 
 
-def search_options(args: argparse.Namespace, *, of_audio: bool = False) -> Any:
+def search_options(args: argparse.Namespace) -> Any:
     """The options of the decoder that the flags ask for."""
-    of_model = _OF_THE_MODEL if of_audio else {}
+    of_model = _OF_THE_MODEL if hasattr(args, "acoustic_model") else {}
     for name, decoders in _owners().items():
         flag = flag_of(name)
+        is_ours = args.decoder in decoders or flag in of_model
         # A flag of another decoder would have no effect, unnoticed.
-        if (
-            flag not in of_model
-            and hasattr(args, name)
-            and args.decoder not in decoders
-        ):
+        if hasattr(args, name) and not is_ours:
             raise OptionError(
                 f"{flag} with --decoder {args.decoder}, expected flags of that "
                 f"decoder; {flag} is for --decoder {' or '.join(decoders)}"
@@ -581,7 +578,6 @@ class Command:
     one_of: Sequence[str] = ()  # one flag of each is required
     at_most_one: str = ""
     decoders: Sequence[str] = ()  # its decoders, whose flags it has
-    of_audio: bool = False
     groups: Mapping[str, str] = field(default_factory=dict)  # by their titles in help
     # Other arguments of `add_argument`, by flag
     changes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -609,7 +605,8 @@ class Command:
             add(parser.add_mutually_exclusive_group(), self.at_most_one)
         add(parser, f"{self.flags} --quiet")
         if self.decoders:
-            add_decoder_flags(parser, self.decoders, of_audio=self.of_audio)
+            of_audio = "acoustic_model" in self.places
+            add_decoder_flags(parser, self.decoders, of_audio=of_audio)
         for title, names in self.groups.items():
             add(parser.add_argument_group(title), names)
 

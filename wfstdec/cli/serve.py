@@ -37,7 +37,6 @@ _log = logging.getLogger(__name__)
     f"--ssl-keyfile --proxy-headers --forwarded-allow-ips --confidence {AUDIO_MODEL}",
     places={"acoustic_model": MODEL},
     decoders=CTC_DECODERS,
-    of_audio=True,
     groups={"limits": LIMITS},
     common="--graph --decoder --tokens --lm-scale --beam --confidence --host --port "
     "--key-file --max-streams",
@@ -71,7 +70,7 @@ def serve(args: argparse.Namespace) -> int:
         ) from None
     limits, key, origins = limits_of(args), read_key(args.key_file), _origins(args)
     tls = _tls(args)
-    options = search_options(args, of_audio=True)
+    options = search_options(args)
     # The port first: a model takes a while to load, and another server may have it.
     with contextlib.closing(running.open_socket(args.host, args.port)) as listening:
         host, port = listening.getsockname()[:2]
