@@ -36,7 +36,7 @@ from wfstdec.compare.oracle import (
     read_lists,
 )
 from wfstdec.compare.plotting import check_plot
-from wfstdec.compare.tuning import Tuning, one_setting
+from wfstdec.compare.tuning import Tuning
 from wfstdec.errors import BackendError, OptionError
 from wfstdec.io.boost_files import BoostFile, read_boosts, read_phrases
 from wfstdec.io.text import read_confidences, read_text
@@ -364,21 +364,21 @@ def tune(args: argparse.Namespace) -> None:
     if name == "greedy" and args.lexicon is not None:
         raise OptionError("--greedy with --lexicon, expected tokens alone")
     searches = _searches_of(_models_of(args), name, getattr(args, name))
-    speech = _speech_of(args)
     # A grid has several settings; tuning looks for one itself.
-    prepare, boosts = one_setting(searches), None
-    [search] = searches
-    tunable = search.tunable
-    if args.boost:
-        lists = read_boosts(args.boost)
+    if len(searches) != 1 or len(searches[0].settings) != 1:
+        raise OptionError("several settings to tune, expected one value each")
+    [search], speech = searches, _speech_of(args)
+    [setting], tunable, boosts = search.settings, search.tunable, None
+    lists = read_boosts(args.boost) if args.boost else None
+    if lists is not None:
         given = [lists.of(utterance) for utterance in speech.logprobs]
         boosts = search.compile_boosts(given)
         tunable = (*tunable, "boost_scale")
-    options = replace(search.base, **search.settings[0])
+    options = replace(search.base, **setting)
     # Those of the scales, or that of insertions.
     ranges = {"lm_scale": args.lm_scale_range, "boost_scale": args.boost_range}
     tuning = library.tune(
-        prepare,
+        lambda values: search.prepare({**setting, **values}),
         speech,
         {name: tuple(ranges.get(name, args.insertion_range)) for name in tunable},
         boosts=boosts,
@@ -389,11 +389,9 @@ def tune(args: argparse.Namespace) -> None:
     _print_tuning(tuning, args.max_trials)
     if args.plot is not None:
         library.plot_tuning(tuning, args.plot)
-    is_phrase_list = bool(args.boost) and _is_phrase_list(args.boost)
-    if args.boost and search.compile is not None and not is_phrase_list:
-        print(f"--boost {args.boost} is left out below: it is no list for --phrases")
+    flags = {} if lists is None else _boost_flags(args.boost, lists, search)
     best = replace(options, **tuning.best.setting)
-    line = _decode_command(args, name, best, search, is_phrase_list)
+    line = _decode_command(args, name, best, flags)
     print(f"to decode with it:\n{line}")
 
 
@@ -412,12 +410,25 @@ def _print_tuning(tuning: Tuning, max_trials: int) -> None:
         print(f"cut short after {max_trials} trials: better ones may be near")
 
 
+def _boost_flags(path: str, lists: BoostFile, search: DecoderSearch) -> dict[str, Any]:
+    """The flags of `decode` for a list of `--boost`; none where no flag takes it."""
+    if search.compile is None:
+        return {"boost": path}
+    # A decoder without words takes it as phrases: no JSON lines, and numbers for all
+    # or none.
+    numbers = list(lists.common.values())
+    is_mixed = None in numbers and any(one is not None for one in numbers)
+    are_entries = any(isinstance(one, wfstdec.BoostEntry) for one in numbers)
+    is_json = next(filter(str.strip, read_lines(path)), "").lstrip().startswith("{")
+    if lists.own or is_mixed or are_entries or is_json:
+        print(f"--boost {path} is left out below: it is no list for --phrases")
+        return {}
+    totals = {} if None in numbers else {"phrase_totals": True}
+    return {"phrases": path, **totals}
+
+
 def _decode_command(
-    args: argparse.Namespace,
-    kind: str,
-    options: Any,
-    search: DecoderSearch,
-    is_phrase_list: bool,
+    args: argparse.Namespace, kind: str, options: Any, more: Mapping[str, Any]
 ) -> str:
     """The command line that decodes with these options, quoted for a shell."""
     given = {name: getattr(args, name, None) for name in INPUTS[kind].split()}
@@ -438,26 +449,9 @@ def _decode_command(
             flags[option.name] = value
     if args.frame_shift != FLAGS["--frame-shift"]["default"]:
         flags["frame_shift"] = args.frame_shift
-    # A decoder without words takes a list as phrases.
-    if args.boost and search.compile is None:
-        flags["boost"] = args.boost
-    elif is_phrase_list:
-        flags["phrases"] = args.boost
-        if None not in read_boosts(args.boost).common.values():
-            flags["phrase_totals"] = True
-    flags["logprobs"] = args.logprobs
+    flags |= {**more, "logprobs": args.logprobs}
     words = [word for name, value in flags.items() for word in _flag_words(name, value)]
     return shlex.join(["wfstdec", "decode", *words])
-
-
-def _is_phrase_list(path: str) -> bool:
-    """True if `--phrases` takes a list: no JSON lines, and numbers for all or none."""
-    lists = read_boosts(path)
-    numbers = list(lists.common.values())
-    is_mixed = None in numbers and any(one is not None for one in numbers)
-    are_entries = any(isinstance(one, wfstdec.BoostEntry) for one in numbers)
-    is_json = next(filter(str.strip, read_lines(path)), "").lstrip().startswith("{")
-    return not (lists.own or is_mixed or are_entries or is_json)
 
 
 def _flag_words(name: str, value: Any) -> list[str]:
