@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import logging
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -20,6 +19,7 @@ from wfstdec.cli.flags import (
     GIVEN_LATTICES,
     INPUTS,
     PHRASES,
+    Args,
     command,
     flag_of,
     made_of,
@@ -65,7 +65,7 @@ _log = logging.getLogger("wfstdec.score")
     required="--ref --hyp",
     changes={"--lattices": GIVEN_LATTICES},
 )
-def score(args: argparse.Namespace) -> None:
+def score(args: Args) -> None:
     """Score hypotheses against references as Kaldi's compute-wer does.
 
     Utterances without a hypothesis count as deletions, and are named; where no id of
@@ -159,7 +159,7 @@ def _names(utterances: Sequence[str]) -> str:
     required="--logprobs --ref",
     changes={"--boost": {"nargs": "+"}},
 )
-def compare(args: argparse.Namespace) -> None:
+def compare(args: Args) -> None:
     """Compare searches on your own data: WER against speed, at several beams.
 
     With --graph the WFST decoder takes part, with --tokens (and --lexicon, --lm) the
@@ -192,9 +192,7 @@ def compare(args: argparse.Namespace) -> None:
     compare_with(args, _kaldi)
 
 
-def compare_with(
-    args: argparse.Namespace, others: Callable[..., Sequence[Search]]
-) -> None:
+def compare_with(args: Args, others: Callable[..., Sequence[Search]]) -> None:
     """Compare our searches with those that `others` makes of the models and scales."""
     if args.plot is not None:
         check_plot(args.plot)  # before hours of searches, not after them
@@ -238,7 +236,7 @@ def _kaldi(models: library.Models, **scales: float) -> list[Search]:
 
 
 def _searches_to_compare(
-    args: argparse.Namespace,
+    args: Args,
     models: library.Models,
     others: Callable[..., Sequence[Search]],
 ) -> list[Search]:
@@ -264,7 +262,7 @@ def _searches_to_compare(
     return searches
 
 
-def _speech_of(args: argparse.Namespace) -> library.Speech:
+def _speech_of(args: Args) -> library.Speech:
     """The utterances that the flags name."""
     return library.read_speech(
         args.logprobs,
@@ -275,7 +273,7 @@ def _speech_of(args: argparse.Namespace) -> library.Speech:
     )
 
 
-def _models_of(args: argparse.Namespace) -> library.Models:
+def _models_of(args: Args) -> library.Models:
     """The models that flags name, and how phrases are credited."""
     costs = args.open_vocabulary
     return made_of(
@@ -318,7 +316,7 @@ def _searches_of(
         },
     },
 )
-def tune(args: argparse.Namespace) -> None:
+def tune(args: Args) -> None:
     """Find the LM scale and the word insertion with the fewest errors on a dev set.
 
     With --boost also the scale of these boosts. The default setting first, then a grid
@@ -389,9 +387,9 @@ def tune(args: argparse.Namespace) -> None:
     _print_tuning(tuning, args.max_trials)
     if args.plot is not None:
         library.plot_tuning(tuning, args.plot)
-    flags = {} if lists is None else _boost_flags(args.boost, lists, search)
+    more = {} if lists is None else _boost_flags(args.boost, lists, search)
     best = replace(options, **tuning.best.setting)
-    line = _decode_command(args, name, best, flags)
+    line = _decode_command(args, name, best, more)
     print(f"to decode with it:\n{line}")
 
 
@@ -428,7 +426,7 @@ def _boost_flags(path: str, lists: BoostFile, search: DecoderSearch) -> dict[str
 
 
 def _decode_command(
-    args: argparse.Namespace, kind: str, options: Any, more: Mapping[str, Any]
+    args: Args, kind: str, options: Any, more: Mapping[str, Any]
 ) -> str:
     """The command line that decodes with these options, quoted for a shell."""
     given = {name: getattr(args, name, None) for name in INPUTS[kind].split()}
@@ -464,7 +462,7 @@ def _flag_words(name: str, value: Any) -> list[str]:
     return [f"{flag_of(name)}={text}"] if text[0] == "-" else [flag_of(name), text]
 
 
-def _tune_scale(args: argparse.Namespace) -> None:
+def _tune_scale(args: Args) -> None:
     """Tune the scale of confidences on some speakers, and test it on others."""
     if args.lattices is None:
         raise OptionError("--posterior-scale without --lattices, expected both")

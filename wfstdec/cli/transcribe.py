@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 from typing import Any
 
 from wfstdec.batch.ray import TranscribeRows, are_rows, recording_rows
@@ -25,6 +24,7 @@ from wfstdec.cli.flags import (
     READING,
     RUN,
     SUBTITLES,
+    Args,
     command,
     need,
     search_options,
@@ -66,7 +66,7 @@ MODEL = {
       --lm-scale 0.8 --boost boosts.txt --output words.srt
 """,
 )
-def transcribe(args: argparse.Namespace) -> None:
+def transcribe(args: Args) -> None:
     r"""Transcribe audio: recordings of any length to words with times, or subtitles.
 
         wfstdec transcribe model.onnx talk.mp3 --graph graph.npz --lm-scale 0.8
@@ -101,7 +101,7 @@ def transcribe(args: argparse.Namespace) -> None:
     finish(transcribe_files(transcriber, sources, args.output, **how), args)
 
 
-def _transcriber(args: argparse.Namespace, model: Encoder, options: Any) -> Transcriber:
+def _transcriber(args: Args, model: Encoder, options: Any) -> Transcriber:
     nbest = nbest_of(options)
     return Transcriber(
         model,
@@ -114,9 +114,9 @@ def _transcriber(args: argparse.Namespace, model: Encoder, options: Any) -> Tran
     )
 
 
-def _transcribe_rows(args: argparse.Namespace) -> TranscribeRows:
+def _transcribe_rows(args: Args) -> TranscribeRows:
     """The work of an actor: the model, the decoder, and its lists."""
-    args = argparse.Namespace(**vars(args))  # the model changes some
+    args = Args(**vars(args))  # the model changes some
     args.workers = args.workers or args.threads
     options, lists = search_options(args), read_lists(args)
     model = load_acoustic_model(args)
@@ -128,7 +128,7 @@ def _transcribe_rows(args: argparse.Namespace) -> TranscribeRows:
     )
 
 
-def load_acoustic_model(args: argparse.Namespace) -> Encoder:
+def load_acoustic_model(args: Args) -> Encoder:
     """Load the model; its tokens, blank and frame shift become those of the decoder."""
     given = vars(args)
     model = load_model(
