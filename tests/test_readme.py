@@ -85,7 +85,7 @@ def test_the_commands_can_be_pasted(tmp_path, monkeypatch):
         assert (tmp_path / "demo" / made).stat().st_size > 0
     for command in commands_in(command_named("serve").examples)[: len(commands) - 8]:
         args = make_parser("serve").parse_args(shlex.split(command)[1:])
-        options = search_options(args, of_audio=True)
+        options = search_options(args)
         spec = transcribe.load_acoustic_model(args).spec
         assert make_decoder(args, options).vocabulary.tokens == spec.tokens
 

@@ -18,16 +18,11 @@ class WfstdecError(Exception):
 class InputError(WfstdecError, ValueError):
     """Something handed in is wrong; the subclasses say what.
 
-    Args:
-        message: What was found, what was expected.
-        utterance: Whose it was, where it was an utterance's: a position in the batch,
-            or the id that the caller gave it.
-
     Attributes:
-        message: Without the utterance and the file.
-        utterance: May be set by whoever knows the id; the text then names it.
-        path: The file it was read from, as a string; None until set by whoever read
-            it. The text then begins with it.
+        message: What was found, what was expected; without the utterance and the file.
+        utterance: Whose it was: a position in the batch, or the id that the caller gave
+            it; None for no one's. May be set by whoever knows the id.
+        path: The file it was read from, as a string; None until set by whoever read it.
     """
 
     whose = "utterance"

@@ -48,17 +48,11 @@ class Interval(NamedTuple):
 
 
 class WerGain(NamedTuple):
-    """Difference of two WERs on the same utterances.
+    """Difference of two WERs on the same utterances."""
 
-    Attributes:
-        gain: Percent of the reference words, below 0 where it is higher.
-        interval: Of the gain.
-        sure: The share of the draws in which it is lower.
-    """
-
-    gain: float
-    interval: Interval
-    sure: float
+    gain: float  # Percent of the reference words, below 0 where it is higher
+    interval: Interval  # Of the gain
+    sure: float  # The share of the draws in which it is lower
 
     @property
     def above_chance(self) -> bool:
@@ -76,19 +70,12 @@ class WerGain(NamedTuple):
 
 @dataclass(frozen=True)
 class WordErrors:
-    """Word errors of an alignment with the fewest of them.
+    """Word errors of an alignment with the fewest of them."""
 
-    Attributes:
-        insertions: Hypothesis words that answer to no reference word.
-        deletions: Reference words that answer to no hypothesis word.
-        substitutions: Pairs of words that differ.
-        reference_words: The length of the reference.
-    """
-
-    insertions: int = 0
-    deletions: int = 0
-    substitutions: int = 0
-    reference_words: int = 0
+    insertions: int = 0  # Hypothesis words that answer to no reference word
+    deletions: int = 0  # Reference words that answer to no hypothesis word
+    substitutions: int = 0  # Pairs of words that differ
+    reference_words: int = 0  # The length of the reference
 
     @property
     def total(self) -> int:
@@ -115,17 +102,11 @@ class UtteranceScore:
 
 @dataclass(frozen=True)
 class Score:
-    """The scores of all utterances of the references.
+    """The scores of all utterances of the references."""
 
-    Attributes:
-        utterances: One score each, in the order of the references.
-        missing: Utterances without a hypothesis; their words count as deletions.
-        extra: Hypotheses without a reference; they count for nothing.
-    """
-
-    utterances: tuple[UtteranceScore, ...]
-    missing: tuple[str, ...]
-    extra: tuple[str, ...]
+    utterances: tuple[UtteranceScore, ...]  # In the order of the references
+    missing: tuple[str, ...]  # Without a hypothesis; their words count as deletions
+    extra: tuple[str, ...]  # Without a reference; they count for nothing
 
     @property
     def errors(self) -> WordErrors:
@@ -141,9 +122,8 @@ class Score:
     def counts(self) -> tuple[np.ndarray, np.ndarray]:
         """Word errors and reference words of each utterance, int64 [U] both."""
         errors = [score.errors for score in self.utterances]
-        counts = [(one.total, one.reference_words) for one in errors]
-        wrong, spoken = np.array(counts, np.int64).reshape(-1, 2).T
-        return wrong, spoken
+        wrong = np.array([one.total for one in errors], np.int64)
+        return wrong, np.array([one.reference_words for one in errors], np.int64)
 
     @property
     def interval(self) -> Interval | None:
@@ -193,18 +173,16 @@ def score_texts(
     for utterance, reference in references.items():
         sides = tuple(reference), tuple(hypotheses.get(utterance, ()))
         scores.append(UtteranceScore(utterance, count_errors(*sides), *sides))
-    return Score(
-        utterances=tuple(scores),
-        missing=tuple(u for u in references if u not in hypotheses),
-        extra=tuple(u for u in hypotheses if u not in references),
-    )
+    missing = tuple(u for u in references if u not in hypotheses)
+    extra = tuple(u for u in hypotheses if u not in references)
+    return Score(tuple(scores), missing, extra)
 
 
 def wer_interval(errors: np.ndarray, words: np.ndarray) -> Interval | None:
     """Bootstrap the 95 % interval of a WER over utterances, percent.
 
-    `errors`: int [U], word errors of each utterance. `words`: int [U], its reference
-    words.
+    `errors`, `words`: int [U], word errors and reference words of each utterance. None
+    for fewer than two utterances, or without any error.
     """
     if len(errors) < 2 or not np.any(errors):
         return None
@@ -216,8 +194,8 @@ def wer_gain(
 ) -> WerGain | None:
     """Bootstrap how much lower a WER is than another, both of the same draws.
 
-    `errors`: int [U], word errors of each utterance. `others`: int [U], those of what
-    it is compared with. `words`: int [U], reference words.
+    `errors`, `others`: int [U], word errors of each utterance by both. `words`: int
+    [U], reference words. None for fewer than two utterances.
     """
     if len(errors) < 2:
         return None
@@ -231,16 +209,12 @@ def _drawn_wers(errors: np.ndarray, words: np.ndarray) -> np.ndarray:
 
     A draw without a word says nothing and is left out of all.
     """
-    generator = np.random.default_rng(0)
-    count = len(words)
+    generator, count, sums = np.random.default_rng(0), len(words), []
     step = max(1, _DRAWN_AT_ONCE // count)
-    sums = [
-        [counts[drawn].sum(axis=1) for counts in (*errors, words)]
-        for begin in range(0, RESAMPLES, step)
-        for drawn in [
-            generator.integers(count, size=(min(step, RESAMPLES - begin), count))
-        ]
-    ]
+    for begin in range(0, RESAMPLES, step):
+        size = min(step, RESAMPLES - begin), count
+        drawn = generator.integers(count, size=size)
+        sums.append([counts[drawn].sum(axis=1) for counts in (*errors, words)])
     *wrong, spoken = np.concatenate(sums, axis=1)
     has_words = spoken > 0
     return 100.0 * np.array(wrong)[:, has_words] / spoken[has_words]

@@ -17,7 +17,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from multiprocessing.connection import wait
 from pathlib import Path
 from typing import Any
@@ -70,20 +70,19 @@ def _logprobs() -> np.ndarray:
     return np.log(rows)
 
 
-@contextlib.contextmanager
-def _files() -> Iterator[dict[str, Any]]:
-    """Write tokens, lexicon and language model for a while; the paths by name."""
+def _of_files(make: Callable[..., Any], names: str, **given: Any) -> Any:
+    """Call `make` with some of tokens, lexicon and lm as files, there for a while."""
     texts = {"tokens": "\n".join(_TOKENS) + "\n", "lexicon": _LEXICON, "lm": _ARPA}
     with tempfile.TemporaryDirectory() as folder:
-        paths = {name: Path(folder) / f"{name}.txt" for name in texts}
-        for name, text in texts.items():
-            paths[name].write_text(text, "utf-8")
-        yield paths
+        paths = {name: Path(folder) / f"{name}.txt" for name in names.split()}
+        for name, path in paths.items():
+            path.write_text(texts[name], "utf-8")
+        return make(**paths, **given)
 
 
 def _graph(**options: Any) -> Any:
-    with _files() as files:
-        return wfstdec.build_graph(**files, separator="<wb>", **options)
+    names = "tokens lexicon lm"
+    return _of_files(wfstdec.build_graph, names, separator="<wb>", **options)
 
 
 def _wfst(**options: Any) -> Any:
@@ -95,9 +94,8 @@ def _wfst(**options: Any) -> Any:
 
 
 def _trie(**options: Any) -> Any:
-    given = wfstdec.TrieOptions(**options)
-    with _files() as files:
-        return wfstdec.TrieDecoder(**files, separator="<wb>", options=given)
+    given = {"separator": "<wb>", "options": wfstdec.TrieOptions(**options)}
+    return _of_files(wfstdec.TrieDecoder, "tokens lexicon lm", **given)
 
 
 _BOOSTS: dict[str, Callable[[Any], Any]] = {
@@ -127,11 +125,6 @@ def _wfst_lattices() -> None:
     assert decoder.with_options(nbest=3).decode_nbest(logprobs)[0][0].words
 
 
-def _packed() -> None:
-    """Decode with a graph of a topology that is searched on the packed graph."""
-    assert _wfst(topology="eesen").decode([_logprobs()])[0].words
-
-
 def _wfst_sessions() -> None:
     sessions = _wfst().sessions()
     one = sessions.open()
@@ -140,19 +133,21 @@ def _wfst_sessions() -> None:
     assert sessions.close(one).words
 
 
-def _trie_nbest() -> None:
-    """Fields of hypotheses are made when they are asked for."""
-    assert _trie(nbest=3).decode_nbest([_logprobs()])[0][0].words
+def _align() -> None:
+    names, given = "tokens lexicon", {"separator": "<wb>"}
+    _of_files(wfstdec.ForcedAligner, names, **given).align(_logprobs(), "ab ba")
 
 
-USUAL: dict[str, Callable[[], None]] = {
+USUAL: dict[str, Callable[[], Any]] = {
     "rows-lattices": _wfst_lattices,
     "rows-oov": _boosted(_wfst, "oov", "names"),
-    "trie": _trie_nbest,
+    # fields of hypotheses are made when they are asked for
+    "trie": lambda: _trie(nbest=3).decode_nbest([_logprobs()])[0][0].words,
     "trie-sessions": lambda: _trie().warm_up({"ab": 1.0}, lattices=False),
     "rows-boosts": _boosted(_wfst, "words", "numberless", "phrases"),
     "rows-sessions": _wfst_sessions,
-    "packed": _packed,
+    # a topology that is searched on the packed graph
+    "packed": lambda: _wfst(topology="eesen").decode([_logprobs()])[0].words,
 }
 """What installation compiles, the longest branch first.
 
@@ -160,26 +155,14 @@ The WFST's search on the packed graph and that on rows of LG have few kernels in
 so that they are branches of their own.
 """
 
-ALL: dict[str, Callable[[], None]] = {
+ALL: dict[str, Callable[[], Any]] = {
     **USUAL,
     "wfst-all": lambda: _wfst().warm_up(),
     "trie-all": lambda: _trie().warm_up(),
-    "greedy": lambda: wfstdec.GreedyDecoder(tokens=_token_table()).warm_up(),
-    "align": lambda: _align(),
+    "greedy": lambda: _of_files(wfstdec.GreedyDecoder, "tokens").warm_up(),
+    "align": _align,
 }
 """What `wfstdec warm-up --all` compiles."""
-
-
-def _token_table() -> Any:
-    with _files() as files:
-        return wfstdec.read_tokens(files["tokens"])
-
-
-def _align() -> None:
-    with _files() as files:
-        made_of = files["tokens"], files["lexicon"]
-        aligner = wfstdec.ForcedAligner(*made_of, separator="<wb>")
-        aligner.align(_logprobs(), "ab ba")
 
 
 def warm_up(

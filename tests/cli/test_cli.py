@@ -338,7 +338,7 @@ def test_commands_of_audio_list_no_transducer(name, capsys):
     given = [name, "model.onnx", *files, "--tokens", "t", "--blank", "-1"]
     for decoder in (["--graph", "g"], ["--decoder", "trie", "--lexicon", "l"]):
         args = make_parser(name).parse_args([*given, *decoder])
-        assert flags.search_options(args, of_audio=True).lm_scale == 1.0
+        assert flags.search_options(args).lm_scale == 1.0
 
 
 OF_PROGRAMS = "help help_all quiet output resume overwrite".split()

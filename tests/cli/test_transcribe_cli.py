@@ -116,7 +116,10 @@ def test_a_bad_file_is_named_and_left_out(files, tmp_path, capsys):
 
 
 def test_what_a_command_cannot_do_is_said_before_the_graph_is_loaded(files, capsys):
-    assert wfstdec(files, "transcribe", "spoken:logprobs", "in/utt0.wav") == 1
+    given = ["spoken:logprobs", "in/utt0.wav"]
+    assert wfstdec(files, "transcribe", *given) == 1
+    assert "--decoder wfst without --graph" in capsys.readouterr().err
+    assert wfstdec(files, "transcribe", *given, "--graph", "no.npz") == 1
     assert "--tokens" in capsys.readouterr().err
     with pytest.raises(ModelError):
         load_model("spoken:nothing_there")

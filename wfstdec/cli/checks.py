@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import importlib.util
 from collections.abc import Mapping, Sequence
 from functools import partial
@@ -11,7 +10,7 @@ from pathlib import Path
 import wfstdec
 from wfstdec.batch.decoding import BoostLists, Summary, decode_all
 from wfstdec.cli.evaluate import columns, report
-from wfstdec.cli.flags import command, values_of
+from wfstdec.cli.flags import Args, command, values_of
 from wfstdec.doctor import examine
 from wfstdec.io.boost_files import read_boosts
 from wfstdec.io.logprobs import open_logprobs
@@ -48,7 +47,7 @@ _print = partial(print, flush=True)  # at once: the log goes to standard error m
         },
     },
 )
-def doctor(args: argparse.Namespace) -> int:
+def doctor(args: Args) -> int:
     r"""Examine tokens, lexicon, language model and log-probs before a graph is built.
 
         wfstdec doctor --tokens tokens.txt --lexicon lexicon.txt --lm lm.arpa.gz \
@@ -67,7 +66,7 @@ def doctor(args: argparse.Namespace) -> int:
 
 
 @command("--recipe --topology --backend --threads")
-def demo(args: argparse.Namespace) -> None:
+def demo(args: Args) -> None:
     """Build a graph from the shipped recipe and decode real speech with it.
 
     Log-probs of LibriSpeech utterances, a lexicon and a language model are included;

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 from collections.abc import Callable, Mapping
@@ -37,6 +36,7 @@ from wfstdec.cli.flags import (
     READING,
     RUN,
     SUBTITLES,
+    Args,
     command,
     flag_of,
     given_of,
@@ -104,7 +104,7 @@ _FILES = (
       --lm lm.arpa.gz --separator '<wb>' --logprobs logprobs.npz --output hyp.jsonl
 """,
 )
-def decode(args: argparse.Namespace) -> None:
+def decode(args: Args) -> None:
     r"""Decode log-probs: words, times and costs of each utterance.
 
     Five decoders: on a graph; on the trie of a lexicon, or on bare tokens; greedy on
@@ -126,16 +126,14 @@ def decode(args: argparse.Namespace) -> None:
     WebDataset; --output is a folder of Parquet.
     """
     if args.ray is not None:
-        args = ready_for_ray(args)
         path = Path(args.logprobs)
         rows = [path] if are_rows([path]) else logprob_rows(path)
-        _decode_rows(args)  # faults of the flags are raised here, before
-        run_on_ray(args, rows, partial(_decode_rows, args))
+        run_on_ray(args, rows, _decode_rows)
         return
     need(args, RAY_OPTIONS, "--ray")
     # Everything small is read, and refused, before a graph is loaded.
     options = search_options(args)
-    how = run_options(args, "lattices") | nbest_options(args, options)
+    how = nbest_options(args, options)
     reading, lists = reading_of(args, how["nbest"]), read_lists(args)
     logprobs = open_logprobs(args.logprobs)
     decoder = make_decoder(args, options)
@@ -143,7 +141,7 @@ def decode(args: argparse.Namespace) -> None:
     finish(decode_file(decoder, logprobs, args.output, **how), args)
 
 
-def _decode_rows(args: argparse.Namespace) -> DecodeRows:
+def _decode_rows(args: Args) -> DecodeRows:
     """The work of an actor: the decoder that the flags ask for, and its lists."""
     options, lists = search_options(args), read_lists(args)
     nbest = nbest_of(options)
@@ -170,7 +168,7 @@ def _decode_rows(args: argparse.Namespace) -> DecodeRows:
         }
     },
 )
-def align(args: argparse.Namespace) -> None:
+def align(args: Args) -> None:
     r"""Align known texts with log-probs: times of words and tokens.
 
         wfstdec align --tokens tokens.txt --lexicon lexicon.txt --separator '<wb>' \
@@ -223,7 +221,7 @@ _OF_THE_SEARCH = "(default: that of the search)"
         "--nbest": {"default": 1, "help": "different texts of each utterance"},
     },
 )
-def rescore(args: argparse.Namespace) -> None:
+def rescore(args: Args) -> None:
     """Rescore lattices with another language model, or under other scales.
 
         wfstdec decode --graph small.npz --logprobs x.npz --lattices x.lat
@@ -253,7 +251,7 @@ def rescore(args: argparse.Namespace) -> None:
     finish(summary, args)
 
 
-def make_decoder(args: argparse.Namespace, options: Any) -> Decoder:
+def make_decoder(args: Args, options: Any) -> Decoder:
     """The decoder that the flags ask for, with these options."""
     kind = args.decoder
     given = given_of(args, INPUTS[kind].split())
@@ -269,14 +267,14 @@ def make_decoder(args: argparse.Namespace, options: Any) -> Decoder:
     return getattr(wfstdec, f"{kind.title()}Decoder")(**given)
 
 
-def g2p_of(args: argparse.Namespace) -> G2p | None:
+def g2p_of(args: Args) -> G2p | None:
     """The object that `--g2p` and `--g2p-phones` ask for."""
     need(args, "--g2p-phones", "--g2p")
     source = getattr(args, "g2p", None)
     return None if source is None else G2p(source, getattr(args, "g2p_phones", None))
 
 
-def read_lists(args: argparse.Namespace) -> _Lists:
+def read_lists(args: Args) -> _Lists:
     """Read the files of `--boost` and `--phrases`."""
     need(args, PHRASES, "--phrases")
     return (
@@ -285,7 +283,7 @@ def read_lists(args: argparse.Namespace) -> _Lists:
     )
 
 
-def boosts_for(decoder: Decoder, args: argparse.Namespace, lists: _Lists) -> BoostLists:
+def boosts_for(decoder: Decoder, args: Args, lists: _Lists) -> BoostLists:
     """The lists for a decoder."""
     words, phrases = lists
     if words is not None and not decoder.vocabulary.words:
@@ -304,7 +302,7 @@ def boosts_for(decoder: Decoder, args: argparse.Namespace, lists: _Lists) -> Boo
     return BoostLists(words, phrases, compiler)
 
 
-def _renamed(args: argparse.Namespace, fields: Mapping[str, str]) -> dict[str, Any]:
+def _renamed(args: Args, fields: Mapping[str, str]) -> dict[str, Any]:
     """The values of flags that were given, by the names of fields."""
     values = {name: getattr(args, flag) for flag, name in fields.items()}
     return {name: value for name, value in values.items() if value is not None}
@@ -315,7 +313,7 @@ def nbest_of(options: Any) -> int:
     return getattr(options, "nbest", None) or 1
 
 
-def reading_of(args: argparse.Namespace, nbest: int) -> LatticeReading | None:
+def reading_of(args: Args, nbest: int) -> LatticeReading | None:
     """The reading of lattices that flags ask for; None for no lattices."""
     if not (args.lattices or args.confidence or args.mbr):
         return None
@@ -328,7 +326,7 @@ def reading_of(args: argparse.Namespace, nbest: int) -> LatticeReading | None:
     return LatticeReading(nbest, args.confidence, args.mbr, args.posterior_scale)
 
 
-def restart_of(args: argparse.Namespace, output: str | None = None) -> Restart:
+def restart_of(args: Args, output: str | None = None) -> Restart:
     """Treatment of the work of an earlier run, and the settings of this one."""
     settings: dict[str, Any] = {"version of wfstdec": wfstdec.__version__}
     for name, value in vars(args).items():
@@ -342,7 +340,7 @@ def restart_of(args: argparse.Namespace, output: str | None = None) -> Restart:
     )
 
 
-def run_options(args: argparse.Namespace, output: str | None = None) -> dict[str, Any]:
+def run_options(args: Args, output: str | None = None) -> dict[str, Any]:
     """Arguments of runs that write results; `output` is a flag of another output."""
     format = format_named(args.format, args.output)
     subtitles = _renamed(args, _SUBTITLE_FIELDS)
@@ -359,24 +357,24 @@ def run_options(args: argparse.Namespace, output: str | None = None) -> dict[str
     }
 
 
-def nbest_options(args: argparse.Namespace, options: Any) -> dict[str, Any]:
-    """The length of n-best lists and the file of lattices of runs that decode."""
-    nbest = nbest_of(options)
+def nbest_options(args: Args, options: Any) -> dict[str, Any]:
+    """Arguments of runs that decode: also n-best lists, and the file of lattices."""
+    how, nbest = run_options(args, "lattices"), nbest_of(options)
     # Refused before a graph is loaded.
-    result_writer(format_named(args.format, args.output), nbest=nbest)
+    result_writer(how["format"], nbest=nbest)
     keep = LatticeWriter(args.lattices) if args.lattices else None
-    return {"nbest": nbest, "keep": keep}
+    return {**how, "nbest": nbest, "keep": keep}
 
 
-def finish(summary: Tally, args: argparse.Namespace) -> None:
+def finish(summary: Tally, args: Args) -> None:
     """Print the summary of a run, unless quiet; raise if utterances were left out."""
     if not args.quiet:
         print(summary, file=sys.stderr)
     summary.check_all_done()
 
 
-def ready_for_ray(args: argparse.Namespace) -> argparse.Namespace:
-    """Check the flags; return those for an actor."""
+def run_on_ray(args: Args, rows: Any, make: Callable[[Args], RowWorker]) -> None:
+    """Run a job on a cluster; actors `make` their work of the flags."""
     if args.output is None:
         raise OptionError("--ray without --output, expected a folder for Parquet files")
     for flag in f"--format --strict {SUBTITLES}".split():
@@ -385,7 +383,7 @@ def ready_for_ray(args: argparse.Namespace) -> argparse.Namespace:
                 f"{flag} with --ray, expected neither: results are Parquet, and what "
                 "is wrong with a row stands in its column error"
             )
-    ready = argparse.Namespace(**vars(args))
+    ready = Args(**vars(args))
     # Actors share a node: a thread for each processor in each of them would be too
     # many.
     ready.threads = args.threads or 1
@@ -393,20 +391,14 @@ def ready_for_ray(args: argparse.Namespace) -> argparse.Namespace:
         value = getattr(args, name, None)
         if isinstance(value, str) and (name == "lattices" or os.path.exists(value)):
             setattr(ready, name, os.path.abspath(value))
-    return ready
-
-
-def run_on_ray(
-    args: argparse.Namespace, rows: Any, make: Callable[[], RowWorker]
-) -> None:
-    """Run a job on a cluster."""
+    make(ready)  # faults of other flags are raised here, before
     summary = run_rows(
         rows,
-        make,
+        partial(make, ready),
         args.output,
         address=args.ray,
-        options=made_of(RayOptions, args, gpus=args.gpus_per_actor),
-        restart=restart_of(args, "lattices"),
+        options=made_of(RayOptions, ready, gpus=args.gpus_per_actor),
+        restart=restart_of(ready, "lattices"),
         progress=not args.quiet,
     )
     finish(summary, args)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import logging
 import shlex
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -20,6 +19,7 @@ from wfstdec.cli.flags import (
     GIVEN_LATTICES,
     INPUTS,
     PHRASES,
+    Args,
     command,
     flag_of,
     made_of,
@@ -36,7 +36,7 @@ from wfstdec.compare.oracle import (
     read_lists,
 )
 from wfstdec.compare.plotting import check_plot
-from wfstdec.compare.tuning import Tuning, one_setting
+from wfstdec.compare.tuning import Tuning
 from wfstdec.errors import BackendError, OptionError
 from wfstdec.io.boost_files import BoostFile, read_boosts, read_phrases
 from wfstdec.io.text import read_confidences, read_text
@@ -65,7 +65,7 @@ _log = logging.getLogger("wfstdec.score")
     required="--ref --hyp",
     changes={"--lattices": GIVEN_LATTICES},
 )
-def score(args: argparse.Namespace) -> None:
+def score(args: Args) -> None:
     """Score hypotheses against references as Kaldi's compute-wer does.
 
     Utterances without a hypothesis count as deletions, and are named; where no id of
@@ -159,7 +159,7 @@ def _names(utterances: Sequence[str]) -> str:
     required="--logprobs --ref",
     changes={"--boost": {"nargs": "+"}},
 )
-def compare(args: argparse.Namespace) -> None:
+def compare(args: Args) -> None:
     """Compare searches on your own data: WER against speed, at several beams.
 
     With --graph the WFST decoder takes part, with --tokens (and --lexicon, --lm) the
@@ -192,9 +192,7 @@ def compare(args: argparse.Namespace) -> None:
     compare_with(args, _kaldi)
 
 
-def compare_with(
-    args: argparse.Namespace, others: Callable[..., Sequence[Search]]
-) -> None:
+def compare_with(args: Args, others: Callable[..., Sequence[Search]]) -> None:
     """Compare our searches with those that `others` makes of the models and scales."""
     if args.plot is not None:
         check_plot(args.plot)  # before hours of searches, not after them
@@ -238,7 +236,7 @@ def _kaldi(models: library.Models, **scales: float) -> list[Search]:
 
 
 def _searches_to_compare(
-    args: argparse.Namespace,
+    args: Args,
     models: library.Models,
     others: Callable[..., Sequence[Search]],
 ) -> list[Search]:
@@ -264,7 +262,7 @@ def _searches_to_compare(
     return searches
 
 
-def _speech_of(args: argparse.Namespace) -> library.Speech:
+def _speech_of(args: Args) -> library.Speech:
     """The utterances that the flags name."""
     return library.read_speech(
         args.logprobs,
@@ -275,7 +273,7 @@ def _speech_of(args: argparse.Namespace) -> library.Speech:
     )
 
 
-def _models_of(args: argparse.Namespace) -> library.Models:
+def _models_of(args: Args) -> library.Models:
     """The models that flags name, and how phrases are credited."""
     costs = args.open_vocabulary
     return made_of(
@@ -318,7 +316,7 @@ def _searches_of(
         },
     },
 )
-def tune(args: argparse.Namespace) -> None:
+def tune(args: Args) -> None:
     """Find the LM scale and the word insertion with the fewest errors on a dev set.
 
     With --boost also the scale of these boosts. The default setting first, then a grid
@@ -364,21 +362,21 @@ def tune(args: argparse.Namespace) -> None:
     if name == "greedy" and args.lexicon is not None:
         raise OptionError("--greedy with --lexicon, expected tokens alone")
     searches = _searches_of(_models_of(args), name, getattr(args, name))
-    speech = _speech_of(args)
     # A grid has several settings; tuning looks for one itself.
-    prepare, boosts = one_setting(searches), None
-    [search] = searches
-    tunable = search.tunable
-    if args.boost:
-        lists = read_boosts(args.boost)
+    if len(searches) != 1 or len(searches[0].settings) != 1:
+        raise OptionError("several settings to tune, expected one value each")
+    [search], speech = searches, _speech_of(args)
+    [setting], tunable, boosts = search.settings, search.tunable, None
+    lists = read_boosts(args.boost) if args.boost else None
+    if lists is not None:
         given = [lists.of(utterance) for utterance in speech.logprobs]
         boosts = search.compile_boosts(given)
         tunable = (*tunable, "boost_scale")
-    options = replace(search.base, **search.settings[0])
+    options = replace(search.base, **setting)
     # Those of the scales, or that of insertions.
     ranges = {"lm_scale": args.lm_scale_range, "boost_scale": args.boost_range}
     tuning = library.tune(
-        prepare,
+        lambda values: search.prepare({**setting, **values}),
         speech,
         {name: tuple(ranges.get(name, args.insertion_range)) for name in tunable},
         boosts=boosts,
@@ -389,11 +387,9 @@ def tune(args: argparse.Namespace) -> None:
     _print_tuning(tuning, args.max_trials)
     if args.plot is not None:
         library.plot_tuning(tuning, args.plot)
-    is_phrase_list = bool(args.boost) and _is_phrase_list(args.boost)
-    if args.boost and search.compile is not None and not is_phrase_list:
-        print(f"--boost {args.boost} is left out below: it is no list for --phrases")
+    more = {} if lists is None else _boost_flags(args.boost, lists, search)
     best = replace(options, **tuning.best.setting)
-    line = _decode_command(args, name, best, search, is_phrase_list)
+    line = _decode_command(args, name, best, more)
     print(f"to decode with it:\n{line}")
 
 
@@ -412,12 +408,25 @@ def _print_tuning(tuning: Tuning, max_trials: int) -> None:
         print(f"cut short after {max_trials} trials: better ones may be near")
 
 
+def _boost_flags(path: str, lists: BoostFile, search: DecoderSearch) -> dict[str, Any]:
+    """The flags of `decode` for a list of `--boost`; none where no flag takes it."""
+    if search.compile is None:
+        return {"boost": path}
+    # A decoder without words takes it as phrases: no JSON lines, and numbers for all
+    # or none.
+    numbers = list(lists.common.values())
+    is_mixed = None in numbers and any(one is not None for one in numbers)
+    are_entries = any(isinstance(one, wfstdec.BoostEntry) for one in numbers)
+    is_json = next(filter(str.strip, read_lines(path)), "").lstrip().startswith("{")
+    if lists.own or is_mixed or are_entries or is_json:
+        print(f"--boost {path} is left out below: it is no list for --phrases")
+        return {}
+    totals = {} if None in numbers else {"phrase_totals": True}
+    return {"phrases": path, **totals}
+
+
 def _decode_command(
-    args: argparse.Namespace,
-    kind: str,
-    options: Any,
-    search: DecoderSearch,
-    is_phrase_list: bool,
+    args: Args, kind: str, options: Any, more: Mapping[str, Any]
 ) -> str:
     """The command line that decodes with these options, quoted for a shell."""
     given = {name: getattr(args, name, None) for name in INPUTS[kind].split()}
@@ -438,26 +447,9 @@ def _decode_command(
             flags[option.name] = value
     if args.frame_shift != FLAGS["--frame-shift"]["default"]:
         flags["frame_shift"] = args.frame_shift
-    # A decoder without words takes a list as phrases.
-    if args.boost and search.compile is None:
-        flags["boost"] = args.boost
-    elif is_phrase_list:
-        flags["phrases"] = args.boost
-        if None not in read_boosts(args.boost).common.values():
-            flags["phrase_totals"] = True
-    flags["logprobs"] = args.logprobs
+    flags |= {**more, "logprobs": args.logprobs}
     words = [word for name, value in flags.items() for word in _flag_words(name, value)]
     return shlex.join(["wfstdec", "decode", *words])
-
-
-def _is_phrase_list(path: str) -> bool:
-    """True if `--phrases` takes a list: no JSON lines, and numbers for all or none."""
-    lists = read_boosts(path)
-    numbers = list(lists.common.values())
-    is_mixed = None in numbers and any(one is not None for one in numbers)
-    are_entries = any(isinstance(one, wfstdec.BoostEntry) for one in numbers)
-    is_json = next(filter(str.strip, read_lines(path)), "").lstrip().startswith("{")
-    return not (lists.own or is_mixed or are_entries or is_json)
 
 
 def _flag_words(name: str, value: Any) -> list[str]:
@@ -470,7 +462,7 @@ def _flag_words(name: str, value: Any) -> list[str]:
     return [f"{flag_of(name)}={text}"] if text[0] == "-" else [flag_of(name), text]
 
 
-def _tune_scale(args: argparse.Namespace) -> None:
+def _tune_scale(args: Args) -> None:
     """Tune the scale of confidences on some speakers, and test it on others."""
     if args.lattices is None:
         raise OptionError("--posterior-scale without --lattices, expected both")

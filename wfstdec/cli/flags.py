@@ -46,6 +46,8 @@ from wfstdec.wfst.options import BACKENDS as WFST_BACKENDS
 from wfstdec.wfst.options import WfstOptions
 
 _Made = TypeVar("_Made")
+Args = argparse.Namespace
+"""Values of flags, of one command line."""
 
 DECODERS: dict[str, Any] = {
     "wfst": WfstOptions,
@@ -145,7 +147,7 @@ class SwitchOrChoice(BooleanOptionalAction):
     def __call__(
         self,
         parser: argparse.ArgumentParser,
-        namespace: argparse.Namespace,
+        namespace: Args,
         values: Any,
         option_string: str | None = None,
     ) -> None:
@@ -538,17 +540,14 @@ def add_decoder_flags(
         add_flags(groups[title], flag_of(name), decoders, default=argparse.SUPPRESS)
 
 
-def search_options(args: argparse.Namespace, *, of_audio: bool = False) -> Any:
+def search_options(args: Args) -> Any:
     """The options of the decoder that the flags ask for."""
-    of_model = _OF_THE_MODEL if of_audio else {}
+    of_model = _OF_THE_MODEL if hasattr(args, "acoustic_model") else {}
     for name, decoders in _owners().items():
         flag = flag_of(name)
+        is_ours = args.decoder in decoders or flag in of_model
         # A flag of another decoder would have no effect, unnoticed.
-        if (
-            flag not in of_model
-            and hasattr(args, name)
-            and args.decoder not in decoders
-        ):
+        if hasattr(args, name) and not is_ours:
             raise OptionError(
                 f"{flag} with --decoder {args.decoder}, expected flags of that "
                 f"decoder; {flag} is for --decoder {' or '.join(decoders)}"
@@ -574,14 +573,13 @@ def _owners() -> dict[str, list[str]]:
 class Command:
     """A command: its function, whose docstring is its help, and its flags by name."""
 
-    run: Callable[[argparse.Namespace], int | None]
+    run: Callable[[Args], int | None]
     flags: str = ""
     places: Mapping[str, Any] = field(default_factory=dict)  # positional: help or more
     required: str = ""
     one_of: Sequence[str] = ()  # one flag of each is required
     at_most_one: str = ""
     decoders: Sequence[str] = ()  # its decoders, whose flags it has
-    of_audio: bool = False
     groups: Mapping[str, str] = field(default_factory=dict)  # by their titles in help
     # Other arguments of `add_argument`, by flag
     changes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
@@ -609,7 +607,8 @@ class Command:
             add(parser.add_mutually_exclusive_group(), self.at_most_one)
         add(parser, f"{self.flags} --quiet")
         if self.decoders:
-            add_decoder_flags(parser, self.decoders, of_audio=self.of_audio)
+            of_audio = "acoustic_model" in self.places
+            add_decoder_flags(parser, self.decoders, of_audio=of_audio)
         for title, names in self.groups.items():
             add(parser.add_argument_group(title), names)
 
@@ -619,23 +618,23 @@ def command(flags: str = "", **how: Any) -> Callable[[Any], Command]:
     return lambda run: Command(run, flags, **how)
 
 
-def made_of(kind: type[_Made], args: argparse.Namespace, **others: Any) -> _Made:
+def made_of(kind: type[_Made], args: Args, **others: Any) -> _Made:
     """Make an object of a dataclass: fields are flags by name, except `others`."""
     names = {field.name for field in fields(cast(Any, kind))} - others.keys()
     return kind(**given_of(args, names), **others)
 
 
-def given_of(args: argparse.Namespace, names: Iterable[str]) -> dict[str, Any]:
+def given_of(args: Args, names: Iterable[str]) -> dict[str, Any]:
     """The values of flags that the command line has."""
     return {name: value for name, value in vars(args).items() if name in names}
 
 
-def values_of(args: argparse.Namespace, names: str) -> dict[str, Any]:
+def values_of(args: Args, names: str) -> dict[str, Any]:
     """Values of flags, by names with spaces between: arguments of the same names."""
     return {name: getattr(args, name) for name in names.split()}
 
 
-def need(args: argparse.Namespace, flags: str, other: str) -> None:
+def need(args: Args, flags: str, other: str) -> None:
     """Raise `OptionError` for flags that have no effect without another one."""
     if getattr(args, name_of(other), None) is not None:
         return
@@ -647,12 +646,12 @@ def need(args: argparse.Namespace, flags: str, other: str) -> None:
             raise OptionError(f"{shown} without {other}, expected both")
 
 
-def normalizer_of(args: argparse.Namespace) -> Normalizer:
+def normalizer_of(args: Args) -> Normalizer:
     """The rules that `--ignore-case` and `--normalize` ask for."""
     return made_of(Normalizer, args)
 
 
-def limits_of(args: argparse.Namespace) -> Limits:
+def limits_of(args: Args) -> Limits:
     """The limits of the server that flags ask for."""
     return Limits(
         **{one.name: getattr(args, f"max_{one.name}") for one in fields(Limits)}

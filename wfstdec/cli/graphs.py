@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import logging
 import time
 from pathlib import Path
@@ -10,7 +9,7 @@ from pathlib import Path
 import numpy as np
 
 import wfstdec
-from wfstdec.cli.flags import command, values_of
+from wfstdec.cli.flags import Args, command, values_of
 from wfstdec.errors import OptionError
 from wfstdec.io.lattices import graph_dot
 from wfstdec.io.outputs import open_output
@@ -32,7 +31,7 @@ _log = logging.getLogger("wfstdec.build")
     required="--tokens --output",
     one_of=("--lexicon --spell", "--lm --grammar"),
 )
-def build(args: argparse.Namespace) -> None:
+def build(args: Args) -> None:
     """Build a search graph of tokens, a lexicon and a language model.
 
     States, arcs, seconds and memory of each stage are printed on standard error.
@@ -51,7 +50,7 @@ def build(args: argparse.Namespace) -> None:
     graph.save(args.output)
 
 
-def _spelling_of_words(args: argparse.Namespace, tokens: TokenTable) -> Lexicon:
+def _spelling_of_words(args: Args, tokens: TokenTable) -> Lexicon:
     """The words of the list, in its first column, spelt with the tokens."""
     words = [line.split()[0] for line in read_lines(args.spell) if line.split()]
     how = {
@@ -76,7 +75,7 @@ def _spelling_of_words(args: argparse.Namespace, tokens: TokenTable) -> Lexicon:
     "--tokens --blank --lexicon --separator --graph --unk-cost --nemo-tokens",
     required="--arpa --output",
 )
-def build_lm(args: argparse.Namespace) -> None:
+def build_lm(args: Args) -> None:
     r"""Make a language model that decoders map into memory: a folder, of an ARPA file.
 
     Over the tokens (for decoding without a lexicon), over the words of a lexicon, or
@@ -102,7 +101,7 @@ def build_lm(args: argparse.Namespace) -> None:
     "--tokens --words --blank --to",
     places={"input": {"help": "graph to read"}, "output": {"help": "graph to write"}},
 )
-def convert(args: argparse.Namespace) -> None:
+def convert(args: Args) -> None:
     """Convert graphs: of Kaldi, k2 or NeMo scripts to ours, ours to OpenFst files.
 
     An input that ends in .npz is ours and becomes an OpenFst file; any other is an
@@ -119,7 +118,7 @@ def convert(args: argparse.Namespace) -> None:
 @command(
     "--draw", places={"graph": {"help": "output of `wfstdec build` or `build-lm`"}}
 )
-def info(args: argparse.Namespace) -> None:
+def info(args: Args) -> None:
     """Describe a graph or a saved language model: sizes, degrees, tables."""
     if Path(args.graph).is_dir():
         if args.draw is not None:
@@ -164,7 +163,7 @@ def _describe_lm(lm: wfstdec.NgramLM) -> dict[str, str]:
 
 
 @command("--all")
-def warm_up(args: argparse.Namespace) -> None:
+def warm_up(args: Args) -> None:
     """Compile kernels ahead of time, to avoid latency on the first call.
 
     It is meant for container builds, editable installations, and packages that came

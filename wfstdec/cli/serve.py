@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import ipaddress
 import logging
@@ -18,6 +17,7 @@ from wfstdec.cli.flags import (
     AUDIO_MODEL,
     CTC_DECODERS,
     LIMITS,
+    Args,
     command,
     limits_of,
     need,
@@ -37,7 +37,6 @@ _log = logging.getLogger(__name__)
     f"--ssl-keyfile --proxy-headers --forwarded-allow-ips --confidence {AUDIO_MODEL}",
     places={"acoustic_model": MODEL},
     decoders=CTC_DECODERS,
-    of_audio=True,
     groups={"limits": LIMITS},
     common="--graph --decoder --tokens --lm-scale --beam --confidence --host --port "
     "--key-file --max-streams",
@@ -48,7 +47,7 @@ _log = logging.getLogger(__name__)
       --separator '<wb>' --lm-scale 0.8 --port 8080 --max-streams 16
 """,
 )
-def serve(args: argparse.Namespace) -> int:
+def serve(args: Args) -> int:
     r"""Serve a model: streams and files of audio in, words out, for clients that exist.
 
         wfstdec serve model.onnx --graph graph.npz --lm-scale 0.8
@@ -71,7 +70,7 @@ def serve(args: argparse.Namespace) -> int:
         ) from None
     limits, key, origins = limits_of(args), read_key(args.key_file), _origins(args)
     tls = _tls(args)
-    options = search_options(args, of_audio=True)
+    options = search_options(args)
     # The port first: a model takes a while to load, and another server may have it.
     with contextlib.closing(running.open_socket(args.host, args.port)) as listening:
         host, port = listening.getsockname()[:2]
@@ -138,7 +137,7 @@ def read_key(path: str | None) -> str | None:
     return key
 
 
-def _origins(args: argparse.Namespace) -> tuple[str, ...]:
+def _origins(args: Args) -> tuple[str, ...]:
     """Origins whose pages may use the server, as browsers write them."""
     for origin in args.origin:
         parts = urlsplit(origin)
@@ -150,7 +149,7 @@ def _origins(args: argparse.Namespace) -> tuple[str, ...]:
     return tuple(origin.lower() for origin in args.origin)
 
 
-def _tls(args: argparse.Namespace) -> dict[str, str]:
+def _tls(args: Args) -> dict[str, str]:
     """Settings of TLS, for uvicorn; none where there is no certificate."""
     need(args, "--ssl-keyfile", "--ssl-certfile")
     given = {"ssl_certfile": args.ssl_certfile, "ssl_keyfile": args.ssl_keyfile}

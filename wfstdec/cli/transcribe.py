@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import argparse
-from functools import partial
+from typing import Any
 
 from wfstdec.batch.ray import TranscribeRows, are_rows, recording_rows
 from wfstdec.cli.decode import (
@@ -15,9 +14,7 @@ from wfstdec.cli.decode import (
     nbest_options,
     read_lists,
     reading_of,
-    ready_for_ray,
     run_on_ray,
-    run_options,
 )
 from wfstdec.cli.flags import (
     AUDIO_MODEL,
@@ -27,6 +24,7 @@ from wfstdec.cli.flags import (
     READING,
     RUN,
     SUBTITLES,
+    Args,
     command,
     need,
     search_options,
@@ -57,7 +55,6 @@ MODEL = {
         },
     },
     decoders=CTC_DECODERS,
-    of_audio=True,
     groups={"for --ray": f"--ray {RAY_OPTIONS}"},
     changes={"--output": RESULTS},
     common="--graph --decoder --output --tokens --blank --sample-rate --lm-scale "
@@ -69,7 +66,7 @@ MODEL = {
       --lm-scale 0.8 --boost boosts.txt --output words.srt
 """,
 )
-def transcribe(args: argparse.Namespace) -> None:
+def transcribe(args: Args) -> None:
     r"""Transcribe audio: recordings of any length to words with times, or subtitles.
 
         wfstdec transcribe model.onnx talk.mp3 --graph graph.npz --lm-scale 0.8
@@ -90,27 +87,25 @@ def transcribe(args: argparse.Namespace) -> None:
     --output is a folder of Parquet.
     """
     if args.ray is not None:
-        args = ready_for_ray(args)
-        args.workers, rows = args.workers or args.threads, args.audio
+        rows = args.audio
         if not are_rows(rows):
             rows = list(recording_rows(find_recordings(rows)))
-        _transcribe_rows(args)  # faults of the flags are raised here, before
-        run_on_ray(args, rows, partial(_transcribe_rows, args))
+        run_on_ray(args, rows, _transcribe_rows)
         return
     need(args, RAY_OPTIONS, "--ray")
     sources, lists = find_recordings(args.audio), read_lists(args)
-    how = run_options(args, "lattices")  # of the flags as they are before the model
-    model = load_acoustic_model(args)
-    how |= nbest_options(args, search_options(args, of_audio=True))
-    transcriber = _transcriber(args, model, how["nbest"])
+    options = search_options(args)
+    how = nbest_options(args, options)  # of the flags as they are before the model
+    transcriber = _transcriber(args, load_acoustic_model(args), options)
     how["boosts"] = boosts_for(transcriber.decoder, args, lists)
     finish(transcribe_files(transcriber, sources, args.output, **how), args)
 
 
-def _transcriber(args: argparse.Namespace, model: Encoder, nbest: int) -> Transcriber:
+def _transcriber(args: Args, model: Encoder, options: Any) -> Transcriber:
+    nbest = nbest_of(options)
     return Transcriber(
         model,
-        make_decoder(args, search_options(args, of_audio=True)),
+        make_decoder(args, options),
         cuts=CutOptions(whole_s=args.whole),
         audio=AudioOptions(args.channel, args.max_audio_seconds, args.allow_cut),
         workers=args.workers,
@@ -119,20 +114,21 @@ def _transcriber(args: argparse.Namespace, model: Encoder, nbest: int) -> Transc
     )
 
 
-def _transcribe_rows(args: argparse.Namespace) -> TranscribeRows:
+def _transcribe_rows(args: Args) -> TranscribeRows:
     """The work of an actor: the model, the decoder, and its lists."""
-    args = argparse.Namespace(**vars(args))  # the model changes some
-    lists, model = read_lists(args), load_acoustic_model(args)
-    nbest = nbest_of(search_options(args, of_audio=True))
+    args = Args(**vars(args))  # the model changes some
+    args.workers = args.workers or args.threads
+    options, lists = search_options(args), read_lists(args)
+    model = load_acoustic_model(args)
     return TranscribeRows(
-        lambda: _transcriber(args, model, nbest),
+        lambda: _transcriber(args, model, options),
         lambda decoder: boosts_for(decoder, args, lists),
-        nbest=nbest,
+        nbest=nbest_of(options),
         keep=args.lattices,
     )
 
 
-def load_acoustic_model(args: argparse.Namespace) -> Encoder:
+def load_acoustic_model(args: Args) -> Encoder:
     """Load the model; its tokens, blank and frame shift become those of the decoder."""
     given = vars(args)
     model = load_model(

@@ -173,7 +173,7 @@ def wfst_searches(
     frame_shift_s: float = 0.02,
     backend: str = "auto",
 ) -> list[DecoderSearch]:
-    """Searches of the WFST decoder over a grid of `WfstOptions`.
+    """Searches of the WFST decoder over a grid of values of `base`.
 
     Args:
         graph: A graph, or what `measure_load` returns for it.
@@ -199,7 +199,7 @@ def trie_searches(
     *,
     inputs: Mapping[str, str] | None = None,
 ) -> list[DecoderSearch]:
-    """Searches of the trie decoder over a grid of `TrieOptions`.
+    """Searches of the trie decoder; see `wfst_searches`.
 
     Args:
         make: From `trie_factory`, directly or through `measure_load`.

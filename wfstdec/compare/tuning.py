@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from wfstdec.compare.comparison import Decode, Search, Setting, label
+from wfstdec.compare.comparison import Decode, Setting, label
 from wfstdec.compare.speech import Speech
 from wfstdec.errors import OptionError
 from wfstdec.metrics import (
@@ -377,14 +377,6 @@ def tune(
         search.refine(steps, f"step {halving}")
     trials = tuple(search.done.values())
     return Tuning(search.best, trials, dict(ranges), not search.cut_short, first)
-
-
-def one_setting(searches: Sequence[Search]) -> Callable[[Setting], Decode]:
-    """Make what `tune` calls of a grid that is one search at one setting."""
-    if len(searches) != 1 or len(searches[0].settings) != 1:
-        raise OptionError("several settings to tune, expected one value each")
-    [search] = searches
-    return lambda setting: search.prepare({**search.settings[0], **setting})
 
 
 def _check(ranges: Mapping[str, Range], max_trials: int) -> None:
