@@ -295,16 +295,15 @@ def _fewest_pieces_speller(
     def spell(word: str) -> Pronunciation | None:
         text = prefix + word
         best: list[Pronunciation | None] = [None] * len(text) + [()]
-        # From the end: the best rests are known; of equal ones the longest piece wins.
+        # From the end: the best rest is known when a piece before it is tried.
         for start in reversed(range(len(text))):
-            stops = range(min(len(text), start + longest), start, -1)
-            cuts = ((pieces.get(text[start:stop]), best[stop]) for stop in stops)
-            ways = [
-                (piece, *rest)
-                for piece, rest in cuts
-                if piece is not None and rest is not None
-            ]
-            best[start] = min(ways, key=len, default=None)
+            for stop in range(min(len(text), start + longest), start, -1):
+                piece = pieces.get(text[start:stop])
+                rest, known = best[stop], best[start]
+                if piece is None or rest is None:
+                    continue
+                if known is None or len(rest) + 1 < len(known):
+                    best[start] = (piece, *rest)
         return best[0]
 
     return spell
