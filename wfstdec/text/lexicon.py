@@ -381,10 +381,12 @@ class Pronunciations:
     @staticmethod
     def of_lexicon(lexicon: Lexicon, word_ids: Mapping[str, int]) -> Pronunciations:
         """Pack the entries of a lexicon; those of words without an id are left out."""
-        known, _ = lexicon.restrict(word_ids.keys())
-        ids = map(word_ids.__getitem__, known.words)
-        entries = zip(ids, known.pronunciations, strict=True)
-        return Pronunciations.from_lists(entries, known.costs.tolist())
+        known = [word in word_ids for word in lexicon.words]
+        entries = zip(lexicon.words, lexicon.pronunciations, strict=True)
+        return Pronunciations.from_lists(
+            [(word_ids[word], tokens) for word, tokens in entries if word in word_ids],
+            lexicon.costs[np.array(known, bool)].tolist(),
+        )
 
     @staticmethod
     def empty() -> Pronunciations:
