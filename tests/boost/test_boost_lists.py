@@ -7,17 +7,12 @@ import warnings
 
 import numpy as np
 import pytest
-from cuda_emulation.device import EmulatedDevice
 from random_graphs import random_logprobs
 
 from wfstdec import (
     Boosts,
-    GreedyDecoder,
-    GreedyOptions,
     Lexicon,
     PhraseCompiler,
-    TrieDecoder,
-    TrieOptions,
     WfstDecoder,
     WfstOptions,
     build_graph,
@@ -27,7 +22,6 @@ from wfstdec.boost.phrases import by_words
 from wfstdec.errors import BoostError, BoostWarning
 from wfstdec.io import read_boosts
 from wfstdec.text.arpa import ArpaModel, NgramTable
-from wfstdec.wfst.gpu.backend import DeviceBackend
 
 TOKENS = token_table(["<blank>", "|", "a", "b", "c"])
 SAID = {
@@ -53,24 +47,9 @@ def model():
     return ArpaModel(names, (NgramTable(words, cost, np.zeros_like(cost)),))
 
 
-def decoder_of(kind, backend, threads=1):
-    if kind == "greedy":
-        options = GreedyOptions()
-        return GreedyDecoder(
-            tokens=TOKENS, separator="|", options=options, backend=backend
-        )
-    parts = {"tokens": TOKENS, "lexicon": LEXICON, "separator": "|"}
-    if kind == "trie":
-        options = TrieOptions(beam=BEAM, beam_size=50)
-        return TrieDecoder(
-            **parts, lm=model(), options=options, backend=backend, threads=threads
-        )
-    graph, options = build_graph(**parts, lm=model()), WfstOptions(beam=BEAM)
-    name = "reference" if backend == "emulated" else backend
-    decoder = WfstDecoder(graph, options, name, threads=threads)
-    if backend == "emulated":
-        decoder._backend = DeviceBackend(graph, EmulatedDevice(64), first_capacity=8)
-    return decoder
+def make_decoder():
+    graph = build_graph(tokens=TOKENS, lexicon=LEXICON, separator="|", lm=model())
+    return WfstDecoder(graph, WfstOptions(beam=BEAM), "cpu", threads=1)
 
 
 # ----------------------------------------------------------- what changes nothing
@@ -78,7 +57,7 @@ def decoder_of(kind, backend, threads=1):
 
 def test_words_in_any_script_are_boosted():
     """Forms that look the same are other words: what is given is what is looked up."""
-    decoder = decoder_of("wfst", "cpu")
+    decoder = make_decoder()
     x = np.log(np.full((9, len(TOKENS)), 1 / len(TOKENS), np.float32))
     for word in WORDS:
         (hyp,) = decoder.decode([x], boosts={word: 30.0})
@@ -99,7 +78,7 @@ def test_spaces_between_words_are_one():
 
 
 def test_an_entry_twice_counts_once():
-    decoder = decoder_of("wfst", "cpu")
+    decoder = make_decoder()
     x = random_logprobs(np.random.default_rng(5), 12, len(TOKENS))
     a, b = WORDS[:2]
     for once, twice in [([a], [a, a]), ([f"{a} {b}", b], [b, f"{a}  {b}", f"{a} {b}"])]:
@@ -127,7 +106,7 @@ def test_files_with_an_entry_twice(text, message, tmp_path):
     "boosts", [[""], [" \u3000"], {"": 1.0}, {"\n": None}, [{"": 1.0}], [[""]]]
 )
 def test_an_empty_text_is_an_error_in_any_form(boosts):
-    decoder = decoder_of("wfst", "cpu")
+    decoder = make_decoder()
     with pytest.raises(BoostError, match="expected a string of words"):
         decoder.decode([np.zeros((0, len(TOKENS)), np.float32)], boosts=boosts)
 
@@ -144,7 +123,7 @@ def test_files_with_an_empty_text(text, tmp_path):
 
 @pytest.mark.parametrize("boosts", [{}, Boosts(), [{}], [[]], [None], None])
 def test_a_list_of_nothing_boosts_nothing(boosts):
-    decoder = decoder_of("wfst", "cpu")
+    decoder = make_decoder()
     x = random_logprobs(np.random.default_rng(6), 8, len(TOKENS))
     with warnings.catch_warnings():
         warnings.simplefilter("error", BoostWarning)

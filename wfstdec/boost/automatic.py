@@ -84,13 +84,13 @@ class Sounds:
         lengths, whole, without, at_place = _hashes_of(prons)
         owner = np.repeat(np.arange(len(prons)), lengths)
         cost = np.full(len(prons), cost)
-        near = _asked(self._without, whole) < cost
-        shorter = _asked(self._whole, without) < cost[owner]
-        other = _asked(self._at_place, at_place) < cost[owner]
+        near = _look_up(self._without, whole) < cost
+        shorter = _look_up(self._whole, without) < cost[owner]
+        other = _look_up(self._at_place, at_place) < cost[owner]
         # `at`, since a pronunciation has an entry for each token left out.
         np.logical_or.at(near, owner, shorter | other)
         found[near] = NEIGHBOUR
-        found[_asked(self._whole, whole) < cost] = HOMOPHONE
+        found[_look_up(self._whole, whole) < cost] = HOMOPHONE
         return found
 
 
@@ -110,13 +110,13 @@ def _least(keys: np.ndarray, costs: np.ndarray) -> tuple[np.ndarray, np.ndarray]
     return different, np.minimum.reduceat(costs[order], first)
 
 
-def _asked(known: tuple[np.ndarray, np.ndarray], asked: np.ndarray) -> np.ndarray:
+def _look_up(known: tuple[np.ndarray, np.ndarray], keys: np.ndarray) -> np.ndarray:
     different, least = known
-    order = np.argsort(asked)  # in order they are found twice as fast
-    at = np.empty(len(asked), np.int64)
-    at[order] = np.searchsorted(different, asked[order])
+    order = np.argsort(keys)  # in order they are found twice as fast
+    at = np.empty(len(keys), np.int64)
+    at[order] = np.searchsorted(different, keys[order])
     at = np.minimum(at, len(different) - 1)
-    return np.where(different[at] == asked, least[at], np.inf)
+    return np.where(different[at] == keys, least[at], np.inf)
 
 
 @jit

@@ -37,7 +37,7 @@ from wfstdec.boost.automatic import DefaultBonuses
 from wfstdec.boost.compiled import CompiledBoosts, scaled_boosts
 from wfstdec.boost.g2p import G2pResult, Pronouncer
 from wfstdec.boost.lists import BoostList, BoostsLike, is_one_list, of_each
-from wfstdec.boost.matching import WordMatcher, first_of, taken_told
+from wfstdec.boost.matching import WordMatcher, first_of, taken_message
 from wfstdec.boost.phrases import (
     PhraseBoosts,
     PhraseOptions,
@@ -151,7 +151,7 @@ class PhraseCompiler:
             numbers, taken = self._matcher.match(numbers)
             how = self._matcher.shown
             if taken:
-                warn(taken_told(taken))
+                warn(taken_message(taken))
         boosts = self.of_checked(numbers)
         if unknown := boosts.unknown:
             warn(
@@ -298,7 +298,7 @@ class BoostCompiler:
                 + first_of(sorted(large), lambda text: f"{large[text]:g} of {text!r}")
             )
         if taken := {word: w for one in compiled for word, w in one.taken.items()}:
-            warn(taken_told(taken))
+            warn(taken_message(taken))
         if unknown := sorted({word for one in compiled for word in one.unknown}):
             warn(
                 f"{len(unknown)} boosted words are not in the decoder's table and have "

@@ -146,7 +146,7 @@ class G2p:
             return None
         # Programs before files: a path with arguments is no file.
         if isinstance(source, str) and (command := _command(source)):
-            return lambda words: _asked(command, words)
+            return lambda words: _run(command, words)
         if not path.is_file():
             raise OptionError(
                 f"g2p={str(source)!r}, expected a lexicon's file, a SentencePiece "
@@ -241,7 +241,7 @@ def _command(text: str) -> list[str]:
     return words if words and shutil.which(words[0]) else []
 
 
-def _asked(command: list[str], words: Sequence[str]) -> dict[str, list[str]]:
+def _run(command: list[str], words: Sequence[str]) -> dict[str, list[str]]:
     text = "".join(f"{word}\n" for word in words)
     shown = shlex.join(command)
     try:

@@ -72,7 +72,7 @@ class WordMatcher:
         return others
 
 
-def taken_told(taken: Mapping[str, str]) -> str:
+def taken_message(taken: Mapping[str, str]) -> str:
     """Name words that were taken for others."""
 
     def show_taken(word: str) -> str:

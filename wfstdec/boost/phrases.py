@@ -164,7 +164,7 @@ def _encoded_by(
         found = encode(text)
         if tokens is None:
             return tuple(int(token) for token in found)
-        # A mark of the model, or the blank, is never said: a text with one is unspelt.
+        # Marks and the blank are no speech: a text with one is unspelt.
         unspelt = {*MARKS, tokens.names[tokens.blank]}
         ids = [-1 if n in unspelt else tokens.ids.get(str(n), -1) for n in found]
         return () if -1 in ids else tuple(ids)
@@ -236,7 +236,7 @@ def compile_spellings(
     amounts: defaultdict[Spelling, float] = defaultdict(float)
     for spelt, weight in zip(spellings, weights, strict=True):
         whole = [_between_boundaries(spelling, boundary) for spelling in spelt]
-        # Of spellings that contain another one, the shorter would be counted besides.
+        # Where a spelling contains another one, both would count.
         minimal = _without_containing([s for s in whole if len(s) > len(edge)])
         if len(minimal) < bool(spelt):
             raise BoostError("a spelling without labels, expected at least one")
@@ -294,10 +294,10 @@ def _between_boundaries(spelling: Spelling, boundary: int | None) -> Spelling:
 
 
 def _bounded(automaton: Automaton, boundary: int) -> Automaton:
-    """Put a spelling between two boundaries that are not said; runs of them as one."""
+    """Put spellings between implied boundaries; runs of boundaries count as one."""
     if not len(automaton.arc_label):
         return automaton
-    # A boundary that was said last may be said again, which changes nothing.
+    # A boundary after a boundary changes nothing.
     loops = np.unique(automaton.arc_next[automaton.arc_label == boundary])
     counts = np.diff(automaton.state_arc_splits)
     source = np.repeat(np.arange(len(counts)), counts)

@@ -159,8 +159,7 @@ def phrase_rows(phrases: PhraseBoosts, first_label: int = 0) -> PhraseRows:
         num_labels=np.uint32(first_label + phrases.num_labels),
         of_words=phrases.unit == "word",
         of_tokens=phrases.unit == "token",
-        # Where labels outside of phrases cost something no state is quiet: each step
-        # pays.
+        # Where labels outside of phrases cost something, each step pays.
         initial=np.uint32(NO_STATE if automaton.model_default_cost[0] else 0),
         begun=np.bitwise_or.reduce(begun, initial=NO_BITS),
         start=np.uint32(phrases.start),
@@ -287,7 +286,7 @@ class BoostTables:
 EndRule = Literal["closed", "compensated", "none"]
 """What becomes of phrases at the end, which competes with them."""
 OPEN, CLOSING, CLOSED = 0, 1, 2
-"""Phrases go on; pay back with the next token, whatever it is; are over."""
+"""Phrases continue; pay back with the next token; are over."""
 
 
 class RowStates(NamedTuple):

@@ -98,11 +98,6 @@ def _table_unanswered(lm):
 
 
 @inlined
-def _table_unknown(lm):
-    return int64(UNKNOWN)
-
-
-@inlined
 def _table_order(lm, state):
     return lm.order[state]
 
@@ -239,8 +234,9 @@ def _automaton_unanswered(automaton):
 
 
 @inlined
-def _automaton_unknown(automaton):
-    return np.int64(len(automaton.label_alias))
+def unknown_label(lm):
+    """A label that is none of the table: its cost is that of `<unk>`."""
+    return int64(UNKNOWN)
 
 
 @inlined
@@ -261,8 +257,6 @@ unanswered = by_class(
     {Automaton: _automaton_unanswered, OnDemandTable: _table_unanswered}
 )
 """Whether the model must be asked, and the step be done again."""
-unknown_label = by_class({Automaton: _automaton_unknown, OnDemandTable: _table_unknown})
-"""A label that is none of the table: what it costs is the cost of `<unk>`."""
 state_order = by_class({Automaton: _automaton_order, OnDemandTable: _table_order})
 """Order of a state among those of equal cost, uint64."""
 row_of_state = by_class({Automaton: _automaton_row, OnDemandTable: _table_row})

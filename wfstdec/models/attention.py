@@ -25,8 +25,8 @@ from wfstdec.errors import AudioLengthError, OptionError, ShapeError
 from wfstdec.text.lexicon import MARKS, WORD_START
 from wfstdec.text.tokens import (
     Ids,
+    IdSpeller,
     ModelTokenizer,
-    by_ids,
     case_variants,
     ends_of,
     ids_of,
@@ -114,9 +114,9 @@ class HfAttentionModel:
         barred = self.neutral | {self.eos} | {i for i in names if i >= size}
         cut = partial(_cut_behind_space, tokenizer_of(tokenizer))
         ids = ids_of(tokenizer)
-        spell = by_ids(ids, barred=barred, variants=ways_behind_space)
+        spell = IdSpeller(ids, barred=barred, variants=ways_behind_space)
         # Tokenizers that know no space spell nothing behind one.
-        other = by_ids(ids, barred=barred, variants=case_variants)
+        other = IdSpeller(ids, barred=barred, variants=case_variants)
         self.tokenizer = ModelTokenizer(cut, partial(_first_spelt, spell, other))
         if prompt is None:
             first = model.config.decoder_start_token_id
@@ -294,7 +294,7 @@ class NemoAttentionModel:
         langs = set(getattr(tokenizer, "tokenizers_dict", [None])) - {"spl_tokens"}
         how: Any = {"barred": frozenset(barred), "variants": ways_behind_space}
         cuts = (partial(_ids, tokenizer, lang) for lang in sorted(langs, key=str))
-        spell = partial(_spelt_in_any, [by_ids(cut, **how) for cut in cuts])
+        spell = partial(_spelt_in_any, [IdSpeller(cut, **how) for cut in cuts])
         cut = partial(_first_cut, spell, tuple(names))
         more = {"tokenizer": ModelTokenizer(cut, spell), **more}
         parts = decoder.embedding, decoder.decoder, model.log_softmax

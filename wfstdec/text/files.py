@@ -21,7 +21,6 @@ from wfstdec.errors import FormatError, InputError, WfstdecError
 
 PathLike = str | os.PathLike[str]
 GZIP_MAGIC = b"\x1f\x8b"
-_MOST_LINKS = 40
 _DIGEST_BYTES, _DIGEST_PIECE = 2**24, 2**20
 
 
@@ -179,18 +178,12 @@ def digest(path: str | os.PathLike[str]) -> dict[str, Any]:
 
 
 def _descriptor(path: str | os.PathLike[str]) -> int | None:
-    """The number of an open file of this process that a path leads to, if it does."""
-    opened = {"/dev/fd", os.path.realpath("/proc/self/fd")}
-    for _ in range(_MOST_LINKS):
-        folder, name = os.path.split(os.path.abspath(path))
-        folder = os.path.realpath(folder)
-        if folder in opened and name.isdigit():
-            return int(name)
-        path = os.path.join(folder, name)
-        if not os.path.islink(path):
-            return None
-        path = os.path.join(folder, os.readlink(path))
-    return None
+    """The number of an open file of this process by its path, such as `/dev/stdout`."""
+    place = os.path.abspath(path)
+    standard = {"/dev/stdout": "/dev/fd/1", "/dev/stderr": "/dev/fd/2"}
+    folder, name = os.path.split(standard.get(place, place))
+    is_open = folder in ("/dev/fd", "/proc/self/fd") and name.isdigit()
+    return int(name) if is_open else None
 
 
 def _encoding(mode: str) -> str | None:

@@ -295,8 +295,7 @@ def _fewest_pieces_speller(
     def spell(word: str) -> Pronunciation | None:
         text = prefix + word
         best: list[Pronunciation | None] = [None] * len(text) + [()]
-        # From the end: the best rest of a text is known when a piece before it is
-        # tried.
+        # From the end: the best rest is known when a piece before it is tried.
         for start in reversed(range(len(text))):
             for stop in range(min(len(text), start + longest), start, -1):
                 piece = pieces.get(text[start:stop])
@@ -362,9 +361,8 @@ class Pronunciations:
         num_words = len(np.unique(self.word))
         return f"Pronunciations({len(self):,} of {num_words:,} words)"
 
-    @classmethod
+    @staticmethod
     def from_lists(
-        cls,
         entries: Iterable[tuple[int, tuple[int, ...]]],
         costs: Iterable[float] | None = None,
     ) -> Pronunciations:
@@ -380,20 +378,20 @@ class Pronunciations:
             cost=np.array([least[row] for row in rows], np.float32),
         )
 
-    @classmethod
-    def of_lexicon(
-        cls, lexicon: Lexicon, word_ids: Mapping[str, int]
-    ) -> Pronunciations:
+    @staticmethod
+    def of_lexicon(lexicon: Lexicon, word_ids: Mapping[str, int]) -> Pronunciations:
         """Pack the entries of a lexicon; those of words without an id are left out."""
-        known, _ = lexicon.restrict(word_ids.keys())
-        ids = map(word_ids.__getitem__, known.words)
-        entries = zip(ids, known.pronunciations, strict=True)
-        return cls.from_lists(entries, known.costs.tolist())
+        known = [word in word_ids for word in lexicon.words]
+        entries = zip(lexicon.words, lexicon.pronunciations, strict=True)
+        return Pronunciations.from_lists(
+            [(word_ids[word], tokens) for word, tokens in entries if word in word_ids],
+            lexicon.costs[np.array(known, bool)].tolist(),
+        )
 
-    @classmethod
-    def empty(cls) -> Pronunciations:
+    @staticmethod
+    def empty() -> Pronunciations:
         """No pronunciation at all, as in a graph that came from elsewhere."""
-        return cls.from_lists([])
+        return Pronunciations.from_lists([])
 
     def joined_with(self, others: Pronunciations) -> Pronunciations:
         """Join other pronunciations to these; those of a word stand in this order."""

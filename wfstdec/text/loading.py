@@ -47,7 +47,8 @@ def load_lexicon(
     """Read a lexicon, or take one; the separator is a token, as of `separator_of`."""
     if isinstance(lexicon, Lexicon):
         return lexicon
-    return read_lexicon(lexicon, table, separator=separator)
+    name = None if separator is None else table.names[separator]
+    return read_lexicon(lexicon, table, separator=name)
 
 
 def token_named(name: str | None, table: TokenTable, option: str) -> int | None:

@@ -99,8 +99,8 @@ class OovWords(Pronunciations):
     words: tuple[str, ...]
     # W, the size of the decoder's word table; ids below it are its words
     num_known: int
-    # float32 [P], nats for each time the word is said this way, above 0 favours; 0 for
-    # words of the decoder, which `CompiledBoosts.words` has
+    # float32 [P], nats for each occurrence, above 0 favours; 0 for words of the
+    # decoder, whose bonuses `CompiledBoosts.words` has
     bonus: np.ndarray
 
     @classmethod

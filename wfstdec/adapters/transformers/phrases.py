@@ -47,7 +47,7 @@ from wfstdec.boost.tables import (
 )
 from wfstdec.errors import BoostError, OptionError, ShapeError
 from wfstdec.text.tokens import (
-    by_ids,
+    IdSpeller,
     ends_of,
     ids_of,
     neutral_of,
@@ -139,7 +139,7 @@ class PhraseBoostLogitsProcessor:
         table = token_table_of(tokenizer)
         self._num_named = len(table) - 1
         cut = ids_of(tokenizer)
-        speller = by_ids(cut, barred=marks.union(ends), variants=variants)
+        speller = IdSpeller(cut, barred=marks.union(ends), variants=variants)
         compiler = PhraseCompiler(speller, table, options)
         is_none = isinstance(phrases, Sequence) and not len(phrases)
         self._is_for_all = is_none or is_one_list(phrases)
