@@ -14,7 +14,7 @@ asked where there is a token alone, for blanks are judged without them.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
@@ -115,7 +115,7 @@ class GreedySearch:
         arrays["last"] = np.full(num, NONE)
         some = np.flatnonzero(walks["length"])
         arrays["last"][some] = state.rows[some, walks["length"][some] - 1, 0]
-        parts = {name: torch.from_numpy(one)[:, None] for name, one in arrays.items()}
+        parts: Any = {name: torch.from_numpy(a)[:, None] for name, a in arrays.items()}
         rows = torch.from_numpy(state.rows)
         return beam._replace(**parts, rows=rows, **outputs.fields(everything))
 

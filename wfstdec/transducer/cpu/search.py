@@ -8,6 +8,8 @@ again: what no hypothesis comes from is forgotten.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import torch
 
@@ -179,7 +181,9 @@ class CpuSearch:
         arrays = {name: hyps[name].copy() for name in ("score", "frame", "run")}
         arrays |= {"length": lengths, "last": texts["token"][hyps["text"]]}
         places = np.where(alive, texts["slot"][hyps["text"]], 0)
-        parts = {name: torch.from_numpy(a).view(shape) for name, a in arrays.items()}
+        parts: Any = {
+            name: torch.from_numpy(a).view(shape) for name, a in arrays.items()
+        }
         return self._before._replace(
             **parts,
             rows=torch.from_numpy(tokens),
