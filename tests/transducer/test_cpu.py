@@ -74,6 +74,7 @@ def test_what_is_forgotten_changes_nothing(strategy, durations, monkeypatch):
     monkeypatch.setattr(search, "store_of", noting)
     monkeypatch.setattr(search, "_ROOM", 1)
     monkeypatch.setattr(search, "_ROOM_EACH", 1)
+    monkeypatch.setattr(search, "_MOST", 1)
     assert decoder.decode_nbest(frames, boosts=boosts) == expected
     assert len(laid_out) > 2
 

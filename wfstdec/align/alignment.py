@@ -83,15 +83,12 @@ class Alignment(HasWords):
 
     def to_dict(self) -> dict[str, Any]:
         """Words with times and confidences, and misfits, ready for `json.dumps`."""
+        names = ("total_cost", "excess", "exact", "reached_end", "num_frames")
         return {
             "text": self.text,
             "words": words_as_dicts(self.words),
             "misfits": [misfit._asdict() for misfit in self.misfits],
-            "total_cost": self.total_cost,
-            "excess": self.excess,
-            "exact": self.exact,
-            "reached_end": self.reached_end,
-            "num_frames": self.num_frames,
+            **{name: getattr(self, name) for name in names},
         }
 
     def __repr__(self) -> str:

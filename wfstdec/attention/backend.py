@@ -134,8 +134,8 @@ class AttentionBackend(ModelBackend):
         ctc: Any = None
         if isinstance(frames, WithCtc):
             frames, ctc = frames.frames, frames.ctc
-            if self.encodes:
-                raise OptionError("ctc= with input='features', expected frames")
+        if ctc is not None and self.encodes:
+            raise OptionError("ctc= with input='features', expected frames")
         found = super().inputs(frames, lengths)
         if ctc is None:
             return [WithCtc(one) for one in found]

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 import torch
 
-from wfstdec.attention.backend import AttentionBackend, WithCtc
+from wfstdec.attention.backend import AttentionBackend, AttentionPath, WithCtc
 from wfstdec.attention.model import AttentionModel, checked_table
 from wfstdec.attention.model_decoder import (
     Input,
@@ -116,22 +116,16 @@ class AttentionDecoder(ModelDecoder):
         ctc: Any = None,
         **more: Any,
     ) -> list[Hypothesis]:
-        """Decode whole utterances, as `Decoder.decode`.
+        """Decode whole utterances, as `Decoder.decode`; there are no confidences.
 
-        Args:
-            logprobs: [B, T, D] or a sequence of [T, D], of the encoder, or its
-                features.
-            lengths: As there.
-            boosts: As there.
-            ctc: Log-probs of CTC for every frame of the encoder, [B, T, C] or a
-                sequence of [T, C], for `ctc_weight`; None asks the model's own head.
-            more: As there; confidences there are none.
+        `logprobs` are frames of the encoder, [B, T, D] or a sequence of [T, D], or its
+        features. `ctc` are log-probs of CTC for every frame of the encoder, [B, T, C]
+        or a sequence of [T, C], for `ctc_weight`; None asks the model's own head.
 
         Raises:
             InputError: As there; or CTC log-probs that do not fit.
         """
-        given = logprobs if ctc is None else WithCtc(logprobs, ctc)
-        return super().decode(given, lengths, boosts, **more)
+        return super().decode(WithCtc(logprobs, ctc), lengths, boosts, **more)
 
     def decode_nbest(
         self,
@@ -141,16 +135,8 @@ class AttentionDecoder(ModelDecoder):
         *,
         ctc: Any = None,
     ) -> list[list[Hypothesis]]:
-        """Several hypotheses of each utterance, best first; as `decode`.
-
-        Args:
-            logprobs: As of `decode`.
-            lengths: As of `decode`.
-            boosts: As of `decode`.
-            ctc: As of `decode`.
-        """
-        given = logprobs if ctc is None else WithCtc(logprobs, ctc)
-        return super().decode_nbest(given, lengths, boosts)
+        """Several hypotheses of each utterance, best first; as `decode`."""
+        return super().decode_nbest(WithCtc(logprobs, ctc), lengths, boosts)
 
     def texts(
         self,
@@ -161,48 +147,40 @@ class AttentionDecoder(ModelDecoder):
         ctc: Any = None,
         prompts: Sequence[Sequence[int]] | None = None,
     ) -> list[list[AttentionText]]:
-        """The n-best list of each utterance, with ranks and all tokens.
+        """The n-best list of each utterance, with ranks and all tokens; as `decode`.
 
-        Args:
-            frames: [B, T, D] or a sequence of [T, D], of the encoder.
-            lengths: [B] frames of each; None for all.
-            boosts: As of `decode`.
-            ctc: As of `decode`.
-            prompts: What the decoder is given first, for each utterance; None takes
-                the model's.
+        `prompts` are what the decoder is given first, for each utterance; None takes
+        the model's.
 
         Raises:
             InputError: As of `decode`; or not one prompt for each utterance.
         """
-        given = frames if ctc is None else WithCtc(frames, ctc)
-        utterances = self._backend.inputs(given, lengths)
+        utterances = self._backend.inputs(WithCtc(frames, ctc), lengths)
         compiled = self._boosts.compile(
             boosts, len(utterances), self.options.boost_scale
         )
         found = self._backend.decode(
             utterances, self.options, compiled, prompts=prompts
         )
-        return [
-            [
-                AttentionText(
-                    token_ids=path.text.tokens,
-                    total_cost=path.search_cost,
-                    rank=path.text.rank,
-                    attention_cost=-path.text.attention + 0.0,
-                    ctc_cost=-path.text.ctc + 0.0,
-                    boost_cost=path.end_credit - path.boost + 0.0,
-                    end_credit=path.end_credit,
-                    looped=is_looped(path.text.tokens),
-                    reached_final=path.reached_final,
-                )
-                for path in paths[: self.options.nbest]
-            ]
-            for paths in found
-        ]
+        return [list(map(_as_text, paths[: self.options.nbest])) for paths in found]
 
     def _boost_cost(self, path: Any, boosts: CompiledBoosts) -> float:
         """Minus what the search credited: the end had its own rule."""
         return -path.boost + 0.0
+
+
+def _as_text(path: AttentionPath) -> AttentionText:
+    return AttentionText(
+        token_ids=path.text.tokens,
+        total_cost=path.search_cost,
+        rank=path.text.rank,
+        attention_cost=-path.text.attention + 0.0,
+        ctc_cost=-path.text.ctc + 0.0,
+        boost_cost=path.end_credit - path.boost + 0.0,
+        end_credit=path.end_credit,
+        looped=is_looped(path.text.tokens),
+        reached_final=path.reached_final,
+    )
 
 
 def open_decoder(model: PathLike, **more: Any) -> AttentionDecoder:

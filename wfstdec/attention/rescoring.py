@@ -117,13 +117,9 @@ def reweighed(
     first_weight: float = 1.0,
     ctc_weight: float = 0.0,
 ) -> list[list[Rescored]]:
-    """Order lists of a second pass by other weights; nothing is asked again.
+    """Order lists of `rescore` by other weights; nothing is asked again.
 
-    Args:
-        lists: From `rescore`; for a `ctc_weight`, with one above 0.
-        weight: As there.
-        first_weight: As there.
-        ctc_weight: As there.
+    For a `ctc_weight` the lists must have been made with one above 0.
 
     Raises:
         OptionError: A weight is no finite number.
@@ -152,18 +148,8 @@ def text_log_probs(
 ) -> Callable[[list[str]], list[float]]:
     """Make a function of texts of one utterance, as `rescore_texts` takes it.
 
-    Args:
-        model: As of `rescore`.
-        frames: [T, D] of the utterance.
-        spell: As of `rescore`.
-
-    Returns:
-        Given texts, what the model gives for them and their ends, natural logs; -inf
-        for those that cannot be spelt.
-
-    Raises:
-        OptionError: Nothing spells.
-        FormatError: As of `rescore`.
+    It returns what the model gives for texts and their ends, natural logs; -inf for
+    those that cannot be spelt. Arguments and errors are those of `rescore`.
     """
     spelled = spell or spelling_of(model)
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from wfstdec.attention.model_decoder import ModelBackend, phrases_of
 from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.boost.phrases import PhraseBoosts
-from wfstdec.errors import LogprobError, OptionError, ShapeError, naming
+from wfstdec.errors import OptionError, ShapeError, naming
 from wfstdec.jit.records import WeakCache
 from wfstdec.search.paths.tokens import (
     NO_PRON,
@@ -90,8 +90,7 @@ class TransducerSearch:
         come = 0
         if self._rest is not None:
             source, come = source_of([self._rest], searcher.device), self._rest.come
-            beam = searcher.run(beam, source.ended())
-            check_numbers(searcher, [None])
+            beam = searcher.run(beam, source.ended(), [None])
         (paths,) = paths_of(beam, searcher.fusion, searcher.options, [come])
         return [
             path._replace(rows=np.concatenate([*self._settled, path.rows]))
@@ -130,17 +129,6 @@ def _common(beam: Beam) -> int:
     rows = beam.rows[live][:, :count]
     same = (rows == rows[:1]).all(2).all(0)
     return int(same.long().cumprod(0).sum())
-
-
-def check_numbers(searcher: Searcher, names: Sequence[int | str | None]) -> None:
-    """Look at what the joiner gave to a batch."""
-    assert searcher.bad is not None
-    if bool(searcher.bad.any()):
-        at = int(searcher.bad.int().argmax())
-        searcher.bad = torch.zeros_like(searcher.bad)
-        raise LogprobError(
-            "the joiner gives NaN or +inf, expected logs of probabilities", names[at]
-        )
 
 
 def rows_of(beam: Beam, utterance: int, hypothesis: int) -> np.ndarray:
@@ -243,8 +231,7 @@ class TransducerBackend(ModelBackend):
             lengths = [len(utterances[i]) for i in group]
             whole = [FrameBuffer(utterances[i], 0, len(utterances[i])) for i in group]
             source = source_of(whole, self.device).ended()
-            beam = searcher.run(searcher.start(len(group)), source)
-            check_numbers(searcher, group)
+            beam = searcher.run(searcher.start(len(group)), source, group)
             paths = paths_of(beam, searcher.fusion, options, lengths)
             found.update(zip(group, paths, strict=True))
         return [found[i] for i in range(len(utterances))]
@@ -284,8 +271,7 @@ class TransducerBackend(ModelBackend):
                 together, comings, given = zip(*group, strict=True)
                 searcher = together[0].searcher
                 beam = side_by_side([search.beam for search in together])
-                after = searcher.run(beam, source_of(comings, self.device))
-                check_numbers(searcher, given)
+                after = searcher.run(beam, source_of(comings, self.device), given)
                 moves += zip(together, comings, taken_apart(after), strict=True)
         # Only now: no member of any company can fail any more.
         for search, coming, beam in moves:

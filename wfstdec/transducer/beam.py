@@ -186,9 +186,8 @@ def select(beam: Beam, found: Candidates) -> tuple[Beam, Tensor]:
     # Of equal ones the lower hypothesis counts, then the lower candidate. g, predictor
     # and fusion are still their parents'.
     num, width, ways = found.score.shape
-    score, order = torch.sort(
-        found.score.flatten(1), dim=1, descending=True, stable=True
-    )
+    scores = found.score.flatten(1)
+    score, order = torch.sort(scores, dim=1, descending=True, stable=True)
     score, order = score[:, :width], order[:, :width]
     label, frame = (one.flatten(1).gather(1, order) for one in found[1:])
     parent = order // ways

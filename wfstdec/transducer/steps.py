@@ -25,9 +25,12 @@ it does what it would do with all frames there.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
+from wfstdec.errors import LogprobError
 from wfstdec.search.threads import check
 from wfstdec.transducer.beam import (
     LEAST_ROWS,
@@ -73,7 +76,8 @@ class Searcher:
         self.pricer = Pricer(model, options, fusion, device)
         self._longest = max(model.durations, default=1)
         self._first_of_two = torch.tensor([True, False], device=self.device)
-        self.bad: Tensor | None = None
+        # Of each utterance, whether the joiner gave NaN or +inf.
+        self.bad = torch.zeros(0, dtype=torch.bool, device=self.device)
         self.num_steps = 0
 
     def start(self, num: int) -> Beam:
@@ -85,15 +89,24 @@ class Searcher:
         state, g = take_rows(state, rows), g.index_select(0, rows)
         return start_beam(num, width, g, state, self.fusion.start(width))
 
-    def run(self, beam: Beam, source: Source) -> Beam:
-        """Advance as long as there are frames."""
+    def run(
+        self, beam: Beam, source: Source, names: Sequence[int | str | None] = ()
+    ) -> Beam:
+        """Advance as long as there are frames; errors have the names of utterances."""
         if source.frames.shape[1] == 0 or not len(source.frames):
             return beam
         self.bad = torch.zeros(len(beam.score), dtype=torch.bool, device=self.device)
+        after = self._run(beam, source)
+        if bool(self.bad.any()):
+            at = int(self.bad.int().argmax())
+            message = "the joiner gives NaN or +inf, expected logs of probabilities"
+            raise LogprobError(message, names[at] if names else at)
+        return after
+
+    def _run(self, beam: Beam, source: Source) -> Beam:
         if not self.dense:
             kind = GreedySearch if self.options.strategy == "greedy" else CpuSearch
-            joiner = Joiner(self.model, self.fusion, self.pricer)
-            search = kind(joiner, self.options)
+            search = kind(Joiner(self.model, self.fusion, self.pricer), self.options)
             after = search.run(beam, source)
             self.bad, self.num_steps = torch.from_numpy(search.bad), search.num_steps
             return after
@@ -134,7 +147,6 @@ class Searcher:
         priced = self.pricer.price(self.model.join(frames, g), states)
         # Rows of closed hypotheses are not validated.
         is_bad = (is_open.flatten().index_select(0, rows) & ~priced.is_good).int()
-        assert self.bad is not None
         self.bad = self.bad.int().index_add(0, utterance, is_bad) > 0
         if kind == "search":
             beam = self._search_prefixes(beam, priced, states, is_open)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from prefix_cases import PEER
 
+from wfstdec import KenlmModel
 from wfstdec.adapters.pyctcdecode import (
     Alphabet,
     BeamSearchDecoderCTC,
@@ -16,7 +17,6 @@ from wfstdec.adapters.pyctcdecode import (
     MultiLanguageModel,
     build_ctcdecoder,
 )
-from wfstdec.adapters.pyctcdecode.language_model import KenlmScorer
 from wfstdec.errors import (
     BoostError,
     FormatError,
@@ -228,7 +228,7 @@ def test_kenlm_models_and_paths_are_the_same(arpa):
         BeamSearchDecoderCTC(alphabet, LanguageModel(model, ["a", "ab"])).decode_beams(
             x
         )
-        for model in (arpa, given, KenlmScorer(given, arpa))
+        for model in (arpa, given, KenlmModel(arpa, given))
     ]
     logging.disable(logging.NOTSET)
     assert beams[0] == beams[1]
@@ -250,7 +250,7 @@ def test_kenlm_binaries(name):
         for file in ("tiny.arpa", f"{name}.bin")
     )
     one, two = (decoder.decode_beams(x, beam_width=30) for decoder in (arpa, binary))
-    assert isinstance(binary._language_model.scorer, KenlmScorer) == (name == "probing")
+    assert isinstance(binary._language_model.scorer, KenlmModel) == (name == "probing")
     if not name.startswith("quant"):
         assert [beam[0] for beam in one] == [beam[0] for beam in two]
         for beam, other in zip(one, two, strict=True):

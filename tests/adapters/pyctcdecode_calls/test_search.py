@@ -121,14 +121,13 @@ class Own:
         self._scorer, self.order, self.words = scorer, scorer.order, set(scorer.words)
 
     def start(self):
-        return self._scorer.start(True)
+        return self._scorer.start()
 
     def score(self, state, word):
-        logp, after = self._scorer.score(state, word)
-        return -logp, after
+        return self._scorer.score(state, word)
 
     def finish(self, state):
-        return -self._scorer.end(state)
+        return self._scorer.finish(state)
 
 
 def test_a_model_of_ones_own(tmp_path):

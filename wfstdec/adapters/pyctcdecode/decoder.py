@@ -351,13 +351,13 @@ class BeamSearchDecoderCTC:
             weights = *floats, bool(lm.score_boundary)
             first = scorer.check(start).state
             arrays = scorer.lm.automaton, lm.tree, lm.is_listed, first
+        history = 1 if lm is None else max(1, lm.order - 1)
         given: tuple[Any, ...] = (
             *(self._tokens, tree, *arrays, width, float(prune_logp)),
-            *(bool(prune_history), 1 if lm is None else max(1, lm.order - 1)),
-            *(float(weight), self._alphabet.is_bpe, self._faithful, lm is not None),
-            *(lm is not None and scorer is None, *weights),
+            *(bool(prune_history), history, float(weight), self._alphabet.is_bpe),
+            *(self._faithful, lm is not None, lm is not None and scorer is None),
         )
-        what = search.Search(*given)
+        what = search.Search(*given, *weights)
         host = HostModel(lm, start, what) if what.on_host else None
         answer = None if host is None else host.answer
         store = self._pool.take(max(width, num_beams))

@@ -19,7 +19,6 @@ import logging
 import os
 import shutil
 from collections.abc import Collection, Iterable
-from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -30,7 +29,6 @@ from wfstdec.adapters.pyctcdecode import alphabet
 from wfstdec.adapters.pyctcdecode.search import WordTree, build_tree
 from wfstdec.errors import BoostError, FormatError, OptionError
 from wfstdec.jit import read_only
-from wfstdec.lm.automaton import frozen
 from wfstdec.lm.loading import KenlmModel
 from wfstdec.lm.ngram import NgramLM
 from wfstdec.lm.user import UNK, UserLM
@@ -101,7 +99,7 @@ class LanguageModel(AbstractLanguageModel):
         unk_score_offset: float = alphabet.DEFAULT_UNK_LOGP_OFFSET,
         score_boundary: bool = alphabet.DEFAULT_SCORE_LM_BOUNDARY,
     ) -> None:
-        self.scorer: Scorer = open_scorer(kenlm_model)
+        self.scorer = open_scorer(kenlm_model)
         self.alpha, self.beta = alpha, beta
         self.unk_score_offset, self.score_boundary = unk_score_offset, score_boundary
         self._check()
@@ -114,7 +112,7 @@ class LanguageModel(AbstractLanguageModel):
         elif isinstance(unigrams, str):
             raise OptionError(f"unigrams {unigrams!r}, expected a list of words")
         else:
-            self._unigram_set = {word for word in unigrams if self.scorer.has(word)}
+            self._unigram_set = {word for word in unigrams if self._has(word)}
             count, num_known = len(set(unigrams)), len(self._unigram_set)
             if count < _FEW_UNIGRAMS:
                 _log.warning("only %d unigrams: is this small or made data?", count)
@@ -126,7 +124,7 @@ class LanguageModel(AbstractLanguageModel):
                 )
         self.is_listed: np.ndarray | None = None
         if isinstance(self.scorer, NgramScorer):
-            words, known = self.scorer.words, self._unigram_set
+            words, known = list(self.scorer.words), self._unigram_set
             listed = np.array([word in known for word in words], np.bool_)
             self.tree = build_tree(words, listed)
             self.is_listed = read_only(listed if known else np.ones_like(listed))
@@ -170,8 +168,8 @@ class LanguageModel(AbstractLanguageModel):
 
     @property
     def order(self) -> int:
-        """The order of the model."""
-        return self.scorer.order
+        """The order of the model; of a user's one all words, unless it has its own."""
+        return int(getattr(self.scorer, "order", _ALL_WORDS))
 
     @property
     def unigrams(self) -> frozenset[str]:
@@ -185,7 +183,12 @@ class LanguageModel(AbstractLanguageModel):
 
     def get_start_state(self) -> Any:
         """The state before a sentence, or without a history."""
-        return self.scorer.start(bool(self.score_boundary))
+        bare = None if self.score_boundary else getattr(self.scorer, "empty", None)
+        return (bare or self.scorer.start)()
+
+    def _has(self, word: str) -> bool:
+        words = getattr(self.scorer, "words", None)
+        return word != "" and (words is None or word in words)
 
     @cached_property
     def _prefixes(self) -> set[str]:
@@ -203,20 +206,23 @@ class LanguageModel(AbstractLanguageModel):
         self, prev_state: Any, word: str, is_last_word: bool = False
     ) -> tuple[float, Any]:
         """See `AbstractLanguageModel`."""
-        logp, state = self.scorer.score(prev_state, word)
-        unlisted = self._unigram_set and word not in self._unigram_set
-        if unlisted or not self.scorer.has(word):
+        is_known = self._has(word)
+        cost, state = self.scorer.score(prev_state, word if is_known else UNK)
+        logp = -cost
+        if not is_known or (self._unigram_set and word not in self._unigram_set):
             logp += self.unk_score_offset * alphabet.LOG_BASE_CHANGE_FACTOR
         score = self.alpha * logp + self.beta
         return score + (self.score_end(state) if is_last_word else 0.0), state
 
     def score_end(self, state: Any) -> float:
         """The score of the end of an utterance in a state; nats."""
-        return self.alpha * self.scorer.end(state) if self.score_boundary else 0.0
+        return self.alpha * -self.scorer.finish(state) if self.score_boundary else 0.0
 
     def save_to_dir(self, filepath: str, unigram_encoding: str | None = None) -> None:
         """Write attrs.json, unigrams.txt and the model's file into a folder."""
-        folder, source = Path(filepath), self.scorer.path
+        folder, source = Path(filepath), None
+        if isinstance(self.scorer, NgramScorer | KenlmModel):
+            source = self.scorer.path
         if source is None:
             raise FormatError(
                 f"{folder}: the language model has no file, expected one from a path"
@@ -308,40 +314,29 @@ class LMState(NamedTuple):
 
 
 class NgramScorer:
-    """N-grams in arrays, scored as KenLM does; `words` are sorted, labels from 1."""
+    """N-grams in arrays as a `UserLM`, scored as KenLM does."""
 
-    # Scorers have log-probs in nats by state; `path` is the model's file, `order` the
-    # highest n of its n-grams.
+    # `path` is the model's file, `order` the highest n of its n-grams, `words` their
+    # labels, sorted.
 
     def __init__(
         self, model: ArpaModel, path: str | None = None, is_arpa: bool = True
     ) -> None:
-        self.path: str | None = path
-        self.is_arpa = is_arpa
-        self.order = model.order
-        self.words = tuple(sorted(set(model.words) - _MARKS - {_EPSILON}))
+        self.path, self.is_arpa, self.order = path, is_arpa, model.order
+        words = sorted(set(model.words) - _MARKS - {_EPSILON})
+        self.words = {word: label for label, word in enumerate(words, start=1)}
         unk_cost = None
         if model.unk is None:
             unk_cost = -_NO_UNK_LOG10 * alphabet.LOG_BASE_CHANGE_FACTOR
-        self.lm = NgramLM.from_arpa(model, (_EPSILON, *self.words), unk_cost=unk_cost)
+        self.lm = NgramLM.from_arpa(model, (_EPSILON, *words), unk_cost=unk_cost)
 
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        """Make the arrays of a pickle read-only again."""
-        vars(self).update(state)
-        self.lm = replace(self.lm, automaton=frozen(self.lm.automaton))
+    def start(self) -> LMState:
+        """The state behind `<s>`."""
+        return LMState(self.lm.start)
 
-    @cached_property
-    def labels(self) -> dict[str, int]:
-        """The label of each word."""
-        return {word: i for i, word in enumerate(self.words, start=1)}
-
-    def has(self, word: str) -> bool:
-        """Test whether the model has the word."""
-        return word in self.labels
-
-    def start(self, boundary: bool) -> LMState:
-        """The state behind `<s>`, or without a history."""
-        return LMState(self.lm.start if boundary else 0)
+    def empty(self) -> LMState:
+        """The state without a history."""
+        return LMState(0)
 
     def check(self, state: Any) -> LMState:
         """Check a user's state."""
@@ -353,60 +348,19 @@ class NgramScorer:
         return state
 
     def score(self, state: Any, word: str) -> tuple[float, LMState]:
-        """The log-prob of a word, and the state behind it."""
-        label = self.labels.get(word, self.lm.num_labels)
+        """The cost of a word, and the state behind it."""
+        label = self.words.get(word, self.lm.num_labels)
         cost, after = self.lm.step(self.check(state).state, label)
-        return -cost, LMState(after)
+        return cost, LMState(after)
 
-    def end(self, state: Any) -> float:
-        """The log-prob of `</s>`."""
-        return -self.lm.final(self.check(state).state)
-
-
-class OwnScorer:
-    """A user's model; its `order`, if any, bounds the words that it depends on."""
-
-    path: str | None = None
-
-    def __init__(self, model: Any) -> None:
-        self._model = model
-        self._words = getattr(model, "words", None)
-        self.order = int(getattr(model, "order", _ALL_WORDS))
-
-    def has(self, word: str) -> bool:
-        """See `NgramScorer`."""
-        return word != "" and (self._words is None or word in self._words)
-
-    def start(self, boundary: bool) -> Any:
-        """See `NgramScorer`."""
-        empty = None if boundary else getattr(self._model, "empty", None)
-        return (empty or self._model.start)()
-
-    def score(self, state: Any, word: str) -> tuple[float, Any]:
-        """See `NgramScorer`."""
-        cost, after = self._model.score(state, word if self.has(word) else UNK)
-        return -cost, after
-
-    def end(self, state: Any) -> float:
-        """See `NgramScorer`."""
-        return -self._model.finish(state)
+    def finish(self, state: Any) -> float:
+        """The cost of `</s>`."""
+        return self.lm.final(self.check(state).state)
 
 
-class KenlmScorer(OwnScorer):
-    """A KenLM binary that only the kenlm module can score."""
-
-    def __init__(self, model: Any, path: str) -> None:
-        super().__init__(KenlmModel(path, model))
-        self.path = path
-        self.order = self._model.order
-
-
-Scorer = NgramScorer | OwnScorer
-
-
-def open_scorer(model: Any) -> Scorer:
+def open_scorer(model: Any) -> UserLM:
     """Open a file, a `kenlm.Model`, an ARPA model or a `UserLM`."""
-    if isinstance(model, Scorer):
+    if isinstance(model, NgramScorer):
         return model
     if isinstance(model, ArpaModel):
         return NgramScorer(model)
@@ -416,7 +370,7 @@ def open_scorer(model: Any) -> Scorer:
         path = os.fsdecode(path)
     if not isinstance(path, str) or not (is_path or hasattr(model, "BaseScore")):
         if isinstance(model, UserLM):
-            return OwnScorer(model)
+            return model
         raise OptionError(
             f"language model {model!r}, expected a path, a kenlm.Model, or an object "
             "with start, score and finish"
@@ -427,10 +381,10 @@ def open_scorer(model: Any) -> Scorer:
             return NgramScorer(read_arpa(path), path, is_arpa=header is None)
     elif is_path:
         raise FormatError(f"{path}: no such file, expected a language model")
-    return KenlmScorer(None if is_path else model, path)
+    return KenlmModel(path, None if is_path else model)
 
 
-def unigrams_of(scorer: Scorer, faithful: bool) -> list[str] | None:
+def unigrams_of(scorer: UserLM, faithful: bool) -> list[str] | None:
     """The words of an ARPA file; None where the model does not list them."""
     if not isinstance(scorer, NgramScorer) or not scorer.is_arpa:
         return None

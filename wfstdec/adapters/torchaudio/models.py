@@ -36,8 +36,7 @@ from wfstdec.errors import (
     OptionError,
     TokenTableError,
 )
-from wfstdec.lm import kernels
-from wfstdec.lm.automaton import NULL_AUTOMATON, Automaton
+from wfstdec.lm.automaton import NULL_AUTOMATON, Automaton, BackoffModel
 from wfstdec.lm.loading import read_any_lm
 from wfstdec.lm.ngram import NgramLM
 from wfstdec.lm.user import UserLM
@@ -132,14 +131,9 @@ class Model:
             state = self.custom.start(False)
             scores = [self.custom.score(state, int(label))[1] for label in labels]
             return np.array([float(score) for score in scores], np.float32)
-        count = len(labels)
-        costs, nextstates = np.empty(count, np.float32), np.empty(count, np.int32)
-        start = np.full(count, self.automaton.model_start[0], np.int32)
-        wanted = np.asarray(labels, np.int32) + np.int32(1)
-        kernels.steps(
-            self.automaton, np.zeros_like(start), start, wanted, costs, nextstates
-        )
-        return log10_of(costs)
+        model = BackoffModel(self.automaton, "word", 0)
+        start = [model.start] * len(labels)
+        return log10_of(model.step_batch(start, [label + 1 for label in labels])[0])
 
 
 class History:

@@ -178,8 +178,8 @@ def _end(rules, store, finish_state, finish_score):
         h = store.beam[i]
         if h.node == 0 or not whole:
             score = h.total + rules.lm_weight * float64(finish_score[i])
-            state = int64(finish_state[i])
-            _add(rules, store, score, state, h.node, rules.sil, -1, i, False)
+            to = int64(finish_state[i]), h.node, 2 * rules.sil
+            _add(rules, store, score, to, -1, i)
     _keep(rules, store)
 
 
@@ -194,11 +194,8 @@ def _trace_back(trace, index, tokens, words):
 @part
 def _begin_frame(rules, store):
     counts, limits = store.counts, store.limits
-    counts[engine.CANDIDATES], counts[STATUS], counts[NEXT_CUT] = (
-        0,
-        engine.OK,
-        2 * rules.beam_size,
-    )
+    counts[engine.CANDIDATES], counts[STATUS] = 0, engine.OK
+    counts[NEXT_CUT] = 2 * rules.beam_size
     counts[engine.STAMP] += 1
     limits[BEST] = limits[CUT] = -_INF
 
@@ -274,7 +271,7 @@ def _stay(rules, store, h, i, row):
             score = h.total + float64(row[n])
             if silent:
                 score += rules.sil_score
-            _add(rules, store, score, int64(h.history), h.node, n, -1, i, blank)
+            _add(rules, store, score, (int64(h.history), h.node, 2 * n + blank), -1, i)
 
 
 @inlined
@@ -302,7 +299,7 @@ def _extend_in_lexicon(rules, store, i, row):
         if continues and not score + inner_gain < limits[CUT]:
             child = int64(trie.child_node[arc])
             total = score + weight * float64(rules.node_score[child] - above)
-            _add(rules, store, total, int64(h.history), child, n, -1, i, False)
+            _add(rules, store, total, (int64(h.history), child, 2 * n), -1, i)
         known = kind & ENDS
         # No word that ends here can gain enough: the model is not needed.
         if score + rules.arc_gain[arc] - paid < limits[CUT]:
@@ -355,7 +352,7 @@ def _end_label(rules, store, i, score, above, label, n, word):
     if history < 0:  # not scored yet
         return
     total = score[0] + rules.lm_weight * float64(lm_score - above) + score[1]
-    at = _add(rules, store, total, history, 0, n, word, i, False)
+    at = _add(rules, store, total, (history, 0, 2 * n), word, i)
     if at >= 0:
         c = store.candidates[at]
         c.lm_score, c.lm_state = lm_score, lm_state
@@ -373,8 +370,8 @@ def _new_history(store, slot, state, label, score, after):
 
 
 @inlined
-def _add(rules, store, score, history, node, token, word, parent, blank):
-    """Add a candidate; its number where it is kept, else -1."""
+def _add(rules, store, score, to, word, parent):
+    """Add a candidate of history, node, 2 * token + blank; its number, -1 if lost."""
     limits, counts = store.limits, store.counts
     if not (score >= limits[CUT] and score > -_INF):
         return int64(-1)
@@ -388,7 +385,7 @@ def _add(rules, store, score, history, node, token, word, parent, blank):
         limits[CUT] = max(limits[CUT], score - rules.beam_threshold)
     c = store.candidates[i]
     c.total = c.single = score
-    c.key, c.node, c.token = history, node, 2 * token + blank
+    c.key, c.node, c.token = to
     c.word, c.parent = word, parent
     if rules.log_add:  # what is within the threshold of the best is known at the end
         counts[engine.CANDIDATES] = i + 1

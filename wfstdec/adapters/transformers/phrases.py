@@ -176,8 +176,7 @@ class PhraseBoostLogitsProcessor:
         per_list = self._rows_per_list(len(scores))
         ids = self._rows.tokens(input_ids)
         before = self._rows.parents(ids)
-        first = range(0, len(ids), per_list) if per_list else ()
-        blocks = [slice(one, one + per_list) for one in first]
+        blocks = [slice(one, one + per_list) for one in range(0, len(ids), per_list)]
         texts: list[Text] = []
         for boosts, block in zip(self.lists, blocks, strict=True):
             texts += _texts_of(self._rows, boosts, ids[block], before[block])

@@ -14,8 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from wfstdec.jit.records import record
-from wfstdec.transducer.beam import Beam, Source
+from wfstdec.jit.records import longer, record
+from wfstdec.transducer.beam import LEAST_ROWS, Beam, Source
 from wfstdec.transducer.model import TransducerModel, leaves, tree_map
 from wfstdec.transducer.pricing import NO_ROWS, Fusion, Pricer
 
@@ -123,45 +123,68 @@ _SAME_SIZE = {1: torch.uint8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 class Rows:
-    """Rows of a predictor, with room for more."""
+    """The predictor's outputs and the states of fusion, with room for `size` rows."""
 
-    def __init__(self, g: Tensor, state: Any, size: int | None = None) -> None:
-        size = len(g) if size is None else size
-        self._g = _wide(g, size)
-        self._state = tree_map(lambda part: _wide(part, size), state)
+    def __init__(self, joiner: Joiner, beam: Beam, at: np.ndarray, size: int) -> None:
+        def widened(part: Tensor) -> Tensor:
+            wide = part.new_empty(size, *part.shape[1:])
+            wide[: len(at)] = part[torch.from_numpy(at)]
+            return wide
+
+        self._joiner = joiner
+        self._g, self._state = tree_map(widened, (beam.g, beam.state))
         self._parts = [self._g, *leaves(self._state)]
         self._numbers = [_numbers(part) for part in self._parts]
+        self._fusion = [longer(as_array(one)[at], size) for one in beam.fusion]
 
     def g_at(self, at: np.ndarray) -> Tensor:
-        """The rows at int64 [M]."""
+        """The outputs at int64 [M]."""
         return self._taken(0, at)
 
-    def state_at(self, at: np.ndarray) -> Any:
-        """Likewise of the state."""
+    def states_at(self, at: np.ndarray) -> list[np.ndarray]:
+        """The states of fusion."""
+        return [states[at] for states in self._fusion]
+
+    def fields(self, at: np.ndarray) -> dict[str, Any]:
+        """The rows as a beam has them."""
+        fusion = tuple(map(torch.from_numpy, self.states_at(at)))
+        return {"g": self.g_at(at), "state": self._state_at(at), "fusion": fusion}
+
+    def advance(
+        self,
+        sources: np.ndarray,
+        labels: np.ndarray,
+        to: np.ndarray | slice,
+        num: int,
+        *,
+        predict: bool = True,
+    ) -> None:
+        """Fill the rows `to` by one label from `sources`; `num` of them, with room."""
+        # Without `predict` the models of fusion alone are asked.
+        if not num:
+            return
+        states = self.states_at(sources[:num])
+        _, after = self._joiner.fusion.step(states, labels[:num])
+        for old, new in zip(self._fusion, after, strict=True):
+            old[to] = new
+        if predict:
+            # Products of fewer rows may be rounded otherwise.
+            padded = max(num, LEAST_ROWS)
+            sources[num:padded], labels[num:padded] = sources[0], labels[0]
+            state = self._state_at(sources[:padded])
+            found = self._joiner.predict(labels[:padded], state)
+            for kept, numbers, new in zip(
+                self._parts, self._numbers, leaves(found), strict=True
+            ):
+                numbers[to] = _numbers(new.to(kept.dtype))[:num]
+
+    def _state_at(self, at: np.ndarray) -> Any:
         place = iter(range(1, len(self._parts)))
         return tree_map(lambda _: self._taken(next(place), at), self._state)
-
-    def put(self, at: np.ndarray | slice, g: Tensor, state: Any, num: int) -> None:
-        """Copy the first rows into the arrays of the target, in its dtypes."""
-        for to, kept, part in zip(
-            self._numbers, self._parts, [g, *leaves(state)], strict=True
-        ):
-            to[at] = _numbers(part.to(kept.dtype))[:num]
-
-    def widened(self, at: np.ndarray, size: int) -> Rows:
-        """Copy selected rows into arrays with room for more."""
-        return Rows(self.g_at(at), self.state_at(at), size)
 
     def _taken(self, place: int, at: np.ndarray) -> Tensor:
         found = torch.from_numpy(self._numbers[place].take(at, 0))
         return found.view(self._parts[place].dtype)
-
-
-def _wide(part: Tensor, size: int) -> Tensor:
-    """A copy with free rows behind."""
-    wide = part.new_zeros(size, *part.shape[1:])
-    wide[: len(part)] = part
-    return wide
 
 
 def _numbers(part: Tensor) -> np.ndarray:

@@ -14,15 +14,16 @@ asked where there is a token alone, for blanks are judged without them.
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 
 from wfstdec.jit import inlined, kernel
+from wfstdec.jit.records import record
 from wfstdec.search.threads import check
 from wfstdec.transducer.beam import LEAST_ROWS, Beam, Source
-from wfstdec.transducer.cpu.arrays import NONE, Joiner, JoinerLogprobs, Rows, as_array
+from wfstdec.transducer.cpu.arrays import NONE, Joiner, Rows, as_array
 from wfstdec.transducer.options import TransducerOptions
 
 AT_ONCE = 6
@@ -30,18 +31,19 @@ AT_ONCE = 6
 _ROOM = 32
 """Room for tokens is made in steps of this many."""
 _INF = np.inf
+_WALKED = ("score", "frame", "run", "length")
+
+
+WALK = record("f8 score", "i8 frame run length first stop limit", "? bad", align=True)
+"""Where an utterance is: nats, -inf where no path is left; the next frame; tokens since
+the frame last moved; tokens; the first frame at hand; frames from `stop` on cannot be
+joined now; no frame is beyond `limit`; whether the joiner gave NaN or +inf."""
 
 
 class GreedyState(NamedTuple):
-    """Where each utterance is, [B]."""
+    """Where all utterances are."""
 
-    score: np.ndarray  # float64, nats; -inf where no path is left
-    frame: np.ndarray  # int64, t: the next frame
-    run: np.ndarray  # int64, tokens since the frame last moved
-    length: np.ndarray  # int64, tokens in `rows`
-    stop: np.ndarray  # int64, frames from here on cannot be joined now
-    limit: np.ndarray  # int64, no frame is beyond it
-    bad: np.ndarray  # bool, the joiner gave NaN or +inf
+    walks: np.ndarray  # WALK [B]
     # int32 [B, U, 3], of each token: itself, its frame, the frame after
     rows: np.ndarray
 
@@ -67,19 +69,25 @@ class GreedySearch:
 
     def run(self, beam: Beam, source: Source) -> Beam:
         """Advance as long as there are frames."""
-        self._given = Rows(beam.g, beam.state)
-        self._fusion = [as_array(states).copy() for states in beam.fusion]
-        state, joiner = self._start(beam, source), self._joiner
-        self.bad = state.bad
+        num, joiner = len(beam.score), self._joiner
+        everything = np.arange(num)
+        outputs = Rows(joiner, beam, everything, num)
+        state = GreedyState(np.zeros(num, WALK), as_array(beam.rows).copy())
+        walks = state.walks
+        for name in _WALKED:
+            walks[name] = as_array(getattr(beam, name)[:, 0])
+        # A duration that leads behind the end is cut there. Frames from which one may
+        # lead beyond what has come wait until it is known where the end is.
+        come, ended = as_array(source.come), as_array(source.is_ended)
+        walks["first"], self.bad = as_array(source.first), walks["bad"]
+        walks["stop"] = np.where(ended, come, come - joiner.longest + 1)
+        walks["limit"] = np.where(ended, come, np.iinfo(np.int64).max)
         frames, num_frames = source.frames.flatten(0, 1), source.frames.shape[1]
-        first, num = as_array(source.first), len(state.score)
         at, given = np.empty((2, max(AT_ONCE * num, LEAST_ROWS + num)), np.int64)
         step = JoinerStep(*(np.empty(num + LEAST_ROWS, np.int64) for _ in range(5)))
-        most, most_tokens = self._options.max_symbols, int(state.length.max(initial=0))
-        while True:
-            size = plan(state, first, num_frames, AT_ONCE, LEAST_ROWS, step, at, given)
-            if not size:
-                return self._beam(beam, state)
+        most, most_tokens = self._options.max_symbols, int(walks["length"].max())
+        sizes, is_fused = (num_frames, AT_ONCE, LEAST_ROWS), bool(joiner.fusion.terms)
+        while size := plan(walks, sizes, step, at, given):
             check()
             self.num_steps += 1
             # A step emits at most one token per utterance.
@@ -89,95 +97,45 @@ class GreedySearch:
             most_tokens += 1
             prices = joiner.prices(
                 frames.index_select(0, torch.from_numpy(at[:size])),
-                self._given.g_at(given[:size]),
+                outputs.g_at(given[:size]),
                 None,
             )
-            fused = bool(self._fusion)
-            advance_frames(prices, joiner.steps, most, fused, state, step)
-            if fused:
-                self._fuse(prices, state, step)
-            self._predict(step)
-
-    def _start(self, beam: Beam, source: Source) -> GreedyState:
-        """The state of the search, and how far it can advance now."""
-        come, ended = as_array(source.come), as_array(source.is_ended)
-        # A duration that leads behind the end is cut there. Frames from which one may
-        # lead beyond what has come wait until it is known where the end is.
-        parts = beam.score, beam.frame, beam.run, beam.length
-        score, frame, run, length = (as_array(part[:, 0]).copy() for part in parts)
-        return GreedyState(
-            *(score, frame, run, length),
-            stop=np.where(ended, come, come - self._joiner.longest + 1),
-            limit=np.where(ended, come, np.iinfo(np.int64).max),
-            bad=np.zeros(len(score), np.bool_),
-            rows=as_array(beam.rows).copy(),
-        )
-
-    def _fuse(
-        self, prices: JoinerLogprobs, state: GreedyState, step: JoinerStep
-    ) -> None:
-        """Emit the tokens that are best with language models and boosts."""
-        num = int(step.counts[1])
-        if not num:
-            return
-        emitting = step.emitting[:num]
-        fusion = self._joiner.fusion
-        gains = fusion.rows([states[emitting] for states in self._fusion])
-        emit_fused(prices, self._joiner.steps, gains, state, step)
-        num = int(step.counts[1])
-        emitting, labels = step.emitting[:num], step.label[:num]
-        at = [states[emitting] for states in self._fusion]
-        _, new = fusion.step(at, labels)
-        for old, there in zip(self._fusion, new, strict=True):
-            old[emitting] = there
-
-    def _predict(self, step: JoinerStep) -> None:
-        """The predictor one token further where one was emitted."""
-        num = int(step.counts[1])
-        if not num:
-            return
-        padded = max(num, LEAST_ROWS)
-        step.emitting[num:padded] = step.emitting[0]
-        step.label[num:padded] = step.label[0]
-        state = self._given.state_at(step.emitting[:padded])
-        g, state = self._joiner.predict(step.label[:padded], state)
-        self._given.put(step.emitting[:num], g, state, num)
-
-    def _beam(self, before: Beam, state: GreedyState) -> Beam:
-        """The beam of this search state."""
-        last = np.full(len(state.score), NONE)
-        some = np.flatnonzero(state.length)
-        last[some] = state.rows[some, state.length[some] - 1, 0]
-        everything = np.arange(len(state.score))
-        names = ("score", "frame", "run", "length")
-        arrays = {name: getattr(state, name) for name in names} | {"last": last}
-        parts = {name: torch.from_numpy(one)[:, None] for name, one in arrays.items()}
-        return before._replace(
-            **parts,
-            rows=torch.from_numpy(state.rows),
-            g=self._given.g_at(everything),
-            state=self._given.state_at(everything),
-            fusion=tuple(map(torch.from_numpy, self._fusion)),
-        )
+            advance_frames(prices, joiner.steps, most, is_fused, state, step)
+            num_emitting = int(step.counts[1])
+            if is_fused and num_emitting:
+                # The tokens that are best with language models and boosts.
+                states = outputs.states_at(step.emitting[:num_emitting])
+                emit_fused(
+                    prices, joiner.steps, joiner.fusion.rows(states), state, step
+                )
+                num_emitting = int(step.counts[1])
+            to = step.emitting[:num_emitting].copy()
+            outputs.advance(step.emitting, step.label, to, num_emitting)
+        arrays = {name: walks[name].copy() for name in _WALKED}
+        arrays["last"] = np.full(num, NONE)
+        some = np.flatnonzero(walks["length"])
+        arrays["last"][some] = state.rows[some, walks["length"][some] - 1, 0]
+        parts: Any = {name: torch.from_numpy(a)[:, None] for name, a in arrays.items()}
+        rows = torch.from_numpy(state.rows)
+        return beam._replace(**parts, rows=rows, **outputs.fields(everything))
 
 
 @inlined
-def _advance(state, b, gain, step):
+def _advance(walk, gain, step):
     """Advance by a symbol; true if the frame moved."""
-    before = state.frame[b]
-    state.score[b] += gain
-    state.frame[b] = min(before + step, state.limit[b])
-    moved = state.frame[b] > before
-    if moved:
-        state.run[b] = 0
-    return moved
+    before = walk.frame
+    walk.score += gain
+    walk.frame = min(before + step, walk.limit)
+    if walk.frame > before:
+        walk.run = 0
+    return walk.frame > before
 
 
 @inlined
 def _emit_blank(prices, steps, row, state, b):
     """Emit a blank with its best duration."""
     gain, best = best_blank(prices, row, steps)
-    _advance(state, b, np.float64(gain), steps.of_blank[best])
+    _advance(state.walks[b], np.float64(gain), steps.of_blank[best])
 
 
 @inlined
@@ -206,42 +164,41 @@ def _emit(prices, steps, row, gains, i, state, b):
                     longest = d
             most = most + prices.lasts[row, longest]
             step = steps.of_token[longest]
-        before, run, at = state.frame[b], state.run[b], state.length[b]
-        if not _advance(state, b, np.float64(most), step):
-            state.run[b] = run + 1
+        walk = state.walks[b]
+        before, at = walk.frame, walk.length
+        if not _advance(walk, np.float64(most), step):
+            walk.run += 1
         state.rows[b, at, 0], state.rows[b, at, 1] = best, before
-        state.rows[b, at, 2] = max(state.frame[b], before + 1)
-        state.length[b] = at + 1
+        state.rows[b, at, 2] = max(walk.frame, before + 1)
+        walk.length = at + 1
     return best
 
 
 @kernel
-def plan(state, first, num_frames, at_once, least, step, at, given):
+def plan(walks, sizes, step, at, given):
     """Plan which frames are joined next with which predictor outputs."""
-    num, most = 0, 0
-    for b in range(len(state.score)):
-        if (
-            state.frame[b] < state.stop[b]
-            and state.score[b] > -_INF
-            and not state.bad[b]
-        ):
+    (num_frames, at_once, least), num, most = sizes, 0, np.int64(0)
+    for b in range(len(walks)):
+        left = walks[b].stop - walks[b].frame
+        if left > 0 and walks[b].score > -_INF and not walks[b].bad:
             step.active[num] = b
             num += 1
-            most = max(most, state.stop[b] - state.frame[b])
+            most = max(most, left)
     step.counts[0], step.counts[1] = num, 0
     if num == 0:
         return 0
     few, size = (least + num - 1) // num, 0
     for i in range(num):
         b = step.active[i]
-        left = state.stop[b] - state.frame[b]
+        walk = walks[b]
+        left = walk.stop - walk.frame
         # Frames joined ahead are in vain behind the next token. Rounded in integers, so
         # that plans are the same on all machines.
         window = max((2 * at_once * left * left + most * most) // (2 * most * most), 1)
         step.begin[i] = size
         for j in range(min(max(window, few), left)):
             # A duration may lead behind the last frame at hand.
-            frame = min(state.frame[b] - first[b] + j, num_frames - 1)
+            frame = min(walk.frame - walk.first + j, num_frames - 1)
             at[size] = b * num_frames + frame
             given[size] = b
             size += 1
@@ -258,18 +215,19 @@ def advance_frames(prices, steps, most, fused, state, step):
     blank, num = steps.blank[0], 0
     for i in range(step.counts[0]):
         b = step.active[i]
-        begin = step.begin[i] - state.frame[b]
+        walk = state.walks[b]
+        begin = step.begin[i] - walk.frame
         # Blanks change no predictor: frames joined ahead count until a token comes.
-        while begin + state.frame[b] < step.begin[i + 1]:
-            row = begin + state.frame[b]
+        while begin + walk.frame < step.begin[i + 1]:
+            row = begin + walk.frame
             if not is_good(prices, row):
-                state.bad[b] = True
+                walk.bad = True
                 break
             best = -_INF
             for label in range(prices.logprobs.shape[1]):
                 if label != blank and prices.logprobs[row, label] > best:
                     best = prices.logprobs[row, label]
-            speaks = best >= prices.logprobs[row, blank] and state.run[b] < most
+            speaks = best >= prices.logprobs[row, blank] and walk.run < most
             if speaks and fused:
                 step.emitting[num], step.label[num] = b, row
                 num += 1
@@ -282,7 +240,7 @@ def advance_frames(prices, steps, most, fused, state, step):
                     break
             else:
                 _emit_blank(prices, steps, row, state, b)
-            if not state.score[b] > -_INF:
+            if not walk.score > -_INF:
                 break
     step.counts[1] = num
 

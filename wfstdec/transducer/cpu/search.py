@@ -8,10 +8,11 @@ again: what no hypothesis comes from is forgotten.
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import torch
 
-from wfstdec.jit.records import longer
 from wfstdec.search.threads import check
 from wfstdec.transducer.beam import LEAST_ROWS, Beam, Source
 from wfstdec.transducer.cpu import greedy, kernels
@@ -25,8 +26,9 @@ from wfstdec.transducer.cpu.arrays import (
 )
 from wfstdec.transducer.options import TransducerOptions
 
-_ROOM, _ROOM_EACH = 4096, 32
-"""Texts that there is room for beyond those of a beam; and of each hypothesis."""
+_ROOM, _ROOM_EACH, _MOST = 256, 4, 16
+"""Texts that there is room for at first beyond those of a beam; and of each hypothesis;
+how many times as many there may be later, where texts are long."""
 
 
 class CpuSearch:
@@ -46,19 +48,21 @@ class CpuSearch:
         """Advance as long as there are frames."""
         self._source, self._frames = source, source.frames.flatten(0, 1)
         self.bad = np.zeros(len(beam.score), np.bool_)
-        self._lay_out(beam)
+        self._most = beam.score.numel() * len(self._kinds)  # texts that a step may add
+        least = max(_ROOM, _ROOM_EACH * beam.score.numel())
+        room = least
+        self._lay_out(beam, room)
         while self._step():
             self.num_steps += 1
             check()
             if self._store.used.max() + self._most > len(self._store.texts):
-                self._lay_out(self._beam(is_over=False))
+                room = min(2 * room, _MOST * least)
+                self._lay_out(self._beam(is_over=False), room)
         return self._beam(is_over=True)
 
-    def _lay_out(self, beam: Beam) -> None:
-        """Begin with a beam."""
-        self._before, num = beam, beam.score.numel()
-        self._most = num * len(self._kinds)  # texts that a step may add
-        room = max(_ROOM, _ROOM_EACH * num, self._most)
+    def _lay_out(self, beam: Beam, room: int) -> None:
+        """Begin with a beam, with room for some texts more."""
+        self._before, room = beam, max(room, self._most)
         wide = max(map(self._num_choices, self._kinds))
         store = self._store = store_of(beam, self._source, room, wide)
         kernels.read_rows(store, as_array(beam.rows), as_array(beam.length).ravel())
@@ -69,8 +73,7 @@ class CpuSearch:
         at, self._used = order[which], len(nodes)
         store.texts["slot"][nodes] = np.arange(len(nodes))
         size = len(nodes) + room
-        self._given = Rows(beam.g, beam.state).widened(at, size)
-        self._fusion = [longer(as_array(one)[at], size) for one in beam.fusion]
+        self._given = Rows(self._joiner, beam, at, size)
 
     def _step(self) -> bool:
         """A symbol for each open hypothesis, of AES++ a whole frame; False if none."""
@@ -97,7 +100,7 @@ class CpuSearch:
         return self._joiner.prices(
             self._frames.index_select(0, torch.from_numpy(frames)),
             self._given.g_at(places),
-            self._states_at(places[:num]),
+            self._given.states_at(places[:num]),
         )
 
     def _num_tokens(self, kind: int) -> int:
@@ -133,7 +136,8 @@ class CpuSearch:
         if not joiner.late and kind != greedy.CLOSE:
             ways = len(joiner.steps.of_blank)
             labels = found.label[:, ways:]
-            states = self._states_at(np.repeat(self._places[:num], labels.shape[1]))
+            places = np.repeat(self._places[:num], labels.shape[1])
+            states = self._given.states_at(places)
             gains, _ = joiner.fusion.step(states, labels.ravel())
             found.gain[:, ways:] += gains.reshape(labels.shape)
         return found
@@ -148,35 +152,19 @@ class CpuSearch:
         if not self._joiner.late:
             texts = store.hyps["text"][store.rows[:num]]
             labels = np.maximum(store.texts["token"][texts], 0)
-            states = self._states_at(self._places[np.maximum(parents, 0)])
+            states = self._given.states_at(self._places[np.maximum(parents, 0)])
             extra, _ = self._joiner.fusion.step(states, labels)
         given = prices, parents, extra, self._joiner.zero, self._is_sum
         kernels.add_prefixes(store, *given)
 
     def _fill(self, rows: np.ndarray, *, predict: bool = True) -> None:
         """Ask the predictor for the texts of some rows, where it has not been yet."""
-        # Without `predict` the models of fusion alone are asked.
         labels, parents = np.empty((2, max(len(rows), LEAST_ROWS)), np.int64)
         first = self._used
         count = kernels.place(self._store, rows, first, parents, labels)
-        if not count:
-            return
         self._used += count
-        states = self._states_at(parents[:count])
-        _, after = self._joiner.fusion.step(states, labels[:count])
-        for old, new in zip(self._fusion, after, strict=True):
-            old[first : self._used] = new
-        if predict:
-            # Products of fewer rows may be rounded otherwise.
-            padded = max(count, LEAST_ROWS)
-            parents[count:padded], labels[count:padded] = parents[0], labels[0]
-            state = self._given.state_at(parents[:padded])
-            g, state = self._joiner.predict(labels[:padded], state)
-            self._given.put(slice(first, self._used), g, state, count)
-
-    def _states_at(self, places: np.ndarray) -> list[np.ndarray]:
-        """States of the models of fusion at some slots."""
-        return [states[places] for states in self._fusion]
+        to = slice(first, self._used)
+        self._given.advance(parents, labels, to, count, predict=predict)
 
     def _beam(self, *, is_over: bool) -> Beam:
         """The beam of this search state."""
@@ -193,11 +181,11 @@ class CpuSearch:
         arrays = {name: hyps[name].copy() for name in ("score", "frame", "run")}
         arrays |= {"length": lengths, "last": texts["token"][hyps["text"]]}
         places = np.where(alive, texts["slot"][hyps["text"]], 0)
-        parts = {name: torch.from_numpy(a).view(shape) for name, a in arrays.items()}
+        parts: Any = {
+            name: torch.from_numpy(a).view(shape) for name, a in arrays.items()
+        }
         return self._before._replace(
             **parts,
             rows=torch.from_numpy(tokens),
-            g=self._given.g_at(places),
-            state=self._given.state_at(places),
-            fusion=tuple(map(torch.from_numpy, self._states_at(places))),
+            **self._given.fields(places),
         )
