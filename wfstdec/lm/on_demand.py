@@ -132,8 +132,14 @@ class ScoreCache:
         with self._lm.lock:
             if not self._states:
                 self._number(self._lm.model.start(), b"")
-            order, aliases = read_only(self._order[:]), read_only(aliases)
-        return self._free.take()._replace(order=order, aliases=aliases)
+        return self._fitted(self._free.take(), read_only(aliases))
+
+    def _fitted(self, table: OnDemandTable, aliases: np.ndarray) -> OnDemandTable:
+        """The table with the orders of now; itself where it has them, for handles."""
+        order = self._order
+        if len(table.order) == len(order) and table.aliases is aliases:
+            return table
+        return table._replace(order=read_only(order[:]), aliases=aliases)
 
     def give(self, table: OnDemandTable) -> None:
         """Take a table back; one with open questions is dropped."""
@@ -147,15 +153,14 @@ class ScoreCache:
         with self._lm.lock:
             if unknown := [key for key in keys if key not in self._known]:
                 self._known |= self._ask(unknown)
-            order = read_only(self._order[:])
         if table.counts[FULL]:
-            # Empty: the search notes again what it needs, and the answers are known.
+            # Empty: the search asks again, and the answers are known.
             larger = new_table(2 * len(table.keys), table.num_labels)
-            return larger._replace(order=order, aliases=table.aliases)
+            return self._fitted(larger, table.aliases)
         for slot, key in zip(misses.tolist(), keys, strict=True):
             table.cost[slot], table.next[slot] = self._known[key]
         table.counts[MISSES] = 0
-        return table._replace(order=order)
+        return self._fitted(table, table.aliases)
 
     def _ask(self, keys: list[int]) -> dict[int, tuple[float, int]]:
         """Ask for costs and next states, the ends and the words in a batch each."""

@@ -164,7 +164,13 @@ def expand(search, scratch, frontier):
         else:
             if tries_best:
                 bound = loosened(running_bound(params, emitted.least_cost), credit)
-                count = drop_tokens(count, bound, scratch)
+                kept = _NO_BIT
+                for i in range(count):
+                    token = scratch.found_tokens[i]
+                    scratch.found_tokens[kept] = token
+                    scratch.found_costs[kept] = scratch.found_costs[i]
+                    kept += uint64(scratch.costs[token] <= bound)
+                count = kept
             num_next = sort_tokens(params, count, scratch)
             num_sources = int64(len(frontier))
         bits = _NO_BIT
@@ -342,17 +348,6 @@ def find_tokens(blank, bound, scratch):
             count += uint64(v != blank)
         first += STEP
     return count
-
-
-@inlined
-def drop_tokens(count, bound, scratch):
-    """Drop the found tokens that are over a lower bound; how many are left."""
-    tokens, costs, kept = scratch.found_tokens, scratch.found_costs, _NO_BIT
-    for i in range(count):
-        token = tokens[i]
-        tokens[kept], costs[kept] = token, costs[i]
-        kept += uint64(scratch.costs[token] <= bound)
-    return kept
 
 
 @inlined
