@@ -1,13 +1,12 @@
 """The second trie of an utterance: OOV words of its list.
 
-    oov = build_oov_trie(boosts.added, space, boost_words)       # once per list
+    oov = build_oov_trie(boosts.oov, space, least_label_costs)       # once per list
 
-A node n of it is the node `first_node + n` of the search; the root is shared. Nodes
-have a look-ahead, as those of the lexicon's trie: what the language model asks for
-`<unk>` in the state, of known words what they cost at least in any state. The best
-bonus below a node is credited in advance, but no more of it than the language model
-charges in advance for `<unk>` at the beginning: so that an OOV word is not
-dropped before it is complete, and a list does not flood the search either.
+Its node n is the node `first_oov + n` of the search; the root is shared. Nodes have a
+look-ahead, as those of the lexicon's trie: the cost of `<unk>` in the state, or the
+least cost of known words in any state. The best bonus below a node is credited in
+advance, up to the charge for `<unk>` at the beginning: an OOV word is not dropped
+before it is complete, and a list does not flood the search.
 """
 
 from __future__ import annotations

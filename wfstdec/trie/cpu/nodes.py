@@ -178,7 +178,7 @@ def num_word_ends(search, node):
 
 
 @part
-def _step_kept(automaton, scratch, state, word):
+def _step_cached(automaton, scratch, state, word):
     """Take a step of a model whose states are the same for all utterances."""
     # Kept in scratch, if there is any: a word may end in many frames.
     if scratch is None:
@@ -192,12 +192,12 @@ def _step_kept(automaton, scratch, state, word):
 
 
 @inlined
-def _step_asked(table, scratch, state, word):
+def _step_on_demand(table, scratch, state, word):
     """Take a step of a user's model, whose states are those of one table."""
     return step(table, 0, state, word)
 
 
-_step_word = by_class({Automaton: _step_kept, OnDemandTable: _step_asked})
+_step_word = by_class({Automaton: _step_cached, OnDemandTable: _step_on_demand})
 
 
 @inlined
@@ -209,7 +209,7 @@ def word_end(search, scratch, entry, number):
         if node < search.first_oov:
             first = int64(trie.node_pron_splits[node])
         if node >= search.first_oov or first == trie.node_pron_splits[node + 1]:
-            return _end_beside(search, scratch, entry, number)
+            return _oov_word_end(search, scratch, entry, number)
     pron = int64(trie.node_pron_splits[node]) + number
     word = int64(trie.pron_word[pron])
     cost, state = _step_word(search.space.automaton, scratch, entry.state, word)
@@ -218,7 +218,7 @@ def word_end(search, scratch, entry, number):
 
 
 @inlined
-def _end_beside(search, scratch, entry, number):
+def _oov_word_end(search, scratch, entry, number):
     """An OOV word ends, or an open one."""
     space, oov, node = search.space, search.oov, int64(entry.node)
     automaton = space.automaton
@@ -276,7 +276,7 @@ def pay_step(search, boost, worth, state):
 @inlined
 def step_token(search, boost, token, bonus):
     """The cost of a token that begins where no word ends, and the next boost state."""
-    # The bonus is what else is credited.
+    # `bonus` is credited in addition.
     worth, state = credit_token(search.phrases, boost, token)
     return pay_step(search, boost, float32(worth + bonus), state)
 
@@ -298,7 +298,7 @@ class Step(NamedTuple):
 
 @inlined
 def running_bound(params, least):
-    """Bound of a frame so far: what costs more is dropped."""
+    """The cost above which candidates of a frame are dropped, as far as known."""
     return min(float32(least + params.beam), NO_CUTOFF)
 
 
@@ -331,7 +331,7 @@ def least_cost(entry):
 
 @inlined
 def is_over(search, scratch, source, token, least):
-    """Tell whether a token that begins is over the bound, wherever it leads."""
+    """Tell whether a token that begins is over the bound wherever it leads."""
     params = search.params
     cost = float32(least_cost(source.entry) + scratch.costs[token])
     most = max(source.most_inside, source.most_at_end)

@@ -160,22 +160,12 @@ class FoundPaths(NamedTuple):
         ends, found = self.paths.tolist(), []
         for i, outcome in enumerate(self.outcomes.tolist()):
             base, first, count, frames, died, complete = outcome
-            found.append(
-                [
-                    TokenPath(
-                        settled[i].followed_by(self.rows[row : row + num], before),
-                        pron,
-                        math.nan if sums else acoustic,
-                        base + cost,
-                        bool(complete),
-                        frames,
-                        died,
-                    )
-                    for cost, pron, acoustic, row, num, before in ends[
-                        first : first + count
-                    ]
-                ]
-            )
+            end, paths = (bool(complete), frames, died), []
+            for cost, pron, acoustic, row, num, before in ends[first : first + count]:
+                rows = settled[i].followed_by(self.rows[row : row + num], before)
+                acoustic = math.nan if sums else acoustic
+                paths.append(TokenPath(rows, pron, acoustic, base + cost, *end))
+            found.append(paths)
         return found
 
 
