@@ -36,10 +36,7 @@ def bits(values):
 def bits_of_all(lookahead, lm, trie):
     """phi of all states and nodes, to be compared bit for bit."""
     return [
-        [
-            bits(potential(lookahead, lm.automaton, state, node))
-            for node in range(trie.num_nodes)
-        ]
+        [bits(potential(lookahead, state, node)) for node in range(trie.num_nodes)]
         for state in range(lm.num_states)
     ]
 
@@ -58,7 +55,7 @@ class Case:
         self.lookahead = build_lookahead(self.lm, self.trie, kind)
 
     def phi(self, state, node):
-        return potential(self.lookahead, self.lm.automaton, state, node)
+        return potential(self.lookahead, state, node)
 
 
 # ------------------------------------------------------------------------- by hand
@@ -79,11 +76,9 @@ def test_a_look_ahead_by_hand():
     assert lookahead.rows["node"][row].tolist() == [0, 2, 3]
     found = lookahead.rows["cost"][row] / LN10
     assert found == pytest.approx([1.0, 1.0, 1.0])  # the cat
-    found = [potential(lookahead, lm.automaton, the, node) / LN10 for node in range(4)]
+    found = [potential(lookahead, the, node) / LN10 for node in range(4)]
     assert found == pytest.approx([1.0, 0.25 + 0.75, 1.0, 1.0])
-    found = [
-        potential(lookahead, lm.automaton, the_cat, node) / LN10 for node in range(4)
-    ]
+    found = [potential(lookahead, the_cat, node) / LN10 for node in range(4)]
     # back-off 0.75 to `cat` (-0.0625), where `sat` costs 0.125, and to the empty one
     expected = [0.875, 0.6875 + 0.75, 0.875, 0.6875 + 1.5]
     assert found == pytest.approx(expected)
@@ -147,7 +142,7 @@ def test_where_nothing_can_be_said(kind):
     trie = build_trie(naive_trie.lexicon_of([]), {})
     lookahead = build_lookahead(lm, trie, kind)
     expected = INF if kind == "ngram" else 0.0
-    assert potential(lookahead, lm.automaton, lm.start, 0) == expected
+    assert potential(lookahead, lm.start, 0) == expected
     ends = lm.automaton.final_cost.tolist()
     assert lookahead.state_cost.tolist() == (
         ends if kind == "ngram" else [expected] * len(ends)
@@ -160,8 +155,8 @@ def test_words_that_the_model_lacks_cost_inf():
     entries = [("the", (1,), 0.0), ("emu", (2,), 0.0)]
     trie = build_trie(naive_trie.lexicon_of(entries), {"the": 1, "emu": 2})
     lookahead = build_lookahead(lm, trie, "ngram")
-    assert potential(lookahead, lm.automaton, lm.start, 2) == INF
-    assert potential(lookahead, lm.automaton, lm.start, 0) == pytest.approx(0.25 * LN10)
+    assert potential(lookahead, lm.start, 2) == INF
+    assert potential(lookahead, lm.start, 0) == pytest.approx(0.25 * LN10)
 
 
 def test_a_model_over_tokens():

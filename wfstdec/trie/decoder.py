@@ -62,7 +62,7 @@ from wfstdec.trie.lexicon_trie import build_trie, pron_lengths
 from wfstdec.trie.lookahead import ROOT
 from wfstdec.trie.open_words import open_words
 from wfstdec.trie.options import BACKENDS, TrieOptions
-from wfstdec.trie.search_space import SearchSpace, lexicon_space, token_space
+from wfstdec.trie.search_space import lexicon_space, token_space
 
 Path = str | os.PathLike[str]
 _log = logging.getLogger("wfstdec.build")
@@ -74,11 +74,10 @@ class TrieDecoder(ChoosingDecoder[np.ndarray, list[TokenPath] | RecordedFrames])
         total = acoustic_scale * acoustic + lm_scale * (language model + pronunciations)
                 + word_insertion * words + token_insertion * tokens - boosts
 
-    The result for an utterance depends on its log-probs, the options, its boosts and
-    what the decoder was made of: not on the batch, padding, chunks, threads, backend
-    or the order of lists. With a lexicon all words are of the lexicon or of the boost
-    list, or open ones where there is an open vocabulary, and CTC's rules are exact
-    with and without a separator s: a sentence is `s* (w s+)* [w]`, with
+    The result for an utterance depends on the model, its log-probs, the options and its
+    boosts: not on the batch, padding, chunks, threads, backend or the order of lists.
+    With a lexicon all words are in the lexicon or the boost list, or open ones. CTC's
+    rules are exact with and without a separator s: a sentence is `s* (w s+)* [w]`, with
     `separator_optional` `s* (w s*)*`, without a separator `w*`.
 
     Args:
@@ -86,25 +85,23 @@ class TrieDecoder(ChoosingDecoder[np.ndarray, list[TokenPath] | RecordedFrames])
             `{name: token}`, a tokenizer or a table; see `token_table`.
         lexicon: A file or object; None decodes tokens.
         lm: An ARPA file, a KenLM binary, a folder of `NgramLM.save`, `read_arpa`'s
-            result, an `NgramLM` or a model of one's own (`UserLM`), over words with a
-            lexicon and over tokens without; None for no language model. What has no
-            n-grams to list (the latter, KenLM's probing format) is asked as the search
-            goes, and cannot have the look-ahead `"ngram"`.
+            result, an `NgramLM` or your own model (`UserLM`), over words with a lexicon
+            and over tokens without; None for no language model. A model without n-grams
+            to list (yours, KenLM's probing format) is queried during the search, and
+            cannot have the look-ahead `"ngram"`.
         options: Search options.
         backend: `"cpu"`, `"cuda"` (beams of up to 256, no lattices, OOV or open words,
-            and a language model with n-grams or none), or `"auto"`: what
-            `choose_backend` says for each batch, and the CPU for sessions and n-best
-            lists.
+            and a language model with n-grams or none), or `"auto"`: the choice of
+            `choose_backend` for each batch, and the CPU for sessions and n-best lists.
         words: With a lexicon: the word table. None takes that of the `NgramLM`, or the
             words of the lexicon in their order without those that an ARPA model lacks.
-        open_vocabulary: The price of words that neither lexicon nor list has; None for
-            no such words. Without a lexicon the language model is then one over words,
-            and its words are spelled by the tokens.
-        g2p: Pronounces words of boost lists that have no pronunciation: a
-            `G2p` or its source, such as a function of a word, a lexicon's file or
-            `"hama"`. None takes the spelling where that is how most of the lexicon's
-            words are said.
-        exact_boosts: Whether words of boost lists are taken as written alone, not also
+        open_vocabulary: The costs of words in neither lexicon nor list; None for no
+            such words. Without a lexicon the language model is then over words, which
+            the tokens spell.
+        g2p: Pronounces words of boost lists that have no pronunciation: a `G2p` or its
+            source, such as a function of a word, a lexicon's file or `"hama"`. None
+            takes the spelling if most words of the lexicon are pronounced as spelled.
+        exact_boosts: Whether words of boost lists are only taken as written, not also
             in the case, Unicode form and without the punctuation of a known word.
         separator: The token between words. `"auto"` takes `|` where the tokens are
             those of a Hugging Face model, and none elsewhere; None is none. Without a
@@ -115,15 +112,15 @@ class TrieDecoder(ChoosingDecoder[np.ndarray, list[TokenPath] | RecordedFrames])
         unk_cost: Nats for words or tokens that an ARPA model lacks; None drops words,
             and scores tokens, OOV and open words as `<unk>` where the model has it.
         frame_shift_s: Seconds per frame of log-probs.
-        threads: Utterances decoded side by side; `None` takes one per processor.
+        threads: Number of threads; `None` uses one per processor.
 
     Attributes:
-        last_choice: What `"auto"` chose for the last batch, and why; None before.
+        last_choice: The choice of `"auto"` for the last batch, and why; None before.
         lm: The language model, or None.
         open_spelling: How tokens make open words; None where there are none.
 
     Raises:
-        InputError: One of its subclasses, for what is wrong with a file or option.
+        InputError: One of its subclasses, for a fault in a file or an option.
         BackendError: The backend is unknown.
     """
 
@@ -175,12 +172,23 @@ class TrieDecoder(ChoosingDecoder[np.ndarray, list[TokenPath] | RecordedFrames])
         spelling = None
         if entries is None:
             _check_token_options(options)
-            space = token_space(len(self.tokens), self.lm, self.tokens.blank)
+            space = token_space(len(table), self.lm, table.blank)
         else:
+            trie, opened = build_trie(entries, word_ids(known)), None
             if open_vocabulary is not None:
                 self._check_unk("open_vocabulary", OptionError)
                 spelling = open_spelling(table, between, entries)
-            space = self._lexicon_space(options, spelling)
+                opened = open_words(open_vocabulary, spelling, trie, known)
+            space = lexicon_space(
+                trie,
+                self.lm,
+                options.lookahead,
+                separator=between,
+                separator_optional=separator_optional,
+                num_tokens=len(table),
+                blank=table.blank,
+                open_words=opened,
+            )
         super().__init__(
             options,
             backend,
@@ -218,7 +226,7 @@ class TrieDecoder(ChoosingDecoder[np.ndarray, list[TokenPath] | RecordedFrames])
 
     @property
     def lexicon(self) -> Lexicon | None:
-        """The entries whose words can be said; None without a lexicon."""
+        """The entries whose words can be output; None without a lexicon."""
         return self.vocabulary.lexicon
 
     @property
@@ -256,7 +264,7 @@ class TrieDecoder(ChoosingDecoder[np.ndarray, list[TokenPath] | RecordedFrames])
         return self.lm.step(ROOT, UNKNOWN)[0]
 
     def _check_unk(self, what: str, error: type[InputError]) -> None:
-        """See that the language model can score words that it does not have."""
+        """Check that the language model can score words that it lacks."""
         if not math.isfinite(self._unk_cost()):
             raise error(
                 f"{what} with a language model without '<unk>', expected one that has "
@@ -292,8 +300,8 @@ class TrieDecoder(ChoosingDecoder[np.ndarray, list[TokenPath] | RecordedFrames])
     ) -> list[list[Hypothesis]]:
         """At most `options.nbest` hypotheses of different texts, best first.
 
-        Without a lexicon tokens may spell a text in several ways: the best of them
-        that was found stands for it.
+        Without a lexicon tokens may spell a text in several ways: the best of these
+        paths stands for it.
 
         Arguments and errors as in `decode`; every list has at least one.
         """
@@ -352,28 +360,9 @@ class TrieDecoder(ChoosingDecoder[np.ndarray, list[TokenPath] | RecordedFrames])
                     error.utterance = number
                     raise
 
-    def _lexicon_space(
-        self, options: TrieOptions, spelling: OpenSpelling | None
-    ) -> SearchSpace:
-        assert self.lexicon is not None
-        trie, opened = build_trie(self.lexicon, word_ids(self.words)), None
-        if spelling is not None:
-            assert self.open_vocabulary is not None
-            opened = open_words(self.open_vocabulary, spelling, trie, self.words)
-        return lexicon_space(
-            trie,
-            self.lm,
-            options.lookahead,
-            separator=self.separator,
-            separator_optional=self.separator_optional,
-            num_tokens=len(self.tokens),
-            blank=self.tokens.blank,
-            open_words=opened,
-        )
-
 
 class TrieReader(Reader[list[TokenPath] | RecordedFrames]):
-    """Reads what searches of a trie found; see `Reader`."""
+    """Reads results of trie searches; see `Reader`."""
 
     def __init__(
         self,
@@ -451,7 +440,7 @@ def _vocabulary(
     words: Sequence[str] | None,
     unk_cost: float | None,
 ) -> tuple[Lexicon, tuple[str, ...]]:
-    """The entries whose words can be said, and the word table."""
+    """The entries whose words can be output, and the word table."""
     if words is None and isinstance(lm, NgramLM) and isinstance(lm.labels, tuple):
         words = lm.labels
     if isinstance(lm, ArpaModel):

@@ -1,8 +1,8 @@
 """Records of a trie search for a lattice, and the lattice of them.
 
 The search is that of the best path (`nbest=1`, `merge="max"`). An entry in one of its
-two phases is a state of the lattice, and all ends lead to one state more. The rule, the
-same for every backend; costs are those before a frame is re-based:
+two phases is a state of the lattice, and all ends lead to one state more. The rule,
+with costs before the best one of the frame is subtracted:
 
     recorded   a candidate of an entry in either phase (the search itself continues from
                the lower-cost one where both may do the same), if within the frame's
@@ -49,7 +49,6 @@ from wfstdec.trie.options import TrieOptions
 
 END = -1
 """The state that all ends lead to."""
-_NO_WORD = np.uint32(EPSILON)
 
 
 class RecordedEntries(NamedTuple):
@@ -108,7 +107,13 @@ def lattice_of(
     number = np.zeros(ends + 1, np.uint32)
     number[used[order]] = np.arange(len(used), dtype=np.uint32)
     to = number[nextstate]
-    arcs = _arcs(given, number[given.state], to, vocabulary)
+    arcs = np.zeros(len(to), ARC)
+    arcs["state"], arcs["nextstate"] = number[given.state], to
+    arcs["olabel"] = label_of_word(vocabulary, given.olabel)
+    has_word = arcs["olabel"] != EPSILON
+    arcs["ilabel"] = given.ilabel | np.where(has_word, WORD, 0)
+    for name in ("graph_cost", "acoustic_cost", "boost_cost", "excess"):
+        arcs[name] = getattr(given, name)
     arcs["arc"][_in_order(entries, given, to)] = np.arange(len(arcs))
     scales = LatticeScales(
         options.acoustic_scale,
@@ -117,7 +122,7 @@ def lattice_of(
         options.token_insertion,
     )
     arcs["insertion_cost"] = scales.insertion_costs(
-        arcs["olabel"] != _NO_WORD, starts_token(arcs["ilabel"], vocabulary.tokens)
+        has_word, starts_token(arcs["ilabel"], vocabulary.tokens)
     )
     died = path.died_at_frame
     return Lattice(
@@ -167,34 +172,16 @@ def _states(entries: RecordedEntries, used: np.ndarray, num_frames: int) -> np.n
     return states
 
 
-def _arcs(
-    given: RecordedArcs,
-    state: np.ndarray,
-    nextstate: np.ndarray,
-    vocabulary: Vocabulary,
-) -> np.ndarray:
-    """The arcs, ARC [A], between states by number."""
-    arcs = np.zeros(len(state), ARC)
-    arcs["state"], arcs["nextstate"] = state, nextstate
-    olabel = label_of_word(vocabulary, given.olabel)
-    has_word = olabel != _NO_WORD
-    arcs["olabel"], arcs["ilabel"] = olabel, given.ilabel | np.where(has_word, WORD, 0)
-    for name in ("graph_cost", "acoustic_cost", "boost_cost", "excess"):
-        arcs[name] = getattr(given, name)
-    return arcs
-
-
 def _in_order(
     entries: RecordedEntries, given: RecordedArcs, nextstate: np.ndarray
 ) -> np.ndarray:
     """Arcs by where they lead, and there as the search takes them, int64 [A]."""
-    # By the entry that each leaves (its cost, then what it is); a repeated token
-    # before one that begins; by the word that ends; from the phase that the search goes
-    # on from, at the end from blank, before the other.
+    # By the entry that each leaves (its cost, then its key); a repeated token first;
+    # by the word that ends; from the phase that the search continues from, at the end
+    # from blank, before the other.
     entry, phase = given.state >> 1, given.state & 1
     first = np.where(given.nextstate == END, False, entries.nonblank_first[entry])
-    goes_on = given.ilabel & REPEATED != 0
+    begins = given.ilabel & REPEATED == 0
     of_entry = (entries.spelling, entries.boost, entries.node, entries.state)
-    keys = [phase != first, given.olabel, ~goes_on]
-    keys += [key[entry] for key in (*of_entry, entries.cost)]
-    return np.lexsort([*keys, nextstate])
+    keys = [key[entry] for key in (*of_entry, entries.cost)]
+    return np.lexsort([phase != first, given.olabel, begins, *keys, nextstate])

@@ -44,15 +44,10 @@ class LexiconTrie(NamedTuple):
         return len(self.node_token)
 
 
-def empty_trie() -> LexiconTrie:
-    """The trie of no words: a root."""
-    return trie_of(())
-
-
 def build_trie(lexicon: Lexicon, word_ids: Mapping[str, int]) -> LexiconTrie:
     """Make the trie of the entries whose words have an id."""
-    # An entry that comes twice counts once, at its least cost. The order of the entries
-    # changes nothing.
+    # Of equal entries the one of least cost counts. The order of entries changes
+    # nothing.
     costs = lexicon.costs.tolist()
     everything = zip(lexicon.pronunciations, lexicon.words, costs, strict=True)
     entries = sorted(
@@ -102,6 +97,13 @@ def find_child(trie, node, token):
     if child < end and trie.child_token[child] == token:
         return np.int64(trie.child_node[child])
     return np.int64(-1)
+
+
+def root_children(trie: LexiconTrie, num_tokens: int) -> np.ndarray:
+    """The child of the root by each token, int32 [V]; -1 for none."""
+    child, count = np.full(num_tokens, -1, np.int32), trie.node_child_splits[1]
+    child[trie.child_token[:count]] = trie.child_node[:count]
+    return read_only(child)
 
 
 def parents_of(trie: LexiconTrie) -> np.ndarray:

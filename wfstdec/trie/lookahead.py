@@ -1,7 +1,7 @@
 """The least that the words below a node of the trie cost, by the language model.
 
     lookahead = build_lookahead(lm, trie, "ngram")
-    cost = potential(lookahead, lm.automaton, state, node)
+    cost = potential(lookahead, state, node)
 
 Each state of the model has a row: the nodes on the paths to the words of its own arcs.
 With back-off to shorter histories this bounds the cost of every word below the node:
@@ -24,8 +24,9 @@ import numpy as np
 from wfstdec.errors import OptionError
 from wfstdec.jit import by_class, inlined, jit, read_only
 from wfstdec.jit.records import record
+from wfstdec.jit.sorting import counted
 from wfstdec.lm.automaton import Automaton
-from wfstdec.lm.kernels import OnDemandTable, canonical, step
+from wfstdec.lm.kernels import OnDemandTable
 from wfstdec.lm.ngram import NgramLM
 from wfstdec.lm.on_demand import OnDemandLM
 from wfstdec.trie.lexicon_trie import LexiconTrie, parents_of
@@ -35,15 +36,10 @@ ROOT = 0
 ABSENT, ANYWHERE, AT_ROOT = np.int64(-1), np.int64(-2), np.int64(-3)
 """In the place of a position in a row: the row lacks the node; not looked up yet; the
 node is the root, so that `first_bits` has the children that a row lacks."""
-_BIT_FACTOR, _BIT_SHIFT, _ONE = (
-    np.uint64(0x9E3779B97F4A7C15),
-    np.uint64(58),
-    np.uint64(1),
-)
-
-
+_BIT_FACTOR, _BIT_SHIFT = np.uint64(0x9E3779B97F4A7C15), np.uint64(58)
+_ONE = np.uint64(1)
 STATE = record("i8 first end", "u8 first_bits", "i4 backoff_state", "f4 backoff_cost")
-"""A state of the model: position of its row; `bit_of` the children of the trie's root
+"""A state of the model: its row's positions; `bit_of` the children of the trie's root
 in it; where it backs off to, below 0 for the model's root. Half a cache line."""
 NODE = record("i4 node", "f4 cost")
 """A node in a row, and the least cost of words below it by the state's own arcs."""
@@ -53,8 +49,8 @@ class Lookahead(NamedTuple):
     """Least costs for S states of a model and N nodes of a trie; read-only, nats.
 
     A row that has a node has its ancestors too, the trie's root first. Together the
-    rows have E elements. What is asked for together stands together: most of it waits
-    for memory.
+    rows have E elements. Fields that are read together are records: most of the time is
+    spent waiting for memory.
     """
 
     states: np.ndarray  # STATE [S]; the row of the model's root is empty
@@ -64,11 +60,6 @@ class Lookahead(NamedTuple):
     # state in which utterances begin
     state_cost: np.ndarray
     uses_history: bool  # Whether states matter; if not, phi(s, n) is `unigram_cost[n]`
-
-    @property
-    def num_bytes(self) -> int:
-        """Bytes of the arrays."""
-        return sum(array.nbytes for array in self[:-1])
 
     @property
     def row_splits(self) -> np.ndarray:
@@ -87,7 +78,7 @@ def build_lookahead(
     if lm.unit != "word":
         raise OptionError(f"a language model over {lm.unit}s, expected one over words")
     if not isinstance(lm, OnDemandLM):
-        return _of_kind(lm.automaton, trie, kind)
+        return _of_kind(lm, trie, kind)
     if kind == "ngram":
         raise OptionError(
             "lookahead='ngram' with a language model whose n-grams cannot be listed, "
@@ -104,24 +95,6 @@ def no_lookahead(trie: LexiconTrie, num_states: int = 1) -> Lookahead:
     return _without_history(*zeros)
 
 
-@inlined
-def potential(lookahead, automaton, state, node):
-    """phi(s, n), float32: no word below the node costs less in this state."""
-    # best = min over the back-off chain of s: (b1 + b2 + ...) + row cost, float32, the
-    # sum from the left; at the root the cost is `unigram_cost[n]`.
-    total, best = np.float32(0), np.float32(np.inf)
-    state = np.int64(state)
-    while lookahead.uses_history and automaton.backoff_state[state] >= 0:
-        row = lookahead.states[state]
-        end = row["end"]  # as Python reads records too
-        at = _first_at(lookahead.rows, row["first"], end, node)
-        if at < end and lookahead.rows[at]["node"] == node:
-            best = min(best, total + lookahead.rows[at]["cost"])
-        total += automaton.backoff_cost[state]
-        state = np.int64(automaton.backoff_state[state])
-    return min(best, total + lookahead.unigram_cost[node])
-
-
 class Rows(NamedTuple):
     """Positions of a node in the rows of a state and of its back-off state.
 
@@ -133,15 +106,23 @@ class Rows(NamedTuple):
 
 
 @inlined
+def potential(lookahead, state, node):
+    """phi(s, n), float32: no word below the node costs less in this state."""
+    anywhere = Rows(ANYWHERE, ANYWHERE)
+    return potential_below(None, lookahead, state, node, anywhere)[0]
+
+
+@inlined
 def potential_below(lm, lookahead, state, node, above):
-    """`potential`, the same bits, and `Rows` of the node; `above` are its parent's."""
-    # A row has the nodes below another one close behind it, or has neither: most
-    # searches are short, or not needed at all.
+    """phi(s, n), and `Rows` of the node; `above` are its parent's."""
+    # best = min over the back-off chain of s: (b1 + b2 + ...) + row cost, float32, the
+    # sum from the left; at the root the cost is `unigram_cost[n]`. A row has the nodes
+    # below another one close behind it, or has neither: most searches are short.
     total, best = np.float32(0), np.float32(np.inf)
     own, backoff, depth = ABSENT, ABSENT, 0
     if lookahead.uses_history:
         row = lookahead.states[state]
-        while row.backoff_state >= 0:
+        while row["backoff_state"] >= 0:  # as Python reads records too
             begin = AT_ROOT if above.own == AT_ROOT else ANYWHERE
             if depth < 2:
                 begin = above.own if depth == 0 else above.backoff
@@ -149,13 +130,13 @@ def potential_below(lm, lookahead, state, node, above):
             if begin != ABSENT:
                 at = _find_behind(lookahead.rows, row, begin, node)
             if at != ABSENT:
-                best = min(best, total + lookahead.rows[at].cost)
+                best = min(best, total + lookahead.rows[at]["cost"])
             if depth == 0:
                 own = at
             elif depth == 1:
                 backoff = at
-            total += row.backoff_cost
-            row = lookahead.states[row.backoff_state]
+            total += row["backoff_cost"]
+            row = lookahead.states[row["backoff_state"]]
             depth += 1
     return min(best, total + lookahead.unigram_cost[node]), Rows(own, backoff)
 
@@ -163,31 +144,24 @@ def potential_below(lm, lookahead, state, node, above):
 @inlined
 def _find_behind(rows, row, begin, node):
     """The position of a node in the row of a state, behind another one; or `ABSENT`."""
-    if begin == AT_ROOT and not row.first_bits & bit_of(node):
+    if begin == AT_ROOT and not row["first_bits"] & bit_of(node):
         return ABSENT
-    row_end = np.int64(row.end)
+    row_end = np.int64(row["end"])
     end = row_end
     if begin < 0:
-        begin = np.int64(row.first)
+        begin = np.int64(row["first"])
     else:
         begin, step = begin + 1, 1
-        while begin + step < end and rows[begin + step - 1].node < node:
+        while begin + step < end and rows[begin + step - 1]["node"] < node:
             begin, step = begin + step, 2 * step
         end = min(end, begin + step)
-    at = _first_at(rows, begin, end, node)
-    return at if at < row_end and rows[at].node == node else ABSENT
-
-
-@inlined
-def _first_at(rows, begin, end, node):
-    """Find the first position whose node is not below a node; `end` if none is."""
     while begin < end:
         middle = (begin + end) >> 1
         if rows[middle]["node"] < node:
             begin = middle + 1
         else:
             end = middle
-    return begin
+    return begin if begin < row_end and rows[begin]["node"] == node else ABSENT
 
 
 @inlined
@@ -205,46 +179,57 @@ potential_of = by_class({Automaton: potential_below, OnDemandTable: _no_history}
 """`potential_below` for any model; without its history where it is `OnDemandTable`."""
 
 
-class _Arcs(NamedTuple):
-    """The arcs of all states but the root, by label."""
-
-    splits: np.ndarray  # int64 [L + 2], the arcs of each label; the last is `<unk>`
-    state: np.ndarray  # int32 [A]
-    cost: np.ndarray  # float32 [A]
-
-
 class _Leaves(NamedTuple):
     """For each state the pronunciations of the words of its arcs."""
 
     splits: np.ndarray  # int64 [S + 1], the row of each state
-    node: np.ndarray  # int32, where each pronunciation ends; sorted in each row
+    node: np.ndarray  # int64, where each pronunciation ends; sorted in each row
     cost: np.ndarray  # float32, of its arc and of itself
 
 
-def _of_kind(automaton: Automaton, trie: LexiconTrie, kind: LookaheadKind) -> Lookahead:
-    num_states = len(automaton.final_cost)
+def _of_kind(lm: NgramLM, trie: LexiconTrie, kind: LookaheadKind) -> Lookahead:
+    automaton, num_states = lm.automaton, lm.num_states
     if kind == "none":
         return no_lookahead(trie, num_states)
     parent = parents_of(trie)
-    word_cost = np.full(trie.pron_word.max(initial=0) + 1, np.inf, np.float32)
-    _fill_word_costs(automaton, word_cost)
-    unigram_cost = _least_below(word_cost, trie, parent)
+    unigram_cost = _least_below(lm.row(ROOT)[0], trie, parent)
     if kind == "unigram":
         return _of_unigrams(unigram_cost, num_states)
-    state_cost = np.zeros(num_states, np.float32)
-    arcs = _arcs_by_label(automaton, len(automaton.label_alias))
-    splits, rows = _rows(_leaves(automaton, trie, arcs), parent)
+    leaves = _leaves(automaton, trie)
+    splits = np.cumsum(np.append(0, _row_sizes(leaves, parent)))
+    rows = np.empty(splits[-1], NODE)
+    _fill_rows(leaves, parent, splits, rows)
     states = np.zeros(num_states, STATE)
     states["first"], states["end"] = splits[:-1], splits[1:]
     states["backoff_state"] = automaton.backoff_state
     states["backoff_cost"] = automaton.backoff_cost
     _fill_first_bits(states, rows, parent)
+    state_cost = np.zeros(num_states, np.float32)
     lookahead = Lookahead(states, rows, unigram_cost, state_cost, True)
-    _fill_state_costs(lookahead, automaton, state_cost)
-    start = automaton.model_start[0]
-    if np.isinf(state_cost[start]):  # the first entry must have a finite cost
-        state_cost[start] = 0
+    _fill_state_costs(lookahead, automaton.final_cost, state_cost)
+    if np.isinf(state_cost[lm.start]):  # the first entry must have a finite cost
+        state_cost[lm.start] = 0
     return _frozen(lookahead)
+
+
+def _leaves(automaton: Automaton, trie: LexiconTrie) -> _Leaves:
+    """Join pronunciations with the arcs of their words, in the order of nodes."""
+    row_splits, num_labels = automaton.state_arc_splits, len(automaton.label_alias)
+    first = int(row_splits[ROOT + 1])  # the root's arcs are in `unigram_cost`
+    splits, arcs = counted(automaton.arc_label[first:], num_labels + 1)
+    # Labels that the model lacks are its last one, `<unk>`.
+    aliases = np.append(automaton.label_alias, num_labels)
+    labels = aliases[np.minimum(trie.pron_word, num_labels)]
+    counts = np.diff(splits)[labels]
+    pron = np.repeat(np.arange(len(labels)), counts)
+    number = np.arange(len(pron)) - np.repeat(np.cumsum(counts) - counts, counts)
+    arc = first + arcs[splits[labels[pron]] + number]
+    states = np.repeat(np.arange(len(row_splits) - 1), np.diff(row_splits))
+    state_splits, order = counted(states[arc], len(row_splits) - 1)
+    arc, pron = arc[order], pron[order]
+    node = np.repeat(np.arange(trie.num_nodes), np.diff(trie.node_pron_splits))
+    cost = automaton.arc_cost[arc] + trie.pron_cost[pron]
+    return _Leaves(state_splits, node[pron], cost)
 
 
 def _of_unigrams(unigram_cost: np.ndarray, num_states: int) -> Lookahead:
@@ -252,48 +237,6 @@ def _of_unigrams(unigram_cost: np.ndarray, num_states: int) -> Lookahead:
     unigram_cost[np.isinf(unigram_cost)] = largest
     state_cost = np.full(num_states, unigram_cost[0], np.float32)
     return _without_history(unigram_cost, state_cost)
-
-
-@jit
-def _arcs_by_label(automaton, num_labels):
-    row_splits, arc_label = automaton.state_arc_splits, automaton.arc_label
-    counts = np.zeros(num_labels + 1, np.int64)
-    for arc in range(row_splits[ROOT + 1], len(arc_label)):
-        counts[arc_label[arc]] += 1
-    splits = _splits_of(counts)
-    place = splits[:-1].copy()
-    states = np.empty(splits[-1], np.int32)
-    costs = np.empty(splits[-1], np.float32)
-    for state in range(ROOT + 1, len(automaton.final_cost)):
-        for arc in range(row_splits[state], row_splits[state + 1]):
-            label = arc_label[arc]
-            states[place[label]] = state
-            costs[place[label]] = automaton.arc_cost[arc]
-            place[label] += 1
-    return _Arcs(splits, states, costs)
-
-
-@jit
-def _leaves(automaton, trie, arcs):
-    """The `_Leaves` of a model; filled node by node, so that rows need no sorting."""
-    counts = np.zeros(len(automaton.final_cost), np.int64)
-    for word in trie.pron_word:
-        label = canonical(automaton, 0, word)
-        for arc in range(arcs.splits[label], arcs.splits[label + 1]):
-            counts[arcs.state[arc]] += 1
-    splits = _splits_of(counts)
-    place = splits[:-1].copy()
-    nodes = np.empty(splits[-1], np.int32)
-    costs = np.empty(splits[-1], np.float32)
-    for node in range(len(trie.node_token)):
-        for pron in range(trie.node_pron_splits[node], trie.node_pron_splits[node + 1]):
-            label = canonical(automaton, 0, trie.pron_word[pron])
-            for arc in range(arcs.splits[label], arcs.splits[label + 1]):
-                leaf = place[arcs.state[arc]]
-                nodes[leaf] = node
-                costs[leaf] = arcs.cost[arc] + trie.pron_cost[pron]
-                place[arcs.state[arc]] += 1
-    return _Leaves(splits, nodes, costs)
 
 
 @jit
@@ -312,10 +255,8 @@ def _row_sizes(leaves, parent):
 
 
 @jit
-def _rows(leaves, parent):
-    """Splits of the rows, NODE [E]; O(output)."""
-    splits = _splits_of(_row_sizes(leaves, parent))
-    rows = np.empty(splits[-1], NODE)
+def _fill_rows(leaves, parent, splits, rows):
+    """Fill in the rows, NODE [E]; O(output)."""
     place = np.zeros(len(parent), np.int64)  # of each node, in the row at work
     end = 0
     for state in range(len(splits) - 1):
@@ -336,7 +277,6 @@ def _rows(leaves, parent):
         for at in range(end - 1, splits[state], -1):
             above = rows[place[parent[rows[at].node]]]
             above.cost = min(above.cost, rows[at].cost)
-    return splits, rows
 
 
 @jit
@@ -346,12 +286,6 @@ def _fill_first_bits(states, rows, parent):
         for at in range(row.first, row.end):
             if parent[rows[at].node] == 0:
                 row.first_bits |= bit_of(rows[at].node)
-
-
-@jit
-def _fill_word_costs(automaton, word_cost):
-    for word in range(len(word_cost)):
-        word_cost[word], _ = step(automaton, 0, ROOT, word)
 
 
 @jit
@@ -367,18 +301,9 @@ def _least_below(word_cost, trie, parent):
 
 
 @jit
-def _fill_state_costs(lookahead, automaton, costs):
+def _fill_state_costs(lookahead, final_cost, costs):
     for state in range(len(costs)):
-        word_cost = potential(lookahead, automaton, state, 0)
-        costs[state] = min(word_cost, automaton.final_cost[state])
-
-
-@jit
-def _splits_of(sizes):
-    splits = np.zeros(len(sizes) + 1, np.int64)
-    for row in range(len(sizes)):
-        splits[row + 1] = splits[row] + sizes[row]
-    return splits
+        costs[state] = min(potential(lookahead, state, 0), final_cost[state])
 
 
 def _without_history(unigram_cost: np.ndarray, state_cost: np.ndarray) -> Lookahead:

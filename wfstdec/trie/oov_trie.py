@@ -1,13 +1,12 @@
 """The second trie of an utterance: OOV words of its list.
 
-    oov = build_oov_trie(boosts.added, space, boost_words)       # once per list
+    oov = build_oov_trie(boosts.oov, space, least_label_costs)       # once per list
 
-A node n of it is the node `first_node + n` of the search; the root is shared. Nodes
-have a look-ahead, as those of the lexicon's trie: what the language model asks for
-`<unk>` in the state, of known words what they cost at least in any state. The best
-bonus below a node is credited in advance, but no more of it than the language model
-charges in advance for `<unk>` at the beginning: so that an OOV word is not
-dropped before it is complete, and a list does not flood the search either.
+Its node n is the node `first_oov + n` of the search; the root is shared. Nodes have a
+look-ahead, as those of the lexicon's trie: the cost of `<unk>` in the state, or the
+least cost of known words in any state. The best bonus below a node is credited in
+advance, up to the charge for `<unk>` at the beginning: an OOV word is not dropped
+before it is complete, and a list does not flood the search.
 """
 
 from __future__ import annotations
@@ -23,48 +22,42 @@ from wfstdec.lm.on_demand import OnDemandLM
 from wfstdec.text.vocabulary import OovWords
 from wfstdec.trie.lexicon_trie import (
     LexiconTrie,
-    empty_trie,
     parents_of,
+    root_children,
     trie_of,
 )
 from wfstdec.trie.open_words import TextTable, text_table
-from wfstdec.trie.search_space import NONE, SearchSpace, least_backoff
+from wfstdec.trie.search_space import SearchSpace, least_backoff
 
 _INF = np.float32(np.inf)
 
 
 class OovTrie(NamedTuple):
-    """The second trie of M nodes, as kernels take it; no nodes where nothing is oov."""
+    """The second trie of M nodes, as kernels take it; no nodes without OOV words."""
 
-    trie: LexiconTrie  # Its nodes, and the pronunciations that end at them
+    trie: LexiconTrie
     root_child: np.ndarray  # int32 [V], the root's child by each token, or -1
-    # int32 [P], the number of each pronunciation of the trie in the list
-    pron: np.ndarray
+    pron: np.ndarray  # int32 [P], the number in the list of the trie's pronunciations
     bonus: np.ndarray  # float32 [P], nats
     best_bonus: np.ndarray  # float32 [M], the best below each node, at least 0
-    # bool [M], a word without a place in the table is below
-    has_new: np.ndarray
-    # float32 [M], no known word below costs less; inf without any
-    least_cost: np.ndarray
-    num_known: int  # W
+    has_new: np.ndarray  # bool [M], a word that is not in the word table is below
+    least_cost: np.ndarray  # float32 [M], no known word below costs less; inf without
     num_nodes: int  # M, or 0
-    # float32, by so much the look-ahead can fall where an OOV word begins
-    fall: np.float32
-    texts: TextTable  # The new words by text
+    fall: np.float32  # most by which the look-ahead falls where an OOV word begins
+    texts: TextTable  # the new words by text
 
 
-def no_oov(num_known: int = 0) -> OovTrie:
-    """Nothing is oov."""
+def no_oov() -> OovTrie:
+    """The second trie without OOV words."""
     nothing = read_only(np.zeros(0, np.float32))
     return OovTrie(
-        trie=empty_trie(),
+        trie=trie_of(()),
         root_child=read_only(np.zeros(0, np.int32)),
         pron=read_only(np.zeros(0, np.int32)),
         bonus=nothing,
         best_bonus=nothing,
         has_new=read_only(np.zeros(0, np.bool_)),
         least_cost=nothing,
-        num_known=num_known,
         num_nodes=0,
         fall=np.float32(0),
         texts=text_table((), ()),
@@ -90,19 +83,15 @@ def build_oov_trie(
     least_cost = np.full(trie.num_nodes, _INF, np.float32)
     below = best_bonus, has_new, least_cost
     _fill(trie, parents_of(trie), (bonus, is_new, least), below)
-    root_child = np.full(space.num_tokens, NONE, np.int32)
-    first = slice(0, trie.node_child_splits[1])
-    root_child[trie.child_token[first]] = trie.child_node[first]
     ids = range(oov.num_known, oov.num_known + len(oov.words))
     return OovTrie(
         trie=trie,
-        root_child=read_only(root_child),
+        root_child=root_children(trie, space.num_tokens),
         pron=read_only(np.array(numbers, np.int32)),
         bonus=read_only(bonus),
         best_bonus=read_only(best_bonus),
         has_new=read_only(has_new),
         least_cost=read_only(least_cost),
-        num_known=oov.num_known,
         num_nodes=trie.num_nodes,
         fall=_fall(space, bool(has_new[0]), least_cost[0]),
         texts=text_table(oov.words, ids),

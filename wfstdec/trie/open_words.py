@@ -121,17 +121,16 @@ def _frozen(values: Sequence[int]) -> np.ndarray:
 class OpenWords(NamedTuple):
     """Open words as kernels take them; empty arrays where there are none."""
 
-    is_open: bool  # Whether there are open words
-    word_cost: np.float32  # float32, nats
-    token_cost: np.float32  # float32, nats
+    is_open: bool  # whether there are open words
+    word_cost: np.float32  # nats
+    token_cost: np.float32  # nats
     begins: np.ndarray  # bool [V], tokens that may begin an open word
     extends: np.ndarray  # bool [V], tokens that may follow inside one
-    texts: TokenTexts  # What tokens add to the text
+    texts: TokenTexts  # what tokens add to the text
     node_text: np.ndarray  # uint64 [N], the text that leads to each node of the trie
-    # int32 [N], its tokens; 0 where they cannot be an open word
-    node_length: np.ndarray
+    node_length: np.ndarray  # int32 [N], its tokens; 0 where they are no open word
     node_word: np.ndarray  # int32 [N], the word of the table that they spell, or -1
-    words: TextTable  # The word table by text; empty where tokens are phones
+    words: TextTable  # the word table by text; empty where tokens are phones
 
 
 def no_open_words(num_nodes: int = 1) -> OpenWords:

@@ -1,4 +1,4 @@
-"""Options of the trie decoder, checked when they are made, and its backends."""
+"""Options of the trie decoder and their checks; its backends."""
 
 from __future__ import annotations
 
@@ -26,21 +26,20 @@ class TrieOptions(LatticeOptions):
                 + word_insertion * words + token_insertion * tokens
                 - boost_scale * boosts
 
-    Those that `WfstOptions` has too mean the same there.
+    Options of the same name in `WfstOptions` mean the same.
 
     Attributes:
-        beam: What costs more than the frame's best plus `beam` is dropped; `inf`
-            drops nothing.
-        beam_size: The most places that a frame goes on from; a place is a language
-            model state, a trie node and a boost state.
+        beam: Beam width in nats; `inf` drops nothing.
+        beam_size: Maximum number of search states in a frame: language model state,
+            trie node and boost state.
         token_top_k: Only this many of the most probable tokens may begin in a frame;
             `None` lets all.
-        merge: What becomes of alignments of one text: `"max"` keeps the best
-            (Viterbi, as the WFST decoder does), `"sum"` adds their probabilities.
-        nbest: How many different texts are wanted.
-        lookahead: What is charged for a word before it is complete, the least that
-            the words that are still possible cost: `"ngram"` after their history,
-            `"unigram"` without one, `"none"` nothing.
+        merge: Alignments of one text: `"max"` keeps the best (Viterbi, as the WFST
+            decoder does), `"sum"` adds their probabilities.
+        nbest: Number of different texts.
+        lookahead: Charge for a word before it is complete, the least cost of the words
+            that are still possible: `"ngram"` after their history, `"unigram"` without
+            one, `"none"` nothing.
         acoustic_scale: Multiplies the negated log-probs.
         lm_scale: Multiplies the costs of language model and pronunciations.
         word_insertion: Added for every word; above 0 penalises. With a lexicon only.
@@ -48,11 +47,10 @@ class TrieOptions(LatticeOptions):
         blank_penalty: Subtracted from the blank's log-prob, before the scale; part
             of the acoustic cost.
         boost_scale: Multiplies all boosts.
-        blank_skip_threshold: At a frame where the blank's probability is at least
-            this, only blanks are followed; `None` follows all.
-        lattice_beam: A lattice keeps what a path goes through that costs no more than
-            the best plus this; at most `beam`. `None` is 8, or the beam if that is
-            less.
+        blank_skip_threshold: Only blanks are expanded in frames whose blank has at
+            least this probability; `None` expands all.
+        lattice_beam: Lattices keep the arcs of paths within this many nats of the
+            best; at most `beam`. `None` is 8, or the beam if that is less.
 
     Raises:
         OptionError: A value is out of range.

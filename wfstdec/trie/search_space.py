@@ -18,7 +18,7 @@ from wfstdec.lm.automaton import NULL_AUTOMATON, Automaton
 from wfstdec.lm.kernels import steps
 from wfstdec.lm.ngram import NgramLM
 from wfstdec.lm.on_demand import OnDemandLM
-from wfstdec.trie.lexicon_trie import LexiconTrie, empty_trie
+from wfstdec.trie.lexicon_trie import LexiconTrie, root_children, trie_of
 from wfstdec.trie.lookahead import (
     Lookahead,
     LookaheadKind,
@@ -50,17 +50,16 @@ class WordEnd(NamedTuple):
     pron: int
     # The word id; 0 of what has none, and of what no boost knows; -1 where no word ends
     word: int
-    # Of the word, and of the pronunciation; inf where there is no word
-    cost: np.float32
-    state: int  # The state of the language model after the word
-    label: int  # What the text grows by: the word id, or a hash of an open word
-    bonus: np.float32 = np.float32(0)  # What is credited for the pronunciation
+    cost: np.float32  # of word and pronunciation; inf where there is no word
+    state: int  # of the language model, after the word
+    label: int  # what the text grows by: the word id, or a hash of an open word
+    bonus: np.float32 = np.float32(0)  # credited for the pronunciation
 
 
 class SearchSpace(NamedTuple):
     """The arrays that kernels take."""
 
-    trie: LexiconTrie  # The lexicon; the root alone where there is none
+    trie: LexiconTrie  # the root alone without a lexicon
     # int32 [N], the token of each node, that of the root being the separator; without a
     # lexicon int32 [V + 1]. -1 for none
     node_token: np.ndarray
@@ -68,26 +67,23 @@ class SearchSpace(NamedTuple):
     # The language model; `NULL_AUTOMATON` without one. A user's own is an `OnDemandLM`,
     # in whose place kernels take the table of its answers.
     automaton: Any
-    # Least costs of words to come, by model state and trie node; at the root open words
-    # are among them
-    lookahead: Lookahead
-    looks_ahead: bool  # Whether anything is charged before a word is complete
-    # float32 [S], what is charged for `<unk>` before a word that is none of the table
-    # is complete
+    lookahead: Lookahead  # open words are among those that follow at the root
+    looks_ahead: bool  # whether anything is charged before a word is complete
+    # float32 [S], charged for `<unk>` before a word outside the table is complete
     unk_lookahead: np.ndarray
-    open: OpenWords  # Open words; none without a lexicon
-    # float32, the most by which the language model can lower the cost where a word
-    # ends, look-ahead included, before the scale
+    open: OpenWords  # none without a lexicon
+    # The most by which the language model can lower the cost where a word ends,
+    # look-ahead included, before the scale
     max_word_gain: np.float32
-    # float32, what a word and the look-ahead behind it cost at least, where they do so
-    # in every state: without a history. Else -inf.
+    # The least cost of a word and the look-ahead behind it, if it is that in every
+    # state: without a history. Else -inf.
     word_floor: np.float32
-    has_lexicon: bool  # Whether there is a lexicon
-    separator: int  # The token between words, -1 for none
-    separator_optional: bool  # Whether words may follow each other without it
+    has_lexicon: bool
+    separator: int  # the token between words, -1 for none
+    separator_optional: bool  # whether words may follow each other without it
     num_tokens: int  # V
-    blank: int  # The blank
-    start_node: int  # The node before the first token
+    blank: int
+    start_node: int  # the node before the first token
 
 
 def lexicon_space(
@@ -102,11 +98,9 @@ def lexicon_space(
     open_words: OpenWords | None = None,
 ) -> SearchSpace:
     """The space of a lexicon, and of a model over its words."""
+    between = NONE if separator is None else separator
     node_token = trie.node_token.copy()
-    node_token[0] = NONE if separator is None else separator
-    num_children = trie.node_child_splits[1]
-    root_child = np.full(num_tokens, NONE, np.int32)
-    root_child[trie.child_token[:num_children]] = trie.child_node[:num_children]
+    node_token[0] = between
     lookahead = no_lookahead(trie) if lm is None else build_lookahead(lm, trie, kind)
     automaton = _model_of(lm)
     unk_lookahead = _unk_lookahead(automaton, kind)
@@ -118,7 +112,7 @@ def lexicon_space(
     return SearchSpace(
         trie=trie,
         node_token=read_only(node_token),
-        root_child=read_only(root_child),
+        root_child=root_children(trie, num_tokens),
         automaton=automaton,
         lookahead=lookahead,
         looks_ahead=kind != "none",
@@ -127,7 +121,7 @@ def lexicon_space(
         max_word_gain=_max_word_gain(automaton, lookahead, opened),
         word_floor=_word_floor(automaton, lookahead, opened, trie),
         has_lexicon=True,
-        separator=NONE if separator is None else separator,
+        separator=between,
         separator_optional=separator is None or separator_optional,
         num_tokens=num_tokens,
         blank=blank,
@@ -139,25 +133,24 @@ def token_space(
     num_tokens: int, lm: NgramLM | OnDemandLM | None, blank: int
 ) -> SearchSpace:
     """The space of V tokens without a lexicon, and of a model over tokens."""
-    trie = empty_trie()
-    lookahead = no_lookahead(trie)
-    automaton = _model_of(lm)
-    return SearchSpace(
-        trie=trie,
-        node_token=read_only(np.append(np.arange(num_tokens), NONE).astype(np.int32)),
-        root_child=read_only(np.full(num_tokens, NONE, np.int32)),
-        automaton=automaton,
-        lookahead=lookahead,
-        looks_ahead=False,
-        unk_lookahead=_unk_lookahead(automaton, "none"),
-        open=no_open_words(),
-        max_word_gain=_max_word_gain(automaton, lookahead, no_open_words()),
-        word_floor=np.float32(-np.inf),
-        has_lexicon=False,
-        separator=NONE,
+    space = lexicon_space(
+        trie_of(()),
+        None,
+        "none",
+        separator=None,
         separator_optional=True,
         num_tokens=num_tokens,
         blank=blank,
+    )
+    automaton = _model_of(lm)
+    node_token = np.append(np.arange(num_tokens), NONE).astype(np.int32)
+    return space._replace(
+        node_token=read_only(node_token),
+        automaton=automaton,
+        unk_lookahead=_unk_lookahead(automaton, "none"),
+        max_word_gain=_max_word_gain(automaton, space.lookahead, space.open),
+        word_floor=np.float32(-np.inf),
+        has_lexicon=False,
         start_node=num_tokens,
     )
 
@@ -172,7 +165,7 @@ def lookahead_cost(space: SearchSpace, state: int, node: int) -> np.float32:
         return space.lookahead.state_cost[row]
     cost = space.lookahead.unigram_cost[node]
     if space.lookahead.uses_history:
-        cost = np.float32(potential(space.lookahead, space.automaton, state, node))
+        cost = np.float32(potential(space.lookahead, state, node))
     length = space.open.node_length[node]
     if space.open.is_open and length > 0 and space.looks_ahead:
         unk_cost = space.unk_lookahead[row]

@@ -89,6 +89,8 @@ what the text grows by."""
 CACHE_BITS, STEP_CACHE_BITS = 12, 10
 """Sizes of the caches of look-aheads and steps, as powers of two: what some tens of
 frames need, so that they stay in the processor's first caches."""
+NUM_RANGES = 256
+"""Ranges of cost that many tokens are laid out by."""
 OK, GROW_CANDIDATES, GROW_FRONTIER, GROW_TRACE, GROW_LATTICE, ASK_MODEL = range(6)
 GROW_PATHS, GROW_ROWS = 6, 7
 """Statuses of a kernel: done, which arrays are too small for the next frame or for the
@@ -182,6 +184,7 @@ class Scratch(NamedTuple):
     costs: np.ndarray  # float32 [V], the same, scaled; sixteen more behind are all inf
     found_tokens: np.ndarray  # int32 [V], tokens that may begin, in no order
     found_costs: np.ndarray  # float32 [V], their unscaled costs
+    range_ends: np.ndarray  # int32 [NUM_RANGES], where ranges of these costs end
     next_tokens: np.ndarray  # int32 [V], tokens that may begin, the least cost first
     next_costs: np.ndarray  # float32 [V], the costs of these by token, inf for others
     ranked_costs: np.ndarray  # float32 [V], the costs of `next_tokens`
@@ -221,6 +224,7 @@ def new_scratch(
         costs=np.full(num_tokens + LANES, np.inf, np.float32)[:num_tokens],
         found_tokens=np.zeros(num_tokens + 1, np.int32),
         found_costs=np.zeros(num_tokens + 1, np.float32),
+        range_ends=np.zeros(NUM_RANGES, np.int32),
         next_tokens=np.zeros(num_tokens, np.int32),
         next_costs=np.full(num_tokens, np.inf, np.float32),
         ranked_costs=np.zeros(num_tokens, np.float32),

@@ -29,7 +29,7 @@ from wfstdec.trie.cpu.search import (
     SearchMemory,
     with_model,
 )
-from wfstdec.trie.oov_trie import OovTrie, build_oov_trie, least_label_costs, no_oov
+from wfstdec.trie.oov_trie import OovTrie, no_oov
 from wfstdec.trie.options import TrieOptions
 from wfstdec.trie.search_space import SearchSpace, lookahead_cost, start_cost
 
@@ -45,7 +45,7 @@ class CpuBackend(HostBackend):
         self.memory = SearchMemory(space, first_capacity)
         self.tables = BoostTables(space.trie.pron_word, space.trie.node_pron_splits)
         self._no_oov = no_oov()
-        self._oov_tries = WeakCache(_OovTries(self.memory).lay_out)
+        self._oov_tries = WeakCache(self.memory.lay_out_oov)
         self._searches: WeakCache[
             CompiledBoosts, dict[TrieOptions, Handle[arrays.Search]]
         ] = WeakCache(lambda _: {})
@@ -113,20 +113,3 @@ class CpuBackend(HostBackend):
     def oov_trie(self, oov: OovWords | None) -> OovTrie:
         """The second trie of a list; made once."""
         return self._no_oov if oov is None else self._oov_tries.of(oov)
-
-
-class _OovTries:
-    """Makes tries of words that a space lacks."""
-
-    def __init__(self, memory: SearchMemory) -> None:
-        self._memory = memory
-        self._least_costs: np.ndarray | None = None
-
-    def lay_out(self, oov: OovWords) -> OovTrie:
-        """The second trie of a list, for which scratch is made large enough."""
-        space = self._memory.space
-        if self._least_costs is None:
-            self._least_costs = least_label_costs(space.automaton, oov.num_known)
-        made = build_oov_trie(oov, space, self._least_costs)
-        self._memory.make_room_for(made.trie)
-        return made

@@ -23,7 +23,7 @@ import numpy as np
 from numpy import float32, int32, int64, uint64
 
 from wfstdec.jit import inlined, part
-from wfstdec.jit.sorting import index_of, key_of, sort_few_keys, sort_keys
+from wfstdec.jit.sorting import index_of, key_of, sort_few_keys
 from wfstdec.jit.vectors import (
     STEP,
     at_most,
@@ -164,7 +164,13 @@ def expand(search, scratch, frontier):
         else:
             if tries_best:
                 bound = loosened(running_bound(params, emitted.least_cost), credit)
-                count = drop_tokens(count, bound, scratch)
+                kept = _NO_BIT
+                for i in range(count):
+                    token = scratch.found_tokens[i]
+                    scratch.found_tokens[kept] = token
+                    scratch.found_costs[kept] = scratch.found_costs[i]
+                    kept += uint64(scratch.costs[token] <= bound)
+                count = kept
             num_next = sort_tokens(params, count, scratch)
             num_sources = int64(len(frontier))
         bits = _NO_BIT
@@ -345,29 +351,53 @@ def find_tokens(blank, bound, scratch):
 
 
 @inlined
-def drop_tokens(count, bound, scratch):
-    """Drop the found tokens that are over a lower bound; how many are left."""
-    tokens, costs, kept = scratch.found_tokens, scratch.found_costs, _NO_BIT
-    for i in range(count):
-        token = tokens[i]
-        tokens[kept], costs[kept] = token, costs[i]
-        kept += uint64(scratch.costs[token] <= bound)
-    return kept
-
-
-@inlined
 def sort_tokens(params, count, scratch):
     """Fill `next_tokens` with the best of the found tokens, in order; how many."""
     keys, num_found = scratch.keys, int64(count)
-    for i in range(num_found):
-        # Keys compare bits: adding 0 makes 0.0 of -0.0.
-        cost = float32(scratch.found_costs[i] + _NO_COST)
-        keys[i] = key_of(cost, scratch.found_tokens[i])
     if num_found <= FEW_KEYS and 2 * num_found <= len(keys):
+        for i in range(num_found):
+            keys[i] = _key_of(scratch, i)
         sort_few_keys(keys, num_found)
     else:
-        sort_keys(keys, num_found, scratch.stack)
+        _bucket_sort(scratch, num_found)
     num_next = min(num_found, params.token_top_k)
     for i in range(num_next):
         scratch.next_tokens[i] = index_of(keys[i])
     return num_next
+
+
+@inlined
+def _key_of(scratch, i):
+    """The key of a found token; adding 0 makes 0.0 of -0.0, since keys compare bits."""
+    cost = float32(scratch.found_costs[i] + _NO_COST)
+    return key_of(cost, scratch.found_tokens[i])
+
+
+@inlined
+def _bucket_sort(scratch, count):
+    """Lay keys out by ranges of cost; insertion then moves them within a range."""
+    # Of 200 tokens quicksort took 6 us longer.
+    costs, ends, keys = scratch.found_costs, scratch.range_ends, scratch.keys
+    least, most = costs[0], costs[0]
+    for i in range(1, count):
+        least, most = min(least, costs[i]), max(most, costs[i])
+    scale = _NO_COST
+    if most > least:
+        scale = float32(arrays.NUM_RANGES - 1) / float32(most - least)
+    ends[:] = 0
+    for i in range(count):
+        ends[int64(float32(costs[i] - least) * scale)] += 1
+    end = int32(0)
+    for at in range(arrays.NUM_RANGES):
+        end += ends[at]
+        ends[at] = end
+    for i in range(count - 1, -1, -1):
+        at = int64(float32(costs[i] - least) * scale)
+        ends[at] -= 1
+        keys[ends[at]] = _key_of(scratch, i)
+    for i in range(count):
+        key, at = keys[i], i
+        while at > 0 and keys[at - 1] > key:
+            keys[at] = keys[at - 1]
+            at -= 1
+        keys[at] = key

@@ -20,7 +20,7 @@ from numpy import float32, int64, uint32
 from wfstdec.jit import inlined, jit, part
 from wfstdec.jit.sorting import index_of
 from wfstdec.lattice.arrays import REPEATED
-from wfstdec.lm.kernels import step
+from wfstdec.lm.kernels import step as lm_step
 from wfstdec.text.tokens import EPSILON
 from wfstdec.trie.cpu import arrays
 from wfstdec.trie.cpu.merge import slot_of
@@ -29,6 +29,7 @@ from wfstdec.trie.cpu.nodes import (
     advance_of,
     credit_token,
     credit_word,
+    least_cost,
     loosened,
     num_word_ends,
     olabel_of,
@@ -72,20 +73,25 @@ def record_frame(search, scratch, utterance, record, sizes, cutoff):
         target.nonblank_first = nonblank < float32(new.blank_cost - best)
     stamp, num_arcs, q = scratch.counts[arrays.STAMP], counts[arrays.NUM_ARCS], int64(0)
     for source in range(num_sources):
-        for phase in range(2):
-            if _fill_stay(search, scratch, utterance, num_candidates, source, phase):
-                c = scratch.candidates[num_candidates]
-                if c.cost <= cutoff:
-                    num_arcs = _record_arc(
-                        *(search, scratch, utterance, record, num_arcs),
-                        *(num_candidates, int64(source), cutoff),
-                    )
+        entry, c = utterance.frontier[source], scratch.candidates[num_candidates]
+        for phase in range(2):  # a blank, or the last token again
+            c.source, c.token, c.pron = source, -1, -1
+            c.node, c.to_nonblank = entry.node, phase == 1
+            c.from_nonblank = phase == 1 or entry.blank_cost > entry.nonblank_cost
+            c.cost = scratch.again_costs[source]
+            if phase == 0:
+                c.cost = float32(least_cost(entry) + scratch.costs[search.space.blank])
+            if c.cost <= cutoff:
+                num_arcs = _record_arc(
+                    *(search, scratch, utterance, record, num_arcs),
+                    *(num_candidates, int64(source), cutoff),
+                )
         while q < num_candidates and scratch.candidates[q].source == source:
             c = scratch.candidates[q]
             if c.cost <= cutoff:
                 _, i = slot_of(scratch, stamp, c, True)
                 num_arcs = _record_arc(
-                    search, scratch, utterance, record, num_arcs, q, i, cutoff
+                    *(search, scratch, utterance, record, num_arcs, q, i, cutoff)
                 )
             q += 1
     counts[arrays.NUM_ARCS], counts[arrays.FIRST] = num_arcs, first
@@ -94,70 +100,53 @@ def record_frame(search, scratch, utterance, record, sizes, cutoff):
 
 
 @inlined
-def _fill_stay(search, scratch, utterance, q, source, phase):
-    """Let candidate `q` be a blank (0), or the last token again (1); is there one?"""
-    c, entry = scratch.candidates[q], utterance.frontier[source]
-    c.source, c.token, c.pron = source, -1, -1
-    c.node, c.to_nonblank = entry.node, phase == 1
-    c.from_nonblank = phase == 1 or entry.blank_cost > entry.nonblank_cost
-    c.cost = scratch.again_costs[source]
-    if phase == 0:
-        before = min(entry.blank_cost, entry.nonblank_cost)
-        c.cost = float32(before + scratch.costs[search.space.blank])
-    return c.cost < _INF
-
-
-@inlined
 def _record_arc(search, scratch, utterance, record, num_arcs, q, i, cutoff):
-    """Note candidate `q` of entry `i`, and that of the other phase; how many arcs."""
-    new = scratch.new_entries[i]
+    """Record candidate `q` of entry `i`, from both phases of its source; how many arcs.
+
+    The search expanded the lower-cost phase alone. The other one leads to the same
+    state by the same token.
+    """
+    new, c = scratch.new_entries[i], scratch.candidates[q]
     if new.previous_same < 0:
         return num_arcs
-    c, blank = scratch.candidates[q], int64(search.space.blank)
-    source = utterance.frontier[c.source]
-    # Places of this frame come behind those that are there.
-    to = 2 * (record.counts[arrays.NUM_ENTRIES] + new.previous_same) + int64(
-        c.to_nonblank
-    )
+    source, blank = utterance.frontier[c.source], int64(search.space.blank)
+    # Entries of this frame come behind those that are there.
+    to = 2 * (record.counts[arrays.NUM_ENTRIES] + new.previous_same)
+    to += int64(c.to_nonblank)
     least = new.nonblank_cost if c.to_nonblank else new.blank_cost
     token, repeated = int64(c.token), uint32(0)
     if token < 0:
         token = blank
         if c.to_nonblank:
             token, repeated = token_of(search, source.node), _REPEATED
-    ilabel = uint32(token + 1) | repeated
     state = 2 * (record.counts[arrays.FIRST] + c.source) + int64(c.from_nonblank)
-    excess = float32(c.cost - least)
-    if excess <= record.limit:
-        arc = record.arcs[num_arcs]
-        arc.state, arc.nextstate, arc.ilabel = state, to, ilabel
-        arc.pron, arc.excess, arc.acoustic = c.pron, excess, scratch.unscaled[token]
-        num_arcs += 1
-    this, other = source.blank_cost, source.nonblank_cost
-    if c.from_nonblank:
-        this, other = other, this
-    # The search expanded the lower-cost phase alone. The other one leads to the same
-    # place by the same token, and is an arc of the lattice too.
-    if repeated != uint32(0) or not other < _INF:
-        return num_arcs
-    if token != blank and token == token_of(search, source.node):
-        return num_arcs  # the last token again only follows a blank
-    bound = float32(least + record.limit)
-    # Both phases pay the same for the step: this is its cost but for rounding. What is
-    # far above the limit need not be priced exactly, word by word.
-    if float32(c.cost + float32(other - this)) > loosened(bound, other):
-        return num_arcs
-    cost = float32(other + scratch.costs[blank])
-    if token != blank:
-        made = step_of(search, source, c, token, c.pron)
-        cost = step_cost(search.params, other, made)
-        cost = float32(cost + scratch.costs[token])
-    excess = float32(cost - least)
-    if cost <= cutoff and excess <= record.limit:
-        arc = record.arcs[num_arcs]
-        arc.state, arc.nextstate, arc.ilabel = state ^ 1, to, ilabel
-        arc.pron, arc.excess, arc.acoustic = c.pron, excess, scratch.unscaled[token]
-        num_arcs += 1
+    cost = c.cost
+    for way in range(2):
+        if way == 1:
+            this, other = source.blank_cost, source.nonblank_cost
+            if c.from_nonblank:
+                this, other = other, this
+            if repeated != uint32(0) or not other < _INF:
+                break
+            if token != blank and token == token_of(search, source.node):
+                break  # the last token again only follows a blank
+            # Both phases pay the same for the step: this is its cost without rounding.
+            # Far above the limit it need not be priced exactly, word by word.
+            bound = float32(least + record.limit)
+            if float32(c.cost + float32(other - this)) > loosened(bound, other):
+                break
+            cost = float32(other + scratch.costs[blank])
+            if token != blank:
+                step = step_of(search, source, c, token, c.pron)
+                cost = step_cost(search.params, other, step)
+                cost = float32(cost + scratch.costs[token])
+        excess = float32(cost - least)
+        if cost <= cutoff and excess <= record.limit:
+            arc = record.arcs[num_arcs]
+            arc.state, arc.nextstate = state ^ way, to
+            arc.ilabel = uint32(token + 1) | repeated
+            arc.pron, arc.excess, arc.acoustic = c.pron, excess, scratch.unscaled[token]
+            num_arcs += 1
     return num_arcs
 
 
@@ -166,7 +155,7 @@ def step_of(search, source, to, token, pron):
     """The step in which a token begins, and perhaps a pronunciation ends."""
     space, params = search.space, search.params
     if not space.has_lexicon:
-        graph_cost, _ = step(space.automaton, 0, source.state, token)
+        graph_cost, _ = lm_step(space.automaton, 0, source.state, token)
         boost_cost, _ = step_token(search, source.boost, token, _NO_COST)
         label, insertion = int64(token + 1), params.token_insertion
         boost_cost = float32(boost_cost + _NO_COST)

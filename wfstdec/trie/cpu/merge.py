@@ -97,7 +97,23 @@ def merge(search, scratch, frontier, num_candidates, cutoff):
             else:
                 _add_again(search, scratch, frontier, i)
     if num_candidates > 0:
-        count = _merge_begun(search, scratch, frontier, num_candidates, cutoff)
+        stamp, num_sources = new_table(scratch, num_candidates + count), count
+        for i in range(num_sources):
+            slot, _ = slot_of(scratch, stamp, entries[i], True)
+            scratch.slots[slot] = (stamp << 32) | i
+        for q in range(num_candidates):
+            c = scratch.candidates[q]
+            if c.cost > cutoff:
+                continue
+            slot, i = slot_of(scratch, stamp, c, True)
+            if i < 0:
+                i = count
+                count += 1
+                scratch.slots[slot] = (stamp << 32) | i
+                _begin_entry(entries[i], c)
+            if params.sums and entries[i].waits and c.source >= i:
+                _add_again(search, scratch, frontier, i)
+            _add_nonblank(search, scratch, frontier, i, q, c.cost)
     num_merged = int64(0)
     for i in range(count):
         e = entries[i]
@@ -120,30 +136,6 @@ def _begin_entry(e, key):
     e.blank_cost, e.nonblank_cost, e.nonblank_least = _INF, _INF, _INF
     e.blank_candidate, e.nonblank_candidate = arrays.NO_CANDIDATE, arrays.NO_CANDIDATE
     e.previous_same, e.waits = -1, 0
-
-
-@inlined
-def _merge_begun(search, scratch, frontier, num_candidates, cutoff):
-    """Merge the tokens that begin; how many entries there are with them."""
-    entries, count = scratch.new_entries, int64(len(frontier))
-    stamp = new_table(scratch, num_candidates + count)
-    for i in range(count):
-        slot, _ = slot_of(scratch, stamp, entries[i], True)
-        scratch.slots[slot] = (stamp << 32) | i
-    for q in range(num_candidates):
-        c = scratch.candidates[q]
-        if c.cost > cutoff:
-            continue
-        slot, i = slot_of(scratch, stamp, c, True)
-        if i < 0:
-            i = count
-            count += 1
-            scratch.slots[slot] = (stamp << 32) | i
-            _begin_entry(entries[i], c)
-        if search.params.sums and entries[i].waits and c.source >= i:
-            _add_again(search, scratch, frontier, i)
-        _add_nonblank(search, scratch, frontier, i, q, c.cost)
-    return count
 
 
 @inlined

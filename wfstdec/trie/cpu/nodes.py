@@ -70,51 +70,43 @@ def token_of(search, node):
 @inlined
 def lookahead_of(search, scratch, state, node, parent):
     """The look-ahead in a state at a node; `parent` is the node before it."""
-    # The same few are needed frame after frame: they are kept where they are found
-    # fast.
     space = search.space
     if node == 0:
         return space.lookahead.state_cost[row_of_state(space.automaton, state)]
     if search.has_oov and node >= search.first_oov:
-        return _oov_lookahead(search, state, int64(node))
-    key = (uint64(state) << uint64(32)) | uint64(node)
-    cached = scratch.lookahead_cache[(key * _CACHE_FACTOR) >> _CACHE_SHIFT]
+        if not space.looks_ahead:
+            return _NO_COST
+        unk_cost = space.unk_lookahead[row_of_state(space.automaton, state)]
+        if node < search.first_open:
+            at = int64(node) - search.first_oov
+            return oov_lookahead(search.oov, unk_cost, at)
+        length = open_length(search.first_open, int64(node), space.num_tokens)
+        return spelling_cost(space.open, unk_cost, length)
+    # The same few are needed frame after frame.
+    key, cache = _key_of(state, node), scratch.lookahead_cache
+    cached = cache[(key * _CACHE_FACTOR) >> _CACHE_SHIFT]
     if cached.key != key:
-        above = _rows_of(scratch, state, int64(parent))
+        above = Rows(AT_ROOT, AT_ROOT)
+        if parent != 0:
+            above, key_above = Rows(ANYWHERE, ANYWHERE), _key_of(state, parent)
+            kept = cache[(key_above * _CACHE_FACTOR) >> _CACHE_SHIFT]
+            if kept.key == key_above:
+                above = Rows(int64(kept.row), int64(kept.backoff_row))
         cost, rows = potential_of(space.automaton, space.lookahead, state, node, above)
         cached.key, cached.row, cached.backoff_row = key, rows.own, rows.backoff
         if space.open.is_open and space.looks_ahead:
             length = int64(space.open.node_length[node])
             if length > 0:
-                row = row_of_state(space.automaton, state)
-                unk_cost = space.unk_lookahead[row]
+                unk_cost = space.unk_lookahead[row_of_state(space.automaton, state)]
                 cost = min(cost, spelling_cost(space.open, unk_cost, length))
         cached.cost = cost
     return cached.cost
 
 
 @inlined
-def _rows_of(scratch, state, node):
-    """The `Rows` of a node, if they are kept."""
-    if node == 0:
-        return Rows(AT_ROOT, AT_ROOT)
-    key = (uint64(state) << uint64(32)) | uint64(node)
-    cached = scratch.lookahead_cache[(key * _CACHE_FACTOR) >> _CACHE_SHIFT]
-    if cached.key == key:
-        return Rows(int64(cached.row), int64(cached.backoff_row))
-    return Rows(ANYWHERE, ANYWHERE)
-
-
-@inlined
-def _oov_lookahead(search, state, node):
-    space = search.space
-    if not space.looks_ahead:
-        return _NO_COST
-    unk_cost = space.unk_lookahead[row_of_state(space.automaton, state)]
-    if node < search.first_open:
-        return oov_lookahead(search.oov, unk_cost, node - search.first_oov)
-    length = open_length(search.first_open, node, space.num_tokens)
-    return spelling_cost(space.open, unk_cost, length)
+def _key_of(state, node):
+    """The key of a look-ahead in the cache."""
+    return (uint64(state) << uint64(32)) | uint64(node)
 
 
 @inlined
@@ -186,10 +178,9 @@ def num_word_ends(search, node):
 
 
 @part
-def _step_kept(automaton, scratch, state, word):
+def _step_cached(automaton, scratch, state, word):
     """Take a step of a model whose states are the same for all utterances."""
-    # Kept in scratch, if there is any: a word ends for as many frames as its last token
-    # is heard.
+    # Kept in scratch, if there is any: a word may end in many frames.
     if scratch is None:
         return step(automaton, 0, state, word)
     key = _TAKEN | (uint64(state) << uint64(32)) | uint64(word)
@@ -201,12 +192,12 @@ def _step_kept(automaton, scratch, state, word):
 
 
 @inlined
-def _step_asked(table, scratch, state, word):
+def _step_on_demand(table, scratch, state, word):
     """Take a step of a user's model, whose states are those of one table."""
     return step(table, 0, state, word)
 
 
-_step_word = by_class({Automaton: _step_kept, OnDemandTable: _step_asked})
+_step_word = by_class({Automaton: _step_cached, OnDemandTable: _step_on_demand})
 
 
 @inlined
@@ -218,7 +209,7 @@ def word_end(search, scratch, entry, number):
         if node < search.first_oov:
             first = int64(trie.node_pron_splits[node])
         if node >= search.first_oov or first == trie.node_pron_splits[node + 1]:
-            return _end_beside(search, scratch, entry, number)
+            return _oov_word_end(search, scratch, entry, number)
     pron = int64(trie.node_pron_splits[node]) + number
     word = int64(trie.pron_word[pron])
     cost, state = _step_word(search.space.automaton, scratch, entry.state, word)
@@ -227,7 +218,7 @@ def word_end(search, scratch, entry, number):
 
 
 @inlined
-def _end_beside(search, scratch, entry, number):
+def _oov_word_end(search, scratch, entry, number):
     """An OOV word ends, or an open one."""
     space, oov, node = search.space, search.oov, int64(entry.node)
     automaton = space.automaton
@@ -285,7 +276,7 @@ def pay_step(search, boost, worth, state):
 @inlined
 def step_token(search, boost, token, bonus):
     """The cost of a token that begins where no word ends, and the next boost state."""
-    # The bonus is what else is credited.
+    # `bonus` is credited in addition.
     worth, state = credit_token(search.phrases, boost, token)
     return pay_step(search, boost, float32(worth + bonus), state)
 
@@ -299,15 +290,15 @@ def boosts_at_end(search, boost):
 class Step(NamedTuple):
     """Costs, without acoustics, of a token that begins or of the end."""
 
-    olabel: int  # The word that ends, 0 for none; without a lexicon the token's ilabel
-    graph_cost: np.float32  # Unscaled, without the entry's look-ahead
-    insertion: np.float32  # Of word and token
-    boost_cost: np.float32  # What boosts make of it
+    olabel: int  # the word that ends, 0 for none; without a lexicon the token's ilabel
+    graph_cost: np.float32  # unscaled, without the entry's look-ahead
+    insertion: np.float32  # of word and token
+    boost_cost: np.float32
 
 
 @inlined
 def running_bound(params, least):
-    """Bound of a frame so far: what costs more is dropped."""
+    """The cost above which candidates of a frame are dropped, as far as known."""
     return min(float32(least + params.beam), NO_CUTOFF)
 
 
@@ -327,8 +318,7 @@ def exceeds(params, cost, credit, least):
 
 @inlined
 def step_cost(params, before, step):
-    """The cost after a step but for its acoustics: what the search holds entries by."""
-    # Search, lattices and endings add these up alike, in the order of `reference.py`.
+    """The cost after a step without its acoustics, added in the reference's order."""
     cost = float32(before + float32(params.lm_scale * step.graph_cost))
     return float32(float32(cost + step.insertion) + step.boost_cost)
 
@@ -341,7 +331,7 @@ def least_cost(entry):
 
 @inlined
 def is_over(search, scratch, source, token, least):
-    """Tell whether a token that begins is over the bound, wherever it leads."""
+    """Tell whether a token that begins is over the bound wherever it leads."""
     params = search.params
     cost = float32(least_cost(source.entry) + scratch.costs[token])
     most = max(source.most_inside, source.most_at_end)

@@ -36,13 +36,14 @@ from wfstdec.search.paths.tokens import (
     TokenRows,
 )
 from wfstdec.search.threads import CallBudget, check, filled_up, stretch
+from wfstdec.text.vocabulary import OovWords
 from wfstdec.trie.cpu import arrays
 from wfstdec.trie.cpu.final import end, endings_of, settle_trace, trace_back
 from wfstdec.trie.cpu.frame import advance
 from wfstdec.trie.cpu.lattice_kernels import gather, prune
 from wfstdec.trie.cpu.nodes import num_word_ends, word_end
 from wfstdec.trie.lattice_pack import RecordedArcs, RecordedEntries, RecordedFrames
-from wfstdec.trie.lexicon_trie import LexiconTrie
+from wfstdec.trie.oov_trie import OovTrie, build_oov_trie, least_label_costs
 from wfstdec.trie.search_space import NONE, SearchSpace, WordEnd
 
 FRAMES_PER_ROW = 4
@@ -93,14 +94,20 @@ class SearchMemory:
     """A pool of scratch, and how large it is made at first."""
 
     def __init__(self, space: SearchSpace, capacity: int) -> None:
-        self.space, self.capacity, self._most_words = space, capacity, 1
-        self.make_room_for(space.trie)
+        self.space, self.capacity = space, capacity
+        self._most_words = int(np.diff(space.trie.node_pron_splits).max(initial=1))
+        self._least_costs: np.ndarray | None = None
         self._scratches: Pool[Handle[arrays.Scratch]] = Pool(_new_scratch, fits=_fits)
 
-    def make_room_for(self, trie: LexiconTrie) -> None:
-        """Let scratch be large enough for this trie too."""
-        most = int(np.diff(trie.node_pron_splits).max(initial=1))
+    def lay_out_oov(self, oov: OovWords) -> OovTrie:
+        """The second trie of a list, for which scratch is made large enough."""
+        if self._least_costs is None:
+            costs = least_label_costs(self.space.automaton, oov.num_known)
+            self._least_costs = costs
+        laid_out = build_oov_trie(oov, self.space, self._least_costs)
+        most = int(np.diff(laid_out.trie.node_pron_splits).max(initial=1))
         self._most_words = max(self._most_words, most)
+        return laid_out
 
     def take(self, entries: int) -> Handle[arrays.Scratch]:
         """Borrow scratch for a number of entries."""
@@ -153,22 +160,12 @@ class FoundPaths(NamedTuple):
         ends, found = self.paths.tolist(), []
         for i, outcome in enumerate(self.outcomes.tolist()):
             base, first, count, frames, died, complete = outcome
-            found.append(
-                [
-                    TokenPath(
-                        settled[i].followed_by(self.rows[row : row + num], before),
-                        pron,
-                        math.nan if sums else acoustic,
-                        base + cost,
-                        bool(complete),
-                        frames,
-                        died,
-                    )
-                    for cost, pron, acoustic, row, num, before in ends[
-                        first : first + count
-                    ]
-                ]
-            )
+            end, paths = (bool(complete), frames, died), []
+            for cost, pron, acoustic, row, num, before in ends[first : first + count]:
+                rows = settled[i].followed_by(self.rows[row : row + num], before)
+                acoustic = math.nan if sums else acoustic
+                paths.append(TokenPath(rows, pron, acoustic, base + cost, *end))
+            found.append(paths)
         return found
 
 

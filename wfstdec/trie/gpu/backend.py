@@ -1,9 +1,7 @@
-"""The trie search on a device, of CUDA by CuPy; what it leaves to the CPU.
+"""The trie search on a device, of CUDA by CuPy; options that only the CPU supports.
 
-    backend = CudaBackend(space)                      # the current CUDA device
-    backend.decode(utterances, options, boosts)       # paths per utterance
-
-Arrays on the GPU are taken as they are, as `wfst/gpu/backend.py` takes them.
+backend = CudaBackend(space)                      # the current CUDA device
+backend.decode(utterances, options, boosts)       # paths per utterance
 """
 
 from __future__ import annotations
@@ -72,7 +70,7 @@ def why_not(options: TrieOptions, boosts: CompiledBoosts | None = None) -> str |
 
 
 def _refuse(why: str | None, utterance: int | None = None) -> None:
-    """Raise where there is a reason."""
+    """Raise an error if there is a reason."""
     if why is not None:
         error = OptionError(f"backend 'cuda': {why}; use backend='cpu'")
         error.utterance = utterance
@@ -124,7 +122,7 @@ class DeviceBackend(BatchingBackend):
         workers: Workers = ALONE,
         read: Read | None = None,
     ) -> list[Any]:
-        """Decode whole utterances, once none asks for what only the CPU does."""
+        """Decode whole utterances, if all can be decoded on a device."""
         for i, one in enumerate(boosts):
             _refuse(why_not(options, one), i)
         return super().decode(utterances, options, boosts, record=record, read=read)
@@ -171,8 +169,7 @@ def backend_for(space: SearchSpace) -> CudaBackend:
 
 def device_of(form: TrieBlockShape) -> CupyDevice:
     """The current CUDA device, for blocks of a form."""
-    # Their arrays are in its global memory where its shared memory has no room for
-    # them.
+    # Their arrays are in its global memory if its shared memory has no room.
     kernels = program(form.threads)
     limits = load_cupy().cuda.Device().attributes
     room = free_shared(limits, kernels.own_bytes, 1)

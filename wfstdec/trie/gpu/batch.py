@@ -15,17 +15,13 @@ has a `CpuSearch` that never sees a frame.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import numpy as np
 
 from wfstdec.boost.compiled import CompiledBoosts
-from wfstdec.gpu.batch import (
-    Batch,
-    BatchLayout,
-    Growth,
-    Session,
-)
+from wfstdec.gpu.batch import Batch, BatchLayout, Growth, Session
 from wfstdec.gpu.boosts import BatchBoosts
 from wfstdec.gpu.device import BlockShape
 from wfstdec.gpu.records import NONE
@@ -48,6 +44,7 @@ from wfstdec.trie.gpu.layout import (
 )
 from wfstdec.trie.options import TrieOptions
 
+_Result = TypeVar("_Result")
 RECORDS = {"frontier": ENTRY, "trace": NODE, "backup": ENTRY}
 """The arrays of an utterance, and what they hold; `backup` only where it comes in
 chunks."""
@@ -107,23 +104,17 @@ class DeviceBatch(Batch):
         with device.on_stream(None):
             nodes = [trace_nodes(n) for n in frames]
             self._allocate_first(form.entries, nodes, in_chunks=lengths is None)
-            for i, one in enumerate(boosts):
-                self._fill_in_boosts(i, one, inputs[i])
+            for i, (one, given) in enumerate(zip(boosts, inputs, strict=True)):
+                most = given.words.top_bonus + given.phrases.rows["credit"].max()
+                self.utterances["boosted"][i] = given.params.boosted
+                self.utterances["most_credit"][i] = most
+                if one.words:
+                    self.utterances["words"][i] = self._boosts.words(one.words)[0]
+                if one.phrases is not None:
+                    self.utterances["phrases"][i] = self._boosts.phrases(one.phrases)
             # The next launch may be on another stream, and so may be what used this
             # memory before.
             device.wait()
-
-    def _fill_in_boosts(
-        self, i: int, boosts: CompiledBoosts, laid_out: arrays.Search
-    ) -> None:
-        """Set the fields of an utterance for its boosts."""
-        most = laid_out.words.top_bonus + laid_out.phrases.rows["credit"].max()
-        self.utterances["boosted"][i] = laid_out.params.boosted
-        self.utterances["most_credit"][i] = most
-        if boosts.words:
-            self.utterances["words"][i] = self._boosts.words(boosts.words)[0]
-        if boosts.phrases is not None:
-            self.utterances["phrases"][i] = self._boosts.phrases(boosts.phrases)
 
     def _take_shape(self, shape: BlockShape) -> None:
         form = self._form
@@ -168,16 +159,14 @@ class DeviceBatch(Batch):
         if one["frontier_count"] == 0:
             return self._searches[i].state
         counts = np.zeros(8, np.int64)
-        places = {
-            "frontier_count": arrays.FRONTIER,
-            "trace_count": arrays.TRACE,
-            "frames": arrays.FRAMES,
-            "active": arrays.ACTIVE,
-            "candidates": arrays.CANDIDATES,
-        }
-        for name, place in places.items():
-            counts[place] = one[name]
+        counts[arrays.FRONTIER] = one["frontier_count"]
+        counts[arrays.TRACE] = one["trace_count"]
+        counts[arrays.FRAMES] = one["frames"]
         counts[arrays.DIED] = -1 if one["died"] == NONE else one["died"]
+        counts[arrays.ACTIVE], counts[arrays.CANDIDATES] = (
+            one["active"],
+            one["candidates"],
+        )
         return arrays.UtteranceState(
             frontier.view(arrays.ENTRY).copy(),
             trace.view(arrays.TRACE_NODE).copy(),
@@ -200,33 +189,24 @@ class DeviceSession(DeviceBatch, Session):
 
     def look(self) -> PartialPath[TokenRows]:
         """The partial result; the search is not changed."""
-        search = self._on_host()
-        found = search.look()
-        self._back_to_device(search)
-        return found
+        return self._on_host(CpuSearch.look)
+
+    def fold(self) -> None:
+        """Take out of the trace what is settled, and what no entry can reach."""
+        self._on_host(CpuSearch.settle_trace)
 
     def finish(self) -> list[TokenPath]:  # type: ignore[override]
         """End the utterance; the session cannot be used afterwards."""
         return super().finish()[0]
 
-    def fold(self) -> None:
-        """Take out of the trace what is settled, and what no entry can reach."""
-        search = self._on_host()
-        search.settle_trace()
-        self._back_to_device(search)
-
-    def _on_host(self) -> CpuSearch:
-        """The search of the utterance on the host."""
+    def _on_host(self, work: Callable[[CpuSearch], _Result]) -> _Result:
+        """Let the host work on the search; write back the trace and the frontier."""
+        search = self._searches[0]
         with self._device.on_stream(self._stream):
-            (self._searches[0].state,) = self._states([0])
-        return self._searches[0]
-
-    def _back_to_device(self, search: CpuSearch) -> None:
-        """Write what looking has changed: the trace, and what points to it."""
-        state = search.state
-        if self.utterances[0]["frontier_count"] == 0:
-            return
-        count = int(state.counts[arrays.TRACE])
-        frontier, trace = state.frontier.view(ENTRY), state.trace[:count].view(NODE)
-        with self._device.on_stream(self._stream):
-            self._write_back(frontier, trace)
+            (search.state,) = self._states([0])
+        result, state = work(search), search.state
+        if self.utterances[0]["frontier_count"]:
+            trace = state.trace[: int(state.counts[arrays.TRACE])].view(NODE)
+            with self._device.on_stream(self._stream):
+                self._write_back(state.frontier.view(ENTRY), trace)
+        return result

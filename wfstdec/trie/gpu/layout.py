@@ -9,7 +9,7 @@ import functools
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
@@ -59,22 +59,18 @@ for _ours, _theirs in ((ENTRY, CPU_ENTRY), (NODE, TRACE_NODE)):
 
 
 class TrieBlockShape(NamedTuple):
-    """TrieBlockShape of a block, and what its arrays in shared memory hold."""
+    """Threads of a block, and the lengths of its arrays in shared memory."""
 
-    threads: int  # Of a block
-    entries: int  # Of a frontier; 0 where all arrays are in global memory
-    candidates: int  # Their number, a power of two
-    tokens: int  # That may begin
+    threads: int
+    entries: int  # of a frontier; 0 where all arrays are in global memory
+    candidates: int  # a power of two
+    tokens: int  # that may begin
 
     @property
     def shared_bytes(self) -> int:
         """Bytes of these arrays."""
-        return sum(
-            length * dtype.itemsize
-            for _, length, dtype in arrays_of(
-                self.entries, self.candidates, self.tokens
-            )
-        )
+        shared = arrays_of(self.entries, self.candidates, self.tokens)
+        return sum(length * dtype.itemsize for _, length, dtype in shared)
 
 
 def form_for(beam_size: int, num_tokens: int) -> TrieBlockShape:
@@ -103,15 +99,15 @@ def arrays_of(
 
 
 class Variant(NamedTuple):
-    """Variant that the kernels of a launch are compiled for."""
+    """What the kernels of a launch are compiled for."""
 
-    threads: int = NARROW  # Of a block
-    logprob_type: int = logprobs.MIXED  # Of all chunks, or `MIXED`
-    times: bool = False  # Whether the times of phases are taken
+    threads: int = NARROW  # of a block
+    logprob_type: int = logprobs.MIXED  # of all chunks, or `MIXED`
+    times: bool = False  # whether the times of phases are taken
 
     @property
     def macros(self) -> Macros:
-        """Macros as the compiler is told."""
+        """The compiler's macros."""
         flags = (("THREADS", self.threads), ("LOGPROB_TYPE", self.logprob_type))
         return flags + (("TIMES", 1),) * self.times
 
@@ -136,10 +132,6 @@ def program(threads: int) -> Program:
             "NUM_TIMES": len(PHASES),
         },
     )
-
-
-PROGRAM = program(NARROW)
-"""Program in the smallest blocks: other sizes have the same text."""
 
 
 def task_of(params: SearchParams) -> np.ndarray:
@@ -167,18 +159,12 @@ FIRST_ENTRIES = 256
 FormFor = Callable[[int, int], TrieBlockShape]
 
 
-class Work:
+class Work(NamedTuple):
     """Blocks of one shape on a device, and scratch of those not running."""
 
-    def __init__(
-        self, device: Device, form: TrieBlockShape, num_tokens: int, first_entries: int
-    ) -> None:
-        self.device, self.form = device, form
-        layout = ScratchLayout(
-            lambda entries: arrays_of(*_counts(entries, num_tokens).values()),
-            partial(_counts, num_tokens=num_tokens),
-        )
-        self.scratch = ScratchPool(device, layout, first_entries, NARROWER)
+    device: Device
+    form: TrieBlockShape
+    scratch: ScratchPool
 
 
 class DeviceSpace:
@@ -210,8 +196,10 @@ class DeviceSpace:
         """Blocks of the form for a beam size; made once."""
         form = self._form_for(beam_size, self.space.num_tokens)
         if form not in self._works:
-            made = self._make(form), form, self.space.num_tokens, self._first
-            self._works[form] = Work(*made)
+            device, counts = self._make(form), partial(_counts, self.space.num_tokens)
+            layout = ScratchLayout(lambda n: arrays_of(*counts(n).values()), counts)
+            pool = ScratchPool(device, layout, self._first, NARROWER)
+            self._works[form] = Work(device, form, pool)
         return self._works[form]
 
     def fill_in(self, task: np.ndarray) -> None:
@@ -230,7 +218,7 @@ class DeviceSpace:
         task["word_floor"] = space.word_floor
 
 
-def _counts(entries: int, num_tokens: int) -> dict[str, int]:
+def _counts(num_tokens: int, entries: int) -> dict[str, int]:
     """Entries, candidates and tokens of a block in global memory."""
     return {
         "entry_capacity": entries,
@@ -243,20 +231,22 @@ def _lexicon_arrays(space: SearchSpace) -> dict[str, np.ndarray]:
     """The arrays of LEXICON."""
     trie, lookahead = space.trie, space.lookahead
     integers = {
-        name: getattr(trie, name)
-        for name in (
-            *("node_child_splits", "child_token", "child_node"),
-            *("node_pron_splits", "pron_word"),
-        )
+        "node_child_splits": trie.node_child_splits,
+        "child_token": trie.child_token,
+        "child_node": trie.child_node,
+        "node_pron_splits": trie.node_pron_splits,
+        "pron_word": trie.pron_word,
+        "node_token": space.node_token,
+        "root_child": space.root_child,
+        "row_splits": lookahead.row_splits,
+        "row_node": lookahead.rows["node"],
     }
-    integers |= {"node_token": space.node_token, "root_child": space.root_child}
-    integers |= {"row_splits": lookahead.row_splits, "row_node": lookahead.rows["node"]}
-    arrays: dict[str, Any] = {"pron_cost": trie.pron_cost}
-    arrays["row_cost"] = np.ascontiguousarray(lookahead.rows["cost"])
-    for name in ("unigram_cost", "state_cost"):
-        arrays[name] = getattr(lookahead, name)
     # -1 becomes `NONE`.
-    unsigned = {
+    return {
         name: x.astype(np.int64).astype(np.uint32) for name, x in integers.items()
+    } | {
+        "pron_cost": trie.pron_cost,
+        "row_cost": np.ascontiguousarray(lookahead.rows["cost"]),
+        "unigram_cost": lookahead.unigram_cost,
+        "state_cost": lookahead.state_cost,
     }
-    return unsigned | arrays
