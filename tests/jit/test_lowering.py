@@ -93,6 +93,42 @@ def counted(values, twice):
     return shorter if twice else doubled
 
 
+class Optional(NamedTuple):
+    """A tuple with members that may be None."""
+
+    values: np.ndarray
+    inner: Inner | None
+    within: tuple | None = None
+
+
+@inlined
+def _scaled(given, i):
+    inner, values = given.inner, given.values
+    if inner is not None:
+        return values[i] * inner.weight[i]
+    return values[i]
+
+
+@kernel
+def scaled(given, i):
+    """Asks a member of a member, and hands the tuple on."""
+    found = _scaled(given, i)
+    if given.within is not None:
+        if given.within.inner is not None:
+            found += given.within.inner.scale
+    return found
+
+
+@pytest.mark.parametrize("inner", [None, arrays().inner])
+@pytest.mark.parametrize("within", [None, Optional(np.ones(2), None)])
+def test_branches_for_members_that_are_none_are_dropped(inner, within):
+    """They would not compile: None has no weight."""
+    given = Optional(np.arange(9.0), inner, within)
+    nested = Optional(np.arange(9.0), None, given)
+    for one in (given, nested):
+        assert scaled(one, 3) == scaled.py_func(one, 3)
+
+
 @pytest.mark.parametrize("begin", [0, 4, 9])
 def test_tuples_through_parts_and_loops(begin):
     assert total(arrays(), begin) == total.py_func(arrays(), begin)

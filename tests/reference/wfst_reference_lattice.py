@@ -14,13 +14,13 @@ from wfst_reference import Entry, F, Key, Node, ReferenceSearch
 from wfstdec.boost.compiled import CompiledBoosts
 from wfstdec.graph.arcs import LABEL_MASK
 from wfstdec.graph.packed import PackedGraph
+from wfstdec.lattice.arrays import ARC, STATE
 from wfstdec.search.paths.tokens import BestPath
 from wfstdec.text.tokens import token_of
 from wfstdec.wfst.lattice_pack import (
     RecordedLattice,
     Segment,
-    SurvivingArcs,
-    SurvivingStates,
+    arcs_of,
     arranged,
     cuts_of,
 )
@@ -179,26 +179,22 @@ class RecordingSearch(ReferenceSearch):
         `best`: the best path; None of a segment, where nothing ends.
         """
         number = {state: i for i, state in enumerate(states)}
-        columns = np.array(states, np.int64).reshape(len(states), 3).T
-        rest = [F(0) if best is None else self._account.rest(s[2]) for s in states]
-        kept = SurvivingStates(
-            frame=columns[0].astype(np.int32),
-            graph_state=columns[1].astype(np.uint32),
-            boost_state=columns[2].astype(np.uint32),
-            final_excess=np.array([end.get(s, np.inf) for s in states], F),
-            final_boost_cost=np.array(rest, F),
-            arcs=SurvivingArcs(
-                state=np.array([number[a.state] for a in arcs], np.int64),
-                nextstate=np.array([number[a.nextstate] for a in arcs], np.int64),
-                arc=np.array([a.arc for a in arcs], np.uint32),
-                excess=np.array([a.excess for a in arcs], F),
-                acoustic_cost=np.array([a.acoustic for a in arcs], F),
-                boost_cost=np.array([a.boost_cost for a in arcs], F),
-            ),
-            oov=self._added,
-        )
+        kept, between = np.zeros(len(states), STATE), np.zeros(len(arcs), ARC)
+        for i, state in enumerate(states):
+            one = kept[i]
+            one["frame"], one["graph_state"], one["boost_state"] = state
+            one["final_excess"] = end.get(state, np.inf)
+            if state in end and best is not None:
+                one["final_boost_cost"] = self._account.rest(state[2])
+        for i, arc in enumerate(arcs):
+            one = between[i]
+            one["state"], one["nextstate"] = number[arc.state], number[arc.nextstate]
+            one["arc"], one["excess"] = arc.arc, arc.excess
+            one["acoustic_cost"], one["boost_cost"] = arc.acoustic, arc.boost_cost
         is_final = best is not None and best.reached_final
-        return arranged(self._packed, self._options, kept, is_final)
+        of_graph = arcs_of(self._packed, self._added, between["arc"])
+        given = self._packed, self._options, kept, between, of_graph
+        return arranged(*given, is_final)
 
 
 def _prune(arcs: list[_Arc], extra: dict[State, np.float32]) -> list[_Arc]:

@@ -314,7 +314,7 @@ def test_chunks_leave_memory_that_is_large_enough_as_it_is():
     search_in_chunks = backend.start(WfstOptions(beam=8.0), NO_BOOSTS)
     for part in np.split(x, 30):
         search_in_chunks.advance(part)
-    memory = backend.on_rows._memory
+    memory = backend.on_rows.memory
     memory.states.take()
     memory.states.give(Handle(arrays.new_state(1, 16)))  # grows alone
     backend.decode_group([x], WfstOptions(beam=8.0), NO_BOOSTS, CallBudget())
@@ -329,7 +329,7 @@ def test_a_state_that_grew_gets_scratch_that_is_as_large():
     graph = random_product(rng, 6)
     x = np.log(rng.dirichlet([1] * 6, 20)).astype(np.float32)
     backend, options = CpuBackend(graph, first_capacity=1), WfstOptions(beam=20.0)
-    memory = backend.on_rows._memory
+    memory = backend.on_rows.memory
     memory.states.give(Handle(arrays.new_state(4096, 64)))
     memory.scratches.give(memory.scratches._make(1))
     (found,) = backend.decode_group([x], options, NO_BOOSTS, CallBudget())

@@ -16,6 +16,7 @@ import numba
 import numpy as np
 from numba.extending import overload
 
+from wfstdec.jit import members
 from wfstdec.jit.cache import warn_of_numba
 
 _OPTIONS = {"nogil": True, "error_model": "numpy"}
@@ -63,7 +64,7 @@ def _compiled(kind: str, options: Mapping[str, Any]) -> Any:
     """Make a decorator: `Entry` or `Part` of `linking`, or numba's own."""
     linking = _linking()
     if linking is None:
-        return numba.njit(**_OPTIONS)
+        return numba.njit(**_OPTIONS, pipeline_class=members.Compiler)
     return linking.compiled_by(getattr(linking, kind), options)
 
 

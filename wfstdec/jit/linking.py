@@ -31,13 +31,14 @@ from numba.core.analysis import (
     must_use_alloca,
 )
 from numba.core.codegen import JITCodeLibrary
-from numba.core.compiler import Compiler, DefaultPassBuilder, Flags
+from numba.core.compiler import Compiler, Flags
 from numba.core.compiler_lock import global_compiler_lock
 from numba.core.compiler_machinery import register_pass
 from numba.core.errors import ForceLiteralArg, TypingError
 from numba.core.lowering import Lower
 from numba.core.registry import CPUDispatcher
 
+from wfstdec.jit import members
 from wfstdec.jit.cache import ENTRY, PART, KernelCache, say_compiling, warn_of_numba
 
 
@@ -133,7 +134,7 @@ class Lowering(typed_passes.BaseNativeLowering):
 
 def pipeline(state: Any) -> Any:
     """The passes of numba, with our lowering."""
-    passes = DefaultPassBuilder.define_nopython_pipeline(state)
+    passes = members.passes_of(state)
     passes.passes = [
         (Lowering, text) if one is typed_passes.NativeLowering else (one, text)
         for one, text in passes.passes
@@ -293,8 +294,8 @@ class _Kernel(CPUDispatcher):
     def plain(self) -> Any:
         """The same function, for numba alone."""
         names = {"nogil", "error_model", "_nrt"}
-        given = {k: v for k, v in self.targetoptions.items() if k in names}
-        return numba.njit(**given)(self.py_func)
+        own = {k: v for k, v in self.targetoptions.items() if k in names}
+        return numba.njit(**own, pipeline_class=members.Compiler)(self.py_func)
 
     def compile(self, signature: Any) -> Any:
         """Load or compile for these types, once; the way in."""

@@ -18,11 +18,8 @@ import numpy as np
 
 from wfstdec.boost.phrases import PhraseBoosts
 from wfstdec.errors import BoostError, GraphError
-from wfstdec.graph.arcs import LABEL_MASK, REPEAT
 from wfstdec.graph.overlay import Overlay, exits_of, make_overlay
 from wfstdec.graph.packed import PackedGraph
-from wfstdec.lm.automaton import Unit
-from wfstdec.text.tokens import EPSILON, ilabel_of
 from wfstdec.text.vocabulary import OovWords
 
 
@@ -36,15 +33,6 @@ def check_phrases(
             "expected a graph of `wfstdec build`; or compile the phrases for words",
             utterance,
         )
-
-
-def steps_on(graph: PackedGraph, arcs: np.ndarray, unit: Unit) -> np.ndarray:
-    """Tell whether phrases of a unit advance on each of some `ARC` [N]; bool [N]."""
-    if unit == "word":
-        return arcs["olabel"] != EPSILON
-    label = arcs["ilabel"] & np.uint32(LABEL_MASK)
-    begins = (label != EPSILON) & (arcs["ilabel"] & np.uint32(REPEAT) == 0)
-    return begins & (label != ilabel_of(graph.tokens.blank))
 
 
 def overlay_of(graph: PackedGraph, oov: OovWords) -> Overlay:

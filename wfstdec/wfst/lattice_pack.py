@@ -36,128 +36,63 @@ import numpy as np
 from numpy import float32, uint32
 
 from wfstdec.boost.kernels import cost_at_end
-from wfstdec.graph.arcs import CARRIES_WORD, LABEL_MASK, NO_ARCS
+from wfstdec.graph.arcs import CARRIES_WORD, LABEL_MASK
 from wfstdec.graph.packed import PackedGraph
 from wfstdec.jit import jit
-from wfstdec.lattice.arrays import ARC, STATE, Lattice, LatticeScales
+from wfstdec.lattice.arrays import Lattice, LatticeScales
 from wfstdec.search.paths.tokens import BestPath
 from wfstdec.text.vocabulary import Vocabulary
 from wfstdec.wfst.options import WfstOptions
 
 _LABEL = uint32(LABEL_MASK)
-_NO_ARC = uint32(0xFFFFFFFF)
 
 
-class SurvivingArcs(NamedTuple):
-    """Arcs that are kept, in any order.
-
-    Attributes:
-        state: int64 [M], the state that each leaves.
-        nextstate: int64 [M].
-        arc: uint32 [M], the graph's arc.
-        excess: float32 [M].
-        acoustic_cost: float32 [M], unscaled.
-        boost_cost: float32 [M].
-    """
-
-    state: np.ndarray
-    nextstate: np.ndarray
-    arc: np.ndarray
-    excess: np.ndarray
-    acoustic_cost: np.ndarray
-    boost_cost: np.ndarray
-
-
-class SurvivingStates(NamedTuple):
-    """States and arcs that are kept, in any order.
-
-    Attributes:
-        frame: int32 [N], frames passed at each state.
-        graph_state: uint32 [N].
-        boost_state: uint32 [N].
-        final_excess: float32 [N], infinite where no path may end.
-        final_boost_cost: float32 [N], the credit still to pay or refund.
-        arcs: Between them.
-        oov: ARC [A'], arcs of OOV words, numbered after the graph's.
-    """
-
-    frame: np.ndarray
-    graph_state: np.ndarray
-    boost_state: np.ndarray
-    final_excess: np.ndarray
-    final_boost_cost: np.ndarray
-    arcs: SurvivingArcs
-    oov: np.ndarray = NO_ARCS
+def arcs_of(graph: PackedGraph, oov: np.ndarray, numbers: np.ndarray) -> np.ndarray:
+    """Arcs by number, `ARC` of graphs [M]; `oov`: those numbered after the graph's."""
+    own = numbers < graph.num_arcs
+    found = np.empty(len(numbers), graph.arcs.dtype)
+    found[own] = graph.arcs[numbers[own]]
+    found[~own] = oov[numbers[~own] - np.uint32(graph.num_arcs)]
+    return found
 
 
 def arranged(
-    graph: PackedGraph, options: WfstOptions, kept: SurvivingStates, reached_final: bool
+    graph: PackedGraph,
+    options: WfstOptions,
+    states: np.ndarray,
+    arcs: np.ndarray,
+    of_graph: np.ndarray,
+    reached_final: bool,
 ) -> tuple[np.ndarray, np.ndarray]:
-    """States and arcs of a lattice, with the costs of graph and insertion.
+    """Sort the states and arcs that are kept; fill in costs of graph and insertion.
 
-    Returns (`STATE` [N], `ARC` [M]).
+    `states`: `STATE` [N], without `final_cost`. `arcs`: `ARC` [M] between these, with
+    number, excess, and costs of acoustics and boosts. `of_graph`: `arcs_of` them.
     """
-    order = _state_order(kept)
-    number = np.empty(len(order), np.uint32)
+    key = _wide(states["frame"], states["graph_state"])
+    order = np.lexsort((states["boost_state"], key))
+    states, number = states[order], np.empty(len(order), np.uint32)
     number[order] = np.arange(len(order), dtype=np.uint32)
-    key = _wide(number[kept.arcs.state], kept.arcs.arc)
+    ends = np.flatnonzero(states["final_excess"] < np.inf)
+    states["final_cost"] = np.inf
+    states["final_cost"][ends] = 0
+    if reached_final:
+        final_cost = graph.final_cost[states["graph_state"][ends]]
+        states["final_cost"][ends] = final_cost
+    for name in ("state", "nextstate"):
+        arcs[name] = number[arcs[name]]
+    for name in ("ilabel", "olabel"):
+        arcs[name] = of_graph[name]
+    arcs["graph_cost"] = of_graph["cost"]
+    has_word = of_graph["ilabel"] & np.uint32(CARRIES_WORD) != 0
     insertion = np.float32(options.word_insertion)
-    by_key = np.argsort(key)
-    arcs = _fill_arcs(kept.arcs, number, by_key, graph.arcs, kept.oov, insertion)
-    return _states(graph, kept, order, reached_final), arcs
+    arcs["insertion_cost"] = np.where(has_word, insertion, np.float32(0))
+    return states, arcs[np.argsort(_wide(arcs["state"], arcs["arc"]))]
 
 
 def _wide(high: np.ndarray, low: np.ndarray) -> np.ndarray:
     """Two numbers of 32 bits as one of 64."""
     return high.astype(np.uint64) << np.uint64(32) | low
-
-
-def _state_order(kept: SurvivingStates) -> np.ndarray:
-    """Order of the states by frame, graph state and boost state."""
-    key = _wide(kept.frame, kept.graph_state)
-    if kept.boost_state.any():
-        return np.lexsort((kept.boost_state, key))
-    return np.argsort(key)
-
-
-def _states(
-    graph: PackedGraph, kept: SurvivingStates, order: np.ndarray, reached_final: bool
-) -> np.ndarray:
-    """The states in their order."""
-    states = np.zeros(len(order), STATE)
-    for name in ("frame", "graph_state", "boost_state", "final_excess"):
-        states[name] = getattr(kept, name)[order]
-    states["final_cost"] = np.inf
-    ends = np.flatnonzero(states["final_excess"] < np.inf)
-    states["final_cost"][ends] = 0
-    if reached_final:
-        final_cost = graph.final_cost[states["graph_state"][ends]]
-        states["final_cost"][ends] = final_cost
-    states["final_boost_cost"][ends] = kept.final_boost_cost[order[ends]]
-    return states
-
-
-@jit
-def _fill_arcs(kept, number, order, graph_arcs, oov_arcs, word_insertion):
-    """The arcs in their order, between states by number."""
-    arcs = np.empty(len(order), ARC)
-    for i in range(len(order)):
-        a, one = order[i], arcs[i]
-        beyond = np.int64(kept.arc[a]) - len(graph_arcs)
-        if beyond < 0:
-            of_graph = graph_arcs[kept.arc[a]]
-        else:
-            of_graph = oov_arcs[beyond]
-        one.state = number[kept.state[a]]
-        one.nextstate = number[kept.nextstate[a]]
-        one.ilabel, one.olabel = of_graph.ilabel, of_graph.olabel
-        one.arc, one.graph_cost = kept.arc[a], of_graph.cost
-        one.acoustic_cost = kept.acoustic_cost[a]
-        one.insertion_cost = np.float32(0)
-        if of_graph.ilabel & np.uint32(CARRIES_WORD):
-            one.insertion_cost = word_insertion
-        one.boost_cost, one.excess = kept.boost_cost[a], kept.excess[a]
-    return arcs
 
 
 @jit
@@ -187,7 +122,7 @@ def ends(entries, boosts, final_cost, lm_scale, best, is_final):
 
 @jit
 def spread(frontier, end_excess, num_nodes, arcs, limit):
-    """Find the extra cost of nodes, float32 [N]; arcs above the limit get arc NONE.
+    """Find the extra cost of nodes, float32 [N]; arcs above the limit get excess inf.
 
     `frontier`: entries with `node`, [F]. `end_excess`: float32 [F], excess of ending at
     each. `limit`: the lattice's beam, float32.
@@ -196,41 +131,25 @@ def spread(frontier, end_excess, num_nodes, arcs, limit):
     for i in range(len(frontier)):
         if end_excess[i] <= limit:
             extra[frontier[i].node] = end_excess[i]
+    # Backwards: arcs that leave a state come before arcs that enter it.
     for a in range(len(arcs) - 1, -1, -1):
         one = arcs[a]
         through = float32(one.excess + extra[one.nextstate])
         if through <= limit and through < np.inf:
-            if through < extra[one.state]:
-                extra[one.state] = through
+            extra[one.state] = min(extra[one.state], through)
         else:
-            one.arc = _NO_ARC
+            one.excess = float32(np.inf)
     return extra
 
 
 @jit
-def frames_of(graph_arcs, oov_arcs, arcs, num_nodes):
-    """The frames passed at each node, int32 [N]."""
+def frames_of(arcs, of_graph, num_nodes):
+    """The frames passed at each node, int32 [N]; `of_graph`: `arcs_of` them."""
     frames = np.zeros(num_nodes, np.int32)
     for a in range(len(arcs)):
-        one, beyond = arcs[a], np.int64(arcs[a].arc) - len(graph_arcs)
-        if beyond < 0:
-            ilabel = graph_arcs[one.arc].ilabel
-        else:
-            ilabel = oov_arcs[beyond].ilabel
-        takes = np.int32((ilabel & _LABEL) != uint32(0))
-        frames[one.nextstate] = frames[one.state] + takes
+        takes = np.int32((of_graph[a].ilabel & _LABEL) != uint32(0))
+        frames[arcs[a].nextstate] = frames[arcs[a].state] + takes
     return frames
-
-
-def nextstates(
-    graph_arcs: np.ndarray, oov_arcs: np.ndarray, arcs: np.ndarray
-) -> np.ndarray:
-    """Destinations of arcs, uint32; those of the overlay follow the graph's."""
-    found = np.empty(len(arcs), np.uint32)
-    own = arcs < len(graph_arcs)
-    found[own] = graph_arcs["nextstate"][arcs[own]]
-    found[~own] = oov_arcs["nextstate"][arcs[~own] - np.uint32(len(graph_arcs))]
-    return found
 
 
 class RecordedLattice(NamedTuple):

@@ -113,17 +113,16 @@ class RowScratch(NamedTuple):
 
 
 class Search(NamedTuple):
-    """Arguments of kernels.
-
-    Phrases and OOV words are separate arguments: numba drops the branches for an
-    argument that is None, but not for a member that is None.
-    """
+    """Arguments of kernels; numba drops the branches for members that are None."""
 
     rows: RowArrays
     params: SearchParams
     words: ListedWords
+    phrases: Any  # `RowPhrases`, or None if boosts have no states
+    oov: Any  # `RowOverlay`, or None without OOV words
     scratch: RowScratch
     state: RowState
+    record: Any = None  # `LatticeRecord`, or None without a lattice
 
 
 _states = itertools.count(1)

@@ -18,7 +18,7 @@ from functools import cached_property, partial
 import numpy as np
 
 from wfstdec.boost.compiled import CompiledBoosts
-from wfstdec.boost.tables import NO_PHRASES, BoostTables, ListedWords, PhraseRows
+from wfstdec.boost.tables import NO_PHRASES, BoostTables, ListedWords
 from wfstdec.errors import naming
 from wfstdec.graph.overlay import Overlay
 from wfstdec.graph.packed import PackedGraph
@@ -74,11 +74,9 @@ class CpuBackend(HostBackend):
         self, options: WfstOptions, boosts: CompiledBoosts, *, record: bool = False
     ) -> CpuSearch:
         """Begin an utterance."""
-        inputs = self._inputs_of(options, boosts)
-        if not record:
-            return self.on_rows.start(inputs)
-        splits = self.graph.state_arc_splits
-        return self.on_rows.start_recording(inputs, splits, options)
+        inputs, rows = self._inputs_of(options, boosts), self.on_rows
+        given = rows.rule_of(inputs), inputs, rows.memory
+        return RecordingSearch(*given, options) if record else CpuSearch(*given)
 
     def decode_group(
         self,
@@ -118,10 +116,10 @@ class RowSearch:
 
     def __init__(self, rows: RowArrays, rule: Rule, first_capacity: int) -> None:
         self._rows, self._rule = rows, rule
-        self._memory = RowMemory(rows, first_capacity)
+        self.memory = RowMemory(rows, first_capacity)
         self._words = WeakCache(self._list)
         self._phrases = WeakCache(self._lay_out)
-        self._no_phrases = self._on_rows(NO_PHRASES)
+        self._no_phrases = row_phrases(NO_PHRASES, len(rows.repeat_arc))
         self._overlays: WeakCache[Overlay, RowOverlay] = WeakCache(
             partial(row_overlay, rows)
         )
@@ -134,10 +132,7 @@ class RowSearch:
         return self._tables.words(boosts)
 
     def _lay_out(self, boosts: CompiledBoosts) -> RowPhrases:
-        return self._on_rows(self._tables.phrases(boosts))
-
-    def _on_rows(self, phrases: PhraseRows) -> RowPhrases:
-        return row_phrases(phrases, len(self._rows.repeat_arc))
+        return row_phrases(self._tables.phrases(boosts), len(self._rows.repeat_arc))
 
     def inputs_of(
         self, params: SearchParams, boosts: CompiledBoosts, overlay: Overlay | None
@@ -154,19 +149,7 @@ class RowSearch:
         words = self._words.of(boosts)
         return Handle(Inputs(self._rows, params, words, phrases, oov))
 
-    def start(self, inputs: Handle[Inputs]) -> CpuSearch:
-        """Begin an utterance that comes in chunks."""
-        return CpuSearch(self._rule_of(inputs), inputs, self._memory)
-
-    def start_recording(
-        self, inputs: Handle[Inputs], splits: np.ndarray, options: WfstOptions
-    ) -> RecordingSearch:
-        """Begin an utterance, whole or in chunks, for a lattice."""
-        return RecordingSearch(
-            self._rule_of(inputs), inputs, self._memory, splits, options
-        )
-
-    def _rule_of(self, inputs: Handle[Inputs]) -> Rule:
+    def rule_of(self, inputs: Handle[Inputs]) -> Rule:
         """How paths of a search are read."""
         oov = inputs.value.oov
         return self._rule if oov is None else self._rule._replace(oov=oov.arcs)
@@ -178,13 +161,13 @@ class RowSearch:
         pace: CallBudget,
     ) -> list[BestPath]:
         """Decode utterances, at most `GROUP`; log-probs float32 [T, V], C order."""
-        state = self._memory.states.take()
-        scratch = self._memory.scratches.take(len(state.value.record))
+        state = self.memory.states.take()
+        scratch = self.memory.scratches.take(len(state.value.record))
         group = new_group(utterances)
         work, at = Handle(group), group.at[0]
         while True:
             at["left"], began = pace.frames, time.perf_counter()
-            status, _ = search_rows(inputs, scratch, state, _NO_FRAMES, 0, work)
+            status, _ = search_rows(inputs, scratch, state, None, _NO_FRAMES, 0, work)
             if status == OK:
                 seconds = time.perf_counter() - began
                 pace.note(pace.frames - int(at["left"]), seconds)
@@ -197,11 +180,11 @@ class RowSearch:
                 work = Handle(group)
             else:
                 scratch, state = grown(status, scratch, state)
-        self._memory.scratches.give(scratch)
-        self._memory.states.give(state)
+        self.memory.scratches.give(scratch)
+        self.memory.states.give(state)
         ends = group.ends
         first, count = map(np.ascontiguousarray, (ends["first"], ends["count"]))
-        tokens = read_paths(self._rule_of(inputs), group.steps, first, count)
+        tokens = read_paths(self.rule_of(inputs), group.steps, first, count)
         return [_path(*one) for one in zip(tokens, ends, strict=True)]
 
 

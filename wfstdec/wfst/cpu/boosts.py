@@ -1,7 +1,7 @@
 """Costs and boosts of an arc in the CPU search.
 
     phrases = row_phrases(tables, num_tokens)     # once per list
-    credit, boost = step(search, phrases, boost, label, position, arc, has_word)
+    credit, boost = step(search, boost, label, position, arc, has_word)
 
 Boosts have states where there are phrases, or bonuses above an instalment. A token arc
 advances phrases of tokens; an arc with a word advances phrases of words and pays
@@ -86,8 +86,9 @@ def tokens_of(labels):
 
 
 @inlined
-def may_step(words, phrases, boost, label, position, has_word):
+def may_step(search, boost, label, position, has_word):
     """Tell whether an arc may change a boost state or pay credit; as `step`."""
+    words, phrases = search.words, search.phrases
     if boost != phrases.initial:
         return True
     if phrases.of_tokens:
@@ -97,14 +98,14 @@ def may_step(words, phrases, boost, label, position, has_word):
 
 
 @inlined
-def step(search, phrases, boost, label, position, arc, has_word):
+def step(search, boost, label, position, arc, has_word):
     """Advance a boost state by an arc: (credit in nats, float32; the next boost state).
 
     `label`: of the arc's token, 0 on an epsilon arc. `position`: as of `bonus_at`.
     `arc`: its packed number.
     """
     rows, params, words = search.rows, search.params, search.words
-    worth, by = float32(0), _NO_LABEL
+    phrases, worth, by = search.phrases, float32(0), _NO_LABEL
     if label == _NO_LABEL and not has_word:
         return worth, uint32(boost)
     if phrases.of_tokens:
@@ -155,26 +156,21 @@ def add_graph_and_insertion(params, cost, arc):
 
 
 @inlined
-def most_credited(params, words, phrases, boost):
+def most_credited(search, boost):
     """Upper bound of the credit of an arc from a boost state."""
-    worth = float32(words.top_bonus + kernels.most_credited(phrases, boost))
-    return kernels.most_paid(boost, worth, params.instalment)
+    worth = float32(
+        search.words.top_bonus + kernels.most_credited(search.phrases, boost)
+    )
+    return kernels.most_paid(boost, worth, search.params.instalment)
 
 
 @inlined
-def begun_label(graph, arc):
-    """Label of the token that begins on an arc, or 0."""
-    label = arc.ilabel & LABEL
-    if arc.ilabel & _REPEAT or label == graph.blank_label:
-        return _NO_LABEL
-    return label
-
-
-@inlined
-def step_credited(graph, params, words, phrases, arc, boost, bonus):
-    """Advance a boost state by an arc of the graph (`bonus` None) or of an overlay."""
-    token = begun_label(graph, arc)
-    word = arc.olabel if arc.ilabel & _WORD else _NO_LABEL
+def step_oov(search, arc, boost, bonus):
+    """Advance a boost state by an arc of an overlay, as `step`."""
+    params, phrases = search.params, search.phrases
+    token, word = arc.ilabel & LABEL, arc.olabel if arc.ilabel & _WORD else _NO_LABEL
+    if arc.ilabel & _REPEAT or token == search.rows.blank_label:
+        token = _NO_LABEL
     if token == _NO_LABEL and word == _NO_LABEL:
         return float32(0), boost
     label = _NO_LABEL
@@ -182,11 +178,8 @@ def step_credited(graph, params, words, phrases, arc, boost, bonus):
         label = word
     elif phrases.of_tokens:
         label = token
-    steps, worth = label != _NO_LABEL, bonus_of(params, words, arc)
-    if bonus is not None:
-        if label >= phrases.num_labels:
-            label = _NO_LABEL  # which is in no phrase
+    steps, worth = label != _NO_LABEL, bonus_of(params, search.words, arc)
+    if label >= phrases.num_labels:
+        label = _NO_LABEL  # which is in no phrase
     worth, state = kernels.credit(phrases, steps, state_of(boost), label, worth)
-    if bonus is not None:
-        worth = float32(worth + bonus)
-    return pay(boost, state, worth, params.instalment)
+    return pay(boost, state, float32(worth + bonus), params.instalment)

@@ -140,7 +140,7 @@ def leaving_cost(rows, state, i):
 
 
 @inlined
-def find(search, phrases, oov, n, record, boost, of_row):
+def find(search, n, record, boost, of_row):
     """Find the entry of a record and a boost state.
 
     `of_row`: find the first entry of its row instead, of any record.
@@ -148,9 +148,10 @@ def find(search, phrases, oov, n, record, boost, of_row):
     Returns (its position or `n`, the last entry of its chain or NO_ENTRY).
     """
     scratch, state = search.scratch, search.state
+    phrases, oov = search.phrases, search.oov
     if phrases is not None:
         if boost != phrases.initial:
-            return _find_boosted(search, phrases, oov, n, record, boost, of_row)
+            return _find_boosted(search, n, record, boost, of_row)
     if record & SHARED == _NO_FLAG:
         slots = scratch.slots
         if oov is not None:
@@ -161,12 +162,13 @@ def find(search, phrases, oov, n, record, boost, of_row):
         if phrases is not None:
             found = found and state.boost[i] == phrases.initial
         return (i if found else n), NO_ENTRY
-    return _find_shared(search, phrases, oov, n, record, of_row)
+    return _find_shared(search, n, record, of_row)
 
 
 @inlined
-def _find_boosted(search, phrases, oov, n, record, boost, of_row):
+def _find_boosted(search, n, record, boost, of_row):
     """Find an entry whose boost state is not the initial one."""
+    phrases, oov = search.phrases, search.oov
     rows, scratch, state = search.rows, search.scratch, search.state
     slot = _slot_of(row_of(rows, oov, record), boost)
     i = uint64(scratch.hashed[slot])
@@ -193,8 +195,9 @@ def _slot_of(row, boost):
 
 
 @inlined
-def first_of(search, phrases, oov, i):
+def first_of(search, i):
     """First entry of the row and boost state of entry `i`; its row is shared."""
+    phrases, oov = search.phrases, search.oov
     rows, scratch, state = search.rows, search.scratch, search.state
     row = row_of(rows, oov, state.record[i])
     if phrases is None:
@@ -212,9 +215,10 @@ def first_of(search, phrases, oov, i):
 
 
 @inlined
-def is_beside(rows, phrases, oov, state, first, i):
+def is_beside(search, first, i):
     """Tell whether entry `i` of a chain has the row and boost state of `first`."""
-    if phrases is None:
+    rows, oov, state = search.rows, search.oov, search.state
+    if search.phrases is None:
         return True
     else:
         row = row_of(rows, oov, state.record[i])
@@ -223,8 +227,9 @@ def is_beside(rows, phrases, oov, state, first, i):
 
 
 @inlined
-def _find_shared(search, phrases, oov, n, record, of_row):
+def _find_shared(search, n, record, of_row):
     """Find an entry of a shared row."""
+    phrases, oov = search.phrases, search.oov
     rows, scratch, state = search.rows, search.scratch, search.state
     row = row_of(rows, oov, record)
     i = uint64(scratch.slots[row])
@@ -243,10 +248,10 @@ def _find_shared(search, phrases, oov, n, record, of_row):
 
 
 @inlined
-def insert(search, phrases, oov, n, record, boost, after):
+def insert(search, n, record, boost, after):
     """Insert entry `n` of a record, after entry `after` of its chain; the new count."""
-    rows, params, words, state = search.rows, search.params, search.words, search.state
-    u = uint64(record & RECORDS)
+    rows, params, state = search.rows, search.params, search.state
+    phrases, oov, u = search.phrases, search.oov, uint64(record & RECORDS)
     of_graph = True
     if oov is not None:
         # `expand_oov` follows the arcs of an overlay: none of them is in `labels`.
@@ -263,14 +268,15 @@ def insert(search, phrases, oov, n, record, boost, after):
     state.token[n], state.token_node[n] = _INF, uint32(0)
     if phrases is not None:
         state.boost[n] = boost
-        state.credit[n] = most_credited(params, words, phrases, boost)
-    register(search, phrases, oov, n, record, boost, after)
+        state.credit[n] = most_credited(search, boost)
+    register(search, n, record, boost, after)
     return n + _ONE
 
 
 @inlined
-def register(search, phrases, oov, n, record, boost, after):
+def register(search, n, record, boost, after):
     """Make entry `n` known to `find`."""
+    phrases, oov = search.phrases, search.oov
     rows, scratch, state = search.rows, search.scratch, search.state
     if phrases is not None:
         if boost != phrases.initial:
@@ -307,10 +313,9 @@ def clear_behind(state, n):
 
 
 @inlined
-def compact(search, phrases, oov, n):
+def compact(search, n):
     """Remove entries without an active state; the new count."""
-    state = search.state
-    kept = _ZERO
+    phrases, state, kept = search.phrases, search.state, _ZERO
     for i in range(n):
         if state.blank[i] < _INF or state.token[i] < _INF:
             if kept < uint64(i):
@@ -329,35 +334,35 @@ def compact(search, phrases, oov, n):
         record, boost = state.record[i], NO_BOOST
         if phrases is not None:
             boost = state.boost[i]
-        _, after = find(search, phrases, oov, uint64(i), record, boost, False)
-        register(search, phrases, oov, uint64(i), record, boost, after)
+        _, after = find(search, uint64(i), record, boost, False)
+        register(search, uint64(i), record, boost, after)
     return kept
 
 
 @part
-def spread(search, phrases, oov):
+def spread(search):
     """Write the active states of the packed graph to `scratch.ends`; their number.
 
     `arc` is the entry, flagged where it is the state after the token.
     """
-    rows, scratch, state = search.rows, search.scratch, search.state
+    rows, oov, scratch, state = search.rows, search.oov, search.scratch, search.state
     count, best = _ZERO, state.progress[0].best
     for i in range(uint64(state.progress[0].entries)):
         record = state.record[i]
-        if state.blank[i] < _INF:
+        for after_token in range(2):
+            cost = state.token[i] if after_token else state.blank[i]
+            if not cost < _INF:
+                continue
             end = scratch.ends[count]
-            end.cost = float32(state.blank[i] - best)
-            end.state = state_after_blank(rows, oov, record)
-            end.node, end.arc = state.blank_node[i], uint32(i)
-            if phrases is not None:
-                scratch.end_boosts[count] = state.boost[i]
-            count += _ONE
-        if state.token[i] < _INF:
-            end = scratch.ends[count]
-            end.cost = float32(state.token[i] - best)
-            end.state = state_after_token(rows, oov, record)
-            end.node, end.arc = state.token_node[i], uint32(i) | FROM_TOKEN
-            if phrases is not None:
+            end.cost, end.arc = float32(cost - best), uint32(i)
+            if after_token:
+                end.arc |= FROM_TOKEN
+                end.state = state_after_token(rows, oov, record)
+                end.node = state.token_node[i]
+            else:
+                end.state = state_after_blank(rows, oov, record)
+                end.node = state.blank_node[i]
+            if search.phrases is not None:
                 scratch.end_boosts[count] = state.boost[i]
             count += _ONE
     return count

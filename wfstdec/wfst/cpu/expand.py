@@ -82,7 +82,7 @@ class Bounds(NamedTuple):
 
 
 @inlined
-def expand(search, phrases, oov, lowest, beam, record):
+def expand(search, lowest, beam):
     """Write the arcs within the beam to `scratch.candidates`.
 
     Sets the lowest cost and the cutoff of the frame. `lowest`: lowest cost of what
@@ -92,9 +92,10 @@ def expand(search, phrases, oov, lowest, beam, record):
     """
     rows, params, words = search.rows, search.params, search.words
     scratch, state = search.scratch, search.state
+    phrases, oov = search.phrases, search.oov
     n = uint64(state.progress[0].entries)
     if rows.plain:  # nothing advances in place, so there is no bound yet
-        lowest = _least_from_best(search, phrases, oov, n, record)
+        lowest = _least_from_best(search, n)
     c0, c1, c2, c3 = _least_of_classes(scratch.costs)
     cheapest = least_of(least(least(c0, c1), least(c2, c3)))
 
@@ -114,9 +115,7 @@ def expand(search, phrases, oov, lowest, beam, record):
     status, made = OK, _ZERO
     if oov is not None:
         # First the arcs of OOV words, since the best may be one of them.
-        made, lowest, fits = expand_oov(
-            search, phrases, oov, made, lowest, beam, False, record
-        )
+        made, lowest, fits = expand_oov(search, made, lowest, beam, False)
         status = OK if fits else GROW_CANDIDATES
     if status == OK and bits != _ZERO:
         classes, begins = scratch.classes, cheapest
@@ -138,24 +137,15 @@ def expand(search, phrases, oov, lowest, beam, record):
             _fill_live_sets(scratch, classes, bits, above, beam, LEVELS)
             bits &= _at_most(c0, c1, c2, c3, limit)
         _fill_live_sets(scratch, classes, bits, limit, beam, 0)
-        if phrases is None:
-            listed = _list_entries(search, oov, n, least_arc, beam)
-        else:
-            listed = _list_boosted(search, phrases, oov, n, least_arc, beam)
+        listed = _list_entries(search, n, least_arc, beam)
         if rows.by_token:
-            status, made, lowest = _follow_by_token(
-                search, phrases, oov, listed, made, lowest, beam, record
-            )
+            status, made, lowest = _follow_by_token(search, listed, made, lowest, beam)
         else:
             bounds = Bounds(beam, slack + credit, bonus, cheapest, begins)
-            status, made, lowest = _follow_by_cost(
-                search, phrases, oov, listed, made, lowest, bounds, record
-            )
+            status, made, lowest = _follow_by_cost(search, listed, made, lowest, bounds)
     if oov is not None:
         if status == OK:
-            made, lowest, fits = expand_oov(
-                search, phrases, oov, made, lowest, beam, True, record
-            )
+            made, lowest, fits = expand_oov(search, made, lowest, beam, True)
             status = OK if fits else GROW_CANDIDATES
     state.progress[0].lowest = lowest
     state.progress[0].cutoff = min(float32(lowest + beam), NO_CUTOFF)
@@ -163,21 +153,21 @@ def expand(search, phrases, oov, lowest, beam, record):
 
 
 @part
-def _least_from_best(search, phrases, oov, n, record):
+def _least_from_best(search, n):
     """Lowest cost that arcs of the best entry reach: a first bound of the frame."""
     rows, state = search.rows, search.state
     lowest, frame = _INF, uint32(state.progress[0].frames + 1)
     for i in range(n):
         if not state.token[i] == float32(0):
             continue
-        if oov is not None:
+        if search.oov is not None:
             if state.record[i] & ADDED != _NO_FLAG:
                 break  # `expand_oov` follows its arcs first
         one = rows.records[uint64(state.record[i] & RECORDS)]
         for a in range(uint64(one.first), uint64(one.first) + uint64(one.length)):
             token = uint32(rows.tokens[a])
             step_of = ArcStep(uint64(i), uint32(a), token, frame)
-            reached = _follow(search, phrases, oov, step_of, _ZERO, NO_CUTOFF, record)
+            reached = _follow(search, step_of, _ZERO, NO_CUTOFF)
             lowest = min(lowest, reached)
         break
     return lowest if lowest <= NO_CUTOFF else _INF
@@ -244,60 +234,36 @@ def _levels_per_nat(beam):
 
 
 @inlined
-def _list_entries(search, oov, n, least_arc, beam):
-    """List entries with an arc that may survive, and its tokens; their number.
-
-    The second half of the sets applies to arcs with a bonus.
-    """
+def _list_entries(search, n, least_arc, beam):
+    """List entries with an arc that may survive, and its tokens; their number."""
     rows, params, words = search.rows, search.params, search.words
     scratch, state = search.scratch, search.state
-    sets, per_nat = scratch.live_sets, _levels_per_nat(beam)
-    listed = _ZERO
-    for i in range(n):
-        if oov is not None:
-            if state.record[i] & ADDED != _NO_FLAG:
-                continue
-        cost = leaving_cost(rows, state, i)
-        level = _level_of(cost, state.least[i], least_arc, per_nat)
-        live = state.labels[i] & sets[level]
-        if params.has_words:
-            if may_boost(words, row_of(rows, oov, state.record[i])):
-                labels = state.labels[i]
-                among = labels & sets[uint64(LEVELS) + level] & ~live
-                if rows.by_token:
-                    among = _hot_tokens(words, labels, state.first[i], among)
-                live |= among
-        scratch.listed[listed], scratch.live[listed] = uint32(i), live
-        listed += uint64((live != _ZERO) & (cost < _INF))
-    return listed
-
-
-@inlined
-def _list_boosted(search, phrases, oov, n, least_arc, beam):
-    """The same where boosts have states."""
-    rows, words = search.rows, search.words
-    scratch, state = search.scratch, search.state
+    phrases, oov = search.phrases, search.oov
     sets, top, listed = scratch.live_sets, state.progress[0].top_credit, _ZERO
-    per_nat = _levels_per_nat(beam)
-    paid_per_nat = _levels_per_nat(min(float32(beam + top), NO_CUTOFF))
+    per_nat = paid_per_nat = _levels_per_nat(beam)
+    if phrases is not None:
+        paid_per_nat = _levels_per_nat(min(float32(beam + top), NO_CUTOFF))
     for i in range(n):
         if oov is not None:
             if state.record[i] & ADDED != _NO_FLAG:
                 continue
-        cost, boost = leaving_cost(rows, state, i), state.boost[i]
-        labels, least_of_row = state.labels[i], state.least[i]
-        level = _level_of(cost, least_of_row, least_arc, per_nat)
-        initial, hot = (
-            boost == phrases.initial,
-            may_boost(words, row_of(rows, oov, state.record[i])),
-        )
-        live = labels & sets[level + uint64(2 * LEVELS) * uint64(initial)]
+        cost, labels = leaving_cost(rows, state, i), state.labels[i]
+        level = _level_of(cost, state.least[i], least_arc, per_nat)
+        set_of, initial, hot = level, True, False
+        if phrases is not None:
+            initial = state.boost[i] == phrases.initial
+            set_of += uint64(2 * LEVELS) * uint64(initial)
+        live = labels & sets[set_of]
+        if phrases is not None or params.has_words:
+            hot = may_boost(words, row_of(rows, oov, state.record[i]))
         if hot or not initial:
-            paid = float32(float32(cost - state.credit[i]) + top)
-            level = _level_of(paid, least_of_row, least_arc, paid_per_nat)
+            if phrases is not None:
+                paid = float32(float32(cost - state.credit[i]) + top)
+                level = _level_of(paid, state.least[i], least_arc, paid_per_nat)
             among = labels & sets[uint64(LEVELS) + level] & ~live
             if not initial:
-                among &= _credited_tokens(phrases, boost, hot)
+                if phrases is not None:
+                    among &= _credited_tokens(phrases, state.boost[i], hot)
             elif rows.by_token:
                 among = _hot_tokens(words, labels, state.first[i], among)
             live |= among
@@ -335,7 +301,7 @@ def _hot_tokens(words, labels, first, among):
 
 
 @inlined
-def _follow_by_token(search, phrases, oov, listed, made, lowest, beam, record):
+def _follow_by_token(search, listed, made, lowest, beam):
     """Follow arcs by token: prefetch all, then follow.
 
     Returns (OK or the array to grow, number of candidates, lowest cost).
@@ -360,19 +326,19 @@ def _follow_by_token(search, phrases, oov, listed, made, lowest, beam, record):
         i, a, token = uint64(scratch.of[q]), uint64(scratch.at[q]), scratch.by[q]
         cutoff = min(float32(lowest + beam), NO_CUTOFF)
         step_of = ArcStep(i, a, uint32(token), frame)
-        reached = _follow(search, phrases, oov, step_of, made, cutoff, record)
+        reached = _follow(search, step_of, made, cutoff)
         lowest = min(lowest, reached)
         made += uint64(reached <= min(float32(lowest + beam), NO_CUTOFF))
     return OK, made, lowest
 
 
 @inlined
-def _follow_by_cost(search, phrases, oov, listed, made, lowest, bounds, record):
+def _follow_by_cost(search, listed, made, lowest, bounds):
     """Follow arcs in order of cost, those of entries near the best first.
 
     Returns (OK or the array to grow, number of candidates, lowest cost).
     """
-    beam, cheapest, begins = bounds.beam, bounds.cheapest, bounds.begins
+    beam = bounds.beam
     rows, params, words = search.rows, search.params, search.words
     scratch, state = search.scratch, search.state
     left, room = _ZERO, uint64(len(scratch.at))
@@ -396,11 +362,11 @@ def _follow_by_cost(search, phrases, oov, listed, made, lowest, bounds, record):
                 return GROW_CANDIDATES, _ZERO, lowest
             limit = min(float32(lowest + beam), NO_CUTOFF)
             limit = float32(float32(limit + bounds.slack) - source)
-            if phrases is None:
+            if search.phrases is None:
                 if params.has_words:
                     if may_boost(words, uint64(one.row)):
                         limit = float32(limit + bounds.bonus)
-                most, found = float32(limit - cheapest), _ZERO
+                most, found = float32(limit - bounds.cheapest), _ZERO
                 for a in range(first, last):
                     cost = float32(params.lm_scale * rows.costs[a])
                     if cost > most:
@@ -409,15 +375,13 @@ def _follow_by_cost(search, phrases, oov, listed, made, lowest, bounds, record):
                     price = scratch.costs[uint64(rows.tokens[a])]
                     found += uint64(price <= float32(limit - cost))
             else:
-                found = _list_arcs(
-                    search, phrases, oov, i, one, limit, cheapest, begins
-                )
+                found = _list_arcs(search, i, one, limit, bounds)
             for p in range(found):
                 a = uint64(scratch.at[p])
                 token = uint32(rows.tokens[a])
                 cutoff = min(float32(lowest + beam), NO_CUTOFF)
                 step_of = ArcStep(i, a, token, frame)
-                reached = _follow(search, phrases, oov, step_of, made, cutoff, record)
+                reached = _follow(search, step_of, made, cutoff)
                 lowest = min(lowest, reached)
                 made += uint64(reached <= min(float32(lowest + beam), NO_CUTOFF))
     return OK, made, lowest
@@ -434,13 +398,13 @@ def _price_begun(phrases, scratch):
 
 
 @inlined
-def _list_arcs(search, phrases, oov, i, one, limit, cheapest, begins):
+def _list_arcs(search, i, one, limit, bounds):
     """Write the arcs of a row that may survive to `scratch.at`; their number.
 
     `one`: the entry's record. `limit`: of arc cost plus token cost, before credit.
     """
     rows, params, words = search.rows, search.params, search.words
-    scratch, state = search.scratch, search.state
+    phrases, scratch, state = search.phrases, search.scratch, search.state
     boost, hot = state.boost[i], may_boost(words, uint64(one.row))
     initial, more, found = boost == phrases.initial, limit, _ZERO
     prices = scratch.begun if initial else scratch.costs
@@ -449,7 +413,7 @@ def _list_arcs(search, phrases, oov, i, one, limit, cheapest, begins):
         more = float32(limit + state.credit[i])
         if not initial:
             credited = _credited_tokens(phrases, boost, hot)
-    most = float32(more - (begins if initial else cheapest))
+    most = float32(more - (bounds.begins if initial else bounds.cheapest))
     for a in range(uint64(one.first), uint64(one.first) + uint64(one.length)):
         cost, token = float32(params.lm_scale * rows.costs[a]), uint64(rows.tokens[a])
         if cost > most:
@@ -462,7 +426,7 @@ def _list_arcs(search, phrases, oov, i, one, limit, cheapest, begins):
 
 
 @inlined
-def _follow(search, phrases, oov, step_of, made, cutoff, record):
+def _follow(search, step_of, made, cutoff):
     """Write an arc as candidate `made`; its cost.
 
     The source is the state after a blank or after the token, whichever is lower; a tie
@@ -472,6 +436,7 @@ def _follow(search, phrases, oov, step_of, made, cutoff, record):
     """
     rows, params, words = search.rows, search.params, search.words
     scratch, state = search.scratch, search.state
+    phrases, record = search.phrases, search.record
     i, a, token, frame = step_of
     arc, own = rows.arcs[a], state.record[i]
     graph_cost = float32(params.lm_scale * arc.cost)
@@ -493,14 +458,14 @@ def _follow(search, phrases, oov, step_of, made, cutoff, record):
             if rows.silent[uint64(a)]:  # blanks and repeats do not advance phrases
                 label = _NO_FLAG
         has_word = arc.next & WORD != _NO_FLAG
-        if may_step(words, phrases, boost, label, a, has_word):
+        if may_step(search, boost, label, a, has_word):
             most = state.credit[i]
             if boost == phrases.initial and not has_word:
                 most = phrases.begins[uint64(token)]
             bound = float32(min(after_blank, after_token) - most)
             if float32(bound + scratch.costs[uint64(token)]) > cutoff:
                 return _INF
-            paid, boost = step(search, phrases, boost, label, a, rows.arc[a], has_word)
+            paid, boost = step(search, boost, label, a, rows.arc[a], has_word)
             after_blank = float32(after_blank - paid)
             after_token = float32(after_token - paid)
         scratch.goals[made] = boost

@@ -72,7 +72,6 @@ from wfstdec.wfst.cpu.expand import expand
 from wfstdec.wfst.cpu.lattice_record import (
     record_compaction,
     record_frame,
-    record_in_place,
     start_frame,
 )
 from wfstdec.wfst.cpu.pruning import keep_least, keep_min_active, reach_min_active
@@ -103,51 +102,46 @@ def restart(state):
 
 
 @kernel
-def advance(search, phrases, oov, logprobs, first, record):
+def advance(search, logprobs, first):
     """Search the frames `first` and on of a chunk.
-
-    `phrases`: `RowPhrases`, or None if boosts have no states. `oov`: a `RowOverlay`, or
-    None without OOV words. `record`: a `LatticeRecord`, or None without a lattice.
 
     Returns (status, frame): OK and T, or the array to grow and the frame to resume at.
     """
-    rows, params = search.rows, search.params
+    rows, params, record = search.rows, search.params, search.record
     scratch, state = search.scratch, search.state
     progress, frame = state.progress[0], int64(first)
     # Scratch memory has another owner now, or is new: `slots` must be filled again.
     if progress.phase == BETWEEN and scratch.owner[0] != progress.owner:
         n = uint64(progress.entries)
         record_compaction(record, state, n)
-        progress.entries = int64(compact(search, phrases, oov, n))
+        progress.entries = int64(compact(search, n))
     progress.owner += 1
     scratch.owner[0] = progress.owner
     if progress.phase == NEW:
-        _begin(search, phrases, oov)
+        _begin(search)
         start_frame(record, _ZERO)
     while True:
         # Close the frame before, or the start: epsilon arcs, then the best cost.
         if progress.phase != BETWEEN:
-            status = close(search, phrases, oov, record)
+            status = close(search)
             if record is not None:
                 if status == OK:
-                    status = record_frame(search, phrases, oov, record)
+                    status = record_frame(search)
             if status != OK:
                 return status, frame
-            _settle(search, phrases, oov, record)
+            _settle(search)
             frame += progress.passes
         if frame == logprobs.shape[0] or progress.died >= 0:
             return OK, int64(logprobs.shape[0])
         # Prune, and find the arcs that may survive; once more if too few do.
         of_blank = _price(rows, params, scratch.costs, logprobs[frame])
-        within, lowest = _prune(search, phrases, oov, of_blank)
+        within, lowest = _prune(search, of_blank)
         beam, more = progress.beam, True
         while more:
-            status, made = expand(search, phrases, oov, lowest, beam, record)
+            status, made = expand(search, lowest, beam)
             more = False
             if status == OK and params.min_active > _ZERO:
-                status, wider = reach_min_active(
-                    search, phrases, oov, made, of_blank, beam
-                )
+                status, wider = reach_min_active(search, made, of_blank, beam)
                 beam, more = wider, wider > float32(0)
         if status != OK:
             return status, frame
@@ -161,14 +155,14 @@ def advance(search, phrases, oov, logprobs, first, record):
             return GROW_NODES, frame
         # Blanks and repeats in place, then the other arcs to their entries.
         progress.active += int64(within)
-        waiting = _advance_in_place(search, phrases, oov, of_blank, record)
-        recombine(search, phrases, oov, made, waiting, record)
+        waiting = _advance_in_place(search, of_blank)
+        recombine(search, made, waiting)
         if rows.has_hubs:
-            enter_hubs(search, phrases, oov)
+            enter_hubs(search)
 
 
 @inlined
-def _begin(search, phrases, oov):
+def _begin(search):
     """Insert the entry of the start state; its epsilon arcs are pending."""
     rows, params = search.rows, search.params
     scratch, state = search.scratch, search.state
@@ -177,9 +171,9 @@ def _begin(search, phrases, oov):
     progress.nodes = progress.fresh = 1
     progress.chained = progress.passes = progress.at = progress.alive = 0
     start, boost = rows.start, NO_BOOST
-    if phrases is not None:
-        boost = phrases.start
-    insert(search, phrases, oov, _ZERO, start, boost, NO_ENTRY)
+    if search.phrases is not None:
+        boost = search.phrases.start
+    insert(search, _ZERO, start, boost, NO_ENTRY)
     if rows.has_hubs:
         state.blank[0], state.blank_node[0], state.ended[0] = float32(0), _TIP, _FIRST
     else:
@@ -195,13 +189,14 @@ def _begin(search, phrases, oov):
 
 
 @inlined
-def _rebase(rows, state, n, of_blank, costs, repeats, beam):
+def _rebase(search, n, of_blank, beam):
     """Subtract the best cost, drop states above the beam, price blanks and repeats.
 
     Repeating it after arrays have grown changes nothing: the best cost is 0 then.
 
     Returns (states within the beam, lowest cost after a blank or a repeat).
     """
+    rows, scratch, state = search.rows, search.scratch, search.state
     inf, blanks = splat(_INF), splat(of_blank)
     bests, beams = splat(state.progress[0].best), splat(beam)
     within, lowest, i = _ZERO, inf, _ZERO
@@ -219,8 +214,8 @@ def _rebase(rows, state, n, of_blank, costs, repeats, beam):
         no_blank = has(load(state.record, i), NO_BLANK)
         lowest = least(lowest, select(no_blank, inf, stays))
         if near_token != _NOBODY:
-            again = add(token, gather(costs, load(state.again, i)))
-            store(repeats, i, again)
+            again = add(token, gather(scratch.costs, load(state.again, i)))
+            store(scratch.repeats, i, again)
             lowest = least(lowest, again)
         i += STEP
     state.progress[0].best = float32(0)
@@ -252,32 +247,29 @@ def _price(rows, params, costs, logprobs):
 
 
 @inlined
-def _prune(search, phrases, oov, of_blank):
+def _prune(search, of_blank):
     """Prune by beam, `max_active` and `min_active`; returns as `_rebase`."""
-    rows, params = search.rows, search.params
-    scratch, state = search.scratch, search.state
+    params, state = search.params, search.state
     n = uint64(state.progress[0].entries)
     clear_behind(state, n)
     beam = params.beam
     if params.min_active > _ZERO:
-        beam = keep_min_active(search, phrases, oov, n)
+        beam = keep_min_active(search, n)
     while True:
-        within, lowest = _rebase(
-            rows, state, n, of_blank, scratch.costs, scratch.repeats, beam
-        )
+        within, lowest = _rebase(search, n, of_blank, beam)
         if within <= params.max_active:
             return within, lowest
-        worst = keep_least(search, phrases, oov, n, params.max_active, beam)
+        worst = keep_least(search, n, params.max_active, beam)
         if params.beam_delta >= float32(0):
             delta = float32(worst + params.beam_delta)
             state.progress[0].beam = min(params.beam, delta)
 
 
 @inlined
-def _advance_in_place(search, phrases, oov, of_blank, record):
+def _advance_in_place(search, of_blank):
     """Advance entries by blanks and repeats; how many have epsilon arcs pending."""
     rows, scratch, state = search.rows, search.scratch, search.state
-    progress = state.progress[0]
+    progress, record = state.progress[0], search.record
     n = uint64(progress.entries)
     inf, cutoffs = splat(_INF), splat(progress.cutoff)
     blanks, frames = splat(of_blank), splat(uint32(progress.frames + 1))
@@ -293,7 +285,11 @@ def _advance_in_place(search, phrases, oov, of_blank, record):
         no_blank = has(flagged, NO_BLANK)
         kept = at_most(stays, cutoffs) & ~no_blank
         if record is not None:
-            record_in_place(record, i, no_blank, after_blank, after_token, cutoffs)
+            stays_so = at_most(after_blank, cutoffs) & ~no_blank
+            store(record.of_blank, i, select(stays_so, after_blank, inf))
+            stays_so = at_most(after_token, cutoffs) & ~no_blank
+            store(record.of_token, i, select(stays_so, after_token, inf))
+            store(record.again, i, inf)
         store(state.blank, i, select(kept, stays, inf))
         repeated = _NOBODY
         if below(token, inf) != _NOBODY:
@@ -317,24 +313,24 @@ def _advance_in_place(search, phrases, oov, of_blank, record):
         alive += count_bits(uint64(kept | repeated))
         i += STEP
     if progress.chained > 0 and not rows.has_hubs:
-        _merge(search, phrases, oov, n)
+        _merge(search, n)
     progress.alive = int64(alive)
     return waiting
 
 
 @inlined
-def _merge(search, phrases, oov, n):
+def _merge(search, n):
     """Move the lowest cost after a blank to the first entry of each shared row."""
     rows, state = search.rows, search.state
     for i in range(n):
         if state.record[i] & SHARED != _NO_FLAG and state.blank[i] < _INF:
-            first = first_of(search, phrases, oov, uint64(i))
+            first = first_of(search, uint64(i))
             if first == uint64(i):
                 continue
             better = state.blank[i] < state.blank[first]
             if state.blank[i] == state.blank[first]:
-                mine = state_after_token(rows, oov, state.record[i])
-                better = mine < _blank_from(rows, phrases, oov, state, first)
+                mine = state_after_token(rows, search.oov, state.record[i])
+                better = mine < _blank_from(search, first)
             if better:
                 state.blank[first], state.ended[first] = state.blank[i], state.ended[i]
                 state.blank_node[first] = state.blank_node[i]
@@ -342,20 +338,21 @@ def _merge(search, phrases, oov, n):
 
 
 @inlined
-def _blank_from(rows, phrases, oov, state, first):
+def _blank_from(search, first):
     """Packed state from which the blank of a row's first entry came in this frame."""
+    rows, state = search.rows, search.state
     if int64(state.ended[first]) <= state.progress[0].frames:
-        return state_after_blank(rows, oov, state.record[first])
+        return state_after_blank(rows, search.oov, state.record[first])
     i = uint64(first)
     while state.token_node[i] != state.blank_node[first] or not is_beside(
-        rows, phrases, oov, state, first, i
+        search, first, i
     ):
         i = uint64(state.chain[i])
-    return state_after_token(rows, oov, state.record[i])
+    return state_after_token(rows, search.oov, state.record[i])
 
 
 @inlined
-def _settle(search, phrases, oov, record):
+def _settle(search):
     """End the frame: find the best cost; remove dead entries if there are many."""
     rows, params, words, state = search.rows, search.params, search.words, search.state
     progress = state.progress[0]
@@ -364,18 +361,18 @@ def _settle(search, phrases, oov, record):
     progress.phase = BETWEEN
     alive = uint64(progress.alive)
     if n > alive + (alive >> _ONE) + _FEW_DEAD:
-        record_compaction(record, state, n)
-        n = compact(search, phrases, oov, n)
+        record_compaction(search.record, state, n)
+        n = compact(search, n)
         progress.entries = int64(n)
     best = progress.lowest
-    if phrases is None:
+    if search.phrases is None:
         bonus = top_bonus(params, words)
         credited = max_insertion_credit(params) + bonus > float32(0)
         if progress.passes == 0 or rows.least_epsilon < float32(0) or credited:
             best = _INF  # epsilon arcs may have lowered it
             for i in range(n):
                 best = min(best, min(state.blank[i], state.token[i]))
-    if phrases is not None:
+    if search.phrases is not None:
         best, credit = _INF, float32(0)
         for i in range(n):
             best = min(best, min(state.blank[i], state.token[i]))

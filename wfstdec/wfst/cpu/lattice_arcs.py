@@ -25,7 +25,7 @@ from wfstdec.jit.vectors import LANES, STEP, count_bits, prefetch, trailing
 from wfstdec.lattice.arrays import ARC
 from wfstdec.text.tokens import ilabel_of
 from wfstdec.wfst.cpu.arrays import EPSILON_ARC, FROM_TOKEN
-from wfstdec.wfst.cpu.boosts import bonus_at, bonus_of, may_step, step, step_credited
+from wfstdec.wfst.cpu.boosts import bonus_at, bonus_of, may_step, step, step_oov
 from wfstdec.wfst.cpu.entries import (
     NO_BOOST,
     acoustic_cost,
@@ -68,8 +68,7 @@ class RowLattice(NamedTuple):
     graph_state: np.ndarray  # uint32 [N]
     record: np.ndarray  # uint32 [N], with flags; after a blank any record of the row
     boost: np.ndarray  # uint32 [N]
-    extra: np.ndarray  # float32 [N]: scratch
-    number: np.ndarray  # uint32 [N], the same
+    number: np.ndarray  # uint32 [N]: scratch
     frames: np.ndarray  # int64 [T, 2]: nodes and arcs so far, after each frame
     progress: np.ndarray  # SIZES [1]
     here: np.ndarray  # uint32 [2 F]: the node of each place
@@ -80,19 +79,19 @@ def new_lattice() -> RowLattice:
     """Make a lattice without capacity."""
     none = np.zeros(0, np.uint32)
     return RowLattice(
-        *(np.zeros(0, ARC), none, none, none, np.zeros(0, np.float32), none),
+        *(np.zeros(0, ARC), none, none, none, none),
         *(np.zeros((0, 2), np.int64), np.zeros(1, SIZES), none, none),
     )
 
 
 @jit
-def append_states_and_arcs(search, phrases, oov, splits, record, chunk, lattice, frame):
+def append_states_and_arcs(search, lattice, chunk):
     """Append the states marked alive, and their arcs; drop the records.
 
-    `chunk`: log-probs, float32 [T, V], and the frames before them. `lattice` has room.
-    `frame`: frames before the records.
+    `chunk`: log-probs, float32 [T, V], the frames before them, and the frames before
+    the records. `lattice` has room.
     """
-    rows, state = search.rows, search.state
+    rows, state, record = search.rows, search.state, search.record
     here, other, steps = lattice.here, lattice.other, record.steps
     num_nodes, first_line = lattice.progress[0].nodes, lattice.progress[0].lines
     for s in range(record.progress[0].steps):
@@ -118,8 +117,8 @@ def append_states_and_arcs(search, phrases, oov, splits, record, chunk, lattice,
         if kind == BEGINNING:
             n = uint64(here[0 if rows.has_hubs else 1])
             boost, own = NO_BOOST, rows.start & ~_AFTER_TOKEN
-            if phrases is not None:
-                boost = phrases.start
+            if search.phrases is not None:
+                boost = search.phrases.start
             if not rows.has_hubs:
                 own |= _AFTER_TOKEN
             lattice.record[n], lattice.boost[n] = own, boost
@@ -133,10 +132,7 @@ def append_states_and_arcs(search, phrases, oov, splits, record, chunk, lattice,
                 # Three groups of bits: blank to blank, token to blank, token to token.
                 source = i + i + uint64(bit >= uint64(TOKEN_WINS))
                 to = i + i + uint64(bit >= uint64(REPEAT_WINS))
-                _stay(
-                    *(rows, oov, splits, lattice, other[source], here[to]),
-                    *(to & _ONE == _ONE, float32(0)),
-                )
+                _stay(search, lattice, other[source], here[to], to & _ONE == _ONE)
         for a in range(first, steps[s].arcs):
             one = record.arcs[a]
             if one.arc == DROPPED:
@@ -145,24 +141,22 @@ def append_states_and_arcs(search, phrases, oov, splits, record, chunk, lattice,
             if one.arc == _BLANK:
                 source = other[place_of(one.source)]
                 repeats = one.to & FROM_TOKEN != _NO_FLAG
-                _stay(rows, oov, splits, lattice, source, to, repeats, one.excess)
+                _stay(search, lattice, source, to, repeats).excess = one.excess
             elif a < steps[s].emitted:
                 source = other[place_of(one.source)]
-                _take_token(search, phrases, oov, splits, lattice, source, to, one)
+                _take_token(search, lattice, source, to, one)
             elif one.arc == FALLS:
                 source = here[place_of(one.source)]
                 own = lattice.record[uint64(source)] & ~_AFTER_TOKEN
                 boost = lattice.boost[uint64(source)]
-                reached = state_after_blank(rows, oov, own)
+                reached = state_after_blank(rows, search.oov, own)
                 n = uint64(to)
                 lattice.record[n], lattice.graph_state[n] = own, reached
                 lattice.boost[n] = boost
-                _add(lattice, source, to, one.arc, one.excess)
+                _add(lattice, source, to, one.arc).excess = one.excess
             else:
                 source = here[place_of(one.source)]
-                _take_epsilon(
-                    search, phrases, oov, lattice, source, to, one.arc, one.excess
-                )
+                _take_epsilon(search, lattice, source, to, one)
         line = lattice.frames[lattice.progress[0].lines]
         line[0], line[1] = num_nodes, lattice.progress[0].arcs
         lattice.progress[0].lines += 1
@@ -173,16 +167,14 @@ def append_states_and_arcs(search, phrases, oov, splits, record, chunk, lattice,
     forget(record)
     # The start has no frame.
     first_arc = lattice.frames[first_line - 1, 1] if first_line > 0 else int64(0)
-    row = frame - chunk[1] - int64(first_line == 0)
+    row = chunk[2] - chunk[1] - int64(first_line == 0)
     for line in range(first_line, lattice.progress[0].lines):
         for a in range(first_arc, lattice.frames[line, 1]):
             if a + 8 < lattice.progress[0].arcs:
                 ahead = uint64(lattice.arcs[a + 8].arc)
                 if ahead < uint64(len(rows.arcs)):
                     prefetch(rows.path_arcs, uint64(rows.arc[ahead]))
-            _write(
-                search, phrases, oov, splits, lattice, lattice.arcs[a], chunk[0], row
-            )
+            _write(search, lattice, lattice.arcs[a], chunk[0], row)
         first_arc, row = lattice.frames[line, 1], row + 1
 
 
@@ -202,58 +194,55 @@ def winners_of(live):
 
 
 @inlined
-def _add(lattice, source, to, arc, excess):
+def _add(lattice, source, to, arc):
     """Add an arc between two nodes; `_write` completes it."""
     one = lattice.arcs[lattice.progress[0].arcs]
     lattice.progress[0].arcs += 1
-    one.state, one.nextstate, one.arc, one.excess = source, to, arc, excess
-    one.boost_cost = float32(0)
+    one.state, one.nextstate, one.arc = source, to, arc
+    one.excess = one.boost_cost = float32(0)
     return one
 
 
 @inlined
-def _stay(rows, oov, splits, lattice, source, to, repeats, excess):
+def _stay(search, lattice, source, to, repeats):
     """Add a blank or a repeat between two nodes."""
-    n, m = uint64(source), uint64(to)
+    n, m, rows = uint64(source), uint64(to), search.rows
     own, reached = lattice.record[n], lattice.graph_state[n]
     if own & _AFTER_TOKEN != _NO_FLAG and not repeats:
         own &= ~_AFTER_TOKEN
-        reached = state_after_blank(rows, oov, own)
-        prefetch(splits, uint64(reached))
+        reached = state_after_blank(rows, search.oov, own)
+        prefetch(rows.state_arc_splits, uint64(reached))
     lattice.record[m], lattice.graph_state[m] = own, reached
     lattice.boost[m] = lattice.boost[n]
-    _add(lattice, source, to, _REPEATS if repeats else _BLANK, excess)
+    return _add(lattice, source, to, _REPEATS if repeats else _BLANK)
 
 
 @inlined
-def _take_token(search, phrases, oov, splits, lattice, source, to, noted):
+def _take_token(search, lattice, source, to, noted):
     """Add a recorded token arc between two nodes."""
-    rows, params, words = search.rows, search.params, search.words
+    rows, oov = search.rows, search.oov
     n, a = uint64(to), uint64(noted.arc)
     boost, paid = lattice.boost[uint64(source)], float32(0)
-    one = _add(lattice, source, to, noted.arc, noted.excess)
+    one = _add(lattice, source, to, noted.arc)
+    one.excess = noted.excess
     if oov is not None:
         if a >= uint64(len(rows.arcs)):
             a -= uint64(len(rows.arcs))
             taken = oov.arcs[a]
-            if phrases is not None:
-                paid, boost = step_credited(
-                    rows, params, words, phrases, taken, boost, oov.bonus[a]
-                )
+            if search.phrases is not None:
+                paid, boost = step_oov(search, taken, boost, oov.bonus[a])
                 one.boost_cost = float32(float32(0) - paid)
             lattice.record[n] = oov.next[a] | _AFTER_TOKEN
             lattice.graph_state[n], lattice.boost[n] = taken.nextstate, boost
             return
     flagged, position = rows.arcs[a].next, rows.arc[a]
-    if phrases is not None:
+    if search.phrases is not None:
         label, has_word = uint32(rows.tokens[a]) + _FIRST_TOKEN, flagged & WORD
         if rows.plain:
             if rows.silent[a]:  # a blank or a repeat is no step of phrases
                 label = _NO_LABEL
-        if may_step(words, phrases, boost, label, a, has_word != _NO_FLAG):
-            paid, boost = step(
-                search, phrases, boost, label, a, position, has_word != _NO_FLAG
-            )
+        if may_step(search, boost, label, a, has_word != _NO_FLAG):
+            paid, boost = step(search, boost, label, a, position, has_word != _NO_FLAG)
             one.boost_cost = float32(float32(0) - paid)
     lattice.record[n] = (flagged & ~WORD) | _AFTER_TOKEN
     lattice.boost[n] = boost
@@ -262,31 +251,30 @@ def _take_token(search, phrases, oov, splits, lattice, source, to, noted):
     # Read when its own arcs are written.
     prefetch(rows.records, uint64(flagged & RECORDS))
     prefetch(rows.state_of_row, uint64(flagged & RECORDS))
-    prefetch(splits, uint64(of_graph))
+    prefetch(rows.state_arc_splits, uint64(of_graph))
 
 
 @inlined
-def _take_epsilon(search, phrases, oov, lattice, source, to, arc, excess):
-    """Add an epsilon arc between two nodes of a frame, other than to a hub."""
-    rows, words = search.rows, search.words
-    n, e = uint64(to), uint64(arc & ~EPSILON_ARC)
+def _take_epsilon(search, lattice, source, to, noted):
+    """Add a recorded epsilon arc between two nodes of a frame, other than to a hub."""
+    rows, oov = search.rows, search.oov
+    n, e = uint64(to), uint64(noted.arc & ~EPSILON_ARC)
+    boost = lattice.boost[uint64(source)]
+    one = _add(lattice, source, to, noted.arc)
+    one.excess = noted.excess
     if oov is not None:
         if e >= uint64(len(rows.epsilons)):  # within an overlay: no word
-            _add(lattice, source, to, arc, excess)
             taken = e - uint64(len(rows.epsilons))
             lattice.record[n] = oov.next[taken] | _AFTER_TOKEN
-            lattice.boost[n] = lattice.boost[uint64(source)]
+            lattice.boost[n] = boost
             lattice.graph_state[n] = oov.arcs[taken].nextstate
             return
     position, place = uint64(len(rows.arcs)) + e, rows.epsilon_arc[e]
-    boost, flagged = lattice.boost[uint64(source)], rows.epsilons[e].next
-    one = _add(lattice, source, to, arc, excess)
-    if phrases is not None:
+    flagged = rows.epsilons[e].next
+    if search.phrases is not None:
         has_word = flagged & WORD != _NO_FLAG
-        if has_word and may_step(words, phrases, boost, _NO_LABEL, position, True):
-            paid, boost = step(
-                search, phrases, boost, _NO_LABEL, position, place, has_word
-            )
+        if has_word and may_step(search, boost, _NO_LABEL, position, True):
+            paid, boost = step(search, boost, _NO_LABEL, position, place, has_word)
             one.boost_cost = float32(float32(0) - paid)
     own = flagged & ~WORD & ~_AFTER_TOKEN
     if not rows.has_hubs:
@@ -296,9 +284,10 @@ def _take_epsilon(search, phrases, oov, lattice, source, to, arc, excess):
 
 
 @inlined
-def _write(search, phrases, oov, splits, lattice, one, logprobs, row):
+def _write(search, lattice, one, logprobs, row):
     """Write labels, costs and packed number of an arc."""
     rows, params, words = search.rows, search.params, search.words
+    oov, splits = search.oov, rows.state_arc_splits
     own = lattice.record[uint64(one.state)]
     of_graph = lattice.graph_state[uint64(one.state)]
     arc, from_token = one.arc, own & _AFTER_TOKEN != _NO_FLAG
@@ -317,7 +306,7 @@ def _write(search, phrases, oov, splits, lattice, one, logprobs, row):
         if leads:
             flags |= _LEADS
         one.ilabel = label | flags
-        one.arc = _arc_in_place(rows, splits, oov, own, of_graph, from_token, label)
+        one.arc = _arc_in_place(search, own, of_graph, from_token, label)
         return
     if arc == FALLS:
         one.ilabel = _LEADS if own & EPSILONS != _NO_FLAG else _NO_LABEL
@@ -336,7 +325,7 @@ def _write(search, phrases, oov, splits, lattice, one, logprobs, row):
             one.graph_cost = taken.cost
             if taken.ilabel & _CARRIES_WORD:
                 one.insertion_cost = params.word_insertion
-            if phrases is None:
+            if search.phrases is None:
                 paid = float32(bonus_of(params, words, taken) + oov.bonus[a])
                 one.boost_cost = float32(float32(0) - paid)
             label = int64((taken.ilabel & _LABEL) - _FIRST_TOKEN)
@@ -365,7 +354,7 @@ def _write(search, phrases, oov, splits, lattice, one, logprobs, row):
     one.ilabel, one.olabel, one.graph_cost = taken.ilabel, taken.olabel, taken.cost
     if taken.ilabel & _CARRIES_WORD:
         one.insertion_cost = params.word_insertion
-        if phrases is None:
+        if search.phrases is None:
             if params.has_words:
                 paid = bonus_at(rows, words, position, place)
                 one.boost_cost = float32(float32(0) - paid)
@@ -373,7 +362,11 @@ def _write(search, phrases, oov, splits, lattice, one, logprobs, row):
         label = taken.ilabel & _LABEL
         token = int64(label - _FIRST_TOKEN)
         one.acoustic_cost = acoustic_cost(rows, params, logprobs, row, token)
-        one.arc = _token_arc(rows, splits, oov, own, of_graph, from_token, a, label)
+        # Arcs with the same token keep the order of the row.
+        row_of_it = rows.records[uint64(own & RECORDS)]
+        among = place - uint32(row_of_it.first) - _num_below(rows, row_of_it, label)
+        before = _rank_of_label(rows, oov, own, from_token, label)
+        one.arc = splits[uint64(of_graph)] + before + among
 
 
 @inlined
@@ -426,18 +419,9 @@ def _rank_of_label(rows, oov, record, from_token, label):
 
 
 @inlined
-def _token_arc(rows, splits, oov, record, of_graph, from_token, a, label):
-    """Packed number of token arc `a`."""
-    one = rows.records[uint64(record & RECORDS)]
-    place = _rank_of_label(rows, oov, record, from_token, label)
-    # Arcs with the same token keep the order of the row.
-    place += rows.arc[a] - uint32(one.first) - _num_below(rows, one, label)
-    return splits[uint64(of_graph)] + place
-
-
-@inlined
-def _arc_in_place(rows, splits, oov, record, of_graph, from_token, label):
+def _arc_in_place(search, record, of_graph, from_token, label):
     """Packed number of a blank or a repeat, by its label."""
+    rows, oov, splits = search.rows, search.oov, search.rows.state_arc_splits
     if oov is not None:
         if record & ADDED != _NO_FLAG:
             node = uint64(record & RECORDS)

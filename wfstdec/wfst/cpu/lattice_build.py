@@ -46,8 +46,9 @@ from wfstdec.wfst.cpu.lattice_record import (
     REPEAT_WINS,
     TOKEN_WINS,
 )
-from wfstdec.wfst.final import best_end
+from wfstdec.wfst.cpu.traceback import boosts_at_end, end_of
 from wfstdec.wfst.lattice_pack import ends as excess_of_ends
+from wfstdec.wfst.lattice_pack import spread as spread_extra
 
 _INF = float32(np.inf)
 _ZERO, _ONE = uint64(0), uint64(1)
@@ -55,7 +56,7 @@ _LOW, _HALF = uint64(0xFFFFFFFF), uint64(32)
 
 
 @jit
-def read_notes(search, phrases, oov, record, lattice, splits, chunk, first_frame):
+def read_notes(search, lattice, chunk, first_frame):
     """Append the states and arcs of the records to a lattice, and drop the records.
 
     `lattice` has room in `here`, `other` and `frames`. `chunk`: log-probs, float32 [T,
@@ -65,31 +66,22 @@ def read_notes(search, phrases, oov, record, lattice, splits, chunk, first_frame
     Returns (states and arcs that need room: above it nothing was done; `STATE` [S],
     `ARC` [A]: the whole lattice of an utterance that ends).
     """
-    rows, params = search.rows, search.params
-    scratch, state = search.scratch, search.state
-    limit, is_last = record.progress[0].limit, first_frame >= 0
-    ends = scratch.ends[: spread(search, phrases, oov)]
+    final_cost, scale = search.rows.final_cost, search.params.lm_scale
+    limit, is_last = search.record.progress[0].limit, first_frame >= 0
+    ends = search.scratch.ends[: spread(search)]
     excess = np.zeros(len(ends), np.float32)
     rest, final = excess, False
-    final_cost, scale = rows.final_cost, params.lm_scale
     if is_last:
-        survived = state.progress[0].died < 0
-        if phrases is None:
-            _, best, final = best_end(ends, final_cost, scale, survived, None)
-            excess, rest = excess_of_ends(ends, None, final_cost, scale, best, final)
-        else:
-            at_end = scratch.end_boosts, phrases.final_cost, params.instalment
-            _, best, final = best_end(ends, final_cost, scale, survived, at_end)
-            excess, rest = excess_of_ends(ends, at_end, final_cost, scale, best, final)
-    num_nodes, num_arcs = _find_surviving(rows, state, record, ends, excess)
+        _, best, final = end_of(search, ends)
+        boosts = boosts_at_end(search)
+        excess, rest = excess_of_ends(ends, boosts, final_cost, scale, best, final)
+    num_nodes, num_arcs = _find_surviving(search, ends, excess)
     before = lattice.progress[0].nodes
     num_nodes, num_arcs = num_nodes + before, num_arcs + lattice.progress[0].arcs
     states, arcs = np.empty(0, STATE), np.empty(0, ARC)
     if num_nodes > len(lattice.number) or num_arcs > len(lattice.arcs):
         return num_nodes, num_arcs, states, arcs
-    append_states_and_arcs(
-        search, phrases, oov, splits, record, chunk[:2], lattice, chunk[2]
-    )
+    append_states_and_arcs(search, lattice, chunk)
     if not is_last:
         return num_nodes, num_arcs, states, arcs
     for e in range(len(ends)):
@@ -110,13 +102,12 @@ def read_notes(search, phrases, oov, record, lattice, splits, chunk, first_frame
 
 
 @jit
-def shrink_lattice(search, phrases, oov, lattice, limit, line):
+def shrink_lattice(search, lattice, limit, line):
     """Drop states and arcs whose extra cost is above the limit; renumber the rest.
 
     With a `line`, which has one state: drop all before it instead.
     """
-    scratch = search.scratch
-    ends = scratch.ends[: spread(search, phrases, oov)]
+    ends = search.scratch.ends[: spread(search)]
     for e in range(len(ends)):
         ends[e].node = lattice.here[place_of(ends[e].arc)]
     if line > 0:
@@ -227,26 +218,11 @@ def _drop(lattice, ends, excess, limit):
     `ends`: ENTRY [E], with nodes. `excess`: float32 [E], cost of ending at each above
     the best.
     """
-    arcs, extra, number, frames = (
-        lattice.arcs,
-        lattice.extra,
-        lattice.number,
-        lattice.frames,
-    )
-    extra[: lattice.progress[0].nodes] = _INF
-    for e in range(len(ends)):
-        if excess[e] <= limit:
-            extra[ends[e].node] = excess[e]
-    # Backwards: arcs that leave a state come before arcs that enter it.
-    for a in range(lattice.progress[0].arcs - 1, -1, -1):
-        one = arcs[a]
-        through = float32(one.excess + extra[one.nextstate])
-        if through <= limit and through < _INF:
-            extra[one.state] = min(extra[one.state], through)
-        else:
-            one.excess = _INF
+    number, frames, arcs = lattice.number, lattice.frames, lattice.arcs
+    progress = lattice.progress[0]
+    extra = spread_extra(ends, excess, progress.nodes, arcs[: progress.arcs], limit)
     num_nodes = num_arcs = first = first_arc = int64(0)
-    for line in range(lattice.progress[0].lines):
+    for line in range(progress.lines):
         last, last_arc = frames[line, 0], frames[line, 1]
         for n in range(first, last):
             if extra[n] < _INF:
@@ -263,22 +239,22 @@ def _drop(lattice, ends, excess, limit):
                 num_arcs += 1
         frames[line, 0], frames[line, 1] = num_nodes, num_arcs
         first, first_arc = last, last_arc
-    lattice.progress[0].nodes, lattice.progress[0].arcs = num_nodes, num_arcs
+    progress.nodes, progress.arcs = num_nodes, num_arcs
     for e in range(len(ends)):
         if excess[e] <= limit:
             ends[e].node = number[ends[e].node]
 
 
 @jit
-def _find_surviving(rows, state, record, ends, excess):
+def _find_surviving(search, ends, excess):
     """Mark the states that the lattice may have in `record.alive`; drop other records.
 
     `ends`, `excess`: active states and their extra costs.
 
     Returns (number of states, upper bound of the number of arcs), int64.
     """
+    rows, record, size = search.rows, search.record, len(search.state.record) + LANES
     limit, steps = record.progress[0].limit, record.steps
-    size = len(state.record) + LANES
     blank, token = np.full(size, _INF), np.full(size, _INF)
     before_blank, before_token = np.full(size, _INF), np.full(size, _INF)
     for e in range(len(ends)):
@@ -303,10 +279,11 @@ def _find_surviving(rows, state, record, ends, excess):
                 before_blank[i], before_token[i] = blank[kept], token[kept]
         else:
             first = steps[s - 1].arcs if s > 0 else int64(0)
+            reached, before = (blank, token), (before_blank, before_token)
             # Backwards: epsilon arcs out of a state come before those into it.
             for a in range(steps[s].arcs - 1, steps[s].emitted - 1, -1):
                 one = record.arcs[a]
-                num_arcs += _pass_back(one, limit, blank, token, blank, token)
+                num_arcs += _pass_back(one, limit, reached, reached)
             block = uint64(steps[s - 1].blocks) if s > 0 else _ZERO
             i = _ZERO
             while i < last:
@@ -327,9 +304,7 @@ def _find_surviving(rows, state, record, ends, excess):
                 i, block = i + STEP, block + _ONE
             for a in range(steps[s].emitted - 1, first - 1, -1):
                 one = record.arcs[a]
-                passes = _pass_back(
-                    one, limit, blank, token, before_blank, before_token
-                )
+                passes = _pass_back(one, limit, reached, before)
                 if passes != _ZERO and one.arc < uint32(len(rows.arcs)):
                     # Read when the arcs are written.
                     prefetch(rows.arcs, uint64(one.arc))
@@ -343,8 +318,13 @@ def _find_surviving(rows, state, record, ends, excess):
 
 
 @inlined
-def _pass_back(one, limit, blank, token, before_blank, before_token):
-    """Pass the extra cost back through an arc, or drop the arc; 1 or 0."""
+def _pass_back(one, limit, reached, before):
+    """Pass the extra cost back through an arc, or drop the arc; 1 or 0.
+
+    `reached`, `before`: extra costs of the states that arcs lead to and leave, those
+    after a blank and those after the token.
+    """
+    (blank, token), (before_blank, before_token) = reached, before
     to = uint64(one.to & ~FROM_TOKEN)
     extra = token[to] if one.to & FROM_TOKEN else blank[to]
     through = float32(one.excess + extra)

@@ -1,6 +1,5 @@
 """Record, frame by frame, the arcs that a lattice may need.
 
-    record_in_place    costs of the blank and the repeat of each entry
     record_epsilon     each epsilon arc that is followed
     record_frame       when the frame is closed and the best arc of each state is known:
                        the arcs whose excess is within the lattice's beam
@@ -31,9 +30,7 @@ from wfstdec.jit.vectors import (
     below,
     equal,
     load,
-    select,
     splat,
-    store,
     subtract,
     trailing,
 )
@@ -149,26 +146,6 @@ def twice(notes: LatticeRecord) -> LatticeRecord:
 
 
 @inlined
-def record_in_place(record, i, no_blank, after_blank, after_token, cutoffs):
-    """Record the costs of blanks of the sixteen entries from `i` on; no repeats yet.
-
-    `no_blank`: bits of entries that no blank can follow.
-    """
-    inf = splat(_INF)
-    store(
-        record.of_blank,
-        i,
-        select(at_most(after_blank, cutoffs) & ~no_blank, after_blank, inf),
-    )
-    store(
-        record.of_token,
-        i,
-        select(at_most(after_token, cutoffs) & ~no_blank, after_token, inf),
-    )
-    store(record.again, i, inf)
-
-
-@inlined
 def start_frame(record, stayed):
     """Begin a frame in which `stayed` entries advance in place."""
     if record is not None:
@@ -218,13 +195,14 @@ def _write_lanes(record, at, i, bits, costs, state, from_token, to_token):
 
 
 @part
-def record_frame(search, phrases, oov, record):
+def record_frame(search):
     """Record the arcs of a closed frame; OK, or GROW_NOTES.
 
     Only the records change, so that the call can be repeated.
     """
     rows, scratch, state = search.rows, search.scratch, search.state
-    progress, hubs = record.progress[0], rows.has_hubs
+    record, hubs = search.record, rows.has_hubs
+    progress = record.progress[0]
     n, stayed = uint64(state.progress[0].entries), uint64(progress.stayed)
     blocks = (n + STEP - _ONE) // STEP
     block = uint64(progress.blocks)
@@ -262,7 +240,7 @@ def record_frame(search, phrases, oov, record):
             while away != _ZERO:
                 j = i + trailing(away)
                 away &= away - _ONE
-                first = first_of(search, phrases, oov, j)
+                first = first_of(search, j)
                 excess = float32(record.of_token[j] - state.blank[first])
                 if excess <= limit:
                     at = _write(
@@ -304,7 +282,7 @@ def record_frame(search, phrases, oov, record):
                 continue
             first = uint64(j)
             if state.record[j] & SHARED != _NO_FLAG:
-                first = first_of(search, phrases, oov, first)
+                first = first_of(search, first)
             excess = float32(state.token[j] - state.blank[first])
             if excess <= limit:
                 at = _write(

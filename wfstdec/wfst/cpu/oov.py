@@ -32,7 +32,7 @@ from wfstdec.wfst.cpu.boosts import (
     add_graph_and_insertion,
     bonus_of,
     max_insertion_credit,
-    step_credited,
+    step_oov,
     top_bonus,
 )
 from wfstdec.wfst.cpu.entries import state_after_blank, state_after_token
@@ -132,14 +132,14 @@ class Source(NamedTuple):
 
 
 @part
-def expand_oov(search, phrases, oov, made, lowest, beam, exits, record):
+def expand_oov(search, made, lowest, beam, exits):
     """Write arcs of an overlay that are within the beam to `scratch.candidates`.
 
     `exits`: the arcs that enter the overlay; else those that leave its own states.
 
     Returns (number of candidates, lowest cost, whether there was room).
     """
-    rows, state = search.rows, search.state
+    rows, oov, state = search.rows, search.oov, search.state
     n, i = uint64(state.progress[0].entries), _ZERO
     flag, fits = EXIT if exits else ADDED, True
     while i < n:
@@ -151,45 +151,36 @@ def expand_oov(search, phrases, oov, made, lowest, beam, exits, record):
             blank, token, own = state.blank[at], state.token[at], state.record[at]
             if not min(blank, token) < _INF:
                 continue
-            if exits:
-                # Each state has an exit of its own, with costs of its own.
-                for after_token in range(2):
+            for after_token in range(2 if exits else 1):
+                of_blank, of_token, again = blank, token, state.again[at]
+                node = uint64(own & RECORDS)
+                if exits:
+                    # Each state has an exit of its own, with costs of its own.
+                    again = NONE
                     if after_token == 0:
-                        source, of_state = blank, state_after_blank(rows, oov, own)
+                        of_token, of_state = _INF, state_after_blank(rows, oov, own)
                     else:
-                        source, of_state = token, state_after_token(rows, oov, own)
-                    if not source < _INF:
+                        of_blank, of_state = _INF, state_after_token(rows, oov, own)
+                    if not min(of_blank, of_token) < _INF:
                         continue
                     exit = _exit_of(oov, of_state)
                     if exit == uint64(len(oov.exit_state)):
                         continue
                     first = exit * oov.num_entering
                     last = first + oov.num_entering
-                    of_blank = source if after_token == 0 else _INF
-                    of_token = source if after_token == 1 else _INF
-                    leaving = Source(at, first, last, of_blank, of_token, NONE)
-                    made, lowest, fits = _follow_row(
-                        search, phrases, oov, leaving, made, lowest, beam, record
-                    )
-                    if not fits:
-                        return made, lowest, False
-            else:
-                # The arcs after the blank in the state after a blank.
-                if rows.has_hubs:
-                    token = _INF
-                    if not blank < _INF:
-                        continue  # the token is alive, its hub was pruned
-                node = uint64(own & RECORDS)
-                if rows.plain:
+                elif rows.plain:
                     first = uint64(oov.first_token_arc[node])
                     last = uint64(oov.begin[node + _ONE])
                 else:
+                    # The arcs after the blank in the state after a blank.
                     first = uint64(oov.begin[node + node + _ONE]) + _ONE
                     last = uint64(oov.begin[node + node + uint64(2)])
-                leaving = Source(at, first, last, blank, token, state.again[at])
-                made, lowest, fits = _follow_row(
-                    search, phrases, oov, leaving, made, lowest, beam, record
-                )
+                if rows.has_hubs and not exits:
+                    of_token = _INF
+                    if not blank < _INF:
+                        continue  # the token is alive, its hub was pruned
+                leaving = Source(at, first, last, of_blank, of_token, again)
+                made, lowest, fits = _follow_row(search, leaving, made, lowest, beam)
                 if not fits:
                     return made, lowest, False
         i += STEP
@@ -213,7 +204,7 @@ def _exit_of(oov, state):
 
 
 @inlined
-def _follow_row(search, phrases, oov, source, made, lowest, beam, record):
+def _follow_row(search, source, made, lowest, beam):
     """Follow the arcs of a `Source`.
 
     Returns (number of candidates, lowest cost, whether there was room).
@@ -221,6 +212,7 @@ def _follow_row(search, phrases, oov, source, made, lowest, beam, record):
     i, first, last, blank, token, again = source
     rows, params, words = search.rows, search.params, search.words
     scratch, state = search.scratch, search.state
+    phrases, oov, record = search.phrases, search.oov, search.record
     if made + (last - first) > uint64(len(scratch.candidates)):
         return made, lowest, False
     boost, frame = _NO_FLAG, uint32(state.progress[0].frames + 1)
@@ -248,9 +240,7 @@ def _follow_row(search, phrases, oov, source, made, lowest, beam, record):
         if phrases is None:
             paid = float32(bonus_of(params, words, arc) + oov.bonus[a])
         else:
-            paid, scratch.goals[made] = step_credited(
-                rows, params, words, phrases, arc, boost, oov.bonus[a]
-            )
+            paid, scratch.goals[made] = step_oov(search, arc, boost, oov.bonus[a])
         after_blank = float32(float32(after_blank - paid) + price)
         after_token = float32(float32(after_token - paid) + price)
         # Within an overlay the state after a token comes before that after a blank.

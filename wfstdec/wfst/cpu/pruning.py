@@ -41,32 +41,28 @@ _ZERO, _ONE = uint64(0), uint64(1)
 
 
 @part
-def keep_least(search, phrases, oov, n, keep, limit):
+def keep_least(search, n, keep, limit):
     """Keep the `keep` lowest states (cost, state, boost) up to `limit`; the worst."""
-    rows, scratch, state = search.rows, search.scratch, search.state
+    rows, oov, scratch, state = search.rows, search.oov, search.scratch, search.state
     best = state.progress[0].best
-    count, within = spread(search, phrases, oov), _ZERO
-    last, last_boost = nth_least(scratch.ends, count, keep, limit, scratch), NONE
-    if phrases is not None:
+    count, within = spread(search), _ZERO
+    last, last_boost = nth_least(scratch, count, keep, limit), NONE
+    if search.phrases is not None:
         for e in range(count):
             within += uint64(scratch.ends[e].cost <= limit)
-        keep, boosts = min(keep, within), scratch.end_boosts
-        last_boost = last_of_tie(scratch.ends, boosts, count, keep, last, scratch)
+        last_boost = last_of_tie(scratch, count, min(keep, within), last)
     for i in range(n):
-        record = state.record[i]
-        of_row = state_after_blank(rows, oov, record)
-        of_record = state_after_token(rows, oov, record)
-        state.blank[i] = float32(state.blank[i] - best)
-        last_stays = True
-        if phrases is not None:
+        record, last_stays = state.record[i], True
+        if search.phrases is not None:
             last_stays = state.boost[i] <= last_boost
+        state.blank[i] = float32(state.blank[i] - best)
         if state.blank[i] < _INF:
-            key = key_of(state.blank[i], of_row)
+            key = key_of(state.blank[i], state_after_blank(rows, oov, record))
             if key > last or (key == last and not last_stays):
                 state.blank[i] = _INF
         state.token[i] = float32(state.token[i] - best)
         if state.token[i] < _INF:
-            key = key_of(state.token[i], of_record)
+            key = key_of(state.token[i], state_after_token(rows, oov, record))
             if key > last or (key == last and not last_stays):
                 state.token[i] = _INF
     state.progress[0].best = float32(0)
@@ -74,7 +70,7 @@ def keep_least(search, phrases, oov, n, keep, limit):
 
 
 @part
-def keep_min_active(search, phrases, oov, n):
+def keep_min_active(search, n):
     """Keep the `min_active` lowest states if the beam has fewer; the beam to use."""
     params, state = search.params, search.state
     best, within = state.progress[0].best, _ZERO
@@ -83,12 +79,12 @@ def keep_min_active(search, phrases, oov, n):
         within += uint64(float32(state.token[i] - best) <= params.beam)
     if within >= params.min_active:
         return params.beam
-    keep_least(search, phrases, oov, n, params.min_active, NO_CUTOFF)
+    keep_least(search, n, params.min_active, NO_CUTOFF)
     return NO_CUTOFF
 
 
 @part
-def reach_min_active(search, phrases, oov, made, of_blank, beam):
+def reach_min_active(search, made, of_blank, beam):
     """Raise the cutoff to the `min_active`-th lowest state if fewer survive it.
 
     `beam`: of the candidates so far. States already reached bound the new cutoff, so
@@ -103,12 +99,12 @@ def reach_min_active(search, phrases, oov, made, of_blank, beam):
         return OK, none
     if uint64(state.progress[0].entries) + made > room_in(state.record):
         return GROW_ENTRIES, none
-    count, within = _survivors(search, phrases, oov, made, of_blank, cutoff)
+    count, within = _survivors(search, made, of_blank, cutoff)
     if within < params.min_active and cutoff < NO_CUTOFF:
         few, first = params.min_active, beam == own and own < NO_CUTOFF
         if first and count < few:
             return OK, NO_CUTOFF
-        last = cost_of(nth_least(scratch.ends, count, few, NO_CUTOFF, scratch))
+        last = cost_of(nth_least(scratch, count, few, NO_CUTOFF))
         if first and last > cutoff:
             wider = max(float32(last - lowest), own)
             while float32(lowest + wider) < last:  # the difference was rounded
@@ -120,25 +116,25 @@ def reach_min_active(search, phrases, oov, made, of_blank, beam):
 
 
 @inlined
-def _survivors(search, phrases, oov, made, of_blank, cutoff):
+def _survivors(search, made, of_blank, cutoff):
     """Write the states that the frame reaches, with their costs, to `scratch.ends`.
 
     Inserts entries without a cost for the destinations of candidates.
 
     Returns (their number, how many are within the cutoff).
     """
-    rows, scratch, state = search.rows, search.scratch, search.state
+    rows, oov, scratch, state = search.rows, search.oov, search.scratch, search.state
     n, reached = uint64(state.progress[0].entries), scratch.reached
     for i in range(n):
         reached[i] = scratch.repeats[i] if state.token[i] < _INF else _INF
     for q in range(made):
         candidate = scratch.candidates[q]
         record, boost = candidate.record, NO_BOOST
-        if phrases is not None:
+        if search.phrases is not None:
             boost = scratch.goals[q]
-        i, after = find(search, phrases, oov, n, record, boost, False)
+        i, after = find(search, n, record, boost, False)
         if i == n:
-            n = insert(search, phrases, oov, n, record, boost, after)
+            n = insert(search, n, record, boost, after)
             reached[i] = scratch.repeats[i] = _INF
         reached[i] = min(reached[i], candidate.cost)
     state.progress[0].entries = int64(n)
@@ -146,7 +142,7 @@ def _survivors(search, phrases, oov, made, of_blank, cutoff):
     count, within = _ZERO, _ZERO
     for i in range(n):
         record = state.record[i]
-        stays = _blank_of_row(search, phrases, oov, uint64(i), of_blank)
+        stays = _blank_of_row(search, uint64(i), of_blank)
         if stays <= NO_CUTOFF:
             end = scratch.ends[count]
             end.cost, end.state = stays, state_after_blank(rows, oov, record)
@@ -160,7 +156,7 @@ def _survivors(search, phrases, oov, made, of_blank, cutoff):
 
 
 @inlined
-def _blank_of_row(search, phrases, oov, i, of_blank):
+def _blank_of_row(search, i, of_blank):
     """Cost after a blank in the row whose first entry is `i`, or infinity."""
     rows, state = search.rows, search.state
     record = state.record[i]
@@ -169,24 +165,24 @@ def _blank_of_row(search, phrases, oov, i, of_blank):
         return _INF
     # With hubs, the first entry of a row already has this cost.
     if record & SHARED != _NO_FLAG and not rows.has_hubs:
-        if first_of(search, phrases, oov, i) != i:
+        if first_of(search, i) != i:
             return _INF
         j = state.chain[i]
         while j != NONE:
-            if is_beside(rows, phrases, oov, state, i, uint64(j)):
+            if is_beside(search, i, uint64(j)):
                 cost = min(cost, state.token[uint64(j)])
             j = state.chain[uint64(j)]
     return float32(cost + of_blank)
 
 
 @part
-def nth_least(entries, count, n, limit, scratch):
-    """Key of the n-th lowest entry (ENTRY [>= count]) with a cost of at most `limit`.
+def nth_least(scratch, count, n, limit):
+    """Key of the n-th lowest of `scratch.ends[:count]` with a cost up to `limit`.
 
     A histogram of costs finds the bin of the n-th; only that bin is searched. An `n`
     above their number selects the last.
     """
-    bins, keys = scratch.bins, scratch.keys
+    entries, bins, keys = scratch.ends, scratch.bins, scratch.keys
     top = float32(len(bins) - 1)
     least, worst, within = float32(np.inf), float32(-np.inf), uint64(0)
     for i in range(count):
@@ -217,14 +213,14 @@ def nth_least(entries, count, n, limit, scratch):
 
 
 @part
-def last_of_tie(entries, boosts, count, n, last, scratch):
+def last_of_tie(scratch, count, n, last):
     """Boost state of the n-th lowest entry; ties go to lower boost states."""
-    before, found = uint64(0), uint64(0)
+    entries, before, found = scratch.ends, uint64(0), uint64(0)
     for i in range(count):
         key = key_of(entries[i].cost, entries[i].state)
         before += uint64(key < last)
         if key == last:
-            scratch.keys[found] = uint64(boosts[i])
+            scratch.keys[found] = uint64(scratch.end_boosts[i])
             found += _ONE
     return uint32(_nth_of(scratch.keys, found, n - before - _ONE))
 

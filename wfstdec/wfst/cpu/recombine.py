@@ -47,10 +47,10 @@ _ZERO, _ONE = uint64(0), uint64(1)
 
 
 @inlined
-def recombine(search, phrases, oov, made, waiting, record):
+def recombine(search, made, waiting):
     """Recombine candidates: the least (cost, arc, boost state left) of each entry."""
     rows, scratch, state = search.rows, search.scratch, search.state
-    progress = state.progress[0]
+    progress, record = state.progress[0], search.record
     cutoff = progress.cutoff
     n, fresh = uint64(progress.entries), uint64(progress.nodes)
     frame = uint32(progress.frames + 1)
@@ -61,17 +61,17 @@ def recombine(search, phrases, oov, made, waiting, record):
         if not candidate.cost <= cutoff:
             continue
         to, boost = candidate.record, NO_BOOST
-        if phrases is not None:
+        if search.phrases is not None:
             boost = scratch.goals[q]
-        i, after = find(search, phrases, oov, n, to, boost, False)
+        i, after = find(search, n, to, boost, False)
         if i == n:
-            n = insert(search, phrases, oov, n, to, boost, after)
+            n = insert(search, n, to, boost, after)
         if record is not None:
             record.found[q] = uint32(i)
         before = state.token[i]
         better = candidate.cost < before
         if candidate.cost == before:
-            better = _comes_first(search, phrases, oov, uint64(q), i, fresh)
+            better = _comes_first(search, uint64(q), i, fresh)
         progress.alive += int64(rows.plain and before == _INF)
         if better:
             node = _node_of(state, i, fresh)
@@ -99,20 +99,20 @@ def _node_of(state, i, fresh):
 
 
 @part
-def _comes_first(search, phrases, oov, q, i, fresh):
+def _comes_first(search, q, i, fresh):
     """Tell whether candidate `q` has an arc before the one that reached entry `i`.
 
     That is: it leaves a lower packed state, or the same one by an earlier arc.
     """
     rows, scratch, state = search.rows, search.scratch, search.state
-    source, arc = _left_by(search, oov, q)
+    source, arc = _left_by(search, q)
     if uint64(state.token_node[i]) < fresh:
         # By a repeat. Only exits to OOV words can leave that state: they count as of
         # the first state of the overlay, before its own arcs.
-        return source <= state_after_token(rows, oov, state.record[i])
+        return source <= state_after_token(rows, search.oov, state.record[i])
     winner = uint64(scratch.winner[i])
-    other, other_arc = _left_by(search, oov, winner)
-    if phrases is not None:
+    other, other_arc = _left_by(search, winner)
+    if search.phrases is not None:
         if source == other and arc == other_arc:
             mine = scratch.candidates[q].source & ~FROM_TOKEN
             theirs = scratch.candidates[winner].source & ~FROM_TOKEN
@@ -121,13 +121,14 @@ def _comes_first(search, phrases, oov, q, i, fresh):
 
 
 @inlined
-def _left_by(search, oov, q):
+def _left_by(search, q):
     """Packed state that a candidate leaves, and its arc.
 
     Exits to OOV words are numbered after the graph's arcs and before the overlay's:
     they count as arcs of the overlay's first state.
     """
-    rows, scratch, state = search.rows, search.scratch, search.state
+    rows, oov = search.rows, search.oov
+    scratch, state = search.scratch, search.state
     candidate = scratch.candidates[q]
     record = state.record[uint64(candidate.source & ~FROM_TOKEN)]
     arc = arc_at(rows, oov, candidate.arc)
@@ -140,7 +141,7 @@ def _left_by(search, oov, q):
 
 
 @inlined
-def enter_hubs(search, phrases, oov):
+def enter_hubs(search):
     """Follow the epsilon arcs from tokens to hubs; those of hubs are then pending.
 
     At equal cost a blank beats a token, and among tokens the lower state wins.
@@ -153,11 +154,11 @@ def enter_hubs(search, phrases, oov):
         if not cost < _INF:
             continue
         if state.record[i] & SHARED != _NO_FLAG:
-            first = first_of(search, phrases, oov, uint64(i))
+            first = first_of(search, uint64(i))
         better = cost < state.blank[first]
         if cost == state.blank[first] and state.ended[first] == behind:
-            mine = state_after_token(rows, oov, state.record[i])
-            better = mine < fallen_from(rows, phrases, oov, state, first)
+            mine = state_after_token(rows, search.oov, state.record[i])
+            better = mine < fallen_from(search, first)
         if better:
             state.blank[first], state.ended[first] = cost, behind
             state.blank_node[first] = state.token_node[i]
@@ -179,26 +180,27 @@ def _behind(state):
 
 
 @inlined
-def fallen_from(rows, phrases, oov, state, first):
+def fallen_from(search, first):
     """Packed state whose token led to the hub of a row: they share a trace node."""
-    i = uint64(first)
+    rows, state, i = search.rows, search.state, uint64(first)
     while (
         not state.token[i] < _INF
         or state.token_node[i] != state.blank_node[first]
-        or not is_beside(rows, phrases, oov, state, first, i)
+        or not is_beside(search, first, i)
     ):
         i = uint64(state.chain[i])
-    return state_after_token(rows, oov, state.record[i])
+    return state_after_token(rows, search.oov, state.record[i])
 
 
 @inlined
-def close(search, phrases, oov, record):
+def close(search):
     """Follow epsilon arcs in rank order; OK, or the array to grow before resuming.
 
     Every epsilon arc leads to a higher rank, so a source is final when its rank comes.
     Most sources have rank 0.
     """
-    rows, scratch, state = search.rows, search.scratch, search.state
+    rows, oov = search.rows, search.oov
+    scratch, state = search.scratch, search.state
     progress = state.progress[0]
     waiting = uint64(progress.waiting)
     if waiting == _ZERO:
@@ -225,7 +227,7 @@ def close(search, phrases, oov, record):
             if at >= rows.num_ranks:
                 return OK
             i = uint64(scratch.heads[at])
-        status = _relax(search, phrases, oov, i, record)
+        status = _relax(search, i)
         if status != OK:
             progress.at = int64(at)
             return status
@@ -236,7 +238,7 @@ def close(search, phrases, oov, record):
 
 
 @inlined
-def _relax(search, phrases, oov, i, record):
+def _relax(search, i):
     """Follow the epsilon arcs of entry `i`; OK, or the array to grow first.
 
     At equal cost an emitting arc beats an epsilon arc, then the first arc wins, then
@@ -244,6 +246,7 @@ def _relax(search, phrases, oov, i, record):
     """
     rows, params, words = search.rows, search.params, search.words
     scratch, state = search.scratch, search.state
+    phrases, oov, record = search.phrases, search.oov, search.record
     progress = state.progress[0]
     cutoff = progress.cutoff
     # Epsilon arcs lead from token to token, or else from hub to hub.
@@ -282,16 +285,14 @@ def _relax(search, phrases, oov, i, record):
                     reached = float32(reached - bonus_at(rows, words, position, arc))
         else:
             boost = state.boost[i]
-            if has_word and may_step(words, phrases, boost, _NO_FLAG, position, True):
-                paid, boost = step(
-                    search, phrases, boost, _NO_FLAG, position, arc, has_word
-                )
+            if has_word and may_step(search, boost, _NO_FLAG, position, True):
+                paid, boost = step(search, boost, _NO_FLAG, position, arc, has_word)
                 reached = float32(reached - paid)
         if not reached <= cutoff:
             continue
-        j, after = find(search, phrases, oov, n, to, boost, hubs)
+        j, after = find(search, n, to, boost, hubs)
         if j == n:
-            n = insert(search, phrases, oov, n, to, boost, after)
+            n = insert(search, n, to, boost, after)
         before, flagged = costs[j], uint32(a) | EPSILON_ARC
         if record is not None:
             record_epsilon(record, i, j, flagged, reached)
@@ -301,7 +302,7 @@ def _relax(search, phrases, oov, i, record):
         if reached == before:
             if hubs and not by_epsilon and state.ended[j] == behind:
                 mine = state_after_blank(rows, oov, state.record[i])
-                better = mine < fallen_from(rows, phrases, oov, state, j)
+                better = mine < fallen_from(search, j)
             if by_epsilon:
                 # Records that share a hub number its arcs separately.
                 other_arc = epsilon_at(rows, oov, uint64(other & ~EPSILON_ARC))

@@ -1,6 +1,6 @@
 """One utterance in the CPU search, recorded for a lattice, whole or in chunks.
 
-    search = RecordingSearch(rule, inputs, memory, splits, options)
+    search = RecordingSearch(rule, inputs, memory, options)
     search.advance(logprobs)                      # float32 [T, V], any number of times
     search.settle(shortest)                       # Segments
     search.finish()                               # a Recorded
@@ -16,11 +16,10 @@ from itertools import pairwise
 
 import numpy as np
 
-from wfstdec.jit import jit, kernel
+from wfstdec.jit import jit
 from wfstdec.jit.handles import Handle, opened
 from wfstdec.search.paths.traceback import Rule
 from wfstdec.wfst.cpu.arrays import GROW_NOTES, RowScratch
-from wfstdec.wfst.cpu.frame import advance
 from wfstdec.wfst.cpu.lattice_build import gather, read_notes, shrink_lattice
 from wfstdec.wfst.cpu.lattice_record import fitted, longer, twice
 from wfstdec.wfst.cpu.search import CpuSearch, Inputs, RowMemory, searching
@@ -31,57 +30,38 @@ KEPT = 1024
 """Frames of log-probs that are kept at least: 4 MB with 1,025 tokens."""
 FEW_NODES = 1 << 15
 """States up to which a lattice is not pruned between frames."""
-_OF_NODES = "graph_state", "record", "boost", "extra", "number"
-
-
-@kernel
-def pass_chunk(inputs, scratch, state, logprobs, first, record):
-    """`advance`, by handles."""
-    given = opened(inputs)
-    search = searching(given, scratch, state)
-    noted = opened(record)
-    return advance(search, given.phrases, given.oov, logprobs, first, noted)
+_OF_NODES = "graph_state", "record", "boost", "number"
 
 
 @jit
-def read(inputs, scratch, state, record, lattice, splits, chunk, first_frame):
+def read(inputs, scratch, state, record, lattice, chunk, first_frame):
     """`read_notes`, by handles."""
-    given = opened(inputs)
-    search = searching(given, scratch, state)
-    return read_notes(
-        *(search, given.phrases, given.oov, opened(record)),
-        *(opened(lattice), splits, chunk, first_frame),
-    )
+    search = searching(inputs, scratch, state, record)
+    return read_notes(search, opened(lattice), chunk, first_frame)
 
 
 @jit
 def shrink(inputs, scratch, state, lattice, limit, line):
     """`shrink_lattice`, by handles."""
-    given = opened(inputs)
-    search = searching(given, scratch, state)
-    shrink_lattice(search, given.phrases, given.oov, opened(lattice), limit, line)
+    search = searching(inputs, scratch, state, None)
+    shrink_lattice(search, opened(lattice), limit, line)
 
 
 class RecordingSearch(CpuSearch):
-    """The search of one utterance: `advance` any number of times, then `finish`.
-
-    `splits`: uint32 [S + 1], the first arc of each state of the packed graph.
-    """
+    """The search of one utterance: `advance` any number of times, then `finish`."""
 
     def __init__(
         self,
         rule: Rule,
         inputs: Handle[Inputs],
         memory: RowMemory,
-        splits: np.ndarray,
         options: WfstOptions,
     ) -> None:
         super().__init__(rule, inputs, memory)
         self._most = max(self._most, KEPT)
-        self._splits = splits
-        self._notes, self._lattice = memory.recordings.take()
-        self._notes.value.progress[:] = self._lattice.value.progress[:] = 0
-        self._notes.value.progress["limit"] = options.beam_of_lattice
+        self._record, self._lattice = memory.recordings.take()
+        self._record.value.progress[:] = self._lattice.value.progress[:] = 0
+        self._record.value.progress["limit"] = options.beam_of_lattice
         self._start = 0  # frame of the first state
         self._noted = 0  # frames before the recorded ones
         self._many_nodes = FEW_NODES
@@ -91,7 +71,7 @@ class RecordingSearch(CpuSearch):
         self._begin()
         arrays = self._read(self._start)
         recorded = RecordedLattice(super().finish(), *arrays)
-        self._memory.recordings.give((self._notes, self._lattice))
+        self._memory.recordings.give((self._record, self._lattice))
         return recorded
 
     def settle(self, shortest: int) -> list[Segment]:
@@ -125,8 +105,7 @@ class RecordingSearch(CpuSearch):
             while True:
                 lattice = self._lattice.value
                 nodes, arcs, *found = read(
-                    *(self._inputs, scratch, self._state, self._notes),
-                    *(self._lattice, self._splits),
+                    *(self._inputs, scratch, self._state, self._record, self._lattice),
                     *((self._kept, self._first, self._noted), first_frame),
                 )
                 if nodes <= len(lattice.number) and arcs <= len(lattice.arcs):
@@ -143,7 +122,7 @@ class RecordingSearch(CpuSearch):
 
     def _shrink(self, line: int = 0) -> None:
         """Drop what can no longer be part of the lattice, or all before a line."""
-        limit = self._notes.value.progress["limit"][0]
+        limit = self._record.value.progress["limit"][0]
         scratch = self._memory.scratches.take(len(self._state.value.record))
         try:
             shrink(self._inputs, scratch, self._state, self._lattice, limit, line)
@@ -157,14 +136,14 @@ class RecordingSearch(CpuSearch):
         part: np.ndarray,
         frame: int,
     ) -> tuple[int, int]:
-        notes = before = self._notes.value
+        notes = before = self._record.value
         if status == GROW_NOTES:
             notes = twice(notes)
         frames = len(part) - frame
         notes = fitted(notes, scratch.value, self._state.value, frames)
         if notes is not before:
-            self._notes = Handle(notes)
-        return pass_chunk(self._inputs, scratch, self._state, part, frame, self._notes)
+            self._record = Handle(notes)
+        return super()._advance(status, scratch, part, frame)
 
     def _make_room(self, nodes: int = 0, arcs: int = 0) -> None:
         """Make room for states and arcs, and for the recorded steps."""

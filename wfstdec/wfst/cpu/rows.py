@@ -95,6 +95,7 @@ class RowArrays(NamedTuple):
     blank_arc: np.uint32  # one of the blank
     state_of_record: np.ndarray  # uint32 [U]
     state_of_row: np.ndarray  # uint32 [R]
+    state_arc_splits: np.ndarray  # uint32 [S + 1], of the packed graph
     path_arcs: np.ndarray  # ARC: arcs in a packed graph's order, repeats, a blank
     final_cost: np.ndarray  # float32 [S], of the packed graph
     num_rows: np.uint64
@@ -162,6 +163,7 @@ def row_graph_of(graph: PackedGraph) -> RowArrays:
         blank_arc=uint32(len(path_arcs) - 1),
         state_of_record=read_only(records.state),
         state_of_row=read_only(product.state_of_row.astype(np.uint32)),
+        state_arc_splits=read_only(graph.state_arc_splits),
         path_arcs=path_arcs,
         final_cost=graph.final_cost,
         num_rows=uint64(len(product.row_splits) - 1),
@@ -254,18 +256,6 @@ def _number(product: Product, exits: np.ndarray) -> _Records:
 
 
 @jit
-def _records(count):
-    """RECORD [count], to be filled."""
-    return np.empty(count, RECORD)
-
-
-@jit
-def _steps(count):
-    """STEP [count], to be filled."""
-    return np.empty(count, STEP)
-
-
-@jit
 def _lay_out(product, states, ranks, num_tokens):
     """Fill arrays of `RowArrays`, `records` to `epsilon_arc`; bounds, `by_token`."""
     first, arcs = product.row_splits, product.arcs
@@ -279,7 +269,7 @@ def _lay_out(product, states, ranks, num_tokens):
             by_token = by_token and labels[r] & bit == uint64(0)
             labels[r] |= bit
             least[r] = min(least[r], arcs[a].cost)
-    steps, arc = _steps(len(arcs)), np.arange(len(arcs)).astype(np.uint32)
+    steps, arc = np.empty(len(arcs), STEP), np.arange(len(arcs)).astype(np.uint32)
     tokens = np.empty(len(arcs), np.uint16)
     costs = np.empty(0 if by_token else len(arcs), np.float32)
     longest = int64(0)
@@ -308,7 +298,7 @@ def _lay_out(product, states, ranks, num_tokens):
     for s in range(len(product.num_epsilons)):
         own[s + 1] = own[s] + product.num_epsilons[s]
     begin_of = np.zeros(num_records + 1, np.int64)
-    records, none = _records(num_records + 1), num_tokens
+    records, none = np.empty(num_records + 1, RECORD), num_tokens
     for u in range(num_records):
         s, r, one = int64(states.leaves[u]), states.row[u], records[u]
         begin_of[u + 1] = begin_of[u] + product.num_epsilons[s]
@@ -319,7 +309,7 @@ def _lay_out(product, states, ranks, num_tokens):
         one.token = token - 1 if token > 0 else none
     records[num_records] = records[num_records - 1]
     records[num_records].epsilon = begin_of[-1]
-    inner, inner_arc = _steps(begin_of[-1]), np.empty(begin_of[-1], np.uint32)
+    inner, inner_arc = np.empty(begin_of[-1], STEP), np.empty(begin_of[-1], np.uint32)
     least_epsilon = float32(0)
     for u in range(num_records):
         s, at = int64(states.leaves[u]), begin_of[u]

@@ -13,7 +13,6 @@ kernel with the same search in it would be as long to compile.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -72,30 +71,19 @@ class RowMemory:
     """Pools of arrays, by handle: scratch, states, lattices of utterances."""
 
     def __init__(self, rows: RowArrays, first_capacity: int) -> None:
-        self.scratches: Pool[Handle[RowScratch]] = Pool(
-            partial(_first_scratch, rows, first_capacity), fits=_fits
-        )
-        self.states: Pool[Handle[RowState]] = Pool(
-            partial(_first_state, first_capacity), beside=self.scratches
-        )
-        self.recordings: Pool[tuple[Handle[LatticeRecord], Handle[RowLattice]]] = Pool(
-            _first_recording, beside=self.scratches
-        )
+        def first_scratch(entries: int) -> Handle[RowScratch]:
+            entries = max(entries, first_capacity)
+            return Handle(new_scratch(rows, entries, CANDIDATES_PER_ENTRY * entries))
 
+        def first_state() -> Handle[RowState]:
+            return Handle(new_state(first_capacity, NODES_PER_ENTRY * first_capacity))
 
-def _first_scratch(
-    rows: RowArrays, first_capacity: int, entries: int
-) -> Handle[RowScratch]:
-    entries = max(entries, first_capacity)
-    return Handle(new_scratch(rows, entries, CANDIDATES_PER_ENTRY * entries))
+        def first_recording() -> tuple[Handle[LatticeRecord], Handle[RowLattice]]:
+            return Handle(new_notes(FIRST_NOTES)), Handle(new_lattice())
 
-
-def _first_state(entries: int) -> Handle[RowState]:
-    return Handle(new_state(entries, NODES_PER_ENTRY * entries))
-
-
-def _first_recording() -> tuple[Handle[LatticeRecord], Handle[RowLattice]]:
-    return Handle(new_notes(FIRST_NOTES)), Handle(new_lattice())
+        self.scratches = Pool(first_scratch, fits=_fits)
+        self.states = Pool(first_state, beside=self.scratches)
+        self.recordings = Pool(first_recording, beside=self.scratches)
 
 
 def _fits(scratch: Handle[RowScratch], entries: int) -> bool:
@@ -153,22 +141,23 @@ class Inputs(NamedTuple):
 
 
 @inlined
-def searching(inputs, scratch, state):
-    """Join opened inputs with scratch and state."""
-    given = inputs.rows, inputs.params, inputs.words
-    return Search(*given, opened(scratch), opened(state))
+def searching(inputs, scratch, state, record):
+    """The arguments of kernels, from handles; `record` may be None."""
+    rows, params, words, phrases, oov = opened(inputs)
+    memory = opened(scratch), opened(state), opened(record)
+    return Search(rows, params, words, phrases, oov, *memory)
 
 
 @jit
 def fold(inputs, scratch, state, history, chunk, ends):
     """`fold_paths`, by handles."""
-    given = opened(inputs)
-    search = searching(given, scratch, state)
-    return fold_paths(search, given.phrases, given.oov, history, chunk, ends)
+    return fold_paths(searching(inputs, scratch, state, None), history, chunk, ends)
 
 
 class CpuSearch:
     """The search of one utterance: `advance` any number of times, then `finish`."""
+
+    _record: Handle[LatticeRecord] | None = None
 
     def __init__(self, rule: Rule, inputs: Handle[Inputs], memory: RowMemory) -> None:
         self._inputs, self._memory = inputs, memory
@@ -259,7 +248,8 @@ class CpuSearch:
         frame: int,
     ) -> tuple[int, int]:
         """Call the kernel once; `status` says what the call before found too small."""
-        return search_rows(self._inputs, scratch, self._state, part, frame, _NO_GROUP)
+        handles = self._inputs, scratch, self._state, self._record
+        return search_rows(*handles, part, frame, _NO_GROUP)
 
     def _fold(self, *, ends: bool = False) -> tuple[int, float, float]:
         """Fold the trace; the best entry and its costs, as of `fold_paths`."""
@@ -316,15 +306,13 @@ _ZERO = uint64(0)
 
 
 @kernel
-def search_rows(inputs, scratch, state, logprobs, first, group):
+def search_rows(inputs, scratch, state, record, logprobs, first, group):
     """Search the frames `first` and on of a chunk; or of a group, if it has utterances.
 
     Returns OK or the array to grow, and the frame to resume at.
     """
-    given, given_group = opened(inputs), opened(group)
-    search = searching(given, scratch, state)
-    phrases, oov = given.phrases, given.oov
-    utterances, ends, steps, ats = given_group
+    search = searching(inputs, scratch, state, record)
+    utterances, ends, steps, ats = opened(group)
     whole, at, length = len(ends) > 0, ats[0], int64(0)
     while True:
         if whole:
@@ -335,7 +323,7 @@ def search_rows(inputs, scratch, state, logprobs, first, group):
             logprobs = logprobs[: first + at.left]
             if first == 0:
                 restart(search.state)
-        status, frame = advance(search, phrases, oov, logprobs, first, None)
+        status, frame = advance(search, logprobs, first)
         if not whole:
             return status, frame
         at.left -= frame - first
@@ -343,23 +331,23 @@ def search_rows(inputs, scratch, state, logprobs, first, group):
         if status != OK or frame < length:
             return status, frame
         end = ends[at.utterance]
-        if not _end(search, phrases, oov, logprobs, end, steps, at.steps):
+        if not _end(search, logprobs, end, steps, at.steps):
             return GROW_STEPS, frame
         at.utterance, at.frame, at.steps = at.utterance + 1, 0, at.steps + end.count
 
 
 @inlined
-def _end(search, phrases, oov, logprobs, end, steps, first):
+def _end(search, logprobs, end, steps, first):
     """Write the path of an utterance to `steps`, from `first` on; False without room.
 
     Blanks and repeats are inserted between trace nodes. The state is unchanged, so that
     the search can continue afterwards.
     """
-    rows, params = search.rows, search.params
+    rows, params, oov = search.rows, search.params, search.oov
     scratch, state = search.scratch, search.state
     progress = state.progress[0]
-    entries = scratch.ends[: spread(search, phrases, oov)]
-    best, cost, final = end_of(search, phrases, oov, entries)
+    entries = scratch.ends[: spread(search)]
+    best, cost, final = end_of(search, entries)
     flagged, node = entries[best].arc, entries[best].node
     frame = int64(progress.frames)
     behind = frame + 1  # blanks from this frame on

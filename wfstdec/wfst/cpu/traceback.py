@@ -42,7 +42,7 @@ _MANY = 1024
 
 
 @jit
-def fold_paths(search, phrases, oov, history, chunk, whole):
+def fold_paths(search, history, chunk, whole):
     """Fold the paths of all entries; afterwards the trace has roots only.
 
     `history`: of the utterance. `chunk`: log-probs since the last fold, float32 [T, V],
@@ -53,23 +53,19 @@ def fold_paths(search, phrases, oov, history, chunk, whole):
     events); of a whole utterance (0, its cost with the final cost, the unscaled final
     cost or infinity).
     """
-    rows, params = search.rows, search.params
-    scratch, state = search.scratch, search.state
-    ends = scratch.ends[: spread(search, phrases, oov)]
+    rows, scratch, state = search.rows, search.scratch, search.state
+    ends = scratch.ends[: spread(search)]
     progress = state.progress[0]
     if whole:
-        at, cost, final = end_of(search, phrases, oov, ends)
-        folded, events = _fold(search, oov, ends[at : at + 1], history, chunk)
+        at, cost, final = end_of(search, ends)
+        folded, events = _fold(search, ends[at : at + 1], history, chunk)
         of_state = float64(rows.final_cost[ends[at].state]) if final else np.inf
         return (int64(0), float64(cost), of_state), folded, events
-    survived = progress.died < 0
-    final_cost, scale = rows.final_cost, params.lm_scale
-    if phrases is None:
-        best = best_so_far(ends, final_cost, scale, survived, None)
-    else:
-        at_end = scratch.end_boosts, phrases.final_cost, params.instalment
-        best = best_so_far(ends, final_cost, scale, survived, at_end)
-    folded, events = _fold(search, oov, ends, history, chunk)
+    best = best_so_far(
+        *(ends, rows.final_cost, search.params.lm_scale),
+        *(progress.died < 0, boosts_at_end(search)),
+    )
+    folded, events = _fold(search, ends, history, chunk)
     now = uint32(progress.frames)
     for i in range(progress.entries):
         state.token_node[i] = state.blank_node[i] = uint32(0)
@@ -89,26 +85,32 @@ def fold_paths(search, phrases, oov, history, chunk, whole):
 
 
 @inlined
-def end_of(search, phrases, oov, ends):
-    """The best of the states that `spread` wrote."""
-    rows, params = search.rows, search.params
-    scratch, state = search.scratch, search.state
-    survived = state.progress[0].died < 0
-    final_cost, scale = rows.final_cost, params.lm_scale
-    if phrases is None:
-        return best_end(ends, final_cost, scale, survived, None)
+def boosts_at_end(search):
+    """Boosts of the entries that `spread` wrote, as `best_end` has them."""
+    if search.phrases is None:
+        return None
     else:
-        at_end = scratch.end_boosts, phrases.final_cost, params.instalment
-        return best_end(ends, final_cost, scale, survived, at_end)
+        scratch, phrases = search.scratch, search.phrases
+        return scratch.end_boosts, phrases.final_cost, search.params.instalment
+
+
+@inlined
+def end_of(search, ends):
+    """The best of the states that `spread` wrote; as `best_end`."""
+    return best_end(
+        *(ends, search.rows.final_cost, search.params.lm_scale),
+        *(search.state.progress[0].died < 0, boosts_at_end(search)),
+    )
 
 
 @jit
-def _fold(search, oov, ends, history, chunk):
+def _fold(search, ends, history, chunk):
     """Fold the paths to `ends`, as written by `spread`.
 
     Returns (TIP [E], all events).
     """
     rows, params, state = search.rows, search.params, search.state
+    oov = search.oov
     rule, events, tips = history
     nodes, now = state.nodes, int64(state.progress[0].frames)
     number = np.full(state.progress[0].nodes, -1, np.int32)  # where `found` has a node

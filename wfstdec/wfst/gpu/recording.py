@@ -21,6 +21,7 @@ from wfstdec.gpu.records import NONE
 from wfstdec.graph.arcs import CARRIES_WORD, LABEL_MASK, NO_ARCS, REPEAT
 from wfstdec.graph.overlay import Overlay
 from wfstdec.graph.packed import PackedGraph
+from wfstdec.lattice.arrays import ARC, STATE
 from wfstdec.lm import kernels as lm_kernels
 from wfstdec.search.paths.tokens import BestPath
 from wfstdec.text.tokens import EPSILON, ilabel_of, token_of
@@ -29,12 +30,7 @@ from wfstdec.wfst.final import best_end
 from wfstdec.wfst.gpu.batch import DeviceBatch, boosts_at_end
 from wfstdec.wfst.gpu.device_graph import DeviceGraph
 from wfstdec.wfst.gpu.layout import link_count, trace_nodes
-from wfstdec.wfst.lattice_pack import (
-    RecordedLattice,
-    SurvivingArcs,
-    SurvivingStates,
-    arranged,
-)
+from wfstdec.wfst.lattice_pack import RecordedLattice, arranged
 from wfstdec.wfst.options import WfstOptions
 
 
@@ -110,38 +106,44 @@ def _recorded(searched: _Searched, found: _Noted, best: BestPath) -> RecordedLat
     # The CPU's rule, on the device's records: what is kept must not depend on the
     # backend.
     extra = noted.spread(frontier, excess, len(trace), links, limit)
-    links, nodes = links[links["arc"] != NONE], np.flatnonzero(extra < np.inf)
+    links, nodes = links[links["excess"] < np.inf], np.flatnonzero(extra < np.inf)
+    graph, overlay = searched.graph, searched.overlay
+    oov = NO_ARCS if overlay is None else overlay.arcs
+    of_graph = noted.arcs_of(graph, oov, links["arc"])
     number = np.zeros(len(trace), np.int64)
     number[nodes] = np.arange(len(nodes))
+    states, arcs = np.zeros(len(nodes), STATE), np.zeros(len(links), ARC)
+    taken = trace["arc"][nodes]
+    began = taken == NONE
+    reached = noted.arcs_of(graph, oov, np.where(began, 0, taken))["nextstate"]
+    states["graph_state"] = np.where(began, np.uint32(0), reached)
+    states["frame"] = noted.frames_of(links, of_graph, len(trace))[nodes]
+    states["boost_state"] = trace["renumbered"][nodes]
+    states["final_excess"] = np.inf
     ends = np.flatnonzero((excess <= limit) & (excess < np.inf))
     at = number[frontier["node"][ends]]
-    final_excess = np.full(len(nodes), np.inf, np.float32)
-    final_boost_cost = np.zeros(len(nodes), np.float32)
-    final_excess[at], final_boost_cost[at] = excess[ends], rest[ends]
-    taken, arcs = trace["arc"][nodes], searched.graph.arcs
-    oov = NO_ARCS if searched.overlay is None else searched.overlay.arcs
-    began = taken == NONE
-    graph_state = noted.nextstates(arcs, oov, np.where(began, 0, taken))
-    kept = SurvivingStates(
-        frame=noted.frames_of(arcs, oov, links, len(trace))[nodes],
-        graph_state=np.where(began, np.uint32(0), graph_state),
-        boost_state=trace["renumbered"][nodes],
-        final_excess=final_excess,
-        final_boost_cost=final_boost_cost,
-        arcs=SurvivingArcs(
-            state=number[links["state"]],
-            nextstate=number[links["nextstate"]],
-            arc=links["arc"],
-            excess=links["excess"],
-            acoustic_cost=links["acoustic"],
-            boost_cost=_boost_costs(
-                searched, links["arc"], trace["renumbered"][links["state"]]
-            ),
-        ),
-        oov=oov,
+    states["final_excess"][at], states["final_boost_cost"][at] = (
+        excess[ends],
+        rest[ends],
     )
-    arrays = arranged(searched.graph, searched.options, kept, best.reached_final)
-    return RecordedLattice(best, *arrays)
+    for name in ("state", "nextstate"):
+        arcs[name] = number[links[name]]
+    for name, of_link in (
+        ("arc", "arc"),
+        ("excess", "excess"),
+        ("acoustic_cost", "acoustic"),
+    ):
+        arcs[name] = links[of_link]
+    bonus = np.zeros(len(links), np.float32)
+    if overlay is not None:
+        beyond = links["arc"] >= overlay.first_arc
+        bonus[beyond] = overlay.bonus[
+            links["arc"][beyond] - np.uint32(overlay.first_arc)
+        ]
+    boost_state = trace["renumbered"][links["state"]]
+    arcs["boost_cost"] = _boost_costs(searched, of_graph, bonus, boost_state)
+    made = arranged(graph, searched.options, states, arcs, of_graph, best.reached_final)
+    return RecordedLattice(best, *made)
 
 
 def _ends(searched: _Searched, found: _Noted) -> tuple[np.ndarray, np.ndarray]:
@@ -155,17 +157,16 @@ def _ends(searched: _Searched, found: _Noted) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _boost_costs(
-    searched: _Searched, taken: np.ndarray, boost_state: np.ndarray
+    searched: _Searched, arcs: np.ndarray, bonus: np.ndarray, boost_state: np.ndarray
 ) -> np.ndarray:
-    """Boost costs of arcs, float32 [M], negative for credit.
+    """Boost costs of arcs of the graph, float32 [M], negative for credit.
 
-    `taken`, `boost_state`: the number of each arc, and the boost state that it leaves.
+    `bonus`: of arcs of OOV words. `boost_state`: what each arc leaves.
     """
-    graph, options, boosts, overlay = searched
+    graph, options, boosts, _ = searched
     if not boosts:
-        return np.zeros(len(taken), np.float32)
+        return np.zeros(len(arcs), np.float32)
     phrases, size = boosts.phrases, max_credit_per_arc(options.beam)
-    arcs, bonus = _arcs_of(graph, overlay, taken)
     label, blank = arcs["ilabel"] & LABEL_MASK, ilabel_of(graph.tokens.blank)
     stays = (label == EPSILON) | (label == blank) | (arcs["ilabel"] & REPEAT != 0)
     begun = np.where(stays, EPSILON, label)
@@ -190,18 +191,3 @@ def _boost_costs(
         paid, _ = pay(boost, state, np.float32(credit + bonus[first[i]]), size)
         costs[i] = np.float32(0) - paid
     return costs[which.reshape(-1)]
-
-
-def _arcs_of(
-    graph: PackedGraph, overlay: Overlay | None, taken: np.ndarray
-) -> tuple[np.ndarray, np.ndarray]:
-    """Arcs by number, ARC [M], and the bonus of each, float32 [M]."""
-    bonus = np.zeros(len(taken), np.float32)
-    if overlay is None:
-        return graph.arcs[taken], bonus
-    own = taken < overlay.first_arc
-    beyond = taken[~own] - np.uint32(overlay.first_arc)
-    arcs = np.empty(len(taken), graph.arcs.dtype)
-    arcs[own], arcs[~own] = graph.arcs[taken[own]], overlay.arcs[beyond]
-    bonus[~own] = overlay.bonus[beyond]
-    return arcs, bonus
