@@ -137,7 +137,10 @@ def expand(search, lowest, beam):
             _fill_live_sets(scratch, classes, bits, above, beam, LEVELS)
             bits &= _at_most(c0, c1, c2, c3, limit)
         _fill_live_sets(scratch, classes, bits, limit, beam, 0)
-        listed = _list_entries(search, n, least_arc, beam)
+        if phrases is None:
+            listed = _list_entries(search, n, least_arc, beam)
+        else:
+            listed = _list_boosted(search, n, least_arc, beam)
         if rows.by_token:
             status, made, lowest = _follow_by_token(search, listed, made, lowest, beam)
         else:
@@ -235,35 +238,58 @@ def _levels_per_nat(beam):
 
 @inlined
 def _list_entries(search, n, least_arc, beam):
-    """List entries with an arc that may survive, and its tokens; their number."""
+    """List entries with an arc that may survive, and its tokens; their number.
+
+    The second half of the sets applies to arcs with a bonus.
+    """
     rows, params, words = search.rows, search.params, search.words
     scratch, state = search.scratch, search.state
-    phrases, oov = search.phrases, search.oov
-    sets, top, listed = scratch.live_sets, state.progress[0].top_credit, _ZERO
-    per_nat = paid_per_nat = _levels_per_nat(beam)
-    if phrases is not None:
-        paid_per_nat = _levels_per_nat(min(float32(beam + top), NO_CUTOFF))
+    sets, per_nat = scratch.live_sets, _levels_per_nat(beam)
+    oov, listed = search.oov, _ZERO
     for i in range(n):
         if oov is not None:
             if state.record[i] & ADDED != _NO_FLAG:
                 continue
-        cost, labels = leaving_cost(rows, state, i), state.labels[i]
+        cost = leaving_cost(rows, state, i)
         level = _level_of(cost, state.least[i], least_arc, per_nat)
-        set_of, initial, hot = level, True, False
-        if phrases is not None:
-            initial = state.boost[i] == phrases.initial
-            set_of += uint64(2 * LEVELS) * uint64(initial)
-        live = labels & sets[set_of]
-        if phrases is not None or params.has_words:
-            hot = may_boost(words, row_of(rows, oov, state.record[i]))
+        live = state.labels[i] & sets[level]
+        if params.has_words:
+            if may_boost(words, row_of(rows, oov, state.record[i])):
+                labels = state.labels[i]
+                among = labels & sets[uint64(LEVELS) + level] & ~live
+                if rows.by_token:
+                    among = _hot_tokens(words, labels, state.first[i], among)
+                live |= among
+        scratch.listed[listed], scratch.live[listed] = uint32(i), live
+        listed += uint64((live != _ZERO) & (cost < _INF))
+    return listed
+
+
+@inlined
+def _list_boosted(search, n, least_arc, beam):
+    """The same where boosts have states: one function for both is slower."""
+    rows, words = search.rows, search.words
+    scratch, state = search.scratch, search.state
+    phrases, oov = search.phrases, search.oov
+    sets, top, listed = scratch.live_sets, state.progress[0].top_credit, _ZERO
+    per_nat = _levels_per_nat(beam)
+    paid_per_nat = _levels_per_nat(min(float32(beam + top), NO_CUTOFF))
+    for i in range(n):
+        if oov is not None:
+            if state.record[i] & ADDED != _NO_FLAG:
+                continue
+        cost, boost = leaving_cost(rows, state, i), state.boost[i]
+        labels, least_of_row = state.labels[i], state.least[i]
+        level = _level_of(cost, least_of_row, least_arc, per_nat)
+        initial = boost == phrases.initial
+        hot = may_boost(words, row_of(rows, oov, state.record[i]))
+        live = labels & sets[level + uint64(2 * LEVELS) * uint64(initial)]
         if hot or not initial:
-            if phrases is not None:
-                paid = float32(float32(cost - state.credit[i]) + top)
-                level = _level_of(paid, state.least[i], least_arc, paid_per_nat)
+            paid = float32(float32(cost - state.credit[i]) + top)
+            level = _level_of(paid, least_of_row, least_arc, paid_per_nat)
             among = labels & sets[uint64(LEVELS) + level] & ~live
             if not initial:
-                if phrases is not None:
-                    among &= _credited_tokens(phrases, state.boost[i], hot)
+                among &= _credited_tokens(phrases, boost, hot)
             elif rows.by_token:
                 among = _hot_tokens(words, labels, state.first[i], among)
             live |= among
