@@ -7,6 +7,7 @@ rescore_file("dev.lat", "dev.hyp", lm="large.arpa.gz", lm_scale=0.8)
 
 from __future__ import annotations
 
+import os
 import time
 from dataclasses import dataclass
 from typing import Any
@@ -97,7 +98,7 @@ def rescore_file(
         **scales,
         **fields_of(reading),
         **{"format": format, "unk_cost": unk_cost},
-        "lm": digest(lm) if isinstance(lm, PathLike) else None,
+        "lm": digest(lm) if isinstance(lm, str | os.PathLike) else None,
     }
     summary = RescoringSummary()
     with open_results(

@@ -14,6 +14,7 @@ import threading
 import time
 from collections.abc import Sequence
 from functools import cached_property, partial
+from typing import Any
 
 import numpy as np
 
@@ -117,6 +118,9 @@ class RowSearch:
     def __init__(self, rows: RowArrays, rule: Rule, first_capacity: int) -> None:
         self._rows, self._rule = rows, rule
         self.memory = RowMemory(rows, first_capacity)
+        self._inputs: WeakCache[Any, dict[SearchParams, Handle[Inputs]]] = WeakCache(
+            lambda boosts: {}
+        )
         self._words = WeakCache(self._list)
         self._phrases = WeakCache(self._lay_out)
         self._no_phrases = row_phrases(NO_PHRASES, len(rows.repeat_arc))
@@ -137,7 +141,10 @@ class RowSearch:
     def inputs_of(
         self, params: SearchParams, boosts: CompiledBoosts, overlay: Overlay | None
     ) -> Handle[Inputs]:
-        """Inputs of a search."""
+        """Inputs of a search; those of each list without OOV words are kept."""
+        known = self._inputs.of(boosts)
+        if overlay is None and params in known:
+            return known[params]
         phrases, oov, top_bonus = None, None, boosts.words.top_bonus
         if overlay is not None:
             oov = with_slots(self._overlays.of(overlay))
@@ -147,7 +154,11 @@ class RowSearch:
         elif top_bonus > params.instalment:
             phrases = self._no_phrases
         words = self._words.of(boosts)
-        return Handle(Inputs(self._rows, params, words, phrases, oov))
+        inputs = Handle(Inputs(self._rows, params, words, phrases, oov))
+        if oov is None:  # an overlay has slots that one search writes to
+            known.clear()
+            known[params] = inputs
+        return inputs
 
     def rule_of(self, inputs: Handle[Inputs]) -> Rule:
         """How paths of a search are read."""

@@ -21,7 +21,7 @@ from wfstdec.jit.handles import Handle, opened
 from wfstdec.search.paths.traceback import Rule
 from wfstdec.wfst.cpu.arrays import GROW_NOTES, RowScratch
 from wfstdec.wfst.cpu.lattice_build import gather, read_notes, shrink_lattice
-from wfstdec.wfst.cpu.lattice_record import fitted, longer, twice
+from wfstdec.wfst.cpu.lattice_record import LatticeRecord, fitted, longer, twice
 from wfstdec.wfst.cpu.search import CpuSearch, Inputs, RowMemory, searching
 from wfstdec.wfst.lattice_pack import RecordedLattice, Segment, cuts_of
 from wfstdec.wfst.options import WfstOptions
@@ -49,6 +49,8 @@ def shrink(inputs, scratch, state, lattice, limit, line):
 
 class RecordingSearch(CpuSearch):
     """The search of one utterance: `advance` any number of times, then `finish`."""
+
+    _record: Handle[LatticeRecord]
 
     def __init__(
         self,
