@@ -108,7 +108,7 @@ class ScoreCache:
         self._labels: dict[str, int] = {}  # of words behind the table
         self._states: list[Any] = []
         self._numbers: dict[Any, int] = {}
-        self._order = np.zeros(FIRST_SLOTS, np.uint64)  # of states: breaks ties
+        self.order = np.zeros(FIRST_SLOTS, np.uint64)  # of states: breaks ties
         self._free = Pool(partial(new_table, FIRST_SLOTS, num_labels))
         self._known: dict[int, tuple[float, int]] = {}  # by the keys of tables
         self.empty = new_table(2, num_labels)  # no question was put to it
@@ -136,9 +136,9 @@ class ScoreCache:
 
     def _fitted(self, table: OnDemandTable, aliases: np.ndarray) -> OnDemandTable:
         """The table with the orders of now; itself where it has them, for handles."""
-        if len(table.order) == len(self._order) and table.aliases is aliases:
+        if len(table.order) == len(self.order) and table.aliases is aliases:
             return table
-        return table._replace(order=read_only(self._order[:]), aliases=aliases)
+        return table._replace(order=read_only(self.order[:]), aliases=aliases)
 
     def give(self, table: OnDemandTable) -> None:
         """Take a table back; one with open questions is dropped."""
@@ -176,7 +176,7 @@ class ScoreCache:
         found = asked.scores(states, list(words.values()))
         for (key, name), (cost, state) in zip(words.items(), found, strict=True):
             if np.float32(cost) < np.inf:
-                before = self._order[key >> 32].tobytes()
+                before = self.order[key >> 32].tobytes()
                 answers[key] = cost, self._number(state, before + name.encode())
         return answers
 
@@ -188,9 +188,9 @@ class ScoreCache:
             key = _BY_HISTORY, order
         number = self._numbers.setdefault(key, len(self._states))
         if number == len(self._states):
-            if number == len(self._order):
-                self._order = longer(self._order, 2 * number)
-            self._order[number] = int.from_bytes(order, "little")
+            if number == len(self.order):
+                self.order = longer(self.order, 2 * number)
+            self.order[number] = int.from_bytes(order, "little")
             self._states.append(state)
         return number
 
@@ -234,8 +234,8 @@ class LmArrays:
 
     def orders(self, states: np.ndarray) -> np.ndarray:
         """Order of states among those of equal cost, [N]."""
-        lm = self.now
-        return lm.order[states] if isinstance(lm, OnDemandTable) else states
+        # Not those of `now`, which has no states while no table is borrowed.
+        return states if self._answers is None else self._answers.order[states]
 
     @property
     def start(self) -> int:

@@ -212,6 +212,9 @@ class Decoder(ABC, Generic[_Chunk, _Found]):
             posterior_scale: Multiplies all costs, for confidences alone; `wfstdec tune
                 --posterior-scale` finds it.
 
+        Returns:
+            A hypothesis for each utterance, in order.
+
         Raises:
             ShapeError: Axes, V, lengths or the number of boosts are wrong.
             LogprobError: NaN or +inf.
