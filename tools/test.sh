@@ -17,7 +17,7 @@ done
 mkdir -p build
 install_extras ""
 # Common kernels are compiled first, by all cores: workers would compile them twice.
-# Meanwhile pip unpacks, and mypy has a core.
+# Meanwhile pip unpacks.
 .venv/bin/python -m wfstdec warm-up &
 warming=$! # by %1 bash no longer knows a job that has ended
 trap 'kill "$warming" 2>/dev/null' EXIT
@@ -39,21 +39,27 @@ for extra in $peers; do
         [ -z "${WFSTDEC_REQUIRE_PEERS:-}" ] || exit 1
     fi
 done
-# Beside the checks one process collects: whatever is imported is then parsed already,
-# where each worker would parse it anew.
-.venv/bin/python -m pytest -n 0 --collect-only -q >build/collect.log 2>&1 &
-collecting=$!
-trap 'kill "$warming" "$collecting" 2>/dev/null' EXIT
+# First one process collects: whatever is imported is then compiled to bytecode already,
+# where each worker would do it anew. mypy has the other core, and ends during the tests.
 .venv/bin/ruff check .
 .venv/bin/ruff format --check .
-.venv/bin/mypy
+.venv/bin/mypy >build/mypy.log 2>&1 &
+typing=$!
+trap 'kill "$warming" "$typing" 2>/dev/null' EXIT
+# What does not collect fails again below, where it is shown.
+.venv/bin/python -m pytest -n 0 --collect-only -q >build/collect.log 2>&1 || true
 # Again where it was cut off because a package it uses was installed anew.
 wait "$warming" || .venv/bin/wfstdec warm-up
-wait "$collecting" || tail -n 20 build/collect.log >&2 # pytest says it again, and fails
-trap - EXIT
+trap 'kill "$typing" 2>/dev/null' EXIT
 # Files in the order of tests/support/spread.py, and a worker more than there are cores:
 # tests wait for sockets, processes and Ray. Linear algebra has the worker's core alone,
 # which is set behind nproc, since that goes by OMP_NUM_THREADS.
 workers=$(($(nproc) + 1))
 export OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1
 .venv/bin/python -m pytest -n "$workers" --dist loadfile --no-loadscope-reorder "$@"
+if ! wait "$typing"; then
+    cat build/mypy.log
+    exit 1
+fi
+trap - EXIT
+cat build/mypy.log
