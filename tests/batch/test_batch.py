@@ -44,11 +44,9 @@ def pairs():
 
 
 def flat(frames=12):
-    """All tokens as probable."""
     return np.full((frames, len(TOKENS)), np.log(0.2), np.float32)
 
 
-# ------------------------------------------------------------------------- decoding
 def test_the_rtfx_leaves_compiling_out(decoder, monkeypatch):
     """Issue 25: 20 to 222 on first runs, 4,000 to 7,000 after; here of a new kernel."""
     took, decode = [], type(decoder).decode
@@ -175,7 +173,6 @@ def test_only_one_batch_is_read_ahead(decoder, monkeypatch):
     assert len(read) == 64
 
 
-# ------------------------------------------------------------------------- errors
 def test_errors_carry_the_utterance_and_the_file(decoder, tmp_path):
     good, bad = logprobs_of("c"), logprobs_of("c")
     bad[1, 2] = np.nan
@@ -228,15 +225,12 @@ def test_python_goes_on_as_the_command_line_does(decoder, files, tmp_path):
 
 
 class Third(batch.LatticeReading):
-    """A reading of lattices that a fault of ours ends."""
-
     def __call__(self, utterance, lattice):
         if utterance == "utt3":
             raise ZeroDivisionError
         return super().__call__(utterance, lattice)
 
 
-# ------------------------------------------------------------------------- boosts
 def test_boosts_for_all_as_the_decoder_takes_them(decoder):
     boosts = {"cab": 20.0}
     [(_, [found])] = batch.decode_all(decoder, [("u", flat())], boosts)

@@ -75,7 +75,6 @@ def on_ray(address, *more, actors=1):
 
 
 def rows_of(folder):
-    """The rows in a folder of Parquet, by id, each of which stands there once."""
     import pyarrow.parquet
 
     rows = [
@@ -100,7 +99,6 @@ def lines_of(path):
 
 
 def assert_same(rows, lines):
-    """Row by row the plain command's JSON lines."""
     assert rows.keys() == lines.keys()
     for name, line in lines.items():
         assert {key: rows[name][key] for key in line} == line

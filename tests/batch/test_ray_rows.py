@@ -68,7 +68,6 @@ def work(worker, *rows):
 
 
 def expected(hypothesis):
-    """A row's fields that hypotheses have, from `to_dict`."""
     fields = hypothesis.to_dict()
     for word in fields["words"]:
         word.setdefault("confidence", None)
@@ -160,8 +159,6 @@ def test_what_is_wrong_with_a_row_stands_in_it_alone(decoder, files):
 
 
 class Rude(SpokenEncoder):
-    """A model that raises what no model of ours does."""
-
     def encode(self, waveforms):
         if any(len(one) == 1600 for one in waveforms):
             raise RuntimeError("rude")
@@ -252,7 +249,6 @@ def test_boosts_go_through_json_unchanged():
 
 
 def known_of(boost):
-    """The bonus and the pronunciations of a boost, in either form."""
     if isinstance(boost, BoostEntry):
         return boost.bonus, boost.pronunciations
     return boost, ()
@@ -315,7 +311,6 @@ def test_rows_of_a_manifest_of_nemo(decoder, tmp_path):
         find_recordings([tmp_path / "m.jsonl"])
 
 
-# ------------------------------------------------------------ manifests and folders
 def test_manifests_are_checked_before_anything_runs(tmp_path, files):
     path = tmp_path / "m.parquet"
     write_rows([{"id": "a", "audio": "x.wav"}, {"id": "b", "logprobs": "y.npy"}], path)

@@ -46,8 +46,6 @@ MODEL = encoder()
 
 
 class Recorder(BatchEncoder):
-    """Notes the batches that it is given."""
-
     def __init__(self, **options):
         spec = EncoderSpec(TOKENS, 0.01, 16000, **options)
         super().__init__(spec, self.run, logits=True)

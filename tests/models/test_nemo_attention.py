@@ -42,8 +42,6 @@ class Attention(torch.nn.Module):
 
 
 class Decoder(torch.nn.Module):
-    """Two layers; memories before each and behind the last, as a list."""
-
     def __init__(self):
         super().__init__()
         self.layers = torch.nn.ModuleList(
@@ -94,7 +92,6 @@ def frames_of(*lengths):
 
 @torch.no_grad()
 def whole(parts, frames, text):
-    """All of a text at once, for one utterance."""
     embedding, decoder, classifier = parts
     ids = torch.tensor([text])
     memories, _ = decoder(

@@ -57,8 +57,6 @@ def wait_for(takers):
 
 
 class Talker:
-    """A client: sends rows in messages of any size, and asks for this and that."""
-
     def __init__(self, engine, rows, seed, *, wishes=True):
         self.rng, self.rows = np.random.default_rng(seed), rows
         boosts = LISTS[self.rng.integers(len(LISTS))] if wishes else None
@@ -91,7 +89,6 @@ class Talker:
                 yield LISTS[self.rng.integers(len(LISTS))] or []
 
     def send_one(self):
-        """Send one message; False at the end."""
         message = next(self.messages, None)
         if message is None:
             self.stream.finish()

@@ -42,7 +42,6 @@ def nothing_is_left(server):
 
 
 def failures(server, kind):
-    """How many streams have failed in this way."""
     sample = server.service.metrics.registry.get_sample_value
     return sample("wfstdec_errors_total", {"kind": kind}) or 0
 
@@ -67,7 +66,6 @@ def raw_client(server, receive_bytes=None):
 
 
 def frame(payload, opcode=1):
-    """Make a masked frame, with a mask of zeros."""
     size = len(payload)
     length = struct.pack(">B", 128 | size) if size < 126 else b"\xfe"
     length += b"" if size < 126 else struct.pack(">H", size)
@@ -82,7 +80,6 @@ def deaf(server):
     began, junk = time.monotonic(), frame(b"?" * 120) * 50
 
     def babble():
-        """Send what has a longer answer each, as fast as it is taken."""
         while failures(server, "unread") == before:
             assert time.monotonic() - began < 30, "nobody has closed it"
             with contextlib.suppress(BlockingIOError, ConnectionError):

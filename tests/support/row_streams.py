@@ -31,7 +31,6 @@ def bytes_of(rows):
 
 
 def wav_of(rows):
-    """Rows as a WAV file of the same samples."""
     return wav_bytes(np.frombuffer(bytes_of(rows), "<i2") / 32768)
 
 

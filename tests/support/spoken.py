@@ -57,7 +57,6 @@ def speech(seconds, seed=0):
 
 
 def write_wav(path, sound):
-    """Write 16-bit samples."""
     path.write_bytes(wav_bytes(sound))
     return path
 

@@ -54,7 +54,6 @@ def random_weights(seed, **shapes):
 
 
 def write_tokens(path, size, blank="<blk>", at=0):
-    """Write `token id` lines."""
     names = [f"t{i}" for i in range(size - 1)]
     names.insert(at % size if at >= 0 else size + at, blank)
     path.write_text("".join(f"{name} {i}\n" for i, name in enumerate(names)), "utf-8")
@@ -150,7 +149,6 @@ TONE = """g (int32[B, 2400, 1] signal, float16[B, 3] state)
 
 
 def tone_model(path, metadata=None):
-    """Write a model of T-one's shape."""
     weights = random_weights(4, w=(240, 4), bias_w=(4,), direction=(4,))
     weights |= {
         "shape": np.array([0, 10, 240]),

@@ -55,7 +55,6 @@ def decoder(tmp_path_factory):
 
 
 def bits(hypothesis):
-    """All of a hypothesis that can differ."""
     return hypothesis.__getstate__() | {"_make": None}
 
 
@@ -71,7 +70,6 @@ def no_threads_left():
     return False
 
 
-# ----------------------------------------------------------------- whole recordings
 @needs_soundfile
 def test_short_audio_is_the_decoders_words_of_the_models_logprobs(decoder, tmp_path):
     """Bit for bit, from arrays, files and bytes, in a run and alone."""
@@ -291,7 +289,6 @@ def test_a_decoder_of_another_model_is_refused(decoder):
         wfstdec.Transcriber(Other(frame_shift_s=0.04), decoder)
 
 
-# ----------------------------------------------------------------- joined lists
 def test_nbest_of_pieces_are_the_best_of_all_products():
     random = np.random.default_rng(1)
 
@@ -329,7 +326,6 @@ def test_lists_and_lattices_of_a_streaming_encoder_are_searched_again(decoder):
     assert bits(found.hypothesis)["words"] == best.words
 
 
-# ----------------------------------------------------------------- streams
 def finals_of(transcriber, sound, sizes):
     stream, finals, at = transcriber.stream(), [], 0
     for size in sizes:
@@ -387,7 +383,6 @@ def test_partials_of_a_stream_grow(decoder):
     stream.close()
 
 
-# ----------------------------------------------------------------- which recordings
 def names_of(*places):
     return [source.name for source in find_recordings(places)]
 
