@@ -170,7 +170,6 @@ def asr_of(parts, tokenizer):
     ("tokenizer", "ways"), [(Tokenizer(), [(0, 1)]), (Aggregate(), [(4, 1), (0, 1)])]
 )
 def test_phrases_are_cut_by_its_tokenizer(parts, tokenizer, ways):
-    """In any of its languages; marks are nothing that is said."""
     model = NemoAttentionModel.of(asr_of(parts, tokenizer), prompt=(EOS,))
     compiler = AttentionDecoder(model).phrase_compiler()
     assert list(compiler.speller(["Ab"])) == [ways]

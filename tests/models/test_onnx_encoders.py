@@ -255,7 +255,6 @@ def test_wenet_masks_the_past_that_is_not_there(streaming, speech):
 
 
 def test_nemo_features_are_those_of_nemo(speech):
-    """Features are onnx-asr's for whole utterances, up to normalisation."""
     pytest.importorskip("kaldi_native_fbank")
     preprocessors = pytest.importorskip("onnx_asr.preprocessors.numpy_preprocessor")
     features = NemoFbank(80, 0)

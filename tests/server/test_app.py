@@ -35,18 +35,6 @@ def locked():
         yield running
 
 
-def test_health_and_ready(server):
-    assert httpx.get(f"{server.url}/health").json() == {"status": "ok"}
-    answer = httpx.get(f"{server.url}/ready")
-    assert answer.status_code == 200
-    assert answer.json() == {
-        "ready": True,
-        "reason": None,
-        "streams": 0,
-        "max_streams": 256,
-    }
-
-
 def test_unknown_paths_and_methods_are_said_in_one_form(server):
     assert error_of(httpx.get(f"{server.url}/nothing"))["type"] == "not_found_error"
     answer = httpx.post(f"{server.url}/health")
@@ -54,19 +42,14 @@ def test_unknown_paths_and_methods_are_said_in_one_form(server):
     assert set(answer.headers["allow"].split(", ")) == {"GET", "HEAD"}
 
 
-def test_the_page_is_served_under_its_policy(server):
+def test_the_page_is_served_under_its_policy_or_not_at_all(server):
     answer = httpx.get(f"{server.url}/")
     assert answer.status_code == 200
     assert answer.headers["content-type"] == "text/html; charset=utf-8"
     policy = answer.headers["content-security-policy"]
     assert "default-src 'none'" in policy and "unsafe" not in policy
-
-
-def test_there_may_be_no_page():
-    from wfstdec.server.app import make_app
-
     service = still_service()
-    with serving(service, make_app(service, page=False)) as running:
+    with serving(service, access.make_app(service, page=False)) as running:
         assert httpx.get(f"{running.url}/").status_code == 404
 
 
@@ -81,7 +64,7 @@ def test_ready_says_why_not():
             return answer.json()["reason"]
 
         assert reason() == "warming"
-        assert httpx.get(f"{running.url}/health").status_code == 200
+        assert httpx.get(f"{running.url}/health").json() == {"status": "ok"}
         answer = httpx.get(f"{running.url}/v1/models")
         assert answer.status_code == 503 and error_of(answer)["code"] == "warming"
         assert int(answer.headers["retry-after"]) > 0
@@ -90,7 +73,8 @@ def test_ready_says_why_not():
         service.engine.streams = 2
         assert reason() == "full"
         service.engine.streams = 1
-        assert reason() is None
+        answer = httpx.get(f"{running.url}/ready").json()
+        assert answer == {"ready": True, "reason": None, "streams": 1, "max_streams": 2}
         service.draining = True
         assert reason() == "draining"
     assert service.engine.calls == ["start", "warm", "stop"]
@@ -182,18 +166,15 @@ def test_a_handshake_without_the_key_is_refused_in_words(echoing, offered, caplo
     "origin, host, same",
     [
         ("http://a.example", "a.example", True),
-        ("https://a.example", "a.example", True),  # a proxy ends TLS
-        ("https://a.example", "a.example:443", True),
+        ("https://a.example", "a.example:443", True),  # a proxy ends TLS
         ("http://a.example:8000", "a.example:8000", True),
         ("http://A.example", "a.EXAMPLE", True),
         ("http://[::1]:80", "[::1]", True),
         ("http://a.example:8000", "a.example:8001", False),
         ("http://a.example:8000", "a.example", False),
         ("http://a.example.evil", "a.example", False),
-        ("http://evil", "a.example", False),
         ("null", "a.example", False),
         ("", "", False),
-        ("null", "", False),
         ("http://a.example:x", "a.example:x", False),
         ("http://[", "[", False),
     ],
@@ -271,7 +252,6 @@ def test_long_addresses_are_served(echoing, length):
 
 @pytest.mark.parametrize("length", [140_000, 190_000, 300_000, 3_000_000])
 def test_longer_addresses_are_refused_in_words(echoing, length):
-    """Addresses come by one read or by many: 414 where all of it was read."""
     for path, upgrade in (("/v1/hello", ""), ("/v1/echo", UPGRADE)):
         status, body = raw(
             echoing.port, f"GET {path}?{words_of(length)} HTTP/1.1\r\n{upgrade}"

@@ -78,7 +78,6 @@ def test_samples_are_those_of_a_file_however_they_are_cut(rate, channels):
 
 @pytest.mark.parametrize(("encoding", "subtype"), [("mulaw", "ULAW"), ("alaw", "ALAW")])
 def test_telephone_codes_are_those_of_the_standard(encoding, subtype):
-    """All 256 codes, as libsndfile reads them."""
     codes = bytes(range(256))
     expected, _ = soundfile.read(
         io.BytesIO(codes),
@@ -92,7 +91,6 @@ def test_telephone_codes_are_those_of_the_standard(encoding, subtype):
 
 
 def test_a_part_of_a_sample_waits_for_the_rest_of_it():
-    """Half a sample waits, even if the client ends an utterance in between."""
     audio = raw("linear16", RATE, 2)
     data = np.arange(8, dtype="<i2").tobytes()
     audio.give(data[:5], 1.0)

@@ -134,7 +134,6 @@ def test_many_streams_give_what_decode_gives(server, decoder, speech):
 
 
 def test_a_file_says_itself_what_it_is(server, decoder, speech):
-    """WAV in messages of any size, without an encoding in the query."""
     rows = speech(6, 9)
     whole = wav_of(rows)
     parts = [whole[first : first + 1777] for first in range(0, len(whole), 1777)]

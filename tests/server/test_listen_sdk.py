@@ -46,7 +46,6 @@ def client(server, kind="DeepgramClient", key="secret"):
 
 
 def talk(server, say, **query):
-    """Collect all that comes back while `say(socket)` is said."""
     found = []
     with client(server).listen.v1.connect(**query) as socket:
         thread = threading.Thread(target=lambda: found.extend(socket))
@@ -72,7 +71,6 @@ def text_of(found):
 
 
 def test_words_are_boosted_and_changed_under_way(server, speech):
-    """A bonus of a word beside every other: it is heard where it was not."""
     rows = speech(6, 1)
 
     def say(change):

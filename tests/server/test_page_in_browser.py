@@ -18,7 +18,6 @@ def server(encoder, decoder):
 
 @pytest.fixture(scope="module")
 def one_more_word(decoder, speech):
-    """Rows, what they say, and a word that they say only where it is boosted."""
     rows = speech(8, 2)
     [plain] = decoder.decode([rows])
     for word in decoder.vocabulary.words[200::7]:

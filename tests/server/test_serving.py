@@ -69,8 +69,6 @@ class Program:
 
 
 def listen_until_drained(program, rows, num):
-    """Streams under way when the signal comes; their messages and close codes."""
-
     async def one(begun):
         found = []
         url = f"{program.url.replace('http', 'ws')}/v1/listen?{LINEAR16}"
@@ -134,7 +132,6 @@ def test_a_job_in_the_background_ignores_ctrl_c(graph):
 
 
 def test_the_tokens_named_are_those_of_the_model(graph, decoder, tmp_path):
-    """`--tokens` and `--blank` tell of the model, whatever the decoder."""
     pytest.importorskip("onnx")
     pytest.importorskip("onnxruntime")
     tokens = decoder.graph.tokens

@@ -72,7 +72,6 @@ def verbose(server, data, **fields):
 
 @pytest.mark.parametrize("seconds", [7, 75])
 def test_words_are_those_of_a_transcriber_to_the_bit(server, decoder, speech, seconds):
-    """Pieces, one or several, have times, confidences, and costs of the list."""
     recording = wav_of(speech(seconds, 3))
     reading = LatticeReading(nbest=4, confidence=True)
     transcriber = Transcriber(server.service.model, decoder, lattices=reading)
@@ -191,15 +190,6 @@ def test_what_is_no_audio_is_said_and_costs_nobody_anything(server, speech):
     assert any("silent" in text for text in silence["warnings"])
 
 
-def test_a_header_that_promises_much_is_not_believed(server):
-    """A thousand channels at a megahertz: refused, or read in small blocks."""
-    wide = wav_bytes(np.zeros((3000, 1000)), 1, 1_000_000)
-    assert post(server, wide).status_code in (200, 400, 415)
-    slow = wav_bytes(np.full(3000, 0.1), 1, 1)  # a sample a second: fifty minutes
-    answer = post(server, slow)
-    assert answer.status_code == 400 and "1 Hz" in error_of(answer)["message"]
-
-
 def test_what_fails_under_way_is_an_event(server, openai_client, speech):
     import openai
 
@@ -233,7 +223,6 @@ def test_the_last_event_has_all_that_verbose_json_has(server, speech):
 
 
 def test_who_leaves_a_stream_frees_its_thread(server, model, speech):
-    """Of two minutes not all pieces are encoded: nobody waits for them."""
     recording = wav_of(speech(190, 8))
     before = model.num_pieces
     model.may_run.clear()
@@ -470,7 +459,6 @@ def test_a_body_that_is_too_large_is_refused_while_it_is_read(server):
 
 
 def test_audio_that_is_too_long_is_refused_while_it_is_decoded(server):
-    """Half an hour of silence in a few kilobytes."""
     data = io.BytesIO()
     silence = np.full((50 * 1800, 43), -24, np.float32)
     silence[:, 0] = 0

@@ -72,7 +72,6 @@ def no_threads_left():
 
 @needs_soundfile
 def test_short_audio_is_the_decoders_words_of_the_models_logprobs(decoder, tmp_path):
-    """Bit for bit, from arrays, files and bytes, in a run and alone."""
     model = SpokenEncoder()
     transcriber = wfstdec.Transcriber(model, decoder, workers=2)
     spoken_ones = [speech(seconds, seed) for seed, seconds in enumerate((1, 3, 8, 2))]
@@ -337,7 +336,6 @@ def finals_of(transcriber, sound, sizes):
 
 @pytest.mark.parametrize("kind", [SpokenEncoder, SpokenStream])
 def test_finals_are_the_same_however_the_audio_comes(decoder, kind):
-    """In order, disjoint, each word once."""
     words, sound = speech(60, seed=11)
     random = np.random.default_rng(2)
     found = []
